@@ -1,0 +1,2 @@
+//! `steadyvm`: consistent latency for network services in virtual machines.
+fn main() {}
