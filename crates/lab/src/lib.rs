@@ -1,1 +1,18 @@
-//! Placeholder for the first commit.
+//! An emulated host: real kernels, real KVM, real guests, in QEMU on any machine.
+
+pub mod agent;
+pub mod carry;
+pub mod child;
+pub mod emulator;
+mod error;
+mod guest;
+pub mod host;
+pub mod init;
+mod namespace;
+mod qemu;
+mod qmp;
+mod scheduling;
+
+pub use error::{At, Blame, Error, Result};
+pub use guest::Guest;
+pub use namespace::Namespace;
