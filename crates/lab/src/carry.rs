@@ -28,7 +28,10 @@ pub fn carry(machine: &Machine) -> Result<()> {
     let pid_file = pid_file(&machine.name);
     std::fs::write(&pid_file, qemu.process.pid().to_string()).at("write", &pid_file)?;
     qemu.monitor.resume()?;
-    let to_guest = qemu.channel.try_clone().doing("carry the control channel")?;
+    let to_guest = qemu
+        .channel
+        .try_clone()
+        .doing("carry the control channel")?;
     thread::spawn(move || {
         let _ = copy(io::stdin().lock(), &to_guest);
         let _ = to_guest.shutdown(Shutdown::Both);

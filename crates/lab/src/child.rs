@@ -82,7 +82,11 @@ impl Drop for Child {
             let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
             let _ = self.inner.wait();
         }
-        if let Some(groups) = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        if let Some(groups) = GROUPS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+        {
             groups.remove(&group);
         }
     }

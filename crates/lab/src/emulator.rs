@@ -75,10 +75,18 @@ impl Machine {
         let mut arguments = self.common_arguments();
         for (index, card) in self.cards.iter().enumerate() {
             let Card { tap, mac } = card;
-            push(&mut arguments, "-netdev", format!("tap,id=net{index},ifname={tap},{NO_SCRIPTS}"));
+            push(
+                &mut arguments,
+                "-netdev",
+                format!("tap,id=net{index},ifname={tap},{NO_SCRIPTS}"),
+            );
             let port = format!("pcie-root-port,id=port{index},chassis={index},bus=pcie.0");
             push(&mut arguments, "-device", port);
-            push(&mut arguments, "-device", format!("igb,netdev=net{index},mac={mac},bus=port{index}"));
+            push(
+                &mut arguments,
+                "-device",
+                format!("igb,netdev=net{index},mac={mac},bus=port{index}"),
+            );
         }
         arguments
     }
@@ -90,7 +98,11 @@ impl Machine {
             let Card { tap, mac } = card;
             let netdev = format!("tap,id=net{index},ifname={tap},{NO_SCRIPTS},vhost=on");
             push(&mut arguments, "-netdev", netdev);
-            push(&mut arguments, "-device", format!("virtio-net-pci,netdev=net{index},mac={mac}"));
+            push(
+                &mut arguments,
+                "-device",
+                format!("virtio-net-pci,netdev=net{index},mac={mac}"),
+            );
         }
         arguments
     }
@@ -103,16 +115,28 @@ impl Machine {
                 .map(str::to_owned)
                 .collect();
         let append = format!("{KERNEL_WORDS} {}", self.kernel_words);
-        push(&mut arguments, "-name", format!("{},debug-threads=on", self.name));
+        push(
+            &mut arguments,
+            "-name",
+            format!("{},debug-threads=on", self.name),
+        );
         push(&mut arguments, "-smp", self.cpus.to_string());
         push(&mut arguments, "-m", format!("{}M", self.memory_mib));
         push(&mut arguments, "-serial", format!("file:{}", self.console));
         push(&mut arguments, "-kernel", self.kernel.clone());
         push(&mut arguments, "-initrd", self.initramfs.clone());
         push(&mut arguments, "-append", append.trim().to_owned());
-        push(&mut arguments, "-drive", format!("file={},format=raw,if=virtio,readonly=on", self.image));
+        push(
+            &mut arguments,
+            "-drive",
+            format!("file={},format=raw,if=virtio,readonly=on", self.image),
+        );
         push(&mut arguments, "-device", "virtio-serial-pci".into());
-        push(&mut arguments, "-device", format!("virtserialport,chardev=agent,name={PORT}"));
+        push(
+            &mut arguments,
+            "-device",
+            format!("virtserialport,chardev=agent,name={PORT}"),
+        );
         arguments
     }
 }
@@ -128,8 +152,20 @@ fn push(arguments: &mut Vec<String>, option: &str, value: String) {
 /// The arguments that hand QEMU the control channel and its monitor as open descriptors.
 pub fn channel_arguments(agent: i32, monitor: i32) -> Vec<String> {
     let mut arguments = Vec::new();
-    push(&mut arguments, "-chardev", format!("socket,id=agent,fd={agent}"));
-    push(&mut arguments, "-chardev", format!("socket,id=monitor,fd={monitor}"));
-    push(&mut arguments, "-mon", "chardev=monitor,mode=control".into());
+    push(
+        &mut arguments,
+        "-chardev",
+        format!("socket,id=agent,fd={agent}"),
+    );
+    push(
+        &mut arguments,
+        "-chardev",
+        format!("socket,id=monitor,fd={monitor}"),
+    );
+    push(
+        &mut arguments,
+        "-mon",
+        "chardev=monitor,mode=control".into(),
+    );
     arguments
 }

@@ -27,7 +27,11 @@ pub struct Error {
 }
 
 fn advice(what_to_do: &str) -> String {
-    if what_to_do.is_empty() { String::new() } else { format!("\n  what to do: {what_to_do}") }
+    if what_to_do.is_empty() {
+        String::new()
+    } else {
+        format!("\n  what to do: {what_to_do}")
+    }
 }
 
 /// The result of everything fallible in this crate.
@@ -46,7 +50,10 @@ impl Error {
 
     /// An error that the request is to blame for.
     pub fn input(what: impl Into<String>, why: impl Display) -> Self {
-        Self { blame: Blame::Input, ..Self::machine(what, why) }
+        Self {
+            blame: Blame::Input,
+            ..Self::machine(what, why)
+        }
     }
 
     /// Adds what the reader can do.

@@ -31,7 +31,16 @@ impl Guest {
 
     /// Gives its only card an address.
     pub fn set_network_up(&self, address: std::net::Ipv4Addr) -> Result<()> {
-        self.connection.run(&["ip", "address", "add", &format!("{address}/24"), "dev", "eth0"])?;
-        self.connection.run(&["ip", "link", "set", "dev", "eth0", "up"]).map(drop)
+        self.connection.run(&[
+            "ip",
+            "address",
+            "add",
+            &format!("{address}/24"),
+            "dev",
+            "eth0",
+        ])?;
+        self.connection
+            .run(&["ip", "link", "set", "dev", "eth0", "up"])
+            .map(drop)
     }
 }

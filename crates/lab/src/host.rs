@@ -25,9 +25,15 @@ pub struct Network {
 }
 
 /// The network of the latency-critical service.
-pub const RT: Network = Network { name: "rt", subnet: 1 };
+pub const RT: Network = Network {
+    name: "rt",
+    subnet: 1,
+};
 /// The network of everything else.
-pub const BULK: Network = Network { name: "bulk", subnet: 2 };
+pub const BULK: Network = Network {
+    name: "bulk",
+    subnet: 2,
+};
 /// Both, in the order of the host's cards.
 pub const NETWORKS: [Network; 2] = [RT, BULK];
 
@@ -83,22 +89,41 @@ impl EmulatedHost {
     /// Boots a host and sets its networks up: each card in a bridge of its own.
     pub fn boot(specification: &HostSpecification) -> Result<Self> {
         let outside = Namespace::new()?;
-        let console = specification.log_directory.join(format!("{}.console", specification.name));
-        let log = specification.log_directory.join(format!("{}.qemu", specification.name));
+        let console = specification
+            .log_directory
+            .join(format!("{}.console", specification.name));
+        let log = specification
+            .log_directory
+            .join(format!("{}.qemu", specification.name));
         let arguments = machine(specification, &console).host_arguments();
         let mut qemu = qemu::start(&arguments, Some(&outside), &log)?;
         for network in NETWORKS {
-            outside.ip(&format!("address add {}/24 dev {}", network.outside(), network.name))?;
+            outside.ip(&format!(
+                "address add {}/24 dev {}",
+                network.outside(),
+                network.name
+            ))?;
             outside.ip(&format!("link set dev {} up", network.name))?;
         }
         quiet_emulator(&mut qemu)?;
         qemu.monitor.resume()?;
         let place = format!("the emulated host \"{}\"", specification.name);
-        let channel = qemu.channel.try_clone().doing("talk to the emulated host")?;
-        let writer = qemu.channel.try_clone().doing("talk to the emulated host")?;
+        let channel = qemu
+            .channel
+            .try_clone()
+            .doing("talk to the emulated host")?;
+        let writer = qemu
+            .channel
+            .try_clone()
+            .doing("talk to the emulated host")?;
         let connection = Connection::establish(place, channel, writer, BOOT_PATIENCE)
             .map_err(|error| with_console(error, &console))?;
-        let host = Self { name: specification.name.clone(), qemu, connection, outside };
+        let host = Self {
+            name: specification.name.clone(),
+            qemu,
+            connection,
+            outside,
+        };
         host.set_networks_up()?;
         Ok(host)
     }
@@ -123,7 +148,11 @@ impl EmulatedHost {
     pub fn start_guest(&self, machine: &Machine, networks: &[Network]) -> Result<Guest> {
         for (card, network) in machine.cards.iter().zip(networks) {
             self.ip(&format!("tuntap add dev {} mode tap vnet_hdr", card.tap))?;
-            self.ip(&format!("link set dev {} master {} up", card.tap, network.bridge()))?;
+            self.ip(&format!(
+                "link set dev {} master {} up",
+                card.tap,
+                network.bridge()
+            ))?;
         }
         Guest::start(&self.connection, machine)
     }
@@ -131,7 +160,9 @@ impl EmulatedHost {
     /// The process id of a guest's QEMU.
     pub fn guest_pid(&self, name: &str) -> Result<i32> {
         let text = self.connection.text(&["cat", &carry::pid_file(name)])?;
-        text.trim().parse().doing(format!("read the process id of guest {name}"))
+        text.trim()
+            .parse()
+            .doing(format!("read the process id of guest {name}"))
     }
 
     /// Stops the host's processors and clock.
@@ -151,7 +182,9 @@ impl EmulatedHost {
     }
 
     fn set_networks_up(&self) -> Result<()> {
-        let cards = self.connection.text(&["sh", "-c", "grep -H . /sys/class/net/*/address"])?;
+        let cards = self
+            .connection
+            .text(&["sh", "-c", "grep -H . /sys/class/net/*/address"])?;
         for network in NETWORKS {
             let card = device_with_address(&cards, &network.mac()).ok_or_else(|| {
                 let why = format!("no card has the address {}", network.mac());
@@ -159,8 +192,13 @@ impl EmulatedHost {
             })?;
             let (name, bridge) = (network.name, network.bridge());
             self.ip(&format!("link set dev {card} name {name}"))?;
-            self.ip(&format!("link add name {bridge} type bridge stp_state 0 forward_delay 0"))?;
-            self.ip(&format!("address add {}/24 dev {bridge}", network.address(2)))?;
+            self.ip(&format!(
+                "link add name {bridge} type bridge stp_state 0 forward_delay 0"
+            ))?;
+            self.ip(&format!(
+                "address add {}/24 dev {bridge}",
+                network.address(2)
+            ))?;
             self.ip(&format!("link set dev {name} master {bridge} up"))?;
             self.ip(&format!("link set dev {bridge} up"))?;
         }
@@ -170,7 +208,10 @@ impl EmulatedHost {
 
 fn machine(specification: &HostSpecification, console: &Path) -> Machine {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let card = |network: Network| Card { tap: network.name.to_owned(), mac: network.mac() };
+    let card = |network: Network| Card {
+        tap: network.name.to_owned(),
+        mac: network.mac(),
+    };
     Machine {
         name: specification.name.clone(),
         kernel: text(&specification.kernel),
@@ -191,7 +232,10 @@ fn quiet_emulator(qemu: &mut Qemu) -> Result<()> {
     for (cpu, thread) in qemu.monitor.processor_threads()?.into_iter().enumerate() {
         crate::scheduling::pin(thread, cpu)?;
     }
-    crate::scheduling::make_fifo(qemu.process.pid() as i32, crate::scheduling::DEVICE_PRIORITY)
+    crate::scheduling::make_fifo(
+        qemu.process.pid() as i32,
+        crate::scheduling::DEVICE_PRIORITY,
+    )
 }
 
 /// The device behind "/sys/class/net/DEVICE/address:ADDRESS".

@@ -72,14 +72,24 @@ fn mount_kernel_file_systems(root: &str) -> Result<()> {
 
 fn mount_at(source: &str, target: &str, kind: &str, options: &str) -> Result<()> {
     fs::create_dir_all(target).at("create", target)?;
-    mount(Some(source), target, Some(kind), MsFlags::empty(), Some(options))
-        .at(&format!("mount {kind} at"), target)
+    mount(
+        Some(source),
+        target,
+        Some(kind),
+        MsFlags::empty(),
+        Some(options),
+    )
+    .at(&format!("mount {kind} at"), target)
 }
 
 /// Loads every module of the directory, in the order of their names.
 fn load_modules(directory: &Path) -> Result<()> {
-    let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
-    let mut modules: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Ok(());
+    };
+    let mut modules: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
     modules.sort();
     for module in modules {
         let file = File::open(&module).at("open", &module)?;
@@ -87,7 +97,10 @@ fn load_modules(directory: &Path) -> Result<()> {
         // EEXIST: built in, or loaded as somebody's dependency. ENODEV: a driver that found
         // nothing to drive, such as kvm_amd in a guest.
         if let Err(error) = result
-            && !matches!(error, nix::Error::EEXIST | nix::Error::ENODEV | nix::Error::EOPNOTSUPP)
+            && !matches!(
+                error,
+                nix::Error::EEXIST | nix::Error::ENODEV | nix::Error::EOPNOTSUPP
+            )
         {
             return Err(Error::machine(format!("load {}", module.display()), error));
         }
@@ -99,7 +112,9 @@ fn load_modules(directory: &Path) -> Result<()> {
 fn wait_for_file(path: &Path) -> Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let inotify = Inotify::init(InitFlags::empty()).at("watch", directory)?;
-    inotify.add_watch(directory, AddWatchFlags::IN_CREATE).at("watch", directory)?;
+    inotify
+        .add_watch(directory, AddWatchFlags::IN_CREATE)
+        .at("watch", directory)?;
     while !path.exists() {
         inotify.read_events().at("watch", directory)?;
     }
@@ -109,8 +124,14 @@ fn wait_for_file(path: &Path) -> Result<()> {
 /// Makes the image, with a layer in memory over it for changes, the root of the file system.
 fn enter_image() -> Result<()> {
     fs::create_dir_all("/image").at("create", "/image")?;
-    mount(Some(IMAGE), "/image", Some("squashfs"), MsFlags::MS_RDONLY, None::<&str>)
-        .at("mount", IMAGE)?;
+    mount(
+        Some(IMAGE),
+        "/image",
+        Some("squashfs"),
+        MsFlags::MS_RDONLY,
+        None::<&str>,
+    )
+    .at("mount", IMAGE)?;
     mount_at("tmpfs", "/changes", "tmpfs", "")?;
     for directory in ["/changes/upper", "/changes/work"] {
         fs::create_dir_all(directory).at("create", directory)?;
@@ -131,7 +152,9 @@ fn enter_image() -> Result<()> {
 }
 
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
-    let Ok(entries) = fs::read_dir(from) else { return Ok(()) };
+    let Ok(entries) = fs::read_dir(from) else {
+        return Ok(());
+    };
     for entry in entries {
         let entry = entry.at("read", from)?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
@@ -148,7 +171,9 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
     if let Some(directory) = to.parent() {
         fs::create_dir_all(directory).at("create", directory)?;
     }
-    fs::copy(from, to).map(drop).at(&format!("copy {} to", from.display()), to)
+    fs::copy(from, to)
+        .map(drop)
+        .at(&format!("copy {} to", from.display()), to)
 }
 
 fn serve_until_the_agent_ends() -> Result<()> {
@@ -174,7 +199,11 @@ fn serve_until_the_agent_ends() -> Result<()> {
 /// What `steadyvm lab agent` does: serves the control channel on the virtio-serial port.
 pub fn run_agent() -> Result<()> {
     let port = agent::port_named(PORT).doing(format!("find the control channel {PORT}"))?;
-    let file = OpenOptions::new().read(true).write(true).open(&port).at("open", &port)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&port)
+        .at("open", &port)?;
     let writer = file.try_clone().at("open", &port)?;
     agent::serve(file, writer).at("serve on", &port)
 }

@@ -1,6 +1,7 @@
 //! An emulated host: real kernels, real KVM, real guests, in QEMU on any machine.
 
 pub mod agent;
+pub mod artifact;
 pub mod carry;
 pub mod child;
 pub mod emulator;
@@ -9,6 +10,7 @@ mod guest;
 pub mod host;
 pub mod init;
 mod namespace;
+pub mod progress;
 mod qemu;
 mod qmp;
 mod scheduling;

@@ -24,7 +24,9 @@ impl Namespace {
             File::open("/proc/thread-self/ns/net")
         };
         // A namespace belongs to a thread; this one ends, the file keeps what it made.
-        let made = thread::spawn(make).join().unwrap_or_else(|_| Err(io::Error::other("panic")));
+        let made = thread::spawn(make)
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("panic")));
         made.map(Self).map_err(|error| {
             Error::machine("make a network namespace", error)
                 .what_to_do("run as root (sudo), or in a container that has CAP_SYS_ADMIN")
@@ -38,7 +40,12 @@ impl Namespace {
                 setns(&self.0, CloneFlags::CLONE_NEWNET).doing("enter a network namespace")?;
                 act()
             });
-            let panic = |_| Err(Error::machine("work in a network namespace", "a thread panicked"));
+            let panic = |_| {
+                Err(Error::machine(
+                    "work in a network namespace",
+                    "a thread panicked",
+                ))
+            };
             inside.join().unwrap_or_else(panic)
         })
     }
@@ -57,11 +64,17 @@ impl Namespace {
     pub fn ip(&self, words: &str) -> Result<()> {
         let what = || format!("ip {words}");
         let mut command = Command::new("ip");
-        let done = self.hold(command.args(words.split_whitespace()))?.output().doing(what())?;
+        let done = self
+            .hold(command.args(words.split_whitespace()))?
+            .output()
+            .doing(what())?;
         if done.status.success() {
             return Ok(());
         }
-        Err(Error::machine(what(), String::from_utf8_lossy(&done.stderr).trim()))
+        Err(Error::machine(
+            what(),
+            String::from_utf8_lossy(&done.stderr).trim(),
+        ))
     }
 }
 
@@ -72,18 +85,31 @@ mod tests {
     #[test]
     fn a_namespace_has_devices_of_its_own() {
         let namespace = Namespace::new().unwrap();
-        namespace.ip("link add one type veth peer name other").unwrap();
+        namespace
+            .ip("link add one type veth peer name other")
+            .unwrap();
         let inside = namespace.enter(|| {
-            std::fs::read_to_string("/proc/thread-self/net/dev").at("read", "/proc/thread-self/net/dev")
+            std::fs::read_to_string("/proc/thread-self/net/dev")
+                .at("read", "/proc/thread-self/net/dev")
         });
         assert!(inside.unwrap().contains("other"));
-        assert!(!std::fs::read_to_string("/proc/net/dev").unwrap().contains("other"));
+        assert!(
+            !std::fs::read_to_string("/proc/net/dev")
+                .unwrap()
+                .contains("other")
+        );
     }
 
     #[test]
     fn a_refused_command_says_what_and_why() {
-        let error = Namespace::new().unwrap().ip("link set dev nothing up").unwrap_err();
-        assert!(error.to_string().contains("ip link set dev nothing up"), "{error}");
+        let error = Namespace::new()
+            .unwrap()
+            .ip("link set dev nothing up")
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("ip link set dev nothing up"),
+            "{error}"
+        );
         assert!(error.why.contains("nothing"), "{error}");
     }
 }

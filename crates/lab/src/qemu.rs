@@ -39,7 +39,10 @@ pub fn start(arguments: &[String], inside: Option<&Namespace>, log: &Path) -> Re
     let mut command = Command::new(PROGRAM);
     command
         .args(arguments)
-        .args(channel_arguments(machine_side.as_raw_fd(), monitor_side.as_raw_fd()))
+        .args(channel_arguments(
+            machine_side.as_raw_fd(),
+            monitor_side.as_raw_fd(),
+        ))
         .stdin(std::process::Stdio::null())
         .stdout(log_file.try_clone().at("write", log)?)
         .stderr(log_file);
@@ -52,12 +55,20 @@ pub fn start(arguments: &[String], inside: Option<&Namespace>, log: &Path) -> Re
         .map_err(|error| error.what_to_do("install QEMU 8 or newer; make setup does"))?;
     drop(command);
     match Monitor::establish(monitor) {
-        Ok(monitor) => Ok(Qemu { process, channel, monitor }),
+        Ok(monitor) => Ok(Qemu {
+            process,
+            channel,
+            monitor,
+        }),
         Err(error) => {
             drop(process);
             let mut said = String::new();
             let _ = File::open(log).and_then(|mut file| file.read_to_string(&mut said));
-            let why = if said.trim().is_empty() { error.why } else { said.trim().to_owned() };
+            let why = if said.trim().is_empty() {
+                error.why
+            } else {
+                said.trim().to_owned()
+            };
             Err(Error::machine(format!("start {PROGRAM}"), why))
         }
     }

@@ -17,8 +17,12 @@ pub struct Monitor {
 impl Monitor {
     /// Takes over the monitor's stream and waits until QEMU takes commands.
     pub fn establish(stream: UnixStream) -> Result<Self> {
-        stream.set_read_timeout(Some(PATIENCE)).doing("talk to QEMU")?;
-        let mut monitor = Self { reader: BufReader::new(stream) };
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .doing("talk to QEMU")?;
+        let mut monitor = Self {
+            reader: BufReader::new(stream),
+        };
         monitor.receive("QEMU's greeting")?;
         monitor.execute("qmp_capabilities")?;
         Ok(monitor)
@@ -38,13 +42,18 @@ impl Monitor {
     pub fn processor_threads(&mut self) -> Result<Vec<i32>> {
         let answer = self.execute("query-cpus-fast")?;
         let threads = answer.as_array().into_iter().flatten();
-        Ok(threads.filter_map(|cpu| Some(cpu.get("thread-id")?.as_i64()? as i32)).collect())
+        Ok(threads
+            .filter_map(|cpu| Some(cpu.get("thread-id")?.as_i64()? as i32))
+            .collect())
     }
 
     fn execute(&mut self, command: &str) -> Result<Value> {
         let mut line = json!({ "execute": command }).to_string();
         line.push('\n');
-        self.reader.get_mut().write_all(line.as_bytes()).doing(format!("ask QEMU to {command}"))?;
+        self.reader
+            .get_mut()
+            .write_all(line.as_bytes())
+            .doing(format!("ask QEMU to {command}"))?;
         loop {
             let mut answer = self.receive(command)?;
             // Events come in between; only an answer ends the wait.
@@ -85,7 +94,9 @@ mod tests {
             writer.write_all(b"{\"return\": {}}\n").unwrap();
             reader.read_line(&mut line).unwrap();
             writer.write_all(b"{\"event\": \"RESUME\"}\n").unwrap();
-            writer.write_all(b"{\"return\": [{\"thread-id\": 7}, {\"thread-id\": 9}]}\n").unwrap();
+            writer
+                .write_all(b"{\"return\": [{\"thread-id\": 7}, {\"thread-id\": 9}]}\n")
+                .unwrap();
             line
         });
         let mut monitor = Monitor::establish(ours).unwrap();

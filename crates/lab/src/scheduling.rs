@@ -24,9 +24,12 @@ pub fn pin(thread: i32, cpu: usize) -> Result<()> {
 
 /// Puts a thread under SCHED_FIFO; 0 is the calling thread.
 pub fn make_fifo(thread: i32, priority: i32) -> Result<()> {
-    let parameter = libc::sched_param { sched_priority: priority };
+    let parameter = libc::sched_param {
+        sched_priority: priority,
+    };
     // SAFETY: the call reads one sched_param, which lives across it.
-    let result = unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const parameter) };
+    let result =
+        unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const parameter) };
     if result == 0 {
         return Ok(());
     }

@@ -73,9 +73,10 @@ impl Connection {
                 what(),
                 format!("its agent speaks version {version}, this program version {VERSION}"),
             )),
-            Err(RecvTimeoutError::Timeout) => {
-                Err(Error::machine(what(), format!("no word from it in {} s", patience.as_secs())))
-            }
+            Err(RecvTimeoutError::Timeout) => Err(Error::machine(
+                what(),
+                format!("no word from it in {} s", patience.as_secs()),
+            )),
             Err(RecvTimeoutError::Disconnected) => {
                 Err(Error::machine(what(), "its control channel ended"))
             }
@@ -105,11 +106,17 @@ impl Connection {
             .as_mut()
             .ok_or_else(|| Error::machine(what.clone(), "its control channel ended"))?
             .insert(id, sender);
-        self.shared.send(&Request::Spawn { id, argv, terminal }).doing(what.clone())?;
+        self.shared
+            .send(&Request::Spawn { id, argv, terminal })
+            .doing(what.clone())?;
         match events.recv() {
-            Ok(Event::Started { pid, .. }) => {
-                Ok(Process { what, id, pid, events: Some(events), connection: self.clone() })
-            }
+            Ok(Event::Started { pid, .. }) => Ok(Process {
+                what,
+                id,
+                pid,
+                events: Some(events),
+                connection: self.clone(),
+            }),
             Ok(Event::Refused { why, .. }) => Err(Error::machine(what, why)),
             Ok(_) | Err(_) => Err(Error::machine(what, "its control channel ended")),
         }
@@ -128,7 +135,10 @@ impl Connection {
             return Ok(finished);
         }
         let said = String::from_utf8_lossy(&finished.error);
-        Err(Error::machine(what, format!("{}: {}", finished.status, said.trim())))
+        Err(Error::machine(
+            what,
+            format!("{}: {}", finished.status, said.trim()),
+        ))
     }
 
     /// Runs a process to its end and gives its output as text.
@@ -139,7 +149,9 @@ impl Connection {
 
 impl Shared {
     fn listeners(&self) -> std::sync::MutexGuard<'_, Option<HashMap<ProcessId, Sender<Event>>>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send(&self, request: &Request) -> io::Result<()> {
@@ -162,7 +174,9 @@ impl Shared {
             };
             let last = matches!(event, Event::Refused { .. } | Event::Ended { .. });
             let mut listeners = self.listeners();
-            let Some(listeners) = listeners.as_mut() else { break };
+            let Some(listeners) = listeners.as_mut() else {
+                break;
+            };
             if let Some(listener) = listeners.get(&id) {
                 // A caller that dropped its process does not listen any more.
                 let _ = listener.send(event);
@@ -194,7 +208,10 @@ impl Process {
     /// Writes to its standard input.
     pub fn input(&self, data: &[u8]) -> Result<()> {
         for piece in data.chunks(super::protocol::MAX_PIECE_BYTES) {
-            self.send(&Request::Input { id: self.id, data: piece.to_vec() })?;
+            self.send(&Request::Input {
+                id: self.id,
+                data: piece.to_vec(),
+            })?;
         }
         Ok(())
     }
@@ -206,7 +223,10 @@ impl Process {
 
     /// Sends a signal to it and its children.
     pub fn signal(&self, signal: i32) -> Result<()> {
-        self.send(&Request::Signal { id: self.id, signal })
+        self.send(&Request::Signal {
+            id: self.id,
+            signal,
+        })
     }
 
     /// Tells it that the terminal changed its size.
@@ -235,7 +255,11 @@ impl Process {
             Stream::Output => output.extend_from_slice(data),
             Stream::Error => error.extend_from_slice(data),
         })?;
-        Ok(Finished { status, output, error })
+        Ok(Finished {
+            status,
+            output,
+            error,
+        })
     }
 
     /// Waits for the first line of its output that contains `mark`, at most `patience`; later
@@ -243,7 +267,10 @@ impl Process {
     pub fn wait_for_line(&mut self, mark: &str, patience: Duration) -> Result<String> {
         let what = format!("wait for \"{mark}\" from: {}", self.what);
         let deadline = std::time::Instant::now() + patience;
-        let events = self.events.as_ref().ok_or_else(|| Error::machine(&what, "already taken"))?;
+        let events = self
+            .events
+            .as_ref()
+            .ok_or_else(|| Error::machine(&what, "already taken"))?;
         let mut said = Vec::new();
         loop {
             let left = deadline.saturating_duration_since(std::time::Instant::now());
@@ -279,21 +306,31 @@ impl Process {
             .events
             .take()
             .ok_or_else(|| Error::machine(self.what.clone(), "its output is taken already"))?;
-        Ok((BufReader::new(ProcessOutput { events, piece: Vec::new(), at: 0 }), ProcessInput(self)))
+        Ok((
+            BufReader::new(ProcessOutput {
+                events,
+                piece: Vec::new(),
+                at: 0,
+            }),
+            ProcessInput(self),
+        ))
     }
 
     fn send(&self, request: &Request) -> Result<()> {
-        self.connection.shared.send(request).doing(self.what.clone())
+        self.connection
+            .shared
+            .send(request)
+            .doing(self.what.clone())
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended; the agent ignores names it no longer knows.
-        let _ = self
-            .connection
-            .shared
-            .send(&Request::Signal { id: self.id, signal: libc::SIGKILL });
+        let _ = self.connection.shared.send(&Request::Signal {
+            id: self.id,
+            signal: libc::SIGKILL,
+        });
     }
 }
 
@@ -308,7 +345,11 @@ impl Read for ProcessOutput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.at == self.piece.len() {
             match self.events.recv() {
-                Ok(Event::Output { stream: Stream::Output, data, .. }) => {
+                Ok(Event::Output {
+                    stream: Stream::Output,
+                    data,
+                    ..
+                }) => {
                     self.piece = data;
                     self.at = 0;
                 }
@@ -329,7 +370,10 @@ pub struct ProcessInput(Process);
 impl Write for ProcessInput {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         let piece = &data[..data.len().min(super::protocol::MAX_PIECE_BYTES)];
-        let request = Request::Input { id: self.0.id, data: piece.to_vec() };
+        let request = Request::Input {
+            id: self.0.id,
+            data: piece.to_vec(),
+        };
         self.0.connection.shared.send(&request)?;
         Ok(piece.len())
     }

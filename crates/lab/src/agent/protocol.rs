@@ -203,8 +203,15 @@ mod tests {
     fn frames_come_back_in_order() {
         let sent = [
             Event::Ready { version: VERSION },
-            Event::Output { id: 7, stream: Stream::Error, data: b"oh".to_vec() },
-            Event::Ended { id: 7, status: Status::Killed(9) },
+            Event::Output {
+                id: 7,
+                stream: Stream::Error,
+                data: b"oh".to_vec(),
+            },
+            Event::Ended {
+                id: 7,
+                status: Status::Killed(9),
+            },
         ];
         let mut wire = Vec::new();
         for event in &sent {
@@ -212,7 +219,10 @@ mod tests {
         }
         let mut reader = wire.as_slice();
         for event in &sent {
-            assert_eq!(read_frame::<Event>(&mut reader).unwrap().as_ref(), Some(event));
+            assert_eq!(
+                read_frame::<Event>(&mut reader).unwrap().as_ref(),
+                Some(event)
+            );
         }
         assert_eq!(read_frame::<Event>(&mut reader).unwrap(), None);
     }
@@ -222,7 +232,10 @@ mod tests {
         let mut wire = Vec::new();
         write_frame(&mut wire, &Event::Started { id: 1, pid: 300 }).unwrap();
         for cut in 1..wire.len() {
-            assert!(read_frame::<Event>(&mut &wire[..cut]).is_err(), "cut at {cut}");
+            assert!(
+                read_frame::<Event>(&mut &wire[..cut]).is_err(),
+                "cut at {cut}"
+            );
         }
     }
 

@@ -29,7 +29,10 @@ pub fn port_named(name: &str) -> io::Result<PathBuf> {
             return Ok(PathBuf::from("/dev").join(port.file_name()));
         }
     }
-    Err(io::Error::new(io::ErrorKind::NotFound, format!("no virtio-serial port is named {name}")))
+    Err(io::Error::new(
+        io::ErrorKind::NotFound,
+        format!("no virtio-serial port is named {name}"),
+    ))
 }
 
 /// Serves requests until the stream ends, then kills what it started.
@@ -51,7 +54,10 @@ fn handle(request: Request, running: &Running, events: &Events) {
         Request::Spawn { id, argv, terminal } => {
             if let Err(error) = spawn(id, &argv, terminal, running, events) {
                 let program = argv.first().map_or("an empty command", String::as_str);
-                events.send(&Event::Refused { id, why: format!("{program}: {error}") });
+                events.send(&Event::Refused {
+                    id,
+                    why: format!("{program}: {error}"),
+                });
             }
         }
         Request::Input { id, data } => running.input(id, Some(data)),
@@ -91,15 +97,25 @@ struct Entry {
 
 impl Running {
     fn with<T>(&self, id: ProcessId, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&id).map(act)
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_mut(&id)
+            .map(act)
     }
 
     fn insert(&self, id: ProcessId, entry: Entry) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, entry);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, entry);
     }
 
     fn remove(&self, id: ProcessId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&id);
     }
 
     /// `None` ends the input.
@@ -116,7 +132,12 @@ impl Running {
     }
 
     fn signal_all(&self, signal: Signal) {
-        for entry in self.0.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        for entry in self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+        {
             let _ = killpg(entry.group, signal);
         }
     }
@@ -134,7 +155,12 @@ impl Running {
 }
 
 fn window_size(size: TerminalSize) -> libc::winsize {
-    libc::winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 }
+    libc::winsize {
+        ws_row: size.rows,
+        ws_col: size.columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
 }
 
 /// Starts a process and the threads that carry its input and output.
@@ -145,8 +171,9 @@ fn spawn(
     running: &Running,
     events: &Events,
 ) -> io::Result<()> {
-    let (program, arguments) =
-        argv.split_first().ok_or_else(|| io::Error::other("no program given"))?;
+    let (program, arguments) = argv
+        .split_first()
+        .ok_or_else(|| io::Error::other("no program given"))?;
     let mut command = Command::new(program);
     command.args(arguments);
     let (child, streams) = match terminal {
@@ -162,7 +189,10 @@ fn spawn(
             terminal: streams.terminal,
         },
     );
-    events.send(&Event::Started { id, pid: child.id() });
+    events.send(&Event::Started {
+        id,
+        pid: child.id(),
+    });
     thread::spawn(move || feed(&to_write, streams.input));
     let readers: Vec<_> = streams
         .outputs
@@ -192,7 +222,11 @@ struct Streams {
 }
 
 fn spawn_with_pipes(command: &mut Command) -> io::Result<(Child, Streams)> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
     let mut child = command.spawn()?;
     let missing = || io::Error::other("a standard stream is missing");
     let input = Box::new(child.stdin.take().ok_or_else(missing)?);
@@ -200,13 +234,23 @@ fn spawn_with_pipes(command: &mut Command) -> io::Result<(Child, Streams)> {
     let error = Box::new(child.stderr.take().ok_or_else(missing)?);
     let outputs: Vec<(Stream, Box<dyn Read + Send>)> =
         vec![(Stream::Output, output), (Stream::Error, error)];
-    Ok((child, Streams { input, outputs, terminal: None }))
+    Ok((
+        child,
+        Streams {
+            input,
+            outputs,
+            terminal: None,
+        },
+    ))
 }
 
 fn spawn_in_terminal(command: &mut Command, size: TerminalSize) -> io::Result<(Child, Streams)> {
     let pair = openpty(Some(&window_size(size)), None)?;
     let slave = File::from(pair.slave);
-    command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
+    command
+        .stdin(slave.try_clone()?)
+        .stdout(slave.try_clone()?)
+        .stderr(slave);
     // SAFETY: only async-signal-safe system calls run between fork and exec; standard input
     // is the terminal's slave by then.
     unsafe {
@@ -233,7 +277,11 @@ fn spawn_in_terminal(command: &mut Command, size: TerminalSize) -> io::Result<(C
 
 fn feed(pieces: &Receiver<Vec<u8>>, mut input: impl Write) {
     for piece in pieces {
-        if input.write_all(&piece).and_then(|()| input.flush()).is_err() {
+        if input
+            .write_all(&piece)
+            .and_then(|()| input.flush())
+            .is_err()
+        {
             return;
         }
     }
@@ -247,7 +295,11 @@ fn carry(id: ProcessId, stream: Stream, mut source: impl Read, events: &Events) 
             // A terminal's master reports EIO once its last user is gone: the end.
             Ok(0) | Err(_) => return,
             Ok(count) => {
-                events.send(&Event::Output { id, stream, data: buffer[..count].to_vec() });
+                events.send(&Event::Output {
+                    id,
+                    stream,
+                    data: buffer[..count].to_vec(),
+                });
             }
         }
     }
