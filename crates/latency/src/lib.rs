@@ -15,14 +15,10 @@
 //! The crate starts no process and knows no namespace: callers hand it sockets and text.
 #![forbid(unsafe_code)]
 
-#[allow(missing_docs)]
 pub mod bootstrap;
 pub mod netrt;
 pub mod netstream;
-#[allow(missing_docs)]
 pub mod report;
-#[allow(missing_docs)]
 pub mod results;
 pub mod statistics;
-#[allow(missing_docs)]
 pub mod table;

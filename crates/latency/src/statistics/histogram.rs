@@ -166,8 +166,7 @@ mod tests {
         assert_eq!(text, DISTRIBUTION_OF_FOUR);
     }
 
-    const DISTRIBUTION_OF_FOUR: &str = "\
-       Value     Percentile TotalCount 1/(1-Percentile)
+    const DISTRIBUTION_OF_FOUR: &str = "       Value     Percentile TotalCount 1/(1-Percentile)
 
        1.000 0.000000000000          1           1.00
        1.000 0.100000000000          1           1.11
