@@ -3,17 +3,19 @@
 //! Three ways lead to a child's end, so that nothing is left however this process ends:
 //! dropping its [`Child`] kills and collects it; [`kill_all`] does so for every child when a
 //! signal asks this process to stop; and the kernel kills it when this process is gone
-//! (`PR_SET_PDEATHSIG`), even by `kill -9`. The kernel means the *thread* that spawned it, so
-//! children are spawned by threads that live as long as they are needed.
+//! (`PR_SET_PDEATHSIG`), even by `kill -9`. The kernel means the *thread* that spawned it, so one
+//! thread, which lives as long as the process, spawns them all.
 
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::collections::HashSet;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command, ExitStatus};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
 
 /// The process groups of the children that run.
 static GROUPS: Mutex<Option<HashSet<i32>>> = Mutex::new(None);
@@ -29,7 +31,7 @@ pub struct Child {
 ///
 /// # Errors
 /// The program is missing or cannot be started.
-pub fn spawn(command: &mut Command) -> Result<Child> {
+pub fn spawn(mut command: Command) -> Result<Child> {
     let what = format!("run {}", command.get_program().to_string_lossy());
     let parent = process::id();
     command.process_group(0);
@@ -46,10 +48,35 @@ pub fn spawn(command: &mut Command) -> Result<Child> {
             Ok(())
         });
     }
-    let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
-    let inner = command.spawn().doing(what.clone())?;
-    groups.get_or_insert_default().insert(inner.id() as i32);
+    let (reply, spawned) = channel();
+    let gone = || Error::machine(what.clone(), "the thread that starts processes is gone");
+    spawner().send((command, reply)).map_err(|_| gone())?;
+    let inner = spawned.recv().map_err(|_| gone())?.doing(what.clone())?;
     Ok(Child { inner, what })
+}
+
+type Reply = Sender<io::Result<process::Child>>;
+
+/// The way to the thread that spawns.
+fn spawner() -> Sender<(Command, Reply)> {
+    static SPAWNER: OnceLock<Sender<(Command, Reply)>> = OnceLock::new();
+    let start = || {
+        let (sender, requests) = channel::<(Command, Reply)>();
+        thread::spawn(move || {
+            for (mut command, reply) in requests {
+                // The lock makes sure that no child is missed by a `kill_all` in between.
+                let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+                let spawned = command.spawn();
+                if let Ok(child) = &spawned {
+                    groups.get_or_insert_default().insert(child.id() as i32);
+                }
+                // Whoever asked may be gone; a child that nobody holds is killed with us.
+                let _ = reply.send(spawned);
+            }
+        });
+        sender
+    };
+    SPAWNER.get_or_init(start).clone()
 }
 
 impl Child {
@@ -105,6 +132,7 @@ pub fn kill_all() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
 
     fn exists(pid: u32) -> bool {
         std::path::Path::new(&format!("/proc/{pid}")).exists()
@@ -112,7 +140,9 @@ mod tests {
 
     #[test]
     fn dropping_a_child_ends_it() {
-        let child = spawn(Command::new("sleep").arg("1000")).unwrap();
+        let mut command = Command::new("sleep");
+        command.arg("1000");
+        let child = spawn(command).unwrap();
         let pid = child.pid();
         assert!(exists(pid));
         drop(child);
@@ -120,8 +150,30 @@ mod tests {
     }
 
     #[test]
+    fn a_child_outlives_the_thread_that_asked_for_it() {
+        let ask = || {
+            let mut command = Command::new("cat");
+            command
+                .stdin(process::Stdio::piped())
+                .stdout(process::Stdio::piped());
+            spawn(command)
+        };
+        let mut child = thread::spawn(ask).join().unwrap().unwrap();
+        let streams = child.streams();
+        streams.stdin.take().unwrap().write_all(b"alive").unwrap();
+        let mut said = String::new();
+        streams
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        assert_eq!(said, "alive");
+    }
+
+    #[test]
     fn a_missing_program_is_named() {
-        let error = spawn(&mut Command::new("no-such-program")).unwrap_err();
+        let error = spawn(Command::new("no-such-program")).unwrap_err();
         assert!(error.to_string().contains("no-such-program"), "{error}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// A guest boots in 5 s on an idle machine.
 const BOOT_PATIENCE: Duration = Duration::from_secs(180);
 
-/// A booted guest. Dropping its last connection ends it.
+/// A booted guest. It lives as long as its host.
 pub struct Guest {
     connection: Connection,
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A host boots in 2 to 7 s on an idle machine; a loaded one gets this long.
-const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A network that joins the outside to the emulated host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +75,8 @@ pub struct HostSpecification {
     pub accelerator: Accelerator,
     /// Where logs go.
     pub log_directory: PathBuf,
+    /// How long the host may take to come up.
+    pub boot_patience: Duration,
 }
 
 /// A booted host. Dropping it removes everything that belongs to it.
@@ -116,7 +118,7 @@ impl EmulatedHost {
             .channel
             .try_clone()
             .doing("talk to the emulated host")?;
-        let connection = Connection::establish(place, channel, writer, BOOT_PATIENCE)
+        let connection = Connection::establish(place, channel, writer, specification.boot_patience)
             .map_err(|error| with_console(error, &console))?;
         let host = Self {
             name: specification.name.clone(),

@@ -13,7 +13,6 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
-use std::convert::Infallible;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::process::CommandExt;
@@ -36,7 +35,7 @@ pub fn is_first_process() -> bool {
 }
 
 /// Brings the machine up, serves, powers it off. Never returns.
-pub fn run() -> Infallible {
+pub fn run() -> ! {
     if let Err(error) = bring_up().and_then(|()| serve_until_the_agent_ends()) {
         eprintln!("steadyvm init: {error}");
     }

@@ -51,9 +51,8 @@ pub fn start(arguments: &[String], inside: Option<&Namespace>, log: &Path) -> Re
     if let Some(namespace) = inside {
         namespace.hold(&mut command)?;
     }
-    let process = child::spawn(&mut command)
+    let process = child::spawn(command)
         .map_err(|error| error.what_to_do("install QEMU 8 or newer; make setup does"))?;
-    drop(command);
     match Monitor::establish(monitor) {
         Ok(monitor) => Ok(Qemu {
             process,

@@ -114,7 +114,7 @@ impl Connection {
                 what,
                 id,
                 pid,
-                events: Some(events),
+                events: Mutex::new(Some(events)),
                 connection: self.clone(),
             }),
             Ok(Event::Refused { why, .. }) => Err(Error::machine(what, why)),
@@ -195,7 +195,7 @@ pub struct Process {
     id: ProcessId,
     pid: u32,
     /// `None` once the events were handed to somebody else.
-    events: Option<Receiver<Event>>,
+    events: Mutex<Option<Receiver<Event>>>,
     connection: Connection,
 }
 
@@ -235,9 +235,9 @@ impl Process {
     }
 
     /// Waits for its end, handing each piece of output to `sink`.
-    pub fn follow(mut self, mut sink: impl FnMut(Stream, &[u8])) -> Result<Status> {
+    pub fn follow(&self, mut sink: impl FnMut(Stream, &[u8])) -> Result<Status> {
         let gone = || Error::machine(self.what.clone(), "its control channel ended");
-        let events = self.events.take().ok_or_else(gone)?;
+        let events = self.take_events()?;
         loop {
             match events.recv() {
                 Ok(Event::Output { stream, data, .. }) => sink(stream, &data),
@@ -269,8 +269,11 @@ impl Process {
         let deadline = std::time::Instant::now() + patience;
         let events = self
             .events
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let events = events
             .as_ref()
-            .ok_or_else(|| Error::machine(&what, "already taken"))?;
+            .ok_or_else(|| Error::machine(&what, "its output is taken already"))?;
         let mut said = Vec::new();
         loop {
             let left = deadline.saturating_duration_since(std::time::Instant::now());
@@ -301,11 +304,8 @@ impl Process {
 
     /// Its standard output and input as a byte stream; its standard error is dropped. The
     /// process lives as long as the writer.
-    pub fn into_stream(mut self) -> Result<(impl BufRead + Send, ProcessInput)> {
-        let events = self
-            .events
-            .take()
-            .ok_or_else(|| Error::machine(self.what.clone(), "its output is taken already"))?;
+    pub fn into_stream(self) -> Result<(impl BufRead + Send, ProcessInput)> {
+        let events = self.take_events()?;
         Ok((
             BufReader::new(ProcessOutput {
                 events,
@@ -314,6 +314,15 @@ impl Process {
             }),
             ProcessInput(self),
         ))
+    }
+
+    fn take_events(&self) -> Result<Receiver<Event>> {
+        let taken = self
+            .events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        taken.ok_or_else(|| Error::machine(self.what.clone(), "its output is taken already"))
     }
 
     fn send(&self, request: &Request) -> Result<()> {

@@ -222,6 +222,11 @@ fn record(path: &Path) -> Result<FileRecord> {
     })
 }
 
+/// A file's SHA-256 in hexadecimal digits.
+pub fn sha256_of(path: &Path) -> Result<String> {
+    record(path).map(|record| record.sha256)
+}
+
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.

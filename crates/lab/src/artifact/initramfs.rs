@@ -3,7 +3,9 @@
 use super::output;
 use crate::error::{At, Result};
 use crate::init::{ADDITIONS, MODULES};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,12 +18,30 @@ pub struct Initramfs<'a> {
     pub additions: Vec<(&'a str, &'a Path)>,
 }
 
+/// A packed initramfs. It lives in memory and goes with this value, or with this process.
+#[derive(Debug)]
+pub struct PackedInitramfs(OwnedFd);
+
+impl PackedInitramfs {
+    /// Where another process of this machine, such as QEMU, can read it.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.0.as_raw_fd()
+        ))
+    }
+}
+
 impl Initramfs<'_> {
-    /// Writes the initramfs to `file`.
+    /// Packs the initramfs.
     ///
     /// # Errors
-    /// A file is missing, the disk is full, or `cpio` is.
-    pub fn write(&self, file: &Path) -> Result<()> {
+    /// A file is missing, or `cpio` is.
+    pub fn pack(&self) -> Result<PackedInitramfs> {
+        let memory = memfd_create(c"steadyvm-initramfs", MFdFlags::MFD_CLOEXEC)
+            .doing("make a file in memory")?;
+        let packed = PackedInitramfs(memory);
         let tree = tempfile::tempdir().doing("make a temporary directory")?;
         let root = tree.path();
         let program = std::env::current_exe().doing("find this program")?;
@@ -43,14 +63,13 @@ impl Initramfs<'_> {
             fs::copy(source, &target).at("copy", source)?;
         }
         let pack = "find . -mindepth 1 | cpio --quiet --create --format=newc --owner=0:0 > \"$0\"";
-        output(
-            Command::new("sh")
-                .arg("-euc")
-                .arg(pack)
-                .arg(file)
-                .current_dir(root),
-        )
-        .map(drop)
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-euc", pack])
+            .arg(packed.path())
+            .current_dir(root);
+        output(&mut shell)?;
+        Ok(packed)
     }
 }
 

@@ -10,7 +10,7 @@ mod user_space;
 
 pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
 pub use distribution_kernel::DistributionKernel;
-pub use initramfs::Initramfs;
+pub use initramfs::{Initramfs, PackedInitramfs};
 pub use rt_kernel::RtKernel;
 pub use user_space::user_space_image;
 

@@ -1,7 +1,7 @@
 //! The lab's PREEMPT_RT kernel, built from Debian's source package.
 
 use super::apt::installed_version;
-use super::cache::{Cache, Inputs};
+use super::cache::{Cache, Inputs, sha256_of};
 use super::{SET_UP, output};
 use crate::child;
 use crate::error::{At, Error, Result};
@@ -30,6 +30,8 @@ pub struct RtKernel {
     pub version: String,
     /// SHA-256 key of all that it was built from.
     pub key: String,
+    /// SHA-256 of the configuration that it was built with.
+    pub configuration_sha256: String,
 }
 
 /// The version of the kernel source that this machine has.
@@ -68,6 +70,7 @@ impl RtKernel {
             image: entry.join("bzImage"),
             version,
             key: inputs.key(),
+            configuration_sha256: sha256_of(&entry.join("config"))?,
         })
     }
 }
@@ -187,7 +190,7 @@ fn compile(tree: &Path, compiler_cache: &Path, observer: &dyn Observer) -> Resul
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(errors);
-    let mut make = child::spawn(&mut command).map_err(|error| error.what_to_do(SET_UP))?;
+    let mut make = child::spawn(command).map_err(|error| error.what_to_do(SET_UP))?;
     if let Some(lines) = make.streams().stdout.take() {
         for (done, line) in BufReader::new(lines)
             .lines()

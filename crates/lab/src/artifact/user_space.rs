@@ -72,7 +72,7 @@ fn build(directory: &Path, release: &str, sources: &str) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(File::create(&log).at("create", &log)?);
-    let mut bootstrap = child::spawn(&mut command).map_err(|error| error.what_to_do(SET_UP))?;
+    let mut bootstrap = child::spawn(command).map_err(|error| error.what_to_do(SET_UP))?;
     if !bootstrap.wait()?.success() {
         let said = fs::read_to_string(&log).unwrap_or_default();
         let why = said

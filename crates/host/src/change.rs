@@ -1,0 +1,441 @@
+//! One change of host state: what it is, how to make it, how to take it back.
+
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpu_set::CpuSet;
+use crate::error::HostError;
+use crate::machine::{Machine, ThreadId};
+use crate::threads::{Policy, Scheduling};
+
+/// How a file's value is compared with what was written: the kernel prints numbers its own way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// As text, without white space at the ends.
+    Text,
+    /// As a CPU mask.
+    CpuMask,
+}
+
+/// A change of host state, with what is needed to take it back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Change {
+    /// A thread's scheduling policy and priority.
+    ThreadPolicy {
+        /// The thread.
+        thread: ThreadId,
+        /// Before.
+        old: Scheduling,
+        /// After.
+        new: Scheduling,
+    },
+    /// The CPUs a thread may run on.
+    ThreadAffinity {
+        /// The thread.
+        thread: ThreadId,
+        /// Before.
+        old: CpuSet,
+        /// After.
+        new: CpuSet,
+    },
+    /// The CPUs an interrupt may be delivered to. Its IRQ thread follows it by itself.
+    IrqAffinity {
+        /// The interrupt.
+        irq: u32,
+        /// Its actions, for people.
+        name: String,
+        /// Before.
+        old: CpuSet,
+        /// Where the kernel really delivered it before, if that is known.
+        old_effective: Option<CpuSet>,
+        /// After.
+        new: CpuSet,
+    },
+    /// A file of procfs or sysfs.
+    File {
+        /// The path.
+        path: String,
+        /// How to compare.
+        form: Form,
+        /// Before.
+        old: String,
+        /// After.
+        new: String,
+    },
+}
+
+/// A planned change: the change, why, and whether the method needs it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// What is changed.
+    #[serde(flatten)]
+    pub change: Change,
+    /// Why.
+    pub why: String,
+    /// Whether the method fails without it. Others are skipped where the kernel refuses.
+    pub required: bool,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{}: {} -> {}",
+            self.subject(),
+            self.old_text(),
+            self.new_text()
+        )
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}, {}", self.change, self.why)
+    }
+}
+
+/// What became of taking a change back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Restored {
+    /// The old value is in force again.
+    Restored,
+    /// The old value was in force already: the change was never made, or taken back before.
+    AlreadyOld,
+    /// The thread or file is gone.
+    Vanished,
+    /// Someone else has changed it since; it is left as it is.
+    ChangedByOthers {
+        /// What is in force.
+        now: String,
+    },
+    /// The kernel refused.
+    Failed {
+        /// Why.
+        error: String,
+    },
+}
+
+impl Change {
+    /// What is changed, for people.
+    pub fn subject(&self) -> String {
+        match self {
+            Self::ThreadPolicy { thread, .. } => format!("policy of {thread}"),
+            Self::ThreadAffinity { thread, .. } => format!("CPUs of {thread}"),
+            Self::IrqAffinity { irq, name, .. } => format!("CPUs of IRQ {irq} ({name})"),
+            Self::File { path, .. } => path.clone(),
+        }
+    }
+
+    /// The value before, for people.
+    pub fn old_text(&self) -> String {
+        match self {
+            Self::ThreadPolicy { old, .. } => old.to_string(),
+            Self::ThreadAffinity { old, .. } | Self::IrqAffinity { old, .. } => old.to_string(),
+            Self::File { old, .. } => old.clone(),
+        }
+    }
+
+    /// The value after, for people.
+    pub fn new_text(&self) -> String {
+        match self {
+            Self::ThreadPolicy { new, .. } => new.to_string(),
+            Self::ThreadAffinity { new, .. } | Self::IrqAffinity { new, .. } => new.to_string(),
+            Self::File { new, .. } => new.clone(),
+        }
+    }
+
+    /// Whether the change would change nothing.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::ThreadPolicy { old, new, .. } => old.same_as(new),
+            Self::ThreadAffinity { old, new, .. } | Self::IrqAffinity { old, new, .. } => {
+                old == new
+            }
+            Self::File { form, old, new, .. } => form.same(old, new),
+        }
+    }
+
+    /// Makes the change, and reads it back.
+    pub fn make(&self, machine: &Machine) -> Result<(), HostError> {
+        let wrap = |source: io::Error| HostError::io("set", self.subject(), source);
+        match self {
+            Self::ThreadPolicy { thread, new, .. } => {
+                self.must_run(machine, thread)?;
+                machine
+                    .threads
+                    .set_scheduling(thread.tid, new)
+                    .map_err(wrap)?;
+            }
+            Self::ThreadAffinity { thread, new, .. } => {
+                self.must_run(machine, thread)?;
+                machine
+                    .threads
+                    .set_affinity(thread.tid, new)
+                    .map_err(wrap)?;
+            }
+            Self::IrqAffinity { irq, new, .. } => {
+                machine
+                    .tree
+                    .write(&irq_file(*irq), &new.to_string())
+                    .map_err(wrap)?;
+            }
+            Self::File { path, new, .. } => machine.tree.write(path, new).map_err(wrap)?,
+        }
+        let now = self.read(machine)?;
+        if now.is_new {
+            return Ok(());
+        }
+        // Something between old and new is in force, which undo would take for another's change.
+        if !now.is_old {
+            let _ = self.write_old(machine);
+        }
+        Err(self.not_kept(now.text))
+    }
+
+    /// Takes the change back. The second half for interrupts is [`Change::settle`].
+    pub fn restore(&self, machine: &Machine) -> Restored {
+        let now = match self.read(machine) {
+            Ok(now) => now,
+            Err(HostError::Vanished { .. }) => return Restored::Vanished,
+            Err(HostError::Io { source, .. }) if is_gone(&source) => return Restored::Vanished,
+            Err(error) => {
+                return Restored::Failed {
+                    error: error.to_string(),
+                };
+            }
+        };
+        if now.is_old && !now.needs_settling {
+            return Restored::AlreadyOld;
+        }
+        if !now.is_new && !now.needs_settling {
+            return Restored::ChangedByOthers { now: now.text };
+        }
+        match self.write_old(machine) {
+            Ok(()) => Restored::Restored,
+            Err(source) if is_gone(&source) => Restored::Vanished,
+            Err(source) => Restored::Failed {
+                error: HostError::io("restore", self.subject(), source).to_string(),
+            },
+        }
+    }
+
+    /// Whether the old value is in force, read again after restoring.
+    pub fn verify_old(&self, machine: &Machine) -> Restored {
+        match self.read(machine) {
+            Ok(now) if now.is_old => Restored::Restored,
+            Ok(now) => Restored::Failed {
+                error: self.not_kept(now.text).to_string(),
+            },
+            Err(HostError::Vanished { .. }) => Restored::Vanished,
+            Err(error) => Restored::Failed {
+                error: error.to_string(),
+            },
+        }
+    }
+
+    fn write_old(&self, machine: &Machine) -> io::Result<()> {
+        match self {
+            Self::ThreadPolicy { thread, old, .. } => restore_scheduling(machine, thread.tid, old),
+            Self::ThreadAffinity { thread, old, .. } => restore_affinity(machine, thread.tid, old),
+            Self::IrqAffinity {
+                irq,
+                old,
+                old_effective,
+                ..
+            } => {
+                let first = old_effective.as_ref().unwrap_or(old);
+                machine.tree.write(&irq_file(*irq), &first.to_string())
+            }
+            Self::File { path, old, .. } => machine.tree.write(path, old),
+        }
+    }
+
+    /// Whether the interrupt is delivered where it was before, so that [`Change::settle`] can
+    /// widen its mask again. True for everything else.
+    pub fn is_settled(&self, machine: &Machine) -> bool {
+        let Self::IrqAffinity {
+            irq,
+            old_effective: Some(old),
+            ..
+        } = self
+        else {
+            return true;
+        };
+        effective_of(machine, *irq).is_none_or(|now| now == *old)
+    }
+
+    /// The second half of restoring an interrupt: [`Change::restore`] asked for the one CPU that
+    /// served it, because the kernel keeps the current CPU of an interrupt as long as the mask
+    /// allows it; this gives the whole mask back.
+    pub fn settle(&self, machine: &Machine) -> Restored {
+        if let Self::IrqAffinity { irq, old, .. } = self
+            && let Err(source) = machine.tree.write(&irq_file(*irq), &old.to_string())
+        {
+            if is_gone(&source) {
+                return Restored::Vanished;
+            }
+            let error = HostError::io("restore", self.subject(), source).to_string();
+            return Restored::Failed { error };
+        }
+        self.verify_old(machine)
+    }
+
+    /// Reads what is in force.
+    pub fn read(&self, machine: &Machine) -> Result<Now, HostError> {
+        let wrap = |source: io::Error| HostError::io("read", self.subject(), source);
+        let now = match self {
+            Self::ThreadPolicy { thread, old, new } => {
+                self.must_run(machine, thread)?;
+                let now = machine.threads.scheduling(thread.tid).map_err(wrap)?;
+                Now::of(now.same_as(old), now.same_as(new), now.to_string())
+            }
+            Self::ThreadAffinity { thread, old, new } => {
+                self.must_run(machine, thread)?;
+                let now = machine.threads.affinity(thread.tid).map_err(wrap)?;
+                Now::of(now == *old, now == *new, now.to_string())
+            }
+            Self::IrqAffinity {
+                irq,
+                old,
+                old_effective,
+                new,
+                ..
+            } => {
+                let path = irq_file(*irq);
+                let text = machine.tree.read(&path).map_err(wrap)?;
+                let now: CpuSet = text.parse().map_err(|error| HostError::Malformed {
+                    path,
+                    problem: format!("{error}"),
+                })?;
+                let mut read = Now::of(now == *old, now == *new, now.to_string());
+                // An undo that was interrupted between its two halves.
+                read.needs_settling = old_effective.as_ref() == Some(&now) && now != *old;
+                read
+            }
+            Self::File {
+                path,
+                form,
+                old,
+                new,
+            } => {
+                let text = machine.tree.read(path).map_err(wrap)?;
+                let text = text.trim().to_owned();
+                Now::of(form.same(&text, old), form.same(&text, new), text)
+            }
+        };
+        Ok(now)
+    }
+
+    fn must_run(&self, machine: &Machine, thread: &ThreadId) -> Result<(), HostError> {
+        if machine.still_runs(thread) {
+            Ok(())
+        } else {
+            Err(HostError::Vanished {
+                what: thread.to_string(),
+            })
+        }
+    }
+
+    fn not_kept(&self, found: String) -> HostError {
+        HostError::NotKept {
+            what: self.subject(),
+            asked: self.new_text(),
+            found,
+        }
+    }
+}
+
+/// What is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Now {
+    /// The value before the change.
+    pub is_old: bool,
+    /// The value after it.
+    pub is_new: bool,
+    /// The interrupt's mask is the first half of an undo.
+    pub needs_settling: bool,
+    /// For people.
+    pub text: String,
+}
+
+impl Now {
+    fn of(is_old: bool, is_new: bool, text: String) -> Self {
+        Self {
+            is_old,
+            is_new,
+            needs_settling: false,
+            text,
+        }
+    }
+}
+
+impl Form {
+    fn same(self, one: &str, other: &str) -> bool {
+        match self {
+            Self::Text => one.trim() == other.trim(),
+            Self::CpuMask => match (CpuSet::from_mask(one), CpuSet::from_mask(other)) {
+                (Ok(one), Ok(other)) => one == other,
+                _ => one.trim() == other.trim(),
+            },
+        }
+    }
+}
+
+/// The file with an interrupt's CPU list.
+pub(crate) fn irq_file(irq: u32) -> String {
+    format!("/proc/irq/{irq}/smp_affinity_list")
+}
+
+/// The CPUs that really get an interrupt; none where the kernel does not say.
+pub(crate) fn effective_of(machine: &Machine, irq: u32) -> Option<CpuSet> {
+    let text = machine
+        .tree
+        .read(&format!("/proc/irq/{irq}/effective_affinity_list"))
+        .ok()?;
+    text.parse().ok().filter(|set: &CpuSet| !set.is_empty())
+}
+
+/// Restores a thread's scheduling. From 6.12 on the kernel reports a slice for normal threads
+/// and takes one given back as the thread's own: so none is given first, and the recorded one
+/// only if the kernel's default differs from it.
+fn restore_scheduling(machine: &Machine, tid: u32, old: &Scheduling) -> io::Result<()> {
+    if old.policy == Policy::Deadline {
+        return machine.threads.set_scheduling(tid, old);
+    }
+    let plain = Scheduling {
+        runtime_ns: 0,
+        ..*old
+    };
+    machine.threads.set_scheduling(tid, &plain)?;
+    let own_slice =
+        old.runtime_ns != 0 && machine.threads.scheduling(tid)?.runtime_ns != old.runtime_ns;
+    if own_slice {
+        machine.threads.set_scheduling(tid, old)
+    } else {
+        Ok(())
+    }
+}
+
+/// Restores a thread's CPUs. A thread that was allowed everything gets everything back, not
+/// today's list of CPUs: the kernel remembers the list it was given and would keep the thread
+/// off CPUs that come online, or into its cpuset, later.
+fn restore_affinity(machine: &Machine, tid: u32, old: &CpuSet) -> io::Result<()> {
+    let everything = CpuSet::first(crate::cpu_set::MAX_CPU + 1);
+    if machine.online().is_ok_and(|online| online == *old) {
+        machine.threads.set_affinity(tid, &everything)?;
+        if machine.threads.affinity(tid)? == *old {
+            return Ok(());
+        }
+    }
+    machine.threads.set_affinity(tid, old)
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENODEV))
+}

@@ -1,0 +1,139 @@
+//! Errors: what went wrong, where, why, and what to do.
+
+use std::io;
+
+use crate::undo::Undone;
+
+/// What an error means to the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Wrong use or bad input: exit code 2.
+    BadInput,
+    /// This machine, or this user on it, cannot do it: exit code 3.
+    CannotDo,
+}
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The caller asked for something that makes no sense here.
+    #[error("{what}; {fix}")]
+    BadInput {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        fix: String,
+    },
+
+    /// The machine lacks something.
+    #[error("this machine cannot do it: {missing}; {fix}")]
+    Unsupported {
+        /// What is missing.
+        missing: String,
+        /// What to do.
+        fix: String,
+    },
+
+    /// Settings are in force already, or an earlier run was interrupted.
+    #[error("{what} (journal: {journal}); run `steadyvm host undo` first")]
+    InForce {
+        /// What is in force.
+        what: String,
+        /// The journal that says so.
+        journal: String,
+    },
+
+    /// Another process works on the same state directory.
+    #[error("another steadyvm is changing this host (it holds {path}); wait for it to end")]
+    Busy {
+        /// The lock file.
+        path: String,
+    },
+
+    /// A file or a system call failed.
+    #[error("cannot {action} {subject}: {source}{hint}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what: a path, or a thread.
+        subject: String,
+        /// Why it failed.
+        source: io::Error,
+        /// What to do, if it is known: starts with "; ".
+        hint: &'static str,
+    },
+
+    /// A file of the host or the journal has a content that makes no sense.
+    #[error("cannot understand {path}: {problem}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+
+    /// The kernel took a setting and did not keep it.
+    #[error("the kernel did not keep {what}: asked for {asked}, found {found}")]
+    NotKept {
+        /// The setting.
+        what: String,
+        /// What was written.
+        asked: String,
+        /// What was read back.
+        found: String,
+    },
+
+    /// Something that the settings need went away meanwhile.
+    #[error("{what} is gone; name the VM's and NIC's current state and apply again")]
+    Vanished {
+        /// The thread.
+        what: String,
+    },
+
+    /// Applying failed midway, and what was done is undone.
+    #[error("{cause}; what was changed before that is undone ({})", .undone.summary())]
+    RolledBack {
+        /// Why it failed.
+        cause: Box<HostError>,
+        /// What undoing found.
+        undone: Box<Undone>,
+    },
+}
+
+impl HostError {
+    /// What the error means to the caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::BadInput { .. } | Self::InForce { .. } => ErrorKind::BadInput,
+            Self::RolledBack { cause, .. } => cause.kind(),
+            _ => ErrorKind::CannotDo,
+        }
+    }
+
+    /// The exit code of the command line: 2 for wrong use or bad input, 3 where this machine
+    /// cannot do it.
+    pub fn exit_code(&self) -> u8 {
+        match self.kind() {
+            ErrorKind::BadInput => 2,
+            ErrorKind::CannotDo => 3,
+        }
+    }
+
+    /// Wraps an I/O error with what was tried on what.
+    pub(crate) fn io(action: &'static str, subject: impl Into<String>, source: io::Error) -> Self {
+        let hint = match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => {
+                "; it needs root (CAP_SYS_NICE, CAP_SYS_ADMIN): run it with sudo"
+            }
+            Some(libc::EROFS) => "; name a directory that can be written (--state-dir)",
+            Some(libc::ENOSPC) => "; free some space, or name another directory (--state-dir)",
+            _ => "",
+        };
+        Self::Io {
+            action,
+            subject: subject.into(),
+            source,
+            hint,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What a caller asks for: a method, and what it is to be applied to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::HostError;
+
+/// A way to set up the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Nothing is set.
+    Vanilla,
+    /// Real-time priorities for the path from the RT NIC to the RT VCPUs.
+    PreemptRt,
+    /// `PreemptRt`, and one CPU for that path alone.
+    Dedicated,
+}
+
+impl Method {
+    /// All methods, in the order of the comparison.
+    pub const ALL: [Self; 3] = [Self::Vanilla, Self::PreemptRt, Self::Dedicated];
+
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vanilla => "vanilla",
+            Self::PreemptRt => "preempt-rt",
+            Self::Dedicated => "dedicated",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = HostError;
+
+    fn from_str(text: &str) -> Result<Self, HostError> {
+        Self::ALL
+            .into_iter()
+            .find(|method| method.name() == text)
+            .ok_or_else(|| HostError::BadInput {
+                what: format!("unknown method `{text}`"),
+                fix: "use one of: vanilla, preempt-rt, dedicated".into(),
+            })
+    }
+}
+
+/// The FIFO priorities of the path from the wire to the guest.
+///
+/// Every stage stands above the default 50 of all other IRQ threads, and a stage never stands
+/// below the one it feeds: see docs/design/host-methods.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Priorities {
+    /// IRQ threads of the RT NICs.
+    pub irq: u32,
+    /// Threaded NAPI kthreads of the RT NICs, where enabled.
+    pub napi: u32,
+    /// vhost workers of the RT VMs.
+    pub vhost: u32,
+    /// RT VCPU threads.
+    pub vcpu: u32,
+}
+
+impl Default for Priorities {
+    fn default() -> Self {
+        Self {
+            irq: 80,
+            napi: 78,
+            vhost: 75,
+            vcpu: 70,
+        }
+    }
+}
+
+impl Priorities {
+    /// What the kernel gives to every IRQ thread.
+    pub const OTHER_IRQ_THREADS: u32 = 50;
+
+    /// Whether the path cannot invert and stays below the kernel's own 99.
+    pub fn check(&self) -> Result<(), HostError> {
+        let ordered = self.irq >= self.napi && self.napi >= self.vhost && self.vhost >= self.vcpu;
+        if ordered && self.vcpu > Self::OTHER_IRQ_THREADS && self.irq < 99 {
+            return Ok(());
+        }
+        Err(HostError::BadInput {
+            what: format!(
+                "priorities irq {}, napi {}, vhost {}, vcpu {} would invert",
+                self.irq, self.napi, self.vhost, self.vcpu
+            ),
+            fix: "use 99 > irq >= napi >= vhost >= vcpu > 50".into(),
+        })
+    }
+}
+
+/// A VM whose traffic is real-time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RtVm {
+    /// The process of its monitor (QEMU).
+    pub pid: u32,
+    /// The VCPUs that run the service. Empty: all but VCPU 0, which is left to the guest's
+    /// housekeeping; VCPU 0 itself if there is no other.
+    pub rt_vcpus: Vec<u32>,
+}
+
+impl FromStr for RtVm {
+    type Err = HostError;
+
+    /// Reads `PID` or `PID:VCPU,VCPU`.
+    fn from_str(text: &str) -> Result<Self, HostError> {
+        let error = || HostError::BadInput {
+            what: format!("`{text}` does not name a VM"),
+            fix: "write PID, or PID:VCPU,VCPU with the VCPUs that run the service, as in 4711:1"
+                .into(),
+        };
+        let (pid, vcpus) = text
+            .split_once(':')
+            .map_or((text, None), |(p, v)| (p, Some(v)));
+        let pid = pid.parse().ok().filter(|&pid| pid > 0).ok_or_else(error)?;
+        let mut rt_vcpus: Vec<u32> = match vcpus {
+            None => Vec::new(),
+            Some(list) => list
+                .split(',')
+                .map(|vcpu| vcpu.parse().map_err(|_| error()))
+                .collect::<Result<_, _>>()?,
+        };
+        rt_vcpus.sort_unstable();
+        rt_vcpus.dedup();
+        Ok(Self { pid, rt_vcpus })
+    }
+}
+
+/// What a method is applied to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// The network interfaces that carry real-time traffic.
+    pub rt_nics: Vec<String>,
+    /// The VMs that serve it.
+    pub rt_vms: Vec<RtVm>,
+    /// The CPU that `dedicated` gives to them; none: the highest CPU that is online.
+    pub dedicated_cpu: Option<usize>,
+    /// The priorities of the path.
+    pub priorities: Priorities,
+    /// Whether to switch off RT throttling (`sched_rt_runtime_us` = -1). Never by default: a
+    /// runaway RT VCPU could then take its CPU for ever.
+    pub disable_rt_throttling: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_vms() {
+        let vm: RtVm = "12:3,1,3".parse().unwrap();
+        assert_eq!(
+            vm,
+            RtVm {
+                pid: 12,
+                rt_vcpus: vec![1, 3]
+            }
+        );
+        assert_eq!("12".parse::<RtVm>().unwrap().rt_vcpus, [] as [u32; 0]);
+        for text in ["", "0", "x", "1:", "1:a", "1:2,", "-1"] {
+            assert!(text.parse::<RtVm>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_default_priorities_do_not_invert() {
+        Priorities::default().check().unwrap();
+        assert!(
+            Priorities {
+                vhost: 60,
+                ..Priorities::default()
+            }
+            .check()
+            .is_err()
+        );
+        assert!(
+            Priorities {
+                vcpu: 50,
+                ..Priorities::default()
+            }
+            .check()
+            .is_err()
+        );
+        assert!(
+            Priorities {
+                irq: 99,
+                ..Priorities::default()
+            }
+            .check()
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn methods_have_names() {
+        for method in Method::ALL {
+            assert_eq!(method.name().parse::<Method>().unwrap(), method);
+        }
+        assert_eq!("fast".parse::<Method>().unwrap_err().exit_code(), 2);
+    }
+}

@@ -1,0 +1,155 @@
+//! A comparable dump of all host state that this crate can change.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use crate::change;
+use crate::cpu_set::CpuSet;
+use crate::error::HostError;
+use crate::machine::{Machine, ThreadId};
+use crate::parse;
+use crate::threads::Scheduling;
+
+/// The host's scheduling state at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The version of the format.
+    pub schema_version: u32,
+    /// Every thread.
+    pub threads: Vec<ThreadState>,
+    /// Every interrupt that has CPUs.
+    pub irqs: BTreeMap<u32, IrqState>,
+    /// Files of procfs and sysfs.
+    pub files: BTreeMap<String, String>,
+}
+
+/// A thread's scheduling.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadState {
+    /// The thread.
+    #[serde(flatten)]
+    pub id: ThreadId,
+    /// Its policy.
+    pub scheduling: Scheduling,
+    /// Its CPUs.
+    pub cpus: CpuSet,
+    /// Whether its CPUs are its own: not of kworkers and per-CPU threads, which the kernel
+    /// places, nor of IRQ threads, which follow their interrupt.
+    pub placed_by_users: bool,
+}
+
+/// An interrupt's CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IrqState {
+    /// Those allowed.
+    pub cpus: CpuSet,
+    /// Those it is delivered to.
+    pub effective: Option<CpuSet>,
+}
+
+/// The files a snapshot holds, besides those of network queues.
+const FILES: [&str; 3] = [
+    "/sys/devices/virtual/workqueue/cpumask",
+    "/proc/irq/default_smp_affinity",
+    "/proc/sys/kernel/sched_rt_runtime_us",
+];
+
+impl Snapshot {
+    /// Reads a host.
+    pub fn take(machine: &Machine) -> Result<Self, HostError> {
+        let mut threads = Vec::new();
+        for thread in machine.all_threads()? {
+            let (Ok(scheduling), Ok(cpus)) = (
+                machine.threads.scheduling(thread.id.tid),
+                machine.threads.affinity(thread.id.tid),
+            ) else {
+                continue;
+            };
+            let follows = thread.is_kernel() && parse::irq_of_thread(&thread.id.comm).is_some();
+            let placed_by_users = thread.is_movable() && !follows;
+            threads.push(ThreadState {
+                id: thread.id,
+                scheduling,
+                cpus,
+                placed_by_users,
+            });
+        }
+        let mut irqs = BTreeMap::new();
+        for irq in machine.tree.list("/proc/irq").unwrap_or_default() {
+            let Ok(irq) = irq.parse() else { continue };
+            let text = machine.tree.read(&change::irq_file(irq)).ok();
+            if let Some(cpus) = text.and_then(|text| text.parse().ok()) {
+                irqs.insert(
+                    irq,
+                    IrqState {
+                        cpus,
+                        effective: change::effective_of(machine, irq),
+                    },
+                );
+            }
+        }
+        let mut paths: Vec<String> = FILES.iter().map(ToString::to_string).collect();
+        for nic in machine.tree.list("/sys/class/net").unwrap_or_default() {
+            let queues = format!("/sys/class/net/{nic}/queues");
+            for queue in machine.tree.list(&queues).unwrap_or_default() {
+                paths.push(format!("{queues}/{queue}/rps_cpus"));
+            }
+        }
+        let files = paths
+            .into_iter()
+            .filter_map(|path| {
+                let text = machine.tree.read(&path).ok()?;
+                Some((path, text.trim().to_owned()))
+            })
+            .collect();
+        Ok(Self {
+            schema_version: 1,
+            threads,
+            irqs,
+            files,
+        })
+    }
+
+    /// What differs from an earlier snapshot, a line each. Threads that are in only one of the
+    /// two are left out, and so is what the kernel places by itself.
+    pub fn differences(&self, earlier: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        // The name is not part of the identity: kworkers rename themselves.
+        let key = |id: &ThreadId| (id.tid, id.start_time);
+        let before: HashMap<_, _> = earlier
+            .threads
+            .iter()
+            .map(|thread| (key(&thread.id), thread))
+            .collect();
+        for now in &self.threads {
+            let Some(old) = before.get(&key(&now.id)) else {
+                continue;
+            };
+            if !now.scheduling.same_as(&old.scheduling) {
+                found.push(format!(
+                    "{}: {} -> {}",
+                    now.id, old.scheduling, now.scheduling
+                ));
+            }
+            if now.placed_by_users && now.cpus != old.cpus {
+                found.push(format!("{}: CPUs {} -> {}", now.id, old.cpus, now.cpus));
+            }
+        }
+        for (irq, now) in &self.irqs {
+            if let Some(old) = earlier.irqs.get(irq)
+                && old.cpus != now.cpus
+            {
+                found.push(format!("IRQ {irq}: CPUs {} -> {}", old.cpus, now.cpus));
+            }
+        }
+        for (path, now) in &self.files {
+            if let Some(old) = earlier.files.get(path)
+                && old != now
+            {
+                found.push(format!("{path}: {old} -> {now}"));
+            }
+        }
+        found
+    }
+}

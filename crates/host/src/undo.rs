@@ -1,0 +1,125 @@
+//! Taking back what the journal records.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Change, Restored, Step};
+use crate::heirs;
+use crate::journal::Journal;
+use crate::machine::Machine;
+
+/// How long undo waits for interrupts to move back to the CPU that served them. Without
+/// interrupt remapping the kernel moves an interrupt when it next fires; drivers such as igb
+/// fire each of theirs every two seconds.
+const SETTLING_TIME: Duration = Duration::from_millis(3000);
+const SETTLING_STEP: Duration = Duration::from_millis(50);
+
+/// What undo did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// Settings whose old value is in force again.
+    pub restored: usize,
+    /// Settings whose old value was in force already.
+    pub already_old: usize,
+    /// Settings of threads or files that are gone.
+    pub vanished: usize,
+    /// Threads started meanwhile that had inherited a setting and got the one before it.
+    pub heirs: usize,
+    /// Settings that someone else has changed since, and that are left alone.
+    pub changed_by_others: Vec<String>,
+    /// Settings that could not be restored; they stay in the journal.
+    pub failed: Vec<String>,
+    /// Remarks for people.
+    pub notes: Vec<String>,
+}
+
+impl Undone {
+    /// One line for people.
+    pub fn summary(&self) -> String {
+        let mut text = format!("{} restored", self.restored);
+        let mut add = |count: usize, what: &str| {
+            if count > 0 {
+                text.push_str(&format!(", {count} {what}"));
+            }
+        };
+        add(self.already_old, "in place already");
+        add(self.vanished, "gone");
+        add(self.heirs, "inherited settings widened");
+        add(self.changed_by_others.len(), "changed by others and left");
+        add(self.failed.len(), "NOT restored");
+        text
+    }
+
+    fn count(&mut self, change: &Change, outcome: Restored) -> bool {
+        match outcome {
+            Restored::Restored => self.restored += 1,
+            Restored::AlreadyOld => self.already_old += 1,
+            Restored::Vanished => self.vanished += 1,
+            Restored::ChangedByOthers { now } => self.changed_by_others.push(format!(
+                "{}: set to {}, now {now}; not touched",
+                change.subject(),
+                change.new_text()
+            )),
+            Restored::Failed { error } => {
+                self.failed.push(error);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Takes back all steps of a journal, the last first. Returns what it did, and the steps that
+/// are left to be taken back. Running it again, or after it was interrupted, is safe.
+pub(crate) fn take_back(machine: &Machine, journal: &Journal) -> (Undone, Vec<Step>) {
+    let mut undone = Undone::default();
+    let mut left = Vec::new();
+    let mut to_settle: Vec<&Step> = Vec::new();
+    heirs::widen(machine, journal, &mut undone);
+    for step in journal.steps.iter().rev() {
+        match (step.change.restore(machine), &step.change) {
+            (Restored::Restored, Change::IrqAffinity { .. }) => to_settle.push(step),
+            (Restored::Restored, change) => {
+                if !undone.count(change, change.verify_old(machine)) {
+                    left.push(step.clone());
+                }
+            }
+            (outcome, change) => {
+                if !undone.count(change, outcome) {
+                    left.push(step.clone());
+                }
+            }
+        }
+    }
+    let mut waited = Duration::ZERO;
+    let unsettled = |steps: &[&Step]| {
+        steps
+            .iter()
+            .filter(|step| !step.change.is_settled(machine))
+            .count()
+    };
+    while waited < SETTLING_TIME && unsettled(&to_settle) > 0 {
+        machine.tree.wait(SETTLING_STEP);
+        waited += SETTLING_STEP;
+    }
+    let unmoved = unsettled(&to_settle);
+    if unmoved > 0 {
+        undone.notes.push(format!(
+            "{unmoved} interrupts did not fire meanwhile: their CPU masks are restored, but they \
+             may stay on the CPU that served them last"
+        ));
+    }
+    for step in to_settle {
+        if !undone.count(&step.change, step.change.settle(machine)) {
+            left.push(step.clone());
+        }
+    }
+    for line in &journal.unreadable {
+        undone.notes.push(format!(
+            "the journal's {line}: what it recorded is not restored"
+        ));
+    }
+    left.reverse();
+    (undone, left)
+}

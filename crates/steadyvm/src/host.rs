@@ -1,0 +1,251 @@
+//! `steadyvm host`: put a method in force on this host, show it, undo it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use serde::Serialize;
+use steadyvm_host::{
+    DEFAULT_STATE_DIRECTORY, HostControl, Machine, Method, Priorities, RtVm, Shown, Snapshot,
+    State, Target,
+};
+
+/// Put a method in force on this host, show what is in force, undo it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+    /// Where the journal of changes is kept.
+    #[arg(long, global = true, value_name = "DIR", default_value = DEFAULT_STATE_DIRECTORY)]
+    state_dir: PathBuf,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Put a method in force, or change nothing.
+    Apply(TargetArgs),
+    /// Say what a method would change, and change nothing.
+    Plan(TargetArgs),
+    /// Show what is in force, and whether it still holds.
+    Show,
+    /// Take back everything that is in force.
+    Undo {
+        /// Drop the journal without restoring anything: for settings that can never be restored.
+        #[arg(long)]
+        forget: bool,
+    },
+    /// Print all scheduling state of this host that steadyvm can change.
+    Snapshot {
+        /// Print what differs from an earlier snapshot instead; exit with 1 if anything does.
+        #[arg(long, value_name = "FILE")]
+        compare: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct TargetArgs {
+    /// vanilla, preempt-rt or dedicated.
+    #[arg(long)]
+    method: Method,
+    /// A network interface that carries real-time traffic; may be repeated.
+    #[arg(long = "rt-nic", value_name = "IF")]
+    rt_nics: Vec<String>,
+    /// A VM that serves it: the process of its monitor, and the VCPUs that run the service (all
+    /// but VCPU 0 if left out); may be repeated.
+    #[arg(long = "rt-vm", value_name = "PID[:VCPU,VCPU]")]
+    rt_vms: Vec<RtVm>,
+    /// The CPU for method dedicated; the highest one that is online if left out.
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    /// Set `sched_rt_runtime_us` to -1: a runaway RT VCPU is then never stopped.
+    #[arg(long)]
+    rt_throttling_off: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let control = HostControl::new(Machine::real(), &args.state_dir);
+    match &args.verb {
+        Verb::Apply(target) => apply(&control, target, args.json),
+        Verb::Plan(target) => plan(&control, target, args.json),
+        Verb::Show => show(&control, args.json),
+        Verb::Undo { forget: true } => {
+            control.forget()?;
+            eprintln!("steadyvm: the journal is dropped; nothing was restored");
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Undo { forget: false } => undo(&control, args.json),
+        Verb::Snapshot { compare } => snapshot(&control, compare.as_ref()),
+    }
+}
+
+impl TargetArgs {
+    fn target(&self) -> Target {
+        Target {
+            rt_nics: self.rt_nics.clone(),
+            rt_vms: self.rt_vms.clone(),
+            dedicated_cpu: self.cpu,
+            priorities: Priorities::default(),
+            disable_rt_throttling: self.rt_throttling_off,
+        }
+    }
+}
+
+/// Adds the version that every JSON output carries.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema_version: u32,
+    #[serde(flatten)]
+    content: &'a T,
+}
+
+fn print_json<T: Serialize>(content: &T) -> Result<()> {
+    println!(
+        "{}",
+        serde_json::to_string_pretty(&Versioned {
+            schema_version: 1,
+            content
+        })?
+    );
+    Ok(())
+}
+
+fn apply(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode> {
+    let applied = control.apply(&args.target(), args.method)?;
+    for warning in &applied.warnings {
+        eprintln!("steadyvm: warning: {warning}");
+    }
+    for skipped in &applied.skipped {
+        eprintln!("steadyvm: skipped: {skipped}");
+    }
+    if json {
+        print_json(&applied)?;
+    } else {
+        for step in &applied.steps {
+            println!("{step}");
+        }
+        println!(
+            "method {} is in force: {} settings",
+            applied.method,
+            applied.steps.len()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn plan(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode> {
+    let plan = control.plan(&args.target(), args.method)?;
+    for warning in &plan.warnings {
+        eprintln!("steadyvm: warning: {warning}");
+    }
+    if json {
+        print_json(&plan)?;
+    } else {
+        for step in &plan.steps {
+            println!("{step}");
+        }
+        println!(
+            "method {} would change {} settings",
+            plan.method,
+            plan.steps.len()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(control: &HostControl, json: bool) -> Result<ExitCode> {
+    let shown = control.show()?;
+    if json {
+        print_json(&shown)?;
+    } else {
+        print_shown(&shown);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_shown(shown: &Shown) {
+    let method = shown.method.map_or("no method", Method::name);
+    match shown.state {
+        State::None => println!("nothing is in force"),
+        State::Applied => println!("method {method} is in force"),
+        State::Incomplete => println!(
+            "applying or undoing method {method} was interrupted: run `steadyvm host undo`"
+        ),
+        State::BeforeReboot => {
+            println!(
+                "method {method} was in force before the machine was rebooted; nothing is now"
+            );
+        }
+    }
+    for setting in &shown.settings {
+        let now = match (&setting.now, setting.holds) {
+            (_, true) => String::new(),
+            (Some(now), false) => format!("  [now {now}]"),
+            (None, false) => "  [gone]".to_owned(),
+        };
+        println!(
+            "{}: {} -> {}{now}",
+            setting.subject, setting.old, setting.new
+        );
+    }
+    for stray in &shown.strays {
+        println!("stray on the dedicated CPU: {stray}");
+    }
+    for line in &shown.unreadable {
+        eprintln!("steadyvm: warning: the journal's {line}");
+    }
+}
+
+fn undo(control: &HostControl, json: bool) -> Result<ExitCode> {
+    let undone = control.undo()?;
+    let lines = [&undone.notes, &undone.changed_by_others];
+    for line in lines.into_iter().flatten() {
+        eprintln!("steadyvm: note: {line}");
+    }
+    for failed in &undone.failed {
+        eprintln!("steadyvm: not restored: {failed}");
+    }
+    if json {
+        print_json(&undone)?;
+    } else {
+        println!("{}", undone.summary());
+    }
+    if undone.failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "steadyvm: run `steadyvm host undo` again when the cause is removed, or `steadyvm host \
+         undo --forget` to give up on these settings"
+    );
+    Ok(ExitCode::from(3))
+}
+
+fn snapshot(control: &HostControl, earlier: Option<&PathBuf>) -> Result<ExitCode> {
+    let now = control.snapshot()?;
+    let Some(path) = earlier else {
+        println!("{}", serde_json::to_string_pretty(&now)?);
+        return Ok(ExitCode::SUCCESS);
+    };
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("cannot read the snapshot {}", path.display()))?;
+    let earlier: Snapshot = serde_json::from_str(&text).with_context(|| {
+        format!(
+            "{} is no snapshot of `steadyvm host snapshot`",
+            path.display()
+        )
+    })?;
+    let differences = now.differences(&earlier);
+    for line in &differences {
+        println!("{line}");
+    }
+    Ok(if differences.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
