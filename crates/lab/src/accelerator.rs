@@ -62,10 +62,7 @@ fn boots(trial: &HostSpecification) -> Result<bool> {
         boot_patience: BOOT_PATIENCE,
         ..trial.clone()
     };
-    Ok(EmulatedHost::boot(&trial)?
-        .connection()
-        .run(&["test", "-c", "/dev/kvm"])
-        .is_ok())
+    Ok(EmulatedHost::boot(&trial)?.require_kvm().is_ok())
 }
 
 #[cfg(test)]

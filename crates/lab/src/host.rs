@@ -85,6 +85,7 @@ pub struct EmulatedHost {
     qemu: Qemu,
     connection: Connection,
     outside: Namespace,
+    console: PathBuf,
 }
 
 impl EmulatedHost {
@@ -125,6 +126,7 @@ impl EmulatedHost {
             qemu,
             connection,
             outside,
+            console,
         };
         host.set_networks_up()?;
         Ok(host)
@@ -165,6 +167,18 @@ impl EmulatedHost {
         text.trim()
             .parse()
             .doing(format!("read the process id of guest {name}"))
+    }
+
+    /// Checks that guests can run in the host with KVM.
+    pub fn require_kvm(&self) -> Result<()> {
+        let found = self.connection.run(&["test", "-c", "/dev/kvm"]);
+        found.map(drop).map_err(|_| {
+            let what = format!("find KVM in the emulated host \"{}\"", self.name);
+            Error::machine(what, "it has no /dev/kvm").what_to_do(format!(
+                "its console tells why kvm_amd or kvm_intel did not start: {}",
+                self.console.display()
+            ))
+        })
     }
 
     /// Stops the host's processors and clock.

@@ -41,14 +41,20 @@ pub struct Laboratory {
 
 impl Laboratory {
     /// Gets everything from the cache, building what is missing, and finds out how to run it.
-    /// Consoles and logs of this run go to `log_directory`.
-    pub fn open(log_directory: &Path, observer: &dyn Observer) -> Result<Self> {
+    /// `program` is the statically linked `steadyvm` that serves inside the machines; their
+    /// consoles and logs go to `log_directory`.
+    pub fn open(
+        cache: &Cache,
+        program: &Path,
+        log_directory: &Path,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
-        let cache = Cache::of_this_machine()?;
-        let image = user_space_image(&cache, observer)?;
-        let distribution_kernel = DistributionKernel::obtain(&cache, observer)?;
-        let rt_kernel = RtKernel::obtain(&cache, observer)?;
+        let image = user_space_image(cache, observer)?;
+        let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
+        let rt_kernel = RtKernel::obtain(cache, observer)?;
         let guest = Initramfs {
+            program,
             modules: Some(&distribution_kernel.guest_modules),
             additions: Vec::new(),
         }
@@ -59,7 +65,12 @@ impl Laboratory {
                 (GUEST_KERNEL, &*distribution_kernel.image),
                 (GUEST_INITRAMFS, &*guest_path),
             ];
-            Initramfs { modules, additions }.pack()
+            Initramfs {
+                program,
+                modules,
+                additions,
+            }
+            .pack()
         };
         let mut laboratory = Self {
             distribution_initramfs: pack(Some(&distribution_kernel.host_modules))?,

@@ -1,13 +1,14 @@
 //! `steadyvm compare`: the main job.
 
 use crate::progress::Display;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_host::Method;
+use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::compare::{self, Meta, Options, write_output};
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::{At, Error};
@@ -62,7 +63,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let started_unix_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let laboratory = Laboratory::open(&args.out.join("logs"), &display)?;
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let cache = Cache::of_this_machine()?;
+    let laboratory = Laboratory::open(&cache, &program, &args.out.join("logs"), &display)?;
     let data = compare::run(&laboratory, &options, &display)?;
     let results = assemble(&data, AssembleOptions::default());
     let meta = Meta {

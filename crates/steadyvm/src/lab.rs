@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use steadyvm_lab::agent::{Process, Stream, TerminalSize};
+use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::{carry, init};
@@ -87,10 +88,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// The laboratory, and the directory of its logs, which goes with it.
+/// The laboratory; its logs are those of the last host that was booted by hand.
 fn open_laboratory() -> Result<Laboratory> {
-    let logs = std::env::temp_dir().join("steadyvm-lab-logs");
-    Ok(Laboratory::open(&logs, &Display::on_standard_error())?)
+    let cache = Cache::of_this_machine()?;
+    let logs = cache.helper_directory("logs");
+    let program = std::env::current_exe().context("cannot find this program")?;
+    Ok(Laboratory::open(
+        &cache,
+        &program,
+        &logs,
+        &Display::on_standard_error(),
+    )?)
 }
 
 fn boot(args: &BootArgs) -> Result<EmulatedHost> {

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What goes into an initramfs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Initramfs<'a> {
+    /// This project's program, linked statically: the first process.
+    pub program: &'a Path,
     /// A directory of modules whose names are in load order.
     pub modules: Option<&'a Path>,
     /// Files to lay over the image: where they stand there, and where they come from.
@@ -44,13 +46,12 @@ impl Initramfs<'_> {
         let packed = PackedInitramfs(memory);
         let tree = tempfile::tempdir().doing("make a temporary directory")?;
         let root = tree.path();
-        let program = std::env::current_exe().doing("find this program")?;
         // Debug information would double the time to unpack it.
         output(
             Command::new("strip")
                 .arg("-o")
                 .arg(root.join("init"))
-                .arg(&program),
+                .arg(self.program),
         )?;
         if let Some(modules) = self.modules {
             copy_directory(modules, &inside(root, MODULES))?;

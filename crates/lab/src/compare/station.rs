@@ -35,13 +35,7 @@ impl Station {
     pub fn boot(laboratory: &Laboratory, method: Method) -> Result<Self> {
         let specification = laboratory.host(method.name(), kernel_of(method));
         let mut host = EmulatedHost::boot(&specification)?;
-        host.connection()
-            .run(&["test", "-c", "/dev/kvm"])
-            .map_err(|error| {
-                Error::machine(format!("find KVM in {}", specification.name), error.why).what_to_do(
-                    "its console, in the logs, tells why kvm_amd or kvm_intel did not start",
-                )
-            })?;
+        host.require_kvm()?;
         let (rt_guest, bulk_guest) = start_guests(&host)?;
         start_service(&rt_guest)?;
         put_in_force(&host, method)?;
