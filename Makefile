@@ -40,8 +40,8 @@ unit-tests: ## Tests that need no lab
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	$(AS_ROOT) env "PATH=$$PATH" "HOME=$$HOME" STEADYVM=$(CURDIR)/$(STEADYVM) \
-	  cargo test --locked -p steadyvm --test lab -- --ignored --test-threads=1
+	$(AS_ROOT) env "PATH=$$PATH" "HOME=$$HOME" \
+	  cargo test --release --locked -p steadyvm --test lab -- --ignored --test-threads=1
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

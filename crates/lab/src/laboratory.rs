@@ -50,8 +50,9 @@ impl Laboratory {
         observer: &dyn Observer,
     ) -> Result<Self> {
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
-        let image = user_space_image(cache, observer)?;
+        // Fails at once, and not after minutes, where the kernel's source is missing.
         let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
+        let image = user_space_image(cache, observer)?;
         let rt_kernel = RtKernel::obtain(cache, observer)?;
         let guest = Initramfs {
             program,

@@ -1,0 +1,122 @@
+//! What a user gets for wrong use: one message that says what, where and what to do, and the
+//! exit code that the documentation promises. None of this needs the lab.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+fn steadyvm(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steadyvm"));
+    command.args(arguments);
+    command
+}
+
+/// Runs it and checks exit code and every part of the message.
+fn refused(mut command: Command, code: i32, parts: &[&str]) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let message = String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(code), "{message}");
+    assert!(
+        stdout.is_empty(),
+        "data on standard output: {}",
+        String::from_utf8_lossy(&stdout)
+    );
+    for part in parts {
+        assert!(
+            message.contains(part),
+            "\"{part}\" is missing in: {message}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_method_is_refused_with_the_known_ones() {
+    let command = steadyvm(&["compare", "--methods", "vanilla,magic"]);
+    refused(command, 2, &["magic", "vanilla, preempt-rt, dedicated"]);
+}
+
+#[test]
+fn zero_samples_or_rounds_are_refused() {
+    refused(
+        steadyvm(&["compare", "--samples", "0"]),
+        2,
+        &["--samples", "0"],
+    );
+    refused(
+        steadyvm(&["compare", "--rounds", "0"]),
+        2,
+        &["--rounds", "0"],
+    );
+    let command = steadyvm(&["compare", "--samples", "2", "--rounds", "3"]);
+    refused(command, 2, &["one sample a round", "--help"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused_before_any_work() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let inside = file.path().join("out");
+    let inside = inside.to_str().unwrap();
+    refused(
+        steadyvm(&["compare", "--out", inside]),
+        2,
+        &[inside, "--out"],
+    );
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_refused() {
+    let out = tempfile::tempdir().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut command = steadyvm(&["compare", "--out", out.path().to_str().unwrap()]);
+    command.env("STEADYVM_CACHE", file.path().join("cache"));
+    refused(command, 3, &["cache directory", "STEADYVM_CACHE"]);
+}
+
+/// A machine without the kernel's source package: its package manager says so.
+#[test]
+fn a_missing_kernel_source_is_named_with_what_installs_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let tools = directory.path().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    let script = |name: &str, text: &str| {
+        let path = tools.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    script(
+        "dpkg-query",
+        "#!/bin/sh\necho 'no packages found' >&2\nexit 1\n",
+    );
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let mut command = steadyvm(&["lab", "prepare"]);
+    command
+        .env("PATH", path)
+        .env("STEADYVM_CACHE", directory.path().join("cache"));
+    refused(
+        command,
+        3,
+        &["linux-source-6.12", "not installed", "make setup"],
+    );
+}
+
+#[test]
+fn without_root_the_lab_says_what_it_needs() {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--clear-groups", "--inh-caps=-all"]);
+    // The test's own binary lies where nobody may not look: a copy in a public place.
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = directory.path().join("steadyvm");
+    std::fs::copy(env!("CARGO_BIN_EXE_steadyvm"), &program).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(out.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    command
+        .arg(program)
+        .arg("compare")
+        .arg("--out")
+        .arg(out.path());
+    refused(command, 3, &["root", "sudo"]);
+}
