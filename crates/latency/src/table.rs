@@ -8,7 +8,7 @@ pub const WIDTH: usize = 100;
 
 /// Columns of a method's name; longer ones are cut.
 const NAME_WIDTH: usize = 14;
-const FIGURE_HEADERS: [&str; 7] = ["mean", "SD", "p50", "p90", "p99", "p99.9", "max"];
+pub(crate) const FIGURE_HEADERS: [&str; 7] = ["mean", "SD", "p50", "p90", "p99", "p99.9", "max"];
 
 /// Everything a terminal should show: figures by phase and method, traffic and CPU, ratios with
 /// their intervals, notes. Ends with a newline.
@@ -39,7 +39,7 @@ pub fn render(results: &Results) -> String {
     ratios(&mut text, results);
     for note in &results.notes {
         line(&mut text, "");
-        wrapped(&mut text, &format!("Note: {}", printable(note)));
+        wrapped(&mut text, &format!("Note: {}.", printable(note)));
     }
     text
 }
@@ -78,16 +78,18 @@ pub(crate) fn ratio_words(ratio: &RatioResult) -> String {
                 digits(high)
             )
         }
-        _ => format!("{} [one value, no interval]", digits(ratio.median)),
+        _ => format!("{} [no interval]", digits(ratio.median)),
     }
 }
 
-/// Two decimals, or three significant digits where those say too little.
+/// Two decimals, or as many as it takes to show two digits that are not zero.
 fn digits(value: f64) -> String {
-    if value.abs() >= 0.1 && value.abs() < 1e4 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.2e}")
+    match value.abs() {
+        0.1..100.0 => format!("{value:.2}"),
+        0.01..0.1 => format!("{value:.3}"),
+        0.001..0.01 => format!("{value:.4}"),
+        100.0..1e5 => format!("{value:.0}"),
+        _ => format!("{value:.1e}"),
     }
 }
 

@@ -13,8 +13,8 @@
 //!    logarithmic scale.
 //! 2. Percentiles of that distribution alone are far too narrow for a few rounds: R drawn rounds
 //!    spread √((R-1)/R) of what they should, and three rounds know their own spread badly. So the
-//!    distribution is stretched about its median until its standard deviation is t(df)/1.96 times
-//!    the standard error √(V_between + V_within):
+//!    2.5 and 97.5 percentiles are stretched about the median until they are 2·t(df) standard
+//!    errors apart, the standard error being √(V_between + V_within):
 //!    - V_between: delete-one-round jackknife of the log ratio, R - 1 degrees of freedom;
 //!    - V_within: variance of replicates that draw blocks only, with every round once;
 //!    - df: Satterthwaite's for the sum.
