@@ -44,10 +44,12 @@ pub fn render(results: &Results) -> String {
     text
 }
 
-/// A figure of a table: whole microseconds from 1,000 on, one decimal below; "-" if there is none.
+/// A figure of a table: whole from 1,000 on, one decimal below, a power of ten where digits would
+/// not fit; "-" if there is none.
 /// Shared with the report, so that both show the same digits.
 pub(crate) fn figure(value: Option<f64>) -> String {
     match value {
+        Some(value) if value.is_finite() && value.abs() >= 99_999_999.5 => format!("{value:.2e}"),
         Some(value) if value.is_finite() && value.abs() >= 999.95 => format!("{value:.0}"),
         Some(value) if value.is_finite() => format!("{value:.1}"),
         _ => "-".to_owned(),

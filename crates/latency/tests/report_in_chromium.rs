@@ -1,4 +1,5 @@
 //! The report as a browser shows it: laid out in headless Chromium and measured from inside.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 mod common;
 
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{fs, io};
 use steadyvm_latency::report::{ReportMeta, render};
-use steadyvm_latency::results::{AssembleOptions, Results, assemble};
+use steadyvm_latency::results::{AssembleOptions, Results, RunData, assemble};
 
 /// What the probe in the page found.
 #[derive(Debug, Deserialize)]
@@ -37,7 +38,7 @@ fn a_phone_and_a_desktop_show_everything() {
         // Two plots a phase, two bar charts, three pairs of methods; a legend line a method and plot.
         assert_eq!(layout.svgs, 6 + 2 + 3 + 18);
         assert!(
-            layout.smallest_text_px >= 8.0,
+            layout.smallest_text_px >= 9.0,
             "{} px at {width}",
             layout.smallest_text_px
         );
@@ -86,7 +87,7 @@ fn hostile_names_and_missing_figures_do_no_harm() {
         "not shown as text"
     );
 
-    let nothing = assemble(&Default::default(), AssembleOptions::default());
+    let nothing = assemble(&RunData::default(), AssembleOptions::default());
     assert_sound(
         &laid_out(&render(&nothing, &ReportMeta::default()), 360),
         360,
@@ -221,7 +222,7 @@ frame.addEventListener("load", () => {
 });
 "#;
 
-/// With STEADYVM_KEEP_REPORTS=DIR, keeps the page and a screenshot in DIR for people to look at.
+/// With `STEADYVM_KEEP_REPORTS=DIR`, keeps the page and a screenshot in DIR for people to look at.
 fn keep_for_looking(page: &str, outer: &Path, width: u32) {
     let Some(directory) = std::env::var_os("STEADYVM_KEEP_REPORTS") else {
         return;

@@ -14,13 +14,13 @@
 //! 2. Percentiles of that distribution alone are far too narrow for a few rounds: R drawn rounds
 //!    spread √((R-1)/R) of what they should, and three rounds know their own spread badly. So the
 //!    2.5 and 97.5 percentiles are stretched about the median until they are 2·t(df) standard
-//!    errors apart, the standard error being √(V_between + V_within):
-//!    - V_between: delete-one-round jackknife of the log ratio, R - 1 degrees of freedom;
-//!    - V_within: variance of replicates that draw blocks only, with every round once;
+//!    errors apart, the standard error being √(`V_between` + `V_within`):
+//!    - `V_between`: delete-one-round jackknife of the log ratio, R - 1 degrees of freedom;
+//!    - `V_within`: variance of replicates that draw blocks only, with every round once;
 //!    - df: Satterthwaite's for the sum.
 //!
-//!    V_between contains V_within already, so the sum errs to the wide side; the many degrees of
-//!    freedom of V_within keep it from being as wide, or as often too narrow, as the t interval
+//!    `V_between` contains `V_within` already, so the sum errs to the wide side; the many degrees of
+//!    freedom of `V_within` keep it from being as wide, or as often too narrow, as the t interval
 //!    over rounds, which it becomes where rounds differ more than their samples explain.
 //! 3. One round alone gives an interval of the variation within it, and [`Ratio::rounds`] says so.
 //!

@@ -243,9 +243,9 @@ fn a_slow_reply_does_not_delay_later_requests() {
     let measured = against(&options, |peer, request, reply, client| {
         held.push(reply.to_vec());
         if request.sequence == 59 {
-            held.iter().for_each(|reply| {
+            for reply in &held {
                 peer.send_to(reply, client).unwrap();
-            });
+            }
         }
     });
     assert_eq!(

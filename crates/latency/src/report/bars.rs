@@ -4,7 +4,7 @@ use super::svg::{Svg, escape, shortened};
 use crate::results::{MethodResult, Results};
 use crate::table::figure;
 
-const WIDTH: f64 = 460.0;
+const WIDTH: f64 = 400.0;
 const LEFT: f64 = 118.0;
 const RIGHT: f64 = WIDTH - 62.0;
 const BAR_HEIGHT: f64 = 18.0;

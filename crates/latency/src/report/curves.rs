@@ -5,8 +5,8 @@ use crate::results::{DistributionPoint, LatencyResult, Phase, Results};
 use crate::table::figure;
 use std::fmt::Write;
 
-const WIDTH: f64 = 460.0;
-const HEIGHT: f64 = 300.0;
+const WIDTH: f64 = 400.0;
+const HEIGHT: f64 = 270.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = WIDTH - 14.0;
 const TOP: f64 = 12.0;

@@ -3,10 +3,11 @@
 use super::svg::{LogScale, Svg, escape};
 use crate::results::{Phase, RatioResult, Results};
 use crate::table::{figure_words, ratio_words};
+use std::fmt::Write;
 
-const WIDTH: f64 = 460.0;
-const LEFT: f64 = 134.0;
-const RIGHT: f64 = WIDTH - 138.0;
+const WIDTH: f64 = 400.0;
+const LEFT: f64 = 142.0;
+const RIGHT: f64 = WIDTH - 128.0;
 const ROW_HEIGHT: f64 = 20.0;
 const AXIS_HEIGHT: f64 = 24.0;
 
@@ -33,8 +34,9 @@ pub(super) fn cards(results: &Results) -> String {
             .iter()
             .filter(|it| (&*it.of, &*it.to) == (of, to))
             .collect();
-        cards += &format!(
-            "<figure class=\"card\"><h3>{} / {}</h3>{}</figure>\n",
+        let _ = writeln!(
+            cards,
+            "<figure class=\"card\"><h3>{} / {}</h3>{}</figure>",
             escape(of),
             escape(to),
             draw(&ratios, of, to, colour(of))
@@ -92,7 +94,7 @@ fn row(svg: &mut Svg, x: &LogScale, y: f64, ratio: &RatioResult, colour: usize) 
         format!("hollow c{colour}")
     };
     svg.dot(&dot, (x.at(ratio.median), y), 4.0);
-    svg.text("", (RIGHT + 12.0, y + 4.0), &ratio_words(ratio));
+    svg.text("", (RIGHT + 10.0, y + 4.0), &ratio_words(ratio));
 }
 
 fn grouped<'a>(ratios: &[&'a RatioResult]) -> Vec<(&'static str, Vec<&'a RatioResult>)> {

@@ -12,7 +12,7 @@ mod svg;
 use crate::results::{LatencyResult, Phase, Results};
 use crate::table::{FIGURE_HEADERS, figure, latency_figures};
 use std::fmt::Write;
-use svg::escape;
+use svg::{escape, joined};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -55,11 +55,7 @@ pub fn render(results: &Results, meta: &ReportMeta) -> String {
 }
 
 fn notes(meta: &ReportMeta) -> String {
-    let notes: String = meta
-        .notes
-        .iter()
-        .map(|note| format!("<p>{}</p>", escape(note)))
-        .collect();
+    let notes = joined(&meta.notes, |note| format!("<p>{}</p>", escape(note)));
     if notes.is_empty() {
         notes
     } else {
@@ -71,20 +67,16 @@ fn facts(meta: &ReportMeta) -> String {
     if meta.facts.is_empty() {
         return String::new();
     }
-    let facts: String = meta
-        .facts
-        .iter()
-        .map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value)))
-        .collect();
+    let facts = joined(&meta.facts, |(name, value)| {
+        format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value))
+    });
     format!("<dl>\n{facts}</dl>\n")
 }
 
 fn ratios(results: &Results) -> String {
-    let notes: String = results
-        .notes
-        .iter()
-        .map(|note| format!("<p class=\"quiet\">Note: {}.</p>\n", escape(note)))
-        .collect();
+    let notes = joined(&results.notes, |note| {
+        format!("<p class=\"quiet\">Note: {}.</p>\n", escape(note))
+    });
     if results.ratios.is_empty() {
         return notes;
     }
@@ -97,21 +89,16 @@ fn ratios(results: &Results) -> String {
         "<h2>Ratios between methods</h2>\n\
          <p>Below 1 the first method has the smaller figure. Lines are 95 % confidence intervals; \
          a filled dot means that the interval excludes 1. {basis}</p>\n\
-         <div class=\"grid\">\n{}</div>\n{notes}",
+         <div class=\"grid narrow\">\n{}</div>\n{notes}",
         forest::cards(results)
     )
 }
 
 fn phase_section(results: &Results, phase: Phase) -> String {
-    let headers: String = FIGURE_HEADERS
-        .iter()
-        .map(|it| format!("<th>{it}</th>"))
-        .collect();
-    let rows: String = results
-        .methods
-        .iter()
-        .map(|method| latency_row(&method.name, method.latency(phase)))
-        .collect();
+    let headers = joined(FIGURE_HEADERS, |name| format!("<th>{name}</th>"));
+    let rows = joined(&results.methods, |it| {
+        latency_row(&it.name, it.latency(phase))
+    });
     format!(
         "<h2>NetRT round trips, {}</h2>\n\
          <div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>µs</th><th>n</th><th>lost</th>\
@@ -123,10 +110,9 @@ fn phase_section(results: &Results, phase: Phase) -> String {
 }
 
 fn latency_row(name: &str, latency: &LatencyResult) -> String {
-    let figures: String = latency_figures(latency)
-        .iter()
-        .map(|value| format!("<td>{}</td>", escape(&figure(*value))))
-        .collect();
+    let figures = joined(latency_figures(latency), |value| {
+        format!("<td>{}</td>", escape(&figure(value)))
+    });
     format!(
         "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{figures}</tr>",
         escape(name),

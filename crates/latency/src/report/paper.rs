@@ -1,5 +1,7 @@
 //! The published figures, for orientation.
 
+use super::svg::joined;
+
 /// Table 2 and section 4.2 of Garcia, Shinjo and Pu 2018: method, mean, SD, p99 in µs, NetStream in
 /// Gbit/s.
 const PUBLISHED: [(&str, &str, [f64; 4]); 3] = [
@@ -18,17 +20,13 @@ const PUBLISHED: [(&str, &str, [f64; 4]); 3] = [
 
 /// A section with the paper's figures, or nothing if none of its methods was compared.
 pub(super) fn section(methods: &[&str]) -> String {
-    let mut rows = String::new();
-    for (published_as, method, figures) in PUBLISHED {
-        if methods.contains(&method) {
-            let cells: String = figures
-                .iter()
-                .map(|it| format!("<td>{it:.1}</td>"))
-                .collect();
-            rows +=
-                &format!("<tr><th scope=\"row\">{method}</th><td>{published_as}</td>{cells}</tr>");
-        }
-    }
+    let compared = PUBLISHED
+        .iter()
+        .filter(|(_, method, _)| methods.contains(method));
+    let rows = joined(compared, |(published_as, method, figures)| {
+        let cells = joined(figures, |figure| format!("<td>{figure:.1}</td>"));
+        format!("<tr><th scope=\"row\">{method}</th><td>{published_as}</td>{cells}</tr>")
+    });
     if rows.is_empty() {
         return String::new();
     }

@@ -93,6 +93,13 @@ impl Svg {
     }
 }
 
+/// What `piece` makes of each item, one after the other.
+pub(super) fn joined<T>(items: impl IntoIterator<Item = T>, piece: impl Fn(T) -> String) -> String {
+    items
+        .into_iter()
+        .fold(String::new(), |text, item| text + &piece(item))
+}
+
 /// `text` cut to `most` characters, for places in a drawing that cannot grow.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
