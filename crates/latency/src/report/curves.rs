@@ -2,7 +2,6 @@
 
 use super::svg::{LogScale, Svg, duration_words, escape, line_classes};
 use crate::results::{DistributionPoint, LatencyResult, Phase, Results};
-use crate::table::figure;
 use std::fmt::Write;
 
 const WIDTH: f64 = 400.0;
@@ -36,12 +35,12 @@ fn legend(results: &Results, phase: Phase) -> String {
         let _ = write!(
             items,
             "<li><svg viewBox=\"0 0 34 10\" aria-hidden=\"true\"><line class=\"curve {}\" x1=\"0\" \
-             y1=\"5\" x2=\"34\" y2=\"5\"/></svg><span><b>{}</b> n = {}, lost {}, max {} µs</span></li>",
+             y1=\"5\" x2=\"34\" y2=\"5\"/></svg><span><b>{}</b> n = {}, lost {}, max {}</span></li>",
             line_classes(index),
             escape(&method.name),
             latency.n,
             latency.lost,
-            figure(latency.max_us),
+            latency.max_us.map_or("-".to_owned(), duration_words),
         );
     }
     format!("<ul class=\"legend\">{items}</ul>")
