@@ -19,10 +19,11 @@ fn a_stream_at_full_speed_is_measured() {
     };
     let run = parse(&output_of(&client)).unwrap();
     assert!(run.mbit_per_s > 100.0, "{run:?}");
-    assert!((0.9..1.5).contains(&run.duration_s), "{run:?}");
+    assert!((0.9..3.0).contains(&run.duration_s), "{run:?}");
     assert!(run.retransmits.is_some());
     // The omitted second is not among them.
-    assert_eq!(run.intervals.len(), 1, "{run:?}");
+    let covered_s: f64 = run.intervals.iter().map(|it| it.end_s - it.start_s).sum();
+    assert!((covered_s - run.duration_s).abs() < 0.5, "{run:?}");
     assert!(run.intervals[0].mbit_per_s > 100.0);
     assert!(run.sender_cpu_fraction > 0.0 && run.receiver_cpu_fraction > 0.0);
 }

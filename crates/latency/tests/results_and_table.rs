@@ -4,6 +4,7 @@ mod common;
 
 use serde_json::Value;
 use steadyvm_latency::bootstrap::BootstrapOptions;
+use steadyvm_latency::report::{ReportMeta, render};
 use steadyvm_latency::results::{
     AssembleOptions, Phase, Results, ResultsError, RunData, assemble, hgrm_of_method,
 };
@@ -292,4 +293,46 @@ fn hostile_names_and_huge_figures_do_not_break_the_table() {
     assert!(!text.contains('\u{1b}'));
     assert!(text.contains("8.64e10"), "the maximum is not shown: {text}");
     assert!(table::render(&assemble(&RunData::default(), options())).ends_with('\n'));
+}
+
+#[test]
+fn any_figures_in_results_json_are_shown_without_panic() {
+    let json: Value = serde_json::from_str(
+        &assemble(&common::comparison(2, 60), options())
+            .to_json()
+            .unwrap(),
+    )
+    .unwrap();
+    for (float, integer) in [
+        (0.0, 0),
+        (-1.0, 1),
+        (1e-308, 2),
+        (1e308, u64::MAX),
+        (f64::MIN, u64::MAX / 3),
+    ] {
+        let mut changed = json.clone();
+        set_numbers(&mut changed, float, integer);
+        changed["schema_version"] = 1.into();
+        let results = Results::from_json(&changed.to_string()).unwrap();
+        let page = render(&results, &ReportMeta::default());
+        assert!(
+            !page.contains("NaN") && !page.contains("inf\""),
+            "with {float} and {integer}"
+        );
+        assert!(table::render(&results).contains("vanilla"));
+    }
+}
+
+fn set_numbers(value: &mut Value, float: f64, integer: u64) {
+    match value {
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|it| set_numbers(it, float, integer)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|it| set_numbers(it, float, integer)),
+        Value::Number(number) if number.is_u64() => *value = integer.into(),
+        Value::Number(_) => *value = float.into(),
+        _ => {}
+    }
 }

@@ -11,7 +11,6 @@ pub const FEWEST_BEYOND: usize = 5;
 
 /// The generator's stream for drawing rounds; one for all methods, which pairs them.
 const ROUNDS_STREAM: u64 = 0;
-const FEWEST_REPLICATES: usize = 200;
 /// Replicates for the variance within rounds: a standard deviation known to 3 %.
 const WITHIN_REPLICATES: usize = 500;
 
@@ -86,10 +85,10 @@ fn draw<T: Copy, const K: usize>(
         figures(&mut drawn)
     };
     let count = rounds.len();
-    let replicates = (0..options.replicates.max(FEWEST_REPLICATES))
+    let replicates = (0..options.effective_replicates())
         .map(|_| replicate(&mut (0..count).map(|_| below(&mut round_draws, count))))
         .collect();
-    let within = (0..WITHIN_REPLICATES.min(options.replicates.max(FEWEST_REPLICATES)))
+    let within = (0..WITHIN_REPLICATES.min(options.effective_replicates()))
         .map(|_| replicate(&mut (0..count)))
         .collect();
     Draws {

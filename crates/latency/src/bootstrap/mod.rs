@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 /// How much to draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootstrapOptions {
-    /// Replicates; fewer than 200 are taken as 200.
+    /// Replicates asked for; see [`BootstrapOptions::effective_replicates`].
     pub replicates: usize,
     /// Seed of all draws.
     pub seed: u64,
@@ -52,6 +52,14 @@ impl Default for BootstrapOptions {
             replicates: 2_000,
             seed: 1,
         }
+    }
+}
+
+impl BootstrapOptions {
+    /// The replicates drawn: at least 200, below which the ends of an interval are single draws,
+    /// and at most a million, which memory holds.
+    pub fn effective_replicates(&self) -> usize {
+        self.replicates.clamp(200, 1_000_000)
     }
 }
 

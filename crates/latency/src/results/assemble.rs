@@ -56,7 +56,7 @@ pub fn assemble(data: &RunData, options: AssembleOptions) -> Results {
         ratios,
         bootstrap: BootstrapResult {
             confidence: CONFIDENCE,
-            replicates: options.bootstrap.replicates as u64,
+            replicates: options.bootstrap.effective_replicates() as u64,
             seed: options.bootstrap.seed,
             paired_rounds: paired_rounds as u64,
         },
