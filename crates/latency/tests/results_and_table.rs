@@ -265,18 +265,20 @@ fn the_table_fits_and_shows_every_method_with_n_and_max() {
     let fields: Vec<&str> = rows[0].split_whitespace().collect();
     assert_eq!(fields[..3], ["vanilla", "2100", "3"]);
     assert_eq!(*fields.last().unwrap(), format!("{max_us:.0}"));
-    assert!(
-        text.contains("preempt-rt / vanilla, NetStream at full speed"),
-        "{text}"
-    );
-    let mean = text
+    // Three phases and traffic; the mean's ratio and interval come first.
+    let ratios: Vec<&str> = text
         .lines()
-        .find(|line| line.starts_with("    mean "))
+        .filter(|line| line.starts_with("  preempt-rt / vanilla "))
+        .collect();
+    assert_eq!(ratios.len(), 4, "{text}");
+    let mean = results
+        .ratios
+        .iter()
+        .find(|it| it.figure == "netrt.mean_us")
         .unwrap();
-    assert!(
-        mean.contains('[') && mean.contains(", ") && mean.contains("] *"),
-        "{mean}"
-    );
+    let (low, high) = (mean.low.unwrap(), mean.high.unwrap());
+    let expected = format!("{:.2} [{low:.2}, {high:.2}]*", mean.median);
+    assert!(ratios[0].contains(&expected), "{expected} in {}", ratios[0]);
 }
 
 #[test]
