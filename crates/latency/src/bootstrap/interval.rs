@@ -97,7 +97,7 @@ fn half_width(between: f64, within: f64, rounds: usize, blocks: usize) -> f64 {
 }
 
 /// Student's t, 97.5 % quantile, for degrees of freedom from 1 up: linear in 1/df between tabulated
-/// values, at most 0.3 % off from 2 up and on the wide side.
+/// values. From 2 up it is at most 2 % too wide, below (two rounds) more, and never too narrow.
 fn student_quantile(freedom: f64) -> f64 {
     const TABLE: [(f64, f64); 17] = [
         (1.0, 12.706_205),
@@ -245,20 +245,20 @@ mod tests {
         assert_eq!((found.interval, found.rounds), (None, 1));
     }
 
-    /// Against quantiles computed to many digits (R's qt), between the tabulated values too.
+    /// Against quantiles from numerical integration of the density, between tabulated values too.
     #[test]
     fn students_quantile_is_close_and_never_too_small() {
         for (freedom, exact) in [
             (2.0, 4.302_653),
-            (2.5, 3.558_144),
-            (4.5, 2.658_651),
+            (2.5, 3.574_655),
+            (4.5, 2.658_912),
             (11.0, 2.200_985),
             (40.0, 2.021_075),
             (1e9, 1.959_964),
         ] {
             let found = student_quantile(freedom);
             assert!(
-                found >= exact - 1e-4 && found <= exact * 1.03,
+                found >= exact - 1e-4 && found <= exact * 1.02,
                 "{freedom}: {found} {exact}"
             );
         }
