@@ -13,14 +13,14 @@
 //!    logarithmic scale.
 //! 2. Percentiles of that distribution alone are far too narrow for a few rounds: R drawn rounds
 //!    spread √((R-1)/R) of what they should, and three rounds know their own spread badly. So the
-//!    distribution is stretched about its median until its standard deviation is t(df)/1.96 times
-//!    the standard error √(V_between + V_within):
-//!    - V_between: delete-one-round jackknife of the log ratio, R - 1 degrees of freedom;
-//!    - V_within: variance of replicates that draw blocks only, with every round once;
+//!    2.5 and 97.5 percentiles are stretched about the median until they are 2·t(df) standard
+//!    errors apart, the standard error being √(`V_between` + `V_within`):
+//!    - `V_between`: delete-one-round jackknife of the log ratio, R - 1 degrees of freedom;
+//!    - `V_within`: variance of replicates that draw blocks only, with every round once;
 //!    - df: Satterthwaite's for the sum.
 //!
-//!    V_between contains V_within already, so the sum errs to the wide side; the many degrees of
-//!    freedom of V_within keep it from being as wide, or as often too narrow, as the t interval
+//!    `V_between` contains `V_within` already, so the sum errs to the wide side; the many degrees of
+//!    freedom of `V_within` keep it from being as wide, or as often too narrow, as the t interval
 //!    over rounds, which it becomes where rounds differ more than their samples explain.
 //! 3. One round alone gives an interval of the variation within it, and [`Ratio::rounds`] says so.
 //!
@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 /// How much to draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootstrapOptions {
-    /// Replicates; fewer than 200 are taken as 200.
+    /// Replicates asked for; see [`BootstrapOptions::effective_replicates`].
     pub replicates: usize,
     /// Seed of all draws.
     pub seed: u64,
@@ -52,6 +52,14 @@ impl Default for BootstrapOptions {
             replicates: 2_000,
             seed: 1,
         }
+    }
+}
+
+impl BootstrapOptions {
+    /// The replicates drawn: at least 200, below which the ends of an interval are single draws,
+    /// and at most a million, which memory holds.
+    pub fn effective_replicates(&self) -> usize {
+        self.replicates.clamp(200, 1_000_000)
     }
 }
 

@@ -18,6 +18,7 @@ const ATTEMPTS: usize = 3;
 
 /// Both clocks, read together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "names carry their unit")]
 pub(crate) struct Reading {
     /// `CLOCK_MONOTONIC` just before `realtime_ns` was read.
     pub monotonic_before_ns: i64,

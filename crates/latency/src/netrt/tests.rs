@@ -2,6 +2,7 @@
 
 use super::wire::{Header, make_reply};
 use super::*;
+use nix::sys::socket::{setsockopt, sockopt::RcvBuf};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -29,6 +30,10 @@ fn pair() -> (UdpSocket, UdpSocket) {
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.connect(peer.local_addr().unwrap()).unwrap();
+    // Room for all datagrams of a test, should either end get no CPU for as long as it lasts.
+    for socket in [&peer, &client] {
+        setsockopt(socket, RcvBuf, &(1 << 20)).unwrap();
+    }
     (peer, client)
 }
 
@@ -243,9 +248,9 @@ fn a_slow_reply_does_not_delay_later_requests() {
     let measured = against(&options, |peer, request, reply, client| {
         held.push(reply.to_vec());
         if request.sequence == 59 {
-            held.iter().for_each(|reply| {
+            for reply in &held {
                 peer.send_to(reply, client).unwrap();
-            });
+            }
         }
     });
     assert_eq!(
@@ -400,13 +405,15 @@ fn impossible_options_and_sockets_are_refused_with_a_reason() {
 
 #[test]
 fn the_largest_payload_makes_the_round_trip() {
+    // One at a time: a few of them fill a socket's buffer.
     let options = ClientOptions {
         payload_bytes: MAXIMUM_PAYLOAD_BYTES,
-        ..quick(20)
+        warmup: 0,
+        ..quick(1)
     };
     let measured = against(&options, |peer, _, reply, client| {
         assert_eq!(reply.len(), MAXIMUM_PAYLOAD_BYTES);
         peer.send_to(reply, client).unwrap();
     });
-    assert_eq!(measured.counters.answered, 20);
+    assert_eq!((measured.counters.answered, measured.counters.lost), (1, 0));
 }

@@ -1,6 +1,20 @@
-//! report.html: one self-contained file.
+//! report.html: one self-contained file. Inline style, inline SVG, no script, nothing fetched.
+//!
+//! [`render`] needs nothing but results.json's content and the facts of the run, so a report can be
+//! made again from a run directory.
 
-use crate::results::Results;
+mod bars;
+mod curves;
+mod forest;
+mod paper;
+mod svg;
+
+use crate::results::{LatencyResult, Phase, Results};
+use crate::table::{FIGURE_HEADERS, figure, latency_figures};
+use std::fmt::Write;
+use svg::{escape, joined};
+
+const STYLE: &str = include_str!("style.css");
 
 /// What the report says about the run besides its results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,11 +27,111 @@ pub struct ReportMeta {
     pub notes: Vec<String>,
 }
 
-/// The report as HTML.
+/// The report as HTML. All text is escaped: names, facts and notes may hold anything.
 pub fn render(results: &Results, meta: &ReportMeta) -> String {
+    let title = escape(&meta.title);
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+    );
+    page += &notes(meta);
+    page += &facts(meta);
+    page += &ratios(results);
+    for phase in Phase::ALL {
+        page += &phase_section(results, phase);
+    }
+    let _ = write!(
+        page,
+        "<h2>Traffic carried and CPU time</h2>\n<div class=\"grid\">\n{}</div>\n",
+        bars::cards(results)
+    );
+    let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();
+    page += &paper::section(&names);
+    page += &reading(results);
+    page += "</main>\n</body>\n</html>\n";
+    page
+}
+
+fn notes(meta: &ReportMeta) -> String {
+    let notes = joined(&meta.notes, |note| format!("<p>{}</p>", escape(note)));
+    if notes.is_empty() {
+        notes
+    } else {
+        format!("<div class=\"notes\">{notes}</div>\n")
+    }
+}
+
+fn facts(meta: &ReportMeta) -> String {
+    if meta.facts.is_empty() {
+        return String::new();
+    }
+    let facts = joined(&meta.facts, |(name, value)| {
+        format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value))
+    });
+    format!("<dl>\n{facts}</dl>\n")
+}
+
+fn ratios(results: &Results) -> String {
+    let notes = joined(&results.notes, |note| {
+        format!("<p class=\"quiet\">Note: {}.</p>\n", escape(note))
+    });
+    if results.ratios.is_empty() {
+        return notes;
+    }
+    let basis = if results.bootstrap.paired_rounds == 1 {
+        "One round: the intervals cover the variation within it only."
+    } else {
+        "Intervals cover the variation within and between rounds."
+    };
     format!(
-        "<title>{}</title><pre>{}</pre>",
-        meta.title,
-        crate::table::render(results)
+        "<h2>Ratios between methods</h2>\n\
+         <p>Below 1 the first method has the smaller figure. Lines are 95 % confidence intervals; \
+         a filled dot means that the interval excludes 1. {basis}</p>\n\
+         <div class=\"grid narrow\">\n{}</div>\n{notes}",
+        forest::cards(results)
+    )
+}
+
+fn phase_section(results: &Results, phase: Phase) -> String {
+    let headers = joined(FIGURE_HEADERS, |name| format!("<th>{name}</th>"));
+    let rows = joined(&results.methods, |it| {
+        latency_row(&it.name, it.latency(phase))
+    });
+    format!(
+        "<h2>NetRT round trips, {}</h2>\n\
+         <div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>µs</th><th>n</th><th>lost</th>\
+         {headers}</tr></thead><tbody>{rows}</tbody></table></div>\n\
+         <div class=\"grid\">\n{}</div>\n",
+        escape(phase.title()),
+        curves::cards(results, phase)
+    )
+}
+
+fn latency_row(name: &str, latency: &LatencyResult) -> String {
+    let figures = joined(latency_figures(latency), |value| {
+        format!("<td>{}</td>", escape(&figure(value)))
+    });
+    format!(
+        "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{figures}</tr>",
+        escape(name),
+        latency.n,
+        latency.lost
+    )
+}
+
+fn reading(results: &Results) -> String {
+    let bootstrap = &results.bootstrap;
+    format!(
+        "<h2>How to read this</h2>\n\
+         <p class=\"quiet\">A round trip is timed at the NetRT client, from right before sending to \
+         the kernel’s receive timestamp. Requests come at random intervals on a schedule of their \
+         own: a slow reply delays no later request. Figures are exact, of every counted sample of \
+         all rounds; percentiles are nearest-rank; SD is the sample standard deviation. A request \
+         without a reply in time is lost, and in no figure but that one.</p>\n\
+         <p class=\"quiet\">Intervals: hierarchical bootstrap over {} paired rounds and blocks of \
+         consecutive samples, {} replicates, widened for the small number of rounds.</p>\n",
+        bootstrap.paired_rounds, bootstrap.replicates
     )
 }

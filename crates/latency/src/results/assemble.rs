@@ -56,7 +56,7 @@ pub fn assemble(data: &RunData, options: AssembleOptions) -> Results {
         ratios,
         bootstrap: BootstrapResult {
             confidence: CONFIDENCE,
-            replicates: options.bootstrap.replicates as u64,
+            replicates: options.bootstrap.effective_replicates() as u64,
             seed: options.bootstrap.seed,
             paired_rounds: paired_rounds as u64,
         },
@@ -186,7 +186,11 @@ fn netstream_result(method: &MethodData) -> NetStreamResult {
     NetStreamResult {
         mbit_per_s: mean(full.iter().copied()),
         equal_mbit_per_s: mean(equal.iter().copied()),
-        retransmits: streams(Phase::Full).map(|it| it.retransmits).sum(),
+        retransmits: if full.is_empty() {
+            None
+        } else {
+            streams(Phase::Full).map(|it| it.retransmits).sum()
+        },
         rounds_mbit_per_s: full,
         rounds_equal_mbit_per_s: equal,
     }
@@ -221,14 +225,49 @@ fn all_ratios(
         .enumerate()
         .map(|(index, method)| draw_method(method, rounds, options, index as u64 * 16))
         .collect();
-    let mut ratios = Vec::new();
+    let (mut ratios, mut missing) = (Vec::new(), Vec::new());
     for (of_index, of) in draws.iter().enumerate() {
         for (to_index, to) in draws.iter().enumerate().take(of_index) {
             let names = (&*data.methods[of_index].name, &*data.methods[to_index].name);
-            add_ratios(names, of, to, &mut ratios, notes);
+            missing.push((names, add_ratios(names, of, to, &mut ratios)));
         }
     }
+    note_missing(&missing, notes);
     ratios
+}
+
+/// The methods of a ratio, and the figures that have none.
+type Missing<'a> = ((&'a str, &'a str), Vec<String>);
+
+/// One note for the figures that no pair has (p99.9 of a short run), one for each pair with more.
+fn note_missing(missing: &[Missing], notes: &mut Vec<String>) {
+    const WHY: &str = "not measured, zero, or (percentiles) too few samples beyond it";
+    let Some((_, of_first)) = missing.first() else {
+        return;
+    };
+    let everywhere: Vec<&String> = of_first
+        .iter()
+        .filter(|figure| missing.iter().all(|(_, figures)| figures.contains(figure)))
+        .collect();
+    let mut note = |whose: &str, figures: Vec<&str>| {
+        if !figures.is_empty() {
+            let figures = figures.join(", ");
+            notes.push(format!(
+                "no ratio{whose} of {figures}: {WHY} ({FEWEST_BEYOND} are needed)"
+            ));
+        }
+    };
+    note(
+        "",
+        everywhere.iter().map(|figure| figure.as_str()).collect(),
+    );
+    for ((of, to), figures) in missing {
+        let others = figures.iter().filter(|figure| !everywhere.contains(figure));
+        note(
+            &format!(" {of} / {to}"),
+            others.map(String::as_str).collect(),
+        );
+    }
 }
 
 fn draw_method(
@@ -303,8 +342,7 @@ fn add_ratios(
     of: &MethodDraws,
     to: &MethodDraws,
     ratios: &mut Vec<RatioResult>,
-    notes: &mut Vec<String>,
-) {
+) -> Vec<String> {
     let mut missing = Vec::new();
     let mut add = |figure: String, found: Option<crate::bootstrap::Ratio>| match found {
         None => missing.push(figure),
@@ -327,13 +365,7 @@ fn add_ratios(
     for ((name, of), (_, to)) in of.rates.iter().zip(&to.rates) {
         add((*name).to_owned(), ratio(of, to, 0));
     }
-    if !missing.is_empty() {
-        notes.push(format!(
-            "no ratio {of_name} / {to_name} of {}: not measured, zero, or (percentiles) fewer than \
-             {FEWEST_BEYOND} samples beyond it",
-            missing.join(", ")
-        ));
-    }
+    missing
 }
 
 /// The mean of the finite values; `None` if there are none.

@@ -120,7 +120,7 @@ mod tests {
             let n = samples.len() as u128;
             let sum: u128 = samples.iter().map(|&x| u128::from(x)).sum();
             let squares: u128 = samples.iter().map(|&x| u128::from(x) * u128::from(x)).sum();
-            prop_assert_eq!(summary.n as u128, n);
+            prop_assert_eq!(u128::from(summary.n), n);
             prop_assert!(near(summary.mean_ns, sum, n));
             match summary.sd_ns {
                 None => prop_assert_eq!(n, 1),

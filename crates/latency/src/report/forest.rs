@@ -1,0 +1,143 @@
+//! Ratios with their intervals on a logarithmic axis, one card a pair of methods.
+
+use super::svg::{LogScale, Svg, escape};
+use crate::results::{Phase, RatioResult, Results};
+use crate::table::{figure_words, ratio_words};
+use std::fmt::Write;
+
+const WIDTH: f64 = 400.0;
+const LEFT: f64 = 142.0;
+const RIGHT: f64 = WIDTH - 128.0;
+const ROW_HEIGHT: f64 = 20.0;
+const AXIS_HEIGHT: f64 = 24.0;
+
+/// One card for each pair of methods that has ratios.
+pub(super) fn cards(results: &Results) -> String {
+    let mut cards = String::new();
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    for ratio in &results.ratios {
+        if !pairs.contains(&(&ratio.of, &ratio.to)) {
+            pairs.push((&ratio.of, &ratio.to));
+        }
+    }
+    let colour = |name: &str| {
+        results
+            .methods
+            .iter()
+            .position(|it| it.name == name)
+            .unwrap_or(0)
+            % 6
+    };
+    for (of, to) in pairs {
+        let ratios: Vec<&RatioResult> = results
+            .ratios
+            .iter()
+            .filter(|it| (&*it.of, &*it.to) == (of, to))
+            .collect();
+        let _ = writeln!(
+            cards,
+            "<figure class=\"card\"><h3>{} / {}</h3>{}</figure>",
+            escape(of),
+            escape(to),
+            draw(&ratios, of, to, colour(of))
+        );
+    }
+    cards
+}
+
+fn draw(ratios: &[&RatioResult], of: &str, to: &str, colour: usize) -> String {
+    let groups = grouped(ratios);
+    let rows = ratios.len() + groups.len();
+    let height = rows as f64 * ROW_HEIGHT + AXIS_HEIGHT + 6.0;
+    let mut svg = Svg::new(
+        WIDTH,
+        height,
+        &format!("Ratios of {of} to {to} with intervals"),
+    );
+    let x = LogScale::new(range(ratios), (LEFT, RIGHT));
+    let bottom = height - AXIS_HEIGHT;
+    for tick in x.ticks().into_iter().filter(|tick| spaced(&x, *tick)) {
+        svg.line("gridline", (x.at(tick), 4.0), (x.at(tick), bottom));
+        svg.text(
+            "quiet middle",
+            (x.at(tick), bottom + 16.0),
+            &tick_words(tick),
+        );
+    }
+    svg.line("one", (x.at(1.0), 4.0), (x.at(1.0), bottom));
+    svg.text("quiet middle", (x.at(1.0), bottom + 16.0), "1");
+
+    let mut y = 0.0;
+    for (title, ratios) in groups {
+        y += ROW_HEIGHT;
+        svg.text("strong", (0.0, y - 3.0), title);
+        for ratio in ratios {
+            y += ROW_HEIGHT;
+            row(&mut svg, &x, y - ROW_HEIGHT / 2.0 + 2.0, ratio, colour);
+        }
+    }
+    svg.finish()
+}
+
+fn row(svg: &mut Svg, x: &LogScale, y: f64, ratio: &RatioResult, colour: usize) {
+    svg.text("quiet", (8.0, y + 4.0), figure_words(&ratio.figure));
+    if let (Some(low), Some(high)) = (ratio.low, ratio.high) {
+        svg.line(
+            &format!("interval c{colour}"),
+            (x.at(low), y),
+            (x.at(high), y),
+        );
+    }
+    let dot = if ratio.excludes_one() {
+        format!("f{colour}")
+    } else {
+        format!("hollow c{colour}")
+    };
+    svg.dot(&dot, (x.at(ratio.median), y), 4.0);
+    svg.text("", (RIGHT + 10.0, y + 4.0), &ratio_words(ratio));
+}
+
+fn grouped<'a>(ratios: &[&'a RatioResult]) -> Vec<(&'static str, Vec<&'a RatioResult>)> {
+    let mut groups: Vec<(&'static str, Vec<&RatioResult>)> = Vec::new();
+    for &ratio in ratios {
+        let key = ratio.figure.split_once('.').map_or("", |(key, _)| key);
+        let phase = Phase::ALL.into_iter().find(|phase| phase.key() == key);
+        let title = phase.map_or("Traffic and CPU", |phase| match phase {
+            Phase::Full => "NetRT, NetStream at full speed",
+            Phase::Equal => "NetRT, NetStream at equal rate",
+            Phase::Idle => "NetRT, no NetStream",
+        });
+        match groups.last_mut() {
+            Some((last, members)) if *last == title => members.push(ratio),
+            _ => groups.push((title, vec![ratio])),
+        }
+    }
+    groups
+}
+
+/// All intervals and 1, with a little room.
+fn range(ratios: &[&RatioResult]) -> (f64, f64) {
+    let ends = ratios
+        .iter()
+        .flat_map(|it| [it.low, it.high, Some(it.median)])
+        .flatten();
+    let (low, high) = ends
+        .filter(|end| end.is_finite() && *end > 0.0)
+        .fold((1.0_f64, 1.0_f64), |(low, high), end| {
+            (low.min(end), high.max(end))
+        });
+    // Beyond a factor of 1,000 intervals are cut, or nothing else could be seen.
+    ((low / 1.15).max(1e-3), (high * 1.15).min(1e3))
+}
+
+/// Whether a tick's label has room beside that of 1.
+fn spaced(x: &LogScale, tick: f64) -> bool {
+    (x.at(tick) - x.at(1.0)).abs() > 18.0
+}
+
+fn tick_words(tick: f64) -> String {
+    format!("{tick:.3}")
+        .trim_end_matches('0')
+        .trim_end_matches('.')
+        .to_owned()
+}

@@ -1,0 +1,231 @@
+//! The little SVG the report needs: escaped text, lines, scales with ticks.
+
+use std::fmt::Write;
+
+/// `text` for HTML and SVG content and attribute values. Control characters, which are not allowed
+/// there, become U+FFFD.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\n' | '\t' => escaped.push(' '),
+            control if control.is_control() => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// An SVG being drawn, in user units of about a CSS pixel.
+pub(super) struct Svg {
+    width: f64,
+    height: f64,
+    label: String,
+    content: String,
+}
+
+impl Svg {
+    /// An empty drawing; `label` says what it shows to those who cannot see it.
+    pub(super) fn new(width: f64, height: f64, label: &str) -> Self {
+        Self {
+            width,
+            height,
+            label: label.to_owned(),
+            content: String::new(),
+        }
+    }
+
+    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        let ((x1, y1), (x2, y2)) = (from, to);
+        let _ = write!(
+            self.content,
+            r#"<line class="{class}" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#
+        );
+    }
+
+    pub(super) fn polyline(&mut self, class: &str, points: &[(f64, f64)]) {
+        let _ = write!(self.content, r#"<polyline class="{class}" points=""#);
+        for (x, y) in points {
+            let _ = write!(self.content, "{x:.1},{y:.1} ");
+        }
+        self.content.push_str("\"/>");
+    }
+
+    pub(super) fn dot(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
+        let _ = write!(
+            self.content,
+            r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="{radius}"/>"#
+        );
+    }
+
+    pub(super) fn bar(&mut self, class: &str, (x, y): (f64, f64), width: f64, height: f64) {
+        let _ = write!(
+            self.content,
+            r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" rx="2"/>"#
+        );
+    }
+
+    pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
+        let _ = write!(
+            self.content,
+            r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#,
+            escape(text)
+        );
+    }
+
+    pub(super) fn finish(self) -> String {
+        let Self {
+            width,
+            height,
+            label,
+            content,
+        } = self;
+        format!(
+            "<svg class=\"plot\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width} {height}\">\
+             {content}</svg>\n",
+            escape(&label)
+        )
+    }
+}
+
+/// What `piece` makes of each item, one after the other.
+pub(super) fn joined<T>(items: impl IntoIterator<Item = T>, piece: impl Fn(T) -> String) -> String {
+    items
+        .into_iter()
+        .fold(String::new(), |text, item| text + &piece(item))
+}
+
+/// `text` cut to `most` characters, for places in a drawing that cannot grow.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars()
+        .take(most.saturating_sub(1))
+        .chain(['…'])
+        .collect()
+}
+
+/// A logarithmic scale from values to a coordinate.
+pub(super) struct LogScale {
+    low_log: f64,
+    high_log: f64,
+    at_low: f64,
+    at_high: f64,
+}
+
+impl LogScale {
+    /// From `low` to `high` (made positive and distinct) at coordinates `at_low` to `at_high`.
+    pub(super) fn new((low, high): (f64, f64), (at_low, at_high): (f64, f64)) -> Self {
+        let low_log = positive(low).log10();
+        let high_log = positive(high).log10().max(low_log + 0.05);
+        Self {
+            low_log,
+            high_log,
+            at_low,
+            at_high,
+        }
+    }
+
+    /// The coordinate of `value`, kept inside the scale.
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let share = (positive(value).log10() - self.low_log) / (self.high_log - self.low_log);
+        self.at_low + share.clamp(0.0, 1.0) * (self.at_high - self.at_low)
+    }
+
+    /// Round values inside the scale: decades, with steps between them where few fit.
+    pub(super) fn ticks(&self) -> Vec<f64> {
+        let span = self.high_log - self.low_log;
+        let steps: &[f64] = match span {
+            ..0.6 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+            ..1.3 => &[1.0, 2.0, 3.0, 5.0],
+            ..2.2 => &[1.0, 3.0],
+            _ => &[1.0],
+        };
+        let decades = self.low_log.floor() as i32..=self.high_log.ceil() as i32;
+        let values =
+            decades.flat_map(|decade| steps.iter().map(move |it| it * 10_f64.powi(decade)));
+        values
+            .filter(|value| (self.low_log - 1e-9..=self.high_log + 1e-9).contains(&value.log10()))
+            .collect()
+    }
+}
+
+/// At least a picosecond in microseconds, at most a century: what a logarithm can take.
+fn positive(value: f64) -> f64 {
+    if value.is_finite() {
+        value.clamp(1e-6, 1e16)
+    } else {
+        1e-6
+    }
+}
+
+/// A duration in the unit that suits it: `350 µs`, `2.5 ms`, `1 s`.
+pub(super) fn duration_words(us: f64) -> String {
+    let (value, unit) = match us {
+        ..1e3 => (us, "µs"),
+        ..1e6 => (us / 1e3, "ms"),
+        _ => (us / 1e6, "s"),
+    };
+    let digits = match value.abs() {
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    let number = format!("{value:.digits$}");
+    let number = if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &number
+    };
+    format!("{number} {unit}")
+}
+
+/// Colour and dash classes of method number `index`: thirty methods before any two look alike.
+pub(super) fn line_classes(index: usize) -> String {
+    format!("c{} d{}", index % 6, index % 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn escaped_text_cannot_leave_its_place(text in any::<String>()) {
+            let escaped = escape(&text);
+            prop_assert!(!escaped.contains(['<', '>', '"', '\'']));
+            prop_assert!(!escaped.chars().any(char::is_control));
+        }
+
+        #[test]
+        fn any_scale_gives_finite_coordinates_and_few_ticks(low: f64, high: f64, value: f64) {
+            let scale = LogScale::new((low, high), (10.0, 200.0));
+            prop_assert!((10.0..=200.0).contains(&scale.at(value)));
+            prop_assert!(scale.ticks().len() < 40);
+        }
+    }
+
+    #[test]
+    fn durations_in_words() {
+        let words = [0.5, 350.0, 999.0, 1000.0, 2500.0, 12_340.0, 1e6].map(duration_words);
+        assert_eq!(
+            words,
+            [
+                "0.5 µs", "350 µs", "999 µs", "1 ms", "2.5 ms", "12.3 ms", "1 s"
+            ]
+        );
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        let scale = LogScale::new((900.0, 110_000.0), (0.0, 1.0));
+        assert_eq!(scale.ticks(), [1e3, 3e3, 1e4, 3e4, 1e5]);
+    }
+}
