@@ -76,7 +76,6 @@ pub(crate) fn take_back(machine: &Machine, journal: &Journal) -> (Undone, Vec<St
     let mut undone = Undone::default();
     let mut left = Vec::new();
     let mut to_settle: Vec<&Step> = Vec::new();
-    heirs::widen(machine, journal, &mut undone);
     for step in journal.steps.iter().rev() {
         match (step.change.restore(machine), &step.change) {
             (Restored::Restored, Change::IrqAffinity { .. }) => to_settle.push(step),
@@ -92,6 +91,8 @@ pub(crate) fn take_back(machine: &Machine, journal: &Journal) -> (Undone, Vec<St
             }
         }
     }
+    // After their parents, so that children started meanwhile are found too.
+    undone.heirs = heirs::widen(machine, journal);
     let mut waited = Duration::ZERO;
     let unsettled = |steps: &[&Step]| {
         steps
