@@ -4,4 +4,4 @@ mod crash;
 mod methods;
 mod properties;
 mod real;
-mod scenario;
+pub(crate) mod scenario;
