@@ -165,14 +165,14 @@ impl Change {
         let wrap = |source: io::Error| HostError::io("set", self.subject(), source);
         match self {
             Self::ThreadPolicy { thread, new, .. } => {
-                self.must_run(machine, thread)?;
+                Self::must_run(machine, thread)?;
                 machine
                     .threads
                     .set_scheduling(thread.tid, new)
                     .map_err(wrap)?;
             }
             Self::ThreadAffinity { thread, new, .. } => {
-                self.must_run(machine, thread)?;
+                Self::must_run(machine, thread)?;
                 machine
                     .threads
                     .set_affinity(thread.tid, new)
@@ -290,12 +290,12 @@ impl Change {
         let wrap = |source: io::Error| HostError::io("read", self.subject(), source);
         let now = match self {
             Self::ThreadPolicy { thread, old, new } => {
-                self.must_run(machine, thread)?;
+                Self::must_run(machine, thread)?;
                 let now = machine.threads.scheduling(thread.tid).map_err(wrap)?;
                 Now::of(now.same_as(old), now.same_as(new), now.to_string())
             }
             Self::ThreadAffinity { thread, old, new } => {
-                self.must_run(machine, thread)?;
+                Self::must_run(machine, thread)?;
                 let now = machine.threads.affinity(thread.tid).map_err(wrap)?;
                 Now::of(now == *old, now == *new, now.to_string())
             }
@@ -331,7 +331,7 @@ impl Change {
         Ok(now)
     }
 
-    fn must_run(&self, machine: &Machine, thread: &ThreadId) -> Result<(), HostError> {
+    fn must_run(machine: &Machine, thread: &ThreadId) -> Result<(), HostError> {
         if machine.still_runs(thread) {
             Ok(())
         } else {

@@ -2,6 +2,7 @@
 //! or crash when told to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -252,14 +253,15 @@ impl FakeState {
         if path == "/proc/interrupts" {
             let mut text = " ".repeat(11);
             for cpu in self.online.iter() {
-                text.push_str(&format!("CPU{cpu}       "));
+                let _ = write!(text, "CPU{cpu}       ");
             }
             for (irq, fake) in &self.irqs {
                 let counts = " 0".repeat(self.online.len());
-                text.push_str(&format!(
+                let _ = write!(
+                    text,
                     "\n{irq:3}:{counts}  PCI-MSI {irq}-edge      {}",
                     fake.name
-                ));
+                );
             }
             return Some(text + "\n");
         }

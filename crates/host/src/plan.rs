@@ -131,7 +131,7 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
             true,
         );
     }
-    throttling(machine, target, &mut plan)?;
+    throttling(machine, target, &mut plan);
     if threads.iter().any(|thread| thread.id.comm == "irqbalance") {
         plan.warnings.push(
             "irqbalance runs and may move interrupts again: stop it, or give it \
@@ -253,10 +253,10 @@ fn choose_vcpus(
     Ok(chosen)
 }
 
-fn throttling(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(), HostError> {
+fn throttling(machine: &Machine, target: &Target, plan: &mut Plan) {
     let path = "/proc/sys/kernel/sched_rt_runtime_us";
     let Ok(text) = machine.tree.read(path) else {
-        return Ok(());
+        return;
     };
     let old = text.trim().to_owned();
     if !target.disable_rt_throttling {
@@ -266,7 +266,7 @@ fn throttling(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(),
                  a period are stopped for the rest of it (--rt-throttling-off sets -1)"
             ));
         }
-        return Ok(());
+        return;
     }
     let change = Change::File {
         path: path.into(),
@@ -280,5 +280,4 @@ fn throttling(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(),
         "because the caller asked for no RT throttling",
         true,
     );
-    Ok(())
 }

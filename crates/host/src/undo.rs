@@ -1,5 +1,6 @@
 //! Taking back what the journal records.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use crate::machine::Machine;
 /// How long undo waits for interrupts to move back to the CPU that served them. Without
 /// interrupt remapping the kernel moves an interrupt when it next fires; drivers such as igb
 /// fire each of theirs every two seconds.
-const SETTLING_TIME: Duration = Duration::from_millis(3000);
+const SETTLING_TIME: Duration = Duration::from_secs(3);
 const SETTLING_STEP: Duration = Duration::from_millis(50);
 
 /// What undo did.
@@ -40,7 +41,7 @@ impl Undone {
         let mut text = format!("{} restored", self.restored);
         let mut add = |count: usize, what: &str| {
             if count > 0 {
-                text.push_str(&format!(", {count} {what}"));
+                let _ = write!(text, ", {count} {what}");
             }
         };
         add(self.already_old, "in place already");

@@ -1,15 +1,15 @@
 //! `steadyvm host`: put a method in force on this host, show it, undo it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
 use steadyvm_host::{
-    DEFAULT_STATE_DIRECTORY, HostControl, Machine, Method, Priorities, RtVm, Shown, Snapshot,
-    State, Target,
+    DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, Method, Priorities, RtVm, Shown,
+    Snapshot, State, Target,
 };
 
 /// Put a method in force on this host, show what is in force, undo it.
@@ -231,14 +231,7 @@ fn snapshot(control: &HostControl, earlier: Option<&PathBuf>) -> Result<ExitCode
         println!("{}", serde_json::to_string_pretty(&now)?);
         return Ok(ExitCode::SUCCESS);
     };
-    let text = fs::read_to_string(path)
-        .with_context(|| format!("cannot read the snapshot {}", path.display()))?;
-    let earlier: Snapshot = serde_json::from_str(&text).with_context(|| {
-        format!(
-            "{} is no snapshot of `steadyvm host snapshot`",
-            path.display()
-        )
-    })?;
+    let earlier = read_snapshot(path)?;
     let differences = now.differences(&earlier);
     for line in &differences {
         println!("{line}");
@@ -248,4 +241,15 @@ fn snapshot(control: &HostControl, earlier: Option<&PathBuf>) -> Result<ExitCode
     } else {
         ExitCode::from(1)
     })
+}
+
+fn read_snapshot(path: &Path) -> Result<Snapshot, HostError> {
+    let bad = |what: String| HostError::BadInput {
+        what,
+        fix: "name a file written by `steadyvm host snapshot > FILE`".into(),
+    };
+    let text = fs::read_to_string(path)
+        .map_err(|error| bad(format!("cannot read {}: {error}", path.display())))?;
+    serde_json::from_str(&text)
+        .map_err(|error| bad(format!("{} is no snapshot: {error}", path.display())))
 }

@@ -172,7 +172,7 @@ fn command_line(machine: &Machine) -> Vec<Check> {
         } else {
             idle.ok(format!("{path}: {}", idling.join(" ")))
         },
-        if mitigating.iter().any(|word| *word == "mitigations=off") {
+        if mitigating.contains(&"mitigations=off") {
             mitigations.warn(
                 format!("{path}: {}", mitigating.join(" ")),
                 "on a host of tenants who do not trust each other, remove it",

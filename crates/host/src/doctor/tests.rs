@@ -98,181 +98,183 @@ fn a_good_host_holds_every_method() {
     assert_eq!(report.kernel, "6.18.2-rt");
 }
 
+/// A check, the verdict that is expected, and the file that causes it: its content, or none.
+const FINDINGS: &[(&str, Status, &str, Option<&str>)] = &[
+    ("kvm.device", Status::Bad, "/dev/kvm", None),
+    ("kvm.vendor", Status::Warn, "/sys/module/kvm_intel", None),
+    (
+        "kvm.nested",
+        Status::Warn,
+        "/sys/module/kvm_intel/parameters/nested",
+        Some("N"),
+    ),
+    ("kvm.nested", Status::Unknown, "/sys/module/kvm_intel", None),
+    ("kvm.vhost-net", Status::Warn, "/dev/vhost-net", None),
+    (
+        "kernel.preempt-rt",
+        Status::Bad,
+        "/sys/kernel/realtime",
+        Some("0"),
+    ),
+    (
+        "kernel.bh-lock",
+        Status::Warn,
+        "/sys/kernel/realtime",
+        Some("0"),
+    ),
+    (
+        "kernel.bh-lock",
+        Status::Warn,
+        "/proc/sys/kernel/osrelease",
+        Some("6.12.95"),
+    ),
+    (
+        "kernel.bh-lock",
+        Status::Warn,
+        "/boot/config-6.18.2-rt",
+        Some("CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y"),
+    ),
+    (
+        "kernel.bh-lock",
+        Status::Unknown,
+        "/boot/config-6.18.2-rt",
+        None,
+    ),
+    (
+        "kernel.bh-lock",
+        Status::Unknown,
+        "/proc/sys/kernel/osrelease",
+        Some("strange"),
+    ),
+    (
+        "kernel.isolation",
+        Status::Warn,
+        "/proc/cmdline",
+        Some("quiet isolcpusx=1"),
+    ),
+    ("kernel.isolation", Status::Unknown, "/proc/cmdline", None),
+    (
+        "kernel.mitigations",
+        Status::Warn,
+        "/proc/cmdline",
+        Some("mitigations=off"),
+    ),
+    ("kernel.btf", Status::Warn, "/sys/kernel/btf", None),
+    (
+        "kernel.sched-ext",
+        Status::Warn,
+        "/sys/kernel/sched_ext",
+        None,
+    ),
+    (
+        "kernel.sched-ext",
+        Status::Warn,
+        "/sys/kernel/sched_ext/state",
+        Some("enabled"),
+    ),
+    (
+        "cpu.smt",
+        Status::Warn,
+        "/sys/devices/system/cpu/smt/active",
+        Some("1"),
+    ),
+    (
+        "cpu.smt",
+        Status::Unknown,
+        "/sys/devices/system/cpu/smt/active",
+        None,
+    ),
+    (
+        "cpu.governor",
+        Status::Warn,
+        "/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor",
+        Some("powersave"),
+    ),
+    (
+        "cpu.c-states",
+        Status::Warn,
+        "/sys/devices/system/cpu/cpu0/cpuidle/state2/disable",
+        Some("0"),
+    ),
+    (
+        "cpu.clocksource",
+        Status::Warn,
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        Some("hpet"),
+    ),
+    (
+        "cpu.constant-tsc",
+        Status::Warn,
+        "/proc/cpuinfo",
+        Some("flags : fpu"),
+    ),
+    (
+        "cpu.constant-tsc",
+        Status::Unknown,
+        "/proc/cpuinfo",
+        Some("Features : fp"),
+    ),
+    (
+        "network.threaded-napi.bulk0",
+        Status::Warn,
+        "THREADED",
+        Some("0"),
+    ),
+    (
+        "network.threaded-napi.bulk0",
+        Status::Unknown,
+        "THREADED",
+        None,
+    ),
+    (
+        "scheduling.cgroups",
+        Status::Warn,
+        "/sys/fs/cgroup/cgroup.controllers",
+        Some("cpu"),
+    ),
+    (
+        "scheduling.cgroups",
+        Status::Unknown,
+        "/sys/fs/cgroup",
+        None,
+    ),
+    (
+        "scheduling.rt-throttling",
+        Status::Unknown,
+        "/proc/sys/kernel/sched_rt_runtime_us",
+        None,
+    ),
+    (
+        "memory.numa-balancing",
+        Status::Warn,
+        "/proc/sys/kernel/numa_balancing",
+        Some("1"),
+    ),
+    (
+        "memory.ksm",
+        Status::Warn,
+        "/sys/kernel/mm/ksm/run",
+        Some("1"),
+    ),
+    (
+        "scheduling.watchdog",
+        Status::Warn,
+        "/proc/sys/kernel/watchdog",
+        Some("1"),
+    ),
+    (
+        "memory.huge-pages",
+        Status::Warn,
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+        Some("[always] madvise never"),
+    ),
+];
+
 #[test]
 fn each_finding_is_seen() {
     let cpu = "/sys/devices/system/cpu";
     let net = "/sys/devices/pci0000:00/0000:00:34.0/net/bulk0";
-    let cases: Vec<(&str, Status, &str, Option<&str>)> = vec![
-        ("kvm.device", Status::Bad, "/dev/kvm", None),
-        ("kvm.vendor", Status::Warn, "/sys/module/kvm_intel", None),
-        (
-            "kvm.nested",
-            Status::Warn,
-            "/sys/module/kvm_intel/parameters/nested",
-            Some("N"),
-        ),
-        ("kvm.nested", Status::Unknown, "/sys/module/kvm_intel", None),
-        ("kvm.vhost-net", Status::Warn, "/dev/vhost-net", None),
-        (
-            "kernel.preempt-rt",
-            Status::Bad,
-            "/sys/kernel/realtime",
-            Some("0"),
-        ),
-        (
-            "kernel.bh-lock",
-            Status::Warn,
-            "/sys/kernel/realtime",
-            Some("0"),
-        ),
-        (
-            "kernel.bh-lock",
-            Status::Warn,
-            "/proc/sys/kernel/osrelease",
-            Some("6.12.95"),
-        ),
-        (
-            "kernel.bh-lock",
-            Status::Warn,
-            "/boot/config-6.18.2-rt",
-            Some("CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y"),
-        ),
-        (
-            "kernel.bh-lock",
-            Status::Unknown,
-            "/boot/config-6.18.2-rt",
-            None,
-        ),
-        (
-            "kernel.bh-lock",
-            Status::Unknown,
-            "/proc/sys/kernel/osrelease",
-            Some("strange"),
-        ),
-        (
-            "kernel.isolation",
-            Status::Warn,
-            "/proc/cmdline",
-            Some("quiet isolcpusx=1"),
-        ),
-        ("kernel.isolation", Status::Unknown, "/proc/cmdline", None),
-        (
-            "kernel.mitigations",
-            Status::Warn,
-            "/proc/cmdline",
-            Some("mitigations=off"),
-        ),
-        ("kernel.btf", Status::Warn, "/sys/kernel/btf", None),
-        (
-            "kernel.sched-ext",
-            Status::Warn,
-            "/sys/kernel/sched_ext",
-            None,
-        ),
-        (
-            "kernel.sched-ext",
-            Status::Warn,
-            "/sys/kernel/sched_ext/state",
-            Some("enabled"),
-        ),
-        (
-            "cpu.smt",
-            Status::Warn,
-            "/sys/devices/system/cpu/smt/active",
-            Some("1"),
-        ),
-        (
-            "cpu.smt",
-            Status::Unknown,
-            "/sys/devices/system/cpu/smt/active",
-            None,
-        ),
-        (
-            "cpu.governor",
-            Status::Warn,
-            "/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor",
-            Some("powersave"),
-        ),
-        (
-            "cpu.c-states",
-            Status::Warn,
-            "/sys/devices/system/cpu/cpu0/cpuidle/state2/disable",
-            Some("0"),
-        ),
-        (
-            "cpu.clocksource",
-            Status::Warn,
-            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-            Some("hpet"),
-        ),
-        (
-            "cpu.constant-tsc",
-            Status::Warn,
-            "/proc/cpuinfo",
-            Some("flags : fpu"),
-        ),
-        (
-            "cpu.constant-tsc",
-            Status::Unknown,
-            "/proc/cpuinfo",
-            Some("Features : fp"),
-        ),
-        (
-            "network.threaded-napi.bulk0",
-            Status::Warn,
-            &"THREADED",
-            Some("0"),
-        ),
-        (
-            "network.threaded-napi.bulk0",
-            Status::Unknown,
-            &"THREADED",
-            None,
-        ),
-        (
-            "scheduling.cgroups",
-            Status::Warn,
-            "/sys/fs/cgroup/cgroup.controllers",
-            Some("cpu"),
-        ),
-        (
-            "scheduling.cgroups",
-            Status::Unknown,
-            "/sys/fs/cgroup",
-            None,
-        ),
-        (
-            "scheduling.rt-throttling",
-            Status::Unknown,
-            "/proc/sys/kernel/sched_rt_runtime_us",
-            None,
-        ),
-        (
-            "memory.numa-balancing",
-            Status::Warn,
-            "/proc/sys/kernel/numa_balancing",
-            Some("1"),
-        ),
-        (
-            "memory.ksm",
-            Status::Warn,
-            "/sys/kernel/mm/ksm/run",
-            Some("1"),
-        ),
-        (
-            "scheduling.watchdog",
-            Status::Warn,
-            "/proc/sys/kernel/watchdog",
-            Some("1"),
-        ),
-        (
-            "memory.huge-pages",
-            Status::Warn,
-            "/sys/kernel/mm/transparent_hugepage/enabled",
-            Some("[always] madvise never"),
-        ),
-    ];
-    for (id, expected, path, content) in cases {
+    for &(id, expected, path, content) in FINDINGS {
         let host = good_host();
         let path = if path == "THREADED" {
             format!("{net}/threaded")
