@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
 use crate::machine::{Machine, ThreadId};
-use crate::threads::{Policy, Scheduling};
+use crate::restore;
+use crate::threads::Scheduling;
 
 /// How a file's value is compared with what was written: the kernel prints numbers its own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,7 +163,7 @@ impl Change {
 
     /// Makes the change, and reads it back.
     pub fn make(&self, machine: &Machine) -> Result<(), HostError> {
-        let wrap = |source: io::Error| HostError::io("set", self.subject(), source);
+        let wrap = |source: io::Error| self.refused(source);
         match self {
             Self::ThreadPolicy { thread, new, .. } => {
                 Self::must_run(machine, thread)?;
@@ -240,8 +241,8 @@ impl Change {
 
     fn write_old(&self, machine: &Machine) -> io::Result<()> {
         match self {
-            Self::ThreadPolicy { thread, old, .. } => restore_scheduling(machine, thread.tid, old),
-            Self::ThreadAffinity { thread, old, .. } => restore_affinity(machine, thread.tid, old),
+            Self::ThreadPolicy { thread, old, .. } => restore::scheduling(machine, thread.tid, old),
+            Self::ThreadAffinity { thread, old, .. } => restore::affinity(machine, thread.tid, old),
             Self::IrqAffinity {
                 irq,
                 old,
@@ -341,6 +342,21 @@ impl Change {
         }
     }
 
+    fn refused(&self, source: io::Error) -> HostError {
+        let owned_by_kernel = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EIO));
+        if matches!(self, Self::IrqAffinity { .. }) && owned_by_kernel {
+            let hint = "; the kernel places this interrupt itself (managed, or bound to a CPU)";
+            let subject = self.subject();
+            return HostError::Io {
+                action: "set",
+                subject,
+                source,
+                hint,
+            };
+        }
+        HostError::io("set", self.subject(), source)
+    }
+
     fn not_kept(&self, found: String) -> HostError {
         HostError::NotKept {
             what: self.subject(),
@@ -398,41 +414,6 @@ pub(crate) fn effective_of(machine: &Machine, irq: u32) -> Option<CpuSet> {
         .read(&format!("/proc/irq/{irq}/effective_affinity_list"))
         .ok()?;
     text.parse().ok().filter(|set: &CpuSet| !set.is_empty())
-}
-
-/// Restores a thread's scheduling. From 6.12 on the kernel reports a slice for normal threads
-/// and takes one given back as the thread's own: so none is given first, and the recorded one
-/// only if the kernel's default differs from it.
-fn restore_scheduling(machine: &Machine, tid: u32, old: &Scheduling) -> io::Result<()> {
-    if old.policy == Policy::Deadline {
-        return machine.threads.set_scheduling(tid, old);
-    }
-    let plain = Scheduling {
-        runtime_ns: 0,
-        ..*old
-    };
-    machine.threads.set_scheduling(tid, &plain)?;
-    let own_slice =
-        old.runtime_ns != 0 && machine.threads.scheduling(tid)?.runtime_ns != old.runtime_ns;
-    if own_slice {
-        machine.threads.set_scheduling(tid, old)
-    } else {
-        Ok(())
-    }
-}
-
-/// Restores a thread's CPUs. A thread that was allowed everything gets everything back, not
-/// today's list of CPUs: the kernel remembers the list it was given and would keep the thread
-/// off CPUs that come online, or into its cpuset, later.
-fn restore_affinity(machine: &Machine, tid: u32, old: &CpuSet) -> io::Result<()> {
-    let everything = CpuSet::first(crate::cpu_set::MAX_CPU + 1);
-    if machine.online().is_ok_and(|online| online == *old) {
-        machine.threads.set_affinity(tid, &everything)?;
-        if machine.threads.affinity(tid)? == *old {
-            return Ok(());
-        }
-    }
-    machine.threads.set_affinity(tid, old)
 }
 
 fn is_gone(error: &io::Error) -> bool {

@@ -74,13 +74,13 @@ pub(crate) fn clear(
         if path.nics.iter().any(|nic| nic.irqs.contains_key(&irq)) {
             continue;
         }
-        let name = names
+        // Nobody has asked for the others: they do not fire.
+        let used = names
             .iter()
-            .find(|interrupt| interrupt.irq == irq)
-            .map_or_else(
-                || "unused".to_owned(),
-                |interrupt| interrupt.actions.join(", "),
-            );
+            .find(|interrupt| interrupt.irq == irq && !interrupt.actions.is_empty());
+        let Some(name) = used.map(|interrupt| interrupt.actions.join(", ")) else {
+            continue;
+        };
         if let Some(old) = irq_affinity(machine, irq)
             && old.contains(dedication.cpu)
         {

@@ -9,6 +9,7 @@ use crate::discover::{self, Nic, Vm};
 use crate::error::HostError;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::method::{Method, Target};
+use crate::parse;
 use crate::threads::{RESET_ON_FORK, Scheduling};
 
 /// What a method would change.
@@ -260,10 +261,13 @@ fn throttling(machine: &Machine, target: &Target, plan: &mut Plan) {
     };
     let old = text.trim().to_owned();
     if !target.disable_rt_throttling {
-        if old != "-1" {
+        // From 6.12 on the fair server has taken its place.
+        let release = machine.kernel_release().unwrap_or_default();
+        let throttles = parse::kernel_version(&release).is_some_and(|version| version < (6, 12));
+        if throttles && old != "-1" {
             plan.warnings.push(format!(
-                "{path} is {old}: before Linux 6.12, RT threads that use more than that share of \
-                 a period are stopped for the rest of it (--rt-throttling-off sets -1)"
+                "{path} is {old}: RT threads that use more than that share of a period are \
+                 stopped for the rest of it (--rt-throttling-off sets -1)"
             ));
         }
         return;

@@ -8,6 +8,8 @@ use anyhow::Result;
 use steadyvm_host::Machine;
 use steadyvm_host::doctor::{self, Check, Report, Status};
 
+use crate::output;
+
 /// Say what this machine can and cannot promise, and why. Warns, never refuses.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -20,10 +22,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let report = doctor::examine(&Machine::real());
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        output::json(&report)?;
     } else {
         let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        print!("{}", render(&report, colour));
+        output::print(&render(&report, colour))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -58,10 +60,11 @@ fn render(report: &Report, colour: bool) -> String {
         };
         let word = if verdict.possible { "can" } else { "cannot" };
         let reasons = verdict.reasons.join("; ");
+        let separator = if verdict.possible { ", " } else { ": " };
         let found = if reasons.is_empty() {
             "be held".into()
         } else {
-            format!("be held: {reasons}")
+            format!("be held{separator}{reasons}")
         };
         let indent = INDENT + column + 2;
         let start = format!(

@@ -2,6 +2,7 @@
 
 mod doctor;
 mod host;
+mod output;
 
 use std::process::ExitCode;
 

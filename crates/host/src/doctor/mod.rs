@@ -53,7 +53,7 @@ pub struct Verdict {
     pub method: Method,
     /// Whether it can be applied here.
     pub possible: bool,
-    /// Why not; empty if it can.
+    /// Why not; or, if it can, what casts doubt on it.
     pub reasons: Vec<String>,
 }
 
@@ -117,9 +117,17 @@ fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
     if method == Method::Dedicated && machine.online().is_ok_and(|online| online.len() < 2) {
         reasons.push("CPUs: only one is online, and it would be the one to dedicate".into());
     }
+    let possible = reasons.is_empty();
+    if possible {
+        let doubtful = checks
+            .iter()
+            .filter(|check| check.id == "kvm.vendor" && check.status == Status::Warn)
+            .map(|check| format!("if stock guests run ({})", check.found));
+        reasons.extend(doubtful);
+    }
     Verdict {
         method,
-        possible: reasons.is_empty(),
+        possible,
         reasons,
     }
 }

@@ -371,6 +371,7 @@ fn rt_throttling_is_touched_only_when_asked() {
     let (host, directory) = (paper_host(2), directory());
     let control = control(&host, &directory);
     let path = "/proc/sys/kernel/sched_rt_runtime_us";
+    host.file("/proc/sys/kernel/osrelease", "6.1.0-rt\n");
     let applied = control.apply(&paper_target(), Method::PreemptRt).unwrap();
     assert!(
         applied
