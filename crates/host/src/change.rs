@@ -274,9 +274,10 @@ impl Change {
     /// served it, because the kernel keeps the current CPU of an interrupt as long as the mask
     /// allows it; this gives the whole mask back.
     pub fn settle(&self, machine: &Machine) -> Restored {
-        if let Self::IrqAffinity { irq, old, .. } = self
-            && let Err(source) = machine.tree.write(&irq_file(*irq), &old.to_string())
-        {
+        let Self::IrqAffinity { irq, old, .. } = self else {
+            return self.verify_old(machine);
+        };
+        if let Err(source) = machine.tree.write(&irq_file(*irq), &old.to_string()) {
             if is_gone(&source) {
                 return Restored::Vanished;
             }
@@ -342,19 +343,26 @@ impl Change {
         }
     }
 
+    /// An error of the kernel, with what is known about its cause.
     fn refused(&self, source: io::Error) -> HostError {
-        let owned_by_kernel = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EIO));
-        if matches!(self, Self::IrqAffinity { .. }) && owned_by_kernel {
-            let hint = "; the kernel places this interrupt itself (managed, or bound to a CPU)";
-            let subject = self.subject();
-            return HostError::Io {
-                action: "set",
-                subject,
-                source,
-                hint,
-            };
+        let hint = match (self, source.raw_os_error()) {
+            (Self::IrqAffinity { .. }, Some(libc::EPERM | libc::EIO)) => {
+                "; the kernel places this interrupt itself (managed, or bound to a CPU)"
+            }
+            (Self::ThreadAffinity { .. }, Some(libc::EINVAL)) => {
+                "; the cpuset of its cgroup does not allow this CPU: see /proc/PID/cpuset"
+            }
+            (Self::ThreadAffinity { .. }, Some(libc::EBUSY)) => {
+                "; a SCHED_DEADLINE thread keeps the CPUs it was admitted on"
+            }
+            _ => return HostError::io("set", self.subject(), source),
+        };
+        HostError::Io {
+            action: "set",
+            subject: self.subject(),
+            source,
+            hint,
         }
-        HostError::io("set", self.subject(), source)
     }
 
     fn not_kept(&self, found: String) -> HostError {

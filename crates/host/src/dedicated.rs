@@ -81,9 +81,8 @@ pub(crate) fn clear(
         let Some(name) = used.map(|interrupt| interrupt.actions.join(", ")) else {
             continue;
         };
-        if let Some(old) = irq_affinity(machine, irq)
-            && old.contains(dedication.cpu)
-        {
+        let old = irq_affinity(machine, irq);
+        if let Some(old) = old.filter(|old| old.contains(dedication.cpu)) {
             let new = remaining(&old, dedication);
             let change = irq_change(machine, irq, name, old, new);
             add(&mut plan.steps, change, KEPT_FREE, false);

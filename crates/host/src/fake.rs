@@ -312,10 +312,8 @@ impl FakeState {
 impl FakeIrq {
     /// As x86 does: the current CPU is kept as long as the mask allows it.
     fn move_to_mask(&mut self) {
-        if !self.cpus.contains(self.effective)
-            && let Some(first) = self.cpus.iter().next()
-        {
-            self.effective = first;
+        if !self.cpus.contains(self.effective) {
+            self.effective = self.cpus.iter().next().unwrap_or(self.effective);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::machine::Machine;
 /// How long undo waits for interrupts to move back to the CPU that served them. Without
 /// interrupt remapping the kernel moves an interrupt when it next fires; drivers such as igb
 /// fire each of theirs every two seconds.
-const SETTLING_TIME: Duration = Duration::from_secs(3);
+const SETTLING_TIME: Duration = Duration::from_secs(5);
 const SETTLING_STEP: Duration = Duration::from_millis(50);
 
 /// What undo did.
@@ -95,21 +95,17 @@ pub(crate) fn take_back(machine: &Machine, journal: &Journal) -> (Undone, Vec<St
     // After their parents, so that children started meanwhile are found too.
     undone.heirs = heirs::widen(machine, journal);
     let mut waited = Duration::ZERO;
-    let unsettled = |steps: &[&Step]| {
-        steps
-            .iter()
-            .filter(|step| !step.change.is_settled(machine))
-            .count()
-    };
-    while waited < SETTLING_TIME && unsettled(&to_settle) > 0 {
+    while waited < SETTLING_TIME && !to_settle.iter().all(|step| step.change.is_settled(machine)) {
         machine.tree.wait(SETTLING_STEP);
         waited += SETTLING_STEP;
     }
-    let unmoved = unsettled(&to_settle);
-    if unmoved > 0 {
+    for step in to_settle
+        .iter()
+        .filter(|step| !step.change.is_settled(machine))
+    {
         undone.notes.push(format!(
-            "{unmoved} interrupts did not fire meanwhile: their CPU masks are restored, but they \
-             may stay on the CPU that served them last"
+            "{}: it did not fire meanwhile, so it may stay on the CPU that served it last",
+            step.change.subject()
         ));
     }
     for step in to_settle {
