@@ -203,7 +203,7 @@ impl Change {
         let now = match self.read(machine) {
             Ok(now) => now,
             Err(HostError::Vanished { .. }) => return Restored::Vanished,
-            Err(HostError::Io { source, .. }) if is_gone(&source) => return Restored::Vanished,
+            Err(HostError::Io { cause, .. }) if is_gone(&cause) => return Restored::Vanished,
             Err(error) => {
                 return Restored::Failed {
                     error: error.to_string(),
@@ -344,8 +344,8 @@ impl Change {
     }
 
     /// An error of the kernel, with what is known about its cause.
-    fn refused(&self, source: io::Error) -> HostError {
-        let hint = match (self, source.raw_os_error()) {
+    fn refused(&self, cause: io::Error) -> HostError {
+        let hint = match (self, cause.raw_os_error()) {
             (Self::IrqAffinity { .. }, Some(libc::EPERM | libc::EIO)) => {
                 "; the kernel places this interrupt itself (managed, or bound to a CPU)"
             }
@@ -355,12 +355,12 @@ impl Change {
             (Self::ThreadAffinity { .. }, Some(libc::EBUSY)) => {
                 "; a SCHED_DEADLINE thread keeps the CPUs it was admitted on"
             }
-            _ => return HostError::io("set", self.subject(), source),
+            _ => return HostError::io("set", self.subject(), cause),
         };
         HostError::Io {
             action: "set",
             subject: self.subject(),
-            source,
+            cause,
             hint,
         }
     }
