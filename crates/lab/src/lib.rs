@@ -1,1 +1,23 @@
-//! Placeholder for the first commit.
+//! An emulated host: real kernels, real KVM, real guests, in QEMU on any machine.
+
+mod accelerator;
+pub mod agent;
+pub mod artifact;
+pub mod carry;
+pub mod child;
+pub mod compare;
+pub mod emulator;
+mod error;
+mod guest;
+pub mod host;
+pub mod init;
+pub mod laboratory;
+mod namespace;
+pub mod progress;
+mod qemu;
+mod qmp;
+mod scheduling;
+
+pub use error::{At, Blame, Error, Result};
+pub use guest::Guest;
+pub use namespace::Namespace;

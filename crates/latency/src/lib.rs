@@ -1,1 +1,24 @@
-//! Placeholder for the first commit.
+//! Load, recording, statistics and reports of steadyvm's comparisons.
+//!
+//! ```text
+//! netrt ──┐                      ┌─ table   (text, for a terminal)
+//!         ├─ results::assemble ──┤  report  (one HTML file)
+//! netstream┘   │                 └─ results.json, .hgrm
+//!              └ statistics, bootstrap (pure: no I/O)
+//! ```
+//!
+//! [`netrt`] measures: a UDP request/response service under requests at random intervals, every
+//! round trip kept. [`netstream`] describes the bulk traffic beside it (iperf3) and reads what it
+//! reports. [`statistics`] and [`bootstrap`] turn samples into figures and intervals;
+//! [`results`] puts them into one structure, which [`table`] and [`report`] show.
+//!
+//! The crate starts no process and knows no namespace: callers hand it sockets and text.
+#![forbid(unsafe_code)]
+
+pub mod bootstrap;
+pub mod netrt;
+pub mod netstream;
+pub mod report;
+pub mod results;
+pub mod statistics;
+pub mod table;

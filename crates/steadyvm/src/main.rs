@@ -1,15 +1,27 @@
 //! `steadyvm`: consistent latency for network services in virtual machines.
 
+mod compare;
 mod doctor;
 mod host;
+mod lab;
+mod netrt;
 mod output;
-
-use std::process::ExitCode;
+mod progress;
 
 use clap::{Parser, Subcommand};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::process::ExitCode;
+use std::thread;
+use steadyvm_host::HostError;
+use steadyvm_lab::{Blame, child, init};
 
+/// Consistent latency for network services in virtual machines on shared Linux hosts.
+///
+/// Exit codes: 0 done and within bounds, 1 a bound or deadline was missed, 2 wrong use or bad
+/// input, 3 this machine cannot do it.
 #[derive(Parser)]
-#[command(version, about, long_about = None)]
+#[command(version, about)]
 struct CommandLine {
     #[command(subcommand)]
     verb: Verb,
@@ -18,19 +30,52 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Verb {
     Doctor(doctor::Args),
+    Compare(compare::Args),
     Host(host::Args),
+    Lab(lab::Args),
+    Netrt(netrt::Args),
 }
 
 fn main() -> ExitCode {
-    let outcome = match CommandLine::parse().verb {
+    if init::is_first_process() {
+        init::run();
+    }
+    let verb = CommandLine::parse().verb;
+    end_children_on_signals();
+    let outcome = match verb {
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Compare(args) => compare::run(&args),
         Verb::Host(args) => host::run(&args),
+        Verb::Lab(args) => lab::run(&args),
+        Verb::Netrt(args) => netrt::run(&args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("steadyvm: {error:#}");
-        let code = error
-            .downcast_ref()
-            .map_or(3, steadyvm_host::HostError::exit_code);
-        ExitCode::from(code)
+        ExitCode::from(exit_code(&error))
     })
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    if let Some(error) = error.downcast_ref::<steadyvm_lab::Error>() {
+        return match error.blame {
+            Blame::Input => 2,
+            Blame::Machine => 3,
+        };
+    }
+    error.downcast_ref().map_or(3, HostError::exit_code)
+}
+
+/// Ctrl-C and its kin end what this program started, then the program. Nothing else is left
+/// behind: namespaces and their devices go with the last process that uses them.
+fn end_children_on_signals() {
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
+        return;
+    };
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            child::kill_all();
+            eprintln!("steadyvm: ended by signal {signal}; everything it started is gone");
+            std::process::exit(128 + signal);
+        }
+    });
 }

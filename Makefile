@@ -1,0 +1,50 @@
+# The project's two commands are `make compare` and `make test`; each sets up all that it needs.
+
+TARGET := x86_64-unknown-linux-gnu
+STEADYVM := target/$(TARGET)/release/steadyvm
+# The lab makes network namespaces, which takes root.
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+# What `make compare` measures; see `steadyvm compare --help`.
+METHODS := vanilla,preempt-rt,dedicated
+SAMPLES := 2400
+ROUNDS := 4
+OUT := out/compare
+
+.PHONY: help
+help: ## Show what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+.PHONY: compare
+compare: set-up build ## Compare host methods in the lab; prints a table and where the report is
+	$(AS_ROOT) $(STEADYVM) compare --methods $(METHODS) --samples $(SAMPLES) --rounds $(ROUNDS) --out $(OUT)
+
+.PHONY: test
+test: set-up-for-tests build check unit-tests lab-tests ## Check and test everything
+
+.PHONY: build
+build: ## Build the program
+	cargo build --release --locked
+
+.PHONY: check
+check: ## Formatting, lints, licences
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	shellcheck tools/* .ci/run
+	tools/check-dependencies
+
+.PHONY: unit-tests
+unit-tests: ## Tests that need no lab
+	cargo test --locked --workspace
+
+.PHONY: lab-tests
+lab-tests: build ## Tests in the emulated host
+	$(AS_ROOT) $(STEADYVM) lab prepare
+	$(AS_ROOT) env "PATH=$$PATH" "HOME=$$HOME" STEADYVM=$(CURDIR)/$(STEADYVM) \
+	  cargo test --locked -p steadyvm --test lab -- --ignored --test-threads=1
+
+.PHONY: setup set-up set-up-for-tests
+setup set-up: ## Install what the lab needs from Debian's packages
+	tools/set-up
+set-up-for-tests:
+	tools/set-up for-tests

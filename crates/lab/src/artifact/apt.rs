@@ -1,0 +1,130 @@
+//! What this machine's package manager knows: sources and versions. No host is named here.
+
+use super::{SET_UP, output};
+use crate::error::{Error, Result};
+use std::process::Command;
+
+/// The installed version of a package.
+pub fn installed_version(package: &str) -> Result<String> {
+    let format = "${db:Status-Status} ${Version}";
+    let answer = output(Command::new("dpkg-query").args(["-W", "-f", format, package]));
+    match answer.as_deref().map(|text| text.split_once(' ')) {
+        Ok(Some(("installed", version))) => Ok(version.to_owned()),
+        _ => {
+            let what = format!("find the package {package}");
+            Err(Error::machine(what, "it is not installed").what_to_do(SET_UP))
+        }
+    }
+}
+
+/// The name and version of the distribution's kernel image whose version is `wanted`, or else
+/// the newest of the same series ("6.12").
+pub fn kernel_image(series: &str, wanted: &str) -> Result<(String, String)> {
+    let pattern = format!(
+        "^linux-image-{}[.][0-9].*-amd64$",
+        series.replace('.', "[.]")
+    );
+    let names = output(Command::new("apt-cache").args(["--names-only", "search", &pattern]))?;
+    let names: Vec<&str> = names
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .filter(|name| !name.contains("-rt-") && !name.contains("-cloud-"))
+        .collect();
+    let mut command = Command::new("apt-cache");
+    let table = output(command.arg("madison").args(&names))?;
+    choose_image(&table, wanted).ok_or_else(|| {
+        let what = format!("find Debian's kernel image {series}");
+        Error::machine(what, "no package source of this machine has it").what_to_do(SET_UP)
+    })
+}
+
+/// Picks from `apt-cache madison`'s lines "name | version | source". Names sort by their
+/// version because `sort -V`'s order is used.
+fn choose_image(table: &str, wanted: &str) -> Option<(String, String)> {
+    let rows: Vec<(&str, &str)> = table
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split('|').map(str::trim);
+            Some((fields.next()?, fields.next()?))
+        })
+        .collect();
+    let exact = rows.iter().find(|(_, version)| *version == wanted);
+    let newest = rows.iter().max_by_key(|(name, _)| numbers(name));
+    exact
+        .or(newest)
+        .map(|(name, version)| ((*name).to_owned(), (*version).to_owned()))
+}
+
+/// The numbers in a name, in their order.
+fn numbers(name: &str) -> Vec<u64> {
+    name.split(|c: char| !c.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
+        .collect()
+}
+
+/// One line of a sources.list for each of this machine's sources of Debian's own packages.
+pub fn debian_sources() -> Result<String> {
+    let format = "$(ORIGIN)|deb $(REPO_URI) $(RELEASE) $(COMPONENT)";
+    let targets = output(Command::new("apt-get").args([
+        "indextargets",
+        "--format",
+        format,
+        "Created-By: Packages",
+    ]))?;
+    let lines: Vec<&str> = targets
+        .lines()
+        .filter_map(|line| line.split_once('|'))
+        .filter(|(origin, _)| *origin == "Debian" || *origin == "Debian Backports")
+        .map(|(_, source)| source)
+        .collect();
+    if lines.is_empty() {
+        return Err(Error::machine(
+            "find this machine's sources of Debian packages",
+            "none found",
+        )
+        .what_to_do("run `apt-get update` and try again"));
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+/// The release's code name, such as "bookworm".
+pub fn release() -> Result<String> {
+    let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    name.map(|name| name.trim_matches('"').to_owned())
+        .ok_or_else(|| {
+            Error::machine(
+                "find this machine's Debian release",
+                "/etc/os-release has no code name",
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+linux-image-6.12.95+deb12-amd64 | 6.12.95-1~deb12u1 | a source
+linux-image-6.12.117+deb12-amd64 | 6.12.117-1~deb12u1 | a source
+linux-image-6.12.100+deb12-amd64 | 6.12.100-2~deb12u1 | a source
+";
+
+    #[test]
+    fn the_image_of_the_same_version_is_chosen() {
+        let (name, version) = choose_image(TABLE, "6.12.100-2~deb12u1").unwrap();
+        assert_eq!(name, "linux-image-6.12.100+deb12-amd64");
+        assert_eq!(version, "6.12.100-2~deb12u1");
+    }
+
+    #[test]
+    fn else_the_newest_by_number_and_not_by_letter() {
+        assert_eq!(
+            choose_image(TABLE, "other").unwrap().0,
+            "linux-image-6.12.117+deb12-amd64"
+        );
+        assert_eq!(choose_image("", "other"), None);
+    }
+}

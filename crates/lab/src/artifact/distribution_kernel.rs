@@ -1,0 +1,210 @@
+//! The distribution's own kernel, unmodified: `vanilla`'s host kernel and every guest's kernel.
+
+use super::apt::kernel_image;
+use super::cache::{Cache, Inputs};
+use super::output;
+use super::rt_kernel::source_version;
+use crate::error::{At, Error, Result};
+use crate::progress::{Observer, task};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SERIES: &str = "6.12";
+const RECIPE: &str = "1";
+
+/// What a host needs besides what the kernel has built in.
+const HOST_MODULES: &[&str] = &[
+    "virtio_pci",
+    "virtio_blk",
+    "virtio_console",
+    "squashfs",
+    "overlay",
+    "igb",
+    "kvm_amd",
+    "kvm_intel",
+    "vhost_net",
+    "tun",
+    "bridge",
+];
+/// What a guest needs.
+const GUEST_MODULES: &[&str] = &[
+    "virtio_pci",
+    "virtio_blk",
+    "virtio_console",
+    "virtio_net",
+    "squashfs",
+    "overlay",
+];
+
+/// The unpacked kernel.
+#[derive(Debug, Clone)]
+pub struct DistributionKernel {
+    /// The kernel image.
+    pub image: PathBuf,
+    /// A directory with the host's modules, their names in load order.
+    pub host_modules: PathBuf,
+    /// A directory with a guest's modules, their names in load order.
+    pub guest_modules: PathBuf,
+    /// The package's version.
+    pub version: String,
+}
+
+impl DistributionKernel {
+    /// The kernel from the cache; the package is downloaded, not installed, if need be.
+    pub fn obtain(cache: &Cache, observer: &dyn Observer) -> Result<Self> {
+        let (package, version) = kernel_image(SERIES, &source_version()?)?;
+        let inputs = Inputs::default()
+            .with("recipe", RECIPE)
+            .with("package", format!("{package} {version}"))
+            .with("host modules", HOST_MODULES.join(" "))
+            .with("guest modules", GUEST_MODULES.join(" "));
+        let entry = cache.entry("kernel-distribution", &inputs, observer, |directory| {
+            let title = format!("fetch and unpack {package} (once)");
+            task(observer, title, || unpack(directory, &package, &version))
+        })?;
+        Ok(Self {
+            image: entry.join("vmlinuz"),
+            host_modules: entry.join("host-modules"),
+            guest_modules: entry.join("guest-modules"),
+            version,
+        })
+    }
+}
+
+fn unpack(directory: &Path, package: &str, version: &str) -> Result<()> {
+    let tree = directory.join("package");
+    fs::create_dir_all(&tree).at("create", &tree)?;
+    let mut download = Command::new("apt-get");
+    download
+        .args(["-q", "download", &format!("{package}={version}")])
+        .current_dir(directory);
+    output(&mut download).map_err(|error| {
+        error.what_to_do("check that this machine reaches its package sources; apt-get update")
+    })?;
+    let archive = only_file(directory, ".deb")?;
+    output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&tree))?;
+    fs::remove_file(&archive).at("remove", &archive)?;
+    let image = only_file(&tree.join("boot"), "")?;
+    fs::copy(&image, directory.join("vmlinuz")).at("copy", &image)?;
+    let release = release_name(&image)?;
+    output(Command::new("depmod").arg("-b").arg(&tree).arg(&release))?;
+    let modules = tree.join("lib/modules").join(&release);
+    let dependencies = modules.join("modules.dep");
+    let text = fs::read_to_string(&dependencies).at("read", &dependencies)?;
+    for (names, target) in [
+        (HOST_MODULES, "host-modules"),
+        (GUEST_MODULES, "guest-modules"),
+    ] {
+        let order = load_order(&text, names);
+        lay_out(&modules, &order, &directory.join(target))?;
+    }
+    fs::remove_dir_all(&tree).at("remove", &tree)
+}
+
+/// The one file of a directory whose name ends so; in /boot, the kernel image.
+fn only_file(directory: &Path, ending: &str) -> Result<PathBuf> {
+    let wanted = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if ending.is_empty() {
+            name.starts_with("vmlinuz-")
+        } else {
+            name.ends_with(ending)
+        }
+    };
+    fs::read_dir(directory)
+        .at("read", directory)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| wanted(path))
+        .ok_or_else(|| {
+            Error::machine(
+                format!("unpack into {}", directory.display()),
+                "no such file",
+            )
+        })
+}
+
+fn release_name(image: &Path) -> Result<String> {
+    let name = image
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let release = name.strip_prefix("vmlinuz-").map(str::to_owned);
+    release.ok_or_else(|| Error::machine("read the kernel's release", format!("{name} has none")))
+}
+
+/// The module files to load for `names`, each after everything that it needs.
+///
+/// `dependencies` is a modules.dep: "file: needed file ..." a line, the farthest need last.
+/// A name without a file is built into the kernel.
+fn load_order<'d>(dependencies: &'d str, names: &[&str]) -> Vec<&'d str> {
+    let needs: HashMap<&str, Vec<&str>> = dependencies
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(file, needed)| (file, needed.split_whitespace().collect()))
+        .collect();
+    let by_name: HashMap<String, &str> = needs
+        .keys()
+        .map(|file| (module_name(file), *file))
+        .collect();
+    let mut order: Vec<&str> = Vec::new();
+    for file in names.iter().filter_map(|name| by_name.get(*name)) {
+        let needed = needs.get(file).into_iter().flatten().rev();
+        for file in needed.chain(std::iter::once(file)) {
+            if !order.contains(file) {
+                order.push(file);
+            }
+        }
+    }
+    order
+}
+
+/// "kernel/net/8021q/some-module.ko.xz" is `some_module`.
+fn module_name(file: &str) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.split(".ko").next().unwrap_or(name).replace('-', "_")
+}
+
+/// Writes the modules, decompressed, under names that sort in load order.
+fn lay_out(modules: &Path, order: &[&str], target: &Path) -> Result<()> {
+    fs::create_dir_all(target).at("create", target)?;
+    for (index, file) in order.iter().enumerate() {
+        let source = modules.join(file);
+        let place = target.join(format!("{index:03}-{}.ko", module_name(file)));
+        if source
+            .extension()
+            .is_some_and(|extension| extension == "xz")
+        {
+            let unpacked = Command::new("xz")
+                .arg("-dc")
+                .arg(&source)
+                .output()
+                .at("unpack", &source)?;
+            fs::write(&place, unpacked.stdout).at("write", &place)?;
+        } else {
+            fs::copy(&source, &place).at("copy", &source)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEPENDENCIES: &str = "\
+kernel/a/one.ko.xz: kernel/a/two.ko.xz kernel/a/base-thing.ko.xz
+kernel/a/two.ko.xz: kernel/a/base-thing.ko.xz
+kernel/a/base-thing.ko.xz:
+kernel/a/other.ko.xz: kernel/a/base-thing.ko.xz
+";
+
+    #[test]
+    fn every_module_comes_after_what_it_needs_and_once() {
+        let order = load_order(DEPENDENCIES, &["one", "built_in", "other", "base_thing"]);
+        let names: Vec<String> = order.iter().map(|file| module_name(file)).collect();
+        assert_eq!(names, ["base_thing", "two", "one", "other"]);
+    }
+}

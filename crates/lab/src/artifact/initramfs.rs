@@ -1,0 +1,90 @@
+//! The initramfs: this program as the first process, modules, and files laid over the image.
+
+use super::output;
+use crate::error::{At, Result};
+use crate::init::{ADDITIONS, MODULES};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What goes into an initramfs.
+#[derive(Debug)]
+pub struct Initramfs<'a> {
+    /// This project's program, linked statically: the first process.
+    pub program: &'a Path,
+    /// A directory of modules whose names are in load order.
+    pub modules: Option<&'a Path>,
+    /// Files to lay over the image: where they stand there, and where they come from.
+    pub additions: Vec<(&'a str, &'a Path)>,
+}
+
+/// A packed initramfs. It lives in memory and goes with this value, or with this process.
+#[derive(Debug)]
+pub struct PackedInitramfs(OwnedFd);
+
+impl PackedInitramfs {
+    /// Where another process of this machine, such as QEMU, can read it.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.0.as_raw_fd()
+        ))
+    }
+}
+
+impl Initramfs<'_> {
+    /// Packs the initramfs.
+    ///
+    /// # Errors
+    /// A file is missing, or `cpio` is.
+    pub fn pack(&self) -> Result<PackedInitramfs> {
+        let memory = memfd_create(c"steadyvm-initramfs", MFdFlags::MFD_CLOEXEC)
+            .doing("make a file in memory")?;
+        let packed = PackedInitramfs(memory);
+        let tree = tempfile::tempdir().doing("make a temporary directory")?;
+        let root = tree.path();
+        // Debug information would double the time to unpack it.
+        output(
+            Command::new("strip")
+                .arg("-o")
+                .arg(root.join("init"))
+                .arg(self.program),
+        )?;
+        if let Some(modules) = self.modules {
+            copy_directory(modules, &inside(root, MODULES))?;
+        }
+        for (place, source) in &self.additions {
+            let target = inside(&inside(root, ADDITIONS), place);
+            if let Some(parent) = target.parent() {
+                fs::create_dir_all(parent).at("create", parent)?;
+            }
+            fs::copy(source, &target).at("copy", source)?;
+        }
+        let pack = "find . -mindepth 1 | cpio --quiet --create --format=newc --owner=0:0 > \"$0\"";
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-euc", pack])
+            .arg(packed.path())
+            .current_dir(root);
+        output(&mut shell)?;
+        Ok(packed)
+    }
+}
+
+/// `place`, an absolute path, below `root`.
+fn inside(root: &Path, place: &str) -> PathBuf {
+    root.join(place.trim_start_matches('/'))
+}
+
+fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).at("create", to)?;
+    for entry in fs::read_dir(from).at("read", from)? {
+        let source = entry.at("read", from)?.path();
+        let target = to.join(source.file_name().unwrap_or_default());
+        fs::copy(&source, &target).at("copy", &source)?;
+    }
+    Ok(())
+}

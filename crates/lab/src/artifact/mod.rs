@@ -1,0 +1,50 @@
+//! What the lab boots: kernels, user space, initramfs images; built from Debian's packages and
+//! kept in the machine's cache.
+
+mod apt;
+mod cache;
+mod distribution_kernel;
+mod initramfs;
+mod rt_kernel;
+mod user_space;
+
+pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
+pub use distribution_kernel::DistributionKernel;
+pub use initramfs::{Initramfs, PackedInitramfs};
+pub use rt_kernel::RtKernel;
+pub use user_space::user_space_image;
+
+use crate::error::{At, Error, Result};
+use std::process::Command;
+
+/// Advice for every error that a missing package causes.
+const SET_UP: &str = "run `make setup`, which installs what the lab needs";
+
+/// Runs a command to its end and gives its standard output.
+fn output(command: &mut Command) -> Result<String> {
+    let what = words(command);
+    let done = command
+        .output()
+        .doing(what.clone())
+        .map_err(|error| error.what_to_do(SET_UP))?;
+    if done.status.success() {
+        return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Err(Error::machine(
+        what,
+        format!("{}: {}", done.status, said.trim()),
+    ))
+}
+
+/// The command as one would type it.
+fn words(command: &Command) -> String {
+    let arguments = command
+        .get_args()
+        .map(|argument| argument.to_string_lossy().into_owned());
+    let program = command.get_program().to_string_lossy().into_owned();
+    std::iter::once(program)
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,247 @@
+//! The lab's PREEMPT_RT kernel, built from Debian's source package.
+
+use super::apt::installed_version;
+use super::cache::{Cache, Inputs, sha256_of};
+use super::{SET_UP, output};
+use crate::child;
+use crate::error::{At, Error, Result};
+use crate::progress::{News, Observer, task};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+mod inputs {
+    include!(concat!(env!("OUT_DIR"), "/kernel_inputs.rs"));
+}
+
+const SOURCE_PACKAGE: &str = "linux-source-6.12";
+/// The lines that a build prints; counted on 6.12.117. It only scales the progress bar.
+const BUILD_LINES: u64 = 2300;
+/// Changes when this file builds differently from the same inputs.
+const RECIPE: &str = "1";
+
+/// The built kernel.
+#[derive(Debug, Clone)]
+pub struct RtKernel {
+    /// The kernel image.
+    pub image: PathBuf,
+    /// The version of the source package.
+    pub version: String,
+    /// SHA-256 key of all that it was built from.
+    pub key: String,
+    /// SHA-256 of the configuration that it was built with.
+    pub configuration_sha256: String,
+}
+
+/// The version of the kernel source that this machine has.
+pub fn source_version() -> Result<String> {
+    installed_version(SOURCE_PACKAGE)
+}
+
+impl RtKernel {
+    /// The kernel from the cache, built if need be: some ten minutes on two cores.
+    pub fn obtain(cache: &Cache, observer: &dyn Observer) -> Result<Self> {
+        let version = source_version()?;
+        let mut inputs = Inputs::default()
+            .with("recipe", RECIPE)
+            .with("source", format!("{SOURCE_PACKAGE} {version}"))
+            .with("configuration", inputs::CONFIGURATION)
+            .with(
+                "compiler",
+                first_line(&output(Command::new("gcc").arg("--version"))?),
+            )
+            .with(
+                "pahole",
+                first_line(&output(Command::new("pahole").arg("--version"))?),
+            );
+        for (name, text) in inputs::LAB_PATCHES {
+            inputs = inputs.with(&format!("patch {name}"), *text);
+        }
+        let compiler_cache = cache.helper_directory("ccache");
+        let name = "kernel-preempt-rt";
+        let entry = cache.entry(name, &inputs, observer, |directory| {
+            let title = format!("build the PREEMPT_RT kernel {version} (once, about 10 minutes)");
+            task(observer, title, || {
+                build(directory, &compiler_cache, observer)
+            })
+        })?;
+        Ok(Self {
+            image: entry.join("bzImage"),
+            version,
+            key: inputs.key(),
+            configuration_sha256: sha256_of(&entry.join("config"))?,
+        })
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn build(directory: &Path, compiler_cache: &Path, observer: &dyn Observer) -> Result<()> {
+    let tree = directory.join("source");
+    unpack(&tree)?;
+    for (name, text) in inputs::LAB_PATCHES {
+        apply_patch(&tree, name, text)?;
+    }
+    configure(&tree, directory)?;
+    compile(&tree, compiler_cache, observer)?;
+    for (from, to) in [
+        ("arch/x86/boot/bzImage", "bzImage"),
+        ("System.map", "System.map"),
+    ] {
+        let source = tree.join(from);
+        fs::copy(&source, directory.join(to)).at("copy", &source)?;
+    }
+    fs::remove_dir_all(&tree).at("remove", &tree)
+}
+
+fn unpack(tree: &Path) -> Result<()> {
+    let archive = format!("/usr/src/{SOURCE_PACKAGE}.tar.xz");
+    fs::create_dir_all(tree).at("create", tree)?;
+    let mut command = Command::new("tar");
+    command
+        .arg("-xf")
+        .arg(archive)
+        .arg("--strip-components=1")
+        .arg("-C")
+        .arg(tree);
+    output(&mut command).map(drop)
+}
+
+fn apply_patch(tree: &Path, name: &str, text: &str) -> Result<()> {
+    let what = format!("apply the kernel patch {name}");
+    let mut patch = Command::new("patch")
+        .args(["-p1", "--batch", "--forward", "--fuzz=0"])
+        .current_dir(tree)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .doing(what.clone())?;
+    if let Some(mut input) = patch.stdin.take() {
+        input.write_all(text.as_bytes()).doing(what.clone())?;
+    }
+    let done = patch.wait_with_output().doing(what.clone())?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(Error::machine(
+        what,
+        String::from_utf8_lossy(&done.stdout).trim(),
+    ))
+}
+
+/// Makes the smallest configuration that has the wanted options, and checks that it has them.
+fn configure(tree: &Path, directory: &Path) -> Result<()> {
+    let wanted = directory.join("wanted");
+    fs::write(&wanted, inputs::CONFIGURATION).at("write", &wanted)?;
+    let mut make = Command::new("make");
+    make.args(["-s", "allnoconfig"])
+        .env("KCONFIG_ALLCONFIG", &wanted)
+        .current_dir(tree);
+    output(&mut make)?;
+    let made = tree.join(".config");
+    let text = fs::read_to_string(&made).at("read", &made)?;
+    let missing = missing_options(inputs::CONFIGURATION, &text);
+    if !missing.is_empty() {
+        let why = format!("{SOURCE_PACKAGE} does not take: {}", missing.join(", "));
+        return Err(Error::machine("configure the kernel", why).what_to_do("mend kernel/config"));
+    }
+    fs::copy(&made, directory.join("config")).at("copy", &made)?;
+    fs::remove_file(&wanted).at("remove", &wanted)
+}
+
+/// The wanted lines that the made configuration does not have. "X=n" wants X not set.
+fn missing_options<'w>(wanted: &'w str, made: &str) -> Vec<&'w str> {
+    let holds = |line: &str| match line.strip_suffix("=n") {
+        Some(name) => !made
+            .lines()
+            .any(|made| made.split('=').next() == Some(name)),
+        None => made.lines().any(|made| made == line),
+    };
+    let options = wanted
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    options.filter(|line| !holds(line)).collect()
+}
+
+/// Runs make in a PID namespace, so that not one of its compilers outlives it.
+fn compile(tree: &Path, compiler_cache: &Path, observer: &dyn Observer) -> Result<()> {
+    let jobs = std::thread::available_parallelism().map_or(2, usize::from);
+    let log = tree.with_file_name("build.log");
+    let errors = File::create(&log).at("create", &log)?;
+    let mut command = Command::new("unshare");
+    command
+        .args([
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "make",
+            "CC=ccache gcc",
+            "bzImage",
+        ])
+        .arg(format!("-j{jobs}"))
+        .env("CCACHE_DIR", compiler_cache)
+        .env("CCACHE_BASEDIR", tree)
+        .env("CCACHE_NOHASHDIR", "1")
+        .env("KBUILD_BUILD_TIMESTAMP", "steadyvm")
+        .current_dir(tree)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(errors);
+    let mut make = child::spawn(command).map_err(|error| error.what_to_do(SET_UP))?;
+    if let Some(lines) = make.streams().stdout.take() {
+        for (done, line) in BufReader::new(lines)
+            .lines()
+            .map_while(std::io::Result::ok)
+            .enumerate()
+        {
+            let done = done as u64;
+            let (of, detail) = (BUILD_LINES.max(done + 1), line.trim().to_owned());
+            observer.tell(News::Advance { done, of, detail });
+        }
+    }
+    if make.wait()?.success() {
+        return fs::remove_file(&log).at("remove", &log);
+    }
+    let said = fs::read_to_string(&log).unwrap_or_default();
+    let first = said.lines().filter(|line| line.contains("error")).take(3);
+    let why = format!("make failed: {}", first.collect::<Vec<_>>().join(" / "));
+    Err(Error::machine("build the PREEMPT_RT kernel", why).what_to_do(SET_UP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_option_is_found() {
+        let wanted = "# a comment\n\nCONFIG_A=y\nCONFIG_B=n\nCONFIG_C=\"x\"\n";
+        assert!(
+            missing_options(
+                wanted,
+                "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=\"x\"\n"
+            )
+            .is_empty()
+        );
+        assert_eq!(
+            missing_options(wanted, "CONFIG_B=y\nCONFIG_C=\"y\"\n"),
+            ["CONFIG_A=y", "CONFIG_B=n", "CONFIG_C=\"x\""]
+        );
+    }
+
+    #[test]
+    fn the_lab_needs_real_time_and_kvm() {
+        for option in [
+            "CONFIG_PREEMPT_RT=y",
+            "CONFIG_KVM_AMD=y",
+            "CONFIG_SCHED_CLASS_EXT=y",
+        ] {
+            assert!(
+                inputs::CONFIGURATION.lines().any(|line| line == option),
+                "{option}"
+            );
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A guest inside the emulated host, as one process there.
+//!
+//! `steadyvm lab carry` starts the guest's QEMU and carries the guest's control channel on its
+//! own standard input and output. So the caller, outside, reaches the guest's agent through
+//! the host's agent without a word more in the protocol, and the guest's life is the process's.
+
+use crate::emulator::Machine;
+use crate::error::{At, Result};
+use crate::qemu;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::path::Path;
+use std::thread;
+
+/// Where the host keeps what belongs to its guests.
+pub const RUN_DIRECTORY: &str = "/run/steadyvm/guests";
+
+/// The file that holds the process id of a guest's QEMU.
+pub fn pid_file(name: &str) -> String {
+    format!("{RUN_DIRECTORY}/{name}.pid")
+}
+
+/// Runs a guest until it powers off or standard input ends.
+pub fn carry(machine: &Machine) -> Result<()> {
+    std::fs::create_dir_all(RUN_DIRECTORY).at("create", RUN_DIRECTORY)?;
+    let log = format!("{RUN_DIRECTORY}/{}.log", machine.name);
+    let mut qemu = qemu::start(&machine.guest_arguments(), None, Path::new(&log))?;
+    let pid_file = pid_file(&machine.name);
+    std::fs::write(&pid_file, qemu.process.pid().to_string()).at("write", &pid_file)?;
+    qemu.monitor.resume()?;
+    let to_guest = qemu
+        .channel
+        .try_clone()
+        .doing("carry the control channel")?;
+    thread::spawn(move || {
+        let _ = copy(io::stdin().lock(), &to_guest);
+        let _ = to_guest.shutdown(Shutdown::Both);
+    });
+    let _ = copy(&qemu.channel, &Output);
+    Ok(())
+}
+
+/// Copies until either side ends, a piece at a time: every frame must leave at once.
+fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                to.write_all(&buffer[..count])?;
+                to.flush()?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Standard output without the line buffer.
+struct Output;
+
+impl Write for &Output {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        Ok(nix::unistd::write(io::stdout(), data)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn bytes_are_carried_unchanged_and_end_with_the_source() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let sent: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
+        let expected = sent.clone();
+        let writer = thread::spawn(move || copy(sent.as_slice(), &here).map(|()| drop(here)));
+        let mut received = Vec::new();
+        copy(&there, &mut received).unwrap();
+        writer.join().unwrap().unwrap();
+        assert_eq!(received, expected);
+    }
+}

@@ -1,0 +1,179 @@
+//! Child processes that never outlive this one.
+//!
+//! Three ways lead to a child's end, so that nothing is left however this process ends:
+//! dropping its [`Child`] kills and collects it; [`kill_all`] does so for every child when a
+//! signal asks this process to stop; and the kernel kills it when this process is gone
+//! (`PR_SET_PDEATHSIG`), even by `kill -9`. The kernel means the *thread* that spawned it, so one
+//! thread, which lives as long as the process, spawns them all.
+
+use crate::error::{At, Error, Result};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::collections::HashSet;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Command, ExitStatus};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+
+/// The process groups of the children that run.
+static GROUPS: Mutex<Option<HashSet<i32>>> = Mutex::new(None);
+
+/// A child process, leader of its own process group.
+#[derive(Debug)]
+pub struct Child {
+    inner: process::Child,
+    what: String,
+}
+
+/// Starts `command` as a child that cannot outlive this process.
+///
+/// # Errors
+/// The program is missing or cannot be started.
+pub fn spawn(mut command: Command) -> Result<Child> {
+    let what = format!("run {}", command.get_program().to_string_lossy());
+    let parent = process::id();
+    command.process_group(0);
+    // SAFETY: prctl and getppid are async-signal-safe and touch no memory of this process.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // The parent may have died before the call above.
+            if libc::getppid() != parent as i32 {
+                return Err(io::Error::other("the parent process is gone"));
+            }
+            Ok(())
+        });
+    }
+    let (reply, spawned) = channel();
+    let gone = || Error::machine(what.clone(), "the thread that starts processes is gone");
+    spawner().send((command, reply)).map_err(|_| gone())?;
+    let inner = spawned.recv().map_err(|_| gone())?.doing(what.clone())?;
+    Ok(Child { inner, what })
+}
+
+type Reply = Sender<io::Result<process::Child>>;
+
+/// The way to the thread that spawns.
+fn spawner() -> Sender<(Command, Reply)> {
+    static SPAWNER: OnceLock<Sender<(Command, Reply)>> = OnceLock::new();
+    let start = || {
+        let (sender, requests) = channel::<(Command, Reply)>();
+        thread::spawn(move || {
+            for (mut command, reply) in requests {
+                // The lock makes sure that no child is missed by a `kill_all` in between.
+                let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+                let spawned = command.spawn();
+                if let Ok(child) = &spawned {
+                    groups.get_or_insert_default().insert(child.id() as i32);
+                }
+                // Whoever asked may be gone; a child that nobody holds is killed with us.
+                let _ = reply.send(spawned);
+            }
+        });
+        sender
+    };
+    SPAWNER.get_or_init(start).clone()
+}
+
+impl Child {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.inner.id()
+    }
+
+    /// Its standard streams, where they were piped.
+    pub fn streams(&mut self) -> &mut process::Child {
+        &mut self.inner
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        self.inner.wait().doing(self.what.clone())
+    }
+
+    /// The exit status if it has ended.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        self.inner.try_wait().doing(self.what.clone())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let group = self.inner.id() as i32;
+        // An already collected child's number may be another's by now.
+        if matches!(self.inner.try_wait(), Ok(None)) {
+            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+            let _ = self.inner.wait();
+        }
+        if let Some(groups) = GROUPS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+        {
+            groups.remove(&group);
+        }
+    }
+}
+
+/// Kills every child and waits for its end. For use when this process is about to exit.
+pub fn kill_all() {
+    let groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).take();
+    for group in groups.into_iter().flatten() {
+        let group = Pid::from_raw(group);
+        let _ = killpg(group, Signal::SIGKILL);
+        let _ = nix::sys::wait::waitpid(group, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    fn exists(pid: u32) -> bool {
+        std::path::Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn dropping_a_child_ends_it() {
+        let mut command = Command::new("sleep");
+        command.arg("1000");
+        let child = spawn(command).unwrap();
+        let pid = child.pid();
+        assert!(exists(pid));
+        drop(child);
+        assert!(!exists(pid));
+    }
+
+    #[test]
+    fn a_child_outlives_the_thread_that_asked_for_it() {
+        let ask = || {
+            let mut command = Command::new("cat");
+            command
+                .stdin(process::Stdio::piped())
+                .stdout(process::Stdio::piped());
+            spawn(command)
+        };
+        let mut child = thread::spawn(ask).join().unwrap().unwrap();
+        let streams = child.streams();
+        streams.stdin.take().unwrap().write_all(b"alive").unwrap();
+        let mut said = String::new();
+        streams
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        assert_eq!(said, "alive");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = spawn(Command::new("no-such-program")).unwrap_err();
+        assert!(error.to_string().contains("no-such-program"), "{error}");
+    }
+}

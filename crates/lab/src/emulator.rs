@@ -1,0 +1,171 @@
+//! QEMU's command lines: of the emulated host, and of the guests inside it.
+
+use crate::agent::PORT;
+use serde::{Deserialize, Serialize};
+
+/// How QEMU runs a machine's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Accelerator {
+    /// The hardware's virtualisation.
+    Kvm,
+    /// Translation, on any machine; an AMD processor with SVM is emulated.
+    Tcg,
+}
+
+impl Accelerator {
+    fn arguments(self) -> [&'static str; 4] {
+        match self {
+            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
+            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
+        }
+    }
+}
+
+impl std::fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Kvm => "hardware KVM with nested virtualisation",
+            Self::Tcg => "emulation (QEMU TCG)",
+        })
+    }
+}
+
+/// One network card of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card {
+    /// The tap device on the outside, created by QEMU in its own network namespace or, for a
+    /// guest, made before.
+    pub tap: String,
+    /// Its hardware address. QEMU's default is the same in every machine.
+    pub mac: String,
+}
+
+/// What both kinds of machine have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its name in messages and thread names.
+    pub name: String,
+    /// The kernel image.
+    pub kernel: String,
+    /// The initramfs.
+    pub initramfs: String,
+    /// The block device or file with the user space.
+    pub image: String,
+    /// Words on the kernel's command line after the lab's own.
+    pub kernel_words: String,
+    /// How instructions run.
+    pub accelerator: Accelerator,
+    /// Number of virtual CPUs.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// Where the first serial port's output goes.
+    pub console: String,
+    /// Network cards.
+    pub cards: Vec<Card>,
+}
+
+/// The kernel's words that every machine gets: a panic ends it at once instead of hanging.
+const KERNEL_WORDS: &str = "console=ttyS0 panic=-1 quiet loglevel=4";
+
+impl Machine {
+    /// QEMU's arguments for an emulated host: igb cards, one on each root port of its own,
+    /// because an igb's virtual functions claim the devices beside it.
+    pub fn host_arguments(&self) -> Vec<String> {
+        let mut arguments = self.common_arguments();
+        for (index, card) in self.cards.iter().enumerate() {
+            let Card { tap, mac } = card;
+            push(
+                &mut arguments,
+                "-netdev",
+                format!("tap,id=net{index},ifname={tap},{NO_SCRIPTS}"),
+            );
+            let port = format!("pcie-root-port,id=port{index},chassis={index},bus=pcie.0");
+            push(&mut arguments, "-device", port);
+            push(
+                &mut arguments,
+                "-device",
+                format!("igb,netdev=net{index},mac={mac},bus=port{index}"),
+            );
+        }
+        arguments
+    }
+
+    /// QEMU's arguments for a guest: virtio-net cards over vhost-net.
+    pub fn guest_arguments(&self) -> Vec<String> {
+        let mut arguments = self.common_arguments();
+        for (index, card) in self.cards.iter().enumerate() {
+            let Card { tap, mac } = card;
+            let netdev = format!("tap,id=net{index},ifname={tap},{NO_SCRIPTS},vhost=on");
+            push(&mut arguments, "-netdev", netdev);
+            push(
+                &mut arguments,
+                "-device",
+                format!("virtio-net-pci,netdev=net{index},mac={mac}"),
+            );
+        }
+        arguments
+    }
+
+    fn common_arguments(&self) -> Vec<String> {
+        let mut arguments: Vec<String> =
+            "-M q35 -nodefaults -no-user-config -no-reboot -display none -S"
+                .split(' ')
+                .chain(self.accelerator.arguments())
+                .map(str::to_owned)
+                .collect();
+        let append = format!("{KERNEL_WORDS} {}", self.kernel_words);
+        push(
+            &mut arguments,
+            "-name",
+            format!("{},debug-threads=on", self.name),
+        );
+        push(&mut arguments, "-smp", self.cpus.to_string());
+        push(&mut arguments, "-m", format!("{}M", self.memory_mib));
+        push(&mut arguments, "-serial", format!("file:{}", self.console));
+        push(&mut arguments, "-kernel", self.kernel.clone());
+        push(&mut arguments, "-initrd", self.initramfs.clone());
+        push(&mut arguments, "-append", append.trim().to_owned());
+        push(
+            &mut arguments,
+            "-drive",
+            format!("file={},format=raw,if=virtio,readonly=on", self.image),
+        );
+        push(&mut arguments, "-device", "virtio-serial-pci".into());
+        push(
+            &mut arguments,
+            "-device",
+            format!("virtserialport,chardev=agent,name={PORT}"),
+        );
+        arguments
+    }
+}
+
+/// QEMU would run scripts to configure a tap; whoever starts it does that.
+const NO_SCRIPTS: &str = "script=no,downscript=no";
+
+fn push(arguments: &mut Vec<String>, option: &str, value: String) {
+    arguments.push(option.to_owned());
+    arguments.push(value);
+}
+
+/// The arguments that hand QEMU the control channel and its monitor as open descriptors.
+pub fn channel_arguments(agent: i32, monitor: i32) -> Vec<String> {
+    let mut arguments = Vec::new();
+    push(
+        &mut arguments,
+        "-chardev",
+        format!("socket,id=agent,fd={agent}"),
+    );
+    push(
+        &mut arguments,
+        "-chardev",
+        format!("socket,id=monitor,fd={monitor}"),
+    );
+    push(
+        &mut arguments,
+        "-mon",
+        "chardev=monitor,mode=control".into(),
+    );
+    arguments
+}

@@ -1,0 +1,46 @@
+//! A guest of the emulated host, running.
+
+use crate::agent::{Connection, ProcessInput};
+use crate::emulator::Machine;
+use crate::error::{At, Result};
+use std::time::Duration;
+
+/// A guest boots in 5 s on an idle machine.
+const BOOT_PATIENCE: Duration = Duration::from_secs(180);
+
+/// A booted guest. It lives as long as its host.
+pub struct Guest {
+    connection: Connection,
+}
+
+impl Guest {
+    /// Starts the guest in the host and waits until its agent speaks.
+    pub(crate) fn start(host: &Connection, machine: &Machine) -> Result<Self> {
+        let description = serde_json::to_string(machine).doing("describe a guest")?;
+        let process = host.spawn(&["steadyvm", "lab", "carry", &description])?;
+        let (reader, writer): (_, ProcessInput) = process.into_stream()?;
+        let place = format!("guest {}", machine.name);
+        let connection = Connection::establish(place, reader, writer, BOOT_PATIENCE)?;
+        Ok(Self { connection })
+    }
+
+    /// Where processes in it are started.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Gives its only card an address.
+    pub fn set_network_up(&self, address: std::net::Ipv4Addr) -> Result<()> {
+        self.connection.run(&[
+            "ip",
+            "address",
+            "add",
+            &format!("{address}/24"),
+            "dev",
+            "eth0",
+        ])?;
+        self.connection
+            .run(&["ip", "link", "set", "dev", "eth0", "up"])
+            .map(drop)
+    }
+}

@@ -1,0 +1,287 @@
+//! The emulated host, running.
+
+use crate::agent::Connection;
+use crate::carry;
+use crate::emulator::{Accelerator, Card, Machine};
+use crate::error::{At, Error, Result};
+use crate::guest::Guest;
+use crate::namespace::Namespace;
+use crate::qemu::{self, Qemu};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A host boots in 2 to 7 s on an idle machine; a loaded one gets this long.
+pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// A network that joins the outside to the emulated host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// The name of its card and bridge in the host, and of its tap device outside.
+    pub name: &'static str,
+    /// Third byte of its addresses: 10.77.SUBNET.0/24.
+    subnet: u8,
+}
+
+/// The network of the latency-critical service.
+pub const RT: Network = Network {
+    name: "rt",
+    subnet: 1,
+};
+/// The network of everything else.
+pub const BULK: Network = Network {
+    name: "bulk",
+    subnet: 2,
+};
+/// Both, in the order of the host's cards.
+pub const NETWORKS: [Network; 2] = [RT, BULK];
+
+impl Network {
+    /// The address with this last byte.
+    pub fn address(self, last: u8) -> std::net::Ipv4Addr {
+        [10, 77, self.subnet, last].into()
+    }
+
+    /// The load generators' address.
+    pub fn outside(self) -> std::net::Ipv4Addr {
+        self.address(1)
+    }
+
+    /// The bridge's name in the host.
+    pub fn bridge(self) -> String {
+        format!("br-{}", self.name)
+    }
+
+    fn mac(self) -> String {
+        format!("52:54:00:77:{:02x}:02", self.subnet)
+    }
+}
+
+/// What to boot.
+#[derive(Debug, Clone)]
+pub struct HostSpecification {
+    /// Name for messages and files, such as the method's.
+    pub name: String,
+    /// Kernel image.
+    pub kernel: PathBuf,
+    /// Initramfs made for that kernel.
+    pub initramfs: PathBuf,
+    /// The user space's image.
+    pub image: PathBuf,
+    /// More words for the kernel's command line.
+    pub kernel_words: String,
+    /// How the host's instructions run.
+    pub accelerator: Accelerator,
+    /// Where logs go.
+    pub log_directory: PathBuf,
+    /// How long the host may take to come up.
+    pub boot_patience: Duration,
+}
+
+/// A booted host. Dropping it removes everything that belongs to it.
+pub struct EmulatedHost {
+    name: String,
+    qemu: Qemu,
+    connection: Connection,
+    outside: Namespace,
+    console: PathBuf,
+}
+
+impl EmulatedHost {
+    /// Boots a host and sets its networks up: each card in a bridge of its own.
+    pub fn boot(specification: &HostSpecification) -> Result<Self> {
+        let outside = Namespace::new()?;
+        let console = specification
+            .log_directory
+            .join(format!("{}.console", specification.name));
+        let log = specification
+            .log_directory
+            .join(format!("{}.qemu", specification.name));
+        let arguments = machine(specification, &console).host_arguments();
+        let mut qemu = qemu::start(&arguments, Some(&outside), &log)?;
+        for network in NETWORKS {
+            outside.ip(&format!(
+                "address add {}/24 dev {}",
+                network.outside(),
+                network.name
+            ))?;
+            outside.ip(&format!("link set dev {} up", network.name))?;
+        }
+        quiet_emulator(&mut qemu)?;
+        qemu.monitor.resume()?;
+        let place = format!("the emulated host \"{}\"", specification.name);
+        let channel = qemu
+            .channel
+            .try_clone()
+            .doing("talk to the emulated host")?;
+        let writer = qemu
+            .channel
+            .try_clone()
+            .doing("talk to the emulated host")?;
+        let connection = Connection::establish(place, channel, writer, specification.boot_patience)
+            .map_err(|error| with_console(error, &console))?;
+        let host = Self {
+            name: specification.name.clone(),
+            qemu,
+            connection,
+            outside,
+            console,
+        };
+        host.set_networks_up()?;
+        Ok(host)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where processes in it are started.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// The network namespace of the load generators.
+    pub fn outside(&self) -> &Namespace {
+        &self.outside
+    }
+
+    /// Starts a guest, described by a machine whose cards name taps still to be made and whose
+    /// networks are given in the same order.
+    pub fn start_guest(&self, machine: &Machine, networks: &[Network]) -> Result<Guest> {
+        for (card, network) in machine.cards.iter().zip(networks) {
+            self.ip(&format!("tuntap add dev {} mode tap vnet_hdr", card.tap))?;
+            self.ip(&format!(
+                "link set dev {} master {} up",
+                card.tap,
+                network.bridge()
+            ))?;
+        }
+        Guest::start(&self.connection, machine)
+    }
+
+    /// The process id of a guest's QEMU.
+    pub fn guest_pid(&self, name: &str) -> Result<i32> {
+        let text = self.connection.text(&["cat", &carry::pid_file(name)])?;
+        text.trim()
+            .parse()
+            .doing(format!("read the process id of guest {name}"))
+    }
+
+    /// Checks that guests can run in the host with KVM.
+    pub fn require_kvm(&self) -> Result<()> {
+        let found = self.connection.run(&["test", "-c", "/dev/kvm"]);
+        found.map(drop).map_err(|_| {
+            let what = format!("find KVM in the emulated host \"{}\"", self.name);
+            Error::machine(what, "it has no /dev/kvm").what_to_do(format!(
+                "its console tells why kvm_amd or kvm_intel did not start: {}",
+                self.console.display()
+            ))
+        })
+    }
+
+    /// Stops the host's processors and clock.
+    pub fn pause(&mut self) -> Result<()> {
+        self.qemu.monitor.pause()
+    }
+
+    /// Lets it go on.
+    pub fn resume(&mut self) -> Result<()> {
+        self.qemu.monitor.resume()
+    }
+
+    /// Runs `ip WORDS` in the host.
+    pub fn ip(&self, words: &str) -> Result<()> {
+        let argv: Vec<&str> = ["ip"].into_iter().chain(words.split_whitespace()).collect();
+        self.connection.run(&argv).map(drop)
+    }
+
+    fn set_networks_up(&self) -> Result<()> {
+        let cards = self
+            .connection
+            .text(&["sh", "-c", "grep -H . /sys/class/net/*/address"])?;
+        for network in NETWORKS {
+            let card = device_with_address(&cards, &network.mac()).ok_or_else(|| {
+                let why = format!("no card has the address {}", network.mac());
+                Error::machine(format!("find the {} network's card", network.name), why)
+            })?;
+            let (name, bridge) = (network.name, network.bridge());
+            self.ip(&format!("link set dev {card} name {name}"))?;
+            self.ip(&format!(
+                "link add name {bridge} type bridge stp_state 0 forward_delay 0"
+            ))?;
+            self.ip(&format!(
+                "address add {}/24 dev {bridge}",
+                network.address(2)
+            ))?;
+            self.ip(&format!("link set dev {name} master {bridge} up"))?;
+            self.ip(&format!("link set dev {bridge} up"))?;
+        }
+        Ok(())
+    }
+}
+
+fn machine(specification: &HostSpecification, console: &Path) -> Machine {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let card = |network: Network| Card {
+        tap: network.name.to_owned(),
+        mac: network.mac(),
+    };
+    Machine {
+        name: specification.name.clone(),
+        kernel: text(&specification.kernel),
+        initramfs: text(&specification.initramfs),
+        image: text(&specification.image),
+        kernel_words: specification.kernel_words.clone(),
+        accelerator: specification.accelerator,
+        cpus: 2,
+        memory_mib: 2048,
+        console: text(console),
+        cards: NETWORKS.into_iter().map(card).collect(),
+    }
+}
+
+/// The machine's own scheduling is the lab's noise floor: one processor thread a core, and the
+/// thread that moves packets before all of them.
+fn quiet_emulator(qemu: &mut Qemu) -> Result<()> {
+    for (cpu, thread) in qemu.monitor.processor_threads()?.into_iter().enumerate() {
+        crate::scheduling::pin(thread, cpu)?;
+    }
+    crate::scheduling::make_fifo(
+        qemu.process.pid() as i32,
+        crate::scheduling::DEVICE_PRIORITY,
+    )
+}
+
+/// The device behind "/sys/class/net/DEVICE/address:ADDRESS".
+fn device_with_address<'t>(listing: &'t str, address: &str) -> Option<&'t str> {
+    listing.lines().find_map(|line| {
+        let (path, found) = line.split_once(':')?;
+        (found.trim() == address).then(|| path.split('/').nth(4))?
+    })
+}
+
+/// Adds the end of the console to an error of a host that did not come up.
+fn with_console(mut error: Error, console: &Path) -> Error {
+    let mut text = Vec::new();
+    let _ = File::open(console).and_then(|mut file| file.read_to_end(&mut text));
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    let end = lines[lines.len().saturating_sub(10)..].join("\n    ");
+    error.why = format!("{}\n  end of {}:\n    {end}", error.why, console.display());
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_is_found_by_its_address() {
+        let listing = "/sys/class/net/eth0/address:52:54:00:77:02:02\n\
+                       /sys/class/net/eth1/address:52:54:00:77:01:02\n";
+        assert_eq!(device_with_address(listing, &RT.mac()), Some("eth1"));
+        assert_eq!(device_with_address(listing, "00:00:00:00:00:00"), None);
+    }
+}

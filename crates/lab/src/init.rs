@@ -1,0 +1,208 @@
+//! The first process of the emulated host and of every guest.
+//!
+//! The kernel starts this program from the initramfs with nothing mounted and, on the
+//! distribution's kernel, no driver loaded. It loads the modules that lie there in load order,
+//! puts a writable layer over the read-only image, enters it, and keeps the agent running
+//! as a child; when the agent ends, the machine powers off.
+
+use crate::agent::{self, PORT};
+use crate::error::{At, Error, Result};
+use nix::kmod::{ModuleInitFlags, finit_module};
+use nix::mount::{MsFlags, mount};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the initramfs keeps kernel modules, named so that their order is their load order.
+pub const MODULES: &str = "/modules";
+/// The tree in the initramfs that is laid over the image.
+pub const ADDITIONS: &str = "/additions";
+/// Where this program stands in the image once it runs.
+pub const PROGRAM: &str = "/usr/local/bin/steadyvm";
+/// The block device that holds the image.
+const IMAGE: &str = "/dev/vda";
+const SEARCH_PATH: &str = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// True in the process that the kernel started.
+pub fn is_first_process() -> bool {
+    std::process::id() == 1
+}
+
+/// Brings the machine up, serves, powers it off. Never returns.
+pub fn run() -> ! {
+    if let Err(error) = bring_up().and_then(|()| serve_until_the_agent_ends()) {
+        eprintln!("steadyvm init: {error}");
+    }
+    loop {
+        // Fails only without the right to, which the first process has.
+        let _ = reboot(RebootMode::RB_POWER_OFF);
+    }
+}
+
+fn bring_up() -> Result<()> {
+    mount_kernel_file_systems("")?;
+    load_modules(Path::new(MODULES))?;
+    wait_for_file(Path::new(IMAGE))?;
+    enter_image()?;
+    mount_kernel_file_systems("")?;
+    mount_at("tmpfs", "/dev/shm", "tmpfs", "")?;
+    mount_at("tmpfs", "/run", "tmpfs", "")?;
+    mount_at("tmpfs", "/tmp", "tmpfs", "")?;
+    mount_at("devpts", "/dev/pts", "devpts", "ptmxmode=0666")?;
+    mount_at("cgroup2", "/sys/fs/cgroup", "cgroup2", "")?;
+    // A kernel without these has fewer tools, not a broken system.
+    let _ = mount_at("bpf", "/sys/fs/bpf", "bpf", "");
+    let _ = mount_at("debugfs", "/sys/kernel/debug", "debugfs", "");
+    let _ = mount_at("tracefs", "/sys/kernel/tracing", "tracefs", "");
+    Ok(())
+}
+
+fn mount_kernel_file_systems(root: &str) -> Result<()> {
+    mount_at("proc", &format!("{root}/proc"), "proc", "")?;
+    mount_at("sysfs", &format!("{root}/sys"), "sysfs", "")?;
+    mount_at("devtmpfs", &format!("{root}/dev"), "devtmpfs", "")
+}
+
+fn mount_at(source: &str, target: &str, kind: &str, options: &str) -> Result<()> {
+    fs::create_dir_all(target).at("create", target)?;
+    mount(
+        Some(source),
+        target,
+        Some(kind),
+        MsFlags::empty(),
+        Some(options),
+    )
+    .at(&format!("mount {kind} at"), target)
+}
+
+/// Loads every module of the directory, in the order of their names.
+fn load_modules(directory: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Ok(());
+    };
+    let mut modules: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    modules.sort();
+    for module in modules {
+        let file = File::open(&module).at("open", &module)?;
+        let result = finit_module(&file, &CString::default(), ModuleInitFlags::empty());
+        // EEXIST: built in, or loaded as somebody's dependency. ENODEV: a driver that found
+        // nothing to drive, such as kvm_amd in a guest.
+        if let Err(error) = result
+            && !matches!(
+                error,
+                nix::Error::EEXIST | nix::Error::ENODEV | nix::Error::EOPNOTSUPP
+            )
+        {
+            return Err(Error::machine(format!("load {}", module.display()), error));
+        }
+    }
+    Ok(())
+}
+
+/// Returns when the file exists. Block devices appear some time after their driver.
+fn wait_for_file(path: &Path) -> Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let inotify = Inotify::init(InitFlags::empty()).at("watch", directory)?;
+    inotify
+        .add_watch(directory, AddWatchFlags::IN_CREATE)
+        .at("watch", directory)?;
+    while !path.exists() {
+        inotify.read_events().at("watch", directory)?;
+    }
+    Ok(())
+}
+
+/// Makes the image, with a layer in memory over it for changes, the root of the file system.
+fn enter_image() -> Result<()> {
+    fs::create_dir_all("/image").at("create", "/image")?;
+    mount(
+        Some(IMAGE),
+        "/image",
+        Some("squashfs"),
+        MsFlags::MS_RDONLY,
+        None::<&str>,
+    )
+    .at("mount", IMAGE)?;
+    mount_at("tmpfs", "/changes", "tmpfs", "")?;
+    for directory in ["/changes/upper", "/changes/work"] {
+        fs::create_dir_all(directory).at("create", directory)?;
+    }
+    mount_at(
+        "overlay",
+        "/root",
+        "overlay",
+        "lowerdir=/image,upperdir=/changes/upper,workdir=/changes/work",
+    )?;
+    copy_tree(Path::new(ADDITIONS), Path::new("/root"))?;
+    let program = PathBuf::from(format!("/root{PROGRAM}"));
+    copy_file(Path::new("/init"), &program)?;
+    std::env::set_current_dir("/root").at("enter", "/root")?;
+    mount(Some("."), "/", None::<&str>, MsFlags::MS_MOVE, None::<&str>).at("move", "/root")?;
+    nix::unistd::chroot(".").at("change the root to", "/root")?;
+    std::env::set_current_dir("/").at("enter", "/")
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(from) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let entry = entry.at("read", from)?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            copy_tree(&source, &target)?;
+        } else {
+            copy_file(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    if let Some(directory) = to.parent() {
+        fs::create_dir_all(directory).at("create", directory)?;
+    }
+    fs::copy(from, to)
+        .map(drop)
+        .at(&format!("copy {} to", from.display()), to)
+}
+
+fn serve_until_the_agent_ends() -> Result<()> {
+    let agent = Command::new(PROGRAM)
+        .args(["lab", "agent"])
+        .env("PATH", SEARCH_PATH)
+        .env("HOME", "/root")
+        .env("TERM", "xterm")
+        .process_group(0)
+        .spawn()
+        .at("run", PROGRAM)?;
+    let agent = Pid::from_raw(agent.id() as i32);
+    // The first process inherits every orphan and must collect them all.
+    loop {
+        match waitpid(None::<Pid>, None) {
+            Ok(status) if status.pid() == Some(agent) => return Ok(()),
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(error) => return Err(Error::machine("wait for the agent", error)),
+        }
+    }
+}
+
+/// What `steadyvm lab agent` does: serves the control channel on the virtio-serial port.
+pub fn run_agent() -> Result<()> {
+    let port = agent::port_named(PORT).doing(format!("find the control channel {PORT}"))?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&port)
+        .at("open", &port)?;
+    let writer = file.try_clone().at("open", &port)?;
+    agent::serve(file, writer).at("serve on", &port)
+}

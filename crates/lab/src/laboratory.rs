@@ -1,0 +1,129 @@
+//! Everything that is needed to boot hosts and guests, made ready once a run.
+
+use crate::accelerator;
+use crate::artifact::{
+    Cache, DistributionKernel, Initramfs, PackedInitramfs, RtKernel, user_space_image,
+};
+use crate::emulator::{Accelerator, Card, Machine};
+use crate::error::{At, Result};
+use crate::host::{BOOT_PATIENCE, HostSpecification};
+use crate::progress::Observer;
+use std::path::{Path, PathBuf};
+
+/// Which kernel a host runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostKernel {
+    /// The distribution's, unmodified.
+    Distribution,
+    /// Ours, with PREEMPT_RT.
+    PreemptRt,
+}
+
+/// Where a host finds what its guests boot.
+const GUEST_KERNEL: &str = "/boot/guest-kernel";
+const GUEST_INITRAMFS: &str = "/boot/guest-initramfs";
+/// A guest's disk is the host's own: one read-only image serves both.
+const GUEST_IMAGE: &str = "/dev/vda";
+
+/// The lab's kernels, images and the way to run them.
+pub struct Laboratory {
+    /// The distribution's kernel.
+    pub distribution_kernel: DistributionKernel,
+    /// Our kernel.
+    pub rt_kernel: RtKernel,
+    /// How hosts run.
+    pub accelerator: Accelerator,
+    image: PathBuf,
+    log_directory: PathBuf,
+    distribution_initramfs: PackedInitramfs,
+    rt_initramfs: PackedInitramfs,
+}
+
+impl Laboratory {
+    /// Gets everything from the cache, building what is missing, and finds out how to run it.
+    /// `program` is the statically linked `steadyvm` that serves inside the machines; their
+    /// consoles and logs go to `log_directory`.
+    pub fn open(
+        cache: &Cache,
+        program: &Path,
+        log_directory: &Path,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        std::fs::create_dir_all(log_directory).at("create", log_directory)?;
+        let image = user_space_image(cache, observer)?;
+        let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
+        let rt_kernel = RtKernel::obtain(cache, observer)?;
+        let guest = Initramfs {
+            program,
+            modules: Some(&distribution_kernel.guest_modules),
+            additions: Vec::new(),
+        }
+        .pack()?;
+        let guest_path = guest.path();
+        let pack = |modules| {
+            let additions = vec![
+                (GUEST_KERNEL, &*distribution_kernel.image),
+                (GUEST_INITRAMFS, &*guest_path),
+            ];
+            Initramfs {
+                program,
+                modules,
+                additions,
+            }
+            .pack()
+        };
+        let mut laboratory = Self {
+            distribution_initramfs: pack(Some(&distribution_kernel.host_modules))?,
+            rt_initramfs: pack(None)?,
+            distribution_kernel,
+            rt_kernel,
+            accelerator: Accelerator::Tcg,
+            image,
+            log_directory: log_directory.to_owned(),
+        };
+        let trial = laboratory.host("trial", HostKernel::PreemptRt);
+        laboratory.accelerator = accelerator::choose(&trial, observer);
+        Ok(laboratory)
+    }
+
+    /// A host to boot.
+    pub fn host(&self, name: &str, kernel: HostKernel) -> HostSpecification {
+        let (kernel, initramfs) = match kernel {
+            HostKernel::Distribution => (
+                &self.distribution_kernel.image,
+                self.distribution_initramfs.path(),
+            ),
+            HostKernel::PreemptRt => (&self.rt_kernel.image, self.rt_initramfs.path()),
+        };
+        HostSpecification {
+            name: name.to_owned(),
+            kernel: kernel.clone(),
+            initramfs,
+            image: self.image.clone(),
+            kernel_words: String::new(),
+            accelerator: self.accelerator,
+            log_directory: self.log_directory.clone(),
+            boot_patience: BOOT_PATIENCE,
+        }
+    }
+}
+
+/// A guest to start in a host: the distribution's kernel, one virtio-net card over vhost-net.
+/// `number` sets its card's address apart from the other guests'.
+pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
+    Machine {
+        name: name.to_owned(),
+        kernel: GUEST_KERNEL.to_owned(),
+        initramfs: GUEST_INITRAMFS.to_owned(),
+        image: GUEST_IMAGE.to_owned(),
+        kernel_words: String::new(),
+        accelerator: Accelerator::Kvm,
+        cpus,
+        memory_mib: 256,
+        console: format!("{}/{name}.console", crate::carry::RUN_DIRECTORY),
+        cards: vec![Card {
+            tap: format!("tap-{name}"),
+            mac: format!("52:54:00:78:00:{number:02x}"),
+        }],
+    }
+}

@@ -1,0 +1,86 @@
+//! A running QEMU: the process, the control channel of the machine in it, its monitor.
+
+use crate::child::{self, Child};
+use crate::emulator::channel_arguments;
+use crate::error::{At, Error, Result};
+use crate::namespace::Namespace;
+use crate::qmp::Monitor;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The emulator's program.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// A QEMU that has set its devices up and waits for [`Monitor::resume`].
+pub struct Qemu {
+    /// The process; dropping it ends the machine.
+    pub process: Child,
+    /// The machine's control channel.
+    pub channel: UnixStream,
+    /// QEMU's own.
+    pub monitor: Monitor,
+}
+
+/// Starts QEMU with the given arguments, inside a network namespace if there is one. What it
+/// prints goes to the file `log`.
+///
+/// # Errors
+/// QEMU is missing, or it ends at once: the error carries its own words.
+pub fn start(arguments: &[String], inside: Option<&Namespace>, log: &Path) -> Result<Qemu> {
+    let (channel, machine_side) = UnixStream::pair().doing("make the control channel")?;
+    let (monitor, monitor_side) = UnixStream::pair().doing("make QEMU's monitor channel")?;
+    let log_file = File::create(log).at("create", log)?;
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(arguments)
+        .args(channel_arguments(
+            machine_side.as_raw_fd(),
+            monitor_side.as_raw_fd(),
+        ))
+        .stdin(std::process::Stdio::null())
+        .stdout(log_file.try_clone().at("write", log)?)
+        .stderr(log_file);
+    pass_on(&mut command, machine_side.into());
+    pass_on(&mut command, monitor_side.into());
+    if let Some(namespace) = inside {
+        namespace.hold(&mut command)?;
+    }
+    let process = child::spawn(command)
+        .map_err(|error| error.what_to_do("install QEMU 8 or newer; make setup does"))?;
+    match Monitor::establish(monitor) {
+        Ok(monitor) => Ok(Qemu {
+            process,
+            channel,
+            monitor,
+        }),
+        Err(error) => {
+            drop(process);
+            let mut said = String::new();
+            let _ = File::open(log).and_then(|mut file| file.read_to_string(&mut said));
+            let why = if said.trim().is_empty() {
+                error.why
+            } else {
+                said.trim().to_owned()
+            };
+            Err(Error::machine(format!("start {PROGRAM}"), why))
+        }
+    }
+}
+
+/// Lets the child inherit a descriptor, under the number it has here.
+fn pass_on(command: &mut Command, descriptor: OwnedFd) {
+    // SAFETY: fcntl is async-signal-safe; the closure owns the descriptor, so that it is open
+    // when the child runs it.
+    unsafe {
+        command.pre_exec(move || {
+            fcntl(&descriptor, FcntlArg::F_SETFD(FdFlag::empty()))?;
+            Ok(())
+        });
+    }
+}

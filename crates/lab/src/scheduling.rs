@@ -1,0 +1,39 @@
+//! Scheduling of the lab's own threads on the machine it runs on.
+//!
+//! This is the lab's apparatus, not a host under test: only threads that the lab started are
+//! touched, and they are gone with it, so there is nothing to record and undo.
+
+use crate::error::{At, Error, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use std::io;
+
+/// The FIFO priority of the emulator's device thread: it stands for hardware.
+pub const DEVICE_PRIORITY: i32 = 10;
+/// The FIFO priority of the measuring client, which must see a reply when it arrives.
+pub const CLIENT_PRIORITY: i32 = 20;
+
+/// Binds a thread to one CPU, if the machine has that many.
+pub fn pin(thread: i32, cpu: usize) -> Result<()> {
+    let what = || format!("bind thread {thread} to CPU {cpu}");
+    let cpus = std::thread::available_parallelism().doing(what())?.get();
+    let mut set = CpuSet::new();
+    set.set(cpu % cpus).doing(what())?;
+    sched_setaffinity(Pid::from_raw(thread), &set).doing(what())
+}
+
+/// Puts a thread under SCHED_FIFO; 0 is the calling thread.
+pub fn make_fifo(thread: i32, priority: i32) -> Result<()> {
+    let parameter = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: the call reads one sched_param, which lives across it.
+    let result =
+        unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const parameter) };
+    if result == 0 {
+        return Ok(());
+    }
+    let what = format!("give thread {thread} the real-time priority {priority}");
+    Err(Error::machine(what, io::Error::last_os_error())
+        .what_to_do("run as root, or raise the limit on real-time priorities (ulimit -r)"))
+}

@@ -1,0 +1,108 @@
+//! What a comparison measured, before any figure is computed.
+
+use crate::netrt::ClientRun;
+use crate::netstream::NetStreamRun;
+use serde::{Deserialize, Serialize};
+
+/// One comparison: every method, every round.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunData {
+    /// Methods in the order they are shown; each is compared with those before it.
+    pub methods: Vec<MethodData>,
+}
+
+/// One method's rounds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MethodData {
+    /// The method's name, as the user wrote it.
+    pub name: String,
+    /// Its rounds in the order of measuring. Rounds of different methods with the same index were
+    /// measured next to each other.
+    pub rounds: Vec<RoundData>,
+}
+
+/// One round of one method.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoundData {
+    /// NetRT alone.
+    pub idle: PhaseData,
+    /// NetRT while NetStream runs at full speed.
+    pub full: PhaseData,
+    /// NetRT while NetStream runs at the rate that is equal for all methods.
+    pub equal: PhaseData,
+}
+
+/// One phase of one round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseData {
+    /// What the NetRT client measured.
+    pub netrt: ClientRun,
+    /// What NetStream carried; `None` in the idle phase.
+    pub netstream: Option<NetStreamRun>,
+    /// Share of the host's CPU time that was not idle during the phase: 0 to 1, of all CPUs.
+    pub host_cpu_busy_fraction: f64,
+}
+
+/// The three phases of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// NetRT alone.
+    Idle,
+    /// NetStream at full speed.
+    Full,
+    /// NetStream at one rate for all methods.
+    Equal,
+}
+
+impl Phase {
+    /// All phases in the order they are shown: what the comparison is about first.
+    pub const ALL: [Self; 3] = [Self::Full, Self::Equal, Self::Idle];
+
+    /// The phase's key in results.json.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Full => "netrt",
+            Self::Equal => "netrt_equal",
+            Self::Idle => "netrt_idle",
+        }
+    }
+
+    /// The phase in words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Full => "NetStream at full speed",
+            Self::Equal => "NetStream at one equal rate",
+            Self::Idle => "no NetStream",
+        }
+    }
+}
+
+impl RoundData {
+    /// The data of one phase.
+    pub fn phase(&self, phase: Phase) -> &PhaseData {
+        match phase {
+            Phase::Idle => &self.idle,
+            Phase::Full => &self.full,
+            Phase::Equal => &self.equal,
+        }
+    }
+}
+
+impl MethodData {
+    /// Round trips of one phase in nanoseconds, round by round, in the order of sending.
+    pub fn round_trips_ns(&self, phase: Phase) -> Vec<Vec<u64>> {
+        self.rounds
+            .iter()
+            .map(|round| {
+                round
+                    .phase(phase)
+                    .netrt
+                    .samples
+                    .iter()
+                    .map(|it| it.rtt_ns)
+                    .collect()
+            })
+            .collect()
+    }
+}

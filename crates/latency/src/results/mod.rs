@@ -1,0 +1,12 @@
+//! results.json: its shape, and how it is made from what was measured.
+
+mod assemble;
+mod data;
+mod document;
+
+pub use assemble::{AssembleOptions, assemble, hgrm_of_method};
+pub use data::{MethodData, Phase, PhaseData, RoundData, RunData};
+pub use document::{
+    BootstrapResult, DistributionPoint, HostResult, LatencyResult, LatencyRound, MethodResult,
+    NetStreamResult, RatioResult, Results, ResultsError, SCHEMA_VERSION,
+};

@@ -1,0 +1,225 @@
+//! The comparison as text for a terminal, at most [`WIDTH`] columns wide.
+
+use crate::results::{HostResult, LatencyResult, NetStreamResult, Phase, RatioResult, Results};
+use std::fmt::Write;
+
+/// Width of the widest line, in characters.
+pub const WIDTH: usize = 100;
+
+/// Columns of a method's name; longer ones are cut.
+const NAME_WIDTH: usize = 14;
+const FIGURE_HEADERS: [&str; 7] = ["mean", "SD", "p50", "p90", "p99", "p99.9", "max"];
+
+/// Everything a terminal should show: figures by phase and method, traffic and CPU, ratios with
+/// their intervals, notes. Ends with a newline.
+pub fn render(results: &Results) -> String {
+    let mut text = String::new();
+    for phase in Phase::ALL {
+        line(
+            &mut text,
+            &format!("NetRT round trips in µs, {}", phase.title()),
+        );
+        line(&mut text, &latency_header());
+        for method in &results.methods {
+            line(&mut text, &latency_row(&method.name, method.latency(phase)));
+        }
+        line(&mut text, "");
+    }
+    line(
+        &mut text,
+        "NetStream received in Mbit/s, and the host's busy CPU time in % of all CPUs",
+    );
+    line(&mut text, &traffic_header());
+    for method in &results.methods {
+        line(
+            &mut text,
+            &traffic_row(&method.name, &method.netstream, &method.host),
+        );
+    }
+    ratios(&mut text, results);
+    for note in &results.notes {
+        line(&mut text, "");
+        wrapped(&mut text, &format!("Note: {}", printable(note)));
+    }
+    text
+}
+
+/// A figure of a table: whole microseconds from 1,000 on, one decimal below; "-" if there is none.
+/// Shared with the report, so that both show the same digits.
+pub(crate) fn figure(value: Option<f64>) -> String {
+    match value {
+        Some(value) if value.is_finite() && value.abs() >= 999.95 => format!("{value:.0}"),
+        Some(value) if value.is_finite() => format!("{value:.1}"),
+        _ => "-".to_owned(),
+    }
+}
+
+/// The seven figures of a latency row, in the order of its header.
+pub(crate) fn latency_figures(latency: &LatencyResult) -> [Option<f64>; 7] {
+    [
+        latency.mean_us,
+        latency.sd_us,
+        latency.p50_us,
+        latency.p90_us,
+        latency.p99_us,
+        latency.p999_us,
+        latency.max_us,
+    ]
+}
+
+/// A ratio and its interval: `0.41 [0.35, 0.47]`.
+pub(crate) fn ratio_words(ratio: &RatioResult) -> String {
+    match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => {
+            format!(
+                "{} [{}, {}]",
+                digits(ratio.median),
+                digits(low),
+                digits(high)
+            )
+        }
+        _ => format!("{} [one value, no interval]", digits(ratio.median)),
+    }
+}
+
+/// Two decimals, or three significant digits where those say too little.
+fn digits(value: f64) -> String {
+    if value.abs() >= 0.1 && value.abs() < 1e4 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.2e}")
+    }
+}
+
+/// What a ratio's figure is called where its phase is said apart.
+pub(crate) fn figure_words(figure: &str) -> &str {
+    match figure.split_once('.').map_or(figure, |(_, name)| name) {
+        "mean_us" => "mean",
+        "sd_us" => "SD",
+        "p50_us" => "p50",
+        "p99_us" => "p99",
+        "p999_us" => "p99.9",
+        "mbit_per_s" => "NetStream, full speed",
+        "equal_mbit_per_s" => "NetStream, equal rate",
+        "cpu_busy_fraction" => "host CPU, full speed",
+        "equal_cpu_busy_fraction" => "host CPU, equal rate",
+        "idle_cpu_busy_fraction" => "host CPU, no NetStream",
+        other => other,
+    }
+}
+
+fn latency_header() -> String {
+    let mut header = format!("  {:NAME_WIDTH$} {:>7} {:>5}", "method", "n", "lost");
+    for name in FIGURE_HEADERS {
+        let _ = write!(header, " {name:>9}");
+    }
+    header
+}
+
+fn latency_row(name: &str, latency: &LatencyResult) -> String {
+    let mut row = format!("  {} {:>7} {:>5}", cut(name), latency.n, latency.lost);
+    for value in latency_figures(latency) {
+        let _ = write!(row, " {:>9}", figure(value));
+    }
+    row
+}
+
+fn traffic_header() -> String {
+    format!(
+        "  {:NAME_WIDTH$} {:>12} {:>12} {:>10} {:>10} {:>10}",
+        "method", "full speed", "equal rate", "CPU full", "CPU equal", "CPU idle"
+    )
+}
+
+fn traffic_row(name: &str, netstream: &NetStreamResult, host: &HostResult) -> String {
+    let percent = |fraction: Option<f64>| figure(fraction.map(|it| it * 100.0));
+    format!(
+        "  {} {:>12} {:>12} {:>10} {:>10} {:>10}",
+        cut(name),
+        figure(netstream.mbit_per_s),
+        figure(netstream.equal_mbit_per_s),
+        percent(host.cpu_busy_fraction),
+        percent(host.equal_cpu_busy_fraction),
+        percent(host.idle_cpu_busy_fraction),
+    )
+}
+
+fn ratios(text: &mut String, results: &Results) {
+    if results.ratios.is_empty() {
+        return;
+    }
+    line(text, "");
+    let rounds = results.bootstrap.paired_rounds;
+    let basis = if rounds == 1 {
+        ", within one round"
+    } else {
+        ""
+    };
+    line(
+        text,
+        &format!("Ratios with 95 % confidence intervals{basis}; * = the interval excludes 1"),
+    );
+    let mut shown: Option<(&str, &str, &str)> = None;
+    for ratio in &results.ratios {
+        let group = ratio.figure.split_once('.').map_or("", |(group, _)| group);
+        let here = (&*ratio.of, &*ratio.to, group_title(group));
+        if shown != Some(here) {
+            shown = Some(here);
+            wrapped(
+                text,
+                &format!("{} / {}, {}", printable(here.0), printable(here.1), here.2),
+            );
+        }
+        let mark = if ratio.excludes_one() { " *" } else { "" };
+        let words = figure_words(&ratio.figure);
+        line(
+            text,
+            &format!("    {words:23} {}{mark}", ratio_words(ratio)),
+        );
+    }
+}
+
+fn group_title(group: &str) -> &str {
+    let phase = Phase::ALL.into_iter().find(|phase| phase.key() == group);
+    phase.map_or("traffic and CPU", Phase::title)
+}
+
+/// A name in its column: padded, or cut with an ellipsis.
+fn cut(name: &str) -> String {
+    let name = printable(name);
+    if name.chars().count() > NAME_WIDTH {
+        name.chars().take(NAME_WIDTH - 1).chain(['…']).collect()
+    } else {
+        format!("{name:NAME_WIDTH$}")
+    }
+}
+
+/// Without control characters, which could move the terminal's cursor.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|it| if it.is_control() { '\u{fffd}' } else { it })
+        .collect()
+}
+
+fn wrapped(text: &mut String, words: &str) {
+    let mut width = 0;
+    for word in words.split(' ') {
+        let mut word: Vec<char> = word.chars().collect();
+        word.truncate(WIDTH - 4);
+        if width > 0 && width + 1 + word.len() > WIDTH {
+            text.push_str("\n    ");
+            width = 4;
+        } else if width > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        width += word.len();
+        text.extend(word);
+    }
+    text.push('\n');
+}
+
+fn line(text: &mut String, content: &str) {
+    text.push_str(content.trim_end());
+    text.push('\n');
+}

@@ -1,0 +1,183 @@
+//! `steadyvm compare`: the main job.
+
+use crate::progress::Display;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use steadyvm_host::Method;
+use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::compare::{self, Meta, Options, write_output};
+use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::{At, Error};
+use steadyvm_latency::results::{AssembleOptions, RunData, assemble};
+use steadyvm_latency::table;
+
+/// Compare how well host methods hold a service's latency next to bulk traffic.
+///
+/// In an emulated host with real kernels, KVM and two guests: a latency-critical UDP service
+/// (NetRT) in one, a TCP stream (NetStream) into the other. Each round boots a host for every
+/// method and measures three phases on each in turn: NetRT alone, NetRT with NetStream at full
+/// speed, and NetRT with NetStream at one rate that all methods hold.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Methods to compare; ratios are of each to those before it.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "vanilla,preempt-rt,dedicated"
+    )]
+    methods: Vec<Method>,
+    /// Counted requests a method and phase, over all rounds.
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    samples: u64,
+    /// Rounds; more rounds narrow the intervals more than more samples do.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
+    /// Seed of the request schedules.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where results.json, report.html and the other files go; made if it does not exist.
+    #[arg(long, value_name = "DIR", default_value = "out/compare")]
+    out: PathBuf,
+    /// Print results.json instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let options = Options {
+        methods: without_repeats(&args.methods),
+        samples: args.samples,
+        rounds: args.rounds,
+        seed: args.seed,
+    };
+    options.check()?;
+    prepare_directory(&args.out)?;
+    let display = Display::on_standard_error();
+    let begun = Instant::now();
+    let load_before = load_average();
+    let started_unix_s = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let cache = Cache::of_this_machine()?;
+    let laboratory = Laboratory::open(&cache, &program, &args.out.join("logs"), &display)?;
+    let data = compare::run(&laboratory, &options, &display)?;
+    let results = assemble(&data, AssembleOptions::default());
+    let meta = Meta {
+        schema_version: 1,
+        git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
+        command_line: std::env::args().collect(),
+        started_unix_s,
+        duration_s: begun.elapsed().as_secs_f64(),
+        kernels: kernels(&laboratory, &options.methods),
+        rt_kernel_key: laboratory.rt_kernel.key.clone(),
+        rt_kernel_configuration_sha256: laboratory.rt_kernel.configuration_sha256.clone(),
+        accelerator: laboratory.accelerator.to_string(),
+        qemu: first_line_of("qemu-system-x86_64", "--version"),
+        cpu_model: cpu_model(),
+        cpus: std::thread::available_parallelism().map_or(0, usize::from),
+        machine_kernel: first_line_of("uname", "-r"),
+        load_average: [load_before, load_average()],
+        seed: options.seed,
+        equal_rate_mbit_per_s: equal_rate(&data),
+    };
+    write_output(&args.out, &data, &results, &meta)?;
+    if args.json {
+        print!("{}", results.to_json()?);
+    } else {
+        print!("{}", table::render(&results));
+        println!("\nreport: {}", args.out.join("report.html").display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A method named twice is measured once.
+fn without_repeats(methods: &[Method]) -> Vec<Method> {
+    let mut unique = Vec::new();
+    for method in methods {
+        if !unique.contains(method) {
+            unique.push(*method);
+        }
+    }
+    unique
+}
+
+/// Makes the directory and checks, before the work and not after it, that it can be written.
+fn prepare_directory(directory: &Path) -> steadyvm_lab::Result<()> {
+    let probe = directory.join(".writable");
+    fs::create_dir_all(directory)
+        .and_then(|()| fs::write(&probe, ""))
+        .and_then(|()| fs::remove_file(&probe))
+        .map_err(|error| {
+            Error::input(
+                format!("write to the directory {}", directory.display()),
+                error,
+            )
+            .what_to_do("give a directory you can write with --out")
+        })
+}
+
+fn kernels(laboratory: &Laboratory, methods: &[Method]) -> BTreeMap<String, String> {
+    let distribution = format!("{} (distribution)", laboratory.distribution_kernel.version);
+    let rt = format!("{} (PREEMPT_RT)", laboratory.rt_kernel.version);
+    let mut kernels: BTreeMap<String, String> = methods
+        .iter()
+        .map(|method| {
+            let kernel = if *method == Method::Vanilla {
+                &distribution
+            } else {
+                &rt
+            };
+            (method.to_string(), kernel.clone())
+        })
+        .collect();
+    kernels.insert("guests".to_owned(), distribution);
+    kernels
+}
+
+/// What the first method was asked to carry in the first round's equal phase.
+fn equal_rate(data: &RunData) -> Option<f64> {
+    let first_rounds = data
+        .methods
+        .iter()
+        .filter_map(|method| method.rounds.first());
+    let full = first_rounds.filter_map(|round| Some(round.full.netstream.as_ref()?.mbit_per_s));
+    full.reduce(f64::min)
+        .map(|slowest| compare::EQUAL_SHARE * slowest)
+}
+
+fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ')
+        .next()
+        .and_then(|first| first.parse().ok())
+        .unwrap_or(0.0)
+}
+
+fn cpu_model() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo")
+        .at("read", "/proc/cpuinfo")
+        .unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    line.and_then(|line| line.split(':').nth(1))
+        .unwrap_or("unknown")
+        .trim()
+        .to_owned()
+}
+
+fn first_line_of(program: &str, argument: &str) -> String {
+    let output = Command::new(program).arg(argument).output();
+    let text = output.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
+    text.unwrap_or_default()
+        .lines()
+        .next()
+        .unwrap_or("unknown")
+        .to_owned()
+}

@@ -1,0 +1,209 @@
+//! `steadyvm lab`: a shell or a command in an emulated host.
+
+use crate::progress::Display;
+use anyhow::{Context, Result};
+use clap::{Subcommand, ValueEnum};
+use nix::sys::termios::{self, SetArg, Termios};
+use signal_hook::consts::SIGWINCH;
+use signal_hook::iterator::Signals;
+use std::io::{self, IsTerminal, Read, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use steadyvm_lab::agent::{Process, Stream, TerminalSize};
+use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::host::EmulatedHost;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::{carry, init};
+
+nix::ioctl_read_bad!(window_size, nix::libc::TIOCGWINSZ, nix::libc::winsize);
+
+/// A shell, or a command, in an emulated host with KVM and two network cards.
+///
+/// The host is booted for it and taken down after it. Without a command it is a shell.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    boot: BootArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct BootArgs {
+    /// The host's kernel.
+    #[arg(long, value_enum, default_value_t = Kernel::PreemptRt)]
+    kernel: Kernel,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kernel {
+    /// Our PREEMPT_RT build.
+    PreemptRt,
+    /// The distribution's, unmodified.
+    Vanilla,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run a command in the host; its exit code becomes this one's.
+    Run {
+        #[command(flatten)]
+        boot: BootArgs,
+        /// The command and its arguments, after --.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Get everything that the lab boots, building what is missing.
+    Prepare,
+    /// Serve the lab's control channel (runs inside machines of the lab).
+    #[command(hide = true)]
+    Agent,
+    /// Run a guest and carry its control channel (runs inside the emulated host).
+    #[command(hide = true)]
+    Carry {
+        /// The guest, in JSON.
+        machine: String,
+    },
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    match &args.verb {
+        None => shell(&args.boot),
+        Some(Verb::Run { boot, command }) => run_command(boot, command),
+        Some(Verb::Prepare) => {
+            open_laboratory()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Verb::Agent) => {
+            init::run_agent()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Verb::Carry { machine }) => {
+            carry::carry(&serde_json::from_str(machine).context("the guest's description")?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The laboratory; its logs are those of the last host that was booted by hand.
+fn open_laboratory() -> Result<Laboratory> {
+    let cache = Cache::of_this_machine()?;
+    let logs = cache.helper_directory("logs");
+    let program = std::env::current_exe().context("cannot find this program")?;
+    Ok(Laboratory::open(
+        &cache,
+        &program,
+        &logs,
+        &Display::on_standard_error(),
+    )?)
+}
+
+fn boot(args: &BootArgs) -> Result<EmulatedHost> {
+    let kernel = match args.kernel {
+        Kernel::PreemptRt => HostKernel::PreemptRt,
+        Kernel::Vanilla => HostKernel::Distribution,
+    };
+    Ok(EmulatedHost::boot(&open_laboratory()?.host("lab", kernel))?)
+}
+
+fn run_command(args: &BootArgs, command: &[String]) -> Result<ExitCode> {
+    let host = boot(args)?;
+    let process = Arc::new(host.connection().spawn(command)?);
+    if io::stdin().is_terminal() {
+        process.end_of_input()?;
+    } else {
+        feed_standard_input(&process);
+    }
+    follow(&process)
+}
+
+fn shell(args: &BootArgs) -> Result<ExitCode> {
+    let host = boot(args)?;
+    let process = Arc::new(
+        host.connection()
+            .spawn_in(&["bash", "-i"], Some(terminal_size()))?,
+    );
+    let _raw = RawTerminal::enter()?;
+    feed_standard_input(&process);
+    let resized = Arc::clone(&process);
+    let mut signals = Signals::new([SIGWINCH]).context("cannot watch the terminal's size")?;
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            let _ = resized.resize(terminal_size());
+        }
+    });
+    follow(&process)
+}
+
+/// Copies standard input to the process in a thread that ends with this program.
+fn feed_standard_input(process: &Arc<Process>) {
+    let process = Arc::clone(process);
+    thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count) = io::stdin().read(&mut buffer) {
+            if count == 0 || process.input(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+        let _ = process.end_of_input();
+    });
+}
+
+/// Shows the process's output until it ends, and takes over its exit code.
+fn follow(process: &Process) -> Result<ExitCode> {
+    let status = process.follow(|stream, data| {
+        // A reader that went away, as in `| head`, is no error of ours.
+        let _ = match stream {
+            Stream::Output => io::stdout()
+                .write_all(data)
+                .and_then(|()| io::stdout().flush()),
+            Stream::Error => io::stderr().write_all(data),
+        };
+    })?;
+    Ok(ExitCode::from(
+        u8::try_from(status.shell_code()).unwrap_or(u8::MAX),
+    ))
+}
+
+fn terminal_size() -> TerminalSize {
+    let mut size = nix::libc::winsize {
+        ws_row: 24,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: the call writes one winsize, which `size` is. Without a terminal it writes nothing.
+    let _ = unsafe { window_size(0, &raw mut size) };
+    TerminalSize {
+        rows: size.ws_row,
+        columns: size.ws_col,
+    }
+}
+
+/// The terminal hands every key through, until this is dropped.
+struct RawTerminal(Option<Termios>);
+
+impl RawTerminal {
+    fn enter() -> Result<Self> {
+        if !io::stdin().is_terminal() {
+            return Ok(Self(None));
+        }
+        let before = termios::tcgetattr(io::stdin()).context("cannot read the terminal's mode")?;
+        let mut raw = before.clone();
+        termios::cfmakeraw(&mut raw);
+        termios::tcsetattr(io::stdin(), SetArg::TCSANOW, &raw)
+            .context("cannot set the terminal's mode")?;
+        Ok(Self(Some(before)))
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = termios::tcsetattr(io::stdin(), SetArg::TCSANOW, before);
+        }
+    }
+}
