@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
 use crate::machine::{Machine, ThreadId};
-use crate::threads::{Policy, Scheduling};
+use crate::restore;
+use crate::threads::Scheduling;
 
 /// How a file's value is compared with what was written: the kernel prints numbers its own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,17 +163,17 @@ impl Change {
 
     /// Makes the change, and reads it back.
     pub fn make(&self, machine: &Machine) -> Result<(), HostError> {
-        let wrap = |source: io::Error| HostError::io("set", self.subject(), source);
+        let wrap = |source: io::Error| self.refused(source);
         match self {
             Self::ThreadPolicy { thread, new, .. } => {
-                self.must_run(machine, thread)?;
+                Self::must_run(machine, thread)?;
                 machine
                     .threads
                     .set_scheduling(thread.tid, new)
                     .map_err(wrap)?;
             }
             Self::ThreadAffinity { thread, new, .. } => {
-                self.must_run(machine, thread)?;
+                Self::must_run(machine, thread)?;
                 machine
                     .threads
                     .set_affinity(thread.tid, new)
@@ -202,7 +203,7 @@ impl Change {
         let now = match self.read(machine) {
             Ok(now) => now,
             Err(HostError::Vanished { .. }) => return Restored::Vanished,
-            Err(HostError::Io { source, .. }) if is_gone(&source) => return Restored::Vanished,
+            Err(HostError::Io { cause, .. }) if is_gone(&cause) => return Restored::Vanished,
             Err(error) => {
                 return Restored::Failed {
                     error: error.to_string(),
@@ -240,8 +241,8 @@ impl Change {
 
     fn write_old(&self, machine: &Machine) -> io::Result<()> {
         match self {
-            Self::ThreadPolicy { thread, old, .. } => restore_scheduling(machine, thread.tid, old),
-            Self::ThreadAffinity { thread, old, .. } => restore_affinity(machine, thread.tid, old),
+            Self::ThreadPolicy { thread, old, .. } => restore::scheduling(machine, thread.tid, old),
+            Self::ThreadAffinity { thread, old, .. } => restore::affinity(machine, thread.tid, old),
             Self::IrqAffinity {
                 irq,
                 old,
@@ -273,9 +274,10 @@ impl Change {
     /// served it, because the kernel keeps the current CPU of an interrupt as long as the mask
     /// allows it; this gives the whole mask back.
     pub fn settle(&self, machine: &Machine) -> Restored {
-        if let Self::IrqAffinity { irq, old, .. } = self
-            && let Err(source) = machine.tree.write(&irq_file(*irq), &old.to_string())
-        {
+        let Self::IrqAffinity { irq, old, .. } = self else {
+            return self.verify_old(machine);
+        };
+        if let Err(source) = machine.tree.write(&irq_file(*irq), &old.to_string()) {
             if is_gone(&source) {
                 return Restored::Vanished;
             }
@@ -290,12 +292,12 @@ impl Change {
         let wrap = |source: io::Error| HostError::io("read", self.subject(), source);
         let now = match self {
             Self::ThreadPolicy { thread, old, new } => {
-                self.must_run(machine, thread)?;
+                Self::must_run(machine, thread)?;
                 let now = machine.threads.scheduling(thread.tid).map_err(wrap)?;
                 Now::of(now.same_as(old), now.same_as(new), now.to_string())
             }
             Self::ThreadAffinity { thread, old, new } => {
-                self.must_run(machine, thread)?;
+                Self::must_run(machine, thread)?;
                 let now = machine.threads.affinity(thread.tid).map_err(wrap)?;
                 Now::of(now == *old, now == *new, now.to_string())
             }
@@ -331,13 +333,35 @@ impl Change {
         Ok(now)
     }
 
-    fn must_run(&self, machine: &Machine, thread: &ThreadId) -> Result<(), HostError> {
+    fn must_run(machine: &Machine, thread: &ThreadId) -> Result<(), HostError> {
         if machine.still_runs(thread) {
             Ok(())
         } else {
             Err(HostError::Vanished {
                 what: thread.to_string(),
             })
+        }
+    }
+
+    /// An error of the kernel, with what is known about its cause.
+    fn refused(&self, cause: io::Error) -> HostError {
+        let hint = match (self, cause.raw_os_error()) {
+            (Self::IrqAffinity { .. }, Some(libc::EPERM | libc::EIO)) => {
+                "; the kernel places this interrupt itself (managed, or bound to a CPU)"
+            }
+            (Self::ThreadAffinity { .. }, Some(libc::EINVAL)) => {
+                "; the cpuset of its cgroup does not allow this CPU: see /proc/PID/cpuset"
+            }
+            (Self::ThreadAffinity { .. }, Some(libc::EBUSY)) => {
+                "; a SCHED_DEADLINE thread keeps the CPUs it was admitted on"
+            }
+            _ => return HostError::io("set", self.subject(), cause),
+        };
+        HostError::Io {
+            action: "set",
+            subject: self.subject(),
+            cause,
+            hint,
         }
     }
 
@@ -398,41 +422,6 @@ pub(crate) fn effective_of(machine: &Machine, irq: u32) -> Option<CpuSet> {
         .read(&format!("/proc/irq/{irq}/effective_affinity_list"))
         .ok()?;
     text.parse().ok().filter(|set: &CpuSet| !set.is_empty())
-}
-
-/// Restores a thread's scheduling. From 6.12 on the kernel reports a slice for normal threads
-/// and takes one given back as the thread's own: so none is given first, and the recorded one
-/// only if the kernel's default differs from it.
-fn restore_scheduling(machine: &Machine, tid: u32, old: &Scheduling) -> io::Result<()> {
-    if old.policy == Policy::Deadline {
-        return machine.threads.set_scheduling(tid, old);
-    }
-    let plain = Scheduling {
-        runtime_ns: 0,
-        ..*old
-    };
-    machine.threads.set_scheduling(tid, &plain)?;
-    let own_slice =
-        old.runtime_ns != 0 && machine.threads.scheduling(tid)?.runtime_ns != old.runtime_ns;
-    if own_slice {
-        machine.threads.set_scheduling(tid, old)
-    } else {
-        Ok(())
-    }
-}
-
-/// Restores a thread's CPUs. A thread that was allowed everything gets everything back, not
-/// today's list of CPUs: the kernel remembers the list it was given and would keep the thread
-/// off CPUs that come online, or into its cpuset, later.
-fn restore_affinity(machine: &Machine, tid: u32, old: &CpuSet) -> io::Result<()> {
-    let everything = CpuSet::first(crate::cpu_set::MAX_CPU + 1);
-    if machine.online().is_ok_and(|online| online == *old) {
-        machine.threads.set_affinity(tid, &everything)?;
-        if machine.threads.affinity(tid)? == *old {
-            return Ok(());
-        }
-    }
-    machine.threads.set_affinity(tid, old)
 }
 
 fn is_gone(error: &io::Error) -> bool {

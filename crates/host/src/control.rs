@@ -321,7 +321,7 @@ impl HostControl {
     fn make(&self, step: &Step, applied: &mut Applied) -> Result<(), HostError> {
         match step.change.make(&self.machine) {
             Ok(()) => applied.steps.push(step.clone()),
-            Err(error) if step.required || needs_privilege(&error) => return Err(error),
+            Err(error) if step.required => return Err(error),
             Err(HostError::Vanished { .. }) => {}
             Err(error) => applied.skipped.push(error.to_string()),
         }
@@ -351,10 +351,4 @@ impl HostControl {
             self.state.keep_only(journal, left)
         }
     }
-}
-
-/// Without the privilege nothing else will work either.
-fn needs_privilege(error: &HostError) -> bool {
-    matches!(error, HostError::Io { source, .. }
-        if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES)))
 }

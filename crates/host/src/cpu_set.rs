@@ -1,7 +1,7 @@
 //! Sets of CPU numbers, in the two text forms the kernel uses.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,7 @@ impl CpuSet {
         }
         let mut text = format!("{:x}", values[words - 1]);
         for value in values.iter().rev().skip(1) {
-            text.push_str(&format!(",{value:08x}"));
+            let _ = write!(text, ",{value:08x}");
         }
         text
     }

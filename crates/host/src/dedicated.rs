@@ -74,16 +74,15 @@ pub(crate) fn clear(
         if path.nics.iter().any(|nic| nic.irqs.contains_key(&irq)) {
             continue;
         }
-        let name = names
+        // Nobody has asked for the others: they do not fire.
+        let used = names
             .iter()
-            .find(|interrupt| interrupt.irq == irq)
-            .map_or_else(
-                || "unused".to_owned(),
-                |interrupt| interrupt.actions.join(", "),
-            );
-        if let Some(old) = irq_affinity(machine, irq)
-            && old.contains(dedication.cpu)
-        {
+            .find(|interrupt| interrupt.irq == irq && !interrupt.actions.is_empty());
+        let Some(name) = used.map(|interrupt| interrupt.actions.join(", ")) else {
+            continue;
+        };
+        let old = irq_affinity(machine, irq);
+        if let Some(old) = old.filter(|old| old.contains(dedication.cpu)) {
             let new = remaining(&old, dedication);
             let change = irq_change(machine, irq, name, old, new);
             add(&mut plan.steps, change, KEPT_FREE, false);

@@ -51,14 +51,14 @@ pub enum HostError {
     },
 
     /// A file or a system call failed.
-    #[error("cannot {action} {subject}: {source}{hint}")]
+    #[error("cannot {action} {subject}: {cause}{hint}")]
     Io {
         /// What was tried.
         action: &'static str,
         /// On what: a path, or a thread.
         subject: String,
-        /// Why it failed.
-        source: io::Error,
+        /// Why it failed; part of the message, and so no `source` to be printed again.
+        cause: io::Error,
         /// What to do, if it is known: starts with "; ".
         hint: &'static str,
     },
@@ -120,8 +120,8 @@ impl HostError {
     }
 
     /// Wraps an I/O error with what was tried on what.
-    pub(crate) fn io(action: &'static str, subject: impl Into<String>, source: io::Error) -> Self {
-        let hint = match source.raw_os_error() {
+    pub(crate) fn io(action: &'static str, subject: impl Into<String>, cause: io::Error) -> Self {
+        let hint = match cause.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
                 "; it needs root (CAP_SYS_NICE, CAP_SYS_ADMIN): run it with sudo"
             }
@@ -132,7 +132,7 @@ impl HostError {
         Self::Io {
             action,
             subject: subject.into(),
-            source,
+            cause,
             hint,
         }
     }

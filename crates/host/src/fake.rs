@@ -1,1 +1,462 @@
-//! fake
+//! A host in memory: files, threads and interrupts that behave as the kernel's do, and that fail
+//! or crash when told to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::cpu_set::CpuSet;
+use crate::machine::Machine;
+use crate::parse::PF_NO_SETAFFINITY;
+use crate::threads::{Scheduling, Threads};
+use crate::tree::HostTree;
+
+/// A thread of the fake host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FakeThread {
+    /// Its process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Its parent process.
+    pub parent: u32,
+    /// `PF_` flags.
+    pub flags: u64,
+    /// When it started, in ticks.
+    pub start_time: u64,
+    /// Its policy.
+    pub scheduling: Scheduling,
+    /// Its CPUs.
+    pub cpus: CpuSet,
+}
+
+/// An interrupt of the fake host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FakeIrq {
+    /// Its action.
+    pub name: String,
+    /// The CPUs it may go to.
+    pub cpus: CpuSet,
+    /// The CPU it goes to.
+    pub effective: usize,
+    /// The kernel keeps its CPUs: writing fails with EIO.
+    pub managed: bool,
+    /// It moves when it next fires, as without interrupt remapping.
+    pub deferred: bool,
+}
+
+/// What happens at a mutation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The process dies before the change is made.
+    CrashBefore,
+    /// The process dies after the change is made.
+    CrashAfter,
+    /// The kernel refuses with this error number.
+    Refuse(i32),
+    /// The kernel reports success and does nothing.
+    Ignore,
+}
+
+/// Everything the fake host holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FakeState {
+    /// Plain files.
+    pub files: BTreeMap<String, String>,
+    /// Files that can be written.
+    pub writable: BTreeSet<String>,
+    /// Symbolic links: path to real path.
+    pub links: BTreeMap<String, String>,
+    /// Threads by number.
+    pub threads: BTreeMap<u32, FakeThread>,
+    /// Interrupts by number.
+    pub irqs: BTreeMap<u32, FakeIrq>,
+    /// CPUs online.
+    pub online: CpuSet,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: FakeState,
+    mutations: usize,
+    faults: BTreeMap<usize, Fault>,
+}
+
+/// A host in memory. Clones share the state.
+#[derive(Debug, Clone, Default)]
+pub struct FakeHost(Arc<Mutex<Inner>>);
+
+impl FakeHost {
+    /// A host with CPUs, a PREEMPT_RT kernel 6.12 and nothing else.
+    pub fn new(cpus: usize) -> Self {
+        let host = Self::default();
+        host.edit(|state| {
+            state.online = CpuSet::first(cpus);
+            state.files.insert(
+                "/sys/devices/system/cpu/online".into(),
+                CpuSet::first(cpus).to_string(),
+            );
+        });
+        host.file("/sys/kernel/realtime", "1\n");
+        host.file("/proc/sys/kernel/osrelease", "6.12.95-steadyvm\n");
+        host.file("/proc/sys/kernel/version", "#1 SMP PREEMPT_RT\n");
+        host.file("/proc/sys/kernel/random/boot_id", "boot-1\n");
+        host.file("/proc/uptime", "100.00 0.00\n");
+        host
+    }
+
+    /// The host as the rest of the crate sees it.
+    pub fn machine(&self) -> Machine {
+        Machine {
+            tree: Arc::new(self.clone()),
+            threads: Arc::new(self.clone()),
+        }
+    }
+
+    /// A copy of everything.
+    pub fn state(&self) -> FakeState {
+        self.lock().state.clone()
+    }
+
+    /// Changes the host from outside.
+    pub fn edit<T>(&self, change: impl FnOnce(&mut FakeState) -> T) -> T {
+        change(&mut self.lock().state)
+    }
+
+    /// Adds a file that cannot be written.
+    pub fn file(&self, path: &str, content: &str) {
+        self.edit(|state| state.files.insert(path.into(), content.into()));
+    }
+
+    /// Adds a file that can be written.
+    pub fn writable_file(&self, path: &str, content: &str) {
+        self.file(path, content);
+        self.edit(|state| state.writable.insert(path.into()));
+    }
+
+    /// Adds a thread with normal scheduling and all CPUs.
+    pub fn thread(&self, pid: u32, tid: u32, comm: &str, flags: u64) {
+        self.edit(|state| {
+            let thread = FakeThread {
+                pid,
+                comm: comm.into(),
+                parent: u32::from(pid != 1),
+                flags,
+                start_time: u64::from(tid) * 3,
+                scheduling: Scheduling::normal(),
+                cpus: state.online.clone(),
+            };
+            state.threads.insert(tid, thread);
+        });
+    }
+
+    /// Adds an interrupt for all CPUs that goes to one.
+    pub fn irq(&self, irq: u32, name: &str, effective: usize) {
+        self.edit(|state| {
+            let cpus = state.online.clone();
+            let name = name.to_owned();
+            let new = FakeIrq {
+                name,
+                cpus,
+                effective,
+                managed: false,
+                deferred: false,
+            };
+            state.irqs.insert(irq, new);
+        });
+    }
+
+    /// Starts a process as a child of another: it inherits scheduling and CPUs.
+    pub fn fork(&self, parent: u32, tid: u32, start_time: u64) {
+        self.edit(|state| {
+            let Some(model) = state.threads.get(&parent).cloned() else {
+                return;
+            };
+            let child = FakeThread {
+                pid: tid,
+                parent: model.pid,
+                start_time,
+                ..model
+            };
+            state.threads.insert(tid, child);
+        });
+    }
+
+    /// Arranges a fault at the mutation with this number, counted from now.
+    pub fn fault_at(&self, mutation: usize, fault: Fault) {
+        let mut inner = self.lock();
+        let at = inner.mutations + mutation;
+        inner.faults.insert(at, fault);
+    }
+
+    /// Removes all faults.
+    pub fn heal(&self) {
+        self.lock().faults.clear();
+    }
+
+    /// How many changes have been tried.
+    pub fn mutations(&self) -> usize {
+        self.lock().mutations
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a mutation and lets the arranged fault happen.
+    fn mutate(&self, change: impl FnOnce(&mut FakeState) -> io::Result<()>) -> io::Result<()> {
+        let mut inner = self.lock();
+        let fault = {
+            let at = inner.mutations;
+            inner.faults.get(&at).copied()
+        };
+        inner.mutations += 1;
+        match fault {
+            None => change(&mut inner.state),
+            Some(Fault::Ignore) => Ok(()),
+            Some(Fault::Refuse(number)) => Err(io::Error::from_raw_os_error(number)),
+            Some(Fault::CrashBefore) => {
+                drop(inner);
+                resume_unwind(Box::new("fake crash before a change"));
+            }
+            Some(Fault::CrashAfter) => {
+                let _ = change(&mut inner.state);
+                drop(inner);
+                resume_unwind(Box::new("fake crash after a change"));
+            }
+        }
+    }
+}
+
+impl FakeState {
+    fn real(&self, path: &str) -> String {
+        let mut path = path.trim_end_matches('/').to_owned();
+        for _ in 0..8 {
+            let link = self.links.iter().rev().find(|(link, _)| {
+                path.strip_prefix(link.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            });
+            let Some((link, target)) = link else { break };
+            path = format!("{target}{}", &path[link.len()..]);
+        }
+        path
+    }
+
+    fn content(&self, path: &str) -> Option<String> {
+        let path = self.real(path);
+        if let Some(content) = self.files.get(&path) {
+            return Some(content.clone());
+        }
+        if path == "/proc/interrupts" {
+            let mut text = " ".repeat(11);
+            for cpu in self.online.iter() {
+                let _ = write!(text, "CPU{cpu}       ");
+            }
+            for (irq, fake) in &self.irqs {
+                let counts = " 0".repeat(self.online.len());
+                let _ = write!(
+                    text,
+                    "\n{irq:3}:{counts}  PCI-MSI {irq}-edge      {}",
+                    fake.name
+                );
+            }
+            return Some(text + "\n");
+        }
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        match parts.as_slice() {
+            ["proc", pid, "task", tid, "stat"] => {
+                let tid: u32 = tid.parse().ok()?;
+                let thread = self.threads.get(&tid)?;
+                (thread.pid.to_string() == *pid).then(|| {
+                    format!(
+                        "{tid} ({}) S {} 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n",
+                        thread.comm, thread.parent, thread.flags, thread.start_time
+                    )
+                })
+            }
+            ["proc", "irq", irq, "smp_affinity_list"] => {
+                Some(format!("{}\n", self.irqs.get(&irq.parse().ok()?)?.cpus))
+            }
+            ["proc", "irq", irq, "effective_affinity_list"] => Some(format!(
+                "{}\n",
+                self.irqs.get(&irq.parse().ok()?)?.effective
+            )),
+            _ => None,
+        }
+    }
+
+    fn paths(&self) -> Vec<String> {
+        let mut paths: Vec<String> = self.files.keys().cloned().collect();
+        paths.extend(self.links.keys().cloned());
+        for (tid, thread) in &self.threads {
+            paths.push(format!("/proc/{}/task/{tid}/stat", thread.pid));
+        }
+        paths.extend(
+            self.irqs
+                .keys()
+                .map(|irq| format!("/proc/irq/{irq}/smp_affinity_list")),
+        );
+        paths
+    }
+
+    fn fire(&mut self) {
+        for irq in self.irqs.values_mut() {
+            irq.move_to_mask();
+        }
+    }
+}
+
+impl FakeIrq {
+    /// As x86 does: the current CPU is kept as long as the mask allows it.
+    fn move_to_mask(&mut self) {
+        if !self.cpus.contains(self.effective) {
+            self.effective = self.cpus.iter().next().unwrap_or(self.effective);
+        }
+    }
+}
+
+fn error(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+impl HostTree for FakeHost {
+    fn read_bytes(&self, path: &str) -> io::Result<Vec<u8>> {
+        let content = self.lock().state.content(path);
+        content
+            .map(String::into_bytes)
+            .ok_or_else(|| error(libc::ENOENT))
+    }
+
+    fn write(&self, path: &str, value: &str) -> io::Result<()> {
+        self.mutate(|state| {
+            let path = state.real(path);
+            let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+            if let ["proc", "irq", irq, "smp_affinity_list"] = parts.as_slice() {
+                let number: u32 = irq.parse().map_err(|_| error(libc::ENOENT))?;
+                let cpus: CpuSet = value.parse().map_err(|_| error(libc::EINVAL))?;
+                let online = state.online.clone();
+                let irq = state
+                    .irqs
+                    .get_mut(&number)
+                    .ok_or_else(|| error(libc::ENOENT))?;
+                if irq.managed {
+                    return Err(error(libc::EIO));
+                }
+                if cpus.intersection(&online).is_empty() {
+                    return Err(error(libc::EINVAL));
+                }
+                irq.cpus = cpus;
+                if !irq.deferred {
+                    irq.move_to_mask();
+                }
+                return Ok(());
+            }
+            if !state.files.contains_key(&path) {
+                return Err(error(libc::ENOENT));
+            }
+            if !state.writable.contains(&path) {
+                return Err(error(libc::EACCES));
+            }
+            state.files.insert(path, format!("{value}\n"));
+            Ok(())
+        })
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        let inner = self.lock();
+        let directory = format!("{}/", inner.state.real(path));
+        let names: BTreeSet<String> = inner
+            .state
+            .paths()
+            .iter()
+            .filter_map(|path| Some(path.strip_prefix(&directory)?.split('/').next()?.to_owned()))
+            .collect();
+        if names.is_empty() {
+            Err(error(libc::ENOENT))
+        } else {
+            Ok(names.into_iter().collect())
+        }
+    }
+
+    fn real_path(&self, path: &str) -> io::Result<String> {
+        let inner = self.lock();
+        let real = inner.state.real(path);
+        let inside = format!("{real}/");
+        let exists = inner.state.content(&real).is_some()
+            || inner
+                .state
+                .paths()
+                .iter()
+                .any(|path| path.starts_with(&inside));
+        if exists {
+            Ok(real)
+        } else {
+            Err(error(libc::ENOENT))
+        }
+    }
+
+    fn can_open(&self, path: &str) -> io::Result<()> {
+        let inner = self.lock();
+        let real = inner.state.real(path);
+        match inner.state.files.contains_key(&real) {
+            false => Err(error(libc::ENOENT)),
+            true if inner.state.writable.contains(&real) => Ok(()),
+            true => Err(error(libc::EACCES)),
+        }
+    }
+
+    fn wait(&self, _time: Duration) {
+        self.lock().state.fire();
+    }
+}
+
+impl Threads for FakeHost {
+    fn scheduling(&self, tid: u32) -> io::Result<Scheduling> {
+        let inner = self.lock();
+        let thread = inner
+            .state
+            .threads
+            .get(&tid)
+            .ok_or_else(|| error(libc::ESRCH))?;
+        Ok(thread.scheduling)
+    }
+
+    fn set_scheduling(&self, tid: u32, scheduling: &Scheduling) -> io::Result<()> {
+        self.mutate(|state| {
+            let thread = state
+                .threads
+                .get_mut(&tid)
+                .ok_or_else(|| error(libc::ESRCH))?;
+            thread.scheduling = *scheduling;
+            Ok(())
+        })
+    }
+
+    fn affinity(&self, tid: u32) -> io::Result<CpuSet> {
+        let inner = self.lock();
+        let thread = inner
+            .state
+            .threads
+            .get(&tid)
+            .ok_or_else(|| error(libc::ESRCH))?;
+        Ok(thread.cpus.clone())
+    }
+
+    fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> io::Result<()> {
+        self.mutate(|state| {
+            let cpus = cpus.intersection(&state.online);
+            let thread = state
+                .threads
+                .get_mut(&tid)
+                .ok_or_else(|| error(libc::ESRCH))?;
+            if cpus.is_empty() || thread.flags & PF_NO_SETAFFINITY != 0 {
+                return Err(error(libc::EINVAL));
+            }
+            thread.cpus = cpus;
+            Ok(())
+        })
+    }
+}

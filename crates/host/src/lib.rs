@@ -38,6 +38,7 @@ mod machine;
 mod method;
 pub mod parse;
 mod plan;
+mod restore;
 mod snapshot;
 mod threads;
 mod tree;

@@ -119,7 +119,7 @@ impl Machine {
             state,
         } = parse::stat(&line)?;
         // A zombie has no scheduling left to change.
-        (read == tid && !matches!(state, 'Z' | 'X')).then(|| Thread {
+        (read == tid && !matches!(state, 'Z' | 'X')).then_some(Thread {
             id: ThreadId {
                 pid,
                 tid,

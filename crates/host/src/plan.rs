@@ -9,6 +9,7 @@ use crate::discover::{self, Nic, Vm};
 use crate::error::HostError;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::method::{Method, Target};
+use crate::parse;
 use crate::threads::{RESET_ON_FORK, Scheduling};
 
 /// What a method would change.
@@ -131,7 +132,7 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
             true,
         );
     }
-    throttling(machine, target, &mut plan)?;
+    throttling(machine, target, &mut plan);
     if threads.iter().any(|thread| thread.id.comm == "irqbalance") {
         plan.warnings.push(
             "irqbalance runs and may move interrupts again: stop it, or give it \
@@ -253,20 +254,23 @@ fn choose_vcpus(
     Ok(chosen)
 }
 
-fn throttling(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(), HostError> {
+fn throttling(machine: &Machine, target: &Target, plan: &mut Plan) {
     let path = "/proc/sys/kernel/sched_rt_runtime_us";
     let Ok(text) = machine.tree.read(path) else {
-        return Ok(());
+        return;
     };
     let old = text.trim().to_owned();
     if !target.disable_rt_throttling {
-        if old != "-1" {
+        // From 6.12 on the fair server has taken its place.
+        let release = machine.kernel_release().unwrap_or_default();
+        let throttles = parse::kernel_version(&release).is_some_and(|version| version < (6, 12));
+        if throttles && old != "-1" {
             plan.warnings.push(format!(
-                "{path} is {old}: before Linux 6.12, RT threads that use more than that share of \
-                 a period are stopped for the rest of it (--rt-throttling-off sets -1)"
+                "{path} is {old}: RT threads that use more than that share of a period are \
+                 stopped for the rest of it (--rt-throttling-off sets -1)"
             ));
         }
-        return Ok(());
+        return;
     }
     let change = Change::File {
         path: path.into(),
@@ -280,5 +284,4 @@ fn throttling(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(),
         "because the caller asked for no RT throttling",
         true,
     );
-    Ok(())
 }

@@ -137,16 +137,13 @@ impl Snapshot {
             }
         }
         for (irq, now) in &self.irqs {
-            if let Some(old) = earlier.irqs.get(irq)
-                && old.cpus != now.cpus
-            {
+            let before = earlier.irqs.get(irq);
+            if let Some(old) = before.filter(|old| old.cpus != now.cpus) {
                 found.push(format!("IRQ {irq}: CPUs {} -> {}", old.cpus, now.cpus));
             }
         }
         for (path, now) in &self.files {
-            if let Some(old) = earlier.files.get(path)
-                && old != now
-            {
+            if let Some(old) = earlier.files.get(path).filter(|old| *old != now) {
                 found.push(format!("{path}: {old} -> {now}"));
             }
         }

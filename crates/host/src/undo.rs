@@ -1,5 +1,6 @@
 //! Taking back what the journal records.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use crate::machine::Machine;
 /// How long undo waits for interrupts to move back to the CPU that served them. Without
 /// interrupt remapping the kernel moves an interrupt when it next fires; drivers such as igb
 /// fire each of theirs every two seconds.
-const SETTLING_TIME: Duration = Duration::from_millis(3000);
+const SETTLING_TIME: Duration = Duration::from_secs(5);
 const SETTLING_STEP: Duration = Duration::from_millis(50);
 
 /// What undo did.
@@ -40,7 +41,7 @@ impl Undone {
         let mut text = format!("{} restored", self.restored);
         let mut add = |count: usize, what: &str| {
             if count > 0 {
-                text.push_str(&format!(", {count} {what}"));
+                let _ = write!(text, ", {count} {what}");
             }
         };
         add(self.already_old, "in place already");
@@ -76,7 +77,6 @@ pub(crate) fn take_back(machine: &Machine, journal: &Journal) -> (Undone, Vec<St
     let mut undone = Undone::default();
     let mut left = Vec::new();
     let mut to_settle: Vec<&Step> = Vec::new();
-    heirs::widen(machine, journal, &mut undone);
     for step in journal.steps.iter().rev() {
         match (step.change.restore(machine), &step.change) {
             (Restored::Restored, Change::IrqAffinity { .. }) => to_settle.push(step),
@@ -92,22 +92,20 @@ pub(crate) fn take_back(machine: &Machine, journal: &Journal) -> (Undone, Vec<St
             }
         }
     }
+    // After their parents, so that children started meanwhile are found too.
+    undone.heirs = heirs::widen(machine, journal);
     let mut waited = Duration::ZERO;
-    let unsettled = |steps: &[&Step]| {
-        steps
-            .iter()
-            .filter(|step| !step.change.is_settled(machine))
-            .count()
-    };
-    while waited < SETTLING_TIME && unsettled(&to_settle) > 0 {
+    while waited < SETTLING_TIME && !to_settle.iter().all(|step| step.change.is_settled(machine)) {
         machine.tree.wait(SETTLING_STEP);
         waited += SETTLING_STEP;
     }
-    let unmoved = unsettled(&to_settle);
-    if unmoved > 0 {
+    for step in to_settle
+        .iter()
+        .filter(|step| !step.change.is_settled(machine))
+    {
         undone.notes.push(format!(
-            "{unmoved} interrupts did not fire meanwhile: their CPU masks are restored, but they \
-             may stay on the CPU that served them last"
+            "{}: it did not fire meanwhile, so it may stay on the CPU that served it last",
+            step.change.subject()
         ));
     }
     for step in to_settle {

@@ -1,9 +1,14 @@
 //! `steadyvm doctor`: what this machine can and cannot promise.
 
+use std::fmt::Write;
+use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use steadyvm_host::{Machine, doctor};
+use steadyvm_host::Machine;
+use steadyvm_host::doctor::{self, Check, Report, Status};
+
+use crate::output;
 
 /// Say what this machine can and cannot promise, and why. Warns, never refuses.
 #[derive(Debug, clap::Args)]
@@ -13,11 +18,181 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs the verb.
+/// Runs the verb. Whatever it finds, it ends with 0.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let report = doctor::examine(&Machine::real());
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        output::json(&report)?;
+    } else {
+        let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        output::print(&render(&report, colour))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lines are wrapped at this column.
+const WIDTH: usize = 100;
+/// Where the details of a check begin.
+const INDENT: usize = 10;
+
+fn render(report: &Report, colour: bool) -> String {
+    let mut text = format!("steadyvm doctor: kernel {}\n", report.kernel);
+    let column = report
+        .checks
+        .iter()
+        .map(|check| check.title.len())
+        .max()
+        .unwrap_or(0);
+    let mut group = "";
+    for check in &report.checks {
+        if check.group != group {
+            group = &check.group;
+            let _ = write!(text, "\n{group}\n");
+        }
+        render_check(&mut text, check, column, colour);
+    }
+    text.push_str("\nmethods\n");
+    for verdict in &report.methods {
+        let status = if verdict.possible {
+            Status::Ok
+        } else {
+            Status::Bad
+        };
+        let word = if verdict.possible { "can" } else { "cannot" };
+        let reasons = verdict.reasons.join("; ");
+        let separator = if verdict.possible { ", " } else { ": " };
+        let found = if reasons.is_empty() {
+            "be held".into()
+        } else {
+            format!("be held{separator}{reasons}")
+        };
+        let indent = INDENT + column + 2;
+        let start = format!(
+            "  {}  {:column$}  ",
+            label(status, colour),
+            verdict.method.name()
+        );
+        let _ = write!(text, "{start}");
+        wrap(&mut text, &format!("{word} {found}"), indent);
+    }
+    let count = |status| {
+        report
+            .checks
+            .iter()
+            .filter(|check| check.status == status)
+            .count()
+    };
+    let _ = writeln!(
+        text,
+        "\n{} ok, {} warnings, {} bad, {} unknown",
+        count(Status::Ok),
+        count(Status::Warn),
+        count(Status::Bad),
+        count(Status::Unknown)
+    );
+    text
+}
+
+fn render_check(text: &mut String, check: &Check, column: usize, colour: bool) {
+    let _ = write!(
+        text,
+        "  {}  {:column$}  ",
+        label(check.status, colour),
+        check.title
+    );
+    wrap(text, &check.found, INDENT + column + 2);
+    if check.status == Status::Ok {
+        return;
+    }
+    for (name, what) in [("why", &check.why), ("do", &check.fix)] {
+        if !what.is_empty() {
+            let _ = write!(text, "{:INDENT$}{name:>3}: ", "");
+            wrap(text, what, INDENT + 5);
+        }
+    }
+}
+
+/// The status in six columns.
+fn label(status: Status, colour: bool) -> String {
+    let (word, code) = match status {
+        Status::Ok => ("ok", "32"),
+        Status::Warn => ("warn", "33"),
+        Status::Bad => ("bad", "31"),
+        Status::Unknown => ("?", "36"),
+    };
+    if colour {
+        format!("\x1b[{code}m{word:<6}\x1b[0m")
+    } else {
+        format!("{word:<6}")
+    }
+}
+
+/// Writes words from the current column on, and further lines from `indent` on.
+fn wrap(text: &mut String, words: &str, indent: usize) {
+    let mut used = indent;
+    for (place, word) in words.split_whitespace().enumerate() {
+        let length = word.chars().count();
+        if place > 0 && used + 1 + length > WIDTH {
+            let _ = write!(text, "\n{:indent$}{word}", "");
+            used = indent + length;
+        } else {
+            let space = usize::from(place > 0);
+            let _ = write!(text, "{:space$}{word}", "");
+            used += space + length;
+        }
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use steadyvm_host::Method;
+    use steadyvm_host::doctor::Verdict;
+
+    use super::*;
+
+    fn report() -> Report {
+        let check = |status, title: &str| Check {
+            id: title.into(),
+            group: "kernel".into(),
+            title: title.into(),
+            status,
+            found: "found it in /proc ".repeat(12),
+            why: "it matters".into(),
+            fix: "do something".into(),
+        };
+        Report {
+            schema_version: 1,
+            kernel: "6.12".into(),
+            checks: vec![check(Status::Ok, "one"), check(Status::Warn, "longer")],
+            methods: vec![Verdict {
+                method: Method::Dedicated,
+                possible: false,
+                reasons: vec!["one CPU".into()],
+            }],
+        }
+    }
+
+    #[test]
+    fn text_is_grouped_wrapped_and_plain() {
+        let text = render(&report(), false);
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        assert!(!text.contains('\x1b'));
+        assert!(text.contains("\nkernel\n") && text.contains("why: it matters"));
+        assert_eq!(
+            text.matches("why:").count(),
+            1,
+            "only what is not ok is explained"
+        );
+        assert!(
+            text.contains("dedicated  cannot be held: one CPU"),
+            "{text}"
+        );
+        assert!(text.ends_with("1 ok, 1 warnings, 0 bad, 0 unknown\n"));
+    }
+
+    #[test]
+    fn colour_is_used_when_asked() {
+        assert!(render(&report(), true).contains("\x1b[33mwarn"));
+    }
 }

@@ -1,16 +1,19 @@
 //! `steadyvm host`: put a method in force on this host, show it, undo it.
 
+use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
 use steadyvm_host::{
-    DEFAULT_STATE_DIRECTORY, HostControl, Machine, Method, Priorities, RtVm, Shown, Snapshot,
-    State, Target,
+    DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, Method, Priorities, RtVm, Shown,
+    Snapshot, State, Target,
 };
+
+use crate::output;
 
 /// Put a method in force on this host, show what is in force, undo it.
 #[derive(Debug, clap::Args)]
@@ -105,14 +108,10 @@ struct Versioned<'a, T> {
 }
 
 fn print_json<T: Serialize>(content: &T) -> Result<()> {
-    println!(
-        "{}",
-        serde_json::to_string_pretty(&Versioned {
-            schema_version: 1,
-            content
-        })?
-    );
-    Ok(())
+    output::json(&Versioned {
+        schema_version: 1,
+        content,
+    })
 }
 
 fn apply(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode> {
@@ -127,13 +126,13 @@ fn apply(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCod
         print_json(&applied)?;
     } else {
         for step in &applied.steps {
-            println!("{step}");
+            output::line(&step.to_string())?;
         }
-        println!(
-            "method {} is in force: {} settings",
-            applied.method,
-            applied.steps.len()
-        );
+        let count = applied.steps.len();
+        output::line(&format!(
+            "method {} is in force: {count} settings",
+            applied.method
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -147,13 +146,13 @@ fn plan(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode
         print_json(&plan)?;
     } else {
         for step in &plan.steps {
-            println!("{step}");
+            output::line(&step.to_string())?;
         }
-        println!(
-            "method {} would change {} settings",
-            plan.method,
-            plan.steps.len()
-        );
+        let count = plan.steps.len();
+        output::line(&format!(
+            "method {} would change {count} settings",
+            plan.method
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -163,42 +162,53 @@ fn show(control: &HostControl, json: bool) -> Result<ExitCode> {
     if json {
         print_json(&shown)?;
     } else {
-        print_shown(&shown);
+        output::print(&render_shown(&shown))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_shown(shown: &Shown) {
+fn render_shown(shown: &Shown) -> String {
     let method = shown.method.map_or("no method", Method::name);
-    match shown.state {
-        State::None => println!("nothing is in force"),
-        State::Applied => println!("method {method} is in force"),
-        State::Incomplete => println!(
-            "applying or undoing method {method} was interrupted: run `steadyvm host undo`"
-        ),
-        State::BeforeReboot => {
-            println!(
-                "method {method} was in force before the machine was rebooted; nothing is now"
-            );
+    let mut text = match shown.state {
+        State::None => "nothing is in force".to_owned(),
+        State::Applied => {
+            let holding = shown
+                .settings
+                .iter()
+                .filter(|setting| setting.holds)
+                .count();
+            format!(
+                "method {method} is in force: {holding} of {} settings hold",
+                shown.settings.len()
+            )
         }
-    }
+        State::Incomplete => {
+            format!("applying or undoing method {method} was interrupted: run `steadyvm host undo`")
+        }
+        State::BeforeReboot => {
+            format!("method {method} was in force before the machine was rebooted; nothing is now")
+        }
+    };
+    text.push('\n');
     for setting in &shown.settings {
         let now = match (&setting.now, setting.holds) {
             (_, true) => String::new(),
             (Some(now), false) => format!("  [now {now}]"),
             (None, false) => "  [gone]".to_owned(),
         };
-        println!(
+        let _ = writeln!(
+            text,
             "{}: {} -> {}{now}",
             setting.subject, setting.old, setting.new
         );
     }
     for stray in &shown.strays {
-        println!("stray on the dedicated CPU: {stray}");
+        let _ = writeln!(text, "stray on the dedicated CPU: {stray}");
     }
     for line in &shown.unreadable {
-        eprintln!("steadyvm: warning: the journal's {line}");
+        let _ = writeln!(text, "the journal's {line}");
     }
+    text
 }
 
 fn undo(control: &HostControl, json: bool) -> Result<ExitCode> {
@@ -213,7 +223,7 @@ fn undo(control: &HostControl, json: bool) -> Result<ExitCode> {
     if json {
         print_json(&undone)?;
     } else {
-        println!("{}", undone.summary());
+        output::line(&undone.summary())?;
     }
     if undone.failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
@@ -228,24 +238,28 @@ fn undo(control: &HostControl, json: bool) -> Result<ExitCode> {
 fn snapshot(control: &HostControl, earlier: Option<&PathBuf>) -> Result<ExitCode> {
     let now = control.snapshot()?;
     let Some(path) = earlier else {
-        println!("{}", serde_json::to_string_pretty(&now)?);
+        output::json(&now)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let text = fs::read_to_string(path)
-        .with_context(|| format!("cannot read the snapshot {}", path.display()))?;
-    let earlier: Snapshot = serde_json::from_str(&text).with_context(|| {
-        format!(
-            "{} is no snapshot of `steadyvm host snapshot`",
-            path.display()
-        )
-    })?;
+    let earlier = read_snapshot(path)?;
     let differences = now.differences(&earlier);
     for line in &differences {
-        println!("{line}");
+        output::line(line)?;
     }
     Ok(if differences.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(1)
     })
+}
+
+fn read_snapshot(path: &Path) -> Result<Snapshot, HostError> {
+    let bad = |what: String| HostError::BadInput {
+        what,
+        fix: "name a file written by `steadyvm host snapshot > FILE`".into(),
+    };
+    let text = fs::read_to_string(path)
+        .map_err(|error| bad(format!("cannot read {}: {error}", path.display())))?;
+    serde_json::from_str(&text)
+        .map_err(|error| bad(format!("{} is no snapshot: {error}", path.display())))
 }

@@ -5,6 +5,7 @@ mod doctor;
 mod host;
 mod lab;
 mod netrt;
+mod output;
 mod progress;
 
 use clap::{Parser, Subcommand};

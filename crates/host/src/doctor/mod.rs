@@ -1,5 +1,13 @@
 //! `steadyvm doctor`: what a machine can and cannot promise, check by check.
 
+mod cpus;
+mod kernel;
+mod kvm;
+mod network;
+mod scheduling;
+#[cfg(test)]
+mod tests;
+
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
@@ -45,7 +53,7 @@ pub struct Verdict {
     pub method: Method,
     /// Whether it can be applied here.
     pub possible: bool,
-    /// Why not; empty if it can.
+    /// Why not; or, if it can, what casts doubt on it.
     pub reasons: Vec<String>,
 }
 
@@ -62,13 +70,122 @@ pub struct Report {
     pub methods: Vec<Verdict>,
 }
 
-/// Examines a machine. Reads only.
+/// Examines a machine. Reads only, and never fails: what cannot be read is `unknown`.
 pub fn examine(machine: &Machine) -> Report {
-    let kernel = machine.kernel_release().unwrap_or_default();
+    let mut checks = Vec::new();
+    for (group, found) in [
+        ("virtualisation", kvm::checks(machine)),
+        ("kernel", kernel::checks(machine)),
+        ("processors", cpus::checks(machine)),
+        ("network", network::checks(machine)),
+        ("scheduling and memory", scheduling::checks(machine)),
+    ] {
+        checks.extend(found.into_iter().map(|check| Check {
+            group: group.into(),
+            ..check
+        }));
+    }
+    let methods = Method::ALL
+        .into_iter()
+        .map(|method| verdict(machine, &checks, method))
+        .collect();
+    let kernel = machine.kernel_release().unwrap_or_else(|| "unknown".into());
     Report {
         schema_version: 1,
         kernel,
-        checks: Vec::new(),
-        methods: Vec::new(),
+        checks,
+        methods,
     }
+}
+
+/// Whether a method can be applied: the checks it needs must not be bad.
+fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
+    let needs: &[&str] = match method {
+        Method::Vanilla => &["kvm.device"],
+        Method::PreemptRt | Method::Dedicated => &[
+            "kvm.device",
+            "kernel.preempt-rt",
+            "cpu.constant-tsc",
+            "network.nics",
+        ],
+    };
+    let mut reasons: Vec<String> = checks
+        .iter()
+        .filter(|check| needs.contains(&check.id.as_str()) && check.status == Status::Bad)
+        .map(|check| format!("{}: {}", check.title, check.found))
+        .collect();
+    if method == Method::Dedicated && machine.online().is_ok_and(|online| online.len() < 2) {
+        reasons.push("CPUs: only one is online, and it would be the one to dedicate".into());
+    }
+    let possible = reasons.is_empty();
+    if possible {
+        let doubtful = checks
+            .iter()
+            .filter(|check| check.id == "kvm.vendor" && check.status == Status::Warn)
+            .map(|check| format!("if stock guests run ({})", check.found));
+        reasons.extend(doubtful);
+    }
+    Verdict {
+        method,
+        possible,
+        reasons,
+    }
+}
+
+/// Starts a check; the group is filled in by [`examine`].
+fn check(id: &str, title: &str, why: &str) -> Check {
+    Check {
+        id: id.into(),
+        group: String::new(),
+        title: title.into(),
+        status: Status::Unknown,
+        found: String::new(),
+        why: why.into(),
+        fix: String::new(),
+    }
+}
+
+impl Check {
+    fn ok(self, found: impl Into<String>) -> Self {
+        Self {
+            status: Status::Ok,
+            found: found.into(),
+            ..self
+        }
+    }
+
+    fn warn(self, found: impl Into<String>, fix: &str) -> Self {
+        Self {
+            status: Status::Warn,
+            found: found.into(),
+            fix: fix.into(),
+            ..self
+        }
+    }
+
+    fn bad(self, found: impl Into<String>, fix: &str) -> Self {
+        Self {
+            status: Status::Bad,
+            found: found.into(),
+            fix: fix.into(),
+            ..self
+        }
+    }
+
+    fn unknown(self, found: impl Into<String>, fix: &str) -> Self {
+        Self {
+            found: found.into(),
+            fix: fix.into(),
+            ..self
+        }
+    }
+}
+
+/// The trimmed content of a file, if it can be read.
+fn text(machine: &Machine, path: &str) -> Option<String> {
+    machine
+        .tree
+        .read(path)
+        .ok()
+        .map(|text| text.trim().to_owned())
 }

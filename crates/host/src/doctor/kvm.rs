@@ -1,0 +1,126 @@
+//! Virtual machines: KVM, nesting, vhost.
+
+use std::io::ErrorKind;
+
+use super::{Check, check, text};
+use crate::machine::Machine;
+
+pub(super) fn checks(machine: &Machine) -> Vec<Check> {
+    vec![
+        device(machine),
+        vendor(machine),
+        nested(machine),
+        vhost(machine),
+    ]
+}
+
+fn device(machine: &Machine) -> Check {
+    let path = "/dev/kvm";
+    let check = check(
+        "kvm.device",
+        "KVM device",
+        "Without KVM no VM runs at the speed of the CPU.",
+    );
+    match machine.tree.can_open(path) {
+        Ok(()) => check.ok(format!("{path} opens")),
+        Err(error) if error.kind() == ErrorKind::NotFound => check.bad(
+            format!("{path} does not exist"),
+            "enable virtualisation in the firmware and load kvm_intel or kvm_amd; in a VM, ask \
+             its host for nested virtualisation",
+        ),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => check.warn(
+            format!("{path} may not be opened by this user: {error}"),
+            "run as root, or add the user to the group that owns it (kvm)",
+        ),
+        Err(error) => check.bad(
+            format!("{path} does not open: {error}"),
+            "see dmesg for kvm",
+        ),
+    }
+}
+
+/// The vendor modules, and where their processor flag is.
+const VENDORS: [(&str, &str); 2] = [("kvm_intel", "vmx"), ("kvm_amd", "svm")];
+
+fn vendor(machine: &Machine) -> Check {
+    let check = check(
+        "kvm.vendor",
+        "KVM on hardware",
+        "A /dev/kvm proves nothing: one without the processor's own virtualisation may run only \
+         tiny guests and hang on a stock kernel.",
+    );
+    let modules = machine.tree.list("/sys/module").unwrap_or_default();
+    if let Some((module, _)) = VENDORS
+        .iter()
+        .find(|(module, _)| modules.iter().any(|name| name == module))
+    {
+        return check.ok(format!("/sys/module/{module} is there"));
+    }
+    let cpuinfo = text(machine, "/proc/cpuinfo").unwrap_or_default();
+    if !cpuinfo.contains("GenuineIntel") && !cpuinfo.contains("AuthenticAMD") {
+        return check.unknown(
+            "/proc/cpuinfo names neither an Intel nor an AMD processor",
+            "let `steadyvm lab` probe it: it boots a guest and gives up after a time limit",
+        );
+    }
+    let others: Vec<&str> = modules
+        .iter()
+        .filter(|name| name.starts_with("kvm_"))
+        .map(String::as_str)
+        .collect();
+    let found = if others.is_empty() {
+        "neither kvm_intel nor kvm_amd is in /sys/module".to_owned()
+    } else {
+        format!(
+            "neither kvm_intel nor kvm_amd is in /sys/module, but {}",
+            others.join(", ")
+        )
+    };
+    check.warn(
+        found,
+        "load kvm_intel or kvm_amd; where that is not possible, `steadyvm lab` probes KVM by a \
+         bounded boot and falls back to emulation",
+    )
+}
+
+fn nested(machine: &Machine) -> Check {
+    let check = check(
+        "kvm.nested",
+        "nested KVM",
+        "Only the lab needs it: its emulated host runs KVM guests of its own. Without it the lab \
+         emulates the processor.",
+    );
+    for (module, _) in VENDORS {
+        let path = format!("/sys/module/{module}/parameters/nested");
+        let Some(value) = text(machine, &path) else {
+            continue;
+        };
+        return if matches!(value.as_str(), "Y" | "1") {
+            check.ok(format!("{path} is {value}"))
+        } else {
+            check.warn(
+                format!("{path} is {value}"),
+                &format!("reload the module with nested=1: modprobe -r {module}; modprobe {module} nested=1"),
+            )
+        };
+    }
+    check.unknown(
+        "no kvm_intel or kvm_amd in /sys/module has a parameter `nested`",
+        "nothing: the lab then emulates the processor",
+    )
+}
+
+fn vhost(machine: &Machine) -> Check {
+    let path = "/dev/vhost-net";
+    let check = check(
+        "kvm.vhost-net",
+        "vhost-net",
+        "It carries packets into the VM in a thread of its own, which gets a priority. Without it \
+         QEMU's main thread does so, between all its other work.",
+    );
+    if machine.tree.exists(path) {
+        check.ok(format!("{path} is there"))
+    } else {
+        check.warn(format!("{path} does not exist"), "modprobe vhost_net")
+    }
+}

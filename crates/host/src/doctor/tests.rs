@@ -1,0 +1,443 @@
+//! Each check on fake hosts: good, and what makes it warn or fail.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::{Report, Status, examine};
+use crate::fake::FakeHost;
+use crate::method::Method;
+use crate::tests::scenario;
+
+/// A host on which nothing is to be said.
+fn good_host() -> FakeHost {
+    let host = FakeHost::new(2);
+    host.thread(1, 1, "init", 0);
+    scenario::nic(&host, "rt0", 30, 40);
+    scenario::nic(&host, "bulk0", 34, 44);
+    for nic in [
+        "sys/devices/pci0000:00/0000:00:30.0/net/rt0",
+        "sys/devices/pci0000:00/0000:00:34.0/net/bulk0",
+    ] {
+        host.file(&format!("/{nic}/threaded"), "1\n");
+    }
+    host.writable_file("/dev/kvm", "");
+    host.file("/dev/vhost-net", "");
+    host.file("/sys/module/kvm_intel/parameters/nested", "Y\n");
+    host.file(
+        "/proc/cpuinfo",
+        "vendor_id : GenuineIntel\nflags : fpu vmx constant_tsc\n",
+    );
+    host.file("/proc/sys/kernel/osrelease", "6.18.2-rt\n");
+    host.file(
+        "/boot/config-6.18.2-rt",
+        "CONFIG_PREEMPT_RT=y\n# CONFIG_PREEMPT_RT_NEEDS_BH_LOCK is not set\n",
+    );
+    host.file(
+        "/proc/cmdline",
+        "root=/dev/sda1 nohz_full=1 rcu_nocbs=1 idle=poll mitigations=auto\n",
+    );
+    host.file("/sys/kernel/btf/vmlinux", "");
+    host.file("/sys/kernel/sched_ext/state", "disabled\n");
+    host.file("/sys/devices/system/cpu/smt/active", "0\n");
+    for cpu in 0..2 {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
+        host.file(&path, "performance\n");
+    }
+    host.file(
+        "/sys/devices/system/cpu/cpuidle/current_driver",
+        "intel_idle\n",
+    );
+    for (state, latency, disable) in [(0, 0, 0), (1, 2, 0), (2, 133, 1)] {
+        let path = format!("/sys/devices/system/cpu/cpu0/cpuidle/state{state}");
+        host.file(&format!("{path}/name"), &format!("C{state}\n"));
+        host.file(&format!("{path}/latency"), &format!("{latency}\n"));
+        host.file(&format!("{path}/disable"), &format!("{disable}\n"));
+    }
+    host.file(
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        "tsc\n",
+    );
+    host.file(
+        "/sys/fs/cgroup/cgroup.controllers",
+        "cpuset cpu io memory pids\n",
+    );
+    host.file("/proc/sys/kernel/sched_rt_runtime_us", "950000\n");
+    host.file("/proc/sys/kernel/numa_balancing", "0\n");
+    host.file("/sys/kernel/mm/ksm/run", "0\n");
+    host.file("/proc/sys/kernel/watchdog", "0\n");
+    host.file(
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+        "always [madvise] never\n",
+    );
+    host
+}
+
+fn status(report: &Report, id: &str) -> Status {
+    report
+        .checks
+        .iter()
+        .find(|check| check.id == id)
+        .unwrap_or_else(|| panic!("{id}"))
+        .status
+}
+
+fn remove(host: &FakeHost, path: &str) {
+    host.edit(|state| state.files.retain(|name, _| !name.starts_with(path)));
+}
+
+#[test]
+fn a_good_host_holds_every_method() {
+    let report = examine(&good_host().machine());
+    for check in &report.checks {
+        assert_eq!(check.status, Status::Ok, "{check:?}");
+        assert!(!check.found.is_empty() && !check.why.is_empty() && !check.group.is_empty());
+    }
+    assert!(report.methods.iter().all(|verdict| verdict.possible));
+    assert_eq!(report.kernel, "6.18.2-rt");
+}
+
+/// A check, the verdict that is expected, and the file that causes it: its content, or none.
+const FINDINGS: &[(&str, Status, &str, Option<&str>)] = &[
+    ("kvm.device", Status::Bad, "/dev/kvm", None),
+    ("kvm.vendor", Status::Warn, "/sys/module/kvm_intel", None),
+    (
+        "kvm.nested",
+        Status::Warn,
+        "/sys/module/kvm_intel/parameters/nested",
+        Some("N"),
+    ),
+    ("kvm.nested", Status::Unknown, "/sys/module/kvm_intel", None),
+    ("kvm.vhost-net", Status::Warn, "/dev/vhost-net", None),
+    (
+        "kernel.preempt-rt",
+        Status::Bad,
+        "/sys/kernel/realtime",
+        Some("0"),
+    ),
+    (
+        "kernel.bh-lock",
+        Status::Warn,
+        "/sys/kernel/realtime",
+        Some("0"),
+    ),
+    (
+        "kernel.bh-lock",
+        Status::Warn,
+        "/proc/sys/kernel/osrelease",
+        Some("6.12.95"),
+    ),
+    (
+        "kernel.bh-lock",
+        Status::Warn,
+        "/boot/config-6.18.2-rt",
+        Some("CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y"),
+    ),
+    (
+        "kernel.bh-lock",
+        Status::Unknown,
+        "/boot/config-6.18.2-rt",
+        None,
+    ),
+    (
+        "kernel.bh-lock",
+        Status::Unknown,
+        "/proc/sys/kernel/osrelease",
+        Some("strange"),
+    ),
+    (
+        "kernel.isolation",
+        Status::Warn,
+        "/proc/cmdline",
+        Some("quiet isolcpusx=1"),
+    ),
+    ("kernel.isolation", Status::Unknown, "/proc/cmdline", None),
+    (
+        "kernel.mitigations",
+        Status::Warn,
+        "/proc/cmdline",
+        Some("mitigations=off"),
+    ),
+    ("kernel.btf", Status::Warn, "/sys/kernel/btf", None),
+    (
+        "kernel.sched-ext",
+        Status::Warn,
+        "/sys/kernel/sched_ext",
+        None,
+    ),
+    (
+        "kernel.sched-ext",
+        Status::Warn,
+        "/sys/kernel/sched_ext/state",
+        Some("enabled"),
+    ),
+    (
+        "cpu.smt",
+        Status::Warn,
+        "/sys/devices/system/cpu/smt/active",
+        Some("1"),
+    ),
+    (
+        "cpu.smt",
+        Status::Unknown,
+        "/sys/devices/system/cpu/smt/active",
+        None,
+    ),
+    (
+        "cpu.governor",
+        Status::Warn,
+        "/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor",
+        Some("powersave"),
+    ),
+    (
+        "cpu.c-states",
+        Status::Warn,
+        "/sys/devices/system/cpu/cpu0/cpuidle/state2/disable",
+        Some("0"),
+    ),
+    (
+        "cpu.clocksource",
+        Status::Warn,
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        Some("hpet"),
+    ),
+    (
+        "cpu.constant-tsc",
+        Status::Warn,
+        "/proc/cpuinfo",
+        Some("flags : fpu"),
+    ),
+    (
+        "cpu.constant-tsc",
+        Status::Unknown,
+        "/proc/cpuinfo",
+        Some("Features : fp"),
+    ),
+    (
+        "network.threaded-napi.bulk0",
+        Status::Warn,
+        "THREADED",
+        Some("0"),
+    ),
+    (
+        "network.threaded-napi.bulk0",
+        Status::Unknown,
+        "THREADED",
+        None,
+    ),
+    (
+        "scheduling.cgroups",
+        Status::Warn,
+        "/sys/fs/cgroup/cgroup.controllers",
+        Some("cpu"),
+    ),
+    (
+        "scheduling.cgroups",
+        Status::Unknown,
+        "/sys/fs/cgroup",
+        None,
+    ),
+    (
+        "scheduling.rt-throttling",
+        Status::Unknown,
+        "/proc/sys/kernel/sched_rt_runtime_us",
+        None,
+    ),
+    (
+        "memory.numa-balancing",
+        Status::Warn,
+        "/proc/sys/kernel/numa_balancing",
+        Some("1"),
+    ),
+    (
+        "memory.ksm",
+        Status::Warn,
+        "/sys/kernel/mm/ksm/run",
+        Some("1"),
+    ),
+    (
+        "scheduling.watchdog",
+        Status::Warn,
+        "/proc/sys/kernel/watchdog",
+        Some("1"),
+    ),
+    (
+        "memory.huge-pages",
+        Status::Warn,
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+        Some("[always] madvise never"),
+    ),
+];
+
+#[test]
+fn each_finding_is_seen() {
+    let cpu = "/sys/devices/system/cpu";
+    let net = "/sys/devices/pci0000:00/0000:00:34.0/net/bulk0";
+    for &(id, expected, path, content) in FINDINGS {
+        let host = good_host();
+        let path = if path == "THREADED" {
+            format!("{net}/threaded")
+        } else {
+            path.to_owned()
+        };
+        match content {
+            Some(content) => host.file(&path, content),
+            None => remove(&host, &path),
+        }
+        let report = examine(&host.machine());
+        assert_eq!(
+            status(&report, id),
+            expected,
+            "{id} with {path} {content:?}"
+        );
+        let check = report.checks.iter().find(|check| check.id == id).unwrap();
+        assert!(
+            expected == Status::Unknown || !check.fix.is_empty(),
+            "{id} says what to do"
+        );
+    }
+    let host = good_host();
+    remove(&host, &format!("{cpu}/cpu0/cpufreq"));
+    remove(&host, &format!("{cpu}/cpu1/cpufreq"));
+    assert_eq!(
+        status(&examine(&host.machine()), "cpu.governor"),
+        Status::Unknown
+    );
+}
+
+#[test]
+fn a_kvm_without_the_processors_help_is_not_trusted() {
+    let host = good_host();
+    remove(&host, "/sys/module/kvm_intel");
+    host.file("/sys/module/kvm_pvm/parameters/stats", "N");
+    let report = examine(&host.machine());
+    let check = report
+        .checks
+        .iter()
+        .find(|check| check.id == "kvm.vendor")
+        .unwrap();
+    assert_eq!(check.status, Status::Warn);
+    assert!(check.found.contains("kvm_pvm") && check.why.contains("proves nothing"));
+}
+
+#[test]
+fn a_kvm_that_may_not_be_opened_is_a_warning() {
+    let host = good_host();
+    host.edit(|state| state.writable.remove("/dev/kvm"));
+    assert_eq!(
+        status(&examine(&host.machine()), "kvm.device"),
+        Status::Warn
+    );
+}
+
+#[test]
+fn throttling_depends_on_the_kernel() {
+    for (value, release, expected) in [
+        ("950000", "6.1.0", Status::Warn),
+        ("-1", "6.1.0", Status::Warn),
+        ("950000", "6.12.0", Status::Ok),
+    ] {
+        let host = good_host();
+        host.file("/proc/sys/kernel/osrelease", release);
+        host.file("/proc/sys/kernel/sched_rt_runtime_us", value);
+        let report = examine(&host.machine());
+        assert_eq!(
+            status(&report, "scheduling.rt-throttling"),
+            expected,
+            "{value} {release}"
+        );
+    }
+}
+
+#[test]
+fn nics_are_counted_and_must_be_up() {
+    let host = good_host();
+    host.edit(|state| state.links.remove("/sys/class/net/bulk0"));
+    assert_eq!(
+        status(&examine(&host.machine()), "network.nics"),
+        Status::Warn
+    );
+    host.edit(|state| {
+        state.irqs.clear();
+    });
+    assert_eq!(
+        status(&examine(&host.machine()), "network.queues.rt0"),
+        Status::Warn
+    );
+    host.edit(|state| state.links.remove("/sys/class/net/rt0"));
+    let report = examine(&host.machine());
+    assert_eq!(status(&report, "network.nics"), Status::Bad);
+    assert!(!report.methods[1].possible);
+}
+
+#[test]
+fn irqbalance_is_seen() {
+    let host = good_host();
+    host.thread(77, 77, "irqbalance", 0);
+    assert_eq!(
+        status(&examine(&host.machine()), "scheduling.irqbalance"),
+        Status::Warn
+    );
+}
+
+#[test]
+fn the_configuration_inside_the_kernel_is_read() {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed
+        .write_all(b"CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y\n")
+        .unwrap();
+    let packed = packed.finish().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    for (path, content) in [
+        ("proc/config.gz", packed.as_slice()),
+        ("sys/kernel/realtime", b"1\n"),
+        ("proc/sys/kernel/osrelease", b"6.18.0\n"),
+    ] {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    let machine = crate::Machine {
+        tree: std::sync::Arc::new(crate::RootedTree::new(directory.path())),
+        ..good_host().machine()
+    };
+    let report = examine(&machine);
+    let check = report
+        .checks
+        .iter()
+        .find(|check| check.id == "kernel.bh-lock")
+        .unwrap();
+    assert_eq!(
+        (check.status, check.found.contains("config.gz")),
+        (Status::Warn, true)
+    );
+}
+
+#[test]
+fn methods_that_cannot_be_held_say_why() {
+    let host = good_host();
+    host.file("/sys/kernel/realtime", "0\n");
+    host.file("/sys/devices/system/cpu/online", "0\n");
+    let report = examine(&host.machine());
+    let possible: Vec<(Method, bool, usize)> = report
+        .methods
+        .iter()
+        .map(|verdict| (verdict.method, verdict.possible, verdict.reasons.len()))
+        .collect();
+    assert_eq!(
+        possible,
+        [
+            (Method::Vanilla, true, 0),
+            (Method::PreemptRt, false, 1),
+            (Method::Dedicated, false, 2)
+        ]
+    );
+}
+
+#[test]
+fn an_empty_machine_is_examined_too() {
+    let report = examine(&FakeHost::default().machine());
+    assert!(report.checks.len() > 15);
+    assert!(report.checks.iter().all(|check| !check.found.is_empty()));
+}

@@ -1,0 +1,475 @@
+//! What the methods set, refuse and undo.
+
+use super::scenario::{FIFO_50, control, nic, paper_host, paper_target, threaded_irq};
+use crate::fake::{FakeHost, Fault};
+use crate::parse::PF_KTHREAD;
+use crate::threads::{RESET_ON_FORK, Scheduling};
+use crate::{CpuSet, ErrorKind, HostError, Method, RtVm, State, Target, discover};
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn vanilla_changes_nothing_and_leaves_no_journal() {
+    let (host, directory) = (paper_host(2), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    assert!(
+        control
+            .apply(&paper_target(), Method::Vanilla)
+            .unwrap()
+            .steps
+            .is_empty()
+    );
+    assert_eq!(host.state(), before);
+    assert_eq!(control.show().unwrap().state, State::None);
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+}
+
+#[test]
+fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
+    let (host, directory) = (paper_host(2), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    let applied = control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    assert_eq!(applied.steps.len(), 4);
+    let mut expected = before.clone();
+    for (tid, scheduling) in [
+        (40, Scheduling::fifo(80, 0)),
+        (41, Scheduling::fifo(80, 0)),
+        (109, Scheduling::fifo(75, 0)),
+        (102, Scheduling::fifo(70, RESET_ON_FORK)),
+    ] {
+        expected.threads.get_mut(&tid).unwrap().scheduling = scheduling;
+    }
+    assert_eq!(host.state(), expected);
+    let shown = control.show().unwrap();
+    assert_eq!(
+        (shown.state, shown.method),
+        (State::Applied, Some(Method::PreemptRt))
+    );
+    assert!(shown.settings.iter().all(|setting| setting.holds));
+    assert_eq!(control.undo().unwrap().restored, 4);
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn dedicated_leaves_the_cpu_to_the_rt_path() {
+    let (host, directory) = (paper_host(2), directory());
+    host.writable_file(
+        "/sys/devices/pci0000:00/0000:00:34.0/net/bulk0/queues/rx-0/rps_cpus",
+        "3\n",
+    );
+    let before = host.state();
+    let control = control(&host, &directory);
+    let applied = control.apply(&paper_target(), Method::Dedicated).unwrap();
+    assert_eq!(applied.dedicated_cpu, Some(1));
+    let state = host.state();
+    for (tid, thread) in &state.threads {
+        let on_it = [102, 109].contains(tid);
+        let unmovable = thread.comm.starts_with("irq/") || thread.comm == "ksoftirqd/0";
+        let expected = if on_it { "1" } else { "0" };
+        assert!(
+            unmovable || thread.cpus.to_string() == expected,
+            "{tid}: {thread:?}"
+        );
+    }
+    for (irq, fake) in &state.irqs {
+        let cpu = usize::from([30, 31].contains(irq));
+        assert_eq!(
+            (&fake.cpus, fake.effective),
+            (&CpuSet::single(cpu), cpu),
+            "{irq}"
+        );
+    }
+    assert_eq!(
+        state.files["/sys/devices/virtual/workqueue/cpumask"],
+        "fd\n"
+    );
+    assert_eq!(state.files["/proc/irq/default_smp_affinity"], "fd\n");
+    let rps = "/sys/devices/pci0000:00/0000:00:34.0/net/bulk0/queues/rx-0/rps_cpus";
+    assert_eq!(state.files[rps], "1\n");
+    assert_eq!(state.threads[&40].scheduling, Scheduling::fifo(80, 0));
+    assert_eq!(control.show().unwrap().strays, [] as [String; 0]);
+    let undone = control.undo().unwrap();
+    assert_eq!(undone.failed, [] as [String; 0]);
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn threads_started_meanwhile_are_widened_by_undo() {
+    let (host, directory) = (paper_host(4), directory());
+    host.edit(|state| state.threads.get_mut(&200).unwrap().cpus = "0,3".parse().unwrap());
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::Dedicated).unwrap();
+    host.fork(1, 500, 20_000);
+    host.fork(500, 501, 20_001);
+    host.fork(200, 502, 20_002);
+    host.fork(1, 503, 20_003);
+    host.edit(|state| state.threads.get_mut(&503).unwrap().cpus = "2".parse().unwrap());
+    assert_eq!(host.state().threads[&501].cpus.to_string(), "0-2");
+    assert_eq!(host.state().threads[&502].cpus.to_string(), "0");
+    assert_eq!(control.undo().unwrap().heirs, 3);
+    let state = host.state();
+    for (tid, cpus) in [(500, "0-3"), (501, "0-3"), (502, "0,3"), (503, "2")] {
+        assert_eq!(state.threads[&tid].cpus.to_string(), cpus, "{tid}");
+    }
+}
+
+#[test]
+fn a_kernel_without_preempt_rt_is_refused_with_what_to_do() {
+    let (host, directory) = (paper_host(2), directory());
+    host.edit(|state| state.files.remove("/sys/kernel/realtime"));
+    host.file(
+        "/proc/sys/kernel/version",
+        "#1 SMP PREEMPT_DYNAMIC Debian\n",
+    );
+    for method in [Method::PreemptRt, Method::Dedicated] {
+        let error = control(&host, &directory)
+            .apply(&paper_target(), method)
+            .unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        let text = error.to_string();
+        assert!(
+            text.contains("PREEMPT_RT") && text.contains("vanilla"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn bad_targets_are_refused_by_name() {
+    let (host, directory) = (paper_host(2), directory());
+    host.thread(300, 300, "bash", 0);
+    host.file("/sys/class/net/br0/mtu", "1500\n");
+    let good = paper_target();
+    let vm = |pid, rt_vcpus: &[u32]| {
+        vec![RtVm {
+            pid,
+            rt_vcpus: rt_vcpus.to_vec(),
+        }]
+    };
+    let cases = [
+        (
+            Target {
+                rt_nics: vec![],
+                ..good.clone()
+            },
+            "--rt-nic",
+        ),
+        (
+            Target {
+                rt_vms: vec![],
+                ..good.clone()
+            },
+            "--rt-vm",
+        ),
+        (
+            Target {
+                rt_nics: vec!["rt9".into()],
+                ..good.clone()
+            },
+            "bulk0, rt0",
+        ),
+        (
+            Target {
+                rt_nics: vec!["../rt0".into()],
+                ..good.clone()
+            },
+            "no network interface",
+        ),
+        (
+            Target {
+                rt_nics: vec!["br0".into()],
+                ..good.clone()
+            },
+            "no IRQ thread",
+        ),
+        (
+            Target {
+                rt_vms: vm(999, &[1]),
+                ..good.clone()
+            },
+            "no process 999",
+        ),
+        (
+            Target {
+                rt_vms: vm(300, &[1]),
+                ..good.clone()
+            },
+            "no thread that is known as a VCPU",
+        ),
+        (
+            Target {
+                rt_vms: vm(100, &[5]),
+                ..good.clone()
+            },
+            "its VCPUs are 0, 1",
+        ),
+        (
+            Target {
+                dedicated_cpu: Some(7),
+                ..good.clone()
+            },
+            "CPU 7 is not online",
+        ),
+    ];
+    let before = host.state();
+    for (target, expected) in cases {
+        let error = control(&host, &directory)
+            .apply(&target, Method::Dedicated)
+            .unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+        assert_eq!(host.state(), before);
+    }
+}
+
+#[test]
+fn one_cpu_cannot_be_dedicated() {
+    let (host, directory) = (paper_host(1), directory());
+    let error = control(&host, &directory)
+        .apply(&paper_target(), Method::Dedicated)
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 3);
+}
+
+#[test]
+fn applying_twice_asks_for_undo_first() {
+    let (host, directory) = (paper_host(2), directory());
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    let error = control
+        .apply(&paper_target(), Method::Dedicated)
+        .unwrap_err();
+    assert!(matches!(error, HostError::InForce { .. }));
+    assert!(error.to_string().contains("steadyvm host undo"));
+    control.undo().unwrap();
+    control.apply(&paper_target(), Method::Dedicated).unwrap();
+}
+
+#[test]
+fn a_journal_from_before_a_reboot_is_dropped() {
+    let (host, directory) = (paper_host(2), directory());
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    host.file("/proc/sys/kernel/random/boot_id", "boot-2\n");
+    let before = host.state();
+    assert_eq!(control.show().unwrap().state, State::BeforeReboot);
+    assert_eq!(control.undo().unwrap().restored, 0);
+    assert_eq!(host.state(), before);
+    assert_eq!(control.show().unwrap().state, State::None);
+}
+
+#[test]
+fn undo_without_a_journal_does_nothing() {
+    let (host, directory) = (paper_host(2), directory());
+    assert_eq!(
+        control(&host, &directory).undo().unwrap(),
+        crate::Undone::default()
+    );
+    assert_eq!(host.mutations(), 0);
+}
+
+#[test]
+fn a_recycled_thread_number_is_not_touched() {
+    let (host, directory) = (paper_host(2), directory());
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    host.edit(|state| {
+        state.threads.get_mut(&102).unwrap().start_time += 5000;
+        state.threads.remove(&109);
+    });
+    let recycled = host.state().threads[&102].clone();
+    let undone = control.undo().unwrap();
+    assert_eq!((undone.vanished, undone.restored), (2, 2));
+    assert_eq!(host.state().threads[&102], recycled);
+}
+
+#[test]
+fn what_others_changed_since_is_left_and_reported() {
+    let (host, directory) = (paper_host(2), directory());
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    host.edit(|state| {
+        state.threads.get_mut(&102).unwrap().scheduling = Scheduling::fifo(42, 0);
+    });
+    let undone = control.undo().unwrap();
+    assert_eq!(undone.changed_by_others.len(), 1);
+    assert!(undone.changed_by_others[0].contains("FIFO 42"));
+    assert_eq!(
+        host.state().threads[&102].scheduling,
+        Scheduling::fifo(42, 0)
+    );
+}
+
+#[test]
+fn managed_interrupts_of_others_are_skipped_and_of_the_rt_nic_refused() {
+    let (host, directory) = (paper_host(2), directory());
+    host.edit(|state| state.irqs.get_mut(&34).unwrap().managed = true);
+    let control = control(&host, &directory);
+    let applied = control.apply(&paper_target(), Method::Dedicated).unwrap();
+    assert_eq!(applied.skipped.len(), 1, "{:?}", applied.skipped);
+    assert!(applied.skipped[0].contains("IRQ 34"));
+    control.undo().unwrap();
+    host.edit(|state| state.irqs.get_mut(&31).unwrap().managed = true);
+    let before = host.state();
+    let error = control
+        .apply(&paper_target(), Method::Dedicated)
+        .unwrap_err();
+    assert!(error.to_string().contains("IRQ 31 (rt0-TxRx-1)"), "{error}");
+    assert_eq!((error.exit_code(), host.state() == before), (3, true));
+}
+
+#[test]
+fn an_interrupt_returns_to_the_cpu_that_served_it() {
+    let (host, directory) = (paper_host(2), directory());
+    host.edit(|state| {
+        for irq in state.irqs.values_mut() {
+            irq.deferred = true;
+        }
+    });
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::Dedicated).unwrap();
+    crate::HostTree::wait(&host, std::time::Duration::ZERO);
+    assert_eq!(host.state().irqs[&35].effective, 0);
+    control.undo().unwrap();
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn a_setting_that_the_kernel_ignores_fails_and_rolls_back() {
+    let (host, directory) = (paper_host(2), directory());
+    let before = host.state();
+    host.fault_at(2, Fault::Ignore);
+    let error = control(&host, &directory)
+        .apply(&paper_target(), Method::PreemptRt)
+        .unwrap_err();
+    assert!(error.to_string().contains("did not keep"), "{error}");
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn what_cannot_be_restored_stays_in_the_journal() {
+    let (host, directory) = (paper_host(2), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    host.fault_at(0, Fault::Refuse(libc::EPERM));
+    let undone = control.undo().unwrap();
+    assert_eq!((undone.failed.len(), undone.restored), (1, 3));
+    assert_eq!(control.show().unwrap().state, State::Incomplete);
+    host.heal();
+    assert_eq!(control.undo().unwrap().restored, 1);
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn rt_throttling_is_touched_only_when_asked() {
+    let (host, directory) = (paper_host(2), directory());
+    let control = control(&host, &directory);
+    let path = "/proc/sys/kernel/sched_rt_runtime_us";
+    host.file("/proc/sys/kernel/osrelease", "6.1.0-rt\n");
+    let applied = control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    assert!(
+        applied
+            .warnings
+            .iter()
+            .any(|warning| warning.contains(path))
+    );
+    assert_eq!(host.state().files[path], "950000\n");
+    control.undo().unwrap();
+    let target = Target {
+        disable_rt_throttling: true,
+        ..paper_target()
+    };
+    control.apply(&target, Method::PreemptRt).unwrap();
+    assert_eq!(host.state().files[path], "-1\n");
+    control.undo().unwrap();
+    assert_eq!(host.state().files[path], "950000\n");
+}
+
+#[test]
+fn finds_old_vhost_kernel_threads_virtio_nics_and_napi_threads() {
+    let host = FakeHost::new(2);
+    host.thread(100, 100, "qemu", 0);
+    host.thread(100, 101, "CPU 0/KVM", 0);
+    host.thread(60, 60, "vhost-100", PF_KTHREAD);
+    host.thread(61, 61, "vhost-999", PF_KTHREAD);
+    host.thread(62, 62, "napi/eth0-8193", PF_KTHREAD);
+    host.thread(63, 63, "napi/eth01-8194", PF_KTHREAD);
+    let pci = "/sys/devices/pci0000:00/0000:00:03.0";
+    host.file(&format!("{pci}/virtio2/net/eth0/mtu"), "1500");
+    host.file(&format!("{pci}/msi_irqs/25"), "msix");
+    host.edit(|state| {
+        let net = format!("{pci}/virtio2/net/eth0");
+        state
+            .links
+            .insert("/sys/class/net/eth0".into(), net.clone());
+        state
+            .links
+            .insert(format!("{net}/device"), format!("{pci}/virtio2"));
+    });
+    threaded_irq(&host, 25, 70, "virtio2-input.0", 0);
+    threaded_irq(&host, 26, 71, "virtio20-input.0", 0);
+    let machine = host.machine();
+    let threads = machine.all_threads().unwrap();
+    let tids = |ids: &[crate::ThreadId]| ids.iter().map(|id| id.tid).collect::<Vec<_>>();
+    let vm = discover::vm(&machine, &threads, 100).unwrap();
+    assert_eq!(tids(&vm.vhost_workers), [60]);
+    let nic = discover::nic(&machine, &threads, "eth0").unwrap();
+    assert_eq!(nic.irqs.keys().copied().collect::<Vec<_>>(), [25]);
+    assert_eq!(
+        (tids(&nic.irq_threads), tids(&nic.napi_threads)),
+        (vec![70], vec![62])
+    );
+}
+
+#[test]
+fn finds_unnamed_vcpus_through_debugfs() {
+    let host = FakeHost::new(2);
+    for tid in 100..103 {
+        host.thread(100, tid, "qemu-system-x86", 0);
+    }
+    host.file("/sys/kernel/debug/kvm/100-12/vcpu1/pid", "102\n");
+    host.file("/sys/kernel/debug/kvm/1001-12/vcpu0/pid", "101\n");
+    let machine = host.machine();
+    let vm = discover::vm(&machine, &machine.all_threads().unwrap(), 100).unwrap();
+    assert_eq!(vm.vcpus[&1].tid, 102);
+    assert_eq!(vm.vcpus.len(), 1);
+}
+
+#[test]
+fn a_vm_of_one_vcpu_is_real_time_as_a_whole() {
+    let (host, directory) = (paper_host(2), directory());
+    nic(&host, "spare0", 38, 48);
+    let target = Target {
+        rt_vms: vec![RtVm {
+            pid: 200,
+            rt_vcpus: vec![],
+        }],
+        ..paper_target()
+    };
+    let applied = control(&host, &directory)
+        .apply(&target, Method::PreemptRt)
+        .unwrap();
+    assert!(
+        applied
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("one VCPU"))
+    );
+    assert_eq!(host.state().threads[&201].scheduling.priority, 70);
+    assert_eq!(host.state().threads[&48].scheduling, FIFO_50);
+}
+
+#[test]
+fn two_at_once_are_refused() {
+    let (host, directory) = (paper_host(2), directory());
+    let state = crate::journal::StateDirectory::new(directory.path().join("state"));
+    let _lock = state.lock().unwrap();
+    let error = control(&host, &directory).undo().unwrap_err();
+    assert!(matches!(error, HostError::Busy { .. }));
+}

@@ -1,0 +1,106 @@
+//! The kernel itself, on threads that the test has started.
+
+use std::sync::mpsc;
+use std::thread;
+
+use crate::change::Restored;
+use crate::threads::{KernelThreads, RESET_ON_FORK, Scheduling, Threads};
+use crate::{Change, CpuSet, Machine, Snapshot};
+
+/// Runs `work` with the number of a thread that waits meanwhile.
+fn with_thread(work: impl FnOnce(u32)) {
+    let (number, read_number) = mpsc::channel();
+    let (stop, wait) = mpsc::channel::<()>();
+    let thread = thread::spawn(move || {
+        // SAFETY: gettid takes no arguments and cannot fail.
+        number.send(unsafe { libc::gettid() } as u32).unwrap();
+        let _ = wait.recv();
+    });
+    work(read_number.recv().unwrap());
+    drop(stop);
+    thread.join().unwrap();
+}
+
+/// Setting RT policies needs a privilege that a test run may not have.
+fn may_set_policies(tid: u32) -> bool {
+    let fifo = KernelThreads.set_scheduling(tid, &Scheduling::fifo(1, 0));
+    let _ = KernelThreads.set_scheduling(tid, &Scheduling::normal());
+    if let Err(error) = &fifo {
+        eprintln!("skipped: this user may not set RT policies: {error}");
+    }
+    fifo.is_ok()
+}
+
+#[test]
+fn policies_are_set_and_restored_by_the_kernel() {
+    with_thread(|tid| {
+        if !may_set_policies(tid) {
+            return;
+        }
+        let machine = Machine::real();
+        let id = machine.thread(std::process::id(), tid).unwrap().id;
+        for start in [
+            Scheduling {
+                nice: 7,
+                ..Scheduling::normal()
+            },
+            Scheduling::fifo(3, 0),
+            Scheduling::fifo(4, RESET_ON_FORK),
+        ] {
+            KernelThreads.set_scheduling(tid, &start).unwrap();
+            let old = KernelThreads.scheduling(tid).unwrap();
+            let new = Scheduling::fifo(11, RESET_ON_FORK);
+            let change = Change::ThreadPolicy {
+                thread: id.clone(),
+                old,
+                new,
+            };
+            change.make(&machine).unwrap();
+            assert!(KernelThreads.scheduling(tid).unwrap().same_as(&new));
+            assert_eq!(change.restore(&machine), Restored::Restored);
+            assert_eq!(KernelThreads.scheduling(tid).unwrap(), old);
+            assert_eq!(change.restore(&machine), Restored::AlreadyOld);
+        }
+    });
+}
+
+#[test]
+fn affinities_are_set_and_restored_by_the_kernel() {
+    with_thread(|tid| {
+        let machine = Machine::real();
+        let id = machine.thread(std::process::id(), tid).unwrap().id;
+        let old = KernelThreads.affinity(tid).unwrap();
+        assert!(!old.is_empty());
+        let new = CpuSet::single(old.last().unwrap());
+        let change = Change::ThreadAffinity {
+            thread: id.clone(),
+            old: old.clone(),
+            new: new.clone(),
+        };
+        change.make(&machine).unwrap();
+        assert_eq!(KernelThreads.affinity(tid).unwrap(), new);
+        if old != new {
+            assert_eq!(change.restore(&machine), Restored::Restored);
+        }
+        assert_eq!(KernelThreads.affinity(tid).unwrap(), old);
+        let mut recycled = id;
+        recycled.start_time += 1;
+        let change = Change::ThreadAffinity {
+            thread: recycled,
+            old,
+            new,
+        };
+        assert_eq!(change.restore(&machine), Restored::Vanished);
+    });
+}
+
+#[test]
+fn a_snapshot_of_this_machine_can_be_taken() {
+    let snapshot = Snapshot::take(&Machine::real()).unwrap();
+    let own = std::process::id();
+    assert!(snapshot.threads.iter().any(|thread| thread.id.pid == own));
+    assert_eq!(
+        KernelThreads.scheduling(0).unwrap_err().raw_os_error(),
+        Some(libc::ESRCH)
+    );
+}

@@ -1,0 +1,87 @@
+//! Fake hosts for tests.
+
+use crate::fake::FakeHost;
+use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
+use crate::threads::{Policy, Scheduling};
+use crate::{HostControl, RtVm, Target};
+
+pub const FIFO_50: Scheduling = Scheduling {
+    policy: Policy::Fifo,
+    priority: 50,
+    nice: 0,
+    flags: 0,
+    runtime_ns: 0,
+    deadline_ns: 0,
+    period_ns: 0,
+};
+
+/// An IRQ and its thread.
+pub fn threaded_irq(host: &FakeHost, irq: u32, tid: u32, action: &str, cpu: usize) {
+    host.irq(irq, action, cpu);
+    let name: String = format!("irq/{irq}-{action}").chars().take(15).collect();
+    host.thread(tid, tid, &name, PF_KTHREAD);
+    host.edit(|state| {
+        let thread = state.threads.get_mut(&tid).unwrap();
+        thread.scheduling = FIFO_50;
+        thread.parent = 2;
+    });
+}
+
+/// A NIC on PCI with two queues: `irq` and `irq + 1`, threads `tid` and `tid + 1`.
+pub fn nic(host: &FakeHost, name: &str, irq: u32, tid: u32) {
+    let device = format!("/sys/devices/pci0000:00/0000:00:{irq:02}.0");
+    host.file(&format!("{device}/net/{name}/mtu"), "1500\n");
+    host.writable_file(&format!("{device}/net/{name}/queues/rx-0/rps_cpus"), "0\n");
+    host.edit(|state| {
+        state.links.insert(
+            format!("/sys/class/net/{name}"),
+            format!("{device}/net/{name}"),
+        );
+        state
+            .links
+            .insert(format!("{device}/net/{name}/device"), device.clone());
+    });
+    for queue in 0..2 {
+        host.file(&format!("{device}/msi_irqs/{}", irq + queue), "msix\n");
+        let action = format!("{name}-TxRx-{queue}");
+        threaded_irq(host, irq + queue, tid + queue, &action, queue as usize % 2);
+    }
+}
+
+/// The host of the paper: an RT NIC, a non-RT NIC, an RT VM with two VCPUs, a non-RT VM.
+pub fn paper_host(cpus: usize) -> FakeHost {
+    let host = FakeHost::new(cpus);
+    host.thread(1, 1, "init", 0);
+    host.thread(2, 2, "kthreadd", PF_KTHREAD);
+    host.thread(12, 12, "ksoftirqd/0", PF_KTHREAD | PF_NO_SETAFFINITY);
+    host.thread(13, 13, "rcu_preempt", PF_KTHREAD);
+    nic(&host, "rt0", 30, 40);
+    nic(&host, "bulk0", 34, 44);
+    host.irq(1, "i8042", 0);
+    host.writable_file("/sys/devices/virtual/workqueue/cpumask", "ff\n");
+    host.writable_file("/proc/irq/default_smp_affinity", "ff\n");
+    host.writable_file("/proc/sys/kernel/sched_rt_runtime_us", "950000\n");
+    for (pid, vcpus) in [(100, 2), (200, 1)] {
+        host.thread(pid, pid, "qemu-system-x86", 0);
+        for vcpu in 0..vcpus {
+            host.thread(pid, pid + 1 + vcpu, &format!("CPU {vcpu}/KVM"), 0);
+        }
+        host.thread(pid, pid + 9, &format!("vhost-{pid}"), 0);
+    }
+    host
+}
+
+pub fn paper_target() -> Target {
+    Target {
+        rt_nics: vec!["rt0".into()],
+        rt_vms: vec![RtVm {
+            pid: 100,
+            rt_vcpus: vec![1],
+        }],
+        ..Target::default()
+    }
+}
+
+pub fn control(host: &FakeHost, directory: &tempfile::TempDir) -> HostControl {
+    HostControl::new(host.machine(), directory.path().join("state"))
+}

@@ -1,0 +1,141 @@
+//! The verbs `host` and `doctor` as a user calls them. Nothing here changes the machine.
+
+#![allow(clippy::unwrap_used)] // helpers of tests
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn steadyvm(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_steadyvm"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn state_argument(directory: &Path) -> String {
+    format!("--state-dir={}", directory.join("state").display())
+}
+
+#[test]
+fn doctor_always_ends_well_and_prints_json() {
+    let output = steadyvm(&["doctor", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["schema_version"], 1);
+    assert_eq!(report["methods"].as_array().unwrap().len(), 3);
+    for check in report["checks"].as_array().unwrap() {
+        for field in ["id", "group", "title", "status", "found", "why", "fix"] {
+            assert!(check[field].is_string(), "{check}");
+        }
+    }
+    let plain = steadyvm(&["doctor"]);
+    assert_eq!(plain.status.code(), Some(0));
+    assert!(
+        !text(&plain.stdout).contains('\x1b'),
+        "no colour into a pipe"
+    );
+}
+
+#[test]
+fn wrong_use_ends_with_2() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = state_argument(directory.path());
+    for arguments in [
+        &["host", "apply", "--method", "fast"][..],
+        &["host", "apply"],
+        &["host", "apply", "--method", "preempt-rt", "--rt-vm", "x"],
+        &["host", "apply", "--method", "preempt-rt"],
+        &["host", "nothing"],
+        &["host", "snapshot", "--compare", "/no/such/file"],
+    ] {
+        let mut arguments = arguments.to_vec();
+        arguments.push(&state);
+        let output = steadyvm(&arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+        assert!(output.stdout.is_empty());
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn an_unwritable_state_directory_is_named() {
+    let output = steadyvm(&["host", "undo", "--state-dir=/proc/no/state"]);
+    assert_eq!(output.status.code(), Some(3));
+    let message = text(&output.stderr);
+    assert_eq!(message.matches("No such file").count(), 1, "{message}");
+    assert!(message.contains("/proc/no/state"), "{message}");
+}
+
+#[test]
+fn vanilla_show_and_undo_change_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = state_argument(directory.path());
+    let applied = steadyvm(&["host", "apply", "--method", "vanilla", "--json", &state]);
+    assert_eq!(applied.status.code(), Some(0), "{}", text(&applied.stderr));
+    let applied: serde_json::Value = serde_json::from_slice(&applied.stdout).unwrap();
+    assert_eq!(
+        (&applied["schema_version"], &applied["method"]),
+        (&1.into(), &"vanilla".into())
+    );
+    let shown = steadyvm(&["host", "show", "--json", &state]);
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(
+        (&shown["schema_version"], &shown["state"]),
+        (&1.into(), &"none".into())
+    );
+    let undone = steadyvm(&["host", "undo", &state]);
+    assert_eq!(
+        (undone.status.code(), text(&undone.stdout)),
+        (Some(0), "0 restored\n".into())
+    );
+}
+
+#[test]
+fn a_damaged_journal_is_named_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(state.join("journal.jsonl"), "rubbish\n").unwrap();
+    let argument = state_argument(directory.path());
+    let output = steadyvm(&["host", "undo", &argument]);
+    assert_eq!(output.status.code(), Some(3));
+    let message = text(&output.stderr);
+    assert!(
+        message.contains("journal.jsonl") && message.contains("remove the file"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_snapshot_compares_with_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = steadyvm(&["host", "snapshot"]);
+    assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
+    let snapshot: serde_json::Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!(snapshot["schema_version"], 1);
+    // Other processes of this machine may change meanwhile: compare what cannot.
+    let mut quiet = snapshot.clone();
+    quiet["threads"] = serde_json::json!([]);
+    quiet["irqs"] = serde_json::json!({});
+    let file = directory.path().join("snapshot.json");
+    std::fs::write(&file, quiet.to_string()).unwrap();
+    let output = steadyvm(&["host", "snapshot", "--compare", file.to_str().unwrap()]);
+    assert_eq!(
+        (output.status.code(), text(&output.stdout)),
+        (Some(0), String::new())
+    );
+    quiet["files"]["/proc/sys/kernel/sched_rt_runtime_us"] = "12345".into();
+    std::fs::write(&file, quiet.to_string()).unwrap();
+    let output = steadyvm(&["host", "snapshot", "--compare", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("12345"));
+}
