@@ -13,14 +13,22 @@ fn main() {
     println!("cargo:rerun-if-changed={}", kernel.display());
     let mut source = format!(
         "/// The options that the lab's kernel must have.\n\
-         pub const CONFIGURATION: &str = include_str!({:?});\n\
+         pub const CONFIGURATION: &str = include_str!(\"{}\");\n\
          /// Patches that only the lab needs: name and text, in their order.\n\
          pub const LAB_PATCHES: &[(&str, &str)] = &[\n",
-        kernel.join("config")
+        kernel.join("config").display()
     );
     for patch in patches_in(&kernel.join("patches/6.12/lab")) {
-        let name = patch.file_name().expect("a listed file has a name");
-        writeln!(source, "    ({name:?}, include_str!({patch:?})),").expect("memory suffices");
+        let name = patch
+            .file_name()
+            .expect("a listed file has a name")
+            .display();
+        writeln!(
+            source,
+            "    (\"{name}\", include_str!(\"{}\")),",
+            patch.display()
+        )
+        .expect("memory suffices");
     }
     source.push_str("];\n");
     let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("kernel_inputs.rs");

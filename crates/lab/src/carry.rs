@@ -20,11 +20,18 @@ pub fn pid_file(name: &str) -> String {
     format!("{RUN_DIRECTORY}/{name}.pid")
 }
 
-/// Runs a guest until it powers off or standard input ends.
+/// Runs a guest until it powers off or standard input ends. What goes wrong is in the guest's
+/// log too, where the caller outside can read it.
 pub fn carry(machine: &Machine) -> Result<()> {
     std::fs::create_dir_all(RUN_DIRECTORY).at("create", RUN_DIRECTORY)?;
     let log = format!("{RUN_DIRECTORY}/{}.log", machine.name);
-    let mut qemu = qemu::start(&machine.guest_arguments(), None, Path::new(&log))?;
+    run(machine, Path::new(&log)).inspect_err(|error| {
+        let _ = std::fs::write(&log, error.to_string());
+    })
+}
+
+fn run(machine: &Machine, log: &Path) -> Result<()> {
+    let mut qemu = qemu::start(&machine.guest_arguments(), None, log)?;
     let pid_file = pid_file(&machine.name);
     std::fs::write(&pid_file, qemu.process.pid().to_string()).at("write", &pid_file)?;
     qemu.monitor.resume()?;

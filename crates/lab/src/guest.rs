@@ -1,8 +1,9 @@
 //! A guest of the emulated host, running.
 
 use crate::agent::{Connection, ProcessInput};
+use crate::carry::RUN_DIRECTORY;
 use crate::emulator::Machine;
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result};
 use std::time::Duration;
 
 /// A guest boots in 5 s on an idle machine.
@@ -20,7 +21,8 @@ impl Guest {
         let process = host.spawn(&["steadyvm", "lab", "carry", &description])?;
         let (reader, writer): (_, ProcessInput) = process.into_stream()?;
         let place = format!("guest {}", machine.name);
-        let connection = Connection::establish(place, reader, writer, BOOT_PATIENCE)?;
+        let connection = Connection::establish(place, reader, writer, BOOT_PATIENCE)
+            .map_err(|error| with_logs(error, host, &machine.name))?;
         Ok(Self { connection })
     }
 
@@ -43,4 +45,14 @@ impl Guest {
             .run(&["ip", "link", "set", "dev", "eth0", "up"])
             .map(drop)
     }
+}
+
+/// Adds what the guest's QEMU and console said to an error of a guest that did not come up.
+fn with_logs(mut error: Error, host: &Connection, name: &str) -> Error {
+    let script = format!("cd {RUN_DIRECTORY}; tail -n 5 {name}.log {name}.console");
+    // A host that is gone too has told why elsewhere.
+    if let Ok(said) = host.text(&["sh", "-c", &script]) {
+        error.why = format!("{}\n  {}", error.why, said.trim().replace('\n', "\n    "));
+    }
+    error
 }

@@ -7,6 +7,7 @@ use crate::artifact::{
 use crate::emulator::{Accelerator, Card, Machine};
 use crate::error::{At, Result};
 use crate::host::{BOOT_PATIENCE, HostSpecification};
+use crate::namespace::Namespace;
 use crate::progress::Observer;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +50,8 @@ impl Laboratory {
         log_directory: &Path,
         observer: &dyn Observer,
     ) -> Result<Self> {
+        // What only root may do is tried before any long work.
+        Namespace::new()?;
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
         // Fails at once, and not after minutes, where the kernel's source is missing.
         let distribution_kernel = DistributionKernel::obtain(cache, observer)?;

@@ -1,7 +1,8 @@
 //! `steadyvm compare`: the main job.
 
 use crate::progress::Display;
-use anyhow::{Context, Result};
+use crate::this_program;
+use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let started_unix_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = this_program();
     let cache = Cache::of_this_machine()?;
     let laboratory = Laboratory::open(&cache, &program, &args.out.join("logs"), &display)?;
     let data = compare::run(&laboratory, &options, &display)?;

@@ -1,6 +1,7 @@
 //! `steadyvm lab`: a shell or a command in an emulated host.
 
 use crate::progress::Display;
+use crate::this_program;
 use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 use nix::sys::termios::{self, SetArg, Termios};
@@ -92,7 +93,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn open_laboratory() -> Result<Laboratory> {
     let cache = Cache::of_this_machine()?;
     let logs = cache.helper_directory("logs");
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = this_program();
     Ok(Laboratory::open(
         &cache,
         &program,

@@ -11,6 +11,7 @@ mod progress;
 use clap::{Parser, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use steadyvm_host::HostError;
@@ -41,7 +42,9 @@ fn main() -> ExitCode {
         init::run();
     }
     let verb = CommandLine::parse().verb;
-    end_children_on_signals();
+    if matches!(verb, Verb::Compare(_) | Verb::Lab(_)) {
+        end_children_on_signals();
+    }
     let outcome = match verb {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Compare(args) => compare::run(&args),
@@ -65,8 +68,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     error.downcast_ref().map_or(3, HostError::exit_code)
 }
 
-/// Ctrl-C and its kin end what this program started, then the program. Nothing else is left
-/// behind: namespaces and their devices go with the last process that uses them.
+/// For verbs that start machines: Ctrl-C and its kin end what this program started, then the
+/// program. Nothing else is left behind: namespaces and their devices go with the last process
+/// that uses them.
 fn end_children_on_signals() {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
         return;
@@ -78,4 +82,9 @@ fn end_children_on_signals() {
             std::process::exit(128 + signal);
         }
     });
+}
+
+/// This program's file, which is there even if a newer build has replaced it meanwhile.
+fn this_program() -> PathBuf {
+    PathBuf::from(format!("/proc/{}/exe", std::process::id()))
 }

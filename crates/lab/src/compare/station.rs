@@ -33,6 +33,14 @@ impl Station {
     /// Boots host and guests, puts the method in force, starts the NetRT service and stops the
     /// host's clock.
     pub fn boot(laboratory: &Laboratory, method: Method) -> Result<Self> {
+        let named = |mut error: Error| {
+            error.what = format!("{method}: {}", error.what);
+            error
+        };
+        Self::boot_unnamed(laboratory, method).map_err(named)
+    }
+
+    fn boot_unnamed(laboratory: &Laboratory, method: Method) -> Result<Self> {
         let specification = laboratory.host(method.name(), kernel_of(method));
         let mut host = EmulatedHost::boot(&specification)?;
         host.require_kvm()?;
