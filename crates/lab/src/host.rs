@@ -7,6 +7,7 @@ use crate::error::{At, Error, Result};
 use crate::guest::Guest;
 use crate::namespace::Namespace;
 use crate::qemu::{self, Qemu};
+use crate::scheduling;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -242,16 +243,14 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
     }
 }
 
-/// The machine's own scheduling is the lab's noise floor: one processor thread a core, and the
-/// thread that moves packets before all of them.
+/// The machine's own scheduling is the lab's noise floor: one processor thread a core, before
+/// the machine's other work, and the thread that moves packets before all of them.
 fn quiet_emulator(qemu: &mut Qemu) -> Result<()> {
     for (cpu, thread) in qemu.monitor.processor_threads()?.into_iter().enumerate() {
-        crate::scheduling::pin(thread, cpu)?;
+        scheduling::pin(thread, cpu)?;
+        scheduling::prefer(thread)?;
     }
-    crate::scheduling::make_fifo(
-        qemu.process.pid() as i32,
-        crate::scheduling::DEVICE_PRIORITY,
-    )
+    scheduling::make_fifo(qemu.process.pid() as i32, scheduling::DEVICE_PRIORITY)
 }
 
 /// The device behind "/sys/class/net/DEVICE/address:ADDRESS".

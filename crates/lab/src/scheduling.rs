@@ -22,6 +22,17 @@ pub fn pin(thread: i32, cpu: usize) -> Result<()> {
     sched_setaffinity(Pid::from_raw(thread), &set).doing(what())
 }
 
+/// Gives a thread the best place among the normal ones.
+pub fn prefer(thread: i32) -> Result<()> {
+    // SAFETY: the call takes numbers only.
+    let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, thread as u32, -20) };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    Err(Error::machine(format!("prefer thread {thread}"), error).what_to_do("run as root"))
+}
+
 /// Puts a thread under SCHED_FIFO; 0 is the calling thread.
 pub fn make_fifo(thread: i32, priority: i32) -> Result<()> {
     let parameter = libc::sched_param {

@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::laboratory::{HostKernel, Laboratory};
 use crate::progress::{News, Observer, task};
 use station::Station;
-use std::thread;
 use steadyvm_host::Method;
 use steadyvm_latency::netstream::NetStreamRun;
 use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData};
@@ -101,28 +100,28 @@ fn measure_round(
         .collect())
 }
 
-/// Boots a station for each method, all at once, and stops their clocks.
+/// Boots a station for each method, one after the other: kernels that boot side by side on a
+/// busy machine misjudge their timers.
 fn boot_stations(
     laboratory: &Laboratory,
     methods: &[Method],
     observer: &dyn Observer,
 ) -> Result<Vec<Station>> {
-    observer.tell(News::Advance {
-        done: 0,
-        of: 1 + 3 * methods.len() as u64,
-        detail: format!("booting {} hosts with two guests each", methods.len()),
-    });
-    thread::scope(|scope| {
-        let boots: Vec<_> = methods
-            .iter()
-            .map(|method| scope.spawn(|| Station::boot(laboratory, *method)))
-            .collect();
-        let panicked = |_| Err(Error::machine("boot a host", "a thread panicked"));
-        boots
-            .into_iter()
-            .map(|boot| boot.join().unwrap_or_else(panicked))
-            .collect()
-    })
+    let mut stations = Vec::new();
+    for method in methods {
+        observer.tell(News::Advance {
+            done: stations.len() as u64,
+            of: steps(methods.len()),
+            detail: format!("{method}: booting a host and two guests"),
+        });
+        stations.push(Station::boot(laboratory, *method)?);
+    }
+    Ok(stations)
+}
+
+/// What a round tells of: a boot and three phases a method.
+fn steps(methods: usize) -> u64 {
+    4 * methods as u64
 }
 
 /// Measures one phase on every station, beginning with another one each round.
@@ -140,13 +139,13 @@ fn measure_phase(
         let index = (turn + round as usize) % count;
         let station = &mut stations[index];
         let before = match phase {
-            Phase::Idle => 0,
-            Phase::Full => count,
-            Phase::Equal => 2 * count,
+            Phase::Idle => count,
+            Phase::Full => 2 * count,
+            Phase::Equal => 3 * count,
         };
         observer.tell(News::Advance {
-            done: 1 + (before + turn) as u64,
-            of: 1 + 3 * count as u64,
+            done: (before + turn) as u64,
+            of: steps(count),
             detail: format!("{}: {}", station.method(), phase.title()),
         });
         measured[index] = Some(station.measure(phase, rate_mbit_per_s, load)?);

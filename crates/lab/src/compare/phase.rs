@@ -72,7 +72,7 @@ pub fn run_netrt(outside: &Namespace, server: Ipv4Addr, load: &Load) -> Result<C
 /// A NetStream that flows.
 pub struct Stream {
     client: Child,
-    _server: Process,
+    server: Process,
 }
 
 /// Starts iperf3 in the guest and, when it listens, a client outside; returns when the stream
@@ -110,7 +110,7 @@ pub fn start_stream(
     receiver.wait_for_line("Accepted connection", SERVICE_PATIENCE)?;
     Ok(Stream {
         client,
-        _server: receiver,
+        server: receiver,
     })
 }
 
@@ -123,6 +123,8 @@ impl Stream {
             output.read_to_string(&mut said).doing(what)?;
         }
         self.client.wait()?;
+        // The next stream's server wants the same port.
+        self.server.follow(|_, _| {})?;
         netstream::parse(&said).doing(what)
     }
 }
