@@ -1,6 +1,7 @@
 //! The emulated host, running.
 
 use crate::agent::Connection;
+use crate::artifact::PackedInitramfs;
 use crate::carry;
 use crate::emulator::{Accelerator, Card, Machine};
 use crate::error::{At, Error, Result};
@@ -11,6 +12,7 @@ use crate::scheduling;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A host boots in 2 to 7 s on an idle machine; a loaded one gets this long.
@@ -66,8 +68,8 @@ pub struct HostSpecification {
     pub name: String,
     /// Kernel image.
     pub kernel: PathBuf,
-    /// Initramfs made for that kernel.
-    pub initramfs: PathBuf,
+    /// Initramfs made for that kernel; it lives as long as somebody may boot it.
+    pub initramfs: Arc<PackedInitramfs>,
     /// The user space's image.
     pub image: PathBuf,
     /// More words for the kernel's command line.
@@ -159,7 +161,15 @@ impl EmulatedHost {
                 network.bridge()
             ))?;
         }
-        Guest::start(&self.connection, machine)
+        Guest::start(&self.connection, machine).map_err(|error| self.with_own_end(error))
+    }
+
+    /// Adds the end of the console to an error that came because the host is gone.
+    fn with_own_end(&self, error: Error) -> Error {
+        match self.connection.run(&["true"]) {
+            Ok(_) => error,
+            Err(_) => with_console(error, &self.console),
+        }
     }
 
     /// The process id of a guest's QEMU.
@@ -232,7 +242,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
     Machine {
         name: specification.name.clone(),
         kernel: text(&specification.kernel),
-        initramfs: text(&specification.initramfs),
+        initramfs: text(&specification.initramfs.path()),
         image: text(&specification.image),
         kernel_words: specification.kernel_words.clone(),
         accelerator: specification.accelerator,

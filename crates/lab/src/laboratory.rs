@@ -10,6 +10,7 @@ use crate::host::{BOOT_PATIENCE, HostSpecification};
 use crate::namespace::Namespace;
 use crate::progress::Observer;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Which kernel a host runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +37,8 @@ pub struct Laboratory {
     pub accelerator: Accelerator,
     image: PathBuf,
     log_directory: PathBuf,
-    distribution_initramfs: PackedInitramfs,
-    rt_initramfs: PackedInitramfs,
+    distribution_initramfs: Arc<PackedInitramfs>,
+    rt_initramfs: Arc<PackedInitramfs>,
 }
 
 impl Laboratory {
@@ -77,8 +78,8 @@ impl Laboratory {
             .pack()
         };
         let mut laboratory = Self {
-            distribution_initramfs: pack(Some(&distribution_kernel.host_modules))?,
-            rt_initramfs: pack(None)?,
+            distribution_initramfs: Arc::new(pack(Some(&distribution_kernel.host_modules))?),
+            rt_initramfs: Arc::new(pack(None)?),
             distribution_kernel,
             rt_kernel,
             accelerator: Accelerator::Tcg,
@@ -95,14 +96,14 @@ impl Laboratory {
         let (kernel, initramfs) = match kernel {
             HostKernel::Distribution => (
                 &self.distribution_kernel.image,
-                self.distribution_initramfs.path(),
+                &self.distribution_initramfs,
             ),
-            HostKernel::PreemptRt => (&self.rt_kernel.image, self.rt_initramfs.path()),
+            HostKernel::PreemptRt => (&self.rt_kernel.image, &self.rt_initramfs),
         };
         HostSpecification {
             name: name.to_owned(),
             kernel: kernel.clone(),
-            initramfs,
+            initramfs: Arc::clone(initramfs),
             image: self.image.clone(),
             kernel_words: String::new(),
             accelerator: self.accelerator,
