@@ -1,0 +1,44 @@
+//! A bound on the work of one analysis.
+//!
+//! Rule: schedulability tests are pseudo-polynomial, so an input can ask for years of computing. Every
+//! test spends from a [`Work`] allowance, one step per task looked at. When it is spent, the test's
+//! verdict is `Undecided`; a caller never turns that into a yes.
+
+/// Steps left.
+#[derive(Debug, Clone)]
+pub struct Work {
+    left: u64,
+}
+
+/// The allowance is spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exhausted;
+
+impl Work {
+    /// The usual allowance of one VM or one host: about a second of one core.
+    pub const DEFAULT_STEPS: u64 = 200_000_000;
+
+    /// An allowance of `steps`.
+    pub const fn new(steps: u64) -> Self {
+        Self { left: steps }
+    }
+
+    pub(crate) const fn spend(&mut self, steps: usize) -> Result<(), Exhausted> {
+        match self.left.checked_sub(steps as u64) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.left = 0;
+                Err(Exhausted)
+            }
+        }
+    }
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT_STEPS)
+    }
+}
