@@ -13,16 +13,20 @@
 //! | [`server`] | fixed-priority servers and the tasks in them |
 //! | [`host`] | admission of VCPUs on CPUs, the least number of CPUs, overheads |
 //! | [`latency`] | the bound of a request/response service |
+//! | [`plan`] | all of it for one host, from TOML or JSON |
 //!
 //! Decisions use whole numbers or exact fractions only. No input makes a function panic, no function
 //! does I/O, and each test's work is bounded: what cannot be decided within the bound is never a yes.
 #![forbid(unsafe_code)]
+// Formulas in the headers have subscripts (C_i), which are no code.
+#![allow(clippy::doc_markdown)]
 
 pub mod error;
 pub mod guest;
 pub mod host;
 pub mod interface;
 pub mod latency;
+pub mod plan;
 pub mod ratio;
 pub mod server;
 pub mod supply;
