@@ -158,6 +158,7 @@ pub const MAX_VCPUS: u32 = 4_096;
 
 /// Turns the failed test of the largest budget into a reason.
 fn reason(verdict: Verdict) -> Infeasible {
+    // Takes the verdict by value to fit `map_err`.
     match verdict {
         Verdict::Unschedulable(violation) => Infeasible::Violation(violation),
         _ => Infeasible::Undecided,

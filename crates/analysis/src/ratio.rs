@@ -80,6 +80,11 @@ impl Interval {
         Some(crate::time::div_ceil_wide(scaled, gap))
     }
 
+    /// A whole number not below the sum times `factor >= 0`.
+    pub(crate) const fn ceil_times(self, factor: Amount) -> Amount {
+        crate::time::div_ceil_wide(self.high * factor, ONE)
+    }
+
     /// A whole number not above the sum, times `factor`: `floor(factor * sum)`, possibly lower.
     pub(crate) fn floor_times(self, factor: Amount) -> Amount {
         self.low.checked_mul(factor).map_or(0, |scaled| scaled / ONE)

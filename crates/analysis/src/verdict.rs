@@ -24,7 +24,7 @@ impl Verdict {
 }
 
 impl From<Exhausted> for Verdict {
-    fn from(_: Exhausted) -> Self {
+    fn from(Exhausted: Exhausted) -> Self {
         Self::Undecided
     }
 }

@@ -16,23 +16,32 @@ pub(crate) struct Exhausted;
 
 impl Work {
     /// The usual allowance of one VM or one host: about a second of one core.
-    pub const DEFAULT_STEPS: u64 = 200_000_000;
+    pub const DEFAULT_STEPS: u64 = 40_000_000;
 
     /// An allowance of `steps`.
     pub const fn new(steps: u64) -> Self {
         Self { left: steps }
     }
 
+    /// An allowance of at most `steps` out of this one; what is left of it can be given back.
+    pub(crate) fn take(&mut self, steps: u64) -> Self {
+        let taken = steps.min(self.left);
+        self.left -= taken;
+        Self { left: taken }
+    }
+
+    /// Returns what is left of a taken allowance.
+    pub(crate) const fn give_back(&mut self, rest: &Self) {
+        self.left += rest.left;
+    }
+
     pub(crate) const fn spend(&mut self, steps: usize) -> Result<(), Exhausted> {
-        match self.left.checked_sub(steps as u64) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                self.left = 0;
-                Err(Exhausted)
-            }
+        if let Some(left) = self.left.checked_sub(steps as u64) {
+            self.left = left;
+            Ok(())
+        } else {
+            self.left = 0;
+            Err(Exhausted)
         }
     }
 }

@@ -77,7 +77,6 @@ fn horizon(
     supply: &impl Supply,
     work: &mut Work,
 ) -> Result<Option<Time>, Verdict> {
-    work.spend(2 * tasks.len())?;
     let line = supply.lower_line();
     let utilizations = Interval::of(tasks.iter().map(Task::utilization));
     // sum U_i (T_i + J_i - D_i), rounded up task by task.

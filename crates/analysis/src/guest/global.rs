@@ -56,11 +56,32 @@ pub(super) fn test(
     work: &mut Work,
 ) -> Verdict {
     let mut scratch = Vec::with_capacity(tasks.len());
+    let mut load = Load::default();
     (0..tasks.len())
         .try_for_each(|index| {
-            Window { rule, tasks, supply, index }.check(&mut scratch, work)
+            load.extend_to(rule, rule.interferers(tasks, index));
+            Window { rule, tasks, supply, index }.check(&load, &mut scratch, work)
         })
         .into()
+}
+
+/// Sums over the first interferers, from which every horizon follows.
+#[derive(Default)]
+struct Load {
+    counted: usize,
+    utilization: Interval,
+    lead: Amount,
+}
+
+impl Load {
+    /// Interferers of later tasks start with those of earlier ones.
+    fn extend_to(&mut self, rule: &impl Interference, interferers: &[Task]) {
+        for task in &interferers[self.counted..] {
+            self.utilization = self.utilization.plus(task.utilization());
+            self.lead += Amount::from(rule.lead(task));
+        }
+        self.counted = interferers.len();
+    }
 }
 
 struct Window<'a, R, S> {
@@ -71,10 +92,15 @@ struct Window<'a, R, S> {
 }
 
 impl<R: Interference, S: Supply> Window<'_, R, S> {
-    fn check(&self, scratch: &mut Vec<Time>, work: &mut Work) -> Result<(), Verdict> {
+    fn check(
+        &self,
+        load: &Load,
+        scratch: &mut Vec<Time>,
+        work: &mut Work,
+    ) -> Result<(), Verdict> {
         let task = &self.tasks[self.index];
         let shortest = task.window();
-        let mut at = self.horizon(shortest, work)?;
+        let mut at = self.horizon(load, shortest, work)?;
         while at >= shortest {
             work.spend(2 * self.tasks.len())?;
             let supply = self.supply.supply(at);
@@ -155,17 +181,14 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
     }
 
     /// Beyond the horizon the condition holds for certain.
-    fn horizon(&self, shortest: Time, work: &mut Work) -> Result<Time, Verdict> {
-        work.spend(2 * self.tasks.len())?;
+    fn horizon(&self, load: &Load, shortest: Time, work: &mut Work) -> Result<Time, Verdict> {
         let task = &self.tasks[self.index];
-        let others = self.rule.interferers(self.tasks, self.index);
         let parallelism = self.supply.parallelism() as Amount;
         let line = self.supply.lower_line();
-        let lead: Amount = others.iter().map(|other| Amount::from(self.rule.lead(other))).sum();
-        let behind = lead + line.whole_offset() + parallelism * Amount::from(task.demand()) + 1;
-        match Interval::of(others.iter().map(Task::utilization)).catch_up(line.rate, behind) {
+        let behind = load.lead + line.whole_offset() + parallelism * Amount::from(task.demand()) + 1;
+        match load.utilization.catch_up(line.rate, behind) {
             Some(bound) => match Time::try_from(bound) {
-                Ok(bound) if bound <= MAX_INSTANT => Ok(bound.max(shortest)),
+                Ok(bound) if bound <= MAX_INSTANT => Ok(bound),
                 _ => Err(Verdict::Undecided),
             },
             // Demand grows at least as fast as supply: some window fails, the first one for a start.

@@ -2,9 +2,10 @@
 //!
 //! Rule: the least m for which [`super::admit`] says yes on CPUs 0..m: full VCPUs have CPUs of their
 //! own, the rest passes on what is left. Every test stays passed when a CPU is added.
-//! m starts at ceil(sum of bandwidths with overheads), below which nothing can hold them.
+//! m starts at ceil(sum of bandwidths with overheads), below which nothing can hold them; it is found in
+//! growing strides and then by bisection.
 //!
-//! Complexity: at most one admission a VCPU. Exact as far as admission is ([`Processors::exact`]).
+//! Complexity: O(log VCPUs) admissions. Exact as far as admission is ([`Processors::exact`]).
 
 use super::{Host, MAX_CPUS, Vcpu, admit};
 use crate::{
@@ -34,15 +35,31 @@ pub fn minimal_processors(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Optio
     let masked = masks.max().map_or(0, |&last| last.saturating_add(1));
     let enough = u32::try_from(vcpus.len()).unwrap_or(MAX_CPUS);
     let high = enough.max(low).max(masked.saturating_add(enough)).min(MAX_CPUS);
-    let mut exact = true;
-    for count in low..=high {
-        let admission = admit(&host.with_cpus(count), vcpus, work);
+    // From the bound upwards in growing strides, then back to the least count that passes.
+    let (mut fails_below, mut proven, mut stride) = (low, true, 0);
+    loop {
+        let probe = low.saturating_add(stride).min(high);
+        let admission = admit(&host.with_cpus(probe), vcpus, work);
         if admission.is_feasible() {
-            return Some(Processors { count, exact });
+            let mut count = probe;
+            while fails_below < count {
+                let middle = fails_below + (count - fails_below) / 2;
+                let admission = admit(&host.with_cpus(middle), vcpus, work);
+                if admission.is_feasible() {
+                    count = middle;
+                } else {
+                    (fails_below, proven) = (middle + 1, admission.proven);
+                }
+            }
+            // `proven` is about the count just below.
+            return Some(Processors { count, exact: proven });
         }
-        exact = admission.proven;
+        if probe == high {
+            return None;
+        }
+        (fails_below, proven) = (probe + 1, admission.proven);
+        stride = (stride * 2).max(1);
     }
-    None
 }
 
 fn lower_bound(host: &Host, vcpus: &[Vcpu]) -> u32 {

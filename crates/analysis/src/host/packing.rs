@@ -9,7 +9,7 @@
 //! Complexity: VCPUs * CPUs tests of one CPU; at most [`SEARCH_NODES`] tests in the search.
 //! Source: the dissertation's section 3.3.1.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 use super::{Candidate, Dispatch, VcpuServer, partitioned};
 use crate::{
@@ -69,8 +69,8 @@ pub(super) fn pack(
             Err(misfit) => refused = refused.or(Some(misfit)),
         }
     }
-    let mut proven = false;
-    if candidates.len() <= EXACT_LIMIT && total(candidates) != Some(std::cmp::Ordering::Greater) {
+    let mut proven = overloads(candidates, cpus.len());
+    if !proven && candidates.len() <= EXACT_LIMIT {
         let mut search = Search { candidates, order: &falling, rules, nodes: SEARCH_NODES, work };
         let mut bins = empty_bins(cpus);
         match search.place(0, &mut bins) {
@@ -83,9 +83,10 @@ pub(super) fn pack(
     Packing::Refused { candidate, verdict, proven }
 }
 
-fn total(candidates: &[Candidate]) -> Option<std::cmp::Ordering> {
+/// More utilisation than CPUs, for certain.
+fn overloads(candidates: &[Candidate], cpus: usize) -> bool {
     let sum = Interval::of(candidates.iter().map(|candidate| candidate.task.utilization()));
-    sum.compare(Fraction::new(candidates.len() as i128, 1))
+    sum.compare(Fraction::new(cpus as i128, 1)).is_some_and(Ordering::is_gt)
 }
 
 fn empty_bins(cpus: &[u32]) -> Vec<Bin> {
@@ -101,32 +102,57 @@ fn best_fit(
     work: &mut Work,
 ) -> Result<Vec<Bin>, (usize, Verdict)> {
     let mut bins = empty_bins(cpus);
-    let mut choice: Vec<usize> = (0..bins.len()).collect();
     for &index in order {
         let candidate = &candidates[index];
-        let has_sibling =
-            |bin: &Bin| bin.members.iter().any(|&member| candidates[member].vm == candidate.vm);
-        choice.sort_by_key(|&b| (apart && has_sibling(&bins[b]), Reverse(bins[b].load), bins[b].cpu));
-        let mut refusal = Verdict::Undecided;
-        let home = choice.iter().copied().find(|&b| {
-            if !candidate.allows(bins[b].cpu) {
-                return false;
+        if work.spend(bins.len()).is_err() {
+            return Err((index, Verdict::Undecided));
+        }
+        let mut home: Option<((bool, Reverse<Interval>), usize)> = None;
+        for (b, bin) in bins.iter().enumerate().filter(|(_, bin)| candidate.allows(bin.cpu)) {
+            let sibling = apart
+                && bin.members.iter().any(|&member| candidates[member].vm == candidate.vm);
+            let rank = (sibling, Reverse(bin.load));
+            let better = home.is_none_or(|(best, _)| rank < best);
+            if better && fits(bin, index, candidates, rules, work) {
+                home = Some((rank, b));
             }
-            let verdict = test(&bins[b], index, candidates, rules, work);
-            let fits = verdict.is_schedulable();
-            if !fits {
-                // Keep the emptiest CPU's reason: the closest to fitting.
-                refusal = verdict;
-            }
-            fits
-        });
-        let Some(home) = home else {
-            return Err((index, refusal));
+        }
+        let Some((_, home)) = home else {
+            // The emptiest CPU comes closest: its reason explains.
+            let emptiest = bins
+                .iter()
+                .filter(|bin| candidate.allows(bin.cpu))
+                .min_by_key(|bin| bin.load);
+            let verdict = emptiest.map(|bin| test(bin, index, candidates, rules, work));
+            return Err((index, verdict.unwrap_or(Verdict::Undecided)));
         };
         bins[home].members.push(index);
         bins[home].load = bins[home].load.plus(candidate.task.utilization());
     }
     Ok(bins)
+}
+
+/// Whether `bin` keeps every promise with one more candidate.
+fn fits(
+    bin: &Bin,
+    index: usize,
+    candidates: &[Candidate],
+    rules: Rules,
+    work: &mut Work,
+) -> bool {
+    let task = &candidates[index].task;
+    match bin.load.plus(task.utilization()).compare(Fraction::new(1, 1)) {
+        Some(Ordering::Greater) => false,
+        // With utilisation decided, the whole test of EDF without jitter.
+        Some(_)
+            if rules.dispatch == Dispatch::EarliestDeadline
+                && rules.server == VcpuServer::TaskLike
+                && task.jitter() == 0 =>
+        {
+            true
+        }
+        _ => test(bin, index, candidates, rules, work).is_schedulable(),
+    }
 }
 
 /// The verdict of `bin` with one more candidate; a violation's index is a candidate.

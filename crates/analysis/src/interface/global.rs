@@ -36,14 +36,10 @@ pub fn minimal_mpr(
     let high = Time::from(vcpus).checked_mul(period).unwrap_or(Time::MAX);
     MultiprocessorPeriodic::new(period, high, vcpus)?;
     let floor = budget::floor(tasks.iter().map(Task::utilization), period);
-    let least = budget::least(floor, high, |budget| {
+    let least = budget::least_below(floor, high, |budget| {
         MultiprocessorPeriodic::new(period, budget, vcpus)
-            .map_or(Verdict::Undecided, |resource| guest.test(&resource, vcpus, budget == high, work))
+            .map_or(Verdict::Undecided, |resource| guest.test(&resource, work))
     });
-    let least = match least {
-        Ok(least) => least,
-        Err(verdict) => return Ok(Err(reason(verdict))),
-    };
     let resource = MultiprocessorPeriodic::new(period, least.budget, vcpus)?;
     Ok(Ok(Interface {
         period,
@@ -72,14 +68,10 @@ pub fn minimal_dmpr(
     };
     let full = vcpus - 1;
     DeterministicMultiprocessor::new(period, period, full)?;
-    let least = budget::least(1, period, |budget| {
+    let least = budget::least_below(1, period, |budget| {
         DeterministicMultiprocessor::new(period, budget, full)
-            .map_or(Verdict::Undecided, |resource| guest.test(&resource, vcpus, budget == period, work))
+            .map_or(Verdict::Undecided, |resource| guest.test(&resource, work))
     });
-    let least = match least {
-        Ok(least) => least,
-        Err(verdict) => return Ok(Err(reason(verdict))),
-    };
     let resource = DeterministicMultiprocessor::new(period, least.budget, full)?;
     Ok(Ok(Interface {
         period,
@@ -107,11 +99,7 @@ impl Guest {
         Self { tasks: order.iter().map(|&i| tasks[i]).collect(), order, fixed_priority }
     }
 
-    /// `whole`: the supply is `vcpus` whole processors.
-    fn test(&self, supply: &impl Supply, vcpus: u32, whole: bool, work: &mut Work) -> Verdict {
-        if whole && vcpus as usize >= self.tasks.len() {
-            return Verdict::Schedulable;
-        }
+    fn test(&self, supply: &impl Supply, work: &mut Work) -> Verdict {
         let verdict = if self.fixed_priority {
             global_fixed_priority::test(&self.tasks, supply, work)
         } else {
@@ -128,18 +116,40 @@ impl Guest {
 
     /// The number of VCPUs: the given one if it can do, else the fewest that can.
     fn vcpus(&self, fixed: Option<u32>, work: &mut Work) -> Result<u32, Infeasible> {
-        let mut test = |vcpus: u32| self.test(&Dedicated::new(vcpus), vcpus, true, work);
+        let mut test = |vcpus: u32| {
+            let mut share = work.take(Work::DEFAULT_STEPS / 8);
+            let verdict = if vcpus as usize >= self.tasks.len() {
+                Verdict::Schedulable
+            } else {
+                self.test(&Dedicated::new(vcpus), &mut share)
+            };
+            work.give_back(&share);
+            verdict
+        };
         if let Some(vcpus) = fixed {
             let verdict = test(vcpus);
             return if verdict.is_schedulable() { Ok(vcpus) } else { Err(reason(verdict)) };
         }
         let utilization = Interval::of(self.tasks.iter().map(Task::utilization));
         let low = utilization.floor_times(1).max(1);
-        let high = Time::try_from(self.tasks.len()).unwrap_or(Time::MAX).min(MAX_VCPUS.into());
-        budget::least(Time::try_from(low).unwrap_or(high), high, |vcpus| {
-            u32::try_from(vcpus).map_or(Verdict::Undecided, &mut test)
-        })
-        .map_err(reason)
-        .map(|least| u32::try_from(least.budget).unwrap_or(MAX_VCPUS))
+        let most = u32::try_from(self.tasks.len()).unwrap_or(MAX_VCPUS).min(MAX_VCPUS);
+        let low = u32::try_from(low).unwrap_or(most).min(most);
+        // Few more than the utilisation usually do: look there first, in growing strides.
+        let (mut fails_below, mut stride) = (low, 0);
+        loop {
+            let probe = low.saturating_add(stride).min(most);
+            let verdict = test(probe);
+            if verdict.is_schedulable() {
+                let found = budget::least_below(fails_below.into(), probe.into(), |vcpus| {
+                    u32::try_from(vcpus).map_or(Verdict::Undecided, &mut test)
+                });
+                return Ok(u32::try_from(found.budget).unwrap_or(probe));
+            }
+            if probe == most {
+                return Err(reason(verdict));
+            }
+            fails_below = probe + 1;
+            stride = (stride * 2).max(1);
+        }
     }
 }

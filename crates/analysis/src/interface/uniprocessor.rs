@@ -11,7 +11,7 @@ use crate::{
         edf, fixed_priority,
         partitioned::LocalScheduler,
     },
-    supply::PeriodicResource,
+    supply::{PeriodicResource, Supply},
     task::{PriorityOrder, Task},
     time::Time,
     verdict::Verdict,
@@ -43,7 +43,6 @@ pub fn minimal_prm(
             least_fixed_priority(&sorted, period, floor, work)
         }
     };
-    let least = least.map_err(reason)?;
     Ok(Interface {
         period,
         budget: least.budget,
@@ -53,12 +52,13 @@ pub fn minimal_prm(
     })
 }
 
+/// The least budget in `floor..=period`; a whole processor (`period`) is known to suffice.
 fn least_budget(
     period: Time,
     floor: Time,
     mut test: impl FnMut(&PeriodicResource) -> Verdict,
-) -> Result<budget::Least, Verdict> {
-    budget::least(floor, period, |budget| {
+) -> budget::Least {
+    budget::least_below(floor, period, |budget| {
         PeriodicResource::new(period, budget).map_or(Verdict::Undecided, |r| test(&r))
     })
 }
@@ -69,18 +69,22 @@ fn least_fixed_priority(
     period: Time,
     floor: Time,
     work: &mut Work,
-) -> Result<budget::Least, Verdict> {
+) -> budget::Least {
     let mut least = budget::Least { budget: floor.min(period), exact: true };
-    for index in 0..sorted.len() {
+    for (index, bound) in fixed_priority::load_bounds(sorted).into_iter().enumerate() {
+        let window = sorted[index].window();
+        if PeriodicResource::new(period, least.budget).is_ok_and(|r| bound <= r.supply(window)) {
+            continue;
+        }
         let mut test = |resource: &PeriodicResource| {
             fixed_priority::test_task(sorted, index, resource, work)
         };
         let current = PeriodicResource::new(period, least.budget)
             .map_or(Verdict::Undecided, |resource| test(&resource));
         if !current.is_schedulable() {
-            let raised = least_budget(period, least.budget, test)?;
+            let raised = least_budget(period, least.budget, test);
             least = budget::Least { exact: least.exact && raised.exact, ..raised };
         }
     }
-    Ok(least)
+    least
 }

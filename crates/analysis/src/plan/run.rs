@@ -1,7 +1,7 @@
 //! Computes a plan.
 //!
 //! Rule: first every VM's interface, then admission of all VCPUs, then the services' bounds. Each VM
-//! and each admission has its own allowance of work, so that one VM cannot starve the others' answers.
+//! has at most its own share of the plan's allowance of work, so that one cannot starve the others.
 
 use std::collections::HashSet;
 
@@ -18,6 +18,9 @@ use crate::{
     task::Task,
     work::Work,
 };
+
+/// The allowance of all VMs of a plan together.
+const PLAN_STEPS: u64 = 5 * Work::DEFAULT_STEPS;
 
 /// What a VM gets, before placement.
 #[derive(Debug, Clone)]
@@ -57,10 +60,13 @@ pub(super) fn check_names(vms: &[Vm]) -> Result<(), InputError> {
 /// # Errors
 /// Parameters that contradict each other, with the VM they belong to.
 pub fn run(request: &Request) -> Result<Report, InputError> {
+    let mut work = Work::new(PLAN_STEPS);
     let mut outcomes = Vec::with_capacity(request.vms.len());
     for vm in &request.vms {
-        let outcome = interface_of(vm, &request.host)
+        let mut share = work.take(Work::DEFAULT_STEPS);
+        let outcome = interface_of(vm, &request.host, &mut share)
             .map_err(|error| InputError::new(&vm.place, error))?;
+        work.give_back(&share);
         outcomes.push(outcome);
     }
     let (vcpus, owners) = vcpus_of(request, &outcomes)?;
@@ -113,7 +119,11 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
 }
 
 /// The interface of one VM on its own.
-pub(super) fn interface_of(vm: &Vm, host: &Host) -> Result<Outcome, Error> {
+pub(super) fn interface_of(
+    vm: &Vm,
+    host: &Host,
+    work: &mut Work,
+) -> Result<Outcome, Error> {
     let needs = match &vm.needs {
         Needs::Tasks(needs) => needs,
         Needs::BestEffort { .. } => return Ok(Outcome::BestEffort),
@@ -121,7 +131,7 @@ pub(super) fn interface_of(vm: &Vm, host: &Host) -> Result<Outcome, Error> {
             return spread(*budget, *period, *vcpus).map(Outcome::Interface);
         }
     };
-    let least = match least_interface(needs, host)? {
+    let least = match least_interface(needs, host, work)? {
         Ok(least) => least,
         Err(reason) => return Ok(Outcome::NoInterface(reason)),
     };
@@ -140,12 +150,12 @@ pub(super) fn interface_of(vm: &Vm, host: &Host) -> Result<Outcome, Error> {
 pub(super) fn least_interface(
     needs: &TaskNeeds,
     host: &Host,
+    work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
     let tasks = needs.tasks();
     let (scheduler, kind) = (needs.scheduler.into(), needs.interface.into());
-    let mut work = Work::default();
     match needs.period {
-        Period::Fixed(period) => minimal(&tasks, scheduler, kind, period, needs.vcpus, &mut work),
+        Period::Fixed(period) => minimal(&tasks, scheduler, kind, period, needs.vcpus, work),
         Period::Best(range) => best_period::best(
             &tasks,
             scheduler,
@@ -153,7 +163,7 @@ pub(super) fn least_interface(
             range,
             needs.vcpus,
             host.overheads(),
-            &mut work,
+            work,
         ),
     }
 }

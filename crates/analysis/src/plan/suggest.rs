@@ -10,7 +10,7 @@ use super::{
     service,
 };
 use crate::{
-    host::{Admission, MAX_CPUS, Processors, admit},
+    host::{Admission, Processors, admit},
     time::MAX_TIME,
     work::Work,
 };
@@ -22,22 +22,29 @@ pub(super) fn changes(
     processors: Option<Processors>,
     services: &[ServiceReport],
 ) -> Vec<String> {
+    let mut work = Work::new(2 * Work::DEFAULT_STEPS);
+    let work = &mut work;
     let mut changes: Vec<String> = request
         .vms
         .iter()
         .zip(outcomes)
-        .filter_map(|(vm, outcome)| for_vm(request, vm, outcome))
+        .filter_map(|(vm, outcome)| for_vm(request, vm, outcome, work))
         .collect();
     if admission.is_some_and(|admission| !admission.is_feasible()) {
         changes.extend(more_cpus(request, processors));
-        changes.extend(other_period(request));
+        changes.extend(other_period(request, work));
     }
     let late = services.iter().zip(&request.services).filter(|(report, _)| !report.met);
-    changes.extend(late.filter_map(|(_, service)| shorter_bound(request, service)));
+    changes.extend(late.filter_map(|(_, service)| shorter_bound(request, service, work)));
     changes
 }
 
-fn for_vm(request: &Request, vm: &Vm, outcome: &Outcome) -> Option<String> {
+fn for_vm(
+    request: &Request,
+    vm: &Vm,
+    outcome: &Outcome,
+    work: &mut Work,
+) -> Option<String> {
     let Needs::Tasks(needs) = &vm.needs else {
         return None;
     };
@@ -48,18 +55,23 @@ fn for_vm(request: &Request, vm: &Vm, outcome: &Outcome) -> Option<String> {
             request.unit.show(least.budget.into()),
             request.unit.show(least.period.into()),
         )),
-        Outcome::NoInterface(_) => other_interface(request, vm, needs),
+        Outcome::NoInterface(_) => other_interface(request, vm, needs, work),
         _ => None,
     }
 }
 
 /// The first of these that gives the VM an interface: EDF, several VCPUs, any number of VCPUs.
-fn other_interface(request: &Request, vm: &Vm, needs: &TaskNeeds) -> Option<String> {
+fn other_interface(
+    request: &Request,
+    vm: &Vm,
+    needs: &TaskNeeds,
+    work: &mut Work,
+) -> Option<String> {
     let (dm, prm) = (SchedulerName::Dm, InterfaceName::Prm);
     let free = TaskNeeds { vcpus: None, ..needs.clone() };
-    let with = |scheduler: SchedulerName, interface: InterfaceName, what: String| {
+    let mut with = |scheduler: SchedulerName, interface: InterfaceName, what: String| {
         let tried = TaskNeeds { scheduler, interface, ..free.clone() };
-        let interface = least_interface(&tried, &request.host).ok()?.ok()?;
+        let interface = least_interface(&tried, &request.host, work).ok()?.ok()?;
         Some(format!(
             "VM \"{}\": {what}: {} in every {} on {} VCPUs suffices",
             vm.name,
@@ -89,7 +101,7 @@ fn more_cpus(request: &Request, processors: Option<Processors>) -> Option<String
 }
 
 /// One VM's period changed so that the host can hold all.
-fn other_period(request: &Request) -> Option<String> {
+fn other_period(request: &Request, work: &mut Work) -> Option<String> {
     // (numerator, denominator): longer periods first, they cost fewer switches.
     const FACTORS: [(i64, i64); 6] = [(2, 1), (4, 1), (1, 2), (1, 4), (1, 8), (1, 16)];
     const MAX_TRIES: usize = 64;
@@ -105,7 +117,7 @@ fn other_period(request: &Request) -> Option<String> {
                 continue;
             }
             tries += 1;
-            if holds_with_period(request, number, changed) {
+            if holds_with_period(request, number, changed, work) {
                 let kind = if changed > period { "longer" } else { "shorter" };
                 return Some(format!(
                     "a {kind} period: VM \"{}\" with VCPUs of {} instead of {}",
@@ -119,20 +131,24 @@ fn other_period(request: &Request) -> Option<String> {
     None
 }
 
-fn holds_with_period(request: &Request, number: usize, period: i64) -> bool {
+fn holds_with_period(
+    request: &Request,
+    number: usize,
+    period: i64,
+    work: &mut Work,
+) -> bool {
     let changed = with_period(request, number, period);
     let outcomes: Result<Vec<Outcome>, _> =
-        changed.vms.iter().map(|vm| interface_of(vm, &changed.host)).collect();
+        changed.vms.iter().map(|vm| interface_of(vm, &changed.host, work)).collect();
     let Ok(outcomes) = outcomes else {
         return false;
     };
     let complete = outcomes
         .iter()
         .all(|outcome| matches!(outcome, Outcome::Interface(_) | Outcome::BestEffort));
-    debug_assert!(changed.host.cpus() <= MAX_CPUS);
     complete
         && vcpus_of(&changed, &outcomes)
-            .is_ok_and(|(vcpus, _)| admit(&changed.host, &vcpus, &mut Work::default()).is_feasible())
+            .is_ok_and(|(vcpus, _)| admit(&changed.host, &vcpus, work).is_feasible())
 }
 
 fn with_period(request: &Request, number: usize, period: i64) -> Request {
@@ -144,7 +160,7 @@ fn with_period(request: &Request, number: usize, period: i64) -> Request {
 }
 
 /// A shorter VCPU period that brings a service's bound within its limit.
-fn shorter_bound(request: &Request, service: &super::Service) -> Option<String> {
+fn shorter_bound(request: &Request, service: &super::Service, work: &mut Work) -> Option<String> {
     let vm = &request.vms[service.vm];
     let (Needs::Tasks(TaskNeeds { period: Period::Fixed(period), .. }), Some(limit)) =
         (&vm.needs, service.limit)
@@ -153,9 +169,9 @@ fn shorter_bound(request: &Request, service: &super::Service) -> Option<String> 
     };
     (1..=6).map(|halvings| period >> halvings).take_while(|&period| period > 0).find_map(|shorter| {
         let changed = with_period(request, service.vm, shorter);
-        let outcome = interface_of(&changed.vms[service.vm], &changed.host).ok()?;
+        let outcome = interface_of(&changed.vms[service.vm], &changed.host, work).ok()?;
         let bound = service::bound(&changed, service, outcome.interface()?)?;
-        (bound.total() <= limit && holds_with_period(request, service.vm, shorter)).then(|| {
+        (bound.total() <= limit && holds_with_period(request, service.vm, shorter, work)).then(|| {
             format!(
                 "a shorter period: VM \"{}\" with VCPUs of {} instead of {} bounds service \"{}\" by {}",
                 vm.name,
