@@ -160,7 +160,7 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
             .max()
             .unwrap_or(0)
             .max(self.supply.previous_corner(at))
-            .max(task.window() - 1)
+            .max(task.window())
     }
 
     /// The last instant below `at` where a cut starts or ceases to bind: where `other`'s work stands
