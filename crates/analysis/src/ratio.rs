@@ -121,7 +121,8 @@ pub fn exact_sum(terms: impl Iterator<Item = Fraction>) -> Option<Fraction> {
     Some(sum)
 }
 
-fn gcd(mut a: Amount, mut b: Amount) -> Amount {
+/// The greatest common divisor of two numbers, not both zero.
+pub(crate) fn gcd(mut a: Amount, mut b: Amount) -> Amount {
     while b != 0 {
         (a, b) = (b, a % b);
     }

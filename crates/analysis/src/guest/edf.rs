@@ -6,7 +6,8 @@
 //! Formula: schedulable iff for all t > 0: sum dbf_i(t) <= sbf(t).
 //! Where to look: no t beyond the instant L where the supply's line has overtaken the demand's line
 //! U t + sum U_i (T_i + J_i - D_i). With U = 1 on a dedicated processor the lines are parallel; then L
-//! is the end of the longest busy interval (a failure after it has a copy inside it). Within L, t walks
+//! is the end of the longest busy interval (a failure after it has a copy inside it), at most the
+//! hyperperiod H (dbf(t + H) = dbf(t) + U H). Within L, t walks
 //! down as in quick processor-demand analysis: if dbf(t) <= sbf(t), the next t to look at is the last
 //! deadline before the shortest x with sbf(x) >= dbf(t), since up to t no demand exceeds dbf(t).
 //!
@@ -17,7 +18,7 @@
 use std::cmp::Ordering;
 
 use crate::{
-    ratio::{Interval, compare_sum},
+    ratio::{Interval, compare_sum, gcd},
     supply::Supply,
     task::Task,
     time::{Amount, MAX_INSTANT, Time},
@@ -98,15 +99,29 @@ fn horizon(
     match compare_sum(tasks.iter().map(Task::utilization), line.rate) {
         Some(Ordering::Greater) => Ok(None),
         Some(Ordering::Equal) if line.offset > 0 => Ok(None),
-        Some(_) => busy_interval(tasks, supply, work).map(Some),
+        Some(Ordering::Equal) => {
+            let limit = hyperperiod(tasks).unwrap_or(MAX_INSTANT);
+            busy_interval(tasks, supply, limit, work).map(Some)
+        }
+        Some(Ordering::Less) => busy_interval(tasks, supply, MAX_INSTANT, work).map(Some),
         None => Err(Verdict::Undecided),
     }
 }
 
-/// The longest busy interval: the least w > 0 with sum rbf_i(w) <= sbf(w).
+/// The least common multiple of the periods, if it can be looked at.
+fn hyperperiod(tasks: &[Task]) -> Option<Time> {
+    tasks.iter().try_fold(1, |all: Time, task| {
+        let common = gcd(all.into(), task.period().into());
+        let factor = task.period() / Time::try_from(common).ok()?;
+        all.checked_mul(factor).filter(|&all| all <= MAX_INSTANT)
+    })
+}
+
+/// The longest busy interval, the least w > 0 with sum rbf_i(w) <= sbf(w), or `limit` if that is less.
 pub(super) fn busy_interval(
     tasks: &[Task],
     supply: &impl Supply,
+    limit: Time,
     work: &mut Work,
 ) -> Result<Time, Verdict> {
     let mut window = 1;
@@ -115,6 +130,7 @@ pub(super) fn busy_interval(
         let requested: Amount =
             tasks.iter().map(|task| Amount::from(requests(task, task.jitter(), window))).sum();
         match supply.window_for(requested) {
+            Some(next) if next >= limit => return Ok(limit),
             Some(next) if next > window => window = next,
             Some(_) => return Ok(window),
             None => return Err(Verdict::Undecided),

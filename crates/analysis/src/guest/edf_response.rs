@@ -15,7 +15,7 @@ use super::edf::{self, busy_interval};
 use crate::{
     supply::Supply,
     task::Task,
-    time::{Amount, Time, div_ceil},
+    time::{Amount, MAX_INSTANT, Time, div_ceil},
     verdict::Verdict,
     work::Work,
 };
@@ -35,7 +35,7 @@ pub fn response_time(
         return Err(verdict);
     }
     let task = &tasks[index];
-    let busy = busy_interval(tasks, supply, work)?;
+    let busy = busy_interval(tasks, supply, MAX_INSTANT, work)?;
     let mut worst = task.demand();
     for other in tasks {
         // a = k T_j - J_j + D_j - (D_i - J_i) >= 0

@@ -5,12 +5,13 @@ use super::{
     run::Outcome,
 };
 use crate::{
-    guest::{edf_response, fixed_priority},
+    guest::{edf, edf_response, fixed_priority},
     interface::Interface,
     latency::LatencyBound,
     supply::{DeterministicMultiprocessor, MultiprocessorPeriodic, PeriodicResource, Supply},
     task::{PriorityOrder, Task},
     time::Time,
+    verdict::Verdict,
     work::Work,
 };
 
@@ -85,7 +86,7 @@ pub(super) fn bound(
         let index = partition[vcpu].iter().position(|&member| member == service.task)?;
         let supply =
             PeriodicResource::new(interface.period, *interface.vcpu_budgets.get(vcpu)?).ok()?;
-        let response = edf_response::response_time(&members, index, &supply, &mut work).ok()?;
+        let response = edf_response_or_deadline(&members, index, &supply, &mut work)?;
         (response, blackout(&supply)?)
     } else if let [budget] = interface.vcpu_budgets[..] {
         let supply = PeriodicResource::new(interface.period, budget).ok()?;
@@ -97,13 +98,29 @@ pub(super) fn bound(
                 let limit = sorted[level].window();
                 fixed_priority::response_time(&sorted, level, &supply, limit, &mut work).ok()??
             }
-            _ => edf_response::response_time(&tasks, service.task, &supply, &mut work).ok()?,
+            _ => edf_response_or_deadline(&tasks, service.task, &supply, &mut work)?,
         };
         (response, blackout(&supply)?)
     } else {
         (tasks[service.task].deadline(), several(needs.interface, interface)?)
     };
     Some(LatencyBound::new(receive_path, response, blackout))
+}
+
+/// The deadline bounds the response of a schedulable task where computing it is too much work.
+fn edf_response_or_deadline(
+    tasks: &[Task],
+    index: usize,
+    supply: &PeriodicResource,
+    work: &mut Work,
+) -> Option<Time> {
+    match edf_response::response_time(tasks, index, supply, work) {
+        Ok(response) => Some(response),
+        Err(Verdict::Undecided) => edf::test(tasks, supply, &mut Work::default())
+            .is_schedulable()
+            .then(|| tasks[index].deadline()),
+        Err(_) => None,
+    }
 }
 
 /// The longest window without supply.

@@ -1,12 +1,11 @@
 //! An independent checker: slot by slot, it executes explicit schedules on explicit supplies. It shares
 //! no formula with the library.
 
-/// A task of the simulation: execution, deadline, period, and the slots of its releases.
+/// A task of the simulation: execution, deadline, and the slots of its releases.
 #[derive(Clone, Debug)]
 pub struct Simulated {
     pub execution: i64,
     pub deadline: i64,
-    pub period: i64,
     pub releases: Vec<i64>,
 }
 
