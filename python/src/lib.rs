@@ -3,6 +3,9 @@
 //! Rule: a request or a plan file goes in as text, a plan comes out as JSON text; `__init__.py` turns
 //! both into dictionaries. Bad input is a `ValueError` that says where and what to do.
 
+// Arguments come out of Python objects by value.
+#![allow(clippy::needless_pass_by_value)]
+
 use pyo3::{exceptions::PyValueError, prelude::*};
 use steadyvm_analysis::{
     PriorityOrder, Task, Time, Work,
@@ -20,7 +23,8 @@ fn report(
     parse: impl FnOnce() -> Result<Request, InputError> + Send,
     py: Python<'_>,
 ) -> PyResult<Report> {
-    py.allow_threads(|| parse().and_then(|request| plan::run(&request))).map_err(value_error)
+    py.allow_threads(|| parse().and_then(|request| plan::run(&request)))
+        .map_err(value_error)
 }
 
 fn to_json(report: &Report) -> PyResult<String> {
@@ -43,7 +47,10 @@ fn plan_toml(py: Python<'_>, text: &str) -> PyResult<String> {
 #[pyfunction]
 #[pyo3(signature = (text, explain = false))]
 fn plan_text(py: Python<'_>, text: &str, explain: bool) -> PyResult<String> {
-    Ok(plan::text::render(&report(|| plan::file::parse(text), py)?, explain))
+    Ok(plan::text::render(
+        &report(|| plan::file::parse(text), py)?,
+        explain,
+    ))
 }
 
 /// The plan of a steadyvm.toml, as an SVG picture.
@@ -109,7 +116,9 @@ fn response_times(
 #[pyo3(signature = (period, budget, window, vcpus = None))]
 fn supply_bound(period: Time, budget: Time, window: Time, vcpus: Option<u32>) -> PyResult<i128> {
     if !(0..=steadyvm_analysis::time::MAX_TIME).contains(&window) {
-        return Err(PyValueError::new_err(format!("window is {window}: it must be 0 to 2^53")));
+        return Err(PyValueError::new_err(format!(
+            "window is {window}: it must be 0 to 2^53"
+        )));
     }
     match vcpus {
         None => PeriodicResource::new(period, budget).map(|resource| resource.supply(window)),

@@ -75,13 +75,25 @@ pub enum Error {
 }
 
 pub(crate) fn positive(what: &'static str, value: Time) -> Result<Time, Error> {
-    if value <= 0 { Err(Error::NotPositive { what, value }) } else { bounded(what, value) }
+    if value <= 0 {
+        Err(Error::NotPositive { what, value })
+    } else {
+        bounded(what, value)
+    }
 }
 
 pub(crate) fn not_negative(what: &'static str, value: Time) -> Result<Time, Error> {
-    if value < 0 { Err(Error::Negative { what, value }) } else { bounded(what, value) }
+    if value < 0 {
+        Err(Error::Negative { what, value })
+    } else {
+        bounded(what, value)
+    }
 }
 
 fn bounded(what: &'static str, value: Time) -> Result<Time, Error> {
-    if value > MAX_TIME { Err(Error::TooLong { what, value }) } else { Ok(value) }
+    if value > MAX_TIME {
+        Err(Error::TooLong { what, value })
+    } else {
+        Ok(value)
+    }
 }

@@ -60,7 +60,10 @@ pub enum HostScheduler {
 impl HostScheduler {
     /// Whether each VCPU is pinned to one CPU.
     pub const fn is_partitioned(self) -> bool {
-        matches!(self, Self::PartitionedEarliestDeadline | Self::PartitionedDeadlineMonotonic)
+        matches!(
+            self,
+            Self::PartitionedEarliestDeadline | Self::PartitionedDeadlineMonotonic
+        )
     }
 
     const fn dispatch(self) -> Dispatch {
@@ -118,7 +121,12 @@ impl Host {
                 high: MAX_CPUS.into(),
             });
         }
-        Ok(Self { cpus, scheduler, server, overheads: overheads.checked()? })
+        Ok(Self {
+            cpus,
+            scheduler,
+            server,
+            overheads: overheads.checked()?,
+        })
     }
 
     /// The same host with another number of CPUs.
@@ -168,7 +176,12 @@ impl Vcpu {
                 advice: "a VCPU runs on one processor at a time",
             });
         }
-        Ok(Self { vm, budget, period, mask: None })
+        Ok(Self {
+            vm,
+            budget,
+            period,
+            mask: None,
+        })
     }
 
     /// The same VCPU restricted to the CPUs in `mask`.
@@ -177,7 +190,10 @@ impl Vcpu {
     /// An empty mask.
     pub fn on(mut self, mut mask: Vec<u32>) -> Result<Self, Error> {
         if mask.is_empty() {
-            return Err(Error::Empty { what: "the CPU mask", advice: "name at least one CPU" });
+            return Err(Error::Empty {
+                what: "the CPU mask",
+                advice: "name at least one CPU",
+            });
         }
         mask.sort_unstable();
         mask.dedup();
@@ -224,7 +240,11 @@ impl Candidate {
     /// `None` if budget and overheads do not fit the period.
     fn new(index: usize, vcpu: &Vcpu, host: &Host) -> Option<Self> {
         let execution = host.overheads.inflate(vcpu.budget, vcpu.period);
-        let jitter = if vcpu.is_full() { 0 } else { host.overheads.quantum };
+        let jitter = if vcpu.is_full() {
+            0
+        } else {
+            host.overheads.quantum
+        };
         (execution.saturating_add(jitter) <= vcpu.period).then(|| Self {
             index,
             vm: vcpu.vm,
@@ -234,7 +254,9 @@ impl Candidate {
     }
 
     fn allows(&self, cpu: u32) -> bool {
-        self.mask.as_ref().is_none_or(|mask| mask.binary_search(&cpu).is_ok())
+        self.mask
+            .as_ref()
+            .is_none_or(|mask| mask.binary_search(&cpu).is_ok())
     }
 
     fn shares_cpu(&self, other: &Self) -> bool {

@@ -125,7 +125,10 @@ pub fn minimal(
 ) -> Result<Result<Interface, Infeasible>, Error> {
     positive("the VCPU period", period)?;
     if tasks.is_empty() {
-        return Err(Error::Empty { what: "the list of tasks", advice: "give a VM at least one task" });
+        return Err(Error::Empty {
+            what: "the list of tasks",
+            advice: "give a VM at least one task",
+        });
     }
     if vcpus.is_some_and(|vcpus| vcpus == 0 || vcpus > MAX_VCPUS) {
         return Err(Error::OutOfRange {
@@ -157,10 +160,9 @@ pub fn minimal(
 pub const MAX_VCPUS: u32 = 4_096;
 
 /// Turns the failed test of the largest budget into a reason.
-fn reason(verdict: Verdict) -> Infeasible {
-    // Takes the verdict by value to fit `map_err`.
+fn reason(verdict: &Verdict) -> Infeasible {
     match verdict {
-        Verdict::Unschedulable(violation) => Infeasible::Violation(violation),
+        Verdict::Unschedulable(violation) => Infeasible::Violation(*violation),
         _ => Infeasible::Undecided,
     }
 }

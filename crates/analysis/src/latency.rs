@@ -65,7 +65,11 @@ impl LatencyBound {
     /// Splits a response time on an interface into its blackout and the rest.
     pub fn new(receive_path: Time, response: Time, blackout: Time) -> Self {
         let blackout = blackout.min(response);
-        Self { receive_path, blackout, guest_response: response - blackout }
+        Self {
+            receive_path,
+            blackout,
+            guest_response: response - blackout,
+        }
     }
 
     /// The sum of the terms.

@@ -20,15 +20,15 @@ pub mod svg;
 pub mod text;
 
 pub use names::{HostName, InterfaceName, Method, SchedulerName, ServerName};
-pub use report::{CpuReport, Explanation, InterfaceReport, Report, ServiceReport, VcpuReport, VmReport};
+pub use report::{
+    CpuReport, Explanation, InterfaceReport, Report, ServiceReport, VcpuReport, VmReport,
+};
 pub use run::run;
 
+use std::fmt;
+
 use crate::{
-    host::Host,
-    interface::best_period::PeriodRange,
-    latency::ReceivePath,
-    task::Task,
-    time::Time,
+    host::Host, interface::best_period::PeriodRange, latency::ReceivePath, task::Task, time::Time,
 };
 
 /// The most VMs in one plan.
@@ -48,8 +48,12 @@ pub struct InputError {
 }
 
 impl InputError {
-    fn new(place: impl Into<String>, message: impl ToString) -> Self {
-        Self { place: place.into(), message: message.to_string() }
+    fn new(place: impl Into<String>, message: impl fmt::Display) -> Self {
+        let message = format!("{message}");
+        Self {
+            place: place.into(),
+            message,
+        }
     }
 }
 
@@ -94,7 +98,11 @@ enum Needs {
     /// Compute the interface from the tasks.
     Tasks(TaskNeeds),
     /// The interface is given: this budget in all, evenly on so many VCPUs.
-    Given { budget: Time, period: Time, vcpus: u32 },
+    Given {
+        budget: Time,
+        period: Time,
+        vcpus: u32,
+    },
     /// Not real-time.
     BestEffort { vcpus: u32 },
 }

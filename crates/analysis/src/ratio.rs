@@ -26,7 +26,10 @@ pub struct Fraction {
 impl Fraction {
     /// `numerator / denominator`; `denominator` must be greater than zero.
     pub const fn new(numerator: Amount, denominator: Amount) -> Self {
-        Self { numerator, denominator }
+        Self {
+            numerator,
+            denominator,
+        }
     }
 
     /// The value as a float, for display only.
@@ -51,7 +54,10 @@ impl Interval {
         let scaled = term.numerator * ONE;
         let floor = scaled / term.denominator;
         let inexact = Amount::from(floor * term.denominator != scaled);
-        Self { low: self.low + floor, high: self.high + floor + inexact }
+        Self {
+            low: self.low + floor,
+            high: self.high + floor + inexact,
+        }
     }
 
     /// The comparison with `other` if the interval decides it.
@@ -87,9 +93,10 @@ impl Interval {
 
     /// A whole number not above the sum, times `factor`: `floor(factor * sum)`, possibly lower.
     pub(crate) fn floor_times(self, factor: Amount) -> Amount {
-        self.low.checked_mul(factor).map_or(0, |scaled| scaled / ONE)
+        self.low
+            .checked_mul(factor)
+            .map_or(0, |scaled| scaled / ONE)
     }
-
 }
 
 /// Compares `sum(terms)` with `other`. `None`: not decided within 128 bits.

@@ -47,7 +47,10 @@ pub enum ServerKind {
 impl ServerKind {
     /// Whether tasks can be bound to the server's release: only a periodic server is there then.
     pub const fn can_bind(self) -> bool {
-        matches!(self, Self::Periodic | Self::WorkConserving | Self::CapacityReclaiming)
+        matches!(
+            self,
+            Self::Periodic | Self::WorkConserving | Self::CapacityReclaiming
+        )
     }
 }
 
@@ -76,7 +79,11 @@ impl Server {
                 advice: "a server runs on one processor",
             });
         }
-        Ok(Self { capacity, period, kind })
+        Ok(Self {
+            capacity,
+            period,
+            kind,
+        })
     }
 
     /// C_S.
@@ -119,8 +126,10 @@ pub fn response_time(
     limit: Time,
     work: &mut Work,
 ) -> Result<Option<Time>, Verdict> {
-    let mut tasks: Vec<Task> =
-        servers[..index].iter().map(|server| server.as_task(server.interference_jitter())).collect();
+    let mut tasks: Vec<Task> = servers[..index]
+        .iter()
+        .map(|server| server.as_task(server.interference_jitter()))
+        .collect();
     tasks.push(servers[index].as_task(0));
     fixed_priority::response_time(&tasks, index, &Dedicated::new(1), limit, work)
 }

@@ -68,7 +68,11 @@ impl Task {
     /// # Errors
     /// Negative jitter, or C + S + J > D.
     pub fn with_jitter(self, jitter: Time) -> Result<Self, Error> {
-        Self { jitter: not_negative("the release jitter", jitter)?, ..self }.checked()
+        Self {
+            jitter: not_negative("the release jitter", jitter)?,
+            ..self
+        }
+        .checked()
     }
 
     /// The same task with self-suspension.
@@ -76,7 +80,11 @@ impl Task {
     /// # Errors
     /// Negative suspension, or C + S + J > D.
     pub fn with_suspension(self, suspension: Time) -> Result<Self, Error> {
-        Self { suspension: not_negative("the self-suspension", suspension)?, ..self }.checked()
+        Self {
+            suspension: not_negative("the self-suspension", suspension)?,
+            ..self
+        }
+        .checked()
     }
 
     /// The same task with its execution time multiplied by `factor` and rounded up.
@@ -85,7 +93,10 @@ impl Task {
     /// A factor that is not positive, or an execution time that no longer fits the deadline.
     pub fn with_execution_factor(self, factor: Fraction) -> Result<Self, Error> {
         if factor.numerator <= 0 || factor.denominator <= 0 {
-            return Err(Error::NotPositive { what: "the execution-time factor", value: 0 });
+            return Err(Error::NotPositive {
+                what: "the execution-time factor",
+                value: 0,
+            });
         }
         let scaled = i128::from(self.execution)
             .checked_mul(factor.numerator)
@@ -162,10 +173,21 @@ impl Task {
     }
 
     /// A VCPU or server as the host sees it. The caller guarantees `0 < c`, `c + j <= d <= t`.
-    pub(crate) const fn server(execution: Time, deadline: Time, period: Time, jitter: Time) -> Self {
+    pub(crate) const fn server(
+        execution: Time,
+        deadline: Time,
+        period: Time,
+        jitter: Time,
+    ) -> Self {
         debug_assert!(execution > 0 && execution + jitter <= deadline && deadline <= period);
         debug_assert!(period <= MAX_TIME);
-        Self { execution, deadline, period, jitter, suspension: 0 }
+        Self {
+            execution,
+            deadline,
+            period,
+            jitter,
+            suspension: 0,
+        }
     }
 }
 

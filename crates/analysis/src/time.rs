@@ -23,16 +23,28 @@ pub const MAX_INSTANT: Time = 1 << 61;
 /// `ceil(numerator / denominator)` for `numerator >= 0`, `denominator > 0`.
 pub(crate) const fn div_ceil(numerator: Time, denominator: Time) -> Time {
     let quotient = numerator / denominator;
-    if numerator % denominator == 0 { quotient } else { quotient + 1 }
+    if numerator % denominator == 0 {
+        quotient
+    } else {
+        quotient + 1
+    }
 }
 
 /// `ceil(numerator / denominator)` for `numerator >= 0`, `denominator > 0`.
 pub(crate) const fn div_ceil_wide(numerator: Amount, denominator: Amount) -> Amount {
     let quotient = numerator / denominator;
-    if numerator % denominator == 0 { quotient } else { quotient + 1 }
+    if numerator % denominator == 0 {
+        quotient
+    } else {
+        quotient + 1
+    }
 }
 
 /// The largest `offset + k * step <= below` with integer `k >= 0`, if there is one.
 pub(crate) const fn last_in_sequence(offset: Time, step: Time, below: Time) -> Option<Time> {
-    if below < offset { None } else { Some(offset + (below - offset) / step * step) }
+    if below < offset {
+        None
+    } else {
+        Some(offset + (below - offset) / step * step)
+    }
 }

@@ -17,7 +17,11 @@ use crate::{
 /// Jobs of `task` that can arrive and be due within a window.
 const fn jobs_due(task: &Task, window: Time) -> Time {
     let slack = window + task.jitter() - task.deadline();
-    if slack < 0 { 0 } else { slack / task.period() + 1 }
+    if slack < 0 {
+        0
+    } else {
+        slack / task.period() + 1
+    }
 }
 
 /// The demand bound function of one task.
@@ -38,7 +42,11 @@ pub const fn requests(task: &Task, jitter: Time, window: Time) -> Time {
 /// The jitter that stands for a higher-priority task's own delays: its release jitter, or D - C where
 /// it suspends itself.
 pub const fn interference_jitter(task: &Task) -> Time {
-    if task.suspension() == 0 { task.jitter() } else { task.deadline() - task.execution() }
+    if task.suspension() == 0 {
+        task.jitter()
+    } else {
+        task.deadline() - task.execution()
+    }
 }
 
 /// Work of one task in a window, without and with a job carried in.
@@ -56,7 +64,10 @@ pub fn edf_carry_in(task: &Task, window: Time) -> CarryIn {
     let jobs = jobs_due(task, window);
     let without = jobs * task.demand();
     let carried = (window - jobs * task.period()).clamp(0, task.demand());
-    CarryIn { without, with: without + carried }
+    CarryIn {
+        without,
+        with: without + carried,
+    }
 }
 
 /// Fixed priority: work executed in the window. Without carry-in the first job arrives at the start (as
@@ -72,5 +83,10 @@ pub fn fixed_priority_window(task: &Task, window: Time) -> CarryIn {
 pub const fn packed(task: &Task, length: Time) -> Time {
     let jobs = length / task.period();
     let rest = length - jobs * task.period();
-    jobs * task.demand() + if rest < task.demand() { rest } else { task.demand() }
+    jobs * task.demand()
+        + if rest < task.demand() {
+            rest
+        } else {
+            task.demand()
+        }
 }

@@ -3,6 +3,8 @@
 //! Bounds: one VCPU, all pairs of tasks with periods up to 6 and all VCPU periods up to 5; global guests,
 //! all pairs with D = T up to 5 and random triples with D <= T up to 8, all VCPU periods up to 4. The
 //! search evaluates each theorem as written, at every whole instant, and tries every budget from 1 up.
+// Helpers of tests unwrap, too.
+#![allow(clippy::unwrap_used)]
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,7 +18,10 @@ use steadyvm_analysis::{
 type Parameters = (Time, Time, Time);
 
 fn library(tasks: &[Parameters]) -> Vec<Task> {
-    tasks.iter().map(|&(c, d, t)| Task::new(c, d, t).unwrap()).collect()
+    tasks
+        .iter()
+        .map(|&(c, d, t)| Task::new(c, d, t).unwrap())
+        .collect()
 }
 
 fn all_tasks(longest: Time) -> Vec<Parameters> {
@@ -41,8 +46,10 @@ fn dm_holds(tasks: &[Parameters], supply: &impl Supply) -> bool {
     sorted.sort_by_key(|&(_, d, _)| d);
     sorted.iter().enumerate().all(|(level, &(c, d, _))| {
         (1..=d).any(|at| {
-            let higher: Time =
-                sorted[..level].iter().map(|&(c, _, t)| (at + t - 1) / t * c).sum();
+            let higher: Time = sorted[..level]
+                .iter()
+                .map(|&(c, _, t)| (at + t - 1) / t * c)
+                .sum();
             Amount::from(c + higher) <= supply.supply(at)
         })
     })
@@ -58,9 +65,10 @@ fn one_vcpu() {
             for period in 1..=5 {
                 // Two hyperperiods of tasks and supply and the blackouts.
                 let horizon = 2 * 60 + 4 * period;
-                for scheduler in
-                    [LocalScheduler::EarliestDeadline, LocalScheduler::DeadlineMonotonic]
-                {
+                for scheduler in [
+                    LocalScheduler::EarliestDeadline,
+                    LocalScheduler::DeadlineMonotonic,
+                ] {
                     let searched = (1..=period).find(|&budget| {
                         let supply = PeriodicResource::new(period, budget).unwrap();
                         match scheduler {
@@ -84,7 +92,12 @@ fn one_vcpu() {
 }
 
 /// Theorem 1 as published, at every whole A up to the horizon, and no tie that hides a miss.
-fn theorem_one(tasks: &[Parameters], supply: &impl Supply, processors: Time, horizon: Time) -> bool {
+fn theorem_one(
+    tasks: &[Parameters],
+    supply: &impl Supply,
+    processors: Time,
+    horizon: Time,
+) -> bool {
     (0..tasks.len()).all(|k| {
         let (c_k, d_k, _) = tasks[k];
         (0..=horizon).all(|ahead| {
@@ -95,8 +108,11 @@ fn theorem_one(tasks: &[Parameters], supply: &impl Supply, processors: Time, hor
                 for (i, &(c, d, t)) in tasks.iter().enumerate() {
                     let jobs = (at + t - d) / t;
                     let carry = c.min((at - jobs * t).max(0));
-                    let (own, cut) =
-                        if i == k { (c, ahead) } else { (0, at - c_k + short) };
+                    let (own, cut) = if i == k {
+                        (c, ahead)
+                    } else {
+                        (0, at - c_k + short)
+                    };
                     let without = (jobs * c - own).min(cut);
                     let with = (jobs * c + carry - own).min(cut);
                     sum += without;
@@ -143,8 +159,10 @@ fn check_global(tasks: &[Parameters], period: Time, horizon: Time) {
 
 #[test]
 fn global_guests_of_two_tasks() {
-    let all: Vec<Parameters> =
-        all_tasks(5).into_iter().filter(|&(_, d, t)| d == t).collect();
+    let all: Vec<Parameters> = all_tasks(5)
+        .into_iter()
+        .filter(|&(_, d, t)| d == t)
+        .collect();
     for (i, &first) in all.iter().enumerate() {
         for &second in &all[i..] {
             for period in 1..=4 {

@@ -1,5 +1,7 @@
 //! The fuzz targets' bodies on their corpus, on mutations of it and on generated plans: for machines
 //! without cargo-fuzz.
+// Helpers of tests unwrap, too.
+#![allow(clippy::unwrap_used)]
 
 mod fuzz_bodies;
 
@@ -9,17 +11,41 @@ use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.sort();
     assert!(!paths.is_empty());
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
 const WORDS: [&str; 22] = [
-    "0", "-1", "1", "2", "9007199254740992", "9223372036854775807", "1e9", "\"", "{", "}", "[", "]",
-    "null", "true", "\"prm\"", "\"mpr\"", "\"dmpr\"", "\"pedf\"", "\"gedf\"", "\"dm\"", "\n", ",",
+    "0",
+    "-1",
+    "1",
+    "2",
+    "9007199254740992",
+    "9223372036854775807",
+    "1e9",
+    "\"",
+    "{",
+    "}",
+    "[",
+    "]",
+    "null",
+    "true",
+    "\"prm\"",
+    "\"mpr\"",
+    "\"dmpr\"",
+    "\"pedf\"",
+    "\"gedf\"",
+    "\"dm\"",
+    "\n",
+    ",",
 ];
 
 /// Replaces, removes or inserts pieces, numbers above all.
@@ -34,7 +60,10 @@ fn mutated(rng: &mut ChaCha8Rng, seed: &[u8]) -> Vec<u8> {
             // Move on to a number.
             at += bytes[at..].iter().position(u8::is_ascii_digit).unwrap_or(0);
         }
-        let digits = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = bytes[at..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         let end = at + digits.max(rng.random_range(0..3).min(bytes.len() - at));
         let word = if rng.random_bool(0.5) {
             rng.random_range(0..2_000_i64).to_string()

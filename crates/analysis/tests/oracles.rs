@@ -1,4 +1,6 @@
 //! Cases with known answers: other tools, papers, the dissertation, brute force.
+// Helpers of tests unwrap, too.
+#![allow(clippy::unwrap_used)]
 
 use steadyvm_analysis::{
     PriorityOrder, Task, Verdict, Work,
@@ -10,15 +12,23 @@ use steadyvm_analysis::{
 };
 
 fn tasks(parameters: &[(i64, i64)]) -> Vec<Task> {
-    parameters.iter().map(|&(c, t)| Task::implicit(c, t).unwrap()).collect()
+    parameters
+        .iter()
+        .map(|&(c, t)| Task::implicit(c, t).unwrap())
+        .collect()
 }
 
 fn constrained(parameters: &[(i64, i64, i64)]) -> Vec<Task> {
-    parameters.iter().map(|&(c, d, t)| Task::new(c, d, t).unwrap()).collect()
+    parameters
+        .iter()
+        .map(|&(c, d, t)| Task::new(c, d, t).unwrap())
+        .collect()
 }
 
 fn least(tasks: &[Task], scheduler: LocalScheduler, period: i64) -> i64 {
-    minimal_prm(tasks, scheduler, period, &mut Work::default()).unwrap().budget
+    minimal_prm(tasks, scheduler, period, &mut Work::default())
+        .unwrap()
+        .budget
 }
 
 /// CARTS gives the same budget, or one more exactly where supply meets demand without slack.
@@ -34,7 +44,10 @@ fn all_182_carts_budgets() {
         let ours = least(set, LocalScheduler::DeadlineMonotonic, period);
         if carts != ours {
             assert_eq!(carts, ours + 1, "{line}: ours is {ours}");
-            assert!(ties(set, period, ours), "{line}: ours is {ours}, and nothing ties");
+            assert!(
+                ties(set, period, ours),
+                "{line}: ours is {ours}, and nothing ties"
+            );
         }
         points += 1;
     }
@@ -76,28 +89,48 @@ fn periodic_resource_budgets() {
         (25, (8, 1), (23, 2)),
     ] {
         let up = |n: i64, d: i64| (n + d - 1) / d;
-        assert_eq!(least(&set, LocalScheduler::EarliestDeadline, period), up(edf_n, edf_d));
-        assert_eq!(least(&set, LocalScheduler::DeadlineMonotonic, period), up(rm_n, rm_d));
+        assert_eq!(
+            least(&set, LocalScheduler::EarliestDeadline, period),
+            up(edf_n, edf_d)
+        );
+        assert_eq!(
+            least(&set, LocalScheduler::DeadlineMonotonic, period),
+            up(rm_n, rm_d)
+        );
         let period = period * scale;
-        assert_eq!(least(&fine, LocalScheduler::EarliestDeadline, period), rational(edf_n, edf_d));
-        assert_eq!(least(&fine, LocalScheduler::DeadlineMonotonic, period), rational(rm_n, rm_d));
+        assert_eq!(
+            least(&fine, LocalScheduler::EarliestDeadline, period),
+            rational(edf_n, edf_d)
+        );
+        assert_eq!(
+            least(&fine, LocalScheduler::DeadlineMonotonic, period),
+            rational(rm_n, rm_d)
+        );
     }
 }
 
 #[test]
 fn periodic_supply_values() {
     let resource = PeriodicResource::new(5, 3).unwrap();
-    let values: Vec<i128> =
-        [4, 5, 6, 7, 9, 10, 12, 15].iter().map(|&t| resource.supply(t)).collect();
+    let values: Vec<i128> = [4, 5, 6, 7, 9, 10, 12, 15]
+        .iter()
+        .map(|&t| resource.supply(t))
+        .collect();
     assert_eq!(values, [0, 1, 2, 3, 3, 4, 6, 7]);
 }
 
 fn fixed_priority_responses(set: &[Task]) -> Vec<i64> {
     (0..set.len())
         .map(|index| {
-            fixed_priority::response_time(set, index, &Dedicated::new(1), 1000, &mut Work::default())
-                .unwrap()
-                .unwrap()
+            fixed_priority::response_time(
+                set,
+                index,
+                &Dedicated::new(1),
+                1000,
+                &mut Work::default(),
+            )
+            .unwrap()
+            .unwrap()
         })
         .collect()
 }
@@ -108,7 +141,10 @@ fn fixed_priority_response_times() {
         fixed_priority_responses(&tasks(&[(1, 4), (1, 5), (3, 9), (3, 18)])),
         [1, 2, 7, 18]
     );
-    assert_eq!(fixed_priority_responses(&tasks(&[(40, 100), (60, 140)])), [40, 100]);
+    assert_eq!(
+        fixed_priority_responses(&tasks(&[(40, 100), (60, 140)])),
+        [40, 100]
+    );
 }
 
 #[test]
@@ -128,8 +164,7 @@ fn edf_response_times() {
 fn mpr_case_accepted_by_another_tool_is_rejected() {
     let set = tasks(&[(6, 20), (1, 20), (4, 20), (3, 20)]);
     let resource = MultiprocessorPeriodic::new(5, 5, 2).unwrap();
-    let Verdict::Unschedulable(violation) =
-        global_edf::test(&set, &resource, &mut Work::default())
+    let Verdict::Unschedulable(violation) = global_edf::test(&set, &resource, &mut Work::default())
     else {
         panic!("accepted");
     };
@@ -147,8 +182,10 @@ fn host(cpus: u32, scheduler: HostScheduler) -> Host {
 fn density_fails_interference_passes() {
     let set = constrained(&[(20, 30, 30), (20, 30, 30), (5, 30, 30)]);
     assert!(!host::gfb::test(&set, 2));
-    let vcpus: Vec<Vcpu> =
-        [20, 20, 5].iter().map(|&budget| Vcpu::new(0, budget, 30).unwrap()).collect();
+    let vcpus: Vec<Vcpu> = [20, 20, 5]
+        .iter()
+        .map(|&budget| Vcpu::new(0, budget, 30).unwrap())
+        .collect();
     let host = host(2, HostScheduler::GlobalEarliestDeadline);
     assert!(host::admit(&host, &vcpus, &mut Work::default()).is_feasible());
     assert!(host::bcl::passes(&host, &vcpus).unwrap());
@@ -165,8 +202,10 @@ fn density_passes_baker_fails() {
 /// The dissertation's Table 2.3, "even" shares.
 #[test]
 fn server_response_times_of_the_dissertation() {
-    let expected =
-        [(ServerKind::Periodic, [2, 6, 14, 28, 76]), (ServerKind::Deferrable, [2, 8, 20, 56, 156])];
+    let expected = [
+        (ServerKind::Periodic, [2, 6, 14, 28, 76]),
+        (ServerKind::Deferrable, [2, 8, 20, 56, 156]),
+    ];
     for (kind, responses) in expected {
         let servers: Vec<Server> = [(2, 10), (4, 20), (6, 30), (8, 40), (10, 50)]
             .iter()

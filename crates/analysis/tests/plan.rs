@@ -1,4 +1,6 @@
 //! Plans: the JSON and TOML interfaces, explanations, bad input.
+// Helpers of tests unwrap, too.
+#![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
 use steadyvm_analysis::plan::{self, InputError, Report};
@@ -18,8 +20,10 @@ fn request(vm: &Value, host: &str, pcpus: i64) -> Value {
 }
 
 fn vm(scheduler: &str, interface: &str, period: i64, tasks: &[(i64, i64, i64)]) -> Value {
-    let tasks: Vec<Value> =
-        tasks.iter().map(|&(c, d, t)| json!({"c": c, "d": d, "t": t})).collect();
+    let tasks: Vec<Value> = tasks
+        .iter()
+        .map(|&(c, d, t)| json!({"c": c, "d": d, "t": t}))
+        .collect();
     json!({"name": "a", "scheduler": scheduler, "interface": interface, "period": period,
            "tasks": tasks})
 }
@@ -52,7 +56,13 @@ fn every_scheduler_and_interface_answers() {
                     assert!(budgets.iter().max().unwrap() - budgets.iter().min().unwrap() <= 1);
                 }
                 if interface == "dmpr" {
-                    assert!(budgets(&report).iter().filter(|&&budget| budget < 5).count() <= 1);
+                    assert!(
+                        budgets(&report)
+                            .iter()
+                            .filter(|&&budget| budget < 5)
+                            .count()
+                            <= 1
+                    );
                 }
             }
         }
@@ -70,7 +80,10 @@ fn fixed_parallelism_and_given_budgets() {
     two["budget"] = json!(budget - 1);
     let small = plan_json(&request(&two, "gedf", 2)).unwrap();
     assert!(!small.feasible);
-    assert_eq!(small.suggestions, [format!("more budget: give VM \"a\" {budget} in every 5")]);
+    assert_eq!(
+        small.suggestions,
+        [format!("more budget: give VM \"a\" {budget} in every 5")]
+    );
     two["budget"] = json!(budget + 1);
     let more = plan_json(&request(&two, "gedf", 2)).unwrap();
     assert!(more.feasible);
@@ -97,8 +110,16 @@ fn a_full_host_says_how_many_cpus_do() {
         assert_eq!(report.min_pcpus, Some(needed));
         if !report.feasible {
             let why = &report.explanations[0];
-            assert!(why.demand > why.supply && why.t.is_some() && why.vcpu == Some(0), "{why:?}");
-            assert!(report.suggestions.iter().any(|change| change.contains("more CPU")));
+            assert!(
+                why.demand > why.supply && why.t.is_some() && why.vcpu == Some(0),
+                "{why:?}"
+            );
+            assert!(
+                report
+                    .suggestions
+                    .iter()
+                    .any(|change| change.contains("more CPU"))
+            );
         }
     }
 }
@@ -109,14 +130,39 @@ fn bad_json_says_where_and_what() {
     for (pointer, value, place, message) in [
         ("/vms/0/tasks/0/c", json!(0), "vms[0].tasks[0]", "c is 0"),
         ("/vms/0/tasks/0/c", json!(-3), "vms[0].tasks[0]", "c is -3"),
-        ("/vms/0/tasks/0/c", json!(6), "vms[0].tasks[0]", "more than the deadline"),
-        ("/vms/0/tasks/0/d", json!(11), "vms[0].tasks[0]", "constrained deadlines"),
-        ("/vms/0/tasks/0/t", json!(i64::MAX), "vms[0].tasks[0]", "2^53"),
-        ("/vms/0/tasks/0/t", json!(u64::MAX), "line 1", "invalid value"),
+        (
+            "/vms/0/tasks/0/c",
+            json!(6),
+            "vms[0].tasks[0]",
+            "more than the deadline",
+        ),
+        (
+            "/vms/0/tasks/0/d",
+            json!(11),
+            "vms[0].tasks[0]",
+            "constrained deadlines",
+        ),
+        (
+            "/vms/0/tasks/0/t",
+            json!(i64::MAX),
+            "vms[0].tasks[0]",
+            "2^53",
+        ),
+        (
+            "/vms/0/tasks/0/t",
+            json!(u64::MAX),
+            "line 1",
+            "invalid value",
+        ),
         ("/vms/0/tasks/0/t", json!(1.5), "line 1", "floating point"),
         ("/vms/0/tasks", json!([]), "vms[0].tasks", "no tasks"),
         ("/vms/0/period", json!(0), "vms[0].period", "period is 0"),
-        ("/vms/0/scheduler", json!("rr"), "line 1", "unknown variant `rr`"),
+        (
+            "/vms/0/scheduler",
+            json!("rr"),
+            "line 1",
+            "unknown variant `rr`",
+        ),
         ("/vms/0/vcpus", json!(0), "vms[0].vcpus", "between 1"),
         ("/vms/0/vcpus", json!(2), "vms[0]", "prm"),
         ("/vms/0/wcet", json!(2), "line 1", "unknown field `wcet`"),
@@ -124,7 +170,12 @@ fn bad_json_says_where_and_what() {
         ("/vms", json!([]), "vms", "empty"),
         ("/host/pcpus", json!(0), "host.pcpus", "between 1"),
         ("/host/pcpus", json!(1_000_000), "host.pcpus", "between 1"),
-        ("/host/overheads", json!({"quantum": -1}), "host.overheads", "negative"),
+        (
+            "/host/overheads",
+            json!({"quantum": -1}),
+            "host.overheads",
+            "negative",
+        ),
         ("/schema_version", json!(2), "schema_version", "version 1"),
     ] {
         let mut request = request(&good, "pedf", 1);
@@ -143,7 +194,12 @@ fn bad_json_says_where_and_what() {
         assert!(error.place.starts_with("line"), "{text}: {error}");
     }
     let twice = json!({"vms": [good, good], "host": {"pcpus": 1, "scheduler": "pedf"}});
-    assert!(plan_json(&twice).unwrap_err().message.contains("names must differ"));
+    assert!(
+        plan_json(&twice)
+            .unwrap_err()
+            .message
+            .contains("names must differ")
+    );
 }
 
 #[test]
@@ -153,7 +209,11 @@ fn the_example_is_feasible_and_its_service_bounded() {
     assert_eq!(report.vms.iter().filter(|vm| vm.rt).count(), 4);
     assert_eq!(report.vms.iter().filter(|vm| !vm.rt).count(), 2);
     let service = &report.services[0];
-    let terms = [service.receive_path, service.blackout, service.guest_response];
+    let terms = [
+        service.receive_path,
+        service.blackout,
+        service.guest_response,
+    ];
     assert_eq!(service.bound, terms.into_iter().sum());
     assert!(service.met);
     let picture = plan::svg::render(&report);
@@ -172,27 +232,50 @@ fn the_example_is_feasible_and_its_service_bounded() {
 fn bad_files_say_where_and_what() {
     let cases = [
         ("class = \"rt\"", "class = \"none\"", "no class \"none\""),
-        ("[class.rt] ", "[class.b]\nextends = \"rt\"\n[class.rt]\nextends = \"b\" ", "circle"),
+        (
+            "[class.rt] ",
+            "[class.b]\nextends = \"rt\"\n[class.rt]\nextends = \"b\" ",
+            "circle",
+        ),
         ("pcpus = 5", "pcpus = \"5\"", "invalid type"),
-        ("rt = false", "rt = false\nspeed = 3", "unknown field `speed`"),
+        (
+            "rt = false",
+            "rt = false\nspeed = 3",
+            "unknown field `speed`",
+        ),
         ("c = \"13ms\"", "c = \"13 parsecs\"", "a time such as"),
         ("c = \"13ms\"", "c = \"26ms\"", "more than the deadline"),
         ("c = \"13ms\"", "c = \"-1ms\"", "greater than zero"),
         ("period = \"2ms\"", "period = \"0ms\"", "greater than zero"),
         ("period = \"2ms\"", "", "period is missing"),
-        ("period = \"2ms\"", "period = { from = 1, to = 2 }", "missing field `step`"),
-        ("name = \"batch-2\"", "name = \"batch-1\"", "names must differ"),
+        (
+            "period = \"2ms\"",
+            "period = { from = 1, to = 2 }",
+            "missing field `step`",
+        ),
+        (
+            "name = \"batch-2\"",
+            "name = \"batch-1\"",
+            "names must differ",
+        ),
         ("task = \"netrt\"", "task = \"nothing\"", "has no task"),
         ("vm = \"control\"", "vm = \"batch-1\"", "no tasks"),
         ("limit = \"4ms\"", "limit = \"0ns\"", "greater than zero"),
-        ("scheduler = \"gedf\"\nmethod", "scheduler = \"credit\"\nmethod", "unknown variant"),
+        (
+            "scheduler = \"gedf\"\nmethod",
+            "scheduler = \"credit\"\nmethod",
+            "unknown variant",
+        ),
     ];
     for (from, to, message) in cases {
         let text = EXAMPLE.replacen(from, to, 1);
         assert_ne!(text, EXAMPLE, "{from}");
         let error = plan_toml(&text).unwrap_err();
         assert!(error.message.contains(message), "{to}: {error}");
-        assert!(error.place.starts_with("line") || error.place.starts_with("host"), "{error}");
+        assert!(
+            error.place.starts_with("line") || error.place.starts_with("host"),
+            "{error}"
+        );
     }
     assert!(plan_toml("").is_err());
     assert!(plan_toml("[host]\npcpus = 1\nscheduler = \"pedf\"").is_err());
@@ -202,14 +285,30 @@ fn bad_files_say_where_and_what() {
 fn huge_times_and_hyperperiods_are_answered() {
     // Nearly coprime periods near 2^53: no hyperperiod fits any integer.
     let t = 1_i64 << 53;
-    let tasks = [(t / 4, t, t), (t / 4 - 1, t - 3, t - 1), (t / 8, t / 2, t - 7)];
-    for (scheduler, interface) in [("edf", "prm"), ("dm", "prm"), ("gedf", "mpr"), ("pedf", "dmpr")] {
-        let report = plan_json(&request(&vm(scheduler, interface, t / 16, &tasks), "pedf", 2));
+    let tasks = [
+        (t / 4, t, t),
+        (t / 4 - 1, t - 3, t - 1),
+        (t / 8, t / 2, t - 7),
+    ];
+    for (scheduler, interface) in [
+        ("edf", "prm"),
+        ("dm", "prm"),
+        ("gedf", "mpr"),
+        ("pedf", "dmpr"),
+    ] {
+        let report = plan_json(&request(
+            &vm(scheduler, interface, t / 16, &tasks),
+            "pedf",
+            2,
+        ));
         let report = report.unwrap();
         assert!(report.feasible, "{scheduler} {interface}: {report:?}");
     }
     // U = 1 over coprime periods: never a wrong yes, on a VCPU that is not whole.
-    let exact = [(5, 10, 10), (1_000_000_007 / 2, 1_000_000_007, 1_000_000_007)];
+    let exact = [
+        (5, 10, 10),
+        (1_000_000_007 / 2, 1_000_000_007, 1_000_000_007),
+    ];
     let report = plan_json(&request(&vm("edf", "prm", 7, &exact), "pedf", 1)).unwrap();
     let budget = report.vms[0].interface.as_ref().unwrap().budget;
     assert_eq!(budget, 7);

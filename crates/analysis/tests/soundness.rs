@@ -2,6 +2,8 @@
 //!
 //! 150,000 single-VCPU interfaces (which are also shown minimal), 60,000 hosts and 40,000 global guests,
 //! from fixed seeds.
+// Helpers of tests unwrap, too.
+#![allow(clippy::unwrap_used, clippy::single_match_else)]
 
 mod simulator;
 
@@ -29,13 +31,13 @@ fn random_tasks(rng: &mut ChaCha8Rng, most: usize, heaviest: i64) -> Vec<(i64, i
 }
 
 fn library(tasks: &[(i64, i64, i64)]) -> Vec<Task> {
-    tasks.iter().map(|&(c, d, t)| Task::new(c, d, t).unwrap()).collect()
+    tasks
+        .iter()
+        .map(|&(c, d, t)| Task::new(c, d, t).unwrap())
+        .collect()
 }
 
-fn simulated(
-    tasks: &[(i64, i64, i64)],
-    releases: impl Fn(i64) -> Vec<i64>,
-) -> Vec<Simulated> {
+fn simulated(tasks: &[(i64, i64, i64)], releases: impl Fn(i64) -> Vec<i64>) -> Vec<Simulated> {
     tasks
         .iter()
         .map(|&(execution, deadline, period)| Simulated {
@@ -79,7 +81,10 @@ fn single_vcpu_interfaces_hold_and_are_minimal() {
             Ok(interface) => {
                 let budget = interface.budget;
                 let context = format!("{tasks:?} {policy:?} {budget} in {period}");
-                assert!(survives(&tasks, policy, period, budget), "accepted but misses: {context}");
+                assert!(
+                    survives(&tasks, policy, period, budget),
+                    "accepted but misses: {context}"
+                );
                 assert!(
                     budget == 1 || !survives(&tasks, policy, period, budget - 1),
                     "one less would do: {context}"
@@ -87,7 +92,10 @@ fn single_vcpu_interfaces_hold_and_are_minimal() {
                 accepted += 1;
             }
             Err(_) => {
-                assert!(!survives(&tasks, policy, period, period), "{tasks:?} {policy:?}");
+                assert!(
+                    !survives(&tasks, policy, period, period),
+                    "{tasks:?} {policy:?}"
+                );
                 rejected += 1;
             }
         }
@@ -143,7 +151,10 @@ fn global_guests_hold() {
         let tasks = random_tasks(&mut rng, 5, 1);
         let period = rng.random_range(1..=6);
         let (scheduler, policy) = if rng.random_bool(0.7) {
-            (GuestScheduler::GlobalEarliestDeadline, Policy::EarliestDeadline)
+            (
+                GuestScheduler::GlobalEarliestDeadline,
+                Policy::EarliestDeadline,
+            )
         } else {
             (GuestScheduler::DeadlineMonotonic, Policy::DeadlineMonotonic)
         };
@@ -163,12 +174,16 @@ fn global_guests_hold() {
         for _ in 0..4 {
             let slots = 240;
             let supply = random_supply(&mut rng, &interface.vcpu_budgets, period, slots);
-            let mut releases: Vec<Vec<i64>> =
-                tasks.iter().map(|&(_, _, t)| sporadic(&mut rng, t, slots)).collect();
+            let mut releases: Vec<Vec<i64>> = tasks
+                .iter()
+                .map(|&(_, _, t)| sporadic(&mut rng, t, slots))
+                .collect();
             if rng.random_bool(0.3) {
                 let first = rng.random_range(0..12);
-                releases =
-                    tasks.iter().map(|&(_, _, t)| synchronous(t, first, slots)).collect();
+                releases = tasks
+                    .iter()
+                    .map(|&(_, _, t)| synchronous(t, first, slots))
+                    .collect();
             }
             let mut simulated = simulated(&tasks, |_| Vec::new());
             for (task, releases) in simulated.iter_mut().zip(releases) {
@@ -212,7 +227,11 @@ fn host_holds(
         .map(|(&(budget, period), placement)| Running {
             budget,
             period,
-            phase: if rng.random_bool(0.5) { 0 } else { rng.random_range(0..period) },
+            phase: if rng.random_bool(0.5) {
+                0
+            } else {
+                rng.random_range(0..period)
+            },
             cpus: match placement {
                 Placement::Dedicated(cpu) | Placement::Pinned(cpu) => vec![*cpu],
                 Placement::Shared(cpus) => cpus.clone(),
@@ -228,13 +247,21 @@ fn host_holds(
             let offset = (slot + vcpu.phase) % vcpu.period;
             if offset == 0 || slot == 0 {
                 // The first, cut period promises nothing: it starts with what still fits.
-                vcpu.left = if slot == 0 && offset > 0 { 0 } else { vcpu.budget };
+                vcpu.left = if slot == 0 && offset > 0 {
+                    0
+                } else {
+                    vcpu.budget
+                };
                 vcpu.used = 0;
                 vcpu.ready_since = offset;
             }
             if deferrable {
                 let was = vcpu.ready;
-                vcpu.ready = if was { rng.random_bool(0.9) } else { rng.random_bool(0.3) };
+                vcpu.ready = if was {
+                    rng.random_bool(0.9)
+                } else {
+                    rng.random_bool(0.3)
+                };
                 if vcpu.ready && !was {
                     vcpu.ready_since = offset;
                 }
@@ -279,10 +306,22 @@ fn host_holds(
 #[test]
 fn hosts_hold() {
     const SCHEDULERS: [(HostScheduler, Policy); 4] = [
-        (HostScheduler::PartitionedEarliestDeadline, Policy::EarliestDeadline),
-        (HostScheduler::PartitionedDeadlineMonotonic, Policy::DeadlineMonotonic),
-        (HostScheduler::GlobalEarliestDeadline, Policy::EarliestDeadline),
-        (HostScheduler::GlobalDeadlineMonotonic, Policy::DeadlineMonotonic),
+        (
+            HostScheduler::PartitionedEarliestDeadline,
+            Policy::EarliestDeadline,
+        ),
+        (
+            HostScheduler::PartitionedDeadlineMonotonic,
+            Policy::DeadlineMonotonic,
+        ),
+        (
+            HostScheduler::GlobalEarliestDeadline,
+            Policy::EarliestDeadline,
+        ),
+        (
+            HostScheduler::GlobalDeadlineMonotonic,
+            Policy::DeadlineMonotonic,
+        ),
     ];
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let (mut accepted, mut by_kind) = (0, [0; 8]);
@@ -297,8 +336,11 @@ fn hosts_hold() {
             .collect();
         let kind = rng.random_range(0..8);
         let (scheduler, policy) = SCHEDULERS[kind / 2];
-        let server =
-            if kind % 2 == 0 { VcpuServer::TaskLike } else { VcpuServer::Deferrable };
+        let server = if kind % 2 == 0 {
+            VcpuServer::TaskLike
+        } else {
+            VcpuServer::Deferrable
+        };
         let host = Host::new(cpus, scheduler, server, Overheads::default()).unwrap();
         let given: Vec<Vcpu> = vcpus
             .iter()

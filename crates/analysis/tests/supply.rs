@@ -1,4 +1,6 @@
 //! Supply bound functions against their definitions, on all small integer parameters.
+// Helpers of tests unwrap, too.
+#![allow(clippy::unwrap_used)]
 
 use steadyvm_analysis::{
     Amount, Time,
@@ -37,7 +39,11 @@ fn exact_mpr_supply_equals_its_definition() {
                     assert_eq!(resource.supply(window), expected, "{context}");
                 }
                 assert_eq!(resource.vcpu_budgets().iter().sum::<Time>(), budget);
-                check_properties(&resource, 5 * period, &format!("<{period},{budget},{processors}>"));
+                check_properties(
+                    &resource,
+                    5 * period,
+                    &format!("<{period},{budget},{processors}>"),
+                );
             }
         }
     }
@@ -96,7 +102,11 @@ fn full_and_partial_vcpus_add_up() {
                 let expected = Amount::from(Time::from(full) * window) + partial.supply(window);
                 assert_eq!(resource.supply(window), expected);
             }
-            check_properties(&resource, 5 * period, &format!("<{period},{budget},{full}>"));
+            check_properties(
+                &resource,
+                5 * period,
+                &format!("<{period},{budget},{full}>"),
+            );
         }
     }
     check_properties(&Dedicated::new(3), 20, "dedicated");
@@ -111,7 +121,10 @@ fn check_properties(supply: &impl Supply, windows: Time, context: &str) {
         assert!(value(t) >= value(t - 1), "{context}: falls at {t}");
         let rate = &line.rate;
         let bound = rate.numerator * Amount::from(t) - line.offset;
-        assert!(value(t) * rate.denominator >= bound, "{context}: below its line at {t}");
+        assert!(
+            value(t) * rate.denominator >= bound,
+            "{context}: below its line at {t}"
+        );
         let corner = supply.previous_corner(t);
         assert!(corner < t, "{context}: corner {corner} of {t}");
         let slope = value(t) - value(t - 1);
@@ -119,10 +132,18 @@ fn check_properties(supply: &impl Supply, windows: Time, context: &str) {
         assert!(straight, "{context}: not straight from {corner} to {t}");
     }
     for t in 0..=windows / 2 {
-        assert!((0..=t).all(|s| value(t) >= value(s) + value(t - s)), "{context}: at {t}");
+        assert!(
+            (0..=t).all(|s| value(t) >= value(s) + value(t - s)),
+            "{context}: at {t}"
+        );
     }
     for amount in 0..=value(windows) {
-        let t = supply.window_for(amount).unwrap_or_else(|| panic!("{context}: no {amount}"));
-        assert!(value(t) >= amount && (t == 0 || value(t - 1) < amount), "{context}: {amount}");
+        let t = supply
+            .window_for(amount)
+            .unwrap_or_else(|| panic!("{context}: no {amount}"));
+        assert!(
+            value(t) >= amount && (t == 0 || value(t - 1) < amount),
+            "{context}: {amount}"
+        );
     }
 }

@@ -43,7 +43,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .with_context(|| format!("cannot write the picture {}", svg.display()))?;
     }
     print(&report, args)?;
-    Ok(if report.feasible { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if report.feasible {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
 }
 
 fn read(file: &Path) -> Result<Request> {
@@ -51,14 +55,21 @@ fn read(file: &Path) -> Result<Request> {
     let text = if from_stdin {
         text_of(io::stdin().lock()).context("standard input")?
     } else {
-        let opened = fs::File::open(file)
-            .with_context(|| format!("cannot open {}", file.display()))?;
+        let opened =
+            fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
         text_of(opened).with_context(|| file.display().to_string())?
     };
-    let is_json = from_stdin || file.extension().is_some_and(|extension| extension == "json");
+    let is_json = from_stdin
+        || file
+            .extension()
+            .is_some_and(|extension| extension == "json");
     if is_json {
         plan::json::parse(&text).with_context(|| {
-            if from_stdin { "standard input".to_owned() } else { file.display().to_string() }
+            if from_stdin {
+                "standard input".to_owned()
+            } else {
+                file.display().to_string()
+            }
         })
     } else {
         plan::file::parse(&text).with_context(|| file.display().to_string())
@@ -67,7 +78,10 @@ fn read(file: &Path) -> Result<Request> {
 
 fn text_of(source: impl Read) -> Result<String> {
     let mut bytes = Vec::new();
-    source.take(MAX_INPUT + 1).read_to_end(&mut bytes).context("cannot be read")?;
+    source
+        .take(MAX_INPUT + 1)
+        .read_to_end(&mut bytes)
+        .context("cannot be read")?;
     if bytes.len() as u64 > MAX_INPUT {
         bail!("longer than {} MiB; split the plan", MAX_INPUT >> 20);
     }

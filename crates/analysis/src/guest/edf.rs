@@ -65,19 +65,21 @@ fn check(
 }
 
 fn total_demand(tasks: &[Task], window: Time) -> Amount {
-    tasks.iter().map(|task| Amount::from(demand(task, window))).sum()
+    tasks
+        .iter()
+        .map(|task| Amount::from(demand(task, window)))
+        .sum()
 }
 
 fn last_deadline(tasks: &[Task], below: Time) -> Option<Time> {
-    tasks.iter().filter_map(|task| previous_deadline(task, below)).max()
+    tasks
+        .iter()
+        .filter_map(|task| previous_deadline(task, below))
+        .max()
 }
 
 /// The last instant that has to be looked at; `None` if demand outgrows supply for certain.
-fn horizon(
-    tasks: &[Task],
-    supply: &impl Supply,
-    work: &mut Work,
-) -> Result<Option<Time>, Verdict> {
+fn horizon(tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Result<Option<Time>, Verdict> {
     let line = supply.lower_line();
     let utilizations = Interval::of(tasks.iter().map(Task::utilization));
     // sum U_i (T_i + J_i - D_i), rounded up task by task.
@@ -127,8 +129,10 @@ pub(super) fn busy_interval(
     let mut window = 1;
     loop {
         work.spend(tasks.len())?;
-        let requested: Amount =
-            tasks.iter().map(|task| Amount::from(requests(task, task.jitter(), window))).sum();
+        let requested: Amount = tasks
+            .iter()
+            .map(|task| Amount::from(requests(task, task.jitter(), window)))
+            .sum();
         match supply.window_for(requested) {
             Some(next) if next >= limit => return Ok(limit),
             Some(next) if next > window => window = next,
@@ -140,14 +144,14 @@ pub(super) fn busy_interval(
 
 /// A witness where demand outgrows supply in the long run: the first failing deadline if a short walk
 /// finds it, else one far enough out.
-fn overload(
-    tasks: &[Task],
-    supply: &impl Supply,
-    shortest: Time,
-    work: &mut Work,
-) -> Verdict {
+fn overload(tasks: &[Task], supply: &impl Supply, shortest: Time, work: &mut Work) -> Verdict {
     const WALK: usize = 1_000;
-    let mut window = tasks.iter().map(Task::window).min().unwrap_or(0).max(shortest);
+    let mut window = tasks
+        .iter()
+        .map(Task::window)
+        .min()
+        .unwrap_or(0)
+        .max(shortest);
     let mut stride = 1;
     for _ in 0..WALK {
         if work.spend(2 * tasks.len()).is_err() || window > MAX_INSTANT / 2 {

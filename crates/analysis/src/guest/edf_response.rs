@@ -72,7 +72,11 @@ fn completion(
             .filter(|&(position, _)| position != index)
             .map(|(_, other)| {
                 let slack = due - other.window();
-                let urgent = if slack < 0 { 0 } else { slack / other.period() + 1 };
+                let urgent = if slack < 0 {
+                    0
+                } else {
+                    slack / other.period() + 1
+                };
                 let arrived = div_ceil(window + other.jitter(), other.period());
                 Amount::from(urgent.min(arrived) * other.demand())
             })

@@ -45,7 +45,8 @@ pub(crate) fn load_bounds(tasks: &[Task]) -> Vec<Amount> {
         .iter()
         .map(|task| {
             let interference = utilization.ceil_times(task.window().into()) + constant;
-            utilization = utilization.plus(Fraction::new(task.execution().into(), task.period().into()));
+            utilization =
+                utilization.plus(Fraction::new(task.execution().into(), task.period().into()));
             constant += Amount::from(task.execution() + interference_jitter(task));
             interference + Amount::from(task.demand())
         })
@@ -53,16 +54,13 @@ pub(crate) fn load_bounds(tasks: &[Task]) -> Vec<Amount> {
 }
 
 /// Decides whether the task at `index` meets its deadline below those before it.
-pub fn test_task(
-    tasks: &[Task],
-    index: usize,
-    supply: &impl Supply,
-    work: &mut Work,
-) -> Verdict {
+pub fn test_task(tasks: &[Task], index: usize, supply: &impl Supply, work: &mut Work) -> Verdict {
     let (task, higher) = (&tasks[index], &tasks[..index]);
     let window = task.window();
     // Most tasks that finish in time are finished at their deadline, too.
-    if work.spend(index / STEPS_SHARE + 1).is_ok() && load(task, higher, window) <= supply.supply(window) {
+    if work.spend(index / STEPS_SHARE + 1).is_ok()
+        && load(task, higher, window) <= supply.supply(window)
+    {
         return Verdict::Schedulable;
     }
     match busy_window(task, higher, supply, window, work) {

@@ -60,7 +60,13 @@ pub(super) fn test(
     (0..tasks.len())
         .try_for_each(|index| {
             load.extend_to(rule, rule.interferers(tasks, index));
-            Window { rule, tasks, supply, index }.check(&load, &mut scratch, work)
+            Window {
+                rule,
+                tasks,
+                supply,
+                index,
+            }
+            .check(&load, &mut scratch, work)
         })
         .into()
 }
@@ -92,12 +98,7 @@ struct Window<'a, R, S> {
 }
 
 impl<R: Interference, S: Supply> Window<'_, R, S> {
-    fn check(
-        &self,
-        load: &Load,
-        scratch: &mut Vec<Time>,
-        work: &mut Work,
-    ) -> Result<(), Verdict> {
+    fn check(&self, load: &Load, scratch: &mut Vec<Time>, work: &mut Work) -> Result<(), Verdict> {
         let task = &self.tasks[self.index];
         let shortest = task.window();
         let mut at = self.horizon(load, shortest, work)?;
@@ -148,7 +149,10 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
         if carried > 0 {
             scratch.select_nth_unstable_by(carried - 1, |a, b| b.cmp(a));
         }
-        sum + scratch[..carried].iter().map(|&extra| Amount::from(extra)).sum::<Amount>()
+        sum + scratch[..carried]
+            .iter()
+            .map(|&extra| Amount::from(extra))
+            .sum::<Amount>()
     }
 
     fn previous_corner(&self, at: Time) -> Time {
@@ -156,7 +160,11 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
         let others = self.rule.interferers(self.tasks, self.index);
         others
             .iter()
-            .map(|other| self.rule.previous_corner(other, at).max(self.previous_cut(other, at)))
+            .map(|other| {
+                self.rule
+                    .previous_corner(other, at)
+                    .max(self.previous_cut(other, at))
+            })
             .max()
             .unwrap_or(0)
             .max(self.supply.previous_corner(at))
@@ -173,7 +181,10 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
             .into_iter()
             .flat_map(|jobs| {
                 let height = jobs * other.demand();
-                [height + task.demand(), height - task.demand() + task.window()]
+                [
+                    height + task.demand(),
+                    height - task.demand() + task.window(),
+                ]
             })
             .filter(|&cut| cut < at)
             .max()
@@ -185,7 +196,8 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
         let task = &self.tasks[self.index];
         let parallelism = self.supply.parallelism() as Amount;
         let line = self.supply.lower_line();
-        let behind = load.lead + line.whole_offset() + parallelism * Amount::from(task.demand()) + 1;
+        let behind =
+            load.lead + line.whole_offset() + parallelism * Amount::from(task.demand()) + 1;
         match load.utilization.catch_up(line.rate, behind) {
             Some(bound) => match Time::try_from(bound) {
                 Ok(bound) if bound <= MAX_INSTANT => Ok(bound),
@@ -203,7 +215,12 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
         while at <= MAX_INSTANT / 2 && work.spend(2 * self.tasks.len()).is_ok() {
             let (demand, supply) = (self.demand(at, 0, &mut scratch), self.supply.supply(at));
             if demand > supply {
-                return Verdict::Unschedulable(Violation { index: self.index, at, demand, supply });
+                return Verdict::Unschedulable(Violation {
+                    index: self.index,
+                    at,
+                    demand,
+                    supply,
+                });
             }
             at += 1 + at / 64;
         }

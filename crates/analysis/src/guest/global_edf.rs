@@ -46,7 +46,10 @@ impl Interference for EarliestDeadline {
 
     fn own_work(&self, task: &Task, window: Time) -> CarryIn {
         let CarryIn { without, with } = edf_carry_in(task, window);
-        CarryIn { without: without - task.demand(), with: with - task.demand() }
+        CarryIn {
+            without: without - task.demand(),
+            with: with - task.demand(),
+        }
     }
 
     fn previous_corner(&self, other: &Task, below: Time) -> Time {

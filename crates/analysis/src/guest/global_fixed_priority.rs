@@ -47,7 +47,10 @@ impl Interference for HigherPriority {
     }
 
     fn own_work(&self, _task: &Task, _window: Time) -> CarryIn {
-        CarryIn { without: 0, with: 0 }
+        CarryIn {
+            without: 0,
+            with: 0,
+        }
     }
 
     fn previous_corner(&self, other: &Task, below: Time) -> Time {

@@ -30,7 +30,9 @@ pub enum GlobalScheduler {
 
 /// Decides whether `tasks` meet their deadlines on `supply`.
 pub fn test(tasks: &[Task], scheduler: GlobalScheduler, supply: &MultiSupply) -> Verdict {
-    (0..tasks.len()).try_for_each(|index| check(tasks, index, scheduler, supply)).into()
+    (0..tasks.len())
+        .try_for_each(|index| check(tasks, index, scheduler, supply))
+        .into()
 }
 
 fn check(
@@ -55,7 +57,11 @@ fn check(
     };
     let demand = |level: usize| interference + level as Amount * Amount::from(task.demand());
     let supplies = supply.by_parallelism(window);
-    if supplies.iter().enumerate().any(|(l, &supplied)| demand(l + 1) <= supplied) {
+    if supplies
+        .iter()
+        .enumerate()
+        .any(|(l, &supplied)| demand(l + 1) <= supplied)
+    {
         return Ok(());
     }
     // Explain with the level that comes closest.

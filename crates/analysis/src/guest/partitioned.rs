@@ -87,7 +87,9 @@ fn pack(
     let mut bins: Vec<Bin> = Vec::new();
     for &index in order {
         bins.sort_by_key(|bin| std::cmp::Reverse(bin.bandwidth));
-        let home = bins.iter().position(|bin| accepts(bin, index, tasks, scheduler, work));
+        let home = bins
+            .iter()
+            .position(|bin| accepts(bin, index, tasks, scheduler, work));
         let home = match home {
             Some(home) => home,
             None if bins.len() < limit => {
@@ -122,13 +124,23 @@ fn accepts(
 ) -> bool {
     let one = Fraction::new(1, 1);
     let task = &tasks[index];
-    if bin.bandwidth.plus(task.utilization()).compare(one).is_some_and(std::cmp::Ordering::is_gt) {
+    if bin
+        .bandwidth
+        .plus(task.utilization())
+        .compare(one)
+        .is_some_and(std::cmp::Ordering::is_gt)
+    {
         return false;
     }
     let members = bin.members.iter().copied().chain([index]);
     if scheduler == LocalScheduler::EarliestDeadline {
         // Density at most one suffices, without a walk over deadlines.
-        if bin.density.plus(task.density()).compare(one).is_some_and(std::cmp::Ordering::is_le) {
+        if bin
+            .density
+            .plus(task.density())
+            .compare(one)
+            .is_some_and(std::cmp::Ordering::is_le)
+        {
             return true;
         }
         let densities = members.clone().map(|i| tasks[i].density());
@@ -139,5 +151,7 @@ fn accepts(
         }
     }
     let members: Vec<Task> = members.map(|i| tasks[i]).collect();
-    scheduler.test(&members, &Dedicated::new(1), work).is_schedulable()
+    scheduler
+        .test(&members, &Dedicated::new(1), work)
+        .is_schedulable()
 }

@@ -12,7 +12,7 @@ use super::{
     rta,
 };
 use crate::{
-    ratio::{Fraction, exact_sum},
+    ratio::{Fraction, Interval},
     task::Task,
     verdict::{Verdict, Violation},
     work::Work,
@@ -68,18 +68,27 @@ impl Admission {
     }
 
     const fn feasible(placements: Vec<Placement>) -> Self {
-        Self { outcome: Ok(placements), proven: true }
+        Self {
+            outcome: Ok(placements),
+            proven: true,
+        }
     }
 
     const fn rejected(vcpu: usize, reason: RejectionReason, proven: bool) -> Self {
-        Self { outcome: Err(Rejection { vcpu, reason }), proven }
+        Self {
+            outcome: Err(Rejection { vcpu, reason }),
+            proven,
+        }
     }
 }
 
 /// Decides whether `host` keeps the promise of every one of `vcpus`.
 pub fn admit(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Admission {
-    let full: Vec<(usize, &Vcpu)> =
-        vcpus.iter().enumerate().filter(|(_, vcpu)| vcpu.is_full()).collect();
+    let full: Vec<(usize, &Vcpu)> = vcpus
+        .iter()
+        .enumerate()
+        .filter(|(_, vcpu)| vcpu.is_full())
+        .collect();
     let homes = match matching::dedicate(&full, host.cpus) {
         Ok(homes) => homes,
         Err(vcpu) => return Admission::rejected(vcpu, RejectionReason::NoCpu, true),
@@ -121,7 +130,10 @@ fn partitioned(
     mut placements: Vec<Placement>,
     work: &mut Work,
 ) -> Admission {
-    let rules = Rules { dispatch: host.scheduler.dispatch(), server: host.server };
+    let rules = Rules {
+        dispatch: host.scheduler.dispatch(),
+        server: host.server,
+    };
     match packing::pack(candidates, free, rules, work) {
         Packing::Packed(bins) => {
             for bin in bins {
@@ -131,7 +143,11 @@ fn partitioned(
             }
             Admission::feasible(placements)
         }
-        Packing::Refused { candidate, verdict, proven } => {
+        Packing::Refused {
+            candidate,
+            verdict,
+            proven,
+        } => {
             let reason = match verdict {
                 Verdict::Unschedulable(mut violation) => {
                     violation.index = candidates[violation.index].index;
@@ -164,14 +180,25 @@ fn global(
             Admission::feasible(placements)
         }
         Err(violation) => {
-            let sum = exact_sum(candidates.iter().map(|candidate| candidate.task.utilization()));
-            let proven = sum.is_some_and(|Fraction { numerator, denominator }| {
-                numerator / denominator >= free.len() as i128
-                    && numerator > denominator * free.len() as i128
-            });
-            Admission::rejected(violation.index, RejectionReason::Violation(violation), proven)
+            let proven = overloads(&candidates, free.len());
+            Admission::rejected(
+                violation.index,
+                RejectionReason::Violation(violation),
+                proven,
+            )
         }
     }
+}
+
+/// More utilisation than CPUs, for certain.
+pub(super) fn overloads(candidates: &[Candidate], cpus: usize) -> bool {
+    let sum = Interval::of(
+        candidates
+            .iter()
+            .map(|candidate| candidate.task.utilization()),
+    );
+    sum.compare(Fraction::new(cpus as i128, 1))
+        .is_some_and(std::cmp::Ordering::is_gt)
 }
 
 fn global_test(
@@ -194,7 +221,10 @@ fn global_test(
     }
     match bcl::test(candidates, dispatch, cpus) {
         Verdict::Unschedulable(violation) => {
-            if task_like && rta::test(candidates, dispatch, cpus, work) {
+            if task_like
+                && !overloads(candidates, cpus)
+                && rta::test(candidates, dispatch, cpus, work)
+            {
                 return Ok(());
             }
             Err(violation)

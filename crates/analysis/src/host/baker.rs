@@ -18,7 +18,9 @@ use crate::{
 
 /// True if the test shows `tasks` schedulable on `processors`. Values beyond 128 bits count as a no.
 pub fn test(tasks: &[Task], processors: u32) -> bool {
-    tasks.iter().all(|task| test_task(tasks, task, processors).unwrap_or(false))
+    tasks
+        .iter()
+        .all(|task| test_task(tasks, task, processors).unwrap_or(false))
 }
 
 fn test_task(tasks: &[Task], task: &Task, processors: u32) -> Option<bool> {
@@ -48,6 +50,9 @@ fn test_task(tasks: &[Task], task: &Task, processors: u32) -> Option<bool> {
     let betas = betas?;
     let processors = Amount::from(processors);
     let lambda = Fraction::new(execution * (processors - 1).max(0), deadline);
-    let sum = compare_sum(betas.iter().copied().chain([lambda]), Fraction::new(processors, 1));
+    let sum = compare_sum(
+        betas.iter().copied().chain([lambda]),
+        Fraction::new(processors, 1),
+    );
     Some(sum.is_some_and(Ordering::is_le))
 }

@@ -41,7 +41,9 @@ pub fn passes(host: &Host, vcpus: &[Vcpu]) -> Option<bool> {
 
 /// Decides whether each of `vcpus` (in priority order under fixed priorities) meets its deadline.
 pub(super) fn test(vcpus: &[Candidate], dispatch: Dispatch, processors: usize) -> Verdict {
-    (0..vcpus.len()).try_for_each(|index| check(vcpus, index, dispatch, processors)).into()
+    (0..vcpus.len())
+        .try_for_each(|index| check(vcpus, index, dispatch, processors))
+        .into()
 }
 
 fn check(

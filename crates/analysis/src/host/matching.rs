@@ -60,6 +60,11 @@ fn augment(
 fn allowed(vcpu: &Vcpu, cpus: usize) -> Vec<usize> {
     match &vcpu.mask {
         None => (0..cpus).rev().collect(),
-        Some(mask) => mask.iter().rev().map(|&cpu| cpu as usize).filter(|&c| c < cpus).collect(),
+        Some(mask) => mask
+            .iter()
+            .rev()
+            .map(|&cpu| cpu as usize)
+            .filter(|&c| c < cpus)
+            .collect(),
     }
 }

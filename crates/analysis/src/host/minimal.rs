@@ -28,13 +28,19 @@ pub struct Processors {
 /// does (overheads exceed a period, or a mask names CPUs beyond the largest host).
 pub fn minimal_processors(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Option<Processors> {
     if vcpus.is_empty() {
-        return Some(Processors { count: 0, exact: true });
+        return Some(Processors {
+            count: 0,
+            exact: true,
+        });
     }
     let low = lower_bound(host, vcpus);
     let masks = vcpus.iter().filter_map(|vcpu| vcpu.mask.as_ref()?.last());
     let masked = masks.max().map_or(0, |&last| last.saturating_add(1));
     let enough = u32::try_from(vcpus.len()).unwrap_or(MAX_CPUS);
-    let high = enough.max(low).max(masked.saturating_add(enough)).min(MAX_CPUS);
+    let high = enough
+        .max(low)
+        .max(masked.saturating_add(enough))
+        .min(MAX_CPUS);
     // From the bound upwards in growing strides, then back to the least count that passes.
     let (mut fails_below, mut proven, mut stride) = (low, true, 0);
     loop {
@@ -52,7 +58,10 @@ pub fn minimal_processors(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Optio
                 }
             }
             // `proven` is about the count just below.
-            return Some(Processors { count, exact: proven });
+            return Some(Processors {
+                count,
+                exact: proven,
+            });
         }
         if probe == high {
             return None;
@@ -69,9 +78,9 @@ fn lower_bound(host: &Host, vcpus: &[Vcpu]) -> u32 {
             Fraction::new(cost.into(), vcpu.period.into())
         })
     };
-    let ceil = exact_sum(loads())
-        .map_or_else(|| Interval::of(loads()).floor_times(1), |sum| {
-            div_ceil_wide(sum.numerator, sum.denominator)
-        });
+    let ceil = exact_sum(loads()).map_or_else(
+        || Interval::of(loads()).floor_times(1),
+        |sum| div_ceil_wide(sum.numerator, sum.denominator),
+    );
     u32::try_from(ceil).unwrap_or(MAX_CPUS).clamp(1, MAX_CPUS)
 }

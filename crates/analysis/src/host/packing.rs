@@ -11,7 +11,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use super::{Candidate, Dispatch, VcpuServer, partitioned};
+use super::{Candidate, Dispatch, VcpuServer, admission::overloads, partitioned};
 use crate::{
     ratio::{Fraction, Interval},
     task::Task,
@@ -44,7 +44,11 @@ pub(super) struct Bin {
 pub(super) enum Packing {
     Packed(Vec<Bin>),
     /// The first candidate without a place, why its best CPU refuses it, and whether that is a proof.
-    Refused { candidate: usize, verdict: Verdict, proven: bool },
+    Refused {
+        candidate: usize,
+        verdict: Verdict,
+        proven: bool,
+    },
 }
 
 /// Packs `candidates` on `cpus`.
@@ -71,7 +75,13 @@ pub(super) fn pack(
     }
     let mut proven = overloads(candidates, cpus.len());
     if !proven && candidates.len() <= EXACT_LIMIT {
-        let mut search = Search { candidates, order: &falling, rules, nodes: SEARCH_NODES, work };
+        let mut search = Search {
+            candidates,
+            order: &falling,
+            rules,
+            nodes: SEARCH_NODES,
+            work,
+        };
         let mut bins = empty_bins(cpus);
         match search.place(0, &mut bins) {
             Some(true) => return Packing::Packed(bins),
@@ -80,17 +90,21 @@ pub(super) fn pack(
         }
     }
     let (candidate, verdict) = refused.unwrap_or((0, Verdict::Undecided));
-    Packing::Refused { candidate, verdict, proven }
-}
-
-/// More utilisation than CPUs, for certain.
-fn overloads(candidates: &[Candidate], cpus: usize) -> bool {
-    let sum = Interval::of(candidates.iter().map(|candidate| candidate.task.utilization()));
-    sum.compare(Fraction::new(cpus as i128, 1)).is_some_and(Ordering::is_gt)
+    Packing::Refused {
+        candidate,
+        verdict,
+        proven,
+    }
 }
 
 fn empty_bins(cpus: &[u32]) -> Vec<Bin> {
-    cpus.iter().map(|&cpu| Bin { cpu, members: Vec::new(), load: Interval::default() }).collect()
+    cpus.iter()
+        .map(|&cpu| Bin {
+            cpu,
+            members: Vec::new(),
+            load: Interval::default(),
+        })
+        .collect()
 }
 
 fn best_fit(
@@ -108,9 +122,16 @@ fn best_fit(
             return Err((index, Verdict::Undecided));
         }
         let mut home: Option<((bool, Reverse<Interval>), usize)> = None;
-        for (b, bin) in bins.iter().enumerate().filter(|(_, bin)| candidate.allows(bin.cpu)) {
+        for (b, bin) in bins
+            .iter()
+            .enumerate()
+            .filter(|(_, bin)| candidate.allows(bin.cpu))
+        {
             let sibling = apart
-                && bin.members.iter().any(|&member| candidates[member].vm == candidate.vm);
+                && bin
+                    .members
+                    .iter()
+                    .any(|&member| candidates[member].vm == candidate.vm);
             let rank = (sibling, Reverse(bin.load));
             let better = home.is_none_or(|(best, _)| rank < best);
             if better && fits(bin, index, candidates, rules, work) {
@@ -133,24 +154,18 @@ fn best_fit(
 }
 
 /// Whether `bin` keeps every promise with one more candidate.
-fn fits(
-    bin: &Bin,
-    index: usize,
-    candidates: &[Candidate],
-    rules: Rules,
-    work: &mut Work,
-) -> bool {
+fn fits(bin: &Bin, index: usize, candidates: &[Candidate], rules: Rules, work: &mut Work) -> bool {
     let task = &candidates[index].task;
-    match bin.load.plus(task.utilization()).compare(Fraction::new(1, 1)) {
-        Some(Ordering::Greater) => false,
-        // With utilisation decided, the whole test of EDF without jitter.
-        Some(_)
-            if rules.dispatch == Dispatch::EarliestDeadline
-                && rules.server == VcpuServer::TaskLike
-                && task.jitter() == 0 =>
-        {
-            true
-        }
+    let load = bin.load.plus(task.utilization());
+    let implicit = rules.server == VcpuServer::TaskLike && task.jitter() == 0;
+    // Up to here utilisation alone decides: 1 under EDF; ln 2 = 0.693.. under DM (Liu and Layland).
+    let enough = match rules.dispatch {
+        Dispatch::EarliestDeadline => Fraction::new(1, 1),
+        Dispatch::FixedPriority => Fraction::new(69, 100),
+    };
+    match (load.compare(Fraction::new(1, 1)), load.compare(enough)) {
+        (Some(Ordering::Greater), _) => false,
+        (_, Some(Ordering::Less | Ordering::Equal)) if implicit => true,
         _ => test(bin, index, candidates, rules, work).is_schedulable(),
     }
 }
@@ -164,7 +179,10 @@ fn test(
     work: &mut Work,
 ) -> Verdict {
     let members: Vec<usize> = bin.members.iter().copied().chain([index]).collect();
-    let tasks: Vec<Task> = members.iter().map(|&member| candidates[member].task).collect();
+    let tasks: Vec<Task> = members
+        .iter()
+        .map(|&member| candidates[member].task)
+        .collect();
     match partitioned::test(&tasks, rules.dispatch, rules.server, work) {
         Verdict::Unschedulable(mut violation) => {
             violation.index = members[violation.index];
@@ -188,7 +206,10 @@ impl Search<'_> {
         let Some(&index) = self.order.get(depth) else {
             return Some(true);
         };
-        let masked = self.candidates.iter().any(|candidate| candidate.mask.is_some());
+        let masked = self
+            .candidates
+            .iter()
+            .any(|candidate| candidate.mask.is_some());
         let mut tried_empty = false;
         for b in 0..bins.len() {
             let empty = bins[b].members.is_empty();

@@ -77,8 +77,7 @@ fn deadline_monotonic(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Ve
     let mut stack: Vec<Task> = Vec::with_capacity(vcpus.len());
     for &index in &order {
         stack.push(vcpus[index]);
-        let verdict =
-            fixed_priority::test_task(&stack, stack.len() - 1, &Dedicated::new(1), work);
+        let verdict = fixed_priority::test_task(&stack, stack.len() - 1, &Dedicated::new(1), work);
         match verdict {
             Verdict::Schedulable => {}
             Verdict::Unschedulable(violation) => {

@@ -62,26 +62,26 @@ fn response(
 ) -> Result<Option<Time>, Exhausted> {
     let task = &vcpus[index].task;
     let limit = task.window();
+    // The work due by the deadline does not depend on R.
+    let interferers: Vec<(usize, Time)> = vcpus
+        .iter()
+        .enumerate()
+        .filter_map(|(position, other)| match dispatch {
+            Dispatch::EarliestDeadline => {
+                (position != index).then(|| (position, due(&other.task, limit, slacks[position])))
+            }
+            Dispatch::FixedPriority => (position < index).then_some((position, Time::MAX)),
+        })
+        .collect();
     let mut response = task.demand();
     loop {
         work.spend(vcpus.len())?;
         let cut = response - task.demand() + 1;
-        let interference: Amount = vcpus
+        let interference: Amount = interferers
             .iter()
-            .enumerate()
-            .filter(|&(position, _)| match dispatch {
-                Dispatch::EarliestDeadline => position != index,
-                Dispatch::FixedPriority => position < index,
-            })
-            .map(|(position, other)| {
-                let work = executed(&other.task, response, slacks[position]);
-                let work = match dispatch {
-                    Dispatch::EarliestDeadline => {
-                        work.min(due(&other.task, limit, slacks[position]))
-                    }
-                    Dispatch::FixedPriority => work,
-                };
-                Amount::from(work.min(cut))
+            .map(|&(position, due)| {
+                let work = executed(&vcpus[position].task, response, slacks[position]);
+                Amount::from(work.min(due).min(cut))
             })
             .sum();
         let delay = Time::try_from(interference / processors as Amount).unwrap_or(Time::MAX);
@@ -104,6 +104,10 @@ const fn executed(task: &Task, window: Time, slack: Time) -> Time {
 /// Work due within a window that ends with a deadline.
 fn due(task: &Task, window: Time, slack: Time) -> Time {
     let reach = window + task.jitter() - task.deadline();
-    let jobs = if reach < 0 { 0 } else { reach / task.period() + 1 };
+    let jobs = if reach < 0 {
+        0
+    } else {
+        reach / task.period() + 1
+    };
     jobs * task.demand() + (window - jobs * task.period() - slack).clamp(0, task.demand())
 }

@@ -24,12 +24,19 @@ pub fn least(
     mut test: impl FnMut(Time) -> Verdict,
 ) -> Result<Least, Verdict> {
     let at_high = test(high);
-    if at_high.is_schedulable() { Ok(least_below(low, high, test)) } else { Err(at_high) }
+    if at_high.is_schedulable() {
+        Ok(least_below(low, high, test))
+    } else {
+        Err(at_high)
+    }
 }
 
 /// The least budget in `low..=high` that passes `test`, which `high` is known to pass.
 pub fn least_below(low: Time, high: Time, mut test: impl FnMut(Time) -> Verdict) -> Least {
-    let mut found = Least { budget: high, exact: true };
+    let mut found = Least {
+        budget: high,
+        exact: true,
+    };
     let mut low = low.min(high);
     while low < found.budget {
         let middle = low + (found.budget - low) / 2;

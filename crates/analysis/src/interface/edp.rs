@@ -6,13 +6,8 @@
 
 use super::{Infeasible, Least, budget, reason};
 use crate::{
-    error::Error,
-    guest::partitioned::LocalScheduler,
-    supply::ExplicitDeadlinePeriodic,
-    task::Task,
-    time::Time,
-    verdict::Verdict,
-    work::Work,
+    error::Error, guest::partitioned::LocalScheduler, supply::ExplicitDeadlinePeriodic, task::Task,
+    time::Time, verdict::Verdict, work::Work,
 };
 
 /// The least EDP budget of `period` and `deadline` for `tasks` on one VCPU.
@@ -30,7 +25,9 @@ pub fn minimal_edp(
     let floor = budget::floor(tasks.iter().map(Task::utilization), period);
     let least = budget::least(floor, deadline, |budget| {
         ExplicitDeadlinePeriodic::new(period, budget, deadline)
-            .map_or(Verdict::Undecided, |resource| scheduler.test(tasks, &resource, work))
+            .map_or(Verdict::Undecided, |resource| {
+                scheduler.test(tasks, &resource, work)
+            })
     });
-    Ok(least.map_err(reason))
+    Ok(least.map_err(|verdict| reason(&verdict)))
 }

@@ -96,7 +96,11 @@ impl Guest {
         } else {
             (0..tasks.len()).collect()
         };
-        Self { tasks: order.iter().map(|&i| tasks[i]).collect(), order, fixed_priority }
+        Self {
+            tasks: order.iter().map(|&i| tasks[i]).collect(),
+            order,
+            fixed_priority,
+        }
     }
 
     fn test(&self, supply: &impl Supply, work: &mut Work) -> Verdict {
@@ -128,11 +132,17 @@ impl Guest {
         };
         if let Some(vcpus) = fixed {
             let verdict = test(vcpus);
-            return if verdict.is_schedulable() { Ok(vcpus) } else { Err(reason(verdict)) };
+            return if verdict.is_schedulable() {
+                Ok(vcpus)
+            } else {
+                Err(reason(&verdict))
+            };
         }
         let utilization = Interval::of(self.tasks.iter().map(Task::utilization));
         let low = utilization.floor_times(1).max(1);
-        let most = u32::try_from(self.tasks.len()).unwrap_or(MAX_VCPUS).min(MAX_VCPUS);
+        let most = u32::try_from(self.tasks.len())
+            .unwrap_or(MAX_VCPUS)
+            .min(MAX_VCPUS);
         let low = u32::try_from(low).unwrap_or(most).min(most);
         // Few more than the utilisation usually do: look there first, in growing strides.
         let (mut fails_below, mut stride) = (low, 0);
@@ -146,7 +156,7 @@ impl Guest {
                 return Ok(u32::try_from(found.budget).unwrap_or(probe));
             }
             if probe == most {
-                return Err(reason(verdict));
+                return Err(reason(&verdict));
             }
             fails_below = probe + 1;
             stride = (stride * 2).max(1);

@@ -27,8 +27,8 @@ pub fn minimal(
 ) -> Result<Interface, Infeasible> {
     let scheduler = LocalScheduler::EarliestDeadline;
     let limit = vcpus.unwrap_or(MAX_VCPUS) as usize;
-    let partition = best_fit(tasks, scheduler, limit, work)
-        .map_err(|task| Infeasible::DoesNotFit { task })?;
+    let partition =
+        best_fit(tasks, scheduler, limit, work).map_err(|task| Infeasible::DoesNotFit { task })?;
     let mut needed = Vec::with_capacity(partition.len());
     let mut exact = true;
     for members in &partition {
@@ -37,8 +37,11 @@ pub fn minimal(
         exact &= interface.exact;
         needed.push((interface.budget, members.len()));
     }
-    let mut by_need: Vec<(Time, Vec<usize>)> =
-        needed.into_iter().map(|(budget, _)| budget).zip(partition).collect();
+    let mut by_need: Vec<(Time, Vec<usize>)> = needed
+        .into_iter()
+        .map(|(budget, _)| budget)
+        .zip(partition)
+        .collect();
     if kind != InterfaceKind::PeriodicResource {
         by_need.sort_by_key(|&(budget, _)| std::cmp::Reverse(budget));
     }
@@ -60,7 +63,16 @@ pub fn minimal(
 /// `budgets` in falling order: those that need the greatest keep it, the others get one less.
 fn even(budgets: &[Time]) -> Vec<Time> {
     let greatest = budgets.first().copied().unwrap_or_default();
-    budgets.iter().map(|&budget| if budget == greatest { greatest } else { greatest - 1 }).collect()
+    budgets
+        .iter()
+        .map(|&budget| {
+            if budget == greatest {
+                greatest
+            } else {
+                greatest - 1
+            }
+        })
+        .collect()
 }
 
 fn all_but_last_full(mut budgets: Vec<Time>, period: Time) -> Vec<Time> {

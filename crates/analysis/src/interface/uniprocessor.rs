@@ -7,10 +7,7 @@
 
 use super::{Infeasible, Interface, budget, reason};
 use crate::{
-    guest::{
-        edf, fixed_priority,
-        partitioned::LocalScheduler,
-    },
+    guest::{edf, fixed_priority, partitioned::LocalScheduler},
     supply::{PeriodicResource, Supply},
     task::{PriorityOrder, Task},
     time::Time,
@@ -30,7 +27,7 @@ pub fn minimal_prm(
 ) -> Result<Interface, Infeasible> {
     let verdict = super::whole_processor(tasks, scheduler, work);
     if !verdict.is_schedulable() {
-        return Err(reason(verdict));
+        return Err(reason(&verdict));
     }
     let floor = budget::floor(tasks.iter().map(Task::utilization), period);
     let least = match scheduler {
@@ -70,20 +67,25 @@ fn least_fixed_priority(
     floor: Time,
     work: &mut Work,
 ) -> budget::Least {
-    let mut least = budget::Least { budget: floor.min(period), exact: true };
+    let mut least = budget::Least {
+        budget: floor.min(period),
+        exact: true,
+    };
     for (index, bound) in fixed_priority::load_bounds(sorted).into_iter().enumerate() {
         let window = sorted[index].window();
         if PeriodicResource::new(period, least.budget).is_ok_and(|r| bound <= r.supply(window)) {
             continue;
         }
-        let mut test = |resource: &PeriodicResource| {
-            fixed_priority::test_task(sorted, index, resource, work)
-        };
+        let mut test =
+            |resource: &PeriodicResource| fixed_priority::test_task(sorted, index, resource, work);
         let current = PeriodicResource::new(period, least.budget)
             .map_or(Verdict::Undecided, |resource| test(&resource));
         if !current.is_schedulable() {
             let raised = least_budget(period, least.budget, test);
-            least = budget::Least { exact: least.exact && raised.exact, ..raised };
+            least = budget::Least {
+                exact: least.exact && raised.exact,
+                ..raised
+            };
         }
     }
     least

@@ -6,8 +6,12 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::time::Time;
 
-const UNITS: [(&str, Time); 4] =
-    [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+const UNITS: [(&str, Time); 4] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+];
 
 /// A time as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +33,9 @@ impl<'de> Deserialize<'de> for Written {
             }
 
             fn visit_str<E: de::Error>(self, value: &str) -> Result<Written, E> {
-                parse(value).map(Written).ok_or_else(|| {
-                    E::invalid_value(de::Unexpected::Str(value), &self)
-                })
+                parse(value)
+                    .map(Written)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(value), &self))
             }
         }
 
@@ -46,8 +50,9 @@ pub(super) fn parse(text: &str) -> Option<Time> {
     let (number, unit) = text.split_at(end);
     let (_, scale) = *UNITS.iter().find(|(name, _)| *name == unit)?;
     let number = number.trim();
-    let (negative, number) =
-        number.strip_prefix('-').map_or((false, number), |positive| (true, positive));
+    let (negative, number) = number
+        .strip_prefix('-')
+        .map_or((false, number), |positive| (true, positive));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
     if whole.is_empty() || !digits(whole) || !digits(fraction) || number.ends_with('.') {
@@ -79,7 +84,11 @@ pub(super) fn show(time: i128) -> String {
         let (whole, rest) = (time / scale, (time % scale).abs());
         let fraction = format!("{rest:0width$}", width = scale.ilog10() as usize);
         let fraction = fraction.trim_end_matches('0');
-        return if rest == 0 { format!("{whole} {unit}") } else { format!("{whole}.{fraction} {unit}") };
+        return if rest == 0 {
+            format!("{whole} {unit}")
+        } else {
+            format!("{whole}.{fraction} {unit}")
+        };
     }
     format!("{time} ns")
 }
@@ -109,8 +118,21 @@ mod tests {
 
     #[test]
     fn shown_times_read_back() {
-        for time in [1, 999, 1_000, 1_500, 10_000_000, 2_000_000_001, 123_456_789_012] {
-            assert_eq!(parse(&show(i128::from(time))), Some(time), "{}", show(i128::from(time)));
+        for time in [
+            1,
+            999,
+            1_000,
+            1_500,
+            10_000_000,
+            2_000_000_001,
+            123_456_789_012,
+        ] {
+            assert_eq!(
+                parse(&show(i128::from(time))),
+                Some(time),
+                "{}",
+                show(i128::from(time))
+            );
         }
     }
 }

@@ -60,10 +60,15 @@ pub(super) fn vm(vm: &Vm, outcome: &Outcome, unit: Unit) -> Option<Explanation> 
         )),
         Outcome::NoInterface(Infeasible::DoesNotFit { task }) => {
             let task = &needs.tasks[*task].name;
-            let limit = needs.vcpus.map_or(String::new(), |vcpus| format!(" of the {vcpus}"));
+            let limit = needs
+                .vcpus
+                .map_or(String::new(), |vcpus| format!(" of the {vcpus}"));
             let text = format!("VM \"{name}\": task {task} fits on none{limit} VCPUs by best fit");
             let explanation = Explanation::words(name, text);
-            Some(Explanation { task: Some(task.clone()), ..explanation })
+            Some(Explanation {
+                task: Some(task.clone()),
+                ..explanation
+            })
         }
         Outcome::NoInterface(Infeasible::Violation(violation)) => {
             let task = &needs.tasks[violation.index].name;
@@ -81,7 +86,10 @@ pub(super) fn vm(vm: &Vm, outcome: &Outcome, unit: Unit) -> Option<Explanation> 
                 window(&format!("task {task}"), violation, unit)
             );
             let explanation = Explanation::words(name, text).with(violation);
-            Some(Explanation { task: Some(task.clone()), ..explanation })
+            Some(Explanation {
+                task: Some(task.clone()),
+                ..explanation
+            })
         }
     }
 }
@@ -115,7 +123,10 @@ pub(super) fn host(
             Explanation::words(name, text).with(violation)
         }
         RejectionReason::OverheadsExceedPeriod => {
-            let cost = request.host.overheads().inflate(vcpu.budget(), vcpu.period());
+            let cost = request
+                .host
+                .overheads()
+                .inflate(vcpu.budget(), vcpu.period());
             let text = format!(
                 "{what} costs {} of CPU time with the host's overheads, more than its period",
                 request.unit.show(cost.into())
@@ -134,11 +145,18 @@ pub(super) fn host(
             Explanation::words(name, text)
         }
     };
-    Explanation { vcpu: Some(number), ..explanation }
+    Explanation {
+        vcpu: Some(number),
+        ..explanation
+    }
 }
 
 fn window(who: &str, violation: &Violation, unit: Unit) -> String {
-    let relation = if violation.demand > violation.supply { "but only" } else { "and exactly" };
+    let relation = if violation.demand > violation.supply {
+        "but only"
+    } else {
+        "and exactly"
+    };
     format!(
         "in a window of t = {} {who} and what comes before it demand {}, {relation} {} is certain to be \
          supplied",

@@ -14,8 +14,8 @@ use toml::Spanned;
 
 use self::vm::Settings;
 use super::{
-    HostName, InputError, MAX_TASKS, MAX_VMS, Method, Needs, Request, ServerName, Service, Unit, Vm,
-    duration::Written, json::count,
+    HostName, InputError, MAX_TASKS, MAX_VMS, Method, Needs, Request, ServerName, Service, Unit,
+    Vm, duration::Written, json::count,
 };
 use crate::{
     host::{Host, overhead::Overheads},
@@ -93,7 +93,12 @@ struct ReceiveTable {
 
 impl Default for ReceiveTable {
     fn default() -> Self {
-        Self { interrupt: Written(0), packet: Written(0), batch: 1, ahead: 0 }
+        Self {
+            interrupt: Written(0),
+            packet: Written(0),
+            batch: 1,
+            ahead: 0,
+        }
     }
 }
 
@@ -103,22 +108,32 @@ impl Default for ReceiveTable {
 /// What is not as described above, with its line.
 pub fn parse(text: &str) -> Result<Request, InputError> {
     let file: File = toml::from_str(text).map_err(|error| {
-        let place = error.span().map_or_else(|| "the file".to_owned(), |span| line(text, span.start));
+        let place = error
+            .span()
+            .map_or_else(|| "the file".to_owned(), |span| line(text, span.start));
         InputError::new(place, error.message())
     })?;
     if file.vm.is_empty() {
-        return Err(InputError::new("the file", "there is no [[vm]]; name at least one VM"));
+        return Err(InputError::new(
+            "the file",
+            "there is no [[vm]]; name at least one VM",
+        ));
     }
     if file.vm.len() > MAX_VMS {
-        return Err(InputError::new("the file", format!("a plan holds at most {MAX_VMS} VMs")));
+        return Err(InputError::new(
+            "the file",
+            format!("a plan holds at most {MAX_VMS} VMs"),
+        ));
     }
     let mut vms = Vec::with_capacity(file.vm.len());
     let mut tasks = 0;
     for vm in &file.vm {
         let place = line(text, vm.span().start);
         let table = vm.get_ref();
-        let settings = classes::settings(table, &file.class, text)
-            .map_err(|error| InputError { place: error.place.if_empty(&place), ..error })?;
+        let settings = classes::settings(table, &file.class, text).map_err(|error| InputError {
+            place: error.place.if_empty(&place),
+            ..error
+        })?;
         let Some(name) = &table.name else {
             return Err(InputError::new(place, "this VM has no name; give it one"));
         };
@@ -129,7 +144,10 @@ pub fn parse(text: &str) -> Result<Request, InputError> {
         vms.push(vm);
     }
     if tasks > MAX_TASKS {
-        return Err(InputError::new("the file", format!("a plan holds at most {MAX_TASKS} tasks")));
+        return Err(InputError::new(
+            "the file",
+            format!("a plan holds at most {MAX_TASKS} tasks"),
+        ));
     }
     super::run::check_names(&vms)?;
     let services = file
@@ -161,7 +179,11 @@ trait IfEmpty {
 
 impl IfEmpty for String {
     fn if_empty(self, other: &str) -> String {
-        if self.is_empty() { other.to_owned() } else { self }
+        if self.is_empty() {
+            other.to_owned()
+        } else {
+            self
+        }
     }
 }
 
@@ -184,29 +206,50 @@ impl HostTable {
 fn read_service(table: &ServiceTable, vms: &[Vm], place: &str) -> Result<Service, InputError> {
     let wrong = |message: String| InputError::new(place, message);
     let name = &table.name;
-    let vm = vms.iter().position(|vm| vm.name == table.vm).ok_or_else(|| {
-        wrong(format!("service \"{name}\" is in VM \"{}\", but no [[vm]] has that name", table.vm))
-    })?;
+    let vm = vms
+        .iter()
+        .position(|vm| vm.name == table.vm)
+        .ok_or_else(|| {
+            wrong(format!(
+                "service \"{name}\" is in VM \"{}\", but no [[vm]] has that name",
+                table.vm
+            ))
+        })?;
     let Needs::Tasks(needs) = &vms[vm].needs else {
         return Err(wrong(format!(
             "service \"{name}\": VM \"{}\" has no tasks to bound it by; give it tasks",
             table.vm
         )));
     };
-    let task = needs.tasks.iter().position(|task| task.name == table.task).ok_or_else(|| {
-        wrong(format!("service \"{name}\": VM \"{}\" has no task \"{}\"", table.vm, table.task))
-    })?;
+    let task = needs
+        .tasks
+        .iter()
+        .position(|task| task.name == table.task)
+        .ok_or_else(|| {
+            wrong(format!(
+                "service \"{name}\": VM \"{}\" has no task \"{}\"",
+                table.vm, table.task
+            ))
+        })?;
     let receive = ReceivePath {
         interrupt: table.receive.interrupt.0,
         packet: table.receive.packet.0,
         batch: table.receive.batch,
         ahead: table.receive.ahead,
     };
-    receive.bound().map_err(|error| wrong(format!("service \"{name}\": {error}")))?;
+    receive
+        .bound()
+        .map_err(|error| wrong(format!("service \"{name}\": {error}")))?;
     let limit: Option<Time> = table
         .limit
         .map(|limit| crate::error::positive("the limit", limit.0))
         .transpose()
         .map_err(|error| wrong(format!("service \"{name}\": {error}")))?;
-    Ok(Service { name: name.clone(), vm, task, receive, limit })
+    Ok(Service {
+        name: name.clone(),
+        vm,
+        task,
+        receive,
+        limit,
+    })
 }

@@ -84,18 +84,32 @@ pub fn parse(text: &str) -> Result<Request, InputError> {
         let suffix = format!(" at {place}");
         InputError::new(place, message.strip_suffix(&suffix).unwrap_or(&message))
     })?;
-    if request.schema_version.is_some_and(|version| version != SCHEMA_VERSION) {
-        return Err(InputError::new("schema_version", "this version of steadyvm reads version 1"));
+    if request
+        .schema_version
+        .is_some_and(|version| version != SCHEMA_VERSION)
+    {
+        return Err(InputError::new(
+            "schema_version",
+            "this version of steadyvm reads version 1",
+        ));
     }
     if request.vms.is_empty() {
-        return Err(InputError::new("vms", "the list is empty; name at least one VM"));
+        return Err(InputError::new(
+            "vms",
+            "the list is empty; name at least one VM",
+        ));
     }
-    if request.vms.len() > MAX_VMS || request.vms.iter().map(|vm| vm.tasks.len()).sum::<usize>() > MAX_TASKS
+    if request.vms.len() > MAX_VMS
+        || request.vms.iter().map(|vm| vm.tasks.len()).sum::<usize>() > MAX_TASKS
     {
         let message = format!("a plan holds at most {MAX_VMS} VMs and {MAX_TASKS} tasks");
         return Err(InputError::new("vms", message));
     }
-    let vms = request.vms.into_iter().enumerate().map(|(index, vm)| vm.read(index));
+    let vms = request
+        .vms
+        .into_iter()
+        .enumerate()
+        .map(|(index, vm)| vm.read(index));
     let vms = vms.collect::<Result<Vec<Vm>, InputError>>()?;
     super::run::check_names(&vms)?;
     let host = request.host;
@@ -112,9 +126,15 @@ pub fn parse(text: &str) -> Result<Request, InputError> {
 
 /// A count that must be in `1..=high`.
 pub(super) fn count(place: &str, value: i64, high: u32) -> Result<u32, InputError> {
-    u32::try_from(value).ok().filter(|&n| (1..=high).contains(&n)).ok_or_else(|| {
-        InputError::new(place, format!("{value} is out of range: it must be between 1 and {high}"))
-    })
+    u32::try_from(value)
+        .ok()
+        .filter(|&n| (1..=high).contains(&n))
+        .ok_or_else(|| {
+            InputError::new(
+                place,
+                format!("{value} is out of range: it must be between 1 and {high}"),
+            )
+        })
 }
 
 impl JsonVm {
@@ -124,7 +144,10 @@ impl JsonVm {
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for (number, task) in self.tasks.into_iter().enumerate() {
             let place = at(&format!("tasks[{number}]"));
-            tasks.push(task.read(number).map_err(|error| InputError::new(place, error))?);
+            tasks.push(
+                task.read(number)
+                    .map_err(|error| InputError::new(place, error))?,
+            );
         }
         if tasks.is_empty() {
             let message = format!("VM \"{}\" has no tasks; give it at least one", self.name);
@@ -149,18 +172,33 @@ impl JsonVm {
             vcpus,
             budget,
         };
-        needs.check().map_err(|message| InputError::new(&place, message))?;
+        needs
+            .check()
+            .map_err(|message| InputError::new(&place, message))?;
         if self.cpus.as_ref().is_some_and(Vec::is_empty) {
-            return Err(InputError::new(at("cpus"), "the mask is empty; name at least one CPU"));
+            return Err(InputError::new(
+                at("cpus"),
+                "the mask is empty; name at least one CPU",
+            ));
         }
-        Ok(Vm { place, name: self.name, mask: self.cpus, needs: Needs::Tasks(needs) })
+        Ok(Vm {
+            place,
+            name: self.name,
+            mask: self.cpus,
+            needs: Needs::Tasks(needs),
+        })
     }
 }
 
 impl JsonTask {
     fn read(self, number: usize) -> Result<NamedTask, crate::Error> {
-        let task = Task::new(self.c, self.d, self.t)?.with_suspension(self.s)?.with_jitter(self.j)?;
-        Ok(NamedTask { name: self.name.unwrap_or_else(|| format!("tasks[{number}]")), task })
+        let task = Task::new(self.c, self.d, self.t)?
+            .with_suspension(self.s)?
+            .with_jitter(self.j)?;
+        Ok(NamedTask {
+            name: self.name.unwrap_or_else(|| format!("tasks[{number}]")),
+            task,
+        })
     }
 }
 
@@ -194,9 +232,11 @@ impl TaskNeeds {
         let spread = self.interface == InterfaceName::Dmpr
             || (self.interface == InterfaceName::Prm && partitioned);
         if self.budget.is_some() && spread {
-            return Err("a total budget can be given for \"mpr\", and for \"prm\" on one VCPU; leave \
+            return Err(
+                "a total budget can be given for \"mpr\", and for \"prm\" on one VCPU; leave \
                         budget out to have it computed"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         if self.budget.is_some() && matches!(self.period, Period::Best(_)) {
             return Err("a budget belongs to one period, but period is a range".to_owned());

@@ -28,7 +28,10 @@ pub(super) enum Outcome {
     Interface(Interface),
     NoInterface(Infeasible),
     /// The given budget is below this least one.
-    TooSmall { given: i64, least: Interface },
+    TooSmall {
+        given: i64,
+        least: Interface,
+    },
     BestEffort,
 }
 
@@ -45,7 +48,10 @@ pub(super) fn check_names(vms: &[Vm]) -> Result<(), InputError> {
     let mut seen = HashSet::new();
     for vm in vms {
         if vm.name.is_empty() {
-            return Err(InputError::new(&vm.place, "the VM's name is empty; give it one"));
+            return Err(InputError::new(
+                &vm.place,
+                "the VM's name is empty; give it one",
+            ));
         }
         if !seen.insert(&vm.name) {
             let message = format!("a second VM is called \"{}\"; names must differ", vm.name);
@@ -73,8 +79,7 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
     let complete = outcomes
         .iter()
         .all(|outcome| matches!(outcome, Outcome::Interface(_) | Outcome::BestEffort));
-    let admission =
-        complete.then(|| admit(&request.host, &vcpus, &mut Work::default()));
+    let admission = complete.then(|| admit(&request.host, &vcpus, &mut Work::default()));
     let processors = if complete {
         minimal_processors(&request.host, &vcpus, &mut Work::default())
     } else {
@@ -86,7 +91,11 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         .zip(&outcomes)
         .filter_map(|(vm, outcome)| explain::vm(vm, outcome, request.unit))
         .collect();
-    if let Some(Admission { outcome: Err(rejection), .. }) = &admission {
+    if let Some(Admission {
+        outcome: Err(rejection),
+        ..
+    }) = &admission
+    {
         let owner = owners[rejection.vcpu];
         explanations.push(explain::host(request, rejection, &vcpus, owner));
     }
@@ -94,13 +103,22 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
     let feasible = admission.as_ref().is_some_and(Admission::is_feasible)
         && services.iter().all(|service| service.met);
     let placements = match &admission {
-        Some(Admission { outcome: Ok(placements), .. }) => Some(placements.as_slice()),
+        Some(Admission {
+            outcome: Ok(placements),
+            ..
+        }) => Some(placements.as_slice()),
         _ => None,
     };
     let suggestions = if feasible {
         Vec::new()
     } else {
-        suggest::changes(request, &outcomes, admission.as_ref(), processors, &services)
+        suggest::changes(
+            request,
+            &outcomes,
+            admission.as_ref(),
+            processors,
+            &services,
+        )
     };
     Ok(Report {
         schema_version: SCHEMA_VERSION,
@@ -119,15 +137,15 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
 }
 
 /// The interface of one VM on its own.
-pub(super) fn interface_of(
-    vm: &Vm,
-    host: &Host,
-    work: &mut Work,
-) -> Result<Outcome, Error> {
+pub(super) fn interface_of(vm: &Vm, host: &Host, work: &mut Work) -> Result<Outcome, Error> {
     let needs = match &vm.needs {
         Needs::Tasks(needs) => needs,
         Needs::BestEffort { .. } => return Ok(Outcome::BestEffort),
-        Needs::Given { budget, period, vcpus } => {
+        Needs::Given {
+            budget,
+            period,
+            vcpus,
+        } => {
             return spread(*budget, *period, *vcpus).map(Outcome::Interface);
         }
     };
@@ -142,7 +160,10 @@ pub(super) fn interface_of(
             let vcpus = u32::try_from(least.vcpu_budgets.len()).unwrap_or(u32::MAX);
             let partition = least.partition;
             let interface = spread(given, least.period, vcpus)?;
-            Ok(Outcome::Interface(Interface { partition, ..interface }))
+            Ok(Outcome::Interface(Interface {
+                partition,
+                ..interface
+            }))
         }
     }
 }
@@ -170,7 +191,13 @@ pub(super) fn least_interface(
 
 fn spread(budget: i64, period: i64, vcpus: u32) -> Result<Interface, Error> {
     let vcpu_budgets = MultiprocessorPeriodic::new(period, budget, vcpus)?.vcpu_budgets();
-    Ok(Interface { period, budget, vcpu_budgets, partition: None, exact: true })
+    Ok(Interface {
+        period,
+        budget,
+        vcpu_budgets,
+        partition: None,
+        exact: true,
+    })
 }
 
 /// Every VCPU with a budget, and whose it is: (VM, number in the VM).
@@ -186,10 +213,11 @@ pub(super) fn vcpus_of(request: &Request, outcomes: &[Outcome]) -> Result<Owned,
             if budget == 0 {
                 continue;
             }
-            let vcpu = Vcpu::new(number, budget, interface.period).and_then(|vcpu| match &vm.mask {
-                Some(mask) => vcpu.on(mask.clone()),
-                None => Ok(vcpu),
-            });
+            let vcpu =
+                Vcpu::new(number, budget, interface.period).and_then(|vcpu| match &vm.mask {
+                    Some(mask) => vcpu.on(mask.clone()),
+                    None => Ok(vcpu),
+                });
             vcpus.push(vcpu.map_err(|error| InputError::new(&vm.place, error))?);
             owners.push((number, position));
         }
@@ -203,8 +231,12 @@ fn vm_reports(
     placements: Option<&[Placement]>,
     owners: &[(usize, usize)],
 ) -> Vec<VmReport> {
-    let mut reports: Vec<VmReport> =
-        request.vms.iter().zip(outcomes).map(|(vm, outcome)| vm_report(vm, outcome)).collect();
+    let mut reports: Vec<VmReport> = request
+        .vms
+        .iter()
+        .zip(outcomes)
+        .map(|(vm, outcome)| vm_report(vm, outcome))
+        .collect();
     for (placement, &(vm, position)) in placements.unwrap_or_default().iter().zip(owners) {
         let vcpu = &mut reports[vm].vcpus[position];
         (vcpu.cpus, vcpu.dedicated) = match placement {
@@ -221,8 +253,12 @@ fn vm_report(vm: &Vm, outcome: &Outcome) -> VmReport {
         Needs::Tasks(needs) => needs.tasks.as_slice(),
         _ => &[],
     };
-    let utilization = (!tasks.is_empty())
-        .then(|| tasks.iter().map(|named| named.task.utilization().display_value()).sum());
+    let utilization = (!tasks.is_empty()).then(|| {
+        tasks
+            .iter()
+            .map(|named| named.task.utilization().display_value())
+            .sum()
+    });
     let rt = !matches!(outcome, Outcome::BestEffort);
     let Some(interface) = outcome.interface() else {
         let vcpu_count = match vm.needs {
@@ -230,19 +266,36 @@ fn vm_report(vm: &Vm, outcome: &Outcome) -> VmReport {
             _ => 0,
         };
         let name = vm.name.clone();
-        return VmReport { name, rt, interface: None, vcpu_count, vcpus: Vec::new() };
+        return VmReport {
+            name,
+            rt,
+            interface: None,
+            vcpu_count,
+            vcpus: Vec::new(),
+        };
     };
     let pinned = |vcpu: usize| {
-        let members = interface.partition.as_ref().and_then(|partition| partition.get(vcpu));
-        members.into_iter().flatten().map(|&task| tasks[task].name.clone()).collect()
+        let members = interface
+            .partition
+            .as_ref()
+            .and_then(|partition| partition.get(vcpu));
+        members
+            .into_iter()
+            .flatten()
+            .map(|&task| tasks[task].name.clone())
+            .collect()
     };
-    let vcpus = interface.vcpu_budgets.iter().enumerate().map(|(vcpu, &budget)| VcpuReport {
-        budget,
-        period: interface.period,
-        cpus: Vec::new(),
-        dedicated: false,
-        tasks: pinned(vcpu),
-    });
+    let vcpus = interface
+        .vcpu_budgets
+        .iter()
+        .enumerate()
+        .map(|(vcpu, &budget)| VcpuReport {
+            budget,
+            period: interface.period,
+            cpus: Vec::new(),
+            dedicated: false,
+            tasks: pinned(vcpu),
+        });
     VmReport {
         name: vm.name.clone(),
         rt,

@@ -81,9 +81,16 @@ pub(super) fn bound(
     let tasks = needs.tasks();
     let mut work = Work::default();
     let (response, blackout) = if let Some(partition) = &interface.partition {
-        let vcpu = partition.iter().position(|members| members.contains(&service.task))?;
-        let members: Vec<Task> = partition[vcpu].iter().map(|&member| tasks[member]).collect();
-        let index = partition[vcpu].iter().position(|&member| member == service.task)?;
+        let vcpu = partition
+            .iter()
+            .position(|members| members.contains(&service.task))?;
+        let members: Vec<Task> = partition[vcpu]
+            .iter()
+            .map(|&member| tasks[member])
+            .collect();
+        let index = partition[vcpu]
+            .iter()
+            .position(|&member| member == service.task)?;
         let supply =
             PeriodicResource::new(interface.period, *interface.vcpu_budgets.get(vcpu)?).ok()?;
         let response = edf_response_or_deadline(&members, index, &supply, &mut work)?;
@@ -102,7 +109,10 @@ pub(super) fn bound(
         };
         (response, blackout(&supply)?)
     } else {
-        (tasks[service.task].deadline(), several(needs.interface, interface)?)
+        (
+            tasks[service.task].deadline(),
+            several(needs.interface, interface)?,
+        )
     };
     Some(LatencyBound::new(receive_path, response, blackout))
 }
@@ -136,6 +146,8 @@ fn several(kind: InterfaceName, interface: &Interface) -> Option<Time> {
             let partial = *interface.vcpu_budgets.last()?;
             blackout(&DeterministicMultiprocessor::new(interface.period, partial, full).ok()?)
         }
-        _ => blackout(&MultiprocessorPeriodic::new(interface.period, interface.budget, vcpus).ok()?),
+        _ => {
+            blackout(&MultiprocessorPeriodic::new(interface.period, interface.budget, vcpus).ok()?)
+        }
     }
 }

@@ -34,17 +34,15 @@ pub(super) fn changes(
         changes.extend(more_cpus(request, processors));
         changes.extend(other_period(request, work));
     }
-    let late = services.iter().zip(&request.services).filter(|(report, _)| !report.met);
+    let late = services
+        .iter()
+        .zip(&request.services)
+        .filter(|(report, _)| !report.met);
     changes.extend(late.filter_map(|(_, service)| shorter_bound(request, service, work)));
     changes
 }
 
-fn for_vm(
-    request: &Request,
-    vm: &Vm,
-    outcome: &Outcome,
-    work: &mut Work,
-) -> Option<String> {
+fn for_vm(request: &Request, vm: &Vm, outcome: &Outcome, work: &mut Work) -> Option<String> {
     let Needs::Tasks(needs) = &vm.needs else {
         return None;
     };
@@ -68,9 +66,16 @@ fn other_interface(
     work: &mut Work,
 ) -> Option<String> {
     let (dm, prm) = (SchedulerName::Dm, InterfaceName::Prm);
-    let free = TaskNeeds { vcpus: None, ..needs.clone() };
+    let free = TaskNeeds {
+        vcpus: None,
+        ..needs.clone()
+    };
     let mut with = |scheduler: SchedulerName, interface: InterfaceName, what: String| {
-        let tried = TaskNeeds { scheduler, interface, ..free.clone() };
+        let tried = TaskNeeds {
+            scheduler,
+            interface,
+            ..free.clone()
+        };
         let interface = least_interface(&tried, &request.host, work).ok()?.ok()?;
         Some(format!(
             "VM \"{}\": {what}: {} in every {} on {} VCPUs suffices",
@@ -87,17 +92,34 @@ fn other_interface(
         }
     }
     if needs.interface == prm && needs.scheduler != SchedulerName::Pedf {
-        return with(SchedulerName::Gedf, InterfaceName::Mpr, "more VCPUs (gedf, mpr)".to_owned());
+        return with(
+            SchedulerName::Gedf,
+            InterfaceName::Mpr,
+            "more VCPUs (gedf, mpr)".to_owned(),
+        );
     }
     let fixed = needs.vcpus?;
-    with(needs.scheduler, needs.interface, format!("more VCPUs than {fixed}"))
+    with(
+        needs.scheduler,
+        needs.interface,
+        format!("more VCPUs than {fixed}"),
+    )
 }
 
 fn more_cpus(request: &Request, processors: Option<Processors>) -> Option<String> {
     let needed = processors?.count;
-    let more = needed.checked_sub(request.host.cpus()).filter(|&more| more > 0)?;
-    let plural = if more == 1 { "one more CPU".to_owned() } else { format!("{more} more CPUs") };
-    Some(format!("{plural}: {needed} CPUs hold these VMs under {}", request.host_name.word()))
+    let more = needed
+        .checked_sub(request.host.cpus())
+        .filter(|&more| more > 0)?;
+    let plural = if more == 1 {
+        "one more CPU".to_owned()
+    } else {
+        format!("{more} more CPUs")
+    };
+    Some(format!(
+        "{plural}: {needed} CPUs hold these VMs under {}",
+        request.host_name.word()
+    ))
 }
 
 /// One VM's period changed so that the host can hold all.
@@ -107,7 +129,11 @@ fn other_period(request: &Request, work: &mut Work) -> Option<String> {
     const MAX_TRIES: usize = 64;
     let mut tries = 0;
     for (number, vm) in request.vms.iter().enumerate() {
-        let Needs::Tasks(TaskNeeds { period: Period::Fixed(period), budget: None, .. }) = vm.needs
+        let Needs::Tasks(TaskNeeds {
+            period: Period::Fixed(period),
+            budget: None,
+            ..
+        }) = vm.needs
         else {
             continue;
         };
@@ -118,7 +144,11 @@ fn other_period(request: &Request, work: &mut Work) -> Option<String> {
             }
             tries += 1;
             if holds_with_period(request, number, changed, work) {
-                let kind = if changed > period { "longer" } else { "shorter" };
+                let kind = if changed > period {
+                    "longer"
+                } else {
+                    "shorter"
+                };
                 return Some(format!(
                     "a {kind} period: VM \"{}\" with VCPUs of {} instead of {}",
                     vm.name,
@@ -131,15 +161,13 @@ fn other_period(request: &Request, work: &mut Work) -> Option<String> {
     None
 }
 
-fn holds_with_period(
-    request: &Request,
-    number: usize,
-    period: i64,
-    work: &mut Work,
-) -> bool {
+fn holds_with_period(request: &Request, number: usize, period: i64, work: &mut Work) -> bool {
     let changed = with_period(request, number, period);
-    let outcomes: Result<Vec<Outcome>, _> =
-        changed.vms.iter().map(|vm| interface_of(vm, &changed.host, work)).collect();
+    let outcomes: Result<Vec<Outcome>, _> = changed
+        .vms
+        .iter()
+        .map(|vm| interface_of(vm, &changed.host, work))
+        .collect();
     let Ok(outcomes) = outcomes else {
         return false;
     };
@@ -162,8 +190,13 @@ fn with_period(request: &Request, number: usize, period: i64) -> Request {
 /// A shorter VCPU period that brings a service's bound within its limit.
 fn shorter_bound(request: &Request, service: &super::Service, work: &mut Work) -> Option<String> {
     let vm = &request.vms[service.vm];
-    let (Needs::Tasks(TaskNeeds { period: Period::Fixed(period), .. }), Some(limit)) =
-        (&vm.needs, service.limit)
+    let (
+        Needs::Tasks(TaskNeeds {
+            period: Period::Fixed(period),
+            ..
+        }),
+        Some(limit),
+    ) = (&vm.needs, service.limit)
     else {
         return None;
     };

@@ -7,8 +7,9 @@ use std::fmt::Write;
 
 use super::Report;
 
-const COLOURS: [&str; 8] =
-    ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee7733", "#009988"];
+const COLOURS: [&str; 8] = [
+    "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee7733", "#009988",
+];
 const LEFT: f64 = 70.0;
 const WIDTH: f64 = 640.0;
 const BAR: f64 = 34.0;
@@ -23,9 +24,15 @@ pub fn render(report: &Report) -> String {
 }
 
 fn write(out: &mut String, report: &Report) -> std::fmt::Result {
-    let rt: Vec<usize> = (0..report.vms.len()).filter(|&vm| report.vms[vm].rt).collect();
-    let best_effort: Vec<&str> =
-        report.vms.iter().filter(|vm| !vm.rt).map(|vm| vm.name.as_str()).collect();
+    let rt: Vec<usize> = (0..report.vms.len())
+        .filter(|&vm| report.vms[vm].rt)
+        .collect();
+    let best_effort: Vec<&str> = report
+        .vms
+        .iter()
+        .filter(|vm| !vm.rt)
+        .map(|vm| vm.name.as_str())
+        .collect();
     let bars = report.cpus.len() as f64 * STEP;
     let height = 60.0 + bars + 24.0 * (rt.len() + 2) as f64;
     let total = LEFT + WIDTH + 20.0;
@@ -38,9 +45,16 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
          <line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"8\" stroke=\"#d0d0d0\" stroke-width=\"3\"/></pattern></defs>\n\
          <rect width=\"{total}\" height=\"{height}\" fill=\"#ffffff\"/>"
     )?;
-    let answer = if report.feasible { "feasible" } else { "not feasible" };
+    let answer = if report.feasible {
+        "feasible"
+    } else {
+        "not feasible"
+    };
     let title = format!("{} CPUs under {}: {answer}", report.pcpus, report.scheduler);
-    writeln!(out, "<text x=\"{LEFT}\" y=\"28\" font-weight=\"bold\">{title}</text>")?;
+    writeln!(
+        out,
+        "<text x=\"{LEFT}\" y=\"28\" font-weight=\"bold\">{title}</text>"
+    )?;
     for (row, cpu) in report.cpus.iter().enumerate() {
         let y = 44.0 + row as f64 * STEP;
         let label = y + BAR * 0.65;
@@ -54,15 +68,31 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     }
     let mut y = 44.0 + bars + 14.0;
     for (position, &vm) in rt.iter().enumerate() {
-        let needs = report.vms[vm].interface.as_ref().map_or("no interface".to_owned(), |interface| {
-            format!("{:.3} CPUs on {} VCPUs", interface.bandwidth, interface.vcpus)
-        });
+        let needs =
+            report.vms[vm]
+                .interface
+                .as_ref()
+                .map_or("no interface".to_owned(), |interface| {
+                    format!(
+                        "{:.3} CPUs on {} VCPUs",
+                        interface.bandwidth, interface.vcpus
+                    )
+                });
         let text = format!("{}: {needs}", escape(&report.vms[vm].name));
         legend(out, COLOURS[position % COLOURS.len()], y, &text)?;
         y += 24.0;
     }
-    let names = if best_effort.is_empty() { "free".to_owned() } else { best_effort.join(", ") };
-    legend(out, "url(#free)", y, &format!("left for: {}", escape(&names)))?;
+    let names = if best_effort.is_empty() {
+        "free".to_owned()
+    } else {
+        best_effort.join(", ")
+    };
+    legend(
+        out,
+        "url(#free)",
+        y,
+        &format!("left for: {}", escape(&names)),
+    )?;
     writeln!(out, "</svg>")
 }
 
@@ -75,7 +105,11 @@ fn write_vcpus(
 ) -> std::fmt::Result {
     let mut x = LEFT;
     for (position, &vm) in rt.iter().enumerate() {
-        for vcpu in report.vms[vm].vcpus.iter().filter(|vcpu| vcpu.cpus.contains(&cpu)) {
+        for vcpu in report.vms[vm]
+            .vcpus
+            .iter()
+            .filter(|vcpu| vcpu.cpus.contains(&cpu))
+        {
             let share = vcpu.budget as f64 / vcpu.period as f64 / vcpu.cpus.len() as f64;
             let width = WIDTH * share;
             let colour = COLOURS[position % COLOURS.len()];
@@ -110,5 +144,8 @@ fn legend(out: &mut String, fill: &str, y: f64, text: &str) -> std::fmt::Result 
 
 fn escape(text: &str) -> String {
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }

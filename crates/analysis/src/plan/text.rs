@@ -13,16 +13,33 @@ pub fn render(report: &Report, explain: bool) -> String {
 }
 
 fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
-    let unit = if report.nanoseconds { Unit::Nanosecond } else { Unit::Callers };
-    let answer = if report.feasible { "feasible" } else { "NOT feasible" };
+    let unit = if report.nanoseconds {
+        Unit::Nanosecond
+    } else {
+        Unit::Callers
+    };
+    let answer = if report.feasible {
+        "feasible"
+    } else {
+        "NOT feasible"
+    };
     let needs = match report.min_pcpus {
         Some(cpus) if report.min_pcpus_exact => format!("needs {cpus}"),
         Some(cpus) => format!("needs at most {cpus}"),
         None => "no number of CPUs holds it as it is".to_owned(),
     };
-    writeln!(out, "{answer}: {} CPUs under {}; {needs}", report.pcpus, report.scheduler)?;
+    writeln!(
+        out,
+        "{answer}: {} CPUs under {}; {needs}",
+        report.pcpus, report.scheduler
+    )?;
     writeln!(out, "\nVMs")?;
-    let width = report.vms.iter().map(|vm| vm.name.chars().count()).max().unwrap_or(0);
+    let width = report
+        .vms
+        .iter()
+        .map(|vm| vm.name.chars().count())
+        .max()
+        .unwrap_or(0);
     for vm in &report.vms {
         write_vm(out, vm, width, unit)?;
     }
@@ -39,7 +56,11 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
     for service in &report.services {
         let show = |time: Option<i64>| time.map_or("?".to_owned(), |time| unit.show(time.into()));
         let limit = service.limit.map_or(String::new(), |limit| {
-            format!(" ({} limit {})", if service.met { "within" } else { "over" }, unit.show(limit.into()))
+            format!(
+                " ({} limit {})",
+                if service.met { "within" } else { "over" },
+                unit.show(limit.into())
+            )
         });
         writeln!(
             out,
@@ -53,7 +74,14 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
         )?;
     }
     for (title, lines) in [
-        ("Why not", report.explanations.iter().map(|e| &e.text).collect::<Vec<_>>()),
+        (
+            "Why not",
+            report
+                .explanations
+                .iter()
+                .map(|e| &e.text)
+                .collect::<Vec<_>>(),
+        ),
         ("What would help", report.suggestions.iter().collect()),
     ] {
         if !lines.is_empty() {
@@ -76,13 +104,20 @@ fn write_vm(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::f
             writeln!(out, "  {name:width$}  no interface")
         } else {
             let vcpus = vm.vcpu_count;
-            writeln!(out, "  {name:width$}  not real-time: {vcpus} VCPUs get what is left")
+            writeln!(
+                out,
+                "  {name:width$}  not real-time: {vcpus} VCPUs get what is left"
+            )
         };
     };
-    let tasks = interface
-        .utilization
-        .map_or(String::new(), |utilization| format!(" for tasks that use {utilization:.3}"));
-    let exact = if interface.exact { "" } else { " (sufficient; not shown to be the least)" };
+    let tasks = interface.utilization.map_or(String::new(), |utilization| {
+        format!(" for tasks that use {utilization:.3}")
+    });
+    let exact = if interface.exact {
+        ""
+    } else {
+        " (sufficient; not shown to be the least)"
+    };
     writeln!(
         out,
         "  {name:width$}  {} in every {} = {:.3} CPUs{tasks}{exact}",
@@ -97,13 +132,23 @@ fn write_vm(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::f
         } else {
             format!(": {}", vcpu.tasks.join(", "))
         };
-        writeln!(out, "  {:width$}    VCPU {number}: {budget} on {}{tasks}", "", cpus(vcpu))?;
+        writeln!(
+            out,
+            "  {:width$}    VCPU {number}: {budget} on {}{tasks}",
+            "",
+            cpus(vcpu)
+        )?;
     }
     Ok(())
 }
 
 fn cpus(vcpu: &VcpuReport) -> String {
-    let list = vcpu.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let list = vcpu
+        .cpus
+        .iter()
+        .map(u32::to_string)
+        .collect::<Vec<_>>()
+        .join(",");
     match (&vcpu.cpus[..], vcpu.dedicated) {
         ([], _) => "no CPU".to_owned(),
         (_, true) => format!("CPU {list}, its own"),

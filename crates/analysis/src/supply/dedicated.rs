@@ -39,7 +39,10 @@ impl Supply for Dedicated {
     }
 
     fn lower_line(&self) -> Line {
-        Line { rate: Fraction::new(self.processors.into(), 1), offset: 0 }
+        Line {
+            rate: Fraction::new(self.processors.into(), 1),
+            offset: 0,
+        }
     }
 
     fn parallelism(&self) -> usize {

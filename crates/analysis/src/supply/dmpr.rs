@@ -34,7 +34,10 @@ impl DeterministicMultiprocessor {
                 high: MAX_PROCESSORS.into(),
             });
         }
-        Ok(Self { full, partial: PeriodicResource::new(period, budget)? })
+        Ok(Self {
+            full,
+            partial: PeriodicResource::new(period, budget)?,
+        })
     }
 
     /// The VCPU budgets that realise the model: the full ones, then the partial one if it has a budget.
@@ -61,7 +64,10 @@ impl Supply for DeterministicMultiprocessor {
     fn lower_line(&self) -> Line {
         let Line { rate, offset } = self.partial.lower_line();
         let numerator = Amount::from(self.full) * rate.denominator + rate.numerator;
-        Line { rate: Fraction::new(numerator, rate.denominator), offset }
+        Line {
+            rate: Fraction::new(numerator, rate.denominator),
+            offset,
+        }
     }
 
     fn parallelism(&self) -> usize {

@@ -48,12 +48,20 @@ impl ExplicitDeadlinePeriodic {
             return Err(Error::Exceeds {
                 what: "the VCPU budget",
                 value: budget,
-                limit_name: if deadline == period { "its period" } else { "its deadline" },
+                limit_name: if deadline == period {
+                    "its period"
+                } else {
+                    "its deadline"
+                },
                 limit: deadline,
                 advice,
             });
         }
-        Ok(Self { period, budget, deadline })
+        Ok(Self {
+            period,
+            budget,
+            deadline,
+        })
     }
 
     /// The budget, Theta.

@@ -53,11 +53,20 @@ impl MultiprocessorPeriodic {
                 high: MAX_PROCESSORS.into(),
             });
         }
-        let (quotient, larger_count) =
-            (budget / Time::from(processors), budget % Time::from(processors));
+        let (quotient, larger_count) = (
+            budget / Time::from(processors),
+            budget % Time::from(processors),
+        );
         let smaller = PeriodicResource::new(period, quotient)?;
         let larger = PeriodicResource::new(period, quotient + Time::from(larger_count > 0))?;
-        Ok(Self { period, budget, processors, larger, larger_count, smaller })
+        Ok(Self {
+            period,
+            budget,
+            processors,
+            larger,
+            larger_count,
+            smaller,
+        })
     }
 
     /// The total budget, Theta.
@@ -74,7 +83,11 @@ impl MultiprocessorPeriodic {
     pub fn vcpu_budgets(&self) -> Vec<Time> {
         (0..Time::from(self.processors))
             .map(|vcpu| {
-                if vcpu < self.larger_count { self.larger.budget() } else { self.smaller.budget() }
+                if vcpu < self.larger_count {
+                    self.larger.budget()
+                } else {
+                    self.smaller.budget()
+                }
             })
             .collect()
     }
@@ -95,7 +108,9 @@ impl Supply for MultiprocessorPeriodic {
     }
 
     fn previous_corner(&self, window: Time) -> Time {
-        self.larger.previous_corner(window).max(self.smaller.previous_corner(window))
+        self.larger
+            .previous_corner(window)
+            .max(self.smaller.previous_corner(window))
     }
 
     fn lower_line(&self) -> Line {

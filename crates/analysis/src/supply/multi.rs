@@ -24,7 +24,10 @@ impl MultiSupply {
     /// No VCPU.
     pub fn new(vcpus: Vec<PeriodicResource>) -> Result<Self, Error> {
         if vcpus.is_empty() {
-            return Err(Error::Empty { what: "the list of VCPUs", advice: "give at least one" });
+            return Err(Error::Empty {
+                what: "the list of VCPUs",
+                advice: "give at least one",
+            });
         }
         Ok(Self { vcpus })
     }
@@ -57,13 +60,19 @@ pub(super) fn window_by_bisection(supply: &impl Supply, amount: Amount) -> Optio
     if line.rate.numerator == 0 {
         return None;
     }
-    let scaled = amount.checked_mul(line.rate.denominator)?.checked_add(line.offset)?;
+    let scaled = amount
+        .checked_mul(line.rate.denominator)?
+        .checked_add(line.offset)?;
     let above = crate::time::div_ceil_wide(scaled, line.rate.numerator);
     let mut high = Time::try_from(above).ok().filter(|&t| t <= MAX_INSTANT)?;
     let mut low = 0;
     while low + 1 < high {
         let middle = low + (high - low) / 2;
-        if supply.supply(middle) >= amount { high = middle } else { low = middle }
+        if supply.supply(middle) >= amount {
+            high = middle;
+        } else {
+            low = middle;
+        }
     }
     Some(high)
 }

@@ -30,19 +30,29 @@ fn check(request: Result<Request, InputError>) {
 
 /// What every plan promises, whatever the input was.
 fn consistent(report: &Report) {
-    let interfaces = report.vms.iter().filter(|vm| vm.rt).all(|vm| vm.interface.is_some());
+    let interfaces = report
+        .vms
+        .iter()
+        .filter(|vm| vm.rt)
+        .all(|vm| vm.interface.is_some());
     if report.feasible {
         assert!(interfaces && report.explanations.is_empty());
         assert!(report.min_pcpus.is_some_and(|cpus| cpus <= report.pcpus));
         let used: f64 = report.cpus.iter().map(|cpu| cpu.utilization).sum();
         assert!(used <= f64::from(report.pcpus) + 1e-6);
         let placed = report.vms.iter().flat_map(|vm| &vm.vcpus);
-        assert!(placed.into_iter().all(|vcpu| vcpu.budget == 0 || !vcpu.cpus.is_empty()));
+        assert!(
+            placed
+                .into_iter()
+                .all(|vcpu| vcpu.budget == 0 || !vcpu.cpus.is_empty())
+        );
     } else {
         assert!(!report.explanations.is_empty());
     }
     for vm in &report.vms {
-        let Some(interface) = &vm.interface else { continue };
+        let Some(interface) = &vm.interface else {
+            continue;
+        };
         let sum: i64 = vm.vcpus.iter().map(|vcpu| vcpu.budget).sum();
         assert_eq!(sum, interface.budget);
         assert!(vm.vcpus.iter().all(|vcpu| vcpu.budget <= vcpu.period));

@@ -34,10 +34,18 @@ pub fn meets_deadlines(tasks: &[Simulated], policy: Policy, supply: &[usize]) ->
         }
         let mut arrived = false;
         for (index, task) in tasks.iter().enumerate() {
-            while task.releases.get(next[index]).is_some_and(|&release| release <= slot) {
+            while task
+                .releases
+                .get(next[index])
+                .is_some_and(|&release| release <= slot)
+            {
                 next[index] += 1;
                 arrived = true;
-                jobs.push(Job { task: index, due: slot + task.deadline, left: task.execution });
+                jobs.push(Job {
+                    task: index,
+                    due: slot + task.deadline,
+                    left: task.execution,
+                });
             }
         }
         if arrived {
@@ -56,7 +64,8 @@ pub fn meets_deadlines(tasks: &[Simulated], policy: Policy, supply: &[usize]) ->
 
 /// Releases as early as allowed, from slot `first` on.
 pub fn synchronous(period: i64, first: i64, slots: i64) -> Vec<i64> {
-    (0..).map(|k| first + k * period).take_while(|&release| release < slots).collect()
+    let step = usize::try_from(period).unwrap_or(usize::MAX);
+    (first..slots).step_by(step).collect()
 }
 
 /// The worst pattern of one VCPU: its budget at once in the first period, then always at the end.
@@ -65,8 +74,11 @@ pub fn late_supply(period: i64, budget: i64, slots: i64) -> Vec<usize> {
     (0..slots)
         .map(|slot| {
             let offset = slot % period;
-            let gives =
-                if slot < period { offset < budget } else { offset >= period - budget };
+            let gives = if slot < period {
+                offset < budget
+            } else {
+                offset >= period - budget
+            };
             usize::from(gives)
         })
         .collect()

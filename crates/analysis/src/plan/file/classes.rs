@@ -15,7 +15,10 @@ pub(super) fn settings(
     text: &str,
 ) -> Result<Settings, InputError> {
     if vm.extends.is_some() {
-        return Err(InputError::new("", "a VM has a class; only a class extends another"));
+        return Err(InputError::new(
+            "",
+            "a VM has a class; only a class extends another",
+        ));
     }
     let mut settings = vm.clone();
     let mut chain: Vec<&str> = Vec::new();
@@ -23,7 +26,10 @@ pub(super) fn settings(
     let mut next = vm.class.as_deref();
     while let Some(name) = next {
         let Some(class) = classes.get(name) else {
-            return Err(InputError::new(place, format!("there is no class \"{name}\"; add [class.{name}]")));
+            return Err(InputError::new(
+                place,
+                format!("there is no class \"{name}\"; add [class.{name}]"),
+            ));
         };
         place = line(text, class.span().start);
         if chain.contains(&name) {

@@ -119,11 +119,20 @@ impl Settings {
             .transpose()?;
         let mask = self.cpus;
         if mask.as_ref().is_some_and(Vec::is_empty) {
-            return Err(wrong("cpus is empty; name at least one CPU or leave it out".to_owned()));
+            return Err(wrong(
+                "cpus is empty; name at least one CPU or leave it out".to_owned(),
+            ));
         }
-        let vm = |needs| Vm { place: place.to_owned(), name: name.to_owned(), mask, needs };
+        let vm = |needs| Vm {
+            place: place.to_owned(),
+            name: name.to_owned(),
+            mask,
+            needs,
+        };
         if self.rt == Some(false) {
-            return Ok(vm(Needs::BestEffort { vcpus: vcpus.unwrap_or(1) }));
+            return Ok(vm(Needs::BestEffort {
+                vcpus: vcpus.unwrap_or(1),
+            }));
         }
         let period = self
             .period
@@ -145,10 +154,16 @@ impl Settings {
             let vcpus = vcpus.unwrap_or(1);
             crate::supply::MultiprocessorPeriodic::new(period, budget, vcpus)
                 .map_err(|error| wrong(error.to_string()))?;
-            return Ok(vm(Needs::Given { budget, period, vcpus }));
+            return Ok(vm(Needs::Given {
+                budget,
+                period,
+                vcpus,
+            }));
         };
         if tables.is_empty() {
-            return Err(wrong("the list of tasks is empty; give it at least one".to_owned()));
+            return Err(wrong(
+                "the list of tasks is empty; give it at least one".to_owned(),
+            ));
         }
         let tasks = tables
             .iter()
@@ -176,9 +191,7 @@ impl Settings {
 impl PeriodTable {
     fn read(self) -> Result<Period, crate::Error> {
         match self {
-            Self::Fixed(Written(period)) => {
-                positive("the VCPU period", period).map(Period::Fixed)
-            }
+            Self::Fixed(Written(period)) => positive("the VCPU period", period).map(Period::Fixed),
             Self::Range(RangeTable { from, to, step }) => {
                 PeriodRange::new(from.0, to.0, step.0).map(Period::Best)
             }
@@ -196,7 +209,10 @@ impl TaskTable {
         let task = task
             .with_suspension(self.suspension.unwrap_or(none).0)?
             .with_jitter(self.jitter.unwrap_or(none).0)?;
-        let name = self.name.clone().unwrap_or_else(|| format!("tasks[{number}]"));
+        let name = self
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("tasks[{number}]"));
         Ok(NamedTask { name, task })
     }
 }
