@@ -313,3 +313,24 @@ fn huge_times_and_hyperperiods_are_answered() {
     let budget = report.vms[0].interface.as_ref().unwrap().budget;
     assert_eq!(budget, 7);
 }
+
+#[test]
+fn ten_thousand_tasks_are_answered() {
+    let tasks: Vec<(i64, i64, i64)> = (0..10_000)
+        .map(|i| {
+            let t = 1_000_000 + i * 7_919 % 900_001;
+            (1 + i * 31 % 600, t - i % 10_000, t)
+        })
+        .collect();
+    for (scheduler, interface) in
+        [("edf", "prm"), ("dm", "prm"), ("gedf", "mpr"), ("gedf", "dmpr"), ("pedf", "prm")]
+    {
+        let request = request(&vm(scheduler, interface, 1_000, &tasks), "pedf", 64);
+        let started = std::time::Instant::now();
+        let report = plan_json(&request).unwrap();
+        // Bounded by the allowance of work, not by luck: far below what the tests' size would allow.
+        assert!(started.elapsed().as_secs() < 60, "{scheduler} {interface}");
+        let either = usize::from(report.feasible) + report.explanations.len();
+        assert_eq!(either, 1, "{scheduler} {interface}: {:?}", report.explanations);
+    }
+}

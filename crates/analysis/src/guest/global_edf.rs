@@ -18,7 +18,7 @@ use super::{
 use crate::{
     supply::Supply,
     task::Task,
-    time::{Time, last_in_sequence},
+    time::{Time, last_in_sequence, share},
     verdict::Verdict,
     work::Work,
     workload::{CarryIn, edf_carry_in},
@@ -63,6 +63,6 @@ impl Interference for EarliestDeadline {
 
     fn lead(&self, other: &Task) -> Time {
         // n C <= U (t + T + J - D), and a carried-in job adds at most C.
-        other.demand() * 2 + other.jitter()
+        other.demand() + share(other, other.period() + other.jitter() - other.deadline())
     }
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     supply::Supply,
     task::Task,
-    time::{Time, last_in_sequence},
+    time::{Time, last_in_sequence, share},
     verdict::Verdict,
     work::Work,
     workload::{CarryIn, fixed_priority_window},
@@ -67,6 +67,6 @@ impl Interference for HigherPriority {
     fn lead(&self, other: &Task) -> Time {
         // packed(length) <= U length + C, with length up to t + max(J, D - C).
         let shift = other.jitter().max(other.deadline() - other.demand());
-        other.demand() + shift
+        other.demand() + share(other, shift)
     }
 }

@@ -10,7 +10,7 @@
 //! Complexity: the packing and one bisection a VCPU. Minimal for the partition found, not over all
 //! partitions. Sources: Shin and Lee 2003; the dissertation's section 3.3.1.
 
-use super::{Infeasible, Interface, InterfaceKind, MAX_VCPUS, minimal_prm};
+use super::{Infeasible, Interface, InterfaceKind, MAX_VCPUS, uniprocessor::least_on_whole};
 use crate::{
     guest::partitioned::{LocalScheduler, best_fit},
     task::Task,
@@ -27,21 +27,20 @@ pub fn minimal(
 ) -> Result<Interface, Infeasible> {
     let scheduler = LocalScheduler::EarliestDeadline;
     let limit = vcpus.unwrap_or(MAX_VCPUS) as usize;
-    let partition =
-        best_fit(tasks, scheduler, limit, work).map_err(|task| Infeasible::DoesNotFit { task })?;
+    // Half of the work is kept for the budgets.
+    let mut packing = work.take(Work::DEFAULT_STEPS / 2);
+    let partition = best_fit(tasks, scheduler, limit, &mut packing)
+        .map_err(|task| Infeasible::DoesNotFit { task })?;
+    work.give_back(&packing);
     let mut needed = Vec::with_capacity(partition.len());
     let mut exact = true;
     for members in &partition {
         let members: Vec<Task> = members.iter().map(|&i| tasks[i]).collect();
-        let interface = minimal_prm(&members, scheduler, period, work)?;
+        let interface = least_on_whole(&members, scheduler, period, work);
         exact &= interface.exact;
-        needed.push((interface.budget, members.len()));
+        needed.push(interface.budget);
     }
-    let mut by_need: Vec<(Time, Vec<usize>)> = needed
-        .into_iter()
-        .map(|(budget, _)| budget)
-        .zip(partition)
-        .collect();
+    let mut by_need: Vec<(Time, Vec<usize>)> = needed.into_iter().zip(partition).collect();
     if kind != InterfaceKind::PeriodicResource {
         by_need.sort_by_key(|&(budget, _)| std::cmp::Reverse(budget));
     }

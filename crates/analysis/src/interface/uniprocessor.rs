@@ -29,6 +29,16 @@ pub fn minimal_prm(
     if !verdict.is_schedulable() {
         return Err(reason(&verdict));
     }
+    Ok(least_on_whole(tasks, scheduler, period, work))
+}
+
+/// The same for tasks that a whole processor is known to hold.
+pub(super) fn least_on_whole(
+    tasks: &[Task],
+    scheduler: LocalScheduler,
+    period: Time,
+    work: &mut Work,
+) -> Interface {
     let floor = budget::floor(tasks.iter().map(Task::utilization), period);
     let least = match scheduler {
         LocalScheduler::EarliestDeadline => {
@@ -40,13 +50,13 @@ pub fn minimal_prm(
             least_fixed_priority(&sorted, period, floor, work)
         }
     };
-    Ok(Interface {
+    Interface {
         period,
         budget: least.budget,
         vcpu_budgets: vec![least.budget],
         partition: None,
         exact: least.exact,
-    })
+    }
 }
 
 /// The least budget in `floor..=period`; a whole processor (`period`) is known to suffice.
