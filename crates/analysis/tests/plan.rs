@@ -322,15 +322,23 @@ fn ten_thousand_tasks_are_answered() {
             (1 + i * 31 % 600, t - i % 10_000, t)
         })
         .collect();
-    for (scheduler, interface) in
-        [("edf", "prm"), ("dm", "prm"), ("gedf", "mpr"), ("gedf", "dmpr"), ("pedf", "prm")]
-    {
+    for (scheduler, interface) in [
+        ("edf", "prm"),
+        ("dm", "prm"),
+        ("gedf", "mpr"),
+        ("gedf", "dmpr"),
+        ("pedf", "prm"),
+    ] {
         let request = request(&vm(scheduler, interface, 1_000, &tasks), "pedf", 64);
         let started = std::time::Instant::now();
         let report = plan_json(&request).unwrap();
         // Bounded by the allowance of work, not by luck: far below what the tests' size would allow.
         assert!(started.elapsed().as_secs() < 60, "{scheduler} {interface}");
         let either = usize::from(report.feasible) + report.explanations.len();
-        assert_eq!(either, 1, "{scheduler} {interface}: {:?}", report.explanations);
+        assert_eq!(
+            either, 1,
+            "{scheduler} {interface}: {:?}",
+            report.explanations
+        );
     }
 }

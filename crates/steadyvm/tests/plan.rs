@@ -16,7 +16,12 @@ fn plan(arguments: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
     child.wait_with_output().unwrap()
 }
 
@@ -59,14 +64,25 @@ fn files_pictures_and_missing_files() {
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("plan.svg");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/steadyvm.toml");
-    let output = plan(&[example, "--explain", "--svg", picture.to_str().unwrap()], "");
+    let output = plan(
+        &[example, "--explain", "--svg", picture.to_str().unwrap()],
+        "",
+    );
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(String::from_utf8(output.stdout).unwrap().contains("game-3"));
-    assert!(std::fs::read_to_string(&picture).unwrap().starts_with("<svg"));
+    assert!(
+        std::fs::read_to_string(&picture)
+            .unwrap()
+            .starts_with("<svg")
+    );
     let missing = folder.path().join("none.toml");
     let output = plan(&[missing.to_str().unwrap()], "");
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("none.toml"));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("none.toml")
+    );
     for input in ["", "\u{0}", "{\"vms\":"] {
         assert_eq!(plan(&["-"], input).status.code(), Some(2));
     }
