@@ -182,3 +182,50 @@ fn global_guests_of_three_tasks() {
         check_global(&tasks, rng.random_range(1..=4), 220);
     }
 }
+
+/// Every way to put the VCPUs on `cpus` CPUs, by utilisation alone.
+fn packs(bandwidths: &[(Time, Time)], cpus: usize) -> bool {
+    fn place(rest: &[(Time, Time)], loads: &mut [Time]) -> bool {
+        let Some((&(budget, period), rest)) = rest.split_first() else {
+            return true;
+        };
+        // 840 = lcm of 1..=8.
+        let load = budget * 840 / period;
+        (0..loads.len()).any(|cpu| {
+            loads[cpu] += load;
+            let done = loads[cpu] <= 840 && place(rest, loads);
+            loads[cpu] -= load;
+            done
+        })
+    }
+    place(bandwidths, &mut vec![0; cpus])
+}
+
+#[test]
+fn least_cpus_of_partitioned_edf_hosts() {
+    use steadyvm_analysis::host::{
+        Host, HostScheduler, Vcpu, VcpuServer, minimal_processors, overhead::Overheads,
+    };
+    let scheduler = HostScheduler::PartitionedEarliestDeadline;
+    let host = Host::new(1, scheduler, VcpuServer::TaskLike, Overheads::default()).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(14);
+    for _ in 0..5_000 {
+        let bandwidths: Vec<(Time, Time)> = (0..rng.random_range(1..=7))
+            .map(|_| {
+                let period = rng.random_range(1..=8);
+                (rng.random_range(1..=period), period)
+            })
+            .collect();
+        let vcpus: Vec<Vcpu> = bandwidths
+            .iter()
+            .map(|&(b, p)| Vcpu::new(0, b, p).unwrap())
+            .collect();
+        let searched = (1..).find(|&cpus| packs(&bandwidths, cpus)).unwrap();
+        let found = minimal_processors(&host, &vcpus, &mut Work::default()).unwrap();
+        assert_eq!(
+            (found.count as usize, found.exact),
+            (searched, true),
+            "{bandwidths:?}"
+        );
+    }
+}
