@@ -220,7 +220,9 @@ fn least_cpus_of_partitioned_edf_hosts() {
             .iter()
             .map(|&(b, p)| Vcpu::new(0, b, p).unwrap())
             .collect();
-        let searched = (1..).find(|&cpus| packs(&bandwidths, cpus)).unwrap();
+        let searched = (1..=bandwidths.len())
+            .find(|&cpus| packs(&bandwidths, cpus))
+            .unwrap();
         let found = minimal_processors(&host, &vcpus, &mut Work::default()).unwrap();
         assert_eq!(
             (found.count as usize, found.exact),
