@@ -118,19 +118,25 @@ fn write_vcpus(
                 "<rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{BAR}\" fill=\"{colour}\" \
                  stroke=\"#ffffff\"/>"
             )?;
-            if width > 60.0 {
-                let (label, text) = (y + BAR * 0.65, x + 6.0);
-                let name = escape(&report.vms[vm].name);
-                let percent = share * 100.0;
+            let percent = format!("{:.0} %", share * 100.0);
+            let full = format!("{} {percent}", report.vms[vm].name);
+            // The longest label that fits.
+            if let Some(label) = [full, percent].iter().find(|label| fits(label, width)) {
+                let (x, y, label) = (x + 6.0, y + BAR * 0.65, escape(label));
                 writeln!(
                     out,
-                    "<text x=\"{text:.1}\" y=\"{label}\" fill=\"#ffffff\">{name} {percent:.0} %</text>"
+                    "<text x=\"{x:.1}\" y=\"{y}\" fill=\"#ffffff\">{label}</text>"
                 )?;
             }
             x += width;
         }
     }
     Ok(())
+}
+
+/// Whether a label fits a bar, at 9 units a character.
+fn fits(label: &str, width: f64) -> bool {
+    label.chars().count() as f64 * 9.0 <= width
 }
 
 fn legend(out: &mut String, fill: &str, y: f64, text: &str) -> std::fmt::Result {
