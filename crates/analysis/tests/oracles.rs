@@ -169,9 +169,19 @@ fn mpr_case_accepted_by_another_tool_is_rejected() {
         panic!("accepted");
     };
     assert!(violation.demand > violation.supply, "{violation:?}");
-    // The first task alone at A = 0: demand 8 + 2 * 6 = 20, supply 16 (15 over the reals).
+    // The first task alone at A = 0: demand 8 + 2 * 6 = 20, supply 15 if Theta may be shared out in
+    // fractions, 16 by whole VCPU budgets (3 and 2).
+    assert_eq!(resource.divisible_supply(20), 15);
     assert_eq!(resource.supply(20), 16);
-    assert!(20 > resource.supply(20));
+    assert_eq!(
+        (
+            violation.index,
+            violation.at,
+            violation.demand,
+            violation.supply
+        ),
+        (0, 20, 20, 16)
+    );
 }
 
 fn host(cpus: u32, scheduler: HostScheduler) -> Host {

@@ -101,24 +101,37 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
     fn check(&self, load: &Load, scratch: &mut Vec<Time>, work: &mut Work) -> Result<(), Verdict> {
         let task = &self.tasks[self.index];
         let shortest = task.window();
+        // The shortest window fails most often and explains best.
+        self.demand_met(shortest, scratch, work)?;
         let mut at = self.horizon(load, shortest, work)?;
         while at >= shortest {
-            work.spend(2 * self.tasks.len())?;
-            let supply = self.supply.supply(at);
-            let demand = self.demand(at, 0, scratch);
-            if demand > supply || (demand == supply && self.hides_a_miss(at, supply, scratch)) {
-                return Err(Verdict::Unschedulable(Violation {
-                    index: self.index,
-                    at,
-                    demand,
-                    supply,
-                }));
-            }
+            let demand = self.demand_met(at, scratch, work)?;
             let reached = self.supply.window_for(demand).unwrap_or(at).min(at);
             // Everything in (reached, at] holds; everything in (corner, at) does if corner does.
             at = if reached < at { reached } else { at - 1 }.min(self.previous_corner(at));
         }
         Ok(())
+    }
+
+    /// The demand at `at`, if the condition holds there.
+    fn demand_met(
+        &self,
+        at: Time,
+        scratch: &mut Vec<Time>,
+        work: &mut Work,
+    ) -> Result<Amount, Verdict> {
+        work.spend(2 * self.tasks.len())?;
+        let supply = self.supply.supply(at);
+        let demand = self.demand(at, 0, scratch);
+        if demand > supply || (demand == supply && self.hides_a_miss(at, supply, scratch)) {
+            return Err(Verdict::Unschedulable(Violation {
+                index: self.index,
+                at,
+                demand,
+                supply,
+            }));
+        }
+        Ok(demand)
     }
 
     fn hides_a_miss(&self, at: Time, supply: Amount, scratch: &mut Vec<Time>) -> bool {

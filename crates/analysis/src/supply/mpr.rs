@@ -5,17 +5,23 @@
 //!
 //! Formula (definition): sbf(t) = min over whole a + b + k Pi = t, 0 <= a, b <= Pi, of
 //! f(a) + k Theta + f(b), with f(a) = max(0, Theta - m' (Pi - a)) the least supply in the last a of a
-//! period that is still to get everything it can.
+//! period that is still to get everything it can. Units: the budget moves between processors in whole
+//! units of [`Time`].
 //!
 //! Computed as: Theta spread as evenly as whole numbers allow, r = Theta mod m' VCPUs with
 //! q + 1 = floor(Theta / m') + 1 and m' - r with q; sbf(t) = r sbf_PRM(Pi, q + 1)(t) +
 //! (m' - r) sbf_PRM(Pi, q)(t). Why equal: f is the sum of the VCPUs' own f; it is convex, so the
 //! minimum lies at a and b as equal as possible; and all the VCPUs of budgets q and q + 1 take their
-//! minimum at the same k. So the spread VCPUs need no common phase to give the MPR's supply.
+//! minimum at the same k. So the spread VCPUs need no common phase to give the MPR's supply, and as each
+//! VCPU's sbf_PRM holds for starts at any real instant, so does their sum: the whole-unit supply is sound
+//! for these VCPUs however fine the host's clock is.
 //!
-//! The published closed form is safe but lower at some points; m' sbf_PRM(Pi, Theta / m') over the reals
-//! is lower too. Complexity: O(1); O(log MAX_INSTANT) for the inverse.
-//! Source: Shin, Easwaran and Lee, ECRTS 2008; the exact form: tests/supply.rs.
+//! With real a and b (Theta shared out in any fractions) the minimum is lower, m' sbf_PRM(Pi, Theta / m'):
+//! [`MultiprocessorPeriodic::divisible_supply`], for hosts that do not keep the VCPUs' whole budgets. The
+//! published closed form is safe but lower than both at some points.
+//!
+//! Complexity: O(1); O(log MAX_INSTANT) for the inverse.
+//! Source: Shin, Easwaran and Lee, ECRTS 2008; the exact forms: tests/supply.rs.
 
 use super::{Line, PeriodicResource, Supply, multi::window_by_bisection};
 use crate::{
@@ -90,6 +96,25 @@ impl MultiprocessorPeriodic {
                 }
             })
             .collect()
+    }
+
+    /// The least supply in any window where Theta may be shared out in any fractions of a unit:
+    /// min over real a + b + k Pi = t of f(a) + k Theta + f(b) = m' sbf_PRM(Pi, Theta / m')(t), a whole
+    /// number at whole t >= 0 (f is convex, so a = b, and 2 f(a) is whole). Never above
+    /// [`Supply::supply`], the supply of [`Self::vcpu_budgets`].
+    pub fn divisible_supply(&self, window: Time) -> Amount {
+        let processors = Amount::from(self.processors);
+        let (whole, budget) = (
+            processors * Amount::from(self.period),
+            Amount::from(self.budget),
+        );
+        // Everything times m': the processors' time in the window, and the time without supply.
+        let (time, gap) = (processors * Amount::from(window), whole - budget);
+        if time <= gap {
+            return 0;
+        }
+        let periods = (time - gap) / whole;
+        periods * budget + (time - 2 * gap - periods * whole).max(0)
     }
 
     fn smaller_count(&self) -> Amount {
