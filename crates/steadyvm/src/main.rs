@@ -6,6 +6,7 @@ mod host;
 mod lab;
 mod netrt;
 mod output;
+mod plan;
 mod progress;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +36,7 @@ enum Verb {
     Host(host::Args),
     Lab(lab::Args),
     Netrt(netrt::Args),
+    Plan(plan::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,11 +53,15 @@ fn main() -> ExitCode {
         Verb::Host(args) => host::run(&args),
         Verb::Lab(args) => lab::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
+        // What goes wrong with a plan is its input.
+        Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
     };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("steadyvm: {error:#}");
-        ExitCode::from(exit_code(&error))
-    })
+    outcome.unwrap_or_else(|error| complain(&error, exit_code(&error)))
+}
+
+fn complain(error: &anyhow::Error, code: u8) -> ExitCode {
+    eprintln!("steadyvm: {error:#}");
+    ExitCode::from(code)
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {

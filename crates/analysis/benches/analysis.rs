@@ -1,0 +1,140 @@
+//! Speed of the calls that tools make most. `cargo bench -p steadyvm-analysis`; the report is in
+//! docs/measurements/analysis-benchmarks.md.
+// The macro at the end makes a public function.
+#![allow(missing_docs)]
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use steadyvm_analysis::{
+    Task, Work,
+    guest::partitioned::LocalScheduler,
+    host::{Host, HostScheduler, Vcpu, VcpuServer, admit, minimal_processors, overhead::Overheads},
+    interface::{GuestScheduler, InterfaceKind, minimal, minimal_prm},
+};
+
+/// CARTS's part 1, minimal DM budgets for every period of 10 to 100.
+fn carts(criterion: &mut Criterion) {
+    let tasks: Vec<Task> = [(22, 500), (31, 500), (29, 1000)]
+        .iter()
+        .filter_map(|&(c, t)| Task::implicit(c, t).ok())
+        .collect();
+    criterion.bench_function("carts_91_periods", |bencher| {
+        bencher.iter(|| {
+            let scheduler = LocalScheduler::DeadlineMonotonic;
+            let budgets = (10..=100)
+                .filter_map(|period| {
+                    minimal_prm(black_box(&tasks), scheduler, period, &mut Work::default()).ok()
+                })
+                .map(|interface| interface.budget);
+            budgets.sum::<i64>()
+        });
+    });
+}
+
+/// 64 VCPUs of 16 VMs, periods 5 to 30 ms in nanoseconds, bandwidth `share` of `cpus` in all.
+fn vcpus(seed: u64, cpus: u32, share: f64) -> Vec<Vcpu> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mean = f64::from(cpus) * share / 64.0;
+    (0..64)
+        .filter_map(|i| {
+            let period = rng.random_range(5..=30) * 1_000_000;
+            let bandwidth = mean * rng.random_range(0.5..1.5);
+            Vcpu::new(i / 4, (period as f64 * bandwidth) as i64, period).ok()
+        })
+        .collect()
+}
+
+const HOSTS: [(&str, HostScheduler); 4] = [
+    ("pedf", HostScheduler::PartitionedEarliestDeadline),
+    ("pdm", HostScheduler::PartitionedDeadlineMonotonic),
+    ("gedf", HostScheduler::GlobalEarliestDeadline),
+    ("gdm", HostScheduler::GlobalDeadlineMonotonic),
+];
+
+fn admission(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("admission_64_vcpus");
+    for (name, scheduler) in HOSTS {
+        // Global DM accepts less.
+        let light = if name == "gdm" { 0.25 } else { 0.5 };
+        for (kind, share) in [("accepted", light), ("refused", 1.1)] {
+            let Ok(host) = Host::new(32, scheduler, VcpuServer::TaskLike, Overheads::default())
+            else {
+                continue;
+            };
+            let vcpus = vcpus(7, 32, share);
+            let feasible = admit(&host, &vcpus, &mut Work::default()).is_feasible();
+            assert_eq!(feasible, kind == "accepted", "{name}");
+            group.bench_with_input(BenchmarkId::new(name, kind), &vcpus, |bencher, vcpus| {
+                bencher.iter(|| admit(&host, black_box(vcpus), &mut Work::default()).is_feasible());
+            });
+        }
+    }
+    group.finish();
+}
+
+fn cluster(criterion: &mut Criterion) {
+    let overheads = Overheads::default();
+    let scheduler = HostScheduler::PartitionedEarliestDeadline;
+    let Ok(host) = Host::new(32, scheduler, VcpuServer::TaskLike, overheads) else {
+        return;
+    };
+    let hosts: Vec<Vec<Vcpu>> = (0..1_000).map(|seed| vcpus(seed, 32, 0.7)).collect();
+    criterion.bench_function("cluster_1000_hosts_64_vcpus", |bencher| {
+        bencher.iter(|| {
+            hosts
+                .iter()
+                .filter(|vcpus| admit(&host, black_box(vcpus), &mut Work::default()).is_feasible())
+                .count()
+        });
+    });
+    criterion.bench_function("least_cpus_64_vcpus", |bencher| {
+        bencher.iter(|| minimal_processors(&host, black_box(&hosts[0]), &mut Work::default()));
+    });
+}
+
+/// Growth with the number of tasks: the least interface of n tasks in nanoseconds.
+fn growth(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("least_interface");
+    group.sample_size(20);
+    for count in [4, 16, 64] {
+        let mut rng = ChaCha8Rng::seed_from_u64(8);
+        let tasks: Vec<Task> = (0..count)
+            .filter_map(|_| {
+                let period = rng.random_range(20..=200) * 1_000_000;
+                Task::new(period * 6 / (count * 10), period * 9 / 10, period).ok()
+            })
+            .collect();
+        for (name, scheduler, kind) in [
+            (
+                "edf",
+                GuestScheduler::EarliestDeadline,
+                InterfaceKind::PeriodicResource,
+            ),
+            (
+                "dm",
+                GuestScheduler::DeadlineMonotonic,
+                InterfaceKind::PeriodicResource,
+            ),
+        ] {
+            group.bench_with_input(BenchmarkId::new(name, count), &tasks, |bencher, tasks| {
+                bencher.iter(|| {
+                    minimal(
+                        tasks,
+                        scheduler,
+                        kind,
+                        5_000_000,
+                        None,
+                        &mut Work::default(),
+                    )
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, carts, admission, cluster, growth);
+criterion_main!(benches);

@@ -1,0 +1,234 @@
+//! Admission: which VCPU runs where, or why the host cannot hold them.
+//!
+//! Rule: VCPUs that always run get CPUs of their own ([`super::matching`]); the rest is packed on what
+//! is left (partitioned) or shares it (global). A global host with CPU masks is judged by the
+//! interference test alone; one with at least as many free CPUs as VCPUs, and no masks, needs no test.
+//!
+//! Complexity: that of the tests named in [`super`].
+
+use super::{
+    Candidate, Dispatch, Host, Vcpu, VcpuServer, bcl, gfb, matching,
+    packing::{self, Packing, Rules},
+    rta,
+};
+use crate::{
+    ratio::{Fraction, Interval},
+    task::Task,
+    verdict::{Verdict, Violation},
+    work::Work,
+};
+
+/// Where a VCPU runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placement {
+    /// It always runs and has this CPU to itself.
+    Dedicated(u32),
+    /// It is pinned to this CPU.
+    Pinned(u32),
+    /// It shares these CPUs under the global scheduler.
+    Shared(Vec<u32>),
+}
+
+/// Why a host cannot hold a set of VCPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// The VCPU (position in the set given) that cannot be promised its budget.
+    pub vcpu: usize,
+    /// What it fails.
+    pub reason: RejectionReason,
+}
+
+/// What an admission test found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RejectionReason {
+    /// In some window, demand exceeds supply. The violation's index is a VCPU.
+    Violation(Violation),
+    /// With overheads the budget exceeds the period.
+    OverheadsExceedPeriod,
+    /// No CPU is left that its mask allows.
+    NoCpu,
+    /// The allowed work ended.
+    Undecided,
+}
+
+/// The answer of an admission test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// A placement of every VCPU, or the reason against it.
+    pub outcome: Result<Vec<Placement>, Rejection>,
+    /// For a rejection: no other placement can do either (true), or the tests and heuristics, which
+    /// are only sufficient, found none (false).
+    pub proven: bool,
+}
+
+impl Admission {
+    /// Whether the host keeps every promise.
+    pub const fn is_feasible(&self) -> bool {
+        self.outcome.is_ok()
+    }
+
+    const fn feasible(placements: Vec<Placement>) -> Self {
+        Self {
+            outcome: Ok(placements),
+            proven: true,
+        }
+    }
+
+    const fn rejected(vcpu: usize, reason: RejectionReason, proven: bool) -> Self {
+        Self {
+            outcome: Err(Rejection { vcpu, reason }),
+            proven,
+        }
+    }
+}
+
+/// Decides whether `host` keeps the promise of every one of `vcpus`.
+pub fn admit(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Admission {
+    let full: Vec<(usize, &Vcpu)> = vcpus
+        .iter()
+        .enumerate()
+        .filter(|(_, vcpu)| vcpu.is_full())
+        .collect();
+    let homes = match matching::dedicate(&full, host.cpus) {
+        Ok(homes) => homes,
+        Err(vcpu) => return Admission::rejected(vcpu, RejectionReason::NoCpu, true),
+    };
+    let mut placements = vec![Placement::Dedicated(0); vcpus.len()];
+    for (&(index, _), &cpu) in full.iter().zip(&homes) {
+        placements[index] = Placement::Dedicated(cpu);
+    }
+    let free: Vec<u32> = (0..host.cpus).filter(|cpu| !homes.contains(cpu)).collect();
+    let mut candidates = Vec::with_capacity(vcpus.len() - full.len());
+    for (index, vcpu) in vcpus.iter().enumerate().filter(|(_, vcpu)| !vcpu.is_full()) {
+        let Some(mut candidate) = Candidate::new(index, vcpu, host) else {
+            return Admission::rejected(index, RejectionReason::OverheadsExceedPeriod, true);
+        };
+        if let Some(mask) = &mut candidate.mask {
+            mask.retain(|cpu| free.binary_search(cpu).is_ok());
+        }
+        if free.is_empty() || candidate.mask.as_ref().is_some_and(Vec::is_empty) {
+            // Another choice of dedicated CPUs might leave one where masks restrict it.
+            let proven = candidate.mask.is_none();
+            return Admission::rejected(index, RejectionReason::NoCpu, proven);
+        }
+        candidates.push(candidate);
+    }
+    if candidates.is_empty() {
+        return Admission::feasible(placements);
+    }
+    if host.scheduler.is_partitioned() {
+        partitioned(host, &candidates, &free, placements, work)
+    } else {
+        global(host, candidates, &free, placements, work)
+    }
+}
+
+fn partitioned(
+    host: &Host,
+    candidates: &[Candidate],
+    free: &[u32],
+    mut placements: Vec<Placement>,
+    work: &mut Work,
+) -> Admission {
+    let rules = Rules {
+        dispatch: host.scheduler.dispatch(),
+        server: host.server,
+    };
+    match packing::pack(candidates, free, rules, work) {
+        Packing::Packed(bins) => {
+            for bin in bins {
+                for member in bin.members {
+                    placements[candidates[member].index] = Placement::Pinned(bin.cpu);
+                }
+            }
+            Admission::feasible(placements)
+        }
+        Packing::Refused {
+            candidate,
+            verdict,
+            proven,
+        } => {
+            let reason = match verdict {
+                Verdict::Unschedulable(mut violation) => {
+                    violation.index = candidates[violation.index].index;
+                    RejectionReason::Violation(violation)
+                }
+                _ => RejectionReason::Undecided,
+            };
+            Admission::rejected(candidates[candidate].index, reason, proven)
+        }
+    }
+}
+
+fn global(
+    host: &Host,
+    mut candidates: Vec<Candidate>,
+    free: &[u32],
+    mut placements: Vec<Placement>,
+    work: &mut Work,
+) -> Admission {
+    let dispatch = host.scheduler.dispatch();
+    if dispatch == Dispatch::FixedPriority {
+        candidates.sort_by_key(|candidate| candidate.task.period());
+    }
+    match global_test(host.server, &candidates, dispatch, free.len(), work) {
+        Ok(()) => {
+            for candidate in candidates {
+                let cpus = candidate.mask.unwrap_or_else(|| free.to_vec());
+                placements[candidate.index] = Placement::Shared(cpus);
+            }
+            Admission::feasible(placements)
+        }
+        Err(violation) => {
+            let proven = overloads(&candidates, free.len());
+            Admission::rejected(
+                violation.index,
+                RejectionReason::Violation(violation),
+                proven,
+            )
+        }
+    }
+}
+
+/// More utilisation than CPUs, for certain.
+pub(super) fn overloads(candidates: &[Candidate], cpus: usize) -> bool {
+    let sum = Interval::of(
+        candidates
+            .iter()
+            .map(|candidate| candidate.task.utilization()),
+    );
+    sum.compare(Fraction::new(cpus as i128, 1))
+        .is_some_and(std::cmp::Ordering::is_gt)
+}
+
+fn global_test(
+    server: VcpuServer,
+    candidates: &[Candidate],
+    dispatch: Dispatch,
+    cpus: usize,
+    work: &mut Work,
+) -> Result<(), Violation> {
+    let masked = candidates.iter().any(|candidate| candidate.mask.is_some());
+    if !masked && candidates.len() <= cpus {
+        return Ok(());
+    }
+    let task_like = server == VcpuServer::TaskLike && !masked;
+    if task_like && dispatch == Dispatch::EarliestDeadline {
+        let tasks: Vec<Task> = candidates.iter().map(|candidate| candidate.task).collect();
+        if u32::try_from(cpus).is_ok_and(|cpus| gfb::test(&tasks, cpus)) {
+            return Ok(());
+        }
+    }
+    match bcl::test(candidates, dispatch, cpus) {
+        Verdict::Unschedulable(violation) => {
+            if task_like
+                && !overloads(candidates, cpus)
+                && rta::test(candidates, dispatch, cpus, work)
+            {
+                return Ok(());
+            }
+            Err(violation)
+        }
+        _ => Ok(()),
+    }
+}

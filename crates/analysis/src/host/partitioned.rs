@@ -1,0 +1,93 @@
+//! One CPU of a partitioned host.
+//!
+//! Model: VCPUs pinned to one CPU under EDF or DM (shorter period first).
+//!
+//! Formula, pEDF: sum of utilisations at most 1 where every VCPU behaves like a task without jitter (D =
+//! T); else sum floor((t + J_k + T_k - D_k) / T_k) C_k <= t for all t ([`crate::guest::edf`]).
+//! Deferrable: J_k = Pi_k - C_k more, for t >= min Pi: a VCPU's promise is for periods in which it is
+//! ready from the start, so no promised window is shorter than a period; a VCPU that wakes a after its
+//! period began is owed C - a by the deadline, which the condition at t = Pi gives (others' demand at
+//! most Pi - C in it).
+//!
+//! Formula, pDM: w = C_i + sum ceil((w + J_j) / Pi_j) C_j <= Pi_i; for deferrable VCPUs J_j counts
+//! Pi_j - C_j more ([`crate::server`]).
+//!
+//! Complexity: O(n) without jitter under EDF, else pseudo-polynomial. Exact for task-like servers.
+//! Sources: Liu and Layland 1973; Davis and Burns, RTSS 2005; Spuri 1996 (jitter).
+
+use std::cmp::Ordering;
+
+use super::{Dispatch, VcpuServer};
+use crate::{
+    guest::{edf, fixed_priority},
+    ratio::{Fraction, compare_sum},
+    supply::Dedicated,
+    task::Task,
+    verdict::{Verdict, Violation},
+    work::Work,
+};
+
+/// Decides whether VCPUs given as tasks (C with overheads, D = T = Pi, J seen release delay) keep their
+/// promises on one CPU.
+pub(super) fn test(
+    vcpus: &[Task],
+    dispatch: Dispatch,
+    server: VcpuServer,
+    work: &mut Work,
+) -> Verdict {
+    match dispatch {
+        Dispatch::EarliestDeadline => earliest_deadline(vcpus, server, work),
+        Dispatch::FixedPriority => deadline_monotonic(vcpus, server, work),
+    }
+}
+
+fn earliest_deadline(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Verdict {
+    if work.spend(vcpus.len()).is_err() {
+        return Verdict::Undecided;
+    }
+    let one = Fraction::new(1, 1);
+    let load = compare_sum(vcpus.iter().map(Task::utilization), one);
+    if server == VcpuServer::TaskLike && vcpus.iter().all(|vcpu| vcpu.jitter() == 0) {
+        match load {
+            Some(Ordering::Less | Ordering::Equal) => return Verdict::Schedulable,
+            None => return Verdict::Undecided,
+            Some(Ordering::Greater) => {}
+        }
+    }
+    let late: Vec<Task> = vcpus.iter().map(|vcpu| late_start(vcpu, server)).collect();
+    let shortest = match server {
+        VcpuServer::TaskLike => 0,
+        VcpuServer::Deferrable => vcpus.iter().map(Task::window).min().unwrap_or(0),
+    };
+    edf::test_from(&late, &Dedicated::new(1), shortest, work)
+}
+
+/// The VCPU with the jitter it interferes with.
+fn late_start(vcpu: &Task, server: VcpuServer) -> Task {
+    let jitter = match server {
+        VcpuServer::TaskLike => vcpu.jitter(),
+        VcpuServer::Deferrable => vcpu.deadline() - vcpu.demand(),
+    };
+    Task::server(vcpu.demand(), vcpu.deadline(), vcpu.period(), jitter)
+}
+
+fn deadline_monotonic(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Verdict {
+    let mut order: Vec<usize> = (0..vcpus.len()).collect();
+    order.sort_by_key(|&i| vcpus[i].period());
+    let mut stack: Vec<Task> = Vec::with_capacity(vcpus.len());
+    for &index in &order {
+        stack.push(vcpus[index]);
+        let verdict = fixed_priority::test_task(&stack, stack.len() - 1, &Dedicated::new(1), work);
+        match verdict {
+            Verdict::Schedulable => {}
+            Verdict::Unschedulable(violation) => {
+                return Verdict::Unschedulable(Violation { index, ..violation });
+            }
+            Verdict::Undecided => return Verdict::Undecided,
+        }
+        if let Some(last) = stack.last_mut() {
+            *last = late_start(last, server);
+        }
+    }
+    Verdict::Schedulable
+}

@@ -1,0 +1,173 @@
+//! Interfaces: the least budget with which a VM's tasks meet their deadlines, and its VCPUs.
+//!
+//! | kind | guest scheduler | meaning |
+//! |---|---|---|
+//! | PRM | EDF, DM, global EDF | one VCPU; the exact test of one processor |
+//! | PRM | partitioned EDF | best fit on as many VCPUs as needed, the least budget for each |
+//! | MPR | EDF, global EDF | Theorem 1; the fewest VCPUs that can do, then the least total budget |
+//! | MPR | DM | the same under global DM |
+//! | MPR | partitioned EDF | best fit; the least total budget whose even spread serves every VCPU |
+//! | DMPR | EDF, global EDF, DM | the least number of full VCPUs, then the least partial budget |
+//! | DMPR | partitioned EDF | best fit; the VCPU that needs least is partial, the others are full |
+//!
+//! For a given period, more VCPUs never lower an MPR's total budget: with the same budget the supply
+//! falls and the condition's left side rises. So "fewest VCPUs, then least budget" is the least budget.
+//!
+//! Minimality: with integer budgets, by bisection; every test is monotone in the budget. If the allowed
+//! work ends, the budget found so far is returned, sufficient, with `exact` false.
+
+pub mod best_period;
+mod budget;
+mod edp;
+mod global;
+mod partitioned;
+mod uniprocessor;
+
+pub use budget::Least;
+pub use edp::minimal_edp;
+pub use global::{minimal_dmpr, minimal_mpr};
+pub use uniprocessor::minimal_prm;
+
+use crate::{
+    error::{Error, positive},
+    guest::partitioned::LocalScheduler,
+    ratio::Fraction,
+    supply::Dedicated,
+    task::Task,
+    time::Time,
+    verdict::{Verdict, Violation},
+    work::Work,
+};
+
+/// The scheduler inside a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuestScheduler {
+    /// Fixed priorities, deadline monotonic.
+    DeadlineMonotonic,
+    /// EDF.
+    EarliestDeadline,
+    /// Global EDF.
+    GlobalEarliestDeadline,
+    /// Partitioned EDF.
+    PartitionedEarliestDeadline,
+}
+
+impl GuestScheduler {
+    const fn local(self) -> LocalScheduler {
+        match self {
+            Self::DeadlineMonotonic => LocalScheduler::DeadlineMonotonic,
+            _ => LocalScheduler::EarliestDeadline,
+        }
+    }
+}
+
+/// The resource model of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterfaceKind {
+    /// Periodic resource model.
+    PeriodicResource,
+    /// Multiprocessor periodic resource model.
+    Multiprocessor,
+    /// Deterministic multiprocessor periodic resource model.
+    DeterministicMultiprocessor,
+}
+
+/// What a VM needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// The common period of its VCPUs, Pi.
+    pub period: Time,
+    /// The sum of their budgets, Theta.
+    pub budget: Time,
+    /// The budget of each VCPU; an even spread may leave a zero.
+    pub vcpu_budgets: Vec<Time>,
+    /// For partitioned guests, the tasks of each VCPU.
+    pub partition: Option<Vec<Vec<usize>>>,
+    /// True if no smaller integer budget passes the test.
+    pub exact: bool,
+}
+
+impl Interface {
+    /// Total bandwidth, Theta / Pi.
+    pub fn bandwidth(&self) -> Fraction {
+        Fraction::new(self.budget.into(), self.period.into())
+    }
+}
+
+/// Why a VM has no interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Infeasible {
+    /// Even whole processors do not suffice; where the test fails with them.
+    Violation(Violation),
+    /// This task fits on none of the allowed VCPUs.
+    DoesNotFit {
+        /// Index of the task.
+        task: usize,
+    },
+    /// The allowed work ended before any budget was shown to suffice.
+    Undecided,
+}
+
+/// The least interface of `kind` for `tasks` under `scheduler`, with VCPUs of `period`.
+///
+/// `vcpus` fixes the parallelism: exactly that many for MPR and DMPR (full plus partial), at most that
+/// many for a partitioned guest, and 1 for a PRM.
+///
+/// # Errors
+/// No tasks, times or counts out of range, a PRM of several VCPUs for a guest that is not partitioned.
+pub fn minimal(
+    tasks: &[Task],
+    scheduler: GuestScheduler,
+    kind: InterfaceKind,
+    period: Time,
+    vcpus: Option<u32>,
+    work: &mut Work,
+) -> Result<Result<Interface, Infeasible>, Error> {
+    positive("the VCPU period", period)?;
+    if tasks.is_empty() {
+        return Err(Error::Empty {
+            what: "the list of tasks",
+            advice: "give a VM at least one task",
+        });
+    }
+    if vcpus.is_some_and(|vcpus| vcpus == 0 || vcpus > MAX_VCPUS) {
+        return Err(Error::OutOfRange {
+            what: "the number of VCPUs",
+            value: vcpus.unwrap_or_default().into(),
+            low: 1,
+            high: MAX_VCPUS.into(),
+        });
+    }
+    if scheduler == GuestScheduler::PartitionedEarliestDeadline {
+        return Ok(partitioned::minimal(tasks, kind, period, vcpus, work));
+    }
+    match kind {
+        InterfaceKind::PeriodicResource => match vcpus {
+            None | Some(1) => Ok(minimal_prm(tasks, scheduler.local(), period, work)),
+            Some(vcpus) => Err(Error::Contradiction {
+                what: format!("a PRM interface is one VCPU, but {vcpus} are asked for"),
+                advice: "use mpr or dmpr, or the partitioned scheduler pedf",
+            }),
+        },
+        InterfaceKind::Multiprocessor => minimal_mpr(tasks, scheduler, period, vcpus, work),
+        InterfaceKind::DeterministicMultiprocessor => {
+            minimal_dmpr(tasks, scheduler, period, vcpus, work)
+        }
+    }
+}
+
+/// The most VCPUs a VM may ask for.
+pub const MAX_VCPUS: u32 = 4_096;
+
+/// Turns the failed test of the largest budget into a reason.
+fn reason(verdict: &Verdict) -> Infeasible {
+    match verdict {
+        Verdict::Unschedulable(violation) => Infeasible::Violation(*violation),
+        _ => Infeasible::Undecided,
+    }
+}
+
+/// The verdict of `count` whole processors for one local scheduler.
+fn whole_processor(tasks: &[Task], scheduler: LocalScheduler, work: &mut Work) -> Verdict {
+    scheduler.test(tasks, &Dedicated::new(1), work)
+}

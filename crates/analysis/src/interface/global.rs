@@ -1,0 +1,165 @@
+//! The least MPR and DMPR for a global guest.
+//!
+//! Model: sporadic tasks under global EDF or global DM. Formula: the fewest VCPUs for which whole
+//! processors pass the test, then the least budget on them. As many whole processors as tasks always
+//! suffice. Complexity: log2 n tests for the number of VCPUs, log2 (m' Pi) for the budget.
+//! Sources: Shin, Easwaran and Lee, ECRTS 2008; Xu et al., RTSS 2013.
+
+use super::{GuestScheduler, Infeasible, Interface, MAX_VCPUS, budget, reason};
+use crate::{
+    error::Error,
+    guest::{global_edf, global_fixed_priority},
+    ratio::Interval,
+    supply::{Dedicated, DeterministicMultiprocessor, MultiprocessorPeriodic, Supply},
+    task::{PriorityOrder, Task},
+    time::Time,
+    verdict::Verdict,
+    work::Work,
+};
+
+/// The least MPR of `period` for `tasks`.
+///
+/// # Errors
+/// Times out of range; inside, the reason if whole processors do not suffice.
+pub fn minimal_mpr(
+    tasks: &[Task],
+    scheduler: GuestScheduler,
+    period: Time,
+    vcpus: Option<u32>,
+    work: &mut Work,
+) -> Result<Result<Interface, Infeasible>, Error> {
+    let guest = Guest::new(tasks, scheduler);
+    let vcpus = match guest.vcpus(vcpus, work) {
+        Ok(vcpus) => vcpus,
+        Err(infeasible) => return Ok(Err(infeasible)),
+    };
+    let high = Time::from(vcpus).checked_mul(period).unwrap_or(Time::MAX);
+    MultiprocessorPeriodic::new(period, high, vcpus)?;
+    let floor = budget::floor(tasks.iter().map(Task::utilization), period);
+    let least = budget::least_below(floor, high, |budget| {
+        MultiprocessorPeriodic::new(period, budget, vcpus)
+            .map_or(Verdict::Undecided, |resource| guest.test(&resource, work))
+    });
+    let resource = MultiprocessorPeriodic::new(period, least.budget, vcpus)?;
+    Ok(Ok(Interface {
+        period,
+        budget: least.budget,
+        vcpu_budgets: resource.vcpu_budgets(),
+        partition: None,
+        exact: least.exact,
+    }))
+}
+
+/// The least DMPR of `period` for `tasks`: `vcpus - 1` full VCPUs and a partial one.
+///
+/// # Errors
+/// Times out of range; inside, the reason if whole processors do not suffice.
+pub fn minimal_dmpr(
+    tasks: &[Task],
+    scheduler: GuestScheduler,
+    period: Time,
+    vcpus: Option<u32>,
+    work: &mut Work,
+) -> Result<Result<Interface, Infeasible>, Error> {
+    let guest = Guest::new(tasks, scheduler);
+    let vcpus = match guest.vcpus(vcpus, work) {
+        Ok(vcpus) => vcpus,
+        Err(infeasible) => return Ok(Err(infeasible)),
+    };
+    let full = vcpus - 1;
+    DeterministicMultiprocessor::new(period, period, full)?;
+    let least = budget::least_below(1, period, |budget| {
+        DeterministicMultiprocessor::new(period, budget, full)
+            .map_or(Verdict::Undecided, |resource| guest.test(&resource, work))
+    });
+    let resource = DeterministicMultiprocessor::new(period, least.budget, full)?;
+    Ok(Ok(Interface {
+        period,
+        budget: period * Time::from(full) + least.budget,
+        vcpu_budgets: resource.vcpu_budgets(),
+        partition: None,
+        exact: least.exact,
+    }))
+}
+
+struct Guest {
+    tasks: Vec<Task>,
+    order: Vec<usize>,
+    fixed_priority: bool,
+}
+
+impl Guest {
+    fn new(tasks: &[Task], scheduler: GuestScheduler) -> Self {
+        let fixed_priority = scheduler == GuestScheduler::DeadlineMonotonic;
+        let order = if fixed_priority {
+            PriorityOrder::DeadlineMonotonic.order(tasks)
+        } else {
+            (0..tasks.len()).collect()
+        };
+        Self {
+            tasks: order.iter().map(|&i| tasks[i]).collect(),
+            order,
+            fixed_priority,
+        }
+    }
+
+    fn test(&self, supply: &impl Supply, work: &mut Work) -> Verdict {
+        let verdict = if self.fixed_priority {
+            global_fixed_priority::test(&self.tasks, supply, work)
+        } else {
+            global_edf::test(&self.tasks, supply, work)
+        };
+        match verdict {
+            Verdict::Unschedulable(mut violation) => {
+                violation.index = self.order[violation.index];
+                Verdict::Unschedulable(violation)
+            }
+            verdict => verdict,
+        }
+    }
+
+    /// The number of VCPUs: the given one if it can do, else the fewest that can.
+    fn vcpus(&self, fixed: Option<u32>, work: &mut Work) -> Result<u32, Infeasible> {
+        let mut test = |vcpus: u32| {
+            let mut share = work.take(Work::DEFAULT_STEPS / 8);
+            let verdict = if vcpus as usize >= self.tasks.len() {
+                Verdict::Schedulable
+            } else {
+                self.test(&Dedicated::new(vcpus), &mut share)
+            };
+            work.give_back(&share);
+            verdict
+        };
+        if let Some(vcpus) = fixed {
+            let verdict = test(vcpus);
+            return if verdict.is_schedulable() {
+                Ok(vcpus)
+            } else {
+                Err(reason(&verdict))
+            };
+        }
+        let utilization = Interval::of(self.tasks.iter().map(Task::utilization));
+        let low = utilization.floor_times(1).max(1);
+        let most = u32::try_from(self.tasks.len())
+            .unwrap_or(MAX_VCPUS)
+            .min(MAX_VCPUS);
+        let low = u32::try_from(low).unwrap_or(most).min(most);
+        // Few more than the utilisation usually do: look there first, in growing strides.
+        let (mut fails_below, mut stride) = (low, 0);
+        loop {
+            let probe = low.saturating_add(stride).min(most);
+            let verdict = test(probe);
+            if verdict.is_schedulable() {
+                let found = budget::least_below(fails_below.into(), probe.into(), |vcpus| {
+                    u32::try_from(vcpus).map_or(Verdict::Undecided, &mut test)
+                });
+                return Ok(u32::try_from(found.budget).unwrap_or(probe));
+            }
+            if probe == most {
+                return Err(reason(&verdict));
+            }
+            fails_below = probe + 1;
+            stride = (stride * 2).max(1);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The least periodic resource for one VCPU.
+//!
+//! Model: sporadic tasks under EDF or DM on a PRM. Formula: the least whole Theta for which the test of
+//! [`crate::guest`] passes; sbf_PRM is monotone in Theta, so bisection from floor(U Pi) is exact.
+//! Complexity: log2 Pi tests; for DM, one test a task and a bisection only where the budget has to grow.
+//! Source: Shin and Lee, RTSS 2003.
+
+use super::{Infeasible, Interface, budget, reason};
+use crate::{
+    guest::{edf, fixed_priority, partitioned::LocalScheduler},
+    supply::{PeriodicResource, Supply},
+    task::{PriorityOrder, Task},
+    time::Time,
+    verdict::Verdict,
+    work::Work,
+};
+
+/// The least PRM budget of `period` for `tasks` on one VCPU.
+///
+/// # Errors
+/// The reason, if even a whole processor does not suffice.
+pub fn minimal_prm(
+    tasks: &[Task],
+    scheduler: LocalScheduler,
+    period: Time,
+    work: &mut Work,
+) -> Result<Interface, Infeasible> {
+    let verdict = super::whole_processor(tasks, scheduler, work);
+    if !verdict.is_schedulable() {
+        return Err(reason(&verdict));
+    }
+    Ok(least_on_whole(tasks, scheduler, period, work))
+}
+
+/// The same for tasks that a whole processor is known to hold.
+pub(super) fn least_on_whole(
+    tasks: &[Task],
+    scheduler: LocalScheduler,
+    period: Time,
+    work: &mut Work,
+) -> Interface {
+    let floor = budget::floor(tasks.iter().map(Task::utilization), period);
+    let least = match scheduler {
+        LocalScheduler::EarliestDeadline => {
+            least_budget(period, floor, |resource| edf::test(tasks, resource, work))
+        }
+        LocalScheduler::DeadlineMonotonic => {
+            let order = PriorityOrder::DeadlineMonotonic.order(tasks);
+            let sorted: Vec<Task> = order.iter().map(|&i| tasks[i]).collect();
+            least_fixed_priority(&sorted, period, floor, work)
+        }
+    };
+    Interface {
+        period,
+        budget: least.budget,
+        vcpu_budgets: vec![least.budget],
+        partition: None,
+        exact: least.exact,
+    }
+}
+
+/// The least budget in `floor..=period`; a whole processor (`period`) is known to suffice.
+fn least_budget(
+    period: Time,
+    floor: Time,
+    mut test: impl FnMut(&PeriodicResource) -> Verdict,
+) -> budget::Least {
+    budget::least_below(floor, period, |budget| {
+        PeriodicResource::new(period, budget).map_or(Verdict::Undecided, |r| test(&r))
+    })
+}
+
+/// The greatest of the tasks' least budgets, found task by task.
+fn least_fixed_priority(
+    sorted: &[Task],
+    period: Time,
+    floor: Time,
+    work: &mut Work,
+) -> budget::Least {
+    let mut least = budget::Least {
+        budget: floor.min(period),
+        exact: true,
+    };
+    for (index, bound) in fixed_priority::load_bounds(sorted).into_iter().enumerate() {
+        let window = sorted[index].window();
+        if PeriodicResource::new(period, least.budget).is_ok_and(|r| bound <= r.supply(window)) {
+            continue;
+        }
+        let mut test =
+            |resource: &PeriodicResource| fixed_priority::test_task(sorted, index, resource, work);
+        let current = PeriodicResource::new(period, least.budget)
+            .map_or(Verdict::Undecided, |resource| test(&resource));
+        if !current.is_schedulable() {
+            let raised = least_budget(period, least.budget, test);
+            least = budget::Least {
+                exact: least.exact && raised.exact,
+                ..raised
+            };
+        }
+    }
+    least
+}

@@ -1,0 +1,146 @@
+//! Plans: the interfaces of a host's VMs, their placement, and the bounds of their services.
+//!
+//! Rule: a plan is feasible iff every real-time VM has an interface, the host admits all their VCPUs,
+//! and every service's bound is within its limit. VMs that are not real-time get what is left and never
+//! matter to the answer.
+//!
+//! Input is text ([`json`] for tools, [`file`] for people); the answer is a [`Report`] that prints as
+//! JSON, text ([`text`]) or a picture ([`svg`]). Nothing here reads or writes a file.
+
+mod duration;
+mod explain;
+pub mod file;
+pub mod json;
+mod names;
+mod report;
+mod run;
+mod service;
+mod suggest;
+pub mod svg;
+pub mod text;
+
+pub use names::{HostName, InterfaceName, Method, SchedulerName, ServerName};
+pub use report::{
+    CpuReport, Explanation, InterfaceReport, Report, ServiceReport, VcpuReport, VmReport,
+};
+pub use run::run;
+
+use std::fmt;
+
+use crate::{
+    host::Host, interface::best_period::PeriodRange, latency::ReceivePath, task::Task, time::Time,
+};
+
+/// The most VMs in one plan.
+pub const MAX_VMS: usize = 10_000;
+
+/// The most tasks in one plan.
+pub const MAX_TASKS: usize = 1_000_000;
+
+/// Bad input: where, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct InputError {
+    /// Line and column, or the path of the field.
+    pub place: String,
+    /// What is wrong, why, and what to do.
+    pub message: String,
+}
+
+impl InputError {
+    fn new(place: impl Into<String>, message: impl fmt::Display) -> Self {
+        let message = format!("{message}");
+        Self {
+            place: place.into(),
+            message,
+        }
+    }
+}
+
+/// A host and what is asked of it.
+#[derive(Debug, Clone)]
+pub struct Request {
+    host: Host,
+    host_name: HostName,
+    method: Method,
+    vms: Vec<Vm>,
+    services: Vec<Service>,
+    unit: Unit,
+}
+
+/// What one unit of time is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Nanosecond,
+    Callers,
+}
+
+impl Unit {
+    /// A time for people.
+    fn show(self, time: i128) -> String {
+        match self {
+            Self::Nanosecond => duration::show(time),
+            Self::Callers => time.to_string(),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Vm {
+    place: String,
+    name: String,
+    mask: Option<Vec<u32>>,
+    needs: Needs,
+}
+
+#[derive(Debug, Clone)]
+enum Needs {
+    /// Compute the interface from the tasks.
+    Tasks(TaskNeeds),
+    /// The interface is given: this budget in all, evenly on so many VCPUs.
+    Given {
+        budget: Time,
+        period: Time,
+        vcpus: u32,
+    },
+    /// Not real-time.
+    BestEffort { vcpus: u32 },
+}
+
+#[derive(Debug, Clone)]
+struct TaskNeeds {
+    tasks: Vec<NamedTask>,
+    scheduler: SchedulerName,
+    interface: InterfaceName,
+    period: Period,
+    vcpus: Option<u32>,
+    /// Use this total budget, if it suffices.
+    budget: Option<Time>,
+}
+
+#[derive(Debug, Clone)]
+struct NamedTask {
+    name: String,
+    task: Task,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Period {
+    Fixed(Time),
+    Best(PeriodRange),
+}
+
+#[derive(Debug, Clone)]
+struct Service {
+    name: String,
+    vm: usize,
+    task: usize,
+    receive: ReceivePath,
+    limit: Option<Time>,
+}
+
+impl TaskNeeds {
+    fn tasks(&self) -> Vec<Task> {
+        self.tasks.iter().map(|named| named.task).collect()
+    }
+}

@@ -1,0 +1,140 @@
+//! The answer: a plan, or why there is none.
+
+use serde::Serialize;
+
+use crate::time::{Amount, Time};
+
+/// The answer's version; it changes when a field changes its meaning.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A plan for a host.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Every promise is kept.
+    pub feasible: bool,
+    /// CPUs on which the host's scheduler keeps every VCPU's promise; `null` if a VM has no interface or
+    /// no number of CPUs will do.
+    pub min_pcpus: Option<u32>,
+    /// False if fewer CPUs could do but no test or packing showed it.
+    pub min_pcpus_exact: bool,
+    /// CPUs of the host.
+    pub pcpus: u32,
+    /// The host's scheduler.
+    pub scheduler: &'static str,
+    /// One entry a VM, in the order given.
+    pub vms: Vec<VmReport>,
+    /// One entry a CPU.
+    pub cpus: Vec<CpuReport>,
+    /// One entry a service.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceReport>,
+    /// Why the plan is not feasible; empty if it is.
+    pub explanations: Vec<Explanation>,
+    /// Changes that would make it feasible, each computed.
+    pub suggestions: Vec<String>,
+    /// Times are nanoseconds.
+    #[serde(skip)]
+    pub(super) nanoseconds: bool,
+}
+
+/// A VM in a plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VmReport {
+    /// Its name.
+    pub name: String,
+    /// Whether it is real-time.
+    pub rt: bool,
+    /// Its interface; `null` if it has none.
+    pub interface: Option<InterfaceReport>,
+    /// The number of its VCPUs.
+    pub vcpu_count: usize,
+    /// Its real-time VCPUs; an even spread may give one a budget of 0.
+    pub vcpus: Vec<VcpuReport>,
+}
+
+/// An interface.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InterfaceReport {
+    /// The period, time.
+    pub period: Time,
+    /// The total budget in every period, time.
+    pub budget: Time,
+    /// The number of VCPUs.
+    pub vcpus: usize,
+    /// Budget / period, for display.
+    pub bandwidth: f64,
+    /// The sum of the tasks' utilisations, for display; `null` without tasks.
+    pub utilization: Option<f64>,
+    /// False if the allowed work ended before smaller budgets were ruled out.
+    pub exact: bool,
+}
+
+/// A VCPU in a plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VcpuReport {
+    /// Execution in every period, time.
+    pub budget: Time,
+    /// The period, time.
+    pub period: Time,
+    /// The CPUs it runs on; empty if the host does not hold it.
+    pub cpus: Vec<u32>,
+    /// It has its CPU to itself.
+    pub dedicated: bool,
+    /// For partitioned guests, the names of its tasks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<String>,
+}
+
+/// A CPU in a plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CpuReport {
+    /// Its number.
+    pub cpu: u32,
+    /// The share real-time VCPUs use, overheads included, for display. On a global host the shared CPUs
+    /// show their mean.
+    pub utilization: f64,
+    /// What is left for everything else, for display.
+    pub slack: f64,
+}
+
+/// A service's bound.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServiceReport {
+    /// Its name.
+    pub name: String,
+    /// Its VM's name.
+    pub vm: String,
+    /// The sum of the terms, time; `null` if there is no bound.
+    pub bound: Option<Time>,
+    /// From the wire to the VM, time.
+    pub receive_path: Option<Time>,
+    /// The VCPU may be away, time.
+    pub blackout: Option<Time>,
+    /// The guest's part, time.
+    pub guest_response: Option<Time>,
+    /// The limit asked for, time.
+    pub limit: Option<Time>,
+    /// The bound is within the limit.
+    pub met: bool,
+}
+
+/// A reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The VM concerned.
+    pub vm: Option<String>,
+    /// The task concerned.
+    pub task: Option<String>,
+    /// The VCPU concerned, its number in the VM.
+    pub vcpu: Option<usize>,
+    /// The window's length, time.
+    pub t: Option<Time>,
+    /// What has to be executed in it.
+    pub demand: Option<Amount>,
+    /// What is certain to be supplied in it.
+    pub supply: Option<Amount>,
+    /// The whole reason in words.
+    pub text: String,
+}

@@ -1,0 +1,341 @@
+//! Computes a plan.
+//!
+//! Rule: first every VM's interface, then admission of all VCPUs, then the services' bounds. Each VM
+//! has at most its own share of the plan's allowance of work, so that one cannot starve the others.
+
+use std::collections::HashSet;
+
+use super::{
+    CpuReport, Explanation, InputError, InterfaceReport, Needs, Period, Report, Request, TaskNeeds,
+    VcpuReport, Vm, VmReport, explain, report::SCHEMA_VERSION, service, suggest,
+};
+use crate::{
+    error::Error,
+    host::{Admission, Host, Placement, Vcpu, admit, minimal_processors},
+    interface::{Infeasible, Interface, best_period, minimal},
+    ratio::Interval,
+    supply::MultiprocessorPeriodic,
+    task::Task,
+    work::Work,
+};
+
+/// The allowance of all VMs of a plan together.
+const PLAN_STEPS: u64 = 5 * Work::DEFAULT_STEPS;
+
+/// What a VM gets, before placement.
+#[derive(Debug, Clone)]
+pub(super) enum Outcome {
+    Interface(Interface),
+    NoInterface(Infeasible),
+    /// The given budget is below this least one.
+    TooSmall {
+        given: i64,
+        least: Interface,
+    },
+    BestEffort,
+}
+
+impl Outcome {
+    pub(super) fn interface(&self) -> Option<&Interface> {
+        match self {
+            Self::Interface(interface) => Some(interface),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn check_names(vms: &[Vm]) -> Result<(), InputError> {
+    let mut seen = HashSet::new();
+    for vm in vms {
+        if vm.name.is_empty() {
+            return Err(InputError::new(
+                &vm.place,
+                "the VM's name is empty; give it one",
+            ));
+        }
+        if !seen.insert(&vm.name) {
+            let message = format!("a second VM is called \"{}\"; names must differ", vm.name);
+            return Err(InputError::new(&vm.place, message));
+        }
+    }
+    Ok(())
+}
+
+/// Computes the plan of `request`.
+///
+/// # Errors
+/// Parameters that contradict each other, with the VM they belong to.
+pub fn run(request: &Request) -> Result<Report, InputError> {
+    let mut work = Work::new(PLAN_STEPS);
+    let mut outcomes = Vec::with_capacity(request.vms.len());
+    for vm in &request.vms {
+        let mut share = work.take(Work::DEFAULT_STEPS);
+        let outcome = interface_of(vm, &request.host, &mut share)
+            .map_err(|error| InputError::new(&vm.place, error))?;
+        work.give_back(&share);
+        outcomes.push(outcome);
+    }
+    let (vcpus, owners) = vcpus_of(request, &outcomes)?;
+    let complete = outcomes
+        .iter()
+        .all(|outcome| matches!(outcome, Outcome::Interface(_) | Outcome::BestEffort));
+    let admission = complete.then(|| admit(&request.host, &vcpus, &mut Work::default()));
+    let processors = if complete {
+        minimal_processors(&request.host, &vcpus, &mut Work::default())
+    } else {
+        None
+    };
+    let mut explanations: Vec<Explanation> = request
+        .vms
+        .iter()
+        .zip(&outcomes)
+        .filter_map(|(vm, outcome)| explain::vm(vm, outcome, request.unit))
+        .collect();
+    if let Some(Admission {
+        outcome: Err(rejection),
+        ..
+    }) = &admission
+    {
+        let owner = owners[rejection.vcpu];
+        explanations.push(explain::host(request, rejection, &vcpus, owner));
+    }
+    let services = service::bounds(request, &outcomes, &mut explanations);
+    let feasible = admission.as_ref().is_some_and(Admission::is_feasible)
+        && services.iter().all(|service| service.met);
+    let placements = match &admission {
+        Some(Admission {
+            outcome: Ok(placements),
+            ..
+        }) => Some(placements.as_slice()),
+        _ => None,
+    };
+    let suggestions = if feasible {
+        Vec::new()
+    } else {
+        suggest::changes(
+            request,
+            &outcomes,
+            admission.as_ref(),
+            processors,
+            &services,
+        )
+    };
+    Ok(Report {
+        schema_version: SCHEMA_VERSION,
+        feasible,
+        min_pcpus: processors.map(|processors| processors.count),
+        min_pcpus_exact: processors.is_some_and(|processors| processors.exact),
+        pcpus: request.host.cpus(),
+        scheduler: request.host_name.word(),
+        vms: vm_reports(request, &outcomes, placements, &owners),
+        cpus: cpu_reports(&request.host, &vcpus, placements),
+        services,
+        explanations,
+        suggestions,
+        nanoseconds: request.unit == super::Unit::Nanosecond,
+    })
+}
+
+/// The interface of one VM on its own.
+pub(super) fn interface_of(vm: &Vm, host: &Host, work: &mut Work) -> Result<Outcome, Error> {
+    let needs = match &vm.needs {
+        Needs::Tasks(needs) => needs,
+        Needs::BestEffort { .. } => return Ok(Outcome::BestEffort),
+        Needs::Given {
+            budget,
+            period,
+            vcpus,
+        } => {
+            return spread(*budget, *period, *vcpus).map(Outcome::Interface);
+        }
+    };
+    let least = match least_interface(needs, host, work)? {
+        Ok(least) => least,
+        Err(reason) => return Ok(Outcome::NoInterface(reason)),
+    };
+    match needs.budget {
+        None => Ok(Outcome::Interface(least)),
+        Some(given) if given < least.budget => Ok(Outcome::TooSmall { given, least }),
+        Some(given) => {
+            let vcpus = u32::try_from(least.vcpu_budgets.len()).unwrap_or(u32::MAX);
+            let partition = least.partition;
+            let interface = spread(given, least.period, vcpus)?;
+            Ok(Outcome::Interface(Interface {
+                partition,
+                ..interface
+            }))
+        }
+    }
+}
+
+pub(super) fn least_interface(
+    needs: &TaskNeeds,
+    host: &Host,
+    work: &mut Work,
+) -> Result<Result<Interface, Infeasible>, Error> {
+    let tasks = needs.tasks();
+    let (scheduler, kind) = (needs.scheduler.into(), needs.interface.into());
+    match needs.period {
+        Period::Fixed(period) => minimal(&tasks, scheduler, kind, period, needs.vcpus, work),
+        Period::Best(range) => best_period::best(
+            &tasks,
+            scheduler,
+            kind,
+            range,
+            needs.vcpus,
+            host.overheads(),
+            work,
+        ),
+    }
+}
+
+fn spread(budget: i64, period: i64, vcpus: u32) -> Result<Interface, Error> {
+    let vcpu_budgets = MultiprocessorPeriodic::new(period, budget, vcpus)?.vcpu_budgets();
+    Ok(Interface {
+        period,
+        budget,
+        vcpu_budgets,
+        partition: None,
+        exact: true,
+    })
+}
+
+/// Every VCPU with a budget, and whose it is: (VM, number in the VM).
+pub(super) type Owned = (Vec<Vcpu>, Vec<(usize, usize)>);
+
+pub(super) fn vcpus_of(request: &Request, outcomes: &[Outcome]) -> Result<Owned, InputError> {
+    let (mut vcpus, mut owners) = (Vec::new(), Vec::new());
+    for (number, (vm, outcome)) in request.vms.iter().zip(outcomes).enumerate() {
+        let Some(interface) = outcome.interface() else {
+            continue;
+        };
+        for (position, &budget) in interface.vcpu_budgets.iter().enumerate() {
+            if budget == 0 {
+                continue;
+            }
+            let vcpu =
+                Vcpu::new(number, budget, interface.period).and_then(|vcpu| match &vm.mask {
+                    Some(mask) => vcpu.on(mask.clone()),
+                    None => Ok(vcpu),
+                });
+            vcpus.push(vcpu.map_err(|error| InputError::new(&vm.place, error))?);
+            owners.push((number, position));
+        }
+    }
+    Ok((vcpus, owners))
+}
+
+fn vm_reports(
+    request: &Request,
+    outcomes: &[Outcome],
+    placements: Option<&[Placement]>,
+    owners: &[(usize, usize)],
+) -> Vec<VmReport> {
+    let mut reports: Vec<VmReport> = request
+        .vms
+        .iter()
+        .zip(outcomes)
+        .map(|(vm, outcome)| vm_report(vm, outcome))
+        .collect();
+    for (placement, &(vm, position)) in placements.unwrap_or_default().iter().zip(owners) {
+        let vcpu = &mut reports[vm].vcpus[position];
+        (vcpu.cpus, vcpu.dedicated) = match placement {
+            Placement::Dedicated(cpu) => (vec![*cpu], true),
+            Placement::Pinned(cpu) => (vec![*cpu], false),
+            Placement::Shared(cpus) => (cpus.clone(), false),
+        };
+    }
+    reports
+}
+
+fn vm_report(vm: &Vm, outcome: &Outcome) -> VmReport {
+    let tasks = match &vm.needs {
+        Needs::Tasks(needs) => needs.tasks.as_slice(),
+        _ => &[],
+    };
+    let utilization = (!tasks.is_empty()).then(|| {
+        tasks
+            .iter()
+            .map(|named| named.task.utilization().display_value())
+            .sum()
+    });
+    let rt = !matches!(outcome, Outcome::BestEffort);
+    let Some(interface) = outcome.interface() else {
+        let vcpu_count = match vm.needs {
+            Needs::BestEffort { vcpus } => vcpus as usize,
+            _ => 0,
+        };
+        let name = vm.name.clone();
+        return VmReport {
+            name,
+            rt,
+            interface: None,
+            vcpu_count,
+            vcpus: Vec::new(),
+        };
+    };
+    let pinned = |vcpu: usize| {
+        let members = interface
+            .partition
+            .as_ref()
+            .and_then(|partition| partition.get(vcpu));
+        members
+            .into_iter()
+            .flatten()
+            .map(|&task| tasks[task].name.clone())
+            .collect()
+    };
+    let vcpus = interface
+        .vcpu_budgets
+        .iter()
+        .enumerate()
+        .map(|(vcpu, &budget)| VcpuReport {
+            budget,
+            period: interface.period,
+            cpus: Vec::new(),
+            dedicated: false,
+            tasks: pinned(vcpu),
+        });
+    VmReport {
+        name: vm.name.clone(),
+        rt,
+        interface: Some(InterfaceReport {
+            period: interface.period,
+            budget: interface.budget,
+            vcpus: interface.vcpu_budgets.len(),
+            bandwidth: interface.bandwidth().display_value(),
+            utilization,
+            exact: interface.exact,
+        }),
+        vcpu_count: interface.vcpu_budgets.len(),
+        vcpus: vcpus.collect(),
+    }
+}
+
+fn cpu_reports(host: &Host, vcpus: &[Vcpu], placements: Option<&[Placement]>) -> Vec<CpuReport> {
+    let mut loads = vec![0.0; host.cpus() as usize];
+    for (vcpu, placement) in vcpus.iter().zip(placements.unwrap_or_default()) {
+        let cost = host.overheads().inflate(vcpu.budget(), vcpu.period());
+        let load = cost as f64 / vcpu.period() as f64;
+        let cpus = match placement {
+            Placement::Dedicated(cpu) | Placement::Pinned(cpu) => std::slice::from_ref(cpu),
+            Placement::Shared(cpus) => cpus,
+        };
+        for &cpu in cpus.iter().filter(|&&cpu| cpu < host.cpus()) {
+            loads[cpu as usize] += load / cpus.len() as f64;
+        }
+    }
+    let report = |(cpu, utilization): (u32, f64)| CpuReport {
+        cpu,
+        utilization,
+        slack: (1.0 - utilization).max(0.0),
+    };
+    (0..).zip(loads).map(report).collect()
+}
+
+/// Whether the sum of the tasks' utilisations exceeds `processors` for certain.
+pub(super) fn overloads(tasks: &[Task], processors: u32) -> bool {
+    Interval::of(tasks.iter().map(Task::utilization))
+        .compare(crate::ratio::Fraction::new(processors.into(), 1))
+        .is_some_and(std::cmp::Ordering::is_gt)
+}

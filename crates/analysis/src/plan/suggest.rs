@@ -1,0 +1,218 @@
+//! The change that would make an infeasible plan feasible.
+//!
+//! Rule: a change is named only after it was tried: more budget (for a budget given too small), another
+//! interface or more VCPUs (for a VM no single CPU can hold), more CPUs, or another VCPU period (a
+//! longer one saves overheads, a shorter one bandwidth; each VM's period halved, doubled, ...).
+
+use super::{
+    InterfaceName, Needs, Period, Request, SchedulerName, ServiceReport, TaskNeeds, Vm,
+    run::{Outcome, interface_of, least_interface, vcpus_of},
+    service,
+};
+use crate::{
+    host::{Admission, Processors, admit},
+    time::MAX_TIME,
+    work::Work,
+};
+
+pub(super) fn changes(
+    request: &Request,
+    outcomes: &[Outcome],
+    admission: Option<&Admission>,
+    processors: Option<Processors>,
+    services: &[ServiceReport],
+) -> Vec<String> {
+    let mut work = Work::new(2 * Work::DEFAULT_STEPS);
+    let work = &mut work;
+    let mut changes: Vec<String> = request
+        .vms
+        .iter()
+        .zip(outcomes)
+        .filter_map(|(vm, outcome)| for_vm(request, vm, outcome, work))
+        .collect();
+    if admission.is_some_and(|admission| !admission.is_feasible()) {
+        changes.extend(more_cpus(request, processors));
+        changes.extend(other_period(request, work));
+    }
+    let late = services
+        .iter()
+        .zip(&request.services)
+        .filter(|(report, _)| !report.met);
+    changes.extend(late.filter_map(|(_, service)| shorter_bound(request, service, work)));
+    changes
+}
+
+fn for_vm(request: &Request, vm: &Vm, outcome: &Outcome, work: &mut Work) -> Option<String> {
+    let Needs::Tasks(needs) = &vm.needs else {
+        return None;
+    };
+    match outcome {
+        Outcome::TooSmall { least, .. } => Some(format!(
+            "more budget: give VM \"{}\" {} in every {}",
+            vm.name,
+            request.unit.show(least.budget.into()),
+            request.unit.show(least.period.into()),
+        )),
+        Outcome::NoInterface(_) => other_interface(request, vm, needs, work),
+        _ => None,
+    }
+}
+
+/// The first of these that gives the VM an interface: EDF, several VCPUs, any number of VCPUs.
+fn other_interface(
+    request: &Request,
+    vm: &Vm,
+    needs: &TaskNeeds,
+    work: &mut Work,
+) -> Option<String> {
+    let (dm, prm) = (SchedulerName::Dm, InterfaceName::Prm);
+    let free = TaskNeeds {
+        vcpus: None,
+        ..needs.clone()
+    };
+    let mut with = |scheduler: SchedulerName, interface: InterfaceName, what: String| {
+        let tried = TaskNeeds {
+            scheduler,
+            interface,
+            ..free.clone()
+        };
+        let interface = least_interface(&tried, &request.host, work).ok()?.ok()?;
+        Some(format!(
+            "VM \"{}\": {what}: {} in every {} on {} VCPUs suffices",
+            vm.name,
+            request.unit.show(interface.budget.into()),
+            request.unit.show(interface.period.into()),
+            interface.vcpu_budgets.len(),
+        ))
+    };
+    if needs.scheduler == dm && needs.interface == prm {
+        let edf = with(SchedulerName::Edf, prm, "EDF in the guest".to_owned());
+        if edf.is_some() {
+            return edf;
+        }
+    }
+    if needs.interface == prm && needs.scheduler != SchedulerName::Pedf {
+        return with(
+            SchedulerName::Gedf,
+            InterfaceName::Mpr,
+            "more VCPUs (gedf, mpr)".to_owned(),
+        );
+    }
+    let fixed = needs.vcpus?;
+    with(
+        needs.scheduler,
+        needs.interface,
+        format!("more VCPUs than {fixed}"),
+    )
+}
+
+fn more_cpus(request: &Request, processors: Option<Processors>) -> Option<String> {
+    let needed = processors?.count;
+    let more = needed
+        .checked_sub(request.host.cpus())
+        .filter(|&more| more > 0)?;
+    let plural = if more == 1 {
+        "one more CPU".to_owned()
+    } else {
+        format!("{more} more CPUs")
+    };
+    Some(format!(
+        "{plural}: {needed} CPUs hold these VMs under {}",
+        request.host_name.word()
+    ))
+}
+
+/// One VM's period changed so that the host can hold all.
+fn other_period(request: &Request, work: &mut Work) -> Option<String> {
+    // (numerator, denominator): longer periods first, they cost fewer switches.
+    const FACTORS: [(i64, i64); 6] = [(2, 1), (4, 1), (1, 2), (1, 4), (1, 8), (1, 16)];
+    const MAX_TRIES: usize = 64;
+    let mut tries = 0;
+    for (number, vm) in request.vms.iter().enumerate() {
+        let Needs::Tasks(TaskNeeds {
+            period: Period::Fixed(period),
+            budget: None,
+            ..
+        }) = vm.needs
+        else {
+            continue;
+        };
+        for (numerator, denominator) in FACTORS {
+            let changed = period.checked_mul(numerator)? / denominator;
+            if changed == 0 || changed > MAX_TIME || tries == MAX_TRIES {
+                continue;
+            }
+            tries += 1;
+            if holds_with_period(request, number, changed, work) {
+                let kind = if changed > period {
+                    "longer"
+                } else {
+                    "shorter"
+                };
+                return Some(format!(
+                    "a {kind} period: VM \"{}\" with VCPUs of {} instead of {}",
+                    vm.name,
+                    request.unit.show(changed.into()),
+                    request.unit.show(period.into()),
+                ));
+            }
+        }
+    }
+    None
+}
+
+fn holds_with_period(request: &Request, number: usize, period: i64, work: &mut Work) -> bool {
+    let changed = with_period(request, number, period);
+    let outcomes: Result<Vec<Outcome>, _> = changed
+        .vms
+        .iter()
+        .map(|vm| interface_of(vm, &changed.host, work))
+        .collect();
+    let Ok(outcomes) = outcomes else {
+        return false;
+    };
+    let complete = outcomes
+        .iter()
+        .all(|outcome| matches!(outcome, Outcome::Interface(_) | Outcome::BestEffort));
+    complete
+        && vcpus_of(&changed, &outcomes)
+            .is_ok_and(|(vcpus, _)| admit(&changed.host, &vcpus, work).is_feasible())
+}
+
+fn with_period(request: &Request, number: usize, period: i64) -> Request {
+    let mut changed = request.clone();
+    if let Needs::Tasks(needs) = &mut changed.vms[number].needs {
+        needs.period = Period::Fixed(period);
+    }
+    changed
+}
+
+/// A shorter VCPU period that brings a service's bound within its limit.
+fn shorter_bound(request: &Request, service: &super::Service, work: &mut Work) -> Option<String> {
+    let vm = &request.vms[service.vm];
+    let (
+        Needs::Tasks(TaskNeeds {
+            period: Period::Fixed(period),
+            ..
+        }),
+        Some(limit),
+    ) = (&vm.needs, service.limit)
+    else {
+        return None;
+    };
+    (1..=6).map(|halvings| period >> halvings).take_while(|&period| period > 0).find_map(|shorter| {
+        let changed = with_period(request, service.vm, shorter);
+        let outcome = interface_of(&changed.vms[service.vm], &changed.host, work).ok()?;
+        let bound = service::bound(&changed, service, outcome.interface()?)?;
+        (bound.total() <= limit && holds_with_period(request, service.vm, shorter, work)).then(|| {
+            format!(
+                "a shorter period: VM \"{}\" with VCPUs of {} instead of {} bounds service \"{}\" by {}",
+                vm.name,
+                request.unit.show(shorter.into()),
+                request.unit.show((*period).into()),
+                service.name,
+                request.unit.show(bound.total().into()),
+            )
+        })
+    })
+}

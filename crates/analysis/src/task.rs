@@ -1,0 +1,216 @@
+//! The workload: sporadic and periodic tasks with constrained deadlines.
+//!
+//! Model: a task releases a job at least every `period` (T; a periodic task is the worst case of a
+//! sporadic one). A job becomes known to the scheduler at most `jitter` (J) after its release, needs at
+//! most `execution` (C) of one processor, may suspend itself for at most `suspension` (S) in all, and
+//! must finish within `deadline` (D) of its release. Preconditions: 0 < C, C + S + J <= D <= T.
+//!
+//! Self-suspension. As its own delay, a job's suspension counts as execution (C + S). Under fixed
+//! priorities on one processor, a suspending task of higher priority interferes like one with jitter
+//! D - C. Under EDF and on several processors suspension counts as execution everywhere: for EDF,
+//! "suspension as jitter" is not safe. Source: Chen et al., "Many suspensions, many problems", Real-Time
+//! Systems 55 (2019).
+//!
+//! Execution-time factor: C is multiplied by a fraction and rounded up before anything else.
+
+use crate::{
+    error::{Error, not_negative, positive},
+    ratio::Fraction,
+    time::{MAX_TIME, Time},
+};
+
+/// A sporadic task. Times in one unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Task {
+    execution: Time,
+    deadline: Time,
+    period: Time,
+    jitter: Time,
+    suspension: Time,
+}
+
+impl Task {
+    /// A task with worst-case execution time `execution`, relative deadline `deadline` and minimum
+    /// inter-release time `period`.
+    ///
+    /// # Errors
+    /// A time that is zero, negative or beyond [`MAX_TIME`], C > D, or D > T.
+    pub fn new(execution: Time, deadline: Time, period: Time) -> Result<Self, Error> {
+        let task = Self {
+            execution: positive("the execution time c", execution)?,
+            deadline: positive("the deadline d", deadline)?,
+            period: positive("the period t", period)?,
+            jitter: 0,
+            suspension: 0,
+        };
+        if deadline > period {
+            return Err(Error::Exceeds {
+                what: "the deadline d",
+                value: deadline,
+                limit_name: "the period t",
+                limit: period,
+                advice: "the analysis covers constrained deadlines; set d <= t",
+            });
+        }
+        task.checked()
+    }
+
+    /// A task whose deadline is its period.
+    ///
+    /// # Errors
+    /// As [`Task::new`].
+    pub fn implicit(execution: Time, period: Time) -> Result<Self, Error> {
+        Self::new(execution, period, period)
+    }
+
+    /// The same task with release jitter.
+    ///
+    /// # Errors
+    /// Negative jitter, or C + S + J > D.
+    pub fn with_jitter(self, jitter: Time) -> Result<Self, Error> {
+        Self {
+            jitter: not_negative("the release jitter", jitter)?,
+            ..self
+        }
+        .checked()
+    }
+
+    /// The same task with self-suspension.
+    ///
+    /// # Errors
+    /// Negative suspension, or C + S + J > D.
+    pub fn with_suspension(self, suspension: Time) -> Result<Self, Error> {
+        Self {
+            suspension: not_negative("the self-suspension", suspension)?,
+            ..self
+        }
+        .checked()
+    }
+
+    /// The same task with its execution time multiplied by `factor` and rounded up.
+    ///
+    /// # Errors
+    /// A factor that is not positive, or an execution time that no longer fits the deadline.
+    pub fn with_execution_factor(self, factor: Fraction) -> Result<Self, Error> {
+        if factor.numerator <= 0 || factor.denominator <= 0 {
+            return Err(Error::NotPositive {
+                what: "the execution-time factor",
+                value: 0,
+            });
+        }
+        let scaled = i128::from(self.execution)
+            .checked_mul(factor.numerator)
+            .map(|product| crate::time::div_ceil_wide(product, factor.denominator))
+            .and_then(|scaled| Time::try_from(scaled).ok())
+            .unwrap_or(Time::MAX);
+        let execution = positive("the execution time c with its factor", scaled)?;
+        Self { execution, ..self }.checked()
+    }
+
+    fn checked(self) -> Result<Self, Error> {
+        // Each part is at most MAX_TIME = 2^53: the sum fits.
+        let needed = self.execution + self.suspension + self.jitter;
+        if needed <= self.deadline {
+            return Ok(self);
+        }
+        let what = if needed == self.execution {
+            "the execution time c"
+        } else {
+            "execution time + self-suspension + jitter"
+        };
+        Err(Error::Exceeds {
+            what,
+            value: needed,
+            limit_name: "the deadline d",
+            limit: self.deadline,
+            advice: "such a job can never finish in time; shorten it or allow it more time",
+        })
+    }
+
+    /// C, the worst-case execution time of a job.
+    pub const fn execution(&self) -> Time {
+        self.execution
+    }
+
+    /// D, relative to the release.
+    pub const fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// T, the minimum time between releases.
+    pub const fn period(&self) -> Time {
+        self.period
+    }
+
+    /// J, the longest delay from release to arrival.
+    pub const fn jitter(&self) -> Time {
+        self.jitter
+    }
+
+    /// S, the longest self-suspension of a job.
+    pub const fn suspension(&self) -> Time {
+        self.suspension
+    }
+
+    /// C + S: execution with suspension counted as execution.
+    pub const fn demand(&self) -> Time {
+        self.execution + self.suspension
+    }
+
+    /// D - J: the time a job has from its latest arrival.
+    pub const fn window(&self) -> Time {
+        self.deadline - self.jitter
+    }
+
+    /// (C + S) / T.
+    pub fn utilization(&self) -> Fraction {
+        Fraction::new(self.demand().into(), self.period.into())
+    }
+
+    /// (C + S) / (D - J).
+    pub fn density(&self) -> Fraction {
+        Fraction::new(self.demand().into(), self.window().into())
+    }
+
+    /// A VCPU or server as the host sees it. The caller guarantees `0 < c`, `c + j <= d <= t`.
+    pub(crate) const fn server(
+        execution: Time,
+        deadline: Time,
+        period: Time,
+        jitter: Time,
+    ) -> Self {
+        debug_assert!(execution > 0 && execution + jitter <= deadline && deadline <= period);
+        debug_assert!(period <= MAX_TIME);
+        Self {
+            execution,
+            deadline,
+            period,
+            jitter,
+            suspension: 0,
+        }
+    }
+}
+
+/// How fixed priorities are given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PriorityOrder {
+    /// Shorter period, higher priority; ties in the order given.
+    RateMonotonic,
+    /// Shorter deadline, higher priority; ties in the order given.
+    DeadlineMonotonic,
+    /// The order given: the first task has the highest priority.
+    Explicit,
+}
+
+impl PriorityOrder {
+    /// Indices into `tasks`, highest priority first.
+    pub fn order(&self, tasks: &[Task]) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..tasks.len()).collect();
+        match self {
+            Self::RateMonotonic => order.sort_by_key(|&i| tasks[i].period),
+            Self::DeadlineMonotonic => order.sort_by_key(|&i| tasks[i].deadline),
+            Self::Explicit => {}
+        }
+        order
+    }
+}

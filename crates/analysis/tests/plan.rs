@@ -1,0 +1,344 @@
+//! Plans: the JSON and TOML interfaces, explanations, bad input.
+// Helpers of tests unwrap, too.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+use steadyvm_analysis::plan::{self, InputError, Report};
+
+const EXAMPLE: &str = include_str!("../../../examples/steadyvm.toml");
+
+fn plan_json(request: &Value) -> Result<Report, InputError> {
+    plan::json::parse(&request.to_string()).and_then(|request| plan::run(&request))
+}
+
+fn plan_toml(text: &str) -> Result<Report, InputError> {
+    plan::file::parse(text).and_then(|request| plan::run(&request))
+}
+
+fn request(vm: &Value, host: &str, pcpus: i64) -> Value {
+    json!({"vms": [vm], "host": {"pcpus": pcpus, "scheduler": host}})
+}
+
+fn vm(scheduler: &str, interface: &str, period: i64, tasks: &[(i64, i64, i64)]) -> Value {
+    let tasks: Vec<Value> = tasks
+        .iter()
+        .map(|&(c, d, t)| json!({"c": c, "d": d, "t": t}))
+        .collect();
+    json!({"name": "a", "scheduler": scheduler, "interface": interface, "period": period,
+           "tasks": tasks})
+}
+
+fn budgets(report: &Report) -> Vec<i64> {
+    report.vms[0].vcpus.iter().map(|vcpu| vcpu.budget).collect()
+}
+
+#[test]
+fn every_scheduler_and_interface_answers() {
+    let tasks = [(7, 10, 10), (9, 12, 12), (3, 15, 15)];
+    for scheduler in ["dm", "edf", "gedf", "pedf"] {
+        for interface in ["prm", "mpr", "dmpr"] {
+            for host in ["pedf", "gedf", "pdm", "gdm"] {
+                let request = request(&vm(scheduler, interface, 5, &tasks), host, 4);
+                let report = plan_json(&request).unwrap();
+                let one_vcpu = interface == "prm" && scheduler != "pedf";
+                assert_eq!(report.feasible, !one_vcpu, "{request}: {report:?}");
+                assert_eq!(report.explanations.is_empty(), report.feasible);
+                assert_eq!(report.suggestions.is_empty(), report.feasible);
+                let Some(found) = &report.vms[0].interface else {
+                    assert!(report.min_pcpus.is_none() && one_vcpu);
+                    continue;
+                };
+                assert_eq!(found.vcpus, report.vms[0].vcpus.len());
+                assert_eq!(budgets(&report).iter().sum::<i64>(), found.budget);
+                assert!(report.min_pcpus.unwrap() <= 4);
+                if interface == "mpr" {
+                    let budgets = budgets(&report);
+                    assert!(budgets.iter().max().unwrap() - budgets.iter().min().unwrap() <= 1);
+                }
+                if interface == "dmpr" {
+                    assert!(
+                        budgets(&report)
+                            .iter()
+                            .filter(|&&budget| budget < 5)
+                            .count()
+                            <= 1
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn fixed_parallelism_and_given_budgets() {
+    let tasks = [(6, 20, 20), (1, 20, 20), (4, 20, 20), (3, 20, 20)];
+    let mut two = vm("gedf", "mpr", 5, &tasks);
+    two["vcpus"] = json!(2);
+    let least = plan_json(&request(&two, "gedf", 2)).unwrap();
+    let budget = least.vms[0].interface.as_ref().unwrap().budget;
+    assert!(budget > 5 && least.vms[0].vcpus.len() == 2);
+    two["budget"] = json!(budget - 1);
+    let small = plan_json(&request(&two, "gedf", 2)).unwrap();
+    assert!(!small.feasible);
+    assert_eq!(
+        small.suggestions,
+        [format!("more budget: give VM \"a\" {budget} in every 5")]
+    );
+    two["budget"] = json!(budget + 1);
+    let more = plan_json(&request(&two, "gedf", 2)).unwrap();
+    assert!(more.feasible);
+    assert_eq!(budgets(&more).iter().sum::<i64>(), budget + 1);
+}
+
+#[test]
+fn a_full_host_says_how_many_cpus_do() {
+    let vms: Vec<Value> = (0..4)
+        .map(|i| {
+            let mut vm = vm("edf", "prm", 10, &[(5, 100, 100), (20, 60, 100)]);
+            vm["name"] = json!(format!("vm{i}"));
+            vm
+        })
+        .collect();
+    let on = |pcpus: i64| {
+        plan_json(&json!({"vms": vms, "host": {"pcpus": pcpus, "scheduler": "pedf"}})).unwrap()
+    };
+    let needed = on(1).min_pcpus.unwrap();
+    assert!(needed > 1, "{needed}");
+    for pcpus in 1..=i64::from(needed) + 1 {
+        let report = on(pcpus);
+        assert_eq!(report.feasible, pcpus >= i64::from(needed));
+        assert_eq!(report.min_pcpus, Some(needed));
+        if !report.feasible {
+            let why = &report.explanations[0];
+            assert!(
+                why.demand > why.supply && why.t.is_some() && why.vcpu == Some(0),
+                "{why:?}"
+            );
+            assert!(
+                report
+                    .suggestions
+                    .iter()
+                    .any(|change| change.contains("more CPU"))
+            );
+        }
+    }
+}
+
+#[test]
+fn bad_json_says_where_and_what() {
+    let good = vm("edf", "prm", 10, &[(1, 5, 10)]);
+    for (pointer, value, place, message) in [
+        ("/vms/0/tasks/0/c", json!(0), "vms[0].tasks[0]", "c is 0"),
+        ("/vms/0/tasks/0/c", json!(-3), "vms[0].tasks[0]", "c is -3"),
+        (
+            "/vms/0/tasks/0/c",
+            json!(6),
+            "vms[0].tasks[0]",
+            "more than the deadline",
+        ),
+        (
+            "/vms/0/tasks/0/d",
+            json!(11),
+            "vms[0].tasks[0]",
+            "constrained deadlines",
+        ),
+        (
+            "/vms/0/tasks/0/t",
+            json!(i64::MAX),
+            "vms[0].tasks[0]",
+            "2^53",
+        ),
+        (
+            "/vms/0/tasks/0/t",
+            json!(u64::MAX),
+            "line 1",
+            "invalid value",
+        ),
+        ("/vms/0/tasks/0/t", json!(1.5), "line 1", "floating point"),
+        ("/vms/0/tasks", json!([]), "vms[0].tasks", "no tasks"),
+        ("/vms/0/period", json!(0), "vms[0].period", "period is 0"),
+        (
+            "/vms/0/scheduler",
+            json!("rr"),
+            "line 1",
+            "unknown variant `rr`",
+        ),
+        ("/vms/0/vcpus", json!(0), "vms[0].vcpus", "between 1"),
+        ("/vms/0/vcpus", json!(2), "vms[0]", "prm"),
+        ("/vms/0/wcet", json!(2), "line 1", "unknown field `wcet`"),
+        ("/vms/0/cpus", json!([]), "vms[0].cpus", "empty"),
+        ("/vms", json!([]), "vms", "empty"),
+        ("/host/pcpus", json!(0), "host.pcpus", "between 1"),
+        ("/host/pcpus", json!(1_000_000), "host.pcpus", "between 1"),
+        (
+            "/host/overheads",
+            json!({"quantum": -1}),
+            "host.overheads",
+            "negative",
+        ),
+        ("/schema_version", json!(2), "schema_version", "version 1"),
+    ] {
+        let mut request = request(&good, "pedf", 1);
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        let parent = request.pointer_mut(parent).unwrap();
+        match parent {
+            Value::Array(list) => list[key.parse::<usize>().unwrap()] = value,
+            other => other[key] = value,
+        }
+        let error = plan_json(&request).unwrap_err();
+        assert!(error.place.starts_with(place), "{pointer}: {error}");
+        assert!(error.message.contains(message), "{pointer}: {error}");
+    }
+    for text in ["", "{", "[]", "null", "{\"vms\":[]}", "{\"host\":{}}"] {
+        let error = plan::json::parse(text).unwrap_err();
+        assert!(error.place.starts_with("line"), "{text}: {error}");
+    }
+    let twice = json!({"vms": [good, good], "host": {"pcpus": 1, "scheduler": "pedf"}});
+    assert!(
+        plan_json(&twice)
+            .unwrap_err()
+            .message
+            .contains("names must differ")
+    );
+}
+
+#[test]
+fn the_example_is_feasible_and_its_service_bounded() {
+    let report = plan_toml(EXAMPLE).unwrap();
+    assert!(report.feasible, "{report:?}");
+    assert_eq!(report.vms.iter().filter(|vm| vm.rt).count(), 4);
+    assert_eq!(report.vms.iter().filter(|vm| !vm.rt).count(), 2);
+    let service = &report.services[0];
+    let terms = [
+        service.receive_path,
+        service.blackout,
+        service.guest_response,
+    ];
+    assert_eq!(service.bound, terms.into_iter().sum());
+    assert!(service.met);
+    let picture = plan::svg::render(&report);
+    assert!(picture.contains("game-3") && picture.ends_with("</svg>\n"));
+    let text = plan::text::render(&report, true);
+    assert!(text.starts_with("feasible") && text.contains("How to read this"));
+    let tight = EXAMPLE.replace("pcpus = 5", "pcpus = 3");
+    assert_ne!(tight, EXAMPLE);
+    let rejected = plan_toml(&tight).unwrap();
+    assert!(!rejected.feasible);
+    assert!(rejected.explanations[0].t.is_some());
+    assert!(!rejected.suggestions.is_empty());
+}
+
+#[test]
+fn bad_files_say_where_and_what() {
+    let cases = [
+        ("class = \"rt\"", "class = \"none\"", "no class \"none\""),
+        (
+            "[class.rt] ",
+            "[class.b]\nextends = \"rt\"\n[class.rt]\nextends = \"b\" ",
+            "circle",
+        ),
+        ("pcpus = 5", "pcpus = \"5\"", "invalid type"),
+        (
+            "rt = false",
+            "rt = false\nspeed = 3",
+            "unknown field `speed`",
+        ),
+        ("c = \"13ms\"", "c = \"13 parsecs\"", "a time such as"),
+        ("c = \"13ms\"", "c = \"26ms\"", "more than the deadline"),
+        ("c = \"13ms\"", "c = \"-1ms\"", "greater than zero"),
+        ("period = \"2ms\"", "period = \"0ms\"", "greater than zero"),
+        ("period = \"2ms\"", "", "period is missing"),
+        (
+            "period = \"2ms\"",
+            "period = { from = 1, to = 2 }",
+            "missing field `step`",
+        ),
+        (
+            "name = \"batch-2\"",
+            "name = \"batch-1\"",
+            "names must differ",
+        ),
+        ("task = \"netrt\"", "task = \"nothing\"", "has no task"),
+        ("vm = \"control\"", "vm = \"batch-1\"", "no tasks"),
+        ("limit = \"4ms\"", "limit = \"0ns\"", "greater than zero"),
+        (
+            "scheduler = \"gedf\"\nmethod",
+            "scheduler = \"credit\"\nmethod",
+            "unknown variant",
+        ),
+    ];
+    for (from, to, message) in cases {
+        let text = EXAMPLE.replacen(from, to, 1);
+        assert_ne!(text, EXAMPLE, "{from}");
+        let error = plan_toml(&text).unwrap_err();
+        assert!(error.message.contains(message), "{to}: {error}");
+        assert!(
+            error.place.starts_with("line") || error.place.starts_with("host"),
+            "{error}"
+        );
+    }
+    assert!(plan_toml("").is_err());
+    assert!(plan_toml("[host]\npcpus = 1\nscheduler = \"pedf\"").is_err());
+}
+
+#[test]
+fn huge_times_and_hyperperiods_are_answered() {
+    // Nearly coprime periods near 2^53: no hyperperiod fits any integer.
+    let t = 1_i64 << 53;
+    let tasks = [
+        (t / 4, t, t),
+        (t / 4 - 1, t - 3, t - 1),
+        (t / 8, t / 2, t - 7),
+    ];
+    for (scheduler, interface) in [
+        ("edf", "prm"),
+        ("dm", "prm"),
+        ("gedf", "mpr"),
+        ("pedf", "dmpr"),
+    ] {
+        let report = plan_json(&request(
+            &vm(scheduler, interface, t / 16, &tasks),
+            "pedf",
+            2,
+        ));
+        let report = report.unwrap();
+        assert!(report.feasible, "{scheduler} {interface}: {report:?}");
+    }
+    // U = 1 over coprime periods: never a wrong yes, on a VCPU that is not whole.
+    let exact = [
+        (5, 10, 10),
+        (1_000_000_007 / 2, 1_000_000_007, 1_000_000_007),
+    ];
+    let report = plan_json(&request(&vm("edf", "prm", 7, &exact), "pedf", 1)).unwrap();
+    let budget = report.vms[0].interface.as_ref().unwrap().budget;
+    assert_eq!(budget, 7);
+}
+
+#[test]
+fn ten_thousand_tasks_are_answered() {
+    let tasks: Vec<(i64, i64, i64)> = (0..10_000)
+        .map(|i| {
+            let t = 1_000_000 + i * 7_919 % 900_001;
+            (1 + i * 31 % 600, t - i % 10_000, t)
+        })
+        .collect();
+    for (scheduler, interface) in [
+        ("edf", "prm"),
+        ("dm", "prm"),
+        ("gedf", "mpr"),
+        ("gedf", "dmpr"),
+        ("pedf", "prm"),
+    ] {
+        let request = request(&vm(scheduler, interface, 1_000, &tasks), "pedf", 64);
+        let started = std::time::Instant::now();
+        let report = plan_json(&request).unwrap();
+        // Bounded by the allowance of work, not by luck: far below what the tests' size would allow.
+        assert!(started.elapsed().as_secs() < 60, "{scheduler} {interface}");
+        let either = usize::from(report.feasible) + report.explanations.len();
+        assert_eq!(
+            either, 1,
+            "{scheduler} {interface}: {:?}",
+            report.explanations
+        );
+    }
+}

@@ -1,0 +1,8 @@
+//! Any bytes as a plan in TOML: an error or a plan, in bounded time. The body also runs in
+//! `cargo test -p steadyvm-analysis --test fuzz`.
+#![no_main]
+
+#[path = "../../crates/analysis/tests/fuzz_bodies/mod.rs"]
+mod fuzz_bodies;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_bodies::plan_toml(bytes));

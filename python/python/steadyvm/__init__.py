@@ -1,0 +1,44 @@
+"""What each VM needs, and what a host can promise: the calls of ``steadyvm plan``.
+
+Times are integers of one unit of the caller's (nanoseconds in a steadyvm.toml). Bad input raises
+ValueError with its place. Calls release the GIL while they compute.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ._steadyvm import (
+    __version__,
+    minimal_budget,
+    plan_json,
+    plan_svg,
+    plan_text,
+    plan_toml,
+    response_times,
+    supply_bound,
+)
+
+__all__ = [
+    "__version__",
+    "minimal_budget",
+    "plan",
+    "plan_file",
+    "plan_json",
+    "plan_svg",
+    "plan_text",
+    "plan_toml",
+    "response_times",
+    "supply_bound",
+]
+
+
+def plan(request):
+    """The plan of a request: the dictionary that ``steadyvm plan --json -`` reads, and its answer."""
+    return json.loads(plan_json(json.dumps(request)))
+
+
+def plan_file(path):
+    """The plan of the steadyvm.toml at ``path``."""
+    with open(path, encoding="utf-8") as file:
+        return json.loads(plan_toml(file.read()))
