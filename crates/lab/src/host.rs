@@ -164,7 +164,7 @@ impl EmulatedHost {
         Guest::start(&self.connection, machine).map_err(|error| self.with_own_end(error))
     }
 
-    /// Adds the end of the console to an error that came because the host is gone.
+    /// Adds how the host ended to an error that came because it did.
     fn with_own_end(&self, error: Error) -> Error {
         match self.connection.run(&["true"]) {
             Ok(_) => error,

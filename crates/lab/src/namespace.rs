@@ -19,12 +19,12 @@ impl Namespace {
     /// # Errors
     /// Without the right to (`CAP_SYS_ADMIN`).
     pub fn new() -> Result<Self> {
-        let make = || -> io::Result<File> {
+        let unshared = || -> io::Result<File> {
             unshare(CloneFlags::CLONE_NEWNET)?;
             File::open("/proc/thread-self/ns/net")
         };
         // A namespace belongs to a thread; this one ends, the file keeps what it made.
-        let made = thread::spawn(make)
+        let made = thread::spawn(unshared)
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("panic")));
         made.map(Self).map_err(|error| {

@@ -33,7 +33,7 @@ pub fn prefer(thread: i32) -> Result<()> {
     Err(Error::machine(format!("prefer thread {thread}"), error).what_to_do("run as root"))
 }
 
-/// Puts a thread under SCHED_FIFO; 0 is the calling thread.
+/// Puts a thread under `SCHED_FIFO`; 0 is the calling thread.
 pub fn make_fifo(thread: i32, priority: i32) -> Result<()> {
     let parameter = libc::sched_param {
         sched_priority: priority,

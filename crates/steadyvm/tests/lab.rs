@@ -1,10 +1,14 @@
 //! Tests in the emulated host. They need root and what `steadyvm lab prepare` builds, and take
 //! minutes: `make lab-tests` runs them, one at a time.
 
+// A test's helper fails by panicking, as the test itself does.
+#![allow(clippy::unwrap_used)]
+
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
@@ -22,6 +26,8 @@ fn laboratory(logs: &Path) -> Laboratory {
 #[derive(Debug, PartialEq, Eq)]
 struct Footprint {
     named_namespaces: String,
+    /// Of processes; one that only a descriptor holds would be in the process that has it.
+    namespaces: BTreeSet<PathBuf>,
     links: Vec<String>,
     processes: Vec<String>,
 }
@@ -39,6 +45,10 @@ impl Footprint {
         };
         Self {
             named_namespaces: text(&["ip", "netns"]),
+            namespaces: std::fs::read_dir("/proc")
+                .unwrap()
+                .filter_map(|entry| std::fs::read_link(entry.ok()?.path().join("ns/net")).ok())
+                .collect(),
             links: text(&["ip", "-brief", "link"])
                 .lines()
                 .filter_map(|line| line.split_whitespace().next().map(str::to_owned))

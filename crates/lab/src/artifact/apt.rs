@@ -8,13 +8,11 @@ use std::process::Command;
 pub fn installed_version(package: &str) -> Result<String> {
     let format = "${db:Status-Status} ${Version}";
     let answer = output(Command::new("dpkg-query").args(["-W", "-f", format, package]));
-    match answer.as_deref().map(|text| text.split_once(' ')) {
-        Ok(Some(("installed", version))) => Ok(version.to_owned()),
-        _ => {
-            let what = format!("find the package {package}");
-            Err(Error::machine(what, "it is not installed").what_to_do(SET_UP))
-        }
+    if let Ok(Some(("installed", version))) = answer.as_deref().map(|text| text.split_once(' ')) {
+        return Ok(version.to_owned());
     }
+    let what = format!("find the package {package}");
+    Err(Error::machine(what, "it is not installed").what_to_do(SET_UP))
 }
 
 /// The name and version of the distribution's kernel image whose version is `wanted`, or else

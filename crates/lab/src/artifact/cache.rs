@@ -129,8 +129,8 @@ impl Cache {
             fs::remove_dir_all(&partial).at("remove", &partial)?;
         }
         fs::create_dir_all(&partial).at("create", &partial)?;
-        let built = build(&partial).and_then(|()| seal(&partial, inputs));
-        if let Err(error) = built {
+        let sealed = build(&partial).and_then(|()| seal(&partial, inputs));
+        if let Err(error) = sealed {
             let _ = fs::remove_dir_all(&partial);
             return Err(error);
         }
@@ -283,19 +283,19 @@ mod tests {
         type Damage = fn(&Path);
         let damages: [(&str, Damage); 5] = [
             ("changed", |entry| {
-                fs::write(entry.join("deep/file"), "x").unwrap()
+                fs::write(entry.join("deep/file"), "x").unwrap();
             }),
             ("cut", |entry| {
-                fs::write(entry.join("deep/file"), "").unwrap()
+                fs::write(entry.join("deep/file"), "").unwrap();
             }),
             ("removed", |entry| {
-                fs::remove_file(entry.join("deep/file")).unwrap()
+                fs::remove_file(entry.join("deep/file")).unwrap();
             }),
             ("no manifest", |entry| {
-                fs::remove_file(entry.join(MANIFEST)).unwrap()
+                fs::remove_file(entry.join(MANIFEST)).unwrap();
             }),
             ("broken manifest", |entry| {
-                fs::write(entry.join(MANIFEST), "{").unwrap()
+                fs::write(entry.join(MANIFEST), "{").unwrap();
             }),
         ];
         for (name, damage) in damages {
@@ -338,7 +338,7 @@ mod tests {
         let left: Vec<_> = fs::read_dir(&fixture.cache.root)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| !name.ends_with(".lock"))
+            .filter(|name| Path::new(name).extension() != Some("lock".as_ref()))
             .collect();
         assert_eq!(left, Vec::<String>::new());
     }

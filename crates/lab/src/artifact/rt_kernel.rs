@@ -141,14 +141,14 @@ fn configure(tree: &Path, directory: &Path) -> Result<()> {
         .env("KCONFIG_ALLCONFIG", &wanted)
         .current_dir(tree);
     output(&mut make)?;
-    let made = tree.join(".config");
-    let text = fs::read_to_string(&made).at("read", &made)?;
+    let outcome = tree.join(".config");
+    let text = fs::read_to_string(&outcome).at("read", &outcome)?;
     let missing = missing_options(inputs::CONFIGURATION, &text);
     if !missing.is_empty() {
         let why = format!("{SOURCE_PACKAGE} does not take: {}", missing.join(", "));
         return Err(Error::machine("configure the kernel", why).what_to_do("mend kernel/config"));
     }
-    fs::copy(&made, directory.join("config")).at("copy", &made)?;
+    fs::copy(&outcome, directory.join("config")).at("copy", &outcome)?;
     fs::remove_file(&wanted).at("remove", &wanted)
 }
 

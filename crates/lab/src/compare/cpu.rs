@@ -17,7 +17,7 @@ impl CpuTimes {
         Self::parse(&text).ok_or_else(|| Error::machine("read the host's /proc/stat", text))
     }
 
-    /// Reads "cpu user nice system idle iowait irq softirq steal guest guest_nice". Guest time is
+    /// Reads "cpu user nice system idle iowait irq softirq steal guest `guest_nice`". Guest time is
     /// already in user's, and waiting for a disk is idle.
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();

@@ -12,7 +12,7 @@ mod station;
 
 pub use output::{Meta, write_output};
 
-use crate::error::{Error, Result};
+use crate::error::{Blame, Error, Result};
 use crate::laboratory::{HostKernel, Laboratory};
 use crate::progress::{News, Observer, task};
 use station::Station;
@@ -23,6 +23,11 @@ use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData
 /// The equal rate is this share of the slowest method's full speed: low enough that every
 /// method holds it.
 pub const EQUAL_SHARE: f64 = 0.9;
+
+/// docs/design/lab.md has the measured rate of failed boots.
+const BOOT_ATTEMPTS: u32 = 4;
+/// A round in which a machine dies under load is measured again as a whole, once.
+const ROUND_ATTEMPTS: u32 = 2;
 
 /// What to compare, and how long.
 #[derive(Debug, Clone)]
@@ -66,12 +71,32 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
     let mut equal_rate = None;
     for round in 0..options.rounds {
         let title = format!("round {} of {}", round + 1, options.rounds);
-        let measured = task(observer, title, || {
-            measure_round(laboratory, options, round, &mut equal_rate, observer)
-        })?;
-        rounds.push(measured);
+        rounds.push(task(observer, title, || {
+            repeat_round(laboratory, options, round, &mut equal_rate, observer)
+        })?);
     }
     Ok(by_method(&options.methods, rounds))
+}
+
+/// Measures a round, again if a machine died in it. What the dead one measured is dropped with
+/// the whole round, so that no method keeps its better half.
+fn repeat_round(
+    laboratory: &Laboratory,
+    options: &Options,
+    round: u64,
+    equal_rate: &mut Option<f64>,
+    observer: &dyn Observer,
+) -> Result<Vec<RoundData>> {
+    let mut attempts_left = ROUND_ATTEMPTS;
+    loop {
+        attempts_left -= 1;
+        match measure_round(laboratory, options, round, equal_rate, observer) {
+            Err(error) if attempts_left > 0 && error.blame == Blame::Machine => {
+                observer.tell(News::Note(format!("{error}\n  measuring the round again")));
+            }
+            result => return result,
+        }
+    }
 }
 
 /// One round: the data of each method, in the methods' order.
@@ -114,9 +139,28 @@ fn boot_stations(
             of: steps(methods.len()),
             detail: format!("{method}: booting a host and two guests"),
         });
-        stations.push(Station::boot(laboratory, *method)?);
+        stations.push(boot_station(laboratory, *method, observer)?);
     }
     Ok(stations)
+}
+
+/// Boots one station. Under emulation a machine that is started may reset itself for no fault
+/// of its kernel, so a failed boot is tried again, and said.
+fn boot_station(
+    laboratory: &Laboratory,
+    method: Method,
+    observer: &dyn Observer,
+) -> Result<Station> {
+    let mut attempts_left = BOOT_ATTEMPTS;
+    loop {
+        attempts_left -= 1;
+        match Station::boot(laboratory, method) {
+            Err(error) if attempts_left > 0 && error.blame == Blame::Machine => {
+                observer.tell(News::Note(format!("{error}\n  booting it again")));
+            }
+            result => return result,
+        }
+    }
 }
 
 /// What a round tells of: a boot and three phases a method.
