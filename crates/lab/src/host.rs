@@ -80,6 +80,9 @@ pub struct HostSpecification {
     pub log_directory: PathBuf,
     /// How long the host may take to come up.
     pub boot_patience: Duration,
+    /// The CPU of this machine that all the host's processors share until
+    /// [`EmulatedHost::spread_processors`]; `None` gives each one of its own from the start.
+    pub boot_on_cpu: Option<usize>,
 }
 
 /// A booted host. Dropping it removes everything that belongs to it.
@@ -111,7 +114,7 @@ impl EmulatedHost {
             ))?;
             outside.ip(&format!("link set dev {} up", network.name))?;
         }
-        quiet_emulator(&mut qemu)?;
+        quiet_emulator(&mut qemu, specification.boot_on_cpu)?;
         qemu.monitor.resume()?;
         let place = format!("the emulated host \"{}\"", specification.name);
         let channel = qemu
@@ -192,6 +195,20 @@ impl EmulatedHost {
         })
     }
 
+    /// Gives each of the host's processors a CPU of this machine.
+    pub fn spread_processors(&mut self) -> Result<()> {
+        for (cpu, thread) in self
+            .qemu
+            .monitor
+            .processor_threads()?
+            .into_iter()
+            .enumerate()
+        {
+            scheduling::pin(thread, cpu)?;
+        }
+        Ok(())
+    }
+
     /// Stops the host's processors and clock.
     pub fn pause(&mut self) -> Result<()> {
         self.qemu.monitor.pause()
@@ -255,9 +272,9 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
 
 /// The machine's own scheduling is the lab's noise floor: one processor thread a core, before
 /// the machine's other work, and the thread that moves packets before all of them.
-fn quiet_emulator(qemu: &mut Qemu) -> Result<()> {
+fn quiet_emulator(qemu: &mut Qemu, on_cpu: Option<usize>) -> Result<()> {
     for (cpu, thread) in qemu.monitor.processor_threads()?.into_iter().enumerate() {
-        scheduling::pin(thread, cpu)?;
+        scheduling::pin(thread, on_cpu.unwrap_or(cpu))?;
         scheduling::prefer(thread)?;
     }
     scheduling::make_fifo(qemu.process.pid() as i32, scheduling::DEVICE_PRIORITY)

@@ -109,6 +109,7 @@ impl Laboratory {
             accelerator: self.accelerator,
             log_directory: self.log_directory.clone(),
             boot_patience: BOOT_PATIENCE,
+            boot_on_cpu: None,
         }
     }
 }

@@ -13,12 +13,16 @@ pub const DEVICE_PRIORITY: i32 = 10;
 /// The FIFO priority of the measuring client, which must see a reply when it arrives.
 pub const CLIENT_PRIORITY: i32 = 20;
 
+/// How many CPUs the machine has.
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Binds a thread to one CPU, if the machine has that many.
 pub fn pin(thread: i32, cpu: usize) -> Result<()> {
     let what = || format!("bind thread {thread} to CPU {cpu}");
-    let cpus = std::thread::available_parallelism().doing(what())?.get();
     let mut set = CpuSet::new();
-    set.set(cpu % cpus).doing(what())?;
+    set.set(cpu % cpus()).doing(what())?;
     sched_setaffinity(Pid::from_raw(thread), &set).doing(what())
 }
 

@@ -19,8 +19,8 @@ use steadyvm_latency::table;
 /// Compare how well host methods hold a service's latency next to bulk traffic.
 ///
 /// In an emulated host with real kernels, KVM and two guests: a latency-critical UDP service
-/// (NetRT) in one, a TCP stream (NetStream) into the other. Each round boots a host for every
-/// method and measures three phases on each in turn: NetRT alone, NetRT with NetStream at full
+/// (NetRT) in one, a TCP stream (NetStream) into the other. Each method has a host of its own;
+/// each round measures three phases on each in turn: NetRT alone, NetRT with NetStream at full
 /// speed, and NetRT with NetStream at one rate that all methods hold.
 #[derive(Debug, clap::Args)]
 pub struct Args {

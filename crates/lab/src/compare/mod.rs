@@ -1,7 +1,6 @@
 //! The main job: NetRT next to NetStream under several host methods, interleaved in rounds.
 //!
-//! Every round boots a host of its own for each method, so that what differs from boot to boot
-//! is part of what the rounds show. Within a round the hosts take turns phase by phase: one
+//! Each method has a booted host of its own. In a round they take turns phase by phase: one
 //! runs, the others stand still with their clocks stopped. So drift of the machine hits all
 //! methods alike.
 
@@ -15,7 +14,9 @@ pub use output::{Meta, write_output};
 use crate::error::{Blame, Error, Result};
 use crate::laboratory::{HostKernel, Laboratory};
 use crate::progress::{News, Observer, task};
+use crate::scheduling;
 use station::Station;
+use std::thread;
 use steadyvm_host::Method;
 use steadyvm_latency::netstream::NetStreamRun;
 use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData};
@@ -26,8 +27,8 @@ pub const EQUAL_SHARE: f64 = 0.9;
 
 /// docs/design/lab.md has the measured rate of failed boots.
 const BOOT_ATTEMPTS: u32 = 4;
-/// A round in which a machine dies under load is measured again as a whole, once.
-const ROUND_ATTEMPTS: u32 = 2;
+/// A round in which a machine dies under load is measured again as a whole, this often a run.
+const REBOOTS: u32 = 2;
 
 /// What to compare, and how long.
 #[derive(Debug, Clone)]
@@ -67,53 +68,43 @@ impl Options {
 /// Measures everything. See the module's introduction for how.
 pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<RunData> {
     options.check()?;
+    let boot = || boot_stations(laboratory, &options.methods, observer);
+    let mut stations = task(observer, "boot the hosts", boot)?;
     let mut rounds = Vec::new();
     let mut equal_rate = None;
-    for round in 0..options.rounds {
+    let mut reboots_left = REBOOTS;
+    while (rounds.len() as u64) < options.rounds {
+        let round = rounds.len() as u64;
         let title = format!("round {} of {}", round + 1, options.rounds);
-        rounds.push(task(observer, title, || {
-            repeat_round(laboratory, options, round, &mut equal_rate, observer)
-        })?);
+        let measure = || measure_round(&mut stations, options, round, &mut equal_rate, observer);
+        match task(observer, title, measure) {
+            Ok(measured) => rounds.push(measured),
+            // The whole round is dropped, so that no method keeps its better half.
+            Err(error) if reboots_left > 0 && error.blame == Blame::Machine => {
+                reboots_left -= 1;
+                observer.tell(News::Note(format!("{error}\n  booting all hosts again")));
+                stations.clear();
+                stations = task(observer, "boot the hosts", boot)?;
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(by_method(&options.methods, rounds))
 }
 
-/// Measures a round, again if a machine died in it. What the dead one measured is dropped with
-/// the whole round, so that no method keeps its better half.
-fn repeat_round(
-    laboratory: &Laboratory,
-    options: &Options,
-    round: u64,
-    equal_rate: &mut Option<f64>,
-    observer: &dyn Observer,
-) -> Result<Vec<RoundData>> {
-    let mut attempts_left = ROUND_ATTEMPTS;
-    loop {
-        attempts_left -= 1;
-        match measure_round(laboratory, options, round, equal_rate, observer) {
-            Err(error) if attempts_left > 0 && error.blame == Blame::Machine => {
-                observer.tell(News::Note(format!("{error}\n  measuring the round again")));
-            }
-            result => return result,
-        }
-    }
-}
-
 /// One round: the data of each method, in the methods' order.
 fn measure_round(
-    laboratory: &Laboratory,
+    stations: &mut [Station],
     options: &Options,
     round: u64,
     equal_rate: &mut Option<f64>,
     observer: &dyn Observer,
 ) -> Result<Vec<RoundData>> {
-    let mut stations = boot_stations(laboratory, &options.methods, observer)?;
     let load = phase::Load {
         seed: options.seed + round,
         samples: options.samples_in(round),
     };
-    let mut measure =
-        |phase, rate| measure_phase(&mut stations, round, phase, rate, &load, observer);
+    let mut measure = |phase, rate| measure_phase(stations, round, phase, rate, &load, observer);
     let idle = measure(Phase::Idle, None)?;
     let full = measure(Phase::Full, None)?;
     // The first round finds the rate; the others keep it.
@@ -125,21 +116,35 @@ fn measure_round(
         .collect())
 }
 
-/// Boots a station for each method, one after the other: kernels that boot side by side on a
-/// busy machine misjudge their timers.
+/// Boots a station for each method, as many at once as the machine has CPUs, each on a CPU of
+/// its own: kernels that share CPUs while they boot misjudge their timers.
 fn boot_stations(
     laboratory: &Laboratory,
     methods: &[Method],
     observer: &dyn Observer,
 ) -> Result<Vec<Station>> {
     let mut stations = Vec::new();
-    for method in methods {
-        observer.tell(News::Advance {
-            done: stations.len() as u64,
-            of: steps(methods.len()),
-            detail: format!("{method}: booting a host and two guests"),
+    for methods in methods.chunks(scheduling::cpus()) {
+        let names: Vec<String> = methods.iter().map(ToString::to_string).collect();
+        observer.tell(News::Note(format!(
+            "booting a host and two guests: {}",
+            names.join(", ")
+        )));
+        let booted: Vec<Result<Station>> = thread::scope(|scope| {
+            let boot = |(cpu, method): (usize, &Method)| {
+                let method = *method;
+                scope.spawn(move || boot_station(laboratory, method, cpu, observer))
+            };
+            let boots: Vec<_> = methods.iter().enumerate().map(boot).collect();
+            let panicked = |_| Err(Error::machine("boot a host", "a thread panicked"));
+            boots
+                .into_iter()
+                .map(|boot| boot.join().unwrap_or_else(panicked))
+                .collect()
         });
-        stations.push(boot_station(laboratory, *method, observer)?);
+        for station in booted {
+            stations.push(station?);
+        }
     }
     Ok(stations)
 }
@@ -149,23 +154,19 @@ fn boot_stations(
 fn boot_station(
     laboratory: &Laboratory,
     method: Method,
+    on_cpu: usize,
     observer: &dyn Observer,
 ) -> Result<Station> {
     let mut attempts_left = BOOT_ATTEMPTS;
     loop {
         attempts_left -= 1;
-        match Station::boot(laboratory, method) {
+        match Station::boot(laboratory, method, on_cpu) {
             Err(error) if attempts_left > 0 && error.blame == Blame::Machine => {
                 observer.tell(News::Note(format!("{error}\n  booting it again")));
             }
             result => return result,
         }
     }
-}
-
-/// What a round tells of: a boot and three phases a method.
-fn steps(methods: usize) -> u64 {
-    4 * methods as u64
 }
 
 /// Measures one phase on every station, beginning with another one each round.
@@ -183,13 +184,13 @@ fn measure_phase(
         let index = (turn + round as usize) % count;
         let station = &mut stations[index];
         let before = match phase {
-            Phase::Idle => count,
-            Phase::Full => 2 * count,
-            Phase::Equal => 3 * count,
+            Phase::Idle => 0,
+            Phase::Full => count,
+            Phase::Equal => 2 * count,
         };
         observer.tell(News::Advance {
             done: (before + turn) as u64,
-            of: steps(count),
+            of: 3 * count as u64,
             detail: format!("{}: {}", station.method(), phase.title()),
         });
         measured[index] = Some(station.measure(phase, rate_mbit_per_s, load)?);

@@ -5,7 +5,7 @@ use super::kernel_of;
 use super::phase::{self, Load};
 use crate::error::{At, Error, Result};
 use crate::guest::Guest;
-use crate::host::{BULK, EmulatedHost, RT};
+use crate::host::{BULK, EmulatedHost, HostSpecification, RT};
 use crate::laboratory::{Laboratory, guest};
 use std::net::Ipv4Addr;
 use std::thread;
@@ -31,23 +31,27 @@ pub struct Station {
 
 impl Station {
     /// Boots host and guests, puts the method in force, starts the NetRT service and stops the
-    /// host's clock.
-    pub fn boot(laboratory: &Laboratory, method: Method) -> Result<Self> {
+    /// host's clock. Until then all the host's processors share the CPU `on_cpu`.
+    pub fn boot(laboratory: &Laboratory, method: Method, on_cpu: usize) -> Result<Self> {
         let named = |mut error: Error| {
             error.what = format!("{method}: {}", error.what);
             error
         };
-        Self::boot_unnamed(laboratory, method).map_err(named)
+        Self::boot_unnamed(laboratory, method, on_cpu).map_err(named)
     }
 
-    fn boot_unnamed(laboratory: &Laboratory, method: Method) -> Result<Self> {
-        let specification = laboratory.host(method.name(), kernel_of(method));
+    fn boot_unnamed(laboratory: &Laboratory, method: Method, on_cpu: usize) -> Result<Self> {
+        let specification = HostSpecification {
+            boot_on_cpu: Some(on_cpu),
+            ..laboratory.host(method.name(), kernel_of(method))
+        };
         let mut host = EmulatedHost::boot(&specification)?;
         host.require_kvm()?;
         let (rt_guest, bulk_guest) = start_guests(&host)?;
         start_service(&rt_guest)?;
         put_in_force(&host, method)?;
         host.pause()?;
+        host.spread_processors()?;
         Ok(Self {
             method,
             host,
