@@ -42,7 +42,7 @@ pub(super) fn test(
                 }
                 Ok(None) if dispatch == Dispatch::FixedPriority => return false,
                 Ok(None) => all = false,
-                Err(Exhausted) => return false,
+                Err(Exhausted { .. }) => return false,
             }
         }
         if all || !grown {
@@ -75,7 +75,7 @@ fn response(
         .collect();
     let mut response = task.demand();
     loop {
-        work.spend(vcpus.len())?;
+        work.spend(vcpus.len(), response)?;
         let cut = response - task.demand() + 1;
         let interference: Amount = interferers
             .iter()

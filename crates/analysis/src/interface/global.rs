@@ -13,7 +13,7 @@ use crate::{
     supply::{Dedicated, DeterministicMultiprocessor, MultiprocessorPeriodic, Supply},
     task::{PriorityOrder, Task},
     time::Time,
-    verdict::Verdict,
+    verdict::{Stop, Verdict},
     work::Work,
 };
 
@@ -38,7 +38,9 @@ pub fn minimal_mpr(
     let floor = budget::floor(tasks.iter().map(Task::utilization), period);
     let least = budget::least_below(floor, high, |budget| {
         MultiprocessorPeriodic::new(period, budget, vcpus)
-            .map_or(Verdict::Undecided, |resource| guest.test(&resource, work))
+            .map_or(Verdict::Undecided(Stop::precision()), |resource| {
+                guest.test(&resource, work)
+            })
     });
     let resource = MultiprocessorPeriodic::new(period, least.budget, vcpus)?;
     Ok(Ok(Interface {
@@ -70,7 +72,9 @@ pub fn minimal_dmpr(
     DeterministicMultiprocessor::new(period, period, full)?;
     let least = budget::least_below(1, period, |budget| {
         DeterministicMultiprocessor::new(period, budget, full)
-            .map_or(Verdict::Undecided, |resource| guest.test(&resource, work))
+            .map_or(Verdict::Undecided(Stop::precision()), |resource| {
+                guest.test(&resource, work)
+            })
     });
     let resource = DeterministicMultiprocessor::new(period, least.budget, full)?;
     Ok(Ok(Interface {
@@ -80,6 +84,16 @@ pub fn minimal_dmpr(
         partition: None,
         exact: least.exact,
     }))
+}
+
+/// The test of a global guest on any supply.
+pub(super) fn test(
+    tasks: &[Task],
+    scheduler: GuestScheduler,
+    supply: &impl Supply,
+    work: &mut Work,
+) -> Verdict {
+    Guest::new(tasks, scheduler).test(supply, work)
 }
 
 struct Guest {
@@ -151,7 +165,7 @@ impl Guest {
             let verdict = test(probe);
             if verdict.is_schedulable() {
                 let found = budget::least_below(fails_below.into(), probe.into(), |vcpus| {
-                    u32::try_from(vcpus).map_or(Verdict::Undecided, &mut test)
+                    u32::try_from(vcpus).map_or(Verdict::Undecided(Stop::precision()), &mut test)
                 });
                 return Ok(u32::try_from(found.budget).unwrap_or(probe));
             }
