@@ -83,7 +83,8 @@ pub struct Interface {
     pub vcpu_budgets: Vec<Time>,
     /// For partitioned guests, the tasks of each VCPU.
     pub partition: Option<Vec<Vec<usize>>>,
-    /// True if no smaller integer budget passes the test.
+    /// True if no smaller integer budget, and no fewer VCPUs, pass the test (partitioned guests: for the
+    /// partition found). False if a bound on the work was reached before that was shown.
     pub exact: bool,
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Exhausted {
 }
 
 impl Work {
-    /// The usual allowance of one VM or one host: about a second of one core.
+    /// The usual allowance of one VM or one host: a fifth of a second to a second of one core.
     pub const DEFAULT_STEPS: u64 = 40_000_000;
 
     /// An allowance of `steps`.

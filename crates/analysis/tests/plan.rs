@@ -342,3 +342,35 @@ fn ten_thousand_tasks_are_answered() {
         );
     }
 }
+
+/// Neither the budget nor the number of VCPUs is called the least where work ended first.
+#[test]
+fn what_was_not_shown_is_not_called_exact() {
+    use steadyvm_analysis::{
+        Task, Work,
+        interface::{GuestScheduler, InterfaceKind, minimal},
+    };
+    let tasks: Vec<Task> = (0..40)
+        .map(|i| Task::new(9_000 + i, 30_000 + 7 * i, 30_011 + 97 * i).unwrap())
+        .collect();
+    let least = |kind, steps| {
+        let scheduler = GuestScheduler::GlobalEarliestDeadline;
+        minimal(&tasks, scheduler, kind, 1_000, None, &mut Work::new(steps)).unwrap()
+    };
+    for kind in [
+        InterfaceKind::Multiprocessor,
+        InterfaceKind::DeterministicMultiprocessor,
+    ] {
+        let all = least(kind, Work::DEFAULT_STEPS).unwrap();
+        assert!(all.exact);
+        let mut inexact = 0;
+        for shift in 0..24 {
+            if let Ok(found) = least(kind, 16 << shift) {
+                let same = found.vcpu_budgets == all.vcpu_budgets;
+                assert!(same || !found.exact, "{kind:?} {shift} {found:?} {all:?}");
+                inexact += usize::from(!found.exact);
+            }
+        }
+        assert!(inexact > 0);
+    }
+}

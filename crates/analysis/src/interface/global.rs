@@ -29,8 +29,8 @@ pub fn minimal_mpr(
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
     let guest = Guest::new(tasks, scheduler);
-    let vcpus = match guest.vcpus(vcpus, work) {
-        Ok(vcpus) => vcpus,
+    let (vcpus, fewest) = match guest.vcpus(vcpus, work) {
+        Ok(found) => found,
         Err(infeasible) => return Ok(Err(infeasible)),
     };
     let high = Time::from(vcpus).checked_mul(period).unwrap_or(Time::MAX);
@@ -48,7 +48,7 @@ pub fn minimal_mpr(
         budget: least.budget,
         vcpu_budgets: resource.vcpu_budgets(),
         partition: None,
-        exact: least.exact,
+        exact: fewest && least.exact,
     }))
 }
 
@@ -64,8 +64,8 @@ pub fn minimal_dmpr(
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
     let guest = Guest::new(tasks, scheduler);
-    let vcpus = match guest.vcpus(vcpus, work) {
-        Ok(vcpus) => vcpus,
+    let (vcpus, fewest) = match guest.vcpus(vcpus, work) {
+        Ok(found) => found,
         Err(infeasible) => return Ok(Err(infeasible)),
     };
     let full = vcpus - 1;
@@ -82,7 +82,7 @@ pub fn minimal_dmpr(
         budget: period * Time::from(full) + least.budget,
         vcpu_budgets: resource.vcpu_budgets(),
         partition: None,
-        exact: least.exact,
+        exact: fewest && least.exact,
     }))
 }
 
@@ -132,8 +132,9 @@ impl Guest {
         }
     }
 
-    /// The number of VCPUs: the given one if it can do, else the fewest that can.
-    fn vcpus(&self, fixed: Option<u32>, work: &mut Work) -> Result<u32, Infeasible> {
+    /// The number of VCPUs: the given one if it can do, else the fewest that can; and whether fewer are
+    /// shown not to do.
+    fn vcpus(&self, fixed: Option<u32>, work: &mut Work) -> Result<(u32, bool), Infeasible> {
         let mut test = |vcpus: u32| {
             let mut share = work.take(Work::DEFAULT_STEPS / 8);
             let verdict = if vcpus as usize >= self.tasks.len() {
@@ -147,7 +148,7 @@ impl Guest {
         if let Some(vcpus) = fixed {
             let verdict = test(vcpus);
             return if verdict.is_schedulable() {
-                Ok(vcpus)
+                Ok((vcpus, true))
             } else {
                 Err(reason(&verdict))
             };
@@ -159,7 +160,7 @@ impl Guest {
             .min(MAX_VCPUS);
         let low = u32::try_from(low).unwrap_or(most).min(most);
         // Few more than the utilisation usually do: look there first, in growing strides.
-        let (mut fails_below, mut stride) = (low, 0);
+        let (mut fails_below, mut stride, mut decided) = (low, 0, true);
         loop {
             let probe = low.saturating_add(stride).min(most);
             let verdict = test(probe);
@@ -167,11 +168,13 @@ impl Guest {
                 let found = budget::least_below(fails_below.into(), probe.into(), |vcpus| {
                     u32::try_from(vcpus).map_or(Verdict::Undecided(Stop::precision()), &mut test)
                 });
-                return Ok(u32::try_from(found.budget).unwrap_or(probe));
+                let vcpus = u32::try_from(found.budget).unwrap_or(probe);
+                return Ok((vcpus, decided && found.exact));
             }
             if probe == most {
                 return Err(reason(&verdict));
             }
+            decided &= !matches!(verdict, Verdict::Undecided(_));
             fails_below = probe + 1;
             stride = (stride * 2).max(1);
         }
