@@ -334,12 +334,14 @@ fn ten_thousand_tasks_are_answered() {
         let report = plan_json(&request).unwrap();
         // Bounded by the allowance of work, not by luck: far below what the tests' size would allow.
         assert!(started.elapsed().as_secs() < 60, "{scheduler} {interface}");
-        let either = usize::from(report.feasible) + report.explanations.len();
-        assert_eq!(
-            either, 1,
-            "{scheduler} {interface}: {:?}",
-            report.explanations
-        );
+        // U = 2.14: more than one CPU has, by a witness. Under global EDF whole CPUs suffice by
+        // density, and smaller budgets take too many windows to look at.
+        let reasons = &report.explanations;
+        assert_eq!(report.feasible, interface != "prm" || scheduler == "pedf");
+        assert_eq!(reasons.len(), usize::from(!report.feasible));
+        assert!(reasons.iter().all(|r| !r.undecided && r.demand > r.supply));
+        let exact = report.vms[0].interface.as_ref().map(|found| found.exact);
+        assert!(scheduler != "gedf" || exact == Some(false), "{exact:?}");
     }
 }
 

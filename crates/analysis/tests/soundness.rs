@@ -363,6 +363,115 @@ fn hosts_hold() {
     assert!(by_kind.iter().all(|&count| count > 1_000), "{by_kind:?}");
 }
 
+/// VCPUs restricted to random CPUs keep their promises, too.
+#[test]
+fn masked_hosts_hold() {
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    let (mut accepted, mut by_kind) = (0, [0; 4]);
+    while accepted < 8_000 {
+        let cpus = rng.random_range(2..=3);
+        let vcpus: Vec<(i64, i64)> = (0..rng.random_range(2..=6))
+            .map(|_| {
+                let period = *[2, 3, 4, 6, 8, 12].choose(&mut rng).unwrap();
+                (rng.random_range(1..=period), period)
+            })
+            .collect();
+        let given: Vec<Vcpu> = vcpus
+            .iter()
+            .enumerate()
+            .map(|(vm, &(budget, period))| {
+                let vcpu = Vcpu::new(vm, budget, period).unwrap();
+                let mask: Vec<u32> = (0..cpus).filter(|_| rng.random_bool(0.6)).collect();
+                if mask.is_empty() {
+                    vcpu
+                } else {
+                    vcpu.on(mask).unwrap()
+                }
+            })
+            .collect();
+        let kind = rng.random_range(0..4);
+        let (scheduler, policy) = [
+            (
+                HostScheduler::PartitionedEarliestDeadline,
+                Policy::EarliestDeadline,
+            ),
+            (
+                HostScheduler::GlobalEarliestDeadline,
+                Policy::EarliestDeadline,
+            ),
+            (
+                HostScheduler::PartitionedDeadlineMonotonic,
+                Policy::DeadlineMonotonic,
+            ),
+            (
+                HostScheduler::GlobalDeadlineMonotonic,
+                Policy::DeadlineMonotonic,
+            ),
+        ][kind];
+        let host = Host::new(cpus, scheduler, VcpuServer::TaskLike, Overheads::default()).unwrap();
+        let Ok(placements) = admit(&host, &given, &mut Work::default()).outcome else {
+            continue;
+        };
+        accepted += 1;
+        by_kind[kind] += 1;
+        for _ in 0..3 {
+            assert!(
+                host_holds(&mut rng, &vcpus, &placements, cpus, policy, false),
+                "{given:?} on {cpus} under {scheduler:?}: {placements:?}"
+            );
+        }
+    }
+    assert!(by_kind.iter().all(|&count| count > 500), "{by_kind:?}");
+}
+
+/// Release jitter under EDF: the first jobs arrive as late, the next as early as they may, all in the
+/// longest blackout.
+#[test]
+fn late_releases_hold() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut accepted = 0;
+    while accepted < 10_000 {
+        let tasks: Vec<(Task, i64)> = random_tasks(&mut rng, 3, 2)
+            .iter()
+            .map(|&(c, d, t)| {
+                let jitter = rng.random_range(0..=d - c);
+                (
+                    Task::new(c, d, t).unwrap().with_jitter(jitter).unwrap(),
+                    jitter,
+                )
+            })
+            .collect();
+        let period = rng.random_range(1..=7);
+        let library: Vec<Task> = tasks.iter().map(|&(task, _)| task).collect();
+        let edf = LocalScheduler::EarliestDeadline;
+        let Ok(interface) = minimal_prm(&library, edf, period, &mut Work::default()) else {
+            continue;
+        };
+        accepted += 1;
+        let (budget, slots) = (interface.budget, 300);
+        let jobs: Vec<Simulated> = tasks
+            .iter()
+            .flat_map(|&(task, jitter)| {
+                let next = budget + task.period() - jitter;
+                [
+                    (task.deadline() - jitter, vec![budget]),
+                    (task.deadline(), synchronous(task.period(), next, slots)),
+                ]
+                .map(|(deadline, releases)| Simulated {
+                    execution: task.execution(),
+                    deadline,
+                    releases,
+                })
+            })
+            .collect();
+        let supply = late_supply(period, budget, slots);
+        assert!(
+            meets_deadlines(&jobs, Policy::EarliestDeadline, &supply),
+            "{tasks:?} {budget} in {period}"
+        );
+    }
+}
+
 /// The gap this closes: by utilisation these two fit one CPU. As deferrable servers they do not: the
 /// second sleeps until slot 4 of its period and then runs whole budgets in 4..10, 10..16 and 20..26.
 #[test]

@@ -9,6 +9,7 @@ use super::{GuestScheduler, Infeasible, Interface, MAX_VCPUS, budget, reason};
 use crate::{
     error::Error,
     guest::{global_edf, global_fixed_priority},
+    host::gfb,
     ratio::Interval,
     supply::{Dedicated, DeterministicMultiprocessor, MultiprocessorPeriodic, Supply},
     task::{PriorityOrder, Task},
@@ -140,7 +141,15 @@ impl Guest {
             let verdict = if vcpus as usize >= self.tasks.len() {
                 Verdict::Schedulable
             } else {
-                self.test(&Dedicated::new(vcpus), &mut share)
+                match self.test(&Dedicated::new(vcpus), &mut share) {
+                    // Too many windows to look at: density suffices, too.
+                    Verdict::Undecided(_)
+                        if !self.fixed_priority && gfb::test(&self.tasks, vcpus) =>
+                    {
+                        Verdict::Schedulable
+                    }
+                    verdict => verdict,
+                }
             };
             work.give_back(&share);
             verdict
