@@ -1,7 +1,7 @@
 //! The first half of soundness: what the library accepts never misses in an explicit simulation.
 //!
 //! 150,000 single-VCPU interfaces (which are also shown minimal), 40,000 global guests and 10,000 sets with
-//! release jitter, from fixed seeds. Hosts: tests/soundness_hosts.rs.
+//! release jitter, from fixed seeds. Hosts: `tests/soundness_hosts.rs`.
 // Helpers of tests unwrap, too.
 #![allow(clippy::unwrap_used, clippy::single_match_else)]
 
