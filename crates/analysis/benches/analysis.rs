@@ -11,7 +11,10 @@ use rand_chacha::ChaCha8Rng;
 use steadyvm_analysis::{
     Task, Work,
     guest::partitioned::LocalScheduler,
-    host::{Host, HostScheduler, Vcpu, VcpuServer, admit, minimal_processors, overhead::Overheads},
+    host::{
+        Host, HostScheduler, Vcpu, VcpuServer, admit, bcl, gfb, minimal_processors,
+        overhead::Overheads,
+    },
     interface::{GuestScheduler, InterfaceKind, minimal, minimal_prm},
 };
 
@@ -68,6 +71,46 @@ fn admission(criterion: &mut Criterion) {
             let feasible = admit(&host, &vcpus, &mut Work::default()).is_feasible();
             assert_eq!(feasible, kind == "accepted", "{name}");
             group.bench_with_input(BenchmarkId::new(name, kind), &vcpus, |bencher, vcpus| {
+                bencher.iter(|| admit(&host, black_box(vcpus), &mut Work::default()).is_feasible());
+            });
+        }
+    }
+    group.finish();
+}
+
+/// The fullest of many hosts of 64 VCPUs that only the response-time analysis accepts, and the emptiest
+/// that it, too, refuses: neither density nor interference decides them.
+fn nearly_full(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("response_times_64_vcpus");
+    for (name, scheduler) in &HOSTS[2..] {
+        let Ok(host) = Host::new(32, *scheduler, VcpuServer::TaskLike, Overheads::default()) else {
+            continue;
+        };
+        let mut fullest: [Option<(u32, Vec<Vcpu>)>; 2] = [None, None];
+        for percent in 20..100 {
+            for seed in 0..20 {
+                let vcpus = vcpus(seed, 32, f64::from(percent) / 100.0);
+                let admission = admit(&host, &vcpus, &mut Work::default());
+                let tasks: Vec<Task> = vcpus
+                    .iter()
+                    .filter_map(|vcpu| Task::implicit(vcpu.budget(), vcpu.period()).ok())
+                    .collect();
+                let density = *name == "gedf" && gfb::test(&tasks, 32);
+                if density || bcl::passes(&host, &vcpus) != Some(false) {
+                    continue;
+                }
+                let slot = &mut fullest[usize::from(!admission.is_feasible())];
+                if admission.is_feasible() || slot.is_none() {
+                    *slot = Some((percent, vcpus));
+                }
+            }
+        }
+        for (found, kind) in fullest.into_iter().zip(["accepted", "refused"]) {
+            let Some((percent, vcpus)) = found else {
+                continue;
+            };
+            let id = BenchmarkId::new(format!("{name}/{kind}"), format!("{percent}_percent"));
+            group.bench_with_input(id, &vcpus, |bencher, vcpus| {
                 bencher.iter(|| admit(&host, black_box(vcpus), &mut Work::default()).is_feasible());
             });
         }
@@ -136,5 +179,5 @@ fn growth(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, carts, admission, cluster, growth);
+criterion_group!(benches, carts, admission, nearly_full, cluster, growth);
 criterion_main!(benches);

@@ -32,10 +32,10 @@ use crate::{
     error::{Error, positive},
     guest::partitioned::LocalScheduler,
     ratio::Fraction,
-    supply::Dedicated,
+    supply::{Dedicated, MultiprocessorPeriodic, PeriodicResource},
     task::Task,
     time::Time,
-    verdict::{Verdict, Violation},
+    verdict::{Stop, Verdict, Violation},
     work::Work,
 };
 
@@ -83,11 +83,48 @@ pub struct Interface {
     pub vcpu_budgets: Vec<Time>,
     /// For partitioned guests, the tasks of each VCPU.
     pub partition: Option<Vec<Vec<usize>>>,
-    /// True if no smaller integer budget passes the test.
+    /// True if no smaller integer budget, and no fewer VCPUs, pass the test (partitioned guests: for the
+    /// partition found). False if a bound on the work was reached before that was shown.
     pub exact: bool,
 }
 
 impl Interface {
+    /// Decides whether `budget`, spread evenly over the same VCPUs, would do for `tasks` (those the
+    /// interface is for): the witness for a given budget that is too small.
+    pub fn test_with(
+        &self,
+        budget: Time,
+        tasks: &[Task],
+        scheduler: GuestScheduler,
+        work: &mut Work,
+    ) -> Verdict {
+        let vcpus = u32::try_from(self.vcpu_budgets.len()).unwrap_or(u32::MAX);
+        let Ok(resource) = MultiprocessorPeriodic::new(self.period, budget, vcpus) else {
+            return Verdict::Undecided(Stop::precision());
+        };
+        let Some(partition) = &self.partition else {
+            return global::test(tasks, scheduler, &resource, work);
+        };
+        for (members, budget) in partition.iter().zip(resource.vcpu_budgets()) {
+            let local: Vec<Task> = members.iter().map(|&member| tasks[member]).collect();
+            let verdict = PeriodicResource::new(self.period, budget)
+                .map_or(Verdict::Undecided(Stop::precision()), |vcpu| {
+                    scheduler.local().test(&local, &vcpu, work)
+                });
+            match verdict {
+                Verdict::Schedulable => {}
+                Verdict::Unschedulable(violation) => {
+                    return Verdict::Unschedulable(Violation {
+                        index: members[violation.index],
+                        ..violation
+                    });
+                }
+                undecided @ Verdict::Undecided(_) => return undecided,
+            }
+        }
+        Verdict::Schedulable
+    }
+
     /// Total bandwidth, Theta / Pi.
     pub fn bandwidth(&self) -> Fraction {
         Fraction::new(self.budget.into(), self.period.into())
@@ -103,9 +140,11 @@ pub enum Infeasible {
     DoesNotFit {
         /// Index of the task.
         task: usize,
+        /// Where the VCPU that has most room left fails with it, on a whole processor.
+        closest: Violation,
     },
-    /// The allowed work ended before any budget was shown to suffice.
-    Undecided,
+    /// A bound was reached before any budget was shown to suffice.
+    Undecided(Stop),
 }
 
 /// The least interface of `kind` for `tasks` under `scheduler`, with VCPUs of `period`.
@@ -163,7 +202,8 @@ pub const MAX_VCPUS: u32 = 4_096;
 fn reason(verdict: &Verdict) -> Infeasible {
     match verdict {
         Verdict::Unschedulable(violation) => Infeasible::Violation(*violation),
-        _ => Infeasible::Undecided,
+        Verdict::Undecided(stop) => Infeasible::Undecided(*stop),
+        Verdict::Schedulable => Infeasible::Undecided(Stop::precision()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a schedulability test answers.
 
 use crate::{
-    time::{Amount, Time},
+    time::{Amount, MAX_INSTANT, Time},
     work::Exhausted,
 };
 
@@ -12,8 +12,8 @@ pub enum Verdict {
     Schedulable,
     /// The test's condition fails, and where.
     Unschedulable(Violation),
-    /// The allowed work was spent before the test could decide.
-    Undecided,
+    /// A bound was reached before the test could decide. Never a yes.
+    Undecided(Stop),
 }
 
 impl Verdict {
@@ -24,8 +24,11 @@ impl Verdict {
 }
 
 impl From<Exhausted> for Verdict {
-    fn from(Exhausted: Exhausted) -> Self {
-        Self::Undecided
+    fn from(Exhausted { at }: Exhausted) -> Self {
+        Self::Undecided(Stop {
+            bound: Bound::Work,
+            at,
+        })
     }
 }
 
@@ -35,8 +38,45 @@ impl From<Result<(), Verdict>> for Verdict {
     }
 }
 
-/// Where a condition fails: in a window of length `at`, `demand` exceeds `supply` (or, for a tie the
-/// theorem does not admit, equals it).
+/// Why and where a test ended undecided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stop {
+    /// The bound it reached.
+    pub bound: Bound,
+    /// The window it looked at last, or would have looked at next; 0 if it looked at none.
+    pub at: Time,
+}
+
+impl Stop {
+    /// A test that would look beyond [`MAX_INSTANT`].
+    pub(crate) const fn horizon() -> Self {
+        Self {
+            bound: Bound::Horizon,
+            at: MAX_INSTANT,
+        }
+    }
+
+    /// A sum of utilisations that 128 bits cannot compare.
+    pub(crate) const fn precision() -> Self {
+        Self {
+            bound: Bound::Precision,
+            at: 0,
+        }
+    }
+}
+
+/// What ends a test before it can decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// The allowed work ([`crate::work`]).
+    Work,
+    /// The last instant that is looked at, [`MAX_INSTANT`].
+    Horizon,
+    /// 128-bit fractions.
+    Precision,
+}
+
+/// Where a condition fails: in a window of length `at`, `demand` exceeds `supply`, strictly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Violation {
     /// Index of the task or VCPU in the slice that was tested.

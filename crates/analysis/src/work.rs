@@ -4,6 +4,8 @@
 //! test spends from a [`Work`] allowance, one step per task looked at. When it is spent, the test's
 //! verdict is `Undecided`; a caller never turns that into a yes.
 
+use crate::time::Time;
+
 /// Steps left.
 #[derive(Debug, Clone)]
 pub struct Work {
@@ -12,10 +14,13 @@ pub struct Work {
 
 /// The allowance is spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exhausted;
+pub(crate) struct Exhausted {
+    /// The window that was to be looked at next.
+    pub at: Time,
+}
 
 impl Work {
-    /// The usual allowance of one VM or one host: about a second of one core.
+    /// The usual allowance of one VM or one host: a fifth of a second to a second of one core.
     pub const DEFAULT_STEPS: u64 = 40_000_000;
 
     /// An allowance of `steps`.
@@ -35,13 +40,14 @@ impl Work {
         self.left += rest.left;
     }
 
-    pub(crate) const fn spend(&mut self, steps: usize) -> Result<(), Exhausted> {
+    /// Pays for looking at the window `at`.
+    pub(crate) const fn spend(&mut self, steps: usize, at: Time) -> Result<(), Exhausted> {
         if let Some(left) = self.left.checked_sub(steps as u64) {
             self.left = left;
             Ok(())
         } else {
             self.left = 0;
-            Err(Exhausted)
+            Err(Exhausted { at })
         }
     }
 }

@@ -90,6 +90,7 @@ class Explanation(TypedDict):
     vm: Optional[str]
     task: Optional[str]
     vcpu: Optional[int]
+    undecided: bool
     t: Optional[int]
     demand: Optional[int]
     supply: Optional[int]

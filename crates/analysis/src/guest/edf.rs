@@ -22,7 +22,7 @@ use crate::{
     supply::Supply,
     task::Task,
     time::{Amount, MAX_INSTANT, Time},
-    verdict::{Verdict, Violation},
+    verdict::{Bound, Stop, Verdict, Violation},
     work::Work,
     workload::{demand, previous_deadline, requests},
 };
@@ -53,7 +53,7 @@ fn check(
     };
     let mut window = last_deadline(tasks, horizon.saturating_add(1));
     while let Some(at) = window.filter(|&at| at >= shortest) {
-        work.spend(2 * tasks.len())?;
+        work.spend(2 * tasks.len(), at)?;
         let demand = total_demand(tasks, at);
         if demand > supply.supply(at) {
             return Err(violation(tasks, supply, at));
@@ -95,7 +95,7 @@ fn horizon(tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Result<Opti
     if let Some(bound) = utilizations.catch_up(line.rate, behind) {
         return match Time::try_from(bound) {
             Ok(bound) if bound <= MAX_INSTANT => Ok(Some(bound)),
-            _ => Err(Verdict::Undecided),
+            _ => Err(Verdict::Undecided(Stop::horizon())),
         };
     }
     match compare_sum(tasks.iter().map(Task::utilization), line.rate) {
@@ -106,7 +106,7 @@ fn horizon(tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Result<Opti
             busy_interval(tasks, supply, limit, work).map(Some)
         }
         Some(Ordering::Less) => busy_interval(tasks, supply, MAX_INSTANT, work).map(Some),
-        None => Err(Verdict::Undecided),
+        None => Err(Verdict::Undecided(Stop::precision())),
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn busy_interval(
 ) -> Result<Time, Verdict> {
     let mut window = 1;
     loop {
-        work.spend(tasks.len())?;
+        work.spend(tasks.len(), window)?;
         let requested: Amount = tasks
             .iter()
             .map(|task| Amount::from(requests(task, task.jitter(), window)))
@@ -137,7 +137,7 @@ pub(super) fn busy_interval(
             Some(next) if next >= limit => return Ok(limit),
             Some(next) if next > window => window = next,
             Some(_) => return Ok(window),
-            None => return Err(Verdict::Undecided),
+            None => return Err(Verdict::Undecided(Stop::horizon())),
         }
     }
 }
@@ -154,7 +154,7 @@ fn overload(tasks: &[Task], supply: &impl Supply, shortest: Time, work: &mut Wor
         .max(shortest);
     let mut stride = 1;
     for _ in 0..WALK {
-        if work.spend(2 * tasks.len()).is_err() || window > MAX_INSTANT / 2 {
+        if work.spend(2 * tasks.len(), window).is_err() || window > MAX_INSTANT / 2 {
             break;
         }
         if total_demand(tasks, window) > supply.supply(window) {
@@ -171,13 +171,20 @@ fn overload(tasks: &[Task], supply: &impl Supply, shortest: Time, work: &mut Wor
         stride += window / 1_000;
         window = next.unwrap_or(window).max(window + stride);
     }
-    while window <= MAX_INSTANT / 2 && work.spend(2 * tasks.len()).is_ok() {
+    while window <= MAX_INSTANT / 2 && work.spend(2 * tasks.len(), window).is_ok() {
         window *= 2;
         if total_demand(tasks, window) > supply.supply(window) {
             return violation(tasks, supply, window);
         }
     }
-    Verdict::Undecided
+    Verdict::Undecided(Stop {
+        bound: if window > MAX_INSTANT / 2 {
+            Bound::Horizon
+        } else {
+            Bound::Work
+        },
+        at: window,
+    })
 }
 
 /// Names the task with a deadline at `at` (its last one not later).

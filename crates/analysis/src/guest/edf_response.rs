@@ -16,7 +16,7 @@ use crate::{
     supply::Supply,
     task::Task,
     time::{Amount, MAX_INSTANT, Time, div_ceil},
-    verdict::Verdict,
+    verdict::{Stop, Verdict},
     work::Work,
 };
 
@@ -65,7 +65,7 @@ fn completion(
     let own = ((arrival + task.jitter()) / task.period() + 1) * task.demand();
     let mut window = 1;
     loop {
-        work.spend(tasks.len())?;
+        work.spend(tasks.len(), window)?;
         let others: Amount = tasks
             .iter()
             .enumerate()
@@ -84,7 +84,7 @@ fn completion(
         match supply.window_for(others + Amount::from(own)) {
             Some(next) if next > window => window = next,
             Some(_) => return Ok(window),
-            None => return Err(Verdict::Undecided),
+            None => return Err(Verdict::Undecided(Stop::horizon())),
         }
     }
 }

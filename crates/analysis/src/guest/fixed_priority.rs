@@ -58,7 +58,7 @@ pub fn test_task(tasks: &[Task], index: usize, supply: &impl Supply, work: &mut 
     let (task, higher) = (&tasks[index], &tasks[..index]);
     let window = task.window();
     // Most tasks that finish in time are finished at their deadline, too.
-    if work.spend(index / STEPS_SHARE + 1).is_ok()
+    if work.spend(index / STEPS_SHARE + 1, window).is_ok()
         && load(task, higher, window) <= supply.supply(window)
     {
         return Verdict::Schedulable;
@@ -113,7 +113,7 @@ fn busy_window(
 ) -> Result<Option<Time>, Exhausted> {
     let mut window = 1;
     loop {
-        work.spend(higher.len() / STEPS_SHARE + 1)?;
+        work.spend(higher.len() / STEPS_SHARE + 1, window)?;
         match supply.window_for(load(task, higher, window)) {
             Some(next) if next > limit => return Ok(None),
             Some(next) if next > window => window = next,

@@ -25,7 +25,7 @@ use crate::{
     supply::Supply,
     task::Task,
     time::{Amount, MAX_INSTANT, Time},
-    verdict::{Verdict, Violation},
+    verdict::{Bound, Stop, Verdict, Violation},
     work::Work,
     workload::CarryIn,
 };
@@ -120,10 +120,19 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
         scratch: &mut Vec<Time>,
         work: &mut Work,
     ) -> Result<Amount, Verdict> {
-        work.spend(2 * self.tasks.len())?;
+        work.spend(2 * self.tasks.len(), at)?;
         let supply = self.supply.supply(at);
-        let demand = self.demand(at, 0, scratch);
-        if demand > supply || (demand == supply && self.hides_a_miss(at, supply, scratch)) {
+        let mut demand = self.demand(at, 0, scratch);
+        if demand == supply {
+            // The same condition with the cut one later, and all of C_k.
+            let later = self.demand(at, 1, scratch) + self.supply.parallelism() as Amount;
+            demand = if later > supply + self.supply.parallelism() as Amount - 1 {
+                later
+            } else {
+                demand
+            };
+        }
+        if demand > supply {
             return Err(Verdict::Unschedulable(Violation {
                 index: self.index,
                 at,
@@ -132,10 +141,6 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
             }));
         }
         Ok(demand)
-    }
-
-    fn hides_a_miss(&self, at: Time, supply: Amount, scratch: &mut Vec<Time>) -> bool {
-        self.demand(at, 1, scratch) >= supply
     }
 
     /// The condition's left side for a job that is `short` units short of finishing.
@@ -214,7 +219,7 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
         match load.utilization.catch_up(line.rate, behind) {
             Some(bound) => match Time::try_from(bound) {
                 Ok(bound) if bound <= MAX_INSTANT => Ok(bound),
-                _ => Err(Verdict::Undecided),
+                _ => Err(Verdict::Undecided(Stop::horizon())),
             },
             // Demand grows at least as fast as supply: some window fails, the first one for a start.
             None => Err(self.first_failure(shortest, work)),
@@ -225,7 +230,7 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
     fn first_failure(&self, shortest: Time, work: &mut Work) -> Verdict {
         let mut scratch = Vec::with_capacity(self.tasks.len());
         let mut at = shortest;
-        while at <= MAX_INSTANT / 2 && work.spend(2 * self.tasks.len()).is_ok() {
+        while at <= MAX_INSTANT / 2 && work.spend(2 * self.tasks.len(), at).is_ok() {
             let (demand, supply) = (self.demand(at, 0, &mut scratch), self.supply.supply(at));
             if demand > supply {
                 return Verdict::Unschedulable(Violation {
@@ -237,6 +242,13 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
             }
             at += 1 + at / 64;
         }
-        Verdict::Undecided
+        Verdict::Undecided(Stop {
+            bound: if at > MAX_INSTANT / 2 {
+                Bound::Horizon
+            } else {
+                Bound::Work
+            },
+            at,
+        })
     }
 }

@@ -48,8 +48,17 @@ impl LocalScheduler {
     }
 }
 
-/// Task indices by VCPU; `Err` holds the first task that fits on none of `limit` VCPUs.
-pub type Partition = Result<Vec<Vec<usize>>, usize>;
+/// The first task that fits on none of the VCPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// Its index.
+    pub task: usize,
+    /// What the VCPU of the least bandwidth says to it; a violation's index is a task.
+    pub verdict: Verdict,
+}
+
+/// Task indices by VCPU.
+pub type Partition = Result<Vec<Vec<usize>>, Misfit>;
 
 /// Packs `tasks` on at most `limit` VCPUs.
 pub fn best_fit(
@@ -100,7 +109,7 @@ fn pack(
                 });
                 bins.len() - 1
             }
-            None => return Err(index),
+            None => return Err(misfit(bins.last(), index, tasks, scheduler, work)),
         };
         let bin = &mut bins[home];
         bin.members.push(index);
@@ -113,6 +122,31 @@ fn pack(
     }
     partition.sort();
     Ok(partition)
+}
+
+/// Why `bin` refuses the task at `index`.
+fn misfit(
+    bin: Option<&Bin>,
+    index: usize,
+    tasks: &[Task],
+    scheduler: LocalScheduler,
+    work: &mut Work,
+) -> Misfit {
+    let members: Vec<usize> = bin
+        .map_or(&[][..], |bin| &bin.members)
+        .iter()
+        .copied()
+        .chain([index])
+        .collect();
+    let together: Vec<Task> = members.iter().map(|&member| tasks[member]).collect();
+    let mut verdict = scheduler.test(&together, &Dedicated::new(1), work);
+    if let Verdict::Unschedulable(violation) = &mut verdict {
+        violation.index = members[violation.index];
+    }
+    Misfit {
+        task: index,
+        verdict,
+    }
 }
 
 fn accepts(
@@ -144,7 +178,7 @@ fn accepts(
             return true;
         }
         let densities = members.clone().map(|i| tasks[i].density());
-        if work.spend(bin.members.len() + 1).is_ok()
+        if work.spend(bin.members.len() + 1, 0).is_ok()
             && compare_sum(densities, one).is_some_and(std::cmp::Ordering::is_le)
         {
             return true;

@@ -14,7 +14,8 @@ use super::{
 use crate::{
     ratio::{Fraction, Interval},
     task::Task,
-    verdict::{Verdict, Violation},
+    time::{Amount, Time},
+    verdict::{Stop, Verdict, Violation},
     work::Work,
 };
 
@@ -45,10 +46,10 @@ pub enum RejectionReason {
     Violation(Violation),
     /// With overheads the budget exceeds the period.
     OverheadsExceedPeriod,
-    /// No CPU is left that its mask allows.
-    NoCpu,
-    /// The allowed work ended.
-    Undecided,
+    /// No CPU is left that its mask allows: those it allows are all taken by VCPUs that always run.
+    NoCpu(Violation),
+    /// A bound was reached before the test could decide.
+    Undecided(Stop),
 }
 
 /// The answer of an admission test.
@@ -91,7 +92,15 @@ pub fn admit(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Admission {
         .collect();
     let homes = match matching::dedicate(&full, host.cpus) {
         Ok(homes) => homes,
-        Err(vcpu) => return Admission::rejected(vcpu, RejectionReason::NoCpu, true),
+        Err(crowded) => {
+            let reason = no_cpu(
+                crowded.vcpu,
+                vcpus,
+                crowded.cpus,
+                vcpus[crowded.vcpu].period(),
+            );
+            return Admission::rejected(crowded.vcpu, reason, true);
+        }
     };
     let mut placements = vec![Placement::Dedicated(0); vcpus.len()];
     for (&(index, _), &cpu) in full.iter().zip(&homes) {
@@ -103,13 +112,17 @@ pub fn admit(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Admission {
         let Some(mut candidate) = Candidate::new(index, vcpu, host) else {
             return Admission::rejected(index, RejectionReason::OverheadsExceedPeriod, true);
         };
+        let taken = candidate.mask.as_ref().map_or(homes.len(), |mask| {
+            mask.iter().filter(|&&cpu| cpu < host.cpus).count()
+        });
         if let Some(mask) = &mut candidate.mask {
             mask.retain(|cpu| free.binary_search(cpu).is_ok());
         }
         if free.is_empty() || candidate.mask.as_ref().is_some_and(Vec::is_empty) {
             // Another choice of dedicated CPUs might leave one where masks restrict it.
             let proven = candidate.mask.is_none();
-            return Admission::rejected(index, RejectionReason::NoCpu, proven);
+            let reason = no_cpu(index, vcpus, taken, candidate.task.demand());
+            return Admission::rejected(index, reason, proven);
         }
         candidates.push(candidate);
     }
@@ -121,6 +134,18 @@ pub fn admit(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Admission {
     } else {
         global(host, candidates, &free, placements, work)
     }
+}
+
+/// VCPUs that always run fill `taken` CPUs, and this one demands `own` in its period on the same CPUs.
+fn no_cpu(index: usize, vcpus: &[Vcpu], taken: usize, own: Time) -> RejectionReason {
+    let at = vcpus[index].period();
+    let supply = taken as Amount * Amount::from(at);
+    RejectionReason::NoCpu(Violation {
+        index,
+        at,
+        demand: supply + Amount::from(own),
+        supply,
+    })
 }
 
 fn partitioned(
@@ -153,7 +178,8 @@ fn partitioned(
                     violation.index = candidates[violation.index].index;
                     RejectionReason::Violation(violation)
                 }
-                _ => RejectionReason::Undecided,
+                Verdict::Undecided(stop) => RejectionReason::Undecided(stop),
+                Verdict::Schedulable => RejectionReason::Undecided(Stop::precision()),
             };
             Admission::rejected(candidates[candidate].index, reason, proven)
         }

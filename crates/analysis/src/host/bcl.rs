@@ -73,11 +73,13 @@ fn check(
     if interference <= capacity && exceeding < usable {
         return Ok(());
     }
+    // A job is late as soon as others take one unit more than its slack on every processor: with the cut
+    // there, demand exceeds supply in both cases.
     let own = usable as Amount * Amount::from(this.task.demand());
     Err(Verdict::Unschedulable(Violation {
         index: this.index,
         at: window,
-        demand: interference + own,
+        demand: interference + exceeding as Amount + own,
         supply: capacity + own,
     }))
 }

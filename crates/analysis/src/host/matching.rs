@@ -6,13 +6,23 @@
 
 use super::Vcpu;
 
-/// For each of `vcpus` a CPU below `cpus`, all different; `Err` names a VCPU without one.
-pub(super) fn dedicate(vcpus: &[(usize, &Vcpu)], cpus: u32) -> Result<Vec<u32>, usize> {
+/// A VCPU for which no CPU is left.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Crowded {
+    /// Its index.
+    pub vcpu: usize,
+    /// The CPUs it could have directly or by moving others, all taken by VCPUs that can have no others.
+    pub cpus: usize,
+}
+
+/// For each of `vcpus` a CPU below `cpus`, all different.
+pub(super) fn dedicate(vcpus: &[(usize, &Vcpu)], cpus: u32) -> Result<Vec<u32>, Crowded> {
     let mut owner: Vec<Option<usize>> = vec![None; cpus as usize];
     for (position, &(index, _)) in vcpus.iter().enumerate() {
         let mut seen = vec![false; cpus as usize];
         if !augment(position, vcpus, &mut owner, &mut seen) {
-            return Err(index);
+            let cpus = seen.iter().filter(|&&seen| seen).count();
+            return Err(Crowded { vcpu: index, cpus });
         }
     }
     let mut homes = vec![0; vcpus.len()];

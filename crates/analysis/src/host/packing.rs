@@ -15,7 +15,7 @@ use super::{Candidate, Dispatch, VcpuServer, admission::overloads, partitioned};
 use crate::{
     ratio::{Fraction, Interval},
     task::Task,
-    verdict::Verdict,
+    verdict::{Stop, Verdict},
     work::Work,
 };
 
@@ -89,7 +89,7 @@ pub(super) fn pack(
             None => {}
         }
     }
-    let (candidate, verdict) = refused.unwrap_or((0, Verdict::Undecided));
+    let (candidate, verdict) = refused.unwrap_or((0, Verdict::Undecided(Stop::precision())));
     Packing::Refused {
         candidate,
         verdict,
@@ -118,8 +118,8 @@ fn best_fit(
     let mut bins = empty_bins(cpus);
     for &index in order {
         let candidate = &candidates[index];
-        if work.spend(bins.len()).is_err() {
-            return Err((index, Verdict::Undecided));
+        if let Err(exhausted) = work.spend(bins.len(), 0) {
+            return Err((index, exhausted.into()));
         }
         let mut home: Option<((bool, Reverse<Interval>), usize)> = None;
         for (b, bin) in bins
@@ -145,7 +145,10 @@ fn best_fit(
                 .filter(|bin| candidate.allows(bin.cpu))
                 .min_by_key(|bin| bin.load);
             let verdict = emptiest.map(|bin| test(bin, index, candidates, rules, work));
-            return Err((index, verdict.unwrap_or(Verdict::Undecided)));
+            return Err((
+                index,
+                verdict.unwrap_or(Verdict::Undecided(Stop::precision())),
+            ));
         };
         bins[home].members.push(index);
         bins[home].load = bins[home].load.plus(candidate.task.utilization());
@@ -222,7 +225,7 @@ impl Search<'_> {
             match test(&bins[b], index, self.candidates, self.rules, self.work) {
                 Verdict::Schedulable => {}
                 Verdict::Unschedulable(_) => continue,
-                Verdict::Undecided => return None,
+                Verdict::Undecided(_) => return None,
             }
             let before = bins[b].load;
             bins[b].members.push(index);

@@ -23,7 +23,7 @@ use crate::{
     ratio::{Fraction, compare_sum},
     supply::Dedicated,
     task::Task,
-    verdict::{Verdict, Violation},
+    verdict::{Stop, Verdict, Violation},
     work::Work,
 };
 
@@ -42,15 +42,15 @@ pub(super) fn test(
 }
 
 fn earliest_deadline(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Verdict {
-    if work.spend(vcpus.len()).is_err() {
-        return Verdict::Undecided;
+    if let Err(exhausted) = work.spend(vcpus.len(), 0) {
+        return exhausted.into();
     }
     let one = Fraction::new(1, 1);
     let load = compare_sum(vcpus.iter().map(Task::utilization), one);
     if server == VcpuServer::TaskLike && vcpus.iter().all(|vcpu| vcpu.jitter() == 0) {
         match load {
             Some(Ordering::Less | Ordering::Equal) => return Verdict::Schedulable,
-            None => return Verdict::Undecided,
+            None => return Verdict::Undecided(Stop::precision()),
             Some(Ordering::Greater) => {}
         }
     }
@@ -83,7 +83,7 @@ fn deadline_monotonic(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Ve
             Verdict::Unschedulable(violation) => {
                 return Verdict::Unschedulable(Violation { index, ..violation });
             }
-            Verdict::Undecided => return Verdict::Undecided,
+            Verdict::Undecided(stop) => return Verdict::Undecided(stop),
         }
         if let Some(last) = stack.last_mut() {
             *last = late_start(last, server);

@@ -16,6 +16,7 @@ use crate::{
     host::overhead::Overheads,
     task::Task,
     time::{Amount, Time},
+    verdict::Stop,
     work::Work,
 };
 
@@ -100,7 +101,7 @@ pub fn best(
     }
     Ok(match best {
         Some((_, interface)) => Ok(interface),
-        None => Err(failure.unwrap_or(Infeasible::Undecided)),
+        None => Err(failure.unwrap_or(Infeasible::Undecided(Stop::precision()))),
     })
 }
 

@@ -43,7 +43,7 @@ pub fn least_below(low: Time, high: Time, mut test: impl FnMut(Time) -> Verdict)
         match test(middle) {
             Verdict::Schedulable => found.budget = middle,
             Verdict::Unschedulable(_) => low = middle + 1,
-            Verdict::Undecided => {
+            Verdict::Undecided(_) => {
                 found.exact = false;
                 low = middle + 1;
             }

@@ -6,8 +6,13 @@
 
 use super::{Infeasible, Least, budget, reason};
 use crate::{
-    error::Error, guest::partitioned::LocalScheduler, supply::ExplicitDeadlinePeriodic, task::Task,
-    time::Time, verdict::Verdict, work::Work,
+    error::Error,
+    guest::partitioned::LocalScheduler,
+    supply::ExplicitDeadlinePeriodic,
+    task::Task,
+    time::Time,
+    verdict::{Stop, Verdict},
+    work::Work,
 };
 
 /// The least EDP budget of `period` and `deadline` for `tasks` on one VCPU.
@@ -25,7 +30,7 @@ pub fn minimal_edp(
     let floor = budget::floor(tasks.iter().map(Task::utilization), period);
     let least = budget::least(floor, deadline, |budget| {
         ExplicitDeadlinePeriodic::new(period, budget, deadline)
-            .map_or(Verdict::Undecided, |resource| {
+            .map_or(Verdict::Undecided(Stop::precision()), |resource| {
                 scheduler.test(tasks, &resource, work)
             })
     });

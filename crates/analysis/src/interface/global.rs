@@ -9,11 +9,12 @@ use super::{GuestScheduler, Infeasible, Interface, MAX_VCPUS, budget, reason};
 use crate::{
     error::Error,
     guest::{global_edf, global_fixed_priority},
+    host::gfb,
     ratio::Interval,
     supply::{Dedicated, DeterministicMultiprocessor, MultiprocessorPeriodic, Supply},
     task::{PriorityOrder, Task},
     time::Time,
-    verdict::Verdict,
+    verdict::{Stop, Verdict},
     work::Work,
 };
 
@@ -29,8 +30,8 @@ pub fn minimal_mpr(
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
     let guest = Guest::new(tasks, scheduler);
-    let vcpus = match guest.vcpus(vcpus, work) {
-        Ok(vcpus) => vcpus,
+    let (vcpus, fewest) = match guest.vcpus(vcpus, work) {
+        Ok(found) => found,
         Err(infeasible) => return Ok(Err(infeasible)),
     };
     let high = Time::from(vcpus).checked_mul(period).unwrap_or(Time::MAX);
@@ -38,7 +39,9 @@ pub fn minimal_mpr(
     let floor = budget::floor(tasks.iter().map(Task::utilization), period);
     let least = budget::least_below(floor, high, |budget| {
         MultiprocessorPeriodic::new(period, budget, vcpus)
-            .map_or(Verdict::Undecided, |resource| guest.test(&resource, work))
+            .map_or(Verdict::Undecided(Stop::precision()), |resource| {
+                guest.test(&resource, work)
+            })
     });
     let resource = MultiprocessorPeriodic::new(period, least.budget, vcpus)?;
     Ok(Ok(Interface {
@@ -46,7 +49,7 @@ pub fn minimal_mpr(
         budget: least.budget,
         vcpu_budgets: resource.vcpu_budgets(),
         partition: None,
-        exact: least.exact,
+        exact: fewest && least.exact,
     }))
 }
 
@@ -62,15 +65,17 @@ pub fn minimal_dmpr(
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
     let guest = Guest::new(tasks, scheduler);
-    let vcpus = match guest.vcpus(vcpus, work) {
-        Ok(vcpus) => vcpus,
+    let (vcpus, fewest) = match guest.vcpus(vcpus, work) {
+        Ok(found) => found,
         Err(infeasible) => return Ok(Err(infeasible)),
     };
     let full = vcpus - 1;
     DeterministicMultiprocessor::new(period, period, full)?;
     let least = budget::least_below(1, period, |budget| {
         DeterministicMultiprocessor::new(period, budget, full)
-            .map_or(Verdict::Undecided, |resource| guest.test(&resource, work))
+            .map_or(Verdict::Undecided(Stop::precision()), |resource| {
+                guest.test(&resource, work)
+            })
     });
     let resource = DeterministicMultiprocessor::new(period, least.budget, full)?;
     Ok(Ok(Interface {
@@ -78,8 +83,18 @@ pub fn minimal_dmpr(
         budget: period * Time::from(full) + least.budget,
         vcpu_budgets: resource.vcpu_budgets(),
         partition: None,
-        exact: least.exact,
+        exact: fewest && least.exact,
     }))
+}
+
+/// The test of a global guest on any supply.
+pub(super) fn test(
+    tasks: &[Task],
+    scheduler: GuestScheduler,
+    supply: &impl Supply,
+    work: &mut Work,
+) -> Verdict {
+    Guest::new(tasks, scheduler).test(supply, work)
 }
 
 struct Guest {
@@ -118,14 +133,23 @@ impl Guest {
         }
     }
 
-    /// The number of VCPUs: the given one if it can do, else the fewest that can.
-    fn vcpus(&self, fixed: Option<u32>, work: &mut Work) -> Result<u32, Infeasible> {
+    /// The number of VCPUs: the given one if it can do, else the fewest that can; and whether fewer are
+    /// shown not to do.
+    fn vcpus(&self, fixed: Option<u32>, work: &mut Work) -> Result<(u32, bool), Infeasible> {
         let mut test = |vcpus: u32| {
             let mut share = work.take(Work::DEFAULT_STEPS / 8);
             let verdict = if vcpus as usize >= self.tasks.len() {
                 Verdict::Schedulable
             } else {
-                self.test(&Dedicated::new(vcpus), &mut share)
+                match self.test(&Dedicated::new(vcpus), &mut share) {
+                    // Too many windows to look at: density suffices, too.
+                    Verdict::Undecided(_)
+                        if !self.fixed_priority && gfb::test(&self.tasks, vcpus) =>
+                    {
+                        Verdict::Schedulable
+                    }
+                    verdict => verdict,
+                }
             };
             work.give_back(&share);
             verdict
@@ -133,7 +157,7 @@ impl Guest {
         if let Some(vcpus) = fixed {
             let verdict = test(vcpus);
             return if verdict.is_schedulable() {
-                Ok(vcpus)
+                Ok((vcpus, true))
             } else {
                 Err(reason(&verdict))
             };
@@ -145,19 +169,21 @@ impl Guest {
             .min(MAX_VCPUS);
         let low = u32::try_from(low).unwrap_or(most).min(most);
         // Few more than the utilisation usually do: look there first, in growing strides.
-        let (mut fails_below, mut stride) = (low, 0);
+        let (mut fails_below, mut stride, mut decided) = (low, 0, true);
         loop {
             let probe = low.saturating_add(stride).min(most);
             let verdict = test(probe);
             if verdict.is_schedulable() {
                 let found = budget::least_below(fails_below.into(), probe.into(), |vcpus| {
-                    u32::try_from(vcpus).map_or(Verdict::Undecided, &mut test)
+                    u32::try_from(vcpus).map_or(Verdict::Undecided(Stop::precision()), &mut test)
                 });
-                return Ok(u32::try_from(found.budget).unwrap_or(probe));
+                let vcpus = u32::try_from(found.budget).unwrap_or(probe);
+                return Ok((vcpus, decided && found.exact));
             }
             if probe == most {
                 return Err(reason(&verdict));
             }
+            decided &= !matches!(verdict, Verdict::Undecided(_));
             fails_below = probe + 1;
             stride = (stride * 2).max(1);
         }

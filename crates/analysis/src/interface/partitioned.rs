@@ -10,11 +10,14 @@
 //! Complexity: the packing and one bisection a VCPU. Minimal for the partition found, not over all
 //! partitions. Sources: Shin and Lee 2003; the dissertation's section 3.3.1.
 
-use super::{Infeasible, Interface, InterfaceKind, MAX_VCPUS, uniprocessor::least_on_whole};
+use super::{
+    Infeasible, Interface, InterfaceKind, MAX_VCPUS, reason, uniprocessor::least_on_whole,
+};
 use crate::{
     guest::partitioned::{LocalScheduler, best_fit},
     task::Task,
     time::Time,
+    verdict::Verdict,
     work::Work,
 };
 
@@ -29,8 +32,14 @@ pub fn minimal(
     let limit = vcpus.unwrap_or(MAX_VCPUS) as usize;
     // Half of the work is kept for the budgets.
     let mut packing = work.take(Work::DEFAULT_STEPS / 2);
-    let partition = best_fit(tasks, scheduler, limit, &mut packing)
-        .map_err(|task| Infeasible::DoesNotFit { task })?;
+    let partition =
+        best_fit(tasks, scheduler, limit, &mut packing).map_err(|misfit| match misfit.verdict {
+            Verdict::Unschedulable(closest) => Infeasible::DoesNotFit {
+                task: misfit.task,
+                closest,
+            },
+            verdict => reason(&verdict),
+        })?;
     work.give_back(&packing);
     let mut needed = Vec::with_capacity(partition.len());
     let mut exact = true;

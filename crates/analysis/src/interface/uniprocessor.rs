@@ -11,7 +11,7 @@ use crate::{
     supply::{PeriodicResource, Supply},
     task::{PriorityOrder, Task},
     time::Time,
-    verdict::Verdict,
+    verdict::{Stop, Verdict},
     work::Work,
 };
 
@@ -66,7 +66,8 @@ fn least_budget(
     mut test: impl FnMut(&PeriodicResource) -> Verdict,
 ) -> budget::Least {
     budget::least_below(floor, period, |budget| {
-        PeriodicResource::new(period, budget).map_or(Verdict::Undecided, |r| test(&r))
+        PeriodicResource::new(period, budget)
+            .map_or(Verdict::Undecided(Stop::precision()), |r| test(&r))
     })
 }
 
@@ -89,7 +90,9 @@ fn least_fixed_priority(
         let mut test =
             |resource: &PeriodicResource| fixed_priority::test_task(sorted, index, resource, work);
         let current = PeriodicResource::new(period, least.budget)
-            .map_or(Verdict::Undecided, |resource| test(&resource));
+            .map_or(Verdict::Undecided(Stop::precision()), |resource| {
+                test(&resource)
+            });
         if !current.is_schedulable() {
             let raised = least_budget(period, least.budget, test);
             least = budget::Least {

@@ -1,13 +1,21 @@
 //! Rejections in words: which task or VCPU, in which window, demand and supply.
+//!
+//! Rule: every rejection names a task or a VCPU, a window t, the demand and the supply in it; demand
+//! exceeds supply, except where the answer is "undecided, so no": there t is where the analysis stopped,
+//! and demand and supply are the long-run ones in that window (jobs that arrive and are due in it, on
+//! whole CPUs).
 
 use super::{
-    Explanation, Needs, Request, Unit, Vm,
+    Explanation, Needs, Request, TaskNeeds, Unit, Vm,
     run::{Outcome, overloads},
 };
 use crate::{
     host::{Rejection, RejectionReason, Vcpu},
     interface::Infeasible,
-    verdict::Violation,
+    task::Task,
+    time::{Amount, MAX_INSTANT, Time},
+    verdict::{Bound, Stop, Verdict, Violation},
+    workload::demand,
 };
 
 impl Explanation {
@@ -16,6 +24,7 @@ impl Explanation {
             vm: Some(vm.to_owned()),
             task: None,
             vcpu: None,
+            undecided: false,
             t: None,
             demand: None,
             supply: None,
@@ -31,6 +40,13 @@ impl Explanation {
             ..self
         }
     }
+
+    fn of_task(self, needs: &TaskNeeds, index: usize) -> Self {
+        Self {
+            task: needs.tasks.get(index).map(|named| named.name.clone()),
+            ..self
+        }
+    }
 }
 
 /// Why a VM has no interface.
@@ -39,39 +55,48 @@ pub(super) fn vm(vm: &Vm, outcome: &Outcome, unit: Unit) -> Option<Explanation> 
         return None;
     };
     let name = &vm.name;
+    let failed = |violation: &Violation, text: &str| {
+        let task = &needs.tasks[violation.index].name;
+        let witness = window(&format!("task {task}"), violation, unit);
+        Explanation::words(name, format!("VM \"{name}\" {text}: {witness}"))
+            .with(violation)
+            .of_task(needs, violation.index)
+    };
     match outcome {
         Outcome::Interface(_) | Outcome::BestEffort => None,
-        Outcome::TooSmall { given, least } => Some(Explanation::words(
-            name,
-            format!(
-                "VM \"{name}\" is given a budget of {} in every {}, but its tasks need {}",
+        Outcome::TooSmall {
+            given,
+            least,
+            verdict,
+        } => {
+            let text = format!(
+                "is given a budget of {} in every {}, but its tasks need {}",
                 unit.show((*given).into()),
                 unit.show(least.period.into()),
                 unit.show(least.budget.into()),
-            ),
-        )),
-        Outcome::NoInterface(Infeasible::Undecided) => Some(Explanation::words(
-            name,
-            format!(
-                "VM \"{name}\": no budget could be shown to suffice within the allowed work; this is \
-                 not a proof that none does. Fewer tasks, periods with common multiples or a coarser \
-                 time unit make it decidable"
-            ),
-        )),
-        Outcome::NoInterface(Infeasible::DoesNotFit { task }) => {
-            let task = &needs.tasks[*task].name;
+            );
+            Some(match verdict {
+                Verdict::Unschedulable(violation) => failed(violation, &text),
+                Verdict::Undecided(stop) => undecided_vm(vm, needs, *stop, unit, &text),
+                Verdict::Schedulable => undecided_vm(vm, needs, Stop::precision(), unit, &text),
+            })
+        }
+        Outcome::NoInterface(Infeasible::Undecided(stop)) => {
+            let text = "has no budget that could be shown to suffice";
+            Some(undecided_vm(vm, needs, *stop, unit, text))
+        }
+        Outcome::NoInterface(Infeasible::DoesNotFit { task, closest }) => {
+            let misfit = &needs.tasks[*task].name;
             let limit = needs
                 .vcpus
                 .map_or(String::new(), |vcpus| format!(" of the {vcpus}"));
-            let text = format!("VM \"{name}\": task {task} fits on none{limit} VCPUs by best fit");
-            let explanation = Explanation::words(name, text);
-            Some(Explanation {
-                task: Some(task.clone()),
-                ..explanation
-            })
+            let text = format!(
+                "cannot be partitioned by best fit: task {misfit} fits on none{limit} VCPUs; on the one \
+                 with most room, on a whole CPU"
+            );
+            Some(failed(closest, &text).of_task(needs, *task))
         }
         Outcome::NoInterface(Infeasible::Violation(violation)) => {
-            let task = &needs.tasks[violation.index].name;
             let whole = match needs.vcpus {
                 Some(vcpus @ 2..) => format!("{vcpus} whole CPUs"),
                 _ => "a whole CPU".to_owned(),
@@ -81,16 +106,32 @@ pub(super) fn vm(vm: &Vm, outcome: &Outcome, unit: Unit) -> Option<Explanation> 
             } else {
                 ""
             };
-            let text = format!(
-                "VM \"{name}\": even {whole} cannot hold its tasks{why}: {}",
-                window(&format!("task {task}"), violation, unit)
-            );
-            let explanation = Explanation::words(name, text).with(violation);
-            Some(Explanation {
-                task: Some(task.clone()),
-                ..explanation
-            })
+            Some(failed(
+                violation,
+                &format!("has tasks that even {whole} cannot hold{why}"),
+            ))
         }
+    }
+}
+
+fn undecided_vm(vm: &Vm, needs: &TaskNeeds, stop: Stop, unit: Unit, what: &str) -> Explanation {
+    let cpus = needs.vcpus.unwrap_or(1);
+    let long_run = long_run(&needs.tasks(), cpus as usize, stop.at);
+    let task = needs
+        .tasks
+        .get(long_run.index)
+        .map_or("?", |named| &named.name);
+    let text = format!(
+        "VM \"{}\" {what}: {}. {}",
+        vm.name,
+        undecided(stop, unit),
+        so_far(&format!("the tasks (task {task} most)"), &long_run, unit)
+    );
+    Explanation {
+        undecided: true,
+        ..Explanation::words(&vm.name, text)
+            .with(&long_run)
+            .of_task(needs, long_run.index)
     }
 }
 
@@ -104,45 +145,59 @@ pub(super) fn host(
     let (vm, number) = owner;
     let name = &request.vms[vm].name;
     let vcpu = &vcpus[rejection.vcpu];
+    let unit = request.unit;
     let what = format!(
         "VCPU {number} of VM \"{name}\" ({} in every {})",
-        request.unit.show(vcpu.budget().into()),
-        request.unit.show(vcpu.period().into()),
+        unit.show(vcpu.budget().into()),
+        unit.show(vcpu.period().into()),
     );
     let place = format!(
         "the host's {} CPUs under {}",
         request.host.cpus(),
         request.host_name.word()
     );
+    let failed = |violation: &Violation, text: String| {
+        let witness = window("it", violation, unit);
+        Explanation::words(name, format!("{text}: {witness}")).with(violation)
+    };
     let explanation = match &rejection.reason {
-        RejectionReason::Violation(violation) => {
-            let text = format!(
-                "{place} cannot promise {what} its budget: {}",
-                window("it", violation, request.unit)
-            );
-            Explanation::words(name, text).with(violation)
-        }
+        RejectionReason::Violation(violation) => failed(
+            violation,
+            format!("{place} cannot promise {what} its budget"),
+        ),
         RejectionReason::OverheadsExceedPeriod => {
-            let cost = request
-                .host
-                .overheads()
-                .inflate(vcpu.budget(), vcpu.period());
-            let text = format!(
-                "{what} costs {} of CPU time with the host's overheads, more than its period",
-                request.unit.show(cost.into())
-            );
-            Explanation::words(name, text)
+            let overheads = request.host.overheads();
+            let cost = overheads.inflate(vcpu.budget(), vcpu.period());
+            let violation = Violation {
+                index: rejection.vcpu,
+                at: vcpu.period(),
+                demand: Amount::from(cost) + Amount::from(overheads.quantum),
+                supply: vcpu.period().into(),
+            };
+            let text = format!("{what} costs more than its period with the host's overheads");
+            failed(&violation, text)
         }
-        RejectionReason::NoCpu => {
-            let text = format!("{place} have none left for {what}, within its mask");
-            Explanation::words(name, text)
-        }
-        RejectionReason::Undecided => {
+        RejectionReason::NoCpu(violation) => failed(
+            violation,
+            format!(
+                "{place} have none left for {what} within its mask: VCPUs that always run have them all"
+            ),
+        ),
+        RejectionReason::Undecided(stop) => {
+            let tasks: Vec<Task> = vcpus
+                .iter()
+                .filter_map(|vcpu| Task::implicit(vcpu.budget(), vcpu.period()).ok())
+                .collect();
+            let long_run = long_run(&tasks, request.host.cpus() as usize, stop.at);
             let text = format!(
-                "{place}: {what} could not be shown to get its budget within the allowed work; this is \
-                 not a proof that it does not"
+                "{place} could not be shown to promise {what} its budget: {}. {}",
+                undecided(*stop, unit),
+                so_far("the VCPUs", &long_run, unit)
             );
-            Explanation::words(name, text)
+            Explanation {
+                undecided: true,
+                ..Explanation::words(name, text).with(&long_run)
+            }
         }
     };
     Explanation {
@@ -151,14 +206,53 @@ pub(super) fn host(
     }
 }
 
-fn window(who: &str, violation: &Violation, unit: Unit) -> String {
-    let relation = if violation.demand > violation.supply {
-        "but only"
-    } else {
-        "and exactly"
-    };
+/// Demand and supply of whole CPUs in a window of length `at`, or of the longest period if that is 0.
+fn long_run(tasks: &[Task], cpus: usize, at: Time) -> Violation {
+    let longest = tasks.iter().map(Task::period).max().unwrap_or(1);
+    let at = if at > 0 { at.min(MAX_INSTANT) } else { longest };
+    let share = |index: &usize| demand(&tasks[*index], at);
+    Violation {
+        index: (0..tasks.len()).max_by_key(share).unwrap_or(0),
+        at,
+        demand: (0..tasks.len()).map(|i| Amount::from(share(&i))).sum(),
+        supply: Amount::from(at) * cpus as Amount,
+    }
+}
+
+fn undecided(stop: Stop, unit: Unit) -> String {
+    let at = unit.show(stop.at.into());
+    match stop.bound {
+        Bound::Work => format!(
+            "undecided, so the answer is no: the analysis spent its allowance of work and stopped at \
+             t = {at}; this is not a proof. Fewer tasks, periods with common multiples, or a coarser time \
+             unit make it decidable"
+        ),
+        Bound::Horizon => format!(
+            "undecided, so the answer is no: it would have to look at windows beyond t = {at}; this is \
+             not a proof. A little less demand, periods with common multiples, or a coarser time unit \
+             make it decidable"
+        ),
+        Bound::Precision => {
+            "undecided, so the answer is no: the utilisations are too close to the limit \
+                             for fractions of 128 bits; this is not a proof. Periods with common \
+                             multiples, or a little less demand make it decidable"
+                .to_owned()
+        }
+    }
+}
+
+fn so_far(who: &str, long_run: &Violation, unit: Unit) -> String {
     format!(
-        "in a window of t = {} {who} and what comes before it demand {}, {relation} {} is certain to be \
+        "In a window of t = {} {who} demand {} in all, and {} is supplied on whole CPUs",
+        unit.show(long_run.at.into()),
+        unit.show(long_run.demand),
+        unit.show(long_run.supply),
+    )
+}
+
+fn window(who: &str, violation: &Violation, unit: Unit) -> String {
+    format!(
+        "in a window of t = {} {who} and what comes before it demand {}, but only {} is certain to be \
          supplied",
         unit.show(violation.at.into()),
         unit.show(violation.demand),

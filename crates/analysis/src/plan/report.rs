@@ -129,11 +129,14 @@ pub struct Explanation {
     pub task: Option<String>,
     /// The VCPU concerned, its number in the VM.
     pub vcpu: Option<usize>,
-    /// The window's length, time.
+    /// A bound of the analysis was reached: no proof that it cannot be, and still no yes.
+    pub undecided: bool,
+    /// The window's length, time. Where undecided: the window at which the analysis stopped.
     pub t: Option<Time>,
-    /// What has to be executed in it.
+    /// What has to be executed in it: more than the supply, except where undecided. For a service: its
+    /// bound.
     pub demand: Option<Amount>,
-    /// What is certain to be supplied in it.
+    /// What is certain to be supplied in it. For a service: its limit.
     pub supply: Option<Amount>,
     /// The whole reason in words.
     pub text: String,

@@ -16,6 +16,7 @@ use crate::{
     ratio::Interval,
     supply::MultiprocessorPeriodic,
     task::Task,
+    verdict::Verdict,
     work::Work,
 };
 
@@ -31,6 +32,8 @@ pub(super) enum Outcome {
     TooSmall {
         given: i64,
         least: Interface,
+        /// The failed test of the given budget.
+        verdict: Verdict,
     },
     BestEffort,
 }
@@ -155,7 +158,14 @@ pub(super) fn interface_of(vm: &Vm, host: &Host, work: &mut Work) -> Result<Outc
     };
     match needs.budget {
         None => Ok(Outcome::Interface(least)),
-        Some(given) if given < least.budget => Ok(Outcome::TooSmall { given, least }),
+        Some(given) if given < least.budget => {
+            let verdict = least.test_with(given, &needs.tasks(), needs.scheduler.into(), work);
+            Ok(Outcome::TooSmall {
+                given,
+                least,
+                verdict,
+            })
+        }
         Some(given) => {
             let vcpus = u32::try_from(least.vcpu_budgets.len()).unwrap_or(u32::MAX);
             let partition = least.partition;

@@ -35,7 +35,18 @@ pub(super) fn bounds(
                     explanations.push(Explanation::words(&vm.name, text));
                     return None;
                 }
-                bound(request, service, interface)
+                let found = bound(request, service, interface);
+                if found.is_none() {
+                    let text = format!(
+                        "service \"{}\" has no bound that could be computed within the allowed work",
+                        service.name
+                    );
+                    explanations.push(Explanation {
+                        undecided: true,
+                        ..Explanation::words(&vm.name, text)
+                    });
+                }
+                found
             });
             let met = match (bound, service.limit) {
                 (Some(bound), Some(limit)) => bound.total() <= limit,
@@ -53,7 +64,17 @@ pub(super) fn bounds(
                     show(bound.guest_response),
                     show(limit),
                 );
-                explanations.push(Explanation::words(&vm.name, text));
+                let task = match &vm.needs {
+                    Needs::Tasks(needs) => needs.tasks.get(service.task),
+                    _ => None,
+                };
+                explanations.push(Explanation {
+                    task: task.map(|named| named.name.clone()),
+                    t: Some(limit),
+                    demand: Some(bound.total().into()),
+                    supply: Some(limit.into()),
+                    ..Explanation::words(&vm.name, text)
+                });
             }
             ServiceReport {
                 name: service.name.clone(),
@@ -103,7 +124,11 @@ pub(super) fn bound(
                 let sorted: Vec<Task> = order.iter().map(|&i| tasks[i]).collect();
                 let level = order.iter().position(|&i| i == service.task)?;
                 let limit = sorted[level].window();
-                fixed_priority::response_time(&sorted, level, &supply, limit, &mut work).ok()??
+                match fixed_priority::response_time(&sorted, level, &supply, limit, &mut work) {
+                    Ok(response) => response?,
+                    // The interface holds it: its deadline bounds it.
+                    Err(_) => tasks[service.task].deadline(),
+                }
             }
             _ => edf_response_or_deadline(&tasks, service.task, &supply, &mut work)?,
         };
@@ -126,7 +151,7 @@ fn edf_response_or_deadline(
 ) -> Option<Time> {
     match edf_response::response_time(tasks, index, supply, work) {
         Ok(response) => Some(response),
-        Err(Verdict::Undecided) => edf::test(tasks, supply, &mut Work::default())
+        Err(Verdict::Undecided(_)) => edf::test(tasks, supply, &mut Work::default())
             .is_schedulable()
             .then(|| tasks[index].deadline()),
         Err(_) => None,

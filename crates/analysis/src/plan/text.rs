@@ -20,6 +20,10 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
     };
     let answer = if report.feasible {
         "feasible"
+    } else if !report.explanations.is_empty()
+        && report.explanations.iter().all(|reason| reason.undecided)
+    {
+        "NOT feasible (undecided, so no)"
     } else {
         "NOT feasible"
     };

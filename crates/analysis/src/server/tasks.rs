@@ -59,7 +59,7 @@ pub fn response_time(
     let limit = task.task.deadline() - task.jitter(server);
     let mut window = task.task.demand();
     loop {
-        work.spend(higher_servers.len() + higher.len() + 1)?;
+        work.spend(higher_servers.len() + higher.len() + 1, window)?;
         if window > limit {
             return Ok(None);
         }
