@@ -7,6 +7,7 @@ use crate::emulator::{Accelerator, Card, Machine};
 use crate::error::{At, Error, Result};
 use crate::guest::Guest;
 use crate::namespace::Namespace;
+use crate::progress::{News, Observer};
 use crate::qemu::{self, Qemu};
 use crate::scheduling;
 use std::fs::File;
@@ -17,6 +18,9 @@ use std::time::Duration;
 
 /// A host boots in 2 to 7 s on an idle machine; a loaded one gets this long.
 pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often a guest is started before its host counts as broken.
+const GUEST_ATTEMPTS: u32 = 3;
 
 /// A network that joins the outside to the emulated host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +159,15 @@ impl EmulatedHost {
 
     /// Starts a guest, described by a machine whose cards name taps still to be made and whose
     /// networks are given in the same order.
-    pub fn start_guest(&self, machine: &Machine, networks: &[Network]) -> Result<Guest> {
+    ///
+    /// Under emulation a guest may reset itself while it boots, for no fault of its kernel: it
+    /// is then started again, and the observer told. docs/design/lab.md has the measured rate.
+    pub fn start_guest(
+        &self,
+        machine: &Machine,
+        networks: &[Network],
+        observer: &dyn Observer,
+    ) -> Result<Guest> {
         for (card, network) in machine.cards.iter().zip(networks) {
             self.ip(&format!("tuntap add dev {} mode tap vnet_hdr", card.tap))?;
             self.ip(&format!(
@@ -164,7 +176,16 @@ impl EmulatedHost {
                 network.bridge()
             ))?;
         }
-        Guest::start(&self.connection, machine).map_err(|error| self.with_own_end(error))
+        let mut attempts_left = GUEST_ATTEMPTS;
+        loop {
+            attempts_left -= 1;
+            match Guest::start(&self.connection, machine) {
+                Err(error) if attempts_left > 0 && self.connection.run(&["true"]).is_ok() => {
+                    observer.tell(News::Note(format!("{error}\n  starting the guest again")));
+                }
+                result => return result.map_err(|error| self.with_own_end(error)),
+            }
+        }
     }
 
     /// Adds how the host ended to an error that came because it did.

@@ -296,7 +296,9 @@ fn methods_hold_on_a_real_kernel_and_undo_restores_everything() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
     let host = EmulatedHost::boot(&laboratory.host("undo", HostKernel::PreemptRt)).unwrap();
-    let _guest = host.start_guest(&guest("rt", 1, 2), &[RT]).unwrap();
+    let _guest = host
+        .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
+        .unwrap();
     let vm = format!("{}:1", host.guest_pid("rt").unwrap());
     let inside = |words: &str| host.connection().text(&["sh", "-euc", words]);
     inside("steadyvm host snapshot > /run/before.json").unwrap();

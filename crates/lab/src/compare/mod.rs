@@ -28,7 +28,7 @@ pub const EQUAL_SHARE: f64 = 0.9;
 /// docs/design/lab.md has the measured rate of failed boots.
 const BOOT_ATTEMPTS: u32 = 4;
 /// A round in which a machine dies under load is measured again as a whole, this often a run.
-const REBOOTS: u32 = 2;
+const REBOOTS: u32 = 4;
 
 /// What to compare, and how long.
 #[derive(Debug, Clone)]
@@ -68,8 +68,9 @@ impl Options {
 /// Measures everything. See the module's introduction for how.
 pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<RunData> {
     options.check()?;
-    let boot = || boot_stations(laboratory, &options.methods, observer);
-    let mut stations = task(observer, "boot the hosts", boot)?;
+    let mut stations = task(observer, "boot the hosts", || {
+        boot_stations(laboratory, &options.methods, observer)
+    })?;
     let mut rounds = Vec::new();
     let mut equal_rate = None;
     let mut reboots_left = REBOOTS;
@@ -82,9 +83,10 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
             // The whole round is dropped, so that no method keeps its better half.
             Err(error) if reboots_left > 0 && error.blame == Blame::Machine => {
                 reboots_left -= 1;
-                observer.tell(News::Note(format!("{error}\n  booting all hosts again")));
-                stations.clear();
-                stations = task(observer, "boot the hosts", boot)?;
+                observer.tell(News::Note(format!("{error}\n  booting that host again")));
+                for station in stations.iter_mut().filter(|station| station.is_broken()) {
+                    *station = boot_station(laboratory, station.method(), 0, observer)?;
+                }
             }
             Err(error) => return Err(error),
         }
@@ -160,7 +162,7 @@ fn boot_station(
     let mut attempts_left = BOOT_ATTEMPTS;
     loop {
         attempts_left -= 1;
-        match Station::boot(laboratory, method, on_cpu) {
+        match Station::boot(laboratory, method, on_cpu, observer) {
             Err(error) if attempts_left > 0 && error.blame == Blame::Machine => {
                 observer.tell(News::Note(format!("{error}\n  booting it again")));
             }

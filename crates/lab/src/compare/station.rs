@@ -5,8 +5,9 @@ use super::kernel_of;
 use super::phase::{self, Load};
 use crate::error::{At, Error, Result};
 use crate::guest::Guest;
-use crate::host::{BULK, EmulatedHost, HostSpecification, RT};
+use crate::host::{BULK, EmulatedHost, HostSpecification, Network, RT};
 use crate::laboratory::{Laboratory, guest};
+use crate::progress::Observer;
 use std::net::Ipv4Addr;
 use std::thread;
 use steadyvm_host::Method;
@@ -27,27 +28,38 @@ pub struct Station {
     /// Held for its connection, through which its service lives.
     _rt_guest: Guest,
     bulk_guest: Guest,
+    broken: bool,
 }
 
 impl Station {
     /// Boots host and guests, puts the method in force, starts the NetRT service and stops the
     /// host's clock. Until then all the host's processors share the CPU `on_cpu`.
-    pub fn boot(laboratory: &Laboratory, method: Method, on_cpu: usize) -> Result<Self> {
+    pub fn boot(
+        laboratory: &Laboratory,
+        method: Method,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
         let named = |mut error: Error| {
             error.what = format!("{method}: {}", error.what);
             error
         };
-        Self::boot_unnamed(laboratory, method, on_cpu).map_err(named)
+        Self::boot_unnamed(laboratory, method, on_cpu, observer).map_err(named)
     }
 
-    fn boot_unnamed(laboratory: &Laboratory, method: Method, on_cpu: usize) -> Result<Self> {
+    fn boot_unnamed(
+        laboratory: &Laboratory,
+        method: Method,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
             ..laboratory.host(method.name(), kernel_of(method))
         };
         let mut host = EmulatedHost::boot(&specification)?;
         host.require_kvm()?;
-        let (rt_guest, bulk_guest) = start_guests(&host)?;
+        let (rt_guest, bulk_guest) = start_guests(&host, observer)?;
         start_service(&rt_guest)?;
         put_in_force(&host, method)?;
         host.pause()?;
@@ -57,6 +69,7 @@ impl Station {
             host,
             _rt_guest: rt_guest,
             bulk_guest,
+            broken: false,
         })
     }
 
@@ -66,7 +79,29 @@ impl Station {
     }
 
     /// Lets the host run for one phase.
+    ///
+    /// # Errors
+    /// A machine of the station died: the station [`is_broken`](Self::is_broken) from then on.
     pub fn measure(&mut self, phase: Phase, rate: Option<f64>, load: &Load) -> Result<PhaseData> {
+        let measured = self.resume_and_measure(phase, rate, load);
+        self.broken = measured.is_err();
+        measured.map_err(|mut error| {
+            error.what = format!("{}: {}", self.method, error.what);
+            error
+        })
+    }
+
+    /// Whether it has to be booted again.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    fn resume_and_measure(
+        &mut self,
+        phase: Phase,
+        rate: Option<f64>,
+        load: &Load,
+    ) -> Result<PhaseData> {
         self.host.resume()?;
         let data = self.measure_running(phase, rate, load)?;
         self.host.pause()?;
@@ -100,10 +135,10 @@ impl Station {
     }
 }
 
-fn start_guests(host: &EmulatedHost) -> Result<(Guest, Guest)> {
+fn start_guests(host: &EmulatedHost, observer: &dyn Observer) -> Result<(Guest, Guest)> {
     let (rt, bulk) = thread::scope(|scope| {
-        let rt = scope.spawn(|| start_guest(host, RT_GUEST, 1, 2, RT));
-        let bulk = start_guest(host, BULK_GUEST, 2, 1, BULK);
+        let rt = scope.spawn(|| start_guest(host, RT_GUEST, 1, 2, RT, observer));
+        let bulk = start_guest(host, BULK_GUEST, 2, 1, BULK, observer);
         let panicked = |_| Err(Error::machine("start a guest", "a thread panicked"));
         (rt.join().unwrap_or_else(panicked), bulk)
     });
@@ -115,9 +150,10 @@ fn start_guest(
     name: &str,
     number: u8,
     cpus: u32,
-    network: crate::host::Network,
+    network: Network,
+    observer: &dyn Observer,
 ) -> Result<Guest> {
-    let guest = host.start_guest(&guest(name, number, cpus), &[network])?;
+    let guest = host.start_guest(&guest(name, number, cpus), &[network], observer)?;
     guest.set_network_up(network.address(GUEST_ADDRESS))?;
     Ok(guest)
 }
