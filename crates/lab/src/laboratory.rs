@@ -51,8 +51,6 @@ impl Laboratory {
         log_directory: &Path,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        // What only root may do is tried before any long work.
-        Namespace::new()?;
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
         // Fails at once, and not after minutes, where the kernel's source is missing.
         let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
@@ -112,6 +110,11 @@ impl Laboratory {
             boot_on_cpu: None,
         }
     }
+}
+
+/// Tries, before any long work, what only root may do.
+pub fn require_root() -> Result<()> {
+    Namespace::new().map(drop)
 }
 
 /// A guest to start in a host: the distribution's kernel, one virtio-net card over vhost-net.

@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_host::Method;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::compare::{self, Meta, Options, write_output};
-use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::laboratory::{Laboratory, require_root};
 use steadyvm_lab::{At, Error};
 use steadyvm_latency::results::{AssembleOptions, RunData, assemble};
 use steadyvm_latency::table;
@@ -58,6 +58,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     options.check()?;
     prepare_directory(&args.out)?;
+    require_root()?;
     let display = Display::on_standard_error();
     let begun = Instant::now();
     let load_before = load_average();

@@ -14,7 +14,7 @@ use std::thread;
 use steadyvm_lab::agent::{Process, Stream, TerminalSize};
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::EmulatedHost;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_lab::{carry, init};
 
 nix::ioctl_read_bad!(window_size, nix::libc::TIOCGWINSZ, nix::libc::winsize);
@@ -91,6 +91,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 /// The laboratory; its logs are those of the last host that was booted by hand.
 fn open_laboratory() -> Result<Laboratory> {
+    require_root()?;
     let cache = Cache::of_this_machine()?;
     let logs = cache.helper_directory("logs");
     let program = this_program();
