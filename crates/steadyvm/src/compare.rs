@@ -68,8 +68,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let program = this_program();
     let cache = Cache::of_this_machine()?;
     let laboratory = Laboratory::open(&cache, &program, &args.out.join("logs"), &display)?;
-    let data = compare::run(&laboratory, &options, &display)?;
-    let results = assemble(&data, AssembleOptions::default());
+    let (data, dropped_rounds) = compare::run(&laboratory, &options, &display)?;
+    let mut results = assemble(&data, AssembleOptions::default());
+    results.notes.extend(dropped_rounds.iter().cloned());
     let meta = Meta {
         schema_version: 1,
         git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
@@ -87,6 +88,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         load_average: [load_before, load_average()],
         seed: options.seed,
         equal_rate_mbit_per_s: equal_rate(&data),
+        dropped_rounds,
     };
     write_output(&args.out, &data, &results, &meta)?;
     if args.json {

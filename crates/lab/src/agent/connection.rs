@@ -141,6 +141,18 @@ impl Connection {
         ))
     }
 
+    /// Checks that a process can be run there within `patience`.
+    pub fn require_alive(&self, patience: Duration) -> Result<()> {
+        let (alive, sign) = channel();
+        let connection = self.clone();
+        // It ends with the channel if the answer never comes.
+        thread::spawn(move || alive.send(connection.run(&["true"]).map(drop)));
+        sign.recv_timeout(patience).unwrap_or_else(|_| {
+            let why = format!("nothing runs there within {} s", patience.as_secs());
+            Err(Error::machine(format!("reach {}", self.shared.place), why))
+        })
+    }
+
     /// Runs a process to its end and gives its output as text.
     pub fn text<S: AsRef<str>>(&self, argv: &[S]) -> Result<String> {
         Ok(self.run(argv)?.text())

@@ -66,7 +66,14 @@ impl Options {
 }
 
 /// Measures everything. See the module's introduction for how.
-pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<RunData> {
+///
+/// With the data come the rounds that were dropped because a machine died, a sentence each:
+/// whoever reads the figures must see them.
+pub fn run(
+    laboratory: &Laboratory,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<(RunData, Vec<String>)> {
     options.check()?;
     let mut stations = task(observer, "boot the hosts", || {
         boot_stations(laboratory, &options.methods, observer)
@@ -74,6 +81,7 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
     let mut rounds = Vec::new();
     let mut equal_rate = None;
     let mut reboots_left = REBOOTS;
+    let mut dropped = Vec::new();
     while (rounds.len() as u64) < options.rounds {
         let round = rounds.len() as u64;
         let title = format!("round {} of {}", round + 1, options.rounds);
@@ -83,6 +91,10 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
             // The whole round is dropped, so that no method keeps its better half.
             Err(error) if reboots_left > 0 && error.blame == Blame::Machine => {
                 reboots_left -= 1;
+                dropped.push(format!(
+                    "round {} was dropped for all methods and measured again: {error}",
+                    round + 1
+                ));
                 observer.tell(News::Note(format!("{error}\n  booting that host again")));
                 for station in stations.iter_mut().filter(|station| station.is_broken()) {
                     *station = boot_station(laboratory, station.method(), 0, observer)?;
@@ -91,7 +103,7 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
             Err(error) => return Err(error),
         }
     }
-    Ok(by_method(&options.methods, rounds))
+    Ok((by_method(&options.methods, rounds), dropped))
 }
 
 /// One round: the data of each method, in the methods' order.

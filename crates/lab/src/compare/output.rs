@@ -44,6 +44,8 @@ pub struct Meta {
     pub seed: u64,
     /// The equal rate that the first round found.
     pub equal_rate_mbit_per_s: Option<f64>,
+    /// Rounds that were dropped because a machine died, a sentence each.
+    pub dropped_rounds: Vec<String>,
 }
 
 /// Writes results.json, meta.json, samples.csv, report.html and a .hgrm a method.
@@ -124,10 +126,12 @@ fn report_meta(meta: &Meta) -> ReportMeta {
     ReportMeta {
         title: "steadyvm compare".to_owned(),
         facts,
-        notes: vec![
+        notes: std::iter::once(
             "The hosts under test were emulated: compare methods with one another, and never take \
              these microseconds for hardware's."
                 .to_owned(),
-        ],
+        )
+        .chain(meta.dropped_rounds.iter().cloned())
+        .collect(),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::agent::Process;
 use crate::child::{self, Child};
-use crate::error::{At, Error, Result};
+use crate::error::{At, Result};
 use crate::guest::Guest;
 use crate::host::EmulatedHost;
 use crate::namespace::Namespace;
@@ -60,12 +60,7 @@ pub fn run_netrt(outside: &Namespace, server: Ipv4Addr, load: &Load) -> Result<C
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).doing(what)?;
         socket.connect((server, NETRT_PORT)).doing(what)?;
         let never = AtomicBool::new(false);
-        let run = netrt::run(&socket, &load.client_options(), &never, &mut |_| {}).doing(what)?;
-        if run.samples.is_empty() {
-            let why = format!("none of {} requests was answered", run.counters.requests);
-            return Err(Error::machine(what, why));
-        }
-        Ok(run)
+        netrt::run(&socket, &load.client_options(), &never, &mut |_| {}).doing(what)
     })
 }
 

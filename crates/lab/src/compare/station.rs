@@ -10,6 +10,7 @@ use crate::laboratory::{Laboratory, guest};
 use crate::progress::Observer;
 use std::net::Ipv4Addr;
 use std::thread;
+use std::time::Duration;
 use steadyvm_host::Method;
 use steadyvm_latency::results::{Phase, PhaseData};
 
@@ -20,13 +21,14 @@ const RT_GUEST: &str = "rt";
 const RT_VCPU: u32 = 1;
 /// The guest that receives the bulk stream.
 const BULK_GUEST: &str = "bulk";
+/// A guest that starves under its method still runs a process within this time.
+const LIFE_SIGN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A booted host with an RT guest and a bulk guest, with its method in force.
 pub struct Station {
     method: Method,
     host: EmulatedHost,
-    /// Held for its connection, through which its service lives.
-    _rt_guest: Guest,
+    rt_guest: Guest,
     bulk_guest: Guest,
     broken: bool,
 }
@@ -67,7 +69,7 @@ impl Station {
         Ok(Self {
             method,
             host,
-            _rt_guest: rt_guest,
+            rt_guest,
             bulk_guest,
             broken: false,
         })
@@ -126,6 +128,12 @@ impl Station {
         let netrt = phase::run_netrt(self.host.outside(), RT.address(GUEST_ADDRESS), load)?;
         let host_cpu_busy_fraction =
             CpuTimes::read(self.host.connection())?.busy_fraction_since(&before);
+        // No answer at all is a result of the method, unless the guest is gone.
+        if netrt.samples.is_empty() {
+            self.rt_guest
+                .connection()
+                .require_alive(LIFE_SIGN_PATIENCE)?;
+        }
         let netstream = stream.map(phase::Stream::finish).transpose()?;
         Ok(PhaseData {
             netrt,
