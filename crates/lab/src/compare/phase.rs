@@ -7,11 +7,13 @@ use crate::guest::Guest;
 use crate::host::EmulatedHost;
 use crate::namespace::Namespace;
 use crate::scheduling;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
 use steadyvm_latency::netrt::{self, ClientOptions, ClientRun, End};
 use steadyvm_latency::netstream::{self, ClientCommand, NetStreamRun, ServerCommand};
 
@@ -24,6 +26,10 @@ pub const SERVICE_PATIENCE: Duration = Duration::from_secs(60);
 const WARMUP_REQUESTS: u64 = 200;
 /// A reply that takes longer is lost. The worst seen under `vanilla` is well below.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A stream ends by itself; one that has not ended this long after its time hangs, because the
+/// other end is gone.
+const STREAM_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How much NetRT load a phase has.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +74,8 @@ pub fn run_netrt(outside: &Namespace, server: Ipv4Addr, load: &Load) -> Result<C
 pub struct Stream {
     client: Child,
     server: Process,
+    /// When it has to have ended.
+    deadline: Instant,
 }
 
 /// Starts iperf3 in the guest and, when it listens, a client outside; returns when the stream
@@ -88,9 +96,10 @@ pub fn start_stream(
     argv.extend(arguments.iter().map(String::as_str));
     let mut receiver = guest.connection().spawn(&argv)?;
     receiver.wait_for_line("listening", SERVICE_PATIENCE)?;
+    let seconds = load.stream_seconds();
     let stream = ClientCommand {
         total_mbit_per_s: rate_mbit_per_s,
-        ..ClientCommand::to_server(server.into(), load.stream_seconds())
+        ..ClientCommand::to_server(server.into(), seconds)
     };
     let mut command = Command::new("nice");
     command
@@ -106,6 +115,7 @@ pub fn start_stream(
     Ok(Stream {
         client,
         server: receiver,
+        deadline: Instant::now() + Duration::from_secs(seconds.into()) + STREAM_PATIENCE,
     })
 }
 
@@ -113,13 +123,28 @@ impl Stream {
     /// Waits for its end and gives what it carried.
     pub fn finish(mut self) -> Result<NetStreamRun> {
         let what = "run iperf3 into the bulk guest";
-        let mut said = String::new();
-        if let Some(mut output) = self.client.streams().stdout.take() {
-            output.read_to_string(&mut said).doing(what)?;
-        }
+        let left = || self.deadline.saturating_duration_since(Instant::now());
+        let said = read_to_end_within(self.client.streams().stdout.take(), left()).doing(what)?;
         self.client.wait()?;
         // The next stream's server wants the same port.
-        self.server.follow(|_, _| {})?;
+        self.server.finish(left())?;
         netstream::parse(&said).doing(what)
     }
+}
+
+/// Everything that `source` says until its end, if that comes within `patience`.
+fn read_to_end_within(
+    source: Option<impl Read + Send + 'static>,
+    patience: Duration,
+) -> io::Result<String> {
+    let Some(mut source) = source else {
+        return Ok(String::new());
+    };
+    let (sender, said) = channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        let _ = sender.send(source.read_to_string(&mut text).map(|_| text));
+    });
+    said.recv_timeout(patience)
+        .unwrap_or_else(|_| Err(io::Error::other("it hangs, its other end does not answer")))
 }
