@@ -374,6 +374,42 @@ mod tests {
         assert_eq!(left, Vec::<String>::new());
     }
 
+    /// Tells a channel of every note.
+    struct Teller(std::sync::Mutex<std::sync::mpsc::Sender<String>>);
+
+    impl Observer for Teller {
+        fn tell(&self, news: News) {
+            if let News::Note(note) = news {
+                self.0.lock().unwrap().send(note).unwrap();
+            }
+        }
+    }
+
+    /// Locks belong to open files, so two threads stand for two processes.
+    #[test]
+    fn who_comes_second_waits_and_builds_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let inputs = Inputs::default();
+        let (building, is_building) = std::sync::mpsc::channel();
+        let (teller, told) = std::sync::mpsc::channel::<String>();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                cache.entry("thing", &inputs, &Silent, |_| {
+                    building.send(()).unwrap();
+                    // It goes on when the second one has said that it waits.
+                    let note = told.recv().unwrap();
+                    assert!(note.contains("another process builds thing-"), "{note}");
+                    Ok(())
+                })
+            });
+            is_building.recv().unwrap();
+            let teller = Teller(std::sync::Mutex::new(teller));
+            let second = cache.entry("thing", &inputs, &teller, |_| panic!("built twice"));
+            assert_eq!(second.unwrap(), first.join().unwrap().unwrap());
+        });
+    }
+
     #[test]
     fn only_what_is_old_and_of_the_same_name_is_removed() {
         let fixture = Fixture::new();
