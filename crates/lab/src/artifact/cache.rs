@@ -394,8 +394,9 @@ mod tests {
         let (building, is_building) = std::sync::mpsc::channel();
         let (teller, told) = std::sync::mpsc::channel::<String>();
         std::thread::scope(|scope| {
-            let first = scope.spawn(|| {
-                cache.entry("thing", &inputs, &Silent, |_| {
+            let (cache, inputs) = (&cache, &inputs);
+            let first = scope.spawn(move || {
+                cache.entry("thing", inputs, &Silent, |_| {
                     building.send(()).unwrap();
                     // It goes on when the second one has said that it waits.
                     let note = told.recv().unwrap();
@@ -405,7 +406,7 @@ mod tests {
             });
             is_building.recv().unwrap();
             let teller = Teller(std::sync::Mutex::new(teller));
-            let second = cache.entry("thing", &inputs, &teller, |_| panic!("built twice"));
+            let second = cache.entry("thing", inputs, &teller, |_| panic!("built twice"));
             assert_eq!(second.unwrap(), first.join().unwrap().unwrap());
         });
     }
