@@ -41,6 +41,10 @@ pub struct Args {
     /// Rounds; more rounds narrow the intervals more than more samples do.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
+    /// Measure every phase once more with `steadyvm explain --receive-path` in the host: adds the
+    /// time from hard interrupt to wake-up, and a METHOD.PHASE.ROUND.json each with its causes.
+    #[arg(long)]
+    receive_path: bool,
     /// Seed of the request schedules.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -78,6 +82,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         service: args.service.into(),
         samples: args.samples,
         rounds: args.rounds,
+        receive_path: args.receive_path,
         seed: args.seed,
     };
     options.check()?;

@@ -52,8 +52,8 @@ pub struct Args {
     /// namespace), whatever interface they come from.
     #[arg(long, value_name = "N", conflicts_with = "device", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// How long to record.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// How long to record. Events are kept in memory until then: some MB/s for a busy CPU.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// How many of the slowest packets to show.
     #[arg(long, value_name = "K", default_value_t = 3)]

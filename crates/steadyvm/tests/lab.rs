@@ -7,13 +7,19 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use steadyvm_lab::agent::Status;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Silent;
+use steadyvm_latency::netrt::{self, ClientOptions, End};
+use steadyvm_trace::receive_path::Report;
 
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
@@ -149,7 +155,8 @@ fn require_figures(method: &Value) {
 fn without_vms_the_host_receives_both_loads() {
     let before = Footprint::now();
     let out = tempfile::tempdir().unwrap();
-    let (results, meta) = short_comparison(&["--service", "host"], out.path());
+    let options = ["--service", "host", "--receive-path"];
+    let (results, meta) = short_comparison(&options, out.path());
     assert_eq!(
         (&results["service"], &meta["service"]),
         (&"host".into(), &"host".into())
@@ -157,7 +164,17 @@ fn without_vms_the_host_receives_both_loads() {
     assert!(meta["kernels"].get("guests").is_none(), "{meta}");
     let methods = results["methods"].as_array().unwrap();
     assert_eq!(methods.len(), 3);
-    methods.iter().for_each(require_figures);
+    for method in methods {
+        require_figures(method);
+        for phase in ["wake_up", "wake_up_equal", "wake_up_idle"] {
+            let n = method[phase]["n"].as_u64().unwrap();
+            assert!(n > 100, "{phase}: {}", method[phase]);
+            let name = method["name"].as_str().unwrap();
+            let traced = out.path().join(format!("{name}.{phase}.1.json"));
+            let report: Report = serde_json::from_slice(&std::fs::read(traced).unwrap()).unwrap();
+            assert_eq!((report.total.n, report.lost_events), (n, 0));
+        }
+    }
     let logs = out.path().join("logs");
     assert!(logs.join("dedicated.console").exists());
     assert_eq!(Footprint::now(), before);
@@ -292,6 +309,75 @@ fn the_real_time_kernel_has_what_later_work_needs() {
     let doctor: Value =
         serde_json::from_str(&inside(&["steadyvm", "doctor", "--json"]).unwrap()).unwrap();
     assert_eq!(doctor["schema_version"], 1);
+}
+
+/// Requests from outside to the NetRT service on the host itself.
+fn send_requests(host: &EmulatedHost, count: u64) {
+    let options = ClientOptions {
+        warmup: 0,
+        end: End::Requests(count),
+        ..ClientOptions::default()
+    };
+    let send = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.connect((RT.host(), 7700)).unwrap();
+        Ok(netrt::run(&socket, &options, &AtomicBool::new(false), &mut |_| {}).unwrap())
+    };
+    let run = host.outside().enter(send).unwrap();
+    assert_eq!(run.counters.lost, 0);
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn packets_are_explained_from_interrupt_to_wake_up() {
+    const REQUESTS: u64 = 60;
+    let patience = Duration::from_secs(60);
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path());
+    for kernel in [HostKernel::Distribution, HostKernel::PreemptRt] {
+        let host = EmulatedHost::boot(&laboratory.host("explain", kernel)).unwrap();
+        let inside = host.connection();
+        let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
+        let mut service = inside.spawn(&serve).unwrap();
+        service.wait_for_line("ready", patience).unwrap();
+        send_requests(&host, 5);
+        for which in [["--device", "rt"], ["--port", "7700"]] {
+            let explain = [
+                "steadyvm",
+                "explain",
+                "--receive-path",
+                "--json",
+                "--seconds",
+                "600",
+            ];
+            let mut explain = inside.spawn(&[&explain[..], &which].concat()).unwrap();
+            explain.wait_for_line("recording", patience).unwrap();
+            send_requests(&host, REQUESTS);
+            // Ctrl-C ends it early, and it says what it has.
+            explain.signal(libc::SIGINT).unwrap();
+            let finished = explain.finish().unwrap();
+            assert_eq!(finished.status, Status::Exited(0));
+            let report: Report = serde_json::from_str(&finished.text()).unwrap();
+            assert_eq!(report.lost_events, 0);
+            assert!(report.missing.is_empty(), "{:?}", report.missing);
+            let measured = report.total.n + report.followers;
+            assert!((REQUESTS / 2..=REQUESTS).contains(&measured), "{report:?}");
+            let shares: f64 = report.causes.iter().map(|cause| cause.share).sum();
+            assert!((shares - 1.0).abs() < 1e-9, "{shares}");
+            let own = |name| {
+                let mut causes = report.causes.iter();
+                causes.any(|cause| cause.kind == "own" && cause.name == name)
+            };
+            assert!(own("interrupt") && own("poll"), "{report:?}");
+            assert_eq!(own("thread"), kernel == HostKernel::PreemptRt);
+            assert_eq!(report.worst[0].woken, "steadyvm");
+            let first = &report.worst[0].timeline[0];
+            assert_eq!((&*first.kind, &*first.name), ("own", "interrupt"));
+        }
+        let none = inside.run(&["steadyvm", "explain", "--receive-path", "--port", "9"]);
+        let error = none.unwrap_err().to_string();
+        assert!(error.contains("port 9"), "{error}");
+    }
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub struct Options {
     pub samples: u64,
     /// Rounds.
     pub rounds: u64,
+    /// Whether every phase is repeated with the host's receive path traced.
+    pub receive_path: bool,
     /// Seed of the request schedules. A round's schedule is the same for every method.
     pub seed: u64,
 }
@@ -133,6 +135,7 @@ fn measure_round(
     let load = phase::Load {
         seed: options.seed + round,
         samples: options.samples_in(round),
+        receive_path: options.receive_path,
     };
     let mut measure = |phase, rate| measure_phase(stations, round, phase, rate, &load, observer);
     let idle = measure(Phase::Idle, None)?;
@@ -272,6 +275,7 @@ mod tests {
             service: Service::Vm,
             samples,
             rounds,
+            receive_path: false,
             seed: 1,
         }
     }

@@ -50,7 +50,8 @@ pub struct Meta {
     pub dropped_rounds: Vec<String>,
 }
 
-/// Writes results.json, meta.json, samples.csv, report.html and a .hgrm a method.
+/// Writes results.json, meta.json, samples.csv, report.html, a .hgrm a method, and what the hosts
+/// traced of their receive paths.
 pub fn write_output(
     directory: &Path,
     data: &RunData,
@@ -71,6 +72,16 @@ pub fn write_output(
     for method in &data.methods {
         let text = hgrm_of_method(method).doing(format!("write {}.hgrm", method.name))?;
         write(&format!("{}.hgrm", method.name), &text)?;
+    }
+    for method in &data.methods {
+        for (round, round_data) in method.rounds.iter().enumerate() {
+            for phase in Phase::ALL {
+                if let Some(traced) = &round_data.phase(phase).receive_path {
+                    let (name, key) = (&method.name, phase.wake_up_key());
+                    write(&format!("{name}.{key}.{}.json", round + 1), &traced.report)?;
+                }
+            }
+        }
     }
     write("report.html", &render(results, &report_meta(meta)))
 }

@@ -1,9 +1,10 @@
 //! The loads of one phase: NetRT and NetStream from outside, into their receivers.
 
 use super::receivers::Receiver;
-use crate::agent::Process;
+use crate::agent::{Connection, Process, Status};
 use crate::child::{self, Child};
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result};
+use crate::host::RT;
 use crate::namespace::Namespace;
 use crate::scheduling;
 use std::io::Read;
@@ -13,11 +14,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use steadyvm_latency::netrt::{self, ClientOptions, ClientRun, End};
 use steadyvm_latency::netstream::{self, ClientCommand, NetStreamRun, ServerCommand};
+use steadyvm_latency::results::ReceivePathData;
+use steadyvm_trace::receive_path::Report;
 
 /// The NetRT service's UDP port.
 pub const NETRT_PORT: u16 = 7700;
 /// A service starts within this time, on a loaded machine too.
 pub const SERVICE_PATIENCE: Duration = Duration::from_secs(60);
+/// The longest time that is traced; a longer phase is traced at its beginning.
+const TRACING_PATIENCE: Duration = Duration::from_secs(600);
 /// Requests before the counted ones: about a second, in which translated code is cached and
 /// TCP finds its speed.
 const WARMUP_REQUESTS: u64 = 200;
@@ -31,6 +36,8 @@ pub struct Load {
     pub seed: u64,
     /// Counted requests.
     pub samples: u64,
+    /// Whether the phase is repeated with the host's receive path traced.
+    pub receive_path: bool,
 }
 
 impl Load {
@@ -61,6 +68,47 @@ pub fn run_netrt(outside: &Namespace, server: Ipv4Addr, load: &Load) -> Result<C
         let never = AtomicBool::new(false);
         netrt::run(&socket, &load.client_options(), &never, &mut |_| {}).doing(what)
     })
+}
+
+/// The host's receive path, being traced.
+pub struct Tracing(Process);
+
+/// Starts to trace what the host does with the packets of the RT network.
+pub fn start_tracing(host: &Connection) -> Result<Tracing> {
+    let longest = TRACING_PATIENCE.as_secs().to_string();
+    let mut tracing = host.spawn(&[
+        "steadyvm",
+        "explain",
+        "--receive-path",
+        "--device",
+        RT.name,
+        "--seconds",
+        &longest,
+        "--buffer-mib",
+        "32",
+        "--json",
+    ])?;
+    tracing.wait_for_line("recording", SERVICE_PATIENCE)?;
+    Ok(Tracing(tracing))
+}
+
+impl Tracing {
+    /// Ends it and gives what it found.
+    pub fn finish(self) -> Result<ReceivePathData> {
+        let what = "trace the host's receive path";
+        self.0.signal(libc::SIGINT)?;
+        let finished = self.0.finish()?;
+        if finished.status != Status::Exited(0) {
+            let said = String::from_utf8_lossy(&finished.error);
+            return Err(Error::machine(what, format!("{}: {said}", finished.status)));
+        }
+        let report = finished.text();
+        let found: Report = serde_json::from_str(&report).doing(what)?;
+        Ok(ReceivePathData {
+            wake_ups_ns: found.samples_ns,
+            report,
+        })
+    }
 }
 
 /// A NetStream that flows.

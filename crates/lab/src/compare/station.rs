@@ -99,6 +99,19 @@ impl Station {
     }
 
     fn measure_running(&self, phase: Phase, rate: Option<f64>, load: &Load) -> Result<PhaseData> {
+        let untraced = self.run_phase(phase, rate, load)?;
+        if !load.receive_path {
+            return Ok(untraced);
+        }
+        let tracing = phase::start_tracing(self.host.connection())?;
+        self.run_phase(phase, rate, load)?;
+        Ok(PhaseData {
+            receive_path: Some(tracing.finish()?),
+            ..untraced
+        })
+    }
+
+    fn run_phase(&self, phase: Phase, rate: Option<f64>, load: &Load) -> Result<PhaseData> {
         let stream = match phase {
             Phase::Idle => None,
             Phase::Full | Phase::Equal => Some(phase::start_stream(
@@ -122,6 +135,7 @@ impl Station {
             netrt,
             netstream,
             host_cpu_busy_fraction,
+            receive_path: None,
         })
     }
 }

@@ -86,7 +86,7 @@ impl Way {
 /// All that was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// The measured packets, with the CPU.
+    /// The measured packets, with the CPU, in order of time.
     pub ways: Vec<(usize, Way)>,
     /// Packets that were polled together with one that is measured, or after it without an
     /// interrupt of their own.
@@ -102,5 +102,6 @@ pub fn analyse(recording: &Recording, setup: &Setup) -> Findings {
         let ways = found.ways.into_iter().map(|way| (*cpu, way));
         findings.ways.extend(ways);
     }
+    findings.ways.sort_by_key(|(_, way)| way.since_ns);
     findings
 }

@@ -27,8 +27,7 @@ pub struct Report {
     pub blocked: Blocked,
     /// The slowest packets, the slowest first.
     pub worst: Vec<WorstPacket>,
-    /// Every packet's time from hard interrupt to wake-up in nanoseconds, CPU by CPU in the order
-    /// of delivery.
+    /// Every packet's time from hard interrupt to wake-up in nanoseconds, in order of time.
     pub samples_ns: Vec<u64>,
     /// Events that were lost because a buffer was full; if there are any, so are packets, and
     /// their causes may be wrong.
