@@ -7,13 +7,19 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use steadyvm_lab::agent::Status;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Silent;
+use steadyvm_latency::netrt::{self, ClientOptions, End};
+use steadyvm_trace::receive_path::Report;
 
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
@@ -99,33 +105,92 @@ fn wait_until_gone(before: &Footprint) {
     }
 }
 
-#[test]
-#[ignore = "needs the lab: make lab-tests"]
-fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
-    let before = Footprint::now();
-    let out = tempfile::tempdir().unwrap();
+/// Runs a comparison of one round with 150 requests a phase; gives results.json and meta.json.
+fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
     let Output {
         status,
         stdout,
         stderr,
     } = Command::new(STEADYVM)
-        .args([
-            "compare",
-            "--samples",
-            "150",
-            "--rounds",
-            "1",
-            "--json",
-            "--out",
-        ])
-        .arg(out.path())
+        .args(["compare", "--samples", "150", "--rounds", "1", "--json"])
+        .args(options)
+        .arg("--out")
+        .arg(out)
         .output()
         .unwrap();
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    let read = |name| serde_json::from_slice(&std::fs::read(out.join(name)).unwrap()).unwrap();
     let results: Value = serde_json::from_slice(&stdout).unwrap();
-    let written = std::fs::read(out.path().join("results.json")).unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), results);
+    assert_eq!(read("results.json"), results);
+    (results, read("meta.json"))
+}
+
+/// A method of a short comparison has plausible figures of every phase.
+fn require_figures(method: &Value) {
+    for phase in ["netrt", "netrt_equal", "netrt_idle"] {
+        let figures = &method[phase];
+        let (n, lost) = (
+            figures["n"].as_u64().unwrap(),
+            figures["lost"].as_u64().unwrap(),
+        );
+        assert_eq!(n + lost, 150, "{phase}: {figures}");
+        assert!(
+            figures["max_us"].as_f64() >= figures["p999_us"].as_f64(),
+            "{figures}"
+        );
+        assert!(figures["sd_us"].as_f64().unwrap() > 0.0, "{figures}");
+    }
+    let stream = &method["netstream"];
+    let (full, equal) = (&stream["mbit_per_s"], &stream["equal_mbit_per_s"]);
+    assert!(
+        full.as_f64().unwrap() > 1.0 && equal.as_f64().unwrap() > 1.0,
+        "{stream}"
+    );
+    let busy = method["host"]["cpu_busy_fraction"].as_f64().unwrap();
+    assert!(busy > 0.1 && busy <= 1.0, "{busy}");
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn without_vms_the_host_receives_both_loads() {
+    let before = Footprint::now();
+    let out = tempfile::tempdir().unwrap();
+    let options = ["--service", "host", "--receive-path"];
+    let (results, meta) = short_comparison(&options, out.path());
+    assert_eq!(
+        (&results["service"], &meta["service"]),
+        (&"host".into(), &"host".into())
+    );
+    assert!(meta["kernels"].get("guests").is_none(), "{meta}");
+    let methods = results["methods"].as_array().unwrap();
+    assert_eq!(methods.len(), 3);
+    for method in methods {
+        require_figures(method);
+        for phase in ["wake_up", "wake_up_equal", "wake_up_idle"] {
+            let n = method[phase]["n"].as_u64().unwrap();
+            assert!(n > 100, "{phase}: {}", method[phase]);
+            let name = method["name"].as_str().unwrap();
+            let traced = out.path().join(format!("{name}.{phase}.1.json"));
+            let report: Report = serde_json::from_slice(&std::fs::read(traced).unwrap()).unwrap();
+            assert_eq!((report.total.n, report.lost_events), (n, 0));
+        }
+    }
+    let logs = out.path().join("logs");
+    assert!(logs.join("dedicated.console").exists());
+    assert_eq!(Footprint::now(), before);
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
+    let before = Footprint::now();
+    let out = tempfile::tempdir().unwrap();
+    let (results, meta) = short_comparison(&[], out.path());
     assert_eq!(results["schema_version"], 1);
+    assert_eq!(
+        (&results["service"], &meta["service"]),
+        (&"vm".into(), &"vm".into())
+    );
     let methods = results["methods"].as_array().unwrap();
     let names: Vec<&str> = methods
         .iter()
@@ -133,37 +198,12 @@ fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
         .collect();
     assert_eq!(names, ["vanilla", "preempt-rt", "dedicated"]);
     for method in methods {
-        for phase in ["netrt", "netrt_equal", "netrt_idle"] {
-            let figures = &method[phase];
-            let (n, lost) = (
-                figures["n"].as_u64().unwrap(),
-                figures["lost"].as_u64().unwrap(),
-            );
-            assert_eq!(n + lost, 150, "{phase}: {figures}");
-            assert!(
-                figures["max_us"].as_f64() >= figures["p999_us"].as_f64(),
-                "{figures}"
-            );
-            assert!(figures["sd_us"].as_f64().unwrap() > 0.0, "{figures}");
-        }
-        let stream = &method["netstream"];
-        let (full, equal) = (&stream["mbit_per_s"], &stream["equal_mbit_per_s"]);
-        assert!(
-            full.as_f64().unwrap() > 1.0 && equal.as_f64().unwrap() > 1.0,
-            "{stream}"
-        );
-        let busy = method["host"]["cpu_busy_fraction"].as_f64().unwrap();
-        assert!(busy > 0.1 && busy <= 1.0, "{busy}");
-        assert!(
-            out.path()
-                .join(format!("{}.hgrm", method["name"].as_str().unwrap()))
-                .exists()
-        );
+        require_figures(method);
+        let name = method["name"].as_str().unwrap();
+        assert!(out.path().join(format!("{name}.hgrm")).exists());
     }
     let report = std::fs::read_to_string(out.path().join("report.html")).unwrap();
     assert!(report.contains("preempt-rt") && report.contains("<svg"));
-    let meta: Value =
-        serde_json::from_slice(&std::fs::read(out.path().join("meta.json")).unwrap()).unwrap();
     assert!(
         meta["kernels"]["preempt-rt"]
             .as_str()
@@ -269,6 +309,75 @@ fn the_real_time_kernel_has_what_later_work_needs() {
     let doctor: Value =
         serde_json::from_str(&inside(&["steadyvm", "doctor", "--json"]).unwrap()).unwrap();
     assert_eq!(doctor["schema_version"], 1);
+}
+
+/// Requests from outside to the NetRT service on the host itself.
+fn send_requests(host: &EmulatedHost, count: u64) {
+    let options = ClientOptions {
+        warmup: 0,
+        end: End::Requests(count),
+        ..ClientOptions::default()
+    };
+    let send = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.connect((RT.host(), 7700)).unwrap();
+        Ok(netrt::run(&socket, &options, &AtomicBool::new(false), &mut |_| {}).unwrap())
+    };
+    let run = host.outside().enter(send).unwrap();
+    assert_eq!(run.counters.lost, 0);
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn packets_are_explained_from_interrupt_to_wake_up() {
+    const REQUESTS: u64 = 60;
+    let patience = Duration::from_secs(60);
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path());
+    for kernel in [HostKernel::Distribution, HostKernel::PreemptRt] {
+        let host = EmulatedHost::boot(&laboratory.host("explain", kernel)).unwrap();
+        let inside = host.connection();
+        let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
+        let mut service = inside.spawn(&serve).unwrap();
+        service.wait_for_line("ready", patience).unwrap();
+        send_requests(&host, 5);
+        for which in [["--device", "rt"], ["--port", "7700"]] {
+            let explain = [
+                "steadyvm",
+                "explain",
+                "--receive-path",
+                "--json",
+                "--seconds",
+                "600",
+            ];
+            let mut explain = inside.spawn(&[&explain[..], &which].concat()).unwrap();
+            explain.wait_for_line("recording", patience).unwrap();
+            send_requests(&host, REQUESTS);
+            // Ctrl-C ends it early, and it says what it has.
+            explain.signal(libc::SIGINT).unwrap();
+            let finished = explain.finish(std::time::Duration::from_secs(120)).unwrap();
+            assert_eq!(finished.status, Status::Exited(0));
+            let report: Report = serde_json::from_str(&finished.text()).unwrap();
+            assert_eq!(report.lost_events, 0);
+            assert!(report.missing.is_empty(), "{:?}", report.missing);
+            let measured = report.total.n + report.followers;
+            assert!((REQUESTS / 2..=REQUESTS).contains(&measured), "{report:?}");
+            let shares: f64 = report.causes.iter().map(|cause| cause.share).sum();
+            assert!((shares - 1.0).abs() < 1e-9, "{shares}");
+            let own = |name| {
+                let mut causes = report.causes.iter();
+                causes.any(|cause| cause.kind == "own" && cause.name == name)
+            };
+            assert!(own("interrupt") && own("poll"), "{report:?}");
+            assert_eq!(own("thread"), kernel == HostKernel::PreemptRt);
+            assert_eq!(report.worst[0].woken, "steadyvm");
+            let first = &report.worst[0].timeline[0];
+            assert_eq!((&*first.kind, &*first.name), ("own", "interrupt"));
+        }
+        let none = inside.run(&["steadyvm", "explain", "--receive-path", "--port", "9"]);
+        let error = none.unwrap_err().to_string();
+        assert!(error.contains("port 9"), "{error}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use steadyvm_latency::report::{ReportMeta, render};
-use steadyvm_latency::results::{Phase, Results, RunData, hgrm_of_method};
+use steadyvm_latency::results::{Phase, Results, RunData, Service, hgrm_of_method};
 
 /// meta.json: what a reader needs to judge the figures, or to make them again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -22,7 +22,9 @@ pub struct Meta {
     pub started_unix_s: u64,
     /// How long it took.
     pub duration_s: f64,
-    /// Kernel version by method, and the guests'.
+    /// Where the loads were received.
+    pub service: Service,
+    /// Kernel version by method, and the guests' if there are any.
     pub kernels: BTreeMap<String, String>,
     /// Key of everything that the PREEMPT_RT kernel was built from.
     pub rt_kernel_key: String,
@@ -48,7 +50,8 @@ pub struct Meta {
     pub dropped_rounds: Vec<String>,
 }
 
-/// Writes results.json, meta.json, samples.csv, report.html and a .hgrm a method.
+/// Writes results.json, meta.json, samples.csv, report.html, a .hgrm a method, and what the hosts
+/// traced of their receive paths.
 pub fn write_output(
     directory: &Path,
     data: &RunData,
@@ -69,6 +72,16 @@ pub fn write_output(
     for method in &data.methods {
         let text = hgrm_of_method(method).doing(format!("write {}.hgrm", method.name))?;
         write(&format!("{}.hgrm", method.name), &text)?;
+    }
+    for method in &data.methods {
+        for (round, round_data) in method.rounds.iter().enumerate() {
+            for phase in Phase::ALL {
+                if let Some(traced) = &round_data.phase(phase).receive_path {
+                    let (name, key) = (&method.name, phase.wake_up_key());
+                    write(&format!("{name}.{key}.{}.json", round + 1), &traced.report)?;
+                }
+            }
+        }
     }
     write("report.html", &render(results, &report_meta(meta)))
 }
