@@ -52,9 +52,13 @@ pub struct Args {
     /// namespace), whatever interface they come from.
     #[arg(long, value_name = "N", conflicts_with = "device", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// How long to record. Events are kept in memory until then: some MB/s for a busy CPU.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
-    seconds: u64,
+    /// How long to record; 10 if left out, and 600 with --packets. Events are kept in memory until
+    /// then: some MB/s for a busy CPU.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
+    seconds: Option<u64>,
+    /// End when about this many packets were seen.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    packets: Option<u64>,
     /// How many of the slowest packets to show.
     #[arg(long, value_name = "K", default_value_t = 3)]
     worst: usize,
@@ -65,6 +69,9 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 }
+
+const DEFAULT_SECONDS: u64 = 10;
+const MOST_SECONDS: u64 = 600;
 
 /// How often the buffers are emptied while the host is measured.
 const FETCH_INTERVAL: Duration = Duration::from_millis(200);
@@ -77,9 +84,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut recorder = Recorder::open(&cpus, buffer_bytes, args.device.as_deref())?;
     let stop = stop_signals()?;
     recorder.start()?;
-    eprintln!("recording for {} s", args.seconds);
     let begun = Instant::now();
-    record(&mut recorder, &stop, Duration::from_secs(args.seconds));
+    record(args, &setup.wanted, &mut recorder, &stop);
     recorder.stop()?;
     let duration_s = begun.elapsed().as_secs_f64();
     let recording = recorder.finish();
@@ -99,14 +105,24 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Empties the buffers until the time is over or a signal comes.
-fn record(recorder: &mut Recorder, stop: &Receiver<()>, duration: Duration) {
-    let end = Instant::now() + duration;
+/// Empties the buffers until the time is over, enough packets were seen, or a signal comes.
+fn record(args: &Args, wanted: &Wanted, recorder: &mut Recorder, stop: &Receiver<()>) {
+    let limit = args.packets.map(|_| MOST_SECONDS);
+    let seconds = args.seconds.or(limit).unwrap_or(DEFAULT_SECONDS);
+    eprintln!("recording for at most {seconds} s");
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut seen = 0;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let waited = stop.recv_timeout(left.min(FETCH_INTERVAL));
         recorder.drain();
-        if left.is_zero() || waited != Err(RecvTimeoutError::Timeout) {
+        // Events are decoded while the host is measured only if somebody has to count them.
+        let enough = args.packets.is_some_and(|packets| {
+            let latest = recorder.latest();
+            seen += latest.filter(|event| wanted.is_seen_in(event)).count() as u64;
+            seen >= packets
+        });
+        if enough || left.is_zero() || waited != Err(RecvTimeoutError::Timeout) {
             return;
         }
     }

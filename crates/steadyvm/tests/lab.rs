@@ -374,6 +374,15 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
             let first = &report.worst[0].timeline[0];
             assert_eq!((&*first.kind, &*first.name), ("own", "interrupt"));
         }
+        let explain = ["steadyvm", "explain", "--receive-path", "--device", "rt"];
+        let mut explain = inside
+            .spawn(&[&explain[..], &["--packets", "20"]].concat())
+            .unwrap();
+        explain.wait_for_line("recording", patience).unwrap();
+        send_requests(&host, REQUESTS);
+        let said = explain.finish().unwrap().text();
+        assert!(said.starts_with("receive path of device rt"), "{said}");
+        assert!(said.contains("that woke steadyvm"), "{said}");
         let none = inside.run(&["steadyvm", "explain", "--receive-path", "--port", "9"]);
         let error = none.unwrap_err().to_string();
         assert!(error.contains("port 9"), "{error}");

@@ -19,6 +19,8 @@ struct CpuLog {
     cpu: usize,
     buffer: Buffer,
     log: Vec<u8>,
+    /// Where in the log the last fetch began.
+    latest: usize,
 }
 
 /// What was recorded.
@@ -94,6 +96,7 @@ impl Recorder {
                     cpu,
                     buffer: Buffer::map(&tracepoint, buffer_bytes)?,
                     log: Vec::new(),
+                    latest: 0,
                 }),
                 Some(owner) => tracepoint.write_to_buffer_of(owner)?,
             }
@@ -127,8 +130,18 @@ impl Recorder {
     /// is measured.
     pub fn drain(&mut self) {
         for cpu in &mut self.cpus {
+            cpu.latest = cpu.log.len();
             cpu.buffer.drain(&mut cpu.log);
         }
+    }
+
+    /// The events that the last [`drain`](Self::drain) fetched.
+    pub fn latest(&self) -> impl Iterator<Item = Event> {
+        let logs = self.cpus.iter().map(|cpu| &cpu.log[cpu.latest..]);
+        logs.flat_map(records).filter_map(|record| match record {
+            Record::Sample { time_ns, payload } => self.decoder.decode(time_ns, payload),
+            Record::Lost(_) | Record::Other => None,
+        })
     }
 
     /// Decodes all that was recorded.

@@ -53,7 +53,8 @@ struct Cpu<'a> {
     irq_of_napi: HashMap<u64, u32>,
     now_ns: u64,
     running: u32,
-    /// The hard interrupts that run, the innermost last.
+    /// The hard interrupts that run, the innermost last. Neither a softirq nor a switch happens in
+    /// one, so these end them all: the end of one may be lost, or the recording have begun in it.
     interrupts: Vec<Activity>,
     /// What each thread is in the middle of. The idle task has one too.
     contexts: HashMap<u32, Context>,
@@ -136,6 +137,7 @@ impl Cpu<'_> {
             Kind::TimerBegin => self.interrupts.push(Activity::Timer),
             Kind::InterruptEnd | Kind::TimerEnd => drop(self.interrupts.pop()),
             Kind::SoftirqBegin { vector } => {
+                self.interrupts.clear();
                 let poll = (vector == NET_RX).then(|| self.new_poll());
                 let context = self.context();
                 context.softirq = Some(vector);
@@ -334,6 +336,7 @@ impl Cpu<'_> {
     }
 
     fn switch(&mut self, from_comm: Name, to: u32, to_comm: Name) {
+        self.interrupts.clear();
         self.comms.insert(self.running, from_comm);
         self.comms.insert(to, to_comm);
         // Outside softirqs nothing else tells that a thread is done with its packets.

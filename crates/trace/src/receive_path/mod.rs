@@ -15,6 +15,7 @@ pub use cause::{Cause, Own};
 pub use report::{Blocked, CauseFigures, Figures, Owner, Report, WorstPacket, WorstSpan};
 pub use text::render;
 
+use crate::event::{Event, Kind};
 use crate::name::Name;
 use crate::recorder::Recording;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,17 @@ pub enum Wanted {
     Device(Name),
     /// Those that wake one of these threads.
     Threads(BTreeSet<u32>),
+}
+
+impl Wanted {
+    /// Whether the event is one that a wanted packet causes once, as far as a single event tells.
+    pub fn is_seen_in(&self, event: &Event) -> bool {
+        match (self, event.kind) {
+            (Self::Device(wanted), Kind::Packet { device }) => device == *wanted,
+            (Self::Threads(threads), Kind::Wake { tid, .. }) => threads.contains(&tid),
+            _ => false,
+        }
+    }
 }
 
 /// A packet's way from its hard interrupt to the wake-up of its reader, on one CPU.

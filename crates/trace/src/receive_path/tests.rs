@@ -250,6 +250,23 @@ fn a_poll_of_sent_packets_uses_no_way_and_a_second_packet_none() {
 }
 
 #[test]
+fn an_interrupt_whose_end_is_lost_does_not_last_for_ever() {
+    let mut script = Script::default();
+    script.event(Kind::TimerBegin);
+    script.switch(OWN);
+    script.interrupt(RT_IRQ, 5);
+    script.spend(6, Cause::Own(Own::Thread));
+    script.event(Kind::TimerBegin);
+    script.softirq(NET_RX);
+    script.spend(7, Cause::Own(Own::Poll));
+    script.packet(Some(READER));
+    let expected = script.expected.clone();
+    script.poll(RT_NAPI, "rt", 5, 1);
+    let findings = script.analyse();
+    assert_eq!(durations(&findings.ways[0].1), expected);
+}
+
+#[test]
 fn a_packet_delivered_by_another_thread_keeps_its_way() {
     let mut script = Script::default();
     script.interrupt(RT_IRQ, 1);

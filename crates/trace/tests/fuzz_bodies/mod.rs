@@ -24,11 +24,11 @@ pub fn trace_events(bytes: &[u8]) -> usize {
         if decoder.add(tracepoint, &format).is_err() {
             continue;
         }
-        let decoded = records(&bytes[end..]).filter_map(|record| match record {
+        let found = records(&bytes[end..]).filter_map(|record| match record {
             Record::Sample { time_ns, payload } => decoder.decode(time_ns, payload),
             Record::Lost(_) | Record::Other => None,
         });
-        let mut events: Vec<_> = decoded.collect();
+        let mut events: Vec<_> = found.collect();
         events.sort_by_key(|event| event.time_ns);
         count += events.len();
         let recording = Recording {
