@@ -2,7 +2,7 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Cache, DistributionKernel, Initramfs, PackedInitramfs, RtKernel, user_space_image,
+    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, user_space_image,
 };
 use crate::emulator::{Accelerator, Card, Machine};
 use crate::error::{At, Result};
@@ -19,6 +19,8 @@ pub enum HostKernel {
     Distribution,
     /// Ours, with PREEMPT_RT.
     PreemptRt,
+    /// `PreemptRt` with levels of the receive path.
+    RtLevels,
 }
 
 /// Where a host finds what its guests boot.
@@ -33,6 +35,8 @@ pub struct Laboratory {
     pub distribution_kernel: DistributionKernel,
     /// Our kernel.
     pub rt_kernel: RtKernel,
+    /// Our kernel with levels of the receive path.
+    pub levels_kernel: RtKernel,
     /// How hosts run.
     pub accelerator: Accelerator,
     image: PathBuf,
@@ -55,7 +59,8 @@ impl Laboratory {
         // Fails at once, and not after minutes, where the kernel's source is missing.
         let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
         let image = user_space_image(cache, observer)?;
-        let rt_kernel = RtKernel::obtain(cache, observer)?;
+        let rt_kernel = RtKernel::obtain(cache, Flavour::Plain, observer)?;
+        let levels_kernel = RtKernel::obtain(cache, Flavour::Levels, observer)?;
         let guest = Initramfs {
             program,
             modules: Some(&distribution_kernel.guest_modules),
@@ -80,6 +85,7 @@ impl Laboratory {
             rt_initramfs: Arc::new(pack(None)?),
             distribution_kernel,
             rt_kernel,
+            levels_kernel,
             accelerator: Accelerator::Tcg,
             image,
             log_directory: log_directory.to_owned(),
@@ -97,6 +103,7 @@ impl Laboratory {
                 &self.distribution_initramfs,
             ),
             HostKernel::PreemptRt => (&self.rt_kernel.image, &self.rt_initramfs),
+            HostKernel::RtLevels => (&self.levels_kernel.image, &self.rt_initramfs),
         };
         HostSpecification {
             name: name.to_owned(),

@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_host::Method;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::compare::{self, Meta, Options, write_output};
-use steadyvm_lab::laboratory::{Laboratory, require_root};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_lab::{At, Error};
 use steadyvm_latency::results::{AssembleOptions, RunData, assemble};
 use steadyvm_latency::table;
@@ -79,6 +79,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         duration_s: begun.elapsed().as_secs_f64(),
         kernels: kernels(&laboratory, &options.methods),
         rt_kernel_key: laboratory.rt_kernel.key.clone(),
+        levels_kernel_key: laboratory.levels_kernel.key.clone(),
         rt_kernel_configuration_sha256: laboratory.rt_kernel.configuration_sha256.clone(),
         accelerator: laboratory.accelerator.to_string(),
         qemu: first_line_of("qemu-system-x86_64", "--version"),
@@ -129,13 +130,14 @@ fn prepare_directory(directory: &Path) -> steadyvm_lab::Result<()> {
 fn kernels(laboratory: &Laboratory, methods: &[Method]) -> BTreeMap<String, String> {
     let distribution = format!("{} (distribution)", laboratory.distribution_kernel.version);
     let rt = format!("{} (PREEMPT_RT)", laboratory.rt_kernel.version);
+    let levels = format!("{} (PREEMPT_RT, levels)", laboratory.levels_kernel.version);
     let mut kernels: BTreeMap<String, String> = methods
         .iter()
         .map(|method| {
-            let kernel = if *method == Method::Vanilla {
-                &distribution
-            } else {
-                &rt
+            let kernel = match compare::kernel_of(*method) {
+                HostKernel::Distribution => &distribution,
+                HostKernel::PreemptRt => &rt,
+                HostKernel::RtLevels => &levels,
             };
             (method.to_string(), kernel.clone())
         })

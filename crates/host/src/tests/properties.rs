@@ -108,7 +108,7 @@ fn random_target() -> impl Strategy<Value = (Target, Method)> {
         prop::sample::subsequence(vec![0_u32, 1], 0..=2),
         prop::option::of(0_usize..2),
         any::<bool>(),
-        prop::sample::select(vec![Method::PreemptRt, Method::Dedicated]),
+        prop::sample::select(vec![Method::PreemptRt, Method::Dedicated, Method::RtPollList]),
     )
         .prop_map(
             |(nics, vms, rt_vcpus, dedicated_cpu, disable_rt_throttling, method)| {

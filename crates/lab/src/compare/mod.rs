@@ -237,10 +237,11 @@ fn by_method(methods: &[Method], rounds: Vec<Vec<RoundData>>) -> RunData {
 }
 
 /// The kernel that a method's host runs.
-fn kernel_of(method: Method) -> HostKernel {
+pub fn kernel_of(method: Method) -> HostKernel {
     match method {
         Method::Vanilla => HostKernel::Distribution,
         Method::PreemptRt | Method::Dedicated => HostKernel::PreemptRt,
+        Method::RtPollList => HostKernel::RtLevels,
     }
 }
 
