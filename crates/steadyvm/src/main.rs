@@ -2,6 +2,7 @@
 
 mod compare;
 mod doctor;
+mod explain;
 mod host;
 mod lab;
 mod netrt;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 use std::thread;
 use steadyvm_host::HostError;
 use steadyvm_lab::{Blame, child, init};
+use steadyvm_trace::TraceError;
 
 /// Consistent latency for network services in virtual machines on shared Linux hosts.
 ///
@@ -33,6 +35,7 @@ struct CommandLine {
 enum Verb {
     Doctor(doctor::Args),
     Compare(compare::Args),
+    Explain(explain::Args),
     Host(host::Args),
     Lab(lab::Args),
     Netrt(netrt::Args),
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     let outcome = match verb {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Compare(args) => compare::run(&args),
+        Verb::Explain(args) => explain::run(&args),
         Verb::Host(args) => host::run(&args),
         Verb::Lab(args) => lab::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
@@ -70,6 +74,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             Blame::Input => 2,
             Blame::Machine => 3,
         };
+    }
+    if let Some(error) = error.downcast_ref::<TraceError>() {
+        return error.exit_code();
     }
     error.downcast_ref().map_or(3, HostError::exit_code)
 }

@@ -1,0 +1,489 @@
+//! The ways of the packets on one CPU.
+//!
+//! Rule: a hard interrupt of a device opens a way, unless one of the same interrupt is open and
+//! not polled yet. From then on, all that the CPU does is a span of that way. The first packet
+//! that the poll of that interrupt delivers takes the way; it ends when the packet's reader is
+//! woken, or, if the reader is awake, when its socket is told. A poll without packets (of sent
+//! ones) closes the way unused.
+//!
+//! A packet that is not delivered within a poll of its device (it went through the backlog of
+//! RPS, or a thread of a CPU map) takes the oldest way of its device that was polled.
+
+use super::cause::{Cause, NET_RX, Own};
+use super::{Setup, Span, Wait, Wanted, Way, vectors};
+use crate::event::{Event, Kind};
+use crate::name::Name;
+use std::collections::{BTreeMap, HashMap};
+
+/// Each CPU's own area begins at a page.
+const PAGE_BYTES: u64 = 4096;
+/// A way that long has lost its packet.
+const MOST_SEGMENTS: usize = 10_000;
+
+/// What was found on one CPU.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub ways: Vec<Way>,
+    pub followers: u64,
+}
+
+/// Finds the ways in the events of one CPU, which are in order of time.
+pub fn analyse(events: &[Event], setup: &Setup) -> Found {
+    let mut cpu = Cpu {
+        setup,
+        irq_of_napi: vectors::learn(events, &setup.interrupts),
+        now_ns: events.first().map_or(0, |event| event.time_ns),
+        running: events.first().map_or(0, |event| event.tid),
+        interrupts: Vec::new(),
+        contexts: HashMap::new(),
+        open: BTreeMap::new(),
+        polls: Vec::new(),
+        comms: HashMap::from([(0, "idle".into())]),
+        closed: Vec::new(),
+        followers: 0,
+    };
+    for event in events {
+        cpu.pass(event);
+    }
+    cpu.found()
+}
+
+struct Cpu<'a> {
+    setup: &'a Setup,
+    irq_of_napi: HashMap<u64, u32>,
+    now_ns: u64,
+    running: u32,
+    /// The hard interrupts that run, the innermost last.
+    interrupts: Vec<Activity>,
+    /// What each thread is in the middle of. The idle task has one too.
+    contexts: HashMap<u32, Context>,
+    /// Ways that wait for their packet, by interrupt.
+    open: BTreeMap<u32, OpenWay>,
+    /// The device of every poll; `None` for what turned out to be none.
+    polls: Vec<Option<Name>>,
+    comms: HashMap<u32, Name>,
+    closed: Vec<ClosedWay>,
+    followers: u64,
+}
+
+#[derive(Debug, Default)]
+struct Context {
+    softirq: Option<u32>,
+    /// The poll that runs, as an index into `polls`: its device is known when it ends.
+    poll: Option<usize>,
+    packet: Option<Packet>,
+    /// What the poll has delivered.
+    deliveries: Vec<Delivery>,
+    wait: Option<Wait>,
+}
+
+/// A packet on its way through the network stack.
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    device: Name,
+    ready_ns: Option<u64>,
+    woken: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Delivery {
+    device: Name,
+    at_ns: u64,
+    /// `None` if the reader was awake.
+    woken: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Activity {
+    Interrupt(u32, Name),
+    Timer,
+    Poll(usize),
+    Softirq(u32),
+    Thread,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    from_ns: u64,
+    to_ns: u64,
+    tid: u32,
+    activity: Activity,
+    blocked: bool,
+}
+
+#[derive(Debug)]
+struct OpenWay {
+    device: Name,
+    since_ns: u64,
+    segments: Vec<Segment>,
+    /// A poll of its interrupt has ended and delivered nothing.
+    polled: bool,
+    waits: Vec<Wait>,
+}
+
+struct ClosedWay {
+    way: OpenWay,
+    until_ns: u64,
+    woken: Option<u32>,
+}
+
+impl Cpu<'_> {
+    fn pass(&mut self, event: &Event) {
+        self.advance(event.time_ns);
+        self.running = event.tid;
+        match event.kind {
+            Kind::InterruptBegin { irq, name } => self.interrupt(irq, name),
+            Kind::TimerBegin => self.interrupts.push(Activity::Timer),
+            Kind::InterruptEnd | Kind::TimerEnd => drop(self.interrupts.pop()),
+            Kind::SoftirqBegin { vector } => {
+                let poll = (vector == NET_RX).then(|| self.new_poll());
+                let context = self.context();
+                context.softirq = Some(vector);
+                context.poll = poll;
+            }
+            Kind::SoftirqEnd => {
+                self.end_of_poll(None);
+                let context = self.context();
+                context.softirq = None;
+                context.poll = None;
+            }
+            Kind::PollEnd {
+                napi,
+                device,
+                packets,
+            } => self.poll_end(napi, device, packets),
+            Kind::Packet { device } => self.packet(device),
+            Kind::SocketReady => {
+                if let Some(packet) = &mut self.context().packet {
+                    packet.ready_ns = packet.ready_ns.or(Some(event.time_ns));
+                }
+            }
+            Kind::Wake { tid, comm } => self.wake(tid, comm),
+            Kind::Switch {
+                from_comm,
+                to,
+                to_comm,
+            } => self.switch(from_comm, to, to_comm),
+            Kind::ContentionBegin { lock } => self.contention(lock),
+            Kind::ContentionEnd => self.context().wait = None,
+            Kind::PriorityLent { owner } => self.name_owner(event.tid, owner),
+        }
+    }
+
+    /// Adds what the CPU did until now to all open ways.
+    fn advance(&mut self, to_ns: u64) {
+        let from_ns = self.now_ns;
+        if to_ns <= from_ns {
+            return;
+        }
+        self.now_ns = to_ns;
+        let activity = self.activity();
+        let waiting: Vec<Name> = self
+            .contexts
+            .iter()
+            .filter(|(_, context)| context.wait.is_some())
+            .filter_map(|(tid, _)| self.device_of_thread(*tid))
+            .collect();
+        for way in self.open.values_mut() {
+            way.add(Segment {
+                from_ns,
+                to_ns,
+                tid: self.running,
+                activity,
+                blocked: waiting.contains(&way.device),
+            });
+        }
+        self.open
+            .retain(|_, way| way.segments.len() < MOST_SEGMENTS);
+    }
+
+    fn activity(&self) -> Activity {
+        if let Some(interrupt) = self.interrupts.last() {
+            return *interrupt;
+        }
+        let Some(context) = self.contexts.get(&self.running) else {
+            return Activity::Thread;
+        };
+        match (context.poll, context.softirq) {
+            (Some(poll), _) => Activity::Poll(poll),
+            (None, Some(vector)) => Activity::Softirq(vector),
+            (None, None) => Activity::Thread,
+        }
+    }
+
+    fn context(&mut self) -> &mut Context {
+        self.contexts.entry(self.running).or_default()
+    }
+
+    fn new_poll(&mut self) -> usize {
+        self.polls.push(None);
+        self.polls.len() - 1
+    }
+
+    fn interrupt(&mut self, irq: u32, name: Name) {
+        self.interrupts.push(Activity::Interrupt(irq, name));
+        let Some(&device) = self.setup.interrupts.get(&irq) else {
+            return;
+        };
+        if self.open.get(&irq).is_none_or(|way| way.polled) {
+            let way = OpenWay {
+                device,
+                since_ns: self.now_ns,
+                segments: Vec::new(),
+                polled: false,
+                waits: Vec::new(),
+            };
+            self.open.insert(irq, way);
+        }
+    }
+
+    fn poll_end(&mut self, napi: u64, device: Name, packets: u32) {
+        let next = self.context().softirq.is_some().then(|| self.new_poll());
+        let context = self.context();
+        if let Some(poll) = std::mem::replace(&mut context.poll, next) {
+            self.polls[poll] = Some(device);
+        }
+        let irq = self.irq_of_napi.get(&napi).copied();
+        self.end_of_poll(irq);
+        let Some(irq) = irq else { return };
+        if packets == 0 {
+            self.open.remove(&irq);
+        } else if let Some(way) = self.open.get_mut(&irq) {
+            way.polled = true;
+        }
+    }
+
+    fn packet(&mut self, device: Name) {
+        // A packet that goes up through a bridge is received once more, on the bridge.
+        if self.setup.interrupts.values().any(|known| *known == device) {
+            self.end_of_packet();
+            self.context().packet = Some(Packet {
+                device,
+                ready_ns: None,
+                woken: false,
+            });
+        }
+    }
+
+    fn wake(&mut self, tid: u32, comm: Name) {
+        self.comms.insert(tid, comm);
+        let at_ns = self.now_ns;
+        let context = self.context();
+        let Some(packet) = &mut context.packet else {
+            return;
+        };
+        if packet.ready_ns.is_some() && !packet.woken {
+            packet.woken = true;
+            let delivery = Delivery {
+                device: packet.device,
+                at_ns,
+                woken: Some(tid),
+            };
+            context.deliveries.push(delivery);
+        }
+    }
+
+    fn end_of_packet(&mut self) {
+        let context = self.context();
+        let Some(packet) = context.packet.take() else {
+            return;
+        };
+        if let Some(at_ns) = packet.ready_ns.filter(|_| !packet.woken) {
+            context.deliveries.push(Delivery {
+                device: packet.device,
+                at_ns,
+                woken: None,
+            });
+        }
+    }
+
+    /// Gives ways to what the poll has delivered.
+    fn end_of_poll(&mut self, irq: Option<u32>) {
+        self.end_of_packet();
+        for delivery in std::mem::take(&mut self.context().deliveries) {
+            if !self.is_wanted(&delivery) {
+                continue;
+            }
+            let irq = irq
+                .filter(|irq| self.open.contains_key(irq))
+                .or_else(|| self.oldest_polled(delivery.device));
+            let way = irq.and_then(|irq| self.open.remove(&irq));
+            match way {
+                None => self.followers += 1,
+                Some(way) => self.closed.push(ClosedWay {
+                    way,
+                    until_ns: delivery.at_ns,
+                    woken: delivery.woken,
+                }),
+            }
+        }
+    }
+
+    fn is_wanted(&self, delivery: &Delivery) -> bool {
+        match &self.setup.wanted {
+            Wanted::Device(device) => delivery.device == *device,
+            Wanted::Threads(threads) => delivery.woken.is_some_and(|tid| threads.contains(&tid)),
+        }
+    }
+
+    fn oldest_polled(&self, device: Name) -> Option<u32> {
+        let polled = |(_, way): &(&u32, &OpenWay)| way.device == device && way.polled;
+        let open = self.open.iter().filter(polled);
+        open.min_by_key(|(_, way)| way.since_ns)
+            .map(|(irq, _)| *irq)
+    }
+
+    fn switch(&mut self, from_comm: Name, to: u32, to_comm: Name) {
+        self.comms.insert(self.running, from_comm);
+        self.comms.insert(to, to_comm);
+        // Outside softirqs nothing else tells that a thread is done with its packets.
+        if self.context().softirq.is_none() {
+            self.end_of_poll(None);
+        }
+        self.comms.insert(0, "idle".into());
+        let waiter = self.running;
+        self.running = to;
+        // Where no priority is lent, whoever runs next has the lock.
+        let is_nameless = |context: &Context| context.wait.is_some_and(|it| it.owner.is_empty());
+        if to != 0 && self.contexts.get(&waiter).is_some_and(is_nameless) {
+            self.name_owner(waiter, to_comm);
+        }
+    }
+
+    fn contention(&mut self, lock: u64) {
+        let offset = self.setup.softirq_lock_offset;
+        // The same place within a page on every CPU.
+        let softirq_lock =
+            offset.is_some_and(|offset| lock.wrapping_sub(offset).is_multiple_of(PAGE_BYTES));
+        let wait = Wait {
+            softirq_lock,
+            owner: Name::default(),
+        };
+        self.context().wait = Some(wait);
+        for way in self.open_ways_of(self.running) {
+            way.waits.push(wait);
+        }
+    }
+
+    fn name_owner(&mut self, waiter: u32, owner: Name) {
+        let context = self.contexts.get_mut(&waiter);
+        let Some(wait) = context.and_then(|context| context.wait.as_mut()) else {
+            return;
+        };
+        wait.owner = owner;
+        for way in self.open_ways_of(waiter) {
+            if let Some(last) = way.waits.last_mut() {
+                last.owner = owner;
+            }
+        }
+    }
+
+    /// The open ways of the device that a thread works for.
+    fn open_ways_of(&mut self, tid: u32) -> impl Iterator<Item = &mut OpenWay> {
+        let device = self.device_of_thread(tid);
+        let ways = self.open.values_mut();
+        ways.filter(move |way| Some(way.device) == device)
+    }
+
+    /// The device whose interrupt or NAPI thread this is.
+    fn device_of_thread(&self, tid: u32) -> Option<Name> {
+        device_of(*self.comms.get(&tid)?, &self.setup.interrupts)
+    }
+
+    fn found(self) -> Found {
+        let ways = self.closed.iter().map(|closed| self.resolve(closed));
+        Found {
+            ways: ways.collect(),
+            followers: self.followers,
+        }
+    }
+
+    /// Names all that was not known yet while the way was open.
+    fn resolve(&self, closed: &ClosedWay) -> Way {
+        let way = &closed.way;
+        let comm = |tid| self.comms.get(&tid).copied().unwrap_or_default();
+        let mut spans: Vec<Span> = Vec::new();
+        for segment in &way.segments {
+            let to_ns = segment.to_ns.min(closed.until_ns);
+            let thread = comm(segment.tid);
+            let span = Span {
+                for_ns: to_ns.saturating_sub(segment.from_ns),
+                cause: self.cause(segment, way.device),
+                in_own_thread: device_of(thread, &self.setup.interrupts) == Some(way.device),
+                thread,
+                blocked: segment.blocked,
+            };
+            match spans.last_mut() {
+                _ if span.for_ns == 0 => {}
+                Some(last) if last.is_like(&span) => last.for_ns += span.for_ns,
+                _ => spans.push(span),
+            }
+        }
+        Way {
+            since_ns: way.since_ns,
+            spans,
+            woken: closed.woken.map(comm).unwrap_or_default(),
+            waits: way.waits.clone(),
+        }
+    }
+
+    fn cause(&self, segment: &Segment, device: Name) -> Cause {
+        let is_own = |thread| device_of(thread, &self.setup.interrupts) == Some(device);
+        match segment.activity {
+            Activity::Interrupt(irq, _) if self.setup.interrupts.get(&irq) == Some(&device) => {
+                Cause::Own(Own::Interrupt)
+            }
+            Activity::Interrupt(_, name) => Cause::Interrupt(name),
+            Activity::Timer => Cause::Interrupt("local timer".into()),
+            Activity::Poll(poll) => match self.polls.get(poll).copied().flatten() {
+                Some(polled) if polled == device => Cause::Own(Own::Poll),
+                Some(polled) => Cause::Poll(polled),
+                None => Cause::Softirq(NET_RX),
+            },
+            Activity::Softirq(vector) => Cause::Softirq(vector),
+            Activity::Thread if segment.tid == 0 => Cause::Idle,
+            Activity::Thread => match self.comms.get(&segment.tid).copied() {
+                Some(thread) if is_own(thread) => Cause::Own(Own::Thread),
+                thread => Cause::Thread(thread.unwrap_or_default()),
+            },
+        }
+    }
+}
+
+impl OpenWay {
+    fn add(&mut self, segment: Segment) {
+        match self.segments.last_mut() {
+            Some(last)
+                if last.tid == segment.tid
+                    && last.activity == segment.activity
+                    && last.blocked == segment.blocked =>
+            {
+                last.to_ns = segment.to_ns;
+            }
+            _ => self.segments.push(segment),
+        }
+    }
+}
+
+impl Span {
+    /// Whether only the durations differ.
+    fn is_like(&self, other: &Self) -> bool {
+        let for_ns = self.for_ns;
+        *self == Self { for_ns, ..*other }
+    }
+}
+
+/// The device whose interrupt thread (`irq/29-eth0-rx-0`) or NAPI thread (`napi/eth0-8193`) has
+/// this name.
+fn device_of(thread: Name, interrupts: &BTreeMap<u32, Name>) -> Option<Name> {
+    if let Some(rest) = thread.after("irq/") {
+        let irq: u32 = rest.split('-').next()?.parse().ok()?;
+        return interrupts.get(&irq).copied();
+    }
+    let device = thread.after("napi/")?.rsplit_once('-')?.0;
+    let device = Name::from(device);
+    interrupts
+        .values()
+        .any(|known| *known == device)
+        .then_some(device)
+}
