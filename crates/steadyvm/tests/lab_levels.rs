@@ -281,16 +281,22 @@ fn devices_go_down_move_and_die_under_a_flood() {
          ip link set bulk down; ip link set bulk name flood; ip link set flood up; \
          echo auto > /sys/class/net/flood/rx_level",
     );
-    // A flood through veth into a namespace that dies, and a device that is unregistered.
+    // Floods through veth into a namespace that dies with the device, and through the RT level's
+    // backlog of a loopback device that dies too.
     host.run(
         "sysctl -qw net.core.rtnet_skb_prio=6; for round in $(seq 5); do \
          ip netns add dying; ip link add near type veth peer name far netns dying; \
-         ip addr add 10.78.0.1/24 dev near; ip link set near up; \
+         ip addr add 10.78.0.1/24 dev near; ip link set near up; ip -n dying link set lo up; \
          ip -n dying addr add 10.78.0.2/24 dev far; ip -n dying link set far up; \
          echo 1 > /sys/class/net/near/rx_level; \
-         (timeout 2 iperf3 -c 10.78.0.2 -u -b 0 -t 2 --tos 0x10 || true) > /dev/null 2>&1 & \
-         (timeout 2 cat /dev/zero > /dev/udp/10.78.0.2/9 || true) > /dev/null 2>&1 & \
-         ip netns del dying; ip link del near 2> /dev/null || true; wait; done",
+         timeout 20 bash -c 'exec 4> /dev/udp/10.78.0.2/9; while :; do echo x >&4; done' \
+         2> /dev/null & flood=$!; \
+         timeout 20 ip netns exec dying iperf3 -s -1 > /dev/null & server=$!; \
+         timeout 20 sh -c 'until ip netns exec dying iperf3 -c 127.0.0.1 -u -b 50M -t 15 \
+         --tos 0x10; do :; done' > /dev/null 2>&1 & client=$!; \
+         far() { cat /sys/class/net/near/statistics/tx_packets; }; \
+         until [ $(far) -gt 200 ]; do :; done; \
+         ip link del near; kill $flood $client $server; ip netns del dying; wait || true; done",
     );
     let run = host.requests(200);
     assert_eq!((run.samples.len(), run.lost), (200, 0));
@@ -322,9 +328,11 @@ fn a_runaway_real_time_task_does_not_stall_the_lowest_level() {
     let flood = host.start_stream(BULK, 5201, &["-t", "25"]);
     // Above the bulk NIC's interrupt threads (50), below the RT level's thread (80).
     host.run(
-        "for cpu in 0 1; do timeout 15 taskset -c $cpu chrt -f 60 sh -c 'while :; do :; done' & \
-         done; sleep 1; \
-         timeout -s KILL 12 ip link set bulk down; timeout -s KILL 12 ip link set bulk up; wait || true",
+        "mkfifo /run/hog; exec 3<> /run/hog; for cpu in 0 1; do \
+         timeout 15 taskset -c $cpu chrt -f 60 sh -c 'echo >&3; while :; do :; done' & done; \
+         read -r _ <&3; read -r _ <&3; \
+         timeout -s KILL 12 ip link set bulk down; timeout -s KILL 12 ip link set bulk up; \
+         wait || true",
     );
     let shared = host.counter("shared", 0);
     assert!(shared > 0, "level 0 had no share");
