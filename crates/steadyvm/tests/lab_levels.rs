@@ -232,10 +232,11 @@ fn levels_change_while_traffic_flows_and_no_flow_is_reordered() {
     let tcp = host.start_stream(BULK, 5201, &["-t", "20"]);
     let udp = host.start_stream(BULK, 5202, &["-u", "-b", "10M", "-l", "1000", "-t", "20"]);
     host.run(
-        "for round in $(seq 40); do for level in 1 0 auto; do \
+        "for round in $(seq 12); do for level in 1 0 auto; do \
          echo $level > /sys/class/net/rt/rx_level; \
+         echo $level > /sys/class/net/bulk/rx_level; \
          sysctl -qw net.core.rtnet_prio=$((80 * (round % 2))); \
-         sysctl -qw net.core.rtnet_quantum=\"$((1 + round % 64)) $((64 - round % 64))\"; \
+         sysctl -qw net.core.rtnet_quantum=\"$((1 + 5 * round)) $((64 - 5 * round))\"; \
          done; done; sysctl -qw net.core.rtnet_prio=80",
     );
     let run = host.requests(300);
