@@ -17,11 +17,19 @@ pub enum Method {
     PreemptRt,
     /// `PreemptRt`, and one CPU for that path alone.
     Dedicated,
+    /// `PreemptRt`, and the RT NICs' packets on the RT level of the receive path: the paper's RT
+    /// poll list. Needs our kernel patches.
+    RtPollList,
 }
 
 impl Method {
     /// All methods, in the order of the comparison.
-    pub const ALL: [Self; 3] = [Self::Vanilla, Self::PreemptRt, Self::Dedicated];
+    pub const ALL: [Self; 4] = [
+        Self::Vanilla,
+        Self::PreemptRt,
+        Self::Dedicated,
+        Self::RtPollList,
+    ];
 
     /// The name on the command line and in results.
     pub fn name(self) -> &'static str {
@@ -29,6 +37,7 @@ impl Method {
             Self::Vanilla => "vanilla",
             Self::PreemptRt => "preempt-rt",
             Self::Dedicated => "dedicated",
+            Self::RtPollList => "rt-poll-list",
         }
     }
 }
@@ -48,7 +57,7 @@ impl FromStr for Method {
             .find(|method| method.name() == text)
             .ok_or_else(|| HostError::BadInput {
                 what: format!("unknown method `{text}`"),
-                fix: "use one of: vanilla, preempt-rt, dedicated".into(),
+                fix: format!("use one of: {}", Self::ALL.map(Self::name).join(", ")),
             })
     }
 }

@@ -14,6 +14,9 @@ use crate::method::{Method, Target};
 use crate::parse;
 use crate::threads::{RESET_ON_FORK, Scheduling};
 
+/// IRQ threads with this priority or more put their NAPIs on the RT level; 0: none does.
+pub(crate) const RTNET_PRIO: &str = "/proc/sys/net/core/rtnet_prio";
+
 /// What a method would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -128,6 +131,9 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
     let path = find_path(machine, &threads, target, &mut plan.warnings)?;
     let ranked = path.ranked(target);
     plan.beneficiaries = ranked.iter().map(|(thread, ..)| thread.clone()).collect();
+    if method == Method::RtPollList {
+        rt_level(machine, target, &mut plan)?;
+    }
     if method == Method::Dedicated {
         let dedication = dedicated::choose_cpu(machine, target)?;
         dedicated::clear(machine, &path, &dedication, &mut plan)?;
@@ -192,6 +198,27 @@ fn need_preempt_rt(machine: &Machine, method: Method) -> Result<(), HostError> {
         missing: format!("method {method} needs a PREEMPT_RT kernel ({found})"),
         fix: "boot one (on Debian: apt install linux-image-rt-amd64), or use method vanilla".into(),
     })
+}
+
+/// Puts the NAPIs of the RT NICs' IRQ threads on the RT level (docs/design/receive-path-levels.md).
+fn rt_level(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(), HostError> {
+    let path = RTNET_PRIO;
+    let Ok(old) = machine.tree.read(path) else {
+        return Err(HostError::Unsupported {
+            missing: format!("method rt-poll-list needs a kernel with {path}"),
+            fix: "build one with kernel/patches/6.12 (kernel/README.md), or use method preempt-rt"
+                .into(),
+        });
+    };
+    let change = Change::File {
+        path: path.into(),
+        form: crate::change::Form::Text,
+        old: old.trim().to_owned(),
+        new: target.priorities.irq.to_string(),
+    };
+    let why = "so that the RT NIC's packets wait for nobody else's";
+    add(&mut plan.steps, change, why, true);
+    Ok(())
 }
 
 fn find_path(

@@ -2,7 +2,7 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Cache, DistributionKernel, Initramfs, PackedInitramfs, RtKernel, user_space_image,
+    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, user_space_image,
 };
 use crate::emulator::{Accelerator, Card, Machine};
 use crate::error::{At, Result};
@@ -20,6 +20,8 @@ pub enum HostKernel {
     Distribution,
     /// Ours, with PREEMPT_RT.
     PreemptRt,
+    /// `PreemptRt` with levels of the receive path.
+    RtLevels,
 }
 
 impl HostKernel {
@@ -28,6 +30,7 @@ impl HostKernel {
         match method {
             Method::Vanilla => Self::Distribution,
             Method::PreemptRt | Method::Dedicated => Self::PreemptRt,
+            Method::RtPollList => Self::RtLevels,
         }
     }
 }
@@ -44,6 +47,8 @@ pub struct Laboratory {
     pub distribution_kernel: DistributionKernel,
     /// Our kernel.
     pub rt_kernel: RtKernel,
+    /// Our kernel with levels of the receive path.
+    pub levels_kernel: RtKernel,
     /// How hosts run.
     pub accelerator: Accelerator,
     image: PathBuf,
@@ -66,7 +71,8 @@ impl Laboratory {
         // Fails at once, and not after minutes, where the kernel's source is missing.
         let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
         let image = user_space_image(cache, observer)?;
-        let rt_kernel = RtKernel::obtain(cache, observer)?;
+        let rt_kernel = RtKernel::obtain(cache, Flavour::Plain, observer)?;
+        let levels_kernel = RtKernel::obtain(cache, Flavour::Levels, observer)?;
         let guest = Initramfs {
             program,
             modules: Some(&distribution_kernel.guest_modules),
@@ -91,6 +97,7 @@ impl Laboratory {
             rt_initramfs: Arc::new(pack(None)?),
             distribution_kernel,
             rt_kernel,
+            levels_kernel,
             accelerator: Accelerator::Tcg,
             image,
             log_directory: log_directory.to_owned(),
@@ -107,6 +114,7 @@ impl Laboratory {
                 format!("{} (distribution)", self.distribution_kernel.version)
             }
             HostKernel::PreemptRt => format!("{} (PREEMPT_RT)", self.rt_kernel.version),
+            HostKernel::RtLevels => format!("{} (PREEMPT_RT, levels)", self.levels_kernel.version),
         }
     }
 
@@ -118,6 +126,7 @@ impl Laboratory {
                 &self.distribution_initramfs,
             ),
             HostKernel::PreemptRt => (&self.rt_kernel.image, &self.rt_initramfs),
+            HostKernel::RtLevels => (&self.levels_kernel.image, &self.rt_initramfs),
         };
         HostSpecification {
             name: name.to_owned(),

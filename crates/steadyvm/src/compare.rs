@@ -110,6 +110,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         service: options.service,
         kernels: kernels(&laboratory, &options),
         rt_kernel_key: laboratory.rt_kernel.key.clone(),
+        levels_kernel_key: laboratory.levels_kernel.key.clone(),
         rt_kernel_configuration_sha256: laboratory.rt_kernel.configuration_sha256.clone(),
         accelerator: laboratory.accelerator.to_string(),
         qemu: first_line_of("qemu-system-x86_64", "--version"),

@@ -52,7 +52,7 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct TargetArgs {
-    /// vanilla, preempt-rt or dedicated.
+    /// vanilla, preempt-rt, dedicated or rt-poll-list.
     #[arg(long)]
     method: Method,
     /// A network interface that carries real-time traffic; may be repeated.

@@ -42,6 +42,8 @@ struct BootArgs {
 enum Kernel {
     /// Our PREEMPT_RT build.
     PreemptRt,
+    /// The same with levels of the receive path (kernel/patches/6.12).
+    RtLevels,
     /// The distribution's, unmodified.
     Vanilla,
 }
@@ -106,6 +108,7 @@ fn open_laboratory() -> Result<Laboratory> {
 fn boot(args: &BootArgs) -> Result<EmulatedHost> {
     let kernel = match args.kernel {
         Kernel::PreemptRt => HostKernel::PreemptRt,
+        Kernel::RtLevels => HostKernel::RtLevels,
         Kernel::Vanilla => HostKernel::Distribution,
     };
     Ok(EmulatedHost::boot(&open_laboratory()?.host("lab", kernel))?)

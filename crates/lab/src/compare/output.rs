@@ -28,6 +28,8 @@ pub struct Meta {
     pub kernels: BTreeMap<String, String>,
     /// Key of everything that the PREEMPT_RT kernel was built from.
     pub rt_kernel_key: String,
+    /// The same of the PREEMPT_RT kernel with levels.
+    pub levels_kernel_key: String,
     /// SHA-256 of the PREEMPT_RT kernel's configuration.
     pub rt_kernel_configuration_sha256: String,
     /// How the hosts ran.
@@ -118,6 +120,10 @@ fn report_meta(meta: &Meta) -> ReportMeta {
         (
             "RT kernel's build key".to_owned(),
             meta.rt_kernel_key.clone(),
+        ),
+        (
+            "RT kernel with levels: build key".to_owned(),
+            meta.levels_kernel_key.clone(),
         ),
         (
             "Hosts run by".to_owned(),
