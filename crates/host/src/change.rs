@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
+use crate::links::FlowRule;
 use crate::machine::{Machine, ThreadId};
 use crate::restore;
 use crate::threads::Scheduling;
@@ -66,6 +67,33 @@ pub enum Change {
         old: String,
         /// After.
         new: String,
+    },
+    /// The root queueing discipline of a network device, in the place of the kernel's default.
+    RootQdisc {
+        /// The device.
+        device: String,
+        /// The kernel's default, which comes back when the new one is deleted.
+        old: String,
+        /// After.
+        new: String,
+    },
+    /// Whether a NIC steers flows by rules.
+    FlowSteering {
+        /// The NIC.
+        device: String,
+        /// Before.
+        old: bool,
+        /// After.
+        new: bool,
+    },
+    /// A new flow steering rule, at a place of the NIC's table that was free.
+    FlowRule {
+        /// The NIC.
+        device: String,
+        /// The place.
+        place: u32,
+        /// The rule.
+        rule: FlowRule,
     },
 }
 
@@ -129,6 +157,11 @@ impl Change {
             Self::ThreadAffinity { thread, .. } => format!("CPUs of {thread}"),
             Self::IrqAffinity { irq, name, .. } => format!("CPUs of IRQ {irq} ({name})"),
             Self::File { path, .. } => path.clone(),
+            Self::RootQdisc { device, .. } => format!("queueing discipline of {device}"),
+            Self::FlowSteering { device, .. } => format!("flow steering of {device}"),
+            Self::FlowRule { device, place, .. } => {
+                format!("flow steering rule {place} of {device}")
+            }
         }
     }
 
@@ -137,7 +170,9 @@ impl Change {
         match self {
             Self::ThreadPolicy { old, .. } => old.to_string(),
             Self::ThreadAffinity { old, .. } | Self::IrqAffinity { old, .. } => old.to_string(),
-            Self::File { old, .. } => old.clone(),
+            Self::File { old, .. } | Self::RootQdisc { old, .. } => old.clone(),
+            Self::FlowSteering { old, .. } => on_off(*old).to_owned(),
+            Self::FlowRule { .. } => "none".to_owned(),
         }
     }
 
@@ -146,7 +181,9 @@ impl Change {
         match self {
             Self::ThreadPolicy { new, .. } => new.to_string(),
             Self::ThreadAffinity { new, .. } | Self::IrqAffinity { new, .. } => new.to_string(),
-            Self::File { new, .. } => new.clone(),
+            Self::File { new, .. } | Self::RootQdisc { new, .. } => new.clone(),
+            Self::FlowSteering { new, .. } => on_off(*new).to_owned(),
+            Self::FlowRule { rule, .. } => rule.to_string(),
         }
     }
 
@@ -158,7 +195,67 @@ impl Change {
                 old == new
             }
             Self::File { form, old, new, .. } => form.same(old, new),
+            Self::RootQdisc { old, new, .. } => old == new,
+            Self::FlowSteering { old, new, .. } => old == new,
+            Self::FlowRule { .. } => false,
         }
+    }
+
+    /// Whether the other change is of the same setting.
+    pub fn same_subject(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::ThreadPolicy { thread: one, .. }, Self::ThreadPolicy { thread: two, .. })
+            | (
+                Self::ThreadAffinity { thread: one, .. },
+                Self::ThreadAffinity { thread: two, .. },
+            ) => {
+                // Not by name: a thread may rename itself.
+                (one.tid, one.start_time) == (two.tid, two.start_time)
+            }
+            (Self::IrqAffinity { irq: one, .. }, Self::IrqAffinity { irq: two, .. }) => one == two,
+            (Self::File { path: one, .. }, Self::File { path: two, .. })
+            | (Self::RootQdisc { device: one, .. }, Self::RootQdisc { device: two, .. })
+            | (Self::FlowSteering { device: one, .. }, Self::FlowSteering { device: two, .. }) => {
+                one == two
+            }
+            (Self::FlowRule { .. }, Self::FlowRule { .. }) => self == other,
+            _ => false,
+        }
+    }
+
+    /// The same change from the value that `earlier`, of the same setting, found.
+    #[must_use]
+    pub fn since(mut self, earlier: &Self) -> Self {
+        match (&mut self, earlier) {
+            (Self::ThreadPolicy { old, .. }, Self::ThreadPolicy { old: first, .. }) => {
+                *old = *first
+            }
+            (Self::ThreadAffinity { old, .. }, Self::ThreadAffinity { old: first, .. }) => {
+                old.clone_from(first);
+            }
+            (
+                Self::IrqAffinity {
+                    old, old_effective, ..
+                },
+                Self::IrqAffinity {
+                    old: first,
+                    old_effective: first_effective,
+                    ..
+                },
+            ) => {
+                old.clone_from(first);
+                old_effective.clone_from(first_effective);
+            }
+            (Self::File { old, .. }, Self::File { old: first, .. })
+            | (Self::RootQdisc { old, .. }, Self::RootQdisc { old: first, .. }) => {
+                old.clone_from(first);
+            }
+            (Self::FlowSteering { old, .. }, Self::FlowSteering { old: first, .. }) => {
+                *old = *first
+            }
+            _ => {}
+        }
+        self
     }
 
     /// Makes the change, and reads it back.
@@ -186,6 +283,22 @@ impl Change {
                     .map_err(wrap)?;
             }
             Self::File { path, new, .. } => machine.tree.write(path, new).map_err(wrap)?,
+            Self::RootQdisc { device, new, .. } => machine
+                .links
+                .replace_root_qdisc(device, new)
+                .map_err(wrap)?,
+            Self::FlowSteering { device, new, .. } => machine
+                .links
+                .set_flow_steering(device, *new)
+                .map_err(wrap)?,
+            Self::FlowRule {
+                device,
+                place,
+                rule,
+            } => machine
+                .links
+                .insert_flow_rule(device, *place, rule)
+                .map_err(wrap)?,
         }
         let now = self.read(machine)?;
         if now.is_new {
@@ -253,6 +366,9 @@ impl Change {
                 machine.tree.write(&irq_file(*irq), &first.to_string())
             }
             Self::File { path, old, .. } => machine.tree.write(path, old),
+            Self::RootQdisc { device, .. } => machine.links.delete_root_qdisc(device),
+            Self::FlowSteering { device, old, .. } => machine.links.set_flow_steering(device, *old),
+            Self::FlowRule { device, place, .. } => machine.links.delete_flow_rule(device, *place),
         }
     }
 
@@ -329,6 +445,31 @@ impl Change {
                 let text = text.trim().to_owned();
                 Now::of(form.same(&text, old), form.same(&text, new), text)
             }
+            Self::RootQdisc { device, old, new } => {
+                let now = machine.links.root_qdisc(device).map_err(wrap)?;
+                let (is_old, is_new) = (now.kind == *old, now.kind == *new);
+                Now::of(
+                    is_old && now.is_default,
+                    is_new && !now.is_default,
+                    now.kind,
+                )
+            }
+            Self::FlowSteering { device, old, new } => {
+                let now = machine.links.flow_steering(device).map_err(wrap)?;
+                Now::of(now == *old, now == *new, on_off(now).to_owned())
+            }
+            Self::FlowRule {
+                device,
+                place,
+                rule,
+            } => {
+                let table = machine.links.flow_rules(device).map_err(wrap)?;
+                match table.rules.get(place) {
+                    None => Now::of(true, false, "none".to_owned()),
+                    Some(Some(now)) => Now::of(false, now == rule, now.to_string()),
+                    Some(None) => Now::of(false, false, "a rule of someone else".to_owned()),
+                }
+            }
         };
         Ok(now)
     }
@@ -354,6 +495,10 @@ impl Change {
             }
             (Self::ThreadAffinity { .. }, Some(libc::EBUSY)) => {
                 "; a SCHED_DEADLINE thread keeps the CPUs it was admitted on"
+            }
+            (Self::FlowRule { .. }, Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+                "; the NIC's driver cannot match on this, or steer it to this queue: try a rule \
+                 on `mac`, or leave the rule out"
             }
             _ => return HostError::io("set", self.subject(), cause),
         };
@@ -422,6 +567,10 @@ pub(crate) fn effective_of(machine: &Machine, irq: u32) -> Option<CpuSet> {
         .read(&format!("/proc/irq/{irq}/effective_affinity_list"))
         .ok()?;
     text.parse().ok().filter(|set: &CpuSet| !set.is_empty())
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
 }
 
 fn is_gone(error: &io::Error) -> bool {

@@ -1,6 +1,8 @@
 //! A host in memory: files, threads and interrupts that behave as the kernel's do, and that fail
 //! or crash when told to.
 
+mod links;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::io;
@@ -9,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::cpu_set::CpuSet;
+use crate::links::FlowRule;
 use crate::machine::Machine;
-use crate::parse::PF_NO_SETAFFINITY;
+use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::threads::{Scheduling, Threads};
 use crate::tree::HostTree;
 
@@ -48,6 +51,15 @@ pub struct FakeIrq {
     pub deferred: bool,
 }
 
+/// Flow steering of a fake NIC.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FakeFlowSteering {
+    /// Whether it is on.
+    pub on: bool,
+    /// The rules by place; `None`: one that steadyvm does not write.
+    pub rules: BTreeMap<u32, Option<FlowRule>>,
+}
+
 /// What happens at a mutation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -76,6 +88,12 @@ pub struct FakeState {
     pub irqs: BTreeMap<u32, FakeIrq>,
     /// CPUs online.
     pub online: CpuSet,
+    /// Root queueing disciplines by device, where they are not the kernel's default.
+    pub qdiscs: BTreeMap<String, String>,
+    /// Flow steering by NIC, for those that have it.
+    pub flow_steering: BTreeMap<String, FakeFlowSteering>,
+    /// NAPI threads to come by NIC: they appear when `threaded` is first set to 1.
+    pub napi_threads: BTreeMap<String, Vec<u32>>,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +131,7 @@ impl FakeHost {
         Machine {
             tree: Arc::new(self.clone()),
             threads: Arc::new(self.clone()),
+            links: Arc::new(self.clone()),
         }
     }
 
@@ -207,7 +226,10 @@ impl FakeHost {
     }
 
     /// Counts a mutation and lets the arranged fault happen.
-    fn mutate(&self, change: impl FnOnce(&mut FakeState) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn mutate(
+        &self,
+        change: impl FnOnce(&mut FakeState) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut inner = self.lock();
         let fault = {
             let at = inner.mutations;
@@ -302,6 +324,29 @@ impl FakeState {
         paths
     }
 
+    /// As the kernel does when a NIC's NAPI is first threaded.
+    fn start_napi_threads(&mut self, device: &str) {
+        let name = device.rsplit('/').next().unwrap_or(device).to_owned();
+        for (index, tid) in self
+            .napi_threads
+            .remove(&name)
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
+            let thread = FakeThread {
+                pid: tid,
+                comm: format!("napi/{name}-{}", 8193 + index),
+                parent: 2,
+                flags: PF_KTHREAD,
+                start_time: u64::from(tid) * 3,
+                scheduling: Scheduling::normal(),
+                cpus: self.online.clone(),
+            };
+            self.threads.insert(tid, thread);
+        }
+    }
+
     fn fire(&mut self) {
         for irq in self.irqs.values_mut() {
             irq.move_to_mask();
@@ -359,6 +404,9 @@ impl HostTree for FakeHost {
             }
             if !state.writable.contains(&path) {
                 return Err(error(libc::EACCES));
+            }
+            if let (Some(device), "1") = (path.strip_suffix("/threaded"), value) {
+                state.start_napi_threads(device);
             }
             state.files.insert(path, format!("{value}\n"));
             Ok(())

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
+use crate::links::{KernelLinks, Links};
 use crate::parse::{self, PF_KTHREAD, PF_NO_SETAFFINITY, Stat};
 use crate::threads::{KernelThreads, Threads};
 use crate::tree::{HostTree, RootedTree};
@@ -17,6 +18,8 @@ pub struct Machine {
     pub tree: Arc<dyn HostTree>,
     /// Its threads' scheduling.
     pub threads: Arc<dyn Threads>,
+    /// What its files do not say of its network devices.
+    pub links: Arc<dyn Links>,
 }
 
 /// A thread, identified so that a later thread with the same number is not taken for it.
@@ -67,6 +70,7 @@ impl Machine {
         Self {
             tree: Arc::new(RootedTree::new("/")),
             threads: Arc::new(KernelThreads),
+            links: Arc::new(KernelLinks),
         }
     }
 

@@ -17,11 +17,18 @@ pub enum Method {
     PreemptRt,
     /// `PreemptRt`, and one CPU for that path alone.
     Dedicated,
+    /// `PreemptRt`, and the receive path of everything else below it: the no-patch profile.
+    RtProfile,
 }
 
 impl Method {
     /// All methods, in the order of the comparison.
-    pub const ALL: [Self; 3] = [Self::Vanilla, Self::PreemptRt, Self::Dedicated];
+    pub const ALL: [Self; 4] = [
+        Self::Vanilla,
+        Self::PreemptRt,
+        Self::Dedicated,
+        Self::RtProfile,
+    ];
 
     /// The name on the command line and in results.
     pub fn name(self) -> &'static str {
@@ -29,6 +36,7 @@ impl Method {
             Self::Vanilla => "vanilla",
             Self::PreemptRt => "preempt-rt",
             Self::Dedicated => "dedicated",
+            Self::RtProfile => "rt-profile",
         }
     }
 }
@@ -48,7 +56,7 @@ impl FromStr for Method {
             .find(|method| method.name() == text)
             .ok_or_else(|| HostError::BadInput {
                 what: format!("unknown method `{text}`"),
-                fix: "use one of: vanilla, preempt-rt, dedicated".into(),
+                fix: "use one of: vanilla, preempt-rt, dedicated, rt-profile".into(),
             })
     }
 }

@@ -4,6 +4,7 @@ mod compare;
 mod doctor;
 mod host;
 mod lab;
+mod net;
 mod netrt;
 mod output;
 mod plan;
@@ -35,6 +36,7 @@ enum Verb {
     Compare(compare::Args),
     Host(host::Args),
     Lab(lab::Args),
+    Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
 }
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Verb::Compare(args) => compare::run(&args),
         Verb::Host(args) => host::run(&args),
         Verb::Lab(args) => lab::run(&args),
+        Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),

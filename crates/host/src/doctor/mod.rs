@@ -102,7 +102,7 @@ pub fn examine(machine: &Machine) -> Report {
 fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
     let needs: &[&str] = match method {
         Method::Vanilla => &["kvm.device"],
-        Method::PreemptRt | Method::Dedicated => &[
+        Method::PreemptRt | Method::Dedicated | Method::RtProfile => &[
             "kvm.device",
             "kernel.preempt-rt",
             "cpu.constant-tsc",

@@ -2,6 +2,8 @@
 
 mod crash;
 mod methods;
+mod net;
+mod net_file;
 mod properties;
 mod real;
 pub(crate) mod scenario;

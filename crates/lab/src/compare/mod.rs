@@ -240,7 +240,7 @@ fn by_method(methods: &[Method], rounds: Vec<Vec<RoundData>>) -> RunData {
 fn kernel_of(method: Method) -> HostKernel {
     match method {
         Method::Vanilla => HostKernel::Distribution,
-        Method::PreemptRt | Method::Dedicated => HostKernel::PreemptRt,
+        Method::PreemptRt | Method::Dedicated | Method::RtProfile => HostKernel::PreemptRt,
     }
 }
 
