@@ -13,7 +13,7 @@ use crate::error::HostError;
 pub enum Method {
     /// Nothing is set.
     Vanilla,
-    /// Real-time priorities for the path from the RT NIC to the RT VCPUs.
+    /// Real-time priorities for the path from the RT NIC to the RT service.
     PreemptRt,
     /// `PreemptRt`, and one CPU for that path alone.
     Dedicated,
@@ -73,7 +73,8 @@ pub struct Priorities {
     pub napi: u32,
     /// vhost workers of the RT VMs.
     pub vhost: u32,
-    /// RT VCPU threads.
+    /// The end of the path, where the service runs: RT VCPU threads, and the threads of RT
+    /// processes.
     pub vcpu: u32,
 }
 
@@ -152,7 +153,11 @@ pub struct Target {
     pub rt_nics: Vec<String>,
     /// The VMs that serve it.
     pub rt_vms: Vec<RtVm>,
-    /// The CPU that `dedicated` gives to them; none: the highest CPU that is online.
+    /// The processes of the host itself that serve it. Threads that one of them starts later are
+    /// normal ones.
+    #[serde(default)]
+    pub rt_processes: Vec<u32>,
+    /// The CPU that `dedicated` gives to the path; none: the highest CPU that is online.
     pub dedicated_cpu: Option<usize>,
     /// The priorities of the path.
     pub priorities: Priorities,

@@ -1,11 +1,13 @@
 //! Planning: from a host's state and a target to the steps of a method. Reads, never writes.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Change, Step};
 use crate::cpu_set::CpuSet;
 use crate::dedicated;
-use crate::discover::{self, Nic, Vm};
+use crate::discover::{self, Nic, Process, Vm};
 use crate::error::HostError;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::method::{Method, Target};
@@ -28,7 +30,7 @@ pub struct Plan {
     pub beneficiaries: Vec<ThreadId>,
 }
 
-/// A CPU that is given to the RT VMs.
+/// A CPU that is given to the RT path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dedication {
     /// The CPU.
@@ -37,10 +39,13 @@ pub struct Dedication {
     pub others: CpuSet,
 }
 
+const SERVICE_FIRST: &str = "so that the RT service runs before other work";
+
 /// What serves the real-time traffic of this host.
 pub(crate) struct Path {
     pub nics: Vec<Nic>,
     pub vms: Vec<(Vm, Vec<u32>)>,
+    pub processes: Vec<Process>,
 }
 
 impl Path {
@@ -70,8 +75,15 @@ impl Path {
                 .iter()
                 .filter_map(|vcpu| vm.vcpus.get(vcpu).cloned())
                 .collect();
-            let why = "so that the RT service runs before other work";
-            add(&vcpus, priorities.vcpu, RESET_ON_FORK, why);
+            add(&vcpus, priorities.vcpu, RESET_ON_FORK, SERVICE_FIRST);
+        }
+        for process in &self.processes {
+            add(
+                &process.threads,
+                priorities.vcpu,
+                RESET_ON_FORK,
+                SERVICE_FIRST,
+            );
         }
         ranked
     }
@@ -90,6 +102,9 @@ impl Path {
                     .iter()
                     .filter_map(|vcpu| vm.vcpus.get(vcpu).cloned()),
             );
+        }
+        for process in &self.processes {
+            threads.extend(process.threads.iter().cloned());
         }
         threads
     }
@@ -168,8 +183,8 @@ pub(crate) fn add(steps: &mut Vec<Step>, change: Change, why: &str, required: bo
 fn check_named(target: &Target, method: Method) -> Result<(), HostError> {
     let missing = if target.rt_nics.is_empty() {
         "an RT NIC (--rt-nic eth0)"
-    } else if target.rt_vms.is_empty() {
-        "an RT VM (--rt-vm PID:VCPU)"
+    } else if target.rt_vms.is_empty() && target.rt_processes.is_empty() {
+        "an RT VM (--rt-vm PID:VCPU) or an RT process (--rt-process PID)"
     } else {
         return Ok(());
     };
@@ -236,7 +251,25 @@ fn find_path(
         }
         vms.push((vm, rt_vcpus));
     }
-    Ok(Path { nics, vms })
+    Ok(Path {
+        nics,
+        vms,
+        processes: find_processes(machine, target)?,
+    })
+}
+
+fn find_processes(machine: &Machine, target: &Target) -> Result<Vec<Process>, HostError> {
+    let vms: BTreeSet<u32> = target.rt_vms.iter().map(|vm| vm.pid).collect();
+    let pids: BTreeSet<u32> = target.rt_processes.iter().copied().collect();
+    if let Some(pid) = pids.intersection(&vms).next() {
+        return Err(HostError::BadInput {
+            what: format!("process {pid} is named as an RT VM and as an RT process"),
+            fix: "name it once: with --rt-vm if it is the monitor of a VM".into(),
+        });
+    }
+    pids.into_iter()
+        .map(|pid| discover::process(machine, pid))
+        .collect()
 }
 
 fn choose_vcpus(

@@ -55,6 +55,11 @@ impl Network {
         self.address(1)
     }
 
+    /// The host's own address.
+    pub fn host(self) -> std::net::Ipv4Addr {
+        self.address(2)
+    }
+
     /// The bridge's name in the host.
     pub fn bridge(self) -> String {
         format!("br-{}", self.name)
@@ -260,10 +265,7 @@ impl EmulatedHost {
             self.ip(&format!(
                 "link add name {bridge} type bridge stp_state 0 forward_delay 0"
             ))?;
-            self.ip(&format!(
-                "address add {}/24 dev {bridge}",
-                network.address(2)
-            ))?;
+            self.ip(&format!("address add {}/24 dev {bridge}", network.host()))?;
             self.ip(&format!("link set dev {name} master {bridge} up"))?;
             self.ip(&format!("link set dev {bridge} up"))?;
         }

@@ -11,6 +11,7 @@ use crate::namespace::Namespace;
 use crate::progress::Observer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use steadyvm_host::Method;
 
 /// Which kernel a host runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,16 @@ pub enum HostKernel {
     Distribution,
     /// Ours, with PREEMPT_RT.
     PreemptRt,
+}
+
+impl HostKernel {
+    /// The kernel that a method's host runs.
+    pub fn of(method: Method) -> Self {
+        match method {
+            Method::Vanilla => Self::Distribution,
+            Method::PreemptRt | Method::Dedicated | Method::RtProfile => Self::PreemptRt,
+        }
+    }
 }
 
 /// Where a host finds what its guests boot.
@@ -87,6 +98,16 @@ impl Laboratory {
         let trial = laboratory.host("trial", HostKernel::PreemptRt);
         laboratory.accelerator = accelerator::choose(&trial, observer);
         Ok(laboratory)
+    }
+
+    /// A kernel's version and kind, for people.
+    pub fn kernel_title(&self, kernel: HostKernel) -> String {
+        match kernel {
+            HostKernel::Distribution => {
+                format!("{} (distribution)", self.distribution_kernel.version)
+            }
+            HostKernel::PreemptRt => format!("{} (PREEMPT_RT)", self.rt_kernel.version),
+        }
     }
 
     /// A host to boot.

@@ -11,15 +11,16 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_host::Method;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::compare::{self, Meta, Options, write_output};
-use steadyvm_lab::laboratory::{Laboratory, require_root};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_lab::{At, Error};
-use steadyvm_latency::results::{AssembleOptions, RunData, assemble};
+use steadyvm_latency::results::{AssembleOptions, Service, assemble};
 use steadyvm_latency::table;
 
 /// Compare how well host methods hold a service's latency next to bulk traffic.
 ///
 /// In an emulated host with real kernels, KVM and two guests: a latency-critical UDP service
-/// (NetRT) in one, a TCP stream (NetStream) into the other. Each method has a host of its own;
+/// (NetRT) in one, a TCP stream (NetStream) into the other; or, with --service host, both received
+/// by the host itself. Each method has a host of its own;
 /// each round measures three phases on each in turn: NetRT alone, NetRT with NetStream at full
 /// speed, and NetRT with NetStream at one rate that all methods hold.
 #[derive(Debug, clap::Args)]
@@ -31,6 +32,9 @@ pub struct Args {
         default_value = "vanilla,preempt-rt,dedicated"
     )]
     methods: Vec<Method>,
+    /// Where both loads are received.
+    #[arg(long, value_enum, default_value_t = Receiver::Vm)]
+    service: Receiver,
     /// Counted requests a method and phase, over all rounds.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     samples: u64,
@@ -48,10 +52,30 @@ pub struct Args {
     json: bool,
 }
 
+/// Where both loads are received, as the command line says it.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Receiver {
+    /// NetRT and NetStream in a VM each.
+    Vm,
+    /// Both by processes of the host itself, without VMs: what its receive path alone does to the
+    /// service.
+    Host,
+}
+
+impl From<Receiver> for Service {
+    fn from(receiver: Receiver) -> Self {
+        match receiver {
+            Receiver::Vm => Self::Vm,
+            Receiver::Host => Self::Host,
+        }
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let options = Options {
         methods: without_repeats(&args.methods),
+        service: args.service.into(),
         samples: args.samples,
         rounds: args.rounds,
         seed: args.seed,
@@ -68,16 +92,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let program = this_program();
     let cache = Cache::of_this_machine()?;
     let laboratory = Laboratory::open(&cache, &program, &args.out.join("logs"), &display)?;
-    let (data, dropped_rounds) = compare::run(&laboratory, &options, &display)?;
-    let mut results = assemble(&data, AssembleOptions::default());
-    results.notes.extend(dropped_rounds.iter().cloned());
+    let measured = compare::run(&laboratory, &options, &display)?;
+    let mut results = assemble(&measured.data, AssembleOptions::default());
+    let dropped = measured.dropped_rounds.iter().cloned();
+    results.notes.extend(dropped);
     let meta = Meta {
         schema_version: 1,
         git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
         command_line: std::env::args().collect(),
         started_unix_s,
         duration_s: begun.elapsed().as_secs_f64(),
-        kernels: kernels(&laboratory, &options.methods),
+        service: options.service,
+        kernels: kernels(&laboratory, &options),
         rt_kernel_key: laboratory.rt_kernel.key.clone(),
         rt_kernel_configuration_sha256: laboratory.rt_kernel.configuration_sha256.clone(),
         accelerator: laboratory.accelerator.to_string(),
@@ -87,10 +113,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         machine_kernel: first_line_of("uname", "-r"),
         load_average: [load_before, load_average()],
         seed: options.seed,
-        equal_rate_mbit_per_s: equal_rate(&data),
-        dropped_rounds,
+        equal_rate_mbit_per_s: measured.equal_rate_mbit_per_s,
+        dropped_rounds: measured.dropped_rounds,
     };
-    write_output(&args.out, &data, &results, &meta)?;
+    write_output(&args.out, &measured.data, &results, &meta)?;
     if args.json {
         print!("{}", results.to_json()?);
     } else {
@@ -126,33 +152,14 @@ fn prepare_directory(directory: &Path) -> steadyvm_lab::Result<()> {
         })
 }
 
-fn kernels(laboratory: &Laboratory, methods: &[Method]) -> BTreeMap<String, String> {
-    let distribution = format!("{} (distribution)", laboratory.distribution_kernel.version);
-    let rt = format!("{} (PREEMPT_RT)", laboratory.rt_kernel.version);
-    let mut kernels: BTreeMap<String, String> = methods
-        .iter()
-        .map(|method| {
-            let kernel = if *method == Method::Vanilla {
-                &distribution
-            } else {
-                &rt
-            };
-            (method.to_string(), kernel.clone())
-        })
-        .collect();
-    kernels.insert("guests".to_owned(), distribution);
+fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
+    let title = |kernel| laboratory.kernel_title(kernel);
+    let of = |method: &Method| (method.to_string(), title(HostKernel::of(*method)));
+    let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
+    if options.service == Service::Vm {
+        kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
+    }
     kernels
-}
-
-/// What the first method was asked to carry in the first round's equal phase.
-fn equal_rate(data: &RunData) -> Option<f64> {
-    let first_rounds = data
-        .methods
-        .iter()
-        .filter_map(|method| method.rounds.first());
-    let full = first_rounds.filter_map(|round| Some(round.full.netstream.as_ref()?.mbit_per_s));
-    full.reduce(f64::min)
-        .map(|slowest| compare::EQUAL_SHARE * slowest)
 }
 
 fn load_average() -> f64 {

@@ -62,10 +62,14 @@ struct TargetArgs {
     /// but VCPU 0 if left out); may be repeated.
     #[arg(long = "rt-vm", value_name = "PID[:VCPU,VCPU]")]
     rt_vms: Vec<RtVm>,
+    /// A process of this host that serves it itself, without a VM; may be repeated. Threads that
+    /// it starts later are normal ones: name it when it is ready.
+    #[arg(long = "rt-process", value_name = "PID")]
+    rt_processes: Vec<u32>,
     /// The CPU for method dedicated; the highest one that is online if left out.
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
-    /// Set `sched_rt_runtime_us` to -1: a runaway RT VCPU is then never stopped.
+    /// Set `sched_rt_runtime_us` to -1: a runaway RT thread is then never stopped.
     #[arg(long)]
     rt_throttling_off: bool,
 }
@@ -92,6 +96,7 @@ impl TargetArgs {
         Target {
             rt_nics: self.rt_nics.clone(),
             rt_vms: self.rt_vms.clone(),
+            rt_processes: self.rt_processes.clone(),
             dedicated_cpu: self.cpu,
             priorities: Priorities::default(),
             disable_rt_throttling: self.rt_throttling_off,

@@ -99,33 +99,81 @@ fn wait_until_gone(before: &Footprint) {
     }
 }
 
-#[test]
-#[ignore = "needs the lab: make lab-tests"]
-fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
-    let before = Footprint::now();
-    let out = tempfile::tempdir().unwrap();
+/// Runs a comparison of one round with 150 requests a phase; gives results.json and meta.json.
+fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
     let Output {
         status,
         stdout,
         stderr,
     } = Command::new(STEADYVM)
-        .args([
-            "compare",
-            "--samples",
-            "150",
-            "--rounds",
-            "1",
-            "--json",
-            "--out",
-        ])
-        .arg(out.path())
+        .args(["compare", "--samples", "150", "--rounds", "1", "--json"])
+        .args(options)
+        .arg("--out")
+        .arg(out)
         .output()
         .unwrap();
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    let read = |name| serde_json::from_slice(&std::fs::read(out.join(name)).unwrap()).unwrap();
     let results: Value = serde_json::from_slice(&stdout).unwrap();
-    let written = std::fs::read(out.path().join("results.json")).unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), results);
+    assert_eq!(read("results.json"), results);
+    (results, read("meta.json"))
+}
+
+/// A method of a short comparison has plausible figures of every phase.
+fn require_figures(method: &Value) {
+    for phase in ["netrt", "netrt_equal", "netrt_idle"] {
+        let figures = &method[phase];
+        let (n, lost) = (
+            figures["n"].as_u64().unwrap(),
+            figures["lost"].as_u64().unwrap(),
+        );
+        assert_eq!(n + lost, 150, "{phase}: {figures}");
+        assert!(
+            figures["max_us"].as_f64() >= figures["p999_us"].as_f64(),
+            "{figures}"
+        );
+        assert!(figures["sd_us"].as_f64().unwrap() > 0.0, "{figures}");
+    }
+    let stream = &method["netstream"];
+    let (full, equal) = (&stream["mbit_per_s"], &stream["equal_mbit_per_s"]);
+    assert!(
+        full.as_f64().unwrap() > 1.0 && equal.as_f64().unwrap() > 1.0,
+        "{stream}"
+    );
+    let busy = method["host"]["cpu_busy_fraction"].as_f64().unwrap();
+    assert!(busy > 0.1 && busy <= 1.0, "{busy}");
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn without_vms_the_host_receives_both_loads() {
+    let before = Footprint::now();
+    let out = tempfile::tempdir().unwrap();
+    let (results, meta) = short_comparison(&["--service", "host"], out.path());
+    assert_eq!(
+        (&results["service"], &meta["service"]),
+        (&"host".into(), &"host".into())
+    );
+    assert!(meta["kernels"].get("guests").is_none(), "{meta}");
+    let methods = results["methods"].as_array().unwrap();
+    assert_eq!(methods.len(), 3);
+    methods.iter().for_each(require_figures);
+    let logs = out.path().join("logs");
+    assert!(logs.join("dedicated.console").exists());
+    assert_eq!(Footprint::now(), before);
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
+    let before = Footprint::now();
+    let out = tempfile::tempdir().unwrap();
+    let (results, meta) = short_comparison(&[], out.path());
     assert_eq!(results["schema_version"], 1);
+    assert_eq!(
+        (&results["service"], &meta["service"]),
+        (&"vm".into(), &"vm".into())
+    );
     let methods = results["methods"].as_array().unwrap();
     let names: Vec<&str> = methods
         .iter()
@@ -133,37 +181,12 @@ fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
         .collect();
     assert_eq!(names, ["vanilla", "preempt-rt", "dedicated"]);
     for method in methods {
-        for phase in ["netrt", "netrt_equal", "netrt_idle"] {
-            let figures = &method[phase];
-            let (n, lost) = (
-                figures["n"].as_u64().unwrap(),
-                figures["lost"].as_u64().unwrap(),
-            );
-            assert_eq!(n + lost, 150, "{phase}: {figures}");
-            assert!(
-                figures["max_us"].as_f64() >= figures["p999_us"].as_f64(),
-                "{figures}"
-            );
-            assert!(figures["sd_us"].as_f64().unwrap() > 0.0, "{figures}");
-        }
-        let stream = &method["netstream"];
-        let (full, equal) = (&stream["mbit_per_s"], &stream["equal_mbit_per_s"]);
-        assert!(
-            full.as_f64().unwrap() > 1.0 && equal.as_f64().unwrap() > 1.0,
-            "{stream}"
-        );
-        let busy = method["host"]["cpu_busy_fraction"].as_f64().unwrap();
-        assert!(busy > 0.1 && busy <= 1.0, "{busy}");
-        assert!(
-            out.path()
-                .join(format!("{}.hgrm", method["name"].as_str().unwrap()))
-                .exists()
-        );
+        require_figures(method);
+        let name = method["name"].as_str().unwrap();
+        assert!(out.path().join(format!("{name}.hgrm")).exists());
     }
     let report = std::fs::read_to_string(out.path().join("report.html")).unwrap();
     assert!(report.contains("preempt-rt") && report.contains("<svg"));
-    let meta: Value =
-        serde_json::from_slice(&std::fs::read(out.path().join("meta.json")).unwrap()).unwrap();
     assert!(
         meta["kernels"]["preempt-rt"]
             .as_str()

@@ -15,4 +15,6 @@ mod softirqs;
 mod vms;
 
 pub use control::{ProfileApplied, ProfilePlan};
-pub use profile::{Class, NicProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile};
+pub use profile::{
+    Class, NicProfile, ProcessProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile,
+};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::flows;
-use super::profile::{Class, NicProfile, Profile, at};
+use super::profile::{Class, NicProfile, ProcessProfile, Profile, at};
 use super::queues::{self, Queue};
 use super::softirqs::{self, policy};
 use super::vms::{self, Running};
@@ -51,6 +51,9 @@ pub(crate) fn plan(
                 vm.name
             )),
         }
+    }
+    for process in &profile.processes {
+        plan_process(machine, process, &mut wanted)?;
     }
     warn_of_irqbalance(&threads, profile, &mut wanted);
     Ok(wanted)
@@ -267,6 +270,23 @@ fn plan_vm(
         for tap in taps {
             tap_qdisc(machine, tap, new.name(), own, wanted)?;
         }
+    }
+    Ok(())
+}
+
+fn plan_process(
+    machine: &Machine,
+    profile: &ProcessProfile,
+    wanted: &mut Wanted,
+) -> Result<(), HostError> {
+    let Some(priority) = profile.class.vcpu else {
+        return Ok(());
+    };
+    for thread in discover::process(machine, profile.pid)?.threads {
+        let why = "so that the service runs with the rank of its class";
+        wanted
+            .steps
+            .push(policy(machine, &thread, priority, RESET_ON_FORK, why)?);
     }
     Ok(())
 }

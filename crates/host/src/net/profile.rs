@@ -86,6 +86,15 @@ pub struct VmProfile {
     pub place: String,
 }
 
+/// A process of the host that is itself a service, and its class.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessProfile {
+    /// The process.
+    pub pid: u32,
+    /// Its class: its threads get `vcpu`, as the end of the path.
+    pub class: Class,
+}
+
 /// Settings of the kernel's deferred work, for the whole host. `None`: left as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Softirqs {
@@ -106,6 +115,9 @@ pub struct Profile {
     pub nics: Vec<NicProfile>,
     /// VMs in the order of the file.
     pub vms: Vec<VmProfile>,
+    /// Services that are processes of the host itself.
+    #[serde(default)]
+    pub processes: Vec<ProcessProfile>,
     /// Deferred work.
     pub softirqs: Softirqs,
 }
@@ -284,9 +296,14 @@ impl Profile {
             class: rt.clone(),
             place: String::new(),
         });
+        let processes = target.rt_processes.iter().map(|&pid| ProcessProfile {
+            pid,
+            class: rt.clone(),
+        });
         Self {
             nics: rt_nics.chain(other_nics).collect(),
             vms: vms.collect(),
+            processes: processes.collect(),
             softirqs: Softirqs::default(),
         }
     }

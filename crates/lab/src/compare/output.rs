@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use steadyvm_latency::report::{ReportMeta, render};
-use steadyvm_latency::results::{Phase, Results, RunData, hgrm_of_method};
+use steadyvm_latency::results::{Phase, Results, RunData, Service, hgrm_of_method};
 
 /// meta.json: what a reader needs to judge the figures, or to make them again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -22,7 +22,9 @@ pub struct Meta {
     pub started_unix_s: u64,
     /// How long it took.
     pub duration_s: f64,
-    /// Kernel version by method, and the guests'.
+    /// Where the loads were received.
+    pub service: Service,
+    /// Kernel version by method, and the guests' if there are any.
     pub kernels: BTreeMap<String, String>,
     /// Key of everything that the PREEMPT_RT kernel was built from.
     pub rt_kernel_key: String,

@@ -1,10 +1,9 @@
-//! The loads of one phase: NetRT from outside, NetStream into the bulk guest.
+//! The loads of one phase: NetRT and NetStream from outside, into their receivers.
 
+use super::receivers::Receiver;
 use crate::agent::Process;
 use crate::child::{self, Child};
 use crate::error::{At, Result};
-use crate::guest::Guest;
-use crate::host::EmulatedHost;
 use crate::namespace::Namespace;
 use crate::scheduling;
 use std::io::Read;
@@ -17,7 +16,7 @@ use steadyvm_latency::netstream::{self, ClientCommand, NetStreamRun, ServerComma
 
 /// The NetRT service's UDP port.
 pub const NETRT_PORT: u16 = 7700;
-/// A service in a guest starts within this time, on a loaded machine too.
+/// A service starts within this time, on a loaded machine too.
 pub const SERVICE_PATIENCE: Duration = Duration::from_secs(60);
 /// Requests before the counted ones: about a second, in which translated code is cached and
 /// TCP finds its speed.
@@ -70,12 +69,11 @@ pub struct Stream {
     server: Process,
 }
 
-/// Starts iperf3 in the guest and, when it listens, a client outside; returns when the stream
+/// Starts iperf3 at the receiver and, when it listens, a client outside; returns when the stream
 /// is accepted.
 pub fn start_stream(
-    host: &EmulatedHost,
-    guest: &Guest,
-    server: Ipv4Addr,
+    outside: &Namespace,
+    receiver: &Receiver,
     rate_mbit_per_s: Option<f64>,
     load: &Load,
 ) -> Result<Stream> {
@@ -86,11 +84,11 @@ pub fn start_stream(
     let arguments = one_connection.arguments();
     let mut argv = vec!["iperf3", "--forceflush"];
     argv.extend(arguments.iter().map(String::as_str));
-    let mut receiver = guest.connection().spawn(&argv)?;
-    receiver.wait_for_line("listening", SERVICE_PATIENCE)?;
+    let mut server = receiver.connection.spawn(&argv)?;
+    server.wait_for_line("listening", SERVICE_PATIENCE)?;
     let stream = ClientCommand {
         total_mbit_per_s: rate_mbit_per_s,
-        ..ClientCommand::to_server(server.into(), load.stream_seconds())
+        ..ClientCommand::to_server(receiver.address.into(), load.stream_seconds())
     };
     let mut command = Command::new("nice");
     command
@@ -100,19 +98,16 @@ pub fn start_stream(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    host.outside().hold(&mut command)?;
+    outside.hold(&mut command)?;
     let client = child::spawn(command)?;
-    receiver.wait_for_line("Accepted connection", SERVICE_PATIENCE)?;
-    Ok(Stream {
-        client,
-        server: receiver,
-    })
+    server.wait_for_line("Accepted connection", SERVICE_PATIENCE)?;
+    Ok(Stream { client, server })
 }
 
 impl Stream {
     /// Waits for its end and gives what it carried.
     pub fn finish(mut self) -> Result<NetStreamRun> {
-        let what = "run iperf3 into the bulk guest";
+        let what = "receive the iperf3 stream";
         let mut said = String::new();
         if let Some(mut output) = self.client.streams().stdout.take() {
             output.read_to_string(&mut said).doing(what)?;

@@ -9,7 +9,7 @@ mod forest;
 mod paper;
 mod svg;
 
-use crate::results::{LatencyResult, Phase, Results};
+use crate::results::{LatencyResult, Phase, Results, Service};
 use crate::table::{FIGURE_HEADERS, figure, latency_figures};
 use std::fmt::Write;
 use svg::{escape, joined};
@@ -36,6 +36,7 @@ pub fn render(results: &Results, meta: &ReportMeta) -> String {
          <link rel=\"icon\" href=\"data:,\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
     );
+    let _ = writeln!(page, "<p>{}.</p>", results.service.title());
     page += &notes(meta);
     page += &facts(meta);
     page += &ratios(results);
@@ -48,7 +49,10 @@ pub fn render(results: &Results, meta: &ReportMeta) -> String {
         bars::cards(results)
     );
     let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();
-    page += &paper::section(&names);
+    // The paper has no measurement without VMs.
+    if results.service == Service::Vm {
+        page += &paper::section(&names);
+    }
     page += &reading(results);
     page += "</main>\n</body>\n</html>\n";
     page

@@ -52,6 +52,7 @@ pub fn assemble(data: &RunData, options: AssembleOptions) -> Results {
     let ratios = all_ratios(data, paired_rounds, options.bootstrap, &mut notes);
     Results {
         schema_version: SCHEMA_VERSION,
+        service: data.service,
         methods: data.methods.iter().map(method_result).collect(),
         ratios,
         bootstrap: BootstrapResult {

@@ -7,8 +7,32 @@ use serde::{Deserialize, Serialize};
 /// One comparison: every method, every round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunData {
+    /// Where the loads are received.
+    #[serde(default)]
+    pub service: Service,
     /// Methods in the order they are shown; each is compared with those before it.
     pub methods: Vec<MethodData>,
+}
+
+/// Where the loads are received: the latency-critical service and the bulk stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Service {
+    /// In a VM each.
+    #[default]
+    Vm,
+    /// By processes of the host itself; there is no VM.
+    Host,
+}
+
+impl Service {
+    /// The service in words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Vm => "NetRT and NetStream are received in a VM each",
+            Self::Host => "NetRT and NetStream are received by the host itself, without VMs",
+        }
+    }
 }
 
 /// One method's rounds.

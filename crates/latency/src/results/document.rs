@@ -1,7 +1,7 @@
 //! The types of results.json. Fields are added freely; what is there keeps its name, unit and
 //! meaning until `schema_version` changes. A figure that does not exist is `null`.
 
-use super::data::Phase;
+use super::data::{Phase, Service};
 use serde::{Deserialize, Serialize};
 
 /// The version of the shape below.
@@ -12,6 +12,9 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Results {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
+    /// Where the loads were received; files without the field are of VMs.
+    #[serde(default)]
+    pub service: Service,
     /// One entry a method, in the order asked for.
     pub methods: Vec<MethodResult>,
     /// Figures of each method over the same figure of every method before it.

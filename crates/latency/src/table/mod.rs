@@ -14,10 +14,10 @@ pub const WIDTH: usize = 100;
 const NAME_WIDTH: usize = 14;
 pub(crate) const FIGURE_HEADERS: [&str; 7] = ["mean", "SD", "p50", "p90", "p99", "p99.9", "max"];
 
-/// Everything a terminal should show: figures by phase and method, traffic and CPU, ratios with
+/// Everything a terminal should show: where the loads were received, figures by phase and method, traffic and CPU, ratios with
 /// their intervals, notes. Ends with a newline.
 pub fn render(results: &Results) -> String {
-    let mut text = String::new();
+    let mut text = format!("{}\n\n", results.service.title());
     for phase in Phase::ALL {
         line(
             &mut text,

@@ -28,6 +28,7 @@ pub fn comparison(rounds: usize, requests: usize) -> RunData {
         });
     RunData {
         methods: methods.collect(),
+        ..RunData::default()
     }
 }
 
