@@ -4,11 +4,14 @@ use std::fmt;
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use steadyvm_demux::Specification;
 
 use crate::cpu_set::CpuSet;
+use crate::demux::Presence;
 use crate::error::HostError;
 use crate::links::FlowRule;
 use crate::machine::{Machine, ThreadId};
+use crate::net;
 use crate::restore;
 use crate::threads::Scheduling;
 
@@ -95,6 +98,11 @@ pub enum Change {
         /// The rule.
         rule: FlowRule,
     },
+    /// Early demultiplexing, which was not there before.
+    EarlyDemux {
+        /// What is installed.
+        specification: Specification,
+    },
 }
 
 /// A planned change: the change, why, and whether the method needs it.
@@ -162,6 +170,7 @@ impl Change {
             Self::FlowRule { device, place, .. } => {
                 format!("flow steering rule {place} of {device}")
             }
+            Self::EarlyDemux { .. } => "early demultiplexing".to_owned(),
         }
     }
 
@@ -172,7 +181,7 @@ impl Change {
             Self::ThreadAffinity { old, .. } | Self::IrqAffinity { old, .. } => old.to_string(),
             Self::File { old, .. } | Self::RootQdisc { old, .. } => old.clone(),
             Self::FlowSteering { old, .. } => on_off(*old).to_owned(),
-            Self::FlowRule { .. } => "none".to_owned(),
+            Self::FlowRule { .. } | Self::EarlyDemux { .. } => "none".to_owned(),
         }
     }
 
@@ -184,6 +193,12 @@ impl Change {
             Self::File { new, .. } | Self::RootQdisc { new, .. } => new.clone(),
             Self::FlowSteering { new, .. } => on_off(*new).to_owned(),
             Self::FlowRule { rule, .. } => rule.to_string(),
+            Self::EarlyDemux { specification } => format!(
+                "{} levels on CPU {} for {}",
+                specification.levels.count(),
+                specification.cpu,
+                specification.nics.join(", ")
+            ),
         }
     }
 
@@ -197,7 +212,7 @@ impl Change {
             Self::File { form, old, new, .. } => form.same(old, new),
             Self::RootQdisc { old, new, .. } => old == new,
             Self::FlowSteering { old, new, .. } => old == new,
-            Self::FlowRule { .. } => false,
+            Self::FlowRule { .. } | Self::EarlyDemux { .. } => false,
         }
     }
 
@@ -218,7 +233,8 @@ impl Change {
             | (Self::FlowSteering { device: one, .. }, Self::FlowSteering { device: two, .. }) => {
                 one == two
             }
-            (Self::FlowRule { .. }, Self::FlowRule { .. }) => self == other,
+            (Self::FlowRule { .. }, Self::FlowRule { .. })
+            | (Self::EarlyDemux { .. }, Self::EarlyDemux { .. }) => self == other,
             _ => false,
         }
     }
@@ -256,6 +272,11 @@ impl Change {
             _ => {}
         }
         self
+    }
+
+    /// Whether making it replaces threads of NICs by new ones: a driver may stop and start its NIC.
+    pub fn replaces_threads(&self) -> bool {
+        matches!(self, Self::EarlyDemux { .. })
     }
 
     /// Makes the change, and reads it back.
@@ -299,6 +320,10 @@ impl Change {
                 .links
                 .insert_flow_rule(device, *place, rule)
                 .map_err(wrap)?,
+            Self::EarlyDemux { specification } => machine
+                .demux
+                .install(specification, &mut || net::bound_sockets(machine))
+                .map_err(wrap)?,
         }
         let now = self.read(machine)?;
         if now.is_new {
@@ -323,10 +348,10 @@ impl Change {
                 };
             }
         };
-        if now.is_old && !now.needs_settling {
+        if now.is_old && !now.is_halfway {
             return Restored::AlreadyOld;
         }
-        if !now.is_new && !now.needs_settling {
+        if !now.is_new && !now.is_halfway {
             return Restored::ChangedByOthers { now: now.text };
         }
         match self.write_old(machine) {
@@ -369,6 +394,7 @@ impl Change {
             Self::RootQdisc { device, .. } => machine.links.delete_root_qdisc(device),
             Self::FlowSteering { device, old, .. } => machine.links.set_flow_steering(device, *old),
             Self::FlowRule { device, place, .. } => machine.links.delete_flow_rule(device, *place),
+            Self::EarlyDemux { .. } => machine.demux.remove(),
         }
     }
 
@@ -432,7 +458,7 @@ impl Change {
                 })?;
                 let mut read = Now::of(now == *old, now == *new, now.to_string());
                 // An undo that was interrupted between its two halves.
-                read.needs_settling = old_effective.as_ref() == Some(&now) && now != *old;
+                read.is_halfway = old_effective.as_ref() == Some(&now) && now != *old;
                 read
             }
             Self::File {
@@ -470,6 +496,19 @@ impl Change {
                     Some(None) => Now::of(false, false, "a rule of someone else".to_owned()),
                 }
             }
+            Self::EarlyDemux { specification } => {
+                let presence = machine.demux.presence(specification).map_err(wrap)?;
+                let text = match presence {
+                    Presence::Absent => self.old_text(),
+                    Presence::Whole => self.new_text(),
+                    Presence::Other => "partly installed".to_owned(),
+                };
+                let (is_old, is_new) = (presence == Presence::Absent, presence == Presence::Whole);
+                let mut now = Now::of(is_old, is_new, text);
+                // Whatever is in its directory is steadyvm's.
+                now.is_halfway = presence == Presence::Other;
+                now
+            }
         };
         Ok(now)
     }
@@ -500,6 +539,9 @@ impl Change {
                 "; the NIC's driver cannot match on this, or steer it to this queue: try a rule \
                  on `mac`, or leave the rule out"
             }
+            (Self::FlowSteering { .. }, Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+                "; the NIC cannot steer flows by rules: leave `steer` out for it"
+            }
             _ => return HostError::io("set", self.subject(), cause),
         };
         HostError::Io {
@@ -526,8 +568,8 @@ pub struct Now {
     pub is_old: bool,
     /// The value after it.
     pub is_new: bool,
-    /// The interrupt's mask is the first half of an undo.
-    pub needs_settling: bool,
+    /// It is ours, neither old nor new: an interrupted undo or install. Undo goes on from there.
+    pub is_halfway: bool,
     /// For people.
     pub text: String,
 }
@@ -537,7 +579,7 @@ impl Now {
         Self {
             is_old,
             is_new,
-            needs_settling: false,
+            is_halfway: false,
             text,
         }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use steadyvm_demux::Counters;
 
 use crate::change::Step;
 use crate::dedicated;
@@ -55,6 +56,8 @@ pub struct Shown {
     pub dedicated_cpu: Option<usize>,
     /// The profile of the receive path, if one was applied.
     pub profile: Option<Profile>,
+    /// What early demultiplexing has counted, if it is in force.
+    pub demux: Option<Counters>,
     /// The recorded settings.
     pub settings: Vec<Setting>,
     /// Threads that may run on the dedicated CPU without being meant to: those that were started
@@ -190,6 +193,7 @@ impl HostControl {
             applied_unix_s: None,
             dedicated_cpu: None,
             profile: None,
+            demux: None,
             settings: Vec::new(),
             strays: Vec::new(),
             unreadable: Vec::new(),
@@ -211,6 +215,7 @@ impl HostControl {
         } else {
             State::Incomplete
         };
+        shown.demux = self.machine.demux.counters().ok().flatten();
         shown.settings = journal
             .steps
             .iter()

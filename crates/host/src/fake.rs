@@ -1,6 +1,7 @@
 //! A host in memory: files, threads and interrupts that behave as the kernel's do, and that fail
 //! or crash when told to.
 
+mod demux;
 mod links;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +11,10 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use steadyvm_demux::Specification;
+
 use crate::cpu_set::CpuSet;
-use crate::links::FlowRule;
+use crate::links::{FlowRule, PortSocket};
 use crate::machine::Machine;
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::threads::{Scheduling, Threads};
@@ -94,6 +97,12 @@ pub struct FakeState {
     pub flow_steering: BTreeMap<String, FakeFlowSteering>,
     /// NAPI threads to come by NIC: they appear when `threaded` is first set to 1.
     pub napi_threads: BTreeMap<String, Vec<u32>>,
+    /// Early demultiplexing, if it is installed.
+    pub demux: Option<Specification>,
+    /// Port, thread and priority of the sockets that it knows.
+    pub demux_sockets: Vec<(u16, u32, u32)>,
+    /// The sockets that have a port.
+    pub sockets: Vec<PortSocket>,
 }
 
 #[derive(Debug, Default)]
@@ -132,6 +141,7 @@ impl FakeHost {
             tree: Arc::new(self.clone()),
             threads: Arc::new(self.clone()),
             links: Arc::new(self.clone()),
+            demux: Arc::new(self.clone()),
         }
     }
 
@@ -347,6 +357,18 @@ impl FakeState {
         }
     }
 
+    /// As when a NIC goes down and up: its IRQ threads are new, with the kernel's priority.
+    fn restart_irq_threads(&mut self, nics: &[String]) {
+        let of_nics = |thread: &FakeThread| {
+            let name = thread.comm.split_once('-').map_or("", |(_, action)| action);
+            thread.comm.starts_with("irq/") && nics.iter().any(|nic| name.starts_with(nic.as_str()))
+        };
+        for thread in self.threads.values_mut().filter(|thread| of_nics(thread)) {
+            thread.start_time += 1;
+            thread.scheduling = Scheduling::fifo(50, 0);
+        }
+    }
+
     fn fire(&mut self) {
         for irq in self.irqs.values_mut() {
             irq.move_to_mask();
@@ -444,6 +466,12 @@ impl HostTree for FakeHost {
         } else {
             Err(error(libc::ENOENT))
         }
+    }
+
+    fn link(&self, path: &str) -> io::Result<String> {
+        let inner = self.lock();
+        let target = inner.state.links.get(path).cloned();
+        target.ok_or_else(|| error(libc::EINVAL))
     }
 
     fn can_open(&self, path: &str) -> io::Result<()> {

@@ -27,6 +27,7 @@ mod change;
 mod control;
 mod cpu_set;
 mod dedicated;
+mod demux;
 pub mod discover;
 pub mod doctor;
 mod error;
@@ -49,9 +50,12 @@ mod undo;
 pub use change::{Change, Form, Restored, Step};
 pub use control::{Applied, HostControl, Setting, Shown, State};
 pub use cpu_set::{CpuSet, CpuSetError, MAX_CPU};
+pub use demux::{Demultiplexer, KernelDemultiplexer, ListSockets, Presence};
 pub use error::{ErrorKind, HostError};
 pub use journal::DEFAULT_STATE_DIRECTORY;
-pub use links::{FlowMatch, FlowRule, FlowTable, KernelLinks, Links, PortProtocol, Qdisc};
+pub use links::{
+    FlowMatch, FlowRule, FlowTable, KernelLinks, Links, PortProtocol, PortSocket, Qdisc,
+};
 pub use machine::{Machine, Thread, ThreadId};
 pub use method::{Method, Priorities, RtVm, Target};
 pub use plan::{Dedication, Plan};

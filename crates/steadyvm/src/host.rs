@@ -207,6 +207,21 @@ fn render_shown(shown: &Shown) -> String {
             setting.subject, setting.old, setting.new
         );
     }
+    if let Some(counted) = &shown.demux {
+        let levels: Vec<String> = counted.levels.iter().map(ToString::to_string).collect();
+        let _ = writeln!(
+            text,
+            "early demultiplexing, packets by level: {} ({} to ports, {} without a process, {} \
+             fragments, {} malformed, {} to unknown ports, {} not handed over)",
+            levels.join(", "),
+            counted.to_ports,
+            counted.to_kernel,
+            counted.fragments,
+            counted.malformed,
+            counted.unknown_ports,
+            counted.not_sent
+        );
+    }
     for stray in &shown.strays {
         let _ = writeln!(text, "stray on the dedicated CPU: {stray}");
     }

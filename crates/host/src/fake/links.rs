@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{FakeHost, FakeState, error};
-use crate::links::{FlowRule, FlowTable, Links, Qdisc};
+use crate::links::{FlowRule, FlowTable, Links, PortSocket, Qdisc};
 
 /// What a fake kernel attaches by itself.
 const DEFAULT_QDISC: &str = "pfifo_fast";
@@ -96,5 +96,9 @@ impl Links for FakeHost {
             let rule = steering.rules.remove(&place);
             rule.map(drop).ok_or_else(|| error(libc::ENOENT))
         })
+    }
+
+    fn port_sockets(&self) -> io::Result<Vec<PortSocket>> {
+        Ok(self.lock().state.sockets.clone())
     }
 }

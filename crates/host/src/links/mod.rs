@@ -2,13 +2,16 @@
 //! rules, behind a trait, so that a fake host can stand in for the real one.
 
 mod ethtool;
+mod netlink;
 mod qdisc;
+mod sockets;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use steadyvm_demux::Protocol;
 
 /// The root queueing discipline of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +61,21 @@ pub struct FlowTable {
     pub size: Option<u32>,
 }
 
+/// A socket of the host that has a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortSocket {
+    /// The kernel's name for it.
+    pub cookie: u64,
+    /// The inode that its descriptors name; 0 if no process has it.
+    pub inode: u32,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port.
+    pub port: u16,
+    /// Whether it is a TCP socket that waits for connections.
+    pub listens: bool,
+}
+
 /// The system calls on network devices.
 pub trait Links: Send + Sync {
     /// The root queueing discipline.
@@ -76,6 +94,8 @@ pub trait Links: Send + Sync {
     fn insert_flow_rule(&self, device: &str, place: u32, rule: &FlowRule) -> io::Result<()>;
     /// Deletes a rule.
     fn delete_flow_rule(&self, device: &str, place: u32) -> io::Result<()>;
+    /// The host's sockets that have a port.
+    fn port_sockets(&self) -> io::Result<Vec<PortSocket>>;
 }
 
 /// The network devices of the running kernel, in the network namespace of this process.
@@ -113,6 +133,10 @@ impl Links for KernelLinks {
 
     fn delete_flow_rule(&self, device: &str, place: u32) -> io::Result<()> {
         ethtool::delete_flow_rule(device, place)
+    }
+
+    fn port_sockets(&self) -> io::Result<Vec<PortSocket>> {
+        sockets::with_ports()
     }
 }
 

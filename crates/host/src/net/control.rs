@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{self, Wanted};
 use super::profile::Profile;
+use super::sockets::bound_sockets;
 use crate::change::Step;
 use crate::control::HostControl;
+use crate::demux::Presence;
 use crate::error::HostError;
 use crate::journal::{Header, Journal, Writer};
 use crate::machine::Machine;
@@ -18,7 +20,7 @@ use crate::undo::{self, Undone};
 
 /// Making a step can bring threads into being that the profile wants something of; each pass
 /// finds those of the one before.
-const PASSES: usize = 4;
+const PASSES: usize = 6;
 
 /// What applying a profile would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +104,7 @@ impl HostControl {
             .as_ref()
             .map_or_else(Vec::new, |journal| journal.steps.clone());
         let wanted = plan::plan(&self.machine, profile, &old)?;
+        self.refresh_demux(profile)?;
         let is_same = before
             .as_ref()
             .is_some_and(|journal| journal.header.profile.as_ref() == Some(profile));
@@ -119,13 +122,36 @@ impl HostControl {
         writer.record(&old)?;
         let mut made = Vec::new();
         match self.make_all(profile, wanted, &old, &mut writer, &mut made) {
-            Ok(wanted) => self.settle_on(header, &old, made, wanted),
+            Ok(wanted) => {
+                let mut applied = self.settle_on(header, &old, made, wanted)?;
+                if applied.taken_back.restored > 0 {
+                    // Taking back may have replaced threads as well.
+                    let again = self.bring_in_force(profile, target)?;
+                    applied.steps.extend(again.steps);
+                    applied.in_force = again.in_force;
+                }
+                Ok(applied)
+            }
             Err(cause) => {
                 let undone = Box::new(self.roll_back(header, before, made)?);
                 let cause = Box::new(cause);
                 Err(HostError::RolledBack { cause, undone })
             }
         }
+    }
+
+    /// Enters what early demultiplexing in force has missed: ports that were never bound.
+    fn refresh_demux(&self, profile: &Profile) -> Result<(), HostError> {
+        let Some(demux) = &profile.demux else {
+            return Ok(());
+        };
+        let failed = |error| HostError::io("refresh", "early demultiplexing", error);
+        let presence = self.machine.demux.presence(&demux.specification);
+        if presence.map_err(failed)? == Presence::Whole {
+            let mut sockets = || bound_sockets(&self.machine);
+            self.machine.demux.refresh(&mut sockets).map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// The profile's journal; none if nothing is in force.
@@ -169,7 +195,10 @@ impl HostControl {
             if steps.is_empty() {
                 return Ok(wanted);
             }
-            writer.record(&steps)?;
+            // What comes behind would be of threads that are gone then: plan it again.
+            let last = steps.iter().position(|step| step.change.replaces_threads());
+            let steps = &steps[..last.map_or(steps.len(), |last| last + 1)];
+            writer.record(steps)?;
             for step in steps {
                 made.push(step.clone());
                 step.change.make(&self.machine)?;

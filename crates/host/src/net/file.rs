@@ -22,6 +22,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
+use super::demux::{DemuxProfile, DemuxTable};
 use super::flows::SteerTable;
 use super::profile::{Class, NicProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile};
 use crate::cpu_set::CpuSet;
@@ -32,7 +33,7 @@ use crate::error::HostError;
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    net: SoftirqTable,
+    net: HostTable,
     #[serde(default)]
     class: BTreeMap<String, Spanned<ClassTable>>,
     #[serde(default)]
@@ -47,11 +48,12 @@ struct File {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct SoftirqTable {
+struct HostTable {
     budget_packets: Option<u32>,
     budget_us: Option<u32>,
     ksoftirqd: Option<ThreadPriority>,
     rcu: Option<ThreadPriority>,
+    demux: Option<Spanned<DemuxTable>>,
 }
 
 /// A `[class.NAME]`: its other fields are the plan's.
@@ -114,7 +116,8 @@ pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
     })?;
     let classes = &file.class;
     let mut profile = Profile {
-        softirqs: file.net.read(&reader)?,
+        softirqs: file.net.softirqs(&reader)?,
+        demux: file.net.demux(&reader)?,
         ..Profile::default()
     };
     for nic in &file.nic {
@@ -300,8 +303,27 @@ impl NetTable {
     }
 }
 
-impl SoftirqTable {
-    fn read(self, reader: &Reader<'_>) -> Result<Softirqs, HostError> {
+impl HostTable {
+    fn demux(&self, reader: &Reader<'_>) -> Result<Option<DemuxProfile>, HostError> {
+        let Some(table) = &self.demux else {
+            return Ok(None);
+        };
+        let start = table.span().start;
+        let wrong = |what: String| {
+            reader.wrong(
+                start,
+                &what,
+                "see docs/design/no-patch-profile.md, early demultiplexing",
+            )
+        };
+        table
+            .get_ref()
+            .read(reader.place(start))
+            .map(Some)
+            .map_err(wrong)
+    }
+
+    fn softirqs(&self, reader: &Reader<'_>) -> Result<Softirqs, HostError> {
         let limits = [
             ("budget_packets", self.budget_packets, 1, 65_536),
             // The kernel counts in ticks; less than one is none at all.

@@ -6,15 +6,19 @@
 //! docs/design/no-patch-profile.md says why each setting is there.
 
 mod control;
+mod demux;
 pub mod file;
 mod flows;
 pub(crate) mod plan;
 mod profile;
 mod queues;
+mod sockets;
 mod softirqs;
 mod vms;
 
 pub use control::{ProfileApplied, ProfilePlan};
+pub use demux::DemuxProfile;
 pub use profile::{
     Class, NicProfile, ProcessProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile,
 };
+pub(crate) use sockets::bound_sockets;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::demux;
 use super::flows;
 use super::profile::{Class, NicProfile, ProcessProfile, Profile, at};
 use super::queues::{self, Queue};
@@ -37,6 +38,9 @@ pub(crate) fn plan(
     let online = machine.online()?;
     let mut wanted = Wanted::default();
     softirqs::steps(machine, &threads, &profile.softirqs, &mut wanted.steps)?;
+    if let Some(profile) = &profile.demux {
+        demux::steps(machine, &threads, profile, &online, own, &mut wanted.steps)?;
+    }
     for nic in &profile.nics {
         let found = discover::nic(machine, &threads, &nic.name)
             .map_err(|error| place(error, &nic.place))?;

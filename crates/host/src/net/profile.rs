@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{self, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::demux::DemuxProfile;
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
 use crate::links::FlowRule;
@@ -120,6 +121,9 @@ pub struct Profile {
     pub processes: Vec<ProcessProfile>,
     /// Deferred work.
     pub softirqs: Softirqs,
+    /// Early demultiplexing, if it is asked for.
+    #[serde(default)]
+    pub demux: Option<DemuxProfile>,
 }
 
 impl ThreadPriority {
@@ -305,6 +309,7 @@ impl Profile {
             vms: vms.collect(),
             processes: processes.collect(),
             softirqs: Softirqs::default(),
+            demux: None,
         }
     }
 
