@@ -16,7 +16,9 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use serde::{Deserialize, Serialize};
 
 use crate::levels::LEVELS;
-use crate::shared::{BoundSocket, PortKey, PortValue, Settings, SocketValue, Specification};
+use crate::shared::{
+    BoundSocket, PortKey, PortValue, Protocol, Settings, SocketValue, Specification,
+};
 
 /// The compiled programs, aligned as an ELF file must be.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/demux.bpf.o"));
@@ -70,6 +72,19 @@ pub struct Counters {
     pub levels: Vec<u64>,
 }
 
+/// A port in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Port {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port.
+    pub port: u16,
+    /// The highest priority of its sockets: 0, or 1 to 99 if it is real-time.
+    pub priority: u32,
+    /// How many sockets it has.
+    pub sockets: u32,
+}
+
 fn failed<E: std::fmt::Display>(action: impl Into<String>) -> impl FnOnce(E) -> Error {
     let action = action.into();
     move |cause| Error {
@@ -95,8 +110,8 @@ pub fn install(
     for map in MAPS {
         loader.map_pin_path(map, directory.join(map));
     }
-    for level in 0..specification.levels.count() {
-        let map: &'static str = LEVEL_MAPS[level];
+    let levels = &LEVEL_MAPS[..specification.levels.count()];
+    for map in levels {
         loader.map_pin_path(map, directory.join(map));
     }
     let mut programs = loader
@@ -109,14 +124,12 @@ pub fn install(
     Array::<_, Settings>::try_from(map)
         .and_then(|mut map| map.set(0, settings, 0))
         .map_err(failed("write the settings"))?;
-    for level in 0..specification.levels.count() {
-        let map = programs
-            .map_mut(LEVEL_MAPS[level])
-            .ok_or_else(missing("level"))?;
+    for level in levels {
+        let map = programs.map_mut(level).ok_or_else(missing("level"))?;
         CpuMap::try_from(map)
             .map_err(failed("open a level"))?
             .set(specification.cpu, QUEUE_PACKETS, None, 0)
-            .map_err(failed(format!("start the thread of level {level}")))?;
+            .map_err(failed(format!("start the thread of {level}")))?;
     }
     watch_sockets(&mut programs, directory, cgroup)?;
     refresh(directory, sockets)?;
@@ -322,6 +335,28 @@ pub fn counters(directory: &Path) -> Result<Counters, Error> {
             .map(|level| read(COUNTERS + level))
             .collect::<Result<_, _>>()?,
     })
+}
+
+/// The port to priority map, in order.
+///
+/// # Errors
+/// Nothing is installed.
+pub fn ports(directory: &Path) -> Result<Vec<Port>, Error> {
+    let map: HashMap<MapData, PortKey, PortValue> = open(directory, "ports")?;
+    let mut ports: Vec<Port> = map
+        .iter()
+        .filter_map(Result::ok)
+        .filter_map(|(key, value)| {
+            Some(Port {
+                protocol: Protocol::of_number(key.protocol)?,
+                port: key.port,
+                priority: value.priority,
+                sockets: value.sockets,
+            })
+        })
+        .collect();
+    ports.sort();
+    Ok(ports)
 }
 
 /// Ends the programs. Nothing installed is no error.

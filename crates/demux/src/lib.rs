@@ -11,7 +11,9 @@ mod levels;
 mod packet;
 mod shared;
 
-pub use install::{Counters, Error, Installed, counters, install, installed, refresh, remove};
+pub use install::{
+    Counters, Error, Installed, Port, counters, install, installed, ports, refresh, remove,
+};
 pub use levels::{LEVELS, Levels, LevelsError, PRIORITIES};
 pub use packet::{Kind, Packet, parse};
 pub use shared::{BoundSocket, Protocol, Specification};

@@ -93,7 +93,7 @@ pub(crate) struct SocketValue {
     pub priority: u32,
 }
 
-// SAFETY (of all four): the types have the C layout, no padding (their sizes are the sums of their
+// SAFETY: as of the three below, the type has the C layout, no padding (its size is the sum of its
 // fields' sizes, checked below), no pointers, and every bit pattern is a valid value.
 unsafe impl aya::Pod for Settings {}
 // SAFETY: see above.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use steadyvm_demux::Counters;
 
 use crate::change::Step;
 use crate::dedicated;
+use crate::demux::DemuxState;
 use crate::error::HostError;
 use crate::journal::{DEFAULT_STATE_DIRECTORY, Header, Journal, StateDirectory, Writer};
 use crate::machine::{Machine, ThreadId};
@@ -56,8 +56,8 @@ pub struct Shown {
     pub dedicated_cpu: Option<usize>,
     /// The profile of the receive path, if one was applied.
     pub profile: Option<Profile>,
-    /// What early demultiplexing has counted, if it is in force.
-    pub demux: Option<Counters>,
+    /// What early demultiplexing has counted and knows, if it is in force.
+    pub demux: Option<DemuxState>,
     /// The recorded settings.
     pub settings: Vec<Setting>,
     /// Threads that may run on the dedicated CPU without being meant to: those that were started
@@ -215,7 +215,7 @@ impl HostControl {
         } else {
             State::Incomplete
         };
-        shown.demux = self.machine.demux.counters().ok().flatten();
+        shown.demux = self.machine.demux.state().ok().flatten();
         shown.settings = journal
             .steps
             .iter()

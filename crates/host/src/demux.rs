@@ -4,7 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use steadyvm_demux::{self as demux, BoundSocket, Counters, Specification};
+use serde::{Deserialize, Serialize};
+use steadyvm_demux::{self as demux, BoundSocket, Counters, Port, Specification};
 
 /// Where the programs are pinned, and nothing else is.
 const DIRECTORY: &str = "/sys/fs/bpf/steadyvm-demux";
@@ -25,6 +26,15 @@ pub enum Presence {
     Other,
 }
 
+/// What the programs have counted and know.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DemuxState {
+    /// Packets since they were installed.
+    pub packets: Counters,
+    /// The port to priority map.
+    pub ports: Vec<Port>,
+}
+
 /// The programs.
 pub trait Demultiplexer: Send + Sync {
     /// What of them is there.
@@ -41,8 +51,8 @@ pub trait Demultiplexer: Send + Sync {
     fn remove(&self) -> io::Result<()>;
     /// The names of the levels' kernel threads, from the lowest; none if they are not there.
     fn threads(&self) -> io::Result<Vec<String>>;
-    /// What they have counted; none if they are not there.
-    fn counters(&self) -> io::Result<Option<Counters>>;
+    /// What they have counted and know; none if they are not there.
+    fn state(&self) -> io::Result<Option<DemuxState>>;
 }
 
 /// The programs in the running kernel.
@@ -107,12 +117,12 @@ impl Demultiplexer for KernelDemultiplexer {
         Ok(installed.map_or_else(Vec::new, |installed| installed.threads))
     }
 
-    fn counters(&self) -> io::Result<Option<Counters>> {
+    fn state(&self) -> io::Result<Option<DemuxState>> {
         if !self.directory.exists() {
             return Ok(None);
         }
-        demux::counters(&self.directory)
-            .map(Some)
-            .map_err(io::Error::other)
+        let packets = demux::counters(&self.directory).map_err(io::Error::other)?;
+        let ports = demux::ports(&self.directory).map_err(io::Error::other)?;
+        Ok(Some(DemuxState { packets, ports }))
     }
 }

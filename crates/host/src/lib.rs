@@ -50,7 +50,7 @@ mod undo;
 pub use change::{Change, Form, Restored, Step};
 pub use control::{Applied, HostControl, Setting, Shown, State};
 pub use cpu_set::{CpuSet, CpuSetError, MAX_CPU};
-pub use demux::{Demultiplexer, KernelDemultiplexer, ListSockets, Presence};
+pub use demux::{Demultiplexer, DemuxState, KernelDemultiplexer, ListSockets, Presence};
 pub use error::{ErrorKind, HostError};
 pub use journal::DEFAULT_STATE_DIRECTORY;
 pub use links::{

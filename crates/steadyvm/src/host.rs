@@ -207,7 +207,8 @@ fn render_shown(shown: &Shown) -> String {
             setting.subject, setting.old, setting.new
         );
     }
-    if let Some(counted) = &shown.demux {
+    if let Some(demux) = &shown.demux {
+        let counted = &demux.packets;
         let levels: Vec<String> = counted.levels.iter().map(ToString::to_string).collect();
         let _ = writeln!(
             text,
@@ -221,6 +222,13 @@ fn render_shown(shown: &Shown) -> String {
             counted.unknown_ports,
             counted.not_sent
         );
+        for port in demux.ports.iter().filter(|port| port.priority > 0) {
+            let _ = writeln!(
+                text,
+                "{:?} port {}: priority {}",
+                port.protocol, port.port, port.priority
+            );
+        }
     }
     for stray in &shown.strays {
         let _ = writeln!(text, "stray on the dedicated CPU: {stray}");

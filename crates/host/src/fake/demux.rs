@@ -2,11 +2,11 @@
 
 use std::io;
 
-use steadyvm_demux::{Counters, Specification};
+use steadyvm_demux::Specification;
 
 use super::{FakeHost, FakeThread, error};
 use crate::cpu_set::CpuSet;
-use crate::demux::{Demultiplexer, ListSockets, Presence};
+use crate::demux::{Demultiplexer, DemuxState, ListSockets, Presence};
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::threads::Scheduling;
 
@@ -88,8 +88,8 @@ impl Demultiplexer for FakeHost {
             .collect())
     }
 
-    fn counters(&self) -> io::Result<Option<Counters>> {
+    fn state(&self) -> io::Result<Option<DemuxState>> {
         let installed = self.lock().state.demux.is_some();
-        Ok(installed.then(Counters::default))
+        Ok(installed.then(DemuxState::default))
     }
 }
