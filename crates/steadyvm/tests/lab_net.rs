@@ -229,35 +229,29 @@ fn early_demultiplexing_follows_ports_and_their_priorities() {
         assert_eq!(priority(&host, 4003), Some(0));
 
         // Packets go by the level of the process that has the port.
-        host.outside()
-            .enter(|| {
-                let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
-                let to = |port| (BULK.address(2), port);
-                for (port, level) in [(4002, 1), (4003, 0)] {
-                    // The first asks for the hardware address, at the kernel's own level.
-                    socket.send_to(b"malformed request", to(port)).unwrap();
-                    let before = packets(&host, level);
-                    for _ in 0..50 {
-                        socket.send_to(b"malformed request", to(port)).unwrap();
-                    }
-                    while packets(&host, level) < before + 50 {}
-                }
-                Ok(())
-            })
-            .unwrap();
+        let bind = || Ok(UdpSocket::bind(("0.0.0.0", 0)).unwrap());
+        let outside = host.outside().enter(bind).unwrap();
+        for (port, level) in [(4002, 1), (4003, 0)] {
+            let send = || outside.send_to(b"no request", (BULK.address(2), port)).unwrap();
+            // The first asks for the hardware address, at the kernel's own level.
+            send();
+            let before = packets(&host, level);
+            for _ in 0..50 {
+                send();
+            }
+            while packets(&host, level) < before + 50 {}
+        }
 
-        // A change of priority is followed, an end of the process too.
-        inside(
-            &host,
-            "for p in /proc/[0-9]*; do if grep -q 0:4003 $p/cmdline; then chrt -f -p 50 ${p#/proc/}; fi; done",
-        );
+        // A change of priority is followed, and the end of the process.
+        let of_service = |words: &str| {
+            let each = "for p in /proc/[0-9]*; do if grep -qs '0:400[3]' $p/cmdline; then";
+            inside(&host, &format!("{each} {words} ${{p#/proc/}}; fi; done"));
+        };
+        of_service("chrt -f -p 50");
         assert_eq!(priority(&host, 4003), Some(50));
-        drop(normal);
-        inside(
-            &host,
-            "for p in /proc/[0-9]*; do if grep -q 0:4003 $p/cmdline 2>/dev/null; then kill -9 ${p#/proc/} || true; fi; done",
-        );
+        of_service("kill -9");
         while priority(&host, 4003).is_some() {}
+        drop(normal);
 
         // It outlives the command; undo ends it.
         undo(&host);

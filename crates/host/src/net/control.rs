@@ -261,16 +261,20 @@ impl HostControl {
             }
             return Ok(undone);
         };
-        for step in &journal.steps {
-            let holds = step.change.read(&self.machine).is_ok_and(|now| now.is_new);
-            match step.change.make(&self.machine) {
-                Err(error) if !holds && !matches!(error, HostError::Vanished { .. }) => {
-                    undone.failed.push(error.to_string());
-                }
-                _ => {}
-            }
-        }
+        // The failed apply may have replaced threads, so the profile before it is planned again.
+        let mut writer = self.state.create(&journal.header)?;
+        writer.record(&journal.steps)?;
+        writer.record(&left)?;
+        let profile = journal.header.profile.clone().unwrap_or_default();
+        let mut again = Vec::new();
+        let restored = plan::plan(&self.machine, &profile, &journal.steps).and_then(|wanted| {
+            self.make_all(&profile, wanted, &journal.steps, &mut writer, &mut again)
+        });
+        undone
+            .failed
+            .extend(restored.err().map(|error| error.to_string()));
         journal.complete = left.is_empty();
+        journal.steps.extend(again);
         journal.steps.extend(left);
         self.state.replace(&journal)?;
         Ok(undone)

@@ -135,6 +135,38 @@ fn a_profile_without_it_ends_it_and_keeps_the_ranks() {
 }
 
 #[test]
+fn other_levels_take_the_place_of_the_ones_in_force_or_leave_them() {
+    let other = FILE.replace("from = 50, thread = 60", "from = 40, thread = 50");
+    let mut failures = 0;
+    for at in 0.. {
+        let (host, directory) = (host(), tempfile::tempdir().unwrap());
+        let before = host.state();
+        let control = control(&host, &directory);
+        control.apply_profile(&profile(FILE)).unwrap();
+        let in_force = comparable(host.state());
+        host.fault_at(at, Fault::Refuse(libc::EPERM));
+        let outcome = control.apply_profile(&profile(&other));
+        host.heal();
+        let state = host.state();
+        if let Err(error) = &outcome {
+            failures += 1;
+            assert!(matches!(error, HostError::RolledBack { undone, .. } if undone.failed.is_empty()), "{error}");
+            assert_eq!(comparable(state), in_force, "refused at {at}");
+        } else {
+            assert_eq!(state.threads[&901].scheduling, Scheduling::fifo(50, 0));
+            assert_eq!(state.threads[&40].scheduling, Scheduling::fifo(90, 0));
+        }
+        assert!(control.show().unwrap().settings.iter().any(|setting| setting.holds));
+        assert_eq!(control.undo_profile().unwrap().failed, [] as [String; 0]);
+        assert_eq!(comparable(host.state()), comparable(before));
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    assert!(failures >= 3, "ending, installing, the level's thread, two IRQ threads: {failures}");
+}
+
+#[test]
 fn crashes_and_refusals_leave_nothing() {
     for at in 0..6 {
         for fault in [

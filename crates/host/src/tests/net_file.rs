@@ -145,6 +145,19 @@ fn what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
+fn the_example_is_read() {
+    let text = include_str!("../../../../examples/steadyvm.toml");
+    let profile = file::parse("steadyvm.toml", text).unwrap();
+    let nics: Vec<(&str, &str)> = profile
+        .nics
+        .iter()
+        .map(|nic| (nic.name.as_str(), nic.class.name.as_str()))
+        .collect();
+    assert_eq!(nics, [("eth1", "rt"), ("eth0", "best-effort")]);
+    assert_eq!(profile.vms.len(), 5, "control has no class");
+}
+
+#[test]
 fn normal_stands_below_every_priority() {
     let wrong = refusal(
         "[class.x.net]\nirq = \"normal\"\nvhost = 1\n[[nic]]\nname = \"e\"\nclass = \"x\"\n",
