@@ -85,11 +85,19 @@ pub struct Port {
     pub sockets: u32,
 }
 
-fn failed<E: std::fmt::Display>(action: impl Into<String>) -> impl FnOnce(E) -> Error {
+fn failed<E: std::error::Error>(action: impl Into<String>) -> impl FnOnce(E) -> Error {
     let action = action.into();
-    move |cause| Error {
-        action,
-        cause: cause.to_string(),
+    move |error| {
+        let mut cause = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            let deeper = error.to_string();
+            if !cause.ends_with(&deeper) {
+                cause = format!("{cause}: {deeper}");
+            }
+            source = error.source();
+        }
+        Error { action, cause }
     }
 }
 
@@ -113,6 +121,12 @@ pub fn install(
     let levels = &LEVEL_MAPS[..specification.levels.count()];
     for map in levels {
         loader.map_pin_path(map, directory.join(map));
+        // A kernel for few CPUs has no larger ones.
+        loader.map_max_entries(map, specification.cpu + 1);
+    }
+    // Levels that are not used are not there; the programs name them all the same.
+    for map in &LEVEL_MAPS[levels.len()..] {
+        loader.map_max_entries(map, 1);
     }
     let mut programs = loader
         .load(OBJECT)
@@ -182,7 +196,7 @@ fn attach_to_nics(programs: &mut Ebpf, directory: &Path, nics: &[String]) -> Res
 fn program<'p, P>(programs: &'p mut Ebpf, name: &str) -> Result<&'p mut P, Error>
 where
     &'p mut P: TryFrom<&'p mut aya::programs::Program>,
-    <&'p mut P as TryFrom<&'p mut aya::programs::Program>>::Error: std::fmt::Display,
+    <&'p mut P as TryFrom<&'p mut aya::programs::Program>>::Error: std::error::Error,
 {
     programs
         .program_mut(name)
@@ -263,7 +277,7 @@ pub fn refresh(
 fn open<M>(directory: &Path, name: &str) -> Result<M, Error>
 where
     M: TryFrom<Map>,
-    M::Error: std::fmt::Display,
+    M::Error: std::error::Error,
 {
     let path = directory.join(name);
     let action = || format!("open {}", path.display());

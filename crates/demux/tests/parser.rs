@@ -1,6 +1,8 @@
 //! The BPF program's parser against an independent one (etherparse), on whole and on damaged
 //! packets: a port is given only where the other parser finds the same one.
 
+#![allow(clippy::unwrap_used)] // helpers of tests
+
 mod reference;
 
 use etherparse::{EtherType, IpNumber, Ipv6RawExtHeader, PacketBuilder, VlanId};

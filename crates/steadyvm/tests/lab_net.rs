@@ -232,7 +232,11 @@ fn early_demultiplexing_follows_ports_and_their_priorities() {
         let bind = || Ok(UdpSocket::bind(("0.0.0.0", 0)).unwrap());
         let outside = host.outside().enter(bind).unwrap();
         for (port, level) in [(4002, 1), (4003, 0)] {
-            let send = || outside.send_to(b"no request", (BULK.address(2), port)).unwrap();
+            let send = || {
+                outside
+                    .send_to(b"no request", (BULK.address(2), port))
+                    .unwrap()
+            };
             // The first asks for the hardware address, at the kernel's own level.
             send();
             let before = packets(&host, level);

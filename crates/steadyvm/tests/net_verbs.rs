@@ -24,15 +24,25 @@ fn said(output: &Output) -> String {
 fn what_is_wrong_with_a_file_is_told_with_its_place_and_ends_with_2() {
     let directory = tempfile::tempdir().unwrap();
     for (text, expected) in [
-        ("[class.rt.net]\nirq = 99\n", "steadyvm.toml line 2 column 7: priority 99"),
-        ("[neet]\n", "steadyvm.toml line 1 column 2: unknown field `neet`"),
+        (
+            "[class.rt.net]\nirq = 99\n",
+            "steadyvm.toml line 2 column 7: priority 99",
+        ),
+        (
+            "[neet]\n",
+            "steadyvm.toml line 1 column 2: unknown field `neet`",
+        ),
         (
             "[class.rt.net]\nirq = 60\n[[nic]]\nname = \"no-such-nic\"\nclass = \"rt\"\n",
             "steadyvm.toml line 3 column 1: there is no network interface `no-such-nic`",
         ),
     ] {
         fs::write(directory.path().join("steadyvm.toml"), text).unwrap();
-        for arguments in [&["apply"][..], &["apply", "--dry-run"], &["apply", "steadyvm.toml"]] {
+        for arguments in [
+            &["apply"][..],
+            &["apply", "--dry-run"],
+            &["apply", "steadyvm.toml"],
+        ] {
             let output = net(directory.path(), arguments);
             assert_eq!(output.status.code(), Some(2), "{}", said(&output));
             assert!(said(&output).contains(expected), "{}", said(&output));
@@ -47,12 +57,29 @@ fn a_missing_file_a_wrong_vm_and_wrong_use_end_with_2() {
     let output = net(directory.path(), &["apply", "absent.toml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("absent.toml"), "{}", said(&output));
-    fs::write(directory.path().join("steadyvm.toml"), "[net]\nbudget_packets = 64\n").unwrap();
+    fs::write(
+        directory.path().join("steadyvm.toml"),
+        "[net]\nbudget_packets = 64\n",
+    )
+    .unwrap();
     let output = net(directory.path(), &["apply", "--dry-run", "--vm", "game=1"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("no VM \"game\""), "{}", said(&output));
-    for arguments in [&["apply", "--vm", "x"][..], &["apply", "--vm", "x=0"], &["nothing"], &[]] {
-        assert_eq!(net(directory.path(), arguments).status.code(), Some(2), "{arguments:?}");
+    assert!(
+        said(&output).contains("no VM \"game\""),
+        "{}",
+        said(&output)
+    );
+    for arguments in [
+        &["apply", "--vm", "x"][..],
+        &["apply", "--vm", "x=0"],
+        &["nothing"],
+        &[],
+    ] {
+        assert_eq!(
+            net(directory.path(), arguments).status.code(),
+            Some(2),
+            "{arguments:?}"
+        );
     }
 }
 
@@ -80,6 +107,9 @@ fn a_dry_run_says_what_would_be_changed_and_changes_nothing() {
 fn show_and_undo_of_nothing_are_no_errors() {
     let directory = tempfile::tempdir().unwrap();
     let shown = net(directory.path(), &["show"]);
-    assert_eq!(String::from_utf8(shown.stdout).unwrap(), "nothing is in force\n");
+    assert_eq!(
+        String::from_utf8(shown.stdout).unwrap(),
+        "nothing is in force\n"
+    );
     assert_eq!(net(directory.path(), &["undo"]).status.code(), Some(0));
 }

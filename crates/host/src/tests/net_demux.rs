@@ -150,20 +150,33 @@ fn other_levels_take_the_place_of_the_ones_in_force_or_leave_them() {
         let state = host.state();
         if let Err(error) = &outcome {
             failures += 1;
-            assert!(matches!(error, HostError::RolledBack { undone, .. } if undone.failed.is_empty()), "{error}");
+            assert!(
+                matches!(error, HostError::RolledBack { undone, .. } if undone.failed.is_empty()),
+                "{error}"
+            );
             assert_eq!(comparable(state), in_force, "refused at {at}");
         } else {
             assert_eq!(state.threads[&901].scheduling, Scheduling::fifo(50, 0));
             assert_eq!(state.threads[&40].scheduling, Scheduling::fifo(90, 0));
         }
-        assert!(control.show().unwrap().settings.iter().any(|setting| setting.holds));
+        assert!(
+            control
+                .show()
+                .unwrap()
+                .settings
+                .iter()
+                .any(|setting| setting.holds)
+        );
         assert_eq!(control.undo_profile().unwrap().failed, [] as [String; 0]);
         assert_eq!(comparable(host.state()), comparable(before));
         if outcome.is_ok() {
             break;
         }
     }
-    assert!(failures >= 3, "ending, installing, the level's thread, two IRQ threads: {failures}");
+    assert!(
+        failures >= 3,
+        "ending, installing, the level's thread, two IRQ threads: {failures}"
+    );
 }
 
 #[test]
