@@ -44,8 +44,7 @@ unit-tests: ## Tests that need no lab
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab -- --ignored --test-threads=1
-	cargo test --release --locked -p steadyvm --test lab_levels -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab --test lab_levels --test lab_net -- --ignored --test-threads=1
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

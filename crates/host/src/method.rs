@@ -20,15 +20,18 @@ pub enum Method {
     /// `PreemptRt`, and the RT NICs' packets on the RT level of the receive path: the paper's RT
     /// poll list. Needs our kernel patches.
     RtPollList,
+    /// `PreemptRt`, and the receive path of everything else below it: the no-patch profile.
+    RtProfile,
 }
 
 impl Method {
     /// All methods, in the order of the comparison.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Vanilla,
         Self::PreemptRt,
         Self::Dedicated,
         Self::RtPollList,
+        Self::RtProfile,
     ];
 
     /// The name on the command line and in results.
@@ -38,6 +41,7 @@ impl Method {
             Self::PreemptRt => "preempt-rt",
             Self::Dedicated => "dedicated",
             Self::RtPollList => "rt-poll-list",
+            Self::RtProfile => "rt-profile",
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::discover::{self, Nic, Process, Vm};
 use crate::error::HostError;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::method::{Method, Target};
+use crate::net::{self, Profile};
 use crate::parse;
 use crate::threads::{RESET_ON_FORK, Scheduling};
 
@@ -162,6 +163,16 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
         );
     }
     Ok(plan)
+}
+
+/// The profile of method `rt-profile`, if the host can hold it and the target makes sense.
+pub(crate) fn rt_profile(machine: &Machine, target: &Target) -> Result<Profile, HostError> {
+    target.priorities.check()?;
+    check_named(target, Method::RtProfile)?;
+    need_preempt_rt(machine, Method::RtProfile)?;
+    let mut others = net::plan::nics_with_interrupts(machine)?;
+    others.retain(|name| !target.rt_nics.contains(name));
+    Ok(Profile::of_target(target, &others))
 }
 
 /// Adds a step, unless it would change nothing.

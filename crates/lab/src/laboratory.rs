@@ -29,7 +29,7 @@ impl HostKernel {
     pub fn of(method: Method) -> Self {
         match method {
             Method::Vanilla => Self::Distribution,
-            Method::PreemptRt | Method::Dedicated => Self::PreemptRt,
+            Method::PreemptRt | Method::Dedicated | Method::RtProfile => Self::PreemptRt,
             Method::RtPollList => Self::RtLevels,
         }
     }

@@ -5,6 +5,7 @@ mod doctor;
 mod explain;
 mod host;
 mod lab;
+mod net;
 mod netrt;
 mod output;
 mod plan;
@@ -38,6 +39,7 @@ enum Verb {
     Explain(explain::Args),
     Host(host::Args),
     Lab(lab::Args),
+    Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
 }
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Verb::Explain(args) => explain::run(&args),
         Verb::Host(args) => host::run(&args),
         Verb::Lab(args) => lab::run(&args),
+        Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),

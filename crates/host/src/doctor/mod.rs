@@ -103,7 +103,7 @@ pub fn examine(machine: &Machine) -> Report {
 fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
     let needs: &[&str] = match method {
         Method::Vanilla => &["kvm.device"],
-        Method::PreemptRt | Method::Dedicated | Method::RtPollList => &[
+        Method::PreemptRt | Method::Dedicated | Method::RtPollList | Method::RtProfile => &[
             "kvm.device",
             "kernel.preempt-rt",
             "cpu.constant-tsc",

@@ -431,7 +431,8 @@ fn methods_that_cannot_be_held_say_why() {
             (Method::Vanilla, true, 0),
             (Method::PreemptRt, false, 1),
             (Method::Dedicated, false, 2),
-            (Method::RtPollList, false, 2)
+            (Method::RtPollList, false, 2),
+            (Method::RtProfile, false, 1)
         ]
     );
 }
