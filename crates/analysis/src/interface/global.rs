@@ -5,7 +5,7 @@
 //! suffice. Complexity: log2 n tests for the number of VCPUs, log2 (m' Pi) for the budget.
 //! Sources: Shin, Easwaran and Lee, ECRTS 2008; Xu et al., RTSS 2013.
 
-use super::{GuestScheduler, Infeasible, Interface, MAX_VCPUS, budget, reason};
+use super::{GuestScheduler, Infeasible, Interface, MAX_VCPUS, budget, reason, uniprocessor};
 use crate::{
     error::Error,
     guest::{global_edf, global_fixed_priority},
@@ -34,6 +34,14 @@ pub fn minimal_mpr(
         Ok(found) => found,
         Err(infeasible) => return Ok(Err(infeasible)),
     };
+    if vcpus == 1 {
+        return Ok(Ok(uniprocessor::least_on_whole(
+            tasks,
+            scheduler.local(),
+            period,
+            work,
+        )));
+    }
     let high = Time::from(vcpus).checked_mul(period).unwrap_or(Time::MAX);
     MultiprocessorPeriodic::new(period, high, vcpus)?;
     let floor = budget::floor(tasks.iter().map(Task::utilization), period);
@@ -69,6 +77,14 @@ pub fn minimal_dmpr(
         Ok(found) => found,
         Err(infeasible) => return Ok(Err(infeasible)),
     };
+    if vcpus == 1 {
+        return Ok(Ok(uniprocessor::least_on_whole(
+            tasks,
+            scheduler.local(),
+            period,
+            work,
+        )));
+    }
     let full = vcpus - 1;
     DeterministicMultiprocessor::new(period, period, full)?;
     let least = budget::least_below(1, period, |budget| {
