@@ -83,7 +83,10 @@ fn rt_poll_list_needs_the_patches() {
         .unwrap_err();
     assert_eq!(error.exit_code(), 3);
     let text = error.to_string();
-    assert!(text.contains("rtnet_prio") && text.contains("kernel/patches/6.12"), "{text}");
+    assert!(
+        text.contains("rtnet_prio") && text.contains("kernel/patches/6.12"),
+        "{text}"
+    );
     assert_eq!(host.state(), before);
 }
 
