@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_host::Method;
-use steadyvm_lab::artifact::Cache;
-use steadyvm_lab::compare::{self, Meta, Options, write_output};
+use steadyvm_lab::artifact::{Cache, RtKernel};
+use steadyvm_lab::compare::{self, KernelBuild, Meta, Options, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_lab::{At, Error};
 use steadyvm_latency::results::{AssembleOptions, Service, assemble};
@@ -96,7 +96,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map_or(0, |since| since.as_secs());
     let program = this_program();
     let cache = Cache::of_this_machine()?;
-    let laboratory = Laboratory::open(&cache, &program, &args.out.join("logs"), &display)?;
+    let wanted: Vec<HostKernel> = options
+        .methods
+        .iter()
+        .copied()
+        .map(HostKernel::of)
+        .collect();
+    let logs = args.out.join("logs");
+    let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
     let measured = compare::run(&laboratory, &options, &display)?;
     let mut results = assemble(&measured.data, AssembleOptions::default());
     let dropped = measured.dropped_rounds.iter().cloned();
@@ -109,9 +116,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         duration_s: begun.elapsed().as_secs_f64(),
         service: options.service,
         kernels: kernels(&laboratory, &options),
-        rt_kernel_key: laboratory.rt_kernel.key.clone(),
-        levels_kernel_key: laboratory.levels_kernel.key.clone(),
-        rt_kernel_configuration_sha256: laboratory.rt_kernel.configuration_sha256.clone(),
+        kernel_builds: kernel_builds(&laboratory),
         accelerator: laboratory.accelerator.to_string(),
         qemu: first_line_of("qemu-system-x86_64", "--version"),
         cpu_model: cpu_model(),
@@ -156,6 +161,16 @@ fn prepare_directory(directory: &Path) -> steadyvm_lab::Result<()> {
             )
             .what_to_do("give a directory you can write with --out")
         })
+}
+
+fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {
+    let build = |kernel: &RtKernel| KernelBuild {
+        key: kernel.key.clone(),
+        configuration_sha256: kernel.configuration_sha256.clone(),
+    };
+    let ours = laboratory.our_kernels.iter();
+    ours.map(|(name, kernel)| (name.name().to_owned(), build(kernel)))
+        .collect()
 }
 
 fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {

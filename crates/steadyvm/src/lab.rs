@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         None => shell(&args.boot),
         Some(Verb::Run { boot, command }) => run_command(boot, command),
         Some(Verb::Prepare) => {
-            open_laboratory()?;
+            open_laboratory(&HostKernel::ALL)?;
             Ok(ExitCode::SUCCESS)
         }
         Some(Verb::Agent) => {
@@ -91,8 +91,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// The laboratory; its logs are those of the last host that was booted by hand.
-fn open_laboratory() -> Result<Laboratory> {
+/// The laboratory with these kernels; its logs are those of the last host that was booted by hand.
+fn open_laboratory(kernels: &[HostKernel]) -> Result<Laboratory> {
     require_root()?;
     let cache = Cache::of_this_machine()?;
     let logs = cache.helper_directory("logs");
@@ -101,6 +101,7 @@ fn open_laboratory() -> Result<Laboratory> {
         &cache,
         &program,
         &logs,
+        kernels,
         &Display::on_standard_error(),
     )?)
 }
@@ -111,7 +112,8 @@ fn boot(args: &BootArgs) -> Result<EmulatedHost> {
         Kernel::RtLevels => HostKernel::RtLevels,
         Kernel::Vanilla => HostKernel::Distribution,
     };
-    Ok(EmulatedHost::boot(&open_laboratory()?.host("lab", kernel))?)
+    let laboratory = open_laboratory(&[kernel])?;
+    Ok(EmulatedHost::boot(&laboratory.host("lab", kernel)?)?)
 }
 
 fn run_command(args: &BootArgs, command: &[String]) -> Result<ExitCode> {

@@ -25,7 +25,14 @@ const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
 fn laboratory(logs: &Path) -> Laboratory {
     let cache = Cache::of_this_machine().unwrap();
-    Laboratory::open(&cache, Path::new(STEADYVM), logs, &Silent).unwrap()
+    Laboratory::open(
+        &cache,
+        Path::new(STEADYVM),
+        logs,
+        &[HostKernel::PreemptRt],
+        &Silent,
+    )
+    .unwrap()
 }
 
 /// The network namespaces, devices and lab processes of this machine.
@@ -292,7 +299,8 @@ fn a_command_in_the_lab_gets_input_and_gives_output_and_exit_code() {
 fn the_real_time_kernel_has_what_later_work_needs() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
-    let host = EmulatedHost::boot(&laboratory.host("features", HostKernel::PreemptRt)).unwrap();
+    let host =
+        EmulatedHost::boot(&laboratory.host("features", HostKernel::PreemptRt).unwrap()).unwrap();
     host.require_kvm().unwrap();
     let inside = |words: &[&str]| host.connection().text(words);
     assert!(inside(&["uname", "-v"]).unwrap().contains("PREEMPT_RT"));
@@ -335,7 +343,7 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
     for kernel in [HostKernel::Distribution, HostKernel::PreemptRt] {
-        let host = EmulatedHost::boot(&laboratory.host("explain", kernel)).unwrap();
+        let host = EmulatedHost::boot(&laboratory.host("explain", kernel).unwrap()).unwrap();
         let inside = host.connection();
         let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
         let mut service = inside.spawn(&serve).unwrap();
@@ -395,7 +403,9 @@ fn a_host_without_kvm_says_so() {
     let logs = tempfile::tempdir().unwrap();
     let specification = HostSpecification {
         kernel_words: "initcall_blacklist=svm_init,vmx_init".to_owned(),
-        ..laboratory(logs.path()).host("no-kvm", HostKernel::PreemptRt)
+        ..laboratory(logs.path())
+            .host("no-kvm", HostKernel::PreemptRt)
+            .unwrap()
     };
     let host = EmulatedHost::boot(&specification).unwrap();
     let error = host.require_kvm().unwrap_err();
@@ -410,7 +420,8 @@ fn a_host_without_kvm_says_so() {
 fn methods_hold_on_a_real_kernel_and_undo_restores_everything() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
-    let host = EmulatedHost::boot(&laboratory.host("undo", HostKernel::PreemptRt)).unwrap();
+    let host =
+        EmulatedHost::boot(&laboratory.host("undo", HostKernel::PreemptRt).unwrap()).unwrap();
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();

@@ -31,9 +31,16 @@ impl Host {
     fn boot(name: &str) -> Self {
         let logs = tempfile::tempdir().unwrap();
         let cache = Cache::of_this_machine().unwrap();
-        let laboratory =
-            Laboratory::open(&cache, Path::new(STEADYVM), logs.path(), &Silent).unwrap();
-        let host = EmulatedHost::boot(&laboratory.host(name, HostKernel::RtLevels)).unwrap();
+        let laboratory = Laboratory::open(
+            &cache,
+            Path::new(STEADYVM),
+            logs.path(),
+            &[HostKernel::RtLevels],
+            &Silent,
+        )
+        .unwrap();
+        let host =
+            EmulatedHost::boot(&laboratory.host(name, HostKernel::RtLevels).unwrap()).unwrap();
         Self { host, _logs: logs }
     }
 

@@ -52,7 +52,7 @@ class = "bulk"
 fn laboratory(logs: &Path) -> Laboratory {
     let cache = Cache::of_this_machine().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
-    Laboratory::open(&cache, program, logs, &Silent).unwrap()
+    Laboratory::open(&cache, program, logs, &[HostKernel::PreemptRt], &Silent).unwrap()
 }
 
 /// Runs words of a shell in the host; their output.
@@ -100,7 +100,7 @@ fn undo(host: &EmulatedHost) {
 fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
-    let host = EmulatedHost::boot(&laboratory.host("net", HostKernel::PreemptRt)).unwrap();
+    let host = EmulatedHost::boot(&laboratory.host("net", HostKernel::PreemptRt).unwrap()).unwrap();
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
@@ -150,7 +150,8 @@ fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
 fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
-    let host = EmulatedHost::boot(&laboratory.host("net", HostKernel::Distribution)).unwrap();
+    let host =
+        EmulatedHost::boot(&laboratory.host("net", HostKernel::Distribution).unwrap()).unwrap();
     write(&host, "/run/steadyvm.toml", PROFILE);
     inside(&host, "steadyvm host snapshot > /run/before.json");
     inside(&host, "steadyvm net apply /run/steadyvm.toml 2> /run/said");
@@ -204,7 +205,7 @@ fn early_demultiplexing_follows_ports_and_their_priorities() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
     for kernel in [HostKernel::PreemptRt, HostKernel::Distribution] {
-        let host = EmulatedHost::boot(&laboratory.host("demux", kernel)).unwrap();
+        let host = EmulatedHost::boot(&laboratory.host("demux", kernel).unwrap()).unwrap();
         let serve = |words: &str, port: u16| {
             let listen = format!("0.0.0.0:{port}");
             let mut argv: Vec<&str> = words.split_whitespace().collect();

@@ -48,6 +48,14 @@ impl Flavour {
         inputs::LAB_PATCHES.iter().chain(own)
     }
 
+    /// What is special about it.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Plain => "PREEMPT_RT",
+            Self::Levels => "PREEMPT_RT, levels",
+        }
+    }
+
     /// What it is, for people.
     fn title(self) -> &'static str {
         match self {
@@ -64,6 +72,8 @@ pub struct RtKernel {
     pub image: PathBuf,
     /// The version of the source package.
     pub version: String,
+    /// What is special about it: "PREEMPT_RT, levels".
+    pub kind: &'static str,
     /// SHA-256 key of all that it was built from.
     pub key: String,
     /// SHA-256 of the configuration that it was built with.
@@ -107,6 +117,7 @@ impl RtKernel {
         Ok(Self {
             image: entry.join("bzImage"),
             version,
+            kind: flavour.kind(),
             key: inputs.key(),
             configuration_sha256: sha256_of(&entry.join("config"))?,
         })

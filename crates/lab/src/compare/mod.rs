@@ -10,7 +10,7 @@ mod phase;
 mod receivers;
 mod station;
 
-pub use output::{Meta, write_output};
+pub use output::{KernelBuild, Meta, write_output};
 
 use crate::error::{Blame, Error, Result};
 use crate::laboratory::Laboratory;

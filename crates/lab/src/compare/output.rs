@@ -9,6 +9,15 @@ use std::path::Path;
 use steadyvm_latency::report::{ReportMeta, render};
 use steadyvm_latency::results::{Phase, Results, RunData, Service, hgrm_of_method};
 
+/// What one of our kernels was built from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KernelBuild {
+    /// Key of everything that it was built from.
+    pub key: String,
+    /// SHA-256 of its configuration.
+    pub configuration_sha256: String,
+}
+
 /// meta.json: what a reader needs to judge the figures, or to make them again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Meta {
@@ -26,12 +35,8 @@ pub struct Meta {
     pub service: Service,
     /// Kernel version by method, and the guests' if there are any.
     pub kernels: BTreeMap<String, String>,
-    /// Key of everything that the PREEMPT_RT kernel was built from.
-    pub rt_kernel_key: String,
-    /// The same of the PREEMPT_RT kernel with levels.
-    pub levels_kernel_key: String,
-    /// SHA-256 of the PREEMPT_RT kernel's configuration.
-    pub rt_kernel_configuration_sha256: String,
+    /// The kernels that we built, by name.
+    pub kernel_builds: BTreeMap<String, KernelBuild>,
     /// How the hosts ran.
     pub accelerator: String,
     /// The emulator's version.
@@ -116,15 +121,12 @@ fn report_meta(meta: &Meta) -> ReportMeta {
             .iter()
             .map(|(name, kernel)| (format!("Kernel, {name}"), kernel.clone())),
     );
+    facts.extend(
+        meta.kernel_builds
+            .iter()
+            .map(|(name, build)| (format!("Build key, {name}"), build.key.clone())),
+    );
     facts.extend([
-        (
-            "RT kernel's build key".to_owned(),
-            meta.rt_kernel_key.clone(),
-        ),
-        (
-            "RT kernel with levels: build key".to_owned(),
-            meta.levels_kernel_key.clone(),
-        ),
         (
             "Hosts run by".to_owned(),
             format!("{}, {}", meta.accelerator, meta.qemu),

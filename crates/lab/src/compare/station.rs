@@ -48,7 +48,7 @@ impl Station {
     ) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(method.name(), HostKernel::of(method))
+            ..laboratory.host(method.name(), HostKernel::of(method))?
         };
         let mut host = EmulatedHost::boot(&specification)?;
         let receivers = Receivers::start(service, &host, observer)?;
