@@ -23,6 +23,17 @@ impl Method {
     /// All methods, in the order of the comparison.
     pub const ALL: [Self; 3] = [Self::Vanilla, Self::PreemptRt, Self::Dedicated];
 
+    /// The methods in their order, a method named twice once.
+    pub fn without_repeats(methods: &[Self]) -> Vec<Self> {
+        let mut unique = Vec::new();
+        for method in methods {
+            if !unique.contains(method) {
+                unique.push(*method);
+            }
+        }
+        unique
+    }
+
     /// The name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
