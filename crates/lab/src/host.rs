@@ -15,6 +15,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use steadyvm_host::Method;
 
 /// A host boots in 2 to 7 s on an idle machine; a loaded one gets this long.
 pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
@@ -219,6 +220,35 @@ impl EmulatedHost {
                 self.console.display()
             ))
         })
+    }
+
+    /// Puts a method in force with the host's own copy of this program, for a network's card and
+    /// for the service that an option of `steadyvm host apply` and its value name.
+    pub fn put_in_force(
+        &self,
+        method: Method,
+        network: Network,
+        service: &[String; 2],
+    ) -> Result<()> {
+        if method == Method::Vanilla {
+            return Ok(());
+        }
+        let [option, name] = service;
+        let argv = [
+            "steadyvm",
+            "host",
+            "apply",
+            "--method",
+            method.name(),
+            "--rt-nic",
+            network.name,
+            option,
+            name,
+        ];
+        self.connection
+            .run(&argv)
+            .map(drop)
+            .doing(format!("put {method} in force"))
     }
 
     /// Gives each of the host's processors a CPU of this machine.

@@ -1,18 +1,19 @@
 //! `steadyvm compare`: the main job.
 
+use crate::directory;
 use crate::progress::Display;
 use crate::this_program;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_host::Method;
+use steadyvm_lab::At;
 use steadyvm_lab::artifact::{Cache, RtKernel};
 use steadyvm_lab::compare::{self, KernelBuild, Meta, Options, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
-use steadyvm_lab::{At, Error};
 use steadyvm_latency::results::{AssembleOptions, Service, assemble};
 use steadyvm_latency::table;
 
@@ -78,7 +79,7 @@ impl From<Receiver> for Service {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let options = Options {
-        methods: without_repeats(&args.methods),
+        methods: Method::without_repeats(&args.methods),
         service: args.service.into(),
         samples: args.samples,
         rounds: args.rounds,
@@ -86,7 +87,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         seed: args.seed,
     };
     options.check()?;
-    prepare_directory(&args.out)?;
+    directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();
     let begun = Instant::now();
@@ -135,32 +136,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         println!("\nreport: {}", args.out.join("report.html").display());
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A method named twice is measured once.
-fn without_repeats(methods: &[Method]) -> Vec<Method> {
-    let mut unique = Vec::new();
-    for method in methods {
-        if !unique.contains(method) {
-            unique.push(*method);
-        }
-    }
-    unique
-}
-
-/// Makes the directory and checks, before the work and not after it, that it can be written.
-fn prepare_directory(directory: &Path) -> steadyvm_lab::Result<()> {
-    let probe = directory.join(".writable");
-    fs::create_dir_all(directory)
-        .and_then(|()| fs::write(&probe, ""))
-        .and_then(|()| fs::remove_file(&probe))
-        .map_err(|error| {
-            Error::input(
-                format!("write to the directory {}", directory.display()),
-                error,
-            )
-            .what_to_do("give a directory you can write with --out")
-        })
 }
 
 fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {

@@ -114,7 +114,7 @@ fn record(args: &Args, wanted: &Wanted, recorder: &mut Recorder, stop: &Receiver
     let mut seen = 0;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let waited = stop.recv_timeout(left.min(FETCH_INTERVAL));
+        let told = stop.recv_timeout(left.min(FETCH_INTERVAL));
         recorder.drain();
         // Events are decoded while the host is measured only if somebody has to count them.
         let enough = args.packets.is_some_and(|packets| {
@@ -122,7 +122,7 @@ fn record(args: &Args, wanted: &Wanted, recorder: &mut Recorder, stop: &Receiver
             seen += latest.filter(|event| wanted.is_seen_in(event)).count() as u64;
             seen >= packets
         });
-        if enough || left.is_zero() || waited != Err(RecvTimeoutError::Timeout) {
+        if enough || left.is_zero() || told != Err(RecvTimeoutError::Timeout) {
             return;
         }
     }

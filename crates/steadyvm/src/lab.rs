@@ -1,5 +1,6 @@
 //! `steadyvm lab`: a shell or a command in an emulated host.
 
+use crate::experiment;
 use crate::progress::Display;
 use crate::this_program;
 use anyhow::{Context, Result};
@@ -60,6 +61,8 @@ enum Verb {
     },
     /// Get everything that the lab boots, building what is missing.
     Prepare,
+    /// Repeat an experiment of a paper.
+    Experiment(experiment::Args),
     /// Serve the lab's control channel (runs inside machines of the lab).
     #[command(hide = true)]
     Agent,
@@ -80,6 +83,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             open_laboratory(&HostKernel::ALL)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(Verb::Experiment(args)) => experiment::run(args),
         Some(Verb::Agent) => {
             init::run_agent()?;
             Ok(ExitCode::SUCCESS)

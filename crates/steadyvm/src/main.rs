@@ -1,10 +1,13 @@
 //! `steadyvm`: consistent latency for network services in virtual machines.
 
 mod compare;
+mod directory;
 mod doctor;
+mod experiment;
 mod explain;
 mod host;
 mod lab;
+mod load;
 mod net;
 mod netrt;
 mod output;
@@ -39,6 +42,7 @@ enum Verb {
     Explain(explain::Args),
     Host(host::Args),
     Lab(lab::Args),
+    Load(load::Args),
     Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Verb::Explain(args) => explain::run(&args),
         Verb::Host(args) => host::run(&args),
         Verb::Lab(args) => lab::run(&args),
+        Verb::Load(args) => load::run(&args),
         Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
         // What goes wrong with a plan is its input.

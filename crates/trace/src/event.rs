@@ -3,6 +3,7 @@
 use crate::format::{Field, Format};
 use crate::name::Name;
 use std::collections::HashMap;
+use std::fmt;
 
 /// A tracepoint that was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +70,8 @@ pub enum Kind {
         to: u32,
         /// Its name.
         to_comm: Name,
+        /// Its priority.
+        to_priority: Priority,
     },
     /// The thread finds a lock taken and waits.
     ContentionBegin {
@@ -77,11 +80,38 @@ pub enum Kind {
     },
     /// It has the lock, or gives up.
     ContentionEnd,
-    /// The thread lends its priority to the owner of a lock it waits for.
+    /// The thread lends its priority to the owner of a lock it waits for, or the owner gives it
+    /// back.
     PriorityLent {
+        /// The owner.
+        tid: u32,
         /// The owner's name.
         owner: Name,
+        /// The owner's priority from now on.
+        priority: Priority,
     },
+}
+
+/// A thread's priority as the scheduler's events show it: below 0 deadline, below 100 real-time (98
+/// is FIFO 1, 0 is FIFO 99), above normal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Priority(pub i32);
+
+impl Default for Priority {
+    /// That of a normal thread with nice 0.
+    fn default() -> Self {
+        Self(120)
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ..0 => formatter.pad("deadline"),
+            kernel @ 0..100 => formatter.pad(&format!("rt {}", 99 - kernel)),
+            _ => formatter.pad("normal"),
+        }
+    }
 }
 
 /// The tracepoints that are decoded: system and name, and whether no measurement is possible
@@ -142,12 +172,15 @@ enum Reading {
         from_comm: Field,
         to: Field,
         to_comm: Field,
+        to_priority: Field,
     },
     ContentionBegin {
         lock: Field,
     },
     PriorityLent {
+        tid: Field,
         owner: Field,
+        priority: Field,
     },
 }
 
@@ -188,13 +221,16 @@ impl Decoder {
                 from_comm: field("prev_comm")?,
                 to: field("next_pid")?,
                 to_comm: field("next_comm")?,
+                to_priority: field("next_prio")?,
             },
             "contention_begin" => Reading::ContentionBegin {
                 lock: field("lock_addr")?,
             },
             "contention_end" => Reading::Fixed(Kind::ContentionEnd),
             "sched_pi_setprio" => Reading::PriorityLent {
+                tid: field("pid")?,
                 owner: field("comm")?,
+                priority: field("newprio")?,
             },
             other => return Err(format!("{other} is not known here")),
         };
@@ -240,16 +276,24 @@ impl Decoder {
                 from_comm,
                 to,
                 to_comm,
+                to_priority,
             } => Kind::Switch {
                 from_comm: name(from_comm)?,
                 to: number(to)?,
                 to_comm: name(to_comm)?,
+                to_priority: Priority(number(to_priority)? as i32),
             },
             Reading::ContentionBegin { lock } => Kind::ContentionBegin {
                 lock: lock.number(payload)?,
             },
-            Reading::PriorityLent { owner } => Kind::PriorityLent {
+            Reading::PriorityLent {
+                tid,
+                owner,
+                priority,
+            } => Kind::PriorityLent {
+                tid: number(tid)?,
                 owner: name(owner)?,
+                priority: Priority(number(priority)? as i32),
             },
         };
         Some(Event {

@@ -10,6 +10,7 @@ mod phase;
 mod receivers;
 mod station;
 
+pub(crate) use cpu::CpuTimes;
 pub use output::{KernelBuild, Meta, write_output};
 
 use crate::error::{Blame, Error, Result};

@@ -3,7 +3,7 @@
 use super::cpu::CpuTimes;
 use super::phase::{self, Load};
 use super::receivers::Receivers;
-use crate::error::{At, Error, Result};
+use crate::error::{Error, Result};
 use crate::host::{EmulatedHost, HostSpecification, RT};
 use crate::laboratory::{HostKernel, Laboratory};
 use crate::progress::Observer;
@@ -52,7 +52,7 @@ impl Station {
         };
         let mut host = EmulatedHost::boot(&specification)?;
         let receivers = Receivers::start(service, &host, observer)?;
-        put_in_force(&host, method, &receivers.named)?;
+        host.put_in_force(method, RT, &receivers.named)?;
         host.pause()?;
         host.spread_processors()?;
         Ok(Self {
@@ -138,27 +138,4 @@ impl Station {
             receive_path: None,
         })
     }
-}
-
-/// Puts the method in force with the host's own copy of this program.
-fn put_in_force(host: &EmulatedHost, method: Method, service: &[String; 2]) -> Result<()> {
-    if method == Method::Vanilla {
-        return Ok(());
-    }
-    let [option, name] = service;
-    let argv = [
-        "steadyvm",
-        "host",
-        "apply",
-        "--method",
-        method.name(),
-        "--rt-nic",
-        RT.name,
-        option,
-        name,
-    ];
-    host.connection()
-        .run(&argv)
-        .map(drop)
-        .doing(format!("put {method} in force"))
 }

@@ -11,7 +11,7 @@
 
 use super::cause::{Cause, NET_RX, Own};
 use super::{Setup, Span, Wait, Wanted, Way, vectors};
-use crate::event::{Event, Kind};
+use crate::event::{Event, Kind, Priority};
 use crate::name::Name;
 use std::collections::{BTreeMap, HashMap};
 
@@ -39,6 +39,7 @@ pub fn analyse(events: &[Event], setup: &Setup) -> Found {
         open: BTreeMap::new(),
         polls: Vec::new(),
         comms: HashMap::from([(0, "idle".into())]),
+        priorities: HashMap::new(),
         closed: Vec::new(),
         followers: 0,
     };
@@ -63,6 +64,7 @@ struct Cpu<'a> {
     /// The device of every poll; `None` for what turned out to be none.
     polls: Vec<Option<Name>>,
     comms: HashMap<u32, Name>,
+    priorities: HashMap<u32, Priority>,
     closed: Vec<ClosedWay>,
     followers: u64,
 }
@@ -109,6 +111,7 @@ struct Segment {
     to_ns: u64,
     tid: u32,
     activity: Activity,
+    priority: Priority,
     blocked: bool,
 }
 
@@ -165,10 +168,21 @@ impl Cpu<'_> {
                 from_comm,
                 to,
                 to_comm,
-            } => self.switch(from_comm, to, to_comm),
+                to_priority,
+            } => {
+                self.switch(from_comm, to, to_comm);
+                self.priorities.insert(to, to_priority);
+            }
             Kind::ContentionBegin { lock } => self.contention(lock),
             Kind::ContentionEnd => self.context().wait = None,
-            Kind::PriorityLent { owner } => self.name_owner(event.tid, owner),
+            Kind::PriorityLent {
+                tid,
+                owner,
+                priority,
+            } => {
+                self.name_owner(event.tid, owner);
+                self.priorities.insert(tid, priority);
+            }
         }
     }
 
@@ -180,6 +194,8 @@ impl Cpu<'_> {
         }
         self.now_ns = to_ns;
         let activity = self.activity();
+        let priority = self.priorities.get(&self.running).copied();
+        let priority = priority.unwrap_or_default();
         let waiting: Vec<Name> = self
             .contexts
             .iter()
@@ -192,6 +208,7 @@ impl Cpu<'_> {
                 to_ns,
                 tid: self.running,
                 activity,
+                priority,
                 blocked: waiting.contains(&way.device),
             });
         }
@@ -414,6 +431,7 @@ impl Cpu<'_> {
                 cause: self.cause(segment, way.device),
                 in_own_thread: device_of(thread, &self.setup.interrupts) == Some(way.device),
                 thread,
+                priority: segment.priority,
                 blocked: segment.blocked,
             };
             match spans.last_mut() {
@@ -459,6 +477,7 @@ impl OpenWay {
             Some(last)
                 if last.tid == segment.tid
                     && last.activity == segment.activity
+                    && last.priority == segment.priority
                     && last.blocked == segment.blocked =>
             {
                 last.to_ns = segment.to_ns;

@@ -15,7 +15,7 @@ pub use cause::{Cause, Own};
 pub use report::{Blocked, CauseFigures, Figures, Owner, Report, WorstPacket, WorstSpan};
 pub use text::render;
 
-use crate::event::{Event, Kind};
+use crate::event::{Event, Kind, Priority};
 use crate::name::Name;
 use crate::recorder::Recording;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,6 +75,8 @@ pub struct Span {
     pub in_own_thread: bool,
     /// The thread.
     pub thread: Name,
+    /// Its priority, which may be lent.
+    pub priority: Priority,
     /// Whether the device's own thread was blocked on a lock meanwhile.
     pub blocked: bool,
 }

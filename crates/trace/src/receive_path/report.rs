@@ -122,6 +122,8 @@ pub struct WorstSpan {
     pub name: String,
     /// The thread it ran in.
     pub thread: String,
+    /// Its priority: "rt 80", "normal" or "deadline"; it may be lent.
+    pub priority: String,
     /// Whether the device's own thread was blocked on a lock.
     pub blocked: bool,
 }
@@ -238,6 +240,7 @@ fn slowest(findings: &Findings, count: usize) -> Vec<WorstPacket> {
                 kind: span.cause.kind().to_owned(),
                 name: span.cause.name(),
                 thread: span.thread.to_string(),
+                priority: span.priority.to_string(),
                 blocked: span.blocked,
             }
         });

@@ -1,7 +1,7 @@
 //! Ways are found as they were: scenarios by hand, random ones against their own script.
 
 use super::*;
-use crate::event::{Event, Kind};
+use crate::event::{Event, Kind, Priority};
 use proptest::prelude::*;
 
 const RT_IRQ: u32 = 29;
@@ -77,6 +77,8 @@ impl Script {
             from_comm: comm(self.tid),
             to,
             to_comm: comm(to),
+            // Its waiter's, if the device's thread waits for it.
+            to_priority: Priority(if self.blocked { 19 } else { 120 }),
         });
         self.tid = to;
     }
@@ -160,7 +162,11 @@ fn a_threaded_interrupt_behind_a_lock_and_another_device() {
     script.event(Kind::ContentionBegin {
         lock: 0xffff_8880_0000_0000 + SOFTIRQ_LOCK,
     });
-    script.event(Kind::PriorityLent { owner: comm(OTHER) });
+    script.event(Kind::PriorityLent {
+        tid: OTHER,
+        owner: comm(OTHER),
+        priority: Priority(19),
+    });
     script.blocked = true;
     script.spend(2, Cause::Own(Own::Thread));
     script.switch(OTHER);
@@ -198,6 +204,7 @@ fn a_threaded_interrupt_behind_a_lock_and_another_device() {
         "poll bulk (own thread)",
         "softirq lock, owner ksoftirqd/0: 1 times",
         "that woke steadyvm",
+        "ksoftirqd/0 (rt 80)",
     ] {
         assert!(text.contains(expected), "{text}");
     }
@@ -394,11 +401,16 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         (tid(), tid()).prop_map(|(from, to)| Kind::Switch {
             from_comm: comm(from),
             to,
-            to_comm: comm(to)
+            to_comm: comm(to),
+            to_priority: Priority(to as i32 - 50),
         }),
         any::<u64>().prop_map(|lock| Kind::ContentionBegin { lock }),
         Just(Kind::ContentionEnd),
-        tid().prop_map(|tid| Kind::PriorityLent { owner: comm(tid) }),
+        tid().prop_map(|tid| Kind::PriorityLent {
+            tid,
+            owner: comm(tid),
+            priority: Priority(tid as i32)
+        }),
     ]
 }
 

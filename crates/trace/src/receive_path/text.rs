@@ -139,8 +139,8 @@ fn worst(text: &mut String, number: usize, packet: &WorstPacket) {
         line(
             text,
             &format!(
-                "  {:>9.1} {:>9.1} {blocked} {what:<28} {}",
-                span.after_us, span.for_us, span.thread
+                "  {:>9.1} {:>9.1} {blocked} {what:<28} {} ({})",
+                span.after_us, span.for_us, span.thread, span.priority
             ),
         );
     }
