@@ -220,8 +220,9 @@ fn pin(link: FdLink, path: PathBuf) -> Result<(), Error> {
         .map_err(failed(format!("pin {text}")))
 }
 
-/// Enters sockets that are bound and not in the table, and drops those that are gone: the hooks
-/// miss what was bound before them, and ports that the kernel chose without a bind.
+/// Brings the table up to date with the sockets there are: the hooks miss what was bound before
+/// them, ports that the kernel chose without a bind, sockets that were passed to another process,
+/// and threads of a process other than the one that bound.
 ///
 /// # Errors
 /// The table cannot be read or written.
@@ -237,12 +238,9 @@ pub fn refresh(
             thread: socket.thread,
             priority: socket.priority,
         };
-        let known = table.get(&socket.cookie, 0).is_ok();
-        if !known {
-            table
-                .insert(socket.cookie, value, 0)
-                .map_err(failed("enter a socket"))?;
-        }
+        table
+            .insert(socket.cookie, value, 0)
+            .map_err(failed("enter a socket"))?;
     }
     // Those that were closed between the list and their entry.
     let now: Vec<u64> = read()?.iter().map(|socket| socket.cookie).collect();
