@@ -225,7 +225,8 @@ fn rt_level(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(), H
         path: path.into(),
         form: crate::change::Form::Text,
         old: old.trim().to_owned(),
-        new: target.priorities.irq.to_string(),
+        // The lowest of the path: its other threads shall not do others' softirqs either.
+        new: target.priorities.vcpu.to_string(),
     };
     let why = "so that the RT NIC's packets wait for nobody else's";
     add(&mut plan.steps, change, why, true);
