@@ -57,15 +57,15 @@ fn run(target: &str, rounds: usize, body: fn(&[u8])) {
 
 #[test]
 fn rings() {
-    run("socket_ring", 1_500, fuzz_bodies::ring);
+    run("socket_ring", 10_000, fuzz_bodies::ring);
 }
 
 #[test]
 fn chains() {
-    run("socket_chains", 1_000, fuzz_bodies::chains);
+    run("socket_chains", 5_000, fuzz_bodies::chains);
 }
 
 #[test]
 fn requests() {
-    run("socket_requests", 1_000, fuzz_bodies::requests);
+    run("socket_requests", 5_000, fuzz_bodies::requests);
 }

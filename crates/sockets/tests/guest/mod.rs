@@ -255,16 +255,18 @@ impl Vcpu {
     }
 
     pub fn call(&mut self, call: &Call) -> Reply {
-        let mut request = Request::default();
-        request.op = call.op.into();
-        request.handle = call.handle.into();
-        request.name_len = (call.name.len() as u32).into();
-        request.control_len = (call.control.len() as u32).into();
-        request.data_len = (call.data.len() as u32).into();
-        request.name_room = (call.name_room as u32).into();
-        request.control_room = (call.control_room as u32).into();
-        request.data_room = (call.data_room as u32).into();
-        request.argument = call.arguments.map(Into::into);
+        let request = Request {
+            op: call.op.into(),
+            handle: call.handle.into(),
+            name_len: (call.name.len() as u32).into(),
+            control_len: (call.control.len() as u32).into(),
+            data_len: (call.data.len() as u32).into(),
+            name_room: (call.name_room as u32).into(),
+            control_room: (call.control_room as u32).into(),
+            data_room: (call.data_room as u32).into(),
+            argument: call.arguments.map(Into::into),
+            ..Request::default()
+        };
         let readable = [request.as_bytes(), call.name, call.control, call.data].concat();
         self.exchange(
             &readable,

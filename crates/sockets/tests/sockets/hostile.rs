@@ -25,11 +25,16 @@ fn answered(vcpu: &mut Vcpu, place: u64) -> Option<i32> {
 }
 
 fn request(op: u16) -> Request {
-    let mut request = Request::default();
-    request.op = op.into();
-    request
+    Request {
+        op: op.into(),
+        ..Request::default()
+    }
 }
 
+type Descriptor = (u64, u32, u16, u16);
+
+// A table of cases.
+#[allow(clippy::too_many_lines)]
 #[test]
 fn broken_chains_are_answered_or_given_back_empty() {
     let mut vcpu = alone();
@@ -38,7 +43,6 @@ fn broken_chains_are_answered_or_given_back_empty() {
     vcpu.memory
         .write_slice(request(op::HARVEST).as_bytes(), GuestAddress(input))
         .unwrap();
-    type Descriptor = (u64, u32, u16, u16);
     let cases: &[(&str, &[Descriptor], Option<i32>)] = &[
         (
             "a good one",

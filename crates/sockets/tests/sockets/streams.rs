@@ -166,6 +166,8 @@ fn a_full_stream_says_eagain_and_is_writable_again_when_the_peer_reads() {
     assert!(received == sent, "bytes arrive once, in order");
 }
 
+const TOTAL: usize = 2_000_000;
+
 #[test]
 fn both_directions_run_at_once_from_two_vcpus() {
     use crate::guest::{Guest, patient};
@@ -176,7 +178,6 @@ fn both_directions_run_at_once_from_two_vcpus() {
     let (stream, peer) = connection(&mut sender);
     // Its events go to one channel: the sender asks, the receiver idles.
     sender.steer(stream, 1).unwrap();
-    const TOTAL: usize = 2_000_000;
     let pattern = |index: usize| (index * 31 % 253) as u8;
 
     let mut read_half = peer.try_clone().unwrap();
@@ -308,7 +309,8 @@ fn close_does_not_linger() {
         vcpu.get(stream, libc::SOL_SOCKET, libc::SO_LINGER, 8),
         Ok(linger)
     );
-    while vcpu.send(stream, &[0; 50_000], 0).is_ok() {}
+    let block = vec![0; 50_000];
+    while vcpu.send(stream, &block, 0).is_ok() {}
     vcpu.close(stream).unwrap();
     drop(peer);
 }
