@@ -52,7 +52,7 @@ const CANARY: u8 = 0xa5;
 
 pub const RING_ENTRIES: u32 = 64;
 
-/// Limits that let a test wait for long, so that a lost event hangs instead of passing late.
+/// Limits that let a test wait for long, so that a lost event is seen and not waited out.
 pub fn patient() -> Limits {
     Limits {
         sockets: 256,
@@ -547,14 +547,20 @@ impl Vcpu {
         self.simple(op::WAKE, 0, [channel, 0, 0])
     }
 
-    /// Idles until the socket is ready for one of `wanted`, as a blocked guest thread does.
+    /// Idles until the socket is ready for one of `wanted`, as a blocked guest thread does. Fails
+    /// where it became ready without an event.
     pub fn idle_until(&mut self, handle: u64, wanted: u32) -> u32 {
         loop {
             let ready = self.poll(handle);
             if ready & wanted != 0 {
                 return ready;
             }
-            self.wait(None).unwrap();
+            if self.wait(None).unwrap() == 0 {
+                // The time was over, or there was no reason. What is ready by now was told by now.
+                let ready = self.poll(handle);
+                let told = !self.events().is_empty();
+                assert!(ready & wanted == 0 || told, "ready, and no event said so");
+            }
             self.events();
         }
     }
