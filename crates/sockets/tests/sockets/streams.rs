@@ -246,12 +246,17 @@ fn peeking_leaves_and_waitall_takes_what_is_there() {
 }
 
 #[test]
-fn urgent_data_is_ready_and_read_apart() {
+fn urgent_data_is_ready_marked_and_read_apart() {
+    const SIOCATMARK: u64 = 0x8905;
     let mut vcpu = alone();
-    let (stream, peer) = connection(&mut vcpu);
+    let (stream, mut peer) = connection(&mut vcpu);
+    peer.write_all(b"before").unwrap();
     let urgent = rustix::net::send(&peer, b"!", rustix::net::SendFlags::OOB);
     assert_eq!(urgent, Ok(1));
     vcpu.idle_until(stream, ready::PRI);
+    assert_eq!(vcpu.ioctl_int(stream, SIOCATMARK), Ok(0));
+    assert_eq!(vcpu.receive(stream, 100, 0).unwrap().data, b"before");
+    assert_eq!(vcpu.ioctl_int(stream, SIOCATMARK), Ok(1));
     assert_eq!(vcpu.receive(stream, 1, libc::MSG_OOB).unwrap().data, b"!");
 }
 
