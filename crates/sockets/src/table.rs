@@ -153,3 +153,36 @@ impl Drop for Reservation<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_used_again_under_other_handles() {
+        let table = Table::new(1);
+        let first = table.reserve().unwrap();
+        assert_eq!(table.reserve().err(), Some(Errno::NOBUFS));
+        let handle = first.handle();
+        drop(first);
+        // It never was a socket's: the same handle may be given again.
+        assert_eq!(table.reserve().unwrap().handle(), handle);
+        lock(&table.slots[0]).generation = handle.generation();
+        assert_ne!(table.reserve().unwrap().handle(), handle);
+        assert_eq!(table.get(handle).err(), Some(Errno::BADF));
+    }
+
+    #[test]
+    fn a_slot_without_generations_left_is_retired() {
+        let table = Table::new(2);
+        lock(&table.slots[0]).generation = u32::MAX - 1;
+        let last = table.reserve().unwrap();
+        assert_eq!(last.handle().generation(), u32::MAX);
+        let handle = last.handle();
+        std::mem::forget(last);
+        table.release(handle);
+        for _ in 0..3 {
+            assert_eq!(table.reserve().unwrap().handle().index(), 1);
+        }
+    }
+}

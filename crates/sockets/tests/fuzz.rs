@@ -3,29 +3,16 @@
 // Helpers of tests unwrap, too.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../fuzz/bounded.rs"]
+mod bounded;
 mod fuzz_bodies;
 
-use std::{fs, path::PathBuf};
-
-use rand::{Rng, SeedableRng, seq::IndexedRandom};
+use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 
-fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    paths.sort();
-    assert!(!paths.is_empty());
-    paths.iter().map(|path| fs::read(path).unwrap()).collect()
-}
-
 /// Changes, adds, removes and swaps pieces.
-fn mutated(rng: &mut ChaCha8Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = seeds.choose(rng).unwrap().clone();
+fn mutated(rng: &mut ChaCha8Rng, seed: &[u8], seeds: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
     for _ in 0..rng.random_range(1..8) {
         let at = rng.random_range(0..=bytes.len());
         let end = (at + rng.random_range(0..9)).min(bytes.len());
@@ -44,28 +31,17 @@ fn mutated(rng: &mut ChaCha8Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-fn run(target: &str, rounds: usize, body: fn(&[u8])) {
-    let seeds = corpus(target);
-    for seed in &seeds {
-        body(seed);
-    }
-    let mut rng = ChaCha8Rng::seed_from_u64(3);
-    for _ in 0..rounds {
-        body(&mutated(&mut rng, &seeds));
-    }
-}
-
 #[test]
 fn rings() {
-    run("socket_ring", 1_500, fuzz_bodies::ring);
+    bounded::run("socket_ring", 10_000, mutated, fuzz_bodies::ring);
 }
 
 #[test]
 fn chains() {
-    run("socket_chains", 1_000, fuzz_bodies::chains);
+    bounded::run("socket_chains", 5_000, mutated, fuzz_bodies::chains);
 }
 
 #[test]
 fn requests() {
-    run("socket_requests", 1_000, fuzz_bodies::requests);
+    bounded::run("socket_requests", 5_000, mutated, fuzz_bodies::requests);
 }

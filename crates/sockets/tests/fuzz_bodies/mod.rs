@@ -103,11 +103,13 @@ pub fn chains(bytes: &[u8]) {
         1 << 32,
     ];
     for _ in 0..8 {
-        let mut request = Request::default();
-        request.op = u16::from(source.byte()).into();
-        request.handle = socket.into();
-        request.data_len = u32::from(source.byte()).into();
-        request.data_room = u32::from(source.byte()).into();
+        let request = Request {
+            op: u16::from(source.byte()).into(),
+            handle: socket.into(),
+            data_len: u32::from(source.byte()).into(),
+            data_room: u32::from(source.byte()).into(),
+            ..Request::default()
+        };
         let _ = vcpu
             .memory
             .write_slice(request.as_bytes(), GuestAddress(places[0]));

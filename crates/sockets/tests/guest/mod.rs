@@ -52,7 +52,7 @@ const CANARY: u8 = 0xa5;
 
 pub const RING_ENTRIES: u32 = 64;
 
-/// Limits that let a test wait for long, so that a lost event hangs instead of passing late.
+/// Limits that let a test wait for long, so that a lost event is seen and not waited out.
 pub fn patient() -> Limits {
     Limits {
         sockets: 256,
@@ -255,16 +255,18 @@ impl Vcpu {
     }
 
     pub fn call(&mut self, call: &Call) -> Reply {
-        let mut request = Request::default();
-        request.op = call.op.into();
-        request.handle = call.handle.into();
-        request.name_len = (call.name.len() as u32).into();
-        request.control_len = (call.control.len() as u32).into();
-        request.data_len = (call.data.len() as u32).into();
-        request.name_room = (call.name_room as u32).into();
-        request.control_room = (call.control_room as u32).into();
-        request.data_room = (call.data_room as u32).into();
-        request.argument = call.arguments.map(Into::into);
+        let request = Request {
+            op: call.op.into(),
+            handle: call.handle.into(),
+            name_len: (call.name.len() as u32).into(),
+            control_len: (call.control.len() as u32).into(),
+            data_len: (call.data.len() as u32).into(),
+            name_room: (call.name_room as u32).into(),
+            control_room: (call.control_room as u32).into(),
+            data_room: (call.data_room as u32).into(),
+            argument: call.arguments.map(Into::into),
+            ..Request::default()
+        };
         let readable = [request.as_bytes(), call.name, call.control, call.data].concat();
         self.exchange(
             &readable,
@@ -545,14 +547,20 @@ impl Vcpu {
         self.simple(op::WAKE, 0, [channel, 0, 0])
     }
 
-    /// Idles until the socket is ready for one of `wanted`, as a blocked guest thread does.
+    /// Idles until the socket is ready for one of `wanted`, as a blocked guest thread does. Fails
+    /// where it became ready without an event.
     pub fn idle_until(&mut self, handle: u64, wanted: u32) -> u32 {
         loop {
             let ready = self.poll(handle);
             if ready & wanted != 0 {
                 return ready;
             }
-            self.wait(None).unwrap();
+            if self.wait(None).unwrap() == 0 {
+                // The time was over, or there was no reason. What is ready by now was told by now.
+                let ready = self.poll(handle);
+                let told = !self.events().is_empty();
+                assert!(ready & wanted == 0 || told, "ready, and no event said so");
+            }
             self.events();
         }
     }

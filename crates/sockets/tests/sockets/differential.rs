@@ -250,6 +250,8 @@ impl World for Direct {
         self.keep(fd)
     }
 
+    // One arm a system call.
+    #[allow(clippy::too_many_lines)]
     fn carry_out(&mut self, socket: u64, step: &Step) -> (Seen, Option<u64>) {
         let mut seen = Seen::default();
         let Some(fd) = self.0[socket as usize].as_ref().map(AsRawFd::as_raw_fd) else {
@@ -258,7 +260,8 @@ impl World for Direct {
         };
         let mut room = [0_u8; 128];
         let mut len = 128_u32;
-        let (place, len_place) = (room.as_mut_ptr().cast::<libc::sockaddr>(), &raw mut len);
+        let place: *mut libc::sockaddr = room.as_mut_ptr().cast();
+        let len_place = &raw mut len;
         let mut data = vec![];
         let mut control = [0_u8; 128];
         // SAFETY: every pointer is to a live buffer and goes with its length.

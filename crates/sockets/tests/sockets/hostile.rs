@@ -1,10 +1,19 @@
 //! A guest that breaks every rule gets an error number or a broken queue, and writes nowhere else.
 
+use std::fs::File;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, setns};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use steadyvm_sockets::Limits;
 use steadyvm_sockets::abi::{Request, op};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::IntoBytes;
 
-use crate::guest::{Call, RING_ENTRIES, Vcpu, alone, message};
+use crate::guest::{Call, Guest, QUEUE_SIZE, RING_ENTRIES, Vcpu, alone, message, patient};
 
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
@@ -25,11 +34,16 @@ fn answered(vcpu: &mut Vcpu, place: u64) -> Option<i32> {
 }
 
 fn request(op: u16) -> Request {
-    let mut request = Request::default();
-    request.op = op.into();
-    request
+    Request {
+        op: op.into(),
+        ..Request::default()
+    }
 }
 
+type Descriptor = (u64, u32, u16, u16);
+
+// A table of cases.
+#[allow(clippy::too_many_lines)]
 #[test]
 fn broken_chains_are_answered_or_given_back_empty() {
     let mut vcpu = alone();
@@ -38,7 +52,6 @@ fn broken_chains_are_answered_or_given_back_empty() {
     vcpu.memory
         .write_slice(request(op::HARVEST).as_bytes(), GuestAddress(input))
         .unwrap();
-    type Descriptor = (u64, u32, u16, u16);
     let cases: &[(&str, &[Descriptor], Option<i32>)] = &[
         (
             "a good one",
@@ -322,16 +335,19 @@ fn descriptors_of_the_host_are_never_passed() {
 
 #[test]
 fn a_long_queue_is_served_in_parts() {
-    let mut vcpu = alone();
-    let limit = vcpu.device.limits().operations;
-    assert_eq!(limit, 256, "larger than this guest's queue");
+    let limits = Limits {
+        operations: QUEUE_SIZE,
+        ..patient()
+    };
+    let mut vcpu = Guest::new(limits, 1).vcpu(0);
+    vcpu.set_up();
     let (input, output) = (vcpu.base + 0x1_0000, vcpu.base + 0x2_0000);
     vcpu.memory
         .write_slice(request(op::HARVEST).as_bytes(), GuestAddress(input))
         .unwrap();
     vcpu.descriptor(0, input, 64, NEXT, 1);
     vcpu.descriptor(1, output, 32, WRITE, 0);
-    // All 64 entries at once: one ring serves them all.
+    // As many as the limit: the device cannot know whether there are more.
     let (before, ..) = vcpu.used();
     for slot in 0..64_u64 {
         let place = GuestAddress(vcpu.base + 0x4000 + 4 + slot * 2);
@@ -345,8 +361,80 @@ fn a_long_queue_is_served_in_parts() {
         .write_obj(index.wrapping_add(64), GuestAddress(vcpu.base + 0x4000 + 2))
         .unwrap();
     let served = vcpu.channel.serve(&vcpu.memory).unwrap();
-    assert_eq!((served.requests, served.more), (64, false));
+    assert_eq!((served.requests, served.more), (64, true));
     assert_eq!(vcpu.used().0, before.wrapping_add(64));
+    let served = vcpu.channel.serve(&vcpu.memory).unwrap();
+    assert_eq!((served.requests, served.more), (0, false));
+}
+
+/// Four VCPUs at once, on the same sockets: what is published at the end is true, and what was closed
+/// stays closed.
+#[test]
+fn vcpus_that_race_for_sockets_end_in_a_state_that_is_true() {
+    const VCPUS: u16 = 4;
+    const SOCKETS: usize = 8;
+    let limits = Limits {
+        sockets: 32,
+        longest_wait: Duration::from_micros(50),
+        ..patient()
+    };
+    let guest = Guest::new(limits, VCPUS);
+    let mut vcpus: Vec<Vcpu> = (0..VCPUS).map(|index| guest.vcpu(index)).collect();
+    vcpus.iter_mut().for_each(Vcpu::set_up);
+    // Bound sockets that all send to; each VCPU also opens and closes some in their places.
+    let open = |vcpu: &mut Vcpu| {
+        let socket = vcpu.datagram();
+        vcpu.bind(socket, "127.0.0.1:0").unwrap();
+        (socket, vcpu.local(socket).unwrap().to_string())
+    };
+    let shared: Vec<_> = (0..SOCKETS)
+        .map(|_| Mutex::new(open(&mut vcpus[0])))
+        .collect();
+    let closed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for (seed, vcpu) in vcpus.iter_mut().enumerate() {
+            let (shared, closed) = (&shared, &closed);
+            let namespace = File::open("/proc/thread-self/ns/net").unwrap();
+            scope.spawn(move || {
+                setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
+                let mut random = ChaCha8Rng::seed_from_u64(seed as u64);
+                for _ in 0..3_000 {
+                    let place = &shared[random.random_range(0..SOCKETS)];
+                    let (socket, address) = place.lock().unwrap().clone();
+                    // The socket may be closed by another at any moment: EBADF is an answer.
+                    match random.random_range(0..20) {
+                        0 => {
+                            let new = open(vcpu);
+                            let (old, _) = std::mem::replace(&mut *place.lock().unwrap(), new);
+                            assert!(vcpu.close(old).is_ok(), "closed by whom took it out");
+                            closed.lock().unwrap().push(old);
+                        }
+                        1 | 2 => drop(vcpu.steer(socket, random.random_range(0..u64::from(VCPUS)))),
+                        3..10 => drop(vcpu.send_to(socket, b"x", &address)),
+                        10..17 => drop(vcpu.receive(socket, 1, 0)),
+                        17 => drop(vcpu.wake(random.random_range(0..u64::from(VCPUS))).unwrap()),
+                        _ => {
+                            vcpu.wait(None).unwrap();
+                            vcpu.events();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let vcpu = &mut vcpus[0];
+    for place in &shared {
+        let (socket, _) = place.lock().unwrap().clone();
+        let ready = vcpu.poll(socket);
+        assert_eq!(vcpu.state(socket), ((socket >> 32) as u32, ready));
+        while vcpu.receive(socket, 1, 0).is_ok() {}
+        assert_eq!(vcpu.state(socket).1, 4, "writable, and empty now");
+    }
+    let closed = closed.into_inner().unwrap();
+    assert!(closed.len() > 100, "the race was run: {}", closed.len());
+    for socket in closed {
+        assert_eq!(vcpu.local(socket), Err(libc::EBADF));
+    }
 }
 
 /// The head of a request is read once: a guest that changes it meanwhile is not believed twice.

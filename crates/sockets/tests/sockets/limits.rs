@@ -1,5 +1,6 @@
 //! Limits of a VM, generations of handles, and the namespace.
 
+use std::io::Read;
 use std::net::TcpStream;
 
 use steadyvm_sockets::{Device, Limits};
@@ -108,22 +109,65 @@ fn buffers_are_counted_and_given_back() {
     vcpu.datagram();
 }
 
+/// What a test asks about descriptors is about its process: runs `test` again, alone, in one of its
+/// own with at most `descriptors`. True in that process, where the test is to be done.
+fn in_a_process_of_its_own(test: &str, descriptors: u32) -> bool {
+    const VARIABLE: &str = "STEADYVM_TEST_ALONE";
+    if std::env::var_os(VARIABLE).is_some() {
+        return true;
+    }
+    let run = std::process::Command::new("prlimit")
+        .arg(format!("--nofile={descriptors}:{descriptors}"))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(VARIABLE, "1")
+        .output()
+        .expect("this test uses prlimit (util-linux)");
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && said.contains("1 passed"), "{said}");
+    false
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn a_guest_that_goes_amid_a_thousand_connections_leaves_nothing() {
+    let name = "limits::a_guest_that_goes_amid_a_thousand_connections_leaves_nothing";
+    if !in_a_process_of_its_own(name, 5_000) {
+        return;
+    }
+    let before = open_descriptors();
+    let limits = Limits {
+        sockets: 1_001,
+        ..patient()
+    };
+    let mut vcpu = Guest::new(limits, 1).vcpu(0);
+    vcpu.set_up();
+    let (listener, address) = listening(&mut vcpu);
+    let mut peers = Vec::new();
+    while peers.len() < 1_000 {
+        peers.push(TcpStream::connect(&address).unwrap());
+        vcpu.idle_until(listener, ready::IN);
+        let (accepted, _) = vcpu.accept(listener).unwrap();
+        assert_eq!(vcpu.send(accepted, b"x", 0), Ok(1));
+        vcpu.events();
+    }
+    assert!(open_descriptors() >= before + 2_001);
+    drop(vcpu);
+    for mut peer in peers.drain(..) {
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"x");
+    }
+    assert_eq!(open_descriptors(), before);
+}
+
 #[test]
 fn the_hosts_own_limit_of_descriptors_is_passed_on() {
-    // The limit belongs to the process: the test runs alone, in one of its own.
-    if std::env::var_os("STEADYVM_TEST_FEW_DESCRIPTORS").is_none() {
-        let run = std::process::Command::new("prlimit")
-            .arg("--nofile=40:40")
-            .arg(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "limits::the_hosts_own_limit_of_descriptors_is_passed_on",
-            ])
-            .env("STEADYVM_TEST_FEW_DESCRIPTORS", "1")
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&run.stdout);
-        assert!(run.status.success() && said.contains("1 passed"), "{said}");
+    let name = "limits::the_hosts_own_limit_of_descriptors_is_passed_on";
+    if !in_a_process_of_its_own(name, 40) {
         return;
     }
     let mut vcpu = Guest::new(patient(), 1).vcpu(0);
@@ -182,10 +226,7 @@ fn a_reset_closes_everything_and_ends_every_handle() {
     vcpu.channel.reset();
     let mut vcpu = guest.vcpu(0);
     assert_eq!(vcpu.accept(listener), Err(libc::EBADF));
-    assert!(
-        std::io::Read::read(&mut peer, &mut [0]).is_err(),
-        "reset: it was never accepted"
-    );
+    assert!(peer.read(&mut [0]).is_err(), "reset: it was never accepted");
     assert!(TcpStream::connect(address).is_err());
     assert_eq!(vcpu.harvest(), Err(libc::EINVAL), "the ring is gone, too");
     vcpu.datagram();

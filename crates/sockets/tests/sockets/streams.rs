@@ -166,6 +166,8 @@ fn a_full_stream_says_eagain_and_is_writable_again_when_the_peer_reads() {
     assert!(received == sent, "bytes arrive once, in order");
 }
 
+const TOTAL: usize = 2_000_000;
+
 #[test]
 fn both_directions_run_at_once_from_two_vcpus() {
     use crate::guest::{Guest, patient};
@@ -176,7 +178,6 @@ fn both_directions_run_at_once_from_two_vcpus() {
     let (stream, peer) = connection(&mut sender);
     // Its events go to one channel: the sender asks, the receiver idles.
     sender.steer(stream, 1).unwrap();
-    const TOTAL: usize = 2_000_000;
     let pattern = |index: usize| (index * 31 % 253) as u8;
 
     let mut read_half = peer.try_clone().unwrap();
@@ -245,12 +246,17 @@ fn peeking_leaves_and_waitall_takes_what_is_there() {
 }
 
 #[test]
-fn urgent_data_is_ready_and_read_apart() {
+fn urgent_data_is_ready_marked_and_read_apart() {
+    const SIOCATMARK: u64 = 0x8905;
     let mut vcpu = alone();
-    let (stream, peer) = connection(&mut vcpu);
+    let (stream, mut peer) = connection(&mut vcpu);
+    peer.write_all(b"before").unwrap();
     let urgent = rustix::net::send(&peer, b"!", rustix::net::SendFlags::OOB);
     assert_eq!(urgent, Ok(1));
     vcpu.idle_until(stream, ready::PRI);
+    assert_eq!(vcpu.ioctl_int(stream, SIOCATMARK), Ok(0));
+    assert_eq!(vcpu.receive(stream, 100, 0).unwrap().data, b"before");
+    assert_eq!(vcpu.ioctl_int(stream, SIOCATMARK), Ok(1));
     assert_eq!(vcpu.receive(stream, 1, libc::MSG_OOB).unwrap().data, b"!");
 }
 
@@ -308,7 +314,8 @@ fn close_does_not_linger() {
         vcpu.get(stream, libc::SOL_SOCKET, libc::SO_LINGER, 8),
         Ok(linger)
     );
-    while vcpu.send(stream, &[0; 50_000], 0).is_ok() {}
+    let block = vec![0; 50_000];
+    while vcpu.send(stream, &block, 0).is_ok() {}
     vcpu.close(stream).unwrap();
     drop(peer);
 }
