@@ -55,6 +55,11 @@ impl HostKernel {
             Method::RtPollList => Self::RtLevels,
         }
     }
+
+    /// The kernels of several methods.
+    pub fn of_all(methods: &[Method]) -> Vec<Self> {
+        methods.iter().copied().map(Self::of).collect()
+    }
 }
 
 /// Where a host finds what its guests boot.

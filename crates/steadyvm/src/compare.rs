@@ -97,18 +97,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map_or(0, |since| since.as_secs());
     let program = this_program();
     let cache = Cache::of_this_machine()?;
-    let wanted: Vec<HostKernel> = options
-        .methods
-        .iter()
-        .copied()
-        .map(HostKernel::of)
-        .collect();
+    let wanted = HostKernel::of_all(&options.methods);
     let logs = args.out.join("logs");
     let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
     let measured = compare::run(&laboratory, &options, &display)?;
     let mut results = assemble(&measured.data, AssembleOptions::default());
     let dropped = measured.dropped_rounds.iter().cloned();
     results.notes.extend(dropped);
+    results.notes.extend(measured.disturbance.note());
     let meta = Meta {
         schema_version: 1,
         git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
@@ -127,6 +123,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         seed: options.seed,
         equal_rate_mbit_per_s: measured.equal_rate_mbit_per_s,
         dropped_rounds: measured.dropped_rounds,
+        disturbance: measured.disturbance,
     };
     write_output(&args.out, &measured.data, &results, &meta)?;
     if args.json {

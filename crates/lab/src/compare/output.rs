@@ -1,5 +1,6 @@
 //! The files of a comparison.
 
+use super::disturbance::Disturbance;
 use crate::error::{At, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -53,6 +54,8 @@ pub struct Meta {
     pub seed: u64,
     /// The equal rate that the first round found.
     pub equal_rate_mbit_per_s: Option<f64>,
+    /// What else the machine did during the rounds.
+    pub disturbance: Disturbance,
     /// Rounds that were dropped because a machine died, a sentence each.
     pub dropped_rounds: Vec<String>,
 }
@@ -136,6 +139,14 @@ fn report_meta(meta: &Meta) -> ReportMeta {
             format!(
                 "{} CPUs, {}, Linux {}",
                 meta.cpus, meta.cpu_model, meta.machine_kernel
+            ),
+        ),
+        (
+            "CPU time of others, stolen".to_owned(),
+            format!(
+                "{:.1} %, {:.1} %",
+                100.0 * meta.disturbance.others,
+                100.0 * meta.disturbance.stolen
             ),
         ),
         (

@@ -81,6 +81,11 @@ impl Station {
         })
     }
 
+    /// The process id of the host's emulator.
+    pub fn emulator(&self) -> u32 {
+        self.host.emulator()
+    }
+
     /// Whether it has to be booted again.
     pub fn is_broken(&self) -> bool {
         self.broken
