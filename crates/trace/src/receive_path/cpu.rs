@@ -9,8 +9,9 @@
 //! A packet that is not delivered within a poll of its device (it went through the backlog of
 //! RPS, or a thread of a CPU map) takes the oldest way of its device that was polled.
 
-use super::cause::{Cause, NET_RX, Own};
-use super::{Setup, Span, Wait, Wanted, Way, vectors};
+use super::cause::NET_RX;
+use super::way::{Activity, ClosedWay, Known, OpenWay, Segment, device_of};
+use super::{Setup, Wait, Wanted, Way, vectors};
 use crate::event::{Event, Kind, Priority};
 use crate::name::Name;
 use std::collections::{BTreeMap, HashMap};
@@ -93,41 +94,6 @@ struct Delivery {
     device: Name,
     at_ns: u64,
     /// `None` if the reader was awake.
-    woken: Option<u32>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Activity {
-    Interrupt(u32, Name),
-    Timer,
-    Poll(usize),
-    Softirq(u32),
-    Thread,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Segment {
-    from_ns: u64,
-    to_ns: u64,
-    tid: u32,
-    activity: Activity,
-    priority: Priority,
-    blocked: bool,
-}
-
-#[derive(Debug)]
-struct OpenWay {
-    device: Name,
-    since_ns: u64,
-    segments: Vec<Segment>,
-    /// A poll of its interrupt has ended and delivered nothing.
-    polled: bool,
-    waits: Vec<Wait>,
-}
-
-struct ClosedWay {
-    way: OpenWay,
-    until_ns: u64,
     woken: Option<u32>,
 }
 
@@ -411,101 +377,15 @@ impl Cpu<'_> {
     }
 
     fn found(self) -> Found {
-        let ways = self.closed.iter().map(|closed| self.resolve(closed));
+        let known = Known {
+            interrupts: &self.setup.interrupts,
+            polls: &self.polls,
+            comms: &self.comms,
+        };
+        let ways = self.closed.iter().map(|closed| known.resolve(closed));
         Found {
             ways: ways.collect(),
             followers: self.followers,
         }
     }
-
-    /// Names all that was not known yet while the way was open.
-    fn resolve(&self, closed: &ClosedWay) -> Way {
-        let way = &closed.way;
-        let comm = |tid| self.comms.get(&tid).copied().unwrap_or_default();
-        let mut spans: Vec<Span> = Vec::new();
-        for segment in &way.segments {
-            let to_ns = segment.to_ns.min(closed.until_ns);
-            let thread = comm(segment.tid);
-            let span = Span {
-                for_ns: to_ns.saturating_sub(segment.from_ns),
-                cause: self.cause(segment, way.device),
-                in_own_thread: device_of(thread, &self.setup.interrupts) == Some(way.device),
-                thread,
-                priority: segment.priority,
-                blocked: segment.blocked,
-            };
-            match spans.last_mut() {
-                _ if span.for_ns == 0 => {}
-                Some(last) if last.is_like(&span) => last.for_ns += span.for_ns,
-                _ => spans.push(span),
-            }
-        }
-        Way {
-            since_ns: way.since_ns,
-            spans,
-            woken: closed.woken.map(comm).unwrap_or_default(),
-            waits: way.waits.clone(),
-        }
-    }
-
-    fn cause(&self, segment: &Segment, device: Name) -> Cause {
-        let is_own = |thread| device_of(thread, &self.setup.interrupts) == Some(device);
-        match segment.activity {
-            Activity::Interrupt(irq, _) if self.setup.interrupts.get(&irq) == Some(&device) => {
-                Cause::Own(Own::Interrupt)
-            }
-            Activity::Interrupt(_, name) => Cause::Interrupt(name),
-            Activity::Timer => Cause::Interrupt("local timer".into()),
-            Activity::Poll(poll) => match self.polls.get(poll).copied().flatten() {
-                Some(polled) if polled == device => Cause::Own(Own::Poll),
-                Some(polled) => Cause::Poll(polled),
-                None => Cause::Softirq(NET_RX),
-            },
-            Activity::Softirq(vector) => Cause::Softirq(vector),
-            Activity::Thread if segment.tid == 0 => Cause::Idle,
-            Activity::Thread => match self.comms.get(&segment.tid).copied() {
-                Some(thread) if is_own(thread) => Cause::Own(Own::Thread),
-                thread => Cause::Thread(thread.unwrap_or_default()),
-            },
-        }
-    }
-}
-
-impl OpenWay {
-    fn add(&mut self, segment: Segment) {
-        match self.segments.last_mut() {
-            Some(last)
-                if last.tid == segment.tid
-                    && last.activity == segment.activity
-                    && last.priority == segment.priority
-                    && last.blocked == segment.blocked =>
-            {
-                last.to_ns = segment.to_ns;
-            }
-            _ => self.segments.push(segment),
-        }
-    }
-}
-
-impl Span {
-    /// Whether only the durations differ.
-    fn is_like(&self, other: &Self) -> bool {
-        let for_ns = self.for_ns;
-        *self == Self { for_ns, ..*other }
-    }
-}
-
-/// The device whose interrupt thread (`irq/29-eth0-rx-0`) or NAPI thread (`napi/eth0-8193`) has
-/// this name.
-fn device_of(thread: Name, interrupts: &BTreeMap<u32, Name>) -> Option<Name> {
-    if let Some(rest) = thread.after("irq/") {
-        let irq: u32 = rest.split('-').next()?.parse().ok()?;
-        return interrupts.get(&irq).copied();
-    }
-    let device = thread.after("napi/")?.rsplit_once('-')?.0;
-    let device = Name::from(device);
-    interrupts
-        .values()
-        .any(|known| *known == device)
-        .then_some(device)
 }

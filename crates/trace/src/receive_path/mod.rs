@@ -10,6 +10,7 @@ mod report;
 mod tests;
 mod text;
 mod vectors;
+mod way;
 
 pub use cause::{Cause, Own};
 pub use report::{Blocked, CauseFigures, Figures, Owner, Report, WorstPacket, WorstSpan};
