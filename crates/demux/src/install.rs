@@ -182,8 +182,9 @@ fn watch_sockets(programs: &mut Ebpf, directory: &Path, cgroup: &Path) -> Result
     for name in ["demux_bound4", "demux_bound6", "demux_released"] {
         let watch: &mut CgroupSock = program(programs, name)?;
         watch.load().map_err(failed(format!("load {name}")))?;
+        // A link always stands beside others; the kernel takes no flags for it.
         let link = watch
-            .attach(&group, CgroupAttachMode::AllowMultiple)
+            .attach(&group, CgroupAttachMode::Single)
             .map_err(failed(format!("attach {name} to {}", cgroup.display())))?;
         let link = watch.take_link(link).map_err(failed("keep a link"))?;
         let link = FdLink::try_from(link).map_err(failed("keep a link"))?;
