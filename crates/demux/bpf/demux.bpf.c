@@ -180,37 +180,37 @@ static __always_inline __u32 priority_of(struct task_struct *task)
 	return task->policy == SCHED_DEADLINE ? PRIORITIES - 1 : task->rt_priority;
 }
 
-struct tally {
+struct highest {
 	struct port_key key;
-	struct port_value value;
+	__u32 priority;
 };
 
-static long tally_socket(void *map, __u64 *cookie, struct socket_value *socket,
-			 struct tally *tally)
+static long compare_socket(void *map, __u64 *cookie, struct socket_value *socket,
+			   struct highest *highest)
 {
-	if (socket->key.port != tally->key.port || socket->key.protocol != tally->key.protocol)
-		return 0;
-	tally->value.sockets++;
-	if (socket->priority > tally->value.priority)
-		tally->value.priority = socket->priority;
+	if (socket->key.port == highest->key.port &&
+	    socket->key.protocol == highest->key.protocol &&
+	    socket->priority > highest->priority)
+		highest->priority = socket->priority;
 	return 0;
 }
 
-/* Several sockets may share a port: the highest priority of them counts. */
-static __always_inline void refresh_port(const struct port_key *key)
+/*
+ * Several sockets may share a port: the highest priority of them counts. The number of sockets is
+ * not taken here: a count that grows in a callback has no end for the verifier.
+ */
+static __always_inline void refresh_priority(const struct port_key *key, struct port_value *port)
 {
-	struct tally tally = { .key = *key };
+	struct highest highest = { .key = *key };
 
-	bpf_for_each_map_elem(&sockets, tally_socket, &tally, 0);
-	if (tally.value.sockets)
-		bpf_map_update_elem(&ports, key, &tally.value, BPF_ANY);
-	else
-		bpf_map_delete_elem(&ports, key);
+	bpf_for_each_map_elem(&sockets, compare_socket, &highest, 0);
+	port->priority = highest.priority;
 }
 
 static __always_inline int bound(struct bpf_sock *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct port_value first = { .sockets = 1 };
 	struct socket_value socket = {};
 	struct port_value *port;
 	__u64 cookie;
@@ -222,15 +222,17 @@ static __always_inline int bound(struct bpf_sock *ctx)
 	socket.key.protocol = ctx->protocol;
 	socket.thread = task->pid;
 	socket.priority = priority_of(task);
-	if (bpf_map_update_elem(&sockets, &cookie, &socket, BPF_ANY))
+	/* It may have been listed already, and then it is counted. */
+	if (bpf_map_update_elem(&sockets, &cookie, &socket, BPF_NOEXIST))
+		return 1;
+	first.priority = socket.priority;
+	if (!bpf_map_update_elem(&ports, &socket.key, &first, BPF_NOEXIST))
 		return 1;
 	port = bpf_map_lookup_elem(&ports, &socket.key);
 	if (port) {
-		refresh_port(&socket.key);
-	} else {
-		struct port_value first = { .priority = socket.priority, .sockets = 1 };
-
-		bpf_map_update_elem(&ports, &socket.key, &first, BPF_ANY);
+		__sync_fetch_and_add(&port->sockets, 1);
+		if (socket.priority > port->priority)
+			port->priority = socket.priority;
 	}
 	return 1;
 }
@@ -260,10 +262,14 @@ int demux_released(struct bpf_sock *ctx)
 	key = socket->key;
 	bpf_map_delete_elem(&sockets, &cookie);
 	port = bpf_map_lookup_elem(&ports, &key);
-	if (port && port->sockets > 1)
-		refresh_port(&key);
-	else
+	if (!port)
+		return 1;
+	if (port->sockets > 1) {
+		__sync_fetch_and_sub(&port->sockets, 1);
+		refresh_priority(&key, port);
+	} else {
 		bpf_map_delete_elem(&ports, &key);
+	}
 	return 1;
 }
 
@@ -281,10 +287,12 @@ static long change_socket(void *map, __u64 *cookie, struct socket_value *socket,
 		return 0;
 	socket->priority = change->priority;
 	port = bpf_map_lookup_elem(&ports, &socket->key);
-	if (port && port->sockets == 1)
-		port->priority = change->priority;
+	if (!port)
+		return 0;
+	if (port->sockets > 1)
+		refresh_priority(&socket->key, port);
 	else
-		refresh_port(&socket->key);
+		port->priority = change->priority;
 	return 0;
 }
 

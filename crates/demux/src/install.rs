@@ -32,6 +32,9 @@ const SET_PRIORITY: &str = "__sched_setscheduler";
 const MAPS: [&str; 4] = ["settings", "ports", "sockets", "counters"];
 const COUNTERS: usize = 6;
 
+/// Lines of a long message that are shown.
+const KEPT_LINES: usize = 6;
+
 /// What went wrong, and where.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action}: {cause}")]
@@ -97,8 +100,19 @@ fn failed<E: std::error::Error>(action: impl Into<String>) -> impl FnOnce(E) -> 
             }
             source = error.source();
         }
+        let cause = shortened(&cause);
         Error { action, cause }
     }
+}
+
+/// The verifier's log may have a hundred thousand lines; its verdict is at the end.
+fn shortened(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.len() <= 2 * KEPT_LINES {
+        return text.to_owned();
+    }
+    let (first, last) = (&lines[..1], &lines[lines.len() - KEPT_LINES..]);
+    format!("{}\n  ...\n{}", first.join("\n"), last.join("\n"))
 }
 
 /// Installs the programs. `directory` is below a BPF file system, `cgroup` a cgroup v2, below
@@ -168,8 +182,9 @@ fn watch_sockets(programs: &mut Ebpf, directory: &Path, cgroup: &Path) -> Result
     for name in ["demux_bound4", "demux_bound6", "demux_released"] {
         let watch: &mut CgroupSock = program(programs, name)?;
         watch.load().map_err(failed(format!("load {name}")))?;
+        // A link always stands beside others; the kernel takes no flags for it.
         let link = watch
-            .attach(&group, CgroupAttachMode::AllowMultiple)
+            .attach(&group, CgroupAttachMode::Single)
             .map_err(failed(format!("attach {name} to {}", cgroup.display())))?;
         let link = watch.take_link(link).map_err(failed("keep a link"))?;
         let link = FdLink::try_from(link).map_err(failed("keep a link"))?;
@@ -396,4 +411,21 @@ pub fn remove(directory: &Path) -> io::Result<()> {
         fs::remove_file(path)?;
     }
     fs::remove_dir(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn only_the_ends_of_a_long_log_are_shown() {
+        assert_eq!(shortened("one line"), "one line");
+        let log: Vec<String> = (0..1000).map(|line| line.to_string()).collect();
+        let short = shortened(&log.join("\n"));
+        assert!(
+            short.starts_with("0\n") && short.ends_with("\n999"),
+            "{short}"
+        );
+        assert_eq!(short.lines().count(), 8);
+    }
 }

@@ -62,7 +62,7 @@ impl Header {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Line {
-    Header(Header),
+    Header(Box<Header>),
     Step(Step),
     Applied,
 }
@@ -182,7 +182,7 @@ impl StateDirectory {
             file,
             path: beside.clone(),
         };
-        writer.write(&[Line::Header(header.clone())])?;
+        writer.write(&[Line::Header(Box::new(header.clone()))])?;
         self.publish(&beside, &path)?;
         writer.path = path;
         Ok(writer)
@@ -202,7 +202,7 @@ impl StateDirectory {
             file,
             path: beside.clone(),
         };
-        let mut lines = vec![Line::Header(journal.header.clone())];
+        let mut lines = vec![Line::Header(Box::new(journal.header.clone()))];
         lines.extend(journal.steps.iter().cloned().map(Line::Step));
         if journal.complete {
             lines.push(Line::Applied);
@@ -275,7 +275,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Journal>, String> {
         return Ok(None);
     };
     let header = match serde_json::from_str(first) {
-        Ok(Line::Header(header)) => header,
+        Ok(Line::Header(header)) => *header,
         Ok(_) => return Err("line 1 is not a header".into()),
         Err(error) => return Err(format!("line 1: {error}")),
     };

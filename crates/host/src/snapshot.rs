@@ -189,10 +189,8 @@ impl Snapshot {
 /// A NIC's rules, and whether they are in use; none if it steers no flows.
 fn rules_of(machine: &Machine, nic: &str) -> Option<(String, Vec<String>)> {
     let table = machine.links.flow_rules(nic).ok()?;
-    let mut rules = vec![match machine.links.flow_steering(nic).ok()? {
-        true => "on".to_owned(),
-        false => "off".to_owned(),
-    }];
+    let is_on = machine.links.flow_steering(nic).ok()?;
+    let mut rules = vec![if is_on { "on" } else { "off" }.to_owned()];
     rules.extend(table.rules.iter().map(|(place, rule)| match rule {
         Some(rule) => format!("{place}: {rule}"),
         None => format!("{place}: other"),

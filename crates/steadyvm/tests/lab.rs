@@ -479,7 +479,7 @@ fn methods_hold_on_a_real_kernel_and_undo_restores_everything() {
     let vm = format!("{}:1", host.guest_pid("rt").unwrap());
     let inside = |words: &str| host.connection().text(&["sh", "-euc", words]);
     inside("steadyvm host snapshot > /run/before.json").unwrap();
-    for method in ["preempt-rt", "dedicated"] {
+    for method in ["preempt-rt", "dedicated", "rt-profile"] {
         inside(&format!(
             "steadyvm host apply --method {method} --rt-nic rt --rt-vm {vm}"
         ))

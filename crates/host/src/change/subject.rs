@@ -90,7 +90,7 @@ impl Change {
     pub fn since(mut self, earlier: &Self) -> Self {
         match (&mut self, earlier) {
             (Self::ThreadPolicy { old, .. }, Self::ThreadPolicy { old: first, .. }) => {
-                *old = *first
+                *old = *first;
             }
             (Self::ThreadAffinity { old, .. }, Self::ThreadAffinity { old: first, .. }) => {
                 old.clone_from(first);
@@ -113,7 +113,7 @@ impl Change {
                 old.clone_from(first);
             }
             (Self::FlowSteering { old, .. }, Self::FlowSteering { old: first, .. }) => {
-                *old = *first
+                *old = *first;
             }
             _ => {}
         }

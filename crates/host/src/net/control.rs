@@ -255,9 +255,10 @@ impl HostControl {
     ) -> Result<Undone, HostError> {
         let (mut undone, left) = undo::take_back(&self.machine, &Journal::of(header, made));
         let Some(mut journal) = before else {
-            match left.is_empty() {
-                true => self.state.remove()?,
-                false => self.keep(left)?,
+            if left.is_empty() {
+                self.state.remove()?;
+            } else {
+                self.keep(left)?;
             }
             return Ok(undone);
         };
