@@ -106,7 +106,7 @@ impl Host {
             .unwrap()
     }
 
-    /// The sum over the CPUs of one column of /proc/net/rx_levels at this level.
+    /// The sum over the CPUs of one column of `/proc/net/rx_levels` at this level.
     fn counter(&self, column: &str, level: u32) -> u64 {
         let table = self.run("cat /proc/net/rx_levels");
         let mut lines = table.lines().map(|line| line.split(' '));
