@@ -8,10 +8,11 @@
 use std::io::Read;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::child::{self, Child};
 use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Silent;
@@ -82,8 +83,8 @@ impl Host {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let client = self.host.outside().hold(&mut command).unwrap();
-        let client = client.spawn().unwrap();
+        self.host.outside().hold(&mut command).unwrap();
+        let client = child::spawn(command).unwrap();
         server
             .wait_for_line("Accepted connection", PATIENCE)
             .unwrap();
@@ -139,18 +140,10 @@ impl Stream {
     /// What the server said, when the client has ended well.
     fn finish(mut self) -> String {
         let mut said = String::new();
-        for pipe in [
-            self.client
-                .stdout
-                .take()
-                .map(|pipe| Box::new(pipe) as Box<dyn Read>),
-            self.client
-                .stderr
-                .take()
-                .map(|pipe| Box::new(pipe) as Box<dyn Read>),
-        ] {
-            pipe.unwrap().read_to_string(&mut said).unwrap();
-        }
+        let streams = self.client.streams();
+        let (mut output, mut error) = (streams.stdout.take(), streams.stderr.take());
+        output.as_mut().unwrap().read_to_string(&mut said).unwrap();
+        error.as_mut().unwrap().read_to_string(&mut said).unwrap();
         assert!(self.client.wait().unwrap().success(), "{said}");
         self.server.finish().unwrap().text()
     }
