@@ -220,7 +220,12 @@ fn rt_level(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(), H
     let why = "so that the RT NIC's packets wait for nobody else's";
     let quantum = machine.tree.read(RTNET_QUANTUM).unwrap_or_default();
     for (path, old, new, why) in [
-        (RTNET_QUANTUM, quantum, LEVEL_QUANTA.to_owned(), "so that a poll for others is short"),
+        (
+            RTNET_QUANTUM,
+            quantum,
+            LEVEL_QUANTA.to_owned(),
+            "so that a poll for others is short",
+        ),
         (path, old, prio, why),
     ] {
         let change = Change::File {

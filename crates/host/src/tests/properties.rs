@@ -114,7 +114,11 @@ fn random_target() -> impl Strategy<Value = (Target, Method)> {
         prop::bool::ANY,
         prop::option::of(0_usize..2),
         any::<bool>(),
-        prop::sample::select(vec![Method::PreemptRt, Method::Dedicated, Method::RtPollList]),
+        prop::sample::select(vec![
+            Method::PreemptRt,
+            Method::Dedicated,
+            Method::RtPollList,
+        ]),
     )
         .prop_map(
             |(nics, vms, rt_vcpus, with_process, dedicated_cpu, disable_rt_throttling, method)| {
