@@ -58,6 +58,7 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
 fn rt_poll_list_is_preempt_rt_and_the_level_of_the_rt_nic() {
     let (host, directory) = (paper_host(2), directory());
     host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
+    host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
     let before = host.state();
     let control = control(&host, &directory);
     control.apply(&paper_target(), Method::PreemptRt).unwrap();
@@ -68,11 +69,16 @@ fn rt_poll_list_is_preempt_rt_and_the_level_of_the_rt_nic() {
     let lowest_of_the_path = expected.threads[&102].scheduling.priority.to_string();
     let file = expected.files.get_mut("/proc/sys/net/core/rtnet_prio");
     *file.unwrap() = lowest_of_the_path;
+    let file = expected.files.get_mut("/proc/sys/net/core/rtnet_quantum");
+    *file.unwrap() = "1\t64".into();
     assert_eq!(host.state(), expected);
     assert_eq!(control.undo().unwrap().failed, [] as [String; 0]);
-    assert_eq!(host.state().threads, before.threads);
-    let prio = &host.state().files["/proc/sys/net/core/rtnet_prio"];
-    assert_eq!(prio.trim(), "0");
+    let after = host.state();
+    assert_eq!(after.threads, before.threads);
+    for (file, default) in [("rtnet_prio", "0"), ("rtnet_quantum", "64\t64")] {
+        let value = &after.files[&format!("/proc/sys/net/core/{file}")];
+        assert_eq!(value.trim(), default);
+    }
 }
 
 #[test]
