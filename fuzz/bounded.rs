@@ -19,13 +19,11 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
+/// Makes other bytes of a seed; all seeds are there to take from.
+type Mutate = fn(&mut ChaCha8Rng, &[u8], &[Vec<u8>]) -> Vec<u8>;
+
 /// Runs `body` on the corpus of `target`, then `rounds` times on what `mutated` makes of a seed.
-pub fn run(
-    target: &str,
-    rounds: usize,
-    mutated: fn(&mut ChaCha8Rng, &[u8], &[Vec<u8>]) -> Vec<u8>,
-    body: fn(&[u8]),
-) {
+pub fn run(target: &str, rounds: usize, mutated: Mutate, body: fn(&[u8])) {
     let seeds = corpus(target);
     for seed in &seeds {
         body(seed);

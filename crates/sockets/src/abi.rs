@@ -148,7 +148,7 @@ pub struct EventRing {
 pub struct Event {
     /// The socket.
     pub handle: U64,
-    /// [`ready`] that became so.
+    /// [`ready`] at the edge: more than what has changed.
     pub ready: U32,
     /// Zero.
     pub reserved: U32,

@@ -3,7 +3,7 @@
 use crate::abi::{Config, VERSION};
 use crate::limits::{Budget, Charge, Limits};
 use crate::memory::Memory;
-use crate::socket::{Socket, StateTable};
+use crate::socket::{Buffers, Socket, StateTable};
 use crate::system;
 use crate::table::{Handle, Table};
 use crate::wait::WaitSet;
@@ -141,11 +141,12 @@ impl Device {
         &self.wait_sets[usize::from(channel)].epoll
     }
 
-    /// Gives a new descriptor a handle, in the wait set of `channel`. `make` is called when there
-    /// is a slot for what it makes.
+    /// Gives a new descriptor a handle, in the wait set of `channel`, with the buffers it inherits
+    /// or its own. `make` is called when there is a slot for what it makes.
     pub(crate) fn add<T>(
         &self,
         channel: u16,
+        inherited: Option<Buffers>,
         memory: &Memory,
         make: impl FnOnce() -> Result<(OwnedFd, T), Errno>,
     ) -> Result<(Handle, T), Errno> {
@@ -156,7 +157,8 @@ impl Device {
             return Err(Errno::PERM);
         }
         let charge = Charge::none(Arc::clone(&self.budget));
-        let socket = Arc::new(Socket::new(fd, handle, channel, charge)?);
+        let buffers = inherited.map_or_else(|| Buffers::of(fd.as_fd()), Ok)?;
+        let socket = Arc::new(Socket::new(fd, handle, channel, buffers, charge)?);
         slot.fill(Arc::clone(&socket));
         socket.publish(memory, &self.state_table);
         if let Err(error) = socket.join(self.epoll_of(channel)) {

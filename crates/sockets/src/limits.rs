@@ -12,9 +12,9 @@ pub struct Limits {
     /// Sockets at a time; beyond: ENOBUFS. The process's own limit of descriptors (EMFILE) must
     /// leave room for them.
     pub sockets: u32,
-    /// Bytes that the buffers of all sockets may hold (`SO_SNDBUF` + `SO_RCVBUF` as the host
-    /// reports them); beyond: ENOBUFS. TCP's autotuning above that is bounded by the namespace's
-    /// `tcp_rmem` and `tcp_wmem`, not here.
+    /// Bytes that the buffers of all sockets may hold, as they are by default or were set
+    /// (`SO_SNDBUF` + `SO_RCVBUF` as the host reports them); beyond: ENOBUFS. What TCP adds by its
+    /// own autotuning is bounded by the namespace's `tcp_rmem` and `tcp_wmem`, not here.
     pub buffer_bytes: u64,
     /// Bytes of data in one request, each way; beyond: EMSGSIZE.
     pub request_bytes: u32,

@@ -44,7 +44,7 @@ pub fn open(device: &Device, channel: u16, exchange: &Exchange, memory: &Memory)
         _ => return Err(Errno::SOCKTNOSUPPORT),
     }
     let make = || Ok((system::socket(family, kind, protocol)?, ()));
-    let (handle, ()) = device.add(channel, memory, make)?;
+    let (handle, ()) = device.add(channel, None, memory, make)?;
     Ok(value(handle.to_guest()))
 }
 
@@ -108,7 +108,7 @@ fn named(exchange: &Exchange, name: &Name) -> Response {
 
 fn accept(device: &Device, listener: &Socket, exchange: &Exchange, memory: &Memory) -> Outcome {
     let make = || system::accept(listener.as_fd());
-    let (handle, name) = device.add(listener.channel(), memory, make)?;
+    let (handle, name) = device.add(listener.channel(), Some(listener.buffers()), memory, make)?;
     Ok(Response {
         value: handle.to_guest().into(),
         ..named(exchange, &name)

@@ -52,10 +52,34 @@ impl StateTable {
     }
 }
 
+/// Sizes of a socket's buffers as they were set, or by default. TCP grows them beyond on its own.
+#[derive(Clone, Copy)]
+pub struct Buffers {
+    send: u64,
+    receive: u64,
+}
+
+impl Buffers {
+    /// Those of a new socket.
+    pub fn of(fd: BorrowedFd) -> Result<Self, Errno> {
+        Ok(Self {
+            send: buffer_bytes(fd, libc::SO_SNDBUF)?,
+            receive: buffer_bytes(fd, libc::SO_RCVBUF)?,
+        })
+    }
+}
+
+fn buffer_bytes(fd: BorrowedFd, option: i32) -> Result<u64, Errno> {
+    let bytes = system::get_int_option(fd, libc::SOL_SOCKET, option)?;
+    Ok(u64::from(bytes.unsigned_abs()))
+}
+
 /// What may change about a socket.
 struct Changing {
     /// The channel whose wait set it is in.
     channel: u16,
+    buffers: Buffers,
+    /// For the buffers.
     charge: Charge,
     /// Its handle has ended: the entry of the state table is another's.
     closed: bool,
@@ -85,14 +109,16 @@ impl Socket {
         fd: OwnedFd,
         handle: Handle,
         channel: u16,
+        buffers: Buffers,
         mut charge: Charge,
     ) -> Result<Self, Errno> {
-        charge.change_to(buffer_bytes(fd.as_fd())?)?;
+        charge.change_to(buffers.send + buffers.receive)?;
         Ok(Self {
             fd,
             handle,
             changing: Mutex::new(Changing {
                 channel,
+                buffers,
                 charge,
                 closed: false,
             }),
@@ -107,6 +133,11 @@ impl Socket {
     /// The channel whose wait set it is in.
     pub fn channel(&self) -> u16 {
         lock(&self.changing).channel
+    }
+
+    /// Its buffers, which what it accepts inherits.
+    pub fn buffers(&self) -> Buffers {
+        lock(&self.changing).buffers
     }
 
     /// Asks what the socket is ready for and writes it to the state table.
@@ -158,18 +189,26 @@ impl Socket {
         epoll::delete(set(before), self)
     }
 
-    /// Sets the size of a buffer and charges it; where that is too much, the size is as before.
+    /// Sets the size of a buffer (`SO_SNDBUF` or `SO_RCVBUF`) and charges it; where that is too much, the size is as before.
     pub fn resize_buffer(&self, option: i32, value: &[u8]) -> Result<(), Errno> {
         let mut changing = lock(&self.changing);
         let before = system::get_int_option(self.as_fd(), libc::SOL_SOCKET, option)?;
         system::set_option(self.as_fd(), libc::SOL_SOCKET, option, value)?;
-        let charged = buffer_bytes(self.as_fd()).and_then(|bytes| changing.charge.change_to(bytes));
-        if charged.is_err() {
+        let mut buffers = changing.buffers;
+        let bytes = buffer_bytes(self.as_fd(), option)?;
+        match option {
+            libc::SO_SNDBUF => buffers.send = bytes,
+            _ => buffers.receive = bytes,
+        }
+        let charged = changing.charge.change_to(buffers.send + buffers.receive);
+        if let Err(error) = charged {
             // The kernel reports twice what was set.
             let before = (before / 2).to_ne_bytes();
             system::set_option(self.as_fd(), libc::SOL_SOCKET, option, &before)?;
+            return Err(error);
         }
-        charged
+        changing.buffers = buffers;
+        Ok(())
     }
 
     /// Ends the handle, after it was removed from the table: no events and no state from now on.
@@ -194,10 +233,4 @@ impl Drop for Socket {
             let _ = system::set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
         }
     }
-}
-
-fn buffer_bytes(fd: BorrowedFd) -> Result<u64, Errno> {
-    let send = system::get_int_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
-    let receive = system::get_int_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
-    Ok(u64::from(send.unsigned_abs()) + u64::from(receive.unsigned_abs()))
 }

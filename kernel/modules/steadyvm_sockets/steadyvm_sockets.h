@@ -80,7 +80,7 @@ struct svs_response {
  * Operations. A handle is an index below max_sockets in its low half and a generation, never 0, in
  * its high half: the handle of a closed socket is refused with EBADF for ever.
  */
-/* argument: family, type, protocol -> value: handle. The socket is non-blocking. */
+/* argument: family, type, protocol -> value: handle. Its events come to this channel. */
 #define SVS_OP_SOCKET		1
 /* name */
 #define SVS_OP_BIND		2
@@ -88,7 +88,7 @@ struct svs_response {
 #define SVS_OP_CONNECT		3
 /* argument: backlog */
 #define SVS_OP_LISTEN		4
-/* -> value: handle; the peer's name. EAGAIN where no connection waits. */
+/* -> value: handle, in the listener's channel; the peer's name. EAGAIN: no connection waits. */
 #define SVS_OP_ACCEPT		5
 /* argument: MSG_ flags; name or none, control, data -> value: bytes sent. Never raises SIGPIPE. */
 #define SVS_OP_SEND		6
@@ -103,7 +103,7 @@ struct svs_response {
 #define SVS_OP_GETPEERNAME	11
 /* argument: level, option; data: the value. ENOPROTOOPT for what is not on the list. */
 #define SVS_OP_SETSOCKOPT	12
-/* argument: level, option -> data; value: its length. data: an initial value, or none. */
+/* argument: level, option -> data; value: its length */
 #define SVS_OP_GETSOCKOPT	13
 /* argument: request; data -> data. ENOTTY for what is not on the list. */
 #define SVS_OP_IOCTL		14
@@ -156,7 +156,7 @@ struct svs_event_ring {
 
 struct svs_event {
 	__le64 handle;
-	__le32 ready;		/* SVS_READY_ that became so */
+	__le32 ready;		/* SVS_READY_ at the edge: more than what has changed */
 	__le32 reserved;
 };
 

@@ -178,6 +178,11 @@ fn one_request(vcpu: &mut Vcpu, source: &mut Source, handles: &mut Vec<u64>) {
     if arguments[2] > 200 {
         arguments[usize::from(source.byte()) % 3] = source.word();
     }
+    if matches!(op, op::STATE_TABLE | op::EVENT_RING) {
+        // Where a table lies over the rings the guest breaks itself: that is what `ring` is for.
+        let elsewhere = [vcpu.base + 0x8000, u64::MAX, 1 << 40, 4, u64::MAX - 7];
+        arguments[0] = elsewhere[usize::from(source.byte()) % elsewhere.len()];
+    }
     let to = match source.byte() {
         chosen @ 0..100 => name(NAMES[usize::from(chosen) % NAMES.len()]),
         len @ 100..200 => source.bytes(usize::from(len - 100)).to_vec(),
@@ -227,7 +232,6 @@ fn one_request(vcpu: &mut Vcpu, source: &mut Source, handles: &mut Vec<u64>) {
         }
         op::CLOSE => {
             assert_eq!(vcpu.close(handle), Err(libc::EBADF));
-            assert_eq!(vcpu.state(handle), (0, 0));
         }
         _ => {}
     }
