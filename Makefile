@@ -24,7 +24,7 @@ compare: set-up build ## Compare host methods in the lab; prints a table and whe
 	$(AS_ROOT) chown -R "$$(id -u):$$(id -g)" $(OUT)
 
 .PHONY: test
-test: set-up-for-tests build check unit-tests lab-tests ## Check and test everything
+test: set-up-for-tests build check unit-tests python-tests lab-tests ## Check and test everything
 
 .PHONY: build
 build: ## Build the program
@@ -40,6 +40,10 @@ check: ## Formatting, lints, licences
 .PHONY: unit-tests
 unit-tests: ## Tests that need no lab
 	cargo test --locked
+
+.PHONY: python-tests
+python-tests: ## Build the Python package and test it
+	tools/test-python
 
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host

@@ -32,7 +32,7 @@ impl Work {
     }
 
     /// Steps left.
-    pub(crate) const fn left(&self) -> u64 {
+    pub const fn left(&self) -> u64 {
         self.left
     }
 

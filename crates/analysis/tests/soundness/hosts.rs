@@ -1,14 +1,10 @@
 //! Soundness of admission: hosts that are accepted keep every VCPU's promise in an explicit simulation.
 //!
 //! 60,000 hosts, half with deferrable VCPUs, and 8,000 with CPU masks, from fixed seeds.
-// Helpers of tests unwrap, too.
-#![allow(clippy::unwrap_used)]
 
-mod simulator;
-
+use crate::simulator::{Policy, Simulated, meets_deadlines};
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use simulator::{Policy, Simulated, meets_deadlines};
 use steadyvm_analysis::{
     Work,
     host::{Host, HostScheduler, Placement, Vcpu, VcpuServer, admit, overhead::Overheads},

@@ -1,12 +1,10 @@
 //! Tasks in servers, EDP interfaces, multi-supply functions and best periods: simulated or searched.
-// Helpers of tests unwrap, too.
-#![allow(clippy::unwrap_used)]
 
-mod simulator;
+use crate::simulator::{Policy, Simulated, late_supply, meets_deadlines, synchronous};
+use std::collections::VecDeque;
 
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use simulator::{Policy, Simulated, late_supply, meets_deadlines, synchronous};
 use steadyvm_analysis::{
     Task, Time, Work,
     guest::{
@@ -28,36 +26,147 @@ use steadyvm_analysis::{
     supply::{ExplicitDeadlinePeriodic, MultiSupply, PeriodicResource},
 };
 
-/// The slots that periodic servers, highest priority first, give the last one.
-fn supply_of_last(servers: &[Server], phases: &[Time], slots: Time) -> Vec<usize> {
-    let mut left = vec![0; servers.len()];
-    (0..slots)
-        .map(|slot| {
-            for (i, server) in servers.iter().enumerate() {
-                if slot >= phases[i] && (slot - phases[i]) % server.period() == 0 {
-                    left[i] = server.capacity();
-                }
-            }
-            let running = left.iter().position(|&capacity| capacity > 0);
-            if let Some(i) = running {
-                left[i] -= 1;
-            }
-            usize::from(running == Some(servers.len() - 1))
-        })
-        .collect()
+/// A server of the simulation.
+struct Running {
+    server: Server,
+    phase: Time,
+    left: Time,
+    /// Sporadic: since when it has had work and capacity, and what it has used of it.
+    active: Option<(Time, Time)>,
+    /// Sporadic: capacity that was used, and when it comes back.
+    coming_back: VecDeque<(Time, Time)>,
+    /// There is work for it.
+    pending: bool,
 }
 
-/// Bounds of bound and unbound tasks hold in simulated periodic servers (PTPS).
+impl Running {
+    fn new(server: Server, phase: Time) -> Self {
+        let sporadic = server.kind() == ServerKind::Sporadic;
+        Self {
+            server,
+            phase,
+            left: if sporadic { server.capacity() } else { 0 },
+            active: None,
+            coming_back: VecDeque::new(),
+            pending: false,
+        }
+    }
+
+    fn replenish(&mut self, slot: Time) {
+        if self.server.kind() == ServerKind::Sporadic {
+            while let Some(&(_, used)) = self.coming_back.front().filter(|&&(back, _)| back <= slot)
+            {
+                self.coming_back.pop_front();
+                self.left += used;
+            }
+            if self.active.is_none() && self.pending && self.left > 0 {
+                self.active = Some((slot, 0));
+            }
+        } else if slot >= self.phase && (slot - self.phase) % self.server.period() == 0 {
+            self.left = self.server.capacity();
+        }
+        if self.server.kind() == ServerKind::Polling && !self.pending {
+            self.left = 0;
+        }
+    }
+
+    fn wants_to_run(&self) -> bool {
+        self.left > 0 && (self.pending || self.server.kind() == ServerKind::Periodic)
+    }
+
+    fn run(&mut self) {
+        self.left -= 1;
+        if let Some((_, used)) = &mut self.active {
+            *used += 1;
+        }
+    }
+
+    /// After a slot: a sporadic server without work or capacity is no longer active.
+    fn rest(&mut self) {
+        if let Some((since, used)) = self.active.filter(|_| self.left == 0 || !self.pending) {
+            self.coming_back
+                .push_back((since + self.server.period(), used));
+            self.active = None;
+        }
+    }
+}
+
+/// A job of a served task.
+struct Pending {
+    task: usize,
+    left: Time,
+    due: Time,
+}
+
+/// Servers, highest priority first, run tasks (highest priority first) in the last one; the others have
+/// work at random. True if every job ends within its task's bound.
+fn responses_hold(
+    rng: &mut ChaCha8Rng,
+    mut servers: Vec<Running>,
+    served: &[ServedTask],
+    bounds: &[Time],
+    firsts: &[Time],
+) -> bool {
+    let last = servers.len() - 1;
+    let mut jobs: Vec<Pending> = Vec::new();
+    for slot in 0..150 {
+        for (task, served) in served.iter().enumerate() {
+            if slot >= firsts[task] && (slot - firsts[task]) % served.task.period() == 0 {
+                jobs.push(Pending {
+                    task,
+                    left: served.task.execution(),
+                    due: slot + bounds[task],
+                });
+            }
+        }
+        jobs.sort_by_key(|job| (job.task, job.due));
+        for higher in &mut servers[..last] {
+            higher.pending = rng.random_bool(if higher.pending { 0.9 } else { 0.4 });
+        }
+        servers[last].pending = !jobs.is_empty();
+        for server in &mut servers {
+            server.replenish(slot);
+        }
+        if let Some(number) = servers.iter().position(Running::wants_to_run) {
+            servers[number].run();
+            if number == last && !jobs.is_empty() {
+                jobs[0].left -= 1;
+                if jobs[0].left == 0 {
+                    jobs.remove(0);
+                }
+            }
+        }
+        servers[last].pending = !jobs.is_empty();
+        for server in &mut servers {
+            server.rest();
+        }
+        if jobs.iter().any(|job| job.due <= slot + 1) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Bounds of tasks in every kind of server hold in simulation: bound ones (periodic servers) and unbound
+/// ones, in all phases of two servers and of the first releases.
 #[test]
-fn responses_in_periodic_servers_hold() {
+fn responses_in_servers_hold() {
+    const KINDS: [ServerKind; 4] = [
+        ServerKind::Periodic,
+        ServerKind::Deferrable,
+        ServerKind::Polling,
+        ServerKind::Sporadic,
+    ];
     let mut rng = ChaCha8Rng::seed_from_u64(11);
-    let mut checked = [0, 0];
-    while checked.iter().any(|&count| count < 2_000) {
-        let servers: Vec<Server> = (0..rng.random_range(1..=3))
+    // By kind; the last: bound to a periodic server.
+    let mut checked = [0; 5];
+    while checked.iter().any(|&count| count < 400) {
+        let kind = *KINDS.choose(&mut rng).unwrap();
+        let bound = kind == ServerKind::Periodic && rng.random();
+        let servers: Vec<Server> = (0..rng.random_range(1..=2))
             .map(|_| {
-                let period = *[4, 5, 6, 8, 10].choose(&mut rng).unwrap();
-                let capacity = rng.random_range(1..=period / 2);
-                Server::new(capacity, period, ServerKind::Periodic).unwrap()
+                let period = rng.random_range(3..=7);
+                Server::new(rng.random_range(1..=period / 2), period, kind).unwrap()
             })
             .collect();
         if !server::test(&servers, &mut Work::default()).is_schedulable() {
@@ -65,10 +174,13 @@ fn responses_in_periodic_servers_hold() {
         }
         let last = servers.len() - 1;
         let home = servers[last];
-        let bound = rng.random();
-        let served: Vec<ServedTask> = (0..rng.random_range(1..=3))
+        let served: Vec<ServedTask> = (0..rng.random_range(1..=2))
             .map(|_| {
-                let period = home.period() * rng.random_range(4..=9);
+                let period = if bound {
+                    home.period() * rng.random_range(3..=6)
+                } else {
+                    rng.random_range(15..=40)
+                };
                 let task = Task::implicit(rng.random_range(1..=4), period).unwrap();
                 ServedTask { task, bound }
             })
@@ -77,37 +189,27 @@ fn responses_in_periodic_servers_hold() {
             .map(|i| response_time(&servers, last, &served, i, &mut Work::default()).unwrap())
             .collect();
         let Some(bounds) = bounds else { continue };
-        checked[usize::from(bound)] += 1;
-        for _ in 0..4 {
-            let slots = 400;
-            let phases: Vec<Time> = servers
-                .iter()
-                .map(|server| rng.random_range(0..server.period()))
-                .collect();
-            let supply = supply_of_last(&servers, &phases, slots);
-            let late = if bound {
-                0
-            } else {
-                rng.random_range(0..home.period())
-            };
-            let jobs: Vec<Simulated> = served
-                .iter()
-                .zip(&bounds)
-                .map(|(served, &deadline)| {
-                    let first = phases[last] + late;
-                    let releases = synchronous(served.task.period(), first, slots);
-                    Simulated {
-                        execution: served.task.execution(),
-                        deadline,
-                        releases,
-                    }
-                })
-                .collect();
-            let holds = meets_deadlines(&jobs, Policy::DeadlineMonotonic, &supply);
-            assert!(
-                holds,
-                "{servers:?} {served:?} {bounds:?} {phases:?} late {late}"
-            );
+        let number = KINDS.iter().position(|&other| other == kind).unwrap();
+        checked[if bound { 4 } else { number }] += 1;
+        let higher_phases = if last > 0 { servers[0].period() } else { 1 };
+        for phase in 0..higher_phases {
+            for late in 0..if bound { 1 } else { home.period() } {
+                // The home server starts when the other has its first full period.
+                let home_phase = servers[0].period();
+                let running = servers.iter().enumerate().map(|(number, &server)| {
+                    Running::new(server, if number == last { home_phase } else { phase })
+                });
+                let running: Vec<Running> = running.collect();
+                let first = home_phase + late;
+                let firsts: Vec<Time> = served
+                    .iter()
+                    .map(|_| first + if bound { 0 } else { rng.random_range(0..2) })
+                    .collect();
+                assert!(
+                    responses_hold(&mut rng, running, &served, &bounds, &firsts),
+                    "{servers:?} {served:?} {bounds:?} phase {phase} late {late}"
+                );
+            }
         }
     }
 }

@@ -1,17 +1,21 @@
-import os
-from typing import List, Literal, Optional, Sequence, Tuple, TypedDict
+"""The shapes of requests and plans. Times are integers of one unit of the caller's."""
 
-__version__: str
+from __future__ import annotations
+
+from typing import List, Literal, Optional, TypedDict
+
 
 class _TaskRequired(TypedDict):
     c: int
     d: int
     t: int
 
+
 class Task(_TaskRequired, total=False):
     j: int
     s: int
     name: str
+
 
 class _VmRequired(TypedDict):
     name: str
@@ -20,10 +24,12 @@ class _VmRequired(TypedDict):
     interface: Literal["prm", "mpr", "dmpr"]
     period: int
 
+
 class Vm(_VmRequired, total=False):
     vcpus: int
     budget: int
     cpus: List[int]
+
 
 class Overheads(TypedDict, total=False):
     quantum: int
@@ -32,20 +38,25 @@ class Overheads(TypedDict, total=False):
     migration: int
     cache_reload: int
 
+
 class _HostRequired(TypedDict):
     pcpus: int
     scheduler: Literal["pedf", "gedf", "pdm", "gdm"]
+
 
 class Host(_HostRequired, total=False):
     server: Literal["cbs", "periodic", "sporadic", "deferrable"]
     overheads: Overheads
 
+
 class _RequestRequired(TypedDict):
     vms: List[Vm]
     host: Host
 
+
 class Request(_RequestRequired, total=False):
     schema_version: Literal[1]
+
 
 class Interface(TypedDict):
     period: int
@@ -55,14 +66,17 @@ class Interface(TypedDict):
     utilization: Optional[float]
     exact: bool
 
+
 class _VcpuRequired(TypedDict):
     budget: int
     period: int
     cpus: List[int]
     dedicated: bool
 
+
 class Vcpu(_VcpuRequired, total=False):
     tasks: List[str]
+
 
 class VmPlan(TypedDict):
     name: str
@@ -71,10 +85,12 @@ class VmPlan(TypedDict):
     vcpu_count: int
     vcpus: List[Vcpu]
 
+
 class Cpu(TypedDict):
     cpu: int
     utilization: float
     slack: float
+
 
 class Service(TypedDict):
     name: str
@@ -86,6 +102,7 @@ class Service(TypedDict):
     limit: Optional[int]
     met: bool
 
+
 class Explanation(TypedDict):
     vm: Optional[str]
     task: Optional[str]
@@ -95,6 +112,7 @@ class Explanation(TypedDict):
     demand: Optional[int]
     supply: Optional[int]
     text: str
+
 
 class _PlanRequired(TypedDict):
     schema_version: int
@@ -108,17 +126,6 @@ class _PlanRequired(TypedDict):
     explanations: List[Explanation]
     suggestions: List[str]
 
+
 class Plan(_PlanRequired, total=False):
     services: List[Service]
-
-def plan(request: Request) -> Plan: ...
-def plan_file(path: "str | os.PathLike[str]") -> Plan: ...
-def plan_json(request: str) -> str: ...
-def plan_toml(text: str) -> str: ...
-def plan_text(text: str, explain: bool = ...) -> str: ...
-def plan_svg(text: str) -> str: ...
-def minimal_budget(
-    parameters: Sequence[Tuple[int, int, int]], scheduler: Literal["edf", "dm"], period: int
-) -> Optional[int]: ...
-def response_times(parameters: Sequence[Tuple[int, int, int]]) -> List[Optional[int]]: ...
-def supply_bound(period: int, budget: int, window: int, vcpus: Optional[int] = ...) -> int: ...

@@ -1,7 +1,5 @@
 //! An independent checker: slot by slot, it executes explicit schedules on explicit supplies. It shares
 //! no formula with the library.
-// Each test file uses its own part of it.
-#![allow(dead_code)]
 
 /// A task of the simulation: execution, deadline, and the slots of its releases.
 #[derive(Clone, Debug)]
