@@ -151,7 +151,10 @@ impl Stream {
         output.as_mut().unwrap().read_to_string(&mut said).unwrap();
         error.as_mut().unwrap().read_to_string(&mut said).unwrap();
         assert!(self.client.wait().unwrap().success(), "{said}");
-        self.server.finish().unwrap().text()
+        self.server
+            .finish(std::time::Duration::from_secs(120))
+            .unwrap()
+            .text()
     }
 }
 

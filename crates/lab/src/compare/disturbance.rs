@@ -7,6 +7,7 @@ use nix::sys::time::TimeValLike;
 use nix::unistd::{SysconfVar, sysconf};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::time::Duration;
 
 /// Shares of the CPU time of all CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -41,47 +42,49 @@ impl Disturbance {
     }
 }
 
-/// Counters of CPU time, in seconds.
+/// Counters of CPU time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuUse {
-    busy_s: f64,
-    idle_s: f64,
-    stolen_s: f64,
-    own_s: f64,
+    busy: Duration,
+    idle: Duration,
+    stolen: Duration,
+    own: Duration,
 }
 
 impl CpuUse {
     /// The counters now; `emulators` are the children that run.
     pub fn now(emulators: impl Iterator<Item = u32>) -> Result<Self> {
         let ticks_per_s = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
+        let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / ticks_per_s);
         let text = fs::read_to_string("/proc/stat").at("read", "/proc/stat")?;
-        let ticks = machine_ticks(&text)
-            .ok_or_else(|| Error::machine("read /proc/stat", "its first line is not known"))?;
-        let mut own_s = 0.0;
+        let [busy, idle, stolen] = machine_ticks(&text)
+            .ok_or_else(|| Error::machine("read /proc/stat", "its first line is not known"))?
+            .map(time);
+        let mut own = Duration::ZERO;
         for who in [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN] {
             let usage = getrusage(who).doing("read this program's CPU time")?;
-            let time = usage.user_time() + usage.system_time();
-            own_s += time.num_microseconds() as f64 / 1e6;
+            let used = usage.user_time() + usage.system_time();
+            own += Duration::from_micros(used.num_microseconds().unsigned_abs());
         }
         for process in emulators {
             let path = format!("/proc/{process}/stat");
             let text = fs::read_to_string(&path).at("read", &path)?;
-            own_s += process_ticks(&text).unwrap_or(0) as f64 / ticks_per_s;
+            own += time(process_ticks(&text).unwrap_or(0));
         }
-        let [busy_s, idle_s, stolen_s] = ticks.map(|ticks| ticks as f64 / ticks_per_s);
         Ok(Self {
-            busy_s,
-            idle_s,
-            stolen_s,
-            own_s,
+            busy,
+            idle,
+            stolen,
+            own,
         })
     }
 
     /// What happened since `earlier`.
     pub fn since(&self, earlier: &Self) -> Disturbance {
-        let busy = self.busy_s - earlier.busy_s;
-        let stolen = self.stolen_s - earlier.stolen_s;
-        let all = busy + stolen + self.idle_s - earlier.idle_s;
+        let passed = |now: Duration, then: Duration| now.as_secs_f64() - then.as_secs_f64();
+        let busy = passed(self.busy, earlier.busy);
+        let stolen = passed(self.stolen, earlier.stolen);
+        let all = busy + stolen + passed(self.idle, earlier.idle);
         let share = |time: f64| {
             if all > 0.0 {
                 (time / all).clamp(0.0, 1.0)
@@ -90,7 +93,7 @@ impl CpuUse {
             }
         };
         Disturbance {
-            others: share(busy - (self.own_s - earlier.own_s)),
+            others: share(busy - passed(self.own, earlier.own)),
             stolen: share(stolen),
         }
     }
@@ -134,18 +137,14 @@ mod tests {
 
     #[test]
     fn shares_are_of_all_cpus_time() {
-        let earlier = CpuUse {
-            busy_s: 100.0,
-            idle_s: 50.0,
-            stolen_s: 1.0,
-            own_s: 10.0,
+        let counters = |busy, idle, stolen, own| CpuUse {
+            busy: Duration::from_secs(busy),
+            idle: Duration::from_secs(idle),
+            stolen: Duration::from_secs(stolen),
+            own: Duration::from_secs(own),
         };
-        let later = CpuUse {
-            busy_s: 170.0,
-            idle_s: 78.0,
-            stolen_s: 3.0,
-            own_s: 60.0,
-        };
+        let earlier = counters(100, 50, 1, 10);
+        let later = counters(170, 78, 3, 60);
         let found = later.since(&earlier);
         assert_eq!((found.others, found.stolen), (0.2, 0.02));
         let note = found.note().unwrap();
@@ -158,6 +157,6 @@ mod tests {
     fn this_machine_is_read() {
         let before = CpuUse::now(std::iter::empty()).unwrap();
         let after = CpuUse::now([std::process::id()].into_iter()).unwrap();
-        assert!(after.busy_s >= before.busy_s && after.own_s >= before.own_s);
+        assert!(after.busy >= before.busy && after.own >= before.own);
     }
 }
