@@ -389,7 +389,10 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
             .unwrap();
         explain.wait_for_line("recording", patience).unwrap();
         send_requests(&host, REQUESTS);
-        let said = explain.finish().unwrap().text();
+        let said = explain
+            .finish(std::time::Duration::from_secs(120))
+            .unwrap()
+            .text();
         assert!(said.starts_with("receive path of device rt"), "{said}");
         assert!(said.contains("that woke steadyvm"), "{said}");
         let none = inside.run(&["steadyvm", "explain", "--receive-path", "--port", "9"]);
