@@ -61,6 +61,8 @@ pub fn paper_host(cpus: usize) -> FakeHost {
     host.writable_file("/sys/devices/virtual/workqueue/cpumask", "ff\n");
     host.writable_file("/proc/irq/default_smp_affinity", "ff\n");
     host.writable_file("/proc/sys/kernel/sched_rt_runtime_us", "950000\n");
+    host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
+    host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
     for (pid, vcpus) in [(100, 2), (200, 1)] {
         host.thread(pid, pid, "qemu-system-x86", 0);
         for vcpu in 0..vcpus {
