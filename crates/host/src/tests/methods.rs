@@ -57,8 +57,6 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
 #[test]
 fn rt_poll_list_is_preempt_rt_and_the_level_of_the_rt_nic() {
     let (host, directory) = (paper_host(2), directory());
-    host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
-    host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
     let before = host.state();
     let control = control(&host, &directory);
     control.apply(&paper_target(), Method::PreemptRt).unwrap();
@@ -66,24 +64,23 @@ fn rt_poll_list_is_preempt_rt_and_the_level_of_the_rt_nic() {
     control.undo().unwrap();
     control.apply(&paper_target(), Method::RtPollList).unwrap();
     // IRQ threads of other NICs stay at 50, below it; all of the RT path is at it or above.
-    let lowest_of_the_path = expected.threads[&102].scheduling.priority.to_string();
-    let file = expected.files.get_mut("/proc/sys/net/core/rtnet_prio");
-    *file.unwrap() = lowest_of_the_path;
-    let file = expected.files.get_mut("/proc/sys/net/core/rtnet_quantum");
-    *file.unwrap() = "1\t64".into();
+    let lowest_of_the_path = expected.threads[&102].scheduling.priority;
+    for (file, value) in [
+        ("rtnet_prio", format!("{lowest_of_the_path}\n")),
+        ("rtnet_quantum", "1\t64\n".into()),
+    ] {
+        let path = format!("/proc/sys/net/core/{file}");
+        expected.files.insert(path, value);
+    }
     assert_eq!(host.state(), expected);
     assert_eq!(control.undo().unwrap().failed, [] as [String; 0]);
-    let after = host.state();
-    assert_eq!(after.threads, before.threads);
-    for (file, default) in [("rtnet_prio", "0"), ("rtnet_quantum", "64\t64")] {
-        let value = &after.files[&format!("/proc/sys/net/core/{file}")];
-        assert_eq!(value.trim(), default);
-    }
+    assert_eq!(host.state(), before);
 }
 
 #[test]
 fn rt_poll_list_needs_the_patches() {
     let (host, directory) = (paper_host(2), directory());
+    host.edit(|state| state.files.remove("/proc/sys/net/core/rtnet_prio"));
     let before = host.state();
     let error = control(&host, &directory)
         .apply(&paper_target(), Method::RtPollList)
