@@ -191,7 +191,7 @@ fn bad_requests_end_with_2_and_their_place() {
         &["--json", "-"],
         &"[".repeat(100_000),
         "line 1 column",
-        "recursion",
+        "invalid type",
     );
 }
 
