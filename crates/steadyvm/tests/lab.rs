@@ -431,17 +431,19 @@ fn the_experiment_of_nisp_measures_every_rate() {
     let names: Vec<&str> = results.methods.iter().map(|curve| &*curve.name).collect();
     assert_eq!(names, ["vanilla", "preempt-rt"]);
     for curve in &results.methods {
-        let received: Vec<f64> = curve
-            .points
-            .iter()
-            .map(|point| point.received_packets_per_s)
-            .collect();
-        assert_eq!(received.len(), 3);
-        assert!(received[0] < f64::EPSILON, "{received:?}");
+        // More may be received at half of the saturation than at all of it, next to the jobs.
+        let [unloaded, half, full] = &curve.points[..] else {
+            panic!("{curve:?}");
+        };
         assert!(
-            received[1] > 0.0 && received[2] > received[1],
-            "{received:?}"
+            unloaded.received_packets_per_s < f64::EPSILON,
+            "{unloaded:?}"
         );
+        assert!(half.asked_packets_per_s < full.asked_packets_per_s);
+        for point in [half, full] {
+            assert!(point.received_packets_per_s > 0.0, "{point:?}");
+            assert!(point.sent_packets_per_s > 0.0, "{point:?}");
+        }
         for point in &curve.points {
             assert_eq!(point.punctuality.jobs, 20);
             assert_eq!(point.punctuality.miss_ratios.len(), 2);
