@@ -11,7 +11,7 @@ endif
 # What `make compare` measures; see `steadyvm compare --help`.
 METHODS := vanilla,preempt-rt,dedicated
 SAMPLES := 2400
-ROUNDS := 4
+ROUNDS := 8
 OUT := out/compare
 
 .PHONY: help
@@ -48,7 +48,7 @@ python-tests: ## Build the Python package and test it
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab --test lab_levels --test lab_net -- --ignored --test-threads=1
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

@@ -1,4 +1,4 @@
-//! The steps that give a CPU to the RT VMs and move everything else off it.
+//! The steps that give a CPU to the RT path and move everything else off it.
 //!
 //! The means is the affinity of every thread, not a cpuset: see docs/design/host-methods.md.
 
@@ -11,7 +11,7 @@ use crate::parse;
 use crate::plan::{Dedication, Path, Plan, add};
 
 const KEPT_FREE: &str = "to keep the dedicated CPU free";
-const SERVES: &str = "because the dedicated CPU serves the RT VM";
+const SERVES: &str = "because the dedicated CPU serves the RT path";
 
 /// The CPU to dedicate, and the others.
 pub(crate) fn choose_cpu(machine: &Machine, target: &Target) -> Result<Dedication, HostError> {

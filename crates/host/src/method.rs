@@ -13,15 +13,37 @@ use crate::error::HostError;
 pub enum Method {
     /// Nothing is set.
     Vanilla,
-    /// Real-time priorities for the path from the RT NIC to the RT VCPUs.
+    /// Real-time priorities for the path from the RT NIC to the RT service.
     PreemptRt,
     /// `PreemptRt`, and one CPU for that path alone.
     Dedicated,
+    /// `PreemptRt`, and the RT NICs' packets on the RT level of the receive path: the paper's RT
+    /// poll list. Needs our kernel patches.
+    RtPollList,
+    /// `PreemptRt`, and the receive path of everything else below it: the no-patch profile.
+    RtProfile,
 }
 
 impl Method {
     /// All methods, in the order of the comparison.
-    pub const ALL: [Self; 3] = [Self::Vanilla, Self::PreemptRt, Self::Dedicated];
+    pub const ALL: [Self; 5] = [
+        Self::Vanilla,
+        Self::PreemptRt,
+        Self::Dedicated,
+        Self::RtPollList,
+        Self::RtProfile,
+    ];
+
+    /// The methods in their order, a method named twice once.
+    pub fn without_repeats(methods: &[Self]) -> Vec<Self> {
+        let mut unique = Vec::new();
+        for method in methods {
+            if !unique.contains(method) {
+                unique.push(*method);
+            }
+        }
+        unique
+    }
 
     /// The name on the command line and in results.
     pub fn name(self) -> &'static str {
@@ -29,6 +51,8 @@ impl Method {
             Self::Vanilla => "vanilla",
             Self::PreemptRt => "preempt-rt",
             Self::Dedicated => "dedicated",
+            Self::RtPollList => "rt-poll-list",
+            Self::RtProfile => "rt-profile",
         }
     }
 }
@@ -48,7 +72,7 @@ impl FromStr for Method {
             .find(|method| method.name() == text)
             .ok_or_else(|| HostError::BadInput {
                 what: format!("unknown method `{text}`"),
-                fix: "use one of: vanilla, preempt-rt, dedicated".into(),
+                fix: format!("use one of: {}", Self::ALL.map(Self::name).join(", ")),
             })
     }
 }
@@ -65,7 +89,8 @@ pub struct Priorities {
     pub napi: u32,
     /// vhost workers of the RT VMs.
     pub vhost: u32,
-    /// RT VCPU threads.
+    /// The end of the path, where the service runs: RT VCPU threads, and the threads of RT
+    /// processes.
     pub vcpu: u32,
 }
 
@@ -144,7 +169,11 @@ pub struct Target {
     pub rt_nics: Vec<String>,
     /// The VMs that serve it.
     pub rt_vms: Vec<RtVm>,
-    /// The CPU that `dedicated` gives to them; none: the highest CPU that is online.
+    /// The processes of the host itself that serve it. Threads that one of them starts later are
+    /// normal ones.
+    #[serde(default)]
+    pub rt_processes: Vec<u32>,
+    /// The CPU that `dedicated` gives to the path; none: the highest CPU that is online.
     pub dedicated_cpu: Option<usize>,
     /// The priorities of the path.
     pub priorities: Priorities,

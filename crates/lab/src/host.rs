@@ -15,6 +15,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use steadyvm_host::Method;
 
 /// A host boots in 2 to 7 s on an idle machine; a loaded one gets this long.
 pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
@@ -53,6 +54,11 @@ impl Network {
     /// The load generators' address.
     pub fn outside(self) -> std::net::Ipv4Addr {
         self.address(1)
+    }
+
+    /// The host's own address.
+    pub fn host(self) -> std::net::Ipv4Addr {
+        self.address(2)
     }
 
     /// The bridge's name in the host.
@@ -147,6 +153,11 @@ impl EmulatedHost {
         &self.name
     }
 
+    /// The process id of its QEMU.
+    pub fn emulator(&self) -> u32 {
+        self.qemu.process.pid()
+    }
+
     /// Where processes in it are started.
     pub fn connection(&self) -> &Connection {
         &self.connection
@@ -216,6 +227,35 @@ impl EmulatedHost {
         })
     }
 
+    /// Puts a method in force with the host's own copy of this program, for a network's card and
+    /// for the service that an option of `steadyvm host apply` and its value name.
+    pub fn put_in_force(
+        &self,
+        method: Method,
+        network: Network,
+        service: &[String; 2],
+    ) -> Result<()> {
+        if method == Method::Vanilla {
+            return Ok(());
+        }
+        let [option, name] = service;
+        let argv = [
+            "steadyvm",
+            "host",
+            "apply",
+            "--method",
+            method.name(),
+            "--rt-nic",
+            network.name,
+            option,
+            name,
+        ];
+        self.connection
+            .run(&argv)
+            .map(drop)
+            .doing(format!("put {method} in force"))
+    }
+
     /// Gives each of the host's processors a CPU of this machine.
     pub fn spread_processors(&mut self) -> Result<()> {
         for (cpu, thread) in self
@@ -260,10 +300,7 @@ impl EmulatedHost {
             self.ip(&format!(
                 "link add name {bridge} type bridge stp_state 0 forward_delay 0"
             ))?;
-            self.ip(&format!(
-                "address add {}/24 dev {bridge}",
-                network.address(2)
-            ))?;
+            self.ip(&format!("address add {}/24 dev {bridge}", network.host()))?;
             self.ip(&format!("link set dev {name} master {bridge} up"))?;
             self.ip(&format!("link set dev {bridge} up"))?;
         }
@@ -298,7 +335,9 @@ fn quiet_emulator(qemu: &mut Qemu, on_cpu: Option<usize>) -> Result<()> {
         scheduling::pin(thread, on_cpu.unwrap_or(cpu))?;
         scheduling::prefer(thread)?;
     }
-    scheduling::make_fifo(qemu.process.pid() as i32, scheduling::DEVICE_PRIORITY)
+    let process = qemu.process.pid() as i32;
+    scheduling::prefer_session(process)?;
+    scheduling::make_fifo(process, scheduling::DEVICE_PRIORITY)
 }
 
 /// The device behind "/sys/class/net/DEVICE/address:ADDRESS".

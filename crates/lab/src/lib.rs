@@ -8,6 +8,7 @@ pub mod child;
 pub mod compare;
 pub mod emulator;
 mod error;
+pub mod experiment;
 mod guest;
 pub mod host;
 pub mod init;

@@ -7,6 +7,9 @@
 //!              └ statistics, bootstrap (pure: no I/O)
 //! ```
 //!
+//! [`mmpp`], [`flood`] and [`job`] are the loads of the experiment of NISP: bursts of packets for one
+//! process, next to a periodic job of another; [`nisp`] has its results.
+//!
 //! [`netrt`] measures: a UDP request/response service under requests at random intervals, every
 //! round trip kept. [`netstream`] describes the bulk traffic beside it (iperf3) and reads what it
 //! reports. [`statistics`] and [`bootstrap`] turn samples into figures and intervals;
@@ -16,8 +19,12 @@
 #![forbid(unsafe_code)]
 
 pub mod bootstrap;
+pub mod flood;
+pub mod job;
+pub mod mmpp;
 pub mod netrt;
 pub mod netstream;
+pub mod nisp;
 pub mod report;
 pub mod results;
 pub mod statistics;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use steadyvm_latency::bootstrap::BootstrapOptions;
 use steadyvm_latency::report::{ReportMeta, render};
 use steadyvm_latency::results::{
-    AssembleOptions, Phase, Results, ResultsError, RunData, assemble, hgrm_of_method,
+    AssembleOptions, Phase, Results, ResultsError, RunData, Service, assemble, hgrm_of_method,
 };
 use steadyvm_latency::statistics::Summary;
 use steadyvm_latency::table;
@@ -244,6 +244,25 @@ fn other_files_and_versions_are_refused_with_a_reason() {
     }
     let error = Results::from_json("{\"schema_version\":2}").unwrap_err();
     assert!(error.to_string().contains("schema_version is 2"), "{error}");
+}
+
+#[test]
+fn where_the_loads_were_received_is_said() {
+    let data = RunData {
+        service: Service::Host,
+        ..common::comparison(1, 50)
+    };
+    let results = assemble(&data, options());
+    let json = results.to_json().unwrap();
+    assert!(json.contains("\"service\": \"host\""), "{json}");
+    assert_eq!(Results::from_json(&json).unwrap(), results);
+    let page = render(&results, &ReportMeta::default());
+    for text in [table::render(&results), page.clone()] {
+        assert!(text.contains(Service::Host.title()), "{text}");
+    }
+    assert!(!page.contains("the paper’s figures"), "it has none of this");
+    let older = json.replace("\"service\": \"host\",", "");
+    assert_eq!(Results::from_json(&older).unwrap().service, Service::Vm);
 }
 
 #[test]

@@ -1,25 +1,27 @@
 //! `steadyvm compare`: the main job.
 
+use crate::directory;
 use crate::progress::Display;
 use crate::this_program;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_host::Method;
-use steadyvm_lab::artifact::Cache;
-use steadyvm_lab::compare::{self, Meta, Options, write_output};
-use steadyvm_lab::laboratory::{Laboratory, require_root};
-use steadyvm_lab::{At, Error};
-use steadyvm_latency::results::{AssembleOptions, RunData, assemble};
+use steadyvm_lab::At;
+use steadyvm_lab::artifact::{Cache, RtKernel};
+use steadyvm_lab::compare::{self, KernelBuild, Meta, Options, write_output};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
+use steadyvm_latency::results::{AssembleOptions, Service, assemble};
 use steadyvm_latency::table;
 
 /// Compare how well host methods hold a service's latency next to bulk traffic.
 ///
 /// In an emulated host with real kernels, KVM and two guests: a latency-critical UDP service
-/// (NetRT) in one, a TCP stream (NetStream) into the other. Each method has a host of its own;
+/// (NetRT) in one, a TCP stream (NetStream) into the other; or, with --service host, both received
+/// by the host itself. Each method has a host of its own;
 /// each round measures three phases on each in turn: NetRT alone, NetRT with NetStream at full
 /// speed, and NetRT with NetStream at one rate that all methods hold.
 #[derive(Debug, clap::Args)]
@@ -31,12 +33,19 @@ pub struct Args {
         default_value = "vanilla,preempt-rt,dedicated"
     )]
     methods: Vec<Method>,
+    /// Where both loads are received.
+    #[arg(long, value_enum, default_value_t = Receiver::Vm)]
+    service: Receiver,
     /// Counted requests a method and phase, over all rounds.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     samples: u64,
     /// Rounds; more rounds narrow the intervals more than more samples do.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
+    /// Measure every phase once more with `steadyvm explain --receive-path` in the host: adds the
+    /// time from hard interrupt to wake-up, and a METHOD.PHASE.ROUND.json each with its causes.
+    #[arg(long)]
+    receive_path: bool,
     /// Seed of the request schedules.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -48,16 +57,37 @@ pub struct Args {
     json: bool,
 }
 
+/// Where both loads are received, as the command line says it.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Receiver {
+    /// NetRT and NetStream in a VM each.
+    Vm,
+    /// Both by processes of the host itself, without VMs: what its receive path alone does to the
+    /// service.
+    Host,
+}
+
+impl From<Receiver> for Service {
+    fn from(receiver: Receiver) -> Self {
+        match receiver {
+            Receiver::Vm => Self::Vm,
+            Receiver::Host => Self::Host,
+        }
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let options = Options {
-        methods: without_repeats(&args.methods),
+        methods: Method::without_repeats(&args.methods),
+        service: args.service.into(),
         samples: args.samples,
         rounds: args.rounds,
+        receive_path: args.receive_path,
         seed: args.seed,
     };
     options.check()?;
-    prepare_directory(&args.out)?;
+    directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();
     let begun = Instant::now();
@@ -67,19 +97,23 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map_or(0, |since| since.as_secs());
     let program = this_program();
     let cache = Cache::of_this_machine()?;
-    let laboratory = Laboratory::open(&cache, &program, &args.out.join("logs"), &display)?;
-    let (data, dropped_rounds) = compare::run(&laboratory, &options, &display)?;
-    let mut results = assemble(&data, AssembleOptions::default());
-    results.notes.extend(dropped_rounds.iter().cloned());
+    let wanted = HostKernel::of_all(&options.methods);
+    let logs = args.out.join("logs");
+    let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+    let measured = compare::run(&laboratory, &options, &display)?;
+    let mut results = assemble(&measured.data, AssembleOptions::default());
+    let dropped = measured.dropped_rounds.iter().cloned();
+    results.notes.extend(dropped);
+    results.notes.extend(measured.disturbance.note());
     let meta = Meta {
         schema_version: 1,
         git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
         command_line: std::env::args().collect(),
         started_unix_s,
         duration_s: begun.elapsed().as_secs_f64(),
-        kernels: kernels(&laboratory, &options.methods),
-        rt_kernel_key: laboratory.rt_kernel.key.clone(),
-        rt_kernel_configuration_sha256: laboratory.rt_kernel.configuration_sha256.clone(),
+        service: options.service,
+        kernels: kernels(&laboratory, &options),
+        kernel_builds: kernel_builds(&laboratory),
         accelerator: laboratory.accelerator.to_string(),
         qemu: first_line_of("qemu-system-x86_64", "--version"),
         cpu_model: cpu_model(),
@@ -87,10 +121,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         machine_kernel: first_line_of("uname", "-r"),
         load_average: [load_before, load_average()],
         seed: options.seed,
-        equal_rate_mbit_per_s: equal_rate(&data),
-        dropped_rounds,
+        equal_rate_mbit_per_s: measured.equal_rate_mbit_per_s,
+        dropped_rounds: measured.dropped_rounds,
+        disturbance: measured.disturbance,
     };
-    write_output(&args.out, &data, &results, &meta)?;
+    write_output(&args.out, &measured.data, &results, &meta)?;
     if args.json {
         print!("{}", results.to_json()?);
     } else {
@@ -100,59 +135,24 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A method named twice is measured once.
-fn without_repeats(methods: &[Method]) -> Vec<Method> {
-    let mut unique = Vec::new();
-    for method in methods {
-        if !unique.contains(method) {
-            unique.push(*method);
-        }
+fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {
+    let build = |kernel: &RtKernel| KernelBuild {
+        key: kernel.key.clone(),
+        configuration_sha256: kernel.configuration_sha256.clone(),
+    };
+    let ours = laboratory.our_kernels.iter();
+    ours.map(|(name, kernel)| (name.name().to_owned(), build(kernel)))
+        .collect()
+}
+
+fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
+    let title = |kernel| laboratory.kernel_title(kernel);
+    let of = |method: &Method| (method.to_string(), title(HostKernel::of(*method)));
+    let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
+    if options.service == Service::Vm {
+        kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
     }
-    unique
-}
-
-/// Makes the directory and checks, before the work and not after it, that it can be written.
-fn prepare_directory(directory: &Path) -> steadyvm_lab::Result<()> {
-    let probe = directory.join(".writable");
-    fs::create_dir_all(directory)
-        .and_then(|()| fs::write(&probe, ""))
-        .and_then(|()| fs::remove_file(&probe))
-        .map_err(|error| {
-            Error::input(
-                format!("write to the directory {}", directory.display()),
-                error,
-            )
-            .what_to_do("give a directory you can write with --out")
-        })
-}
-
-fn kernels(laboratory: &Laboratory, methods: &[Method]) -> BTreeMap<String, String> {
-    let distribution = format!("{} (distribution)", laboratory.distribution_kernel.version);
-    let rt = format!("{} (PREEMPT_RT)", laboratory.rt_kernel.version);
-    let mut kernels: BTreeMap<String, String> = methods
-        .iter()
-        .map(|method| {
-            let kernel = if *method == Method::Vanilla {
-                &distribution
-            } else {
-                &rt
-            };
-            (method.to_string(), kernel.clone())
-        })
-        .collect();
-    kernels.insert("guests".to_owned(), distribution);
     kernels
-}
-
-/// What the first method was asked to carry in the first round's equal phase.
-fn equal_rate(data: &RunData) -> Option<f64> {
-    let first_rounds = data
-        .methods
-        .iter()
-        .filter_map(|method| method.rounds.first());
-    let full = first_rounds.filter_map(|round| Some(round.full.netstream.as_ref()?.mbit_per_s));
-    full.reduce(f64::min)
-        .map(|slowest| compare::EQUAL_SHARE * slowest)
 }
 
 fn load_average() -> f64 {

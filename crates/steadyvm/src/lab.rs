@@ -1,5 +1,6 @@
 //! `steadyvm lab`: a shell or a command in an emulated host.
 
+use crate::experiment;
 use crate::progress::Display;
 use crate::this_program;
 use anyhow::{Context, Result};
@@ -42,6 +43,8 @@ struct BootArgs {
 enum Kernel {
     /// Our PREEMPT_RT build.
     PreemptRt,
+    /// The same with levels of the receive path (kernel/patches/6.12).
+    RtLevels,
     /// The distribution's, unmodified.
     Vanilla,
 }
@@ -58,6 +61,8 @@ enum Verb {
     },
     /// Get everything that the lab boots, building what is missing.
     Prepare,
+    /// Repeat an experiment of a paper.
+    Experiment(experiment::Args),
     /// Serve the lab's control channel (runs inside machines of the lab).
     #[command(hide = true)]
     Agent,
@@ -75,9 +80,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         None => shell(&args.boot),
         Some(Verb::Run { boot, command }) => run_command(boot, command),
         Some(Verb::Prepare) => {
-            open_laboratory()?;
+            open_laboratory(&HostKernel::ALL)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(Verb::Experiment(args)) => experiment::run(args),
         Some(Verb::Agent) => {
             init::run_agent()?;
             Ok(ExitCode::SUCCESS)
@@ -89,8 +95,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// The laboratory; its logs are those of the last host that was booted by hand.
-fn open_laboratory() -> Result<Laboratory> {
+/// The laboratory with these kernels; its logs are those of the last host that was booted by hand.
+fn open_laboratory(kernels: &[HostKernel]) -> Result<Laboratory> {
     require_root()?;
     let cache = Cache::of_this_machine()?;
     let logs = cache.helper_directory("logs");
@@ -99,6 +105,7 @@ fn open_laboratory() -> Result<Laboratory> {
         &cache,
         &program,
         &logs,
+        kernels,
         &Display::on_standard_error(),
     )?)
 }
@@ -106,9 +113,11 @@ fn open_laboratory() -> Result<Laboratory> {
 fn boot(args: &BootArgs) -> Result<EmulatedHost> {
     let kernel = match args.kernel {
         Kernel::PreemptRt => HostKernel::PreemptRt,
+        Kernel::RtLevels => HostKernel::RtLevels,
         Kernel::Vanilla => HostKernel::Distribution,
     };
-    Ok(EmulatedHost::boot(&open_laboratory()?.host("lab", kernel))?)
+    let laboratory = open_laboratory(&[kernel])?;
+    Ok(EmulatedHost::boot(&laboratory.host("lab", kernel)?)?)
 }
 
 fn run_command(args: &BootArgs, command: &[String]) -> Result<ExitCode> {

@@ -1,9 +1,14 @@
 //! `steadyvm`: consistent latency for network services in virtual machines.
 
 mod compare;
+mod directory;
 mod doctor;
+mod experiment;
+mod explain;
 mod host;
 mod lab;
+mod load;
+mod net;
 mod netrt;
 mod output;
 mod plan;
@@ -17,6 +22,7 @@ use std::process::ExitCode;
 use std::thread;
 use steadyvm_host::HostError;
 use steadyvm_lab::{Blame, child, init};
+use steadyvm_trace::TraceError;
 
 /// Consistent latency for network services in virtual machines on shared Linux hosts.
 ///
@@ -33,8 +39,11 @@ struct CommandLine {
 enum Verb {
     Doctor(doctor::Args),
     Compare(compare::Args),
+    Explain(explain::Args),
     Host(host::Args),
     Lab(lab::Args),
+    Load(load::Args),
+    Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
 }
@@ -50,8 +59,11 @@ fn main() -> ExitCode {
     let outcome = match verb {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Compare(args) => compare::run(&args),
+        Verb::Explain(args) => explain::run(&args),
         Verb::Host(args) => host::run(&args),
         Verb::Lab(args) => lab::run(&args),
+        Verb::Load(args) => load::run(&args),
+        Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
@@ -70,6 +82,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             Blame::Input => 2,
             Blame::Machine => 3,
         };
+    }
+    if let Some(error) = error.downcast_ref::<TraceError>() {
+        return error.exit_code();
     }
     error.downcast_ref().map_or(3, HostError::exit_code)
 }

@@ -7,19 +7,33 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use steadyvm_lab::agent::Status;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Silent;
+use steadyvm_latency::netrt::{self, ClientOptions, End};
+use steadyvm_latency::nisp;
+use steadyvm_trace::receive_path::Report;
 
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
 fn laboratory(logs: &Path) -> Laboratory {
     let cache = Cache::of_this_machine().unwrap();
-    Laboratory::open(&cache, Path::new(STEADYVM), logs, &Silent).unwrap()
+    Laboratory::open(
+        &cache,
+        Path::new(STEADYVM),
+        logs,
+        &[HostKernel::PreemptRt],
+        &Silent,
+    )
+    .unwrap()
 }
 
 /// The network namespaces, devices and lab processes of this machine.
@@ -99,33 +113,92 @@ fn wait_until_gone(before: &Footprint) {
     }
 }
 
-#[test]
-#[ignore = "needs the lab: make lab-tests"]
-fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
-    let before = Footprint::now();
-    let out = tempfile::tempdir().unwrap();
+/// Runs a comparison of one round with 150 requests a phase; gives results.json and meta.json.
+fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
     let Output {
         status,
         stdout,
         stderr,
     } = Command::new(STEADYVM)
-        .args([
-            "compare",
-            "--samples",
-            "150",
-            "--rounds",
-            "1",
-            "--json",
-            "--out",
-        ])
-        .arg(out.path())
+        .args(["compare", "--samples", "150", "--rounds", "1", "--json"])
+        .args(options)
+        .arg("--out")
+        .arg(out)
         .output()
         .unwrap();
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    let read = |name| serde_json::from_slice(&std::fs::read(out.join(name)).unwrap()).unwrap();
     let results: Value = serde_json::from_slice(&stdout).unwrap();
-    let written = std::fs::read(out.path().join("results.json")).unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), results);
+    assert_eq!(read("results.json"), results);
+    (results, read("meta.json"))
+}
+
+/// A method of a short comparison has plausible figures of every phase.
+fn require_figures(method: &Value) {
+    for phase in ["netrt", "netrt_equal", "netrt_idle"] {
+        let figures = &method[phase];
+        let (n, lost) = (
+            figures["n"].as_u64().unwrap(),
+            figures["lost"].as_u64().unwrap(),
+        );
+        assert_eq!(n + lost, 150, "{phase}: {figures}");
+        assert!(
+            figures["max_us"].as_f64() >= figures["p999_us"].as_f64(),
+            "{figures}"
+        );
+        assert!(figures["sd_us"].as_f64().unwrap() > 0.0, "{figures}");
+    }
+    let stream = &method["netstream"];
+    let (full, equal) = (&stream["mbit_per_s"], &stream["equal_mbit_per_s"]);
+    assert!(
+        full.as_f64().unwrap() > 1.0 && equal.as_f64().unwrap() > 1.0,
+        "{stream}"
+    );
+    let busy = method["host"]["cpu_busy_fraction"].as_f64().unwrap();
+    assert!(busy > 0.1 && busy <= 1.0, "{busy}");
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn without_vms_the_host_receives_both_loads() {
+    let before = Footprint::now();
+    let out = tempfile::tempdir().unwrap();
+    let options = ["--service", "host", "--receive-path"];
+    let (results, meta) = short_comparison(&options, out.path());
+    assert_eq!(
+        (&results["service"], &meta["service"]),
+        (&"host".into(), &"host".into())
+    );
+    assert!(meta["kernels"].get("guests").is_none(), "{meta}");
+    let methods = results["methods"].as_array().unwrap();
+    assert_eq!(methods.len(), 3);
+    for method in methods {
+        require_figures(method);
+        for phase in ["wake_up", "wake_up_equal", "wake_up_idle"] {
+            let n = method[phase]["n"].as_u64().unwrap();
+            assert!(n > 100, "{phase}: {}", method[phase]);
+            let name = method["name"].as_str().unwrap();
+            let traced = out.path().join(format!("{name}.{phase}.1.json"));
+            let report: Report = serde_json::from_slice(&std::fs::read(traced).unwrap()).unwrap();
+            assert_eq!((report.total.n, report.lost_events), (n, 0));
+        }
+    }
+    let logs = out.path().join("logs");
+    assert!(logs.join("dedicated.console").exists());
+    assert_eq!(Footprint::now(), before);
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
+    let before = Footprint::now();
+    let out = tempfile::tempdir().unwrap();
+    let (results, meta) = short_comparison(&[], out.path());
     assert_eq!(results["schema_version"], 1);
+    assert_eq!(
+        (&results["service"], &meta["service"]),
+        (&"vm".into(), &"vm".into())
+    );
     let methods = results["methods"].as_array().unwrap();
     let names: Vec<&str> = methods
         .iter()
@@ -133,37 +206,12 @@ fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
         .collect();
     assert_eq!(names, ["vanilla", "preempt-rt", "dedicated"]);
     for method in methods {
-        for phase in ["netrt", "netrt_equal", "netrt_idle"] {
-            let figures = &method[phase];
-            let (n, lost) = (
-                figures["n"].as_u64().unwrap(),
-                figures["lost"].as_u64().unwrap(),
-            );
-            assert_eq!(n + lost, 150, "{phase}: {figures}");
-            assert!(
-                figures["max_us"].as_f64() >= figures["p999_us"].as_f64(),
-                "{figures}"
-            );
-            assert!(figures["sd_us"].as_f64().unwrap() > 0.0, "{figures}");
-        }
-        let stream = &method["netstream"];
-        let (full, equal) = (&stream["mbit_per_s"], &stream["equal_mbit_per_s"]);
-        assert!(
-            full.as_f64().unwrap() > 1.0 && equal.as_f64().unwrap() > 1.0,
-            "{stream}"
-        );
-        let busy = method["host"]["cpu_busy_fraction"].as_f64().unwrap();
-        assert!(busy > 0.1 && busy <= 1.0, "{busy}");
-        assert!(
-            out.path()
-                .join(format!("{}.hgrm", method["name"].as_str().unwrap()))
-                .exists()
-        );
+        require_figures(method);
+        let name = method["name"].as_str().unwrap();
+        assert!(out.path().join(format!("{name}.hgrm")).exists());
     }
     let report = std::fs::read_to_string(out.path().join("report.html")).unwrap();
     assert!(report.contains("preempt-rt") && report.contains("<svg"));
-    let meta: Value =
-        serde_json::from_slice(&std::fs::read(out.path().join("meta.json")).unwrap()).unwrap();
     assert!(
         meta["kernels"]["preempt-rt"]
             .as_str()
@@ -252,7 +300,8 @@ fn a_command_in_the_lab_gets_input_and_gives_output_and_exit_code() {
 fn the_real_time_kernel_has_what_later_work_needs() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
-    let host = EmulatedHost::boot(&laboratory.host("features", HostKernel::PreemptRt)).unwrap();
+    let host =
+        EmulatedHost::boot(&laboratory.host("features", HostKernel::PreemptRt).unwrap()).unwrap();
     host.require_kvm().unwrap();
     let inside = |words: &[&str]| host.connection().text(words);
     assert!(inside(&["uname", "-v"]).unwrap().contains("PREEMPT_RT"));
@@ -271,13 +320,146 @@ fn the_real_time_kernel_has_what_later_work_needs() {
     assert_eq!(doctor["schema_version"], 1);
 }
 
+/// Requests from outside to the NetRT service on the host itself.
+fn send_requests(host: &EmulatedHost, count: u64) {
+    let options = ClientOptions {
+        warmup: 0,
+        end: End::Requests(count),
+        ..ClientOptions::default()
+    };
+    let send = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.connect((RT.host(), 7700)).unwrap();
+        Ok(netrt::run(&socket, &options, &AtomicBool::new(false), &mut |_| {}).unwrap())
+    };
+    let run = host.outside().enter(send).unwrap();
+    assert_eq!(run.counters.lost, 0);
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn packets_are_explained_from_interrupt_to_wake_up() {
+    const REQUESTS: u64 = 60;
+    let patience = Duration::from_secs(60);
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path());
+    for kernel in [HostKernel::Distribution, HostKernel::PreemptRt] {
+        let host = EmulatedHost::boot(&laboratory.host("explain", kernel).unwrap()).unwrap();
+        let inside = host.connection();
+        let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
+        let mut service = inside.spawn(&serve).unwrap();
+        service.wait_for_line("ready", patience).unwrap();
+        send_requests(&host, 5);
+        for which in [["--device", "rt"], ["--port", "7700"]] {
+            let explain = [
+                "steadyvm",
+                "explain",
+                "--receive-path",
+                "--json",
+                "--seconds",
+                "600",
+            ];
+            let mut explain = inside.spawn(&[&explain[..], &which].concat()).unwrap();
+            explain.wait_for_line("recording", patience).unwrap();
+            send_requests(&host, REQUESTS);
+            // Ctrl-C ends it early, and it says what it has.
+            explain.signal(libc::SIGINT).unwrap();
+            let finished = explain.finish(std::time::Duration::from_secs(120)).unwrap();
+            assert_eq!(finished.status, Status::Exited(0));
+            let report: Report = serde_json::from_str(&finished.text()).unwrap();
+            assert_eq!(report.lost_events, 0);
+            assert!(report.missing.is_empty(), "{:?}", report.missing);
+            let measured = report.total.n + report.followers;
+            assert!((REQUESTS / 2..=REQUESTS).contains(&measured), "{report:?}");
+            let shares: f64 = report.causes.iter().map(|cause| cause.share).sum();
+            assert!((shares - 1.0).abs() < 1e-9, "{shares}");
+            let own = |name| {
+                let mut causes = report.causes.iter();
+                causes.any(|cause| cause.kind == "own" && cause.name == name)
+            };
+            assert!(own("interrupt") && own("poll"), "{report:?}");
+            assert_eq!(own("thread"), kernel == HostKernel::PreemptRt);
+            assert_eq!(report.worst[0].woken, "steadyvm");
+            let first = &report.worst[0].timeline[0];
+            assert_eq!((&*first.kind, &*first.name), ("own", "interrupt"));
+        }
+        let explain = ["steadyvm", "explain", "--receive-path", "--device", "rt"];
+        let mut explain = inside
+            .spawn(&[&explain[..], &["--packets", "20"]].concat())
+            .unwrap();
+        explain.wait_for_line("recording", patience).unwrap();
+        send_requests(&host, REQUESTS);
+        let said = explain
+            .finish(std::time::Duration::from_secs(120))
+            .unwrap()
+            .text();
+        assert!(said.starts_with("receive path of device rt"), "{said}");
+        assert!(said.contains("that woke steadyvm"), "{said}");
+        let none = inside.run(&["steadyvm", "explain", "--receive-path", "--port", "9"]);
+        let error = none.unwrap_err().to_string();
+        assert!(error.contains("port 9"), "{error}");
+    }
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn the_experiment_of_nisp_measures_every_rate() {
+    let before = Footprint::now();
+    let out = tempfile::tempdir().unwrap();
+    let done = Command::new(STEADYVM)
+        .args([
+            "lab",
+            "experiment",
+            "nisp",
+            "--rates",
+            "2",
+            "--jobs",
+            "20",
+            "--json",
+            "--out",
+        ])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let results: nisp::Results = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(
+        std::fs::read(out.path().join("nisp.json")).unwrap(),
+        done.stdout
+    );
+    let names: Vec<&str> = results.methods.iter().map(|curve| &*curve.name).collect();
+    assert_eq!(names, ["vanilla", "preempt-rt"]);
+    for curve in &results.methods {
+        let received: Vec<f64> = curve
+            .points
+            .iter()
+            .map(|point| point.received_packets_per_s)
+            .collect();
+        assert_eq!(received.len(), 3);
+        assert!(received[0] < f64::EPSILON, "{received:?}");
+        assert!(
+            received[1] > 0.0 && received[2] > received[1],
+            "{received:?}"
+        );
+        for point in &curve.points {
+            assert_eq!(point.punctuality.jobs, 20);
+            assert_eq!(point.punctuality.miss_ratios.len(), 2);
+            assert!(point.punctuality.response_mean_us > 1000.0, "{point:?}");
+        }
+    }
+    assert_eq!(Footprint::now(), before);
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_host_without_kvm_says_so() {
     let logs = tempfile::tempdir().unwrap();
     let specification = HostSpecification {
         kernel_words: "initcall_blacklist=svm_init,vmx_init".to_owned(),
-        ..laboratory(logs.path()).host("no-kvm", HostKernel::PreemptRt)
+        ..laboratory(logs.path())
+            .host("no-kvm", HostKernel::PreemptRt)
+            .unwrap()
     };
     let host = EmulatedHost::boot(&specification).unwrap();
     let error = host.require_kvm().unwrap_err();
@@ -292,14 +474,15 @@ fn a_host_without_kvm_says_so() {
 fn methods_hold_on_a_real_kernel_and_undo_restores_everything() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
-    let host = EmulatedHost::boot(&laboratory.host("undo", HostKernel::PreemptRt)).unwrap();
+    let host =
+        EmulatedHost::boot(&laboratory.host("undo", HostKernel::PreemptRt).unwrap()).unwrap();
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
     let vm = format!("{}:1", host.guest_pid("rt").unwrap());
     let inside = |words: &str| host.connection().text(&["sh", "-euc", words]);
     inside("steadyvm host snapshot > /run/before.json").unwrap();
-    for method in ["preempt-rt", "dedicated"] {
+    for method in ["preempt-rt", "dedicated", "rt-profile"] {
         inside(&format!(
             "steadyvm host apply --method {method} --rt-nic rt --rt-vm {vm}"
         ))

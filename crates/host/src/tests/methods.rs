@@ -55,6 +55,46 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
 }
 
 #[test]
+fn rt_poll_list_is_preempt_rt_and_the_level_of_the_rt_nic() {
+    let (host, directory) = (paper_host(2), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    let mut expected = host.state();
+    control.undo().unwrap();
+    control.apply(&paper_target(), Method::RtPollList).unwrap();
+    // IRQ threads of other NICs stay at 50, below it; all of the RT path is at it or above.
+    let lowest_of_the_path = expected.threads[&102].scheduling.priority;
+    for (file, value) in [
+        ("rtnet_prio", format!("{lowest_of_the_path}\n")),
+        ("rtnet_quantum", "1\t64\n".into()),
+    ] {
+        let path = format!("/proc/sys/net/core/{file}");
+        expected.files.insert(path, value);
+    }
+    assert_eq!(host.state(), expected);
+    assert_eq!(control.undo().unwrap().failed, [] as [String; 0]);
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn rt_poll_list_needs_the_patches() {
+    let (host, directory) = (paper_host(2), directory());
+    host.edit(|state| state.files.remove("/proc/sys/net/core/rtnet_prio"));
+    let before = host.state();
+    let error = control(&host, &directory)
+        .apply(&paper_target(), Method::RtPollList)
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 3);
+    let text = error.to_string();
+    assert!(
+        text.contains("rtnet_prio") && text.contains("kernel/patches/6.12"),
+        "{text}"
+    );
+    assert_eq!(host.state(), before);
+}
+
+#[test]
 fn dedicated_leaves_the_cpu_to_the_rt_path() {
     let (host, directory) = (paper_host(2), directory());
     host.writable_file(
@@ -94,6 +134,45 @@ fn dedicated_leaves_the_cpu_to_the_rt_path() {
     assert_eq!(control.show().unwrap().strays, [] as [String; 0]);
     let undone = control.undo().unwrap();
     assert_eq!(undone.failed, [] as [String; 0]);
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn a_process_of_the_host_can_be_the_service() {
+    let (host, directory) = (paper_host(2), directory());
+    host.thread(300, 300, "netrt", 0);
+    host.thread(300, 301, "netrt-worker", 0);
+    let before = host.state();
+    let control = control(&host, &directory);
+    let target = Target {
+        rt_vms: vec![],
+        rt_processes: vec![300, 300],
+        ..paper_target()
+    };
+    control.apply(&target, Method::PreemptRt).unwrap();
+    let mut expected = before.clone();
+    for (tid, scheduling) in [
+        (40, Scheduling::fifo(80, 0)),
+        (41, Scheduling::fifo(80, 0)),
+        (300, Scheduling::fifo(70, RESET_ON_FORK)),
+        (301, Scheduling::fifo(70, RESET_ON_FORK)),
+    ] {
+        expected.threads.get_mut(&tid).unwrap().scheduling = scheduling;
+    }
+    assert_eq!(host.state(), expected);
+    control.undo().unwrap();
+    assert_eq!(host.state(), before);
+
+    control.apply(&target, Method::Dedicated).unwrap();
+    let state = host.state();
+    for (tid, cpu) in [(300, "1"), (301, "1"), (1, "0"), (109, "0")] {
+        assert_eq!(state.threads[&tid].cpus.to_string(), cpu, "{tid}");
+    }
+    assert_eq!(
+        (state.irqs[&30].effective, state.irqs[&34].effective),
+        (1, 0)
+    );
+    control.undo().unwrap();
     assert_eq!(host.state(), before);
 }
 
@@ -140,7 +219,7 @@ fn a_kernel_without_preempt_rt_is_refused_with_what_to_do() {
 
 #[test]
 fn bad_targets_are_refused_by_name() {
-    let (host, directory) = (paper_host(2), directory());
+    let host = paper_host(2);
     host.thread(300, 300, "bash", 0);
     host.file("/sys/class/net/br0/mtu", "1500\n");
     let good = paper_target();
@@ -215,15 +294,36 @@ fn bad_targets_are_refused_by_name() {
             "CPU 7 is not online",
         ),
     ];
-    let before = host.state();
     for (target, expected) in cases {
-        let error = control(&host, &directory)
-            .apply(&target, Method::Dedicated)
-            .unwrap_err();
-        assert!(error.to_string().contains(expected), "{error}");
-        assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
-        assert_eq!(host.state(), before);
+        refused(&host, &target, expected);
     }
+}
+
+#[test]
+fn bad_processes_are_refused_by_name() {
+    let host = paper_host(2);
+    for (pid, expected) in [
+        (999, "no process 999"),
+        (12, "belongs to the kernel"),
+        (100, "name it once"),
+    ] {
+        let target = Target {
+            rt_processes: vec![pid],
+            ..paper_target()
+        };
+        refused(&host, &target, expected);
+    }
+}
+
+/// Refused as the caller's mistake, with nothing changed.
+fn refused(host: &FakeHost, target: &Target, expected: &str) {
+    let before = host.state();
+    let error = control(host, &directory())
+        .apply(target, Method::Dedicated)
+        .unwrap_err();
+    assert!(error.to_string().contains(expected), "{error}");
+    assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+    assert_eq!(host.state(), before);
 }
 
 #[test]

@@ -60,11 +60,15 @@ fn random_host() -> impl Strategy<Value = FakeHost> {
             host.writable_file("/sys/devices/virtual/workqueue/cpumask", "ff\n");
             host.writable_file("/proc/irq/default_smp_affinity", "00000000,000000ff\n");
             host.writable_file("/proc/sys/kernel/sched_rt_runtime_us", "950000\n");
+            host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
+            host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
             nic(&host, "rt0", 30, 40);
             nic(&host, "rt1", 32, 42);
             nic(&host, "bulk0", 34, 44);
             threaded_irq(&host, 9, 50, "acpi", 0);
             host.thread(51, 51, "napi/rt0-8193", PF_KTHREAD);
+            host.thread(SERVICE, SERVICE, "service", 0);
+            host.thread(SERVICE, SERVICE + 1, "service", 0);
             for pid in [100, 200] {
                 host.thread(pid, pid, "qemu", 0);
                 host.thread(pid, pid + 1, "CPU 0/KVM", 0);
@@ -101,17 +105,25 @@ fn random_host() -> impl Strategy<Value = FakeHost> {
         })
 }
 
+/// A process of the host that serves without a VM.
+const SERVICE: u32 = 90;
+
 fn random_target() -> impl Strategy<Value = (Target, Method)> {
     (
         prop::sample::subsequence(vec!["rt0", "rt1"], 1..=2),
         prop::sample::subsequence(vec![100_u32, 200], 1..=2),
         prop::sample::subsequence(vec![0_u32, 1], 0..=2),
+        prop::bool::ANY,
         prop::option::of(0_usize..2),
         any::<bool>(),
-        prop::sample::select(vec![Method::PreemptRt, Method::Dedicated]),
+        prop::sample::select(vec![
+            Method::PreemptRt,
+            Method::Dedicated,
+            Method::RtPollList,
+        ]),
     )
         .prop_map(
-            |(nics, vms, rt_vcpus, dedicated_cpu, disable_rt_throttling, method)| {
+            |(nics, vms, rt_vcpus, with_process, dedicated_cpu, disable_rt_throttling, method)| {
                 let rt_vms = vms.into_iter().map(|pid| RtVm {
                     pid,
                     rt_vcpus: rt_vcpus.clone(),
@@ -119,6 +131,7 @@ fn random_target() -> impl Strategy<Value = (Target, Method)> {
                 let target = Target {
                     rt_nics: nics.into_iter().map(Into::into).collect(),
                     rt_vms: rt_vms.collect(),
+                    rt_processes: with_process.then_some(SERVICE).into_iter().collect(),
                     dedicated_cpu,
                     disable_rt_throttling,
                     ..Target::default()
@@ -154,7 +167,7 @@ proptest! {
     #[test]
     fn ended_threads_are_tolerated(
         (host, (target, method)) in (random_host(), random_target()),
-        gone in prop::sample::subsequence(vec![1_u32, 40, 51, 100, 101, 102, 103, 200, 300], 0..9),
+        gone in prop::sample::subsequence(vec![1_u32, 40, 51, SERVICE, 100, 101, 102, 103, 200, 300], 0..10),
     ) {
         let directory = tempfile::tempdir().unwrap();
         let control = control(&host, &directory);

@@ -5,25 +5,30 @@
 //! methods alike.
 
 mod cpu;
+mod disturbance;
 mod output;
 mod phase;
+mod receivers;
 mod station;
 
-pub use output::{Meta, write_output};
+pub(crate) use cpu::CpuTimes;
+pub use disturbance::Disturbance;
+pub use output::{KernelBuild, Meta, write_output};
 
 use crate::error::{Blame, Error, Result};
-use crate::laboratory::{HostKernel, Laboratory};
+use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use crate::scheduling;
+use disturbance::CpuUse;
 use station::Station;
 use std::thread;
 use steadyvm_host::Method;
 use steadyvm_latency::netstream::NetStreamRun;
-use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData};
+use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData, Service};
 
 /// The equal rate is this share of the slowest method's full speed: low enough that every
 /// method holds it.
-pub const EQUAL_SHARE: f64 = 0.9;
+const EQUAL_SHARE: f64 = 0.9;
 
 /// docs/design/lab.md has the measured rate of failed boots.
 const BOOT_ATTEMPTS: u32 = 4;
@@ -35,10 +40,14 @@ const REBOOTS: u32 = 4;
 pub struct Options {
     /// Methods, in the order shown.
     pub methods: Vec<Method>,
+    /// Where the loads are received.
+    pub service: Service,
     /// Counted requests a method and phase, over all rounds.
     pub samples: u64,
     /// Rounds.
     pub rounds: u64,
+    /// Whether every phase is repeated with the host's receive path traced.
+    pub receive_path: bool,
     /// Seed of the request schedules. A round's schedule is the same for every method.
     pub seed: u64,
 }
@@ -65,23 +74,35 @@ impl Options {
     }
 }
 
+/// What was measured, and what whoever reads the figures must see with them.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// The samples.
+    pub data: RunData,
+    /// The equal rate that the first round found.
+    pub equal_rate_mbit_per_s: Option<f64>,
+    /// The rounds that were dropped because a machine died, a sentence each.
+    pub dropped_rounds: Vec<String>,
+    /// What else the machine did during the rounds.
+    pub disturbance: Disturbance,
+}
+
 /// Measures everything. See the module's introduction for how.
-///
-/// With the data come the rounds that were dropped because a machine died, a sentence each:
-/// whoever reads the figures must see them.
 pub fn run(
     laboratory: &Laboratory,
     options: &Options,
     observer: &dyn Observer,
-) -> Result<(RunData, Vec<String>)> {
+) -> Result<Comparison> {
     options.check()?;
     let mut stations = task(observer, "boot the hosts", || {
-        boot_stations(laboratory, &options.methods, observer)
+        boot_stations(laboratory, options, observer)
     })?;
     let mut rounds = Vec::new();
     let mut equal_rate = None;
     let mut reboots_left = REBOOTS;
-    let mut dropped = Vec::new();
+    let mut dropped_rounds = Vec::new();
+    let cpu_use = |stations: &[Station]| CpuUse::now(stations.iter().map(Station::emulator));
+    let before = cpu_use(&stations)?;
     while (rounds.len() as u64) < options.rounds {
         let round = rounds.len() as u64;
         let title = format!("round {} of {}", round + 1, options.rounds);
@@ -91,19 +112,25 @@ pub fn run(
             // The whole round is dropped, so that no method keeps its better half.
             Err(error) if reboots_left > 0 && error.blame == Blame::Machine => {
                 reboots_left -= 1;
-                dropped.push(format!(
+                dropped_rounds.push(format!(
                     "round {} was dropped for all methods and measured again: {error}",
                     round + 1
                 ));
                 observer.tell(News::Note(format!("{error}\n  booting that host again")));
                 for station in stations.iter_mut().filter(|station| station.is_broken()) {
-                    *station = boot_station(laboratory, station.method(), 0, observer)?;
+                    let (method, service) = (station.method(), options.service);
+                    *station = boot_station(laboratory, method, service, 0, observer)?;
                 }
             }
             Err(error) => return Err(error),
         }
     }
-    Ok((by_method(&options.methods, rounds), dropped))
+    Ok(Comparison {
+        data: by_method(options, rounds),
+        equal_rate_mbit_per_s: equal_rate,
+        dropped_rounds,
+        disturbance: cpu_use(&stations)?.since(&before),
+    })
 }
 
 /// One round: the data of each method, in the methods' order.
@@ -117,6 +144,7 @@ fn measure_round(
     let load = phase::Load {
         seed: options.seed + round,
         samples: options.samples_in(round),
+        receive_path: options.receive_path,
     };
     let mut measure = |phase, rate| measure_phase(stations, round, phase, rate, &load, observer);
     let idle = measure(Phase::Idle, None)?;
@@ -134,20 +162,25 @@ fn measure_round(
 /// its own: kernels that share CPUs while they boot misjudge their timers.
 fn boot_stations(
     laboratory: &Laboratory,
-    methods: &[Method],
+    options: &Options,
     observer: &dyn Observer,
 ) -> Result<Vec<Station>> {
+    let service = options.service;
+    let with = match service {
+        Service::Vm => " and two guests",
+        Service::Host => "",
+    };
     let mut stations = Vec::new();
-    for methods in methods.chunks(scheduling::cpus()) {
+    for methods in options.methods.chunks(scheduling::cpus()) {
         let names: Vec<String> = methods.iter().map(ToString::to_string).collect();
         observer.tell(News::Note(format!(
-            "booting a host and two guests: {}",
+            "booting a host{with}: {}",
             names.join(", ")
         )));
         let booted: Vec<Result<Station>> = thread::scope(|scope| {
             let boot = |(cpu, method): (usize, &Method)| {
                 let method = *method;
-                scope.spawn(move || boot_station(laboratory, method, cpu, observer))
+                scope.spawn(move || boot_station(laboratory, method, service, cpu, observer))
             };
             let boots: Vec<_> = methods.iter().enumerate().map(boot).collect();
             let panicked = |_| Err(Error::machine("boot a host", "a thread panicked"));
@@ -168,13 +201,14 @@ fn boot_stations(
 fn boot_station(
     laboratory: &Laboratory,
     method: Method,
+    service: Service,
     on_cpu: usize,
     observer: &dyn Observer,
 ) -> Result<Station> {
     let mut attempts_left = BOOT_ATTEMPTS;
     loop {
         attempts_left -= 1;
-        match Station::boot(laboratory, method, on_cpu, observer) {
+        match Station::boot(laboratory, method, service, on_cpu, observer) {
             Err(error) if attempts_left > 0 && error.blame == Blame::Machine => {
                 observer.tell(News::Note(format!("{error}\n  booting it again")));
             }
@@ -220,8 +254,9 @@ fn slowest(phases: &[PhaseData]) -> f64 {
 }
 
 /// Turns rounds of methods into methods of rounds.
-fn by_method(methods: &[Method], rounds: Vec<Vec<RoundData>>) -> RunData {
-    let mut methods: Vec<MethodData> = methods
+fn by_method(options: &Options, rounds: Vec<Vec<RoundData>>) -> RunData {
+    let mut methods: Vec<MethodData> = options
+        .methods
         .iter()
         .map(|method| MethodData {
             name: method.to_string(),
@@ -233,14 +268,9 @@ fn by_method(methods: &[Method], rounds: Vec<Vec<RoundData>>) -> RunData {
             method.rounds.push(data);
         }
     }
-    RunData { methods }
-}
-
-/// The kernel that a method's host runs.
-fn kernel_of(method: Method) -> HostKernel {
-    match method {
-        Method::Vanilla => HostKernel::Distribution,
-        Method::PreemptRt | Method::Dedicated => HostKernel::PreemptRt,
+    RunData {
+        service: options.service,
+        methods,
     }
 }
 
@@ -251,8 +281,10 @@ mod tests {
     fn options(samples: u64, rounds: u64) -> Options {
         Options {
             methods: vec![Method::Vanilla],
+            service: Service::Vm,
             samples,
             rounds,
+            receive_path: false,
             seed: 1,
         }
     }

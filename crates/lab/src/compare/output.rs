@@ -1,5 +1,6 @@
 //! The files of a comparison.
 
+use super::disturbance::Disturbance;
 use crate::error::{At, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -7,7 +8,16 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use steadyvm_latency::report::{ReportMeta, render};
-use steadyvm_latency::results::{Phase, Results, RunData, hgrm_of_method};
+use steadyvm_latency::results::{Phase, Results, RunData, Service, hgrm_of_method};
+
+/// What one of our kernels was built from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KernelBuild {
+    /// Key of everything that it was built from.
+    pub key: String,
+    /// SHA-256 of its configuration.
+    pub configuration_sha256: String,
+}
 
 /// meta.json: what a reader needs to judge the figures, or to make them again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -22,12 +32,12 @@ pub struct Meta {
     pub started_unix_s: u64,
     /// How long it took.
     pub duration_s: f64,
-    /// Kernel version by method, and the guests'.
+    /// Where the loads were received.
+    pub service: Service,
+    /// Kernel version by method, and the guests' if there are any.
     pub kernels: BTreeMap<String, String>,
-    /// Key of everything that the PREEMPT_RT kernel was built from.
-    pub rt_kernel_key: String,
-    /// SHA-256 of the PREEMPT_RT kernel's configuration.
-    pub rt_kernel_configuration_sha256: String,
+    /// The kernels that we built, by name.
+    pub kernel_builds: BTreeMap<String, KernelBuild>,
     /// How the hosts ran.
     pub accelerator: String,
     /// The emulator's version.
@@ -44,11 +54,14 @@ pub struct Meta {
     pub seed: u64,
     /// The equal rate that the first round found.
     pub equal_rate_mbit_per_s: Option<f64>,
+    /// What else the machine did during the rounds.
+    pub disturbance: Disturbance,
     /// Rounds that were dropped because a machine died, a sentence each.
     pub dropped_rounds: Vec<String>,
 }
 
-/// Writes results.json, meta.json, samples.csv, report.html and a .hgrm a method.
+/// Writes results.json, meta.json, samples.csv, report.html, a .hgrm a method, and what the hosts
+/// traced of their receive paths.
 pub fn write_output(
     directory: &Path,
     data: &RunData,
@@ -69,6 +82,16 @@ pub fn write_output(
     for method in &data.methods {
         let text = hgrm_of_method(method).doing(format!("write {}.hgrm", method.name))?;
         write(&format!("{}.hgrm", method.name), &text)?;
+    }
+    for method in &data.methods {
+        for (round, round_data) in method.rounds.iter().enumerate() {
+            for phase in Phase::ALL {
+                if let Some(traced) = &round_data.phase(phase).receive_path {
+                    let (name, key) = (&method.name, phase.wake_up_key());
+                    write(&format!("{name}.{key}.{}.json", round + 1), &traced.report)?;
+                }
+            }
+        }
     }
     write("report.html", &render(results, &report_meta(meta)))
 }
@@ -101,11 +124,12 @@ fn report_meta(meta: &Meta) -> ReportMeta {
             .iter()
             .map(|(name, kernel)| (format!("Kernel, {name}"), kernel.clone())),
     );
+    facts.extend(
+        meta.kernel_builds
+            .iter()
+            .map(|(name, build)| (format!("Build key, {name}"), build.key.clone())),
+    );
     facts.extend([
-        (
-            "RT kernel's build key".to_owned(),
-            meta.rt_kernel_key.clone(),
-        ),
         (
             "Hosts run by".to_owned(),
             format!("{}, {}", meta.accelerator, meta.qemu),
@@ -115,6 +139,14 @@ fn report_meta(meta: &Meta) -> ReportMeta {
             format!(
                 "{} CPUs, {}, Linux {}",
                 meta.cpus, meta.cpu_model, meta.machine_kernel
+            ),
+        ),
+        (
+            "CPU time of others, stolen".to_owned(),
+            format!(
+                "{:.1} %, {:.1} %",
+                100.0 * meta.disturbance.others,
+                100.0 * meta.disturbance.stolen
             ),
         ),
         (

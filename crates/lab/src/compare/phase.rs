@@ -1,29 +1,41 @@
-//! The loads of one phase: NetRT from outside, NetStream into the bulk guest.
+//! The loads of one phase: NetRT and NetStream from outside, into their receivers.
 
-use crate::agent::Process;
+use super::receivers::Receiver;
+use crate::agent::{Connection, Process, Status};
 use crate::child::{self, Child};
-use crate::error::{At, Result};
-use crate::guest::Guest;
-use crate::host::EmulatedHost;
+use crate::error::{At, Error, Result};
+use crate::host::RT;
 use crate::namespace::Namespace;
 use crate::scheduling;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
 use steadyvm_latency::netrt::{self, ClientOptions, ClientRun, End};
 use steadyvm_latency::netstream::{self, ClientCommand, NetStreamRun, ServerCommand};
+use steadyvm_latency::results::ReceivePathData;
+use steadyvm_trace::receive_path::Report;
 
 /// The NetRT service's UDP port.
 pub const NETRT_PORT: u16 = 7700;
-/// A service in a guest starts within this time, on a loaded machine too.
+/// A service starts within this time, on a loaded machine too.
 pub const SERVICE_PATIENCE: Duration = Duration::from_secs(60);
+/// The longest time that is traced; a longer phase is traced at its beginning.
+const TRACING_PATIENCE: Duration = Duration::from_secs(600);
+/// How long the emulated host may take to make a report of what it recorded.
+const TRACING_END_PATIENCE: Duration = Duration::from_secs(120);
 /// Requests before the counted ones: about a second, in which translated code is cached and
 /// TCP finds its speed.
 const WARMUP_REQUESTS: u64 = 200;
 /// A reply that takes longer is lost. The worst seen under `vanilla` is well below.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A stream ends by itself; one that has not ended this long after its time hangs, because the
+/// other end is gone.
+const STREAM_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How much NetRT load a phase has.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +44,8 @@ pub struct Load {
     pub seed: u64,
     /// Counted requests.
     pub samples: u64,
+    /// Whether the phase is repeated with the host's receive path traced.
+    pub receive_path: bool,
 }
 
 impl Load {
@@ -64,18 +78,60 @@ pub fn run_netrt(outside: &Namespace, server: Ipv4Addr, load: &Load) -> Result<C
     })
 }
 
+/// The host's receive path, being traced.
+pub struct Tracing(Process);
+
+/// Starts to trace what the host does with the packets of the RT network.
+pub fn start_tracing(host: &Connection) -> Result<Tracing> {
+    let longest = TRACING_PATIENCE.as_secs().to_string();
+    let mut tracing = host.spawn(&[
+        "steadyvm",
+        "explain",
+        "--receive-path",
+        "--device",
+        RT.name,
+        "--seconds",
+        &longest,
+        "--buffer-mib",
+        "32",
+        "--json",
+    ])?;
+    tracing.wait_for_line("recording", SERVICE_PATIENCE)?;
+    Ok(Tracing(tracing))
+}
+
+impl Tracing {
+    /// Ends it and gives what it found.
+    pub fn finish(self) -> Result<ReceivePathData> {
+        let what = "trace the host's receive path";
+        self.0.signal(libc::SIGINT)?;
+        let finished = self.0.finish(TRACING_END_PATIENCE)?;
+        if finished.status != Status::Exited(0) {
+            let said = String::from_utf8_lossy(&finished.error);
+            return Err(Error::machine(what, format!("{}: {said}", finished.status)));
+        }
+        let report = finished.text();
+        let found: Report = serde_json::from_str(&report).doing(what)?;
+        Ok(ReceivePathData {
+            wake_ups_ns: found.samples_ns,
+            report,
+        })
+    }
+}
+
 /// A NetStream that flows.
 pub struct Stream {
     client: Child,
     server: Process,
+    /// When it has to have ended.
+    deadline: Instant,
 }
 
-/// Starts iperf3 in the guest and, when it listens, a client outside; returns when the stream
+/// Starts iperf3 at the receiver and, when it listens, a client outside; returns when the stream
 /// is accepted.
 pub fn start_stream(
-    host: &EmulatedHost,
-    guest: &Guest,
-    server: Ipv4Addr,
+    outside: &Namespace,
+    receiver: &Receiver,
     rate_mbit_per_s: Option<f64>,
     load: &Load,
 ) -> Result<Stream> {
@@ -86,11 +142,12 @@ pub fn start_stream(
     let arguments = one_connection.arguments();
     let mut argv = vec!["iperf3", "--forceflush"];
     argv.extend(arguments.iter().map(String::as_str));
-    let mut receiver = guest.connection().spawn(&argv)?;
-    receiver.wait_for_line("listening", SERVICE_PATIENCE)?;
+    let mut server = receiver.connection.spawn(&argv)?;
+    server.wait_for_line("listening", SERVICE_PATIENCE)?;
+    let seconds = load.stream_seconds();
     let stream = ClientCommand {
         total_mbit_per_s: rate_mbit_per_s,
-        ..ClientCommand::to_server(server.into(), load.stream_seconds())
+        ..ClientCommand::to_server(receiver.address.into(), seconds)
     };
     let mut command = Command::new("nice");
     command
@@ -100,26 +157,42 @@ pub fn start_stream(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    host.outside().hold(&mut command)?;
+    outside.hold(&mut command)?;
     let client = child::spawn(command)?;
-    receiver.wait_for_line("Accepted connection", SERVICE_PATIENCE)?;
+    server.wait_for_line("Accepted connection", SERVICE_PATIENCE)?;
     Ok(Stream {
         client,
-        server: receiver,
+        server,
+        deadline: Instant::now() + Duration::from_secs(seconds.into()) + STREAM_PATIENCE,
     })
 }
 
 impl Stream {
     /// Waits for its end and gives what it carried.
     pub fn finish(mut self) -> Result<NetStreamRun> {
-        let what = "run iperf3 into the bulk guest";
-        let mut said = String::new();
-        if let Some(mut output) = self.client.streams().stdout.take() {
-            output.read_to_string(&mut said).doing(what)?;
-        }
+        let what = "receive the iperf3 stream";
+        let left = || self.deadline.saturating_duration_since(Instant::now());
+        let said = read_to_end_within(self.client.streams().stdout.take(), left()).doing(what)?;
         self.client.wait()?;
         // The next stream's server wants the same port.
-        self.server.follow(|_, _| {})?;
+        self.server.finish(left())?;
         netstream::parse(&said).doing(what)
     }
+}
+
+/// Everything that `source` says until its end, if that comes within `patience`.
+fn read_to_end_within(
+    source: Option<impl Read + Send + 'static>,
+    patience: Duration,
+) -> io::Result<String> {
+    let Some(mut source) = source else {
+        return Ok(String::new());
+    };
+    let (sender, said) = channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        let _ = sender.send(source.read_to_string(&mut text).map(|_| text));
+    });
+    said.recv_timeout(patience)
+        .unwrap_or_else(|_| Err(io::Error::other("it hangs, its other end does not answer")))
 }

@@ -9,8 +9,8 @@ mod forest;
 mod paper;
 mod svg;
 
-use crate::results::{LatencyResult, Phase, Results};
-use crate::table::{FIGURE_HEADERS, figure, latency_figures};
+use crate::results::{LatencyResult, Phase, Results, Service};
+use crate::table::{FIGURE_HEADERS, figure, latency_figures, wake_up_figures};
 use std::fmt::Write;
 use svg::{escape, joined};
 
@@ -36,19 +36,24 @@ pub fn render(results: &Results, meta: &ReportMeta) -> String {
          <link rel=\"icon\" href=\"data:,\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
     );
+    let _ = writeln!(page, "<p>{}.</p>", results.service.title());
     page += &notes(meta);
     page += &facts(meta);
     page += &ratios(results);
     for phase in Phase::ALL {
         page += &phase_section(results, phase);
     }
+    page += &wake_ups(results);
     let _ = write!(
         page,
         "<h2>Traffic carried and CPU time</h2>\n<div class=\"grid\">\n{}</div>\n",
         bars::cards(results)
     );
     let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();
-    page += &paper::section(&names);
+    // The paper has no measurement without VMs.
+    if results.service == Service::Vm {
+        page += &paper::section(&names);
+    }
     page += &reading(results);
     page += "</main>\n</body>\n</html>\n";
     page
@@ -109,16 +114,41 @@ fn phase_section(results: &Results, phase: Phase) -> String {
     )
 }
 
+/// The receive path's times, a table a phase, where they were traced.
+fn wake_ups(results: &Results) -> String {
+    joined(Phase::ALL, |phase| {
+        let traced = results.methods.iter();
+        let rows = joined(traced, |method| {
+            method.wake_up(phase).map_or_else(String::new, |wake_up| {
+                figures_row(&method.name, &[wake_up.n], wake_up_figures(wake_up))
+            })
+        });
+        if rows.is_empty() {
+            return rows;
+        }
+        let headers = joined(FIGURE_HEADERS, |name| format!("<th>{name}</th>"));
+        format!(
+            "<h2>Hard interrupt to the reader’s wake-up, {}</h2>\n\
+             <p>Traced by the host itself in a repetition of the phase: the cost of tracing is \
+             in these figures, and in no others.</p>\n\
+             <div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>µs</th><th>n</th>\
+             {headers}</tr></thead><tbody>{rows}</tbody></table></div>\n",
+            escape(phase.title())
+        )
+    })
+}
+
 fn latency_row(name: &str, latency: &LatencyResult) -> String {
-    let figures = joined(latency_figures(latency), |value| {
+    figures_row(name, &[latency.n, latency.lost], latency_figures(latency))
+}
+
+fn figures_row(name: &str, counts: &[u64], figures: [Option<f64>; 7]) -> String {
+    let counts = joined(counts, |count| format!("<td>{count}</td>"));
+    let figures = joined(figures, |value| {
         format!("<td>{}</td>", escape(&figure(value)))
     });
-    format!(
-        "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{figures}</tr>",
-        escape(name),
-        latency.n,
-        latency.lost
-    )
+    let name = escape(name);
+    format!("<tr><th scope=\"row\">{name}</th>{counts}{figures}</tr>")
 }
 
 fn reading(results: &Results) -> String {

@@ -3,7 +3,7 @@
 use super::data::{MethodData, Phase, RunData};
 use super::document::{
     BootstrapResult, DistributionPoint, HostResult, LatencyResult, LatencyRound, MethodResult,
-    NetStreamResult, RatioResult, Results, SCHEMA_VERSION,
+    NetStreamResult, RatioResult, Results, SCHEMA_VERSION, WakeUpResult,
 };
 use crate::bootstrap::{
     BootstrapOptions, CONFIDENCE, Draws, FEWEST_BEYOND, draw_latency, draw_rates, ratio,
@@ -52,6 +52,7 @@ pub fn assemble(data: &RunData, options: AssembleOptions) -> Results {
     let ratios = all_ratios(data, paired_rounds, options.bootstrap, &mut notes);
     Results {
         schema_version: SCHEMA_VERSION,
+        service: data.service,
         methods: data.methods.iter().map(method_result).collect(),
         ratios,
         bootstrap: BootstrapResult {
@@ -86,6 +87,9 @@ fn method_result(method: &MethodData) -> MethodResult {
         netrt: latency_result(method, Phase::Full),
         netrt_equal: latency_result(method, Phase::Equal),
         netrt_idle: latency_result(method, Phase::Idle),
+        wake_up: wake_up_result(method, Phase::Full),
+        wake_up_equal: wake_up_result(method, Phase::Equal),
+        wake_up_idle: wake_up_result(method, Phase::Idle),
         netstream: netstream_result(method),
         host: HostResult {
             cpu_busy_fraction: mean_busy(Phase::Full),
@@ -133,6 +137,21 @@ fn latency_result(method: &MethodData, phase: Phase) -> LatencyResult {
             .collect(),
         distribution: distribution(&sorted),
     }
+}
+
+fn wake_up_result(method: &MethodData, phase: Phase) -> Option<WakeUpResult> {
+    let summary = Summary::of(&method.wake_ups_ns(phase).concat())?;
+    let figure = |ns: u64| Some(microseconds(ns as f64));
+    Some(WakeUpResult {
+        n: summary.n,
+        mean_us: Some(microseconds(summary.mean_ns)),
+        sd_us: summary.sd_ns.map(microseconds),
+        p50_us: figure(summary.p50_ns),
+        p90_us: figure(summary.p90_ns),
+        p99_us: figure(summary.p99_ns),
+        p999_us: figure(summary.p999_ns),
+        max_us: figure(summary.max_ns),
+    })
 }
 
 fn latency_round(run: &crate::netrt::ClientRun) -> LatencyRound {
@@ -207,6 +226,8 @@ fn netstreams(method: &MethodData, phase: Phase) -> Vec<Option<&NetStreamRun>> {
 /// The draws of all of one method's figures.
 struct MethodDraws {
     latency: [Draws<5>; 3],
+    /// `None` where they were not traced.
+    wake_ups: [Option<Draws<5>>; 3],
     rates: Vec<(&'static str, Draws<1>)>,
 }
 
@@ -281,6 +302,11 @@ fn draw_method(
         let slices: Vec<&[u64]> = round_trips.iter().take(rounds).map(Vec::as_slice).collect();
         draw_latency(&slices, options, stream)
     };
+    let wake_ups = |phase: Phase, stream| {
+        let rounds = &method.wake_ups_ns(phase)[..rounds];
+        let is_traced = rounds.iter().any(|round| !round.is_empty());
+        is_traced.then(|| draw_latency(rounds, options, stream))
+    };
     let rates = |values: Vec<Vec<f64>>, stream| {
         let slices: Vec<&[f64]> = values.iter().take(rounds).map(Vec::as_slice).collect();
         draw_rates(&slices, options, stream)
@@ -304,6 +330,11 @@ fn draw_method(
             latency(full, stream + 1),
             latency(equal, stream + 2),
             latency(idle, stream + 3),
+        ],
+        wake_ups: [
+            wake_ups(full, stream + 9),
+            wake_ups(equal, stream + 10),
+            wake_ups(idle, stream + 11),
         ],
         rates: vec![
             ("netstream.mbit_per_s", rates(streamed(full), stream + 4)),
@@ -360,6 +391,17 @@ fn add_ratios(
     for (phase, (of, to)) in Phase::ALL.iter().zip(of.latency.iter().zip(&to.latency)) {
         for (index, name) in LATENCY_FIGURES.iter().enumerate() {
             add(format!("{}.{name}", phase.key()), ratio(of, to, index));
+        }
+    }
+    for (phase, (of, to)) in Phase::ALL.iter().zip(of.wake_ups.iter().zip(&to.wake_ups)) {
+        let (Some(of), Some(to)) = (of, to) else {
+            continue;
+        };
+        for (index, name) in LATENCY_FIGURES.iter().enumerate() {
+            add(
+                format!("{}.{name}", phase.wake_up_key()),
+                ratio(of, to, index),
+            );
         }
     }
     for ((name, of), (_, to)) in of.rates.iter().zip(&to.rates) {

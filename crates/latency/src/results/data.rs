@@ -7,8 +7,32 @@ use serde::{Deserialize, Serialize};
 /// One comparison: every method, every round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunData {
+    /// Where the loads are received.
+    #[serde(default)]
+    pub service: Service,
     /// Methods in the order they are shown; each is compared with those before it.
     pub methods: Vec<MethodData>,
+}
+
+/// Where the loads are received: the latency-critical service and the bulk stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Service {
+    /// In a VM each.
+    #[default]
+    Vm,
+    /// By processes of the host itself; there is no VM.
+    Host,
+}
+
+impl Service {
+    /// The service in words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Vm => "NetRT and NetStream are received in a VM each",
+            Self::Host => "NetRT and NetStream are received by the host itself, without VMs",
+        }
+    }
 }
 
 /// One method's rounds.
@@ -41,6 +65,19 @@ pub struct PhaseData {
     pub netstream: Option<NetStreamRun>,
     /// Share of the host's CPU time that was not idle during the phase: 0 to 1, of all CPUs.
     pub host_cpu_busy_fraction: f64,
+    /// What a repetition of the phase showed in which the host traced its receive path; `None` if
+    /// there was none. Nothing else of the phase is of that repetition.
+    #[serde(default)]
+    pub receive_path: Option<ReceivePathData>,
+}
+
+/// The receive path of the host as it traced it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceivePathData {
+    /// From each packet's hard interrupt to the wake-up of its reader, in order of time.
+    pub wake_ups_ns: Vec<u64>,
+    /// What `steadyvm explain --receive-path --json` printed.
+    pub report: String,
 }
 
 /// The three phases of a round.
@@ -68,6 +105,15 @@ impl Phase {
         }
     }
 
+    /// The key of the phase's hard-interrupt-to-wake-up times in results.json.
+    pub fn wake_up_key(self) -> &'static str {
+        match self {
+            Self::Full => "wake_up",
+            Self::Equal => "wake_up_equal",
+            Self::Idle => "wake_up_idle",
+        }
+    }
+
     /// The phase in words.
     pub fn title(self) -> &'static str {
         match self {
@@ -90,6 +136,19 @@ impl RoundData {
 }
 
 impl MethodData {
+    /// Times from hard interrupt to wake-up of one phase in nanoseconds, round by round; empty
+    /// where they were not traced.
+    pub fn wake_ups_ns(&self, phase: Phase) -> Vec<&[u64]> {
+        let no_times: &[u64] = &[];
+        self.rounds
+            .iter()
+            .map(|round| match &round.phase(phase).receive_path {
+                Some(traced) => &traced.wake_ups_ns[..],
+                None => no_times,
+            })
+            .collect()
+    }
+
     /// Round trips of one phase in nanoseconds, round by round, in the order of sending.
     pub fn round_trips_ns(&self, phase: Phase) -> Vec<Vec<u64>> {
         self.rounds

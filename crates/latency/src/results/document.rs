@@ -1,7 +1,7 @@
 //! The types of results.json. Fields are added freely; what is there keeps its name, unit and
 //! meaning until `schema_version` changes. A figure that does not exist is `null`.
 
-use super::data::Phase;
+use super::data::{Phase, Service};
 use serde::{Deserialize, Serialize};
 
 /// The version of the shape below.
@@ -12,6 +12,9 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Results {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
+    /// Where the loads were received; files without the field are of VMs.
+    #[serde(default)]
+    pub service: Service,
     /// One entry a method, in the order asked for.
     pub methods: Vec<MethodResult>,
     /// Figures of each method over the same figure of every method before it.
@@ -35,6 +38,16 @@ pub struct MethodResult {
     pub netrt_equal: LatencyResult,
     /// NetRT alone.
     pub netrt_idle: LatencyResult,
+    /// From the hard interrupt of a packet to the wake-up of its reader, while NetStream runs at
+    /// full speed; `None` if the host's receive path was not traced.
+    #[serde(default)]
+    pub wake_up: Option<WakeUpResult>,
+    /// The same at the equal rate.
+    #[serde(default)]
+    pub wake_up_equal: Option<WakeUpResult>,
+    /// The same without NetStream.
+    #[serde(default)]
+    pub wake_up_idle: Option<WakeUpResult>,
     /// What NetStream carried.
     pub netstream: NetStreamResult,
     /// The host.
@@ -50,6 +63,38 @@ impl MethodResult {
             Phase::Idle => &self.netrt_idle,
         }
     }
+
+    /// The times from hard interrupt to wake-up of one phase, if they were traced.
+    pub fn wake_up(&self, phase: Phase) -> Option<&WakeUpResult> {
+        match phase {
+            Phase::Full => self.wake_up.as_ref(),
+            Phase::Equal => self.wake_up_equal.as_ref(),
+            Phase::Idle => self.wake_up_idle.as_ref(),
+        }
+    }
+}
+
+/// Times from hard interrupt to wake-up of one phase, all rounds pooled, in microseconds; `None`
+/// without packets. Traced in a repetition of the phase, so they hold the cost of tracing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WakeUpResult {
+    /// Packets, warm-up included.
+    pub n: u64,
+    /// Mean.
+    pub mean_us: Option<f64>,
+    /// Sample standard deviation.
+    pub sd_us: Option<f64>,
+    /// Median.
+    pub p50_us: Option<f64>,
+    /// 90th percentile.
+    pub p90_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// 99.9th percentile.
+    pub p999_us: Option<f64>,
+    /// Largest.
+    pub max_us: Option<f64>,
 }
 
 /// Round trips of one phase, all rounds pooled; times in microseconds, `None` without samples.

@@ -5,8 +5,8 @@ mod data;
 mod document;
 
 pub use assemble::{AssembleOptions, assemble, hgrm_of_method};
-pub use data::{MethodData, Phase, PhaseData, RoundData, RunData};
+pub use data::{MethodData, Phase, PhaseData, ReceivePathData, RoundData, RunData, Service};
 pub use document::{
     BootstrapResult, DistributionPoint, HostResult, LatencyResult, LatencyRound, MethodResult,
-    NetStreamResult, RatioResult, Results, ResultsError, SCHEMA_VERSION,
+    NetStreamResult, RatioResult, Results, ResultsError, SCHEMA_VERSION, WakeUpResult,
 };

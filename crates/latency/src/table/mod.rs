@@ -4,7 +4,7 @@ mod ratios;
 
 pub(crate) use ratios::{figure_words, ratio_words};
 
-use crate::results::{HostResult, LatencyResult, NetStreamResult, Phase, Results};
+use crate::results::{HostResult, LatencyResult, NetStreamResult, Phase, Results, WakeUpResult};
 use std::fmt::Write;
 
 /// Width of the widest line, in characters.
@@ -14,10 +14,10 @@ pub const WIDTH: usize = 100;
 const NAME_WIDTH: usize = 14;
 pub(crate) const FIGURE_HEADERS: [&str; 7] = ["mean", "SD", "p50", "p90", "p99", "p99.9", "max"];
 
-/// Everything a terminal should show: figures by phase and method, traffic and CPU, ratios with
+/// Everything a terminal should show: where the loads were received, figures by phase and method, traffic and CPU, ratios with
 /// their intervals, notes. Ends with a newline.
 pub fn render(results: &Results) -> String {
-    let mut text = String::new();
+    let mut text = format!("{}\n\n", results.service.title());
     for phase in Phase::ALL {
         line(
             &mut text,
@@ -29,6 +29,7 @@ pub fn render(results: &Results) -> String {
         }
         line(&mut text, "");
     }
+    wake_ups(&mut text, results);
     line(
         &mut text,
         "NetStream received in Mbit/s, and the host's busy CPU time in % of all CPUs",
@@ -82,16 +83,53 @@ fn latency_header() -> String {
 }
 
 fn latency_row(name: &str, latency: &LatencyResult) -> String {
-    let mut row = format!(
-        "  {} {:>7} {:>5}",
-        cut(name, NAME_WIDTH),
-        latency.n,
-        latency.lost
-    );
-    for value in latency_figures(latency) {
-        let _ = write!(row, " {:>9}", figure(value));
+    let name = cut(name, NAME_WIDTH);
+    let row = format!("  {name} {:>7} {:>5}", latency.n, latency.lost);
+    row + &figure_columns(latency_figures(latency))
+}
+
+/// A table for each phase in which the receive path was traced.
+fn wake_ups(text: &mut String, results: &Results) {
+    for phase in Phase::ALL {
+        let traced = results.methods.iter();
+        let traced: Vec<_> = traced
+            .filter_map(|method| Some((&method.name, method.wake_up(phase)?)))
+            .collect();
+        if traced.is_empty() {
+            continue;
+        }
+        let title = phase.title();
+        line(
+            text,
+            &format!("Hard interrupt to the reader's wake-up in µs, traced, {title}"),
+        );
+        line(text, &latency_header());
+        for (name, wake_up) in traced {
+            let (name, n) = (cut(name, NAME_WIDTH), wake_up.n);
+            let row = format!("  {name} {n:>7} {:>5}", "");
+            line(text, &(row + &figure_columns(wake_up_figures(wake_up))));
+        }
+        line(text, "");
     }
-    row
+}
+
+/// The seven figures of a row, in the order of its header.
+pub(crate) fn wake_up_figures(wake_up: &WakeUpResult) -> [Option<f64>; 7] {
+    [
+        wake_up.mean_us,
+        wake_up.sd_us,
+        wake_up.p50_us,
+        wake_up.p90_us,
+        wake_up.p99_us,
+        wake_up.p999_us,
+        wake_up.max_us,
+    ]
+}
+
+fn figure_columns(figures: [Option<f64>; 7]) -> String {
+    figures
+        .map(|value| format!(" {:>9}", figure(value)))
+        .concat()
 }
 
 fn traffic_header() -> String {

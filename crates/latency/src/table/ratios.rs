@@ -32,13 +32,25 @@ pub(super) fn tables(results: &Results) -> String {
         &mut text,
         &format!("Ratios with 95 % confidence intervals{basis}; * = excludes 1"),
     );
-    for phase in Phase::ALL {
-        let path = |name: &str| format!("{}.{name}", phase.key());
-        let title = match phase {
-            Phase::Full => "full-speed NetStream",
-            Phase::Equal => "equal-rate NetStream",
-            Phase::Idle => "no NetStream",
-        };
+    let loads = |phase| match phase {
+        Phase::Full => "full-speed NetStream",
+        Phase::Equal => "equal-rate NetStream",
+        Phase::Idle => "no NetStream",
+    };
+    let wake_ups = |phase| match phase {
+        Phase::Full => "wake-up, full speed",
+        Phase::Equal => "wake-up, equal rate",
+        Phase::Idle => "wake-up, no stream",
+    };
+    let round_trips = Phase::ALL.map(|phase| (loads(phase), phase.key()));
+    let wake_ups = Phase::ALL.map(|phase| (wake_ups(phase), phase.wake_up_key()));
+    let is_traced = |(_, key): &(_, &str)| {
+        let figure = format!("{key}.mean_us");
+        results.ratios.iter().any(|it| it.figure == figure)
+    };
+    let wake_ups = wake_ups.into_iter().filter(is_traced);
+    for (title, key) in round_trips.into_iter().chain(wake_ups) {
+        let path = |name: &str| format!("{key}.{name}");
         let has_p999 = results.ratios.iter().any(|it| it.figure == path("p999_us"));
         let names = if has_p999 {
             ["mean_us", "sd_us", "p99_us", "p999_us"]

@@ -28,6 +28,7 @@ pub fn comparison(rounds: usize, requests: usize) -> RunData {
         });
     RunData {
         methods: methods.collect(),
+        ..RunData::default()
     }
 }
 
@@ -39,6 +40,7 @@ fn round_of(character: Character, round: usize, index: usize, requests: usize) -
         netrt: client_run(&mut generator, level * drift, spread, burst, requests),
         netstream: rate.map(|rate| net_stream(rate / drift)),
         host_cpu_busy_fraction: busy,
+        receive_path: None,
     };
     RoundData {
         idle: phase(0.8 * level.sqrt(), burst / 10.0, None, 0.2),

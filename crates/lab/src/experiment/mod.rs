@@ -1,0 +1,3 @@
+//! Experiments of the papers that are no comparison of NetRT next to NetStream.
+
+pub mod nisp;

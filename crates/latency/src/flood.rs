@@ -1,0 +1,107 @@
+//! A flood of UDP packets on a schedule, and the sink that counts what arrives of it.
+
+use serde::{Deserialize, Serialize};
+use std::io::{self, ErrorKind};
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Flooded {
+    /// Packets.
+    pub sent: u64,
+    /// Packets that the sender's own machine had no room for.
+    pub refused: u64,
+    /// From the first packet's time to the last one's, in seconds.
+    pub duration_s: f64,
+}
+
+/// The longest the sender sleeps before it looks at the flag.
+const STOP_NOTICED_WITHIN: Duration = Duration::from_millis(20);
+
+/// Sends a packet of `bytes` at each of the `schedule`'s times (nanoseconds after the start) to
+/// where the socket is connected, until `stop`. A sender that is late sends what is due at once: the
+/// schedule does not wait.
+///
+/// # Errors
+/// The socket's, but for a full queue (counted) and a receiver that is not there yet.
+pub fn send(
+    socket: &UdpSocket,
+    schedule: impl Iterator<Item = u64>,
+    bytes: usize,
+    stop: &AtomicBool,
+) -> io::Result<Flooded> {
+    let packet = vec![0; bytes];
+    let begun = Instant::now();
+    let (mut sent, mut refused) = (0, 0);
+    for due_ns in schedule {
+        let due = Duration::from_nanos(due_ns);
+        while let Some(left) = due.checked_sub(begun.elapsed()).filter(|it| !it.is_zero()) {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            thread::sleep(left.min(STOP_NOTICED_WITHIN));
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        match socket.send(&packet) {
+            Ok(_) => sent += 1,
+            Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => refused += 1,
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => refused += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Flooded {
+        sent,
+        refused,
+        duration_s: begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// Receives and counts for ever.
+///
+/// # Errors
+/// The socket's.
+pub fn count(socket: &UdpSocket, received: &AtomicU64) -> io::Result<()> {
+    let mut buffer = [0; 2048];
+    loop {
+        match socket.recv(&mut buffer) {
+            Ok(_) => {
+                received.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_of_the_schedule_is_sent_and_has_its_size() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let schedule = (0..20).map(|number| number * 100_000);
+        let flooded = send(&sender, schedule, 18, &AtomicBool::new(false)).unwrap();
+        assert_eq!((flooded.sent, flooded.refused), (20, 0));
+        let mut buffer = [0; 100];
+        for _ in 0..20 {
+            assert_eq!(receiver.recv(&mut buffer).unwrap(), 18);
+        }
+    }
+
+    #[test]
+    fn the_flag_ends_it_before_the_next_packet() {
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(sender.local_addr().unwrap()).unwrap();
+        let never = std::iter::once(u64::MAX);
+        let flooded = send(&sender, never, 1, &AtomicBool::new(true)).unwrap();
+        assert_eq!(flooded.sent, 0);
+    }
+}

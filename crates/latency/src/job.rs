@@ -1,0 +1,192 @@
+//! A periodic job that needs the CPU, and how punctually it is done.
+//!
+//! As in section V of NISP (Lee, Kim, Shin 2015): jobs are released a period apart; a job that is
+//! not done by then delays the next one's release to its own end.
+
+use crate::statistics::Summary;
+use serde::{Deserialize, Serialize};
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A job that was done; times in nanoseconds after the start of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// When it was released.
+    pub released_ns: u64,
+    /// When it was finished.
+    pub finished_ns: u64,
+}
+
+/// What the process that runs the jobs is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// From one release to the next.
+    pub period_us: u64,
+    /// Its length, in [`work`] units.
+    pub work: u64,
+    /// How many jobs.
+    pub jobs: u64,
+}
+
+/// Does the task's jobs.
+pub fn run(task: &Task) -> Vec<Done> {
+    let begun = Instant::now();
+    let period = Duration::from_micros(task.period_us);
+    let mut release = Duration::ZERO;
+    let mut done = Vec::new();
+    for _ in 0..task.jobs {
+        thread::sleep(release.saturating_sub(begun.elapsed()));
+        work(task.work);
+        let finished = begun.elapsed();
+        done.push(Done {
+            released_ns: release.as_nanos() as u64,
+            finished_ns: finished.as_nanos() as u64,
+        });
+        release = (release + period).max(finished);
+    }
+    done
+}
+
+/// Computes for a time that is proportional to `units`: registers only, no memory.
+pub fn work(units: u64) {
+    let mut state = units | 1;
+    for _ in 0..units {
+        for _ in 0..64 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+        }
+        black_box(state);
+    }
+}
+
+/// How many units of [`work`] take this long here and now: the fastest of some trials counts, for
+/// everything else that runs makes them longer.
+pub fn units_for(duration: Duration) -> u64 {
+    const TRIALS: u32 = 12;
+    let mut units = 1000;
+    loop {
+        let trial = |_| {
+            let begun = Instant::now();
+            work(units);
+            begun.elapsed()
+        };
+        let fastest = (0..TRIALS).map(trial).min().unwrap_or_default();
+        // Long enough to be measured, and shorter than what can be interrupted often.
+        if fastest >= duration / 8 {
+            let ratio = duration.as_secs_f64() / fastest.as_secs_f64();
+            return (units as f64 * ratio).round().max(1.0) as u64;
+        }
+        units *= 2;
+    }
+}
+
+/// How punctually jobs were done; times in microseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Punctuality {
+    /// Jobs.
+    pub jobs: u64,
+    /// Mean of the response times, from release to finish.
+    pub response_mean_us: f64,
+    /// Their sample standard deviation.
+    pub response_sd_us: f64,
+    /// Their 99th percentile.
+    pub response_p99_us: f64,
+    /// Their largest.
+    pub response_max_us: f64,
+    /// For each deadline, the share of jobs whose response took longer: 0 to 1.
+    pub miss_ratios: Vec<f64>,
+    /// Mean of the time between two consecutive finishes.
+    pub jitter_mean_us: f64,
+    /// Its sample standard deviation.
+    pub jitter_sd_us: f64,
+}
+
+impl Punctuality {
+    /// Judges at least three jobs against deadlines; `None` for fewer.
+    pub fn of(done: &[Done], deadlines: &[Duration]) -> Option<Self> {
+        if done.len() < 3 {
+            return None;
+        }
+        let responses: Vec<u64> = done
+            .iter()
+            .map(|job| job.finished_ns.saturating_sub(job.released_ns))
+            .collect();
+        let between: Vec<u64> = done
+            .windows(2)
+            .map(|pair| pair[1].finished_ns.saturating_sub(pair[0].finished_ns))
+            .collect();
+        let (response, jitter) = (Summary::of(&responses)?, Summary::of(&between)?);
+        let misses = |deadline: &Duration| {
+            let late = |response: &&u64| u128::from(**response) > deadline.as_nanos();
+            responses.iter().filter(late).count() as f64 / responses.len() as f64
+        };
+        Some(Self {
+            jobs: response.n,
+            response_mean_us: response.mean_ns / 1e3,
+            response_sd_us: response.sd_ns? / 1e3,
+            response_p99_us: response.p99_ns as f64 / 1e3,
+            response_max_us: response.max_ns as f64 / 1e3,
+            miss_ratios: deadlines.iter().map(misses).collect(),
+            jitter_mean_us: jitter.mean_ns / 1e3,
+            jitter_sd_us: jitter.sd_ns? / 1e3,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn figures_are_those_of_the_paper() {
+        let ms = |number: u64| number * 1_000_000;
+        // Released at 0, 30, 60; the second takes until 65, so the third is released then.
+        let done = [(0, 12), (30, 65), (65, 78)].map(|(released, finished)| Done {
+            released_ns: ms(released),
+            finished_ns: ms(finished),
+        });
+        let deadlines = [Duration::from_millis(16), Duration::from_millis(35)];
+        let found = Punctuality::of(&done, &deadlines).unwrap();
+        assert!((found.response_mean_us - 20_000.0).abs() < 1e-9);
+        assert!((found.response_max_us - 35_000.0).abs() < 1e-9);
+        // Exactly at its deadline is in time.
+        assert_eq!(found.miss_ratios, [1.0 / 3.0, 0.0]);
+        assert!((found.jitter_mean_us - 33_000.0).abs() < 1e-9);
+        assert!((found.jitter_sd_us - 20_000.0 * 2_f64.sqrt()).abs() < 1e-6);
+        assert_eq!(Punctuality::of(&done[..2], &deadlines), None);
+    }
+
+    #[test]
+    fn jobs_are_released_a_period_apart_or_after_the_one_before() {
+        let task = Task {
+            period_us: 300,
+            work: 10,
+            jobs: 20,
+        };
+        let done = run(&task);
+        assert_eq!(done.len(), 20);
+        for pair in done.windows(2) {
+            let due = pair[0].released_ns + 300_000;
+            assert_eq!(pair[1].released_ns, due.max(pair[0].finished_ns));
+            assert!(pair[1].finished_ns >= pair[1].released_ns);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_jobs_are_judged(
+            jobs in prop::collection::vec((any::<u64>(), any::<u64>()), 3..20),
+            deadline_ns in any::<u64>(),
+        ) {
+            let done: Vec<Done> = jobs.into_iter()
+                .map(|(released_ns, finished_ns)| Done { released_ns, finished_ns })
+                .collect();
+            let found = Punctuality::of(&done, &[Duration::from_nanos(deadline_ns)]).unwrap();
+            prop_assert!((0.0..=1.0).contains(&found.miss_ratios[0]));
+            prop_assert!(found.response_p99_us <= found.response_max_us);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `steadyvm explain`: where a packet's time goes on this host.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use steadyvm_host::{HostError, Machine, discover};
+use steadyvm_trace::receive_path::{Findings, Report, Setup, Wanted, analyse, render};
+use steadyvm_trace::{Name, Recorder, Recording, socket, softirq_lock_offset};
+
+use crate::output;
+
+/// Say where a packet's time goes on this host, by the kernel's own tracepoints.
+///
+/// --receive-path follows every real-time packet from the hard interrupt of its network card to
+/// the wake-up of the thread that reads it (the service, or the vhost worker that carries it into a
+/// VM), and says what the CPU did in between:
+///
+///   own        the card's own interrupt, thread and poll: the work that has to be done
+///   poll X     packets of another device X, or of the backlog, went first
+///   softirq X  other softirq work (timers, RCU) went first
+///   interrupt  another hard interrupt
+///   thread X   the CPU ran X: at a higher priority, or because it owned a lock
+///   idle       on the way out of the idle state
+///
+/// "(own thread)": in the card's own interrupt thread, so that no priority helps: the kernel does
+/// other work in its name. Then how long that thread was blocked on a lock, above all the softirq
+/// lock of `PREEMPT_RT`, and by whom; and the slowest packets as timelines. Means and percentiles
+/// are over all packets, with 0 for those a cause did not touch, so means add up to the total.
+///
+/// Needs root and Linux 6.3. Recording costs about as much as perf does, and its own figures
+/// include it. Nothing is changed on the host, and nothing is left when it ends, however it ends.
+/// Ctrl-C ends the recording early and prints what there is.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+#[command(after_help = "Examples:
+  steadyvm explain --receive-path --device eth1
+  steadyvm explain --receive-path --port 7700 --seconds 30 --json")]
+pub struct Args {
+    /// Measure from hard interrupts to wake-ups; the only measurement so far.
+    #[arg(long, required = true)]
+    receive_path: bool,
+    /// The packets that this network interface receives.
+    #[arg(long, value_name = "DEV", required_unless_present = "port")]
+    device: Option<String>,
+    /// The packets that wake the process that listens on this UDP or TCP port (in this network
+    /// namespace), whatever interface they come from.
+    #[arg(long, value_name = "N", conflicts_with = "device", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// How long to record; 10 if left out, and 600 with --packets. Events are kept in memory until
+    /// then: some MB/s for a busy CPU.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
+    seconds: Option<u64>,
+    /// End when about this many packets were seen.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    packets: Option<u64>,
+    /// How many of the slowest packets to show.
+    #[arg(long, value_name = "K", default_value_t = 3)]
+    worst: usize,
+    /// Memory for each CPU's events until they are fetched, several times a second.
+    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    buffer_mib: u64,
+    /// Print JSON, with every packet's time.
+    #[arg(long)]
+    json: bool,
+}
+
+const DEFAULT_SECONDS: u64 = 10;
+const MOST_SECONDS: u64 = 600;
+
+/// How often the buffers are emptied while the host is measured.
+const FETCH_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let setup = setup(args)?;
+    let cpus: Vec<usize> = Machine::real().online()?.iter().collect();
+    let buffer_bytes = (args.buffer_mib << 20) as usize;
+    let mut recorder = Recorder::open(&cpus, buffer_bytes, args.device.as_deref())?;
+    let stop = stop_signals()?;
+    recorder.start()?;
+    let begun = Instant::now();
+    record(args, &setup.wanted, &mut recorder, &stop);
+    recorder.stop()?;
+    let duration_s = begun.elapsed().as_secs_f64();
+    let recording = recorder.finish();
+    let findings = analyse(&recording, &setup);
+    let report = report(args, duration_s, &recording, &findings);
+    if args.json {
+        output::json(&report)?;
+    } else {
+        output::print(&render(&report))?;
+    }
+    if report.total.n == 0 {
+        eprintln!(
+            "steadyvm: no such packet reached a reader; does traffic flow, and is the interface \
+             the physical one?"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Empties the buffers until the time is over, enough packets were seen, or a signal comes.
+fn record(args: &Args, wanted: &Wanted, recorder: &mut Recorder, stop: &Receiver<()>) {
+    let limit = args.packets.map(|_| MOST_SECONDS);
+    let seconds = args.seconds.or(limit).unwrap_or(DEFAULT_SECONDS);
+    eprintln!("recording for at most {seconds} s");
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut seen = 0;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let told = stop.recv_timeout(left.min(FETCH_INTERVAL));
+        recorder.drain();
+        // Events are decoded while the host is measured only if somebody has to count them.
+        let enough = args.packets.is_some_and(|packets| {
+            let latest = recorder.latest();
+            seen += latest.filter(|event| wanted.is_seen_in(event)).count() as u64;
+            seen >= packets
+        });
+        if enough || left.is_zero() || told != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+/// Tells of the first signal that asks this process to end.
+fn stop_signals() -> Result<Receiver<()>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let (told, stop) = channel();
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            let _ = told.send(());
+        }
+    });
+    Ok(stop)
+}
+
+fn setup(args: &Args) -> Result<Setup> {
+    let machine = Machine::real();
+    let threads = machine.all_threads()?;
+    let devices = match &args.device {
+        Some(device) => vec![device.clone()],
+        None => machine.tree.list("/sys/class/net").unwrap_or_default(),
+    };
+    let mut interrupts = BTreeMap::new();
+    for device in &devices {
+        let nic = discover::nic(&machine, &threads, device)?;
+        let name = Name::from(device.as_str());
+        interrupts.extend(nic.irqs.keys().map(|irq| (*irq, name)));
+    }
+    if interrupts.is_empty() {
+        let which = args.device.as_deref().unwrap_or("any interface");
+        return Err(HostError::BadInput {
+            what: format!("{which} has no interrupt in /proc/interrupts"),
+            fix: "name the physical interface, not the bridge or tap, and bring it up first".into(),
+        }
+        .into());
+    }
+    let wanted = match (&args.device, args.port) {
+        (None, Some(port)) => Wanted::Threads(socket::threads_on_port(port)?),
+        (device, _) => Wanted::Device(device.as_deref().unwrap_or_default().into()),
+    };
+    Ok(Setup {
+        interrupts,
+        wanted,
+        softirq_lock_offset: softirq_lock_offset(),
+    })
+}
+
+fn report(args: &Args, duration_s: f64, recording: &Recording, findings: &Findings) -> Report {
+    let packets = match (&args.device, args.port) {
+        (None, Some(port)) => format!("port {port}"),
+        (device, _) => format!("device {}", device.as_deref().unwrap_or_default()),
+    };
+    Report {
+        lost_events: recording.lost,
+        missing: recording.missing.clone(),
+        ..Report::new(packets, duration_s, findings, args.worst)
+    }
+}
