@@ -11,7 +11,7 @@ endif
 # What `make compare` measures; see `steadyvm compare --help`.
 METHODS := vanilla,preempt-rt,dedicated
 SAMPLES := 2400
-ROUNDS := 4
+ROUNDS := 8
 OUT := out/compare
 
 .PHONY: help
@@ -24,7 +24,7 @@ compare: set-up build ## Compare host methods in the lab; prints a table and whe
 	$(AS_ROOT) chown -R "$$(id -u):$$(id -g)" $(OUT)
 
 .PHONY: test
-test: set-up-for-tests build check unit-tests lab-tests ## Check and test everything
+test: set-up-for-tests build check unit-tests python-tests lab-tests ## Check and test everything
 
 .PHONY: build
 build: ## Build the program
@@ -41,10 +41,14 @@ check: ## Formatting, lints, licences
 unit-tests: ## Tests that need no lab
 	cargo test --locked
 
+.PHONY: python-tests
+python-tests: ## Build the Python package and test it
+	tools/test-python
+
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab --test lab_levels --test lab_net -- --ignored --test-threads=1
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

@@ -14,23 +14,33 @@ fn main() {
     let mut source = format!(
         "/// The options that the lab's kernel must have.\n\
          pub const CONFIGURATION: &str = include_str!(\"{}\");\n\
-         /// Patches that only the lab needs: name and text, in their order.\n\
-         pub const LAB_PATCHES: &[(&str, &str)] = &[\n",
+         ",
         kernel.join("config").display()
     );
-    for patch in patches_in(&kernel.join("patches/6.12/lab")) {
-        let name = patch
-            .file_name()
-            .expect("a listed file has a name")
-            .display();
+    for (constant, what, folder) in [
+        ("LAB_PATCHES", "Patches that only the lab needs", "lab"),
+        ("LEVELS_PATCHES", "Levels of the receive path", ""),
+    ] {
         writeln!(
             source,
-            "    (\"{name}\", include_str!(\"{}\")),",
-            patch.display()
+            "/// {what}: name and text, in their order.\n\
+             pub const {constant}: &[(&str, &str)] = &["
         )
         .expect("memory suffices");
+        for patch in patches_in(&kernel.join("patches/6.12").join(folder)) {
+            let name = patch
+                .file_name()
+                .expect("a listed file has a name")
+                .display();
+            writeln!(
+                source,
+                "    (\"{name}\", include_str!(\"{}\")),",
+                patch.display()
+            )
+            .expect("memory suffices");
+        }
+        source.push_str("];\n");
     }
-    source.push_str("];\n");
     let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("kernel_inputs.rs");
     fs::write(&out, source).expect("cargo's output folder is writable");
 }

@@ -11,10 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use steadyvm_analysis::{
     Task, Work,
     guest::partitioned::LocalScheduler,
-    host::{
-        Host, HostScheduler, Vcpu, VcpuServer, admit, bcl, gfb, minimal_processors,
-        overhead::Overheads,
-    },
+    host::{Host, HostScheduler, Vcpu, VcpuServer, admit, minimal_processors, overhead::Overheads},
     interface::{GuestScheduler, InterfaceKind, minimal, minimal_prm},
 };
 
@@ -78,41 +75,68 @@ fn admission(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The fullest of many hosts of 64 VCPUs that only the response-time analysis accepts, and the emptiest
-/// that it, too, refuses: neither density nor interference decides them.
-fn nearly_full(criterion: &mut Criterion) {
+/// 64 VCPUs of 16 VMs, a fifth of them heavy, periods of 1 to 100 ms, bandwidth `share` of `cpus` in all.
+fn mixed_vcpus(seed: u64, cpus: u32, share: f64) -> Vec<Vcpu> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let weights: Vec<f64> = (0..64)
+        .map(|_| {
+            if rng.random_bool(0.2) {
+                rng.random_range(0.3..0.8)
+            } else {
+                rng.random_range(0.01..0.1)
+            }
+        })
+        .collect();
+    let sum: f64 = weights.iter().sum();
+    weights
+        .iter()
+        .enumerate()
+        .filter_map(|(i, weight)| {
+            let milliseconds = [1, 2, 5, 10, 20, 50, 100][rng.random_range(0..7)];
+            let period = milliseconds * 1_000_000 + rng.random_range(0..1_000);
+            let bandwidth = (weight * f64::from(cpus) * share / sum).min(0.95);
+            Vcpu::new(i / 4, (period as f64 * bandwidth) as i64, period).ok()
+        })
+        .collect()
+}
+
+/// Hosts that neither density nor interference decides: of 1,600 from 20 % to 99 % full, the one whose
+/// admission takes the most steps, among those accepted and among those refused.
+fn response_times(criterion: &mut Criterion) {
+    type Make = fn(u64, u32, f64) -> Vec<Vcpu>;
     let mut group = criterion.benchmark_group("response_times_64_vcpus");
     for (name, scheduler) in &HOSTS[2..] {
-        let Ok(host) = Host::new(32, *scheduler, VcpuServer::TaskLike, Overheads::default()) else {
-            continue;
-        };
-        let mut fullest: [Option<(u32, Vec<Vcpu>)>; 2] = [None, None];
-        for percent in 20..100 {
-            for seed in 0..20 {
-                let vcpus = vcpus(seed, 32, f64::from(percent) / 100.0);
-                let admission = admit(&host, &vcpus, &mut Work::default());
-                let tasks: Vec<Task> = vcpus
-                    .iter()
-                    .filter_map(|vcpu| Task::implicit(vcpu.budget(), vcpu.period()).ok())
-                    .collect();
-                let density = *name == "gedf" && gfb::test(&tasks, 32);
-                if density || bcl::passes(&host, &vcpus) != Some(false) {
-                    continue;
-                }
-                let slot = &mut fullest[usize::from(!admission.is_feasible())];
-                if admission.is_feasible() || slot.is_none() {
-                    *slot = Some((percent, vcpus));
-                }
-            }
-        }
-        for (found, kind) in fullest.into_iter().zip(["accepted", "refused"]) {
-            let Some((percent, vcpus)) = found else {
+        let kinds: [(&str, u32, Make); 2] = [("even", 32, vcpus), ("mixed", 16, mixed_vcpus)];
+        for (kind, cpus, make) in kinds {
+            let Ok(host) = Host::new(cpus, *scheduler, VcpuServer::TaskLike, Overheads::default())
+            else {
                 continue;
             };
-            let id = BenchmarkId::new(format!("{name}/{kind}"), format!("{percent}_percent"));
-            group.bench_with_input(id, &vcpus, |bencher, vcpus| {
-                bencher.iter(|| admit(&host, black_box(vcpus), &mut Work::default()).is_feasible());
-            });
+            let mut slowest: [Option<(u64, u32, Vec<Vcpu>)>; 2] = [None, None];
+            for percent in 20..100 {
+                for seed in 0..20 {
+                    let vcpus = make(seed, cpus, f64::from(percent) / 100.0);
+                    let mut work = Work::default();
+                    let feasible = admit(&host, &vcpus, &mut work).is_feasible();
+                    let steps = Work::DEFAULT_STEPS - work.left();
+                    let slot = &mut slowest[usize::from(!feasible)];
+                    if steps > slot.as_ref().map_or(0, |&(most, ..)| most) {
+                        *slot = Some((steps, percent, vcpus));
+                    }
+                }
+            }
+            for (found, verdict) in slowest.into_iter().zip(["accepted", "refused"]) {
+                let Some((_, percent, vcpus)) = found else {
+                    continue;
+                };
+                let name = format!("{name}/{kind}/{verdict}");
+                let id = BenchmarkId::new(name, format!("{percent}_percent"));
+                group.bench_with_input(id, &vcpus, |bencher, vcpus| {
+                    bencher.iter(|| {
+                        admit(&host, black_box(vcpus), &mut Work::default()).is_feasible()
+                    });
+                });
+            }
         }
     }
     group.finish();
@@ -141,8 +165,8 @@ fn cluster(criterion: &mut Criterion) {
 /// Growth with the number of tasks: the least interface of n tasks in nanoseconds.
 fn growth(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("least_interface");
-    group.sample_size(20);
-    for count in [4, 16, 64] {
+    group.sample_size(10);
+    for count in [4, 16, 64, 256] {
         let mut rng = ChaCha8Rng::seed_from_u64(8);
         let tasks: Vec<Task> = (0..count)
             .filter_map(|_| {
@@ -179,5 +203,5 @@ fn growth(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, carts, admission, nearly_full, cluster, growth);
+criterion_group!(benches, carts, admission, response_times, cluster, growth);
 criterion_main!(benches);

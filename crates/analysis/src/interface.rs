@@ -18,6 +18,7 @@
 
 pub mod best_period;
 mod budget;
+mod earliest_deadline;
 mod edp;
 mod global;
 mod partitioned;

@@ -7,7 +7,7 @@
 //!   only give idle capacity away, never less than the first keeps;
 //! - deferrable: unused capacity is kept until the period ends;
 //! - polling: unused capacity is discarded as soon as there is no work;
-//! - sporadic: used capacity comes back one period after it was used.
+//! - sporadic: what was used since the server had work and capacity comes back one period after that instant.
 //!
 //! Formula: w = C_S + sum over higher priorities X of ceil((w + J_X) / T_X) C_X; the server keeps its
 //! promise iff w <= T_S. J_X = T_X - C_X for a deferrable server (two capacities back to back), else 0.

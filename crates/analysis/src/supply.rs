@@ -41,8 +41,20 @@ pub trait Supply {
     /// A line that the supply bound function never falls below.
     fn lower_line(&self) -> Line;
 
+    /// From where on, and how often, the supply bound function repeats itself.
+    fn repeats(&self) -> Repeats;
+
     /// The most processors that ever supply at once.
     fn parallelism(&self) -> usize;
+}
+
+/// `supply(t + period) = supply(t) + rate * period` for all `t >= from`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repeats {
+    /// The first such instant.
+    pub from: Time,
+    /// The period.
+    pub period: Time,
 }
 
 /// The line `rate * t - offset / rate.denominator`.

@@ -16,7 +16,7 @@
 use crate::{
     error::{Error, not_negative, positive},
     ratio::Fraction,
-    time::{MAX_TIME, Time},
+    time::{Divisor, MAX_TIME, Time},
 };
 
 /// A sporadic task. Times in one unit.
@@ -24,7 +24,7 @@ use crate::{
 pub struct Task {
     execution: Time,
     deadline: Time,
-    period: Time,
+    period: Divisor,
     jitter: Time,
     suspension: Time,
 }
@@ -39,7 +39,7 @@ impl Task {
         let task = Self {
             execution: positive("the execution time c", execution)?,
             deadline: positive("the deadline d", deadline)?,
-            period: positive("the period t", period)?,
+            period: Divisor::new(positive("the period t", period)?),
             jitter: 0,
             suspension: 0,
         };
@@ -139,7 +139,17 @@ impl Task {
 
     /// T, the minimum time between releases.
     pub const fn period(&self) -> Time {
+        self.period.value()
+    }
+
+    /// T, to divide by.
+    pub(crate) const fn divisor(&self) -> Divisor {
         self.period
+    }
+
+    /// `floor(length / T)` for `length >= 0`, without a division.
+    pub(crate) const fn periods_in(&self, length: Time) -> Time {
+        self.period.quotient(length)
     }
 
     /// J, the longest delay from release to arrival.
@@ -164,7 +174,7 @@ impl Task {
 
     /// (C + S) / T.
     pub fn utilization(&self) -> Fraction {
-        Fraction::new(self.demand().into(), self.period.into())
+        Fraction::new(self.demand().into(), self.period().into())
     }
 
     /// (C + S) / (D - J).
@@ -184,7 +194,7 @@ impl Task {
         Self {
             execution,
             deadline,
-            period,
+            period: Divisor::new(period),
             jitter,
             suspension: 0,
         }
@@ -207,7 +217,7 @@ impl PriorityOrder {
     pub fn order(&self, tasks: &[Task]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..tasks.len()).collect();
         match self {
-            Self::RateMonotonic => order.sort_by_key(|&i| tasks[i].period),
+            Self::RateMonotonic => order.sort_by_key(|&i| tasks[i].period()),
             Self::DeadlineMonotonic => order.sort_by_key(|&i| tasks[i].deadline),
             Self::Explicit => {}
         }

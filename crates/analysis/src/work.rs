@@ -6,6 +6,9 @@
 
 use crate::time::Time;
 
+/// Tasks that one step pays for where looking at one takes no division.
+pub(crate) const STEPS_SHARE: usize = 16;
+
 /// Steps left.
 #[derive(Debug, Clone)]
 pub struct Work {
@@ -26,6 +29,11 @@ impl Work {
     /// An allowance of `steps`.
     pub const fn new(steps: u64) -> Self {
         Self { left: steps }
+    }
+
+    /// Steps left.
+    pub const fn left(&self) -> u64 {
+        self.left
     }
 
     /// An allowance of at most `steps` out of this one; what is left of it can be given back.

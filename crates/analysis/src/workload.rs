@@ -9,18 +9,15 @@
 //! Complexity: O(1) each. Sources: Baruah, Mok and Rosier, RTSS 1990; Audsley et al. 1993; Baruah,
 //! RTSS 2007; Bertogna, Cirinei and Lipari, ECRTS 2005.
 
-use crate::{
-    task::Task,
-    time::{Time, div_ceil, last_in_sequence},
-};
+use crate::{task::Task, time::Time};
 
 /// Jobs of `task` that can arrive and be due within a window.
-const fn jobs_due(task: &Task, window: Time) -> Time {
+pub(crate) const fn jobs_due(task: &Task, window: Time) -> Time {
     let slack = window + task.jitter() - task.deadline();
     if slack < 0 {
         0
     } else {
-        slack / task.period() + 1
+        task.periods_in(slack) + 1
     }
 }
 
@@ -31,12 +28,26 @@ pub const fn demand(task: &Task, window: Time) -> Time {
 
 /// The last window shorter than `below` at which the task's demand bound steps up.
 pub const fn previous_deadline(task: &Task, below: Time) -> Option<Time> {
-    last_in_sequence(task.window(), task.period(), below - 1)
+    let past = below - 1 - task.window();
+    if past < 0 {
+        None
+    } else {
+        Some(task.window() + task.periods_in(past) * task.period())
+    }
+}
+
+/// `ceil(length / T)` for `length >= 0`: jobs released in a window of that length.
+pub const fn jobs_released(task: &Task, length: Time) -> Time {
+    if length == 0 {
+        0
+    } else {
+        task.periods_in(length - 1) + 1
+    }
 }
 
 /// The request bound function of one task, with `jitter` in place of its own.
 pub const fn requests(task: &Task, jitter: Time, window: Time) -> Time {
-    div_ceil(window + jitter, task.period()) * task.demand()
+    jobs_released(task, window + jitter) * task.demand()
 }
 
 /// The jitter that stands for a higher-priority task's own delays: its release jitter, or D - C where
@@ -81,7 +92,7 @@ pub fn fixed_priority_window(task: &Task, window: Time) -> CarryIn {
 
 /// Execution in a window of length `length` whose jobs start T apart from its start.
 pub const fn packed(task: &Task, length: Time) -> Time {
-    let jobs = length / task.period();
+    let jobs = task.periods_in(length);
     let rest = length - jobs * task.period();
     jobs * task.demand()
         + if rest < task.demand() {

@@ -172,3 +172,80 @@ fn each_kind_has_its_witness() {
     let (t, demand, supply) = figures(&reason);
     assert!(supply == 2 * i128::from(t) && demand > supply);
 }
+
+/// Where the allowed work ends first, the answer is no, and says what it is.
+#[test]
+fn undecided_plans_say_no_and_why() {
+    // Global DM of so many tasks takes too many windows to look at.
+    let tasks: Vec<Value> = (0..3_000)
+        .map(|i| {
+            let t = 100_000_000 + i * 33_331;
+            json!({"c": t / 3_001, "d": t * 9 / 10, "t": t})
+        })
+        .collect();
+    let vm = json!({"name": "a", "scheduler": "dm", "interface": "mpr", "period": 10_000, "vcpus": 2,
+                    "tasks": tasks});
+    let reason = only_reason(&json!({"vms": [vm], "host": {"pcpus": 2, "scheduler": "gedf"}}));
+    assert!(reason.undecided && reason.task.is_some(), "{reason:?}");
+    assert!(reason.text.contains("allowance of work"), "{reason:?}");
+    // So many deferrable VCPUs cannot all be packed.
+    let vms: Vec<Value> = (0..6_000)
+        .map(|i| {
+            json!({"name": format!("vm{i}"), "scheduler": "edf", "interface": "prm",
+                   "period": 5 + i % 26, "tasks": [{"c": 1 + i % 9, "d": 50 + i % 50, "t": 100}]})
+        })
+        .collect();
+    let host = json!({"pcpus": 3_000, "scheduler": "pedf", "server": "deferrable"});
+    let reason = only_reason(&json!({"vms": vms, "host": host}));
+    assert!(reason.undecided && reason.vcpu.is_some(), "{reason:?}");
+}
+
+const SERVICE: &str = r#"
+[host]
+pcpus = 1
+scheduler = "pedf"
+method = "METHOD"
+[[vm]]
+name = "a"
+scheduler = "dm"
+period = "10ms"
+tasks = [ { name = "netrt", c = "1ms", d = "40ms", t = "50ms" } ]
+[[service]]
+name = "echo"
+vm = "a"
+task = "netrt"
+LIMIT
+"#;
+
+fn service(method: &str, limit: &str) -> Report {
+    let text = SERVICE.replace("METHOD", method).replace("LIMIT", limit);
+    plan::file::parse(&text)
+        .and_then(|request| plan::run(&request))
+        .unwrap()
+}
+
+/// A service that misses its limit, or has no bound, names its task, the window, demand and supply.
+#[test]
+fn services_explain_themselves() {
+    assert!(service("outsourcing", "limit = \"40ms\"").feasible);
+    // A budget of 1 ms in every 10: 18 ms without, then 1 ms of work.
+    let late = service("outsourcing", "limit = \"5ms\"");
+    let [reason] = &late.explanations[..] else {
+        panic!("{late:?}");
+    };
+    assert!(!late.feasible && reason.task.as_deref() == Some("netrt"));
+    assert_eq!(reason.t, Some(5_000_000));
+    assert_eq!(reason.demand, late.services[0].bound.map(i128::from));
+    assert_eq!(reason.supply, Some(5_000_000));
+    for (limit, window) in [("", 40_000_000), ("limit = \"7ms\"", 7_000_000)] {
+        let unbounded = service("vanilla", limit);
+        let [reason] = &unbounded.explanations[..] else {
+            panic!("{unbounded:?}");
+        };
+        assert!(!unbounded.feasible && unbounded.services[0].bound.is_none());
+        assert_eq!(reason.task.as_deref(), Some("netrt"));
+        let figures = (reason.t, reason.demand, reason.supply);
+        assert_eq!(figures, (Some(window), Some(1_000_000), Some(0)));
+        assert!(reason.text.contains("vanilla"));
+    }
+}

@@ -3,25 +3,12 @@
 // Helpers of tests unwrap, too.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../fuzz/bounded.rs"]
+mod bounded;
 mod fuzz_bodies;
 
-use std::{fs, path::PathBuf};
-
-use rand::{Rng, SeedableRng, seq::IndexedRandom};
+use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-
-fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    paths.sort();
-    assert!(!paths.is_empty());
-    paths.iter().map(|path| fs::read(path).unwrap()).collect()
-}
 
 const WORDS: [&str; 22] = [
     "0",
@@ -49,7 +36,7 @@ const WORDS: [&str; 22] = [
 ];
 
 /// Replaces, removes or inserts pieces, numbers above all.
-fn mutated(rng: &mut ChaCha8Rng, seed: &[u8]) -> Vec<u8> {
+fn mutated(rng: &mut ChaCha8Rng, seed: &[u8], _: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..rng.random_range(1..6) {
         if bytes.is_empty() {
@@ -75,24 +62,12 @@ fn mutated(rng: &mut ChaCha8Rng, seed: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn run(target: &str, rounds: usize, body: fn(&[u8])) {
-    let seeds = corpus(target);
-    for seed in &seeds {
-        body(seed);
-    }
-    let mut rng = ChaCha8Rng::seed_from_u64(6);
-    for _ in 0..rounds {
-        let seed = seeds.choose(&mut rng).unwrap();
-        body(&mutated(&mut rng, seed));
-    }
-}
-
 #[test]
 fn json() {
-    run("plan_json", 4_000, fuzz_bodies::plan_json);
+    bounded::run("plan_json", 4_000, mutated, fuzz_bodies::plan_json);
 }
 
 #[test]
 fn toml() {
-    run("plan_toml", 1_500, fuzz_bodies::plan_toml);
+    bounded::run("plan_toml", 1_500, mutated, fuzz_bodies::plan_toml);
 }

@@ -221,6 +221,16 @@ fn check_properties(supply: &impl Supply, windows: Time, context: &str) {
         let straight = (corner + 1..=t).all(|s| value(s) - value(s - 1) == slope);
         assert!(straight, "{context}: not straight from {corner} to {t}");
     }
+    let repeats = supply.repeats();
+    for t in repeats.from..=windows {
+        let later = value(t + repeats.period) - value(t);
+        let rate = &line.rate;
+        assert_eq!(
+            later * rate.denominator,
+            rate.numerator * Amount::from(repeats.period),
+            "{context}: at {t}"
+        );
+    }
     for t in 0..=windows / 2 {
         assert!(
             (0..=t).all(|s| value(t) >= value(s) + value(t - s)),

@@ -1,15 +1,22 @@
 //! One change of host state: what it is, how to make it, how to take it back.
 
+mod subject;
+
 use std::fmt;
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use steadyvm_demux::Specification;
 
 use crate::cpu_set::CpuSet;
+use crate::demux::Presence;
 use crate::error::HostError;
+use crate::links::FlowRule;
 use crate::machine::{Machine, ThreadId};
+use crate::net;
 use crate::restore;
 use crate::threads::Scheduling;
+use subject::on_off;
 
 /// How a file's value is compared with what was written: the kernel prints numbers its own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +74,38 @@ pub enum Change {
         /// After.
         new: String,
     },
+    /// The root queueing discipline of a network device, in the place of the kernel's default.
+    RootQdisc {
+        /// The device.
+        device: String,
+        /// The kernel's default, which comes back when the new one is deleted.
+        old: String,
+        /// After.
+        new: String,
+    },
+    /// Whether a NIC steers flows by rules.
+    FlowSteering {
+        /// The NIC.
+        device: String,
+        /// Before.
+        old: bool,
+        /// After.
+        new: bool,
+    },
+    /// A new flow steering rule, at a place of the NIC's table that was free.
+    FlowRule {
+        /// The NIC.
+        device: String,
+        /// The place.
+        place: u32,
+        /// The rule.
+        rule: FlowRule,
+    },
+    /// Early demultiplexing, which was not there before.
+    EarlyDemux {
+        /// What is installed.
+        specification: Specification,
+    },
 }
 
 /// A planned change: the change, why, and whether the method needs it.
@@ -122,45 +161,6 @@ pub enum Restored {
 }
 
 impl Change {
-    /// What is changed, for people.
-    pub fn subject(&self) -> String {
-        match self {
-            Self::ThreadPolicy { thread, .. } => format!("policy of {thread}"),
-            Self::ThreadAffinity { thread, .. } => format!("CPUs of {thread}"),
-            Self::IrqAffinity { irq, name, .. } => format!("CPUs of IRQ {irq} ({name})"),
-            Self::File { path, .. } => path.clone(),
-        }
-    }
-
-    /// The value before, for people.
-    pub fn old_text(&self) -> String {
-        match self {
-            Self::ThreadPolicy { old, .. } => old.to_string(),
-            Self::ThreadAffinity { old, .. } | Self::IrqAffinity { old, .. } => old.to_string(),
-            Self::File { old, .. } => old.clone(),
-        }
-    }
-
-    /// The value after, for people.
-    pub fn new_text(&self) -> String {
-        match self {
-            Self::ThreadPolicy { new, .. } => new.to_string(),
-            Self::ThreadAffinity { new, .. } | Self::IrqAffinity { new, .. } => new.to_string(),
-            Self::File { new, .. } => new.clone(),
-        }
-    }
-
-    /// Whether the change would change nothing.
-    pub fn is_empty(&self) -> bool {
-        match self {
-            Self::ThreadPolicy { old, new, .. } => old.same_as(new),
-            Self::ThreadAffinity { old, new, .. } | Self::IrqAffinity { old, new, .. } => {
-                old == new
-            }
-            Self::File { form, old, new, .. } => form.same(old, new),
-        }
-    }
-
     /// Makes the change, and reads it back.
     pub fn make(&self, machine: &Machine) -> Result<(), HostError> {
         let wrap = |source: io::Error| self.refused(source);
@@ -186,6 +186,25 @@ impl Change {
                     .map_err(wrap)?;
             }
             Self::File { path, new, .. } => machine.tree.write(path, new).map_err(wrap)?,
+            Self::RootQdisc { device, new, .. } => machine
+                .links
+                .replace_root_qdisc(device, new)
+                .map_err(wrap)?,
+            Self::FlowSteering { device, new, .. } => machine
+                .links
+                .set_flow_steering(device, *new)
+                .map_err(wrap)?,
+            Self::FlowRule {
+                device,
+                place,
+                rule,
+            } => machine
+                .links
+                .insert_flow_rule(device, *place, rule)
+                .map_err(wrap)?,
+            Self::EarlyDemux { specification } => {
+                install(machine, specification).map_err(wrap)?;
+            }
         }
         let now = self.read(machine)?;
         if now.is_new {
@@ -210,10 +229,10 @@ impl Change {
                 };
             }
         };
-        if now.is_old && !now.needs_settling {
+        if now.is_old && !now.is_halfway {
             return Restored::AlreadyOld;
         }
-        if !now.is_new && !now.needs_settling {
+        if !now.is_new && !now.is_halfway {
             return Restored::ChangedByOthers { now: now.text };
         }
         match self.write_old(machine) {
@@ -253,6 +272,10 @@ impl Change {
                 machine.tree.write(&irq_file(*irq), &first.to_string())
             }
             Self::File { path, old, .. } => machine.tree.write(path, old),
+            Self::RootQdisc { device, .. } => machine.links.delete_root_qdisc(device),
+            Self::FlowSteering { device, old, .. } => machine.links.set_flow_steering(device, *old),
+            Self::FlowRule { device, place, .. } => machine.links.delete_flow_rule(device, *place),
+            Self::EarlyDemux { .. } => machine.demux.remove(),
         }
     }
 
@@ -316,7 +339,7 @@ impl Change {
                 })?;
                 let mut read = Now::of(now == *old, now == *new, now.to_string());
                 // An undo that was interrupted between its two halves.
-                read.needs_settling = old_effective.as_ref() == Some(&now) && now != *old;
+                read.is_halfway = old_effective.as_ref() == Some(&now) && now != *old;
                 read
             }
             Self::File {
@@ -328,6 +351,44 @@ impl Change {
                 let text = machine.tree.read(path).map_err(wrap)?;
                 let text = text.trim().to_owned();
                 Now::of(form.same(&text, old), form.same(&text, new), text)
+            }
+            Self::RootQdisc { device, old, new } => {
+                let now = machine.links.root_qdisc(device).map_err(wrap)?;
+                let (is_old, is_new) = (now.kind == *old, now.kind == *new);
+                Now::of(
+                    is_old && now.is_default,
+                    is_new && !now.is_default,
+                    now.kind,
+                )
+            }
+            Self::FlowSteering { device, old, new } => {
+                let now = machine.links.flow_steering(device).map_err(wrap)?;
+                Now::of(now == *old, now == *new, on_off(now).to_owned())
+            }
+            Self::FlowRule {
+                device,
+                place,
+                rule,
+            } => {
+                let table = machine.links.flow_rules(device).map_err(wrap)?;
+                match table.rules.get(place) {
+                    None => Now::of(true, false, "none".to_owned()),
+                    Some(Some(now)) => Now::of(false, now == rule, now.to_string()),
+                    Some(None) => Now::of(false, false, "a rule of someone else".to_owned()),
+                }
+            }
+            Self::EarlyDemux { specification } => {
+                let presence = machine.demux.presence(specification).map_err(wrap)?;
+                let text = match presence {
+                    Presence::Absent => self.old_text(),
+                    Presence::Whole => self.new_text(),
+                    Presence::Other => "partly installed".to_owned(),
+                };
+                let (is_old, is_new) = (presence == Presence::Absent, presence == Presence::Whole);
+                let mut now = Now::of(is_old, is_new, text);
+                // Whatever is in its directory is steadyvm's.
+                now.is_halfway = presence == Presence::Other;
+                now
             }
         };
         Ok(now)
@@ -355,6 +416,13 @@ impl Change {
             (Self::ThreadAffinity { .. }, Some(libc::EBUSY)) => {
                 "; a SCHED_DEADLINE thread keeps the CPUs it was admitted on"
             }
+            (Self::FlowRule { .. }, Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+                "; the NIC's driver cannot match on this, or steer it to this queue: try a rule \
+                 on `mac`, or leave the rule out"
+            }
+            (Self::FlowSteering { .. }, Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+                "; the NIC cannot steer flows by rules: leave `steer` out for it"
+            }
             _ => return HostError::io("set", self.subject(), cause),
         };
         HostError::Io {
@@ -381,8 +449,8 @@ pub struct Now {
     pub is_old: bool,
     /// The value after it.
     pub is_new: bool,
-    /// The interrupt's mask is the first half of an undo.
-    pub needs_settling: bool,
+    /// It is ours, neither old nor new: an interrupted undo or install. Undo goes on from there.
+    pub is_halfway: bool,
     /// For people.
     pub text: String,
 }
@@ -392,7 +460,7 @@ impl Now {
         Self {
             is_old,
             is_new,
-            needs_settling: false,
+            is_halfway: false,
             text,
         }
     }
@@ -422,6 +490,16 @@ pub(crate) fn effective_of(machine: &Machine, irq: u32) -> Option<CpuSet> {
         .read(&format!("/proc/irq/{irq}/effective_affinity_list"))
         .ok()?;
     text.parse().ok().filter(|set: &CpuSet| !set.is_empty())
+}
+
+/// Installs early demultiplexing, in the place of one for another specification: the plan has
+/// made sure that it is steadyvm's.
+fn install(machine: &Machine, specification: &Specification) -> io::Result<()> {
+    if machine.demux.presence(specification)? == Presence::Other {
+        machine.demux.remove()?;
+    }
+    let mut sockets = || net::bound_sockets(machine);
+    machine.demux.install(specification, &mut sockets)
 }
 
 fn is_gone(error: &io::Error) -> bool {

@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::Step;
 use crate::dedicated;
+use crate::demux::DemuxState;
 use crate::error::HostError;
 use crate::journal::{DEFAULT_STATE_DIRECTORY, Header, Journal, StateDirectory, Writer};
 use crate::machine::{Machine, ThreadId};
 use crate::method::{Method, Target};
+use crate::net::Profile;
 use crate::plan::{self, Dedication, Plan};
 use crate::snapshot::Snapshot;
 use crate::undo::{self, Undone};
@@ -22,8 +24,8 @@ const SWEEPS: usize = 8;
 /// A host under steadyvm's control, and the journal of what is in force on it.
 #[derive(Clone)]
 pub struct HostControl {
-    machine: Machine,
-    state: StateDirectory,
+    pub(crate) machine: Machine,
+    pub(crate) state: StateDirectory,
 }
 
 /// What applying did.
@@ -52,6 +54,10 @@ pub struct Shown {
     pub applied_unix_s: Option<u64>,
     /// The CPU that is dedicated, if one is.
     pub dedicated_cpu: Option<usize>,
+    /// The profile of the receive path, if one was applied.
+    pub profile: Option<Profile>,
+    /// What early demultiplexing has counted and knows, if it is in force.
+    pub demux: Option<DemuxState>,
     /// The recorded settings.
     pub settings: Vec<Setting>,
     /// Threads that may run on the dedicated CPU without being meant to: those that were started
@@ -114,6 +120,9 @@ impl HostControl {
     /// What a method would change. `dedicated` moves further threads that are started
     /// meanwhile. Reads only.
     pub fn plan(&self, target: &Target, method: Method) -> Result<Plan, HostError> {
+        if method == Method::RtProfile {
+            return self.plan_rt_profile(target);
+        }
         let mut plan = plan::plan(&self.machine, target, method)?;
         if let Some(dedication) = plan.dedicated.clone() {
             let kept: HashSet<&ThreadId> = plan.beneficiaries.iter().collect();
@@ -128,6 +137,9 @@ impl HostControl {
     pub fn apply(&self, target: &Target, method: Method) -> Result<Applied, HostError> {
         let _lock = self.state.lock()?;
         self.refuse_if_in_force()?;
+        if method == Method::RtProfile {
+            return self.apply_rt_profile(target);
+        }
         let plan = plan::plan(&self.machine, target, method)?;
         let mut applied = Applied {
             method,
@@ -180,6 +192,8 @@ impl HostControl {
             method: None,
             applied_unix_s: None,
             dedicated_cpu: None,
+            profile: None,
+            demux: None,
             settings: Vec::new(),
             strays: Vec::new(),
             unreadable: Vec::new(),
@@ -190,6 +204,7 @@ impl HostControl {
         shown.method = Some(journal.header.method);
         shown.applied_unix_s = Some(journal.header.applied_unix_s);
         shown.dedicated_cpu = journal.header.dedicated_cpu;
+        shown.profile.clone_from(&journal.header.profile);
         shown.unreadable.clone_from(&journal.unreadable);
         if journal.header.boot_id != self.machine.boot_id()? {
             shown.state = State::BeforeReboot;
@@ -200,6 +215,7 @@ impl HostControl {
         } else {
             State::Incomplete
         };
+        shown.demux = self.machine.demux.state().ok().flatten();
         shown.settings = journal
             .steps
             .iter()
@@ -234,13 +250,47 @@ impl HostControl {
         }
     }
 
+    fn plan_rt_profile(&self, target: &Target) -> Result<Plan, HostError> {
+        let profile = plan::rt_profile(&self.machine, target)?;
+        let planned = self.plan_profile(&profile)?;
+        Ok(Plan {
+            method: Method::RtProfile,
+            steps: planned.steps,
+            dedicated: None,
+            warnings: planned.warnings,
+            beneficiaries: Vec::new(),
+        })
+    }
+
+    fn apply_rt_profile(&self, target: &Target) -> Result<Applied, HostError> {
+        let profile = plan::rt_profile(&self.machine, target)?;
+        let done = self.bring_in_force(&profile, target)?;
+        Ok(Applied {
+            method: Method::RtProfile,
+            dedicated_cpu: None,
+            steps: done.steps,
+            skipped: Vec::new(),
+            warnings: done.warnings,
+        })
+    }
+
     fn refuse_if_in_force(&self) -> Result<(), HostError> {
-        let Some(journal) = self.state.read()? else {
-            return Ok(());
-        };
-        if journal.header.boot_id != self.machine.boot_id()? {
-            return self.state.remove();
+        match self.journal_of_this_boot()? {
+            Some(journal) => Err(self.in_force(&journal)),
+            None => self.state.remove(),
         }
+    }
+
+    /// The journal, unless it is of an earlier boot: what that recorded is gone.
+    pub(crate) fn journal_of_this_boot(&self) -> Result<Option<Journal>, HostError> {
+        let Some(journal) = self.state.read()? else {
+            return Ok(None);
+        };
+        let is_current = journal.header.boot_id == self.machine.boot_id()?;
+        Ok(is_current.then_some(journal))
+    }
+
+    pub(crate) fn in_force(&self, journal: &Journal) -> HostError {
         let method = journal.header.method;
         let what = if journal.complete {
             format!("method {method} is in force already")
@@ -248,26 +298,34 @@ impl HostControl {
             format!("an earlier apply or undo of method {method} was interrupted")
         };
         let journal = self.state.journal_path().display().to_string();
-        Err(HostError::InForce { what, journal })
+        HostError::InForce { what, journal }
     }
 
     fn header(&self, plan: &Plan, target: &Target) -> Result<Header, HostError> {
+        let mut header = self.new_header(plan.method, target)?;
+        header.beneficiaries.clone_from(&plan.beneficiaries);
+        if let Some(dedication) = &plan.dedicated {
+            header.dedicated_cpu = Some(dedication.cpu);
+            header.other_cpus = Some(dedication.others.clone());
+        }
+        Ok(header)
+    }
+
+    pub(crate) fn new_header(&self, method: Method, target: &Target) -> Result<Header, HostError> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         Ok(Header {
             schema_version: Header::version(),
-            method: plan.method,
+            method,
             target: target.clone(),
             applied_unix_s: now.as_secs(),
             applied_ticks: self.machine.now_ticks()?,
             boot_id: self.machine.boot_id()?,
-            beneficiaries: plan.beneficiaries.clone(),
-            dedicated_cpu: plan.dedicated.as_ref().map(|dedication| dedication.cpu),
-            other_cpus: plan
-                .dedicated
-                .as_ref()
-                .map(|dedication| dedication.others.clone()),
+            beneficiaries: Vec::new(),
+            dedicated_cpu: None,
+            other_cpus: None,
+            profile: None,
         })
     }
 
@@ -328,7 +386,7 @@ impl HostControl {
         Ok(())
     }
 
-    fn take_back(&self) -> Result<Undone, HostError> {
+    pub(crate) fn take_back(&self) -> Result<Undone, HostError> {
         let Some(journal) = self.state.read()? else {
             return Ok(Undone::default());
         };

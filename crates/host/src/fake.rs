@@ -1,6 +1,9 @@
 //! A host in memory: files, threads and interrupts that behave as the kernel's do, and that fail
 //! or crash when told to.
 
+mod demux;
+mod links;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::io;
@@ -8,9 +11,12 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use steadyvm_demux::Specification;
+
 use crate::cpu_set::CpuSet;
+use crate::links::{FlowRule, PortSocket};
 use crate::machine::Machine;
-use crate::parse::PF_NO_SETAFFINITY;
+use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::threads::{Scheduling, Threads};
 use crate::tree::HostTree;
 
@@ -48,6 +54,15 @@ pub struct FakeIrq {
     pub deferred: bool,
 }
 
+/// Flow steering of a fake NIC.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FakeFlowSteering {
+    /// Whether it is on.
+    pub on: bool,
+    /// The rules by place; `None`: one that steadyvm does not write.
+    pub rules: BTreeMap<u32, Option<FlowRule>>,
+}
+
 /// What happens at a mutation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -76,6 +91,18 @@ pub struct FakeState {
     pub irqs: BTreeMap<u32, FakeIrq>,
     /// CPUs online.
     pub online: CpuSet,
+    /// Root queueing disciplines by device, where they are not the kernel's default.
+    pub qdiscs: BTreeMap<String, String>,
+    /// Flow steering by NIC, for those that have it.
+    pub flow_steering: BTreeMap<String, FakeFlowSteering>,
+    /// NAPI threads to come by NIC: they appear when `threaded` is first set to 1.
+    pub napi_threads: BTreeMap<String, Vec<u32>>,
+    /// Early demultiplexing, if it is installed.
+    pub demux: Option<Specification>,
+    /// Port, thread and priority of the sockets that it knows.
+    pub demux_sockets: Vec<(u16, u32, u32)>,
+    /// The sockets that have a port.
+    pub sockets: Vec<PortSocket>,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +140,8 @@ impl FakeHost {
         Machine {
             tree: Arc::new(self.clone()),
             threads: Arc::new(self.clone()),
+            links: Arc::new(self.clone()),
+            demux: Arc::new(self.clone()),
         }
     }
 
@@ -207,7 +236,10 @@ impl FakeHost {
     }
 
     /// Counts a mutation and lets the arranged fault happen.
-    fn mutate(&self, change: impl FnOnce(&mut FakeState) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn mutate(
+        &self,
+        change: impl FnOnce(&mut FakeState) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut inner = self.lock();
         let fault = {
             let at = inner.mutations;
@@ -302,6 +334,41 @@ impl FakeState {
         paths
     }
 
+    /// As the kernel does when a NIC's NAPI is first threaded.
+    fn start_napi_threads(&mut self, device: &str) {
+        let name = device.rsplit('/').next().unwrap_or(device).to_owned();
+        for (index, tid) in self
+            .napi_threads
+            .remove(&name)
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
+            let thread = FakeThread {
+                pid: tid,
+                comm: format!("napi/{name}-{}", 8193 + index),
+                parent: 2,
+                flags: PF_KTHREAD,
+                start_time: u64::from(tid) * 3,
+                scheduling: Scheduling::normal(),
+                cpus: self.online.clone(),
+            };
+            self.threads.insert(tid, thread);
+        }
+    }
+
+    /// As when a NIC goes down and up: its IRQ threads are new, with the kernel's priority.
+    fn restart_irq_threads(&mut self, nics: &[String]) {
+        let of_nics = |thread: &FakeThread| {
+            let name = thread.comm.split_once('-').map_or("", |(_, action)| action);
+            thread.comm.starts_with("irq/") && nics.iter().any(|nic| name.starts_with(nic.as_str()))
+        };
+        for thread in self.threads.values_mut().filter(|thread| of_nics(thread)) {
+            thread.start_time += 1;
+            thread.scheduling = Scheduling::fifo(50, 0);
+        }
+    }
+
     fn fire(&mut self) {
         for irq in self.irqs.values_mut() {
             irq.move_to_mask();
@@ -360,6 +427,9 @@ impl HostTree for FakeHost {
             if !state.writable.contains(&path) {
                 return Err(error(libc::EACCES));
             }
+            if let (Some(device), "1") = (path.strip_suffix("/threaded"), value) {
+                state.start_napi_threads(device);
+            }
             state.files.insert(path, format!("{value}\n"));
             Ok(())
         })
@@ -396,6 +466,12 @@ impl HostTree for FakeHost {
         } else {
             Err(error(libc::ENOENT))
         }
+    }
+
+    fn link(&self, path: &str) -> io::Result<String> {
+        let inner = self.lock();
+        let target = inner.state.links.get(path).cloned();
+        target.ok_or_else(|| error(libc::EINVAL))
     }
 
     fn can_open(&self, path: &str) -> io::Result<()> {

@@ -18,6 +18,7 @@ use crate::cpu_set::CpuSet;
 use crate::error::HostError;
 use crate::machine::ThreadId;
 use crate::method::{Method, Target};
+use crate::net::Profile;
 
 /// Where the journal is kept unless the caller says otherwise: gone after a reboot, as the
 /// settings are.
@@ -46,6 +47,9 @@ pub struct Header {
     pub dedicated_cpu: Option<usize>,
     /// The CPUs that are left for everything else.
     pub other_cpus: Option<CpuSet>,
+    /// The profile of the receive path, if the method has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
 }
 
 impl Header {
@@ -58,7 +62,7 @@ impl Header {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Line {
-    Header(Header),
+    Header(Box<Header>),
     Step(Step),
     Applied,
 }
@@ -74,6 +78,18 @@ pub struct Journal {
     pub complete: bool,
     /// Lines in the middle that could not be read: the numbers and why.
     pub unreadable: Vec<String>,
+}
+
+impl Journal {
+    /// Steps that may have been made, of an apply that has not come to its end.
+    pub(crate) fn of(header: Header, steps: Vec<Step>) -> Self {
+        Self {
+            header,
+            steps,
+            complete: false,
+            unreadable: Vec::new(),
+        }
+    }
 }
 
 /// The directory with the journal.
@@ -166,7 +182,7 @@ impl StateDirectory {
             file,
             path: beside.clone(),
         };
-        writer.write(&[Line::Header(header.clone())])?;
+        writer.write(&[Line::Header(Box::new(header.clone()))])?;
         self.publish(&beside, &path)?;
         writer.path = path;
         Ok(writer)
@@ -174,6 +190,11 @@ impl StateDirectory {
 
     /// Replaces the journal by what is left of it.
     pub fn keep_only(&self, journal: &Journal, steps: Vec<Step>) -> Result<(), HostError> {
+        self.replace(&Journal::of(journal.header.clone(), steps))
+    }
+
+    /// Replaces the journal by another, which nobody ever sees half of.
+    pub fn replace(&self, journal: &Journal) -> Result<(), HostError> {
         let beside = self.path.join("journal.new");
         let file =
             File::create(&beside).map_err(|error| failure("create the journal", &beside, error))?;
@@ -181,8 +202,11 @@ impl StateDirectory {
             file,
             path: beside.clone(),
         };
-        let mut lines = vec![Line::Header(journal.header.clone())];
-        lines.extend(steps.into_iter().map(Line::Step));
+        let mut lines = vec![Line::Header(Box::new(journal.header.clone()))];
+        lines.extend(journal.steps.iter().cloned().map(Line::Step));
+        if journal.complete {
+            lines.push(Line::Applied);
+        }
         writer.write(&lines)?;
         self.publish(&beside, &self.journal_path())
     }
@@ -251,7 +275,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Journal>, String> {
         return Ok(None);
     };
     let header = match serde_json::from_str(first) {
-        Ok(Line::Header(header)) => header,
+        Ok(Line::Header(header)) => *header,
         Ok(_) => return Err("line 1 is not a header".into()),
         Err(error) => return Err(format!("line 1: {error}")),
     };
@@ -261,12 +285,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Journal>, String> {
             header.schema_version
         ));
     }
-    let mut journal = Journal {
-        header,
-        steps: Vec::new(),
-        complete: false,
-        unreadable: Vec::new(),
-    };
+    let mut journal = Journal::of(header, Vec::new());
     for (index, line) in lines {
         match serde_json::from_str(line) {
             Ok(Line::Step(step)) => journal.steps.push(step),

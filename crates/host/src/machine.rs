@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_set::CpuSet;
+use crate::demux::{Demultiplexer, KernelDemultiplexer};
 use crate::error::HostError;
+use crate::links::{KernelLinks, Links};
 use crate::parse::{self, PF_KTHREAD, PF_NO_SETAFFINITY, Stat};
 use crate::threads::{KernelThreads, Threads};
 use crate::tree::{HostTree, RootedTree};
@@ -17,6 +19,10 @@ pub struct Machine {
     pub tree: Arc<dyn HostTree>,
     /// Its threads' scheduling.
     pub threads: Arc<dyn Threads>,
+    /// What its files do not say of its network devices.
+    pub links: Arc<dyn Links>,
+    /// Early demultiplexing of its packets.
+    pub demux: Arc<dyn Demultiplexer>,
 }
 
 /// A thread, identified so that a later thread with the same number is not taken for it.
@@ -67,6 +73,8 @@ impl Machine {
         Self {
             tree: Arc::new(RootedTree::new("/")),
             threads: Arc::new(KernelThreads),
+            links: Arc::new(KernelLinks),
+            demux: Arc::new(KernelDemultiplexer::default()),
         }
     }
 

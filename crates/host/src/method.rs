@@ -17,11 +17,22 @@ pub enum Method {
     PreemptRt,
     /// `PreemptRt`, and one CPU for that path alone.
     Dedicated,
+    /// `PreemptRt`, and the RT NICs' packets on the RT level of the receive path: the paper's RT
+    /// poll list. Needs our kernel patches.
+    RtPollList,
+    /// `PreemptRt`, and the receive path of everything else below it: the no-patch profile.
+    RtProfile,
 }
 
 impl Method {
     /// All methods, in the order of the comparison.
-    pub const ALL: [Self; 3] = [Self::Vanilla, Self::PreemptRt, Self::Dedicated];
+    pub const ALL: [Self; 5] = [
+        Self::Vanilla,
+        Self::PreemptRt,
+        Self::Dedicated,
+        Self::RtPollList,
+        Self::RtProfile,
+    ];
 
     /// The methods in their order, a method named twice once.
     pub fn without_repeats(methods: &[Self]) -> Vec<Self> {
@@ -40,6 +51,8 @@ impl Method {
             Self::Vanilla => "vanilla",
             Self::PreemptRt => "preempt-rt",
             Self::Dedicated => "dedicated",
+            Self::RtPollList => "rt-poll-list",
+            Self::RtProfile => "rt-profile",
         }
     }
 }
@@ -59,7 +72,7 @@ impl FromStr for Method {
             .find(|method| method.name() == text)
             .ok_or_else(|| HostError::BadInput {
                 what: format!("unknown method `{text}`"),
-                fix: "use one of: vanilla, preempt-rt, dedicated".into(),
+                fix: format!("use one of: {}", Self::ALL.map(Self::name).join(", ")),
             })
     }
 }

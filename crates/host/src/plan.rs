@@ -11,8 +11,17 @@ use crate::discover::{self, Nic, Process, Vm};
 use crate::error::HostError;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::method::{Method, Target};
+use crate::net::{self, Profile};
 use crate::parse;
 use crate::threads::{RESET_ON_FORK, Scheduling};
+
+/// IRQ threads with this priority or more put their NAPIs on the RT level; 0: none does.
+pub(crate) const RTNET_PRIO: &str = "/proc/sys/net/core/rtnet_prio";
+
+/// Packets of one poll, at most: level 0, RT level.
+const RTNET_QUANTUM: &str = "/proc/sys/net/core/rtnet_quantum";
+/// As the kernel prints it.
+const LEVEL_QUANTA: &str = "1\t64";
 
 /// What a method would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +137,9 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
     let path = find_path(machine, &threads, target, &mut plan.warnings)?;
     let ranked = path.ranked(target);
     plan.beneficiaries = ranked.iter().map(|(thread, ..)| thread.clone()).collect();
+    if method == Method::RtPollList {
+        rt_level(machine, target, &mut plan)?;
+    }
     if method == Method::Dedicated {
         let dedication = dedicated::choose_cpu(machine, target)?;
         dedicated::clear(machine, &path, &dedication, &mut plan)?;
@@ -156,6 +168,16 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
         );
     }
     Ok(plan)
+}
+
+/// The profile of method `rt-profile`, if the host can hold it and the target makes sense.
+pub(crate) fn rt_profile(machine: &Machine, target: &Target) -> Result<Profile, HostError> {
+    target.priorities.check()?;
+    check_named(target, Method::RtProfile)?;
+    need_preempt_rt(machine, Method::RtProfile)?;
+    let mut others = net::plan::nics_with_interrupts(machine)?;
+    others.retain(|name| !target.rt_nics.contains(name));
+    Ok(Profile::of_target(target, &others))
 }
 
 /// Adds a step, unless it would change nothing.
@@ -192,6 +214,40 @@ fn need_preempt_rt(machine: &Machine, method: Method) -> Result<(), HostError> {
         missing: format!("method {method} needs a PREEMPT_RT kernel ({found})"),
         fix: "boot one (on Debian: apt install linux-image-rt-amd64), or use method vanilla".into(),
     })
+}
+
+/// Puts the NAPIs of the RT NICs' IRQ threads on the RT level (docs/design/receive-path-levels.md).
+fn rt_level(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(), HostError> {
+    let path = RTNET_PRIO;
+    let Ok(old) = machine.tree.read(path) else {
+        return Err(HostError::Unsupported {
+            missing: format!("method rt-poll-list needs a kernel with {path}"),
+            fix: "build one with kernel/patches/6.12 (kernel/README.md), or use method preempt-rt"
+                .into(),
+        });
+    };
+    // The lowest of the path: its other threads shall not do others' softirqs either.
+    let prio = target.priorities.vcpu.to_string();
+    let why = "so that the RT NIC's packets wait for nobody else's";
+    let quantum = machine.tree.read(RTNET_QUANTUM).unwrap_or_default();
+    for (path, old, new, why) in [
+        (
+            RTNET_QUANTUM,
+            quantum,
+            LEVEL_QUANTA.to_owned(),
+            "so that a poll for others is short",
+        ),
+        (path, old, prio, why),
+    ] {
+        let change = Change::File {
+            path: path.into(),
+            form: crate::change::Form::Text,
+            old: old.trim().to_owned(),
+            new,
+        };
+        add(&mut plan.steps, change, why, true);
+    }
+    Ok(())
 }
 
 fn find_path(

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::change;
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
+use crate::links::Qdisc;
 use crate::machine::{Machine, ThreadId};
 use crate::parse;
 use crate::threads::Scheduling;
@@ -22,6 +23,12 @@ pub struct Snapshot {
     pub irqs: BTreeMap<u32, IrqState>,
     /// Files of procfs and sysfs.
     pub files: BTreeMap<String, String>,
+    /// Root queueing disciplines by device.
+    #[serde(default)]
+    pub qdiscs: BTreeMap<String, Qdisc>,
+    /// Flow steering rules by NIC, for those that have any.
+    #[serde(default)]
+    pub flow_rules: BTreeMap<String, Vec<String>>,
 }
 
 /// A thread's scheduling.
@@ -49,10 +56,12 @@ pub struct IrqState {
 }
 
 /// The files a snapshot holds, besides those of network queues.
-const FILES: [&str; 3] = [
+const FILES: [&str; 5] = [
     "/sys/devices/virtual/workqueue/cpumask",
     "/proc/irq/default_smp_affinity",
     "/proc/sys/kernel/sched_rt_runtime_us",
+    "/proc/sys/net/core/netdev_budget",
+    "/proc/sys/net/core/netdev_budget_usecs",
 ];
 
 impl Snapshot {
@@ -90,7 +99,14 @@ impl Snapshot {
             }
         }
         let mut paths: Vec<String> = FILES.iter().map(ToString::to_string).collect();
+        let mut qdiscs = BTreeMap::new();
+        let mut flow_rules = BTreeMap::new();
         for nic in machine.tree.list("/sys/class/net").unwrap_or_default() {
+            if let Ok(qdisc) = machine.links.root_qdisc(&nic) {
+                qdiscs.insert(nic.clone(), qdisc);
+            }
+            flow_rules.extend(rules_of(machine, &nic));
+            paths.push(format!("/sys/class/net/{nic}/threaded"));
             let queues = format!("/sys/class/net/{nic}/queues");
             for queue in machine.tree.list(&queues).unwrap_or_default() {
                 paths.push(format!("{queues}/{queue}/rps_cpus"));
@@ -108,6 +124,8 @@ impl Snapshot {
             threads,
             irqs,
             files,
+            qdiscs,
+            flow_rules,
         })
     }
 
@@ -147,6 +165,35 @@ impl Snapshot {
                 found.push(format!("{path}: {old} -> {now}"));
             }
         }
+        for (device, now) in &self.qdiscs {
+            if let Some(old) = earlier.qdiscs.get(device).filter(|old| *old != now) {
+                found.push(format!(
+                    "queueing discipline of {device}: {} -> {}",
+                    old.kind, now.kind
+                ));
+            }
+        }
+        for (nic, now) in &self.flow_rules {
+            if let Some(old) = earlier.flow_rules.get(nic).filter(|old| *old != now) {
+                found.push(format!(
+                    "flow steering of {nic}: {} -> {}",
+                    old.join(", "),
+                    now.join(", ")
+                ));
+            }
+        }
         found
     }
+}
+
+/// A NIC's rules, and whether they are in use; none if it steers no flows.
+fn rules_of(machine: &Machine, nic: &str) -> Option<(String, Vec<String>)> {
+    let table = machine.links.flow_rules(nic).ok()?;
+    let is_on = machine.links.flow_steering(nic).ok()?;
+    let mut rules = vec![if is_on { "on" } else { "off" }.to_owned()];
+    rules.extend(table.rules.iter().map(|(place, rule)| match rule {
+        Some(rule) => format!("{place}: {rule}"),
+        None => format!("{place}: other"),
+    }));
+    Some((nic.to_owned(), rules))
 }

@@ -25,6 +25,9 @@ pub trait HostTree: Send + Sync {
     /// The path with all symbolic links resolved.
     fn real_path(&self, path: &str) -> io::Result<String>;
 
+    /// What a symbolic link says, which need not be a path (`socket:[4711]`).
+    fn link(&self, path: &str) -> io::Result<String>;
+
     /// Whether a file can be opened for reading and writing (device nodes).
     fn can_open(&self, path: &str) -> io::Result<()>;
 
@@ -92,6 +95,11 @@ impl HostTree for RootedTree {
         let real = fs::canonicalize(self.place(path))?;
         let below = real.strip_prefix(&root).unwrap_or(&real);
         Ok(Path::new("/").join(below).to_string_lossy().into_owned())
+    }
+
+    fn link(&self, path: &str) -> io::Result<String> {
+        let target = fs::read_link(self.place(path))?;
+        Ok(target.to_string_lossy().into_owned())
     }
 
     fn can_open(&self, path: &str) -> io::Result<()> {

@@ -32,12 +32,26 @@ pub struct Child {
 /// # Errors
 /// The program is missing or cannot be started.
 pub fn spawn(mut command: Command) -> Result<Child> {
+    command.process_group(0);
+    spawn_leader(command, false)
+}
+
+/// The same in a session of its own, which can be given its share of the CPUs:
+/// [`scheduling::prefer_session`](crate::scheduling::prefer_session).
+pub fn spawn_in_own_session(command: Command) -> Result<Child> {
+    spawn_leader(command, true)
+}
+
+/// Starts a leader of its own process group, and of its own session if asked for.
+fn spawn_leader(mut command: Command, own_session: bool) -> Result<Child> {
     let what = format!("run {}", command.get_program().to_string_lossy());
     let parent = process::id();
-    command.process_group(0);
-    // SAFETY: prctl and getppid are async-signal-safe and touch no memory of this process.
+    // SAFETY: setsid, prctl and getppid are async-signal-safe and touch no memory of this process.
     unsafe {
         command.pre_exec(move || {
+            if own_session && libc::setsid() < 0 {
+                return Err(io::Error::last_os_error());
+            }
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(io::Error::last_os_error());
             }

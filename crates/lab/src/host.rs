@@ -153,6 +153,11 @@ impl EmulatedHost {
         &self.name
     }
 
+    /// The process id of its QEMU.
+    pub fn emulator(&self) -> u32 {
+        self.qemu.process.pid()
+    }
+
     /// Where processes in it are started.
     pub fn connection(&self) -> &Connection {
         &self.connection
@@ -330,7 +335,9 @@ fn quiet_emulator(qemu: &mut Qemu, on_cpu: Option<usize>) -> Result<()> {
         scheduling::pin(thread, on_cpu.unwrap_or(cpu))?;
         scheduling::prefer(thread)?;
     }
-    scheduling::make_fifo(qemu.process.pid() as i32, scheduling::DEVICE_PRIORITY)
+    let process = qemu.process.pid() as i32;
+    scheduling::prefer_session(process)?;
+    scheduling::make_fifo(process, scheduling::DEVICE_PRIORITY)
 }
 
 /// The device behind "/sys/class/net/DEVICE/address:ADDRESS".

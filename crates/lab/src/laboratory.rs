@@ -2,33 +2,63 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Cache, DistributionKernel, Initramfs, PackedInitramfs, RtKernel, user_space_image,
+    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, user_space_image,
 };
 use crate::emulator::{Accelerator, Card, Machine};
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result};
 use crate::host::{BOOT_PATIENCE, HostSpecification};
 use crate::namespace::Namespace;
 use crate::progress::Observer;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use steadyvm_host::Method;
 
 /// Which kernel a host runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostKernel {
     /// The distribution's, unmodified.
     Distribution,
     /// Ours, with PREEMPT_RT.
     PreemptRt,
+    /// `PreemptRt` with levels of the receive path.
+    RtLevels,
 }
 
 impl HostKernel {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Distribution, Self::PreemptRt, Self::RtLevels];
+
+    /// How we build it; `None` for the distribution's.
+    fn flavour(self) -> Option<Flavour> {
+        match self {
+            Self::Distribution => None,
+            Self::PreemptRt => Some(Flavour::Plain),
+            Self::RtLevels => Some(Flavour::Levels),
+        }
+    }
+
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Distribution => "vanilla",
+            Self::PreemptRt => "preempt-rt",
+            Self::RtLevels => "rt-levels",
+        }
+    }
+
     /// The kernel that a method's host runs.
     pub fn of(method: Method) -> Self {
         match method {
             Method::Vanilla => Self::Distribution,
-            Method::PreemptRt | Method::Dedicated => Self::PreemptRt,
+            Method::PreemptRt | Method::Dedicated | Method::RtProfile => Self::PreemptRt,
+            Method::RtPollList => Self::RtLevels,
         }
+    }
+
+    /// The kernels of several methods.
+    pub fn of_all(methods: &[Method]) -> Vec<Self> {
+        methods.iter().copied().map(Self::of).collect()
     }
 }
 
@@ -42,8 +72,8 @@ const GUEST_IMAGE: &str = "/dev/vda";
 pub struct Laboratory {
     /// The distribution's kernel.
     pub distribution_kernel: DistributionKernel,
-    /// Our kernel.
-    pub rt_kernel: RtKernel,
+    /// The kernels that we built, as far as they were asked for.
+    pub our_kernels: BTreeMap<HostKernel, RtKernel>,
     /// How hosts run.
     pub accelerator: Accelerator,
     image: PathBuf,
@@ -54,19 +84,26 @@ pub struct Laboratory {
 
 impl Laboratory {
     /// Gets everything from the cache, building what is missing, and finds out how to run it.
-    /// `program` is the statically linked `steadyvm` that serves inside the machines; their
-    /// consoles and logs go to `log_directory`.
+    /// Of the kernels only `kernels` and the distribution's, which guests run: each of ours takes
+    /// minutes to build. `program` is the statically linked `steadyvm` that serves inside the
+    /// machines; their consoles and logs go to `log_directory`.
     pub fn open(
         cache: &Cache,
         program: &Path,
         log_directory: &Path,
+        kernels: &[HostKernel],
         observer: &dyn Observer,
     ) -> Result<Self> {
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
         // Fails at once, and not after minutes, where the kernel's source is missing.
         let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
         let image = user_space_image(cache, observer)?;
-        let rt_kernel = RtKernel::obtain(cache, observer)?;
+        let mut our_kernels = BTreeMap::new();
+        for kernel in kernels {
+            if let Some(flavour) = kernel.flavour() {
+                our_kernels.insert(*kernel, RtKernel::obtain(cache, flavour, observer)?);
+            }
+        }
         let guest = Initramfs {
             program,
             modules: Some(&distribution_kernel.guest_modules),
@@ -90,38 +127,45 @@ impl Laboratory {
             distribution_initramfs: Arc::new(pack(Some(&distribution_kernel.host_modules))?),
             rt_initramfs: Arc::new(pack(None)?),
             distribution_kernel,
-            rt_kernel,
+            our_kernels,
             accelerator: Accelerator::Tcg,
             image,
             log_directory: log_directory.to_owned(),
         };
-        let trial = laboratory.host("trial", HostKernel::PreemptRt);
+        let first = laboratory.our_kernels.keys().next().copied();
+        let trial = laboratory.host("trial", first.unwrap_or(HostKernel::Distribution))?;
         laboratory.accelerator = accelerator::choose(&trial, observer);
         Ok(laboratory)
     }
 
     /// A kernel's version and kind, for people.
     pub fn kernel_title(&self, kernel: HostKernel) -> String {
-        match kernel {
-            HostKernel::Distribution => {
-                format!("{} (distribution)", self.distribution_kernel.version)
-            }
-            HostKernel::PreemptRt => format!("{} (PREEMPT_RT)", self.rt_kernel.version),
+        match self.our_kernels.get(&kernel) {
+            None => format!("{} (distribution)", self.distribution_kernel.version),
+            Some(ours) => format!("{} ({})", ours.version, ours.kind),
         }
     }
 
     /// A host to boot.
-    pub fn host(&self, name: &str, kernel: HostKernel) -> HostSpecification {
-        let (kernel, initramfs) = match kernel {
-            HostKernel::Distribution => (
+    ///
+    /// # Errors
+    /// The laboratory was opened without this kernel.
+    pub fn host(&self, name: &str, kernel: HostKernel) -> Result<HostSpecification> {
+        let (image, initramfs) = if kernel == HostKernel::Distribution {
+            (
                 &self.distribution_kernel.image,
                 &self.distribution_initramfs,
-            ),
-            HostKernel::PreemptRt => (&self.rt_kernel.image, &self.rt_initramfs),
+            )
+        } else {
+            let ours = self.our_kernels.get(&kernel).ok_or_else(|| {
+                let why = format!("the kernel {} was not asked for", kernel.name());
+                Error::input(format!("boot the host {name}"), why)
+            })?;
+            (&ours.image, &self.rt_initramfs)
         };
-        HostSpecification {
+        Ok(HostSpecification {
             name: name.to_owned(),
-            kernel: kernel.clone(),
+            kernel: image.clone(),
             initramfs: Arc::clone(initramfs),
             image: self.image.clone(),
             kernel_words: String::new(),
@@ -129,7 +173,7 @@ impl Laboratory {
             log_directory: self.log_directory.clone(),
             boot_patience: BOOT_PATIENCE,
             boot_on_cpu: None,
-        }
+        })
     }
 }
 

@@ -27,8 +27,8 @@ pub struct Qemu {
     pub monitor: Monitor,
 }
 
-/// Starts QEMU with the given arguments, inside a network namespace if there is one. What it
-/// prints goes to the file `log`.
+/// Starts QEMU with the given arguments, for an emulated host inside a network namespace and in a
+/// session of its own. What it prints goes to the file `log`.
 ///
 /// # Errors
 /// QEMU is missing, or it ends at once: the error carries its own words.
@@ -48,11 +48,15 @@ pub fn start(arguments: &[String], inside: Option<&Namespace>, log: &Path) -> Re
         .stderr(log_file);
     pass_on(&mut command, machine_side.into());
     pass_on(&mut command, monitor_side.into());
-    if let Some(namespace) = inside {
-        namespace.hold(&mut command)?;
-    }
-    let process = child::spawn(command)
-        .map_err(|error| error.what_to_do("install QEMU 8 or newer; make setup does"))?;
+    let spawned = match inside {
+        Some(namespace) => {
+            namespace.hold(&mut command)?;
+            child::spawn_in_own_session(command)
+        }
+        None => child::spawn(command),
+    };
+    let process =
+        spawned.map_err(|error| error.what_to_do("install QEMU 8 or newer; make setup does"))?;
     match Monitor::establish(monitor) {
         Ok(monitor) => Ok(Qemu {
             process,

@@ -11,8 +11,8 @@ use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_host::Method;
 use steadyvm_lab::At;
-use steadyvm_lab::artifact::Cache;
-use steadyvm_lab::compare::{self, Meta, Options, write_output};
+use steadyvm_lab::artifact::{Cache, RtKernel};
+use steadyvm_lab::compare::{self, KernelBuild, Meta, Options, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::results::{AssembleOptions, Service, assemble};
 use steadyvm_latency::table;
@@ -97,11 +97,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map_or(0, |since| since.as_secs());
     let program = this_program();
     let cache = Cache::of_this_machine()?;
-    let laboratory = Laboratory::open(&cache, &program, &args.out.join("logs"), &display)?;
+    let wanted = HostKernel::of_all(&options.methods);
+    let logs = args.out.join("logs");
+    let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
     let measured = compare::run(&laboratory, &options, &display)?;
     let mut results = assemble(&measured.data, AssembleOptions::default());
     let dropped = measured.dropped_rounds.iter().cloned();
     results.notes.extend(dropped);
+    results.notes.extend(measured.disturbance.note());
     let meta = Meta {
         schema_version: 1,
         git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
@@ -110,8 +113,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         duration_s: begun.elapsed().as_secs_f64(),
         service: options.service,
         kernels: kernels(&laboratory, &options),
-        rt_kernel_key: laboratory.rt_kernel.key.clone(),
-        rt_kernel_configuration_sha256: laboratory.rt_kernel.configuration_sha256.clone(),
+        kernel_builds: kernel_builds(&laboratory),
         accelerator: laboratory.accelerator.to_string(),
         qemu: first_line_of("qemu-system-x86_64", "--version"),
         cpu_model: cpu_model(),
@@ -121,6 +123,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         seed: options.seed,
         equal_rate_mbit_per_s: measured.equal_rate_mbit_per_s,
         dropped_rounds: measured.dropped_rounds,
+        disturbance: measured.disturbance,
     };
     write_output(&args.out, &measured.data, &results, &meta)?;
     if args.json {
@@ -130,6 +133,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         println!("\nreport: {}", args.out.join("report.html").display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {
+    let build = |kernel: &RtKernel| KernelBuild {
+        key: kernel.key.clone(),
+        configuration_sha256: kernel.configuration_sha256.clone(),
+    };
+    let ours = laboratory.our_kernels.iter();
+    ours.map(|(name, kernel)| (name.name().to_owned(), build(kernel)))
+        .collect()
 }
 
 fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {

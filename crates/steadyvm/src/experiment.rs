@@ -9,7 +9,7 @@ use clap::Subcommand;
 use steadyvm_host::Method;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::experiment::nisp;
-use steadyvm_lab::laboratory::{Laboratory, require_root};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::nisp::render;
 
 use crate::progress::Display;
@@ -69,7 +69,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     require_root()?;
     let display = Display::on_standard_error();
     let (cache, program) = (Cache::of_this_machine()?, this_program());
-    let laboratory = Laboratory::open(&cache, &program, &args.out.join("logs"), &display)?;
+    let wanted = HostKernel::of_all(&options.methods);
+    let logs = args.out.join("logs");
+    let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
     let results = nisp::run(&laboratory, &options, &display)?;
     let path = args.out.join("nisp.json");
     let json = serde_json::to_string_pretty(&results)? + "\n";

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use steadyvm_host::{
     DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, Method, Priorities, RtVm, Shown,
-    Snapshot, State, Target,
+    Snapshot, State, Target, Undone,
 };
 
 use crate::output;
@@ -52,7 +52,7 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct TargetArgs {
-    /// vanilla, preempt-rt or dedicated.
+    /// vanilla, preempt-rt, dedicated, rt-poll-list or rt-profile.
     #[arg(long)]
     method: Method,
     /// A network interface that carries real-time traffic; may be repeated.
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             eprintln!("steadyvm: the journal is dropped; nothing was restored");
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Undo { forget: false } => undo(&control, args.json),
+        Verb::Undo { forget: false } => report_undone(&control.undo()?, args.json),
         Verb::Snapshot { compare } => snapshot(&control, compare.as_ref()),
     }
 }
@@ -112,7 +112,7 @@ struct Versioned<'a, T> {
     content: &'a T,
 }
 
-fn print_json<T: Serialize>(content: &T) -> Result<()> {
+pub(crate) fn print_json<T: Serialize>(content: &T) -> Result<()> {
     output::json(&Versioned {
         schema_version: 1,
         content,
@@ -162,7 +162,7 @@ fn plan(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(control: &HostControl, json: bool) -> Result<ExitCode> {
+pub(crate) fn show(control: &HostControl, json: bool) -> Result<ExitCode> {
     let shown = control.show()?;
     if json {
         print_json(&shown)?;
@@ -207,6 +207,29 @@ fn render_shown(shown: &Shown) -> String {
             setting.subject, setting.old, setting.new
         );
     }
+    if let Some(demux) = &shown.demux {
+        let counted = &demux.packets;
+        let levels: Vec<String> = counted.levels.iter().map(ToString::to_string).collect();
+        let _ = writeln!(
+            text,
+            "early demultiplexing, packets by level: {} ({} to ports, {} without a process, {} \
+             fragments, {} malformed, {} to unknown ports, {} not handed over)",
+            levels.join(", "),
+            counted.to_ports,
+            counted.to_kernel,
+            counted.fragments,
+            counted.malformed,
+            counted.unknown_ports,
+            counted.not_sent
+        );
+        for port in demux.ports.iter().filter(|port| port.priority > 0) {
+            let _ = writeln!(
+                text,
+                "{:?} port {}: priority {}",
+                port.protocol, port.port, port.priority
+            );
+        }
+    }
     for stray in &shown.strays {
         let _ = writeln!(text, "stray on the dedicated CPU: {stray}");
     }
@@ -216,8 +239,8 @@ fn render_shown(shown: &Shown) -> String {
     text
 }
 
-fn undo(control: &HostControl, json: bool) -> Result<ExitCode> {
-    let undone = control.undo()?;
+/// Says what undoing did; exit code 3 if something could not be restored.
+pub(crate) fn report_undone(undone: &Undone, json: bool) -> Result<ExitCode> {
     let lines = [&undone.notes, &undone.changed_by_others];
     for line in lines.into_iter().flatten() {
         eprintln!("steadyvm: note: {line}");
@@ -226,7 +249,7 @@ fn undo(control: &HostControl, json: bool) -> Result<ExitCode> {
         eprintln!("steadyvm: not restored: {failed}");
     }
     if json {
-        print_json(&undone)?;
+        print_json(undone)?;
     } else {
         output::line(&undone.summary())?;
     }

@@ -43,6 +43,8 @@ struct BootArgs {
 enum Kernel {
     /// Our PREEMPT_RT build.
     PreemptRt,
+    /// The same with levels of the receive path (kernel/patches/6.12).
+    RtLevels,
     /// The distribution's, unmodified.
     Vanilla,
 }
@@ -78,7 +80,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         None => shell(&args.boot),
         Some(Verb::Run { boot, command }) => run_command(boot, command),
         Some(Verb::Prepare) => {
-            open_laboratory()?;
+            open_laboratory(&HostKernel::ALL)?;
             Ok(ExitCode::SUCCESS)
         }
         Some(Verb::Experiment(args)) => experiment::run(args),
@@ -93,8 +95,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// The laboratory; its logs are those of the last host that was booted by hand.
-fn open_laboratory() -> Result<Laboratory> {
+/// The laboratory with these kernels; its logs are those of the last host that was booted by hand.
+fn open_laboratory(kernels: &[HostKernel]) -> Result<Laboratory> {
     require_root()?;
     let cache = Cache::of_this_machine()?;
     let logs = cache.helper_directory("logs");
@@ -103,6 +105,7 @@ fn open_laboratory() -> Result<Laboratory> {
         &cache,
         &program,
         &logs,
+        kernels,
         &Display::on_standard_error(),
     )?)
 }
@@ -110,9 +113,11 @@ fn open_laboratory() -> Result<Laboratory> {
 fn boot(args: &BootArgs) -> Result<EmulatedHost> {
     let kernel = match args.kernel {
         Kernel::PreemptRt => HostKernel::PreemptRt,
+        Kernel::RtLevels => HostKernel::RtLevels,
         Kernel::Vanilla => HostKernel::Distribution,
     };
-    Ok(EmulatedHost::boot(&open_laboratory()?.host("lab", kernel))?)
+    let laboratory = open_laboratory(&[kernel])?;
+    Ok(EmulatedHost::boot(&laboratory.host("lab", kernel)?)?)
 }
 
 fn run_command(args: &BootArgs, command: &[String]) -> Result<ExitCode> {

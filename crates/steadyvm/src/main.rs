@@ -8,6 +8,7 @@ mod explain;
 mod host;
 mod lab;
 mod load;
+mod net;
 mod netrt;
 mod output;
 mod plan;
@@ -42,6 +43,7 @@ enum Verb {
     Host(host::Args),
     Lab(lab::Args),
     Load(load::Args),
+    Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
 }
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Verb::Host(args) => host::run(&args),
         Verb::Lab(args) => lab::run(&args),
         Verb::Load(args) => load::run(&args),
+        Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),

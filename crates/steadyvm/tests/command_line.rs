@@ -38,7 +38,11 @@ fn refused(mut command: Command, code: i32, parts: &[&str]) {
 #[test]
 fn an_unknown_method_is_refused_with_the_known_ones() {
     let command = steadyvm(&["compare", "--methods", "vanilla,magic"]);
-    refused(command, 2, &["magic", "vanilla, preempt-rt, dedicated"]);
+    refused(
+        command,
+        2,
+        &["magic", "vanilla, preempt-rt, dedicated, rt-poll-list"],
+    );
 }
 
 #[test]

@@ -26,7 +26,14 @@ const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
 fn laboratory(logs: &Path) -> Laboratory {
     let cache = Cache::of_this_machine().unwrap();
-    Laboratory::open(&cache, Path::new(STEADYVM), logs, &Silent).unwrap()
+    Laboratory::open(
+        &cache,
+        Path::new(STEADYVM),
+        logs,
+        &[HostKernel::PreemptRt],
+        &Silent,
+    )
+    .unwrap()
 }
 
 /// The network namespaces, devices and lab processes of this machine.
@@ -293,7 +300,8 @@ fn a_command_in_the_lab_gets_input_and_gives_output_and_exit_code() {
 fn the_real_time_kernel_has_what_later_work_needs() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
-    let host = EmulatedHost::boot(&laboratory.host("features", HostKernel::PreemptRt)).unwrap();
+    let host =
+        EmulatedHost::boot(&laboratory.host("features", HostKernel::PreemptRt).unwrap()).unwrap();
     host.require_kvm().unwrap();
     let inside = |words: &[&str]| host.connection().text(words);
     assert!(inside(&["uname", "-v"]).unwrap().contains("PREEMPT_RT"));
@@ -337,7 +345,7 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
     for kernel in [HostKernel::Distribution, HostKernel::PreemptRt] {
-        let host = EmulatedHost::boot(&laboratory.host("explain", kernel)).unwrap();
+        let host = EmulatedHost::boot(&laboratory.host("explain", kernel).unwrap()).unwrap();
         let inside = host.connection();
         let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
         let mut service = inside.spawn(&serve).unwrap();
@@ -357,7 +365,7 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
             send_requests(&host, REQUESTS);
             // Ctrl-C ends it early, and it says what it has.
             explain.signal(libc::SIGINT).unwrap();
-            let finished = explain.finish().unwrap();
+            let finished = explain.finish(std::time::Duration::from_secs(120)).unwrap();
             assert_eq!(finished.status, Status::Exited(0));
             let report: Report = serde_json::from_str(&finished.text()).unwrap();
             assert_eq!(report.lost_events, 0);
@@ -384,7 +392,10 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
             .unwrap();
         explain.wait_for_line("recording", patience).unwrap();
         send_requests(&host, REQUESTS);
-        let said = explain.finish().unwrap().text();
+        let said = explain
+            .finish(std::time::Duration::from_secs(120))
+            .unwrap()
+            .text();
         assert!(said.starts_with("receive path of device rt"), "{said}");
         assert!(said.contains("that woke steadyvm"), "{said}");
         let none = inside.run(&["steadyvm", "explain", "--receive-path", "--port", "9"]);
@@ -451,7 +462,9 @@ fn a_host_without_kvm_says_so() {
     let logs = tempfile::tempdir().unwrap();
     let specification = HostSpecification {
         kernel_words: "initcall_blacklist=svm_init,vmx_init".to_owned(),
-        ..laboratory(logs.path()).host("no-kvm", HostKernel::PreemptRt)
+        ..laboratory(logs.path())
+            .host("no-kvm", HostKernel::PreemptRt)
+            .unwrap()
     };
     let host = EmulatedHost::boot(&specification).unwrap();
     let error = host.require_kvm().unwrap_err();
@@ -466,14 +479,15 @@ fn a_host_without_kvm_says_so() {
 fn methods_hold_on_a_real_kernel_and_undo_restores_everything() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
-    let host = EmulatedHost::boot(&laboratory.host("undo", HostKernel::PreemptRt)).unwrap();
+    let host =
+        EmulatedHost::boot(&laboratory.host("undo", HostKernel::PreemptRt).unwrap()).unwrap();
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
     let vm = format!("{}:1", host.guest_pid("rt").unwrap());
     let inside = |words: &str| host.connection().text(&["sh", "-euc", words]);
     inside("steadyvm host snapshot > /run/before.json").unwrap();
-    for method in ["preempt-rt", "dedicated"] {
+    for method in ["preempt-rt", "dedicated", "rt-profile"] {
         inside(&format!(
             "steadyvm host apply --method {method} --rt-nic rt --rt-vm {vm}"
         ))

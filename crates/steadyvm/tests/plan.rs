@@ -87,3 +87,209 @@ fn files_pictures_and_missing_files() {
         assert_eq!(plan(&["-"], input).status.code(), Some(2));
     }
 }
+
+/// A request with one value replaced.
+fn changed(pointer: &str, value: serde_json::Value) -> String {
+    let mut request: serde_json::Value = serde_json::from_str(&request(7)).unwrap();
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    match request.pointer_mut(parent).unwrap() {
+        serde_json::Value::Array(list) => list[key.parse::<usize>().unwrap()] = value,
+        other => other[key] = value,
+    }
+    request.to_string()
+}
+
+fn refused(arguments: &[&str], input: &str, place: &str, what: &str) {
+    let output = plan(arguments, input);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{input}: {message}");
+    assert!(output.stdout.is_empty(), "{input}");
+    assert!(
+        message.contains(place) && message.contains(what),
+        "{input}: {message}"
+    );
+    assert!(!message.contains("panicked"), "{message}");
+}
+
+#[test]
+fn bad_requests_end_with_2_and_their_place() {
+    use serde_json::json;
+    let task = "vms[0].tasks[0]";
+    for (pointer, value, place, what) in [
+        ("/vms/0/tasks/0/c", json!(0), task, "greater than zero"),
+        ("/vms/0/tasks/0/c", json!(-1), task, "greater than zero"),
+        ("/vms/0/tasks/0/d", json!(-1), task, "greater than zero"),
+        ("/vms/0/tasks/0/t", json!(0), task, "greater than zero"),
+        (
+            "/vms/0/tasks/0/c",
+            json!(51),
+            task,
+            "more than the deadline",
+        ),
+        ("/vms/0/tasks/0/d", json!(51), task, "more than the period"),
+        ("/vms/0/tasks/0/t", json!(i64::MAX), task, "2^53"),
+        (
+            "/vms/0/tasks/0/t",
+            json!(i64::MAX as u64 + 1),
+            "line 1 column",
+            "9223372036854775808",
+        ),
+        ("/vms/0/tasks/0/j", json!(-1), task, "must not be negative"),
+        (
+            "/vms/0/period",
+            json!(0),
+            "vms[0].period",
+            "greater than zero",
+        ),
+        ("/vms/0/period", json!(i64::MAX), "vms[0].period", "2^53"),
+        ("/vms/0/tasks", json!([]), "vms[0].tasks", "no tasks"),
+        ("/vms", json!([]), "vms", "at least one VM"),
+        (
+            "/vms/0/colour",
+            json!(1),
+            "line 1 column",
+            "unknown field `colour`",
+        ),
+        (
+            "/vms/0/tasks/0/wcet",
+            json!(1),
+            "line 1 column",
+            "unknown field `wcet`",
+        ),
+        (
+            "/host/cores",
+            json!(1),
+            "line 1 column",
+            "unknown field `cores`",
+        ),
+        (
+            "/vms/0/scheduler",
+            json!("rm"),
+            "line 1 column",
+            "unknown variant `rm`",
+        ),
+        (
+            "/vms/0/interface",
+            json!("cbs"),
+            "line 1 column",
+            "unknown variant `cbs`",
+        ),
+        (
+            "/host/scheduler",
+            json!("credit"),
+            "line 1 column",
+            "unknown variant `credit`",
+        ),
+        ("/host/pcpus", json!(0), "host.pcpus", "between 1"),
+        ("/host/pcpus", json!(-4), "host.pcpus", "between 1"),
+        ("/vms/0/vcpus", json!(0), "vms[0].vcpus", "between 1"),
+    ] {
+        refused(&["--json", "-"], &changed(pointer, value), place, what);
+    }
+    refused(&["--json", "-"], "[[[[", "line 1 column", "");
+    refused(
+        &["--json", "-"],
+        &"[".repeat(100_000),
+        "line 1 column",
+        "invalid type",
+    );
+}
+
+#[test]
+fn bad_files_end_with_2_and_their_place() {
+    const GOOD: &str = "[host]\npcpus = 1\nscheduler = \"pedf\"\n\n[class.rt]\nperiod = \"10ms\"\n\n[[vm]]\n\
+                        name = \"a\"\nclass = \"rt\"\ntasks = [ { c = \"7ms\", d = \"40ms\", t = \"50ms\" } ]\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("steadyvm.toml");
+    let name = path.to_str().unwrap();
+    std::fs::write(&path, GOOD).unwrap();
+    assert_eq!(plan(&[name], "").status.code(), Some(0));
+    for (from, to, line, what) in [
+        ("c = \"7ms\"", "c = 0", "line 11", "greater than zero"),
+        (
+            "c = \"7ms\"",
+            "c = \"-7ms\"",
+            "line 11",
+            "greater than zero",
+        ),
+        (
+            "c = \"7ms\"",
+            "c = \"41ms\"",
+            "line 11",
+            "more than the deadline",
+        ),
+        ("t = \"50ms\"", "t = 9223372036854775807", "line 11", "2^53"),
+        ("t = \"50ms\"", "t = 9223372036854775808", "line 11", ""),
+        (
+            "t = \"50ms\"",
+            "t = \"9223372036855s\"",
+            "line 11",
+            "a time such as",
+        ),
+        (
+            "tasks = [ { c = \"7ms\", d = \"40ms\", t = \"50ms\" } ]",
+            "tasks = []",
+            "line 8",
+            "empty",
+        ),
+        ("tasks = [", "taskz = [", "line 11", "unknown field `taskz`"),
+        (
+            "period = \"10ms\"",
+            "period = \"10ms\"\nextends = \"rt\"",
+            "line 5",
+            "circle",
+        ),
+        (
+            "class = \"rt\"",
+            "class = \"dm\"",
+            "line 8",
+            "no class \"dm\"",
+        ),
+        ("[[vm]]", "[[vm]", "line 8", ""),
+        ("pcpus = 1", "pcpus = 0", "host.pcpus", "between 1"),
+    ] {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD, "{from}");
+        std::fs::write(&path, text).unwrap();
+        refused(&[name], "", line, what);
+    }
+    std::fs::write(&path, "[host]\npcpus = 1\nscheduler = \"pedf\"\n").unwrap();
+    refused(&[name], "", "the file", "at least one VM");
+    std::fs::write(&path, [0xff, 0xfe, 0]).unwrap();
+    refused(&[name], "", "steadyvm.toml", "UTF-8");
+}
+
+/// Coprime periods near 2^53, and 10,000 tasks: answered, by the allowance of work.
+#[test]
+fn huge_requests_are_answered() {
+    use serde_json::json;
+    let longest = 1_i64 << 53;
+    let huge = json!([{"c": longest / 4, "d": longest, "t": longest},
+                      {"c": longest / 4 - 1, "d": longest - 3, "t": longest - 1}]);
+    let many: Vec<serde_json::Value> = (0..10_000)
+        .map(|i| {
+            let t = 1_000_000 + i * 7_919 % 900_001;
+            json!({"c": 1 + i % 60, "d": t - i % 1_000, "t": t})
+        })
+        .collect();
+    for tasks in [huge, json!(many)] {
+        for (scheduler, interface) in [
+            ("edf", "prm"),
+            ("dm", "prm"),
+            ("gedf", "mpr"),
+            ("pedf", "dmpr"),
+        ] {
+            let request = json!({"vms": [{"name": "a", "scheduler": scheduler, "interface": interface,
+                                          "period": 1_000, "tasks": tasks}],
+                                 "host": {"pcpus": 2, "scheduler": "gedf"}});
+            let output = plan(&["--json", "-"], &request.to_string());
+            assert_eq!(output.status.code(), Some(0), "{scheduler} {interface}");
+            let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let budget = answer["vms"][0]["interface"]["budget"].as_i64().unwrap();
+            assert!(
+                (155..=1_000).contains(&budget),
+                "{scheduler} {interface} {budget}"
+            );
+        }
+    }
+}

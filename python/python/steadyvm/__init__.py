@@ -7,7 +7,10 @@ ValueError with its place. Calls release the GIL while they compute.
 from __future__ import annotations
 
 import json
+import os
+from typing import Union
 
+from . import types
 from ._steadyvm import (
     __version__,
     minimal_budget,
@@ -30,15 +33,18 @@ __all__ = [
     "plan_toml",
     "response_times",
     "supply_bound",
+    "types",
 ]
 
 
-def plan(request):
+def plan(request: types.Request) -> types.Plan:
     """The plan of a request: the dictionary that ``steadyvm plan --json -`` reads, and its answer."""
-    return json.loads(plan_json(json.dumps(request)))
+    answer: types.Plan = json.loads(plan_json(json.dumps(request)))
+    return answer
 
 
-def plan_file(path):
+def plan_file(path: Union[str, "os.PathLike[str]"]) -> types.Plan:
     """The plan of the steadyvm.toml at ``path``."""
     with open(path, encoding="utf-8") as file:
-        return json.loads(plan_toml(file.read()))
+        answer: types.Plan = json.loads(plan_toml(file.read()))
+    return answer

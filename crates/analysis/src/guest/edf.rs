@@ -5,9 +5,9 @@
 //!
 //! Formula: schedulable iff for all t > 0: sum dbf_i(t) <= sbf(t).
 //! Where to look: no t beyond the instant L where the supply's line has overtaken the demand's line
-//! U t + sum U_i (T_i + J_i - D_i). With U = 1 on a dedicated processor the lines are parallel; then L
-//! is the end of the longest busy interval (a failure after it has a copy inside it), at most the
-//! hyperperiod H (dbf(t + H) = dbf(t) + U H). Within L, t walks
+//! U t + sum U_i (T_i + J_i - D_i), nor beyond a hyperperiod of tasks and supply. With U = 1 on a dedicated
+//! processor the lines are parallel; then L is the end of the longest busy interval (a failure after it has
+//! a copy inside it). Within L, t walks
 //! down as in quick processor-demand analysis: if dbf(t) <= sbf(t), the next t to look at is the last
 //! deadline before the shortest x with sbf(x) >= dbf(t), since up to t no demand exceeds dbf(t).
 //!
@@ -15,15 +15,15 @@
 //! Exact: yields a witness for every rejection.
 //! Sources: Shin and Lee, RTSS 2003; Zhang and Burns, IEEE TC 2009 (QPA).
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, ops::RangeInclusive};
 
 use crate::{
     ratio::{Interval, compare_sum, gcd},
-    supply::Supply,
+    supply::{Repeats, Supply},
     task::Task,
-    time::{Amount, MAX_INSTANT, Time},
+    time::{Amount, MAX_INSTANT, Time, div_ceil},
     verdict::{Bound, Stop, Verdict, Violation},
-    work::Work,
+    work::{STEPS_SHARE, Work},
     workload::{demand, previous_deadline, requests},
 };
 
@@ -51,17 +51,75 @@ fn check(
     let Some(horizon) = horizon(tasks, supply, work)? else {
         return Err(overload(tasks, supply, shortest, work));
     };
-    let mut window = last_deadline(tasks, horizon.saturating_add(1));
-    while let Some(at) = window.filter(|&at| at >= shortest) {
-        work.spend(2 * tasks.len(), at)?;
-        let demand = total_demand(tasks, at);
-        if demand > supply.supply(at) {
+    walk(tasks, supply, shortest..=horizon, work)
+}
+
+/// Looks at the windows in a range, from the longest down.
+pub(crate) fn walk(
+    tasks: &[Task],
+    supply: &impl Supply,
+    windows: RangeInclusive<Time>,
+    work: &mut Work,
+) -> Result<(), Verdict> {
+    let mut descent = Descent::new(tasks, *windows.end());
+    let mut limit = *windows.end();
+    loop {
+        work.spend(tasks.len() / STEPS_SHARE + 4, limit)?;
+        let at = descent.down_to(limit);
+        if at < *windows.start() || at <= 0 {
+            return Ok(());
+        }
+        if descent.demand > supply.supply(at) {
             return Err(violation(tasks, supply, at));
         }
-        let reached = supply.window_for(demand).unwrap_or(at).min(at);
-        window = last_deadline(tasks, reached);
+        let reached = supply.window_for(descent.demand).unwrap_or(at);
+        limit = reached.min(at) - 1;
     }
-    Ok(())
+}
+
+/// The demand in windows that only get shorter.
+struct Descent {
+    tasks: Vec<LastDeadline>,
+    demand: Amount,
+}
+
+/// A task's last deadline in the window (none: not after 0).
+struct LastDeadline {
+    at: Time,
+    period: Time,
+    execution: Time,
+}
+
+impl Descent {
+    fn new(tasks: &[Task], window: Time) -> Self {
+        let last = |task: &Task| LastDeadline {
+            at: previous_deadline(task, window + 1).unwrap_or(0),
+            period: task.period(),
+            execution: task.demand(),
+        };
+        Self {
+            tasks: tasks.iter().map(last).collect(),
+            demand: total_demand(tasks, window),
+        }
+    }
+
+    /// Shortens the window to `limit`; the last deadline in it, or what is not after 0.
+    fn down_to(&mut self, limit: Time) -> Time {
+        let mut latest = 0;
+        for task in &mut self.tasks {
+            let over = task.at - limit;
+            // Mostly none or one: counted without a branch, which would be a coin toss.
+            let jobs = if over > task.period {
+                div_ceil(over, task.period)
+            } else {
+                Time::from(over > 0)
+            };
+            task.at -= jobs * task.period;
+            self.demand -= Amount::from(jobs * task.execution);
+            latest = latest.max(task.at);
+        }
+        latest
+    }
 }
 
 fn total_demand(tasks: &[Task], window: Time) -> Amount {
@@ -71,15 +129,12 @@ fn total_demand(tasks: &[Task], window: Time) -> Amount {
         .sum()
 }
 
-fn last_deadline(tasks: &[Task], below: Time) -> Option<Time> {
-    tasks
-        .iter()
-        .filter_map(|task| previous_deadline(task, below))
-        .max()
-}
-
 /// The last instant that has to be looked at; `None` if demand outgrows supply for certain.
-fn horizon(tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Result<Option<Time>, Verdict> {
+pub(crate) fn horizon(
+    tasks: &[Task],
+    supply: &impl Supply,
+    work: &mut Work,
+) -> Result<Option<Time>, Verdict> {
     let line = supply.lower_line();
     let utilizations = Interval::of(tasks.iter().map(Task::utilization));
     // sum U_i (T_i + J_i - D_i), rounded up task by task.
@@ -92,31 +147,35 @@ fn horizon(tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Result<Opti
         })
         .sum();
     let behind = lead + line.whole_offset();
+    let repeats = common_period(tasks, supply);
     if let Some(bound) = utilizations.catch_up(line.rate, behind) {
-        return match Time::try_from(bound) {
-            Ok(bound) if bound <= MAX_INSTANT => Ok(Some(bound)),
-            _ => Err(Verdict::Undecided(Stop::horizon())),
+        let bound = Time::try_from(bound).unwrap_or(Time::MAX);
+        let bound = repeats.map_or(bound, |repeats| repeats.min(bound));
+        return if bound <= MAX_INSTANT {
+            Ok(Some(bound))
+        } else {
+            Err(Verdict::Undecided(Stop::horizon()))
         };
     }
     match compare_sum(tasks.iter().map(Task::utilization), line.rate) {
         Some(Ordering::Greater) => Ok(None),
         Some(Ordering::Equal) if line.offset > 0 => Ok(None),
-        Some(Ordering::Equal) => {
-            let limit = hyperperiod(tasks).unwrap_or(MAX_INSTANT);
-            busy_interval(tasks, supply, limit, work).map(Some)
-        }
-        Some(Ordering::Less) => busy_interval(tasks, supply, MAX_INSTANT, work).map(Some),
+        Some(_) => busy_interval(tasks, supply, repeats.unwrap_or(MAX_INSTANT), work).map(Some),
         None => Err(Verdict::Undecided(Stop::precision())),
     }
 }
 
-/// The least common multiple of the periods, if it can be looked at.
-fn hyperperiod(tasks: &[Task]) -> Option<Time> {
-    tasks.iter().try_fold(1, |all: Time, task| {
+/// A window from which on demand and supply repeat what they did a hyperperiod before, as far as it can be
+/// looked at: with H the least common multiple of the periods and the supply's, dbf(t + H) = dbf(t) + U H and
+/// sbf(t + H) = sbf(t) + rate H >= sbf(t) + U H, so that a window beyond fails only if a shorter one does.
+fn common_period(tasks: &[Task], supply: &impl Supply) -> Option<Time> {
+    let Repeats { from, period } = supply.repeats();
+    let hyperperiod = tasks.iter().try_fold(period, |all: Time, task| {
         let common = gcd(all.into(), task.period().into());
         let factor = task.period() / Time::try_from(common).ok()?;
         all.checked_mul(factor).filter(|&all| all <= MAX_INSTANT)
-    })
+    })?;
+    Some(from + hyperperiod)
 }
 
 /// The longest busy interval, the least w > 0 with sum rbf_i(w) <= sbf(w), or `limit` if that is less.

@@ -15,9 +15,10 @@ use super::edf::{self, busy_interval};
 use crate::{
     supply::Supply,
     task::Task,
-    time::{Amount, MAX_INSTANT, Time, div_ceil},
+    time::{Amount, MAX_INSTANT, Time},
     verdict::{Stop, Verdict},
     work::Work,
+    workload::jobs_released,
 };
 
 /// The worst-case response time, from the release, of the task at `index`.
@@ -75,9 +76,9 @@ fn completion(
                 let urgent = if slack < 0 {
                     0
                 } else {
-                    slack / other.period() + 1
+                    other.periods_in(slack) + 1
                 };
-                let arrived = div_ceil(window + other.jitter(), other.period());
+                let arrived = jobs_released(other, window + other.jitter());
                 Amount::from(urgent.min(arrived) * other.demand())
             })
             .sum();

@@ -16,14 +16,11 @@ use crate::{
     ratio::{Fraction, Interval},
     supply::Supply,
     task::Task,
-    time::{Amount, Time, div_ceil},
+    time::{Amount, Time},
     verdict::{Verdict, Violation},
-    work::{Exhausted, Work},
-    workload::interference_jitter,
+    work::{Exhausted, STEPS_SHARE, Work},
+    workload::{interference_jitter, jobs_released},
 };
-
-/// Tasks looked at for one step of [`Work`]: one costs a single division here.
-const STEPS_SHARE: usize = 16;
 
 /// Decides whether `tasks`, highest priority first, meet their deadlines on `supply`.
 pub fn test(tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Verdict {
@@ -96,7 +93,7 @@ fn load(task: &Task, higher: &[Task], window: Time) -> Amount {
     let interference: Amount = higher
         .iter()
         .map(|other| {
-            let jobs = div_ceil(window + interference_jitter(other), other.period());
+            let jobs = jobs_released(other, window + interference_jitter(other));
             Amount::from(jobs * other.execution())
         })
         .sum();

@@ -18,7 +18,7 @@
 //! left side, and between two corners of either side, which are straight there.
 //!
 //! Complexity: O(n) a step, at most one step a corner for each of n tasks (pseudo-polynomial).
-//! Sources: Baruah, RTSS 2007; Shin, Easwaran and Lee, ECRTS 2008 (Theorem 1); the tie: tests/global.rs.
+//! Sources: Baruah, RTSS 2007; Shin, Easwaran and Lee, ECRTS 2008 (Theorem 1); the tie: tests/exhaustive.rs.
 
 use crate::{
     ratio::Interval,
@@ -32,6 +32,9 @@ use crate::{
 
 /// How one task delays the task under test in a window.
 pub(super) trait Interference {
+    /// The exact test, for a supply of parallelism 1.
+    fn test_on_one(&self, tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Verdict;
+
     /// The tasks that can delay the task at `index`, and their positions.
     fn interferers<'a>(&self, tasks: &'a [Task], index: usize) -> &'a [Task];
 
@@ -55,6 +58,9 @@ pub(super) fn test(
     supply: &impl Supply,
     work: &mut Work,
 ) -> Verdict {
+    if supply.parallelism() <= 1 {
+        return rule.test_on_one(tasks, supply, work);
+    }
     let mut scratch = Vec::with_capacity(tasks.len());
     let mut load = Load::default();
     (0..tasks.len())

@@ -26,16 +26,16 @@ use crate::{
 
 /// Decides whether `tasks` meet their deadlines under global EDF on `supply`.
 pub fn test(tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Verdict {
-    if supply.parallelism() <= 1 {
-        edf::test(tasks, supply, work)
-    } else {
-        global::test(&EarliestDeadline, tasks, supply, work)
-    }
+    global::test(&EarliestDeadline, tasks, supply, work)
 }
 
 struct EarliestDeadline;
 
 impl Interference for EarliestDeadline {
+    fn test_on_one(&self, tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Verdict {
+        edf::test(tasks, supply, work)
+    }
+
     fn interferers<'a>(&self, tasks: &'a [Task], _index: usize) -> &'a [Task] {
         tasks
     }

@@ -28,16 +28,16 @@ use crate::{
 
 /// Decides whether `tasks`, highest priority first, meet their deadlines under global fixed priorities.
 pub fn test(tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Verdict {
-    if supply.parallelism() <= 1 {
-        fixed_priority::test(tasks, supply, work)
-    } else {
-        global::test(&HigherPriority, tasks, supply, work)
-    }
+    global::test(&HigherPriority, tasks, supply, work)
 }
 
 struct HigherPriority;
 
 impl Interference for HigherPriority {
+    fn test_on_one(&self, tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Verdict {
+        fixed_priority::test(tasks, supply, work)
+    }
+
     fn interferers<'a>(&self, tasks: &'a [Task], index: usize) -> &'a [Task] {
         &tasks[..index]
     }

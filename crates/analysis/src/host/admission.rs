@@ -247,9 +247,13 @@ fn global_test(
     }
     match bcl::test(candidates, dispatch, cpus) {
         Verdict::Unschedulable(violation) => {
+            let suspect = candidates
+                .iter()
+                .position(|candidate| candidate.index == violation.index)
+                .unwrap_or_default();
             if task_like
                 && !overloads(candidates, cpus)
-                && rta::test(candidates, dispatch, cpus, work)
+                && rta::test(candidates, suspect, dispatch, cpus, work)
             {
                 return Ok(());
             }

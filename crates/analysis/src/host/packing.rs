@@ -16,7 +16,7 @@ use crate::{
     ratio::{Fraction, Interval},
     task::Task,
     verdict::{Stop, Verdict},
-    work::Work,
+    work::{STEPS_SHARE, Work},
 };
 
 /// Up to this many VCPUs a packing is searched for exhaustively.
@@ -118,7 +118,7 @@ fn best_fit(
     let mut bins = empty_bins(cpus);
     for &index in order {
         let candidate = &candidates[index];
-        if let Err(exhausted) = work.spend(bins.len(), 0) {
+        if let Err(exhausted) = work.spend(bins.len() / STEPS_SHARE + 1, 0) {
             return Err((index, exhausted.into()));
         }
         let mut home: Option<((bool, Reverse<Interval>), usize)> = None;

@@ -14,23 +14,6 @@ pub struct Least {
     pub exact: bool,
 }
 
-/// The least budget in `low..=high` that passes `test`.
-///
-/// # Errors
-/// The verdict at `high`, if that fails or is undecided.
-pub fn least(
-    low: Time,
-    high: Time,
-    mut test: impl FnMut(Time) -> Verdict,
-) -> Result<Least, Verdict> {
-    let at_high = test(high);
-    if at_high.is_schedulable() {
-        Ok(least_below(low, high, test))
-    } else {
-        Err(at_high)
-    }
-}
-
 /// The least budget in `low..=high` that passes `test`, which `high` is known to pass.
 pub fn least_below(low: Time, high: Time, mut test: impl FnMut(Time) -> Verdict) -> Least {
     let mut found = Least {

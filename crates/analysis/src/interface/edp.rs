@@ -1,10 +1,10 @@
 //! The least explicit deadline periodic resource for one VCPU.
 //!
 //! Formula: the least whole Theta <= Delta for which the test of [`crate::guest`] passes on
-//! EDP(Pi, Theta, Delta). sbf_EDP is monotone in Theta, so bisection is exact.
-//! Complexity: log2 Delta tests. Source: Easwaran, Anand and Lee, RTSS 2007.
+//! EDP(Pi, Theta, Delta). EDF: [`super::earliest_deadline`]. DM: bisection, exact as sbf_EDP is monotone in
+//! Theta. Complexity, DM: log2 Delta tests. Source: Easwaran, Anand and Lee, RTSS 2007.
 
-use super::{Infeasible, Least, budget, reason};
+use super::{Infeasible, Least, budget, earliest_deadline, reason};
 use crate::{
     error::Error,
     guest::partitioned::LocalScheduler,
@@ -26,13 +26,21 @@ pub fn minimal_edp(
     deadline: Time,
     work: &mut Work,
 ) -> Result<Result<Least, Infeasible>, Error> {
-    ExplicitDeadlinePeriodic::new(period, deadline, deadline)?;
-    let floor = budget::floor(tasks.iter().map(Task::utilization), period);
-    let least = budget::least(floor, deadline, |budget| {
-        ExplicitDeadlinePeriodic::new(period, budget, deadline)
-            .map_or(Verdict::Undecided(Stop::precision()), |resource| {
-                scheduler.test(tasks, &resource, work)
+    let whole = ExplicitDeadlinePeriodic::new(period, deadline, deadline)?;
+    let at_most = scheduler.test(tasks, &whole, work);
+    if !at_most.is_schedulable() {
+        return Ok(Err(reason(&at_most)));
+    }
+    Ok(Ok(match scheduler {
+        LocalScheduler::EarliestDeadline => earliest_deadline::least(tasks, period, deadline, work),
+        LocalScheduler::DeadlineMonotonic => {
+            let floor = budget::floor(tasks.iter().map(Task::utilization), period);
+            budget::least_below(floor, deadline, |budget| {
+                ExplicitDeadlinePeriodic::new(period, budget, deadline)
+                    .map_or(Verdict::Undecided(Stop::precision()), |resource| {
+                        scheduler.test(tasks, &resource, work)
+                    })
             })
-    });
-    Ok(least.map_err(|verdict| reason(&verdict)))
+        }
+    }))
 }

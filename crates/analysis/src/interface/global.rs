@@ -5,7 +5,7 @@
 //! suffice. Complexity: log2 n tests for the number of VCPUs, log2 (m' Pi) for the budget.
 //! Sources: Shin, Easwaran and Lee, ECRTS 2008; Xu et al., RTSS 2013.
 
-use super::{GuestScheduler, Infeasible, Interface, MAX_VCPUS, budget, reason};
+use super::{GuestScheduler, Infeasible, Interface, MAX_VCPUS, budget, reason, uniprocessor};
 use crate::{
     error::Error,
     guest::{global_edf, global_fixed_priority},
@@ -29,28 +29,7 @@ pub fn minimal_mpr(
     vcpus: Option<u32>,
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
-    let guest = Guest::new(tasks, scheduler);
-    let (vcpus, fewest) = match guest.vcpus(vcpus, work) {
-        Ok(found) => found,
-        Err(infeasible) => return Ok(Err(infeasible)),
-    };
-    let high = Time::from(vcpus).checked_mul(period).unwrap_or(Time::MAX);
-    MultiprocessorPeriodic::new(period, high, vcpus)?;
-    let floor = budget::floor(tasks.iter().map(Task::utilization), period);
-    let least = budget::least_below(floor, high, |budget| {
-        MultiprocessorPeriodic::new(period, budget, vcpus)
-            .map_or(Verdict::Undecided(Stop::precision()), |resource| {
-                guest.test(&resource, work)
-            })
-    });
-    let resource = MultiprocessorPeriodic::new(period, least.budget, vcpus)?;
-    Ok(Ok(Interface {
-        period,
-        budget: least.budget,
-        vcpu_budgets: resource.vcpu_budgets(),
-        partition: None,
-        exact: fewest && least.exact,
-    }))
+    minimal_on::<MultiprocessorPeriodic>(tasks, scheduler, period, vcpus, work)
 }
 
 /// The least DMPR of `period` for `tasks`: `vcpus - 1` full VCPUs and a partial one.
@@ -64,24 +43,75 @@ pub fn minimal_dmpr(
     vcpus: Option<u32>,
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
+    minimal_on::<DeterministicMultiprocessor>(tasks, scheduler, period, vcpus, work)
+}
+
+/// A resource model whose budget is looked for on a given number of VCPUs.
+trait Model: Supply + Sized {
+    fn on(vcpus: u32, period: Time, budget: Time) -> Result<Self, Error>;
+
+    /// The budget with which all VCPUs always run.
+    fn whole(vcpus: u32, period: Time) -> Time;
+
+    fn budgets(&self) -> Vec<Time>;
+}
+
+impl Model for MultiprocessorPeriodic {
+    fn on(vcpus: u32, period: Time, budget: Time) -> Result<Self, Error> {
+        Self::new(period, budget, vcpus)
+    }
+
+    fn whole(vcpus: u32, period: Time) -> Time {
+        Time::from(vcpus).saturating_mul(period)
+    }
+
+    fn budgets(&self) -> Vec<Time> {
+        self.vcpu_budgets()
+    }
+}
+
+impl Model for DeterministicMultiprocessor {
+    fn on(vcpus: u32, period: Time, budget: Time) -> Result<Self, Error> {
+        Self::new(period, budget, vcpus - 1)
+    }
+
+    fn whole(_vcpus: u32, period: Time) -> Time {
+        period
+    }
+
+    fn budgets(&self) -> Vec<Time> {
+        self.vcpu_budgets()
+    }
+}
+
+fn minimal_on<M: Model>(
+    tasks: &[Task],
+    scheduler: GuestScheduler,
+    period: Time,
+    vcpus: Option<u32>,
+    work: &mut Work,
+) -> Result<Result<Interface, Infeasible>, Error> {
     let guest = Guest::new(tasks, scheduler);
     let (vcpus, fewest) = match guest.vcpus(vcpus, work) {
         Ok(found) => found,
         Err(infeasible) => return Ok(Err(infeasible)),
     };
-    let full = vcpus - 1;
-    DeterministicMultiprocessor::new(period, period, full)?;
-    let least = budget::least_below(1, period, |budget| {
-        DeterministicMultiprocessor::new(period, budget, full)
-            .map_or(Verdict::Undecided(Stop::precision()), |resource| {
-                guest.test(&resource, work)
-            })
+    let whole = M::whole(vcpus, period);
+    M::on(vcpus, period, whole)?;
+    if vcpus == 1 {
+        let interface = uniprocessor::least_on_whole(tasks, scheduler.local(), period, work);
+        return Ok(Ok(interface));
+    }
+    let least = budget::least_below(1, whole, |budget| {
+        M::on(vcpus, period, budget).map_or(Verdict::Undecided(Stop::precision()), |model| {
+            guest.test(&model, work)
+        })
     });
-    let resource = DeterministicMultiprocessor::new(period, least.budget, full)?;
+    let vcpu_budgets = M::on(vcpus, period, least.budget)?.budgets();
     Ok(Ok(Interface {
         period,
-        budget: period * Time::from(full) + least.budget,
-        vcpu_budgets: resource.vcpu_budgets(),
+        budget: vcpu_budgets.iter().sum(),
+        vcpu_budgets,
         partition: None,
         exact: fewest && least.exact,
     }))
@@ -137,7 +167,7 @@ impl Guest {
     /// shown not to do.
     fn vcpus(&self, fixed: Option<u32>, work: &mut Work) -> Result<(u32, bool), Infeasible> {
         let mut test = |vcpus: u32| {
-            let mut share = work.take(Work::DEFAULT_STEPS / 8);
+            let mut share = work.take(Work::DEFAULT_STEPS / 4);
             let verdict = if vcpus as usize >= self.tasks.len() {
                 Verdict::Schedulable
             } else {

@@ -1,13 +1,14 @@
 //! The least periodic resource for one VCPU.
 //!
 //! Model: sporadic tasks under EDF or DM on a PRM. Formula: the least whole Theta for which the test of
-//! [`crate::guest`] passes; sbf_PRM is monotone in Theta, so bisection from floor(U Pi) is exact.
-//! Complexity: log2 Pi tests; for DM, one test a task and a bisection only where the budget has to grow.
+//! [`crate::guest`] passes. EDF: [`super::earliest_deadline`]. DM: the greatest of the tasks' least
+//! budgets, each by bisection from floor(U Pi), exact as sbf_PRM is monotone in Theta.
+//! Complexity, DM: one test a task and log2 Pi where the budget has to grow.
 //! Source: Shin and Lee, RTSS 2003.
 
-use super::{Infeasible, Interface, budget, reason};
+use super::{Infeasible, Interface, budget, earliest_deadline, reason};
 use crate::{
-    guest::{edf, fixed_priority, partitioned::LocalScheduler},
+    guest::{fixed_priority, partitioned::LocalScheduler},
     supply::{PeriodicResource, Supply},
     task::{PriorityOrder, Task},
     time::Time,
@@ -39,12 +40,10 @@ pub(super) fn least_on_whole(
     period: Time,
     work: &mut Work,
 ) -> Interface {
-    let floor = budget::floor(tasks.iter().map(Task::utilization), period);
     let least = match scheduler {
-        LocalScheduler::EarliestDeadline => {
-            least_budget(period, floor, |resource| edf::test(tasks, resource, work))
-        }
+        LocalScheduler::EarliestDeadline => earliest_deadline::least(tasks, period, period, work),
         LocalScheduler::DeadlineMonotonic => {
+            let floor = budget::floor(tasks.iter().map(Task::utilization), period);
             let order = PriorityOrder::DeadlineMonotonic.order(tasks);
             let sorted: Vec<Task> = order.iter().map(|&i| tasks[i]).collect();
             least_fixed_priority(&sorted, period, floor, work)

@@ -9,7 +9,7 @@ mod vm;
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use toml::Spanned;
 
 use self::vm::Settings;
@@ -33,6 +33,12 @@ struct File {
     vm: Vec<Spanned<Settings>>,
     #[serde(default)]
     service: Vec<Spanned<ServiceTable>>,
+    /// For `steadyvm net`.
+    #[serde(rename = "net")]
+    _net: Option<IgnoredAny>,
+    /// For `steadyvm net`.
+    #[serde(rename = "nic")]
+    _nics: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]

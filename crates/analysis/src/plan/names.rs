@@ -126,6 +126,8 @@ pub enum Method {
     PreemptRt,
     /// A CPU for the real-time VM.
     Dedicated,
+    /// The no-patch profile of the receive path.
+    RtProfile,
     /// Levels on the receive path.
     RtPollList,
     /// Outsourced sockets.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    host::{Admission, Host, Placement, Vcpu, admit, minimal_processors},
+    host::{Admission, Host, Placement, Processors, Vcpu, admit, minimal_processors},
     interface::{Infeasible, Interface, best_period, minimal},
     ratio::Interval,
     supply::MultiprocessorPeriodic,
@@ -82,11 +82,11 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
     let complete = outcomes
         .iter()
         .all(|outcome| matches!(outcome, Outcome::Interface(_) | Outcome::BestEffort));
-    let admission = complete.then(|| admit(&request.host, &vcpus, &mut Work::default()));
-    let processors = if complete {
-        minimal_processors(&request.host, &vcpus, &mut Work::default())
+    let (admission, processors) = if complete {
+        let (admission, processors) = placed(&request.host, &vcpus);
+        (Some(admission), processors)
     } else {
-        None
+        (None, None)
     };
     let mut explanations: Vec<Explanation> = request
         .vms
@@ -137,6 +137,28 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         suggestions,
         nanoseconds: request.unit == super::Unit::Nanosecond,
     })
+}
+
+/// Admission and the least number of CPUs, in agreement. Packing is a heuristic: it may find a place on
+/// fewer CPUs that it misses on all of them; and the search for the least number may run out of work.
+fn placed(host: &Host, vcpus: &[Vcpu]) -> (Admission, Option<Processors>) {
+    let admission = admit(host, vcpus, &mut Work::default());
+    let least = minimal_processors(host, vcpus, &mut Work::default());
+    let fewer = least.filter(|least| least.count <= host.cpus());
+    match fewer {
+        Some(least) if !admission.is_feasible() => {
+            let host = host.with_cpus(least.count);
+            (admit(&host, vcpus, &mut Work::default()), Some(least))
+        }
+        None if admission.is_feasible() => {
+            let all = Processors {
+                count: host.cpus(),
+                exact: false,
+            };
+            (admission, Some(all))
+        }
+        _ => (admission, least),
+    }
 }
 
 /// The interface of one VM on its own.

@@ -5,13 +5,12 @@ use super::{
     run::Outcome,
 };
 use crate::{
-    guest::{edf, edf_response, fixed_priority},
+    guest::{edf_response, fixed_priority},
     interface::Interface,
     latency::LatencyBound,
     supply::{DeterministicMultiprocessor, MultiprocessorPeriodic, PeriodicResource, Supply},
     task::{PriorityOrder, Task},
     time::Time,
-    verdict::Verdict,
     work::Work,
 };
 
@@ -25,56 +24,16 @@ pub(super) fn bounds(
         .iter()
         .map(|service| {
             let vm = &request.vms[service.vm];
-            let bound = outcomes[service.vm].interface().and_then(|interface| {
-                if request.method == Method::Vanilla {
-                    let text = format!(
-                        "service \"{}\" has no bound: with method \"vanilla\" nothing limits what its \
-                         packets wait for on the receive path",
-                        service.name
-                    );
-                    explanations.push(Explanation::words(&vm.name, text));
-                    return None;
-                }
-                let found = bound(request, service, interface);
-                if found.is_none() {
-                    let text = format!(
-                        "service \"{}\" has no bound that could be computed within the allowed work",
-                        service.name
-                    );
-                    explanations.push(Explanation {
-                        undecided: true,
-                        ..Explanation::words(&vm.name, text)
-                    });
-                }
-                found
-            });
+            let bound = outcomes[service.vm]
+                .interface()
+                .filter(|_| request.method != Method::Vanilla)
+                .and_then(|interface| bound(request, service, interface));
             let met = match (bound, service.limit) {
                 (Some(bound), Some(limit)) => bound.total() <= limit,
                 (bound, _) => bound.is_some(),
             };
-            if let (Some(bound), Some(limit), false) = (bound, service.limit, met) {
-                let show = |time: Time| request.unit.show(time.into());
-                let text = format!(
-                    "service \"{}\": bound {} = receive path {} + VCPU blackout {} + guest response {}, \
-                     more than its limit {}",
-                    service.name,
-                    show(bound.total()),
-                    show(bound.receive_path),
-                    show(bound.blackout),
-                    show(bound.guest_response),
-                    show(limit),
-                );
-                let task = match &vm.needs {
-                    Needs::Tasks(needs) => needs.tasks.get(service.task),
-                    _ => None,
-                };
-                explanations.push(Explanation {
-                    task: task.map(|named| named.name.clone()),
-                    t: Some(limit),
-                    demand: Some(bound.total().into()),
-                    supply: Some(limit.into()),
-                    ..Explanation::words(&vm.name, text)
-                });
+            if !met && outcomes[service.vm].interface().is_some() {
+                explanations.push(missed(request, service, bound));
             }
             ServiceReport {
                 name: service.name.clone(),
@@ -88,6 +47,57 @@ pub(super) fn bounds(
             }
         })
         .collect()
+}
+
+/// Why a service does not keep its limit, or has no bound at all.
+fn missed(request: &Request, service: &Service, bound: Option<LatencyBound>) -> Explanation {
+    let vm = &request.vms[service.vm];
+    let show = |time: Time| request.unit.show(time.into());
+    let name = &service.name;
+    let named = match &vm.needs {
+        Needs::Tasks(needs) => needs.tasks.get(service.task),
+        _ => None,
+    };
+    let (limit, execution) = match (service.limit, named) {
+        (Some(limit), Some(named)) => (limit, named.task.demand()),
+        (None, Some(named)) => (named.task.deadline(), named.task.demand()),
+        (limit, None) => (limit.unwrap_or_default(), 1),
+    };
+    let (demand, supply, text) = match bound {
+        Some(bound) => (
+            bound.total(),
+            limit,
+            format!(
+                "service \"{name}\": bound {} = receive path {} + VCPU blackout {} + guest response {}, \
+                 more than its limit {}",
+                show(bound.total()),
+                show(bound.receive_path),
+                show(bound.blackout),
+                show(bound.guest_response),
+                show(limit),
+            ),
+        ),
+        // Before its packet is delivered nothing of a request can be executed.
+        None => (
+            execution,
+            0,
+            format!(
+                "service \"{name}\" has no bound: with method \"vanilla\" nothing limits what its \
+                 packets wait for on the receive path. In a window of t = {} a request demands {}, but only \
+                 {} is certain to be supplied",
+                show(limit),
+                show(execution),
+                show(0),
+            ),
+        ),
+    };
+    Explanation {
+        task: named.map(|named| named.name.clone()),
+        t: Some(limit),
+        demand: Some(demand.into()),
+        supply: Some(supply.into()),
+        ..Explanation::words(&vm.name, text)
+    }
 }
 
 pub(super) fn bound(
@@ -114,7 +124,7 @@ pub(super) fn bound(
             .position(|&member| member == service.task)?;
         let supply =
             PeriodicResource::new(interface.period, *interface.vcpu_budgets.get(vcpu)?).ok()?;
-        let response = edf_response_or_deadline(&members, index, &supply, &mut work)?;
+        let response = edf_response_or_deadline(&members, index, &supply, &mut work);
         (response, blackout(&supply)?)
     } else if let [budget] = interface.vcpu_budgets[..] {
         let supply = PeriodicResource::new(interface.period, budget).ok()?;
@@ -125,12 +135,12 @@ pub(super) fn bound(
                 let level = order.iter().position(|&i| i == service.task)?;
                 let limit = sorted[level].window();
                 match fixed_priority::response_time(&sorted, level, &supply, limit, &mut work) {
-                    Ok(response) => response?,
+                    Ok(Some(response)) => response,
                     // The interface holds it: its deadline bounds it.
-                    Err(_) => tasks[service.task].deadline(),
+                    _ => tasks[service.task].deadline(),
                 }
             }
-            _ => edf_response_or_deadline(&tasks, service.task, &supply, &mut work)?,
+            _ => edf_response_or_deadline(&tasks, service.task, &supply, &mut work),
         };
         (response, blackout(&supply)?)
     } else {
@@ -142,20 +152,14 @@ pub(super) fn bound(
     Some(LatencyBound::new(receive_path, response, blackout))
 }
 
-/// The deadline bounds the response of a schedulable task where computing it is too much work.
+/// The interface holds the tasks, so the deadline bounds a response that is too much work to compute.
 fn edf_response_or_deadline(
     tasks: &[Task],
     index: usize,
     supply: &PeriodicResource,
     work: &mut Work,
-) -> Option<Time> {
-    match edf_response::response_time(tasks, index, supply, work) {
-        Ok(response) => Some(response),
-        Err(Verdict::Undecided(_)) => edf::test(tasks, supply, &mut Work::default())
-            .is_schedulable()
-            .then(|| tasks[index].deadline()),
-        Err(_) => None,
-    }
+) -> Time {
+    edf_response::response_time(tasks, index, supply, work).unwrap_or(tasks[index].deadline())
 }
 
 /// The longest window without supply.

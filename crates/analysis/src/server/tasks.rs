@@ -20,6 +20,7 @@ use crate::{
     time::{Time, div_ceil},
     verdict::Verdict,
     work::Work,
+    workload::jobs_released,
 };
 
 /// A task in a server.
@@ -67,8 +68,7 @@ pub fn response_time(
             + higher
                 .iter()
                 .map(|other| {
-                    let jobs = div_ceil(window + other.jitter(server), other.task.period());
-                    jobs * other.task.demand()
+                    jobs_released(&other.task, window + other.jitter(server)) * other.task.demand()
                 })
                 .sum::<Time>();
         let full_periods = div_ceil(load, server.capacity()) - 1;

@@ -2,7 +2,7 @@
 //!
 //! Model: m processors, always available. Formula: sbf(t) = m t. Complexity: O(1).
 
-use super::{Line, Supply};
+use super::{Line, Repeats, Supply};
 use crate::{
     ratio::Fraction,
     time::{Amount, MAX_INSTANT, Time, div_ceil_wide},
@@ -43,6 +43,10 @@ impl Supply for Dedicated {
             rate: Fraction::new(self.processors.into(), 1),
             offset: 0,
         }
+    }
+
+    fn repeats(&self) -> Repeats {
+        Repeats { from: 0, period: 1 }
     }
 
     fn parallelism(&self) -> usize {

@@ -6,7 +6,9 @@
 //! Formula: sbf(t) = full t + sbf_PRM(Pi, Theta)(t). Complexity: O(1); O(log MAX_INSTANT) for the
 //! inverse. Source: Xu et al., RTSS 2013.
 
-use super::{Line, PeriodicResource, Supply, mpr::MAX_PROCESSORS, multi::window_by_bisection};
+use super::{
+    Line, PeriodicResource, Repeats, Supply, mpr::MAX_PROCESSORS, multi::window_by_bisection,
+};
 use crate::{
     error::Error,
     ratio::Fraction,
@@ -68,6 +70,10 @@ impl Supply for DeterministicMultiprocessor {
             rate: Fraction::new(numerator, rate.denominator),
             offset,
         }
+    }
+
+    fn repeats(&self) -> Repeats {
+        self.partial.repeats()
     }
 
     fn parallelism(&self) -> usize {

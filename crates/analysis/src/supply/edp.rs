@@ -10,7 +10,7 @@
 //!
 //! Complexity: O(1). Source: Easwaran, Anand and Lee, RTSS 2007.
 
-use super::{Line, Supply};
+use super::{Line, Repeats, Supply};
 use crate::{
     error::{Error, not_negative, positive},
     ratio::Fraction,
@@ -120,6 +120,13 @@ impl Supply for ExplicitDeadlinePeriodic {
         Line {
             rate: Fraction::new(self.budget.into(), self.period.into()),
             offset: Amount::from(self.budget) * Amount::from(self.blackout()),
+        }
+    }
+
+    fn repeats(&self) -> Repeats {
+        Repeats {
+            from: self.blackout(),
+            period: self.period,
         }
     }
 

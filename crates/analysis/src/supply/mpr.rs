@@ -23,7 +23,7 @@
 //! Complexity: O(1); O(log MAX_INSTANT) for the inverse.
 //! Source: Shin, Easwaran and Lee, ECRTS 2008; the exact forms: tests/supply.rs.
 
-use super::{Line, PeriodicResource, Supply, multi::window_by_bisection};
+use super::{Line, PeriodicResource, Repeats, Supply, multi::window_by_bisection};
 use crate::{
     error::{Error, not_negative},
     ratio::Fraction,
@@ -144,6 +144,11 @@ impl Supply for MultiprocessorPeriodic {
             offset: Amount::from(self.larger_count) * self.larger.lower_line().offset
                 + self.smaller_count() * self.smaller.lower_line().offset,
         }
+    }
+
+    fn repeats(&self) -> Repeats {
+        // The VCPUs with the smaller budgets are away longer.
+        self.smaller.repeats()
     }
 
     fn parallelism(&self) -> usize {

@@ -10,7 +10,7 @@
 //! It is the explicit deadline periodic model with Delta = Pi, and is computed as such.
 //! Complexity: O(1). Source: Shin and Lee, RTSS 2003.
 
-use super::{ExplicitDeadlinePeriodic, Line, Supply};
+use super::{ExplicitDeadlinePeriodic, Line, Repeats, Supply};
 use crate::{
     error::Error,
     time::{Amount, Time},
@@ -55,6 +55,10 @@ impl Supply for PeriodicResource {
 
     fn lower_line(&self) -> Line {
         self.0.lower_line()
+    }
+
+    fn repeats(&self) -> Repeats {
+        self.0.repeats()
     }
 
     fn parallelism(&self) -> usize {

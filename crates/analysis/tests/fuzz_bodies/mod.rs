@@ -48,6 +48,8 @@ fn consistent(report: &Report) {
         );
     } else {
         assert!(!report.explanations.is_empty());
+        let enough = report.min_pcpus.is_some_and(|cpus| cpus <= report.pcpus);
+        assert!(!enough || !report.services.is_empty());
     }
     for vm in &report.vms {
         let Some(interface) = &vm.interface else {

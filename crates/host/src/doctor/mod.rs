@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::method::Method;
+use crate::plan;
 
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -102,7 +103,7 @@ pub fn examine(machine: &Machine) -> Report {
 fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
     let needs: &[&str] = match method {
         Method::Vanilla => &["kvm.device"],
-        Method::PreemptRt | Method::Dedicated => &[
+        Method::PreemptRt | Method::Dedicated | Method::RtPollList | Method::RtProfile => &[
             "kvm.device",
             "kernel.preempt-rt",
             "cpu.constant-tsc",
@@ -116,6 +117,12 @@ fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
         .collect();
     if method == Method::Dedicated && machine.online().is_ok_and(|online| online.len() < 2) {
         reasons.push("CPUs: only one is online, and it would be the one to dedicate".into());
+    }
+    if method == Method::RtPollList && machine.tree.read(plan::RTNET_PRIO).is_err() {
+        reasons.push(format!(
+            "kernel: no {}, it is built without kernel/patches/6.12",
+            plan::RTNET_PRIO
+        ));
     }
     let possible = reasons.is_empty();
     if possible {

@@ -22,6 +22,7 @@ fn good_host() -> FakeHost {
     ] {
         host.file(&format!("/{nic}/threaded"), "1\n");
     }
+    host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
     host.writable_file("/dev/kvm", "");
     host.file("/dev/vhost-net", "");
     host.file("/sys/module/kvm_intel/parameters/nested", "Y\n");
@@ -430,7 +431,9 @@ fn methods_that_cannot_be_held_say_why() {
         [
             (Method::Vanilla, true, 0),
             (Method::PreemptRt, false, 1),
-            (Method::Dedicated, false, 2)
+            (Method::Dedicated, false, 2),
+            (Method::RtPollList, false, 1),
+            (Method::RtProfile, false, 1)
         ]
     );
 }

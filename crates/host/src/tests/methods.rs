@@ -55,6 +55,46 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
 }
 
 #[test]
+fn rt_poll_list_is_preempt_rt_and_the_level_of_the_rt_nic() {
+    let (host, directory) = (paper_host(2), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    let mut expected = host.state();
+    control.undo().unwrap();
+    control.apply(&paper_target(), Method::RtPollList).unwrap();
+    // IRQ threads of other NICs stay at 50, below it; all of the RT path is at it or above.
+    let lowest_of_the_path = expected.threads[&102].scheduling.priority;
+    for (file, value) in [
+        ("rtnet_prio", format!("{lowest_of_the_path}\n")),
+        ("rtnet_quantum", "1\t64\n".into()),
+    ] {
+        let path = format!("/proc/sys/net/core/{file}");
+        expected.files.insert(path, value);
+    }
+    assert_eq!(host.state(), expected);
+    assert_eq!(control.undo().unwrap().failed, [] as [String; 0]);
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn rt_poll_list_needs_the_patches() {
+    let (host, directory) = (paper_host(2), directory());
+    host.edit(|state| state.files.remove("/proc/sys/net/core/rtnet_prio"));
+    let before = host.state();
+    let error = control(&host, &directory)
+        .apply(&paper_target(), Method::RtPollList)
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 3);
+    let text = error.to_string();
+    assert!(
+        text.contains("rtnet_prio") && text.contains("kernel/patches/6.12"),
+        "{text}"
+    );
+    assert_eq!(host.state(), before);
+}
+
+#[test]
 fn dedicated_leaves_the_cpu_to_the_rt_path() {
     let (host, directory) = (paper_host(2), directory());
     host.writable_file(

@@ -2,6 +2,9 @@
 
 mod crash;
 mod methods;
+mod net;
+mod net_demux;
+mod net_file;
 mod properties;
 mod real;
 pub(crate) mod scenario;

@@ -60,6 +60,8 @@ fn random_host() -> impl Strategy<Value = FakeHost> {
             host.writable_file("/sys/devices/virtual/workqueue/cpumask", "ff\n");
             host.writable_file("/proc/irq/default_smp_affinity", "00000000,000000ff\n");
             host.writable_file("/proc/sys/kernel/sched_rt_runtime_us", "950000\n");
+            host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
+            host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
             nic(&host, "rt0", 30, 40);
             nic(&host, "rt1", 32, 42);
             nic(&host, "bulk0", 34, 44);
@@ -114,7 +116,11 @@ fn random_target() -> impl Strategy<Value = (Target, Method)> {
         prop::bool::ANY,
         prop::option::of(0_usize..2),
         any::<bool>(),
-        prop::sample::select(vec![Method::PreemptRt, Method::Dedicated]),
+        prop::sample::select(vec![
+            Method::PreemptRt,
+            Method::Dedicated,
+            Method::RtPollList,
+        ]),
     )
         .prop_map(
             |(nics, vms, rt_vcpus, with_process, dedicated_cpu, disable_rt_throttling, method)| {

@@ -32,6 +32,8 @@ pub fn nic(host: &FakeHost, name: &str, irq: u32, tid: u32) {
     let device = format!("/sys/devices/pci0000:00/0000:00:{irq:02}.0");
     host.file(&format!("{device}/net/{name}/mtu"), "1500\n");
     host.writable_file(&format!("{device}/net/{name}/queues/rx-0/rps_cpus"), "0\n");
+    host.file(&format!("{device}/net/{name}/queues/rx-1/rps_cpus"), "0\n");
+    host.writable_file(&format!("{device}/net/{name}/threaded"), "0\n");
     host.edit(|state| {
         state.links.insert(
             format!("/sys/class/net/{name}"),
@@ -61,7 +63,22 @@ pub fn paper_host(cpus: usize) -> FakeHost {
     host.writable_file("/sys/devices/virtual/workqueue/cpumask", "ff\n");
     host.writable_file("/proc/irq/default_smp_affinity", "ff\n");
     host.writable_file("/proc/sys/kernel/sched_rt_runtime_us", "950000\n");
-    for (pid, vcpus) in [(100, 2), (200, 1)] {
+    host.writable_file("/proc/sys/net/core/netdev_budget", "300\n");
+    host.writable_file("/proc/sys/net/core/netdev_budget_usecs", "2000\n");
+    host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
+    host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
+    host.edit(|state| {
+        state.napi_threads.insert("rt0".into(), vec![60, 61]);
+        state.napi_threads.insert("bulk0".into(), vec![64, 65]);
+    });
+    for (pid, vcpus, name) in [(100, 2, "rt"), (200, 1, "bulk")] {
+        let command = format!("qemu-system-x86_64\0-name\0guest={name},debug-threads=on\0");
+        host.file(&format!("/proc/{pid}/cmdline"), &command);
+        host.file(
+            &format!("/proc/{pid}/fdinfo/9"),
+            &format!("pos:\t0\niff:\ttap-{name}\n"),
+        );
+        host.file(&format!("/sys/class/net/tap-{name}/mtu"), "1500\n");
         host.thread(pid, pid, "qemu-system-x86", 0);
         for vcpu in 0..vcpus {
             host.thread(pid, pid + 1 + vcpu, &format!("CPU {vcpu}/KVM"), 0);

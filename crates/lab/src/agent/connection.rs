@@ -10,7 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// An agent answers a request to start a process within this time, on a loaded machine too. One
+/// that does not is as good as dead: its machine may run on, but nobody reaches it.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// The commands of [`Connection::run`] take seconds; one that takes this long hangs.
+const RUN_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A connection to an agent. Cheap to clone; all clones share the channel.
 #[derive(Clone)]
@@ -21,6 +27,7 @@ pub struct Connection {
 struct Shared {
     /// Where the agent runs, for messages: "the emulated host", "guest rt".
     place: String,
+    answer_patience: Duration,
     writer: Mutex<Box<dyn Write + Send>>,
     next_id: AtomicU32,
     /// Where the reader thread sends each process's events. Emptied when the channel ends, so
@@ -57,8 +64,19 @@ impl Connection {
         writer: impl Write + Send + 'static,
         patience: Duration,
     ) -> Result<Self> {
+        Self::establish_with(place, reader, writer, patience, ANSWER_PATIENCE)
+    }
+
+    pub(super) fn establish_with(
+        place: impl Into<String>,
+        reader: impl Read + Send + 'static,
+        writer: impl Write + Send + 'static,
+        patience: Duration,
+        answer_patience: Duration,
+    ) -> Result<Self> {
         let shared = Arc::new(Shared {
             place: place.into(),
+            answer_patience,
             writer: Mutex::new(Box::new(writer)),
             next_id: AtomicU32::new(1),
             listeners: Mutex::new(Some(HashMap::new())),
@@ -73,20 +91,15 @@ impl Connection {
                 what(),
                 format!("its agent speaks version {version}, this program version {VERSION}"),
             )),
-            Err(RecvTimeoutError::Timeout) => Err(Error::machine(
-                what(),
-                format!("no word from it in {} s", patience.as_secs()),
-            )),
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(Error::machine(what(), "its control channel ended"))
-            }
+            Err(RecvTimeoutError::Timeout) => Err(no_answer(what(), patience)),
+            Err(RecvTimeoutError::Disconnected) => Err(channel_ended(what())),
         }
     }
 
     /// Starts a process.
     ///
     /// # Errors
-    /// The channel is gone or the program cannot be started.
+    /// The channel is gone, the agent does not answer or the program cannot be started.
     pub fn spawn<S: AsRef<str>>(&self, argv: &[S]) -> Result<Process> {
         self.spawn_in(argv, None)
     }
@@ -104,12 +117,12 @@ impl Connection {
         self.shared
             .listeners()
             .as_mut()
-            .ok_or_else(|| Error::machine(what.clone(), "its control channel ended"))?
+            .ok_or_else(|| channel_ended(what.clone()))?
             .insert(id, sender);
         self.shared
             .send(&Request::Spawn { id, argv, terminal })
             .doing(what.clone())?;
-        match events.recv() {
+        match events.recv_timeout(self.shared.answer_patience) {
             Ok(Event::Started { pid, .. }) => Ok(Process {
                 what,
                 id,
@@ -118,19 +131,20 @@ impl Connection {
                 connection: self.clone(),
             }),
             Ok(Event::Refused { why, .. }) => Err(Error::machine(what, why)),
-            Ok(_) | Err(_) => Err(Error::machine(what, "its control channel ended")),
+            Err(RecvTimeoutError::Timeout) => Err(no_answer(what, self.shared.answer_patience)),
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => Err(channel_ended(what)),
         }
     }
 
-    /// Runs a process to its end.
+    /// Runs a process that takes seconds to its end.
     ///
     /// # Errors
-    /// It cannot be run, or it ends with anything but exit code 0.
+    /// It cannot be run, hangs, or ends with anything but exit code 0.
     pub fn run<S: AsRef<str>>(&self, argv: &[S]) -> Result<Finished> {
         let process = self.spawn(argv)?;
         let what = process.what.clone();
         process.end_of_input()?;
-        let finished = process.finish()?;
+        let finished = process.finish(RUN_PATIENCE)?;
         if finished.status == Status::Exited(0) {
             return Ok(finished);
         }
@@ -201,6 +215,14 @@ impl Shared {
     }
 }
 
+fn no_answer(what: String, patience: Duration) -> Error {
+    Error::machine(what, format!("no word from it in {} s", patience.as_secs()))
+}
+
+fn channel_ended(what: String) -> Error {
+    Error::machine(what, "its control channel ended")
+}
+
 /// A process behind a control channel. Dropping it kills it.
 pub struct Process {
     what: String,
@@ -246,24 +268,15 @@ impl Process {
         self.send(&Request::Resize { id: self.id, size })
     }
 
-    /// Waits for its end, handing each piece of output to `sink`.
-    pub fn follow(&self, mut sink: impl FnMut(Stream, &[u8])) -> Result<Status> {
-        let gone = || Error::machine(self.what.clone(), "its control channel ended");
-        let events = self.take_events()?;
-        loop {
-            match events.recv() {
-                Ok(Event::Output { stream, data, .. }) => sink(stream, &data),
-                Ok(Event::Ended { status, .. }) => return Ok(status),
-                Ok(_) => {}
-                Err(_) => return Err(gone()),
-            }
-        }
+    /// Waits for its end however long it takes, handing each piece of output to `sink`.
+    pub fn follow(&self, sink: impl FnMut(Stream, &[u8])) -> Result<Status> {
+        self.follow_for(None, sink)
     }
 
-    /// Waits for its end and collects what it wrote.
-    pub fn finish(self) -> Result<Finished> {
+    /// Waits for its end, at most `patience`, and collects what it wrote.
+    pub fn finish(self, patience: Duration) -> Result<Finished> {
         let (mut output, mut error) = (Vec::new(), Vec::new());
-        let status = self.follow(|stream, data| match stream {
+        let status = self.follow_for(Some(patience), |stream, data| match stream {
             Stream::Output => output.extend_from_slice(data),
             Stream::Error => error.extend_from_slice(data),
         })?;
@@ -274,11 +287,43 @@ impl Process {
         })
     }
 
+    fn follow_for(
+        &self,
+        patience: Option<Duration>,
+        mut sink: impl FnMut(Stream, &[u8]),
+    ) -> Result<Status> {
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let events = self.take_events()?;
+        loop {
+            let event = match deadline {
+                None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(deadline) => {
+                    events.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+                }
+            };
+            match event {
+                Ok(Event::Output { stream, data, .. }) => sink(stream, &data),
+                Ok(Event::Ended { status, .. }) => return Ok(status),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let why = format!(
+                        "it has not ended after {} s",
+                        patience.unwrap_or_default().as_secs()
+                    );
+                    return Err(Error::machine(self.what.clone(), why));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(channel_ended(self.what.clone()));
+                }
+            }
+        }
+    }
+
     /// Waits for the first line of its output that contains `mark`, at most `patience`; later
     /// output is dropped. This is how the lab knows that a service is ready.
     pub fn wait_for_line(&mut self, mark: &str, patience: Duration) -> Result<String> {
         let what = format!("wait for \"{mark}\" from: {}", self.what);
-        let deadline = std::time::Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         let events = self
             .events
             .get_mut()
@@ -288,7 +333,7 @@ impl Process {
             .ok_or_else(|| Error::machine(&what, "its output is taken already"))?;
         let mut said = Vec::new();
         loop {
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             match events.recv_timeout(left) {
                 Ok(Event::Output { data, .. }) => {
                     said.extend_from_slice(&data);
@@ -308,7 +353,7 @@ impl Process {
                     return Err(Error::machine(what, why));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::machine(what, "its control channel ended"));
+                    return Err(channel_ended(what));
                 }
             }
         }

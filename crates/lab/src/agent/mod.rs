@@ -5,6 +5,8 @@
 mod connection;
 mod protocol;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 pub use connection::{Connection, Finished, Process, ProcessInput};
 pub use protocol::{Status, Stream, TerminalSize};

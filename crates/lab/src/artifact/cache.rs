@@ -3,7 +3,8 @@
 //! An entry is a directory `NAME-KEY` whose manifest lists each file with its size and
 //! SHA-256. It is built beside, under a lock, and renamed into place when whole; so a crash
 //! leaves nothing that could be mistaken for an entry. A reader checks the manifest first: an
-//! entry that was changed, cut or never finished is built again.
+//! entry that was changed, cut or never finished is built again. What nobody has used for a
+//! while is removed when something newer of the same name is built.
 
 use crate::error::{At, Error, Result};
 use crate::progress::{News, Observer};
@@ -15,10 +16,13 @@ use std::fmt::Write;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// The environment variable that moves the cache.
 pub const LOCATION_VARIABLE: &str = "STEADYVM_CACHE";
 const MANIFEST: &str = "manifest.json";
+/// An entry counts as unused after this long: other clones on the machine may want other versions.
+const UNUSED_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The store.
 #[derive(Debug, Clone)]
@@ -135,7 +139,32 @@ impl Cache {
             return Err(error);
         }
         fs::rename(&partial, &entry).at("put in place", &entry)?;
+        self.remove_unused(name, &label);
         Ok(entry)
+    }
+
+    /// Removes the entries of this name, but for `kept`, whose locks nobody has taken for a
+    /// while. What cannot be removed now is left for another time.
+    fn remove_unused(&self, name: &str, kept: &str) {
+        let now = SystemTime::now();
+        for place in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            let file_name = place.file_name();
+            let lock = file_name.to_string_lossy();
+            let Some(label) = lock.strip_suffix(".lock") else {
+                continue;
+            };
+            if label == kept || label.rsplit_once('-').is_none_or(|(of, _)| of != name) {
+                continue;
+            }
+            let used = place.metadata().and_then(|metadata| metadata.modified());
+            let unused_for = used.map(|used| now.duration_since(used).unwrap_or_default());
+            if unused_for.is_ok_and(|time| time > UNUSED_AFTER)
+                && let Ok(lock) = File::open(place.path())
+                && lock.try_lock().is_ok()
+            {
+                let _ = fs::remove_dir_all(self.root.join(label));
+            }
+        }
     }
 
     /// Holds the entry's lock for as long as the file is open; the kernel releases it when the
@@ -153,6 +182,8 @@ impl Cache {
             )));
             file.lock().at("lock", &path)?;
         }
+        // The time of the last use, for `remove_unused`.
+        file.set_modified(SystemTime::now()).at("touch", &path)?;
         Ok(file)
     }
 }
@@ -341,6 +372,65 @@ mod tests {
             .filter(|name| Path::new(name).extension() != Some("lock".as_ref()))
             .collect();
         assert_eq!(left, Vec::<String>::new());
+    }
+
+    /// Tells a channel of every note.
+    struct Teller(std::sync::Mutex<std::sync::mpsc::Sender<String>>);
+
+    impl Observer for Teller {
+        fn tell(&self, news: News) {
+            if let News::Note(note) = news {
+                self.0.lock().unwrap().send(note).unwrap();
+            }
+        }
+    }
+
+    /// Locks belong to open files, so two threads stand for two processes.
+    #[test]
+    fn who_comes_second_waits_and_builds_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let inputs = Inputs::default();
+        let (building, is_building) = std::sync::mpsc::channel();
+        let (teller, told) = std::sync::mpsc::channel::<String>();
+        std::thread::scope(|scope| {
+            let (cache, inputs) = (&cache, &inputs);
+            let first = scope.spawn(move || {
+                cache.entry("thing", inputs, &Silent, |_| {
+                    building.send(()).unwrap();
+                    // It goes on when the second one has said that it waits.
+                    let note = told.recv().unwrap();
+                    assert!(note.contains("another process builds thing-"), "{note}");
+                    Ok(())
+                })
+            });
+            is_building.recv().unwrap();
+            let teller = Teller(std::sync::Mutex::new(teller));
+            let second = cache.entry("thing", inputs, &teller, |_| panic!("built twice"));
+            assert_eq!(second.unwrap(), first.join().unwrap().unwrap());
+        });
+    }
+
+    #[test]
+    fn only_what_is_old_and_of_the_same_name_is_removed() {
+        let fixture = Fixture::new();
+        let inputs = |version: &str| Inputs::default().with("version", version);
+        let fill = |directory: &Path| fs::write(directory.join("file"), "").at("write", directory);
+        let other = fixture
+            .cache
+            .entry("thing-else", &inputs("1"), &Silent, fill)
+            .unwrap();
+        let (old, recent) = (fixture.entry("1").unwrap(), fixture.entry("2").unwrap());
+        for aged in [&other, &old] {
+            let lock = File::open(aged.with_extension("lock")).unwrap();
+            let long_ago = SystemTime::now() - UNUSED_AFTER - Duration::from_secs(60);
+            lock.set_modified(long_ago).unwrap();
+        }
+        let newest = fixture.entry("3").unwrap();
+        assert!(!old.exists());
+        assert!(other.exists() && recent.exists() && newest.exists());
+        // Use counts, not age.
+        assert_eq!(fixture.entry("2").unwrap(), recent);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod user_space;
 pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
 pub use distribution_kernel::DistributionKernel;
 pub use initramfs::{Initramfs, PackedInitramfs};
-pub use rt_kernel::RtKernel;
+pub use rt_kernel::{Flavour, RtKernel};
 pub use user_space::user_space_image;
 
 use crate::error::{At, Error, Result};

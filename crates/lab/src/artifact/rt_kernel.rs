@@ -1,4 +1,4 @@
-//! The lab's PREEMPT_RT kernel, built from Debian's source package.
+//! The lab's PREEMPT_RT kernels, built from Debian's source package.
 
 use super::apt::installed_version;
 use super::cache::{Cache, Inputs, sha256_of};
@@ -21,13 +21,59 @@ const BUILD_LINES: u64 = 2300;
 /// Changes when this file builds differently from the same inputs.
 const RECIPE: &str = "1";
 
-/// The built kernel.
+/// Which PREEMPT_RT kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavour {
+    /// As the source package has it.
+    Plain,
+    /// With `kernel/patches/6.12`: levels of the receive path.
+    Levels,
+}
+
+impl Flavour {
+    /// The name of its cache entry.
+    fn entry(self) -> &'static str {
+        match self {
+            Self::Plain => "kernel-preempt-rt",
+            Self::Levels => "kernel-rt-levels",
+        }
+    }
+
+    /// Its patches, in the order they are applied: name and text.
+    fn patches(self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+        let own = match self {
+            Self::Plain => &[],
+            Self::Levels => inputs::LEVELS_PATCHES,
+        };
+        inputs::LAB_PATCHES.iter().chain(own)
+    }
+
+    /// What is special about it.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Plain => "PREEMPT_RT",
+            Self::Levels => "PREEMPT_RT, levels",
+        }
+    }
+
+    /// What it is, for people.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Plain => "PREEMPT_RT kernel",
+            Self::Levels => "PREEMPT_RT kernel with levels",
+        }
+    }
+}
+
+/// A built kernel.
 #[derive(Debug, Clone)]
 pub struct RtKernel {
     /// The kernel image.
     pub image: PathBuf,
     /// The version of the source package.
     pub version: String,
+    /// What is special about it: "PREEMPT_RT, levels".
+    pub kind: &'static str,
     /// SHA-256 key of all that it was built from.
     pub key: String,
     /// SHA-256 of the configuration that it was built with.
@@ -41,7 +87,7 @@ pub fn source_version() -> Result<String> {
 
 impl RtKernel {
     /// The kernel from the cache, built if need be: some ten minutes on two cores.
-    pub fn obtain(cache: &Cache, observer: &dyn Observer) -> Result<Self> {
+    pub fn obtain(cache: &Cache, flavour: Flavour, observer: &dyn Observer) -> Result<Self> {
         let version = source_version()?;
         let mut inputs = Inputs::default()
             .with("recipe", RECIPE)
@@ -55,20 +101,23 @@ impl RtKernel {
                 "pahole",
                 first_line(&output(Command::new("pahole").arg("--version"))?),
             );
-        for (name, text) in inputs::LAB_PATCHES {
+        for (name, text) in flavour.patches() {
             inputs = inputs.with(&format!("patch {name}"), *text);
         }
         let compiler_cache = cache.helper_directory("ccache");
-        let name = "kernel-preempt-rt";
-        let entry = cache.entry(name, &inputs, observer, |directory| {
-            let title = format!("build the PREEMPT_RT kernel {version} (once, about 10 minutes)");
+        let entry = cache.entry(flavour.entry(), &inputs, observer, |directory| {
+            let title = format!(
+                "build the {} {version} (once, up to 10 minutes)",
+                flavour.title()
+            );
             task(observer, title, || {
-                build(directory, &compiler_cache, observer)
+                build(directory, flavour, &compiler_cache, observer)
             })
         })?;
         Ok(Self {
             image: entry.join("bzImage"),
             version,
+            kind: flavour.kind(),
             key: inputs.key(),
             configuration_sha256: sha256_of(&entry.join("config"))?,
         })
@@ -79,10 +128,15 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-fn build(directory: &Path, compiler_cache: &Path, observer: &dyn Observer) -> Result<()> {
+fn build(
+    directory: &Path,
+    flavour: Flavour,
+    compiler_cache: &Path,
+    observer: &dyn Observer,
+) -> Result<()> {
     let tree = directory.join("source");
     unpack(&tree)?;
-    for (name, text) in inputs::LAB_PATCHES {
+    for (name, text) in flavour.patches() {
         apply_patch(&tree, name, text)?;
     }
     configure(&tree, directory)?;

@@ -5,18 +5,21 @@
 //! methods alike.
 
 mod cpu;
+mod disturbance;
 mod output;
 mod phase;
 mod receivers;
 mod station;
 
 pub(crate) use cpu::CpuTimes;
-pub use output::{Meta, write_output};
+pub use disturbance::Disturbance;
+pub use output::{KernelBuild, Meta, write_output};
 
 use crate::error::{Blame, Error, Result};
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use crate::scheduling;
+use disturbance::CpuUse;
 use station::Station;
 use std::thread;
 use steadyvm_host::Method;
@@ -80,6 +83,8 @@ pub struct Comparison {
     pub equal_rate_mbit_per_s: Option<f64>,
     /// The rounds that were dropped because a machine died, a sentence each.
     pub dropped_rounds: Vec<String>,
+    /// What else the machine did during the rounds.
+    pub disturbance: Disturbance,
 }
 
 /// Measures everything. See the module's introduction for how.
@@ -96,6 +101,8 @@ pub fn run(
     let mut equal_rate = None;
     let mut reboots_left = REBOOTS;
     let mut dropped_rounds = Vec::new();
+    let cpu_use = |stations: &[Station]| CpuUse::now(stations.iter().map(Station::emulator));
+    let before = cpu_use(&stations)?;
     while (rounds.len() as u64) < options.rounds {
         let round = rounds.len() as u64;
         let title = format!("round {} of {}", round + 1, options.rounds);
@@ -122,6 +129,7 @@ pub fn run(
         data: by_method(options, rounds),
         equal_rate_mbit_per_s: equal_rate,
         dropped_rounds,
+        disturbance: cpu_use(&stations)?.since(&before),
     })
 }
 

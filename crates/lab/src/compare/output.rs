@@ -1,5 +1,6 @@
 //! The files of a comparison.
 
+use super::disturbance::Disturbance;
 use crate::error::{At, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,6 +9,15 @@ use std::fs;
 use std::path::Path;
 use steadyvm_latency::report::{ReportMeta, render};
 use steadyvm_latency::results::{Phase, Results, RunData, Service, hgrm_of_method};
+
+/// What one of our kernels was built from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KernelBuild {
+    /// Key of everything that it was built from.
+    pub key: String,
+    /// SHA-256 of its configuration.
+    pub configuration_sha256: String,
+}
 
 /// meta.json: what a reader needs to judge the figures, or to make them again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -26,10 +36,8 @@ pub struct Meta {
     pub service: Service,
     /// Kernel version by method, and the guests' if there are any.
     pub kernels: BTreeMap<String, String>,
-    /// Key of everything that the PREEMPT_RT kernel was built from.
-    pub rt_kernel_key: String,
-    /// SHA-256 of the PREEMPT_RT kernel's configuration.
-    pub rt_kernel_configuration_sha256: String,
+    /// The kernels that we built, by name.
+    pub kernel_builds: BTreeMap<String, KernelBuild>,
     /// How the hosts ran.
     pub accelerator: String,
     /// The emulator's version.
@@ -46,6 +54,8 @@ pub struct Meta {
     pub seed: u64,
     /// The equal rate that the first round found.
     pub equal_rate_mbit_per_s: Option<f64>,
+    /// What else the machine did during the rounds.
+    pub disturbance: Disturbance,
     /// Rounds that were dropped because a machine died, a sentence each.
     pub dropped_rounds: Vec<String>,
 }
@@ -114,11 +124,12 @@ fn report_meta(meta: &Meta) -> ReportMeta {
             .iter()
             .map(|(name, kernel)| (format!("Kernel, {name}"), kernel.clone())),
     );
+    facts.extend(
+        meta.kernel_builds
+            .iter()
+            .map(|(name, build)| (format!("Build key, {name}"), build.key.clone())),
+    );
     facts.extend([
-        (
-            "RT kernel's build key".to_owned(),
-            meta.rt_kernel_key.clone(),
-        ),
         (
             "Hosts run by".to_owned(),
             format!("{}, {}", meta.accelerator, meta.qemu),
@@ -128,6 +139,14 @@ fn report_meta(meta: &Meta) -> ReportMeta {
             format!(
                 "{} CPUs, {}, Linux {}",
                 meta.cpus, meta.cpu_model, meta.machine_kernel
+            ),
+        ),
+        (
+            "CPU time of others, stolen".to_owned(),
+            format!(
+                "{:.1} %, {:.1} %",
+                100.0 * meta.disturbance.others,
+                100.0 * meta.disturbance.stolen
             ),
         ),
         (

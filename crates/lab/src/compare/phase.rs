@@ -7,11 +7,13 @@ use crate::error::{At, Error, Result};
 use crate::host::RT;
 use crate::namespace::Namespace;
 use crate::scheduling;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
 use steadyvm_latency::netrt::{self, ClientOptions, ClientRun, End};
 use steadyvm_latency::netstream::{self, ClientCommand, NetStreamRun, ServerCommand};
 use steadyvm_latency::results::ReceivePathData;
@@ -23,11 +25,17 @@ pub const NETRT_PORT: u16 = 7700;
 pub const SERVICE_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest time that is traced; a longer phase is traced at its beginning.
 const TRACING_PATIENCE: Duration = Duration::from_secs(600);
+/// How long the emulated host may take to make a report of what it recorded.
+const TRACING_END_PATIENCE: Duration = Duration::from_secs(120);
 /// Requests before the counted ones: about a second, in which translated code is cached and
 /// TCP finds its speed.
 const WARMUP_REQUESTS: u64 = 200;
 /// A reply that takes longer is lost. The worst seen under `vanilla` is well below.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A stream ends by itself; one that has not ended this long after its time hangs, because the
+/// other end is gone.
+const STREAM_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How much NetRT load a phase has.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +105,7 @@ impl Tracing {
     pub fn finish(self) -> Result<ReceivePathData> {
         let what = "trace the host's receive path";
         self.0.signal(libc::SIGINT)?;
-        let finished = self.0.finish()?;
+        let finished = self.0.finish(TRACING_END_PATIENCE)?;
         if finished.status != Status::Exited(0) {
             let said = String::from_utf8_lossy(&finished.error);
             return Err(Error::machine(what, format!("{}: {said}", finished.status)));
@@ -115,6 +123,8 @@ impl Tracing {
 pub struct Stream {
     client: Child,
     server: Process,
+    /// When it has to have ended.
+    deadline: Instant,
 }
 
 /// Starts iperf3 at the receiver and, when it listens, a client outside; returns when the stream
@@ -134,9 +144,10 @@ pub fn start_stream(
     argv.extend(arguments.iter().map(String::as_str));
     let mut server = receiver.connection.spawn(&argv)?;
     server.wait_for_line("listening", SERVICE_PATIENCE)?;
+    let seconds = load.stream_seconds();
     let stream = ClientCommand {
         total_mbit_per_s: rate_mbit_per_s,
-        ..ClientCommand::to_server(receiver.address.into(), load.stream_seconds())
+        ..ClientCommand::to_server(receiver.address.into(), seconds)
     };
     let mut command = Command::new("nice");
     command
@@ -149,20 +160,39 @@ pub fn start_stream(
     outside.hold(&mut command)?;
     let client = child::spawn(command)?;
     server.wait_for_line("Accepted connection", SERVICE_PATIENCE)?;
-    Ok(Stream { client, server })
+    Ok(Stream {
+        client,
+        server,
+        deadline: Instant::now() + Duration::from_secs(seconds.into()) + STREAM_PATIENCE,
+    })
 }
 
 impl Stream {
     /// Waits for its end and gives what it carried.
     pub fn finish(mut self) -> Result<NetStreamRun> {
         let what = "receive the iperf3 stream";
-        let mut said = String::new();
-        if let Some(mut output) = self.client.streams().stdout.take() {
-            output.read_to_string(&mut said).doing(what)?;
-        }
+        let left = || self.deadline.saturating_duration_since(Instant::now());
+        let said = read_to_end_within(self.client.streams().stdout.take(), left()).doing(what)?;
         self.client.wait()?;
         // The next stream's server wants the same port.
-        self.server.follow(|_, _| {})?;
+        self.server.finish(left())?;
         netstream::parse(&said).doing(what)
     }
+}
+
+/// Everything that `source` says until its end, if that comes within `patience`.
+fn read_to_end_within(
+    source: Option<impl Read + Send + 'static>,
+    patience: Duration,
+) -> io::Result<String> {
+    let Some(mut source) = source else {
+        return Ok(String::new());
+    };
+    let (sender, said) = channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        let _ = sender.send(source.read_to_string(&mut text).map(|_| text));
+    });
+    said.recv_timeout(patience)
+        .unwrap_or_else(|_| Err(io::Error::other("it hangs, its other end does not answer")))
 }

@@ -48,7 +48,7 @@ impl Station {
     ) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(method.name(), HostKernel::of(method))
+            ..laboratory.host(method.name(), HostKernel::of(method))?
         };
         let mut host = EmulatedHost::boot(&specification)?;
         let receivers = Receivers::start(service, &host, observer)?;
@@ -79,6 +79,11 @@ impl Station {
             error.what = format!("{}: {}", self.method, error.what);
             error
         })
+    }
+
+    /// The process id of the host's emulator.
+    pub fn emulator(&self) -> u32 {
+        self.host.emulator()
     }
 
     /// Whether it has to be booted again.

@@ -113,7 +113,8 @@ struct Place {
 impl Place {
     /// Boots a host, starts the processes, puts the method in force, and stops the host's clock.
     fn boot(laboratory: &Laboratory, method: Method) -> Result<Self> {
-        let mut host = EmulatedHost::boot(&laboratory.host(method.name(), HostKernel::of(method)))?;
+        let mut host =
+            EmulatedHost::boot(&laboratory.host(method.name(), HostKernel::of(method))?)?;
         let interrupts_to_cpu = format!(
             "for irq in $(sed -n 's/^ *\\([0-9]*\\):.* {}\\(-.*\\)\\?$/\\1/p' /proc/interrupts); do \
              echo {CPU} > /proc/irq/$irq/smp_affinity_list; done",

@@ -20,6 +20,12 @@ pub(super) fn settings(
             "a VM has a class; only a class extends another",
         ));
     }
+    if vm.net.is_some() {
+        return Err(InputError::new(
+            "",
+            "a VM has its network settings from its class; move them to [class.NAME.net]",
+        ));
+    }
     let mut settings = vm.clone();
     let mut chain: Vec<&str> = Vec::new();
     let mut place = String::new();

@@ -2,7 +2,7 @@
 
 use serde::{
     Deserialize, Deserializer,
-    de::{self, IntoDeserializer},
+    de::{self, IgnoredAny, IntoDeserializer},
 };
 use toml::Spanned;
 
@@ -32,6 +32,8 @@ pub(super) struct Settings {
     vcpus: Option<i64>,
     cpus: Option<Vec<u32>>,
     tasks: Option<Vec<Spanned<TaskTable>>>,
+    /// For `steadyvm net`.
+    pub net: Option<IgnoredAny>,
 }
 
 /// A period, or a range of which the best is taken.

@@ -1,0 +1,13 @@
+//! Soundness: what the library accepts is never late, shown without the library's formulas.
+//!
+//! `exhaustive` visits every legal schedule of small systems; `guests`, `hosts` and `servers` simulate
+//! many more, in the worst patterns and in random ones.
+// Helpers of tests unwrap, too.
+#![allow(clippy::unwrap_used)]
+
+mod exhaustive;
+mod explorer;
+mod guests;
+mod hosts;
+mod servers;
+mod simulator;

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Early demultiplexing on a kernel without patches (NISP, Lee, Kim and Shin 2015, sections III.A,
+ * III.B and III.D).
+ *
+ * demux_xdp finds the port of each packet, the port's priority in the table below, the level of
+ * that priority, and hands the packet to the level's CPU-map thread, which runs the rest of the
+ * stack at its own priority. The other programs keep the table: a socket is entered when it is
+ * bound and leaves when it is released, and a thread that changes its priority takes the ports
+ * that it has bound along.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "parse.h"
+
+#define LEVELS			4
+#define PRIORITIES		100	/* 0: not real-time, 1 to 99 */
+#define SCHED_DEADLINE		6
+
+/* Of kernel/sched: relocated by the running kernel's own types. */
+struct task_struct {
+	int pid;
+	unsigned int rt_priority;
+	unsigned int policy;
+} __attribute__((preserve_access_index));
+
+struct settings {
+	__u32 kernel_level;	/* of protocols without a process */
+	__u32 unknown_level;	/* of ports that nobody has bound, fragments, malformed packets */
+	__u32 cpu;		/* of the levels' threads */
+	__u8 level_of_priority[PRIORITIES];
+};
+
+struct port_key {
+	__u16 port;
+	__u8 protocol;
+	__u8 zero;
+};
+
+struct port_value {
+	__u32 priority;		/* the highest of its sockets */
+	__u32 sockets;
+};
+
+struct socket_value {
+	struct port_key key;
+	__u32 thread;		/* that bound it */
+	__u32 priority;		/* of that thread */
+};
+
+enum counter {
+	COUNT_PORT,
+	COUNT_KERNEL,
+	COUNT_FRAGMENT,
+	COUNT_MALFORMED,
+	COUNT_UNKNOWN_PORT,
+	COUNT_NOT_SENT,
+	COUNTERS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+/* The PPM: port number to priority. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct port_key);
+	__type(value, struct port_value);
+} ports SEC(".maps");
+
+/* By socket cookie. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, struct socket_value);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS + LEVELS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+#define LEVEL_MAP(name)					\
+	struct {					\
+		__uint(type, BPF_MAP_TYPE_CPUMAP);	\
+		__uint(max_entries, 512);		\
+		__type(key, __u32);			\
+		__type(value, struct bpf_cpumap_val);	\
+	} name SEC(".maps")
+
+/* One each: a map has one thread a CPU, and levels need one each on the same CPU. */
+LEVEL_MAP(level_0);
+LEVEL_MAP(level_1);
+LEVEL_MAP(level_2);
+LEVEL_MAP(level_3);
+
+static __always_inline void count(__u32 which)
+{
+	__u64 *counter = bpf_map_lookup_elem(&counters, &which);
+
+	if (counter)
+		(*counter)++;
+}
+
+static __always_inline __u32 level_of_port(const struct settings *set,
+					   const struct demux_packet *packet)
+{
+	struct port_key key = { .port = packet->port, .protocol = packet->protocol };
+	struct port_value *value = bpf_map_lookup_elem(&ports, &key);
+	__u32 priority;
+
+	if (!value) {
+		count(COUNT_UNKNOWN_PORT);
+		return set->unknown_level;
+	}
+	priority = value->priority;
+	if (priority >= PRIORITIES)
+		priority = PRIORITIES - 1;
+	return set->level_of_priority[priority];
+}
+
+SEC("xdp")
+int demux_xdp(struct xdp_md *ctx)
+{
+	const __u8 *data = (void *)(long)ctx->data;
+	const __u8 *end = (void *)(long)ctx->data_end;
+	struct demux_packet packet;
+	struct settings *set;
+	__u32 zero = 0, level;
+	long verdict;
+
+	set = bpf_map_lookup_elem(&settings, &zero);
+	if (!set)
+		return XDP_PASS;
+	demux_parse(data, end, &packet);
+	count(packet.kind);
+	switch (packet.kind) {
+	case DEMUX_PORT:
+		level = level_of_port(set, &packet);
+		break;
+	case DEMUX_KERNEL:
+		level = set->kernel_level;
+		break;
+	default:
+		level = set->unknown_level;
+	}
+	switch (level) {
+	case 0:
+		verdict = bpf_redirect_map(&level_0, set->cpu, XDP_PASS);
+		break;
+	case 1:
+		verdict = bpf_redirect_map(&level_1, set->cpu, XDP_PASS);
+		break;
+	case 2:
+		verdict = bpf_redirect_map(&level_2, set->cpu, XDP_PASS);
+		break;
+	default:
+		verdict = bpf_redirect_map(&level_3, set->cpu, XDP_PASS);
+	}
+	if (verdict == XDP_REDIRECT)
+		count(COUNTERS + (level < LEVELS ? level : LEVELS - 1));
+	else
+		count(COUNT_NOT_SENT);
+	return verdict;
+}
+
+/* ---- the table ---- */
+
+static __always_inline __u32 priority_of(struct task_struct *task)
+{
+	return task->policy == SCHED_DEADLINE ? PRIORITIES - 1 : task->rt_priority;
+}
+
+struct highest {
+	struct port_key key;
+	__u32 priority;
+};
+
+static long compare_socket(void *map, __u64 *cookie, struct socket_value *socket,
+			   struct highest *highest)
+{
+	if (socket->key.port == highest->key.port &&
+	    socket->key.protocol == highest->key.protocol &&
+	    socket->priority > highest->priority)
+		highest->priority = socket->priority;
+	return 0;
+}
+
+/*
+ * Several sockets may share a port: the highest priority of them counts. The number of sockets is
+ * not taken here: a count that grows in a callback has no end for the verifier.
+ */
+static __always_inline void refresh_priority(const struct port_key *key, struct port_value *port)
+{
+	struct highest highest = { .key = *key };
+
+	bpf_for_each_map_elem(&sockets, compare_socket, &highest, 0);
+	port->priority = highest.priority;
+}
+
+static __always_inline int bound(struct bpf_sock *ctx)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct port_value first = { .sockets = 1 };
+	struct socket_value socket = {};
+	struct port_value *port;
+	__u64 cookie;
+
+	if (ctx->protocol != DEMUX_TCP && ctx->protocol != DEMUX_UDP)
+		return 1;
+	cookie = bpf_get_socket_cookie(ctx);
+	socket.key.port = ctx->src_port;
+	socket.key.protocol = ctx->protocol;
+	socket.thread = task->pid;
+	socket.priority = priority_of(task);
+	/* It may have been listed already, and then it is counted. */
+	if (bpf_map_update_elem(&sockets, &cookie, &socket, BPF_NOEXIST))
+		return 1;
+	first.priority = socket.priority;
+	if (!bpf_map_update_elem(&ports, &socket.key, &first, BPF_NOEXIST))
+		return 1;
+	port = bpf_map_lookup_elem(&ports, &socket.key);
+	if (port) {
+		__sync_fetch_and_add(&port->sockets, 1);
+		if (socket.priority > port->priority)
+			port->priority = socket.priority;
+	}
+	return 1;
+}
+
+SEC("cgroup/post_bind4")
+int demux_bound4(struct bpf_sock *ctx)
+{
+	return bound(ctx);
+}
+
+SEC("cgroup/post_bind6")
+int demux_bound6(struct bpf_sock *ctx)
+{
+	return bound(ctx);
+}
+
+SEC("cgroup/sock_release")
+int demux_released(struct bpf_sock *ctx)
+{
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct socket_value *socket = bpf_map_lookup_elem(&sockets, &cookie);
+	struct port_value *port;
+	struct port_key key;
+
+	if (!socket)
+		return 1;
+	key = socket->key;
+	bpf_map_delete_elem(&sockets, &cookie);
+	port = bpf_map_lookup_elem(&ports, &key);
+	if (!port)
+		return 1;
+	if (port->sockets > 1) {
+		__sync_fetch_and_sub(&port->sockets, 1);
+		refresh_priority(&key, port);
+	} else {
+		bpf_map_delete_elem(&ports, &key);
+	}
+	return 1;
+}
+
+struct change {
+	__u32 thread;
+	__u32 priority;
+};
+
+static long change_socket(void *map, __u64 *cookie, struct socket_value *socket,
+			  struct change *change)
+{
+	struct port_value *port;
+
+	if (socket->thread != change->thread || socket->priority == change->priority)
+		return 0;
+	socket->priority = change->priority;
+	port = bpf_map_lookup_elem(&ports, &socket->key);
+	if (!port)
+		return 0;
+	if (port->sockets > 1)
+		refresh_priority(&socket->key, port);
+	else
+		port->priority = change->priority;
+	return 0;
+}
+
+SEC("fexit/__sched_setscheduler")
+int BPF_PROG(demux_priority_changed, struct task_struct *task, const void *attributes,
+	     int user, int inherit, int result)
+{
+	struct change change = { .thread = task->pid, .priority = priority_of(task) };
+
+	/* Only user space's own requests: boosting by inheritance is not the process's priority. */
+	if (result == 0)
+		bpf_for_each_map_elem(&sockets, change_socket, &change, 0);
+	return 0;
+}
+
+char _license[] SEC("license") = "GPL";

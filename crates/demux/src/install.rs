@@ -1,0 +1,431 @@
+//! Loading, pinning and ending the programs.
+//!
+//! Order: the programs that keep the table come first, then the sockets that are bound already,
+//! then XDP. So a socket that is bound meanwhile is entered by the programs, and no packet is
+//! looked up in a table that is not filled. Everything is held by pins in one directory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aya::maps::{Array, CpuMap, HashMap, Map, MapData, MapInfo, PerCpuArray};
+use aya::programs::links::FdLink;
+use aya::programs::{CgroupAttachMode, CgroupSock, FExit, Xdp, XdpMode};
+use aya::{Btf, Ebpf, EbpfLoader};
+use serde::{Deserialize, Serialize};
+
+use crate::levels::LEVELS;
+use crate::shared::{
+    BoundSocket, PortKey, PortValue, Protocol, Settings, SocketValue, Specification,
+};
+
+/// The compiled programs, aligned as an ELF file must be.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/demux.bpf.o"));
+
+/// Packets that wait for a level's thread: RTCA's limit of a per-level queue.
+const QUEUE_PACKETS: u32 = 600;
+
+/// The function whose end says that a thread has a new priority.
+const SET_PRIORITY: &str = "__sched_setscheduler";
+
+const MAPS: [&str; 4] = ["settings", "ports", "sockets", "counters"];
+const COUNTERS: usize = 6;
+
+/// Lines of a long message that are shown.
+const KEPT_LINES: usize = 6;
+
+/// What went wrong, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action}: {cause}")]
+pub struct Error {
+    /// What was tried.
+    pub action: String,
+    /// Why it failed.
+    pub cause: String,
+}
+
+/// What is installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// NICs that XDP is attached to.
+    pub nics: Vec<String>,
+    /// The settings, as the programs have them.
+    settings: Vec<u8>,
+    /// The names of the levels' threads, from the lowest.
+    pub threads: Vec<String>,
+}
+
+/// Packets since the programs were installed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// TCP and UDP to a port.
+    pub to_ports: u64,
+    /// Protocols without a process.
+    pub to_kernel: u64,
+    /// Fragments: they go to the lowest level, in order.
+    pub fragments: u64,
+    /// Malformed ones: they go to the lowest level, for the host's stack to drop.
+    pub malformed: u64,
+    /// To ports that nobody has bound.
+    pub unknown_ports: u64,
+    /// That could not be handed to a level's thread, and took the ordinary way.
+    pub not_sent: u64,
+    /// By level, from the lowest.
+    pub levels: Vec<u64>,
+}
+
+/// A port in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Port {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port.
+    pub port: u16,
+    /// The highest priority of its sockets: 0, or 1 to 99 if it is real-time.
+    pub priority: u32,
+    /// How many sockets it has.
+    pub sockets: u32,
+}
+
+fn failed<E: std::error::Error>(action: impl Into<String>) -> impl FnOnce(E) -> Error {
+    let action = action.into();
+    move |error| {
+        let mut cause = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            let deeper = error.to_string();
+            if !cause.ends_with(&deeper) {
+                cause = format!("{cause}: {deeper}");
+            }
+            source = error.source();
+        }
+        let cause = shortened(&cause);
+        Error { action, cause }
+    }
+}
+
+/// The verifier's log may have a hundred thousand lines; its verdict is at the end.
+fn shortened(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.len() <= 2 * KEPT_LINES {
+        return text.to_owned();
+    }
+    let (first, last) = (&lines[..1], &lines[lines.len() - KEPT_LINES..]);
+    format!("{}\n  ...\n{}", first.join("\n"), last.join("\n"))
+}
+
+/// Installs the programs. `directory` is below a BPF file system, `cgroup` a cgroup v2, below
+/// which sockets are watched. `sockets` reads those that are bound already; it is called after
+/// the programs that watch are at work.
+///
+/// # Errors
+/// What the kernel refused. What was pinned before that is left for [`remove`].
+pub fn install(
+    directory: &Path,
+    cgroup: &Path,
+    specification: &Specification,
+    sockets: &mut dyn FnMut() -> io::Result<Vec<BoundSocket>>,
+) -> Result<(), Error> {
+    fs::create_dir(directory).map_err(failed(format!("make {}", directory.display())))?;
+    let mut loader = EbpfLoader::new();
+    for map in MAPS {
+        loader.map_pin_path(map, directory.join(map));
+    }
+    let levels = &LEVEL_MAPS[..specification.levels.count()];
+    for map in levels {
+        loader.map_pin_path(map, directory.join(map));
+        // A kernel for few CPUs has no larger ones.
+        loader.map_max_entries(map, specification.cpu + 1);
+    }
+    // Levels that are not used are not there; the programs name them all the same.
+    for map in &LEVEL_MAPS[levels.len()..] {
+        loader.map_max_entries(map, 1);
+    }
+    let mut programs = loader
+        .load(OBJECT)
+        .map_err(failed("load the BPF programs"))?;
+    let settings = Settings::of(specification);
+    let map = programs
+        .map_mut("settings")
+        .ok_or_else(missing("settings"))?;
+    Array::<_, Settings>::try_from(map)
+        .and_then(|mut map| map.set(0, settings, 0))
+        .map_err(failed("write the settings"))?;
+    for level in levels {
+        let map = programs.map_mut(level).ok_or_else(missing("level"))?;
+        CpuMap::try_from(map)
+            .map_err(failed("open a level"))?
+            .set(specification.cpu, QUEUE_PACKETS, None, 0)
+            .map_err(failed(format!("start the thread of {level}")))?;
+    }
+    watch_sockets(&mut programs, directory, cgroup)?;
+    refresh(directory, sockets)?;
+    attach_to_nics(&mut programs, directory, &specification.nics)
+}
+
+/// The maps of the levels.
+const LEVEL_MAPS: [&str; LEVELS] = ["level_0", "level_1", "level_2", "level_3"];
+
+fn watch_sockets(programs: &mut Ebpf, directory: &Path, cgroup: &Path) -> Result<(), Error> {
+    let types = Btf::from_sys_fs().map_err(failed("read the kernel's types (BTF)"))?;
+    let follow: &mut FExit = program(programs, "demux_priority_changed")?;
+    follow
+        .load(SET_PRIORITY, &types)
+        .map_err(failed(format!("watch {SET_PRIORITY}")))?;
+    let link = follow
+        .attach()
+        .map_err(failed("watch changes of priority"))?;
+    let link = follow.take_link(link).map_err(failed("keep a link"))?;
+    pin(FdLink::from(link), directory.join("link-priority"))?;
+    let group = File::open(cgroup).map_err(failed(format!("open {}", cgroup.display())))?;
+    for name in ["demux_bound4", "demux_bound6", "demux_released"] {
+        let watch: &mut CgroupSock = program(programs, name)?;
+        watch.load().map_err(failed(format!("load {name}")))?;
+        // A link always stands beside others; the kernel takes no flags for it.
+        let link = watch
+            .attach(&group, CgroupAttachMode::Single)
+            .map_err(failed(format!("attach {name} to {}", cgroup.display())))?;
+        let link = watch.take_link(link).map_err(failed("keep a link"))?;
+        let link = FdLink::try_from(link).map_err(failed("keep a link"))?;
+        pin(link, directory.join(format!("link-{name}")))?;
+    }
+    Ok(())
+}
+
+fn attach_to_nics(programs: &mut Ebpf, directory: &Path, nics: &[String]) -> Result<(), Error> {
+    let demux: &mut Xdp = program(programs, "demux_xdp")?;
+    demux.load().map_err(failed("load the XDP program"))?;
+    for nic in nics {
+        // The driver's own, else the stack's.
+        let link = demux.attach(nic, XdpMode::Default).map_err(failed(format!(
+            "attach XDP to {nic} (is another program there?)"
+        )))?;
+        let link = demux.take_link(link).map_err(failed("keep a link"))?;
+        let link = FdLink::try_from(link).map_err(failed("keep a link"))?;
+        pin(link, directory.join(format!("xdp-{nic}")))?;
+    }
+    Ok(())
+}
+
+fn program<'p, P>(programs: &'p mut Ebpf, name: &str) -> Result<&'p mut P, Error>
+where
+    &'p mut P: TryFrom<&'p mut aya::programs::Program>,
+    <&'p mut P as TryFrom<&'p mut aya::programs::Program>>::Error: std::error::Error,
+{
+    programs
+        .program_mut(name)
+        .ok_or_else(missing("program"))?
+        .try_into()
+        .map_err(failed(format!("find the program {name}")))
+}
+
+fn missing(what: &'static str) -> impl Fn() -> Error {
+    move || Error {
+        action: "use the compiled BPF programs".into(),
+        cause: format!("there is no {what}"),
+    }
+}
+
+fn pin(link: FdLink, path: PathBuf) -> Result<(), Error> {
+    let text = path.display().to_string();
+    // The pin holds it from now on; the value would hold it too.
+    link.pin(path)
+        .map(drop)
+        .map_err(failed(format!("pin {text}")))
+}
+
+/// Brings the table up to date with the sockets there are: the hooks miss what was bound before
+/// them, ports that the kernel chose without a bind, sockets that were passed to another process,
+/// and threads of a process other than the one that bound.
+///
+/// # Errors
+/// The table cannot be read or written.
+pub fn refresh(
+    directory: &Path,
+    sockets: &mut dyn FnMut() -> io::Result<Vec<BoundSocket>>,
+) -> Result<(), Error> {
+    let mut table: HashMap<MapData, u64, SocketValue> = open(directory, "sockets")?;
+    let mut read = || sockets().map_err(failed("list the host's sockets"));
+    for socket in read()? {
+        let value = SocketValue {
+            key: PortKey::of(&socket),
+            thread: socket.thread,
+            priority: socket.priority,
+        };
+        table
+            .insert(socket.cookie, value, 0)
+            .map_err(failed("enter a socket"))?;
+    }
+    // Those that were closed between the list and their entry.
+    let now: Vec<u64> = read()?.iter().map(|socket| socket.cookie).collect();
+    let entered: Vec<u64> = table.keys().filter_map(Result::ok).collect();
+    for cookie in entered.into_iter().filter(|cookie| !now.contains(cookie)) {
+        // It may have left by itself.
+        let _ = table.remove(&cookie);
+    }
+    let mut wanted: BTreeMap<PortKey, PortValue> = BTreeMap::new();
+    for (_, socket) in table.iter().filter_map(Result::ok) {
+        let value = wanted.entry(socket.key).or_insert(PortValue {
+            priority: 0,
+            sockets: 0,
+        });
+        value.priority = value.priority.max(socket.priority);
+        value.sockets += 1;
+    }
+    let mut ports: HashMap<MapData, PortKey, PortValue> = open(directory, "ports")?;
+    for key in ports.keys().filter_map(Result::ok).collect::<Vec<_>>() {
+        if !wanted.contains_key(&key) {
+            let _ = ports.remove(&key);
+        }
+    }
+    for (key, value) in wanted {
+        ports
+            .insert(key, value, 0)
+            .map_err(failed("enter a port"))?;
+    }
+    Ok(())
+}
+
+fn open<M>(directory: &Path, name: &str) -> Result<M, Error>
+where
+    M: TryFrom<Map>,
+    M::Error: std::error::Error,
+{
+    let path = directory.join(name);
+    let action = || format!("open {}", path.display());
+    let data = MapData::from_pin(&path).map_err(failed(action()))?;
+    let map = Map::from_map_data(data).map_err(failed(action()))?;
+    M::try_from(map).map_err(failed(action()))
+}
+
+/// What is installed; none if nothing is.
+///
+/// # Errors
+/// It is there and cannot be read: it was left half installed.
+pub fn installed(directory: &Path) -> Result<Option<Installed>, Error> {
+    let names = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(failed(format!("list {}", directory.display())))?,
+    };
+    let mut nics: Vec<String> = names
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| name.strip_prefix("xdp-").map(str::to_owned))
+        .collect();
+    nics.sort();
+    let settings: Array<MapData, Settings> = open(directory, "settings")?;
+    let settings = settings.get(&0, 0).map_err(failed("read the settings"))?;
+    let mut threads = Vec::new();
+    for map in LEVEL_MAPS.iter().map(|map| directory.join(map)) {
+        if map.exists() {
+            let info = MapInfo::from_pin(&map).map_err(failed("read a level"))?;
+            threads.push(format!("cpumap/{}/map:{}", settings.cpu, info.id()));
+        }
+    }
+    Ok(Some(Installed {
+        nics,
+        settings: settings.bytes(),
+        threads,
+    }))
+}
+
+impl Installed {
+    /// Whether this is what a specification asks for.
+    pub fn is(&self, specification: &Specification) -> bool {
+        let mut nics = specification.nics.clone();
+        nics.sort();
+        self.nics == nics && self.settings == Settings::of(specification).bytes()
+    }
+}
+
+/// Packets since the programs were installed.
+///
+/// # Errors
+/// Nothing is installed.
+pub fn counters(directory: &Path) -> Result<Counters, Error> {
+    let map: PerCpuArray<MapData, u64> = open(directory, "counters")?;
+    let read = |index: usize| -> Result<u64, Error> {
+        let values = map
+            .get(&(index as u32), 0)
+            .map_err(failed("read a counter"))?;
+        Ok(values.iter().sum())
+    };
+    let levels = (0..LEVELS).filter(|&level| directory.join(LEVEL_MAPS[level]).exists());
+    Ok(Counters {
+        to_ports: read(0)?,
+        to_kernel: read(1)?,
+        fragments: read(2)?,
+        malformed: read(3)?,
+        unknown_ports: read(4)?,
+        not_sent: read(5)?,
+        levels: levels
+            .map(|level| read(COUNTERS + level))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+/// The port to priority map, in order.
+///
+/// # Errors
+/// Nothing is installed.
+pub fn ports(directory: &Path) -> Result<Vec<Port>, Error> {
+    let map: HashMap<MapData, PortKey, PortValue> = open(directory, "ports")?;
+    let mut ports: Vec<Port> = map
+        .iter()
+        .filter_map(Result::ok)
+        .filter_map(|(key, value)| {
+            Some(Port {
+                protocol: Protocol::of_number(key.protocol)?,
+                port: key.port,
+                priority: value.priority,
+                sockets: value.sockets,
+            })
+        })
+        .collect();
+    ports.sort();
+    Ok(ports)
+}
+
+/// Ends the programs. Nothing installed is no error.
+///
+/// # Errors
+/// A pin cannot be removed.
+pub fn remove(directory: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<io::Result<_>>()?;
+    // XDP first: packets take the ordinary way before the table goes.
+    paths.sort_by_key(|path| {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        (!name.starts_with("xdp-"), !name.starts_with("link-"), name)
+    });
+    for path in paths {
+        fs::remove_file(path)?;
+    }
+    fs::remove_dir(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn only_the_ends_of_a_long_log_are_shown() {
+        assert_eq!(shortened("one line"), "one line");
+        let log: Vec<String> = (0..1000).map(|line| line.to_string()).collect();
+        let short = shortened(&log.join("\n"));
+        assert!(
+            short.starts_with("0\n") && short.ends_with("\n999"),
+            "{short}"
+        );
+        assert_eq!(short.lines().count(), 8);
+    }
+}

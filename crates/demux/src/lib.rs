@@ -1,0 +1,19 @@
+//! Early demultiplexing on a kernel without patches: XDP programs find out which port a packet is
+//! for before the host's stack sees it, and hand it to one thread of its level.
+//!
+//! Mechanism only. [`Levels`] is the policy that turns priorities into levels, and is pure;
+//! [`install`] loads, fills and pins the programs in a directory of a BPF file system, and
+//! [`remove`] ends them all by removing that directory: nothing else holds them, so they end as
+//! well if the process dies before they are pinned.
+
+mod install;
+mod levels;
+mod packet;
+mod shared;
+
+pub use install::{
+    Counters, Error, Installed, Port, counters, install, installed, ports, refresh, remove,
+};
+pub use levels::{LEVELS, Levels, LevelsError, PRIORITIES};
+pub use packet::{Kind, Packet, parse};
+pub use shared::{BoundSocket, Protocol, Specification};

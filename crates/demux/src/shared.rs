@@ -1,0 +1,143 @@
+//! What this crate and the BPF programs tell each other. Layouts are those of bpf/demux.bpf.c.
+
+use serde::{Deserialize, Serialize};
+
+use crate::levels::{Levels, PRIORITIES};
+
+/// What is to be installed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Specification {
+    /// NICs whose packets are demultiplexed.
+    pub nics: Vec<String>,
+    /// The levels.
+    pub levels: Levels,
+    /// The CPU of the levels' threads.
+    pub cpu: u32,
+}
+
+/// A protocol that has ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Protocol {
+    /// Its number in IP headers.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+        }
+    }
+
+    /// The protocol of a number.
+    pub fn of_number(number: u8) -> Option<Self> {
+        [Self::Tcp, Self::Udp]
+            .into_iter()
+            .find(|protocol| protocol.number() == number)
+    }
+}
+
+/// A socket that has a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoundSocket {
+    /// The kernel's name for it.
+    pub cookie: u64,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port.
+    pub port: u16,
+    /// The thread whose priority it has.
+    pub thread: u32,
+    /// That priority: 0, or 1 to 99 if it is real-time.
+    pub priority: u32,
+}
+
+/// `struct settings`
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub kernel_level: u32,
+    pub unknown_level: u32,
+    pub cpu: u32,
+    pub level_of_priority: [u8; PRIORITIES],
+}
+
+/// `struct port_key`
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PortKey {
+    pub port: u16,
+    pub protocol: u8,
+    pub zero: u8,
+}
+
+/// `struct port_value`
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PortValue {
+    pub priority: u32,
+    pub sockets: u32,
+}
+
+/// `struct socket_value`
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SocketValue {
+    pub key: PortKey,
+    pub thread: u32,
+    pub priority: u32,
+}
+
+// SAFETY: as of the three below, the type has the C layout, no padding (its size is the sum of its
+// fields' sizes, checked below), no pointers, and every bit pattern is a valid value.
+unsafe impl aya::Pod for Settings {}
+// SAFETY: see above.
+unsafe impl aya::Pod for PortKey {}
+// SAFETY: see above.
+unsafe impl aya::Pod for PortValue {}
+// SAFETY: see above.
+unsafe impl aya::Pod for SocketValue {}
+
+const _: () = {
+    assert!(size_of::<Settings>() == 3 * 4 + PRIORITIES);
+    assert!(size_of::<PortKey>() == 4);
+    assert!(size_of::<PortValue>() == 8);
+    assert!(size_of::<SocketValue>() == 12);
+};
+
+impl Settings {
+    pub fn of(specification: &Specification) -> Self {
+        let levels = &specification.levels;
+        Self {
+            kernel_level: levels.of_kernel() as u32,
+            unknown_level: 0,
+            cpu: specification.cpu,
+            level_of_priority: levels.table(),
+        }
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let numbers = [self.kernel_level, self.unknown_level, self.cpu];
+        let mut bytes: Vec<u8> = numbers
+            .iter()
+            .flat_map(|number| number.to_ne_bytes())
+            .collect();
+        bytes.extend(self.level_of_priority);
+        bytes
+    }
+}
+
+impl PortKey {
+    pub fn of(socket: &BoundSocket) -> Self {
+        Self {
+            port: socket.port,
+            protocol: socket.protocol.number(),
+            zero: 0,
+        }
+    }
+}

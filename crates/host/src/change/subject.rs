@@ -1,0 +1,131 @@
+//! What a change is of: in words, and against other changes.
+
+use super::Change;
+
+impl Change {
+    /// What is changed, for people.
+    pub fn subject(&self) -> String {
+        match self {
+            Self::ThreadPolicy { thread, .. } => format!("policy of {thread}"),
+            Self::ThreadAffinity { thread, .. } => format!("CPUs of {thread}"),
+            Self::IrqAffinity { irq, name, .. } => format!("CPUs of IRQ {irq} ({name})"),
+            Self::File { path, .. } => path.clone(),
+            Self::RootQdisc { device, .. } => format!("queueing discipline of {device}"),
+            Self::FlowSteering { device, .. } => format!("flow steering of {device}"),
+            Self::FlowRule { device, place, .. } => {
+                format!("flow steering rule {place} of {device}")
+            }
+            Self::EarlyDemux { .. } => "early demultiplexing".to_owned(),
+        }
+    }
+
+    /// The value before, for people.
+    pub fn old_text(&self) -> String {
+        match self {
+            Self::ThreadPolicy { old, .. } => old.to_string(),
+            Self::ThreadAffinity { old, .. } | Self::IrqAffinity { old, .. } => old.to_string(),
+            Self::File { old, .. } | Self::RootQdisc { old, .. } => old.clone(),
+            Self::FlowSteering { old, .. } => on_off(*old).to_owned(),
+            Self::FlowRule { .. } | Self::EarlyDemux { .. } => "none".to_owned(),
+        }
+    }
+
+    /// The value after, for people.
+    pub fn new_text(&self) -> String {
+        match self {
+            Self::ThreadPolicy { new, .. } => new.to_string(),
+            Self::ThreadAffinity { new, .. } | Self::IrqAffinity { new, .. } => new.to_string(),
+            Self::File { new, .. } | Self::RootQdisc { new, .. } => new.clone(),
+            Self::FlowSteering { new, .. } => on_off(*new).to_owned(),
+            Self::FlowRule { rule, .. } => rule.to_string(),
+            Self::EarlyDemux { specification } => format!(
+                "{} levels on CPU {} for {}",
+                specification.levels.count(),
+                specification.cpu,
+                specification.nics.join(", ")
+            ),
+        }
+    }
+
+    /// Whether the change would change nothing.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::ThreadPolicy { old, new, .. } => old.same_as(new),
+            Self::ThreadAffinity { old, new, .. } | Self::IrqAffinity { old, new, .. } => {
+                old == new
+            }
+            Self::File { form, old, new, .. } => form.same(old, new),
+            Self::RootQdisc { old, new, .. } => old == new,
+            Self::FlowSteering { old, new, .. } => old == new,
+            Self::FlowRule { .. } | Self::EarlyDemux { .. } => false,
+        }
+    }
+
+    /// Whether the other change is of the same setting.
+    pub fn same_subject(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::ThreadPolicy { thread: one, .. }, Self::ThreadPolicy { thread: two, .. })
+            | (
+                Self::ThreadAffinity { thread: one, .. },
+                Self::ThreadAffinity { thread: two, .. },
+            ) => {
+                // Not by name: a thread may rename itself.
+                (one.tid, one.start_time) == (two.tid, two.start_time)
+            }
+            (Self::IrqAffinity { irq: one, .. }, Self::IrqAffinity { irq: two, .. }) => one == two,
+            (Self::File { path: one, .. }, Self::File { path: two, .. })
+            | (Self::RootQdisc { device: one, .. }, Self::RootQdisc { device: two, .. })
+            | (Self::FlowSteering { device: one, .. }, Self::FlowSteering { device: two, .. }) => {
+                one == two
+            }
+            (Self::FlowRule { .. }, Self::FlowRule { .. }) => self == other,
+            // There is one at most.
+            (Self::EarlyDemux { .. }, Self::EarlyDemux { .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// The same change from the value that `earlier`, of the same setting, found.
+    #[must_use]
+    pub fn since(mut self, earlier: &Self) -> Self {
+        match (&mut self, earlier) {
+            (Self::ThreadPolicy { old, .. }, Self::ThreadPolicy { old: first, .. }) => {
+                *old = *first;
+            }
+            (Self::ThreadAffinity { old, .. }, Self::ThreadAffinity { old: first, .. }) => {
+                old.clone_from(first);
+            }
+            (
+                Self::IrqAffinity {
+                    old, old_effective, ..
+                },
+                Self::IrqAffinity {
+                    old: first,
+                    old_effective: first_effective,
+                    ..
+                },
+            ) => {
+                old.clone_from(first);
+                old_effective.clone_from(first_effective);
+            }
+            (Self::File { old, .. }, Self::File { old: first, .. })
+            | (Self::RootQdisc { old, .. }, Self::RootQdisc { old: first, .. }) => {
+                old.clone_from(first);
+            }
+            (Self::FlowSteering { old, .. }, Self::FlowSteering { old: first, .. }) => {
+                *old = *first;
+            }
+            _ => {}
+        }
+        self
+    }
+
+    /// Whether making it replaces threads of NICs by new ones: a driver may stop and start its NIC.
+    pub fn replaces_threads(&self) -> bool {
+        matches!(self, Self::EarlyDemux { .. })
+    }
+}
+
+pub(super) fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}

@@ -1,0 +1,104 @@
+//! Queueing disciplines and flow steering of the fake host.
+
+use std::io;
+
+use super::{FakeHost, FakeState, error};
+use crate::links::{FlowRule, FlowTable, Links, PortSocket, Qdisc};
+
+/// What a fake kernel attaches by itself.
+const DEFAULT_QDISC: &str = "pfifo_fast";
+
+/// Places in a fake NIC's rule table.
+const PLACES: u32 = 16;
+
+impl FakeState {
+    fn must_have(&self, device: &str) -> io::Result<()> {
+        self.paths()
+            .iter()
+            .any(|path| {
+                path == &format!("/sys/class/net/{device}")
+                    || path.starts_with(&format!("/sys/class/net/{device}/"))
+            })
+            .then_some(())
+            .ok_or_else(|| error(libc::ENODEV))
+    }
+}
+
+impl Links for FakeHost {
+    fn root_qdisc(&self, device: &str) -> io::Result<Qdisc> {
+        let inner = self.lock();
+        inner.state.must_have(device)?;
+        let own = inner.state.qdiscs.get(device).cloned();
+        Ok(Qdisc {
+            is_default: own.is_none(),
+            kind: own.unwrap_or_else(|| DEFAULT_QDISC.to_owned()),
+        })
+    }
+
+    fn replace_root_qdisc(&self, device: &str, kind: &str) -> io::Result<()> {
+        self.mutate(|state| {
+            state.must_have(device)?;
+            state.qdiscs.insert(device.to_owned(), kind.to_owned());
+            Ok(())
+        })
+    }
+
+    fn delete_root_qdisc(&self, device: &str) -> io::Result<()> {
+        self.mutate(|state| {
+            state.must_have(device)?;
+            let own = state.qdiscs.remove(device);
+            own.map(drop).ok_or_else(|| error(libc::ENOENT))
+        })
+    }
+
+    fn flow_steering(&self, device: &str) -> io::Result<bool> {
+        let inner = self.lock();
+        let steering = inner.state.flow_steering.get(device);
+        steering
+            .map(|steering| steering.on)
+            .ok_or_else(|| error(libc::EOPNOTSUPP))
+    }
+
+    fn set_flow_steering(&self, device: &str, on: bool) -> io::Result<()> {
+        self.mutate(|state| {
+            let steering = state.flow_steering.get_mut(device);
+            steering.ok_or_else(|| error(libc::EOPNOTSUPP))?.on = on;
+            Ok(())
+        })
+    }
+
+    fn flow_rules(&self, device: &str) -> io::Result<FlowTable> {
+        let inner = self.lock();
+        let steering = inner.state.flow_steering.get(device);
+        let steering = steering.ok_or_else(|| error(libc::EOPNOTSUPP))?;
+        Ok(FlowTable {
+            rules: steering.rules.clone(),
+            size: Some(PLACES),
+        })
+    }
+
+    fn insert_flow_rule(&self, device: &str, place: u32, rule: &FlowRule) -> io::Result<()> {
+        self.mutate(|state| {
+            let steering = state.flow_steering.get_mut(device);
+            let steering = steering.ok_or_else(|| error(libc::EOPNOTSUPP))?;
+            if !steering.on || place >= PLACES {
+                return Err(error(libc::EINVAL));
+            }
+            steering.rules.insert(place, Some(*rule));
+            Ok(())
+        })
+    }
+
+    fn delete_flow_rule(&self, device: &str, place: u32) -> io::Result<()> {
+        self.mutate(|state| {
+            let steering = state.flow_steering.get_mut(device);
+            let steering = steering.ok_or_else(|| error(libc::EOPNOTSUPP))?;
+            let rule = steering.rules.remove(&place);
+            rule.map(drop).ok_or_else(|| error(libc::ENOENT))
+        })
+    }
+
+    fn port_sockets(&self) -> io::Result<Vec<PortSocket>> {
+        Ok(self.lock().state.sockets.clone())
+    }
+}

@@ -1,0 +1,154 @@
+//! Early demultiplexing in a profile: what it asks for, and its steps.
+//!
+//! Rule: the thread of a level never stands above a process of the next level, or packets for low
+//! priorities would preempt high ones again, which is what the levels are there to end.
+
+use serde::{Deserialize, Serialize};
+use steadyvm_demux::{Levels, Specification};
+
+use super::profile::{ThreadPriority, at};
+use super::softirqs::policy;
+use crate::change::{Change, Step};
+use crate::cpu_set::CpuSet;
+use crate::demux::Presence;
+use crate::error::HostError;
+use crate::machine::{Machine, Thread};
+
+/// Early demultiplexing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DemuxProfile {
+    /// NICs, levels and CPU.
+    pub specification: Specification,
+    /// The levels' threads, from the lowest.
+    pub threads: Vec<ThreadPriority>,
+    /// Where the profile names it, for messages.
+    pub place: String,
+}
+
+/// A level in the file.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LevelTable {
+    from: u32,
+    thread: ThreadPriority,
+}
+
+/// `[net.demux]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DemuxTable {
+    nics: Vec<String>,
+    cpu: u32,
+    levels: Vec<LevelTable>,
+}
+
+impl DemuxTable {
+    /// What it asks for, or what is wrong with it.
+    pub fn read(&self, place: String) -> Result<DemuxProfile, String> {
+        if self.nics.is_empty() {
+            return Err("demux names no NIC".into());
+        }
+        let mut names = self.nics.clone();
+        names.sort();
+        names.dedup();
+        if names.len() < self.nics.len() {
+            return Err("demux names a NIC twice".into());
+        }
+        let from = self.levels.iter().map(|level| level.from).collect();
+        let levels = Levels::new(from).map_err(|error| format!("demux: {error}"))?;
+        for pair in self.levels.windows(2) {
+            let (low, next) = (pair[0], pair[1]);
+            if low.thread > next.thread {
+                return Err(format!(
+                    "demux: the thread of the level from {} (thread = {}) stands above the next \
+                     level's ({})",
+                    low.from, low.thread, next.thread
+                ));
+            }
+            if low.thread >= ThreadPriority::Fifo(next.from) {
+                return Err(format!(
+                    "demux: the thread of the level from {} (thread = {}) would preempt processes \
+                     of the next level, which begins at priority {}",
+                    low.from, low.thread, next.from
+                ));
+            }
+        }
+        Ok(DemuxProfile {
+            specification: Specification {
+                nics: self.nics.clone(),
+                levels,
+                cpu: self.cpu,
+            },
+            threads: self.levels.iter().map(|level| level.thread).collect(),
+            place,
+        })
+    }
+}
+
+/// The steps that install it; its threads' priorities, once they are there.
+pub(super) fn steps(
+    machine: &Machine,
+    threads: &[Thread],
+    profile: &DemuxProfile,
+    online: &CpuSet,
+    own: &[Step],
+    steps: &mut Vec<Step>,
+) -> Result<(), HostError> {
+    let refuse = |what: &str, fix: &str| {
+        Err(HostError::BadInput {
+            what: at(&profile.place, what),
+            fix: fix.to_owned(),
+        })
+    };
+    let specification = &profile.specification;
+    if !online.contains(specification.cpu as usize) {
+        let what = format!("demux: CPU {} is not online", specification.cpu);
+        return refuse(&what, &format!("name one of {online}"));
+    }
+    for nic in &specification.nics {
+        let exists = machine.tree.exists(&format!("/sys/class/net/{nic}"));
+        if nic.is_empty() || nic.contains('/') || nic.starts_with('.') || !exists {
+            let what = format!("demux: there is no network interface `{nic}`");
+            return refuse(&what, "name a NIC of this host");
+        }
+    }
+    let read = |error| HostError::io("look for", "early demultiplexing", error);
+    let presence = machine.demux.presence(specification).map_err(read)?;
+    let is_ours = own
+        .iter()
+        .any(|step| matches!(step.change, Change::EarlyDemux { .. }));
+    if presence != Presence::Absent && !is_ours {
+        return refuse(
+            "demux: programs of an earlier steadyvm are pinned below /sys/fs/bpf, and no journal \
+             knows them",
+            "remove /sys/fs/bpf/steadyvm-demux, which ends them",
+        );
+    }
+    let change = Change::EarlyDemux {
+        specification: specification.clone(),
+    };
+    steps.push(Step {
+        change,
+        why: "so that packets are processed with the rank of the process that receives them".into(),
+        required: true,
+    });
+    if presence != Presence::Whole {
+        return Ok(());
+    }
+    for (name, priority) in machine
+        .demux
+        .threads()
+        .map_err(read)?
+        .iter()
+        .zip(&profile.threads)
+    {
+        let named = threads
+            .iter()
+            .filter(|thread| thread.is_kernel() && thread.id.comm == *name);
+        for thread in named {
+            let why = "so that a level's packets have the level's rank";
+            steps.push(policy(machine, &thread.id, *priority, 0, why)?);
+        }
+    }
+    Ok(())
+}

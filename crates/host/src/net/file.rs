@@ -1,0 +1,346 @@
+//! The network part of steadyvm.toml. What is for the plan of VCPUs is left to `steadyvm plan`.
+//!
+//! ```toml
+//! [net]                       # the host's deferred work
+//! budget_packets = 64
+//!
+//! [class.rt.net]              # what the VMs, NICs and queues of class rt get
+//! irq = 80                    # FIFO priority, or "normal"
+//! vhost = 75
+//!
+//! [[nic]]
+//! name = "eth1"
+//! class = "rt"
+//! ```
+//!
+//! Rule: a class's `net` is its own, then that of the class it extends. An unknown field is an
+//! error. Every field: docs/design/no-patch-profile.md.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use toml::Spanned;
+
+use super::demux::{DemuxProfile, DemuxTable};
+use super::flows::SteerTable;
+use super::profile::{Class, NicProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile};
+use crate::cpu_set::CpuSet;
+use crate::error::HostError;
+
+/// The file. Tables of the plan are named, so that a misspelt one is an error.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    net: HostTable,
+    #[serde(default)]
+    class: BTreeMap<String, Spanned<ClassTable>>,
+    #[serde(default)]
+    nic: Vec<Spanned<NicTable>>,
+    #[serde(default)]
+    vm: Vec<Spanned<VmTable>>,
+    #[serde(rename = "host")]
+    _host: Option<IgnoredAny>,
+    #[serde(rename = "service")]
+    _service: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct HostTable {
+    budget_packets: Option<u32>,
+    budget_us: Option<u32>,
+    ksoftirqd: Option<ThreadPriority>,
+    rcu: Option<ThreadPriority>,
+    demux: Option<Spanned<DemuxTable>>,
+}
+
+/// A `[class.NAME]`: its other fields are the plan's.
+#[derive(Deserialize)]
+struct ClassTable {
+    extends: Option<String>,
+    net: Option<NetTable>,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+struct NetTable {
+    irq: Option<ThreadPriority>,
+    napi: Option<ThreadPriority>,
+    threaded_napi: Option<bool>,
+    cpus: Option<Vec<usize>>,
+    vhost: Option<ThreadPriority>,
+    vcpu: Option<ThreadPriority>,
+    tap_qdisc: Option<TapQdisc>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NicTable {
+    name: String,
+    class: String,
+    #[serde(default)]
+    queues: Vec<QueueTable>,
+    #[serde(default)]
+    steer: Vec<Spanned<SteerTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueueTable {
+    queue: u32,
+    class: String,
+}
+
+/// A `[[vm]]`: its other fields are the plan's.
+#[derive(Deserialize)]
+struct VmTable {
+    name: Option<String>,
+    class: Option<String>,
+}
+
+/// Reads the network part of a file. `name` is the file's, for messages.
+///
+/// # Errors
+/// What is wrong, with its line and column.
+pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
+    let reader = Reader { name, text };
+    let file: File = toml::from_str(text).map_err(|error| {
+        let place = error.span().map_or(0, |span| span.start);
+        reader.wrong(
+            place,
+            error.message(),
+            "see docs/design/no-patch-profile.md",
+        )
+    })?;
+    let classes = &file.class;
+    let mut profile = Profile {
+        softirqs: file.net.softirqs(&reader)?,
+        demux: file.net.demux(&reader)?,
+        ..Profile::default()
+    };
+    for nic in &file.nic {
+        let read = reader.nic(nic, classes)?;
+        if profile.nics.iter().any(|other| other.name == read.name) {
+            let what = format!("NIC \"{}\" is there twice", read.name);
+            return Err(reader.wrong(nic.span().start, &what, "give each NIC one [[nic]]"));
+        }
+        profile.nics.push(read);
+    }
+    for vm in &file.vm {
+        profile.vms.extend(reader.vm(vm, classes)?);
+    }
+    if profile == Profile::default() {
+        let what = "nothing in it is for the network";
+        return Err(reader.wrong(
+            0,
+            what,
+            "add [net], a [[nic]] with a class, or net settings to the class of a VM",
+        ));
+    }
+    profile.check()?;
+    Ok(profile)
+}
+
+struct Reader<'t> {
+    name: &'t str,
+    text: &'t str,
+}
+
+impl Reader<'_> {
+    /// "FILE line L column C" of a byte offset.
+    fn place(&self, offset: usize) -> String {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+        format!("{} line {line} column {column}", self.name)
+    }
+
+    fn wrong(&self, offset: usize, what: &str, fix: &str) -> HostError {
+        HostError::BadInput {
+            what: format!("{}: {what}", self.place(offset)),
+            fix: fix.into(),
+        }
+    }
+
+    /// The network settings of a class over those of the classes it extends; none if neither has
+    /// any.
+    fn class(
+        &self,
+        name: &str,
+        at: usize,
+        classes: &BTreeMap<String, Spanned<ClassTable>>,
+    ) -> Result<Option<Class>, HostError> {
+        let mut settings: Option<Class> = None;
+        let mut chain: Vec<&str> = Vec::new();
+        let (mut next, mut at) = (Some(name), at);
+        while let Some(wanted) = next {
+            let Some((key, table)) = classes.get_key_value(wanted) else {
+                let what = format!("there is no class \"{wanted}\"");
+                return Err(self.wrong(at, &what, &format!("add [class.{wanted}.net]")));
+            };
+            at = table.span().start;
+            if chain.contains(&key.as_str()) {
+                let circle = format!("{} -> {key}", chain.join(" -> "));
+                let what = format!("classes extend each other in a circle: {circle}");
+                return Err(self.wrong(at, &what, "break it"));
+            }
+            chain.push(key);
+            let table = table.get_ref();
+            if let Some(net) = &table.net {
+                let own = net.read(name).map_err(|what| {
+                    self.wrong(
+                        at,
+                        &format!("class \"{key}\": {what}"),
+                        "name CPUs of this host",
+                    )
+                })?;
+                settings.get_or_insert_default().fill_from(&own);
+            }
+            next = table.extends.as_deref();
+        }
+        if let Some(settings) = &mut settings {
+            name.clone_into(&mut settings.name);
+        }
+        Ok(settings)
+    }
+
+    fn must_have_class(
+        &self,
+        name: &str,
+        at: usize,
+        classes: &BTreeMap<String, Spanned<ClassTable>>,
+    ) -> Result<Class, HostError> {
+        self.class(name, at, classes)?.ok_or_else(|| {
+            let what = format!("class \"{name}\" has no settings for the network");
+            self.wrong(at, &what, &format!("add [class.{name}.net]"))
+        })
+    }
+
+    fn nic(
+        &self,
+        table: &Spanned<NicTable>,
+        classes: &BTreeMap<String, Spanned<ClassTable>>,
+    ) -> Result<NicProfile, HostError> {
+        let at = table.span().start;
+        let nic = table.get_ref();
+        let mut queues = BTreeMap::new();
+        for QueueTable { queue, class } in &nic.queues {
+            let class = self.must_have_class(class, at, classes)?;
+            if queues.insert(*queue, class).is_some() {
+                let what = format!("NIC \"{}\": queue {queue} is there twice", nic.name);
+                return Err(self.wrong(at, &what, "give each queue one class"));
+            }
+        }
+        let steer = nic.steer.iter().map(|rule| {
+            let wrong = |what: String| {
+                let what = format!("NIC \"{}\": {what}", nic.name);
+                self.wrong(
+                    rule.span().start,
+                    &what,
+                    "see docs/design/no-patch-profile.md",
+                )
+            };
+            rule.get_ref().read().map_err(wrong)
+        });
+        Ok(NicProfile {
+            name: nic.name.clone(),
+            class: self.must_have_class(&nic.class, at, classes)?,
+            queues,
+            steer: steer.collect::<Result<_, _>>()?,
+            place: self.place(at),
+        })
+    }
+
+    /// A VM whose class has settings for the network; others are the plan's alone.
+    fn vm(
+        &self,
+        table: &Spanned<VmTable>,
+        classes: &BTreeMap<String, Spanned<ClassTable>>,
+    ) -> Result<Option<VmProfile>, HostError> {
+        let at = table.span().start;
+        let VmTable { name, class } = table.get_ref();
+        let Some(class) = class else { return Ok(None) };
+        let Some(class) = self.class(class, at, classes)? else {
+            return Ok(None);
+        };
+        let Some(name) = name else {
+            return Err(self.wrong(at, "this VM has no name", "give it one"));
+        };
+        Ok(Some(VmProfile {
+            name: name.clone(),
+            class,
+            place: self.place(at),
+            ..VmProfile::default()
+        }))
+    }
+}
+
+impl NetTable {
+    fn read(&self, name: &str) -> Result<Class, String> {
+        let cpus = match &self.cpus {
+            None => None,
+            Some(list) if list.is_empty() => return Err("cpus is empty".into()),
+            Some(list) => {
+                let most = crate::cpu_set::MAX_CPU;
+                if let Some(cpu) = list.iter().find(|&&cpu| cpu > most) {
+                    return Err(format!("there can be no CPU {cpu}"));
+                }
+                Some(list.iter().copied().collect::<CpuSet>())
+            }
+        };
+        Ok(Class {
+            name: name.to_owned(),
+            irq: self.irq,
+            napi: self.napi,
+            threaded_napi: self.threaded_napi,
+            cpus,
+            vhost: self.vhost,
+            vcpu: self.vcpu,
+            tap_qdisc: self.tap_qdisc,
+        })
+    }
+}
+
+impl HostTable {
+    fn demux(&self, reader: &Reader<'_>) -> Result<Option<DemuxProfile>, HostError> {
+        let Some(table) = &self.demux else {
+            return Ok(None);
+        };
+        let start = table.span().start;
+        let wrong = |what: String| {
+            reader.wrong(
+                start,
+                &what,
+                "see docs/design/no-patch-profile.md, early demultiplexing",
+            )
+        };
+        table
+            .get_ref()
+            .read(reader.place(start))
+            .map(Some)
+            .map_err(wrong)
+    }
+
+    fn softirqs(&self, reader: &Reader<'_>) -> Result<Softirqs, HostError> {
+        let limits = [
+            ("budget_packets", self.budget_packets, 1, 65_536),
+            // The kernel counts in ticks; less than one is none at all.
+            ("budget_us", self.budget_us, 1_000, 1_000_000),
+        ];
+        for (name, value, least, most) in limits {
+            if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
+                let at = reader.text.find(name).unwrap_or(0);
+                let what = format!("[net] {name} = {value} is out of range");
+                return Err(reader.wrong(at, &what, &format!("use {least} to {most}")));
+            }
+        }
+        Ok(Softirqs {
+            budget_packets: self.budget_packets,
+            budget_us: self.budget_us,
+            ksoftirqd: self.ksoftirqd,
+            rcu: self.rcu,
+        })
+    }
+}

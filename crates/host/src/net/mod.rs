@@ -1,0 +1,24 @@
+//! The receive path's profile: one order of priorities from the NIC to the VM, on a kernel without
+//! patches.
+//!
+//! [`file::parse`] reads it from a steadyvm.toml, [`Profile::of_target`] makes the one of method
+//! `rt-profile`; [`plan`](plan::plan) turns it into [`Step`](crate::Step)s on a machine.
+//! docs/design/no-patch-profile.md says why each setting is there.
+
+mod control;
+mod demux;
+pub mod file;
+mod flows;
+pub(crate) mod plan;
+mod profile;
+mod queues;
+mod sockets;
+mod softirqs;
+mod vms;
+
+pub use control::{ProfileApplied, ProfilePlan};
+pub use demux::DemuxProfile;
+pub use profile::{
+    Class, NicProfile, ProcessProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile,
+};
+pub(crate) use sockets::bound_sockets;

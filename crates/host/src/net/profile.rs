@@ -1,0 +1,373 @@
+//! What a profile of the receive path asks for. Pure: no machine, no file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{self, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::demux::DemuxProfile;
+use crate::cpu_set::CpuSet;
+use crate::error::HostError;
+use crate::links::FlowRule;
+use crate::method::{Priorities, Target};
+use crate::threads::Scheduling;
+
+/// The highest FIFO priority for the receive path: the kernel's own migration threads have 99.
+pub const HIGHEST_PRIORITY: u32 = 98;
+
+/// How a thread of the receive path is scheduled: `"normal"`, or a FIFO priority of 1 to 98.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ThreadPriority {
+    /// `SCHED_OTHER`, nice 0.
+    Normal,
+    /// `SCHED_FIFO`.
+    Fifo(u32),
+}
+
+/// What a network class sets. `None`: left as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Class {
+    /// Its name in the file.
+    pub name: String,
+    /// IRQ threads of its NICs and queues.
+    pub irq: Option<ThreadPriority>,
+    /// NAPI threads of its NICs and queues, where NAPI is threaded.
+    pub napi: Option<ThreadPriority>,
+    /// Whether its NICs poll in threads; none: where there are no IRQ threads to poll in.
+    pub threaded_napi: Option<bool>,
+    /// CPUs for its interrupts, NAPI threads and vhost workers.
+    pub cpus: Option<CpuSet>,
+    /// vhost workers of its VMs.
+    pub vhost: Option<ThreadPriority>,
+    /// VCPUs of its VMs, but VCPU 0, which keeps the guest's housekeeping.
+    pub vcpu: Option<ThreadPriority>,
+    /// Root queueing discipline of its VMs' taps.
+    pub tap_qdisc: Option<TapQdisc>,
+}
+
+/// A queueing discipline for a tap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TapQdisc {
+    /// None: packets go straight to the tap's ring, so that no preempted owner of a queue
+    /// strands the packets of others.
+    Noqueue,
+    /// Three bands by `skb->priority`.
+    Prio,
+}
+
+/// A NIC and its classes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicProfile {
+    /// The interface.
+    pub name: String,
+    /// Its class.
+    pub class: Class,
+    /// Receive queues with a class of their own.
+    pub queues: BTreeMap<u32, Class>,
+    /// Packets that the NIC itself is to put into a queue.
+    pub steer: Vec<FlowRule>,
+    /// Where the profile names it, for messages.
+    pub place: String,
+}
+
+/// A VM and its class.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmProfile {
+    /// Its name, as its monitor was told (`-name`).
+    pub name: String,
+    /// The process of its monitor; found by the name if it is not given.
+    pub pid: Option<u32>,
+    /// The VCPUs that `vcpu` is for; empty: all but VCPU 0.
+    pub rt_vcpus: Vec<u32>,
+    /// Its class.
+    pub class: Class,
+    /// Where the profile names it, for messages.
+    pub place: String,
+}
+
+/// A process of the host that is itself a service, and its class.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessProfile {
+    /// The process.
+    pub pid: u32,
+    /// Its class: its threads get `vcpu`, as the end of the path.
+    pub class: Class,
+}
+
+/// Settings of the kernel's deferred work, for the whole host. `None`: left as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Softirqs {
+    /// `net.core.netdev_budget`: packets in one round of the receive softirq.
+    pub budget_packets: Option<u32>,
+    /// `net.core.netdev_budget_usecs`: time of one round.
+    pub budget_us: Option<u32>,
+    /// ksoftirqd of every CPU.
+    pub ksoftirqd: Option<ThreadPriority>,
+    /// The threads of RCU.
+    pub rcu: Option<ThreadPriority>,
+}
+
+/// A profile of the receive path.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// NICs in the order of the file.
+    pub nics: Vec<NicProfile>,
+    /// VMs in the order of the file.
+    pub vms: Vec<VmProfile>,
+    /// Services that are processes of the host itself.
+    #[serde(default)]
+    pub processes: Vec<ProcessProfile>,
+    /// Deferred work.
+    pub softirqs: Softirqs,
+    /// Early demultiplexing, if it is asked for.
+    #[serde(default)]
+    pub demux: Option<DemuxProfile>,
+}
+
+impl ThreadPriority {
+    /// A FIFO priority.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn fifo(priority: i64) -> Result<Self, String> {
+        match u32::try_from(priority) {
+            Ok(priority @ 1..=HIGHEST_PRIORITY) => Ok(Self::Fifo(priority)),
+            _ => Err(format!(
+                "priority {priority} is not one of 1 to {HIGHEST_PRIORITY}, nor \"normal\" (99 \
+                 belongs to the kernel's own threads)"
+            )),
+        }
+    }
+
+    /// As the kernel is asked for it.
+    pub(crate) fn scheduling(self, flags: u64) -> Scheduling {
+        match self {
+            Self::Normal => Scheduling::normal(),
+            Self::Fifo(priority) => Scheduling::fifo(priority, flags),
+        }
+    }
+}
+
+impl fmt::Display for ThreadPriority {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Normal => formatter.write_str("normal"),
+            Self::Fifo(priority) => write!(formatter, "{priority}"),
+        }
+    }
+}
+
+impl Serialize for ThreadPriority {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Normal => serializer.serialize_str("normal"),
+            Self::Fifo(priority) => serializer.serialize_u32(*priority),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ThreadPriority {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = ThreadPriority;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(
+                    formatter,
+                    "a FIFO priority of 1 to {HIGHEST_PRIORITY}, or \"normal\""
+                )
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<ThreadPriority, E> {
+                ThreadPriority::fifo(value).map_err(E::custom)
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<ThreadPriority, E> {
+                self.visit_i64(value.try_into().unwrap_or(i64::MAX))
+            }
+
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<ThreadPriority, E> {
+                match value {
+                    "normal" => Ok(ThreadPriority::Normal),
+                    other => Err(E::invalid_value(Unexpected::Str(other), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl TapQdisc {
+    /// Its name for the kernel.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Noqueue => "noqueue",
+            Self::Prio => "prio",
+        }
+    }
+}
+
+impl Class {
+    /// Takes what is not set yet from `other`.
+    pub(super) fn fill_from(&mut self, other: &Self) {
+        self.irq = self.irq.or(other.irq);
+        self.napi = self.napi.or(other.napi);
+        self.threaded_napi = self.threaded_napi.or(other.threaded_napi);
+        self.cpus = self.cpus.take().or_else(|| other.cpus.clone());
+        self.vhost = self.vhost.or(other.vhost);
+        self.vcpu = self.vcpu.or(other.vcpu);
+        self.tap_qdisc = self.tap_qdisc.or(other.tap_qdisc);
+    }
+
+    /// Whether a stage stands below the one it feeds, in which case it could never be fed while
+    /// that one is busy.
+    fn inversion(&self) -> Option<String> {
+        let stages = [
+            ("irq", self.irq),
+            ("napi", self.napi),
+            ("vhost", self.vhost),
+            ("vcpu", self.vcpu),
+        ];
+        let set: Vec<(&str, ThreadPriority)> = stages
+            .into_iter()
+            .filter_map(|(name, priority)| Some((name, priority?)))
+            .collect();
+        let pair = set.windows(2).find(|pair| pair[0].1 < pair[1].1)?;
+        let ((first, low), (second, high)) = (pair[0], pair[1]);
+        Some(format!(
+            "class \"{}\": {first} = {low} stands below {second} = {high}, which it feeds",
+            self.name
+        ))
+    }
+
+    /// The lowest FIFO priority of its receive path, if it has one.
+    fn lowest_fifo(&self) -> Option<u32> {
+        [self.irq, self.napi, self.vhost, self.vcpu]
+            .into_iter()
+            .filter_map(|priority| match priority? {
+                ThreadPriority::Fifo(priority) => Some(priority),
+                ThreadPriority::Normal => None,
+            })
+            .min()
+    }
+}
+
+impl Profile {
+    /// Method `rt-profile`: the RT NICs and VMs as in `preempt-rt`, and the others below them.
+    ///
+    /// The others' NAPI is polled by threads of its own at normal priority: a threaded NAPI is
+    /// never on the poll list that the RT NIC's thread goes through, and gives the softirq lock
+    /// up after each poll. `other_nics` are those that have interrupts.
+    pub fn of_target(target: &Target, other_nics: &[String]) -> Self {
+        let Priorities {
+            irq,
+            napi,
+            vhost,
+            vcpu,
+        } = target.priorities;
+        let fifo = |priority| Some(ThreadPriority::Fifo(priority));
+        let rt = Class {
+            name: "rt".into(),
+            irq: fifo(irq),
+            napi: fifo(napi),
+            vhost: fifo(vhost),
+            vcpu: fifo(vcpu),
+            tap_qdisc: Some(TapQdisc::Noqueue),
+            ..Class::default()
+        };
+        let other = Class {
+            name: "other".into(),
+            napi: Some(ThreadPriority::Normal),
+            threaded_napi: Some(true),
+            ..Class::default()
+        };
+        let nic = |name: &String, class: &Class| NicProfile {
+            name: name.clone(),
+            class: class.clone(),
+            ..NicProfile::default()
+        };
+        let rt_nics = target.rt_nics.iter().map(|name| nic(name, &rt));
+        let other_nics = other_nics.iter().map(|name| nic(name, &other));
+        let vms = target.rt_vms.iter().map(|vm| VmProfile {
+            name: format!("process {}", vm.pid),
+            pid: Some(vm.pid),
+            rt_vcpus: vm.rt_vcpus.clone(),
+            class: rt.clone(),
+            place: String::new(),
+        });
+        let processes = target.rt_processes.iter().map(|&pid| ProcessProfile {
+            pid,
+            class: rt.clone(),
+        });
+        Self {
+            nics: rt_nics.chain(other_nics).collect(),
+            vms: vms.collect(),
+            processes: processes.collect(),
+            softirqs: Softirqs::default(),
+            demux: None,
+        }
+    }
+
+    fn classes(&self) -> impl Iterator<Item = (&Class, &str)> {
+        let nics = self.nics.iter().flat_map(|nic| {
+            let queues = nic.queues.values();
+            std::iter::once(&nic.class)
+                .chain(queues)
+                .map(|class| (class, nic.place.as_str()))
+        });
+        nics.chain(self.vms.iter().map(|vm| (&vm.class, vm.place.as_str())))
+    }
+
+    /// Refuses what inverts priorities by itself, whatever machine it is for.
+    pub(super) fn check(&self) -> Result<(), HostError> {
+        let wrong = |place: &str, what: String, fix: &str| {
+            Err(HostError::BadInput {
+                what: at(place, &what),
+                fix: fix.into(),
+            })
+        };
+        for (class, place) in self.classes() {
+            if let Some(what) = class.inversion() {
+                return wrong(place, what, "use irq >= napi >= vhost >= vcpu");
+            }
+        }
+        let lowest = self
+            .classes()
+            .filter_map(|(class, place)| Some((class.lowest_fifo()?, class, place)))
+            .min_by_key(|(priority, ..)| *priority);
+        let Some((lowest, class, place)) = lowest else {
+            return Ok(());
+        };
+        let deferred = [
+            ("ksoftirqd", self.softirqs.ksoftirqd),
+            ("rcu", self.softirqs.rcu),
+        ];
+        for (name, priority) in deferred {
+            if let Some(ThreadPriority::Fifo(priority)) = priority
+                && priority >= lowest
+            {
+                let what = format!(
+                    "[net] {name} = {priority} does not stand below class \"{}\", whose lowest \
+                     stage has {lowest}",
+                    class.name
+                );
+                return wrong(place, what, "deferred work of the whole host comes last");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A message with its place in front, if there is one.
+pub(super) fn at(place: &str, what: &str) -> String {
+    if place.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{place}: {what}")
+    }
+}

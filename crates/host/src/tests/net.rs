@@ -1,0 +1,495 @@
+//! The receive path's profile: what it sets, refuses, keeps up to date and takes back.
+
+use std::fs;
+
+use super::crash::crashing;
+use super::scenario::{control, paper_host, paper_target};
+use crate::fake::{FakeFlowSteering, FakeHost, FakeState, Fault};
+use crate::net::{Profile, file};
+use crate::threads::{RESET_ON_FORK, Scheduling};
+use crate::{ErrorKind, FlowMatch, FlowRule, HostError, Method, State, Undone};
+
+const FILE: &str = r#"
+[net]
+budget_packets = 64
+budget_us = 4000
+ksoftirqd = "normal"
+rcu = 3
+
+[class.rt.net]
+irq = 80
+vhost = 75
+vcpu = 70
+cpus = [1]
+tap_qdisc = "noqueue"
+
+[class.bulk.net]
+irq = "normal"
+napi = "normal"
+threaded_napi = true
+
+[[nic]]
+name = "rt0"
+class = "rt"
+queues = [{ queue = 1, class = "bulk" }]
+steer = [{ queue = 1, mac = "52:54:00:00:00:09" }]
+
+[[nic]]
+name = "bulk0"
+class = "bulk"
+
+[[vm]]
+name = "rt"
+class = "rt"
+
+[[vm]]
+name = "bulk"
+class = "bulk"
+
+[[vm]]
+name = "absent"
+class = "rt"
+"#;
+
+fn profile(text: &str) -> Profile {
+    file::parse("steadyvm.toml", text).unwrap()
+}
+
+fn host() -> FakeHost {
+    let host = paper_host(2);
+    host.edit(|state| {
+        state
+            .flow_steering
+            .insert("rt0".into(), FakeFlowSteering::default());
+    });
+    host
+}
+
+/// The state without the NAPI threads that `threaded` has started: the kernel keeps them.
+fn kept(mut state: FakeState) -> FakeState {
+    state
+        .threads
+        .retain(|_, thread| !thread.comm.starts_with("napi/"));
+    state.napi_threads.clear();
+    state
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn every_class_gets_its_rank_and_undo_takes_all_of_it_back() {
+    let (host, directory) = (host(), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    let applied = control.apply_profile(&profile(FILE)).unwrap();
+    assert_eq!(applied.warnings.len(), 1, "{:?}", applied.warnings);
+    assert!(applied.warnings[0].contains("\"absent\" does not run"));
+    let state = host.state();
+    let of = |tid: u32| state.threads[&tid].scheduling;
+    // Queue 0 of rt0 is class rt, its queue 1 and all of bulk0 are class bulk.
+    assert_eq!(of(40), Scheduling::fifo(80, 0));
+    assert_eq!(
+        (of(41), of(44), of(45)),
+        (
+            Scheduling::normal(),
+            Scheduling::normal(),
+            Scheduling::normal()
+        )
+    );
+    assert_eq!(of(109), Scheduling::fifo(75, 0));
+    assert_eq!(of(102), Scheduling::fifo(70, RESET_ON_FORK));
+    assert_eq!(
+        of(101),
+        Scheduling::normal(),
+        "VCPU 0 keeps the guest's housekeeping"
+    );
+    assert_eq!(of(13), Scheduling::fifo(3, 0));
+    assert_eq!(of(209), Scheduling::normal());
+    assert_eq!(state.irqs[&30].cpus.to_string(), "1");
+    assert_eq!(
+        state.irqs[&31].cpus.to_string(),
+        "0-1",
+        "queue 1's class has no CPUs"
+    );
+    assert_eq!(state.threads[&109].cpus.to_string(), "1");
+    assert_eq!(state.files["/proc/sys/net/core/netdev_budget"], "64\n");
+    assert_eq!(
+        state.files["/proc/sys/net/core/netdev_budget_usecs"],
+        "4000\n"
+    );
+    assert_eq!(state.qdiscs["tap-rt"], "noqueue");
+    assert!(!state.qdiscs.contains_key("tap-bulk"));
+    let steering = &state.flow_steering["rt0"];
+    let rule = FlowRule {
+        matches: FlowMatch::DestinationMac([0x52, 0x54, 0, 0, 0, 9]),
+        queue: 1,
+    };
+    assert!(steering.on);
+    assert_eq!(steering.rules[&0], Some(rule));
+    // bulk0 polls in threads, rt0 in its IRQ threads.
+    let threaded = |nic: &str| {
+        &state.files[&format!("{}/threaded", state.links[&format!("/sys/class/net/{nic}")])]
+    };
+    assert_eq!(
+        (threaded("rt0").as_str(), threaded("bulk0").as_str()),
+        ("0\n", "1\n")
+    );
+    let shown = control.show().unwrap();
+    assert_eq!(
+        (shown.state, shown.method),
+        (State::Applied, Some(Method::RtProfile))
+    );
+    assert_eq!(shown.settings.len(), applied.in_force);
+    assert!(
+        shown.settings.iter().all(|setting| setting.holds),
+        "{:?}",
+        shown.settings
+    );
+    let undone = control.undo_profile().unwrap();
+    assert_eq!(undone.failed, [] as [String; 0]);
+    assert_eq!(kept(host.state()), kept(before));
+}
+
+#[test]
+fn threads_that_a_setting_starts_get_their_rank_in_the_same_apply() {
+    let (host, directory) = (host(), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    let text = "[class.c.net]\nthreaded_napi = true\nnapi = 60\n[[nic]]\nname = \"bulk0\"\nclass = \"c\"\n";
+    let plan = control.plan_profile(&profile(text)).unwrap();
+    assert_eq!(plan.steps.len(), 1, "the threads do not exist yet");
+    assert_eq!(host.mutations(), 0);
+    control.apply_profile(&profile(text)).unwrap();
+    for tid in [64, 65] {
+        assert_eq!(
+            host.state().threads[&tid].scheduling,
+            Scheduling::fifo(60, 0)
+        );
+    }
+    control.undo_profile().unwrap();
+    for tid in [64, 65] {
+        assert_eq!(host.state().threads[&tid].scheduling, Scheduling::normal());
+    }
+    assert_eq!(kept(host.state()), kept(before));
+}
+
+#[test]
+fn a_queue_of_threaded_napi_has_a_thread_of_its_own_class() {
+    let (host, directory) = (host(), directory());
+    let text = "[class.a.net]\nthreaded_napi = true\nnapi = 60\n[class.b.net]\nnapi = 70\ncpus = [0]\n\
+                [[nic]]\nname = \"rt0\"\nclass = \"a\"\nqueues = [{ queue = 1, class = \"b\" }]\n";
+    control(&host, &directory)
+        .apply_profile(&profile(text))
+        .unwrap();
+    let state = host.state();
+    assert_eq!(state.threads[&60].scheduling, Scheduling::fifo(60, 0));
+    assert_eq!(state.threads[&61].scheduling, Scheduling::fifo(70, 0));
+    assert_eq!(state.threads[&61].cpus.to_string(), "0");
+    // One NAPI for the whole NIC cannot be two queues'.
+    let host = self::host();
+    host.edit(|state| state.napi_threads.insert("rt0".into(), vec![60]));
+    let before = host.state();
+    let other = self::directory();
+    let error = control(&host, &other)
+        .apply_profile(&profile(text))
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("cannot be told apart"),
+        "{error}"
+    );
+    assert_eq!(error.exit_code(), 3);
+    assert_eq!(kept(host.state()), kept(before));
+}
+
+#[test]
+fn applying_again_changes_only_what_does_not_hold() {
+    let (host, directory) = (host(), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    let first = control.apply_profile(&profile(FILE)).unwrap();
+    let (mutations, state) = (host.mutations(), host.state());
+    let again = control.apply_profile(&profile(FILE)).unwrap();
+    assert_eq!((again.steps.len(), again.in_force), (0, first.in_force));
+    assert_eq!(host.mutations(), mutations);
+    // A VM is started and someone else has set an IRQ thread back.
+    host.thread(300, 300, "qemu-system-x86", 0);
+    host.thread(300, 301, "CPU 0/KVM", 0);
+    host.thread(300, 302, "CPU 1/KVM", 0);
+    host.thread(300, 309, "vhost-300", 0);
+    host.file("/proc/300/cmdline", "qemu\0-name\0absent\0");
+    host.edit(|state| state.threads.get_mut(&40).unwrap().scheduling = Scheduling::fifo(50, 0));
+    let later = control.apply_profile(&profile(FILE)).unwrap();
+    assert_eq!(later.warnings, [] as [String; 0]);
+    let subjects: Vec<String> = later
+        .steps
+        .iter()
+        .map(|step| step.change.subject())
+        .collect();
+    assert_eq!(subjects.len(), 4, "{subjects:?}");
+    assert_eq!(host.state().threads[&40], state.threads[&40]);
+    assert_eq!(
+        host.state().threads[&309].scheduling,
+        Scheduling::fifo(75, 0)
+    );
+    control.undo_profile().unwrap();
+    let mut after = host.state();
+    after.files.remove("/proc/300/cmdline");
+    assert_eq!(after.threads[&309].scheduling, Scheduling::normal());
+    assert_eq!(
+        after.threads[&40], before.threads[&40],
+        "as it was before the first apply"
+    );
+    assert_eq!(after.files, before.files);
+}
+
+#[test]
+fn what_a_new_profile_does_not_want_is_taken_back() {
+    let (host, directory) = (host(), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(FILE)).unwrap();
+    let smaller = profile(
+        "[net]\nbudget_packets = 32\n[class.rt.net]\ntap_qdisc = \"prio\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n",
+    );
+    let plan = control.plan_profile(&smaller).unwrap();
+    assert_eq!(plan.steps.len(), 2);
+    let applied = control.apply_profile(&smaller).unwrap();
+    assert_eq!((applied.steps.len(), applied.in_force), (2, 2));
+    assert_eq!(applied.taken_back.restored, plan.taken_back.len());
+    let mut expected = kept(before.clone());
+    expected
+        .files
+        .insert("/proc/sys/net/core/netdev_budget".into(), "32\n".into());
+    expected.qdiscs.insert("tap-rt".into(), "prio".into());
+    assert_eq!(kept(host.state()), expected);
+    control.undo_profile().unwrap();
+    assert_eq!(kept(host.state()), kept(before));
+}
+
+#[test]
+fn what_does_not_fit_the_host_is_refused_and_changes_nothing() {
+    let host = host();
+    host.file("/sys/class/net/br0/mtu", "1500\n");
+    let class = "[class.c.net]\nirq = 60\n";
+    let nic = |name: &str, more: &str| {
+        format!("{class}[[nic]]\nname = \"{name}\"\nclass = \"c\"\n{more}")
+    };
+    for (text, code, what) in [
+        (
+            nic("eth9", ""),
+            2,
+            "line 3 column 1: there is no network interface `eth9`",
+        ),
+        (nic("br0", ""), 2, "br0 has no interrupt"),
+        (
+            nic("rt0", "queues = [{ queue = 5, class = \"c\" }]"),
+            2,
+            "rt0 has no queue 5",
+        ),
+        (
+            nic("rt0", "steer = [{ queue = 7, udp = 1 }]"),
+            2,
+            "rt0 has no queue 7",
+        ),
+        (
+            nic("bulk0", "steer = [{ queue = 0, udp = 1 }]"),
+            3,
+            "bulk0 cannot steer",
+        ),
+        (
+            nic("rt0", "").replace("irq = 60", "cpus = [0, 7]"),
+            2,
+            "not all are online",
+        ),
+    ] {
+        let (before, directory) = (host.state(), directory());
+        let error = control(&host, &directory)
+            .apply_profile(&profile(&text))
+            .unwrap_err();
+        assert_eq!(error.exit_code(), code, "{error}");
+        assert!(error.to_string().contains(what), "{error}");
+        assert_eq!(host.state(), before);
+    }
+}
+
+#[test]
+fn a_queueing_discipline_that_someone_set_is_left() {
+    let (host, directory) = (host(), directory());
+    host.edit(|state| state.qdiscs.insert("tap-rt".into(), "htb".into()));
+    let control = control(&host, &directory);
+    let applied = control.apply_profile(&profile(FILE)).unwrap();
+    assert!(
+        applied
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("htb"))
+    );
+    assert_eq!(host.state().qdiscs["tap-rt"], "htb");
+    control.undo_profile().unwrap();
+    assert_eq!(host.state().qdiscs["tap-rt"], "htb");
+}
+
+#[test]
+fn flow_rules_of_others_keep_their_places() {
+    let (host, directory) = (host(), directory());
+    host.edit(|state| {
+        let steering = state.flow_steering.get_mut("rt0").unwrap();
+        steering.rules.insert(0, None);
+        steering.rules.insert(2, None);
+    });
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(FILE)).unwrap();
+    let rules = host.state().flow_steering["rt0"].rules.clone();
+    assert_eq!(rules.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(rules[&1].is_some());
+    control.undo_profile().unwrap();
+    assert_eq!(kept(host.state()), kept(before));
+}
+
+#[test]
+fn methods_and_profiles_do_not_mix() {
+    let (host, directory) = (host(), directory());
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::Dedicated).unwrap();
+    let error = control.apply_profile(&profile(FILE)).unwrap_err();
+    assert!(matches!(error, HostError::InForce { .. }), "{error}");
+    let error = control.undo_profile().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadInput);
+    assert!(error.to_string().contains("steadyvm host undo"), "{error}");
+    control.undo().unwrap();
+    control.apply_profile(&profile(FILE)).unwrap();
+    let error = control
+        .apply(&paper_target(), Method::PreemptRt)
+        .unwrap_err();
+    assert!(matches!(error, HostError::InForce { .. }), "{error}");
+}
+
+#[test]
+fn method_rt_profile_puts_the_other_nics_below_the_rt_path() {
+    let (host, directory) = (host(), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    let plan = control.plan(&paper_target(), Method::RtProfile).unwrap();
+    assert_eq!(host.state(), before);
+    let applied = control.apply(&paper_target(), Method::RtProfile).unwrap();
+    assert!(applied.steps.len() >= plan.steps.len());
+    let state = host.state();
+    for (tid, scheduling) in [
+        (40, Scheduling::fifo(80, 0)),
+        (109, Scheduling::fifo(75, 0)),
+        (102, Scheduling::fifo(70, RESET_ON_FORK)),
+        (64, Scheduling::normal()),
+    ] {
+        assert_eq!(state.threads[&tid].scheduling, scheduling, "{tid}");
+    }
+    assert!(control.apply(&paper_target(), Method::RtProfile).is_err());
+    control.undo().unwrap();
+    assert_eq!(kept(host.state()), kept(before));
+}
+
+fn count_mutations(host: &FakeHost) -> usize {
+    let directory = directory();
+    let control = control(host, &directory);
+    let start = host.mutations();
+    control.apply_profile(&profile(FILE)).unwrap();
+    host.mutations() - start
+}
+
+#[test]
+fn undo_restores_after_a_crash_at_any_step() {
+    let steps = count_mutations(&host());
+    assert!(steps > 10);
+    for at in 0..steps {
+        for fault in [Fault::CrashBefore, Fault::CrashAfter] {
+            let (host, directory) = (host(), directory());
+            let before = host.state();
+            let control = control(&host, &directory);
+            host.fault_at(at, fault);
+            assert!(crashing(|| {
+                let _ = control.apply_profile(&profile(FILE));
+            }));
+            host.heal();
+            let refused = control.apply_profile(&profile(FILE)).unwrap_err();
+            assert!(matches!(refused, HostError::InForce { .. }), "{refused}");
+            assert_eq!(control.undo_profile().unwrap().failed, [] as [String; 0]);
+            assert_eq!(
+                kept(host.state()),
+                kept(before),
+                "crashed at {at} ({fault:?})"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_refusal_at_any_step_leaves_the_host_as_it_was() {
+    for at in 0..count_mutations(&host()) {
+        for fault in [
+            Fault::Refuse(libc::EPERM),
+            Fault::Refuse(libc::EBUSY),
+            Fault::Ignore,
+        ] {
+            let (host, directory) = (host(), directory());
+            let before = host.state();
+            let control = control(&host, &directory);
+            host.fault_at(at, fault);
+            let error = control.apply_profile(&profile(FILE)).unwrap_err();
+            assert!(
+                matches!(&error, HostError::RolledBack { undone, .. } if undone.failed.is_empty()),
+                "{error}"
+            );
+            host.heal();
+            assert_eq!(kept(host.state()), kept(before), "{fault:?} at {at}");
+            assert_eq!(control.undo_profile().unwrap(), Undone::default());
+        }
+    }
+}
+
+#[test]
+fn a_failed_change_of_profile_leaves_the_one_before() {
+    let other = FILE
+        .replace("irq = 80", "irq = 90")
+        .replace("vhost = 75", "vhost = 77")
+        .replace("rcu = 3\n", "");
+    let mut failures = 0;
+    for at in 0.. {
+        let (host, directory) = (host(), directory());
+        let before = host.state();
+        let control = control(&host, &directory);
+        control.apply_profile(&profile(FILE)).unwrap();
+        let in_force = host.state();
+        host.fault_at(at, Fault::Refuse(libc::EPERM));
+        let outcome = control.apply_profile(&profile(&other));
+        host.heal();
+        if outcome.is_ok() {
+            break;
+        }
+        failures += 1;
+        assert_eq!(host.state(), in_force, "refused at {at}");
+        let shown = control.show().unwrap();
+        assert_eq!(
+            (shown.state, shown.profile),
+            (State::Applied, Some(profile(FILE)))
+        );
+        assert!(shown.settings.iter().all(|setting| setting.holds));
+        control.undo_profile().unwrap();
+        assert_eq!(kept(host.state()), kept(before));
+    }
+    assert_eq!(failures, 2);
+}
+
+#[test]
+fn a_journal_of_an_earlier_version_is_read() {
+    let (host, directory) = (host(), directory());
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    let text = fs::read_to_string(directory.path().join("state/journal.jsonl")).unwrap();
+    assert!(
+        !text.contains("profile"),
+        "methods without one do not write it"
+    );
+    assert_eq!(control.undo().unwrap().restored, 4);
+}

@@ -1,0 +1,269 @@
+//! Early demultiplexing as part of a profile: installed first, its threads ranked, taken back last.
+
+use steadyvm_demux::Protocol;
+
+use super::crash::crashing;
+use super::scenario::{control, paper_host};
+use crate::fake::{FakeHost, FakeState, Fault};
+use crate::net::{Profile, file};
+use crate::threads::Scheduling;
+use crate::{HostError, PortSocket, Undone};
+
+const FILE: &str = r#"
+[net.demux]
+nics = ["rt0"]
+cpu = 1
+levels = [{ from = 0, thread = "normal" }, { from = 50, thread = 60 }]
+
+[class.rt.net]
+irq = 90
+
+[[nic]]
+name = "rt0"
+class = "rt"
+"#;
+
+fn profile(text: &str) -> Profile {
+    file::parse("steadyvm.toml", text).unwrap()
+}
+
+/// A host with a service at priority 55 on UDP port 7, and one connection accepted on TCP port 9.
+fn host() -> FakeHost {
+    let host = paper_host(2);
+    host.thread(700, 700, "service", 0);
+    host.thread(700, 701, "worker", 0);
+    let socket = |cookie, inode, protocol, port, listens| PortSocket {
+        cookie,
+        inode,
+        protocol,
+        port,
+        listens,
+    };
+    host.edit(|state| {
+        state.threads.get_mut(&701).unwrap().scheduling = Scheduling::fifo(55, 0);
+        for (descriptor, inode) in [(3, 11), (4, 12), (5, 13)] {
+            let path = format!("/proc/700/fd/{descriptor}");
+            state.links.insert(path, format!("socket:[{inode}]"));
+        }
+        state.sockets = vec![
+            socket(1, 11, Protocol::Udp, 7, false),
+            socket(2, 12, Protocol::Tcp, 9, true),
+            socket(3, 13, Protocol::Tcp, 9, false),
+            socket(4, 99, Protocol::Udp, 8, false),
+            socket(5, 11, Protocol::Udp, 0, false),
+        ];
+    });
+    host
+}
+
+/// The state without start times: NICs that were restarted have new IRQ threads.
+fn comparable(mut state: FakeState) -> FakeState {
+    for thread in state.threads.values_mut() {
+        thread.start_time = 0;
+    }
+    state
+}
+
+#[test]
+fn the_sockets_of_running_processes_are_entered_with_their_priority() {
+    let (host, directory) = (host(), tempfile::tempdir().unwrap());
+    let before = host.state();
+    let control = control(&host, &directory);
+    let applied = control.apply_profile(&profile(FILE)).unwrap();
+    let state = host.state();
+    // The accepted connection goes by its listener, a socket without a process is nobody's.
+    assert_eq!(state.demux_sockets, [(7, 701, 55), (9, 701, 55)]);
+    assert_eq!(state.threads[&900].scheduling, Scheduling::normal());
+    assert_eq!(state.threads[&901].scheduling, Scheduling::fifo(60, 0));
+    // Installing restarted the NIC; its new IRQ threads have the rank all the same.
+    for tid in [40, 41] {
+        assert_eq!(state.threads[&tid].scheduling, Scheduling::fifo(90, 0));
+        assert_ne!(
+            state.threads[&tid].start_time,
+            before.threads[&tid].start_time
+        );
+    }
+    assert!(
+        control
+            .show()
+            .unwrap()
+            .settings
+            .iter()
+            .all(|setting| setting.holds)
+    );
+    // A port that was never bound is entered by the next apply, which changes nothing else.
+    let mutations = host.mutations();
+    host.edit(|state| {
+        let client = PortSocket {
+            cookie: 9,
+            inode: 11,
+            protocol: Protocol::Udp,
+            port: 40_000,
+            listens: false,
+        };
+        state.sockets.push(client);
+    });
+    let again = control.apply_profile(&profile(FILE)).unwrap();
+    assert_eq!((again.steps.len(), again.in_force), (0, applied.in_force));
+    assert_eq!(host.mutations(), mutations);
+    assert!(host.state().demux_sockets.contains(&(40_000, 701, 55)));
+    host.edit(|state| state.sockets.retain(|socket| socket.cookie != 9));
+    control.undo_profile().unwrap();
+    assert_eq!(comparable(host.state()), comparable(before));
+}
+
+#[test]
+fn a_profile_without_it_ends_it_and_keeps_the_ranks() {
+    let (host, directory) = (host(), tempfile::tempdir().unwrap());
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(FILE)).unwrap();
+    let without = &FILE[FILE.find("[class").unwrap()..];
+    let applied = control.apply_profile(&profile(without)).unwrap();
+    assert_eq!(applied.in_force, 2);
+    let state = host.state();
+    assert_eq!(state.demux, None);
+    for tid in [40, 41] {
+        assert_eq!(
+            state.threads[&tid].scheduling,
+            Scheduling::fifo(90, 0),
+            "after the restart"
+        );
+    }
+    control.undo_profile().unwrap();
+    assert_eq!(comparable(host.state()), comparable(before));
+}
+
+#[test]
+fn other_levels_take_the_place_of_the_ones_in_force_or_leave_them() {
+    let other = FILE.replace("from = 50, thread = 60", "from = 40, thread = 50");
+    let mut failures = 0;
+    for at in 0.. {
+        let (host, directory) = (host(), tempfile::tempdir().unwrap());
+        let before = host.state();
+        let control = control(&host, &directory);
+        control.apply_profile(&profile(FILE)).unwrap();
+        let in_force = comparable(host.state());
+        host.fault_at(at, Fault::Refuse(libc::EPERM));
+        let outcome = control.apply_profile(&profile(&other));
+        host.heal();
+        let state = host.state();
+        if let Err(error) = &outcome {
+            failures += 1;
+            assert!(
+                matches!(error, HostError::RolledBack { undone, .. } if undone.failed.is_empty()),
+                "{error}"
+            );
+            assert_eq!(comparable(state), in_force, "refused at {at}");
+        } else {
+            assert_eq!(state.threads[&901].scheduling, Scheduling::fifo(50, 0));
+            assert_eq!(state.threads[&40].scheduling, Scheduling::fifo(90, 0));
+        }
+        assert!(
+            control
+                .show()
+                .unwrap()
+                .settings
+                .iter()
+                .any(|setting| setting.holds)
+        );
+        assert_eq!(control.undo_profile().unwrap().failed, [] as [String; 0]);
+        assert_eq!(comparable(host.state()), comparable(before));
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    assert!(
+        failures >= 3,
+        "ending, installing, the level's thread, two IRQ threads: {failures}"
+    );
+}
+
+#[test]
+fn crashes_and_refusals_leave_nothing() {
+    for at in 0..6 {
+        for fault in [
+            Fault::CrashBefore,
+            Fault::CrashAfter,
+            Fault::Refuse(libc::EPERM),
+        ] {
+            let (host, directory) = (host(), tempfile::tempdir().unwrap());
+            let before = host.state();
+            let control = control(&host, &directory);
+            host.fault_at(at, fault);
+            let crashed = crashing(|| {
+                let _ = control.apply_profile(&profile(FILE));
+            });
+            host.heal();
+            let undone = control.undo_profile().unwrap();
+            assert_eq!(undone.failed, [] as [String; 0]);
+            if !crashed && matches!(fault, Fault::Refuse(_)) && at < 4 {
+                assert_eq!(undone, Undone::default(), "it was rolled back");
+            }
+            assert_eq!(
+                comparable(host.state()),
+                comparable(before),
+                "{fault:?} at {at}"
+            );
+        }
+    }
+}
+
+#[test]
+fn programs_that_no_journal_knows_are_not_touched() {
+    let (host, directory) = (host(), tempfile::tempdir().unwrap());
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(FILE)).unwrap();
+    control.forget().unwrap();
+    let before = host.state();
+    let error = control.apply_profile(&profile(FILE)).unwrap_err();
+    assert!(matches!(error, HostError::BadInput { .. }), "{error}");
+    assert!(
+        error.to_string().contains("/sys/fs/bpf/steadyvm-demux"),
+        "{error}"
+    );
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn levels_that_would_invert_are_refused_with_their_place() {
+    let with = |levels: &str| {
+        let text = format!("[net.demux]\nnics = [\"rt0\"]\ncpu = 1\nlevels = [{levels}]\n");
+        file::parse("steadyvm.toml", &text).map(drop)
+    };
+    with("{ from = 0, thread = 49 }, { from = 50, thread = 60 }").unwrap();
+    for (levels, what) in [
+        (
+            "{ from = 0, thread = 50 }, { from = 50, thread = 60 }",
+            "would preempt processes",
+        ),
+        (
+            "{ from = 0, thread = 40 }, { from = 50, thread = 30 }",
+            "stands above the next level's",
+        ),
+        ("{ from = 1, thread = 40 }", "begins at priority 1"),
+        ("{ from = 0, thread = 99 }", "1 to 98"),
+        ("", "1 to 4 levels, not 0"),
+    ] {
+        let error = with(levels).unwrap_err().to_string();
+        assert!(
+            error.starts_with("steadyvm.toml line ") && error.contains(what),
+            "{error}"
+        );
+    }
+    let (host, directory) = (host(), tempfile::tempdir().unwrap());
+    for (from, to, what) in [
+        ("cpu = 1", "cpu = 7", "CPU 7 is not online"),
+        (
+            "nics = [\"rt0\"]",
+            "nics = [\"rt9\"]",
+            "no network interface `rt9`",
+        ),
+    ] {
+        let error = control(&host, &directory)
+            .apply_profile(&profile(&FILE.replace(from, to)))
+            .unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+        assert_eq!(host.mutations(), 0);
+    }
+}

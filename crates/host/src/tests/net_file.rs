@@ -1,0 +1,182 @@
+//! The network part of steadyvm.toml: what it says, and how what is wrong with it is told.
+
+use proptest::prelude::*;
+
+use crate::ErrorKind;
+use crate::net::{ThreadPriority, file};
+
+fn refusal(text: &str) -> String {
+    let error = file::parse("steadyvm.toml", text).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn a_class_takes_what_it_does_not_set_from_the_one_it_extends() {
+    let profile = file::parse(
+        "steadyvm.toml",
+        r#"
+        [net]
+        budget_packets = 64
+        ksoftirqd = 2
+        [class.base.net]
+        irq = 80
+        vhost = 75
+        [class.rt]
+        extends = "base"
+        net = { vhost = 76, cpus = [1, 3] }
+        period = "5ms"
+        [[nic]]
+        name = "eth1"
+        class = "rt"
+        queues = [{ queue = 1, class = "base" }]
+        steer = [{ queue = 1, udp = 7 }]
+        [[vm]]
+        name = "game"
+        class = "rt"
+        [[vm]]
+        name = "batch"
+        rt = false
+        "#,
+    )
+    .unwrap();
+    let nic = &profile.nics[0];
+    assert_eq!(nic.class.irq, Some(ThreadPriority::Fifo(80)));
+    assert_eq!(nic.class.vhost, Some(ThreadPriority::Fifo(76)));
+    assert_eq!(nic.class.cpus.as_ref().unwrap().to_string(), "1,3");
+    assert_eq!(nic.queues[&1].vhost, Some(ThreadPriority::Fifo(75)));
+    assert_eq!(nic.steer[0].to_string(), "UDP port 7 to queue 1");
+    assert_eq!(profile.softirqs.budget_packets, Some(64));
+    assert_eq!(profile.softirqs.ksoftirqd, Some(ThreadPriority::Fifo(2)));
+    let names: Vec<&str> = profile.vms.iter().map(|vm| vm.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["game"],
+        "a VM without a class with net settings is the plan's alone"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let nic = "[[nic]]\nname = \"eth1\"\nclass = \"rt\"\n";
+    let class = "[class.rt.net]\nirq = 80\n";
+    for (text, place, what) in [
+        ("[class.rt.net]\nirq = 99\n".to_owned(), "line 2", "1 to 98"),
+        ("[class.rt.net]\nirq = 0\n".to_owned(), "line 2", "1 to 98"),
+        ("[class.rt.net]\nirq = -1\n".to_owned(), "line 2", "1 to 98"),
+        (
+            "[class.rt.net]\nirq = \"high\"\n".to_owned(),
+            "line 2",
+            "normal",
+        ),
+        (
+            "[class.rt.net]\nirqs = 80\n".to_owned(),
+            "line 2",
+            "unknown field `irqs`",
+        ),
+        ("[nett]\n".to_owned(), "line 1", "unknown field `nett`"),
+        (nic.to_owned(), "line 1", "no class \"rt\""),
+        (
+            format!("[class.rt]\nrt = true\n{nic}"),
+            "line 3",
+            "no settings for the network",
+        ),
+        (format!("{class}{nic}{nic}"), "line 6", "twice"),
+        (
+            format!("{class}{nic}steer = [{{ queue = 0 }}]\n"),
+            "line 6",
+            "exactly one",
+        ),
+        (
+            format!("{class}{nic}steer = [{{ queue = 0, mac = \"1:2\" }}]\n"),
+            "line 6",
+            "hardware",
+        ),
+        (
+            format!("{class}{nic}steer = [{{ queue = 0, udp = 0 }}]\n"),
+            "line 6",
+            "port 0",
+        ),
+        (
+            "[net]\nbudget_us = 10\n".to_owned(),
+            "line 2",
+            "1000 to 1000000",
+        ),
+        (
+            "[net]\nbudget_packets = 0\n".to_owned(),
+            "line 2",
+            "1 to 65536",
+        ),
+        (
+            format!("[class.rt.net]\ncpus = []\n{nic}"),
+            "line 1",
+            "cpus is empty",
+        ),
+        (
+            format!("[class.rt.net]\ncpus = [99999]\n{nic}"),
+            "line 1",
+            "no CPU 99999",
+        ),
+        (
+            format!("[class.a]\nextends = \"rt\"\n[class.rt]\nextends = \"a\"\n{nic}"),
+            "line 3",
+            "rt -> a -> rt",
+        ),
+        (
+            format!("[class.rt.net]\nirq = 70\nvhost = 75\n{nic}"),
+            "line 4",
+            "irq = 70 stands below vhost = 75",
+        ),
+        (
+            format!("[net]\nksoftirqd = 80\n{class}{nic}"),
+            "line 5",
+            "ksoftirqd = 80",
+        ),
+        (String::new(), "line 1", "nothing in it is for the network"),
+        ("[net\n".to_owned(), "line 1", ""),
+    ] {
+        let message = refusal(&text);
+        assert!(
+            message.starts_with(&format!("steadyvm.toml {place} ")),
+            "{text}: {message}"
+        );
+        assert!(message.contains(what), "{text}: {message}");
+    }
+}
+
+#[test]
+fn the_example_is_read() {
+    let text = include_str!("../../../../examples/steadyvm.toml");
+    let profile = file::parse("steadyvm.toml", text).unwrap();
+    let nics: Vec<(&str, &str)> = profile
+        .nics
+        .iter()
+        .map(|nic| (nic.name.as_str(), nic.class.name.as_str()))
+        .collect();
+    assert_eq!(nics, [("eth1", "rt"), ("eth0", "best-effort")]);
+    assert_eq!(profile.vms.len(), 5, "control has no class");
+}
+
+#[test]
+fn normal_stands_below_every_priority() {
+    let wrong = refusal(
+        "[class.x.net]\nirq = \"normal\"\nvhost = 1\n[[nic]]\nname = \"e\"\nclass = \"x\"\n",
+    );
+    assert!(
+        wrong.contains("irq = normal stands below vhost = 1"),
+        "{wrong}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "\\PC*", words in prop::collection::vec(
+        prop::sample::select(vec![
+            "[net]", "[class.a.net]", "[class.a]", "[[nic]]", "[[vm]]", "name = \"a\"", "\n", "irq = 3",
+            "class = \"a\"", "extends = \"a\"", "cpus = [1]", "queues = [{queue = 0, class = \"a\"}]",
+        ]), 0..20))
+    {
+        let _ = file::parse("x", &text);
+        let _ = file::parse("x", &words.join("\n"));
+    }
+}

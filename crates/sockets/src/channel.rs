@@ -1,0 +1,196 @@
+//! A channel: one VCPU's request queue, wait set and event ring, used by one thread at a time.
+
+use crate::abi::{Response, State, op};
+use crate::chain::{Exchange, answer, open};
+use crate::device::Device;
+use crate::memory::Memory;
+use crate::operation::{self, Outcome};
+use crate::table::Handle;
+use crate::wait::Ring;
+use rustix::io::Errno;
+use std::mem::size_of;
+use std::sync::Arc;
+use std::time::Duration;
+use virtio_queue::{DescriptorChain, Queue, QueueOwnedT, QueueT};
+use vm_memory::{GuestAddress, GuestMemory, Permissions};
+
+/// The guest's queue is broken: the device must be reset (virtio's `DEVICE_NEEDS_RESET`).
+#[derive(Debug, thiserror::Error)]
+#[error("outsourced sockets: the guest broke its request queue: {0}")]
+pub struct BrokenQueue(#[from] virtio_queue::Error);
+
+/// What a call of [`Channel::serve`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Requests carried out.
+    pub requests: u16,
+    /// The guest asks for an interrupt. One that waits in its own request asks for none.
+    pub interrupt: bool,
+    /// The limit of operations was reached: call again after what is more urgent.
+    pub more: bool,
+}
+
+/// A request queue with its event ring. A VMM serves it in the VCPU thread that rang it: when
+/// [`serve`](Self::serve) returns, the requests are done.
+pub struct Channel {
+    device: Arc<Device>,
+    index: u16,
+    queue: Queue,
+    ring: Option<Ring>,
+}
+
+impl Channel {
+    /// Channel `index` of a device.
+    ///
+    /// # Errors
+    /// Where the device has no such channel.
+    pub fn new(device: &Arc<Device>, index: u16) -> Result<Self, crate::DeviceError> {
+        if device.wait_set(index.into()).is_err() {
+            return Err(crate::DeviceError::Limits("the device has no such channel"));
+        }
+        let queue = Queue::new(device.limits().operations)
+            .map_err(|_| crate::DeviceError::Limits("no queue has so many operations"))?;
+        Ok(Self {
+            device: Arc::clone(device),
+            index,
+            queue,
+            ring: None,
+        })
+    }
+
+    /// The request queue, for the transport to set up.
+    pub const fn queue(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    /// As after the making, for a reset of the virtio device.
+    pub fn reset(&mut self) {
+        self.queue.reset();
+        self.ring = None;
+    }
+
+    /// Carries out the requests in the queue, then fills the event ring. Sleeps only in
+    /// `SVS_OP_WAIT`, for at most the limit; [`Device::wake`] ends that.
+    ///
+    /// # Errors
+    /// Where the queue itself is broken. A bad request is answered by an error number.
+    pub fn serve(&mut self, memory: &Memory) -> Result<Served, BrokenQueue> {
+        let limit = self.device.limits().operations;
+        let mut requests = 0;
+        while requests < limit {
+            let Some(chain) = self.queue.iter(memory)?.next() else {
+                break;
+            };
+            let head = chain.head_index();
+            let written = self.exchange(memory, chain);
+            self.queue.add_used(memory, head, written)?;
+            requests += 1;
+        }
+        // A ring that the guest has broken is its own loss, and said when it asks for events.
+        let _ = self.harvest(memory);
+        Ok(Served {
+            requests,
+            interrupt: self.queue.needs_notification(memory)?,
+            more: requests == limit,
+        })
+    }
+
+    /// Carries one request out: the bytes at the beginning of the writable part that are written.
+    /// That is the head of the response; what lies behind it may have gaps.
+    fn exchange(&mut self, memory: &Memory, chain: DescriptorChain<&Memory>) -> u32 {
+        let opened = open(memory, chain, self.device.limits().request_bytes);
+        let Some(place) = opened.response else {
+            return 0;
+        };
+        let response = match opened.exchange {
+            Ok(exchange) => self.carry_out(memory, &exchange),
+            Err(error) => failed(error),
+        };
+        answer(&place, &response)
+    }
+
+    fn carry_out(&mut self, memory: &Memory, exchange: &Exchange) -> Response {
+        let device = &*self.device;
+        let outcome = match exchange.request.op.get() {
+            op::SOCKET => operation::open(device, self.index, exchange, memory),
+            op::CLOSE => operation::close(device, exchange, memory),
+            op::STATE_TABLE => self.set_state_table(memory, exchange),
+            op::EVENT_RING => self.set_event_ring(memory, exchange),
+            op::HARVEST => self.harvest(memory),
+            op::WAIT => self.wait(memory, exchange.argument(0)),
+            op::WAKE => wake(device, exchange),
+            _ => match device.table().get(operation::handle_of(exchange)) {
+                Ok(socket) => {
+                    let outcome = operation::carry_out(device, &socket, exchange, memory);
+                    let mut response = outcome.unwrap_or_else(failed);
+                    response.ready = socket.publish(memory, device.state_table()).into();
+                    return response;
+                }
+                Err(error) => Err(error),
+            },
+        };
+        outcome.unwrap_or_else(failed)
+    }
+
+    fn set_state_table(&self, memory: &Memory, exchange: &Exchange) -> Outcome {
+        let address = exchange.argument(0);
+        if address != u64::MAX {
+            let size = self.device.limits().sockets as usize * size_of::<State>();
+            if !address.is_multiple_of(8) {
+                return Err(Errno::INVAL);
+            }
+            if !memory.check_range(GuestAddress(address), size, Permissions::Write) {
+                return Err(Errno::FAULT);
+            }
+        }
+        self.device.state_table().set(address);
+        Ok(Response::default())
+    }
+
+    fn set_event_ring(&mut self, memory: &Memory, exchange: &Exchange) -> Outcome {
+        let address = exchange.argument(0);
+        self.ring = match address {
+            u64::MAX => None,
+            _ => Some(Ring::new(memory, address, exchange.argument(1))?),
+        };
+        Ok(Response::default())
+    }
+
+    /// Moves what happened to the event ring.
+    fn harvest(&mut self, memory: &Memory) -> Outcome {
+        let device = &*self.device;
+        let ring = self.ring.as_mut().ok_or(Errno::INVAL)?;
+        let set = device.wait_set(self.index.into())?;
+        let publish = |handle| match device.table().get(Handle::from_guest(handle)) {
+            Ok(socket) => {
+                socket.publish(memory, device.state_table());
+                true
+            }
+            Err(_) => false,
+        };
+        let pending = ring.fill(memory, set, publish)?;
+        Ok(operation::value(pending.into()))
+    }
+
+    /// Sleeps where there is nothing for the guest to do.
+    fn wait(&mut self, memory: &Memory, longest_ns: u64) -> Outcome {
+        let ring = self.ring.as_ref().ok_or(Errno::INVAL)?;
+        if ring.pending(memory)? == 0 {
+            let longest = Duration::from_nanos(longest_ns).min(self.device.limits().longest_wait);
+            self.device.wait_set(self.index.into())?.sleep(longest)?;
+        }
+        self.harvest(memory)
+    }
+}
+
+fn wake(device: &Device, exchange: &Exchange) -> Outcome {
+    device.wait_set(exchange.argument(0))?.ring();
+    Ok(Response::default())
+}
+
+fn failed(error: Errno) -> Response {
+    Response {
+        error: (error.raw_os_error() as u32).into(),
+        ..Response::default()
+    }
+}

@@ -1,0 +1,32 @@
+//! Outsourced sockets: a guest's socket operations, executed on the host's own sockets, in the
+//! VCPU thread that asks for them. There is no KVM in it: whoever has the guest's memory and its
+//! request queues can serve them.
+//!
+//! - [`Device`]: the sockets of one VM, its limits and its network namespace.
+//! - [`Channel`]: the request queue, wait set and event ring of one VCPU.
+//! - [`abi`]: what guest and host agree on.
+//!
+//! The guest is hostile: a request is copied once, then checked, then carried out; payload goes
+//! straight between the host's socket and the guest's pages, by the host's kernel. Host sockets are
+//! non-blocking, so that a VCPU thread sleeps only where the guest is idle and says so. Reasons and
+//! layout are in `docs/design/socket-rpc.md`.
+
+pub mod abi;
+mod chain;
+mod channel;
+mod control;
+mod device;
+mod ioctl;
+mod limits;
+mod memory;
+mod operation;
+mod option;
+mod socket;
+mod system;
+mod table;
+mod wait;
+
+pub use channel::{BrokenQueue, Channel, Served};
+pub use device::{Device, DeviceError};
+pub use limits::Limits;
+pub use memory::Memory;

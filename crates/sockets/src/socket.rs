@@ -1,0 +1,236 @@
+//! A socket of the host that belongs to a guest.
+
+use crate::abi::{self, State};
+use crate::limits::Charge;
+use crate::memory::Memory;
+use crate::system;
+use crate::table::{Handle, lock};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
+use rustix::io::Errno;
+use std::mem::size_of;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use vm_memory::{Bytes, GuestAddress};
+
+const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// Where the guest keeps its state table, if it does.
+pub struct StateTable(AtomicU64);
+
+impl StateTable {
+    const NONE: u64 = u64::MAX;
+
+    /// No table yet.
+    pub const fn none() -> Self {
+        Self(AtomicU64::new(Self::NONE))
+    }
+
+    /// Sets the address, which the caller has checked to be that of guest memory, or all ones.
+    pub fn set(&self, address: u64) {
+        self.0.store(address, Ordering::Release);
+    }
+
+    /// Writes one entry, as one store.
+    fn write(&self, memory: &Memory, index: u32, generation: u32, ready: u32) {
+        let table = self.0.load(Ordering::Acquire);
+        if table == Self::NONE {
+            return;
+        }
+        let state = State {
+            generation: generation.into(),
+            ready: ready.into(),
+        };
+        let word = u64::from_ne_bytes(zerocopy::transmute!(state));
+        let address = table + u64::from(index) * size_of::<State>() as u64;
+        // Checked when the table was set, so this fails only where memory was taken from the guest
+        // since: its own loss.
+        let _ = memory.store(word, GuestAddress(address), Ordering::Release);
+    }
+}
+
+/// Sizes of a socket's buffers as they were set, or by default. TCP grows them beyond on its own.
+#[derive(Clone, Copy)]
+pub struct Buffers {
+    send: u64,
+    receive: u64,
+}
+
+impl Buffers {
+    /// Those of a new socket.
+    pub fn of(fd: BorrowedFd) -> Result<Self, Errno> {
+        Ok(Self {
+            send: buffer_bytes(fd, libc::SO_SNDBUF)?,
+            receive: buffer_bytes(fd, libc::SO_RCVBUF)?,
+        })
+    }
+}
+
+fn buffer_bytes(fd: BorrowedFd, option: i32) -> Result<u64, Errno> {
+    let bytes = system::get_int_option(fd, libc::SOL_SOCKET, option)?;
+    Ok(u64::from(bytes.unsigned_abs()))
+}
+
+/// What may change about a socket.
+struct Changing {
+    /// The channel whose wait set it is in.
+    channel: u16,
+    buffers: Buffers,
+    /// For the buffers.
+    charge: Charge,
+    /// Its handle has ended: the entry of the state table is another's.
+    closed: bool,
+}
+
+/// A host socket, non-blocking, with the handle that the guest knows it by.
+pub struct Socket {
+    fd: OwnedFd,
+    handle: Handle,
+    /// Held while the host's socket is asked what it is ready for and that is published, so that
+    /// what is published last was asked last. No call under this lock blocks.
+    changing: Mutex<Changing>,
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Socket {
+    /// Takes a descriptor over and charges its buffers.
+    ///
+    /// # Errors
+    /// ENOBUFS where the VM's buffer bytes are used up.
+    pub fn new(
+        fd: OwnedFd,
+        handle: Handle,
+        channel: u16,
+        buffers: Buffers,
+        mut charge: Charge,
+    ) -> Result<Self, Errno> {
+        charge.change_to(buffers.send + buffers.receive)?;
+        Ok(Self {
+            fd,
+            handle,
+            changing: Mutex::new(Changing {
+                channel,
+                buffers,
+                charge,
+                closed: false,
+            }),
+        })
+    }
+
+    /// Its handle.
+    pub const fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The channel whose wait set it is in.
+    pub fn channel(&self) -> u16 {
+        lock(&self.changing).channel
+    }
+
+    /// Its buffers, which what it accepts inherits.
+    pub fn buffers(&self) -> Buffers {
+        lock(&self.changing).buffers
+    }
+
+    /// Asks what the socket is ready for and writes it to the state table.
+    pub fn publish(&self, memory: &Memory, table: &StateTable) -> u32 {
+        let changing = lock(&self.changing);
+        let ready = self.ready();
+        if !changing.closed {
+            table.write(memory, self.handle.index(), self.handle.generation(), ready);
+        }
+        ready
+    }
+
+    fn ready(&self) -> u32 {
+        let asked = PollFlags::IN | PollFlags::PRI | PollFlags::OUT | PollFlags::RDHUP;
+        let mut poll = [PollFd::new(&self.fd, asked)];
+        match rustix::event::poll(&mut poll, Some(&NOW)) {
+            Ok(_) => u32::from(poll[0].revents().bits()),
+            Err(_) => abi::ready::ERR,
+        }
+    }
+
+    /// Puts the socket into a wait set for the first time.
+    pub fn join(&self, set: &OwnedFd) -> Result<(), Errno> {
+        let edges = epoll::EventFlags::IN
+            | epoll::EventFlags::PRI
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        epoll::add(
+            set,
+            self,
+            epoll::EventData::new_u64(self.handle.to_guest()),
+            edges,
+        )
+    }
+
+    /// Moves the socket to the wait set of `channel`. What it is ready for is an edge there.
+    pub fn steer<'s>(&self, channel: u16, set: impl Fn(u16) -> &'s OwnedFd) -> Result<(), Errno> {
+        let mut changing = lock(&self.changing);
+        if changing.closed {
+            return Err(Errno::BADF);
+        }
+        if changing.channel == channel {
+            return Ok(());
+        }
+        self.join(set(channel))?;
+        let before = std::mem::replace(&mut changing.channel, channel);
+        // Cannot fail: the socket has been in that set until now.
+        epoll::delete(set(before), self)
+    }
+
+    /// Sets the size of a buffer (`SO_SNDBUF` or `SO_RCVBUF`) and charges it; where that is too much, the size is as before.
+    pub fn resize_buffer(&self, option: i32, value: &[u8]) -> Result<(), Errno> {
+        let mut changing = lock(&self.changing);
+        let before = system::get_int_option(self.as_fd(), libc::SOL_SOCKET, option)?;
+        system::set_option(self.as_fd(), libc::SOL_SOCKET, option, value)?;
+        let mut buffers = changing.buffers;
+        let bytes = buffer_bytes(self.as_fd(), option)?;
+        match option {
+            libc::SO_SNDBUF => buffers.send = bytes,
+            _ => buffers.receive = bytes,
+        }
+        let charged = changing.charge.change_to(buffers.send + buffers.receive);
+        if let Err(error) = charged {
+            // The kernel reports twice what was set.
+            let before = (before / 2).to_ne_bytes();
+            system::set_option(self.as_fd(), libc::SOL_SOCKET, option, &before)?;
+            return Err(error);
+        }
+        changing.buffers = buffers;
+        Ok(())
+    }
+
+    /// Ends the handle, after it was removed from the table: no events and no state from now on.
+    pub fn close<'s>(&self, memory: &Memory, table: &StateTable, set: impl Fn(u16) -> &'s OwnedFd) {
+        let mut changing = lock(&self.changing);
+        changing.closed = true;
+        // It is in the set, unless it could not join it.
+        let _ = epoll::delete(set(changing.channel), self);
+        table.write(memory, self.handle.index(), 0, 0);
+    }
+}
+
+impl Drop for Socket {
+    /// close(2) waits for `SO_LINGER`, even of a non-blocking socket: a VCPU must not. A linger
+    /// time of 0, which resets the connection, is kept.
+    fn drop(&mut self) {
+        let mut linger = [0; size_of::<libc::linger>()];
+        let got = system::get_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &mut linger);
+        let [_, _, _, _, time @ ..] = linger;
+        if got.is_ok() && i32::from_ne_bytes(time) != 0 {
+            let off = [0; size_of::<libc::linger>()];
+            let _ = system::set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Handles and the table they lead through.
+//!
+//! A handle is an index and a generation. A slot's generation grows with every socket it holds and
+//! never repeats: a slot whose generations are used up is retired, so that a handle that was closed
+//! stays invalid for ever.
+//!
+//! Locking: each slot has its own lock and `free` another; neither is held while the other is taken
+//! or during a system call. Sending and receiving take only the lock of their own socket's slot, so
+//! that a real-time VCPU waits for no VCPU that opens or closes other sockets.
+
+use crate::socket::Socket;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A guest's name for a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(u64);
+
+impl Handle {
+    const fn new(index: u32, generation: u32) -> Self {
+        Self((generation as u64) << 32 | index as u64)
+    }
+
+    /// What a guest sent: anything.
+    pub const fn from_guest(handle: u64) -> Self {
+        Self(handle)
+    }
+
+    /// As it goes to the guest.
+    pub const fn to_guest(self) -> u64 {
+        self.0
+    }
+
+    /// The slot and the place in the state table.
+    pub const fn index(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Never 0 for a socket that exists.
+    pub const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    /// Of the socket that is here, else of the last one that was.
+    generation: u32,
+    socket: Option<Arc<Socket>>,
+}
+
+/// All sockets of a VM.
+pub struct Table {
+    slots: Box<[Mutex<Slot>]>,
+    /// Free slots, the longest unused first.
+    free: Mutex<VecDeque<u32>>,
+}
+
+/// Locks, whatever happened to others: every update under these locks is complete at once.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Table {
+    /// A table for at most `sockets` at a time.
+    pub fn new(sockets: u32) -> Self {
+        Self {
+            slots: (0..sockets).map(|_| Mutex::default()).collect(),
+            free: Mutex::new((0..sockets).collect()),
+        }
+    }
+
+    /// Sets a slot aside for a socket to be made.
+    ///
+    /// # Errors
+    /// ENOBUFS where all are in use.
+    pub fn reserve(&self) -> Result<Reservation<'_>, Errno> {
+        let index = lock(&self.free).pop_front().ok_or(Errno::NOBUFS)?;
+        let generation = lock(&self.slots[index as usize]).generation + 1;
+        Ok(Reservation {
+            table: self,
+            handle: Handle::new(index, generation),
+            used: false,
+        })
+    }
+
+    /// The socket of a handle.
+    ///
+    /// # Errors
+    /// EBADF where there is none, or no more.
+    pub fn get(&self, handle: Handle) -> Result<Arc<Socket>, Errno> {
+        let slot = lock(self.slots.get(handle.index() as usize).ok_or(Errno::BADF)?);
+        match &slot.socket {
+            Some(socket) if slot.generation == handle.generation() => Ok(Arc::clone(socket)),
+            _ => Err(Errno::BADF),
+        }
+    }
+
+    /// Takes a socket out, which ends its handle. Operations that run still have it.
+    ///
+    /// # Errors
+    /// EBADF where there is none, or no more.
+    pub fn remove(&self, handle: Handle) -> Result<Arc<Socket>, Errno> {
+        let mut slot = lock(self.slots.get(handle.index() as usize).ok_or(Errno::BADF)?);
+        if slot.generation != handle.generation() {
+            return Err(Errno::BADF);
+        }
+        slot.socket.take().ok_or(Errno::BADF)
+    }
+
+    /// Lets a slot whose socket was removed be used again.
+    pub fn release(&self, handle: Handle) {
+        if handle.generation() < u32::MAX {
+            lock(&self.free).push_back(handle.index());
+        }
+    }
+
+    /// Takes all sockets out.
+    pub fn drain(&self) -> impl Iterator<Item = Arc<Socket>> {
+        self.slots
+            .iter()
+            .filter_map(|slot| lock(slot).socket.take())
+    }
+}
+
+/// A slot set aside; free again when dropped unused.
+pub struct Reservation<'t> {
+    table: &'t Table,
+    handle: Handle,
+    used: bool,
+}
+
+impl Reservation<'_> {
+    /// The handle that the socket will have.
+    pub const fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Puts the socket in: its handle is valid from now on.
+    pub fn fill(mut self, socket: Arc<Socket>) {
+        let mut slot = lock(&self.table.slots[self.handle.index() as usize]);
+        slot.generation = self.handle.generation();
+        slot.socket = Some(socket);
+        self.used = true;
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if !self.used {
+            self.table.release(self.handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_used_again_under_other_handles() {
+        let table = Table::new(1);
+        let first = table.reserve().unwrap();
+        assert_eq!(table.reserve().err(), Some(Errno::NOBUFS));
+        let handle = first.handle();
+        drop(first);
+        // It never was a socket's: the same handle may be given again.
+        assert_eq!(table.reserve().unwrap().handle(), handle);
+        lock(&table.slots[0]).generation = handle.generation();
+        assert_ne!(table.reserve().unwrap().handle(), handle);
+        assert_eq!(table.get(handle).err(), Some(Errno::BADF));
+    }
+
+    #[test]
+    fn a_slot_without_generations_left_is_retired() {
+        let table = Table::new(2);
+        lock(&table.slots[0]).generation = u32::MAX - 1;
+        let last = table.reserve().unwrap();
+        assert_eq!(last.handle().generation(), u32::MAX);
+        let handle = last.handle();
+        std::mem::forget(last);
+        table.release(handle);
+        for _ in 0..3 {
+            assert_eq!(table.reserve().unwrap().handle().index(), 1);
+        }
+    }
+}

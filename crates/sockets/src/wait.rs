@@ -1,0 +1,171 @@
+//! Wait sets and event rings: how a guest learns what became ready without an interrupt.
+
+use crate::abi::{Event, EventRing};
+use crate::memory::Memory;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
+use std::mem::{MaybeUninit, offset_of, size_of};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use vm_memory::{Bytes, GuestAddress, GuestMemory, Permissions};
+use zerocopy::IntoBytes;
+
+/// Host sockets that one VCPU waits for, and its doorbell.
+pub struct WaitSet {
+    /// All sockets of the set, edge-triggered.
+    pub epoll: OwnedFd,
+    doorbell: OwnedFd,
+}
+
+impl WaitSet {
+    /// An empty set.
+    pub fn new() -> Result<Self, Errno> {
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            doorbell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Rings the doorbell: it stays rung until a sleep ends by it.
+    pub fn ring(&self) {
+        // Fails only where it has been rung 2^64 - 2 times already.
+        let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
+    }
+
+    /// Sleeps until a socket has an event, the doorbell is rung, a signal comes or `longest` is
+    /// over. Takes no events.
+    pub fn sleep(&self, longest: Duration) -> Result<(), Errno> {
+        let timeout = Timespec {
+            tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: longest.subsec_nanos().into(),
+        };
+        let mut fds = [
+            PollFd::new(&self.epoll, PollFlags::IN),
+            PollFd::new(&self.doorbell, PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        if !fds[1].revents().is_empty() {
+            // May have been taken by another sleeper.
+            let _ = rustix::io::read(&self.doorbell, &mut [0_u8; 8]);
+        }
+        Ok(())
+    }
+}
+
+/// Events taken from the kernel at a time.
+const BATCH: usize = 64;
+
+/// A ring of events in guest memory.
+pub struct Ring {
+    address: u64,
+    /// A power of two.
+    entries: u32,
+    /// Ours; the guest's copy is never read back.
+    produced: u32,
+}
+
+impl Ring {
+    /// Takes guest memory for a ring, which starts empty.
+    ///
+    /// # Errors
+    /// EINVAL for a bad size or alignment, EFAULT for what is not guest memory.
+    pub fn new(memory: &Memory, address: u64, entries: u64) -> Result<Self, Errno> {
+        let entries = u32::try_from(entries).map_err(|_| Errno::INVAL)?;
+        if !entries.is_power_of_two() || entries > 1 << 20 || !address.is_multiple_of(8) {
+            return Err(Errno::INVAL);
+        }
+        let size = size_of::<EventRing>() + entries as usize * size_of::<Event>();
+        if !memory.check_range(GuestAddress(address), size, Permissions::Write) {
+            return Err(Errno::FAULT);
+        }
+        let ring = Self {
+            address,
+            entries,
+            produced: 0,
+        };
+        for offset in [
+            offset_of!(EventRing, produced),
+            offset_of!(EventRing, consumed),
+        ] {
+            ring.store(memory, offset, 0)?;
+        }
+        Ok(ring)
+    }
+
+    fn at(&self, offset: usize) -> GuestAddress {
+        // Checked in `new` for every offset inside the ring.
+        GuestAddress(self.address.wrapping_add(offset as u64))
+    }
+
+    fn store(&self, memory: &Memory, offset: usize, value: u32) -> Result<(), Errno> {
+        memory
+            .store(value.to_le(), self.at(offset), Ordering::Release)
+            .map_err(|_| Errno::FAULT)
+    }
+
+    /// Events in the ring that the guest has not taken.
+    ///
+    /// # Errors
+    /// EPROTO where the guest claims to have taken what was never there.
+    pub fn pending(&self, memory: &Memory) -> Result<u32, Errno> {
+        let consumed: u32 = memory
+            .load(self.at(offset_of!(EventRing, consumed)), Ordering::Acquire)
+            .map_err(|_| Errno::FAULT)?;
+        let pending = self.produced.wrapping_sub(u32::from_le(consumed));
+        if pending > self.entries {
+            return Err(Errno::PROTO);
+        }
+        Ok(pending)
+    }
+
+    /// Moves events from the set to the ring while there is room; the rest stays in the set.
+    /// `publish` is told each handle and says whether the guest still has it. Gives the events that
+    /// the guest has to take.
+    pub fn fill(
+        &mut self,
+        memory: &Memory,
+        set: &WaitSet,
+        publish: impl Fn(u64) -> bool,
+    ) -> Result<u32, Errno> {
+        // A peer that makes events without end must not keep the VCPU here: one ring full at most.
+        let mut room = (self.entries - self.pending(memory)?) as usize;
+        while room > 0 {
+            let mut events = [const { MaybeUninit::uninit() }; BATCH];
+            let asked = room.min(BATCH);
+            let now = Some(&Timespec::default());
+            let (taken, _) = epoll::wait(&set.epoll, &mut events[..asked], now)?;
+            let last = taken.len() < asked;
+            room -= taken.len();
+            for event in taken {
+                // epoll_event is packed: copied, not borrowed.
+                let (data, flags) = (event.data, event.flags);
+                if publish(data.u64()) {
+                    self.push(memory, data.u64(), flags.bits())?;
+                }
+            }
+            if last {
+                break;
+            }
+        }
+        self.pending(memory)
+    }
+
+    fn push(&mut self, memory: &Memory, handle: u64, ready: u32) -> Result<(), Errno> {
+        let event = Event {
+            handle: handle.into(),
+            ready: ready.into(),
+            reserved: 0.into(),
+        };
+        let slot = (self.produced & (self.entries - 1)) as usize;
+        let offset = size_of::<EventRing>() + slot * size_of::<Event>();
+        memory
+            .write_slice(event.as_bytes(), self.at(offset))
+            .map_err(|_| Errno::FAULT)?;
+        self.produced = self.produced.wrapping_add(1);
+        self.store(memory, offset_of!(EventRing, produced), self.produced)
+    }
+}

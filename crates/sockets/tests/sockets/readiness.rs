@@ -1,0 +1,160 @@
+//! The state table (level), the event ring (edges), and the idle call.
+
+use std::io::Write;
+use std::net::UdpSocket;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use steadyvm_sockets::abi::ready;
+
+use crate::guest::{Guest, RING_ENTRIES, alone, patient};
+use crate::streams::{connection, listening};
+
+#[test]
+fn the_state_table_follows_every_operation() {
+    let mut vcpu = alone();
+    let socket = vcpu.datagram();
+    let generation = (socket >> 32) as u32;
+    assert_ne!(generation, 0);
+    assert_eq!(vcpu.state(socket), (generation, ready::OUT));
+    vcpu.bind(socket, "127.0.0.1:0").unwrap();
+    let address = vcpu.local(socket).unwrap();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for round in 0..2 {
+        peer.send_to(&[round], address).unwrap();
+        vcpu.idle_until(socket, ready::IN);
+        assert_eq!(vcpu.state(socket), (generation, ready::IN | ready::OUT));
+    }
+    // The first leaves one behind, the second does not.
+    assert_eq!(
+        vcpu.receive(socket, 1, 0).unwrap().ready,
+        ready::IN | ready::OUT
+    );
+    assert_eq!(vcpu.receive(socket, 1, 0).unwrap().ready, ready::OUT);
+    assert_eq!(vcpu.state(socket), (generation, ready::OUT));
+    vcpu.close(socket).unwrap();
+    assert_eq!(vcpu.state(socket), (0, 0));
+}
+
+#[test]
+fn every_arrival_is_one_event_and_silence_is_none() {
+    let mut vcpu = alone();
+    let (stream, mut peer) = connection(&mut vcpu);
+    vcpu.events();
+    for _ in 0..3 {
+        peer.write_all(b"x").unwrap();
+        vcpu.wait(None).unwrap();
+        // Nothing was read in between: a level would be silent, an edge is not.
+        let events = vcpu.events();
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_eq!(events[0].0, stream);
+        assert_ne!(events[0].1 & ready::IN, 0);
+        assert_eq!(vcpu.harvest(), Ok(0), "told once");
+    }
+    assert_eq!(
+        vcpu.state(stream).1 & ready::IN,
+        ready::IN,
+        "the level stays"
+    );
+}
+
+#[test]
+fn a_short_wait_ends_without_events() {
+    let mut vcpu = alone();
+    let socket = vcpu.datagram();
+    vcpu.bind(socket, "127.0.0.1:0").unwrap();
+    vcpu.harvest().unwrap();
+    vcpu.events();
+    assert_eq!(vcpu.wait(Some(Duration::from_micros(200))), Ok(0));
+    assert_eq!(vcpu.wait(Some(Duration::ZERO)), Ok(0));
+}
+
+#[test]
+fn a_doorbell_ends_a_wait_of_another_vcpu_before_and_during_it() {
+    let guest = Guest::new(patient(), 2);
+    let (mut asleep, mut other) = (guest.vcpu(0), guest.vcpu(1));
+    asleep.set_up();
+    // Before: it is not lost, not even when events are asked for in between.
+    other.wake(0).unwrap();
+    assert_eq!(asleep.harvest(), Ok(0));
+    assert_eq!(asleep.wait(None), Ok(0));
+    // During, or before again: the order of two threads is not ours to choose.
+    let (began, begins) = mpsc::channel();
+    let sleeper = std::thread::spawn(move || {
+        began.send(()).unwrap();
+        asleep.wait(None)
+    });
+    begins.recv().unwrap();
+    guest.device.wake(0);
+    assert_eq!(sleeper.join().unwrap(), Ok(0));
+    assert_eq!(other.wake(2), Err(libc::EINVAL));
+    guest.device.wake(2);
+}
+
+#[test]
+fn a_ring_that_is_full_loses_nothing() {
+    let mut vcpu = alone();
+    let count = RING_ENTRIES as usize + 40;
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut sockets = Vec::new();
+    for _ in 0..count {
+        let socket = vcpu.datagram();
+        vcpu.bind(socket, "127.0.0.1:0").unwrap();
+        let address = vcpu.local(socket).unwrap();
+        peer.send_to(b"x", address).unwrap();
+        sockets.push(socket);
+    }
+    let mut told = Vec::new();
+    while sockets
+        .iter()
+        .any(|socket| !told.contains(&(*socket, ready::IN | ready::OUT)))
+    {
+        assert!(vcpu.wait(None).unwrap() <= u64::from(RING_ENTRIES));
+        told.extend(vcpu.events());
+    }
+}
+
+#[test]
+fn a_steered_socket_tells_its_new_vcpu_only() {
+    let guest = Guest::new(patient(), 2);
+    let (mut old, mut new) = (guest.vcpu(0), guest.vcpu(1));
+    old.set_up();
+    new.set_up();
+    let (stream, mut peer) = connection(&mut old);
+    old.events();
+    old.steer(stream, 1).unwrap();
+    // What it is ready for already is an event there, so that nothing is lost on the way.
+    new.wait(None).unwrap();
+    assert_eq!(new.events(), [(stream, ready::OUT)]);
+    peer.write_all(b"x").unwrap();
+    new.idle_until(stream, ready::IN);
+    assert_eq!(old.harvest(), Ok(0));
+    assert_eq!(old.steer(stream, 2), Err(libc::EINVAL));
+    // What it accepts stays with its VCPU, too.
+    let (listener, address) = listening(&mut new);
+    let _peer = std::net::TcpStream::connect(address).unwrap();
+    new.idle_until(listener, ready::IN);
+    let (accepted, _) = old.accept(listener).unwrap();
+    new.idle_until(accepted, ready::OUT);
+    new.harvest().unwrap();
+    assert!(new.events().iter().any(|(handle, _)| *handle == accepted));
+    assert_eq!(old.harvest(), Ok(0));
+}
+
+#[test]
+fn a_closed_socket_is_told_no_more() {
+    let mut vcpu = alone();
+    let (stream, mut peer) = connection(&mut vcpu);
+    vcpu.events();
+    peer.write_all(b"x").unwrap();
+    vcpu.close(stream).unwrap();
+    vcpu.harvest().unwrap();
+    assert!(vcpu.events().iter().all(|(handle, _)| *handle != stream));
+}
+
+#[test]
+fn waiting_needs_a_ring() {
+    let mut vcpu = Guest::new(patient(), 1).vcpu(0);
+    assert_eq!(vcpu.wait(None), Err(libc::EINVAL));
+    assert_eq!(vcpu.harvest(), Err(libc::EINVAL));
+}

@@ -1,0 +1,168 @@
+//! `steadyvm net`: put the receive path's profile in force, show it, undo it.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use steadyvm_host::net::{Profile, ProfileApplied, ProfilePlan, file};
+use steadyvm_host::{DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine};
+
+use crate::host;
+use crate::output;
+
+/// Longer files are no profile.
+const MAX_INPUT: u64 = 16 << 20;
+
+/// Give packets the rank of the VM that receives them, from the NIC to the VM, on any kernel.
+///
+/// The classes of steadyvm.toml say what rank: FIFO priorities and CPUs of interrupts, NAPI
+/// threads and vhost workers, a NIC's queues and its flow steering, taps, and how much deferred
+/// work the kernel does at once. No patch is needed; every change is taken back by `undo`, also
+/// after a crash. See docs/design/no-patch-profile.md.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+    /// Where the journal of changes is kept; the same as of `steadyvm host`.
+    #[arg(long, global = true, value_name = "DIR", default_value = DEFAULT_STATE_DIRECTORY)]
+    state_dir: PathBuf,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Put a profile in force, or bring the one in force up to date.
+    ///
+    /// Applying it again changes only what does not hold, such as the threads of a VM that was
+    /// started meanwhile. If a step fails, what was in force before is in force again.
+    Apply {
+        /// The file with [net], [[nic]] and the classes; "-" for standard input.
+        #[arg(default_value = "steadyvm.toml")]
+        file: PathBuf,
+        /// Say what would be changed, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// The process of a VM's monitor, where its command line does not name it (-name); may
+        /// be repeated.
+        #[arg(long = "vm", value_name = "NAME=PID", value_parser = named_process)]
+        vms: Vec<(String, u32)>,
+    },
+    /// Show what is in force, and whether it still holds.
+    Show,
+    /// Take back everything that is in force.
+    Undo,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let control = HostControl::new(Machine::real(), &args.state_dir);
+    match &args.verb {
+        Verb::Apply { file, dry_run, vms } => {
+            let mut profile = read(file)?;
+            name_processes(&mut profile, vms)?;
+            if *dry_run {
+                plan(&control, &profile, args.json)
+            } else {
+                apply(&control, &profile, args.json)
+            }
+        }
+        Verb::Show => host::show(&control, args.json),
+        Verb::Undo => host::report_undone(&control.undo_profile()?, args.json),
+    }
+}
+
+fn named_process(text: &str) -> Result<(String, u32), String> {
+    text.split_once('=')
+        .and_then(|(name, pid)| Some((name.to_owned(), pid.parse().ok().filter(|&pid| pid > 0)?)))
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| "write NAME=PID, as in game-1=4711".to_owned())
+}
+
+fn read(path: &Path) -> Result<Profile, HostError> {
+    let name = if path == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
+    };
+    let text = text_of(path).map_err(|error| HostError::BadInput {
+        what: format!("cannot read {name}: {error}"),
+        fix: "name a steadyvm.toml (see examples/steadyvm.toml)".into(),
+    })?;
+    file::parse(&name, &text)
+}
+
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let source: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(fs::File::open(path)?)
+    };
+    source.take(MAX_INPUT).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn name_processes(profile: &mut Profile, named: &[(String, u32)]) -> Result<(), HostError> {
+    for (name, pid) in named {
+        let Some(vm) = profile.vms.iter_mut().find(|vm| vm.name == *name) else {
+            let known: Vec<&str> = profile.vms.iter().map(|vm| vm.name.as_str()).collect();
+            return Err(HostError::BadInput {
+                what: format!(
+                    "--vm {name}={pid}: the file has no VM \"{name}\" with a class that has net settings"
+                ),
+                fix: format!("its VMs are: {}", known.join(", ")),
+            });
+        };
+        vm.pid = Some(*pid);
+    }
+    Ok(())
+}
+
+fn plan(control: &HostControl, profile: &Profile, json: bool) -> Result<ExitCode> {
+    let plan: ProfilePlan = control.plan_profile(profile)?;
+    warn(&plan.warnings);
+    if json {
+        host::print_json(&plan)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for step in &plan.taken_back {
+        output::line(&format!("{} is taken back", step.change.subject()))?;
+    }
+    for step in &plan.steps {
+        output::line(&step.to_string())?;
+    }
+    let (count, back) = (plan.steps.len(), plan.taken_back.len());
+    output::line(&format!(
+        "{count} settings would be changed and {back} taken back; nothing was"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn apply(control: &HostControl, profile: &Profile, json: bool) -> Result<ExitCode> {
+    let applied: ProfileApplied = control.apply_profile(profile)?;
+    warn(&applied.warnings);
+    if json {
+        host::print_json(&applied)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for step in &applied.steps {
+        output::line(&step.to_string())?;
+    }
+    output::line(&format!(
+        "the profile is in force: {} settings, {} of them changed now",
+        applied.in_force,
+        applied.steps.len()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("steadyvm: warning: {warning}");
+    }
+}

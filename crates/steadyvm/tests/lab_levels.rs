@@ -1,0 +1,353 @@
+//! Levels of the receive path (kernel/patches/6.12) in the emulated host: what is refused, what
+//! must survive traffic. They need root and what `steadyvm lab prepare` builds, and take minutes:
+//! `make lab-tests` runs them, one at a time.
+
+// A test's helper fails by panicking, as the test itself does.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Read;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::child::{self, Child};
+use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::progress::Silent;
+use steadyvm_latency::netrt::{self, ClientOptions, ClientRun, End};
+
+const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
+const PATIENCE: Duration = Duration::from_secs(60);
+const NETRT_PORT: u16 = 7700;
+
+/// A host whose kernel has levels, the NetRT service and iperf3 servers in it.
+struct Host {
+    host: EmulatedHost,
+    _logs: tempfile::TempDir,
+}
+
+impl Host {
+    fn boot(name: &str) -> Self {
+        let logs = tempfile::tempdir().unwrap();
+        let cache = Cache::of_this_machine().unwrap();
+        let laboratory = Laboratory::open(
+            &cache,
+            Path::new(STEADYVM),
+            logs.path(),
+            &[HostKernel::RtLevels],
+            &Silent,
+        )
+        .unwrap();
+        // An emulated machine may reset itself while it boots, for no fault of its kernel:
+        // docs/design/lab.md has the measured rate. `compare` boots it again, too.
+        let specification = laboratory.host(name, HostKernel::RtLevels).unwrap();
+        let boot = || EmulatedHost::boot(&specification);
+        let host = boot().or_else(|_| boot()).or_else(|_| boot()).unwrap();
+        Self { host, _logs: logs }
+    }
+
+    /// Runs shell words in the host; they must succeed.
+    fn run(&self, words: &str) -> String {
+        let argv = ["timeout", "200", "sh", "-euc", words];
+        self.host.connection().text(&argv).unwrap()
+    }
+
+    /// Starts the NetRT service above everything but the RT NIC's interrupts, which the RT level
+    /// is for.
+    fn start_netrt(&self) {
+        let words = [
+            "chrt",
+            "-f",
+            "70",
+            "steadyvm",
+            "netrt",
+            "serve",
+            "0.0.0.0:7700",
+        ];
+        let mut service = self.host.connection().spawn(&words).unwrap();
+        service.wait_for_line("ready", PATIENCE).unwrap();
+        // It serves until the host is gone.
+        std::mem::forget(service);
+        self.run(
+            "for thread in $(pgrep 'irq/.*-rt-'); do chrt -f -p 80 $thread; done; \
+             sysctl -qw net.core.rtnet_prio=70",
+        );
+    }
+
+    /// Starts an iperf3 client outside against a server in the host.
+    fn start_stream(&self, network: Network, port: u16, options: &[&str]) -> Stream {
+        let port = port.to_string();
+        let words = ["iperf3", "--forceflush", "-s", "-1", "-p", &port];
+        let mut server = self.host.connection().spawn(&words).unwrap();
+        server.wait_for_line("listening", PATIENCE).unwrap();
+        let mut command = Command::new("iperf3");
+        command
+            .args(["-c", &network.host().to_string(), "-p", &port])
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        self.host.outside().hold(&mut command).unwrap();
+        let client = child::spawn(command).unwrap();
+        server
+            .wait_for_line("Accepted connection", PATIENCE)
+            .unwrap();
+        Stream { client, server }
+    }
+
+    /// Requests from outside; all of them answered or lost.
+    fn requests(&self, count: u64) -> ClientRun {
+        let options = ClientOptions {
+            seed: 1,
+            warmup: 20,
+            end: End::Requests(count),
+            timeout: Duration::from_secs(5),
+            ..ClientOptions::default()
+        };
+        self.host
+            .outside()
+            .enter(|| {
+                let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+                socket.connect((RT.host(), NETRT_PORT)).unwrap();
+                let never = AtomicBool::new(false);
+                Ok(netrt::run(&socket, &options, &never, &mut |_| {}).unwrap())
+            })
+            .unwrap()
+    }
+
+    /// The sum over the CPUs of one column of `/proc/net/rx_levels` at this level.
+    fn counter(&self, column: &str, level: u32) -> u64 {
+        let table = self.run("cat /proc/net/rx_levels");
+        let mut lines = table.lines().map(|line| line.split(' '));
+        let index = lines.next().unwrap().position(|title| title == column);
+        let level = level.to_string();
+        lines
+            .map(Iterator::collect::<Vec<_>>)
+            .filter(|values| values[1] == level)
+            .map(|values| values[index.unwrap()].parse::<u64>().unwrap())
+            .sum()
+    }
+
+    /// Nothing in the kernel's log that should not be there.
+    fn check_log(&self) {
+        let bad = "dmesg | grep -E 'WARNING|BUG|INFO: |NOHZ tick-stop|refcount|Call Trace' || true";
+        assert_eq!(self.run(bad), "");
+    }
+}
+
+struct Stream {
+    client: Child,
+    server: steadyvm_lab::agent::Process,
+}
+
+impl Stream {
+    /// What the server said, when the client has ended well.
+    fn finish(mut self) -> String {
+        let mut said = String::new();
+        let streams = self.client.streams();
+        let (mut output, mut error) = (streams.stdout.take(), streams.stderr.take());
+        output.as_mut().unwrap().read_to_string(&mut said).unwrap();
+        error.as_mut().unwrap().read_to_string(&mut said).unwrap();
+        assert!(self.client.wait().unwrap().success(), "{said}");
+        self.server
+            .finish(std::time::Duration::from_secs(120))
+            .unwrap()
+            .text()
+    }
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn wrong_settings_are_refused_and_change_nothing() {
+    let host = Host::boot("refusals");
+    let files = "/proc/sys/net/core/rtnet_* /sys/class/net/rt/rx_level";
+    let before = host.run(&format!("grep . {files}"));
+    let defaults = [
+        ("rtnet_max_backlog:600", 1),
+        ("rtnet_min_share_usecs:100000", 1),
+        ("rtnet_prio:0", 1),
+        ("rtnet_quantum:64\t64", 1),
+        ("rtnet_skb_prio:0", 1),
+        ("rx_level:auto", 1),
+    ];
+    for (line, count) in defaults {
+        assert_eq!(before.matches(line).count(), count, "{line} in\n{before}");
+    }
+    for (file, values) in [
+        ("/proc/sys/net/core/rtnet_prio", &["-1", "100", "high"][..]),
+        (
+            "/proc/sys/net/core/rtnet_quantum",
+            &["0 64", "64 65", "8 x"],
+        ),
+        ("/proc/sys/net/core/rtnet_skb_prio", &["-1", "16"]),
+        ("/proc/sys/net/core/rtnet_max_backlog", &["0", "-5"]),
+        (
+            "/proc/sys/net/core/rtnet_min_share_usecs",
+            &["-1", "10000001"],
+        ),
+        ("/sys/class/net/rt/rx_level", &["2", "-1", "high", ""]),
+    ] {
+        for value in values {
+            host.run(&format!("! echo '{value}' > {file}"));
+            assert_eq!(
+                host.run(&format!("grep . {files}")),
+                before,
+                "{value} > {file}"
+            );
+        }
+    }
+    host.run("echo 1 > /sys/class/net/rt/rx_level; echo auto > /sys/class/net/rt/rx_level");
+    assert_eq!(host.run(&format!("grep . {files}")), before);
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn the_rt_nic_is_polled_at_the_rt_level_only_while_it_is_on() {
+    let host = Host::boot("counting");
+    host.start_netrt();
+    let run = host.requests(300);
+    assert_eq!((run.samples.len(), run.counters.lost), (300, 0));
+    let polled = host.counter("packets", 1);
+    assert!(polled >= 320, "{polled} packets at the RT level");
+    let priorities = host.run("ps -eLo cls=,rtprio=,comm= | grep rx_level");
+    assert_eq!(priorities.matches("FF     70").count(), 2, "{priorities}");
+
+    host.run("sysctl -qw net.core.rtnet_prio=0");
+    let polled = host.counter("packets", 1);
+    let run = host.requests(100);
+    assert_eq!((run.samples.len(), run.counters.lost), (100, 0));
+    assert_eq!(host.counter("packets", 1), polled);
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn levels_change_while_traffic_flows_and_no_flow_is_reordered() {
+    let host = Host::boot("changes");
+    host.start_netrt();
+    // GRO is on, as ever; a VLAN, RPS and RFS come on top.
+    host.run(
+        "ip link add link bulk name bulk.5 type vlan id 5; ip link set bulk.5 up; \
+         echo 4096 > /proc/sys/net/core/rps_sock_flow_entries; \
+         for queue in /sys/class/net/bulk/queues/rx-*; do \
+         echo 3 > $queue/rps_cpus; echo 1024 > $queue/rps_flow_cnt; done",
+    );
+    let tcp = host.start_stream(BULK, 5201, &["-t", "20"]);
+    let udp = host.start_stream(BULK, 5202, &["-u", "-b", "10M", "-l", "1000", "-t", "20"]);
+    host.run(
+        "for round in $(seq 12); do for level in 1 0 auto; do \
+         echo $level > /sys/class/net/rt/rx_level; \
+         echo $level > /sys/class/net/bulk/rx_level; \
+         sysctl -qw net.core.rtnet_prio=$((70 * (round % 2))); \
+         sysctl -qw net.core.rtnet_quantum=\"$((1 + 5 * round)) $((64 - 5 * round))\"; \
+         done; done; sysctl -qw net.core.rtnet_prio=70",
+    );
+    // An emulated NIC loses packets under load; it must answer again after it.
+    host.requests(300);
+    tcp.finish();
+    let said = udp.finish();
+    let run = host.requests(100);
+    assert_eq!((run.samples.len(), run.counters.lost), (100, 0));
+    assert!(!said.contains("OUT OF ORDER"), "{said}");
+    assert!(said.contains("receiver"), "{said}");
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn marked_packets_have_a_backlog_of_their_own() {
+    let host = Host::boot("backlog");
+    // TOS 0x10 is priority 6 of the socket, and loopback keeps it.
+    let stream = "iperf3 -s -1 -D; \
+                  iperf3 -c 127.0.0.1 -u -b 20M -l 1000 -t 3 --tos 0x10 | tail -3";
+    host.run("ip link set lo up; sysctl -qw net.core.rtnet_skb_prio=6");
+    let said = host.run(stream);
+    let (taken, polled) = (
+        host.counter("backlog_enqueued", 1),
+        host.counter("packets", 1),
+    );
+    assert!(taken > 1000, "{taken}: {said}");
+    assert_eq!(polled, taken, "all that it took is processed");
+    assert_eq!(host.counter("backlog_length", 1), 0);
+    host.run("sysctl -qw net.core.rtnet_skb_prio=7");
+    host.run(stream);
+    assert_eq!(host.counter("backlog_enqueued", 1), taken);
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn devices_go_down_move_and_die_under_a_flood() {
+    let host = Host::boot("devices");
+    host.start_netrt();
+    let flood = host.start_stream(BULK, 5201, &["-t", "40"]);
+    host.run(
+        "echo 1 > /sys/class/net/bulk/rx_level; \
+         for round in $(seq 5); do ip link set bulk down; ip link set bulk up; done; \
+         ip link set bulk down; ip link set bulk name flood; ip link set flood up; \
+         echo auto > /sys/class/net/flood/rx_level",
+    );
+    // Floods through veth into a namespace that dies with the device, and through the RT level's
+    // backlog of a loopback device that dies too.
+    host.run(
+        "sysctl -qw net.core.rtnet_skb_prio=6; for round in $(seq 5); do \
+         ip netns add dying; ip link add near type veth peer name far netns dying; \
+         ip addr add 10.78.0.1/24 dev near; ip link set near up; ip -n dying link set lo up; \
+         ip -n dying addr add 10.78.0.2/24 dev far; ip -n dying link set far up; \
+         echo 1 > /sys/class/net/near/rx_level; \
+         timeout 20 bash -c 'exec 4> /dev/udp/10.78.0.2/9; while :; do echo x >&4; done' \
+         2> /dev/null & flood=$!; \
+         timeout 20 ip netns exec dying iperf3 -s -1 > /dev/null & server=$!; \
+         timeout 20 sh -c 'until ip netns exec dying iperf3 -c 127.0.0.1 -u -b 50M -t 15 \
+         --tos 0x10; do :; done' > /dev/null 2>&1 & client=$!; \
+         far() { cat /sys/class/net/near/statistics/tx_packets; }; \
+         until [ $(far) -gt 200 ]; do :; done; \
+         ip link del near; kill $flood $client $server; ip netns del dying; wait || true; done",
+    );
+    flood.finish();
+    let run = host.requests(200);
+    assert_eq!((run.samples.len(), run.counters.lost), (200, 0));
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_cpu_goes_and_comes_back_under_a_flood() {
+    let host = Host::boot("hotplug");
+    host.start_netrt();
+    let flood = host.start_stream(BULK, 5201, &["-t", "30"]);
+    host.run(
+        "for round in $(seq 4); do echo 0 > /sys/devices/system/cpu/cpu1/online; \
+         echo 1 > /sys/devices/system/cpu/cpu1/online; done",
+    );
+    flood.finish();
+    let run = host.requests(200);
+    assert_eq!((run.samples.len(), run.counters.lost), (200, 0));
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_runaway_real_time_task_does_not_stall_the_lowest_level() {
+    let host = Host::boot("runaway");
+    host.start_netrt();
+    // It does not wait for its receiver: level 0 always has work.
+    let flood = host.start_stream(BULK, 5201, &["-u", "-b", "80M", "-l", "1200", "-t", "25"]);
+    // Above the bulk NIC's interrupt threads (50), below the RT level's thread (70).
+    host.run(
+        "mkfifo /run/hog; exec 3<> /run/hog; for cpu in 0 1; do \
+         timeout 15 taskset -c $cpu chrt -f 60 sh -c 'echo >&3; while :; do :; done' & done; \
+         read -r _ <&3; read -r _ <&3; \
+         timeout -s KILL 12 ip link set bulk down; timeout -s KILL 12 ip link set bulk up; \
+         wait || true",
+    );
+    let shared = host.counter("shared", 0);
+    assert!(shared > 0, "level 0 had no share");
+    flood.finish();
+    let run = host.requests(100);
+    assert_eq!((run.samples.len(), run.counters.lost), (100, 0));
+    host.check_log();
+}

@@ -1,0 +1,276 @@
+//! The network profile in the emulated host: on the distribution's kernel and on the RT kernel,
+//! with and without early demultiplexing, after a crash too. As tests/lab.rs.
+
+#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
+
+use std::net::UdpSocket;
+use std::path::Path;
+
+use serde_json::Value;
+use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::host::{BULK, EmulatedHost, RT};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
+use steadyvm_lab::progress::Silent;
+
+const PROFILE: &str = r#"
+[net]
+budget_packets = 64
+rcu = 2
+[class.rt.net]
+irq = 80
+napi = 78
+vhost = 75
+vcpu = 70
+tap_qdisc = "noqueue"
+[class.bulk.net]
+irq = "normal"
+napi = "normal"
+threaded_napi = true
+[[nic]]
+name = "rt"
+class = "rt"
+[[nic]]
+name = "bulk"
+class = "bulk"
+[[vm]]
+name = "rt"
+class = "rt"
+"#;
+
+const DEMUX: &str = r#"
+[net.demux]
+nics = ["bulk"]
+cpu = 1
+levels = [{ from = 0, thread = "normal" }, { from = 20, thread = 60 }]
+[class.bulk.net]
+irq = 70
+[[nic]]
+name = "bulk"
+class = "bulk"
+"#;
+
+fn laboratory(logs: &Path) -> Laboratory {
+    let cache = Cache::of_this_machine().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
+    Laboratory::open(&cache, program, logs, &[HostKernel::PreemptRt], &Silent).unwrap()
+}
+
+/// Runs words of a shell in the host; their output.
+fn inside(host: &EmulatedHost, words: &str) -> String {
+    let done = host.connection().text(&["sh", "-euc", words]);
+    done.unwrap_or_else(|error| panic!("{words}: {error}"))
+}
+
+fn write(host: &EmulatedHost, path: &str, text: &str) {
+    inside(host, &format!("cat > {path} <<'END'\n{text}\nEND"));
+}
+
+fn shown(host: &EmulatedHost) -> Value {
+    serde_json::from_str(&inside(host, "steadyvm net show --json")).unwrap()
+}
+
+fn all_hold(shown: &Value) -> bool {
+    let settings = shown["settings"].as_array().unwrap();
+    !settings.is_empty() && settings.iter().all(|setting| setting["holds"] == true)
+}
+
+/// The policy and priority of the threads with this in their names.
+fn ranks(host: &EmulatedHost, name: &str) -> Vec<String> {
+    inside(host, "ps -eLo cls=,rtprio=,comm=")
+        .lines()
+        .filter(|line| line.contains(name))
+        .map(|line| {
+            line.split_whitespace()
+                .take(2)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .collect()
+}
+
+/// Undoes, and checks that all is as it was.
+fn undo(host: &EmulatedHost) {
+    inside(host, "steadyvm net undo");
+    inside(host, "steadyvm host snapshot --compare /run/before.json");
+    assert_eq!(shown(host)["state"], "none");
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path());
+    let host = EmulatedHost::boot(&laboratory.host("net", HostKernel::PreemptRt).unwrap()).unwrap();
+    let _guest = host
+        .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
+        .unwrap();
+    write(&host, "/run/steadyvm.toml", PROFILE);
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+
+    inside(&host, "steadyvm net apply --dry-run /run/steadyvm.toml");
+    inside(&host, "steadyvm host snapshot --compare /run/before.json");
+
+    inside(&host, "steadyvm net apply /run/steadyvm.toml");
+    assert!(all_hold(&shown(&host)));
+    for (name, rank) in [
+        ("rt-rx-", "FF 80"),
+        ("bulk-rx-", "TS -"),
+        ("napi/bulk-", "TS -"),
+        ("vhost-", "FF 75"),
+        ("CPU 1/KVM", "FF 70"),
+        ("rcu_preempt", "FF 2"),
+    ] {
+        let found = ranks(&host, name);
+        assert!(
+            !found.is_empty() && found.iter().all(|found| found == rank),
+            "{name}: {found:?}"
+        );
+    }
+    let qdiscs = inside(&host, "ip -o link show type tun");
+    assert!(qdiscs.contains("qdisc noqueue"), "{qdiscs}");
+    let again = inside(&host, "steadyvm net apply --json /run/steadyvm.toml");
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["steps"].as_array().unwrap().len(), 0, "{again}");
+    undo(&host);
+
+    // Killed by the kernel at its third change of a policy.
+    let killed = host.connection().text(&[
+        "sh",
+        "-c",
+        "strace -f -o /dev/null -e inject=sched_setattr:signal=SIGKILL:when=3 \
+         steadyvm net apply /run/steadyvm.toml; echo $?",
+    ]);
+    assert!(killed.unwrap().trim().ends_with("137"));
+    assert_eq!(shown(&host)["state"], "incomplete");
+    undo(&host);
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path());
+    let host =
+        EmulatedHost::boot(&laboratory.host("net", HostKernel::Distribution).unwrap()).unwrap();
+    write(&host, "/run/steadyvm.toml", PROFILE);
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm net apply /run/steadyvm.toml 2> /run/said");
+    assert!(inside(&host, "cat /run/said").contains("has no IRQ threads"));
+    assert!(all_hold(&shown(&host)));
+    let found = ranks(&host, "napi/rt-");
+    assert!(
+        !found.is_empty() && found.iter().all(|rank| rank == "FF 78"),
+        "{found:?}"
+    );
+    undo(&host);
+    // A NIC that cannot steer is refused, and nothing stays changed.
+    write(
+        &host,
+        "/run/steer.toml",
+        &PROFILE.replace(
+            "name = \"rt\"\nclass = \"rt\"\n[[nic]]",
+            "name = \"rt\"\nclass = \"rt\"\nsteer = [{ queue = 1, udp = 7 }]\n[[nic]]",
+        ),
+    );
+    let refused = inside(
+        &host,
+        "steadyvm net apply /run/steer.toml 2>&1 || echo code $?",
+    );
+    assert!(
+        refused.contains("steer") && refused.contains("code 3"),
+        "{refused}"
+    );
+    inside(&host, "steadyvm host snapshot --compare /run/before.json");
+}
+
+/// The priority of a UDP port in the table; none if it has none.
+fn priority(host: &EmulatedHost, port: u16) -> Option<u64> {
+    let shown = shown(host);
+    let ports = shown["demux"]["ports"].as_array().unwrap();
+    let ours = ports
+        .iter()
+        .find(|entry| entry["port"] == port && entry["protocol"] == "udp")?;
+    ours["priority"].as_u64()
+}
+
+fn packets(host: &EmulatedHost, level: usize) -> u64 {
+    shown(host)["demux"]["packets"]["levels"][level]
+        .as_u64()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn early_demultiplexing_follows_ports_and_their_priorities() {
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path());
+    for kernel in [HostKernel::PreemptRt, HostKernel::Distribution] {
+        let host = EmulatedHost::boot(&laboratory.host("demux", kernel).unwrap()).unwrap();
+        let serve = |words: &str, port: u16| {
+            let listen = format!("0.0.0.0:{port}");
+            let mut argv: Vec<&str> = words.split_whitespace().collect();
+            argv.extend(["steadyvm", "netrt", "serve", &listen]);
+            let mut service = host.connection().spawn(&argv).unwrap();
+            service
+                .wait_for_line("ready", std::time::Duration::from_secs(60))
+                .unwrap();
+            service
+        };
+        write(&host, "/run/steadyvm.toml", DEMUX);
+        inside(&host, "steadyvm host snapshot > /run/before.json");
+        let _before = serve("chrt -f 30", 4001);
+        inside(&host, "steadyvm net apply /run/steadyvm.toml");
+        assert!(all_hold(&shown(&host)));
+        assert_eq!(ranks(&host, "cpumap/1/map:").len(), 2);
+        // Bound before, bound since, and normal.
+        let _since = serve("chrt -f 40", 4002);
+        let normal = serve("env", 4003);
+        assert_eq!(priority(&host, 4001), Some(30));
+        assert_eq!(priority(&host, 4002), Some(40));
+        assert_eq!(priority(&host, 4003), Some(0));
+
+        // Packets go by the level of the process that has the port.
+        let bind = || Ok(UdpSocket::bind(("0.0.0.0", 0)).unwrap());
+        let outside = host.outside().enter(bind).unwrap();
+        for (port, level) in [(4002, 1), (4003, 0)] {
+            let send = || {
+                outside
+                    .send_to(b"no request", (BULK.address(2), port))
+                    .unwrap()
+            };
+            // The first asks for the hardware address, at the kernel's own level.
+            send();
+            let before = packets(&host, level);
+            for _ in 0..50 {
+                send();
+            }
+            while packets(&host, level) < before + 50 {}
+        }
+
+        // A change of priority is followed, and the end of the process.
+        let of_service = |words: &str| {
+            let each = "for p in /proc/[0-9]*; do if grep -qs '0:400[3]' $p/cmdline; then";
+            inside(&host, &format!("{each} {words} ${{p#/proc/}}; fi; done"));
+        };
+        of_service("chrt -f -p 50");
+        assert_eq!(priority(&host, 4003), Some(50));
+        of_service("kill -9");
+        while priority(&host, 4003).is_some() {}
+        drop(normal);
+
+        // It outlives the command; undo ends it.
+        undo(&host);
+        assert_eq!(ranks(&host, "cpumap/"), Vec::<String>::new());
+        assert_eq!(inside(&host, "ls /sys/fs/bpf"), "");
+
+        // Killed while it attaches (bpf calls are many; the last ones attach and pin).
+        let killed = inside(
+            &host,
+            "strace -f -o /dev/null -e inject=bpf:signal=KILL:when=60 \
+             steadyvm net apply /run/steadyvm.toml || echo $?",
+        );
+        assert!(killed.trim().ends_with("137"), "{killed}");
+        undo(&host);
+        assert_eq!(inside(&host, "ls /sys/fs/bpf"), "");
+    }
+}
