@@ -153,7 +153,8 @@ static __always_inline void demux_ipv6(const __u8 *l3, const __u8 *end,
 		if (left < 8 || at + 8 > end)
 			return;
 		length = next == 51 ? (at[1] + 2) * 4 : (at[1] + 1) * 8;
-		if (length > left)
+		/* An authentication header of 8 bytes is not even its fixed part. */
+		if (length > left || (next == 51 && length < 12))
 			return;
 		next = at[0];
 		at += length;

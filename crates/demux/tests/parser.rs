@@ -213,6 +213,32 @@ fn nesting_that_is_not_looked_through_is_malformed() {
 }
 
 #[test]
+fn an_authentication_header_without_its_fixed_part_is_malformed() {
+    let with = |header: &[u8]| {
+        let mut frame = vec![0; 12];
+        frame.extend([
+            0x86,
+            0xdd,
+            0x60,
+            0,
+            0,
+            0,
+            0,
+            (header.len() + UDP.len()) as u8,
+            51,
+            64,
+        ]);
+        frame.extend([1; 32]);
+        frame.extend(header);
+        frame.extend(UDP);
+        frame
+    };
+    assert_eq!(parse(&with(&[17, 0, 0, 0, 0, 0, 0, 0])), Kind::Malformed);
+    let whole = with(&[17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(parse(&whole), Kind::Port(Protocol::Udp, 7));
+}
+
+#[test]
 fn lengths_that_contradict_each_other_are_malformed() {
     for (at, value, what) in [
         (14, 0x44, "an IP header of 16 bytes"),

@@ -325,6 +325,7 @@ fn send_requests(host: &EmulatedHost, count: u64) {
     let options = ClientOptions {
         warmup: 0,
         end: End::Requests(count),
+        timeout: Duration::from_secs(60),
         ..ClientOptions::default()
     };
     let send = || {
@@ -370,7 +371,9 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
             assert_eq!(report.lost_events, 0);
             assert!(report.missing.is_empty(), "{:?}", report.missing);
             let measured = report.total.n + report.followers;
-            assert!((REQUESTS / 2..=REQUESTS).contains(&measured), "{report:?}");
+            // Of a reader that is awake nobody knows whose packet it reads.
+            let fewest = if which[0] == "--device" { REQUESTS } else { 1 };
+            assert!((fewest..=REQUESTS).contains(&measured), "{report:?}");
             let shares: f64 = report.causes.iter().map(|cause| cause.share).sum();
             assert!((shares - 1.0).abs() < 1e-9, "{shares}");
             let own = |name| {

@@ -15,6 +15,15 @@ use super::netlink::ask;
 /// `TCP_LISTEN`
 const LISTENS: u8 = 10;
 
+/// The kernel loads the modules by itself, where it has them and a program to do so.
+fn explained(error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::ENOENT) {
+        return error;
+    }
+    let what = "the kernel has no socket diagnosis; load tcp_diag and udp_diag (modprobe)";
+    io::Error::new(io::ErrorKind::NotFound, what)
+}
+
 pub(super) fn with_ports() -> io::Result<Vec<PortSocket>> {
     let mut sockets = Vec::new();
     for (number, protocol) in [(IPPROTO_TCP, Protocol::Tcp), (IPPROTO_UDP, Protocol::Udp)] {
@@ -30,7 +39,8 @@ pub(super) fn with_ports() -> io::Result<Vec<PortSocket>> {
                 socket_id,
             };
             let request = SockDiagMessage::InetRequest(request);
-            for answer in ask(NETLINK_SOCK_DIAG, request, NLM_F_REQUEST | NLM_F_DUMP)? {
+            let answers = ask(NETLINK_SOCK_DIAG, request, NLM_F_REQUEST | NLM_F_DUMP);
+            for answer in answers.map_err(explained)? {
                 let SockDiagMessage::InetResponse(response) = answer else {
                     continue;
                 };

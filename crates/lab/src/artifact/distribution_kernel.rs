@@ -26,6 +26,8 @@ const HOST_MODULES: &[&str] = &[
     "kvm_intel",
     "vhost_net",
     "tun",
+    "tcp_diag",
+    "udp_diag",
     "bridge",
 ];
 /// What a guest needs.
