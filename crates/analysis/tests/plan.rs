@@ -231,7 +231,11 @@ fn the_example_is_feasible_and_its_service_bounded() {
 #[test]
 fn bad_files_say_where_and_what() {
     let cases = [
-        ("class = \"rt\"", "class = \"none\"", "no class \"none\""),
+        (
+            "name = \"game-1\"\nclass = \"rt\"",
+            "name = \"game-1\"\nclass = \"none\"",
+            "no class \"none\"",
+        ),
         (
             "[class.rt] ",
             "[class.b]\nextends = \"rt\"\n[class.rt]\nextends = \"b\" ",
