@@ -18,11 +18,6 @@ use crate::threads::{RESET_ON_FORK, Scheduling};
 /// IRQ threads with this priority or more put their NAPIs on the RT level; 0: none does.
 pub(crate) const RTNET_PRIO: &str = "/proc/sys/net/core/rtnet_prio";
 
-/// Packets of one poll, at most: level 0, RT level.
-const RTNET_QUANTUM: &str = "/proc/sys/net/core/rtnet_quantum";
-/// As the kernel prints it.
-const LEVEL_QUANTA: &str = "1\t64";
-
 /// What a method would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -226,27 +221,15 @@ fn rt_level(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(), H
                 .into(),
         });
     };
-    // The lowest of the path: its other threads shall not do others' softirqs either.
-    let prio = target.priorities.vcpu.to_string();
+    let change = Change::File {
+        path: path.into(),
+        form: crate::change::Form::Text,
+        old: old.trim().to_owned(),
+        // The lowest of the path: its other threads shall not do others' softirqs either.
+        new: target.priorities.vcpu.to_string(),
+    };
     let why = "so that the RT NIC's packets wait for nobody else's";
-    let quantum = machine.tree.read(RTNET_QUANTUM).unwrap_or_default();
-    for (path, old, new, why) in [
-        (
-            RTNET_QUANTUM,
-            quantum,
-            LEVEL_QUANTA.to_owned(),
-            "so that a poll for others is short",
-        ),
-        (path, old, prio, why),
-    ] {
-        let change = Change::File {
-            path: path.into(),
-            form: crate::change::Form::Text,
-            old: old.trim().to_owned(),
-            new,
-        };
-        add(&mut plan.steps, change, why, true);
-    }
+    add(&mut plan.steps, change, why, true);
     Ok(())
 }
 

@@ -66,7 +66,6 @@ pub fn paper_host(cpus: usize) -> FakeHost {
     host.writable_file("/proc/sys/net/core/netdev_budget", "300\n");
     host.writable_file("/proc/sys/net/core/netdev_budget_usecs", "2000\n");
     host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
-    host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
     host.edit(|state| {
         state.napi_threads.insert("rt0".into(), vec![60, 61]);
         state.napi_threads.insert("bulk0".into(), vec![64, 65]);
