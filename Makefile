@@ -50,7 +50,7 @@ NOT_YET := $(addprefix --skip ,early_demultiplexing_follows_ports_and_their_prio
 	the_experiment_of_nisp_measures_every_rate \
 	levels_change_while_traffic_flows_and_no_flow_is_reordered \
 	a_runaway_real_time_task_does_not_stall_the_lowest_level \
-	wrong_settings_are_refused_and_change_nothing devices_go_down_move_and_die_under_a_flood)
+	wrong_settings_are_refused_and_change_nothing)
 
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
