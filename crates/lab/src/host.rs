@@ -4,7 +4,7 @@ use crate::agent::Connection;
 use crate::artifact::PackedInitramfs;
 use crate::carry;
 use crate::emulator::{Accelerator, Card, Machine};
-use crate::error::{At, Error, Result};
+use crate::error::{At, Blame, Error, Result};
 use crate::guest::Guest;
 use crate::namespace::Namespace;
 use crate::progress::{News, Observer};
@@ -20,6 +20,9 @@ use steadyvm_host::Method;
 /// A host boots in 2 to 7 s on an idle machine; a loaded one gets this long.
 pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 
+/// How often a host is booted before it counts as broken; docs/design/lab.md has the measured rate
+/// of failed boots.
+const BOOT_ATTEMPTS: u32 = 4;
 /// How often a guest is started before its host counts as broken.
 const GUEST_ATTEMPTS: u32 = 3;
 
@@ -325,6 +328,24 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
         memory_mib: 2048,
         console: text(console),
         cards: NETWORKS.into_iter().map(card).collect(),
+    }
+}
+
+/// Boots what `boot` boots. Under emulation a machine that is started may reset itself for no fault
+/// of its kernel, so a boot that failed is tried again, and said.
+pub(crate) fn boot_again<T>(
+    observer: &dyn Observer,
+    mut boot: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let mut attempts_left = BOOT_ATTEMPTS;
+    loop {
+        attempts_left -= 1;
+        match boot() {
+            Err(error) if attempts_left > 0 && error.blame == Blame::Machine => {
+                observer.tell(News::Note(format!("{error}\n  booting it again")));
+            }
+            result => return result,
+        }
     }
 }
 

@@ -16,6 +16,7 @@ pub use disturbance::Disturbance;
 pub use output::{KernelBuild, Meta, write_output};
 
 use crate::error::{Blame, Error, Result};
+use crate::host::boot_again;
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use crate::scheduling;
@@ -30,8 +31,6 @@ use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData
 /// method holds it.
 const EQUAL_SHARE: f64 = 0.9;
 
-/// docs/design/lab.md has the measured rate of failed boots.
-const BOOT_ATTEMPTS: u32 = 4;
 /// A round in which a machine dies under load is measured again as a whole, this often a run.
 const REBOOTS: u32 = 4;
 
@@ -196,8 +195,7 @@ fn boot_stations(
     Ok(stations)
 }
 
-/// Boots one station. Under emulation a machine that is started may reset itself for no fault
-/// of its kernel, so a failed boot is tried again, and said.
+/// Boots one station, if need be in several attempts.
 fn boot_station(
     laboratory: &Laboratory,
     method: Method,
@@ -205,16 +203,9 @@ fn boot_station(
     on_cpu: usize,
     observer: &dyn Observer,
 ) -> Result<Station> {
-    let mut attempts_left = BOOT_ATTEMPTS;
-    loop {
-        attempts_left -= 1;
-        match Station::boot(laboratory, method, service, on_cpu, observer) {
-            Err(error) if attempts_left > 0 && error.blame == Blame::Machine => {
-                observer.tell(News::Note(format!("{error}\n  booting it again")));
-            }
-            result => return result,
-        }
-    }
+    boot_again(observer, || {
+        Station::boot(laboratory, method, service, on_cpu, observer)
+    })
 }
 
 /// Measures one phase on every station, beginning with another one each round.
