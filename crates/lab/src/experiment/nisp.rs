@@ -26,7 +26,7 @@ const EXECUTION_US: u64 = 12_000;
 const DEADLINES_US: [u64; 2] = [16_000, 30_000];
 
 /// The CPU of the experiment.
-const CPU: u32 = 1;
+const CPU: usize = 1;
 /// FIFO priorities below the interrupt threads' 50: those of the paper's processes are below
 /// ksoftirqd's, too.
 const JOB_PRIORITY: &str = "40";
@@ -119,13 +119,8 @@ impl Place {
         };
         let mut host = EmulatedHost::boot(&specification)?;
         host.spread_processors()?;
-        let interrupts_to_cpu = format!(
-            "for irq in $(sed -n 's/^ *\\([0-9]*\\):.* {}\\(-.*\\)\\?$/\\1/p' /proc/interrupts); do \
-             echo {CPU} > /proc/irq/$irq/smp_affinity_list; done",
-            BULK.name
-        );
+        host.interrupts_to_cpu(BULK.name, CPU)?;
         let inside = host.connection();
-        inside.run(&["sh", "-euc", &interrupts_to_cpu])?;
         let start = |priority, words: &[&str]| -> Result<Process> {
             let cpu = CPU.to_string();
             let by = [
