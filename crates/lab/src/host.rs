@@ -226,7 +226,7 @@ impl EmulatedHost {
         let found = self.connection.run(&["test", "-c", "/dev/kvm"]);
         found.map(drop).map_err(|_| {
             let what = format!("find KVM in the emulated host \"{}\"", self.name);
-            Error::machine(what, "it has no /dev/kvm").what_to_do(format!(
+            Error::lack(what, "it has no /dev/kvm").what_to_do(format!(
                 "its console tells why kvm_amd or kvm_intel did not start: {}",
                 self.console.display()
             ))

@@ -219,8 +219,7 @@ fn measure_phase(
 ) -> Result<Vec<PhaseData>> {
     let count = stations.len();
     let mut measured: Vec<Option<PhaseData>> = vec![None; count];
-    for turn in 0..count {
-        let index = (turn + round as usize) % count;
+    for (turn, index) in turns(count, round).enumerate() {
         let station = &mut stations[index];
         let before = match phase {
             Phase::Idle => 0,
@@ -235,6 +234,11 @@ fn measure_phase(
         measured[index] = Some(station.measure(phase, rate_mbit_per_s, load)?);
     }
     Ok(measured.into_iter().flatten().collect())
+}
+
+/// The order in which stations take their turns in a round: each is the first one in turn.
+fn turns(stations: usize, round: u64) -> impl Iterator<Item = usize> {
+    (0..stations).map(move |turn| (turn + round as usize) % stations)
 }
 
 fn slowest(phases: &[PhaseData]) -> f64 {
@@ -287,6 +291,18 @@ mod tests {
             let shares: Vec<u64> = (0..rounds).map(|round| options.samples_in(round)).collect();
             assert_eq!(shares.iter().sum::<u64>(), samples);
             assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
+        }
+    }
+
+    #[test]
+    fn every_station_has_every_turn_equally_often() {
+        for stations in 1..5 {
+            for turn in 0..stations {
+                let at_turn = |round| turns(stations, round).nth(turn).unwrap();
+                let mut seen: Vec<usize> = (0..stations as u64).map(at_turn).collect();
+                seen.sort_unstable();
+                assert_eq!(seen, (0..stations).collect::<Vec<_>>());
+            }
         }
     }
 
