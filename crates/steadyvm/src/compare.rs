@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut results = assemble(&measured.data, AssembleOptions::default());
     let dropped = measured.dropped_rounds.iter().cloned();
     results.notes.extend(dropped);
-    results.notes.extend(measured.disturbance.note());
+    results.notes.extend(measured.disturbance.notes());
     let meta = Meta {
         schema_version: 1,
         git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
