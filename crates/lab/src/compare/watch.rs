@@ -44,6 +44,7 @@ impl Watch {
                     .and_then(|()| scheduling::make_fifo(0, scheduling::WATCH_PRIORITY));
                 let may_watch = placed.is_ok();
                 let _ = sender.send(placed);
+                drop(sender);
                 if may_watch {
                     shared.watch();
                 }
