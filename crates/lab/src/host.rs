@@ -23,6 +23,8 @@ pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 /// How often a host is booted before it counts as broken; docs/design/lab.md has the measured rate
 /// of failed boots.
 const BOOT_ATTEMPTS: u32 = 4;
+/// So much of a console is shown with an error.
+const CONSOLE_LINES: usize = 10;
 /// The CPU that takes all cards' interrupts until a method moves them. With all on one, every method
 /// has to tell the networks apart by itself.
 const INTERRUPTS_CPU: usize = 0;
@@ -390,20 +392,39 @@ fn device_with_address<'t>(listing: &'t str, address: &str) -> Option<&'t str> {
     })
 }
 
-/// Adds the end of the console to an error of a host that did not come up.
+/// Adds what the console says last to an error of a host that did not come up.
 fn with_console(mut error: Error, console: &Path) -> Error {
     let mut text = Vec::new();
     let _ = File::open(console).and_then(|mut file| file.read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    let end = lines[lines.len().saturating_sub(10)..].join("\n    ");
-    error.why = format!("{}\n  end of {}:\n    {end}", error.why, console.display());
+    let told = telling_lines(&text).join("\n    ");
+    error.why = format!("{}\n  from {}:\n    {told}", error.why, console.display());
     error
+}
+
+/// The lines of a console that tell why it ended: from the kernel's last panic, else the last ones.
+fn telling_lines(console: &str) -> Vec<&str> {
+    let lines: Vec<&str> = console.lines().collect();
+    let panic = lines
+        .iter()
+        .rposition(|line| line.contains("Kernel panic - "));
+    let first = panic.unwrap_or(lines.len().saturating_sub(CONSOLE_LINES));
+    lines.into_iter().skip(first).take(CONSOLE_LINES).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_console_tells_its_panic_else_its_end() {
+        let lines: Vec<String> = (0..30).map(|line| format!("line {line}")).collect();
+        assert_eq!(telling_lines(&lines.join("\n")), &lines[20..]);
+        let panic = "[ 2.2] Kernel panic - not syncing: no init".to_owned();
+        let console = [&lines[..5], &[panic], &lines[5..]].concat();
+        assert_eq!(telling_lines(&console.join("\n")), &console[5..15]);
+        assert!(telling_lines("").is_empty());
+    }
 
     #[test]
     fn a_card_is_found_by_its_address() {

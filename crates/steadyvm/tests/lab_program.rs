@@ -134,7 +134,7 @@ fn a_host_that_does_not_come_up_says_the_end_of_its_console() {
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(3), "{said}");
     assert!(
-        said.contains("end of") && said.contains("Kernel panic"),
+        said.contains("lab.console") && said.contains("Kernel panic"),
         "{said}"
     );
 }
