@@ -6,8 +6,6 @@
 //!
 //! Complexity: that of the tests named in [`super`].
 
-use std::iter;
-
 use super::{
     Candidate, Dispatch, Host, Vcpu, VcpuServer, bcl, gfb, matching,
     packing::{self, Packing, Rules},
@@ -247,16 +245,20 @@ fn global_test(
             return Ok(());
         }
     }
-    let mut failing = bcl::failing(candidates, dispatch, cpus);
-    let Some((first, violation)) = failing.next() else {
-        return Ok(());
-    };
-    let suspects = iter::once(first).chain(failing.map(|(position, _)| position));
-    if task_like
-        && !overloads(candidates, cpus)
-        && rta::test(candidates, suspects, dispatch, cpus, work)
-    {
-        return Ok(());
+    match bcl::test(candidates, dispatch, cpus) {
+        Verdict::Unschedulable(violation) => {
+            let suspect = candidates
+                .iter()
+                .position(|candidate| candidate.index == violation.index)
+                .unwrap_or_default();
+            if task_like
+                && !overloads(candidates, cpus)
+                && rta::test(candidates, suspect, dispatch, cpus, work)
+            {
+                return Ok(());
+            }
+            Err(violation)
+        }
+        _ => Ok(()),
     }
-    Err(violation)
 }

@@ -40,22 +40,10 @@ pub fn passes(host: &Host, vcpus: &[Vcpu]) -> Option<bool> {
 }
 
 /// Decides whether each of `vcpus` (in priority order under fixed priorities) meets its deadline.
-fn test(vcpus: &[Candidate], dispatch: Dispatch, processors: usize) -> Verdict {
-    match failing(vcpus, dispatch, processors).next() {
-        None => Verdict::Schedulable,
-        Some((_, violation)) => Verdict::Unschedulable(violation),
-    }
-}
-
-/// Those of `vcpus` (in priority order under fixed priorities) that fail the test, with their position.
-pub(super) fn failing(
-    vcpus: &[Candidate],
-    dispatch: Dispatch,
-    processors: usize,
-) -> impl Iterator<Item = (usize, Violation)> {
-    (0..vcpus.len()).filter_map(move |position| {
-        check(vcpus, position, dispatch, processors).map(|violation| (position, violation))
-    })
+pub(super) fn test(vcpus: &[Candidate], dispatch: Dispatch, processors: usize) -> Verdict {
+    (0..vcpus.len())
+        .try_for_each(|index| check(vcpus, index, dispatch, processors))
+        .into()
 }
 
 fn check(
@@ -63,7 +51,7 @@ fn check(
     index: usize,
     dispatch: Dispatch,
     processors: usize,
-) -> Option<Violation> {
+) -> Result<(), Verdict> {
     let this = &vcpus[index];
     let window = this.task.window();
     let slack = window - this.task.demand();
@@ -83,17 +71,17 @@ fn check(
     }
     let capacity = usable as Amount * Amount::from(slack);
     if interference <= capacity && exceeding < usable {
-        return None;
+        return Ok(());
     }
     // A job is late as soon as others take one unit more than its slack on every processor: with the cut
     // there, demand exceeds supply in both cases.
     let own = usable as Amount * Amount::from(this.task.demand());
-    Some(Violation {
+    Err(Verdict::Unschedulable(Violation {
         index: this.index,
         at: window,
         demand: interference + exceeding as Amount + own,
         supply: capacity + own,
-    })
+    }))
 }
 
 fn workload(other: &Candidate, dispatch: Dispatch, window: Time) -> Time {

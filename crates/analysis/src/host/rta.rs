@@ -13,12 +13,9 @@
 //! execution of one job up to b and stays there. The sum of these is concave in d, so Newton's method
 //! from above finds the least d at which it leaves room; R grows by it until d = 0.
 //!
-//! Order of a round: VCPUs that are known to be on time (in the first round those that pass the interference
-//! test) before those that are late and need their slack; the late ones again as long as one passes.
-//!
-//! What saves work, and changes no answer: no round's slack exceeds that of a response with slacks that
+//! What saves rounds, and changes no answer: no round's slack exceeds that of a response with slacks that
 //! none exceeds (D - J - C, at first). So such responses are where later searches start, and a VCPU that
-//! has none is beyond help. Those that fail the interference test are asked first.
+//! has none is beyond help. One that fails the interference test is asked first.
 //!
 //! Complexity: O(n) a step, at most one a corner of the sum (pseudo-polynomial), few in practice; at most
 //! [`ROUNDS`] rounds. Sufficient. Source: Bertogna and Cirinei, RTSS 2007.
@@ -35,20 +32,20 @@ use crate::{
 pub const ROUNDS: usize = 8;
 
 /// Rounds that look for a proof that no rounds will do.
-const OPTIMISTIC_ROUNDS: usize = 2;
+const OPTIMISTIC_ROUNDS: usize = 3;
 
-/// True if the analysis shows `vcpus` (in priority order under fixed priorities) schedulable. `suspects`:
-/// the positions of those that fail the interference test; the others pass without any slack.
+/// True if the analysis shows `vcpus` (in priority order under fixed priorities) schedulable. `suspect`:
+/// the position of one that fails the interference test.
 pub(super) fn test(
     vcpus: &[Candidate],
-    suspects: impl Iterator<Item = usize>,
+    suspect: usize,
     dispatch: Dispatch,
     processors: usize,
     work: &mut Work,
 ) -> bool {
     let tasks = vcpus.iter().map(|vcpu| vcpu.task).collect();
     Analysis::new(tasks, dispatch, processors)
-        .holds(suspects, work)
+        .holds(suspect, work)
         .unwrap_or(false)
 }
 
@@ -73,95 +70,59 @@ impl Analysis {
                 dispatch,
                 processors: processors as Amount,
                 terms: Vec::new(),
-                ended: 0,
-                spans: Vec::new(),
+                pieces: Vec::new(),
             },
         }
     }
 
-    fn holds(
-        &mut self,
-        suspects: impl Iterator<Item = usize>,
-        work: &mut Work,
-    ) -> Result<bool, Exhausted> {
+    fn holds(&mut self, suspect: usize, work: &mut Work) -> Result<bool, Exhausted> {
+        if !self.could_pass(suspect, work)? {
+            return Ok(false);
+        }
         if self.responses.dispatch == Dispatch::FixedPriority {
-            return self.in_order(suspects, work);
-        }
-        let mut late = Vec::new();
-        for suspect in suspects {
-            if !self.could_pass(suspect, work)? {
-                return Ok(false);
-            }
-            late.push(suspect);
-        }
-        for _ in 0..OPTIMISTIC_ROUNDS {
+            // The slacks that count, those of higher priorities, are final.
             for index in 0..self.slacks.len() {
+                if self.improve(index, work)?.is_none() {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        self.rounds(work)
+    }
+
+    /// A VCPU that passes once passes for good, as slacks only grow: rounds look at the others first.
+    fn rounds(&mut self, work: &mut Work) -> Result<bool, Exhausted> {
+        let all = 0..self.slacks.len();
+        for _ in 0..OPTIMISTIC_ROUNDS {
+            for index in all.clone() {
                 if !self.could_pass(index, work)? {
                     return Ok(false);
                 }
             }
         }
-        self.rounds(&late, work)
-    }
-
-    /// Fixed priorities: the slacks that count, those of higher priorities, are final.
-    fn in_order(
-        &mut self,
-        mut suspects: impl Iterator<Item = usize>,
-        work: &mut Work,
-    ) -> Result<bool, Exhausted> {
-        if let Some(suspect) = suspects.next()
-            && !self.could_pass(suspect, work)?
-        {
-            return Ok(false);
-        }
-        for index in 0..self.slacks.len() {
-            if self.improve(index, work)?.is_none() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Rounds of slack improvement, until none of the `suspects` is late or no slack grows. A VCPU that
-    /// passes once passes for good, as slacks only grow.
-    fn rounds(&mut self, suspects: &[usize], work: &mut Work) -> Result<bool, Exhausted> {
-        let mut late = suspects.to_vec();
-        for _ in 0..ROUNDS {
-            let mut grown = false;
-            for index in 0..self.slacks.len() {
-                if !late.contains(&index) {
-                    grown |= self.improve(index, work)? == Some(true);
+        let mut late: Vec<usize> = all.clone().collect();
+        for round in 0..ROUNDS {
+            let (mut still_late, mut grown) = (Vec::new(), false);
+            for &index in &late {
+                match self.improve(index, work)? {
+                    Some(_) => grown = true,
+                    None => still_late.push(index),
                 }
             }
-            // One that passes may be what another one waited for.
-            loop {
-                let still_late = self.still_late(&late, work)?;
-                if still_late.is_empty() {
-                    return Ok(true);
-                }
-                if still_late.len() == late.len() {
-                    break;
-                }
-                late = still_late;
-                grown = true;
+            if still_late.is_empty() {
+                return Ok(true);
+            }
+            late = still_late;
+            let on_time = all.clone().filter(|index| !late.contains(index));
+            for index in on_time.filter(|_| round > 0) {
+                grown |= self.improve(index, work)? == Some(true);
             }
             if !grown {
                 return Ok(false);
             }
         }
         Ok(false)
-    }
-
-    /// Those of `late` that do not pass now.
-    fn still_late(&mut self, late: &[usize], work: &mut Work) -> Result<Vec<usize>, Exhausted> {
-        let mut still_late = Vec::with_capacity(late.len());
-        for &index in late {
-            if self.improve(index, work)?.is_none() {
-                still_late.push(index);
-            }
-        }
-        Ok(still_late)
     }
 
     /// Some(whether the slack grew) if the VCPU meets its deadline with the slacks known so far.
@@ -199,19 +160,25 @@ struct Responses {
     dispatch: Dispatch,
     processors: Amount,
     terms: Vec<Term>,
-    /// The sum of the terms that have reached what is due, which are no longer among `terms`.
-    ended: Amount,
-    /// Of the terms that rise at the response looked at, how far.
-    spans: Vec<Time>,
+    pieces: Vec<Piece>,
 }
 
 /// min(W_i(R), I_i) of another task, as R grows.
 struct Term {
     period: Divisor,
     execution: Time,
-    /// Where in R the carried-in job's period starts.
+    /// Where in R its current period starts.
     start: Time,
+    /// Work of the periods before.
+    before: Time,
     due: Time,
+}
+
+/// min(low + d, high), a lower bound of a term at R + d.
+#[derive(Clone, Copy)]
+struct Piece {
+    low: Time,
+    high: Time,
 }
 
 impl Responses {
@@ -230,32 +197,15 @@ impl Responses {
         loop {
             work.spend(self.terms.len() / STEPS_SHARE + 2, response)?;
             let cut = response - demand + 1;
-            let excess = self.excess(response, cut);
-            match room(excess, &self.spans, self.processors, limit - response) {
+            self.pieces.clear();
+            let pieces = self.terms.iter_mut().map(|term| term.piece(response, cut));
+            self.pieces.extend(pieces);
+            match room(&self.pieces, self.processors, cut, limit - response) {
                 None => return Ok(None),
                 Some(0) => return Ok(Some(response)),
                 Some(further) => response += further,
             }
         }
-    }
-
-    /// The sum of the terms at `response` above what m processors do up to the cut; collects how far the
-    /// terms that rise go on. `response` is never less than at the call before.
-    fn excess(&mut self, response: Time, cut: Time) -> Amount {
-        self.spans.clear();
-        let mut sum = self.ended;
-        self.terms.retain(|term| {
-            let (low, high) = term.piece(response, cut);
-            sum += Amount::from(low);
-            if high > low {
-                self.spans.push(high - low);
-            }
-            // All that is due is done: it stays there.
-            let ends = low == term.due;
-            self.ended += Amount::from(if ends { low } else { 0 });
-            !ends
-        });
-        sum - self.processors * Amount::from(cut)
     }
 
     fn prepare(&mut self, index: usize, slacks: &[Time]) {
@@ -264,6 +214,7 @@ impl Responses {
             period: task.divisor(),
             execution: task.demand(),
             start: task.demand() + slack - task.deadline(),
+            before: 0,
             // The work due by the deadline does not depend on R.
             due: match self.dispatch {
                 Dispatch::EarliestDeadline => due(task, limit, slack),
@@ -271,7 +222,6 @@ impl Responses {
             },
         };
         let others = self.tasks.iter().zip(slacks);
-        self.ended = 0;
         self.terms.clear();
         self.terms.extend(others.clone().take(index).map(term));
         if self.dispatch == Dispatch::EarliestDeadline {
@@ -281,44 +231,55 @@ impl Responses {
 }
 
 impl Term {
-    /// (low, high) of min(low + d, high), a lower bound of the term at `response` + d, equal at d = 0.
-    const fn piece(&self, response: Time, cut: Time) -> (Time, Time) {
-        let length = response - self.start;
-        let jobs = self.period.quotient(length);
-        let (before, rest) = (jobs * self.execution, length - jobs * self.period.value());
+    /// `response` is never less than at the call before.
+    fn piece(&mut self, response: Time, cut: Time) -> Piece {
+        let mut rest = response - self.start;
+        if rest >= self.period.value() {
+            let jobs = self.period.quotient(rest);
+            self.start += jobs * self.period.value();
+            self.before += jobs * self.execution;
+            rest = response - self.start;
+        }
         // The job that executes at R, if one does, goes on to its end; one that has ended stays there.
-        let end = before + self.execution;
-        let done = least_of(end, before + rest);
-        let high = least_of(end, self.due);
-        (least_of(least_of(done, self.due), cut), high)
+        let end = self.before + self.execution;
+        let done = end.min(self.before + rest);
+        Piece {
+            low: done.min(self.due).min(cut),
+            high: end.min(self.due),
+        }
     }
 }
 
-const fn least_of(a: Time, b: Time) -> Time {
-    if a < b { a } else { b }
-}
-
-/// The least d >= 0 with excess + sum min(d, span) < m d, if it is at most `limit`.
-fn room(excess: Amount, spans: &[Time], processors: Amount, limit: Time) -> Option<Time> {
-    if excess < 0 {
+/// The least d >= 0 with sum min(low + d, high) < m (cut + d), if it is at most `limit`.
+fn room(pieces: &[Piece], processors: Amount, cut: Time, limit: Time) -> Option<Time> {
+    let (mut low, mut high): (Amount, Amount) = (0, 0);
+    for piece in pieces {
+        low += Amount::from(piece.low);
+        high += Amount::from(piece.high);
+    }
+    let cut = processors * Amount::from(cut);
+    if low < cut {
         return Some(0);
     }
-    // Where every span has ended there is room for certain, if that is not too late.
-    let ended = excess + spans.iter().copied().map(Amount::from).sum::<Amount>();
-    let mut further = Time::try_from(ended / processors + 1).map_or(limit, |d| d.min(limit));
+    // Where every piece has ended there is room for certain, if that is not too late.
+    let ended = (high - cut).max(0) / processors + 1;
+    let mut further = Time::try_from(ended).map_or(limit, |ended| ended.min(limit));
     loop {
         // The line that the sum follows just below `further`.
-        let (mut level, mut slope) = (excess, processors);
-        for &span in spans {
-            let rises = span >= further;
-            level += Amount::from(if rises { 0 } else { span });
-            slope -= Amount::from(rises);
+        let (mut level, mut rising): (Amount, Time) = (0, 0);
+        for piece in pieces {
+            let rises = piece.high - piece.low >= further;
+            level += Amount::from(if rises { piece.low } else { piece.high });
+            rising += Time::from(rises);
         }
-        if level >= slope * Amount::from(further) {
+        let excess = level - cut;
+        let slope = processors - Amount::from(rising);
+        if excess >= slope * Amount::from(further) {
             return None;
         }
         // Concave, no room at 0 and room here: the slope is positive.
-        match Time::try_from(level / slope + 1) {
+        let next = excess / slope + 1;
+        match Time::try_from(next) {
             Ok(next) if next < further => further = next,
             _ => return Some(further),
         }
@@ -440,12 +401,9 @@ mod tests {
             let processors = rng.random_range(1..=3);
             let dispatch = DISPATCHES[rng.random_range(0..2)];
             let (expected, round) = plain_rounds(&tasks, dispatch, processors);
-            let none = vec![0; tasks.len()];
-            let mut late = Vec::from_iter(0..tasks.len());
-            late.retain(|&i| by_search(&tasks, i, dispatch, processors, &none).is_none());
-            let suspects = late.into_iter();
+            let suspect = rng.random_range(0..tasks.len());
             let found = Analysis::new(tasks.clone(), dispatch, processors)
-                .holds(suspects, &mut Work::default())
+                .holds(suspect, &mut Work::default())
                 .unwrap();
             assert_eq!(found, expected, "{tasks:?} {dispatch:?} {processors}");
             accepted += usize::from(found);
