@@ -31,6 +31,7 @@ mod demux;
 pub mod discover;
 pub mod doctor;
 mod error;
+mod fair_server;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod heirs;
