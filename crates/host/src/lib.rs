@@ -31,7 +31,6 @@ mod demux;
 pub mod discover;
 pub mod doctor;
 mod error;
-mod fair_server;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod heirs;

@@ -9,7 +9,6 @@ use crate::cpu_set::CpuSet;
 use crate::dedicated;
 use crate::discover::{self, Nic, Process, Vm};
 use crate::error::HostError;
-use crate::fair_server;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::method::{Method, Target};
 use crate::net::{self, Profile};
@@ -156,7 +155,6 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
         );
     }
     throttling(machine, target, &mut plan);
-    plan.steps.extend(fair_server::steps(machine)?);
     if threads.iter().any(|thread| thread.id.comm == "irqbalance") {
         plan.warnings.push(
             "irqbalance runs and may move interrupts again: stop it, or give it \

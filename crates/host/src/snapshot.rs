@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::change;
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
-use crate::fair_server;
 use crate::links::Qdisc;
 use crate::machine::{Machine, ThreadId};
 use crate::parse;
@@ -100,7 +99,6 @@ impl Snapshot {
             }
         }
         let mut paths: Vec<String> = FILES.iter().map(ToString::to_string).collect();
-        paths.extend(fair_server::files(machine));
         let mut qdiscs = BTreeMap::new();
         let mut flow_rules = BTreeMap::new();
         for nic in machine.tree.list("/sys/class/net").unwrap_or_default() {

@@ -12,7 +12,6 @@ use crate::change::{self, Change, Form, Step};
 use crate::cpu_set::CpuSet;
 use crate::discover::{self, Nic};
 use crate::error::HostError;
-use crate::fair_server;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::parse;
 use crate::threads::RESET_ON_FORK;
@@ -39,7 +38,6 @@ pub(crate) fn plan(
     let online = machine.online()?;
     let mut wanted = Wanted::default();
     softirqs::steps(machine, &threads, &profile.softirqs, &mut wanted.steps)?;
-    wanted.steps.extend(fair_server::steps_after(machine, own)?);
     if let Some(profile) = &profile.demux {
         demux::steps(machine, &threads, profile, &online, own, &mut wanted.steps)?;
     }
