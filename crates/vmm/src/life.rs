@@ -186,8 +186,7 @@ impl Threads {
             self.vcpus.push(spawn(format!("vcpu{number}/{name}"), ending, run)?);
             gates.push(open);
         }
-        drop(tell_ready);
-        ready.iter().collect::<Result<()>>()?;
+        ready.iter().take(gates.len()).collect::<Result<()>>()?;
         for gate in gates {
             let _ = gate.send(());
         }
