@@ -9,12 +9,11 @@
 #include <linux/uio.h>
 #include <net/sock.h>
 
-#include "compat.h"
 #include "internal.h"
 
+/* Flags that are the host's business. The others are the kernel's own, or ignored by TCP and UDP. */
 #define SVS_SEND_FLAGS	\
 	(MSG_OOB | MSG_DONTROUTE | MSG_EOR | MSG_CONFIRM | MSG_MORE | MSG_FASTOPEN)
-#define SVS_SEND_FLAGS	(MSG_OOB | MSG_DONTROUTE | MSG_EOR | MSG_CONFIRM | MSG_MORE | MSG_FASTOPEN)
 #define SVS_RECEIVE_FLAGS	(MSG_OOB | MSG_PEEK | MSG_TRUNC | MSG_ERRQUEUE)
 
 /* No datagram is longer. */
