@@ -3,7 +3,7 @@
 //! The kernel starts this program from the initramfs with nothing mounted and, on the
 //! distribution's kernel, no driver loaded. It loads the modules that lie there in load order,
 //! puts a writable layer over the read-only image, enters it, and keeps the agent running
-//! as a child; when the agent ends, the machine powers off.
+//! as a child, or what the kernel's words after `--` say; when that ends, the machine powers off.
 
 use crate::agent::{self, PORT};
 use crate::error::{At, Error, Result};
@@ -36,7 +36,7 @@ pub fn is_first_process() -> bool {
 
 /// Brings the machine up, serves, powers it off. Never returns.
 pub fn run() -> ! {
-    if let Err(error) = bring_up().and_then(|()| serve_until_the_agent_ends()) {
+    if let Err(error) = bring_up().and_then(|()| run_until_it_ends(&command())) {
         eprintln!("steadyvm init: {error}");
     }
     loop {
@@ -175,22 +175,32 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
         .at(&format!("copy {} to", from.display()), to)
 }
 
-fn serve_until_the_agent_ends() -> Result<()> {
-    let agent = Command::new(PROGRAM)
-        .args(["lab", "agent"])
+/// What the machine is for: the kernel's words after `--`, run on the console, else the agent.
+fn command() -> Vec<String> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.is_empty() {
+        [PROGRAM, "lab", "agent"].map(str::to_owned).to_vec()
+    } else {
+        words
+    }
+}
+
+fn run_until_it_ends(command: &[String]) -> Result<()> {
+    let child = Command::new(&command[0])
+        .args(&command[1..])
         .env("PATH", SEARCH_PATH)
         .env("HOME", "/root")
         .env("TERM", "xterm")
         .process_group(0)
         .spawn()
-        .at("run", PROGRAM)?;
-    let agent = Pid::from_raw(agent.id() as i32);
+        .at("run", &command[0])?;
+    let child = Pid::from_raw(child.id() as i32);
     // The first process inherits every orphan and must collect them all.
     loop {
         match waitpid(None::<Pid>, None) {
-            Ok(status) if status.pid() == Some(agent) => return Ok(()),
+            Ok(status) if status.pid() == Some(child) => return Ok(()),
             Ok(_) | Err(nix::Error::EINTR) => {}
-            Err(error) => return Err(Error::machine("wait for the agent", error)),
+            Err(error) => return Err(Error::machine("wait for it to end", error)),
         }
     }
 }

@@ -13,6 +13,7 @@ mod netrt;
 mod output;
 mod plan;
 mod progress;
+mod up;
 
 use clap::{Parser, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -46,6 +47,7 @@ enum Verb {
     Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
+    Up(up::Args),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Verb::Load(args) => load::run(&args),
         Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
+        Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
     };
@@ -84,6 +87,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         };
     }
     if let Some(error) = error.downcast_ref::<TraceError>() {
+        return error.exit_code();
+    }
+    if let Some(error) = error.downcast_ref::<steadyvm_vmm::Error>() {
         return error.exit_code();
     }
     error.downcast_ref().map_or(3, HostError::exit_code)

@@ -33,6 +33,7 @@ const HOST_MODULES: &[&str] = &[
 /// What a guest needs.
 const GUEST_MODULES: &[&str] = &[
     "virtio_pci",
+    "virtio_mmio",
     "virtio_blk",
     "virtio_console",
     "virtio_net",

@@ -1,0 +1,67 @@
+//! `steadyvm up`: run a VM.
+
+use anyhow::Result;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use steadyvm_vmm::configuration::Configuration;
+use steadyvm_vmm::{End, Error, life};
+
+/// Run a VM in this process until the guest powers off.
+///
+/// The VM is described by a file:
+///
+///   name = "echo"                      # in the names of its threads
+///   kernel = "/boot/vmlinuz"           # a distribution's bzImage
+///   initramfs = "/boot/initrd.img"
+///   cmdline = "console=ttyS0 pci=off panic=-1 quiet"
+///   memory_mib = 256
+///   vcpus = 2
+///   rt_vcpus = [1]                     # these run at SCHED_FIFO rt_priority (70)
+///   lock_memory = true
+///   console = "stdio"                  # or a file
+///   [[disk]]
+///   path = "root.img"
+///   read_only = true
+///   [[net]]                            # virtio-net over vhost-net
+///   tap = "tap0"                       # made before: ip tuntap add dev tap0 mode tap vnet_hdr
+///   mac = "52:54:00:78:00:01"
+///   [sockets]                          # outsourced sockets
+///   namespace = "new"                  # or "current", or a name of `ip netns`
+///
+/// Only name and kernel are needed. A terminal is the guest's console; Ctrl-A x ends the VM there.
+/// SIGTERM, SIGINT, SIGHUP and SIGQUIT end it too, as if its power were cut.
+///
+/// Exit codes: 0 the guest powered off, asked for a reset, or was ended by a signal; 1 the guest
+/// failed (a triple fault); 2 the file is wrong; 3 this machine lacks something.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// The VM's description (vm.toml). Paths in it are relative to its directory.
+    file: PathBuf,
+    /// Only check the description and that its files can be read.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let configuration = read(&args.file)?;
+    if args.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    match life::run(&configuration)? {
+        End::PoweredOff => {}
+        End::Reset => eprintln!("steadyvm up: the guest asked for a reset, which ends it here"),
+        End::Asked(by) => eprintln!("steadyvm up: ended by {by}"),
+        End::Failed(why) => return Err(Error::Guest(why).into()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(file: &Path) -> Result<Configuration> {
+    let place = file.display().to_string();
+    let text = fs::read_to_string(file).map_err(|error| Error::input(&place, error))?;
+    let directory = file.parent().unwrap_or(Path::new("."));
+    Ok(Configuration::parse(&text, &place)?.relative_to(directory))
+}

@@ -1,0 +1,300 @@
+//! `vm.toml`: what a VM is. Every key, with its default, is in `docs/design/vmm.md`.
+
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use steadyvm_sockets::Limits;
+
+use crate::error::{Error, Result};
+use crate::layout;
+
+/// The most VCPUs of a VM.
+pub const MAX_VCPUS: u8 = 4;
+/// The longest name: it is part of the names of threads.
+const MAX_NAME: usize = 32;
+/// Less is too little for a stock kernel to unpack itself.
+const LEAST_MEMORY_MIB: u64 = 64;
+/// More than a VM of this monitor's size needs; page tables and slots are made for it.
+const MOST_MEMORY_MIB: u64 = 64 << 10;
+
+/// What the kernel gets when `cmdline` is not set: the serial console, no search for a PCI bus
+/// that is not there, and a panic ends the VM.
+pub const DEFAULT_COMMAND_LINE: &str = "console=ttyS0 pci=off panic=-1 quiet";
+
+/// A VM.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Configuration {
+    /// Its name, in the names of its threads and in messages.
+    pub name: String,
+    /// The kernel: a bzImage.
+    pub kernel: PathBuf,
+    /// The initramfs.
+    pub initramfs: Option<PathBuf>,
+    /// The kernel's command line.
+    #[serde(default = "default_command_line")]
+    pub cmdline: String,
+    /// Memory in MiB.
+    #[serde(default = "default_memory_mib")]
+    pub memory_mib: u64,
+    /// Number of VCPUs, 1 to 4.
+    #[serde(default = "one")]
+    pub vcpus: u8,
+    /// Numbers of the VCPUs that run at [`rt_priority`](Self::rt_priority).
+    #[serde(default)]
+    pub rt_vcpus: Vec<u8>,
+    /// `SCHED_FIFO` priority of the RT VCPUs' threads, 1 to 99.
+    #[serde(default = "default_rt_priority")]
+    pub rt_priority: i32,
+    /// Whether all memory of the VM and of its monitor is locked.
+    #[serde(default = "yes")]
+    pub lock_memory: bool,
+    /// Where the serial console goes.
+    #[serde(default)]
+    pub console: Console,
+    /// Disks, in the guest `/dev/vda` and so on.
+    #[serde(default)]
+    pub disk: Vec<Disk>,
+    /// Network cards.
+    #[serde(default)]
+    pub net: Vec<Net>,
+    /// Outsourced sockets; without it the guest has no such device.
+    pub sockets: Option<Sockets>,
+}
+
+/// Where the serial console goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(from = "String")]
+pub enum Console {
+    /// Standard input and output.
+    #[default]
+    Standard,
+    /// Output to a file, which is emptied first; no input.
+    File(PathBuf),
+}
+
+impl From<String> for Console {
+    fn from(text: String) -> Self {
+        if text == "stdio" {
+            Self::Standard
+        } else {
+            Self::File(text.into())
+        }
+    }
+}
+
+/// A disk: a file or block device.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// The file or block device.
+    pub path: PathBuf,
+    /// Whether the guest may only read it.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// A network card: virtio-net over vhost-net and a tap device.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Net {
+    /// The tap device, which must be there already.
+    pub tap: String,
+    /// The card's address.
+    pub mac: Mac,
+}
+
+/// A hardware address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Mac(pub [u8; 6]);
+
+impl TryFrom<String> for Mac {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        let mut mac = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut mac {
+            let part = parts.next().filter(|part| part.len() == 2);
+            *byte = part
+                .and_then(|part| u8::from_str_radix(part, 16).ok())
+                .ok_or_else(|| format!("\"{text}\" is no hardware address, such as 52:54:00:78:00:01"))?;
+        }
+        if parts.next().is_some() {
+            return Err(format!("\"{text}\" has more than six bytes"));
+        }
+        if mac[0] & 1 != 0 {
+            return Err(format!("\"{text}\" is a group's address: its first byte is odd"));
+        }
+        Ok(Self(mac))
+    }
+}
+
+/// The outsourced sockets of a VM.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sockets {
+    /// The network namespace of the guest's sockets.
+    pub namespace: Namespace,
+    /// Sockets at a time.
+    pub max_sockets: u32,
+    /// MiB that all their buffers may hold.
+    pub buffer_mib: u64,
+    /// KiB of data in one request.
+    pub request_kib: u32,
+}
+
+impl Default for Sockets {
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self {
+            namespace: Namespace::default(),
+            max_sockets: limits.sockets,
+            buffer_mib: limits.buffer_bytes >> 20,
+            request_kib: limits.request_bytes >> 10,
+        }
+    }
+}
+
+impl Sockets {
+    /// As `crates/sockets` has them.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            sockets: self.max_sockets,
+            buffer_bytes: self.buffer_mib << 20,
+            request_bytes: self.request_kib << 10,
+            ..Limits::default()
+        }
+    }
+}
+
+/// Which network namespace the guest's sockets are in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(from = "String")]
+pub enum Namespace {
+    /// "new": one without a name that ends with the VM. It has only a loopback interface.
+    #[default]
+    New,
+    /// "current": the one in which the monitor is started.
+    Current,
+    /// An existing one: a name of `ip netns`, or a path.
+    Existing(PathBuf),
+}
+
+impl From<String> for Namespace {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "new" => Self::New,
+            "current" => Self::Current,
+            _ => Self::Existing(Path::new("/run/netns").join(text)),
+        }
+    }
+}
+
+fn default_command_line() -> String {
+    DEFAULT_COMMAND_LINE.to_owned()
+}
+
+const fn default_memory_mib() -> u64 {
+    256
+}
+
+const fn one() -> u8 {
+    1
+}
+
+/// What `steadyvm host apply` gives to RT VCPUs.
+const fn default_rt_priority() -> i32 {
+    70
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl Configuration {
+    /// Reads and checks a file's text; `place` is its name in errors.
+    ///
+    /// # Errors
+    /// What is wrong, with its line.
+    pub fn parse(text: &str, place: &str) -> Result<Self> {
+        let configuration: Self =
+            toml::from_str(text).map_err(|error| Error::input(place, error))?;
+        configuration.check(place)?;
+        Ok(configuration)
+    }
+
+    /// Makes paths that are relative to the file's directory absolute.
+    #[must_use]
+    pub fn relative_to(mut self, directory: &Path) -> Self {
+        let resolve = |path: &mut PathBuf| *path = directory.join(&*path);
+        resolve(&mut self.kernel);
+        self.initramfs.iter_mut().for_each(resolve);
+        self.disk.iter_mut().for_each(|disk| resolve(&mut disk.path));
+        if let Console::File(path) = &mut self.console {
+            resolve(path);
+        }
+        self
+    }
+
+    /// How many virtio devices it has.
+    pub fn virtio_devices(&self) -> usize {
+        self.disk.len() + self.net.len() + usize::from(self.sockets.is_some())
+    }
+
+    fn check(&self, place: &str) -> Result<()> {
+        let refuse = |key: &str, why: String| Err(Error::input(format!("{place}: {key}"), why));
+        let named = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+        if self.name.is_empty() || self.name.len() > MAX_NAME || !self.name.chars().all(named) {
+            return refuse(
+                "name",
+                format!("\"{}\" is not 1 to {MAX_NAME} letters, digits, '-', '_' or '.'", self.name),
+            );
+        }
+        if !(1..=MAX_VCPUS).contains(&self.vcpus) {
+            return refuse("vcpus", format!("{} is not 1 to {MAX_VCPUS}", self.vcpus));
+        }
+        if let Some(number) = self.rt_vcpus.iter().find(|number| **number >= self.vcpus) {
+            let last = self.vcpus - 1;
+            return refuse("rt_vcpus", format!("there is no VCPU {number}: they are 0 to {last}"));
+        }
+        if !(1..=99).contains(&self.rt_priority) {
+            return refuse("rt_priority", format!("{} is not 1 to 99", self.rt_priority));
+        }
+        if !(LEAST_MEMORY_MIB..=MOST_MEMORY_MIB).contains(&self.memory_mib) {
+            return refuse(
+                "memory_mib",
+                format!("{} is not {LEAST_MEMORY_MIB} to {MOST_MEMORY_MIB}", self.memory_mib),
+            );
+        }
+        if self.cmdline.len() >= layout::COMMAND_LINE_SIZE || !self.cmdline.is_ascii() {
+            let most = layout::COMMAND_LINE_SIZE - 1;
+            return refuse("cmdline", format!("is not ASCII of at most {most} bytes"));
+        }
+        if self.virtio_devices() > layout::MAX_DEVICES {
+            let most = layout::MAX_DEVICES;
+            return refuse("disk, net", format!("more than {most} devices"));
+        }
+        for net in &self.net {
+            if net.tap.is_empty() || net.tap.len() > 15 || net.tap.contains(['/', '\0', ' ']) {
+                return refuse("net.tap", format!("\"{}\" is no interface's name", net.tap));
+            }
+        }
+        self.sockets.iter().try_for_each(|sockets| sockets.check(place))
+    }
+}
+
+impl Sockets {
+    fn check(&self, place: &str) -> Result<()> {
+        let within = |key: &str, value: u64, least: u64, most: u64| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            let why = format!("{value} is not {least} to {most}");
+            Err(Error::input(format!("{place}: sockets.{key}"), why))
+        };
+        within("max_sockets", self.max_sockets.into(), 1, 1 << 20)?;
+        within("buffer_mib", self.buffer_mib, 1, 1 << 20)?;
+        within("request_kib", self.request_kib.into(), 4, 16 << 10)
+    }
+}

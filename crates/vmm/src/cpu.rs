@@ -1,0 +1,204 @@
+//! The registers of a VCPU: long mode for the boot VCPU, as Linux's 64-bit boot protocol asks
+//! (Documentation/arch/x86/boot.rst); the others wait for it to start them.
+
+use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, Msrs, kvm_msr_entry, kvm_regs, kvm_segment};
+use kvm_ioctls::{Cap, Kvm, VcpuFd};
+use steadyvm_sockets::Memory;
+use vm_memory::{Bytes, GuestAddress};
+
+use crate::error::{Doing, Error, Result};
+use crate::layout;
+
+/// `__BOOT_CS` and `__BOOT_DS` of the boot protocol, and a task state segment behind them.
+const CODE: u16 = 0x10;
+const DATA: u16 = 0x18;
+const TASK: u16 = 0x20;
+
+const CR0_PE: u64 = 1;
+const CR0_PG: u64 = 1 << 31;
+const CR4_PAE: u64 = 1 << 5;
+const EFER_LME: u64 = 1 << 8;
+const EFER_LMA: u64 = 1 << 10;
+
+const PAGE_PRESENT: u64 = 1;
+const PAGE_WRITABLE: u64 = 1 << 1;
+const PAGE_LARGE: u64 = 1 << 7;
+
+/// `MSR_IA32_MISC_ENABLE` with fast strings, as after a reset.
+const MISC_ENABLE: (u32, u64) = (0x1a0, 1);
+/// `MSR_MTRRdefType`: enabled, write-back.
+const MEMORY_TYPE: (u32, u64) = (0x2ff, 1 << 11 | 6);
+
+/// Page tables and segments for the boot VCPU, in guest memory.
+pub fn write_tables(memory: &Memory) -> Result<()> {
+    let put = |value: u64, address: u64| {
+        memory
+            .write_obj(value, GuestAddress(address))
+            .doing("write the guest's first page tables")
+    };
+    let (pml4, pdpt) = (layout::PAGE_TABLES, layout::PAGE_TABLES + 0x1000);
+    put(pdpt | PAGE_PRESENT | PAGE_WRITABLE, pml4)?;
+    // 4 GiB, each address to itself, in pages of 2 MiB.
+    for gib in 0..4 {
+        let directory = pdpt + 0x1000 * (gib + 1);
+        put(directory | PAGE_PRESENT | PAGE_WRITABLE, pdpt + gib * 8)?;
+        for page in 0..512 {
+            let address = gib << 30 | page << 21;
+            let entry = address | PAGE_PRESENT | PAGE_WRITABLE | PAGE_LARGE;
+            put(entry, directory + page * 8)?;
+        }
+    }
+    for segment in [code(), data(), task()] {
+        put(descriptor(&segment), layout::SEGMENTS + u64::from(segment.selector))?;
+    }
+    Ok(())
+}
+
+/// Sets VCPU `number` of `vcpus` up; the boot VCPU, number 0, starts at `entry`.
+pub fn set_up(kvm: &Kvm, vcpu: &VcpuFd, number: u8, vcpus: u8, entry: u64) -> Result<()> {
+    let what = || format!("set VCPU {number} up");
+    vcpu.set_cpuid2(&features(kvm, number, vcpus)?).doing(what())?;
+    let entries = [MISC_ENABLE, MEMORY_TYPE].map(|(index, data)| kvm_msr_entry {
+        index,
+        data,
+        ..Default::default()
+    });
+    let msrs = Msrs::from_entries(&entries)
+        .map_err(|_| Error::input("model specific registers", "too many"))?;
+    // Where a processor does not have one of them, the guest will not ask for it either.
+    let _ = vcpu.set_msrs(&msrs).doing(what())?;
+    if number == 0 {
+        enter_long_mode(vcpu).doing(what())?;
+        let registers = kvm_regs {
+            // Bit 1 is always set.
+            rflags: 2,
+            rip: entry,
+            rsi: layout::BOOT_PARAMETERS,
+            ..Default::default()
+        };
+        vcpu.set_regs(&registers).doing(what())?;
+    }
+    Ok(())
+}
+
+fn enter_long_mode(vcpu: &VcpuFd) -> std::result::Result<(), kvm_ioctls::Error> {
+    let mut registers = vcpu.get_sregs()?;
+    registers.cs = code();
+    for segment in [
+        &mut registers.ds,
+        &mut registers.es,
+        &mut registers.fs,
+        &mut registers.gs,
+        &mut registers.ss,
+    ] {
+        *segment = data();
+    }
+    registers.tr = task();
+    registers.gdt.base = layout::SEGMENTS;
+    registers.gdt.limit = TASK + 7;
+    registers.cr3 = layout::PAGE_TABLES;
+    registers.cr4 |= CR4_PAE;
+    registers.cr0 |= CR0_PE | CR0_PG;
+    registers.efer |= EFER_LME | EFER_LMA;
+    vcpu.set_sregs(&registers)
+}
+
+/// A flat 64-bit code segment: executable, readable, accessed.
+fn code() -> kvm_segment {
+    kvm_segment {
+        limit: u32::MAX,
+        selector: CODE,
+        type_: 0xb,
+        present: 1,
+        s: 1,
+        l: 1,
+        g: 1,
+        ..Default::default()
+    }
+}
+
+/// A flat data segment: writable, accessed.
+fn data() -> kvm_segment {
+    kvm_segment {
+        selector: DATA,
+        type_: 0x3,
+        db: 1,
+        l: 0,
+        ..code()
+    }
+}
+
+/// A busy task state segment, which long mode wants to be there.
+fn task() -> kvm_segment {
+    kvm_segment {
+        limit: 0x67,
+        selector: TASK,
+        type_: 0xb,
+        present: 1,
+        ..Default::default()
+    }
+}
+
+/// A segment as it stands in a descriptor table.
+fn descriptor(segment: &kvm_segment) -> u64 {
+    let limit = u64::from(if segment.g == 1 {
+        segment.limit >> 12
+    } else {
+        segment.limit
+    });
+    let base = segment.base;
+    let bit = |value: u8, at: u32| u64::from(value) << at;
+    limit & 0xffff
+        | (base & 0xff_ffff) << 16
+        | bit(segment.type_, 40)
+        | bit(segment.s, 44)
+        | bit(segment.dpl, 45)
+        | bit(segment.present, 47)
+        | (limit >> 16 & 0xf) << 48
+        | bit(segment.avl, 52)
+        | bit(segment.l, 53)
+        | bit(segment.db, 54)
+        | bit(segment.g, 55)
+        | (base >> 24 & 0xff) << 56
+}
+
+/// What the VCPU says of itself: all that KVM offers, with this VCPU's place in the topology: one
+/// socket, one thread a core.
+fn features(kvm: &Kvm, number: u8, vcpus: u8) -> Result<CpuId> {
+    let mut features = kvm
+        .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
+        .doing("ask KVM for the processor's features")?;
+    let deadline_timer = kvm.check_extension(Cap::TscDeadlineTimer);
+    let id = u32::from(number);
+    let count = u32::from(vcpus);
+    for entry in features.as_mut_slice() {
+        match (entry.function, entry.index) {
+            (1, _) => {
+                entry.ebx = entry.ebx & 0xff00 | id << 24 | count << 16;
+                // Runs under a hypervisor; and the only timer that a machine without PIT and HPET
+                // has to its name.
+                entry.ecx |= 1 << 31 | u32::from(deadline_timer) << 24;
+                set_bit(&mut entry.edx, 28, count > 1);
+            }
+            // Extended topology: threads of a core (level 0), cores of the package (level 1).
+            (0xb | 0x1f, 0) => {
+                (entry.eax, entry.ebx, entry.ecx, entry.edx) = (0, 1, 1 << 8, id);
+            }
+            (0xb | 0x1f, 1) => {
+                let shift = count.next_power_of_two().trailing_zeros();
+                (entry.eax, entry.ebx, entry.ecx, entry.edx) = (shift, count, 2 << 8 | 1, id);
+            }
+            // AMD: cores of the package, and this one's number.
+            (0x8000_0008, _) => entry.ecx = entry.ecx & !0xf0ff | (count - 1),
+            (0x8000_001e, _) => {
+                (entry.eax, entry.ebx, entry.ecx) = (id, id, 0);
+            }
+            _ => {}
+        }
+    }
+    Ok(features)
+}
+
+fn set_bit(register: &mut u32, bit: u32, value: bool) {
+    *register = *register & !(1 << bit) | u32::from(value) << bit;
+}

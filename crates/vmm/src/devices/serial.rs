@@ -1,0 +1,83 @@
+//! The serial console: vm-superio's 16550 between the guest and a terminal or file.
+
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use vm_superio::serial::{Serial, SerialEvents};
+use vm_superio::Trigger;
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::error::{Doing, Result};
+
+/// The port's interrupt line.
+pub struct Line(EventFd);
+
+impl Trigger for Line {
+    type E = io::Error;
+
+    fn trigger(&self) -> io::Result<()> {
+        self.0.write(1)
+    }
+}
+
+/// Tells who feeds the port that the guest has taken everything.
+pub struct Drained(EventFd);
+
+impl SerialEvents for Drained {
+    fn buffer_read(&self) {}
+    fn out_byte(&self) {}
+    fn tx_lost_byte(&self) {}
+
+    fn in_buffer_empty(&self) {
+        let _ = self.0.write(1);
+    }
+}
+
+/// Where the guest's output goes.
+pub type Output = Box<dyn Write + Send>;
+
+/// The guest's first serial port.
+pub struct Console {
+    /// Held for one register access, or while input is put in.
+    port: Mutex<Serial<Line, Drained, Output>>,
+    drained: EventFd,
+}
+
+impl Console {
+    /// A port whose interrupt is `line`.
+    pub fn new(line: &EventFd, output: Output) -> Result<Self> {
+        let what = "make the serial console";
+        let drained = EventFd::new(libc::EFD_NONBLOCK).doing(what)?;
+        let line = Line(line.try_clone().doing(what)?);
+        let events = Drained(drained.try_clone().doing(what)?);
+        Ok(Self {
+            port: Mutex::new(Serial::with_events(line, events, output)),
+            drained,
+        })
+    }
+
+    /// The guest reads a register.
+    pub fn read(&self, offset: u8) -> u8 {
+        self.lock().read(offset)
+    }
+
+    /// The guest writes a register. Output that cannot be written is lost, as on a line that
+    /// nobody listens to.
+    pub fn write(&self, offset: u8, value: u8) {
+        let _ = self.lock().write(offset, value);
+    }
+
+    /// Puts as many bytes in as there is room for: the rest.
+    pub fn feed<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        let taken = self.lock().enqueue_raw_bytes(bytes).unwrap_or(0);
+        &bytes[taken..]
+    }
+
+    /// Becomes readable when the guest has taken all input.
+    pub const fn drained(&self) -> &EventFd {
+        &self.drained
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Serial<Line, Drained, Output>> {
+        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

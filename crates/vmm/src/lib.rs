@@ -1,0 +1,30 @@
+//! A small KVM monitor on the rust-vmm crates: it boots a distribution's stock Linux kernel with
+//! outsourced sockets, or with virtio-net over vhost-net, so that network methods can be compared
+//! inside one monitor.
+//!
+//! - [`configuration`]: what a VM is (`vm.toml`).
+//! - [`life`]: a VM from start to end.
+//!
+//! The decisions are in `docs/design/vmm.md`. The guest is hostile: the registers of its devices
+//! are a state machine without input or output (`devices/transport.rs`), and guest memory is only
+//! reached by volatile copies.
+
+mod acpi;
+mod boot;
+mod bus;
+pub mod configuration;
+mod cpu;
+mod devices;
+mod error;
+mod layout;
+pub mod life;
+mod machine;
+mod namespace;
+mod resources;
+mod statistics;
+mod terminal;
+mod thread;
+mod vcpu;
+
+pub use error::{Error, Result};
+pub use vcpu::End;

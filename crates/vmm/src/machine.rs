@@ -1,0 +1,225 @@
+//! A VM as KVM and this program know it: memory, interrupt lines, devices, VCPUs.
+
+use kvm_bindings::kvm_userspace_memory_region;
+use kvm_ioctls::{IoEventAddress, Kvm, VcpuFd, VmFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use steadyvm_sockets::{Device as SocketsDevice, Memory};
+use virtio_bindings::virtio_mmio::VIRTIO_MMIO_QUEUE_NOTIFY;
+use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::bus::Bus;
+use crate::configuration::{self, Configuration};
+use crate::cpu;
+use crate::devices::block::{self, Block};
+use crate::devices::net::{Net, QueueEvents};
+use crate::devices::serial::{Console, Output};
+use crate::devices::sockets::Sockets;
+use crate::devices::tap::Tap;
+use crate::devices::transport::InterruptStatus;
+use crate::devices::{Backend, Interrupt, MmioDevice};
+use crate::error::{Doing, Error, Result};
+use crate::layout;
+use crate::resources::Resources;
+
+/// A VM that has not run yet.
+pub struct Machine {
+    /// Its VCPUs, by number.
+    pub vcpus: Vec<VcpuFd>,
+    /// Its devices.
+    pub bus: Arc<Bus>,
+    /// Disks, each to be served by a thread.
+    pub disks: Vec<Arc<Block>>,
+    /// The outsourced sockets, to wake who sleeps there.
+    pub sockets: Option<Arc<SocketsDevice>>,
+    /// To be kept as long as a VCPU may run.
+    pub vm: KernelVm,
+}
+
+/// The kernel's VM, and the guest's memory behind its slots.
+pub struct KernelVm {
+    _fd: VmFd,
+    _memory: Memory,
+}
+
+impl Machine {
+    /// Makes it, with everything in memory that its boot VCPU needs. The calling thread is in the
+    /// network namespace of the guest's sockets. `stopping` tells devices that the end has come.
+    pub fn new(
+        configuration: &Configuration,
+        mut resources: Resources,
+        stopping: &Arc<AtomicBool>,
+    ) -> Result<Self> {
+        let memory = layout::allocate(configuration.memory_mib << 20)?;
+        let entry = resources.image.load(&memory, configuration)?;
+        let vm = make_vm(&resources.kvm, &memory)?;
+        let mut slots = Slots::new(&vm, memory.clone(), resources.console)?;
+        for disk in resources.disks {
+            slots.add_disk(disk)?;
+        }
+        for (tap, net) in resources.taps.into_iter().zip(&configuration.net) {
+            slots.add_card(tap, net)?;
+        }
+        if let Some(sockets) = &configuration.sockets {
+            slots.add_sockets(sockets, configuration.vcpus, stopping)?;
+        }
+        let Slots {
+            console,
+            devices,
+            disks,
+            sockets,
+            ..
+        } = slots;
+        let vcpus = make_vcpus(&resources.kvm, &vm, configuration.vcpus, entry)?;
+        Ok(Self {
+            vcpus,
+            bus: Arc::new(Bus { console, devices }),
+            disks,
+            sockets,
+            vm: KernelVm {
+                _fd: vm,
+                _memory: memory,
+            },
+        })
+    }
+}
+
+fn make_vm(kvm: &Kvm, memory: &Memory) -> Result<VmFd> {
+    let what = "make a VM";
+    let vm = kvm.create_vm().doing(what)?;
+    vm.set_identity_map_address(layout::IDENTITY_MAP).doing(what)?;
+    vm.set_tss_address(layout::TASK_STATE as usize).doing(what)?;
+    vm.create_irq_chip().doing_or(what, "KVM must have its interrupt controllers in the kernel")?;
+    for (slot, region) in memory.iter().enumerate() {
+        let region = kvm_userspace_memory_region {
+            slot: slot as u32,
+            guest_phys_addr: region.start_addr().0,
+            memory_size: region.len(),
+            userspace_addr: region.as_ptr() as u64,
+            flags: 0,
+        };
+        // SAFETY: the region is mapped, of this length, and stays so as long as the VM: [`KernelVm`]
+        // has both. Nobody holds references into it: all access is volatile.
+        unsafe { vm.set_user_memory_region(region) }.doing("give the guest its memory")?;
+    }
+    Ok(vm)
+}
+
+fn make_vcpus(kvm: &Kvm, vm: &VmFd, count: u8, entry: u64) -> Result<Vec<VcpuFd>> {
+    let make = |number: u8| {
+        let vcpu = vm.create_vcpu(number.into()).doing(format!("make VCPU {number}"))?;
+        cpu::set_up(kvm, &vcpu, number, count, entry)?;
+        Ok(vcpu)
+    };
+    (0..count).map(make).collect()
+}
+
+/// Fills the device window, a slot a device.
+struct Slots<'v> {
+    vm: &'v VmFd,
+    memory: Memory,
+    console: Console,
+    devices: Vec<Arc<MmioDevice>>,
+    disks: Vec<Arc<Block>>,
+    sockets: Option<Arc<SocketsDevice>>,
+}
+
+impl<'v> Slots<'v> {
+    fn new(vm: &'v VmFd, memory: Memory, output: Output) -> Result<Self> {
+        let line = event()?;
+        connect_line(vm, &line, layout::SERIAL_LINE)?;
+        Ok(Self {
+            vm,
+            memory,
+            console: Console::new(&line, output)?,
+            devices: Vec::new(),
+            disks: Vec::new(),
+            sockets: None,
+        })
+    }
+
+    fn add_disk(&mut self, image: block::Image) -> Result<()> {
+        let (interrupt, rung) = (self.next_interrupt()?, self.next_bell(0)?);
+        let block = Block::new(image, self.memory.clone(), Arc::clone(&interrupt), rung)
+            .doing("make a disk")?;
+        let block = Arc::new(block);
+        self.disks.push(Arc::clone(&block));
+        self.add(Box::new(block::Registers(block)), interrupt);
+        Ok(())
+    }
+
+    fn add_card(&mut self, tap: Tap, net: &configuration::Net) -> Result<()> {
+        let interrupt = self.next_interrupt()?;
+        let queue = |index| {
+            Ok(QueueEvents {
+                rung: self.next_bell(index)?,
+                interrupt: interrupt.line.try_clone().doing("share an event")?,
+            })
+        };
+        let events: [Result<QueueEvents>; 2] = [queue(0), queue(1)];
+        let [receive, send] = events;
+        let card = Net::new(&self.memory, tap, net.mac, [receive?, send?])?;
+        self.add(Box::new(card), interrupt);
+        Ok(())
+    }
+
+    fn add_sockets(
+        &mut self,
+        sockets: &configuration::Sockets,
+        vcpus: u8,
+        stopping: &Arc<AtomicBool>,
+    ) -> Result<()> {
+        let refused = |error| Error::Machine {
+            what: "make the sockets device".into(),
+            why: format!("{error}"),
+            what_to_do: String::new(),
+        };
+        let device = SocketsDevice::new(sockets.limits(), vcpus.into()).map_err(refused)?;
+        let backend = Sockets::new(
+            &device,
+            vcpus.into(),
+            self.memory.clone(),
+            Arc::clone(stopping),
+        )
+        .map_err(refused)?;
+        let interrupt = self.next_interrupt()?;
+        self.sockets = Some(device);
+        self.add(Box::new(backend), interrupt);
+        Ok(())
+    }
+
+    fn add(&mut self, backend: Box<dyn Backend>, interrupt: Arc<Interrupt>) {
+        self.devices.push(Arc::new(MmioDevice::new(backend, interrupt)));
+    }
+
+    /// The interrupt line of the device that is added next.
+    fn next_interrupt(&self) -> Result<Arc<Interrupt>> {
+        let line = event()?;
+        connect_line(self.vm, &line, layout::device_line(self.devices.len()))?;
+        Ok(Arc::new(Interrupt {
+            status: Arc::new(InterruptStatus::default()),
+            line,
+        }))
+    }
+
+    /// Lets the kernel itself hear queue `queue` of the device that is added next being rung.
+    fn next_bell(&self, queue: u32) -> Result<EventFd> {
+        let rung = event()?;
+        let register = layout::device_address(self.devices.len()) + u64::from(VIRTIO_MMIO_QUEUE_NOTIFY);
+        self.vm
+            .register_ioevent(&rung, &IoEventAddress::Mmio(register), queue)
+            .doing("let KVM signal a queue")?;
+        Ok(rung)
+    }
+}
+
+fn event() -> Result<EventFd> {
+    EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)
+        .doing_or("make an event", "raise the limit of open files (ulimit -n)")
+}
+
+fn connect_line(vm: &VmFd, event: &EventFd, line: u32) -> Result<()> {
+    vm.register_irqfd(event, line)
+        .doing("let KVM raise an interrupt")
+}

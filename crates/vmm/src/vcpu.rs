@@ -1,0 +1,125 @@
+//! A VCPU's thread: the guest, and what it leaves the guest for.
+
+use kvm_bindings::{KVM_SYSTEM_EVENT_RESET, KVM_SYSTEM_EVENT_SHUTDOWN};
+use kvm_ioctls::{VcpuExit, VcpuFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::bus::{Asked, Bus};
+use crate::statistics::{Counters, Exit};
+use crate::thread::Kickable;
+
+/// How a VM came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// The guest powered off.
+    PoweredOff,
+    /// The guest asked for a reset, which ends it here.
+    Reset,
+    /// The guest cannot go on: why.
+    Failed(String),
+    /// Whoever started the monitor ended it: by what.
+    Asked(String),
+}
+
+/// The end of a VM, for all its threads: the first one counts.
+pub struct Ending {
+    end: OnceLock<End>,
+    /// Nothing may begin any more.
+    pub stopping: Arc<AtomicBool>,
+    /// Readable when the end has come.
+    pub event: EventFd,
+}
+
+impl Ending {
+    /// Not yet.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            end: OnceLock::new(),
+            stopping: Arc::new(AtomicBool::new(false)),
+            event: EventFd::new(libc::EFD_NONBLOCK)?,
+        })
+    }
+
+    /// The end has come.
+    pub fn come(&self, end: End) {
+        let _ = self.end.set(end);
+        self.stopping.store(true, Ordering::SeqCst);
+        let _ = self.event.write(1);
+    }
+
+    /// How, if it has.
+    pub fn how(&self) -> Option<&End> {
+        self.end.get()
+    }
+}
+
+/// A VCPU with what it needs to run.
+pub struct Vcpu {
+    /// The kernel's.
+    pub fd: VcpuFd,
+    /// Its devices.
+    pub bus: Arc<Bus>,
+    /// The VM's end.
+    pub ending: Arc<Ending>,
+    /// Its exits.
+    pub counters: Arc<Counters>,
+}
+
+impl Vcpu {
+    /// Runs the guest until the VM ends.
+    pub fn run(mut self) {
+        let immediate_exit = &raw mut self.fd.get_kvm_run().immediate_exit;
+        // SAFETY: kvm_run stays mapped as long as `self.fd` lives, which is longer than `_kickable`:
+        // locals are dropped before arguments.
+        let _kickable = unsafe { Kickable::new(immediate_exit) };
+        while !self.ending.stopping.load(Ordering::SeqCst) {
+            if let Some(end) = self.step() {
+                self.ending.come(end);
+            }
+        }
+    }
+
+    /// Enters the guest once and does what it leaves it for.
+    fn step(&mut self) -> Option<End> {
+        let count = |exit| self.counters.add(exit);
+        match self.fd.run() {
+            Ok(VcpuExit::MmioWrite(address, data)) => {
+                count(Exit::MmioWrite);
+                self.bus.write_memory(address, data);
+            }
+            Ok(VcpuExit::MmioRead(address, data)) => {
+                count(Exit::MmioRead);
+                self.bus.read_memory(address, data);
+            }
+            Ok(VcpuExit::IoIn(port, data)) => {
+                count(Exit::PortRead);
+                self.bus.read_port(port, data);
+            }
+            Ok(VcpuExit::IoOut(port, data)) => {
+                count(Exit::PortWrite);
+                match self.bus.write_port(port, data) {
+                    Asked::Nothing => {}
+                    Asked::PowerOff => return Some(End::PoweredOff),
+                    Asked::Reset => return Some(End::Reset),
+                }
+            }
+            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_SHUTDOWN, _)) => return Some(End::PoweredOff),
+            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_RESET, _)) => return Some(End::Reset),
+            Ok(VcpuExit::Shutdown) => return Some(End::Failed("triple fault".into())),
+            Ok(exit) => {
+                count(Exit::Other);
+                return Some(End::Failed(format!("unexpected exit {exit:?}")));
+            }
+            Err(error) => match error.errno() {
+                libc::EINTR | libc::EAGAIN => {
+                    count(Exit::Signal);
+                    self.fd.set_kvm_immediate_exit(0);
+                }
+                _ => return Some(End::Failed(format!("KVM cannot run it: {error}"))),
+            },
+        }
+        None
+    }
+}
