@@ -110,10 +110,7 @@ fn virtio_device(index: usize, aml: &mut Vec<u8>) {
     let resources = ResourceTemplate::new(vec![&registers, &line]);
     let resources = Name::new(Path::new("_CRS"), &resources);
     let name = format!("V{index:03}");
-    let device = Device::new(
-        Path::new(&name),
-        vec![&id, &unique, &coherent, &resources],
-    );
+    let device = Device::new(Path::new(&name), vec![&id, &unique, &coherent, &resources]);
     Scope::new(Path::new("_SB_"), vec![&device]).to_aml_bytes(aml);
 }
 

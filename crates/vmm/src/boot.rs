@@ -139,7 +139,11 @@ fn write_memory_map(memory: &Memory, parameters: &mut boot_params) {
         (0, layout::LOW_MEMORY_END, MEMORY),
         (layout::ACPI_TABLES, layout::ACPI_TABLES_END, RESERVED),
     ];
-    for (entry, (start, end, kind)) in parameters.e820_table.iter_mut().zip(low.into_iter().chain(high)) {
+    for (entry, (start, end, kind)) in parameters
+        .e820_table
+        .iter_mut()
+        .zip(low.into_iter().chain(high))
+    {
         *entry = boot_e820_entry {
             addr: start,
             size: end - start,

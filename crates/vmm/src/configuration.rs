@@ -118,13 +118,17 @@ impl TryFrom<String> for Mac {
             let part = parts.next().filter(|part| part.len() == 2);
             *byte = part
                 .and_then(|part| u8::from_str_radix(part, 16).ok())
-                .ok_or_else(|| format!("\"{text}\" is no hardware address, such as 52:54:00:78:00:01"))?;
+                .ok_or_else(|| {
+                    format!("\"{text}\" is no hardware address, such as 52:54:00:78:00:01")
+                })?;
         }
         if parts.next().is_some() {
             return Err(format!("\"{text}\" has more than six bytes"));
         }
         if mac[0] & 1 != 0 {
-            return Err(format!("\"{text}\" is a group's address: its first byte is odd"));
+            return Err(format!(
+                "\"{text}\" is a group's address: its first byte is odd"
+            ));
         }
         Ok(Self(mac))
     }
@@ -230,7 +234,9 @@ impl Configuration {
         let resolve = |path: &mut PathBuf| *path = directory.join(&*path);
         resolve(&mut self.kernel);
         self.initramfs.iter_mut().for_each(resolve);
-        self.disk.iter_mut().for_each(|disk| resolve(&mut disk.path));
+        self.disk
+            .iter_mut()
+            .for_each(|disk| resolve(&mut disk.path));
         if let Console::File(path) = &mut self.console {
             resolve(path);
         }
@@ -244,11 +250,15 @@ impl Configuration {
 
     fn check(&self, place: &str) -> Result<()> {
         let refuse = |key: &str, why: String| Err(Error::input(format!("{place}: {key}"), why));
-        let named = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+        let named =
+            |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
         if self.name.is_empty() || self.name.len() > MAX_NAME || !self.name.chars().all(named) {
             return refuse(
                 "name",
-                format!("\"{}\" is not 1 to {MAX_NAME} letters, digits, '-', '_' or '.'", self.name),
+                format!(
+                    "\"{}\" is not 1 to {MAX_NAME} letters, digits, '-', '_' or '.'",
+                    self.name
+                ),
             );
         }
         if !(1..=MAX_VCPUS).contains(&self.vcpus) {
@@ -256,15 +266,24 @@ impl Configuration {
         }
         if let Some(number) = self.rt_vcpus.iter().find(|number| **number >= self.vcpus) {
             let last = self.vcpus - 1;
-            return refuse("rt_vcpus", format!("there is no VCPU {number}: they are 0 to {last}"));
+            return refuse(
+                "rt_vcpus",
+                format!("there is no VCPU {number}: they are 0 to {last}"),
+            );
         }
         if !(1..=99).contains(&self.rt_priority) {
-            return refuse("rt_priority", format!("{} is not 1 to 99", self.rt_priority));
+            return refuse(
+                "rt_priority",
+                format!("{} is not 1 to 99", self.rt_priority),
+            );
         }
         if !(LEAST_MEMORY_MIB..=MOST_MEMORY_MIB).contains(&self.memory_mib) {
             return refuse(
                 "memory_mib",
-                format!("{} is not {LEAST_MEMORY_MIB} to {MOST_MEMORY_MIB}", self.memory_mib),
+                format!(
+                    "{} is not {LEAST_MEMORY_MIB} to {MOST_MEMORY_MIB}",
+                    self.memory_mib
+                ),
             );
         }
         if self.cmdline.len() >= layout::COMMAND_LINE_SIZE || !self.cmdline.is_ascii() {
@@ -280,7 +299,9 @@ impl Configuration {
                 return refuse("net.tap", format!("\"{}\" is no interface's name", net.tap));
             }
         }
-        self.sockets.iter().try_for_each(|sockets| sockets.check(place))
+        self.sockets
+            .iter()
+            .try_for_each(|sockets| sockets.check(place))
     }
 }
 

@@ -1,7 +1,10 @@
 //! The registers of a VCPU: long mode for the boot VCPU, as Linux's 64-bit boot protocol asks
 //! (Documentation/arch/x86/boot.rst); the others wait for it to start them.
 
-use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, Msrs, kvm_msr_entry, kvm_regs, kvm_segment};
+use kvm_bindings::{
+    CpuId, KVM_CPUID_FLAG_SIGNIFCANT_INDEX, KVM_MAX_CPUID_ENTRIES, Msrs, kvm_cpuid_entry2,
+    kvm_msr_entry, kvm_regs, kvm_segment,
+};
 use kvm_ioctls::{Cap, Kvm, VcpuFd};
 use steadyvm_sockets::Memory;
 use vm_memory::{Bytes, GuestAddress};
@@ -49,7 +52,10 @@ pub fn write_tables(memory: &Memory) -> Result<()> {
         }
     }
     for segment in [code(), data(), task()] {
-        put(descriptor(&segment), layout::SEGMENTS + u64::from(segment.selector))?;
+        put(
+            descriptor(&segment),
+            layout::SEGMENTS + u64::from(segment.selector),
+        )?;
     }
     Ok(())
 }
@@ -57,7 +63,8 @@ pub fn write_tables(memory: &Memory) -> Result<()> {
 /// Sets VCPU `number` of `vcpus` up; the boot VCPU, number 0, starts at `entry`.
 pub fn set_up(kvm: &Kvm, vcpu: &VcpuFd, number: u8, vcpus: u8, entry: u64) -> Result<()> {
     let what = || format!("set VCPU {number} up");
-    vcpu.set_cpuid2(&features(kvm, number, vcpus)?).doing(what())?;
+    vcpu.set_cpuid2(&features(kvm, number, vcpus)?)
+        .doing(what())?;
     let entries = [MISC_ENABLE, MEMORY_TYPE].map(|(index, data)| kvm_msr_entry {
         index,
         data,
@@ -67,6 +74,10 @@ pub fn set_up(kvm: &Kvm, vcpu: &VcpuFd, number: u8, vcpus: u8, entry: u64) -> Re
         .map_err(|_| Error::input("model specific registers", "too many"))?;
     // Where a processor does not have one of them, the guest will not ask for it either.
     let _ = vcpu.set_msrs(&msrs).doing(what())?;
+    // The host's own rate as it knows it now. What KVM gave the VCPU is what the host believed when
+    // KVM was loaded; where that differs from the later calibration by more than 250 ppm, KVM without
+    // TSC scaling refuses its own default, and the VCPU's timers never fire.
+    let _ = vcpu.set_tsc_khz(0);
     if number == 0 {
         enter_long_mode(vcpu).doing(what())?;
         let registers = kvm_regs {
@@ -165,38 +176,53 @@ fn descriptor(segment: &kvm_segment) -> u64 {
 /// What the VCPU says of itself: all that KVM offers, with this VCPU's place in the topology: one
 /// socket, one thread a core.
 fn features(kvm: &Kvm, number: u8, vcpus: u8) -> Result<CpuId> {
-    let mut features = kvm
+    let offered = kvm
         .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
         .doing("ask KVM for the processor's features")?;
     let deadline_timer = kvm.check_extension(Cap::TscDeadlineTimer);
     let id = u32::from(number);
     let count = u32::from(vcpus);
-    for entry in features.as_mut_slice() {
-        match (entry.function, entry.index) {
-            (1, _) => {
+    let mut entries: Vec<_> = offered.as_slice().to_vec();
+    // KVM leaves the topology to us.
+    entries.retain(|entry| !matches!(entry.function, TOPOLOGY | NEWER_TOPOLOGY));
+    entries.extend(topology(id, count));
+    for entry in &mut entries {
+        match entry.function {
+            1 => {
                 entry.ebx = entry.ebx & 0xff00 | id << 24 | count << 16;
-                // Runs under a hypervisor; and the only timer that a machine without PIT and HPET
-                // has to its name.
+                // Runs under a hypervisor. The deadline timer is the only one that a machine
+                // without PIT and HPET can have.
                 entry.ecx |= 1 << 31 | u32::from(deadline_timer) << 24;
                 set_bit(&mut entry.edx, 28, count > 1);
             }
-            // Extended topology: threads of a core (level 0), cores of the package (level 1).
-            (0xb | 0x1f, 0) => {
-                (entry.eax, entry.ebx, entry.ecx, entry.edx) = (0, 1, 1 << 8, id);
-            }
-            (0xb | 0x1f, 1) => {
-                let shift = count.next_power_of_two().trailing_zeros();
-                (entry.eax, entry.ebx, entry.ecx, entry.edx) = (shift, count, 2 << 8 | 1, id);
-            }
             // AMD: cores of the package, and this one's number.
-            (0x8000_0008, _) => entry.ecx = entry.ecx & !0xf0ff | (count - 1),
-            (0x8000_001e, _) => {
-                (entry.eax, entry.ebx, entry.ecx) = (id, id, 0);
-            }
+            0x8000_0008 => entry.ecx = entry.ecx & !0xf0ff | (count - 1),
+            0x8000_001e => (entry.eax, entry.ebx, entry.ecx) = (id, id, 0),
             _ => {}
         }
     }
-    Ok(features)
+    CpuId::from_entries(&entries)
+        .map_err(|_| Error::input("processor features", "KVM offers more than it takes"))
+}
+
+/// Leaves of the extended topology.
+const TOPOLOGY: u32 = 0xb;
+const NEWER_TOPOLOGY: u32 = 0x1f;
+
+/// Threads of a core, then cores of the package.
+fn topology(id: u32, count: u32) -> [kvm_cpuid_entry2; 2] {
+    let level = |index: u32, kind: u32, shift: u32, processors: u32| kvm_cpuid_entry2 {
+        function: TOPOLOGY,
+        index,
+        flags: KVM_CPUID_FLAG_SIGNIFCANT_INDEX,
+        eax: shift,
+        ebx: processors,
+        ecx: kind << 8 | index,
+        edx: id,
+        ..Default::default()
+    };
+    let shift = count.next_power_of_two().trailing_zeros();
+    [level(0, 1, 0, 1), level(1, 2, shift, count)]
 }
 
 fn set_bit(register: &mut u32, bit: u32, value: bool) {

@@ -1,5 +1,6 @@
 //! The life of a VM: its threads from start to end.
 
+use kvm_ioctls::VcpuFd;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::signal::{SigSet, Signal};
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::{Builder, JoinHandle};
 use steadyvm_sockets::Device as SocketsDevice;
-use kvm_ioctls::VcpuFd;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::bus::Bus;
@@ -67,9 +67,14 @@ struct Signals(SignalFd);
 impl Signals {
     fn take() -> Result<Self> {
         let what = "take signals";
-        let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT]
-            .into_iter()
-            .collect();
+        let signals: SigSet = [
+            Signal::SIGTERM,
+            Signal::SIGINT,
+            Signal::SIGHUP,
+            Signal::SIGQUIT,
+        ]
+        .into_iter()
+        .collect();
         signals.thread_block().doing(what)?;
         SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map(Self)
@@ -88,8 +93,8 @@ impl Signals {
                 Err(error) => return Err(error).doing("wait for the end of the VM"),
             }
             if let Ok(Some(signal)) = self.0.read_signal() {
-                let name = Signal::try_from(signal.ssi_signo as i32)
-                    .map_or("a signal", Signal::as_str);
+                let name =
+                    Signal::try_from(signal.ssi_signo as i32).map_or("a signal", Signal::as_str);
                 ending.come(End::Asked(name.to_owned()));
             }
         }
@@ -152,7 +157,8 @@ impl Threads {
         for (index, disk) in disks.into_iter().enumerate() {
             let ends = Arc::clone(ending);
             let serve = move || serve_disk(&disk, &ends);
-            self.others.push(spawn(format!("disk{index}/{name}"), ending, serve)?);
+            self.others
+                .push(spawn(format!("disk{index}/{name}"), ending, serve)?);
         }
         if let Some(terminal) = terminal {
             let (bus, ends, raw) = (Arc::clone(bus), Arc::clone(ending), terminal.is_raw());
@@ -161,7 +167,8 @@ impl Threads {
                     ends.come(End::Asked("Ctrl-A x".into()));
                 }
             };
-            self.others.push(spawn(format!("console/{name}"), ending, feed)?);
+            self.others
+                .push(spawn(format!("console/{name}"), ending, feed)?);
         }
         let (tell_ready, ready) = channel();
         let mut gates = Vec::new();
@@ -183,11 +190,11 @@ impl Threads {
                     vcpu.run();
                 }
             };
-            self.vcpus.push(spawn(format!("vcpu{number}/{name}"), ending, run)?);
+            self.vcpus
+                .push(spawn(format!("vcpu{number}/{name}"), ending, run)?);
             gates.push(open);
         }
-        drop(tell_ready);
-        ready.iter().collect::<Result<()>>()?;
+        ready.iter().take(gates.len()).collect::<Result<()>>()?;
         for gate in gates {
             let _ = gate.send(());
         }
@@ -220,7 +227,8 @@ fn spawn(
     impl Drop for EndOnPanic {
         fn drop(&mut self) {
             if std::thread::panicking() {
-                self.0.come(End::Failed("a thread of the monitor panicked".into()));
+                self.0
+                    .come(End::Failed("a thread of the monitor panicked".into()));
             }
         }
     }

@@ -88,9 +88,14 @@ impl Machine {
 fn make_vm(kvm: &Kvm, memory: &Memory) -> Result<VmFd> {
     let what = "make a VM";
     let vm = kvm.create_vm().doing(what)?;
-    vm.set_identity_map_address(layout::IDENTITY_MAP).doing(what)?;
-    vm.set_tss_address(layout::TASK_STATE as usize).doing(what)?;
-    vm.create_irq_chip().doing_or(what, "KVM must have its interrupt controllers in the kernel")?;
+    vm.set_identity_map_address(layout::IDENTITY_MAP)
+        .doing(what)?;
+    vm.set_tss_address(layout::TASK_STATE as usize)
+        .doing(what)?;
+    vm.create_irq_chip().doing_or(
+        what,
+        "KVM must have its interrupt controllers in the kernel",
+    )?;
     for (slot, region) in memory.iter().enumerate() {
         let region = kvm_userspace_memory_region {
             slot: slot as u32,
@@ -108,7 +113,9 @@ fn make_vm(kvm: &Kvm, memory: &Memory) -> Result<VmFd> {
 
 fn make_vcpus(kvm: &Kvm, vm: &VmFd, count: u8, entry: u64) -> Result<Vec<VcpuFd>> {
     let make = |number: u8| {
-        let vcpu = vm.create_vcpu(number.into()).doing(format!("make VCPU {number}"))?;
+        let vcpu = vm
+            .create_vcpu(number.into())
+            .doing(format!("make VCPU {number}"))?;
         cpu::set_up(kvm, &vcpu, number, count, entry)?;
         Ok(vcpu)
     };
@@ -190,7 +197,8 @@ impl<'v> Slots<'v> {
     }
 
     fn add(&mut self, backend: Box<dyn Backend>, interrupt: Arc<Interrupt>) {
-        self.devices.push(Arc::new(MmioDevice::new(backend, interrupt)));
+        self.devices
+            .push(Arc::new(MmioDevice::new(backend, interrupt)));
     }
 
     /// The interrupt line of the device that is added next.
@@ -206,7 +214,8 @@ impl<'v> Slots<'v> {
     /// Lets the kernel itself hear queue `queue` of the device that is added next being rung.
     fn next_bell(&self, queue: u32) -> Result<EventFd> {
         let rung = event()?;
-        let register = layout::device_address(self.devices.len()) + u64::from(VIRTIO_MMIO_QUEUE_NOTIFY);
+        let register =
+            layout::device_address(self.devices.len()) + u64::from(VIRTIO_MMIO_QUEUE_NOTIFY);
         self.vm
             .register_ioevent(&rung, &IoEventAddress::Mmio(register), queue)
             .doing("let KVM signal a queue")?;

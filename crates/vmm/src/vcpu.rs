@@ -105,7 +105,9 @@ impl Vcpu {
                     Asked::Reset => return Some(End::Reset),
                 }
             }
-            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_SHUTDOWN, _)) => return Some(End::PoweredOff),
+            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_SHUTDOWN, _)) => {
+                return Some(End::PoweredOff);
+            }
             Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_RESET, _)) => return Some(End::Reset),
             Ok(VcpuExit::Shutdown) => return Some(End::Failed("triple fault".into())),
             Ok(exit) => {

@@ -232,7 +232,9 @@ impl Backend for Registers {
         if queue.is_valid(&self.0.memory) {
             Ok(())
         } else {
-            Err(Broken::new("virtio-blk: the guest set its queue up outside its memory"))
+            Err(Broken::new(
+                "virtio-blk: the guest set its queue up outside its memory",
+            ))
         }
     }
 

@@ -151,6 +151,8 @@ impl MmioDevice {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Transport> {
-        self.transport.lock().unwrap_or_else(PoisonError::into_inner)
+        self.transport
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

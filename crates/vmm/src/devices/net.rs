@@ -9,8 +9,8 @@ use vhost::{VhostBackend, VringConfigData};
 use virtio_bindings::virtio_ids::VIRTIO_ID_NET;
 use virtio_bindings::virtio_net::{
     VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_GUEST_TSO4,
-    VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_HOST_ECN, VIRTIO_NET_F_HOST_TSO4,
-    VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_MAC, VIRTIO_NET_F_MRG_RXBUF,
+    VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_HOST_ECN, VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_HOST_TSO6,
+    VIRTIO_NET_F_MAC, VIRTIO_NET_F_MRG_RXBUF,
 };
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use vmm_sys_util::eventfd::EventFd;
@@ -64,18 +64,15 @@ pub struct Net {
 
 impl Net {
     /// Opens vhost-net for an open tap device. Its worker belongs to the calling process.
-    pub fn new(
-        memory: &Memory,
-        tap: Tap,
-        mac: Mac,
-        events: [QueueEvents; QUEUES],
-    ) -> Result<Self> {
+    pub fn new(memory: &Memory, tap: Tap, mac: Mac, events: [QueueEvents; QUEUES]) -> Result<Self> {
         let vhost = VhostKernelNet::new(Arc::new(memory.clone())).doing_or(
             "open /dev/vhost-net",
             "load vhost_net (modprobe vhost_net), and give this user the device",
         )?;
         vhost.set_owner().doing("own a vhost-net device")?;
-        let offered = vhost.get_features().doing("ask vhost-net for its features")?;
+        let offered = vhost
+            .get_features()
+            .doing("ask vhost-net for its features")?;
         Ok(Self {
             vhost: Mutex::new(vhost),
             tap,
@@ -140,15 +137,21 @@ impl Backend for Net {
 
     fn activate(&self, activation: &Activation) -> std::result::Result<(), Broken> {
         if !activation.queues.iter().all(|queue| queue.ready) {
-            return Err(Broken::new("virtio-net: the guest has not set both queues up"));
+            return Err(Broken::new(
+                "virtio-net: the guest has not set both queues up",
+            ));
         }
         self.tap
             .set_offloads(tap_offloads(activation.features))
-            .map_err(|error| Broken::new(format!("virtio-net: the tap device's offloads: {error}")))?;
+            .map_err(|error| {
+                Broken::new(format!("virtio-net: the tap device's offloads: {error}"))
+            })?;
         let vhost = self.vhost.lock().unwrap_or_else(PoisonError::into_inner);
         self.join(&vhost, activation).map_err(|error| {
             Self::part(&vhost);
-            Broken::new(format!("virtio-net: vhost-net refuses the guest's queues: {error}"))
+            Broken::new(format!(
+                "virtio-net: vhost-net refuses the guest's queues: {error}"
+            ))
         })
     }
 

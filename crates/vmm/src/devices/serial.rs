@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
-use vm_superio::serial::{Serial, SerialEvents};
 use vm_superio::Trigger;
+use vm_superio::serial::{Serial, SerialEvents};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::error::{Doing, Result};

@@ -2,6 +2,8 @@
 //! without input or output. The guest is hostile: any value may be written to any register at any
 //! time. What breaks the protocol is ignored, or ends in `DEVICE_NEEDS_RESET`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use virtio_bindings::virtio_config::{
     VIRTIO_CONFIG_S_ACKNOWLEDGE, VIRTIO_CONFIG_S_DRIVER, VIRTIO_CONFIG_S_DRIVER_OK,
     VIRTIO_CONFIG_S_FAILED, VIRTIO_CONFIG_S_FEATURES_OK, VIRTIO_CONFIG_S_NEEDS_RESET,
@@ -18,8 +20,6 @@ use virtio_bindings::virtio_mmio::{
     VIRTIO_MMIO_SHM_LEN_HIGH, VIRTIO_MMIO_SHM_LEN_LOW, VIRTIO_MMIO_STATUS, VIRTIO_MMIO_VENDOR_ID,
     VIRTIO_MMIO_VERSION,
 };
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use virtio_queue::{Queue, QueueT};
 
 /// "virt".
