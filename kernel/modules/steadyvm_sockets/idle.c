@@ -68,9 +68,9 @@ static int svs_idle_enter(struct cpuidle_device *cpu, struct cpuidle_driver *dri
 	return index;
 }
 
+/* Without an owner, so that it does not keep the module: svs_idle_stop() takes it back. */
 static struct cpuidle_driver svs_idle_driver = {
 	.name = KBUILD_MODNAME,
-	.owner = THIS_MODULE,
 	.states = {
 		{
 			.enter = svs_idle_enter,

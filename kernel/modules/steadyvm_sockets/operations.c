@@ -167,6 +167,7 @@ static int svs_shutdown(struct socket *sock, int how)
 	if (!err && sk->sk_state == TCP_LISTEN && how != SHUT_WR)
 		sk->sk_state = TCP_CLOSE;
 	/* Those who wait ask again and are told, also where the host says ENOTCONN. */
+	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | (how + 1));
 	svs_wake(svs_sk(sk), SVS_READY_IN | SVS_READY_OUT | SVS_READY_HUP);
 	return err;
 }

@@ -183,7 +183,10 @@ int svs_payload_describe(struct svs_payload *payload, struct iov_iter *iter, siz
 		return svs_copy(payload, iter, len);
 	if (svs_can_describe(iter)) {
 		err = svs_describe_pages(payload, iter, len);
-		if (payload->len == len || (payload->len && !whole))
+		if (payload->len == len || (payload->len && !whole && err))
+			return 0;
+		/* Many small pieces: more of them fit into pages of our own. */
+		if (!whole && payload->len >= min_t(size_t, len, SVS_BOUNCE))
 			return 0;
 		svs_release_pages(payload, false);
 		iov_iter_revert(iter, before - iov_iter_count(iter));

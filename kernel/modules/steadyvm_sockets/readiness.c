@@ -192,18 +192,22 @@ int svs_wait(struct sock *sk, __poll_t events, long *timeout, int seen)
 	add_wait_queue(sk_sleep(sk), &waiter.entry);
 	/* svs_wake() counts before it looks for sleepers. */
 	smp_mb();
-	while (atomic_read(&svs->edges) == seen && !(svs_mask(svs_ready(svs)) & events)) {
-		if (!*timeout) {
-			err = -EAGAIN;
-			break;
-		}
+	for (;;) {
 		if (signal_pending(current)) {
 			err = sock_intr_errno(*timeout);
+			break;
+		}
+		if (atomic_read(&svs->edges) != seen || (svs_mask(svs_ready(svs)) & events))
+			break;
+		if (!*timeout) {
+			err = -EAGAIN;
 			break;
 		}
 		*timeout = wait_woken(&waiter.entry, TASK_INTERRUPTIBLE, *timeout);
 	}
 	remove_wait_queue(sk_sleep(sk), &waiter.entry);
+	/* Another try that fails at once comes back here: not without end. */
+	cond_resched();
 	return err;
 }
 

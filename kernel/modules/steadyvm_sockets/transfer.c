@@ -232,6 +232,9 @@ static ssize_t svs_receive(struct sock *sk, struct msghdr *msg, int flags, void 
 				iov_iter_revert(&msg->msg_iter, before - msg_data_left(msg));
 			} else if (once != -EAGAIN || !timeout) {
 				return received ?: once;
+			} else if (!svs_is_stream(sk) && (READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN)) {
+				/* Who would block is told; who would not, is told EAGAIN. */
+				return 0;
 			}
 		}
 		err = svs_wait(sk, events, &timeout, seen);

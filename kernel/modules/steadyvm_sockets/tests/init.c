@@ -77,6 +77,8 @@ int main(int count, char **words)
 		_exit(127);
 	}
 	wait(&status);
+	/* Sockets go, and let the module go, after a grace period of RCU. */
+	sleep(1);
 	printf("init: exit %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128);
 	if (syscall(SYS_delete_module, "steadyvm_sockets", O_NONBLOCK))
 		printf("init: module not unloaded: %s\n", strerror(errno));
