@@ -8,8 +8,11 @@ use std::path::Path;
 pub enum Blame {
     /// The caller asked for something that makes no sense. Exit code 2.
     Input,
-    /// This machine, as it is, cannot do it. Exit code 3.
+    /// This machine could not do it, or a machine of the lab failed: another attempt may succeed.
+    /// Exit code 3.
     Machine,
+    /// A machine lacks what is needed, and will the next time too. Exit code 3.
+    Lack,
 }
 
 /// An error that tells what, where, why and what to do.
@@ -52,6 +55,14 @@ impl Error {
     pub fn input(what: impl Into<String>, why: impl Display) -> Self {
         Self {
             blame: Blame::Input,
+            ..Self::machine(what, why)
+        }
+    }
+
+    /// An error of a machine that lacks something.
+    pub fn lack(what: impl Into<String>, why: impl Display) -> Self {
+        Self {
+            blame: Blame::Lack,
             ..Self::machine(what, why)
         }
     }

@@ -4,7 +4,7 @@ use crate::agent::Connection;
 use crate::artifact::PackedInitramfs;
 use crate::carry;
 use crate::emulator::{Accelerator, Card, Machine};
-use crate::error::{At, Error, Result};
+use crate::error::{At, Blame, Error, Result};
 use crate::guest::Guest;
 use crate::namespace::Namespace;
 use crate::progress::{News, Observer};
@@ -20,6 +20,14 @@ use steadyvm_host::Method;
 /// A host boots in 2 to 7 s on an idle machine; a loaded one gets this long.
 pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 
+/// How often a host is booted before it counts as broken; docs/design/lab.md has the measured rate
+/// of failed boots.
+const BOOT_ATTEMPTS: u32 = 4;
+/// So much of a console is shown with an error.
+const CONSOLE_LINES: usize = 10;
+/// The CPU that takes all cards' interrupts until a method moves them. With all on one, every method
+/// has to tell the networks apart by itself.
+const INTERRUPTS_CPU: usize = 0;
 /// How often a guest is started before its host counts as broken.
 const GUEST_ATTEMPTS: u32 = 3;
 
@@ -220,7 +228,7 @@ impl EmulatedHost {
         let found = self.connection.run(&["test", "-c", "/dev/kvm"]);
         found.map(drop).map_err(|_| {
             let what = format!("find KVM in the emulated host \"{}\"", self.name);
-            Error::machine(what, "it has no /dev/kvm").what_to_do(format!(
+            Error::lack(what, "it has no /dev/kvm").what_to_do(format!(
                 "its console tells why kvm_amd or kvm_intel did not start: {}",
                 self.console.display()
             ))
@@ -297,14 +305,32 @@ impl EmulatedHost {
             })?;
             let (name, bridge) = (network.name, network.bridge());
             self.ip(&format!("link set dev {card} name {name}"))?;
+            self.one_queue(name)?;
             self.ip(&format!(
                 "link add name {bridge} type bridge stp_state 0 forward_delay 0"
             ))?;
             self.ip(&format!("address add {}/24 dev {bridge}", network.host()))?;
             self.ip(&format!("link set dev {name} master {bridge} up"))?;
             self.ip(&format!("link set dev {bridge} up"))?;
+            self.interrupts_to_cpu(name, INTERRUPTS_CPU)?;
         }
         Ok(())
+    }
+
+    /// An igb has a queue a CPU and spreads flows over them by a hash with a random key: whether two
+    /// loads share a CPU would be chance, another one each time a port number changes.
+    fn one_queue(&self, device: &str) -> Result<()> {
+        let argv = ["ethtool", "--set-channels", device, "combined", "1"];
+        self.connection.run(&argv).map(drop)
+    }
+
+    /// Lets one CPU take a device's interrupts.
+    pub(crate) fn interrupts_to_cpu(&self, device: &str, cpu: usize) -> Result<()> {
+        let script = format!(
+            "for irq in $(sed -n 's/^ *\\([0-9]*\\):.* {device}\\(-.*\\)\\?$/\\1/p' /proc/interrupts); do \
+             echo {cpu} > /proc/irq/$irq/smp_affinity_list; done"
+        );
+        self.connection.run(&["sh", "-euc", &script]).map(drop)
     }
 }
 
@@ -328,6 +354,24 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
     }
 }
 
+/// Boots what `boot` boots. Under emulation a machine that is started may reset itself for no fault
+/// of its kernel, so a boot that failed is tried again, and said.
+pub(crate) fn boot_again<T>(
+    observer: &dyn Observer,
+    mut boot: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let mut attempts_left = BOOT_ATTEMPTS;
+    loop {
+        attempts_left -= 1;
+        match boot() {
+            Err(error) if attempts_left > 0 && error.blame == Blame::Machine => {
+                observer.tell(News::Note(format!("{error}\n  booting it again")));
+            }
+            result => return result,
+        }
+    }
+}
+
 /// The machine's own scheduling is the lab's noise floor: one processor thread a core, before
 /// the machine's other work, and the thread that moves packets before all of them.
 fn quiet_emulator(qemu: &mut Qemu, on_cpu: Option<usize>) -> Result<()> {
@@ -348,20 +392,39 @@ fn device_with_address<'t>(listing: &'t str, address: &str) -> Option<&'t str> {
     })
 }
 
-/// Adds the end of the console to an error of a host that did not come up.
+/// Adds what the console says last to an error of a host that did not come up.
 fn with_console(mut error: Error, console: &Path) -> Error {
     let mut text = Vec::new();
     let _ = File::open(console).and_then(|mut file| file.read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    let end = lines[lines.len().saturating_sub(10)..].join("\n    ");
-    error.why = format!("{}\n  end of {}:\n    {end}", error.why, console.display());
+    let told = telling_lines(&text).join("\n    ");
+    error.why = format!("{}\n  from {}:\n    {told}", error.why, console.display());
     error
+}
+
+/// The lines of a console that tell why it ended: from the kernel's last panic, else the last ones.
+fn telling_lines(console: &str) -> Vec<&str> {
+    let lines: Vec<&str> = console.lines().collect();
+    let panic = lines
+        .iter()
+        .rposition(|line| line.contains("Kernel panic - "));
+    let first = panic.unwrap_or(lines.len().saturating_sub(CONSOLE_LINES));
+    lines.into_iter().skip(first).take(CONSOLE_LINES).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_console_tells_its_panic_else_its_end() {
+        let lines: Vec<String> = (0..30).map(|line| format!("line {line}")).collect();
+        assert_eq!(telling_lines(&lines.join("\n")), &lines[20..]);
+        let panic = "[ 2.2] Kernel panic - not syncing: no init".to_owned();
+        let console = [&lines[..5], &[panic], &lines[5..]].concat();
+        assert_eq!(telling_lines(&console.join("\n")), &console[5..15]);
+        assert!(telling_lines("").is_empty());
+    }
 
     #[test]
     fn a_card_is_found_by_its_address() {

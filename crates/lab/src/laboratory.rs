@@ -76,6 +76,8 @@ pub struct Laboratory {
     pub our_kernels: BTreeMap<HostKernel, RtKernel>,
     /// How hosts run.
     pub accelerator: Accelerator,
+    /// More words for the command line of every host's kernel.
+    pub kernel_words: String,
     image: PathBuf,
     log_directory: PathBuf,
     distribution_initramfs: Arc<PackedInitramfs>,
@@ -129,6 +131,7 @@ impl Laboratory {
             distribution_kernel,
             our_kernels,
             accelerator: Accelerator::Tcg,
+            kernel_words: String::new(),
             image,
             log_directory: log_directory.to_owned(),
         };
@@ -168,7 +171,7 @@ impl Laboratory {
             kernel: image.clone(),
             initramfs: Arc::clone(initramfs),
             image: self.image.clone(),
-            kernel_words: String::new(),
+            kernel_words: self.kernel_words.clone(),
             accelerator: self.accelerator,
             log_directory: self.log_directory.clone(),
             boot_patience: BOOT_PATIENCE,

@@ -12,6 +12,8 @@ use std::io;
 pub const DEVICE_PRIORITY: i32 = 10;
 /// The FIFO priority of the measuring client, which must see a reply when it arrives.
 pub const CLIENT_PRIORITY: i32 = 20;
+/// The FIFO priority of what notices that the machine stands still: nothing of ours is above it.
+pub const WATCH_PRIORITY: i32 = 90;
 
 /// How many CPUs the machine has.
 pub fn cpus() -> usize {

@@ -46,6 +46,9 @@ pub struct Args {
     /// time from hard interrupt to wake-up, and a METHOD.PHASE.ROUND.json each with its causes.
     #[arg(long)]
     receive_path: bool,
+    /// More words for the command line of the hosts' kernels, such as "nosmt mitigations=off".
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    kernel_words: String,
     /// Seed of the request schedules.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -99,12 +102,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let cache = Cache::of_this_machine()?;
     let wanted = HostKernel::of_all(&options.methods);
     let logs = args.out.join("logs");
-    let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+    let mut laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+    laboratory.kernel_words.clone_from(&args.kernel_words);
     let measured = compare::run(&laboratory, &options, &display)?;
     let mut results = assemble(&measured.data, AssembleOptions::default());
     let dropped = measured.dropped_rounds.iter().cloned();
     results.notes.extend(dropped);
-    results.notes.extend(measured.disturbance.note());
+    results.notes.extend(measured.disturbance.notes());
     let meta = Meta {
         schema_version: 1,
         git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),

@@ -37,6 +37,9 @@ struct BootArgs {
     /// The host's kernel.
     #[arg(long, value_enum, default_value_t = Kernel::PreemptRt)]
     kernel: Kernel,
+    /// More words for its kernel's command line, such as "isolcpus=1".
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    kernel_words: String,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -116,7 +119,8 @@ fn boot(args: &BootArgs) -> Result<EmulatedHost> {
         Kernel::RtLevels => HostKernel::RtLevels,
         Kernel::Vanilla => HostKernel::Distribution,
     };
-    let laboratory = open_laboratory(&[kernel])?;
+    let mut laboratory = open_laboratory(&[kernel])?;
+    laboratory.kernel_words.clone_from(&args.kernel_words);
     Ok(EmulatedHost::boot(&laboratory.host("lab", kernel)?)?)
 }
 

@@ -83,7 +83,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<steadyvm_lab::Error>() {
         return match error.blame {
             Blame::Input => 2,
-            Blame::Machine => 3,
+            Blame::Machine | Blame::Lack => 3,
         };
     }
     if let Some(error) = error.downcast_ref::<TraceError>() {

@@ -4,12 +4,14 @@
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -21,6 +23,7 @@ use steadyvm_lab::progress::Silent;
 use steadyvm_latency::netrt::{self, ClientOptions, End};
 use steadyvm_latency::nisp;
 use steadyvm_trace::receive_path::Report;
+use support::{Footprint, wait_until_gone};
 
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
@@ -34,46 +37,6 @@ fn laboratory(logs: &Path) -> Laboratory {
         &Silent,
     )
     .unwrap()
-}
-
-/// The network namespaces, devices and lab processes of this machine.
-#[derive(Debug, PartialEq, Eq)]
-struct Footprint {
-    named_namespaces: String,
-    /// Of processes; one that only a descriptor holds would be in the process that has it.
-    namespaces: BTreeSet<PathBuf>,
-    links: Vec<String>,
-    processes: Vec<String>,
-}
-
-impl Footprint {
-    fn now() -> Self {
-        let text = |words: &[&str]| {
-            let done = Command::new(words[0]).args(&words[1..]).output().unwrap();
-            String::from_utf8(done.stdout).unwrap()
-        };
-        let lab_process = |line: &&str| {
-            ["qemu-system", "iperf3"]
-                .iter()
-                .any(|name| line.contains(name))
-        };
-        Self {
-            named_namespaces: text(&["ip", "netns"]),
-            namespaces: std::fs::read_dir("/proc")
-                .unwrap()
-                .filter_map(|entry| std::fs::read_link(entry.ok()?.path().join("ns/net")).ok())
-                .collect(),
-            links: text(&["ip", "-brief", "link"])
-                .lines()
-                .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
-                .collect(),
-            processes: text(&["ps", "-eo", "pid=,comm="])
-                .lines()
-                .filter(lab_process)
-                .map(str::to_owned)
-                .collect(),
-        }
-    }
 }
 
 /// A comparison that has booted its hosts and is in its first round.
@@ -104,15 +67,6 @@ fn comparison_under_way(out: &Path) -> Child {
     child
 }
 
-/// Waits until the children of a dead process are gone too.
-fn wait_until_gone(before: &Footprint) {
-    // They were sent SIGKILL before their parent could be collected; what is left to them is
-    // to die, and the kernel tells of that only their own parent.
-    while &Footprint::now() != before {
-        std::thread::yield_now();
-    }
-}
-
 /// Runs a comparison of one round with 150 requests a phase; gives results.json and meta.json.
 fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
     let Output {
@@ -126,7 +80,10 @@ fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
         .arg(out)
         .output()
         .unwrap();
-    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    let said = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{said}");
+    // Off a terminal progress is lines, not a bar that draws itself over and over.
+    assert!(!said.contains(['\r', '\x1b']), "{said:?}");
     let read = |name| serde_json::from_slice(&std::fs::read(out.join(name)).unwrap()).unwrap();
     let results: Value = serde_json::from_slice(&stdout).unwrap();
     assert_eq!(read("results.json"), results);
@@ -156,6 +113,36 @@ fn require_figures(method: &Value) {
     );
     let busy = method["host"]["cpu_busy_fraction"].as_f64().unwrap();
     assert!(busy > 0.1 && busy <= 1.0, "{busy}");
+}
+
+/// samples.csv has every counted request of every method and phase once, with what it took.
+fn require_every_sample(file: &Path, methods: &[Value]) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut lines = text.lines();
+    let head = "method,round,phase,sequence,sent_ns,round_trip_ns";
+    assert_eq!(lines.next(), Some(head));
+    let mut seen = BTreeSet::new();
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [method, "1", phase, sequence, sent, took] = fields[..] else {
+            panic!("{line}");
+        };
+        assert!(sent.parse::<u64>().is_ok() && took.parse::<u64>().unwrap() > 0);
+        assert!(seen.insert((method, phase, sequence)), "twice: {line}");
+    }
+    let mut counted = 0;
+    for method in methods {
+        for phase in ["netrt", "netrt_equal", "netrt_idle"] {
+            let name = method["name"].as_str().unwrap();
+            let of_phase = seen
+                .iter()
+                .filter(|sample| (sample.0, sample.1) == (name, phase));
+            let n = method[phase]["n"].as_u64().unwrap();
+            assert_eq!(of_phase.count() as u64, n, "{name} {phase}");
+            counted += n;
+        }
+    }
+    assert_eq!(seen.len() as u64, counted);
 }
 
 #[test]
@@ -210,6 +197,11 @@ fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
         let name = method["name"].as_str().unwrap();
         assert!(out.path().join(format!("{name}.hgrm")).exists());
     }
+    require_every_sample(&out.path().join("samples.csv"), methods);
+    let full_speed = |method: &Value| method["netstream"]["mbit_per_s"].as_f64().unwrap();
+    let slowest = methods.iter().map(full_speed).fold(f64::INFINITY, f64::min);
+    let equal = meta["equal_rate_mbit_per_s"].as_f64().unwrap();
+    assert!((equal - 0.9 * slowest).abs() < 1e-6 * slowest, "{equal}");
     let report = std::fs::read_to_string(out.path().join("report.html")).unwrap();
     assert!(report.contains("preempt-rt") && report.contains("<svg"));
     assert!(

@@ -92,8 +92,9 @@ fn unpack(directory: &Path, package: &str, version: &str) -> Result<()> {
     let image = only_file(&tree.join("boot"), "")?;
     fs::copy(&image, directory.join("vmlinuz")).at("copy", &image)?;
     let release = release_name(&image)?;
-    output(Command::new("depmod").arg("-b").arg(&tree).arg(&release))?;
-    let modules = tree.join("lib/modules").join(&release);
+    let base = base_of_modules(&tree);
+    output(Command::new("depmod").arg("-b").arg(&base).arg(&release))?;
+    let modules = base.join("lib/modules").join(&release);
     let dependencies = modules.join("modules.dep");
     let text = fs::read_to_string(&dependencies).at("read", &dependencies)?;
     for (names, target) in [
@@ -104,6 +105,16 @@ fn unpack(directory: &Path, package: &str, version: &str) -> Result<()> {
         lay_out(&modules, &order, &directory.join(target))?;
     }
     fs::remove_dir_all(&tree).at("remove", &tree)
+}
+
+/// What lib/modules lies in: packages have it in usr from Debian 13 on.
+fn base_of_modules(tree: &Path) -> PathBuf {
+    let merged = tree.join("usr");
+    if merged.join("lib/modules").is_dir() {
+        merged
+    } else {
+        tree.to_owned()
+    }
 }
 
 /// The one file of a directory whose name ends so; in /boot, the kernel image.
@@ -196,6 +207,17 @@ fn lay_out(modules: &Path, order: &[&str], target: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modules_are_found_in_the_packages_of_both_releases() {
+        for (laid_in, base) in [("lib/modules/6.12", ""), ("usr/lib/modules/6.12", "usr")] {
+            let tree = tempfile::tempdir().unwrap();
+            fs::create_dir_all(tree.path().join(laid_in)).unwrap();
+            // Both have other things in usr/lib.
+            fs::create_dir_all(tree.path().join("usr/lib/linux-image")).unwrap();
+            assert_eq!(base_of_modules(tree.path()), tree.path().join(base));
+        }
+    }
 
     const DEPENDENCIES: &str = "\
 kernel/a/one.ko.xz: kernel/a/two.ko.xz kernel/a/base-thing.ko.xz

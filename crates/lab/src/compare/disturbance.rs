@@ -16,6 +16,47 @@ pub struct Disturbance {
     pub others: f64,
     /// Taken by the machine's own hypervisor, if it is a virtual machine.
     pub stolen: f64,
+    /// How often nothing ran at all.
+    pub standstills: Standstills,
+}
+
+/// Times in which the whole machine stood still.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Standstills {
+    /// Phases that were measured again on all hosts for it.
+    pub phases_measured_again: u64,
+    /// Phases that were kept in spite of it, because too many had been measured again.
+    pub phases_kept: u64,
+    /// The longest, in milliseconds.
+    pub longest_ms: f64,
+}
+
+impl Standstills {
+    /// Counts a phase in which the machine stood still for so long.
+    pub(super) fn add(&mut self, longest: Duration, measured_again: bool) {
+        self.longest_ms = self.longest_ms.max(longest.as_secs_f64() * 1e3);
+        if measured_again {
+            self.phases_measured_again += 1;
+        } else {
+            self.phases_kept += 1;
+        }
+    }
+
+    /// A sentence for who reads the figures, if there were any.
+    fn note(&self) -> Option<String> {
+        let Self {
+            phases_measured_again: again,
+            phases_kept: kept,
+            longest_ms,
+        } = self;
+        (again + kept > 0).then(|| {
+            format!(
+                "this machine stood still in {} phases, for {longest_ms:.0} ms at most: {again} of them \
+                 were measured again on all hosts, {kept} were kept",
+                again + kept
+            )
+        })
+    }
 }
 
 /// Above these shares the reader is told; a machine at rest is below.
@@ -23,8 +64,14 @@ const MANY_OTHERS: f64 = 0.03;
 const MUCH_STOLEN: f64 = 0.005;
 
 impl Disturbance {
-    /// A sentence for who reads the figures, if there is something to say.
-    pub fn note(&self) -> Option<String> {
+    /// Sentences for who reads the figures, if there is something to say.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        [self.cpu_note(), self.standstills.note()]
+            .into_iter()
+            .flatten()
+    }
+
+    fn cpu_note(&self) -> Option<String> {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let said = match (self.others > MANY_OTHERS, self.stolen > MUCH_STOLEN) {
             (false, false) => return None,
@@ -95,6 +142,7 @@ impl CpuUse {
         Disturbance {
             others: share(busy - passed(self.own, earlier.own)),
             stolen: share(stolen),
+            standstills: Standstills::default(),
         }
     }
 }
@@ -147,10 +195,23 @@ mod tests {
         let later = counters(170, 78, 3, 60);
         let found = later.since(&earlier);
         assert_eq!((found.others, found.stolen), (0.2, 0.02));
-        let note = found.note().unwrap();
+        let note = found.notes().next().unwrap();
         assert!(note.contains("20.0 %") && note.contains("2.0 %"), "{note}");
         let quiet = earlier.since(&earlier);
-        assert_eq!(quiet.note(), None);
+        assert_eq!(quiet.notes().next(), None);
+    }
+
+    #[test]
+    fn standstills_are_told() {
+        let mut standstills = Standstills::default();
+        assert_eq!(standstills.note(), None);
+        standstills.add(Duration::from_millis(33), true);
+        standstills.add(Duration::from_millis(12), false);
+        let note = standstills.note().unwrap();
+        assert!(
+            note.contains("2 phases, for 33 ms at most: 1 of them"),
+            "{note}"
+        );
     }
 
     #[test]

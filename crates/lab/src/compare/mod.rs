@@ -10,12 +10,14 @@ mod output;
 mod phase;
 mod receivers;
 mod station;
+mod watch;
 
 pub(crate) use cpu::CpuTimes;
-pub use disturbance::Disturbance;
+pub use disturbance::{Disturbance, Standstills};
 pub use output::{KernelBuild, Meta, write_output};
 
 use crate::error::{Blame, Error, Result};
+use crate::host::boot_again;
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use crate::scheduling;
@@ -25,13 +27,15 @@ use std::thread;
 use steadyvm_host::Method;
 use steadyvm_latency::netstream::NetStreamRun;
 use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData, Service};
+use watch::Watch;
 
 /// The equal rate is this share of the slowest method's full speed: low enough that every
 /// method holds it.
 const EQUAL_SHARE: f64 = 0.9;
 
-/// docs/design/lab.md has the measured rate of failed boots.
-const BOOT_ATTEMPTS: u32 = 4;
+/// A phase in which this machine stood still is measured again, but no more than one in so many: a
+/// machine that stands still all the time cannot do better.
+const REPEATED_PHASES: u64 = 2;
 /// A round in which a machine dies under load is measured again as a whole, this often a run.
 const REBOOTS: u32 = 4;
 
@@ -94,68 +98,156 @@ pub fn run(
     observer: &dyn Observer,
 ) -> Result<Comparison> {
     options.check()?;
-    let mut stations = task(observer, "boot the hosts", || {
+    let stations = task(observer, "boot the hosts", || {
         boot_stations(laboratory, options, observer)
     })?;
-    let mut rounds = Vec::new();
-    let mut equal_rate = None;
-    let mut reboots_left = REBOOTS;
-    let mut dropped_rounds = Vec::new();
     let cpu_use = |stations: &[Station]| CpuUse::now(stations.iter().map(Station::emulator));
     let before = cpu_use(&stations)?;
+    let mut run = Run {
+        laboratory,
+        options,
+        observer,
+        watch: Watch::start()?,
+        stations,
+        equal_rate: None,
+        reboots_left: REBOOTS,
+        repetitions_left: options.rounds * Phase::ALL.len() as u64 / REPEATED_PHASES,
+        dropped_rounds: Vec::new(),
+        standstills: Standstills::default(),
+    };
+    let mut rounds = Vec::new();
     while (rounds.len() as u64) < options.rounds {
         let round = rounds.len() as u64;
         let title = format!("round {} of {}", round + 1, options.rounds);
-        let measure = || measure_round(&mut stations, options, round, &mut equal_rate, observer);
-        match task(observer, title, measure) {
+        match task(observer, title, || run.measure_round(round)) {
             Ok(measured) => rounds.push(measured),
-            // The whole round is dropped, so that no method keeps its better half.
-            Err(error) if reboots_left > 0 && error.blame == Blame::Machine => {
-                reboots_left -= 1;
-                dropped_rounds.push(format!(
-                    "round {} was dropped for all methods and measured again: {error}",
-                    round + 1
-                ));
-                observer.tell(News::Note(format!("{error}\n  booting that host again")));
-                for station in stations.iter_mut().filter(|station| station.is_broken()) {
-                    let (method, service) = (station.method(), options.service);
-                    *station = boot_station(laboratory, method, service, 0, observer)?;
-                }
-            }
-            Err(error) => return Err(error),
+            Err(error) => run.recover(round, error)?,
         }
     }
+    let disturbance = cpu_use(&run.stations)?.since(&before);
     Ok(Comparison {
         data: by_method(options, rounds),
-        equal_rate_mbit_per_s: equal_rate,
-        dropped_rounds,
-        disturbance: cpu_use(&stations)?.since(&before),
+        equal_rate_mbit_per_s: run.equal_rate,
+        dropped_rounds: run.dropped_rounds,
+        disturbance: Disturbance {
+            standstills: run.standstills,
+            ..disturbance
+        },
     })
 }
 
-/// One round: the data of each method, in the methods' order.
-fn measure_round(
-    stations: &mut [Station],
-    options: &Options,
-    round: u64,
-    equal_rate: &mut Option<f64>,
-    observer: &dyn Observer,
-) -> Result<Vec<RoundData>> {
-    let load = phase::Load {
-        seed: options.seed + round,
-        samples: options.samples_in(round),
-        receive_path: options.receive_path,
-    };
-    let mut measure = |phase, rate| measure_phase(stations, round, phase, rate, &load, observer);
-    let idle = measure(Phase::Idle, None)?;
-    let full = measure(Phase::Full, None)?;
-    // The first round finds the rate; the others keep it.
-    let rate = *equal_rate.get_or_insert_with(|| EQUAL_SHARE * slowest(&full));
-    let equal = measure(Phase::Equal, Some(rate))?;
-    let phases = idle.into_iter().zip(full).zip(equal);
-    Ok(phases
-        .map(|((idle, full), equal)| RoundData { idle, full, equal })
-        .collect())
+/// A comparison under way.
+struct Run<'a> {
+    laboratory: &'a Laboratory,
+    options: &'a Options,
+    observer: &'a dyn Observer,
+    watch: Watch,
+    stations: Vec<Station>,
+    /// Found by the first round, kept by the others.
+    equal_rate: Option<f64>,
+    reboots_left: u32,
+    repetitions_left: u64,
+    dropped_rounds: Vec<String>,
+    standstills: Standstills,
+}
+
+impl Run<'_> {
+    /// One round: the data of each method, in the methods' order.
+    fn measure_round(&mut self, round: u64) -> Result<Vec<RoundData>> {
+        let load = phase::Load {
+            seed: self.options.seed + round,
+            samples: self.options.samples_in(round),
+            receive_path: self.options.receive_path,
+        };
+        let idle = self.measure_phase(round, Phase::Idle, None, &load)?;
+        let full = self.measure_phase(round, Phase::Full, None, &load)?;
+        let rate = *self
+            .equal_rate
+            .get_or_insert_with(|| EQUAL_SHARE * slowest(&full));
+        let equal = self.measure_phase(round, Phase::Equal, Some(rate), &load)?;
+        let phases = idle.into_iter().zip(full).zip(equal);
+        Ok(phases
+            .map(|((idle, full), equal)| RoundData { idle, full, equal })
+            .collect())
+    }
+
+    /// Measures one phase on every station. If this machine stood still meanwhile, all stations measure
+    /// it again: what decides is a clock beside the experiment, never what was measured.
+    fn measure_phase(
+        &mut self,
+        round: u64,
+        phase: Phase,
+        rate_mbit_per_s: Option<f64>,
+        load: &phase::Load,
+    ) -> Result<Vec<PhaseData>> {
+        loop {
+            self.watch.take();
+            let measured = self.take_turns(round, phase, rate_mbit_per_s, load)?;
+            let Some(standstill) = self.watch.take() else {
+                return Ok(measured);
+            };
+            let again = self.repetitions_left > 0;
+            self.standstills.add(standstill, again);
+            if !again {
+                return Ok(measured);
+            }
+            self.repetitions_left -= 1;
+            self.observer.tell(News::Note(format!(
+                "this machine stood still for {} ms: measuring \"{}\" again",
+                standstill.as_millis(),
+                phase.title()
+            )));
+        }
+    }
+
+    /// Measures one phase on every station, beginning with another one each round.
+    fn take_turns(
+        &mut self,
+        round: u64,
+        phase: Phase,
+        rate_mbit_per_s: Option<f64>,
+        load: &phase::Load,
+    ) -> Result<Vec<PhaseData>> {
+        let count = self.stations.len();
+        let before = match phase {
+            Phase::Idle => 0,
+            Phase::Full => count,
+            Phase::Equal => 2 * count,
+        };
+        let mut measured: Vec<Option<PhaseData>> = vec![None; count];
+        for (turn, index) in turns(count, round).enumerate() {
+            let station = &mut self.stations[index];
+            self.observer.tell(News::Advance {
+                done: (before + turn) as u64,
+                of: 3 * count as u64,
+                detail: format!("{}: {}", station.method(), phase.title()),
+            });
+            measured[index] = Some(station.measure(phase, rate_mbit_per_s, load)?);
+        }
+        Ok(measured.into_iter().flatten().collect())
+    }
+
+    /// After a machine died in a round: drops the whole round, so that no method keeps its better
+    /// half, and boots what is broken.
+    fn recover(&mut self, round: u64, error: Error) -> Result<()> {
+        if self.reboots_left == 0 || error.blame != Blame::Machine {
+            return Err(error);
+        }
+        self.reboots_left -= 1;
+        self.dropped_rounds.push(format!(
+            "round {} was dropped for all methods and measured again: {error}",
+            round + 1
+        ));
+        self.observer
+            .tell(News::Note(format!("{error}\n  booting that host again")));
+        for station in &mut self.stations {
+            if station.is_broken() {
+                let (method, service) = (station.method(), self.options.service);
+                *station = boot_station(self.laboratory, method, service, 0, self.observer)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Boots a station for each method, as many at once as the machine has CPUs, each on a CPU of
@@ -196,8 +288,7 @@ fn boot_stations(
     Ok(stations)
 }
 
-/// Boots one station. Under emulation a machine that is started may reset itself for no fault
-/// of its kernel, so a failed boot is tried again, and said.
+/// Boots one station, if need be in several attempts.
 fn boot_station(
     laboratory: &Laboratory,
     method: Method,
@@ -205,45 +296,14 @@ fn boot_station(
     on_cpu: usize,
     observer: &dyn Observer,
 ) -> Result<Station> {
-    let mut attempts_left = BOOT_ATTEMPTS;
-    loop {
-        attempts_left -= 1;
-        match Station::boot(laboratory, method, service, on_cpu, observer) {
-            Err(error) if attempts_left > 0 && error.blame == Blame::Machine => {
-                observer.tell(News::Note(format!("{error}\n  booting it again")));
-            }
-            result => return result,
-        }
-    }
+    boot_again(observer, || {
+        Station::boot(laboratory, method, service, on_cpu, observer)
+    })
 }
 
-/// Measures one phase on every station, beginning with another one each round.
-fn measure_phase(
-    stations: &mut [Station],
-    round: u64,
-    phase: Phase,
-    rate_mbit_per_s: Option<f64>,
-    load: &phase::Load,
-    observer: &dyn Observer,
-) -> Result<Vec<PhaseData>> {
-    let count = stations.len();
-    let mut measured: Vec<Option<PhaseData>> = vec![None; count];
-    for turn in 0..count {
-        let index = (turn + round as usize) % count;
-        let station = &mut stations[index];
-        let before = match phase {
-            Phase::Idle => 0,
-            Phase::Full => count,
-            Phase::Equal => 2 * count,
-        };
-        observer.tell(News::Advance {
-            done: (before + turn) as u64,
-            of: 3 * count as u64,
-            detail: format!("{}: {}", station.method(), phase.title()),
-        });
-        measured[index] = Some(station.measure(phase, rate_mbit_per_s, load)?);
-    }
-    Ok(measured.into_iter().flatten().collect())
+/// The order in which stations take their turns in a round: each is the first one in turn.
+fn turns(stations: usize, round: u64) -> impl Iterator<Item = usize> {
+    (0..stations).map(move |turn| (turn + round as usize) % stations)
 }
 
 fn slowest(phases: &[PhaseData]) -> f64 {
@@ -296,6 +356,18 @@ mod tests {
             let shares: Vec<u64> = (0..rounds).map(|round| options.samples_in(round)).collect();
             assert_eq!(shares.iter().sum::<u64>(), samples);
             assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
+        }
+    }
+
+    #[test]
+    fn every_station_has_every_turn_equally_often() {
+        for stations in 1..5 {
+            for turn in 0..stations {
+                let at_turn = |round| turns(stations, round).nth(turn).unwrap();
+                let mut seen: Vec<usize> = (0..stations as u64).map(at_turn).collect();
+                seen.sort_unstable();
+                assert_eq!(seen, (0..stations).collect::<Vec<_>>());
+            }
         }
     }
 

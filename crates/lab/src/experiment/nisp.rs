@@ -8,7 +8,7 @@
 use crate::agent::Process;
 use crate::compare::CpuTimes;
 use crate::error::{At, Error, Result};
-use crate::host::{BULK, EmulatedHost, RT};
+use crate::host::{BULK, EmulatedHost, HostSpecification, RT, boot_again};
 use crate::laboratory::{HostKernel, Laboratory};
 use crate::progress::{News, Observer, task};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -26,7 +26,7 @@ const EXECUTION_US: u64 = 12_000;
 const DEADLINES_US: [u64; 2] = [16_000, 30_000];
 
 /// The CPU of the experiment.
-const CPU: u32 = 1;
+const CPU: usize = 1;
 /// FIFO priorities below the interrupt threads' 50: those of the paper's processes are below
 /// ksoftirqd's, too.
 const JOB_PRIORITY: &str = "40";
@@ -57,7 +57,7 @@ pub struct Options {
 /// Measures everything: at each rate the methods take turns, the others stand still.
 pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Results> {
     let mut places = task(observer, "boot the hosts", || {
-        let boot = |method: &Method| Place::boot(laboratory, *method);
+        let boot = |method: &Method| boot_again(observer, || Place::boot(laboratory, *method));
         options.methods.iter().map(boot).collect::<Result<Vec<_>>>()
     })?;
     let saturation = task(observer, "find the saturation", || {
@@ -113,15 +113,14 @@ struct Place {
 impl Place {
     /// Boots a host, starts the processes, puts the method in force, and stops the host's clock.
     fn boot(laboratory: &Laboratory, method: Method) -> Result<Self> {
-        let mut host =
-            EmulatedHost::boot(&laboratory.host(method.name(), HostKernel::of(method))?)?;
-        let interrupts_to_cpu = format!(
-            "for irq in $(sed -n 's/^ *\\([0-9]*\\):.* {}\\(-.*\\)\\?$/\\1/p' /proc/interrupts); do \
-             echo {CPU} > /proc/irq/$irq/smp_affinity_list; done",
-            BULK.name
-        );
+        let specification = HostSpecification {
+            boot_on_cpu: Some(0),
+            ..laboratory.host(method.name(), HostKernel::of(method))?
+        };
+        let mut host = EmulatedHost::boot(&specification)?;
+        host.spread_processors()?;
+        host.interrupts_to_cpu(BULK.name, CPU)?;
         let inside = host.connection();
-        inside.run(&["sh", "-euc", &interrupts_to_cpu])?;
         let start = |priority, words: &[&str]| -> Result<Process> {
             let cpu = CPU.to_string();
             let by = [

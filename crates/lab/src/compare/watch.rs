@@ -1,0 +1,100 @@
+//! Notices when this machine itself stands still: when its own hypervisor takes all of its CPUs away
+//! for a while, every emulated host in it stops too, whatever its method.
+
+use crate::error::Result;
+use crate::scheduling;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The watch looks at the clock this often: too rarely to cost anything measurable.
+const PERIOD: Duration = Duration::from_millis(2);
+/// What counts as standing still. A kernel that runs gives its first thread a CPU within a fraction
+/// of a millisecond.
+const STANDSTILL: Duration = Duration::from_millis(10);
+
+/// A thread a CPU before all others, until this is dropped.
+pub struct Watch {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    end: AtomicBool,
+    /// The longest time between two looks since it was last taken.
+    longest_ns: AtomicU64,
+}
+
+impl Watch {
+    /// Begins to watch every CPU.
+    ///
+    /// # Errors
+    /// A thread cannot be put before the others.
+    pub fn start() -> Result<Self> {
+        let watch = Self {
+            shared: Arc::default(),
+        };
+        let (sender, started) = channel();
+        for cpu in 0..scheduling::cpus() {
+            let (shared, sender) = (Arc::clone(&watch.shared), sender.clone());
+            thread::spawn(move || {
+                let placed = scheduling::pin(0, cpu)
+                    .and_then(|()| scheduling::make_fifo(0, scheduling::WATCH_PRIORITY));
+                let may_watch = placed.is_ok();
+                let _ = sender.send(placed);
+                drop(sender);
+                if may_watch {
+                    shared.watch();
+                }
+            });
+        }
+        drop(sender);
+        started.iter().collect::<Result<()>>()?;
+        Ok(watch)
+    }
+
+    /// The longest standstill since the last call, if there was one.
+    pub fn take(&self) -> Option<Duration> {
+        let longest = Duration::from_nanos(self.shared.longest_ns.swap(0, Ordering::Relaxed));
+        (longest >= STANDSTILL).then_some(longest)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.end.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    fn watch(&self) {
+        let mut last = Instant::now();
+        while !self.end.load(Ordering::Relaxed) {
+            thread::sleep(PERIOD);
+            let now = Instant::now();
+            let passed = now.duration_since(last).as_nanos() as u64;
+            self.longest_ns.fetch_max(passed, Ordering::Relaxed);
+            last = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standstill_is_reported_once() {
+        let watch = Watch {
+            shared: Arc::default(),
+        };
+        assert_eq!(watch.take(), None);
+        for ns in [2_000_000, 33_000_000, 10_000_000] {
+            watch.shared.longest_ns.fetch_max(ns, Ordering::Relaxed);
+        }
+        assert_eq!(watch.take(), Some(Duration::from_millis(33)));
+        assert_eq!(watch.take(), None);
+    }
+}
