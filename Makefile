@@ -36,6 +36,7 @@ check: ## Formatting, lints, licences
 	cargo clippy --locked --all-targets -- -D warnings
 	shellcheck tools/* .ci/run
 	tools/check-dependencies
+	tools/check-module
 
 .PHONY: unit-tests
 unit-tests: ## Tests that need no lab
@@ -53,7 +54,7 @@ NOT_YET := $(addprefix --skip ,early_demultiplexing_follows_ports_and_their_prio
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net -- --ignored --test-threads=1 $(NOT_YET)
+	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_sockets -- --ignored --test-threads=1 $(NOT_YET)
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

@@ -9,7 +9,6 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/context_tracking.h>
-#include <linux/percpu.h>
 #include <linux/sched/clock.h>
 #include <linux/virtio.h>
 
@@ -17,9 +16,6 @@
 
 /* Events delivered at a time. */
 #define SVS_EVENTS_AT_ONCE	16
-
-/* This CPU is waking tasks for events. Its own, with interrupts off. */
-static DEFINE_PER_CPU(bool, svs_delivers);
 
 /**
  * svs_channel_here - the number of this CPU's channel
@@ -145,8 +141,9 @@ static int svs_take_answer(const struct svs_channel *channel, struct svs_call *c
 static int svs_break(struct svs_channel *channel, const char *why)
 {
 	WRITE_ONCE(channel->broken, true);
-	pr_err("channel %u: %s; sockets of this CPU fail with EIO until the guest is started again\n",
-	       channel->index, why);
+	/* Perhaps with the lock of a run queue held. */
+	printk_deferred(KERN_ERR pr_fmt("channel %u: %s; sockets of this CPU fail with EIO until the guest is started again\n"),
+			channel->index, why);
 	return -EIO;
 }
 
@@ -232,17 +229,13 @@ static void svs_deliver_event(struct svs_device *device, const struct svs_event 
 /*
  * Wakes who waits for what has happened. Interrupts are off throughout, so that no task that was
  * taken from the ring waits for the one that took it; the lock is not held while tasks are woken,
- * since that may ring another CPU, which is a request of its own.
+ * since that may ring another CPU, which is a request of its own (but never comes here).
  */
 static void svs_deliver_events(struct svs_channel *channel)
 {
 	struct svs_event events[SVS_EVENTS_AT_ONCE];
 	unsigned int i, count;
 
-	/* What the request of a ring brought is left to who rang. */
-	if (__this_cpu_read(svs_delivers))
-		return;
-	__this_cpu_write(svs_delivers, true);
 	do {
 		raw_spin_lock(&channel->lock);
 		count = svs_take_events(channel, events);
@@ -250,7 +243,6 @@ static void svs_deliver_events(struct svs_channel *channel)
 		for (i = 0; i < count; i++)
 			svs_deliver_event(channel->device, &events[i]);
 	} while (count);
-	__this_cpu_write(svs_delivers, false);
 }
 
 /**
@@ -272,7 +264,12 @@ int svs_call_on(struct svs_channel *channel, struct svs_call *call)
 	raw_spin_lock(&channel->lock);
 	err = svs_exchange(channel, call);
 	raw_spin_unlock(&channel->lock);
-	svs_deliver_events(channel);
+	/*
+	 * The scheduler rings with the lock of a run queue held: nobody can be woken here. The
+	 * events stay in the ring until the next request, harvest or wait.
+	 */
+	if (call->op != SVS_OP_WAKE)
+		svs_deliver_events(channel);
 	local_irq_restore(flags);
 	return err;
 }
@@ -332,9 +329,9 @@ static void svs_harvest(struct timer_list *timer)
 
 	local_irq_save(flags);
 	/* Not to be had: its CPU has come back and waits in it. */
-	if (in_use && local_clock() - READ_ONCE(channel->harvested_ns) > TICK_NSEC / 2 &&
-	    raw_spin_trylock(&channel->lock)) {
-		svs_exchange(channel, &call);
+	if (in_use && raw_spin_trylock(&channel->lock)) {
+		if (local_clock() - READ_ONCE(channel->harvested_ns) > TICK_NSEC / 2)
+			svs_exchange(channel, &call);
 		raw_spin_unlock(&channel->lock);
 		svs_deliver_events(channel);
 	}

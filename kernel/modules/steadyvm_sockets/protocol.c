@@ -77,7 +77,7 @@ static int svs_init_sock(struct sock *sk)
 		.op = SVS_OP_SOCKET,
 		.argument = { sk->sk_family, sk->sk_type },
 	};
-	int value, err;
+	int err;
 
 	svs_prepare(sk, sk->sk_socket);
 	/* Which channel it is of is told by where it runs. */
@@ -86,13 +86,7 @@ static int svs_init_sock(struct sock *sk)
 	if (!err)
 		svs_install(svs_sk(sk), call.value, raw_smp_processor_id());
 	migrate_enable();
-	if (err)
-		return err;
-	if (!svs_host_option(sk, SOL_SOCKET, SO_SNDBUF, &value))
-		sk->sk_sndbuf = value;
-	if (!svs_host_option(sk, SOL_SOCKET, SO_RCVBUF, &value))
-		sk->sk_rcvbuf = value;
-	return 0;
+	return err;
 }
 
 static void svs_destroy_sock(struct sock *sk)

@@ -65,8 +65,11 @@ void svs_wake(struct svs_sock *svs, u32 ready)
 			sock_wake_async(wq, SOCK_WAKE_IO, POLL_OUT);
 	}
 	rcu_read_unlock();
-	if (news & SVS_READY_PRI)
+	/* The lock keeps the socket's file. Where it cannot be had, the socket is being closed. */
+	if ((news & SVS_READY_PRI) && read_trylock(&sk->sk_callback_lock)) {
 		sk_send_sigurg(sk);
+		read_unlock(&sk->sk_callback_lock);
+	}
 }
 
 /* The state of a socket and when its channel was harvested; false where its device is gone. */
