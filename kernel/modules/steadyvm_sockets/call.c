@@ -137,13 +137,13 @@ static int svs_take_answer(const struct svs_channel *channel, struct svs_call *c
 	return 0;
 }
 
-/* The channel is of no use any more: what it was asked last may still be written by the device. */
+/*
+ * The channel is of no use any more: what it was asked last may still be written by the device.
+ * Perhaps with the lock of a run queue held, where nothing may be printed: the harvest does.
+ */
 static int svs_break(struct svs_channel *channel, const char *why)
 {
-	WRITE_ONCE(channel->broken, true);
-	/* Perhaps with the lock of a run queue held. */
-	printk_deferred(KERN_ERR pr_fmt("channel %u: %s; sockets of this CPU fail with EIO until the guest is started again\n"),
-			channel->index, why);
+	WRITE_ONCE(channel->broken, why);
 	return -EIO;
 }
 
@@ -323,10 +323,16 @@ static void svs_harvest(struct timer_list *timer)
 {
 	struct svs_channel *channel = from_timer(channel, timer, harvest);
 	struct svs_device *device = channel->device;
+	const char *broken = READ_ONCE(channel->broken);
 	bool in_use = atomic_read(&device->open);
 	struct svs_call call = { .op = SVS_OP_HARVEST };
 	unsigned long flags;
 
+	if (broken) {
+		pr_err("channel %u: %s; sockets of this CPU fail with EIO until the guest is started again\n",
+		       channel->index, broken);
+		return;
+	}
 	local_irq_save(flags);
 	/* Not to be had: its CPU has come back and waits in it. */
 	if (in_use && raw_spin_trylock(&channel->lock)) {

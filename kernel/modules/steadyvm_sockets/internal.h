@@ -72,8 +72,8 @@ struct svs_answer {
  * @ring: its event ring; the device writes produced and the events
  * @events: the entries of @ring
  * @consumed: events taken from @ring
- * @broken: the device left a request unanswered or broke the ring; nothing is asked of it again.
- *	Written under @lock, read by all.
+ * @broken: what the device did wrong, such as a request left unanswered; nothing is asked of it
+ *	again. NULL: nothing. Written under @lock, read by all.
  * @seen: &svs_device.calls when the last harvest was complete. Read by all.
  * @harvested_ns: local_clock() of the last harvest. Read by all.
  * @index: its number, constant
@@ -90,7 +90,7 @@ struct svs_channel {
 	struct svs_event_ring *ring;
 	struct svs_event *events;
 	u32 consumed;
-	bool broken;
+	const char *broken;
 	u64 seen;
 	u64 harvested_ns;
 	unsigned int index;
