@@ -11,7 +11,7 @@
 
 #include "internal.h"
 
-/* Flags that are the host's business. The others are the kernel's own, or ignored by TCP and UDP. */
+/* Flags that are the host's business. Others are the kernel's own, or ignored by TCP and UDP. */
 #define SVS_SEND_FLAGS	\
 	(MSG_OOB | MSG_DONTROUTE | MSG_EOR | MSG_CONFIRM | MSG_MORE | MSG_FASTOPEN)
 #define SVS_RECEIVE_FLAGS	(MSG_OOB | MSG_PEEK | MSG_TRUNC | MSG_ERRQUEUE)
@@ -201,6 +201,11 @@ static bool svs_is_worth_trying(struct sock *sk, int flags)
 	return ready & ~(u32)SVS_READY_OUT;
 }
 
+static bool svs_is_shut_datagram(const struct sock *sk)
+{
+	return !svs_is_stream(sk) && (READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN);
+}
+
 /*
  * As TCP does it: at least @target bytes, if there is time. Other sockets have one message at a
  * time, and a target of 0 that any is enough for.
@@ -232,7 +237,7 @@ static ssize_t svs_receive(struct sock *sk, struct msghdr *msg, int flags, void 
 				iov_iter_revert(&msg->msg_iter, before - msg_data_left(msg));
 			} else if (once != -EAGAIN || !timeout) {
 				return received ?: once;
-			} else if (!svs_is_stream(sk) && (READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN)) {
+			} else if (svs_is_shut_datagram(sk)) {
 				/* Who would block is told; who would not, is told EAGAIN. */
 				return 0;
 			}
