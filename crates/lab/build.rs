@@ -18,7 +18,7 @@ fn main() {
         kernel.join("config").display()
     );
     let patches = kernel.join("patches/6.12");
-    let is_patch = |name: &str| name.ends_with(".patch");
+    let is_patch = |file: &Path| has_extension(file, "patch");
     source += &texts(
         "LAB_PATCHES",
         "Patches that only the lab needs",
@@ -32,8 +32,10 @@ fn main() {
     write_out("kernel_inputs.rs", &source);
 
     let module = kernel.join("modules/steadyvm_sockets");
-    let is_source = |name: &str| {
-        name == "Kbuild" || name.ends_with(".h") || name.ends_with(".c") && !name.ends_with(".mod.c")
+    // Not what a build in place leaves there: x.mod.c.
+    let is_source = |file: &Path| {
+        let is_code = has_extension(file, "c") || has_extension(file, "h");
+        file.ends_with("Kbuild") || is_code && !has_extension(&file.with_extension(""), "mod")
     };
     let module = texts(
         "MODULE_SOURCES",
@@ -60,15 +62,17 @@ fn texts(constant: &str, what: &str, files: &[PathBuf]) -> String {
     source + "];\n"
 }
 
-/// The files of a folder whose names are wanted, by name.
-fn files_in(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+fn has_extension(file: &Path, wanted: &str) -> bool {
+    file.extension()
+        .is_some_and(|extension| extension == wanted)
+}
+
+/// The wanted files of a folder, by name.
+fn files_in(directory: &Path, is_wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(directory)
         .expect("the folder exists")
         .map(|entry| entry.expect("the folder is readable").path())
-        .filter(|path| {
-            let name = path.file_name().expect("a listed file has a name");
-            is_wanted(&name.to_string_lossy())
-        })
+        .filter(|file| is_wanted(file))
         .collect();
     files.sort();
     files

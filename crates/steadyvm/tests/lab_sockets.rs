@@ -41,14 +41,8 @@ impl Lab {
         let place = tempfile::tempdir().unwrap();
         let cache = Cache::of_this_machine().unwrap();
         let kernels = [HostKernel::PreemptRt];
-        let laboratory = Laboratory::open(
-            &cache,
-            Path::new(STEADYVM),
-            place.path(),
-            &kernels,
-            &Silent,
-        )
-        .unwrap();
+        let laboratory =
+            Laboratory::open(&cache, Path::new(STEADYVM), place.path(), &kernels, &Silent).unwrap();
         // An emulated machine may reset itself while it boots, for no fault of its kernel:
         // docs/design/lab.md has the measured rate.
         let specification = laboratory.host(name, HostKernel::PreemptRt).unwrap();
@@ -184,7 +178,9 @@ fn programs_see_what_they_see_on_the_host() {
     assert!(expected.len() > 50, "{ordinary}");
     assert!(!ordinary.contains("KILLED"), "{ordinary}");
     // What the guest's own stack would have counted is nothing; the module leaves when asked to.
-    lab.upload_guest("/cases\ncat /proc/softirqs\nsleep 1\nrmmod steadyvm_sockets && echo unloaded");
+    lab.upload_guest(
+        "/cases\ncat /proc/softirqs\nsleep 1\nrmmod steadyvm_sockets && echo unloaded",
+    );
     for vcpus in [1, 2] {
         let console = lab.run_guest(vcpus);
         assert_eq!(results(&console), expected, "{vcpus} VCPUs: {console}");
@@ -246,7 +242,11 @@ fn a_service_runs_without_network_interrupts() {
     let done = guest.finish(PATIENCE).unwrap();
     let console = done.text().replace('\r', "");
     for title in ["NET_RX:", "NET_TX:"] {
-        assert_eq!(softirqs(&console, title).iter().sum::<u64>(), 0, "{console}");
+        assert_eq!(
+            softirqs(&console, title).iter().sum::<u64>(),
+            0,
+            "{console}"
+        );
     }
     // Answers and events come without the device's interrupt: "16: 0 0 IO-APIC 16-edge virtio1".
     let line = console

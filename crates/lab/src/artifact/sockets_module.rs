@@ -94,7 +94,9 @@ fn unpack_headers(directory: &Path, tree: &Path, release: &str, version: &str) -
         output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(tree))?;
     }
     fs::remove_dir_all(&place).at("remove", &place)?;
-    let headers = tree.join("usr/src").join(format!("linux-headers-{release}"));
+    let headers = tree
+        .join("usr/src")
+        .join(format!("linux-headers-{release}"));
     // It includes the shared one where packages install it.
     let makefile = headers.join("Makefile");
     let text = fs::read_to_string(&makefile).at("read", &makefile)?;
