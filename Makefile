@@ -36,6 +36,7 @@ check: ## Formatting, lints, licences
 	cargo clippy --locked --all-targets -- -D warnings
 	shellcheck tools/* .ci/run
 	tools/check-dependencies
+	tools/check-module
 
 .PHONY: unit-tests
 unit-tests: ## Tests that need no lab
@@ -46,12 +47,13 @@ python-tests: ## Build the Python package and test it
 	tools/test-python
 
 # Built, but not seen to pass yet; SPECIFICATION.md has what they would show as pending.
-NOT_YET := --skip early_demultiplexing_follows_ports_and_their_priorities
+NOT_YET := $(addprefix --skip ,early_demultiplexing_follows_ports_and_their_priorities \
+	programs_see_what_they_see_on_the_host a_service_runs_without_network_interrupts)
 
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm -- --ignored --test-threads=1 $(NOT_YET)
+	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm --test lab_sockets -- --ignored --test-threads=1 $(NOT_YET)
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

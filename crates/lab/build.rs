@@ -1,5 +1,5 @@
-//! Puts the kernel's configuration and patches into the binary, so that it builds the same
-//! kernel wherever it runs.
+//! Puts the kernel's configuration and patches and the sources of the guest's module into the
+//! binary, so that it builds the same kernel and module wherever it runs.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -17,43 +17,68 @@ fn main() {
          ",
         kernel.join("config").display()
     );
-    for (constant, what, folder) in [
-        ("LAB_PATCHES", "Patches that only the lab needs", "lab"),
-        ("LEVELS_PATCHES", "Levels of the receive path", ""),
-    ] {
-        writeln!(
-            source,
-            "/// {what}: name and text, in their order.\n\
-             pub const {constant}: &[(&str, &str)] = &["
-        )
-        .expect("memory suffices");
-        for patch in patches_in(&kernel.join("patches/6.12").join(folder)) {
-            let name = patch
-                .file_name()
-                .expect("a listed file has a name")
-                .display();
-            writeln!(
-                source,
-                "    (\"{name}\", include_str!(\"{}\")),",
-                patch.display()
-            )
-            .expect("memory suffices");
-        }
-        source.push_str("];\n");
-    }
-    let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("kernel_inputs.rs");
-    fs::write(&out, source).expect("cargo's output folder is writable");
+    let patches = kernel.join("patches/6.12");
+    let is_patch = |file: &Path| has_extension(file, "patch");
+    source += &texts(
+        "LAB_PATCHES",
+        "Patches that only the lab needs",
+        &files_in(&patches.join("lab"), is_patch),
+    );
+    source += &texts(
+        "LEVELS_PATCHES",
+        "Levels of the receive path",
+        &files_in(&patches, is_patch),
+    );
+    write_out("kernel_inputs.rs", &source);
+
+    let module = kernel.join("modules/steadyvm_sockets");
+    // Not what a build in place leaves there: x.mod.c.
+    let is_source = |file: &Path| {
+        let is_code = has_extension(file, "c") || has_extension(file, "h");
+        file.ends_with("Kbuild") || is_code && !has_extension(&file.with_extension(""), "mod")
+    };
+    let module = texts(
+        "MODULE_SOURCES",
+        "The guest's module",
+        &files_in(&module, is_source),
+    );
+    write_out("module_inputs.rs", &module);
 }
 
-fn patches_in(directory: &Path) -> Vec<PathBuf> {
-    let mut patches: Vec<_> = fs::read_dir(directory)
-        .expect("the folder of patches exists")
+/// A constant with the names and texts of files.
+fn texts(constant: &str, what: &str, files: &[PathBuf]) -> String {
+    let mut source = format!(
+        "/// {what}: name and text, in their order.\n\
+         pub const {constant}: &[(&str, &str)] = &[\n"
+    );
+    for file in files {
+        let name = file
+            .file_name()
+            .expect("a listed file has a name")
+            .display();
+        let path = file.display();
+        writeln!(source, "    (\"{name}\", include_str!(\"{path}\")),").expect("memory suffices");
+    }
+    source + "];\n"
+}
+
+fn has_extension(file: &Path, wanted: &str) -> bool {
+    file.extension()
+        .is_some_and(|extension| extension == wanted)
+}
+
+/// The wanted files of a folder, by name.
+fn files_in(directory: &Path, is_wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .expect("the folder exists")
         .map(|entry| entry.expect("the folder is readable").path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "patch")
-        })
+        .filter(|file| is_wanted(file))
         .collect();
-    patches.sort();
-    patches
+    files.sort();
+    files
+}
+
+fn write_out(name: &str, text: &str) {
+    let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join(name);
+    fs::write(&out, text).expect("cargo's output folder is writable");
 }

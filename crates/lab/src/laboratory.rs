@@ -2,7 +2,8 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, user_space_image,
+    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, sockets_module,
+    user_space_image,
 };
 use crate::emulator::{Accelerator, Card, Machine};
 use crate::error::{At, Error, Result};
@@ -74,6 +75,8 @@ pub struct Laboratory {
     pub distribution_kernel: DistributionKernel,
     /// The kernels that we built, as far as they were asked for.
     pub our_kernels: BTreeMap<HostKernel, RtKernel>,
+    /// The guest's module for outsourced sockets.
+    pub sockets_module: PathBuf,
     /// How hosts run.
     pub accelerator: Accelerator,
     /// More words for the command line of every host's kernel.
@@ -100,6 +103,12 @@ impl Laboratory {
         // Fails at once, and not after minutes, where the kernel's source is missing.
         let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
         let image = user_space_image(cache, observer)?;
+        let sockets_module = sockets_module(
+            cache,
+            &distribution_kernel.release,
+            &distribution_kernel.version,
+            observer,
+        )?;
         let mut our_kernels = BTreeMap::new();
         for kernel in kernels {
             if let Some(flavour) = kernel.flavour() {
@@ -130,6 +139,7 @@ impl Laboratory {
             rt_initramfs: Arc::new(pack(None)?),
             distribution_kernel,
             our_kernels,
+            sockets_module,
             accelerator: Accelerator::Tcg,
             kernel_words: String::new(),
             image,

@@ -52,6 +52,8 @@ pub struct DistributionKernel {
     pub guest_modules: PathBuf,
     /// The package's version.
     pub version: String,
+    /// What the kernel calls itself: "6.12.117+deb12-amd64".
+    pub release: String,
 }
 
 impl DistributionKernel {
@@ -72,6 +74,7 @@ impl DistributionKernel {
             host_modules: entry.join("host-modules"),
             guest_modules: entry.join("guest-modules"),
             version,
+            release: package.trim_start_matches("linux-image-").to_owned(),
         })
     }
 }

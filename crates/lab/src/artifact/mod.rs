@@ -6,12 +6,14 @@ mod cache;
 mod distribution_kernel;
 mod initramfs;
 mod rt_kernel;
+mod sockets_module;
 mod user_space;
 
 pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
 pub use distribution_kernel::DistributionKernel;
 pub use initramfs::{Initramfs, PackedInitramfs};
 pub use rt_kernel::{Flavour, RtKernel};
+pub use sockets_module::sockets_module;
 pub use user_space::user_space_image;
 
 use crate::error::{At, Error, Result};

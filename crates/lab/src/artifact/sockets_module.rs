@@ -1,0 +1,106 @@
+//! The guest's module for outsourced sockets (kernel/modules/steadyvm_sockets), built for the
+//! distribution's kernel.
+
+use super::cache::{Cache, Inputs};
+use super::{SET_UP, output};
+use crate::error::{At, Error, Result};
+use crate::progress::{Observer, task};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+mod inputs {
+    include!(concat!(env!("OUT_DIR"), "/module_inputs.rs"));
+}
+
+const MODULE: &str = "steadyvm_sockets.ko";
+/// Changes when this file builds differently from the same inputs.
+const RECIPE: &str = "1";
+
+/// The module from the cache, built if need be against the headers of the kernel whose release is
+/// `release` ("6.12.117+deb12-amd64") and whose package has the version `version`.
+pub fn sockets_module(
+    cache: &Cache,
+    release: &str,
+    version: &str,
+    observer: &dyn Observer,
+) -> Result<PathBuf> {
+    let compiler = output(Command::new("gcc").arg("--version"))?;
+    let mut inputs = Inputs::default()
+        .with("recipe", RECIPE)
+        .with("kernel", format!("{release} {version}"))
+        .with("compiler", compiler.lines().next().unwrap_or_default());
+    for (name, text) in inputs::MODULE_SOURCES {
+        inputs = inputs.with(&format!("source {name}"), *text);
+    }
+    let entry = cache.entry("sockets-module", &inputs, observer, |directory| {
+        let title = format!("build the sockets module for {release} (once)");
+        task(observer, title, || build(directory, release, version))
+    })?;
+    Ok(entry.join(MODULE))
+}
+
+fn build(directory: &Path, release: &str, version: &str) -> Result<()> {
+    let tree = directory.join("packages");
+    let headers = unpack_headers(directory, &tree, release, version)?;
+    let sources = directory.join("module");
+    fs::create_dir_all(&sources).at("create", &sources)?;
+    for (name, text) in inputs::MODULE_SOURCES {
+        let path = sources.join(name);
+        fs::write(&path, text).at("write", &path)?;
+    }
+    let mut make = Command::new("make");
+    make.arg("-C").arg(&headers);
+    make.arg(format!("M={}", sources.display())).arg("modules");
+    output(&mut make).map_err(|error| error.what_to_do(SET_UP))?;
+    output(
+        Command::new("strip")
+            .args(["--strip-debug", "-o"])
+            .arg(directory.join(MODULE))
+            .arg(sources.join(MODULE)),
+    )?;
+    for done in [tree, sources] {
+        fs::remove_dir_all(&done).at("remove", &done)?;
+    }
+    Ok(())
+}
+
+/// Downloads the kernel's headers, which need not be installed: the directory to build in.
+fn unpack_headers(directory: &Path, tree: &Path, release: &str, version: &str) -> Result<PathBuf> {
+    // "6.12.117+deb12-amd64": the parts that architectures share lack the end.
+    let shared = release.strip_suffix("-amd64").ok_or_else(|| {
+        Error::machine(
+            "find the kernel's headers",
+            format!("{release} is not for amd64"),
+        )
+    })?;
+    let place = directory.join("archives");
+    fs::create_dir_all(&place).at("create", &place)?;
+    for package in [
+        format!("linux-headers-{release}"),
+        format!("linux-headers-{shared}-common"),
+        format!("linux-kbuild-{shared}"),
+    ] {
+        let mut download = Command::new("apt-get");
+        download
+            .args(["-q", "download", &format!("{package}={version}")])
+            .current_dir(&place);
+        output(&mut download).map_err(|error| {
+            error.what_to_do("check that this machine reaches its package sources; apt-get update")
+        })?;
+    }
+    for archive in fs::read_dir(&place).at("read", &place)? {
+        let archive = archive.at("read", &place)?.path();
+        output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(tree))?;
+    }
+    fs::remove_dir_all(&place).at("remove", &place)?;
+    let headers = tree
+        .join("usr/src")
+        .join(format!("linux-headers-{release}"));
+    // It includes the shared one where packages install it.
+    let makefile = headers.join("Makefile");
+    let text = fs::read_to_string(&makefile).at("read", &makefile)?;
+    let sources = format!("{}/usr/src/", tree.display());
+    fs::write(&makefile, text.replace("/usr/src/", &sources)).at("write", &makefile)?;
+    Ok(headers)
+}

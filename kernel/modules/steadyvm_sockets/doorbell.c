@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How a CPU that waits in the device is reached by others.
+ *
+ * Its VCPU's thread sleeps in user space, where interrupts between CPUs do not end the sleep: KVM
+ * keeps them until the thread runs the VCPU again. So who sends one rings the doorbell, too.
+ *
+ * The order that makes it safe. The waiter: waiting = ARMED, full barrier, look at what was sent.
+ * The sender: count it as sent, send it, full barrier, look at waiting. One of them sees the other,
+ * and a doorbell that rings before the sleep begins ends it as well.
+ */
+#include <linux/cpumask.h>
+#include <linux/irqflags.h>
+#include <linux/kvm_para.h>
+#include <linux/percpu.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <asm/smp.h>
+
+#include "internal.h"
+
+enum { SVS_AWAKE, SVS_ARMED, SVS_RUNG };
+
+/**
+ * struct svs_doorbell - of one CPU
+ * @waiting: SVS_ARMED while it waits in the device; SVS_RUNG once somebody rang
+ * @sent: interrupts from CPUs to this one
+ * @seen: of @sent, how many were there when it last took interrupts. Its own.
+ */
+struct svs_doorbell {
+	atomic_t waiting;
+	atomic_t sent;
+	int seen;
+};
+
+static DEFINE_PER_CPU_ALIGNED(struct svs_doorbell, svs_doorbells);
+
+/* The kernel's own way to send interrupts between CPUs. */
+static struct {
+	void (*reschedule)(int cpu);
+	void (*call_single)(int cpu);
+	void (*call)(const struct cpumask *mask);
+} svs_native;
+
+/* Rings, if the CPU waits and nobody did so before: whether it waits. */
+static bool svs_ring(int cpu)
+{
+	struct svs_doorbell *bell = per_cpu_ptr(&svs_doorbells, cpu);
+	struct svs_call call = { .op = SVS_OP_WAKE, .argument = { cpu } };
+
+	/* A full barrier where it succeeds; where not, the callers have had one. */
+	if (atomic_cmpxchg(&bell->waiting, SVS_ARMED, SVS_RUNG) != SVS_ARMED)
+		return atomic_read(&bell->waiting) == SVS_RUNG;
+	svs_call(&call);
+	return true;
+}
+
+static void svs_ring_after_sending(int cpu)
+{
+	/* Pairs with the barrier of svs_doorbell_arm(). */
+	smp_mb();
+	svs_ring(cpu);
+}
+
+/*
+ * A CPU that waits looks at need_resched() when it is rung: no interrupt is needed.
+ */
+static void svs_send_reschedule(int cpu)
+{
+	atomic_inc(&per_cpu_ptr(&svs_doorbells, cpu)->sent);
+	/* What the CPU shall see is written before it is looked whether it waits. */
+	smp_mb__after_atomic();
+	if (svs_ring(cpu))
+		return;
+	svs_native.reschedule(cpu);
+	svs_ring_after_sending(cpu);
+}
+
+static void svs_send_call_single(int cpu)
+{
+	atomic_inc(&per_cpu_ptr(&svs_doorbells, cpu)->sent);
+	svs_native.call_single(cpu);
+	svs_ring_after_sending(cpu);
+}
+
+static void svs_send_call(const struct cpumask *mask)
+{
+	int cpu;
+
+	for_each_cpu(cpu, mask)
+		atomic_inc(&per_cpu_ptr(&svs_doorbells, cpu)->sent);
+	svs_native.call(mask);
+	for_each_cpu(cpu, mask)
+		svs_ring_after_sending(cpu);
+}
+
+/**
+ * svs_doorbell_arm - this CPU is about to wait in the device
+ *
+ * Interrupts are off. Those that were sent before, and might not be seen by who waits, are taken
+ * first.
+ *
+ * Return: whether to wait. svs_doorbell_disarm() is called in any case.
+ */
+bool svs_doorbell_arm(void)
+{
+	struct svs_doorbell *bell = this_cpu_ptr(&svs_doorbells);
+	int sent;
+
+	atomic_set(&bell->waiting, SVS_ARMED);
+	/* Pairs with the barriers of who sends. */
+	smp_mb();
+	sent = atomic_read(&bell->sent);
+	if (sent != bell->seen) {
+		bell->seen = sent;
+		local_irq_enable();
+		/* An exit in which KVM sees what is pending, whatever way it came. */
+		kvm_hypercall0(KVM_HC_VAPIC_POLL_IRQ);
+		local_irq_disable();
+	}
+	return !need_resched() && atomic_read(&bell->waiting) == SVS_ARMED;
+}
+
+/**
+ * svs_doorbell_disarm - this CPU does not wait any more
+ */
+void svs_doorbell_disarm(void)
+{
+	atomic_set(&this_cpu_ptr(&svs_doorbells)->waiting, SVS_AWAKE);
+}
+
+/**
+ * svs_doorbells_start - ring for interrupts between CPUs from now on
+ */
+void svs_doorbells_start(void)
+{
+	svs_native.reschedule = smp_ops.smp_send_reschedule;
+	svs_native.call_single = smp_ops.send_call_func_single_ipi;
+	svs_native.call = smp_ops.send_call_func_ipi;
+	WRITE_ONCE(smp_ops.send_call_func_ipi, svs_send_call);
+	WRITE_ONCE(smp_ops.send_call_func_single_ipi, svs_send_call_single);
+	WRITE_ONCE(smp_ops.smp_send_reschedule, svs_send_reschedule);
+}
+
+/**
+ * svs_doorbells_stop - send interrupts between CPUs as before
+ *
+ * No CPU waits in the device any more.
+ */
+void svs_doorbells_stop(void)
+{
+	WRITE_ONCE(smp_ops.send_call_func_ipi, svs_native.call);
+	WRITE_ONCE(smp_ops.send_call_func_single_ipi, svs_native.call_single);
+	WRITE_ONCE(smp_ops.smp_send_reschedule, svs_native.reschedule);
+	/* They are called with preemption off. */
+	synchronize_rcu();
+}

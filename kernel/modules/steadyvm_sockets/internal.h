@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Outsourced sockets, the guest's side. docs/design/guest-sockets.md says why it is built so.
+ *
+ * Layers, each calling only those below it:
+ *
+ *	policy		which new sockets are outsourced
+ *	protocol	their struct sock: made, accepted, ended
+ *	operations, transfer, options
+ *	readiness	what a socket is ready for; blocking
+ *	payload		user memory as pages
+ *	idle, doorbell	how a CPU waits in the device, and how others reach it there
+ *	call		one exchange with the device; events
+ *	device		the virtio device and its memory
+ */
+#ifndef SVS_INTERNAL_H
+#define SVS_INTERNAL_H
+
+#include <linux/bvec.h>
+#include <linux/ipv6.h>
+#include <linux/scatterlist.h>
+#include <linux/tcp.h>
+#include <linux/timer.h>
+#include <linux/udp.h>
+#include <linux/virtio.h>
+#include <net/sock.h>
+
+#include "steadyvm_sockets.h"
+
+/* Free in every kernel: IPPROTO_SMC is 256, IPPROTO_MPTCP 262. Never shown to programs. */
+#define SVS_PROTOCOL		261
+
+/* Entries of an event ring, a power of two. */
+#define SVS_RING_ENTRIES	256
+
+/* Bytes up to which payload is copied through a channel's own memory: the longest option value. */
+#define SVS_SMALL		1024
+
+/* Of these bytes on, pages are described instead; below, copying takes less time than pinning. */
+#define SVS_COPY_BELOW		512
+
+/**
+ * struct svs_message - what the device reads in one request, but for payload in pages
+ * @request: the head
+ * @parts: name, control messages and small payload, without gaps
+ */
+struct svs_message {
+	struct svs_request request;
+	u8 parts[SVS_MAX_NAME + SVS_MAX_CONTROL + SVS_SMALL];
+};
+
+/**
+ * struct svs_answer - what the device writes in one request, but for payload in pages
+ * @response: the head
+ * @parts: room for name, control messages and small payload, without gaps
+ */
+struct svs_answer {
+	struct svs_response response;
+	u8 parts[SVS_MAX_NAME + SVS_MAX_CONTROL + SVS_SMALL];
+};
+
+/**
+ * struct svs_channel - one CPU's way to the device
+ * @lock: held, with interrupts off, from the making of a request until its answer is copied out.
+ *	Guards all that follows, but for what says otherwise. With a channel for each CPU nobody
+ *	ever waits for it, except the harvest of a CPU that went offline, which only tries.
+ * @queue: its request queue
+ * @message: the request being made
+ * @answer: the answer to it
+ * @descriptors: the chain being made
+ * @max_segments: descriptors of payload that fit into the queue beside the two heads
+ * @ring: its event ring; the device writes produced and the events
+ * @events: the entries of @ring
+ * @consumed: events taken from @ring
+ * @broken: what the device did wrong, such as a request left unanswered; nothing is asked of it
+ *	again. NULL: nothing. Written under @lock, read by all.
+ * @seen: &svs_device.calls when the last harvest was complete. Read by all.
+ * @harvested_ns: local_clock() of the last harvest. Read by all.
+ * @index: its number, constant
+ * @device: its device, constant
+ * @harvest: asks for events while its CPU has no time to be idle
+ */
+struct svs_channel {
+	raw_spinlock_t lock;
+	struct virtqueue *queue;
+	struct svs_message *message;
+	struct svs_answer *answer;
+	struct scatterlist *descriptors;
+	unsigned int max_segments;
+	struct svs_event_ring *ring;
+	struct svs_event *events;
+	u32 consumed;
+	const char *broken;
+	u64 seen;
+	u64 harvested_ns;
+	unsigned int index;
+	struct svs_device *device;
+	struct timer_list harvest;
+};
+
+/**
+ * struct svs_device - the device of this guest
+ * @vdev: the virtio device
+ * @epoch: which device it is, of all that there were since the module was loaded
+ * @max_sockets: entries of @states and @sockets
+ * @max_data: most bytes of payload in one request
+ * @waits: SVS_OP_WAIT may be used
+ * @states: what each socket is ready for, written by the device
+ * @sockets: the sockets by index of their handles. A socket writes its own entry, by cmpxchg()
+ *	where it leaves; read under RCU.
+ * @calls: requests completed
+ * @open: sockets in @sockets
+ * @channel_count: entries of @channels
+ * @channels: by number
+ */
+struct svs_device {
+	struct virtio_device *vdev;
+	u32 epoch;
+	u32 max_sockets;
+	u32 max_data;
+	bool waits;
+	struct svs_state *states;
+	struct svs_sock __rcu **sockets;
+	atomic64_t calls;
+	atomic_t open;
+	unsigned int channel_count;
+	struct svs_channel channels[];
+};
+
+/* The device, once it is ready. Its users hold rcu_read_lock() or have interrupts off. */
+extern struct svs_device __rcu *svs_device;
+
+/**
+ * struct svs_sock - an outsourced socket
+ * @inet: the common part
+ * @tcp: room for what parts of the kernel cast a socket to that says IPPROTO_TCP
+ * @udp: the same of IPPROTO_UDP
+ * @handle: the host's socket; 0: none. Constant while the socket is in &svs_device.sockets.
+ * @epoch: of the device that @handle belongs to
+ * @channel: where its events go
+ * @edges: events so far
+ * @last_ready: what it was ready for at the last event. Written where events are delivered.
+ * @peer: the peer's name, of an accepted socket
+ * @peer_len: its length; 0: not known
+ */
+struct svs_sock {
+	union {
+		struct inet_sock inet;
+		struct tcp_sock tcp;
+		struct udp_sock udp;
+	};
+	u64 handle;
+	u32 epoch;
+	u32 channel;
+	atomic_t edges;
+	u32 last_ready;
+	struct sockaddr_storage peer;
+	int peer_len;
+};
+
+/* The same of AF_INET6: struct ipv6_pinfo is last, where the kernel looks for it. */
+struct svs6_sock {
+	struct svs_sock svs;
+	struct ipv6_pinfo inet6;
+};
+
+static inline struct svs_sock *svs_sk(const struct sock *sk)
+{
+	return (struct svs_sock *)sk;
+}
+
+static inline struct sock *svs_sock_of(struct svs_sock *svs)
+{
+	return &svs->inet.sk;
+}
+
+/**
+ * struct svs_payload - payload of one request, either in one piece or in pages
+ * @len: bytes
+ * @piece: kernel memory of at most SVS_SMALL bytes, copied through the channel; NULL: pages
+ * @vector: the pages
+ * @segments: entries of @vector
+ * @source: what happens to the pages in the end
+ * @few: @vector, where it is short, or the piece
+ */
+struct svs_payload {
+	size_t len;
+	void *piece;
+	struct bio_vec *vector;
+	unsigned int segments;
+	enum { SVS_PAGES_LISTED, SVS_PAGES_HELD, SVS_PAGES_OWN } source;
+	union {
+		struct bio_vec few[SVS_COPY_BELOW / sizeof(struct bio_vec)];
+		u8 copy[SVS_COPY_BELOW];
+	};
+};
+
+/**
+ * struct svs_call - one request and its answer
+ * @op: SVS_OP_
+ * @handle: the socket, or 0
+ * @argument: as the operation says
+ * @name: the name to send
+ * @name_len: its length
+ * @name_room: where a name goes
+ * @name_size: bytes there
+ * @control: control messages to send
+ * @control_len: their length
+ * @control_room: where control messages go
+ * @control_size: bytes there
+ * @send: payload to send, or NULL
+ * @receive: where payload goes, or NULL
+ * @value: the answer's value
+ * @ready: SVS_READY_ after the operation
+ * @answered: lengths in the answer, none more than its room but for the name's, which is the
+ *	length of the name itself (at most SVS_MAX_NAME)
+ */
+struct svs_call {
+	u16 op;
+	u64 handle;
+	u64 argument[3];
+	const void *name;
+	u32 name_len;
+	void *name_room;
+	u32 name_size;
+	const void *control;
+	u32 control_len;
+	void *control_room;
+	u32 control_size;
+	struct svs_payload *send;
+	struct svs_payload *receive;
+	u64 value;
+	u32 ready;
+	struct {
+		u32 name;
+		u32 control;
+		u32 data;
+		u32 message_flags;
+	} answered;
+};
+
+/* device.c */
+int svs_device_start(void);
+void svs_device_stop(void);
+
+/* call.c */
+int svs_call(struct svs_call *call);
+int svs_call_on(struct svs_channel *channel, struct svs_call *call);
+int svs_call_socket(struct sock *sk, struct svs_call *call);
+unsigned int svs_channel_here(const struct svs_device *device);
+void svs_harvest_set_up(struct svs_channel *channel);
+void svs_harvest_start(struct svs_channel *channel, int cpu);
+void svs_harvest_stop(struct svs_channel *channel);
+
+/* payload.c */
+int svs_payload_describe(struct svs_payload *payload, struct iov_iter *iter, size_t len,
+			 bool whole);
+int svs_payload_room(struct svs_payload *payload, size_t len);
+int svs_payload_end(struct svs_payload *payload, struct iov_iter *iter, size_t moved);
+
+/* readiness.c */
+void svs_wake(struct svs_sock *svs, u32 ready);
+u32 svs_ready(const struct svs_sock *svs);
+u32 svs_ready_now(struct sock *sk);
+bool svs_is_fresh(const struct svs_sock *svs);
+int svs_wait(struct sock *sk, __poll_t events, long *timeout, int seen);
+__poll_t svs_poll(struct file *file, struct socket *sock, poll_table *wait);
+extern unsigned int svs_fresh_us;
+
+/* protocol.c */
+int svs_protocol_start(void);
+void svs_protocol_stop(void);
+struct sock *svs_accepted_alloc(struct sock *parent, struct socket *sock, bool kern);
+void svs_install(struct svs_sock *svs, u64 handle, u32 channel);
+bool svs_is_ours(const struct sock *sk);
+
+/* operations.c */
+extern const struct proto_ops svs_inet_ops;
+extern const struct proto_ops svs_inet6_ops;
+
+/* transfer.c */
+int svs_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
+int svs_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
+
+/* options.c */
+int svs_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
+		   unsigned int optlen);
+int svs_getsockopt(struct socket *sock, int level, int optname, char __user *optval,
+		   int __user *optlen);
+int svs_host_option(struct sock *sk, int level, int optname, int *value);
+void svs_inherit_options(const struct sock *parent, struct sock *child);
+int svs_options_start(void);
+void svs_options_stop(void);
+
+/* idle.c */
+int svs_idle_start(struct svs_device *device);
+void svs_idle_stop(struct svs_device *device);
+
+/* doorbell.c */
+bool svs_doorbell_arm(void);
+void svs_doorbell_disarm(void);
+void svs_doorbells_start(void);
+void svs_doorbells_stop(void);
+
+/* policy.c */
+int svs_policy_start(void);
+void svs_policy_stop(void);
+
+#endif
