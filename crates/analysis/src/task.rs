@@ -177,6 +177,11 @@ impl Task {
         Fraction::new(self.demand().into(), self.period().into())
     }
 
+    /// C / T, the share of a processor that the task takes in the long run: no processor while suspended.
+    pub fn execution_share(&self) -> Fraction {
+        Fraction::new(self.execution.into(), self.period().into())
+    }
+
     /// (C + S) / (D - J).
     pub fn density(&self) -> Fraction {
         Fraction::new(self.demand().into(), self.window().into())

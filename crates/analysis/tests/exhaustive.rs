@@ -91,6 +91,58 @@ fn one_vcpu() {
     assert!(systems > 15_000, "{systems}");
 }
 
+/// Suspension is no demand for a processor below, but jitter: C_i + S_i + sum ceil((w + D_j - C_j) / T_j) C_j.
+fn suspending_dm_holds(tasks: &[(Parameters, Time)], supply: &impl Supply) -> bool {
+    let mut sorted = tasks.to_vec();
+    sorted.sort_by_key(|&((_, d, _), _)| d);
+    sorted.iter().enumerate().all(|(level, &((c, d, _), s))| {
+        (1..=d).any(|at| {
+            let higher = sorted[..level].iter().map(|&((c, d, t), s)| {
+                let jitter = if s == 0 { 0 } else { d - c };
+                (at + jitter + t - 1) / t * c
+            });
+            Amount::from(c + s + higher.sum::<Time>()) <= supply.supply(at)
+        })
+    })
+}
+
+#[test]
+fn suspending_tasks_of_one_vcpu() {
+    let mut below_utilization = 0;
+    for (one, two, three) in (0..1_000).map(|n| (n % 10, n / 10 % 10, n / 100)) {
+        let tasks = [
+            ((1, 14, 14), one),
+            ((1, 19, 20), two),
+            ((2, 30, 30), 2 * three),
+        ];
+        let suspending: Vec<Task> = tasks
+            .iter()
+            .map(|&((c, d, t), s)| Task::new(c, d, t).unwrap().with_suspension(s).unwrap())
+            .collect();
+        for period in 1..=6 {
+            let searched = (1..=period).find(|&budget| {
+                suspending_dm_holds(&tasks, &PeriodicResource::new(period, budget).unwrap())
+            });
+            let scheduler = LocalScheduler::DeadlineMonotonic;
+            let found = minimal_prm(&suspending, scheduler, period, &mut Work::default());
+            let found = found.ok().map(|interface| {
+                assert!(interface.exact);
+                interface.budget
+            });
+            assert_eq!(found, searched, "{tasks:?} {period}");
+            let counted = suspending.iter().map(|task| {
+                let utilization = task.utilization();
+                utilization.numerator as f64 / utilization.denominator as f64
+            });
+            let counted = counted.sum::<f64>() * period as f64;
+            below_utilization +=
+                usize::from(found.is_some_and(|budget| (budget as f64) < counted.floor()));
+        }
+    }
+    // What took suspension for demand asked for more.
+    assert!(below_utilization > 50, "{below_utilization}");
+}
+
 /// Theorem 1 as published, at every whole A up to the horizon, and no tie that hides a miss.
 fn theorem_one(
     tasks: &[Parameters],

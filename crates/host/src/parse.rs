@@ -100,14 +100,15 @@ pub fn irq_of_thread(comm: &str) -> Option<u32> {
 }
 
 /// The VCPU number of a VCPU thread's name: QEMU and libvirt (`CPU 1/KVM`), Firecracker
-/// (`fc_vcpu 1`), Cloud Hypervisor (`vcpu1`), crosvm (`crosvm_vcpu1`).
+/// (`fc_vcpu 1`), Cloud Hypervisor (`vcpu1`), crosvm (`crosvm_vcpu1`), `steadyvm up` (`vcpu1/NAME`).
 pub fn vcpu_of_thread(comm: &str) -> Option<u32> {
     if let Some(rest) = comm.strip_prefix("CPU ") {
         return rest.strip_suffix("/KVM")?.parse().ok();
     }
+    let role = comm.split('/').next()?;
     ["fc_vcpu ", "vcpu", "crosvm_vcpu"]
         .iter()
-        .find_map(|prefix| comm.strip_prefix(prefix)?.parse().ok())
+        .find_map(|prefix| role.strip_prefix(prefix)?.parse().ok())
 }
 
 /// Major and minor number of a kernel release (`6.12.95+deb13-rt-amd64`).
@@ -189,6 +190,7 @@ ERR:          0
         assert_eq!(vcpu_of_thread("CPU 1/TCG"), None);
         assert_eq!(vcpu_of_thread("fc_vcpu 3"), Some(3));
         assert_eq!(vcpu_of_thread("vcpu0"), Some(0));
+        assert_eq!(vcpu_of_thread("vcpu1/echo"), Some(1));
         assert_eq!(vcpu_of_thread("vcpu_worker"), None);
     }
 

@@ -39,18 +39,22 @@ use steadyvm_vmm::{End, Error, life};
 pub struct Args {
     /// The VM's description (vm.toml). Paths in it are relative to its directory.
     file: PathBuf,
-    /// Only check the description and that its files can be read.
+    /// Only check the description, and that the files it names can be opened.
     #[arg(long)]
     check: bool,
+    /// Write how often and why each VCPU left the guest, as JSON, when the VM ends and at SIGUSR1.
+    #[arg(long, value_name = "FILE")]
+    statistics: Option<PathBuf>,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let configuration = read(&args.file)?;
     if args.check {
+        steadyvm_vmm::check(&configuration)?;
         return Ok(ExitCode::SUCCESS);
     }
-    match life::run(&configuration)? {
+    match life::run(&configuration, args.statistics.as_deref())? {
         End::PoweredOff => {}
         End::Reset => eprintln!("steadyvm up: the guest asked for a reset, which ends it here"),
         End::Asked(by) => eprintln!("steadyvm up: ended by {by}"),

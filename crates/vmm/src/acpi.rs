@@ -23,7 +23,7 @@ use crate::layout;
 const OEM: [u8; 6] = *b"STDYVM";
 const TABLE: [u8; 8] = *b"STEADYVM";
 const REVISION: u32 = 1;
-/// VGA (bit 2), PCIe's ASPM (4) and the CMOS clock (5) are not there; legacy devices (0) and the
+/// VGA (bit 2), ASPM (4) and the CMOS clock (5) are not there; legacy devices (0) and the
 /// 8042 (1) would have to be announced.
 const NO_LEGACY_DEVICES: u16 = 1 << 2 | 1 << 4 | 1 << 5;
 /// `SLP_TYP` of S5, and `SLP_EN` with it in the sleep control register (ACPI 6.5, 4.8.3.7).
@@ -152,4 +152,94 @@ fn madt(vcpus: u8) -> MADT {
     }
     madt.add_structure(IoApic::new(0, layout::IO_APIC, 0));
     madt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A table's bytes, by its address.
+    fn table(image: &[u8], address: u64) -> &[u8] {
+        let at = (address - layout::ACPI_TABLES) as usize;
+        let length = u32::from_le_bytes(image[at + 4..at + 8].try_into().unwrap());
+        &image[at..at + length as usize]
+    }
+
+    fn address(bytes: &[u8], at: usize) -> u64 {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+    }
+
+    fn sum(bytes: &[u8]) -> u8 {
+        bytes.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
+    }
+
+    /// All tables, found as an operating system finds them.
+    fn found(image: &[u8]) -> Vec<&[u8]> {
+        assert_eq!(&image[..8], b"RSD PTR ");
+        assert_eq!((sum(&image[..20]), sum(&image[..36])), (0, 0));
+        let xsdt = table(image, address(image, 24));
+        let mut tables: Vec<_> = xsdt[36..]
+            .chunks(8)
+            .map(|entry| table(image, address(entry, 0)))
+            .collect();
+        // X_DSDT of the FADT.
+        tables.push(table(image, address(tables[0], 140)));
+        tables.push(xsdt);
+        tables
+    }
+
+    #[test]
+    fn every_table_is_found_from_the_rsdp_and_sums_to_zero() {
+        for (vcpus, devices) in [(1, 0), (2, 3), (4, layout::MAX_DEVICES)] {
+            let image = tables(layout::ACPI_TABLES, vcpus, devices);
+            assert!(layout::ACPI_TABLES + image.len() as u64 <= layout::ACPI_TABLES_END);
+            let found = found(&image);
+            let names: Vec<_> = found.iter().map(|table| &table[..4]).collect();
+            assert_eq!(names, [b"FACP", b"APIC", b"DSDT", b"XSDT"]);
+            for table in found {
+                assert_eq!(sum(table), 0, "{:?}", &table[..4]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_madt_has_every_vcpu_and_the_io_apic() {
+        let image = tables(layout::ACPI_TABLES, 3, 0);
+        let found = found(&image);
+        let entries = &found[1][44..];
+        let expected: [&[u8]; 3] = [&[0, 8, 0, 0, 1], &[0, 8, 1, 1, 1], &[0, 8, 2, 2, 1]];
+        for (entry, expected) in entries.chunks(8).zip(expected) {
+            assert_eq!(&entry[..5], expected);
+        }
+        assert_eq!(entries[24..26], [1, 12]);
+        assert_eq!(entries[28..32], layout::IO_APIC.to_le_bytes());
+    }
+
+    /// The disassembler of ACPICA reads the DSDT back.
+    #[test]
+    fn iasl_reads_the_devices_back() {
+        let image = tables(layout::ACPI_TABLES, 2, 2);
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("dsdt.aml");
+        std::fs::write(&file, found(&image)[2]).unwrap();
+        let done = Command::new("iasl").arg("-d").arg(&file).output();
+        let done = done.expect("iasl: tools/set-up for-tests installs it (acpica-tools)");
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        let text = std::fs::read_to_string(directory.path().join("dsdt.dsl")).unwrap();
+        for part in [
+            "Name (_S5, Package (0x02)",
+            "Name (_HID, EisaId (\"PNP0501\")",
+            "Device (V001)",
+            "Name (_HID, \"LNRO0005\")",
+            "0xD0001000,         // Address Base",
+            "0x00000006,",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What the guest reaches by I/O ports and device memory, for all VCPUs.
 
 use std::sync::Arc;
+use virtio_bindings::virtio_mmio::VIRTIO_MMIO_QUEUE_NOTIFY;
 
 use crate::acpi;
 use crate::devices::MmioDevice;
@@ -62,6 +63,11 @@ impl Bus {
         if let Some((device, offset)) = self.device(address) {
             device.write(offset, data);
         }
+    }
+
+    /// Whether a write there rings a queue, if a device is there.
+    pub const fn is_notification(address: u64) -> bool {
+        address % layout::DEVICE_SIZE == VIRTIO_MMIO_QUEUE_NOTIFY as u64
     }
 
     fn device(&self, address: u64) -> Option<(&MmioDevice, u32)> {

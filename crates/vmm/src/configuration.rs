@@ -319,3 +319,116 @@ impl Sockets {
         within("request_kib", self.request_kib.into(), 4, 16 << 10)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LEAST: &str = "name = \"a\"\nkernel = \"k\"\n";
+
+    fn parse(more: &str) -> Result<Configuration> {
+        Configuration::parse(&format!("{LEAST}{more}"), "vm.toml")
+    }
+
+    fn refusal(more: &str) -> String {
+        parse(more).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn only_name_and_kernel_are_needed() {
+        let configuration = parse("").unwrap();
+        assert_eq!((configuration.vcpus, configuration.memory_mib), (1, 256));
+        assert!(configuration.lock_memory && configuration.sockets.is_none());
+        assert_eq!(configuration.console, Console::Standard);
+    }
+
+    #[test]
+    fn every_key_is_taken() {
+        let text = r#"
+            initramfs = "i"
+            cmdline = "console=ttyS0"
+            memory_mib = 512
+            vcpus = 2
+            rt_vcpus = [1]
+            rt_priority = 60
+            lock_memory = false
+            console = "log"
+            [[disk]]
+            path = "d"
+            read_only = true
+            [[net]]
+            tap = "tap0"
+            mac = "52:54:00:78:00:01"
+            [sockets]
+            namespace = "web"
+            max_sockets = 100
+            buffer_mib = 64
+            request_kib = 64
+        "#;
+        let configuration = parse(text).unwrap().relative_to(Path::new("/vms"));
+        assert_eq!(configuration.kernel, Path::new("/vms/k"));
+        assert_eq!(configuration.disk[0].path, Path::new("/vms/d"));
+        assert_eq!(configuration.console, Console::File("/vms/log".into()));
+        assert_eq!(configuration.net[0].mac, Mac([0x52, 0x54, 0, 0x78, 0, 1]));
+        let sockets = configuration.sockets.unwrap();
+        assert_eq!(
+            sockets.namespace,
+            Namespace::Existing("/run/netns/web".into())
+        );
+        let limits = sockets.limits();
+        assert_eq!((limits.sockets, limits.buffer_bytes), (100, 64 << 20));
+        assert_eq!(limits.request_bytes, 64 << 10);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (more, expected) in [
+            ("vcpu = 2", "line 3"),
+            ("vcpu = 2", "unknown field `vcpu`"),
+            ("[sockets]\nport = 1", "unknown field `port`"),
+            ("vcpus = 0", "vm.toml: vcpus: 0 is not 1 to 4"),
+            ("vcpus = 5", "vcpus: 5"),
+            ("rt_vcpus = [1]", "there is no VCPU 1: they are 0 to 0"),
+            ("rt_priority = 0", "rt_priority"),
+            ("memory_mib = 63", "memory_mib"),
+            (
+                "[[net]]\ntap = \"t\"\nmac = \"52:54:00:78:00\"",
+                "no hardware address",
+            ),
+            ("[[net]]\ntap = \"t\"\nmac = \"53:54:00:78:00:01\"", "group"),
+            (
+                "[[net]]\ntap = \"../t\"\nmac = \"52:54:00:78:00:01\"",
+                "net.tap",
+            ),
+            (
+                "[sockets]\nmax_sockets = 0",
+                "sockets.max_sockets: 0 is not 1",
+            ),
+        ] {
+            let said = refusal(more);
+            assert!(said.contains(expected), "{more}: {said}");
+        }
+        let unnamed = Configuration::parse("name = \"a b\"\nkernel = \"k\"", "vm.toml");
+        assert!(unnamed.unwrap_err().to_string().contains("letters"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".{0,200}") {
+            let _ = Configuration::parse(&text, "x");
+        }
+
+        #[test]
+        fn what_is_accepted_fits_the_machine(
+            vcpus in 0_u8..8, rt in prop::collection::vec(0_u8..8, 0..4), memory in 0_u64..1 << 18,
+        ) {
+            let text = format!("vcpus = {vcpus}\nrt_vcpus = {rt:?}\nmemory_mib = {memory}");
+            if let Ok(configuration) = parse(&text) {
+                prop_assert!((1..=MAX_VCPUS).contains(&configuration.vcpus));
+                prop_assert!(configuration.rt_vcpus.iter().all(|number| *number < vcpus));
+                prop_assert!((LEAST_MEMORY_MIB..=MOST_MEMORY_MIB).contains(&memory));
+            }
+        }
+    }
+}

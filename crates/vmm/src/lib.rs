@@ -21,10 +21,13 @@ pub mod life;
 mod machine;
 mod namespace;
 mod resources;
+mod seccomp;
 mod statistics;
 mod terminal;
 mod thread;
+mod threads;
 mod vcpu;
 
 pub use error::{Error, Result};
+pub use resources::check;
 pub use vcpu::End;

@@ -22,19 +22,47 @@ use crate::devices::{Backend, Interrupt, MmioDevice};
 use crate::error::{Doing, Error, Result};
 use crate::layout;
 use crate::resources::Resources;
+use crate::statistics::Counters;
 
 /// A VM that has not run yet.
 pub struct Machine {
     /// Its VCPUs, by number.
-    pub vcpus: Vec<VcpuFd>,
+    pub vcpus: Vec<CountedVcpu>,
     /// Its devices.
     pub bus: Arc<Bus>,
     /// Disks, each to be served by a thread.
     pub disks: Vec<Arc<Block>>,
+    /// Interrupts of cards, each to be passed on by a thread.
+    pub relays: Vec<Relay>,
     /// The outsourced sockets, to wake who sleeps there.
     pub sockets: Option<Arc<SocketsDevice>>,
     /// To be kept as long as a VCPU may run.
     pub vm: KernelVm,
+}
+
+/// A VCPU with its statistics.
+pub struct CountedVcpu {
+    /// The kernel's.
+    pub fd: VcpuFd,
+    /// Its exits to this program.
+    pub counters: Arc<Counters>,
+}
+
+/// The interrupt of a card on its way through this program, in a VM whose VCPUs may have to be woken
+/// for it. In others vhost-net raises it by itself.
+pub struct Relay {
+    /// vhost-net has used a buffer.
+    pub from_kernel: EventFd,
+    interrupt: Arc<Interrupt>,
+}
+
+impl Relay {
+    /// Raises the interrupt if there was one.
+    pub fn pass_on(&self) {
+        if self.from_kernel.read().is_ok() {
+            self.interrupt.raise();
+        }
+    }
 }
 
 /// The kernel's VM, and the guest's memory behind its slots.
@@ -58,8 +86,9 @@ impl Machine {
         for disk in resources.disks {
             slots.add_disk(disk)?;
         }
+        let sleepers = configuration.sockets.is_some();
         for (tap, net) in resources.taps.into_iter().zip(&configuration.net) {
-            slots.add_card(tap, net)?;
+            slots.add_card(tap, net, sleepers)?;
         }
         if let Some(sockets) = &configuration.sockets {
             slots.add_sockets(sockets, configuration.vcpus, stopping)?;
@@ -68,6 +97,7 @@ impl Machine {
             console,
             devices,
             disks,
+            relays,
             sockets,
             ..
         } = slots;
@@ -76,6 +106,7 @@ impl Machine {
             vcpus,
             bus: Arc::new(Bus { console, devices }),
             disks,
+            relays,
             sockets,
             vm: KernelVm {
                 _fd: vm,
@@ -111,13 +142,16 @@ fn make_vm(kvm: &Kvm, memory: &Memory) -> Result<VmFd> {
     Ok(vm)
 }
 
-fn make_vcpus(kvm: &Kvm, vm: &VmFd, count: u8, entry: u64) -> Result<Vec<VcpuFd>> {
+fn make_vcpus(kvm: &Kvm, vm: &VmFd, count: u8, entry: u64) -> Result<Vec<CountedVcpu>> {
     let make = |number: u8| {
         let vcpu = vm
             .create_vcpu(number.into())
             .doing(format!("make VCPU {number}"))?;
         cpu::set_up(kvm, &vcpu, number, count, entry)?;
-        Ok(vcpu)
+        Ok(CountedVcpu {
+            fd: vcpu,
+            counters: Arc::default(),
+        })
     };
     (0..count).map(make).collect()
 }
@@ -129,6 +163,7 @@ struct Slots<'v> {
     console: Console,
     devices: Vec<Arc<MmioDevice>>,
     disks: Vec<Arc<Block>>,
+    relays: Vec<Relay>,
     sockets: Option<Arc<SocketsDevice>>,
 }
 
@@ -142,6 +177,7 @@ impl<'v> Slots<'v> {
             console: Console::new(&line, output)?,
             devices: Vec::new(),
             disks: Vec::new(),
+            relays: Vec::new(),
             sockets: None,
         })
     }
@@ -156,17 +192,26 @@ impl<'v> Slots<'v> {
         Ok(())
     }
 
-    fn add_card(&mut self, tap: Tap, net: &configuration::Net) -> Result<()> {
+    fn add_card(&mut self, tap: Tap, net: &configuration::Net, sleepers: bool) -> Result<()> {
         let interrupt = self.next_interrupt()?;
+        let share = |event: &EventFd| event.try_clone().doing("share an event");
+        let raise = if sleepers {
+            let from_kernel = event()?;
+            self.relays.push(Relay {
+                from_kernel: share(&from_kernel)?,
+                interrupt: Arc::clone(&interrupt),
+            });
+            from_kernel
+        } else {
+            share(&interrupt.line)?
+        };
         let queue = |index| {
             Ok(QueueEvents {
                 rung: self.next_bell(index)?,
-                interrupt: interrupt.line.try_clone().doing("share an event")?,
+                interrupt: share(&raise)?,
             })
         };
-        let events: [Result<QueueEvents>; 2] = [queue(0), queue(1)];
-        let [receive, send] = events;
-        let card = Net::new(&self.memory, tap, net.mac, [receive?, send?])?;
+        let card = Net::new(&self.memory, tap, net.mac, [queue(0)?, queue(1)?])?;
         self.add(Box::new(card), interrupt);
         Ok(())
     }

@@ -12,6 +12,18 @@ use crate::devices::serial::Output;
 use crate::devices::tap::Tap;
 use crate::error::{Doing, Error, Result};
 
+/// Whether the files that a description names can be opened.
+///
+/// # Errors
+/// Which cannot.
+pub fn check(configuration: &Configuration) -> Result<()> {
+    boot::Image::open(configuration)?;
+    configuration
+        .disk
+        .iter()
+        .try_for_each(|disk| block::Image::open(disk).map(drop))
+}
+
 /// Open files of the host.
 pub struct Resources {
     /// /dev/kvm.

@@ -1,41 +1,57 @@
 //! The user's terminal as the guest's console.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use std::io::{self, IsTerminal, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::devices::serial::Console;
 
+/// The terminal's mode before this program changed it; null where it has not. For signal handlers
+/// too: what it points to is never freed.
+static BEFORE: AtomicPtr<libc::termios> = AtomicPtr::new(null_mut());
+
 /// The terminal hands every key to the guest until this is dropped.
-pub struct RawTerminal(Option<Termios>);
+pub struct RawTerminal {
+    raw: bool,
+}
 
 impl RawTerminal {
     /// Where standard input is a terminal; otherwise nothing changes.
     pub fn enter() -> io::Result<Self> {
         let input = io::stdin();
         if !input.is_terminal() {
-            return Ok(Self(None));
+            return Ok(Self { raw: false });
         }
         let before = tcgetattr(&input)?;
         let mut raw = before.clone();
         cfmakeraw(&mut raw);
+        BEFORE.store(Box::leak(Box::new(before.into())), Ordering::SeqCst);
         tcsetattr(&input, SetArg::TCSANOW, &raw)?;
-        Ok(Self(Some(before)))
+        Ok(Self { raw: true })
     }
 
     /// Whether the terminal's own keys, such as Ctrl-C, go to the guest.
     pub const fn is_raw(&self) -> bool {
-        self.0.is_some()
+        self.raw
     }
 }
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, before);
-        }
+        restore();
+    }
+}
+
+/// Gives the terminal its mode back. May be called in a signal handler.
+pub fn restore() {
+    let before = BEFORE.swap(null_mut(), Ordering::SeqCst);
+    if !before.is_null() {
+        // SAFETY: `before` points to a termios that is never freed; 0 is standard input.
+        unsafe { libc::tcsetattr(0, libc::TCSANOW, before) };
     }
 }
 
@@ -77,13 +93,13 @@ impl Escape {
 }
 
 /// Feeds standard input to the console until it ends, `stop` is readable, or the escape key ends
-/// the VM: then `true`.
-pub fn feed(console: &Console, stop: &EventFd, escape: bool) -> bool {
+/// the VM: then `true`. `interrupted` is called after each interrupt that this raises.
+pub fn feed(console: &Console, stop: &EventFd, escape: bool, interrupted: impl Fn()) -> bool {
     let mut keys = Escape::default();
     let mut buffer = [0; 256];
     loop {
         let input = io::stdin();
-        if !wait_for(&[input.as_fd(), stop_fd(stop)]) {
+        if !wait_for([input.as_fd(), borrow(stop)]) {
             return false;
         }
         let Ok(count @ 1..) = input.lock().read(&mut buffer) else {
@@ -98,33 +114,35 @@ pub fn feed(console: &Console, stop: &EventFd, escape: bool) -> bool {
         } else {
             typed.to_vec()
         };
-        if !put_all(console, stop, &bytes) {
+        if !put_all(console, stop, &bytes, &interrupted) {
             return false;
         }
     }
 }
 
 /// Puts bytes into the console as the guest takes them; `false` where it is to stop.
-fn put_all(console: &Console, stop: &EventFd, bytes: &[u8]) -> bool {
+fn put_all(console: &Console, stop: &EventFd, bytes: &[u8], interrupted: &impl Fn()) -> bool {
     let mut rest = console.feed(bytes);
+    interrupted();
     while !rest.is_empty() {
-        if !wait_for(&[stop_fd(console.drained()), stop_fd(stop)]) {
+        if !wait_for([borrow(console.drained()), borrow(stop)]) {
             return false;
         }
         let _ = console.drained().read();
         rest = console.feed(rest);
+        interrupted();
     }
     true
 }
 
-fn stop_fd(event: &EventFd) -> std::os::fd::BorrowedFd<'_> {
-    use std::os::fd::{AsRawFd, BorrowedFd};
+/// An event as the calls of nix want it.
+pub fn borrow(event: &EventFd) -> BorrowedFd<'_> {
     // SAFETY: the descriptor is open as long as `event` is borrowed.
     unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) }
 }
 
 /// Waits for the first or the last descriptor; `false` where the last one, the stop, is readable.
-fn wait_for(fds: &[std::os::fd::BorrowedFd<'_>; 2]) -> bool {
+fn wait_for(fds: [BorrowedFd<'_>; 2]) -> bool {
     let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     loop {
         match poll(&mut fds, PollTimeout::NONE) {

@@ -86,11 +86,15 @@ impl Vcpu {
         let count = |exit| self.counters.add(exit);
         match self.fd.run() {
             Ok(VcpuExit::MmioWrite(address, data)) => {
-                count(Exit::MmioWrite);
+                count(if Bus::is_notification(address) {
+                    Exit::QueueNotify
+                } else {
+                    Exit::RegisterWrite
+                });
                 self.bus.write_memory(address, data);
             }
             Ok(VcpuExit::MmioRead(address, data)) => {
-                count(Exit::MmioRead);
+                count(Exit::RegisterRead);
                 self.bus.read_memory(address, data);
             }
             Ok(VcpuExit::IoIn(port, data)) => {

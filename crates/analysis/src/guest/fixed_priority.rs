@@ -13,7 +13,7 @@
 //! Chen et al. 2019 (suspension).
 
 use crate::{
-    ratio::{Fraction, Interval},
+    ratio::Interval,
     supply::Supply,
     task::Task,
     time::{Amount, Time},
@@ -42,8 +42,7 @@ pub(crate) fn load_bounds(tasks: &[Task]) -> Vec<Amount> {
         .iter()
         .map(|task| {
             let interference = utilization.ceil_times(task.window().into()) + constant;
-            utilization =
-                utilization.plus(Fraction::new(task.execution().into(), task.period().into()));
+            utilization = utilization.plus(task.execution_share());
             constant += Amount::from(task.execution() + interference_jitter(task));
             interference + Amount::from(task.demand())
         })

@@ -28,6 +28,15 @@ pub enum LocalScheduler {
 }
 
 impl LocalScheduler {
+    /// The share of a processor that `task` needs in the long run: under EDF suspension counts as
+    /// execution.
+    pub fn share(self, task: &Task) -> Fraction {
+        match self {
+            Self::EarliestDeadline => task.utilization(),
+            Self::DeadlineMonotonic => task.execution_share(),
+        }
+    }
+
     /// Decides whether `tasks` meet their deadlines on one processor that supplies `supply`.
     /// A violation's index refers to `tasks`.
     pub fn test(self, tasks: &[Task], supply: &impl Supply, work: &mut Work) -> Verdict {
@@ -113,7 +122,7 @@ fn pack(
         };
         let bin = &mut bins[home];
         bin.members.push(index);
-        bin.bandwidth = bin.bandwidth.plus(tasks[index].utilization());
+        bin.bandwidth = bin.bandwidth.plus(scheduler.share(&tasks[index]));
         bin.density = bin.density.plus(tasks[index].density());
     }
     let mut partition: Vec<Vec<usize>> = bins.into_iter().map(|bin| bin.members).collect();
@@ -160,7 +169,7 @@ fn accepts(
     let task = &tasks[index];
     if bin
         .bandwidth
-        .plus(task.utilization())
+        .plus(scheduler.share(task))
         .compare(one)
         .is_some_and(std::cmp::Ordering::is_gt)
     {

@@ -34,7 +34,7 @@ pub fn minimal_edp(
     Ok(Ok(match scheduler {
         LocalScheduler::EarliestDeadline => earliest_deadline::least(tasks, period, deadline, work),
         LocalScheduler::DeadlineMonotonic => {
-            let floor = budget::floor(tasks.iter().map(Task::utilization), period);
+            let floor = budget::floor(tasks.iter().map(Task::execution_share), period);
             budget::least_below(floor, deadline, |budget| {
                 ExplicitDeadlinePeriodic::new(period, budget, deadline)
                     .map_or(Verdict::Undecided(Stop::precision()), |resource| {

@@ -2,7 +2,7 @@
 //!
 //! Model: sporadic tasks under EDF or DM on a PRM. Formula: the least whole Theta for which the test of
 //! [`crate::guest`] passes. EDF: [`super::earliest_deadline`]. DM: the greatest of the tasks' least
-//! budgets, each by bisection from floor(U Pi), exact as sbf_PRM is monotone in Theta.
+//! budgets, each by bisection from floor(Pi sum C / T), exact as sbf_PRM is monotone in Theta.
 //! Complexity, DM: one test a task and log2 Pi where the budget has to grow.
 //! Source: Shin and Lee, RTSS 2003.
 
@@ -43,7 +43,7 @@ pub(super) fn least_on_whole(
     let least = match scheduler {
         LocalScheduler::EarliestDeadline => earliest_deadline::least(tasks, period, period, work),
         LocalScheduler::DeadlineMonotonic => {
-            let floor = budget::floor(tasks.iter().map(Task::utilization), period);
+            let floor = budget::floor(tasks.iter().map(Task::execution_share), period);
             let order = PriorityOrder::DeadlineMonotonic.order(tasks);
             let sorted: Vec<Task> = order.iter().map(|&i| tasks[i]).collect();
             least_fixed_priority(&sorted, period, floor, work)

@@ -101,7 +101,7 @@ pub(super) fn vm(vm: &Vm, outcome: &Outcome, unit: Unit) -> Option<Explanation> 
                 Some(vcpus @ 2..) => format!("{vcpus} whole CPUs"),
                 _ => "a whole CPU".to_owned(),
             };
-            let why = if overloads(&needs.tasks(), needs.vcpus.unwrap_or(1)) {
+            let why = if overloads(needs, needs.vcpus.unwrap_or(1)) {
                 " (its tasks' utilisations alone add up to more)"
             } else {
                 ""

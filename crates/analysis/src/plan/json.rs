@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with \"vms\" and \"host\"")]
 struct JsonRequest {
     schema_version: Option<u32>,
     vms: Vec<JsonVm>,
@@ -27,7 +27,7 @@ struct JsonRequest {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object that describes a VM")]
 struct JsonVm {
     name: String,
     scheduler: SchedulerName,
@@ -40,7 +40,10 @@ struct JsonVm {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with \"c\", \"d\" and \"t\""
+)]
 struct JsonTask {
     name: Option<String>,
     c: Time,
@@ -53,7 +56,10 @@ struct JsonTask {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with \"pcpus\" and \"scheduler\""
+)]
 struct JsonHost {
     pcpus: i64,
     scheduler: HostName,
@@ -64,7 +70,7 @@ struct JsonHost {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "an object of overheads")]
 struct JsonOverheads {
     quantum: Time,
     scheduler: Time,

@@ -6,8 +6,9 @@
 use std::collections::HashSet;
 
 use super::{
-    CpuReport, Explanation, InputError, InterfaceReport, Needs, Period, Report, Request, TaskNeeds,
-    VcpuReport, Vm, VmReport, explain, report::SCHEMA_VERSION, service, suggest,
+    CpuReport, Explanation, InputError, InterfaceReport, Needs, Period, Report, Request,
+    SchedulerName, TaskNeeds, VcpuReport, Vm, VmReport, explain, report::SCHEMA_VERSION, service,
+    suggest,
 };
 use crate::{
     error::Error,
@@ -288,7 +289,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome) -> VmReport {
     let utilization = (!tasks.is_empty()).then(|| {
         tasks
             .iter()
-            .map(|named| named.task.utilization().display_value())
+            .map(|named| named.task.execution_share().display_value())
             .sum()
     });
     let rt = !matches!(outcome, Outcome::BestEffort);
@@ -366,8 +367,12 @@ fn cpu_reports(host: &Host, vcpus: &[Vcpu], placements: Option<&[Placement]>) ->
 }
 
 /// Whether the sum of the tasks' utilisations exceeds `processors` for certain.
-pub(super) fn overloads(tasks: &[Task], processors: u32) -> bool {
-    Interval::of(tasks.iter().map(Task::utilization))
+pub(super) fn overloads(needs: &TaskNeeds, processors: u32) -> bool {
+    let share = match needs.scheduler {
+        SchedulerName::Dm => Task::execution_share,
+        _ => Task::utilization,
+    };
+    Interval::of(needs.tasks().iter().map(share))
         .compare(crate::ratio::Fraction::new(processors.into(), 1))
         .is_some_and(std::cmp::Ordering::is_gt)
 }

@@ -5,8 +5,8 @@
 #![allow(dead_code)]
 
 use std::net::{IpAddr, SocketAddr};
-use std::process::Command;
-use std::sync::Arc;
+use std::process::{Child, Command};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use steadyvm_sockets::abi::{Event, EventRing, Request, Response, State, op};
@@ -27,9 +27,24 @@ pub fn enter_namespace() {
     ip("route add 224.0.0.0/4 dev lo");
 }
 
+/// Written while a child is started. From its fork to its exec a child has every descriptor of this
+/// process: a socket that another test closes meanwhile ends only then.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Starts a child process, which has none of this process's sockets when this returns.
+pub fn start(command: &mut Command) -> std::io::Result<Child> {
+    let _starting = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
+}
+
+/// While this is held no child is started: what is closed ends at once.
+pub fn no_child_starts() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs `ip WORDS` in the calling thread's namespace.
 pub fn ip(words: &str) {
-    let done = Command::new("ip").args(words.split(' ')).status();
+    let done = start(Command::new("ip").args(words.split(' '))).and_then(|mut child| child.wait());
     assert!(
         done.expect("the tests use ip (iproute2)").success(),
         "ip {words}"

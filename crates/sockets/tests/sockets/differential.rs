@@ -3,7 +3,8 @@
 //!
 //! What arrives by loopback is made certain, not waited for: all of it passes through one CPU's
 //! queue in order, so a marker that has come back, as many times as a handshake has packets, says
-//! that everything before it has arrived.
+//! that everything before it has arrived. What is closed ends at once: no other test starts a child
+//! meanwhile.
 
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -13,7 +14,7 @@ use nix::unistd::Pid;
 use proptest::prelude::*;
 use steadyvm_sockets::abi::{op, ready};
 
-use crate::guest::{Call, Guest, Vcpu, enter_namespace, name, patient};
+use crate::guest::{Call, Guest, Vcpu, enter_namespace, name, no_child_starts, patient};
 
 const ADDRESSES: [&str; 8] = [
     "127.0.0.1:4001",
@@ -382,6 +383,7 @@ impl World for Direct {
 
 /// Runs the steps and says what was seen. The calling thread is in a namespace of its own.
 fn run(world: &mut impl World, steps: &[(usize, Step)]) -> Vec<Option<Seen>> {
+    let _ends = no_child_starts();
     let marker = UdpSocket::bind("127.0.0.1:0").unwrap();
     marker.connect(marker.local_addr().unwrap()).unwrap();
     let mut slots = [None; SLOTS];

@@ -2,10 +2,11 @@
 
 use std::io::Read;
 use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
 
 use steadyvm_sockets::{Device, Limits};
 
-use crate::guest::{Guest, enter_namespace, patient};
+use crate::guest::{Guest, enter_namespace, patient, start};
 use crate::streams::listening;
 use steadyvm_sockets::abi::ready;
 
@@ -116,12 +117,16 @@ fn in_a_process_of_its_own(test: &str, descriptors: u32) -> bool {
     if std::env::var_os(VARIABLE).is_some() {
         return true;
     }
-    let run = std::process::Command::new("prlimit")
+    let mut command = Command::new("prlimit");
+    command
         .arg(format!("--nofile={descriptors}:{descriptors}"))
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test])
         .env(VARIABLE, "1")
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let run = start(&mut command)
+        .and_then(Child::wait_with_output)
         .expect("this test uses prlimit (util-linux)");
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success() && said.contains("1 passed"), "{said}");

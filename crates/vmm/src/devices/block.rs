@@ -185,7 +185,7 @@ fn words(bytes: [u8; HEADER]) -> [u32; 4] {
 const PIECE: usize = 64 << 10;
 
 fn copy_in(file: &File, mut at: u64, writer: &mut Writer<()>) -> io::Result<()> {
-    let mut buffer = [0; PIECE];
+    let mut buffer = vec![0; PIECE];
     while writer.available_bytes() > 0 {
         let piece = &mut buffer[..writer.available_bytes().min(PIECE)];
         file.read_exact_at(piece, at)?;
@@ -196,7 +196,7 @@ fn copy_in(file: &File, mut at: u64, writer: &mut Writer<()>) -> io::Result<()> 
 }
 
 fn copy_out(file: &File, mut at: u64, reader: &mut Reader<()>) -> io::Result<()> {
-    let mut buffer = [0; PIECE];
+    let mut buffer = vec![0; PIECE];
     while reader.available_bytes() > 0 {
         let piece = &mut buffer[..reader.available_bytes().min(PIECE)];
         reader.read_exact(piece)?;
@@ -248,3 +248,7 @@ impl Backend for Registers {
         queue.reset();
     }
 }
+
+#[cfg(test)]
+#[path = "block_tests.rs"]
+mod tests;

@@ -28,7 +28,8 @@ impl Interrupt {
         self.raise();
     }
 
-    fn raise(&self) {
+    /// Raises the line alone.
+    pub fn raise(&self) {
         // Fails only where it has been raised 2^64 - 2 times without the kernel taking it.
         let _ = self.line.write(1);
     }

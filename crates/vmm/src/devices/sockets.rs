@@ -101,7 +101,9 @@ impl Backend for Sockets {
         let mut held: Vec<_> = (0..self.channels.len())
             .filter_map(|index| self.channel(index))
             .collect();
-        held.iter_mut().for_each(|channel| channel.reset());
+        for channel in &mut held {
+            channel.reset();
+        }
         self.device.reset(&self.memory);
     }
 }
