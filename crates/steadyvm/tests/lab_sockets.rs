@@ -1,4 +1,4 @@
-//! Outsourced sockets in a Linux guest: `steadyvm up` with kernel/modules/steadyvm_sockets, in the
+//! Outsourced sockets in a Linux guest: `steadyvm up` with `kernel/modules/steadyvm_sockets`, in the
 //! emulated host. They need root, gcc and what `steadyvm lab prepare` builds, and take minutes:
 //! `make lab-tests` runs them, one at a time.
 

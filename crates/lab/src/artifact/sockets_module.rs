@@ -1,4 +1,4 @@
-//! The guest's module for outsourced sockets (kernel/modules/steadyvm_sockets), built for the
+//! The guest's module for outsourced sockets (`kernel/modules/steadyvm_sockets`), built for the
 //! distribution's kernel.
 
 use super::cache::{Cache, Inputs};
