@@ -91,7 +91,8 @@ fn one_vcpu() {
     assert!(systems > 15_000, "{systems}");
 }
 
-/// Suspension is no demand for a processor below, but jitter: C_i + S_i + sum ceil((w + D_j - C_j) / T_j) C_j.
+/// Suspension is no demand for a processor below, but jitter:
+/// `C_i + S_i + sum ceil((w + D_j - C_j) / T_j) C_j`.
 fn suspending_dm_holds(tasks: &[(Parameters, Time)], supply: &impl Supply) -> bool {
     let mut sorted = tasks.to_vec();
     sorted.sort_by_key(|&((_, d, _), _)| d);

@@ -36,6 +36,7 @@ use steadyvm_vmm::{End, Error, life};
 /// failed (a triple fault); 2 the file is wrong; 3 this machine lacks something.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
+#[allow(clippy::doc_markdown)] // TOML for a terminal
 pub struct Args {
     /// The VM's description (vm.toml). Paths in it are relative to its directory.
     file: PathBuf,

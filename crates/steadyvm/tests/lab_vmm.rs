@@ -6,7 +6,7 @@
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
-use steadyvm_lab::agent::{Finished, Process, Stream, TerminalSize};
+use steadyvm_lab::agent::{Finished, Process, Status, Stream, TerminalSize};
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
@@ -55,7 +55,7 @@ fn finished(process: Process) -> Finished {
     let done = process.finish(PATIENCE).unwrap();
     let said = String::from_utf8_lossy(&done.error).into_owned();
     assert!(
-        done.status.success(),
+        done.status == Status::Exited(0),
         "{}: {said}\n{}",
         done.status,
         done.text()
@@ -160,7 +160,7 @@ fn sigterm_and_the_escape_key_end_a_guest_and_give_the_terminal_back() {
             keys.pop();
         }
     });
-    assert!(status.unwrap().success());
+    assert_eq!(status.unwrap(), Status::Exited(0));
     let lines: Vec<&str> = said
         .lines()
         .map(str::trim)
