@@ -169,7 +169,7 @@ fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
         "/run/steer.toml",
         &PROFILE.replace(
             "name = \"rt\"\nclass = \"rt\"\n[[nic]]",
-            "name = \"rt\"\nclass = \"rt\"\nsteer = [{ queue = 1, udp = 7 }]\n[[nic]]",
+            "name = \"rt\"\nclass = \"rt\"\nsteer = [{ queue = 0, udp = 7 }]\n[[nic]]",
         ),
     );
     let refused = inside(
