@@ -25,6 +25,7 @@ pub struct Packet {
     port: u16,
 }
 
+// What may be passed: `parse` below, the only caller.
 unsafe extern "C" {
     fn steadyvm_demux_parse(data: *const u8, length: usize, packet: *mut Packet);
 }
