@@ -36,6 +36,15 @@ struct Lab {
     cases: PathBuf,
 }
 
+/// The C files of the program that runs every case.
+fn case_sources() -> Vec<PathBuf> {
+    let files = fs::read_dir(Path::new(MODULE).join("tests")).unwrap();
+    let files = files.map(|file| file.unwrap().path());
+    files
+        .filter(|file| file.extension() == Some("c".as_ref()))
+        .collect()
+}
+
 impl Lab {
     fn boot(name: &str) -> Self {
         let place = tempfile::tempdir().unwrap();
@@ -52,7 +61,7 @@ impl Lab {
         let built = Command::new("gcc")
             .args(["-O1", "-static", "-pthread", "-o"])
             .arg(&cases)
-            .arg(Path::new(MODULE).join("tests/cases.c"))
+            .args(case_sources())
             .status();
         assert!(built.unwrap().success());
         Self {

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Options: what is set, what is then read, what an accepted socket inherits. */
+#include "cases.h"
+
+#include <netinet/tcp.h>
+
+static void option(int fd, const char *what, int level, int name, int value)
+{
+	int got = -1;
+	socklen_t len = sizeof(got);
+
+	told(what, setsockopt(fd, level, name, &value, sizeof(value)));
+	if (getsockopt(fd, level, name, &got, &len) < 0)
+		say(" get %s", strerrorname_np(errno));
+	else
+		say(" %d len %u", got, len);
+}
+
+static void options_of(int family, int type)
+{
+	int fd = must("socket", socket(family, type, 0)), got;
+	static const int reads[] = { SO_TYPE, SO_PROTOCOL, SO_DOMAIN, SO_ACCEPTCONN, SO_ERROR };
+	socklen_t len;
+
+	for (unsigned int i = 0; i < sizeof(reads) / sizeof(reads[0]); i++) {
+		len = sizeof(got);
+		told("get", getsockopt(fd, SOL_SOCKET, reads[i], &got, &len));
+		say(" %d", got);
+	}
+	option(fd, "REUSEADDR", SOL_SOCKET, SO_REUSEADDR, 1);
+	option(fd, "REUSEPORT", SOL_SOCKET, SO_REUSEPORT, 1);
+	option(fd, "KEEPALIVE", SOL_SOCKET, SO_KEEPALIVE, 1);
+	option(fd, "BROADCAST", SOL_SOCKET, SO_BROADCAST, 1);
+	option(fd, "OOBINLINE", SOL_SOCKET, SO_OOBINLINE, 1);
+	option(fd, "RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT, 7);
+	option(fd, "SNDBUF", SOL_SOCKET, SO_SNDBUF, 20000);
+	option(fd, "RCVBUF", SOL_SOCKET, SO_RCVBUF, 20000);
+	option(fd, "PRIORITY", SOL_SOCKET, SO_PRIORITY, 3);
+	option(fd, "TIMESTAMP", SOL_SOCKET, SO_TIMESTAMP, 1);
+	if (family == AF_INET) {
+		option(fd, "TOS", IPPROTO_IP, IP_TOS, 0x10);
+		option(fd, "TTL", IPPROTO_IP, IP_TTL, 9);
+		option(fd, "TTL", IPPROTO_IP, IP_TTL, 1000);
+	} else {
+		option(fd, "V6ONLY", IPPROTO_IPV6, IPV6_V6ONLY, 1);
+		option(fd, "HOPS", IPPROTO_IPV6, IPV6_UNICAST_HOPS, 9);
+		option(fd, "TCLASS", IPPROTO_IPV6, IPV6_TCLASS, 4);
+	}
+	if (type == SOCK_STREAM) {
+		option(fd, "NODELAY", IPPROTO_TCP, TCP_NODELAY, 1);
+		option(fd, "KEEPIDLE", IPPROTO_TCP, TCP_KEEPIDLE, 33);
+		option(fd, "CORK", IPPROTO_TCP, TCP_CORK, 1);
+	}
+	option(fd, "unknown", IPPROTO_IP, 12345, 1);
+	told("unknown", setsockopt(fd, 4711, 1, &got, sizeof(got)));
+	told("short", setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &got, 1));
+	told("bad", setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, (void *)16, 4));
+	len = 1;
+	got = 0;
+	told("one byte", getsockopt(fd, SOL_SOCKET, SO_TYPE, &got, &len));
+	say(" %d len %u", got, len);
+}
+
+void options_tcp4(void) { options_of(AF_INET, SOCK_STREAM); }
+
+void options_tcp6(void) { options_of(AF_INET6, SOCK_STREAM); }
+
+void options_udp4(void) { options_of(AF_INET, SOCK_DGRAM); }
+
+void options_udp6(void) { options_of(AF_INET6, SOCK_DGRAM); }
+
+void inherited_options(void)
+{
+	int server = listener(AF_INET), client = must("socket", socket(AF_INET, SOCK_STREAM, 0));
+	struct linger linger = { 1, 3 };
+	struct timeval time;
+	int fd, got;
+	socklen_t len = sizeof(got);
+
+	option(server, "KEEPALIVE", SOL_SOCKET, SO_KEEPALIVE, 1);
+	option(server, "NODELAY", IPPROTO_TCP, TCP_NODELAY, 1);
+	must("o", setsockopt(server, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)));
+	set_timeout(server, SO_RCVTIMEO, 5000);
+	connect_to(client, AF_INET, port_of(server));
+	fd = must("accept", accept(server, NULL, NULL));
+	getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &got, &len);
+	say(" %d", got);
+	getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &got, &len);
+	say(" %d", got);
+	len = sizeof(linger);
+	getsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, &len);
+	say(" %d %d", linger.l_onoff, linger.l_linger);
+	len = sizeof(time);
+	getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, &len);
+	say(" %ld", (long)time.tv_sec);
+	len = sizeof(got);
+	getsockopt(server, SOL_SOCKET, SO_ACCEPTCONN, &got, &len);
+	say(" listens %d", got);
+}
