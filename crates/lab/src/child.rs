@@ -2,14 +2,15 @@
 //!
 //! Three ways lead to a child's end, so that nothing is left however this process ends:
 //! dropping its [`Child`] kills and collects it; [`kill_all`] does so for every child when a
-//! signal asks this process to stop; and the kernel kills it when this process is gone
+//! signal asks this process to stop, and lets no other begin: whoever sees a machine die then may
+//! well try to boot it again; and the kernel kills it when this process is gone
 //! (`PR_SET_PDEATHSIG`), even by `kill -9`. The kernel means the *thread* that spawned it, so one
 //! thread, which lives as long as the process, spawns them all.
 
 use crate::error::{At, Error, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command, ExitStatus};
@@ -17,8 +18,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// The process groups of the children that run.
-static GROUPS: Mutex<Option<HashSet<i32>>> = Mutex::new(None);
+/// The process groups of the children that run; `None` once [`kill_all`] has begun.
+static GROUPS: Mutex<Option<BTreeSet<i32>>> = Mutex::new(Some(BTreeSet::new()));
 
 /// A child process, leader of its own process group.
 #[derive(Debug)]
@@ -78,19 +79,25 @@ fn spawner() -> Sender<(Command, Reply)> {
         let (sender, requests) = channel::<(Command, Reply)>();
         thread::spawn(move || {
             for (mut command, reply) in requests {
-                // The lock makes sure that no child is missed by a `kill_all` in between.
-                let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
-                let spawned = command.spawn();
-                if let Ok(child) = &spawned {
-                    groups.get_or_insert_default().insert(child.id() as i32);
-                }
                 // Whoever asked may be gone; a child that nobody holds is killed with us.
-                let _ = reply.send(spawned);
+                let _ = reply.send(spawn_unless_ending(&mut command));
             }
         });
         sender
     };
     SPAWNER.get_or_init(start).clone()
+}
+
+/// Starts a process that [`kill_all`] knows of, unless it has begun.
+fn spawn_unless_ending(command: &mut Command) -> io::Result<process::Child> {
+    // The lock is kept until the child is noted: no `kill_all` in between can miss it.
+    let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(groups) = groups.as_mut() else {
+        return Err(io::Error::other("this process is about to end"));
+    };
+    let child = command.spawn()?;
+    groups.insert(child.id() as i32);
+    Ok(child)
 }
 
 impl Child {
@@ -133,7 +140,8 @@ impl Drop for Child {
     }
 }
 
-/// Kills every child and waits for its end. For use when this process is about to exit.
+/// Kills every child and waits for its end; none can be started from then on. For use when this
+/// process is about to exit.
 pub fn kill_all() {
     let groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).take();
     for group in groups.into_iter().flatten() {
@@ -141,6 +149,14 @@ pub fn kill_all() {
         let _ = killpg(group, Signal::SIGKILL);
         let _ = nix::sys::wait::waitpid(group, None);
     }
+}
+
+/// Whether [`kill_all`] has begun: what fails from then on fails because of it.
+pub fn all_are_killed() -> bool {
+    GROUPS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .is_none()
 }
 
 #[cfg(test)]

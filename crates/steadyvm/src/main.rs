@@ -71,6 +71,12 @@ fn main() -> ExitCode {
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
     };
+    if child::all_are_killed() {
+        // A signal ends this program, and says so; what the children's end made of the verb is noise.
+        loop {
+            thread::park();
+        }
+    }
     outcome.unwrap_or_else(|error| complain(&error, exit_code(&error)))
 }
 
