@@ -20,12 +20,26 @@ use crate::output;
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,
-    /// Where the journal of changes is kept.
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+/// What every verb that changes host state takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ControlArgs {
+    /// Where the journal of changes is kept; `steadyvm host` and `steadyvm net` share it.
     #[arg(long, global = true, value_name = "DIR", default_value = DEFAULT_STATE_DIRECTORY)]
     state_dir: PathBuf,
     /// Print JSON.
     #[arg(long, global = true)]
-    json: bool,
+    pub json: bool,
+}
+
+impl ControlArgs {
+    /// The control of this host's state.
+    pub fn open(&self) -> HostControl {
+        HostControl::new(Machine::real(), &self.state_dir)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -76,17 +90,17 @@ struct TargetArgs {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let control = HostControl::new(Machine::real(), &args.state_dir);
+    let control = args.control.open();
     match &args.verb {
-        Verb::Apply(target) => apply(&control, target, args.json),
-        Verb::Plan(target) => plan(&control, target, args.json),
-        Verb::Show => show(&control, args.json),
+        Verb::Apply(target) => apply(&control, target, args.control.json),
+        Verb::Plan(target) => plan(&control, target, args.control.json),
+        Verb::Show => show(&control, args.control.json),
         Verb::Undo { forget: true } => {
             control.forget()?;
             eprintln!("steadyvm: the journal is dropped; nothing was restored");
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Undo { forget: false } => report_undone(&control.undo()?, args.json),
+        Verb::Undo { forget: false } => report_undone(&control.undo()?, args.control.json),
         Verb::Snapshot { compare } => snapshot(&control, compare.as_ref()),
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 use steadyvm_host::net::{Profile, ProfileApplied, ProfilePlan, file};
-use steadyvm_host::{DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine};
+use steadyvm_host::{HostControl, HostError};
 
 use crate::host;
 use crate::output;
@@ -26,12 +26,8 @@ const MAX_INPUT: u64 = 16 << 20;
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,
-    /// Where the journal of changes is kept; the same as of `steadyvm host`.
-    #[arg(long, global = true, value_name = "DIR", default_value = DEFAULT_STATE_DIRECTORY)]
-    state_dir: PathBuf,
-    /// Print JSON.
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    control: host::ControlArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -60,19 +56,19 @@ enum Verb {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let control = HostControl::new(Machine::real(), &args.state_dir);
+    let control = args.control.open();
     match &args.verb {
         Verb::Apply { file, dry_run, vms } => {
             let mut profile = read(file)?;
             name_processes(&mut profile, vms)?;
             if *dry_run {
-                plan(&control, &profile, args.json)
+                plan(&control, &profile, args.control.json)
             } else {
-                apply(&control, &profile, args.json)
+                apply(&control, &profile, args.control.json)
             }
         }
-        Verb::Show => host::show(&control, args.json),
-        Verb::Undo => host::report_undone(&control.undo_profile()?, args.json),
+        Verb::Show => host::show(&control, args.control.json),
+        Verb::Undo => host::report_undone(&control.undo_profile()?, args.control.json),
     }
 }
 
