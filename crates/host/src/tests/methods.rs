@@ -506,8 +506,8 @@ fn the_fair_server_is_left_where_asked_and_told_of_where_it_cannot_be_reached() 
 #[test]
 fn a_fair_server_that_the_kernel_does_not_let_through_fails_and_rolls_back() {
     let (host, directory) = (paper_host(2), directory());
-    // SCHED_DEADLINE tasks have nearly all that they may have.
-    host.edit(|state| state.deadline_bandwidth = 19 << 16);
+    // SCHED_DEADLINE tasks have all that they may have: 95 % of two CPUs.
+    host.edit(|state| state.deadline_bandwidth = (19 << 21) / 20);
     let before = host.state();
     let control = control(&host, &directory);
     let error = control
