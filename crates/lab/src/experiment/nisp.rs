@@ -194,6 +194,7 @@ impl Place {
             sent_packets_per_s: measured.sent_packets_per_s,
             received_packets_per_s: measured.received_packets_per_s,
             cpu_busy_fraction: measured.cpu_busy_fraction,
+            waited_mean_us: measured.waited_ns as f64 / 1e3 / jobs as f64,
             punctuality: punctuality.ok_or_else(too_few)?,
         })
     }
@@ -224,6 +225,7 @@ struct Measured {
     sent_packets_per_s: f64,
     received_packets_per_s: f64,
     cpu_busy_fraction: f64,
+    waited_ns: u64,
 }
 
 fn send_flood(
@@ -253,11 +255,13 @@ fn jobs_and_packets(
         answer.parse().doing("count the packets")
     };
     let (cpu_before, received_before) = (CpuTimes::read(host.connection())?, count(sink)?);
+    let waited_before_ns = waited_ns(host, job)?;
     let request = serde_json::to_string(task).doing("describe the jobs")?;
     // Jobs that are late stretch the run: ten times its length is a host that does not answer.
     let patience = PATIENCE + Duration::from_micros(10 * task.period_us * task.jobs);
     let answer = ask(job, &format!("run {request}"), patience)?;
     let received = count(sink)? - received_before;
+    let waited_ns = waited_ns(host, job)? - waited_before_ns;
     let cpu_busy_fraction = CpuTimes::read(host.connection())?.busy_fraction_since(&cpu_before);
     let done: Vec<Done> = serde_json::from_str(&answer).doing("read when jobs were done")?;
     let end_ns = done.last().map_or(1, |last| last.finished_ns);
@@ -266,7 +270,16 @@ fn jobs_and_packets(
         sent_packets_per_s: 0.0,
         received_packets_per_s: received as f64 / (end_ns as f64 / 1e9),
         cpu_busy_fraction,
+        waited_ns,
     })
+}
+
+/// How long a process's first thread has waited for a CPU while it could have run.
+fn waited_ns(host: &EmulatedHost, process: &Process) -> Result<u64> {
+    let path = format!("/proc/{}/schedstat", process.pid());
+    let text = host.connection().text(&["cat", &path])?;
+    let second = text.split_whitespace().nth(1).unwrap_or_default();
+    second.parse().at("read", path)
 }
 
 /// Writes a line to a process of `steadyvm load` and gives the line that it answers.
