@@ -99,6 +99,6 @@ fn normal_threads_get_their_share_in_short_pieces_and_undo_gives_the_long_ones_b
         inside(&host, "steadyvm host snapshot --compare /run/before.json");
     }
     // The kernel has nothing to say about it.
-    let log = inside(&host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");
-    assert_eq!(log, "");
+    let complaints = inside(&host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");
+    assert_eq!(complaints, "");
 }
