@@ -93,7 +93,7 @@ pub fn render(results: &Results) -> String {
         }
     }
     text += "\nmean, SD, p99 and max: of the response, from release to finish; wait: how long of it the job \
-             waited for\nthe CPU, in the mean (the rest are interrupts and the job itself); misses: at \
+             waited\nfor the CPU, in the mean (the rest are interrupts and the job itself); misses: at \
              each deadline;\njitter: SD of the time between two finishes; times in ms.\n";
     text
 }
@@ -166,7 +166,7 @@ mod tests {
             text.lines().all(|line| line.chars().count() <= 100),
             "{text}"
         );
-        assert!(text.contains("  1.50 |  50.0   0.0 |"), "{text}");
+        assert!(text.contains("  1.50 |   50.0   0.0 |"), "{text}");
         let rows = text
             .lines()
             .filter(|line| line.contains(" 50.0 |    16.50"));
