@@ -614,9 +614,12 @@ mod tests {
             let processors = rng.random_range(4..=8);
             let share = rng.random_range(0.5..0.7) * processors as f64;
             let weights: Vec<f64> = (0..32)
-                .map(|_| match rng.random_bool(0.2) {
-                    true => rng.random_range(0.3..0.8),
-                    false => rng.random_range(0.01..0.1),
+                .map(|_| {
+                    if rng.random_bool(0.2) {
+                        rng.random_range(0.3..0.8)
+                    } else {
+                        rng.random_range(0.01..0.1)
+                    }
                 })
                 .collect();
             let sum: f64 = weights.iter().sum();
