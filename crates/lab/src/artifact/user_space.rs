@@ -55,9 +55,9 @@ const PROGRAMS: &[&str] = &[
 ];
 
 /// Python's modules as bytecode: no package script has made it, and an emulated processor takes
-/// minutes to.
+/// minutes to. Some files of its tests are no Python, on purpose: the compiler's exit code says so.
 const COMPILE_PYTHON: &str =
-    "--extract-hook=chroot \"$1\" python3 -m compileall -q /usr/lib/python3*/ >/dev/null";
+    "--extract-hook=chroot \"$1\" python3 -m compileall -q /usr/lib/python3*/ >/dev/null || true";
 
 /// What an image is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

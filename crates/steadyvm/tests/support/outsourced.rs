@@ -193,6 +193,7 @@ impl Lab {
 }
 
 /// The lines of /proc/softirqs that begin so, without their title: one count a CPU.
+#[allow(dead_code, reason = "not every test counts them")]
 pub fn softirqs(console: &str, title: &str) -> Vec<u64> {
     let line = console
         .lines()
