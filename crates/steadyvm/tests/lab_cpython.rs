@@ -1,9 +1,10 @@
-//! CPython's own tests of sockets in a guest, on its ordinary stack and on outsourced sockets. As
-//! tests/lab_sockets.rs.
+//! Python's own tests of sockets in a guest, on its ordinary stack and on outsourced sockets. As
+//! `tests/lab_sockets.rs`.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
 #[path = "support/outsourced.rs"]
+#[allow(dead_code, reason = "each test uses a part of it")]
 mod outsourced;
 
 use outsourced::{Guest, Lab};

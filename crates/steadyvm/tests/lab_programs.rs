@@ -1,9 +1,10 @@
 //! Real, unmodified programs from Debian's packages on outsourced sockets, in the emulated host. As
-//! tests/lab_sockets.rs.
+//! `tests/lab_sockets.rs`.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
 #[path = "support/outsourced.rs"]
+#[allow(dead_code, reason = "each test uses a part of it")]
 mod outsourced;
 
 use outsourced::{Guest, Lab, PATIENCE, softirqs};
@@ -11,8 +12,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use steadyvm_lab::child;
+use std::process::Command;
 use steadyvm_lab::host::RT;
 
 const GUEST: Guest = Guest {
@@ -67,10 +67,7 @@ fn bytes(len: usize) -> Vec<u8> {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    format!("{:x}", Sha256::digest(bytes))
 }
 
 /// Checks every fact that clients.sh has said.

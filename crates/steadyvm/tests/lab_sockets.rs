@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/outsourced.rs"]
+#[allow(dead_code, reason = "each test uses a part of it")]
 mod outsourced;
 
 use outsourced::{Guest, Lab, PATIENCE, softirqs};

@@ -40,7 +40,6 @@ impl Lab {
     }
 
     /// Boots a host that has real programs, as its guests then do.
-    #[allow(dead_code, reason = "not every test has programs")]
     pub fn boot_with_programs(name: &str) -> Self {
         Self::boot_in(name, |laboratory, cache| {
             laboratory.with_programs(cache, &Silent).unwrap()
@@ -154,7 +153,6 @@ impl Lab {
 
     /// The console of a guest that ran to its end. An emulated processor may fail while a guest
     /// boots (docs/design/lab.md): before the script begins it is started again.
-    #[allow(dead_code, reason = "not every test runs guests to their end")]
     pub fn run_guest(&self, kernel: &str, guest: Guest, patience: Duration) -> String {
         for _ in 0..3 {
             let done = self.start_guest_on(kernel, guest).finish(patience).unwrap();
@@ -169,7 +167,6 @@ impl Lab {
     }
 
     /// What a command prints that runs outside of the host, on the network of the load generators.
-    #[allow(dead_code, reason = "not every test looks from outside")]
     pub fn outside(&self, command: &mut Command) -> String {
         let mut bounded = Command::new("timeout");
         bounded
@@ -193,7 +190,6 @@ impl Lab {
 }
 
 /// The lines of /proc/softirqs that begin so, without their title: one count a CPU.
-#[allow(dead_code, reason = "not every test counts them")]
 pub fn softirqs(console: &str, title: &str) -> Vec<u64> {
     let line = console
         .lines()
