@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use steadyvm_lab::host::RT;
 
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
 const GUEST: Guest = Guest {
     vcpus: 2,
     memory_mib: 512,
@@ -27,8 +28,7 @@ struct Programs(BTreeMap<String, PathBuf>);
 impl Programs {
     /// The scripts, keys for ssh, and a file of data that does not compress.
     fn of(lab: &Lab) -> Self {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-        let mut files: Vec<PathBuf> = fs::read_dir(scripts)
+        let mut files: Vec<PathBuf> = fs::read_dir(SCRIPTS)
             .unwrap()
             .map(|file| file.unwrap().path())
             .collect();
@@ -154,7 +154,7 @@ fn servers_in_a_guest_serve_clients_outside() {
 
     let mut clients = Command::new("sh");
     clients
-        .args(["tests/programs/clients.sh"])
+        .arg(Path::new(SCRIPTS).join("clients.sh"))
         .arg(RT.host().to_string());
     let said = lab.outside(clients.current_dir(lab.place.path()));
     check(&said);
