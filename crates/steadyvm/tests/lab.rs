@@ -14,6 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use steadyvm_lab::agent::Status;
 use steadyvm_lab::artifact::Cache;
@@ -39,8 +40,9 @@ fn laboratory(logs: &Path) -> Laboratory {
     .unwrap()
 }
 
-/// A comparison that has booted its hosts and is in its first round.
-fn comparison_under_way(out: &Path) -> Child {
+/// A comparison that has booted its hosts and is in its first round, and what it will have said on
+/// standard error from then on.
+fn comparison_under_way(out: &Path) -> (Child, JoinHandle<Vec<String>>) {
     let mut child = Command::new(STEADYVM)
         .args([
             "compare",
@@ -62,9 +64,8 @@ fn comparison_under_way(out: &Path) -> Child {
         lines.any(|line| line.unwrap().starts_with("round 1 of 1")),
         "it ended early"
     );
-    // What it says later is of no interest, but it must not block on a full pipe.
-    std::thread::spawn(move || lines.for_each(drop));
-    child
+    let rest = std::thread::spawn(move || lines.map(Result::unwrap).collect());
+    (child, rest)
 }
 
 /// Runs a comparison of one round with 150 requests a phase; gives results.json and meta.json.
@@ -224,7 +225,7 @@ fn nothing_is_left_after_control_c_or_kill() {
         (libc::SIGKILL, None),
     ] {
         let out = tempfile::tempdir().unwrap();
-        let mut child = comparison_under_way(out.path());
+        let (mut child, rest) = comparison_under_way(out.path());
         assert_ne!(Footprint::now().processes, before.processes);
         // SAFETY: a plain system call; the child is not collected yet, so the number is its own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
@@ -232,6 +233,15 @@ fn nothing_is_left_after_control_c_or_kill() {
         assert_eq!(status.code(), code);
         if code.is_some() {
             assert_eq!(Footprint::now(), before, "after signal {signal}");
+            let mut said = rest.join().unwrap();
+            let last = said.pop().unwrap();
+            assert!(
+                last.contains(&format!("ended by signal {signal}")),
+                "{last}"
+            );
+            // Nothing tries to go on without the machines that it has just lost.
+            let standstill = |line: &String| line.contains("stood still");
+            assert!(said.iter().all(standstill), "{said:?}");
         } else {
             assert_eq!(status.signal(), Some(signal));
             wait_until_gone(&before);
@@ -425,8 +435,10 @@ fn the_experiment_of_nisp_measures_every_rate() {
     );
     let names: Vec<&str> = results.methods.iter().map(|curve| &*curve.name).collect();
     assert_eq!(names, ["vanilla", "preempt-rt"]);
+    let peaks = results.methods.iter().map(|curve| curve.peak_packets_per_s);
+    assert!((peaks.fold(0.0, f64::max) - results.peak_packets_per_s).abs() < f64::EPSILON);
     for curve in &results.methods {
-        // More may be received at half of the saturation than at all of it, next to the jobs.
+        // More may be received at half of the peak than at all of it, next to the jobs.
         let [unloaded, half, full] = &curve.points[..] else {
             panic!("{curve:?}");
         };

@@ -34,7 +34,7 @@ pub struct Receivers {
     /// The bulk stream.
     pub netstream: Receiver,
     /// The option of `steadyvm host apply` that names the latency-critical service.
-    pub named: [String; 2],
+    pub named: Vec<String>,
 }
 
 impl Receivers {
@@ -58,7 +58,7 @@ impl Receivers {
         Ok(Self {
             netrt: receiver(&rt, RT),
             netstream: receiver(&bulk, BULK),
-            named: ["--rt-vm".to_owned(), vm],
+            named: vec!["--rt-vm".to_owned(), vm],
         })
     }
 
@@ -72,7 +72,7 @@ impl Receivers {
         Ok(Self {
             netrt: receiver(RT),
             netstream: receiver(BULK),
-            named: ["--rt-process".to_owned(), service.to_string()],
+            named: vec!["--rt-process".to_owned(), service.to_string()],
         })
     }
 }

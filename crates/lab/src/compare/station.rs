@@ -1,5 +1,6 @@
 //! One method's emulated host with what receives the loads, ready to be measured.
 
+use super::Options;
 use super::cpu::CpuTimes;
 use super::phase::{self, Load};
 use super::receivers::Receivers;
@@ -9,7 +10,7 @@ use crate::laboratory::{HostKernel, Laboratory};
 use crate::progress::Observer;
 use std::time::Duration;
 use steadyvm_host::Method;
-use steadyvm_latency::results::{Phase, PhaseData, Service};
+use steadyvm_latency::results::{Phase, PhaseData};
 
 /// A receiver that starves under its method still runs a process within this time.
 const LIFE_SIGN_PATIENCE: Duration = Duration::from_secs(60);
@@ -28,7 +29,7 @@ impl Station {
     pub fn boot(
         laboratory: &Laboratory,
         method: Method,
-        service: Service,
+        options: &Options,
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
@@ -36,13 +37,13 @@ impl Station {
             error.what = format!("{method}: {}", error.what);
             error
         };
-        Self::boot_unnamed(laboratory, method, service, on_cpu, observer).map_err(named)
+        Self::boot_unnamed(laboratory, method, options, on_cpu, observer).map_err(named)
     }
 
     fn boot_unnamed(
         laboratory: &Laboratory,
         method: Method,
-        service: Service,
+        options: &Options,
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
@@ -51,8 +52,12 @@ impl Station {
             ..laboratory.host(method.name(), HostKernel::of(method))?
         };
         let mut host = EmulatedHost::boot(&specification)?;
-        let receivers = Receivers::start(service, &host, observer)?;
-        host.put_in_force(method, RT, &receivers.named)?;
+        let receivers = Receivers::start(options.service, &host, observer)?;
+        let mut apply = receivers.named.clone();
+        if options.keep_fair_server {
+            apply.push("--keep-fair-server".to_owned());
+        }
+        host.put_in_force(method, RT, &apply)?;
         host.pause()?;
         host.spread_processors()?;
         Ok(Self {
