@@ -3,7 +3,7 @@
 TARGET := x86_64-unknown-linux-gnu
 STEADYVM := target/$(TARGET)/release/steadyvm
 # The lab makes network namespaces, which takes root; building does not.
-AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo --preserve-env=STEADYVM_CACHE)
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo --preserve-env=STEADYVM_CACHE,STEADYVM_CPYTHON_TESTS)
 ifneq ($(AS_ROOT),)
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER := $(AS_ROOT)
 endif
@@ -34,7 +34,7 @@ build: ## Build the program
 check: ## Formatting, lints, licences
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
-	shellcheck tools/* .ci/run
+	shellcheck tools/* .ci/run crates/steadyvm/tests/programs/*.sh
 	tools/check-dependencies
 	tools/check-module
 
@@ -46,10 +46,22 @@ unit-tests: ## Tests that need no lab
 python-tests: ## Build the Python package and test it
 	tools/test-python
 
+# Built, but not seen to pass yet; SPECIFICATION.md has what it would show as pending.
+NOT_YET := --skip cpython_s_own_tests_see_what_they_see_on_the_ordinary_stack
+
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm --test lab_sockets --test lab_fair_server -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm --test lab_sockets --test lab_programs --test lab_cpython --test lab_fair_server -- --ignored --test-threads=1 $(NOT_YET)
+
+# One at a time, so that each is a run of its own to look at.
+CPYTHON_TESTS := test_socket test_selectors test_socketserver test_ssl test_asyncio
+
+.PHONY: cpython-tests
+cpython-tests: build ## All of CPython's own tests of sockets in the emulated host; takes hours
+	for name in $(CPYTHON_TESTS); do \
+	  STEADYVM_CPYTHON_TESTS=test.$$name cargo test --release --locked -p steadyvm --test lab_cpython -- \
+	    --ignored --nocapture || exit 1; done
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

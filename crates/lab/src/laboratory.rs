@@ -2,8 +2,8 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, sockets_module,
-    user_space_image,
+    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, UserSpace,
+    sockets_module, user_space_image,
 };
 use crate::emulator::{Accelerator, Card, Machine};
 use crate::error::{At, Error, Result};
@@ -102,7 +102,7 @@ impl Laboratory {
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
         // Fails at once, and not after minutes, where the kernel's source is missing.
         let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
-        let image = user_space_image(cache, observer)?;
+        let image = user_space_image(cache, UserSpace::Lab, observer)?;
         let sockets_module = sockets_module(
             cache,
             &distribution_kernel.release,
@@ -149,6 +149,12 @@ impl Laboratory {
         let trial = laboratory.host("trial", first.unwrap_or(HostKernel::Distribution))?;
         laboratory.accelerator = accelerator::choose(&trial, observer);
         Ok(laboratory)
+    }
+
+    /// Gives hosts and guests real network programs, too, from an image that is built if need be.
+    pub fn with_programs(mut self, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
+        self.image = user_space_image(cache, UserSpace::Programs, observer)?;
+        Ok(self)
     }
 
     /// A kernel's version and kind, for people.

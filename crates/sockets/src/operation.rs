@@ -177,12 +177,21 @@ fn set_option(socket: &Socket, exchange: &Exchange) -> Outcome {
 fn get_option(socket: &Socket, exchange: &Exchange) -> Outcome {
     let (level, name) = (exchange.int(0)?, exchange.int(1)?);
     if !option::is_forwarded(level, name) {
-        return Err(Errno::NOPROTOOPT);
+        return Err(unknown_option(socket, level));
     }
     let room = &exchange.data_room;
     let mut bytes = Control::from_elem(0, room.len().min(option::MAX_VALUE));
     let len = system::get_option(socket.as_fd(), level, name, &mut bytes)?;
     Ok(with_data(exchange, &bytes[..len]))
+}
+
+/// What the host says of an option of this level that does not exist: levels that a socket does not
+/// have are EOPNOTSUPP in `AF_INET`. (setsockopt(2) is ENOPROTOOPT everywhere.)
+fn unknown_option(socket: &Socket, level: i32) -> Errno {
+    match system::get_option(socket.as_fd(), level, i32::MAX, &mut [0; 4]) {
+        Err(error) => error,
+        Ok(_) => Errno::NOPROTOOPT,
+    }
 }
 
 fn input_output_control(socket: &Socket, exchange: &Exchange) -> Outcome {

@@ -329,8 +329,10 @@ static void svs_harvest(struct timer_list *timer)
 	unsigned long flags;
 
 	if (broken) {
-		pr_err("channel %u: %s; sockets of this CPU fail with EIO until the guest is started again\n",
-		       channel->index, broken);
+		/* When the machine goes down its devices are stopped first. */
+		if (system_state == SYSTEM_RUNNING)
+			pr_err("channel %u: %s; sockets of this CPU fail with EIO until the guest is started again\n",
+			       channel->index, broken);
 		return;
 	}
 	local_irq_save(flags);

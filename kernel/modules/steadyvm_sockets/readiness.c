@@ -55,9 +55,13 @@ void svs_wake(struct svs_sock *svs, u32 ready)
 	atomic_inc(&svs->edges);
 	rcu_read_lock();
 	wq = rcu_dereference(sk->sk_wq);
-	/* Pairs with the barrier of sock_poll_wait() and that of adding to the queue. */
+	/*
+	 * Pairs with the barrier of sock_poll_wait() and that of adding to the queue. After an
+	 * error who waits is to call poll(), which does more about it than to say so.
+	 */
 	if (skwq_has_sleeper(wq))
-		wake_up_interruptible_poll(&wq->wait, svs_mask(ready));
+		wake_up_interruptible_poll(&wq->wait,
+					   ready & SVS_READY_ERR ? 0 : svs_mask(ready));
 	if (wq && wq->fasync_list) {
 		if (ready & (SVS_READY_IN | SVS_READY_RDHUP | SVS_READY_HUP | SVS_READY_ERR))
 			sock_wake_async(wq, SOCK_WAKE_WAITD, POLL_IN);

@@ -113,6 +113,9 @@ int svs_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	}
 	if (sent)
 		return sent;
+	if (once == -EPIPE)
+		/* Why a connection failed, where that was asked of the host before. */
+		once = sock_error(sk) ?: once;
 	if (once == -EPIPE && svs_is_stream(sk) && !(msg->msg_flags & MSG_NOSIGNAL))
 		send_sig(SIGPIPE, current, 0);
 	return once;

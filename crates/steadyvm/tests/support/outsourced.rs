@@ -1,0 +1,201 @@
+//! Guests of `steadyvm up` with outsourced sockets, in the emulated host.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use steadyvm_lab::agent::Process;
+use steadyvm_lab::artifact::{Cache, Initramfs};
+use steadyvm_lab::child;
+use steadyvm_lab::host::EmulatedHost;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::progress::Silent;
+
+const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
+pub const PATIENCE: Duration = Duration::from_secs(200);
+/// The first word of a guest's script: the guest is up, the module loaded.
+const BEGUN: &str = "script begun";
+
+/// A guest to start.
+#[derive(Debug, Clone, Copy)]
+pub struct Guest {
+    pub vcpus: u32,
+    pub memory_mib: u32,
+    /// As in vm.toml: "new" or "current".
+    pub namespace: &'static str,
+}
+
+/// An emulated host, and a place for what its guests are made of.
+pub struct Lab {
+    pub host: EmulatedHost,
+    pub laboratory: Laboratory,
+    pub place: tempfile::TempDir,
+}
+
+impl Lab {
+    /// Boots a host.
+    pub fn boot(name: &str) -> Self {
+        Self::boot_in(name, |laboratory, _| laboratory)
+    }
+
+    /// Boots a host that has real programs, as its guests then do.
+    pub fn boot_with_programs(name: &str) -> Self {
+        Self::boot_in(name, |laboratory, cache| {
+            laboratory.with_programs(cache, &Silent).unwrap()
+        })
+    }
+
+    fn boot_in(name: &str, equip: impl FnOnce(Laboratory, &Cache) -> Laboratory) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let cache = Cache::of_this_machine().unwrap();
+        let kernels = [HostKernel::PreemptRt];
+        let laboratory =
+            Laboratory::open(&cache, Path::new(STEADYVM), place.path(), &kernels, &Silent).unwrap();
+        let laboratory = equip(laboratory, &cache);
+        // An emulated machine may reset itself while it boots, for no fault of its kernel:
+        // docs/design/lab.md has the measured rate.
+        let specification = laboratory.host(name, HostKernel::PreemptRt).unwrap();
+        let boot = || EmulatedHost::boot(&specification);
+        let host = boot().or_else(|_| boot()).unwrap();
+        Self {
+            host,
+            laboratory,
+            place,
+        }
+    }
+
+    /// Puts a file into the host.
+    pub fn upload(&self, from: &Path, to: &str) {
+        let words = format!("cat > {to} && chmod +x {to}");
+        let process = self.host.connection().spawn(&["sh", "-euc", &words]);
+        let process = process.unwrap();
+        for piece in fs::read(from).unwrap().chunks(1 << 16) {
+            process.input(piece).unwrap();
+        }
+        process.end_of_input().unwrap();
+        process.finish(PATIENCE).unwrap();
+    }
+
+    /// An initramfs whose guest loads the module and runs `script`, with more files.
+    pub fn upload_guest(&self, script: &str, files: &[(&str, &Path)]) {
+        let kernel = &self.laboratory.distribution_kernel;
+        let module = &self.laboratory.sockets_module;
+        self.upload_initramfs(&kernel.guest_modules, module, script, files);
+    }
+
+    /// The same with modules of a kernel that is not the laboratory's.
+    pub fn upload_initramfs(
+        &self,
+        modules: &Path,
+        sockets_module: &Path,
+        script: &str,
+        files: &[(&str, &Path)],
+    ) {
+        let tree = tempfile::tempdir_in(self.place.path()).unwrap();
+        for file in fs::read_dir(modules).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), tree.path().join(file.file_name())).unwrap();
+        }
+        let ours = tree.path().join("900-steadyvm_sockets.ko");
+        fs::copy(sockets_module, ours).unwrap();
+        let script_file = self.write("script", &format!("echo '{BEGUN}'\n{script}"));
+        let mut additions = vec![("/script", script_file.as_path())];
+        additions.extend(files);
+        let initramfs = Initramfs {
+            program: Path::new(STEADYVM),
+            modules: Some(tree.path()),
+            additions,
+        };
+        self.upload(&initramfs.pack().unwrap().path(), "/tmp/initramfs");
+    }
+
+    /// A file with this text, on this machine.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let file = self.place.path().join(name);
+        fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// Starts the uploaded guest; what it writes to its console is the process's output.
+    pub fn start_guest(&self, guest: Guest) -> Process {
+        self.start_guest_on("/boot/guest-kernel", guest)
+    }
+
+    fn start_guest_on(&self, kernel: &str, guest: Guest) -> Process {
+        let Guest {
+            vcpus,
+            memory_mib,
+            namespace,
+        } = guest;
+        let description = format!(
+            "name = \"guest\"\n\
+             kernel = \"{kernel}\"\n\
+             initramfs = \"/tmp/initramfs\"\n\
+             cmdline = \"console=ttyS0 pci=off panic=-1 tsc=reliable no_timer_check loglevel=4 -- sh /script\"\n\
+             memory_mib = {memory_mib}\n\
+             vcpus = {vcpus}\n\
+             [[disk]]\n\
+             path = \"/dev/vda\"\n\
+             read_only = true\n\
+             [sockets]\n\
+             namespace = \"{namespace}\"\n"
+        );
+        self.upload(&self.write("vm.toml", &description), "/tmp/vm.toml");
+        let process = self
+            .host
+            .connection()
+            .spawn(&["steadyvm", "up", "/tmp/vm.toml"])
+            .unwrap();
+        process.end_of_input().unwrap();
+        process
+    }
+
+    /// The console of a guest that ran to its end. An emulated processor may fail while a guest
+    /// boots (docs/design/lab.md): before the script begins it is started again.
+    pub fn run_guest(&self, kernel: &str, guest: Guest, patience: Duration) -> String {
+        for _ in 0..3 {
+            let done = self.start_guest_on(kernel, guest).finish(patience).unwrap();
+            let console = done.text().replace('\r', "");
+            let error = String::from_utf8_lossy(&done.error).into_owned();
+            if console.contains(BEGUN) {
+                return console;
+            }
+            assert!(error.contains("triple fault"), "{error}\n{console}");
+        }
+        panic!("the emulated processor failed three times while the guest booted");
+    }
+
+    /// What a command prints that runs outside of the host, on the network of the load generators.
+    pub fn outside(&self, command: &mut Command) -> String {
+        let mut bounded = Command::new("timeout");
+        bounded
+            .arg(PATIENCE.as_secs().to_string())
+            .arg(command.get_program())
+            .args(command.get_args())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        if let Some(directory) = command.get_current_dir() {
+            bounded.current_dir(directory);
+        }
+        self.host.outside().hold(&mut bounded).unwrap();
+        let mut child = child::spawn(bounded).unwrap();
+        let mut said = String::new();
+        let mut output = child.streams().stdout.take().unwrap();
+        output.read_to_string(&mut said).unwrap();
+        assert!(child.wait().unwrap().success(), "{said}");
+        said
+    }
+}
+
+/// The lines of /proc/softirqs that begin so, without their title: one count a CPU.
+pub fn softirqs(console: &str, title: &str) -> Vec<u64> {
+    let line = console
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(title));
+    line.unwrap_or_else(|| panic!("no {title} in {console}"))
+        .split_whitespace()
+        .map(|count| count.parse().unwrap())
+        .collect()
+}
