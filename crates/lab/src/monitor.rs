@@ -42,14 +42,13 @@ pub fn start(machine: &Machine, sockets: Option<&str>, log: &Path) -> Result<Mon
         .stdout(Stdio::piped())
         .stderr(File::create(log).at("create", log)?);
     let mut process = child::spawn(command)?;
-    match connection(&listener, &mut process).doing("wait for a guest's monitor")? {
-        Some(channel) => Ok(Monitor { process, channel }),
-        None => {
-            process.wait()?;
-            let said = std::fs::read_to_string(log).unwrap_or_default();
-            Err(Error::machine("start steadyvm up", said.trim()))
-        }
+    let connected = connection(&listener, &mut process).doing("wait for a guest's monitor")?;
+    if let Some(channel) = connected {
+        return Ok(Monitor { process, channel });
     }
+    process.wait()?;
+    let said = std::fs::read_to_string(log).unwrap_or_default();
+    Err(Error::machine("start steadyvm up", said.trim()))
 }
 
 /// The monitor's connection; none if it ends before: its standard output, on which it says nothing,

@@ -33,7 +33,8 @@ fn boot(logs: &Path) -> EmulatedHost {
 
 /// The channel carries more than any buffer on its way holds, in both directions.
 fn require_channel(guest: &Guest) {
-    let lines: String = (0..100_000).map(|line| format!("{line}\n")).collect();
+    let lines: Vec<String> = (0..100_000).map(|line: u32| line.to_string()).collect();
+    let lines = lines.join("\n");
     let echo = guest.connection().spawn(&["cat"]).unwrap();
     echo.input(lines.as_bytes()).unwrap();
     echo.end_of_input().unwrap();
