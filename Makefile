@@ -52,7 +52,7 @@ NOT_YET := --skip early_demultiplexing_follows_ports_and_their_priorities
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm --test lab_sockets --test lab_outsourcing -- --ignored --test-threads=1 $(NOT_YET)
+	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm --test lab_sockets --test lab_fair_server --test lab_outsourcing -- --ignored --test-threads=1 $(NOT_YET)
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

@@ -180,6 +180,10 @@ pub struct Target {
     /// Whether to switch off RT throttling (`sched_rt_runtime_us` = -1). Never by default: a
     /// runaway RT VCPU could then take its CPU for ever.
     pub disable_rt_throttling: bool,
+    /// Whether the fair server keeps the kernel's long pieces: up to 50 ms of a second in which
+    /// normal threads run before the RT path.
+    #[serde(default)]
+    pub keep_fair_server: bool,
 }
 
 #[cfg(test)]

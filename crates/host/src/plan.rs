@@ -9,6 +9,7 @@ use crate::cpu_set::CpuSet;
 use crate::dedicated;
 use crate::discover::{self, Nic, Process, Vm};
 use crate::error::HostError;
+use crate::fair_server;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::method::{Method, Target};
 use crate::net::{self, Profile};
@@ -153,6 +154,12 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
             why,
             true,
         );
+    }
+    if !target.keep_fair_server {
+        let piece_ns = fair_server::LONGEST_PIECE_NS;
+        let mut steps = fair_server::steps(machine, piece_ns, &mut plan.warnings)?;
+        steps.retain(|step| !step.change.is_empty());
+        plan.steps.extend(steps);
     }
     throttling(machine, target, &mut plan);
     if threads.iter().any(|thread| thread.id.comm == "irqbalance") {

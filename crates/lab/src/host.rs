@@ -253,29 +253,15 @@ impl EmulatedHost {
         })
     }
 
-    /// Puts a method in force with the host's own copy of this program, for a network's card and
-    /// for the service that an option of `steadyvm host apply` and its value name.
-    pub fn put_in_force(
-        &self,
-        method: Method,
-        network: Network,
-        service: &[String; 2],
-    ) -> Result<()> {
+    /// Puts a method in force with the host's own copy of this program, for a network's card; the
+    /// other options of `steadyvm host apply` name the service.
+    pub fn put_in_force(&self, method: Method, network: Network, options: &[String]) -> Result<()> {
         if method == Method::Vanilla {
             return Ok(());
         }
-        let [option, name] = service;
-        let argv = [
-            "steadyvm",
-            "host",
-            "apply",
-            "--method",
-            method.name(),
-            "--rt-nic",
-            network.name,
-            option,
-            name,
-        ];
+        let mut argv = vec!["steadyvm", "host", "apply", "--method", method.name()];
+        argv.extend(["--rt-nic", network.name]);
+        argv.extend(options.iter().map(String::as_str));
         self.connection
             .run(&argv)
             .map(drop)
@@ -294,6 +280,11 @@ impl EmulatedHost {
             scheduling::pin(thread, cpu)?;
         }
         Ok(())
+    }
+
+    /// Binds the emulator's thread that stands for the host's devices to a CPU of this machine.
+    pub(crate) fn devices_to_cpu(&self, cpu: usize) -> Result<()> {
+        scheduling::pin(self.qemu.process.pid() as i32, cpu)
     }
 
     /// Stops the host's processors and clock.

@@ -19,8 +19,8 @@ pub struct Results {
     pub execution_us: u64,
     /// The deadlines, in microseconds after the release.
     pub deadlines_us: Vec<u64>,
-    /// Packets a second that the slowest method received of a flood without end, with no job.
-    pub saturation_packets_per_s: f64,
+    /// The highest of the methods' peaks: the last rate.
+    pub peak_packets_per_s: f64,
     /// Seed of the first rate's schedule.
     pub seed: u64,
     /// One entry a method, in the order asked for.
@@ -32,8 +32,8 @@ pub struct Results {
 pub struct Curve {
     /// The method's name.
     pub name: String,
-    /// Packets a second that it received of a flood without end, with no job.
-    pub saturation_packets_per_s: f64,
+    /// The most packets a second that it received at any rate, with no job.
+    pub peak_packets_per_s: f64,
     /// The rates in ascending order, the first without any packet.
     pub points: Vec<Point>,
 }
@@ -65,11 +65,12 @@ pub fn render(results: &Results) -> String {
          process\non the same CPU, up to {:.0} packets/s. Deadlines: {} ms.\n",
         milliseconds(results.execution_us),
         milliseconds(results.period_us),
-        results.saturation_packets_per_s,
+        results.peak_packets_per_s,
         deadlines.join(" and ")
     );
     for curve in &results.methods {
-        let _ = writeln!(text, "\n{}", curve.name);
+        let peak = curve.peak_packets_per_s;
+        let _ = writeln!(text, "\n{}, peak {peak:.0} packets/s", curve.name);
         let _ = writeln!(
             text,
             "  {:>8} {:>8} {:>5} {:>5} | {:>8} {:>8} {:>8} {:>8} | {:>12} | {:>8}",
@@ -143,15 +144,15 @@ mod tests {
             punctuality: Punctuality::of(&done, &deadlines).unwrap(),
         };
         let results = Results {
-            schema_version: 1,
+            schema_version: 2,
             period_us: 30_000,
             execution_us: 12_000,
             deadlines_us: vec![16_000, 30_000],
-            saturation_packets_per_s: 123_456.0,
+            peak_packets_per_s: 123_456.0,
             seed: 1,
             methods: vec![Curve {
                 name: "vanilla".into(),
-                saturation_packets_per_s: 123_456.0,
+                peak_packets_per_s: 123_456.0,
                 points: vec![point(0.0), point(123_456.0)],
             }],
         };

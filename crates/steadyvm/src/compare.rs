@@ -40,6 +40,10 @@ pub struct Args {
     /// Where both loads are received.
     #[arg(long, value_enum, default_value_t = Receiver::Vm)]
     service: Receiver,
+    /// Let the real-time methods leave the fair server as it is (docs/design/host-methods.md): as
+    /// they were measured before steadyvm bounded it.
+    #[arg(long)]
+    keep_fair_server: bool,
     /// Counted requests a method and phase, over all rounds.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     samples: u64,
@@ -88,6 +92,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let options = Options {
         methods: ComparedMethod::without_repeats(&args.methods),
         service: args.service.into(),
+        keep_fair_server: args.keep_fair_server,
         samples: args.samples,
         rounds: args.rounds,
         receive_path: args.receive_path,

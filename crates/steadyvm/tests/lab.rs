@@ -379,8 +379,10 @@ fn the_experiment_of_nisp_measures_every_rate() {
     );
     let names: Vec<&str> = results.methods.iter().map(|curve| &*curve.name).collect();
     assert_eq!(names, ["vanilla", "preempt-rt"]);
+    let peaks = results.methods.iter().map(|curve| curve.peak_packets_per_s);
+    assert!((peaks.fold(0.0, f64::max) - results.peak_packets_per_s).abs() < f64::EPSILON);
     for curve in &results.methods {
-        // More may be received at half of the saturation than at all of it, next to the jobs.
+        // More may be received at half of the peak than at all of it, next to the jobs.
         let [unloaded, half, full] = &curve.points[..] else {
             panic!("{curve:?}");
         };

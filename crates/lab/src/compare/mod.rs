@@ -48,6 +48,8 @@ pub struct Options {
     pub methods: Vec<ComparedMethod>,
     /// Where the loads are received.
     pub service: Service,
+    /// Whether the methods leave the fair server's long pieces: see `steadyvm host apply`.
+    pub keep_fair_server: bool,
     /// Counted requests a method and phase, over all rounds.
     pub samples: u64,
     /// Rounds.
@@ -245,8 +247,8 @@ impl Run<'_> {
             .tell(News::Note(format!("{error}\n  booting that host again")));
         for station in &mut self.stations {
             if station.is_broken() {
-                let (method, service) = (station.method(), self.options.service);
-                *station = boot_station(self.laboratory, method, service, 0, self.observer)?;
+                let (method, options) = (station.method(), self.options);
+                *station = boot_station(self.laboratory, method, options, 0, self.observer)?;
             }
         }
         Ok(())
@@ -260,8 +262,7 @@ fn boot_stations(
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<Vec<Station>> {
-    let service = options.service;
-    let with = match service {
+    let with = match options.service {
         Service::Vm => " and two guests",
         Service::Host => "",
     };
@@ -275,7 +276,7 @@ fn boot_stations(
         let booted: Vec<Result<Station>> = thread::scope(|scope| {
             let boot = |(cpu, method): (usize, &ComparedMethod)| {
                 let method = *method;
-                scope.spawn(move || boot_station(laboratory, method, service, cpu, observer))
+                scope.spawn(move || boot_station(laboratory, method, options, cpu, observer))
             };
             let boots: Vec<_> = methods.iter().enumerate().map(boot).collect();
             let panicked = |_| Err(Error::machine("boot a host", "a thread panicked"));
@@ -295,12 +296,12 @@ fn boot_stations(
 fn boot_station(
     laboratory: &Laboratory,
     method: ComparedMethod,
-    service: Service,
+    options: &Options,
     on_cpu: usize,
     observer: &dyn Observer,
 ) -> Result<Station> {
     boot_again(observer, || {
-        Station::boot(laboratory, method, service, on_cpu, observer)
+        Station::boot(laboratory, method, options, on_cpu, observer)
     })
 }
 
@@ -345,6 +346,7 @@ mod tests {
         Options {
             methods: vec!["vanilla".parse().unwrap()],
             service: Service::Vm,
+            keep_fair_server: false,
             samples,
             rounds,
             receive_path: false,

@@ -39,7 +39,7 @@ pub struct Receivers {
     /// The counters of the latency-critical service's guest, if it runs in one.
     pub counters: Option<Counters>,
     /// The option of `steadyvm host apply` that names the latency-critical service.
-    pub named: [String; 2],
+    pub named: Vec<String>,
 }
 
 impl Receivers {
@@ -73,7 +73,7 @@ impl Receivers {
             netrt: receiver(&rt, RT),
             netstream: receiver(&bulk, BULK),
             counters: Some(counters),
-            named: ["--rt-vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
+            named: vec!["--rt-vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
         })
     }
 
@@ -88,7 +88,7 @@ impl Receivers {
             netrt: receiver(RT),
             netstream: receiver(BULK),
             counters: None,
-            named: ["--rt-process".to_owned(), service.to_string()],
+            named: vec!["--rt-process".to_owned(), service.to_string()],
         })
     }
 }

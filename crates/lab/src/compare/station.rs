@@ -1,5 +1,6 @@
 //! One method's emulated host with what receives the loads, ready to be measured.
 
+use super::Options;
 use super::counts::Counters;
 use super::cpu::CpuTimes;
 use super::method::ComparedMethod;
@@ -10,7 +11,7 @@ use crate::host::{EmulatedHost, HostSpecification, RT};
 use crate::laboratory::{HostKernel, Laboratory};
 use crate::progress::Observer;
 use std::time::Duration;
-use steadyvm_latency::results::{Phase, PhaseData, Service};
+use steadyvm_latency::results::{Phase, PhaseData};
 
 /// A receiver that starves under its method still runs a process within this time.
 const LIFE_SIGN_PATIENCE: Duration = Duration::from_secs(60);
@@ -29,7 +30,7 @@ impl Station {
     pub fn boot(
         laboratory: &Laboratory,
         method: ComparedMethod,
-        service: Service,
+        options: &Options,
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
@@ -37,13 +38,13 @@ impl Station {
             error.what = format!("{method}: {}", error.what);
             error
         };
-        Self::boot_unnamed(laboratory, method, service, on_cpu, observer).map_err(named)
+        Self::boot_unnamed(laboratory, method, options, on_cpu, observer).map_err(named)
     }
 
     fn boot_unnamed(
         laboratory: &Laboratory,
         method: ComparedMethod,
-        service: Service,
+        options: &Options,
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
@@ -52,8 +53,12 @@ impl Station {
             ..laboratory.host(method.name, HostKernel::of(method.host))?
         };
         let mut host = EmulatedHost::boot(&specification)?;
-        let receivers = Receivers::start(service, method.guests, &host, observer)?;
-        host.put_in_force(method.host, RT, &receivers.named)?;
+        let receivers = Receivers::start(options.service, method.guests, &host, observer)?;
+        let mut apply = receivers.named.clone();
+        if options.keep_fair_server {
+            apply.push("--keep-fair-server".to_owned());
+        }
+        host.put_in_force(method.host, RT, &apply)?;
         host.pause()?;
         host.spread_processors()?;
         Ok(Self {
