@@ -52,7 +52,7 @@ NOT_YET := --skip cpython_s_own_tests_see_what_they_see_on_the_ordinary_stack
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm --test lab_sockets --test lab_programs --test lab_cpython --test lab_fair_server -- --ignored --test-threads=1 $(NOT_YET)
+	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm --test lab_sockets --test lab_programs --test lab_cpython --test lab_fair_server --test lab_outsourcing -- --ignored --test-threads=1 $(NOT_YET)
 
 # One at a time, so that each is a run of its own to look at.
 CPYTHON_TESTS := test_socket test_selectors test_socketserver test_ssl test_asyncio

@@ -46,7 +46,7 @@ impl Method {
     }
 
     /// The name on the command line and in results.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Vanilla => "vanilla",
             Self::PreemptRt => "preempt-rt",

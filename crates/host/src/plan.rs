@@ -277,7 +277,8 @@ fn find_path(
     for wanted in &target.rt_vms {
         let vm = discover::vm(machine, threads, wanted.pid)?;
         let rt_vcpus = choose_vcpus(&vm, &wanted.rt_vcpus, warnings)?;
-        if vm.vhost_workers.is_empty() {
+        // Without a tap nobody carries packets into the VM: its sockets may be the host's own.
+        if vm.vhost_workers.is_empty() && !net::taps_of(machine, wanted.pid).is_empty() {
             warnings.push(format!(
                 "VM {} has no vhost worker: its packets go through its monitor's threads, at \
                  normal priority; use vhost-net (vhost=on)",

@@ -3,7 +3,7 @@
 use crate::agent::Connection;
 use crate::artifact::PackedInitramfs;
 use crate::carry;
-use crate::emulator::{Accelerator, Card, Machine};
+use crate::emulator::{Accelerator, Card, Machine, Monitor};
 use crate::error::{At, Blame, Error, Result};
 use crate::guest::Guest;
 use crate::namespace::Namespace;
@@ -12,6 +12,7 @@ use crate::qemu::{self, Qemu};
 use crate::scheduling;
 use std::fs::File;
 use std::io::Read;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,17 +56,17 @@ pub const NETWORKS: [Network; 2] = [RT, BULK];
 
 impl Network {
     /// The address with this last byte.
-    pub fn address(self, last: u8) -> std::net::Ipv4Addr {
+    pub fn address(self, last: u8) -> Ipv4Addr {
         [10, 77, self.subnet, last].into()
     }
 
     /// The load generators' address.
-    pub fn outside(self) -> std::net::Ipv4Addr {
+    pub fn outside(self) -> Ipv4Addr {
         self.address(1)
     }
 
     /// The host's own address.
-    pub fn host(self) -> std::net::Ipv4Addr {
+    pub fn host(self) -> Ipv4Addr {
         self.address(2)
     }
 
@@ -215,7 +216,24 @@ impl EmulatedHost {
         }
     }
 
-    /// The process id of a guest's QEMU.
+    /// Makes a network namespace of this name for a VM's outsourced sockets, with an address in a
+    /// network, whose bridge it is joined to.
+    pub fn make_namespace(&self, name: &str, network: Network, address: Ipv4Addr) -> Result<()> {
+        let bridge = network.bridge();
+        for words in [
+            format!("netns add {name}"),
+            format!("link add dev {name} type veth peer name eth0 netns {name}"),
+            format!("link set dev {name} master {bridge} up"),
+            format!("-n {name} link set dev lo up"),
+            format!("-n {name} address add {address}/24 dev eth0"),
+            format!("-n {name} link set dev eth0 up"),
+        ] {
+            self.ip(&words)?;
+        }
+        Ok(())
+    }
+
+    /// The process id of a guest's monitor.
     pub fn guest_pid(&self, name: &str) -> Result<i32> {
         let text = self.connection.text(&["cat", &carry::pid_file(name)])?;
         text.trim()
@@ -333,6 +351,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
     };
     Machine {
         name: specification.name.clone(),
+        monitor: Monitor::Qemu,
         kernel: text(&specification.kernel),
         initramfs: text(&specification.initramfs.path()),
         image: text(&specification.image),

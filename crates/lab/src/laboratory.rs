@@ -5,7 +5,7 @@ use crate::artifact::{
     Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, UserSpace,
     sockets_module, user_space_image,
 };
-use crate::emulator::{Accelerator, Card, Machine};
+use crate::emulator::{Accelerator, Card, Machine, Monitor};
 use crate::error::{At, Error, Result};
 use crate::host::{BOOT_PATIENCE, HostSpecification};
 use crate::namespace::Namespace;
@@ -58,8 +58,8 @@ impl HostKernel {
     }
 
     /// The kernels of several methods.
-    pub fn of_all(methods: &[Method]) -> Vec<Self> {
-        methods.iter().copied().map(Self::of).collect()
+    pub fn of_all(methods: impl IntoIterator<Item = Method>) -> Vec<Self> {
+        methods.into_iter().map(Self::of).collect()
     }
 }
 
@@ -68,6 +68,9 @@ const GUEST_KERNEL: &str = "/boot/guest-kernel";
 const GUEST_INITRAMFS: &str = "/boot/guest-initramfs";
 /// A guest's disk is the host's own: one read-only image serves both.
 const GUEST_IMAGE: &str = "/dev/vda";
+
+/// Where a guest finds the module for outsourced sockets. It is loaded where a method asks for it.
+pub const SOCKETS_MODULE: &str = "/usr/local/lib/steadyvm_sockets.ko";
 
 /// The lab's kernels, images and the way to run them.
 pub struct Laboratory {
@@ -118,7 +121,7 @@ impl Laboratory {
         let guest = Initramfs {
             program,
             modules: Some(&distribution_kernel.guest_modules),
-            additions: Vec::new(),
+            additions: vec![(SOCKETS_MODULE, &*sockets_module)],
         }
         .pack()?;
         let guest_path = guest.path();
@@ -201,11 +204,13 @@ pub fn require_root() -> Result<()> {
     Namespace::new().map(drop)
 }
 
-/// A guest to start in a host: the distribution's kernel, one virtio-net card over vhost-net.
+/// A guest to start in a host: the distribution's kernel, one virtio-net card over vhost-net, run by
+/// QEMU.
 /// `number` sets its card's address apart from the other guests'.
 pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
     Machine {
         name: name.to_owned(),
+        monitor: Monitor::Qemu,
         kernel: GUEST_KERNEL.to_owned(),
         initramfs: GUEST_INITRAMFS.to_owned(),
         image: GUEST_IMAGE.to_owned(),

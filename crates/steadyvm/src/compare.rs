@@ -9,10 +9,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use steadyvm_host::Method;
 use steadyvm_lab::At;
 use steadyvm_lab::artifact::{Cache, RtKernel};
-use steadyvm_lab::compare::{self, KernelBuild, Meta, Options, write_output};
+use steadyvm_lab::compare::{self, ComparedMethod, KernelBuild, Meta, Options, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::results::{AssembleOptions, Service, assemble};
 use steadyvm_latency::table;
@@ -27,12 +26,17 @@ use steadyvm_latency::table;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Methods to compare; ratios are of each to those before it.
+    ///
+    /// vanilla, preempt-rt, dedicated, rt-poll-list and rt-profile are those of `steadyvm host`, with
+    /// guests run by QEMU. rt-sockets is preempt-rt, and outsourcing is rt-poll-list, with guests run by
+    /// `steadyvm up` whose sockets are the host's; preempt-rt-vmm is preempt-rt with guests run by
+    /// `steadyvm up` that have virtio-net: what the monitor alone makes of the difference.
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "vanilla,preempt-rt,dedicated"
     )]
-    methods: Vec<Method>,
+    methods: Vec<ComparedMethod>,
     /// Where both loads are received.
     #[arg(long, value_enum, default_value_t = Receiver::Vm)]
     service: Receiver,
@@ -86,7 +90,7 @@ impl From<Receiver> for Service {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let options = Options {
-        methods: Method::without_repeats(&args.methods),
+        methods: ComparedMethod::without_repeats(&args.methods),
         service: args.service.into(),
         keep_fair_server: args.keep_fair_server,
         samples: args.samples,
@@ -105,12 +109,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map_or(0, |since| since.as_secs());
     let program = this_program();
     let cache = Cache::of_this_machine()?;
-    let wanted = HostKernel::of_all(&options.methods);
+    let wanted = HostKernel::of_all(options.methods.iter().map(|method| method.host));
     let logs = args.out.join("logs");
     let mut laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
     laboratory.kernel_words.clone_from(&args.kernel_words);
     let measured = compare::run(&laboratory, &options, &display)?;
     let mut results = assemble(&measured.data, AssembleOptions::default());
+    let about_methods = options.methods.iter().filter_map(|method| method.note());
+    results.notes.extend(about_methods);
     let dropped = measured.dropped_rounds.iter().cloned();
     results.notes.extend(dropped);
     results.notes.extend(measured.disturbance.notes());
@@ -156,7 +162,7 @@ fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {
 
 fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
     let title = |kernel| laboratory.kernel_title(kernel);
-    let of = |method: &Method| (method.to_string(), title(HostKernel::of(*method)));
+    let of = |method: &ComparedMethod| (method.to_string(), title(HostKernel::of(method.host)));
     let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
     if options.service == Service::Vm {
         kernels.insert("guests".to_owned(), title(HostKernel::Distribution));

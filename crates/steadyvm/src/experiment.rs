@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     require_root()?;
     let display = Display::on_standard_error();
     let (cache, program) = (Cache::of_this_machine()?, this_program());
-    let wanted = HostKernel::of_all(&options.methods);
+    let wanted = HostKernel::of_all(options.methods.iter().copied());
     let logs = args.out.join("logs");
     let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
     let results = nisp::run(&laboratory, &options, &display)?;

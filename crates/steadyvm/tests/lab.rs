@@ -4,15 +4,17 @@
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
 
+mod comparison;
 mod support;
 
+use comparison::{require_figures, short_comparison};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -66,54 +68,6 @@ fn comparison_under_way(out: &Path) -> (Child, JoinHandle<Vec<String>>) {
     );
     let rest = std::thread::spawn(move || lines.map(Result::unwrap).collect());
     (child, rest)
-}
-
-/// Runs a comparison of one round with 150 requests a phase; gives results.json and meta.json.
-fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = Command::new(STEADYVM)
-        .args(["compare", "--samples", "150", "--rounds", "1", "--json"])
-        .args(options)
-        .arg("--out")
-        .arg(out)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&stderr);
-    assert!(status.success(), "{said}");
-    // Off a terminal progress is lines, not a bar that draws itself over and over.
-    assert!(!said.contains(['\r', '\x1b']), "{said:?}");
-    let read = |name| serde_json::from_slice(&std::fs::read(out.join(name)).unwrap()).unwrap();
-    let results: Value = serde_json::from_slice(&stdout).unwrap();
-    assert_eq!(read("results.json"), results);
-    (results, read("meta.json"))
-}
-
-/// A method of a short comparison has plausible figures of every phase.
-fn require_figures(method: &Value) {
-    for phase in ["netrt", "netrt_equal", "netrt_idle"] {
-        let figures = &method[phase];
-        let (n, lost) = (
-            figures["n"].as_u64().unwrap(),
-            figures["lost"].as_u64().unwrap(),
-        );
-        assert_eq!(n + lost, 150, "{phase}: {figures}");
-        assert!(
-            figures["max_us"].as_f64() >= figures["p999_us"].as_f64(),
-            "{figures}"
-        );
-        assert!(figures["sd_us"].as_f64().unwrap() > 0.0, "{figures}");
-    }
-    let stream = &method["netstream"];
-    let (full, equal) = (&stream["mbit_per_s"], &stream["equal_mbit_per_s"]);
-    assert!(
-        full.as_f64().unwrap() > 1.0 && equal.as_f64().unwrap() > 1.0,
-        "{stream}"
-    );
-    let busy = method["host"]["cpu_busy_fraction"].as_f64().unwrap();
-    assert!(busy > 0.1 && busy <= 1.0, "{busy}");
 }
 
 /// samples.csv has every counted request of every method and phase once, with what it took.

@@ -3,6 +3,7 @@
 use super::scenario::{
     FIFO_50, bound_fair_servers, control, nic, paper_host, paper_target, threaded_irq,
 };
+use crate::change::Change;
 use crate::fake::{FakeHost, Fault};
 use crate::parse::PF_KTHREAD;
 use crate::threads::{RESET_ON_FORK, Scheduling};
@@ -466,6 +467,33 @@ fn what_cannot_be_restored_stays_in_the_journal() {
     host.heal();
     assert_eq!(control.undo().unwrap().restored, 1);
     assert_eq!(host.state(), before);
+}
+
+/// A VM of `steadyvm up` has outsourced sockets and no tap: nobody carries packets into it. One with a
+/// tap and no vhost worker has its packets carried at normal priority, which is warned about.
+#[test]
+fn a_vm_with_outsourced_sockets_needs_no_vhost_worker() {
+    let (host, directory) = (paper_host(2), directory());
+    host.file("/proc/sys/kernel/osrelease", "6.12.0\n");
+    host.thread(300, 300, "steadyvm", 0);
+    host.thread(300, 301, "vcpu0/echo", 0);
+    host.thread(300, 302, "vcpu1/echo", 0);
+    let target = Target {
+        rt_vms: vec!["300:1".parse().unwrap()],
+        ..paper_target()
+    };
+    let control = control(&host, &directory);
+    let plan = control.plan(&target, Method::PreemptRt).unwrap();
+    assert_eq!(plan.warnings, [] as [String; 0]);
+    let set = |tid: u32| {
+        plan.steps.iter().any(
+            |step| matches!(&step.change, Change::ThreadPolicy { thread, .. } if thread.tid == tid),
+        )
+    };
+    assert!(set(302) && !set(301) && !set(300));
+    host.file("/proc/300/fdinfo/9", "pos:\t0\niff:\ttap0\n");
+    let plan = control.plan(&target, Method::PreemptRt).unwrap();
+    assert!(plan.warnings[0].contains("no vhost worker"));
 }
 
 #[test]

@@ -4,8 +4,10 @@
 //! runs, the others stand still with their clocks stopped. So drift of the machine hits all
 //! methods alike.
 
+mod counts;
 mod cpu;
 mod disturbance;
+mod method;
 mod output;
 mod phase;
 mod receivers;
@@ -14,6 +16,7 @@ mod watch;
 
 pub(crate) use cpu::CpuTimes;
 pub use disturbance::{Disturbance, Standstills};
+pub use method::{ComparedMethod, Guests};
 pub use output::{KernelBuild, Meta, write_output};
 
 use crate::error::{Blame, Error, Result};
@@ -24,7 +27,6 @@ use crate::scheduling;
 use disturbance::CpuUse;
 use station::Station;
 use std::thread;
-use steadyvm_host::Method;
 use steadyvm_latency::netstream::NetStreamRun;
 use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData, Service};
 use watch::Watch;
@@ -43,7 +45,7 @@ const REBOOTS: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Methods, in the order shown.
-    pub methods: Vec<Method>,
+    pub methods: Vec<ComparedMethod>,
     /// Where the loads are received.
     pub service: Service,
     /// Whether the methods leave the fair server's long pieces: see `steadyvm host apply`.
@@ -73,7 +75,8 @@ impl Options {
         } else if self.samples < self.rounds {
             "there must be at least one sample a round"
         } else {
-            return Ok(());
+            let mut methods = self.methods.iter();
+            return methods.try_for_each(|method| method.check(self.service));
         };
         Err(Error::input("compare methods", wrong)
             .what_to_do("see steadyvm compare --help for --methods, --samples and --rounds"))
@@ -271,7 +274,7 @@ fn boot_stations(
             names.join(", ")
         )));
         let booted: Vec<Result<Station>> = thread::scope(|scope| {
-            let boot = |(cpu, method): (usize, &Method)| {
+            let boot = |(cpu, method): (usize, &ComparedMethod)| {
                 let method = *method;
                 scope.spawn(move || boot_station(laboratory, method, options, cpu, observer))
             };
@@ -292,7 +295,7 @@ fn boot_stations(
 /// Boots one station, if need be in several attempts.
 fn boot_station(
     laboratory: &Laboratory,
-    method: Method,
+    method: ComparedMethod,
     options: &Options,
     on_cpu: usize,
     observer: &dyn Observer,
@@ -341,7 +344,7 @@ mod tests {
 
     fn options(samples: u64, rounds: u64) -> Options {
         Options {
-            methods: vec![Method::Vanilla],
+            methods: vec!["vanilla".parse().unwrap()],
             service: Service::Vm,
             keep_fair_server: false,
             samples,

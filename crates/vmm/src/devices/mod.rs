@@ -1,6 +1,7 @@
 //! Devices of the guest: the registers on one side, whoever serves the queues on the other.
 
 pub mod block;
+pub mod channel;
 pub mod net;
 pub mod serial;
 pub mod sockets;
