@@ -338,7 +338,10 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
             };
             assert!(own("interrupt") && own("poll"), "{report:?}");
             assert_eq!(own("thread"), kernel == HostKernel::PreemptRt);
-            assert_eq!(report.worst[0].woken, "steadyvm");
+            // Nobody is woken by a packet whose reader is awake.
+            let woken: BTreeSet<&str> = report.worst.iter().map(|way| &*way.woken).collect();
+            assert!(woken.contains("steadyvm"), "{woken:?}");
+            assert!(woken.is_subset(&["", "steadyvm"].into()), "{woken:?}");
             let first = &report.worst[0].timeline[0];
             assert_eq!((&*first.kind, &*first.name), ("own", "interrupt"));
         }
