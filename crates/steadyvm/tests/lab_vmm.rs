@@ -108,9 +108,10 @@ fn a_stock_guest_boots_on_one_and_two_vcpus_receives_and_powers_off() {
             .count();
         assert_eq!(rt, 1, "{threads}");
         assert!(threads.contains(&format!("vcpu{last}/guest")), "{threads}");
-        let sent = inside(&host, "iperf3 --json -c 10.99.0.2 -t 2");
+        let sent = inside(&host, "iperf3 --json -c 10.99.0.2 -n 16M");
         let sent: Value = serde_json::from_str(&sent).unwrap();
         let received = sent["end"]["sum_received"]["bytes"].as_f64().unwrap();
+        // What still lies in socket buffers when the sender is done is not counted.
         assert!(received > 1e6, "{received}");
         finished(guest);
 
