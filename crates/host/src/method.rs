@@ -34,17 +34,6 @@ impl Method {
         Self::RtProfile,
     ];
 
-    /// The methods in their order, a method named twice once.
-    pub fn without_repeats(methods: &[Self]) -> Vec<Self> {
-        let mut unique = Vec::new();
-        for method in methods {
-            if !unique.contains(method) {
-                unique.push(*method);
-            }
-        }
-        unique
-    }
-
     /// The name on the command line and in results.
     pub const fn name(self) -> &'static str {
         match self {

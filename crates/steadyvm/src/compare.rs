@@ -1,6 +1,7 @@
 //! `steadyvm compare`: the main job.
 
 use crate::directory;
+use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::this_program;
 use anyhow::Result;
@@ -90,7 +91,7 @@ impl From<Receiver> for Service {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let options = Options {
-        methods: ComparedMethod::without_repeats(&args.methods),
+        methods: without_repeats(&args.methods),
         service: args.service.into(),
         keep_fair_server: args.keep_fair_server,
         samples: args.samples,

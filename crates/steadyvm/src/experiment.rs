@@ -12,6 +12,7 @@ use steadyvm_lab::experiment::nisp;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::nisp::render;
 
+use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::{directory, output, this_program};
 
@@ -60,7 +61,7 @@ struct NispArgs {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let Verb::Nisp(args) = &args.verb;
     let options = nisp::Options {
-        methods: Method::without_repeats(&args.methods),
+        methods: without_repeats(&args.methods),
         rates: args.rates,
         jobs: args.jobs,
         seed: args.seed,

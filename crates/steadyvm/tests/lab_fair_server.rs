@@ -19,7 +19,7 @@ struct Pieces {
     share: f64,
 }
 
-/// Lets a FIFO thread and a normal one compute on CPU 1 for some seconds. How long the FIFO thread waited
+/// Lets a FIFO thread and a normal one compute on CPU 1 for some seconds: that is what is measured. How long the FIFO thread waited
 /// for the CPU, and how often it came back to it, are the kernel's own counts: but for the kernel's
 /// migration thread nobody stands above it, so whoever else had the CPU had it from the server.
 fn pieces(host: &EmulatedHost) -> Pieces {
@@ -27,7 +27,7 @@ fn pieces(host: &EmulatedHost) -> Pieces {
         taskset -cp 0 $$ > /dev/null
         taskset -c 1 chrt -f 60 sh -c 'while :; do :; done' & fifo=$!
         taskset -c 1 sh -c 'while :; do :; done' & normal=$!
-        sleep 1
+        until [ \"$(chrt -p $fifo 2> /dev/null | grep -c SCHED_FIFO)\" = 1 ]; do :; done
         read before _ < /proc/uptime; read _ waited_before count_before < /proc/$fifo/schedstat
         sleep 6
         read _ waited count < /proc/$fifo/schedstat; read after _ < /proc/uptime

@@ -583,33 +583,63 @@ mod tests {
         unreachable!("slacks do not grow for ever")
     }
 
+    /// The verdicts that were compared.
+    #[derive(Debug, Default)]
+    struct Verdicts {
+        accepted: usize,
+        /// Of the accepted, those that took more than one round.
+        later: usize,
+        refused: usize,
+    }
+
+    impl Verdicts {
+        /// Requires the verdict of plain rounds.
+        fn compare(
+            &mut self,
+            tasks: &[Task],
+            dispatch: Dispatch,
+            processors: usize,
+            suspect: usize,
+            least: Least,
+        ) {
+            let (expected, round) = plain_rounds(tasks, dispatch, processors, least);
+            let found = Analysis::new(tasks.to_vec(), dispatch, processors)
+                .holds(suspect, &mut Work::default())
+                .unwrap();
+            assert_eq!(found, expected, "{tasks:?} {dispatch:?} {processors}");
+            self.accepted += usize::from(found);
+            self.later += usize::from(found && round > 0);
+            self.refused += usize::from(!found);
+        }
+    }
+
     #[test]
     fn verdicts_equal_plain_rounds() {
         let mut rng = ChaCha8Rng::seed_from_u64(32);
-        let (mut accepted, mut later, mut refused) = (0, 0, 0);
+        let mut verdicts = Verdicts::default();
         for _ in 0..60_000 {
             let tasks = random_tasks(&mut rng, 2);
             let processors = rng.random_range(1..=3);
             let dispatch = DISPATCHES[rng.random_range(0..2)];
-            let (expected, round) = plain_rounds(&tasks, dispatch, processors, by_search);
             let suspect = rng.random_range(0..tasks.len());
-            let found = Analysis::new(tasks.clone(), dispatch, processors)
-                .holds(suspect, &mut Work::default())
-                .unwrap();
-            assert_eq!(found, expected, "{tasks:?} {dispatch:?} {processors}");
-            accepted += usize::from(found);
-            later += usize::from(found && round > 0);
-            refused += usize::from(!found);
+            verdicts.compare(&tasks, dispatch, processors, suspect, by_search);
         }
-        let seen = accepted > 5_000 && later > 50 && refused > 5_000;
-        assert!(seen, "{accepted} {later} {refused}");
+        let Verdicts {
+            accepted,
+            later,
+            refused,
+        } = verdicts;
+        assert!(
+            accepted > 5_000 && later > 50 && refused > 5_000,
+            "{verdicts:?}"
+        );
     }
 
     /// Sets as a cloud has them: nearly full, in nanoseconds, a fifth of the VCPUs heavy.
     #[test]
     fn verdicts_of_large_sets_equal_plain_rounds() {
         let mut rng = ChaCha8Rng::seed_from_u64(33);
-        let (mut accepted, mut later, mut refused) = (0, 0, 0);
+        let mut verdicts = Verdicts::default();
         for _ in 0..400 {
             let processors = rng.random_range(4..=8);
             let share = rng.random_range(0.5..0.7) * processors as f64;
@@ -635,17 +665,15 @@ mod tests {
                 .collect();
             tasks.sort_by_key(Task::period);
             let dispatch = DISPATCHES[usize::from(rng.random_bool(0.2))];
-            let (expected, round) = plain_rounds(&tasks, dispatch, processors, by_iteration);
-            let found = Analysis::new(tasks.clone(), dispatch, processors)
-                .holds(rng.random_range(0..32), &mut Work::default())
-                .unwrap();
-            assert_eq!(found, expected, "{tasks:?} {dispatch:?} {processors}");
-            accepted += usize::from(found);
-            later += usize::from(found && round > 0);
-            refused += usize::from(!found);
+            let suspect = rng.random_range(0..tasks.len());
+            verdicts.compare(&tasks, dispatch, processors, suspect, by_iteration);
         }
-        let seen = accepted > 50 && later > 10 && refused > 50;
-        assert!(seen, "{accepted} {later} {refused}");
+        let Verdicts {
+            accepted,
+            later,
+            refused,
+        } = verdicts;
+        assert!(accepted > 50 && later > 10 && refused > 50, "{verdicts:?}");
     }
 
     /// What `excess_at_deadline` rests on.

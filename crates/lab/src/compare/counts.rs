@@ -67,8 +67,8 @@ impl Counters {
         let named = REASONS.map(|reason| (reason.to_owned(), counted(reason)));
         Ok(GuestCounts {
             requests,
-            network_interrupts: network.interrupts - since.network.interrupts,
-            network_softirqs: network.softirqs - since.network.softirqs,
+            network_interrupts: network.interrupts.saturating_sub(since.network.interrupts),
+            network_softirqs: network.softirqs.saturating_sub(since.network.softirqs),
             injected_interrupts: counted("irq_injections"),
             exits: counted("exits"),
             exit_reasons: named.into_iter().collect(),

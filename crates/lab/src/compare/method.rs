@@ -65,17 +65,6 @@ const fn with_qemu(host: Method) -> ComparedMethod {
 }
 
 impl ComparedMethod {
-    /// The methods in their order, a method named twice once.
-    pub fn without_repeats(methods: &[Self]) -> Vec<Self> {
-        let mut unique = Vec::new();
-        for method in methods {
-            if !unique.contains(method) {
-                unique.push(*method);
-            }
-        }
-        unique
-    }
-
     /// Refuses a method that is about guests where there are none.
     pub(super) fn check(self, service: Service) -> Result<()> {
         if self.guests == Guests::Qemu || service == Service::Vm {
