@@ -30,7 +30,7 @@ fn results(console: &str) -> BTreeMap<&str, &str> {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make cpython-tests"]
 fn cpython_s_own_tests_see_what_they_see_on_the_ordinary_stack() {
     let names = std::env::var(NAMES_VARIABLE).unwrap_or_else(|_| SOME.to_owned());
     let lab = Lab::boot_with_programs("cpython");
@@ -63,7 +63,8 @@ fn cpython_s_own_tests_see_what_they_see_on_the_ordinary_stack() {
         "{passed} of {} cases pass on the ordinary stack",
         ordinary.len()
     );
-    assert!(passed > 50, "{console}");
+    // The smallest of the modules has 27 that do.
+    assert!(passed > 20, "{console}");
     let cases: BTreeSet<&str> = ordinary.keys().chain(outsourced.keys()).copied().collect();
     let differ = |case: &&str| ordinary.get(*case) != outsourced.get(*case);
     let different: Vec<&str> = cases.iter().copied().filter(differ).collect();

@@ -138,7 +138,7 @@ fn check_guest(console: &str) {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make program-tests"]
 fn servers_in_a_guest_serve_clients_outside() {
     let lab = Lab::boot_with_programs("servers");
     let programs = Programs::of(&lab);
@@ -163,7 +163,7 @@ fn servers_in_a_guest_serve_clients_outside() {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make program-tests"]
 fn clients_in_a_guest_are_served_by_the_host() {
     let lab = Lab::boot_with_programs("clients");
     let programs = Programs::of(&lab);
