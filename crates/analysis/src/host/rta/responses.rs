@@ -16,13 +16,14 @@ use crate::{
     work::{Exhausted, STEPS_SHARE, Work},
 };
 
-/// Terms and spans summed in 64 bits: each is below 2^55 (times are at most 2^53).
+/// Terms and spans summed in a word: of 64 bits, each is below 2^55 (times are at most 2^53); of 32, their lower
+/// and upper halves are below 2^16.
 const CHUNK: usize = 128;
 
 /// Hosts of up to this many VCPUs keep the work due by each deadline that was looked at.
-const KEPT: usize = 256;
+pub(super) const KEPT: usize = 256;
 
-/// The VCPUs, and the means to find their responses. Arrays have a place for each VCPU.
+/// The VCPUs, and the means to find their responses.
 pub(super) struct Responses<W> {
     dispatch: Dispatch,
     processors: Amount,

@@ -16,9 +16,10 @@ pub(super) trait Word:
     /// The longest period: sums of four fit.
     const LONGEST: Time;
 
+    /// Bits of the lower half in sums; none where whole words can be summed.
     const HALF: u32;
 
-    /// (self mod 2^HALF, floor(self / 2^HALF)), for `self >= 0`
+    /// (self mod 2^HALF, floor(self / 2^HALF)), for `self >= 0`.
     fn halves(self) -> (Self, Self);
 
     /// The same number in 128 bits.
@@ -95,5 +96,36 @@ impl Word for i64 {
     fn high_product(self, other: Self) -> Self {
         let product = u128::from(self.cast_unsigned()) * u128::from(other.cast_unsigned());
         (product >> 64) as Self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Word;
+
+    fn divides<W: Word + std::fmt::Debug>(numerator: i64, value: i64) {
+        let (numerator_word, value_word) = (W::of(numerator), W::of(value));
+        let expected = (W::of(numerator / value), W::of(numerator % value));
+        let divided = numerator_word.divided(value_word, value_word.reciprocal());
+        assert_eq!(divided, expected, "{numerator} / {value}");
+        let (lower, upper) = numerator_word.halves();
+        assert_eq!(lower.wide() + (upper.wide() << W::HALF), numerator.into());
+    }
+
+    proptest! {
+        #[test]
+        fn words_divide_and_halve(value in 1..=i64::MAX, shift in 0..63_u32, numerator in 0..=i64::MAX) {
+            for value in [value >> shift, 1].into_iter().filter(|&value| value > 0) {
+                let multiple = numerator / value * value;
+                for numerator in [numerator, numerator >> shift, multiple, (multiple - 1).max(0), i64::MAX] {
+                    divides::<i64>(numerator, value);
+                    let (numerator, value) = (numerator >> 32, (value >> 32).max(1));
+                    divides::<i32>(numerator, value);
+                    divides::<i32>(numerator / value * value, value);
+                }
+            }
+        }
     }
 }
