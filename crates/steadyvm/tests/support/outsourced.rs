@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use steadyvm_lab::agent::Process;
+use steadyvm_lab::agent::{Process, Stream};
 use steadyvm_lab::artifact::{Cache, Initramfs};
 use steadyvm_lab::child;
 use steadyvm_lab::host::EmulatedHost;
@@ -155,9 +155,18 @@ impl Lab {
     /// boots (docs/design/lab.md): before the script begins it is started again.
     pub fn run_guest(&self, kernel: &str, guest: Guest, patience: Duration) -> String {
         for _ in 0..3 {
-            let done = self.start_guest_on(kernel, guest).finish(patience).unwrap();
-            let console = done.text().replace('\r', "");
-            let error = String::from_utf8_lossy(&done.error).into_owned();
+            let (mut console, mut error) = (Vec::new(), Vec::new());
+            let ended =
+                self.start_guest_on(kernel, guest)
+                    .follow_within(patience, |stream, data| match stream {
+                        Stream::Output => console.extend_from_slice(data),
+                        Stream::Error => error.extend_from_slice(data),
+                    });
+            let console = String::from_utf8_lossy(&console).replace('\r', "");
+            let error = String::from_utf8_lossy(&error);
+            // Shown when the test fails: how a guest came to end in the middle, its monitor knows.
+            let status = ended.unwrap_or_else(|why| panic!("{why}\n{error}\n{console}"));
+            eprintln!("steadyvm up: {status:?} {error}");
             if console.contains(BEGUN) {
                 return console;
             }
