@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
+#[path = "support/emulator.rs"]
+mod emulator;
 #[path = "support/outsourced.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod outsourced;
 
+use emulator::on_an_emulated_host;
 use outsourced::{Guest, Lab, PATIENCE, softirqs};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -33,14 +36,14 @@ impl Programs {
             .map(|file| file.unwrap().path())
             .collect();
         for name in ["host-key", "user-key"] {
-            let key = lab.place.path().join(name);
+            let key = lab.place.join(name);
             let mut make = Command::new("ssh-keygen");
             make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key);
             assert!(make.status().unwrap().success());
             files.push(key.with_extension("pub"));
             files.push(key);
         }
-        let big = lab.place.path().join("big");
+        let big = lab.place.join("big");
         fs::write(&big, bytes(4 << 20)).unwrap();
         files.push(big);
         let place = |file: &PathBuf| format!("/programs/{}", file.file_name().unwrap().display());
@@ -140,48 +143,52 @@ fn check_guest(console: &str) {
 #[test]
 #[ignore = "needs the lab: make program-tests"]
 fn servers_in_a_guest_serve_clients_outside() {
-    let lab = Lab::boot_with_programs("servers");
-    let programs = Programs::of(&lab);
-    // dnsmasq refuses TCP on addresses that no interface has: the guest's has the host's.
-    let script = format!(
-        "ip address add {}/32 dev lo; ip link set lo up\n\
+    on_an_emulated_host(|logs| {
+        let lab = Lab::boot_with_programs("servers", logs);
+        let programs = Programs::of(&lab);
+        // dnsmasq refuses TCP on addresses that no interface has: the guest's has the host's.
+        let script = format!(
+            "ip address add {}/32 dev lo; ip link set lo up\n\
          . /programs/servers.sh\nwait $redis\ncat /proc/softirqs",
-        RT.host()
-    );
-    lab.upload_guest(&script, &programs.files());
-    let mut guest = lab.start_guest(GUEST);
-    guest.wait_for_line("servers are up", PATIENCE).unwrap();
+            RT.host()
+        );
+        lab.upload_guest(&script, &programs.files());
+        let mut guest = lab.start_guest(GUEST);
+        guest.wait_for_line("servers are up", PATIENCE).unwrap();
 
-    let mut clients = Command::new("sh");
-    clients
-        .arg(Path::new(SCRIPTS).join("clients.sh"))
-        .arg(RT.host().to_string());
-    let said = lab.outside(clients.current_dir(lab.place.path()));
-    check(&said);
-    let done = guest.finish(PATIENCE).unwrap();
-    check_guest(&done.text().replace('\r', ""));
+        let mut clients = Command::new("sh");
+        clients
+            .arg(Path::new(SCRIPTS).join("clients.sh"))
+            .arg(RT.host().to_string());
+        let said = lab.outside(clients.current_dir(&lab.place));
+        check(&said);
+        let done = guest.finish(PATIENCE).unwrap();
+        check_guest(&done.text().replace('\r', ""));
+    });
 }
 
 #[test]
 #[ignore = "needs the lab: make program-tests"]
 fn clients_in_a_guest_are_served_by_the_host() {
-    let lab = Lab::boot_with_programs("clients");
-    let programs = Programs::of(&lab);
-    lab.host.connection().run(&["mkdir", "/programs"]).unwrap();
-    for (place, file) in programs.files() {
-        lab.upload(file, place);
-    }
-    lab.host.ip("link set lo up").unwrap();
-    let servers = ". /programs/servers.sh; wait $redis";
-    let mut servers = lab.host.connection().spawn(&["sh", "-c", servers]).unwrap();
-    servers.wait_for_line("servers are up", PATIENCE).unwrap();
+    on_an_emulated_host(|logs| {
+        let lab = Lab::boot_with_programs("clients", logs);
+        let programs = Programs::of(&lab);
+        lab.host.connection().run(&["mkdir", "/programs"]).unwrap();
+        for (place, file) in programs.files() {
+            lab.upload(file, place);
+        }
+        lab.host.ip("link set lo up").unwrap();
+        let servers = ". /programs/servers.sh; wait $redis";
+        let mut servers = lab.host.connection().spawn(&["sh", "-c", servers]).unwrap();
+        servers.wait_for_line("servers are up", PATIENCE).unwrap();
 
-    let script = format!(
-        "cp /programs/passwd /programs/group /etc/; cd /programs; sh clients.sh {}; cat /proc/softirqs",
-        RT.host()
-    );
-    lab.upload_guest(&script, &programs.files());
-    let console = lab.run_guest("/boot/guest-kernel", GUEST, PATIENCE);
-    check(&console);
-    check_guest(&console);
+        let script = format!(
+            "cp /programs/passwd /programs/group /etc/; cd /programs; sh clients.sh {}; cat /proc/softirqs",
+            RT.host()
+        );
+        lab.upload_guest(&script, &programs.files());
+        let console = lab.run_guest("/boot/guest-kernel", GUEST, PATIENCE);
+        check(&console);
+        check_guest(&console);
+    });
 }
