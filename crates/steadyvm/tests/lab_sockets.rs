@@ -145,11 +145,11 @@ fn a_service_runs_without_network_interrupts() {
          echo interrupts: $(grep -w $device$ /proc/interrupts)\n",
             &[],
         );
-        let mut guest = lab.start_guest(Guest {
+        let service = Guest {
             namespace: "current",
             ..guest(2)
-        });
-        guest.wait_for_line("istening", PATIENCE).unwrap();
+        };
+        let mut guest = lab.start_guest_until(service, "istening");
 
         let options = ClientOptions {
             seed: 1,
