@@ -53,28 +53,22 @@ static u64 svs_until_timer(const struct cpuidle_device *cpu)
 static int svs_idle_enter(struct cpuidle_device *cpu, struct cpuidle_driver *driver, int index)
 {
 	struct svs_channel *channel = &svs_idle_device->channels[cpu->cpu];
-	u64 until;
+	struct svs_call call = { .op = SVS_OP_WAIT };
 
 	if (READ_ONCE(svs_idle_ends) || READ_ONCE(channel->broken)) {
 		svs_halt();
 		return index;
 	}
 	if (svs_doorbell_arm()) {
-		until = svs_until_timer(cpu);
-		if (until)
-			svs_wait_in_device(channel, until);
+		call.argument[0] = svs_until_timer(cpu);
+		if (call.argument[0])
+			svs_call_on(channel, &call);
 	}
 	svs_doorbell_disarm();
 	return index;
 }
 
-/*
- * Without an owner, so that it does not keep the module: svs_idle_stop() takes it back.
- *
- * Two states that do the same, for what the governor makes of them. With one, the tick is stopped
- * whenever the CPU is idle, and started again before a woken task runs: two exits on a request's
- * way. With two, it goes on where the CPU is expected to be idle for less than a tick.
- */
+/* Without an owner, so that it does not keep the module: svs_idle_stop() takes it back. */
 static struct cpuidle_driver svs_idle_driver = {
 	.name = KBUILD_MODNAME,
 	.states = {
@@ -87,16 +81,8 @@ static struct cpuidle_driver svs_idle_driver = {
 			.name = "WAIT",
 			.desc = "wait in the sockets' device",
 		},
-		{
-			.enter = svs_idle_enter,
-			.flags = CPUIDLE_FLAG_RCU_IDLE,
-			.exit_latency = 2,
-			.target_residency = TICK_USEC,
-			.name = "WAIT-LONG",
-			.desc = "the same, expected to last",
-		},
 	},
-	.state_count = 2,
+	.state_count = 1,
 };
 
 static int svs_idle_online(unsigned int cpu)

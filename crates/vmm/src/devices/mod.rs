@@ -112,7 +112,7 @@ impl MmioDevice {
         };
         let value = u32::from_le_bytes(bytes);
         if offset == VIRTIO_MMIO_QUEUE_NOTIFY {
-            self.ring(value);
+            self.notify(value);
         } else if offset < VIRTIO_MMIO_CONFIG {
             let mut transport = self.lock();
             match transport.write(offset, value) {
@@ -123,8 +123,7 @@ impl MmioDevice {
         }
     }
 
-    /// Serves a queue, as its notification register does.
-    pub fn ring(&self, queue: u32) {
+    fn notify(&self, queue: u32) {
         if self.active.load(Ordering::Acquire)
             && let Err(broken) = self.backend.notify(queue)
         {
