@@ -85,7 +85,7 @@ fn virtual_machines(lab: &Lab) -> usize {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make program-tests"]
 fn ten_guests_serve_at_once_and_one_that_is_killed_starts_again() {
     on_an_emulated_host(|logs| {
         let lab = Lab::boot("many", logs);
