@@ -197,6 +197,14 @@ impl Verdicts {
         self.later += usize::from(found && round > 0);
         self.refused += usize::from(!found);
     }
+
+    /// There were more than so many of each kind: else the comparison says little.
+    fn require(&self, accepted: usize, later: usize, refused: usize) {
+        assert!(
+            self.accepted > accepted && self.later > later && self.refused > refused,
+            "{self:?}"
+        );
+    }
 }
 
 #[test]
@@ -210,15 +218,7 @@ fn verdicts_equal_plain_rounds() {
         let suspect = rng.random_range(0..tasks.len());
         verdicts.compare(&tasks, dispatch, processors, suspect, by_search);
     }
-    let Verdicts {
-        accepted,
-        later,
-        refused,
-    } = verdicts;
-    assert!(
-        accepted > 5_000 && later > 50 && refused > 5_000,
-        "{verdicts:?}"
-    );
+    verdicts.require(5_000, 50, 5_000);
 }
 
 /// Sets as a cloud has them: nearly full, in nanoseconds, a fifth of the VCPUs heavy; some of more VCPUs than
@@ -256,12 +256,7 @@ fn verdicts_of_large_sets_equal_plain_rounds() {
         let suspect = rng.random_range(0..tasks.len());
         verdicts.compare(&tasks, dispatch, processors, suspect, by_iteration);
     }
-    let Verdicts {
-        accepted,
-        later,
-        refused,
-    } = verdicts;
-    assert!(accepted > 50 && later > 10 && refused > 50, "{verdicts:?}");
+    verdicts.require(50, 10, 50);
 }
 
 /// What `at_deadline` rests on.
