@@ -256,6 +256,7 @@ impl<'v> Slots<'v> {
             &device,
             vcpus.into(),
             self.memory.clone(),
+            layout::notification_port(self.devices.len()),
             Arc::clone(stopping),
         )
         .map_err(refused)?;

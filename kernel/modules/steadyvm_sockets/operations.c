@@ -65,7 +65,7 @@ static int svs_connect(struct socket *sock, struct sockaddr *name, int len, int 
 		err = svs_name_call(sock, SVS_OP_CONNECT, name, len);
 		if ((err != -EINPROGRESS && err != -EALREADY) || !timeout)
 			break;
-		interrupted = svs_wait(sk, EPOLLOUT, &timeout, seen);
+		interrupted = svs_wait(sk, EPOLLOUT, &timeout, seen, NULL);
 		if (interrupted == -EAGAIN)
 			break;
 		if (interrupted)
@@ -144,7 +144,7 @@ static int svs_accept(struct socket *sock, struct socket *newsock, SVS_ACCEPT_AR
 		err = svs_accept_once(sk, child);
 		if (err != -EAGAIN || !timeout)
 			break;
-		err = svs_wait(sk, EPOLLIN, &timeout, seen);
+		err = svs_wait(sk, EPOLLIN, &timeout, seen, NULL);
 	} while (!err);
 	if (err) {
 		child->sk_prot->close(child, 0);

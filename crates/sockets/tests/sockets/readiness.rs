@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use steadyvm_sockets::abi::ready;
+use steadyvm_sockets::abi::{WAIT_RECEIVED, ready};
 
 use crate::guest::{Guest, RING_ENTRIES, alone, patient};
 use crate::streams::{connection, listening};
@@ -56,6 +56,91 @@ fn every_arrival_is_one_event_and_silence_is_none() {
         ready::IN,
         "the level stays"
     );
+}
+
+/// Who blocks leaves the receive to the wait: all of one datagram, or nothing of it.
+#[test]
+fn a_wait_receives_what_fits_for_who_blocks() {
+    let mut vcpu = alone();
+    let socket = vcpu.datagram();
+    vcpu.bind(socket, "127.0.0.1:0").unwrap();
+    let address = vcpu.local(socket).unwrap();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    vcpu.events();
+    for (sent, room) in [
+        (0, 0),
+        (0, 9),
+        (1, 1),
+        (9, 8),
+        (9, 9),
+        (1500, 1499),
+        (1500, 1500),
+    ] {
+        let data: Vec<u8> = (0..sent).map(|at| at as u8).collect();
+        peer.send_to(&data, address).unwrap();
+        let reply = vcpu.wait_to_receive(socket, room, 0).unwrap();
+        assert_eq!(
+            reply.value & !WAIT_RECEIVED,
+            1,
+            "the arrival is an event as well"
+        );
+        assert_eq!(vcpu.events().len(), 1);
+        if data.len() <= room {
+            assert_eq!(reply.value & WAIT_RECEIVED, WAIT_RECEIVED);
+            assert_eq!((&reply.data, reply.ready), (&data, ready::OUT));
+            assert_eq!(reply.address(), peer.local_addr().unwrap());
+        } else {
+            assert_eq!((reply.value, &reply.data), (1, &vec![]));
+            assert_eq!(vcpu.receive(socket, 2000, 0).unwrap().data, data);
+        }
+        assert_eq!(vcpu.state(socket).1, ready::OUT, "nothing is left");
+    }
+}
+
+#[test]
+fn a_wait_for_another_socket_receives_nothing_and_a_failure_is_told() {
+    let mut vcpu = alone();
+    let (waiting, other) = (vcpu.datagram(), vcpu.datagram());
+    vcpu.bind(other, "127.0.0.1:0").unwrap();
+    let address = vcpu.local(other).unwrap();
+    vcpu.bind(waiting, "127.0.0.1:0").unwrap();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    vcpu.events();
+    peer.send_to(b"x", address).unwrap();
+    let reply = vcpu.wait_to_receive(waiting, 9, 0).unwrap();
+    assert_eq!((reply.value, reply.data), (1, vec![]));
+    assert_eq!(vcpu.events()[0].0, other);
+    // A refusal is what a receive would fail with.
+    let gone = peer.local_addr().unwrap().to_string();
+    drop(peer);
+    vcpu.connect(waiting, &gone).unwrap();
+    vcpu.send_to(waiting, b"x", "").unwrap();
+    // That the datagram has left is an event as well, and may come first.
+    let reply = loop {
+        let reply = vcpu.call_to_wait(waiting, 9, 0);
+        vcpu.events();
+        if reply.value & WAIT_RECEIVED != 0 {
+            break reply;
+        }
+        assert_eq!(reply.error, 0);
+    };
+    assert_eq!(reply.error, libc::ECONNREFUSED);
+    let again = vcpu.wait_to_receive(waiting, 9, 0).unwrap();
+    assert_eq!(again.value & WAIT_RECEIVED, 0, "an error is told once");
+    vcpu.events();
+    // What the guest gets wrong.
+    vcpu.close(waiting).unwrap();
+    assert_eq!(vcpu.call_to_wait(waiting, 9, 0).error, libc::EBADF);
+    let again = vcpu.call_to_wait(other, 9, libc::MSG_NOSIGNAL << 8);
+    assert_eq!(
+        (again.error, again.value),
+        (0, 0),
+        "nothing happened: nothing was tried"
+    );
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.send_to(b"x", address).unwrap();
+    let bad = vcpu.call_to_wait(other, 9, i32::MIN);
+    assert_eq!((bad.error, bad.value), (libc::EINVAL, 1 | WAIT_RECEIVED));
 }
 
 #[test]

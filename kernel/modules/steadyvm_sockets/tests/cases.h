@@ -72,7 +72,7 @@ void *send_later(void *fd);
 #define ALL_CASES(CASE) \
 	CASE(tcp4_echo) CASE(tcp6_echo) CASE(dual_stack) CASE(udp4_echo) CASE(udp6_echo) \
 	CASE(names) CASE(connect_refused) CASE(connect_nonblocking) \
-	CASE(accept_nonblocking) CASE(accept_blocks) CASE(recv_blocks) CASE(timeouts) \
+	CASE(accept_nonblocking) CASE(accept_blocks) CASE(recv_blocks) CASE(blocked_receives) CASE(timeouts) \
 	CASE(signal_interrupts) CASE(signal_restarts) CASE(shutdown_wakes) CASE(half_close) \
 	CASE(broken_pipe) CASE(reset) CASE(lingering_close) CASE(peek_and_waitall) \
 	CASE(datagram_flags) CASE(datagram_sizes) CASE(stream_integrity) CASE(vectors) \
