@@ -73,7 +73,7 @@ pub fn carry_out(
         op::LISTEN => rustix::net::listen(fd, exchange.int(0)?).map(nothing),
         op::ACCEPT => accept(device, socket, exchange, memory),
         op::SEND => send(socket, exchange),
-        op::RECEIVE => receive(socket, exchange, exchange.int(0)?),
+        op::RECEIVE => receive_alone(socket, exchange),
         op::SHUTDOWN => shutdown(socket, exchange),
         op::GETSOCKNAME => Ok(named(exchange, &system::getsockname(fd)?)),
         op::GETPEERNAME => Ok(named(exchange, &system::getpeername(fd)?)),
@@ -130,20 +130,27 @@ fn send(socket: &Socket, exchange: &Exchange) -> Outcome {
 }
 
 /// Receives for who blocks, where that is possible without cutting anything off: what does not fit
-/// is left to a request that has the caller's own buffer. None: there is nothing.
+/// is left to a request that has the caller's own buffer. None: there is nothing, or somebody else
+/// receives at this moment.
 pub fn receive_whole(socket: &Socket, exchange: &Exchange) -> Option<Outcome> {
-    // Of a datagram socket it is the length of the next one.
-    let available = rustix::io::ioctl_fionread(socket).unwrap_or(0);
-    if available > exchange.data_room.len() as u64 {
-        return None;
-    }
-    match exchange
-        .int(1)
-        .and_then(|flags| receive(socket, exchange, flags))
-    {
+    let whole = exchange.int(1).and_then(|flags| {
+        // What is next stays so under this lock.
+        let _alone = socket.try_to_receive_alone().ok_or(Errno::AGAIN)?;
+        if socket.next_length()? > exchange.data_room.len() as u64 {
+            return Err(Errno::AGAIN);
+        }
+        receive(socket, exchange, flags)
+    });
+    match whole {
         Err(Errno::AGAIN) => None,
         outcome => Some(outcome),
     }
+}
+
+fn receive_alone(socket: &Socket, exchange: &Exchange) -> Outcome {
+    let flags = exchange.int(0)?;
+    let _alone = socket.receive_alone();
+    receive(socket, exchange, flags)
 }
 
 fn receive(socket: &Socket, exchange: &Exchange, flags: i32) -> Outcome {

@@ -7,10 +7,11 @@ use crate::system;
 use crate::table::{Handle, lock};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use vm_memory::{Bytes, GuestAddress};
 
 const NOW: Timespec = Timespec {
@@ -92,6 +93,9 @@ pub struct Socket {
     /// Held while the host's socket is asked what it is ready for and that is published, so that
     /// what is published last was asked last. No call under this lock blocks.
     changing: Mutex<Changing>,
+    /// Where messages have ends, which must not be cut off: held while one is received. A stream has
+    /// none. No call under this lock blocks.
+    receiving: Option<Mutex<()>>,
 }
 
 impl AsFd for Socket {
@@ -113,7 +117,9 @@ impl Socket {
         mut charge: Charge,
     ) -> Result<Self, Errno> {
         charge.change_to(buffers.send + buffers.receive)?;
+        let kind = system::get_int_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TYPE)?;
         Ok(Self {
+            receiving: (kind != libc::SOCK_STREAM).then(Mutex::default),
             fd,
             handle,
             changing: Mutex::new(Changing {
@@ -138,6 +144,38 @@ impl Socket {
     /// Its buffers, which what it accepts inherits.
     pub fn buffers(&self) -> Buffers {
         lock(&self.changing).buffers
+    }
+
+    /// Keeps others from receiving messages.
+    pub fn receive_alone(&self) -> Option<MutexGuard<'_, ()>> {
+        self.receiving.as_ref().map(lock)
+    }
+
+    /// The same where nobody else receives; `None` where somebody does.
+    pub fn try_to_receive_alone(&self) -> Option<Option<MutexGuard<'_, ()>>> {
+        let Some(receiving) = &self.receiving else {
+            return Some(None);
+        };
+        match receiving.try_lock() {
+            Ok(alone) => Some(Some(alone)),
+            Err(TryLockError::Poisoned(alone)) => Some(Some(alone.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The length of the next message, or what a stream has.
+    ///
+    /// # Errors
+    /// What a receive would fail with, which it then does not any more: the caller passes it on.
+    /// EAGAIN where there is no message.
+    pub fn next_length(&self) -> Result<u64, Errno> {
+        let length = rustix::io::ioctl_fionread(self)?;
+        if length > 0 || self.receiving.is_none() {
+            return Ok(length);
+        }
+        // None yet, or an empty one, or one that has come since.
+        rustix::net::recv(self, &mut [0; 0], RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+        rustix::io::ioctl_fionread(self)
     }
 
     /// Asks what the socket is ready for and writes it to the state table.

@@ -2,9 +2,12 @@
 
 use std::io::Write;
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use steadyvm_sockets::abi::{WAIT_RECEIVED, ready};
 
 use crate::guest::{Guest, RING_ENTRIES, alone, patient};
@@ -97,6 +100,60 @@ fn a_wait_receives_what_fits_for_who_blocks() {
     }
 }
 
+/// Datagrams arrive, of all lengths, while one VCPU waits with little room and another receives: whoever
+/// gets one gets all of it. Each says its own length.
+#[test]
+fn what_a_wait_receives_is_whole_while_others_receive_and_more_arrives() {
+    const DATAGRAMS: usize = 4_000;
+    let guest = Guest::new(patient(), 2);
+    let (mut waiting, mut other) = (guest.vcpu(0), guest.vcpu(1));
+    for vcpu in [&mut waiting, &mut other] {
+        vcpu.set_up();
+    }
+    let socket = waiting.datagram();
+    waiting.bind(socket, "127.0.0.1:0").unwrap();
+    let address = waiting.local(socket).unwrap();
+    waiting.events();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let received = AtomicUsize::new(0);
+    let check = |data: &[u8]| {
+        let (said, length) = (data.first().map_or(0, |_| data[0]), data.len());
+        assert_eq!(usize::from(said), length, "cut off");
+        received.fetch_add(1, Ordering::SeqCst);
+    };
+    let is_over = || received.load(Ordering::SeqCst) == DATAGRAMS;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..DATAGRAMS {
+                let length = number * 7 % 256;
+                peer.send_to(&vec![length as u8; length], address).unwrap();
+                // So few that none is dropped.
+                while received.load(Ordering::SeqCst) + 8 < number {
+                    thread::yield_now();
+                }
+            }
+        });
+        scope.spawn(|| {
+            while !is_over() {
+                match other.receive(socket, 256, 0) {
+                    Ok(reply) => check(&reply.data),
+                    Err(error) => assert_eq!(error, Errno::AGAIN),
+                }
+                thread::yield_now();
+            }
+        });
+        while !is_over() {
+            let reply = waiting.wait_to_receive(socket, 100, 0).unwrap();
+            waiting.events();
+            if reply.value & WAIT_RECEIVED != 0 {
+                check(&reply.data);
+            } else if let Ok(reply) = waiting.receive(socket, 256, 0) {
+                check(&reply.data);
+            }
+        }
+    });
+}
+
 #[test]
 fn a_wait_for_another_socket_receives_nothing_and_a_failure_is_told() {
     let mut vcpu = alone();
@@ -165,7 +222,7 @@ fn a_doorbell_ends_a_wait_of_another_vcpu_before_and_during_it() {
     assert_eq!(asleep.wait(None), Ok(0));
     // During, or before again: the order of two threads is not ours to choose.
     let (began, begins) = mpsc::channel();
-    let sleeper = std::thread::spawn(move || {
+    let sleeper = thread::spawn(move || {
         began.send(()).unwrap();
         asleep.wait(None)
     });
