@@ -35,7 +35,12 @@ pub fn carry(machine: &Machine) -> Result<()> {
 fn run(machine: &Machine, log: &Path) -> Result<()> {
     match &machine.monitor {
         Monitor::Qemu => {
-            let mut qemu = qemu::start(&machine.guest_arguments(), None, log)?;
+            let mut qemu = qemu::start(
+                Path::new(qemu::PROGRAM),
+                &machine.guest_arguments(),
+                None,
+                log,
+            )?;
             qemu.monitor.resume()?;
             carry_channel(machine, &qemu.process, &qemu.channel)
         }

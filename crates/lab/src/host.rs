@@ -93,6 +93,8 @@ pub struct HostSpecification {
     pub image: PathBuf,
     /// More words for the kernel's command line.
     pub kernel_words: String,
+    /// The QEMU that it runs in.
+    pub emulator: PathBuf,
     /// How the host's instructions run.
     pub accelerator: Accelerator,
     /// Where logs go.
@@ -124,7 +126,7 @@ impl EmulatedHost {
             .log_directory
             .join(format!("{}.qemu", specification.name));
         let arguments = machine(specification, &console).host_arguments();
-        let mut qemu = qemu::start(&arguments, Some(&outside), &log)?;
+        let mut qemu = qemu::start(&specification.emulator, &arguments, Some(&outside), &log)?;
         for network in NETWORKS {
             outside.ip(&format!(
                 "address add {}/24 dev {}",

@@ -2,7 +2,7 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, UserSpace,
+    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, UserSpace, emulator,
     sockets_module, user_space_image,
 };
 use crate::emulator::{Accelerator, Card, Machine, Monitor};
@@ -10,6 +10,7 @@ use crate::error::{At, Error, Result};
 use crate::host::{BOOT_PATIENCE, HostSpecification};
 use crate::namespace::Namespace;
 use crate::progress::Observer;
+use crate::qemu;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,6 +83,8 @@ pub struct Laboratory {
     pub sockets_module: PathBuf,
     /// How hosts run.
     pub accelerator: Accelerator,
+    /// The QEMU that they run in.
+    pub emulator: PathBuf,
     /// More words for the command line of every host's kernel.
     pub kernel_words: String,
     image: PathBuf,
@@ -144,6 +147,7 @@ impl Laboratory {
             our_kernels,
             sockets_module,
             accelerator: Accelerator::Tcg,
+            emulator: PathBuf::from(qemu::PROGRAM),
             kernel_words: String::new(),
             image,
             log_directory: log_directory.to_owned(),
@@ -151,6 +155,9 @@ impl Laboratory {
         let first = laboratory.our_kernels.keys().next().copied();
         let trial = laboratory.host("trial", first.unwrap_or(HostKernel::Distribution))?;
         laboratory.accelerator = accelerator::choose(&trial, observer);
+        if laboratory.accelerator == Accelerator::Tcg {
+            laboratory.emulator = emulator(cache, observer);
+        }
         Ok(laboratory)
     }
 
@@ -191,6 +198,7 @@ impl Laboratory {
             initramfs: Arc::clone(initramfs),
             image: self.image.clone(),
             kernel_words: self.kernel_words.clone(),
+            emulator: self.emulator.clone(),
             accelerator: self.accelerator,
             log_directory: self.log_directory.clone(),
             boot_patience: BOOT_PATIENCE,

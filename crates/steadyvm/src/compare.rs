@@ -6,6 +6,7 @@ use crate::progress::Display;
 use crate::this_program;
 use anyhow::Result;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -131,7 +132,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         kernels: kernels(&laboratory, &options),
         kernel_builds: kernel_builds(&laboratory),
         accelerator: laboratory.accelerator.to_string(),
-        qemu: first_line_of("qemu-system-x86_64", "--version"),
+        qemu: first_line_of(&laboratory.emulator, "--version"),
         cpu_model: cpu_model(),
         cpus: std::thread::available_parallelism().map_or(0, usize::from),
         machine_kernel: first_line_of("uname", "-r"),
@@ -192,7 +193,7 @@ fn cpu_model() -> String {
         .to_owned()
 }
 
-fn first_line_of(program: &str, argument: &str) -> String {
+fn first_line_of(program: impl AsRef<OsStr>, argument: &str) -> String {
     let output = Command::new(program).arg(argument).output();
     let text = output.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
     text.unwrap_or_default()

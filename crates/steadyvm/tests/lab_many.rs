@@ -4,13 +4,10 @@
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/emulator.rs"]
-mod emulator;
 #[path = "support/outsourced.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod outsourced;
 
-use emulator::on_an_emulated_host;
 use outsourced::{Guest, Lab, PATIENCE};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
@@ -87,40 +84,40 @@ fn virtual_machines(lab: &Lab) -> usize {
 #[test]
 #[ignore = "needs the lab: make program-tests"]
 fn ten_guests_serve_at_once_and_one_that_is_killed_starts_again() {
-    on_an_emulated_host(|logs| {
-        let lab = Lab::boot("many", logs);
-        lab.upload_guest(SERVICES, &[]);
-        let mut guests = Vec::new();
-        for (number, namespace) in NAMESPACES.into_iter().enumerate() {
-            lab.host
-                .make_namespace(namespace, RT, address(number))
-                .unwrap();
-            guests.push(serving(&lab, namespace));
-        }
-        assert_eq!(virtual_machines(&lab), NAMESPACES.len());
-        require_answers(&lab);
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot("many", logs);
+    lab.upload_guest(SERVICES, &[]);
+    let mut guests = Vec::new();
+    for (number, namespace) in NAMESPACES.into_iter().enumerate() {
+        lab.host
+            .make_namespace(namespace, RT, address(number))
+            .unwrap();
+        guests.push(serving(&lab, namespace));
+    }
+    assert_eq!(virtual_machines(&lab), NAMESPACES.len());
+    require_answers(&lab);
 
-        let mut peer = outside(&lab, || TcpStream::connect((address(0), TCP_PORT)).unwrap());
-        peer.set_read_timeout(Some(PATIENCE)).unwrap();
-        // A part of what iperf3 waits for, so that it holds the connection.
-        peer.write_all(b"x").unwrap();
-        let killed = guests.remove(0);
-        killed.signal(libc::SIGKILL).unwrap();
-        let killed = killed.finish(PATIENCE).unwrap();
-        assert_eq!(killed.status, Status::Killed(libc::SIGKILL));
-        match peer.read(&mut [0]) {
-            Ok(0) => {}
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
-            other => panic!("the peer of a killed monitor sees {other:?}"),
-        }
-        assert_eq!(virtual_machines(&lab), NAMESPACES.len() - 1);
-        guests.insert(0, serving(&lab, NAMESPACES[0]));
-        require_answers(&lab);
+    let mut peer = outside(&lab, || TcpStream::connect((address(0), TCP_PORT)).unwrap());
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    // A part of what iperf3 waits for, so that it holds the connection.
+    peer.write_all(b"x").unwrap();
+    let killed = guests.remove(0);
+    killed.signal(libc::SIGKILL).unwrap();
+    let killed = killed.finish(PATIENCE).unwrap();
+    assert_eq!(killed.status, Status::Killed(libc::SIGKILL));
+    match peer.read(&mut [0]) {
+        Ok(0) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        other => panic!("the peer of a killed monitor sees {other:?}"),
+    }
+    assert_eq!(virtual_machines(&lab), NAMESPACES.len() - 1);
+    guests.insert(0, serving(&lab, NAMESPACES[0]));
+    require_answers(&lab);
 
-        for guest in guests {
-            guest.signal(libc::SIGTERM).unwrap();
-            guest.finish(PATIENCE).unwrap();
-        }
-        assert_eq!(virtual_machines(&lab), 0);
-    });
+    for guest in guests {
+        guest.signal(libc::SIGTERM).unwrap();
+        guest.finish(PATIENCE).unwrap();
+    }
+    assert_eq!(virtual_machines(&lab), 0);
 }

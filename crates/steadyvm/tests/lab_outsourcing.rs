@@ -5,11 +5,7 @@
 
 mod comparison;
 
-#[path = "support/emulator.rs"]
-mod emulator;
-
 use comparison::{require_figures, short_comparison};
-use emulator::on_an_emulated_host;
 use std::path::Path;
 use std::time::Duration;
 use steadyvm_lab::Guest;
@@ -66,62 +62,62 @@ fn send_to_host(host: &EmulatedHost, guest: &Guest, network: Network) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
-    on_an_emulated_host(|logs| {
-        let host = boot(logs);
-        let inside = |words: &str| host.connection().text(&["sh", "-euc", words]).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let host = boot(logs);
+    let inside = |words: &str| host.connection().text(&["sh", "-euc", words]).unwrap();
 
-        host.make_namespace("vm-rt", RT, RT.address(3)).unwrap();
-        let with_sockets = Machine {
-            monitor: Monitor::Steadyvm {
-                sockets: Some("vm-rt".to_owned()),
-            },
-            cards: Vec::new(),
-            ..guest("rt", 1, 2)
-        };
-        let rt = host.start_guest(&with_sockets, &[RT], &Silent).unwrap();
-        rt.outsource_sockets().unwrap();
-        require_channel(&rt);
-        let with_card = Machine {
-            monitor: Monitor::Steadyvm { sockets: None },
-            ..guest("bulk", 2, 1)
-        };
-        let bulk = host.start_guest(&with_card, &[BULK], &Silent).unwrap();
-        bulk.set_network_up(BULK.address(3)).unwrap();
-        require_channel(&bulk);
-        for (guest, network) in [(&rt, RT), (&bulk, BULK)] {
-            send_to_host(&host, guest, network);
-        }
+    host.make_namespace("vm-rt", RT, RT.address(3)).unwrap();
+    let with_sockets = Machine {
+        monitor: Monitor::Steadyvm {
+            sockets: Some("vm-rt".to_owned()),
+        },
+        cards: Vec::new(),
+        ..guest("rt", 1, 2)
+    };
+    let rt = host.start_guest(&with_sockets, &[RT], &Silent).unwrap();
+    rt.outsource_sockets().unwrap();
+    require_channel(&rt);
+    let with_card = Machine {
+        monitor: Monitor::Steadyvm { sockets: None },
+        ..guest("bulk", 2, 1)
+    };
+    let bulk = host.start_guest(&with_card, &[BULK], &Silent).unwrap();
+    bulk.set_network_up(BULK.address(3)).unwrap();
+    require_channel(&bulk);
+    for (guest, network) in [(&rt, RT), (&bulk, BULK)] {
+        send_to_host(&host, guest, network);
+    }
 
-        inside("steadyvm host snapshot > /run/before.json");
-        for (name, nic, vcpu, threads) in [
-            ("rt", "rt", 1, &[("70", "vcpu1/rt")][..]),
-            ("bulk", "bulk", 0, &[("70", "vcpu0/bulk"), ("75", "vhost-")]),
-        ] {
-            let vm = format!("{}:{vcpu}", host.guest_pid(name).unwrap());
-            let apply = "steadyvm host apply --method preempt-rt";
-            let warned = inside(&format!(
-                "{apply} --rt-nic {nic} --rt-vm {vm} 2>&1 >/dev/null"
-            ));
-            assert_eq!(warned, "");
-            let ranked = inside("ps -eLo cls=,rtprio=,comm= | grep -E 'vcpu|vhost-|irq/.*-rx'");
-            let has = |priority: &str, name: &str| {
-                let ranked = ranked
-                    .lines()
-                    .map(|line| line.split_whitespace().collect::<Vec<_>>());
-                ranked
-                    .filter(|words| words[..2] == ["FF", priority] && words[2].contains(name))
-                    .count()
-            };
-            assert_eq!(has("80", &format!("{nic}-rx")), 1, "{ranked}");
-            for (priority, thread) in threads {
-                assert_eq!(has(priority, thread), 1, "{ranked}");
-            }
-            // Of the monitors' threads no other is a real-time one.
-            assert_eq!(has("70", "") + has("75", ""), threads.len(), "{ranked}");
-            inside("steadyvm host undo");
-            inside("steadyvm host snapshot --compare /run/before.json");
+    inside("steadyvm host snapshot > /run/before.json");
+    for (name, nic, vcpu, threads) in [
+        ("rt", "rt", 1, &[("70", "vcpu1/rt")][..]),
+        ("bulk", "bulk", 0, &[("70", "vcpu0/bulk"), ("75", "vhost-")]),
+    ] {
+        let vm = format!("{}:{vcpu}", host.guest_pid(name).unwrap());
+        let apply = "steadyvm host apply --method preempt-rt";
+        let warned = inside(&format!(
+            "{apply} --rt-nic {nic} --rt-vm {vm} 2>&1 >/dev/null"
+        ));
+        assert_eq!(warned, "");
+        let ranked = inside("ps -eLo cls=,rtprio=,comm= | grep -E 'vcpu|vhost-|irq/.*-rx'");
+        let has = |priority: &str, name: &str| {
+            let ranked = ranked
+                .lines()
+                .map(|line| line.split_whitespace().collect::<Vec<_>>());
+            ranked
+                .filter(|words| words[..2] == ["FF", priority] && words[2].contains(name))
+                .count()
+        };
+        assert_eq!(has("80", &format!("{nic}-rx")), 1, "{ranked}");
+        for (priority, thread) in threads {
+            assert_eq!(has(priority, thread), 1, "{ranked}");
         }
-    });
+        // Of the monitors' threads no other is a real-time one.
+        assert_eq!(has("70", "") + has("75", ""), threads.len(), "{ranked}");
+        inside("steadyvm host undo");
+        inside("steadyvm host snapshot --compare /run/before.json");
+    }
 }
 
 #[test]

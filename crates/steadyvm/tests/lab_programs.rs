@@ -3,13 +3,10 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
-#[path = "support/emulator.rs"]
-mod emulator;
 #[path = "support/outsourced.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod outsourced;
 
-use emulator::on_an_emulated_host;
 use outsourced::{Guest, Lab, PATIENCE, softirqs};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -143,52 +140,52 @@ fn check_guest(console: &str) {
 #[test]
 #[ignore = "needs the lab: make program-tests"]
 fn servers_in_a_guest_serve_clients_outside() {
-    on_an_emulated_host(|logs| {
-        let lab = Lab::boot_with_programs("servers", logs);
-        let programs = Programs::of(&lab);
-        // dnsmasq refuses TCP on addresses that no interface has: the guest's has the host's.
-        let script = format!(
-            "ip address add {}/32 dev lo; ip link set lo up\n\
-         . /programs/servers.sh\nwait $redis\ncat /proc/softirqs",
-            RT.host()
-        );
-        lab.upload_guest(&script, &programs.files());
-        let mut guest = lab.start_guest(GUEST);
-        guest.wait_for_line("servers are up", PATIENCE).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot_with_programs("servers", logs);
+    let programs = Programs::of(&lab);
+    // dnsmasq refuses TCP on addresses that no interface has: the guest's has the host's.
+    let script = format!(
+        "ip address add {}/32 dev lo; ip link set lo up\n\
+     . /programs/servers.sh\nwait $redis\ncat /proc/softirqs",
+        RT.host()
+    );
+    lab.upload_guest(&script, &programs.files());
+    let mut guest = lab.start_guest(GUEST);
+    guest.wait_for_line("servers are up", PATIENCE).unwrap();
 
-        let mut clients = Command::new("sh");
-        clients
-            .arg(Path::new(SCRIPTS).join("clients.sh"))
-            .arg(RT.host().to_string());
-        let said = lab.outside(clients.current_dir(&lab.place));
-        check(&said);
-        let done = guest.finish(PATIENCE).unwrap();
-        check_guest(&done.text().replace('\r', ""));
-    });
+    let mut clients = Command::new("sh");
+    clients
+        .arg(Path::new(SCRIPTS).join("clients.sh"))
+        .arg(RT.host().to_string());
+    let said = lab.outside(clients.current_dir(&lab.place));
+    check(&said);
+    let done = guest.finish(PATIENCE).unwrap();
+    check_guest(&done.text().replace('\r', ""));
 }
 
 #[test]
 #[ignore = "needs the lab: make program-tests"]
 fn clients_in_a_guest_are_served_by_the_host() {
-    on_an_emulated_host(|logs| {
-        let lab = Lab::boot_with_programs("clients", logs);
-        let programs = Programs::of(&lab);
-        lab.host.connection().run(&["mkdir", "/programs"]).unwrap();
-        for (place, file) in programs.files() {
-            lab.upload(file, place);
-        }
-        lab.host.ip("link set lo up").unwrap();
-        let servers = ". /programs/servers.sh; wait $redis";
-        let mut servers = lab.host.connection().spawn(&["sh", "-c", servers]).unwrap();
-        servers.wait_for_line("servers are up", PATIENCE).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot_with_programs("clients", logs);
+    let programs = Programs::of(&lab);
+    lab.host.connection().run(&["mkdir", "/programs"]).unwrap();
+    for (place, file) in programs.files() {
+        lab.upload(file, place);
+    }
+    lab.host.ip("link set lo up").unwrap();
+    let servers = ". /programs/servers.sh; wait $redis";
+    let mut servers = lab.host.connection().spawn(&["sh", "-c", servers]).unwrap();
+    servers.wait_for_line("servers are up", PATIENCE).unwrap();
 
-        let script = format!(
-            "cp /programs/passwd /programs/group /etc/; cd /programs; sh clients.sh {}; cat /proc/softirqs",
-            RT.host()
-        );
-        lab.upload_guest(&script, &programs.files());
-        let console = lab.run_guest("/boot/guest-kernel", GUEST, PATIENCE);
-        check(&console);
-        check_guest(&console);
-    });
+    let script = format!(
+        "cp /programs/passwd /programs/group /etc/; cd /programs; sh clients.sh {}; cat /proc/softirqs",
+        RT.host()
+    );
+    lab.upload_guest(&script, &programs.files());
+    let console = lab.run_guest("/boot/guest-kernel", GUEST, PATIENCE);
+    check(&console);
+    check_guest(&console);
 }

@@ -5,13 +5,10 @@
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/emulator.rs"]
-mod emulator;
 #[path = "support/outsourced.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod outsourced;
 
-use emulator::on_an_emulated_host;
 use outsourced::{Guest, Lab, PATIENCE, softirqs};
 use std::fs;
 use std::net::UdpSocket;
@@ -89,117 +86,117 @@ fn results(text: &str) -> Vec<&str> {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn programs_see_what_they_see_on_the_host() {
-    on_an_emulated_host(|logs| {
-        let lab = Lab::boot("sockets", logs);
-        let cases = build_cases(&lab);
-        let expected = expected(&lab, &cases);
-        lab.upload_guest(RUN_CASES, &[("/cases", &cases)]);
-        for vcpus in [1, 2] {
-            check(
-                &lab.run_guest("/boot/guest-kernel", guest(vcpus), PATIENCE),
-                &expected,
-            );
-        }
-    });
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot("sockets", logs);
+    let cases = build_cases(&lab);
+    let expected = expected(&lab, &cases);
+    lab.upload_guest(RUN_CASES, &[("/cases", &cases)]);
+    for vcpus in [1, 2] {
+        check(
+            &lab.run_guest("/boot/guest-kernel", guest(vcpus), PATIENCE),
+            &expected,
+        );
+    }
 }
 
 /// Debian 12's own kernel: the oldest that the module is for.
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn programs_on_linux_6_1_see_what_they_see_on_the_host() {
-    on_an_emulated_host(|logs| {
-        let release = fs::read_to_string("/etc/os-release").unwrap();
-        if !release.contains("VERSION_CODENAME=bookworm") {
-            eprintln!("not tested: only Debian 12 has Linux 6.1 in its package sources");
-            return;
-        }
-        let lab = Lab::boot("sockets-6.1", logs);
-        let cache = Cache::of_this_machine().unwrap();
-        let kernel = DistributionKernel::of_series("6.1", &cache, &Silent).unwrap();
-        let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
-        let cases = build_cases(&lab);
-        let expected = expected(&lab, &cases);
-        lab.upload(&kernel.image, "/tmp/kernel-6.1");
-        let files = [("/cases", cases.as_path())];
-        lab.upload_initramfs(&kernel.guest_modules, &module, RUN_CASES, &files);
-        for vcpus in [1, 2] {
-            check(
-                &lab.run_guest("/tmp/kernel-6.1", guest(vcpus), PATIENCE),
-                &expected,
-            );
-        }
-    });
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let release = fs::read_to_string("/etc/os-release").unwrap();
+    if !release.contains("VERSION_CODENAME=bookworm") {
+        eprintln!("not tested: only Debian 12 has Linux 6.1 in its package sources");
+        return;
+    }
+    let lab = Lab::boot("sockets-6.1", logs);
+    let cache = Cache::of_this_machine().unwrap();
+    let kernel = DistributionKernel::of_series("6.1", &cache, &Silent).unwrap();
+    let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
+    let cases = build_cases(&lab);
+    let expected = expected(&lab, &cases);
+    lab.upload(&kernel.image, "/tmp/kernel-6.1");
+    let files = [("/cases", cases.as_path())];
+    lab.upload_initramfs(&kernel.guest_modules, &module, RUN_CASES, &files);
+    for vcpus in [1, 2] {
+        check(
+            &lab.run_guest("/tmp/kernel-6.1", guest(vcpus), PATIENCE),
+            &expected,
+        );
+    }
 }
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_service_runs_without_network_interrupts() {
-    on_an_emulated_host(|logs| {
-        let lab = Lab::boot("service", logs);
-        lab.upload_guest(
-            "steadyvm netrt serve 0.0.0.0:7700 &\n\
-         iperf3 --forceflush -s -1 -p 5201\n\
-         iperf3 --forceflush -s -1 -p 5202\n\
-         cat /proc/softirqs\n\
-         device=$(grep -l 0xffff /sys/bus/virtio/devices/*/device | cut -d / -f 6)\n\
-         echo interrupts: $(grep -w $device$ /proc/interrupts)\n",
-            &[],
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot("service", logs);
+    lab.upload_guest(
+        "steadyvm netrt serve 0.0.0.0:7700 &\n\
+     iperf3 --forceflush -s -1 -p 5201\n\
+     iperf3 --forceflush -s -1 -p 5202\n\
+     cat /proc/softirqs\n\
+     device=$(grep -l 0xffff /sys/bus/virtio/devices/*/device | cut -d / -f 6)\n\
+     echo interrupts: $(grep -w $device$ /proc/interrupts)\n",
+        &[],
+    );
+    let service = Guest {
+        namespace: "current",
+        ..guest(2)
+    };
+    let mut guest = lab.start_guest_until(service, "istening");
+
+    let options = ClientOptions {
+        seed: 1,
+        warmup: 20,
+        end: End::Requests(200),
+        timeout: Duration::from_secs(5),
+        ..ClientOptions::default()
+    };
+    let run = lab
+        .host
+        .outside()
+        .enter(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect((RT.host(), 7700)).unwrap();
+            let never = AtomicBool::new(false);
+            Ok(netrt::run(&socket, &options, &never, &mut |_| {}).unwrap())
+        })
+        .unwrap();
+    assert_eq!((run.samples.len(), run.counters.lost), (200, 0));
+
+    let stream = |port: &str, options: &[&str]| {
+        let mut command = Command::new("iperf3");
+        command
+            .args(["-c", &RT.host().to_string(), "-p", port, "-t", "2"])
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit());
+        lab.host.outside().hold(&mut command).unwrap();
+        assert!(child::spawn(command).unwrap().wait().unwrap().success());
+    };
+    stream("5201", &[]);
+    guest.wait_for_line("istening", PATIENCE).unwrap();
+    stream("5202", &["-R"]);
+
+    let done = guest.finish(PATIENCE).unwrap();
+    let console = done.text().replace('\r', "");
+    for title in ["NET_RX:", "NET_TX:"] {
+        assert_eq!(
+            softirqs(&console, title).iter().sum::<u64>(),
+            0,
+            "{console}"
         );
-        let service = Guest {
-            namespace: "current",
-            ..guest(2)
-        };
-        let mut guest = lab.start_guest_until(service, "istening");
-
-        let options = ClientOptions {
-            seed: 1,
-            warmup: 20,
-            end: End::Requests(200),
-            timeout: Duration::from_secs(5),
-            ..ClientOptions::default()
-        };
-        let run = lab
-            .host
-            .outside()
-            .enter(|| {
-                let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-                socket.connect((RT.host(), 7700)).unwrap();
-                let never = AtomicBool::new(false);
-                Ok(netrt::run(&socket, &options, &never, &mut |_| {}).unwrap())
-            })
-            .unwrap();
-        assert_eq!((run.samples.len(), run.counters.lost), (200, 0));
-
-        let stream = |port: &str, options: &[&str]| {
-            let mut command = Command::new("iperf3");
-            command
-                .args(["-c", &RT.host().to_string(), "-p", port, "-t", "2"])
-                .args(options)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::inherit());
-            lab.host.outside().hold(&mut command).unwrap();
-            assert!(child::spawn(command).unwrap().wait().unwrap().success());
-        };
-        stream("5201", &[]);
-        guest.wait_for_line("istening", PATIENCE).unwrap();
-        stream("5202", &["-R"]);
-
-        let done = guest.finish(PATIENCE).unwrap();
-        let console = done.text().replace('\r', "");
-        for title in ["NET_RX:", "NET_TX:"] {
-            assert_eq!(
-                softirqs(&console, title).iter().sum::<u64>(),
-                0,
-                "{console}"
-            );
-        }
-        // Answers and events come without the device's interrupt: "16: 0 0 IO-APIC 16-edge virtio1".
-        let line = console
-            .lines()
-            .find_map(|line| line.strip_prefix("interrupts: "))
-            .unwrap_or_else(|| panic!("{console}"));
-        let counts: Vec<&str> = line.split_whitespace().skip(1).take(2).collect();
-        assert_eq!(counts, ["0", "0"], "{line}");
-    });
+    }
+    // Answers and events come without the device's interrupt: "16: 0 0 IO-APIC 16-edge virtio1".
+    let line = console
+        .lines()
+        .find_map(|line| line.strip_prefix("interrupts: "))
+        .unwrap_or_else(|| panic!("{console}"));
+    let counts: Vec<&str> = line.split_whitespace().skip(1).take(2).collect();
+    assert_eq!(counts, ["0", "0"], "{line}");
 }

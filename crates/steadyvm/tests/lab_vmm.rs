@@ -3,10 +3,6 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
-#[path = "support/emulator.rs"]
-mod emulator;
-
-use emulator::on_an_emulated_host;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -79,113 +75,113 @@ fn footprint(host: &EmulatedHost) -> String {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_stock_guest_boots_on_one_and_two_vcpus_receives_and_powers_off() {
-    on_an_emulated_host(|logs| {
-        let host = host(logs);
-        host.ip("tuntap add dev tap-guest mode tap vnet_hdr")
-            .unwrap();
-        host.ip("address add 10.99.0.1/24 dev tap-guest").unwrap();
-        host.ip("link set dev tap-guest up").unwrap();
-        let before = footprint(&host);
-        for vcpus in [1, 2] {
-            let script = "ip address add 10.99.0.2/24 dev eth0; ip link set dev eth0 up; \
-                      echo processors $(nproc); cat /sys/bus/virtio/devices/*/device; \
-                      iperf3 -s -1; grep LOC /proc/interrupts";
-            let last = vcpus - 1;
-            let more = format!("vcpus = {vcpus}\nrt_vcpus = [{last}]\n{DISK}{CARD}[sockets]\n");
-            describe(&host, "/tmp/vm.toml", script, &more);
-            let words = [
-                "steadyvm",
-                "up",
-                "--statistics",
-                "/tmp/statistics",
-                "/tmp/vm.toml",
-            ];
-            let mut guest = start(&host, &words);
-            guest.wait_for_line("Server listening", PATIENCE).unwrap();
-            let threads = inside(
-                &host,
-                "ps -eLo comm=,cls=,rtprio= | grep -E '^(vcpu|disk|net)'",
-            );
-            let rt = threads
-                .lines()
-                .filter(|line| line.ends_with("FF     70"))
-                .count();
-            assert_eq!(rt, 1, "{threads}");
-            assert!(threads.contains(&format!("vcpu{last}/guest")), "{threads}");
-            let sent = inside(&host, "iperf3 --json -c 10.99.0.2 -n 16M");
-            let sent: Value = serde_json::from_str(&sent).unwrap();
-            let received = sent["end"]["sum_received"]["bytes"].as_f64().unwrap();
-            // What still lies in socket buffers when the sender is done is not counted.
-            assert!(received > 1e6, "{received}");
-            finished(guest);
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let host = host(logs);
+    host.ip("tuntap add dev tap-guest mode tap vnet_hdr")
+        .unwrap();
+    host.ip("address add 10.99.0.1/24 dev tap-guest").unwrap();
+    host.ip("link set dev tap-guest up").unwrap();
+    let before = footprint(&host);
+    for vcpus in [1, 2] {
+        let script = "ip address add 10.99.0.2/24 dev eth0; ip link set dev eth0 up; \
+                  echo processors $(nproc); cat /sys/bus/virtio/devices/*/device; \
+                  iperf3 -s -1; grep LOC /proc/interrupts";
+        let last = vcpus - 1;
+        let more = format!("vcpus = {vcpus}\nrt_vcpus = [{last}]\n{DISK}{CARD}[sockets]\n");
+        describe(&host, "/tmp/vm.toml", script, &more);
+        let words = [
+            "steadyvm",
+            "up",
+            "--statistics",
+            "/tmp/statistics",
+            "/tmp/vm.toml",
+        ];
+        let mut guest = start(&host, &words);
+        guest.wait_for_line("Server listening", PATIENCE).unwrap();
+        let threads = inside(
+            &host,
+            "ps -eLo comm=,cls=,rtprio= | grep -E '^(vcpu|disk|net)'",
+        );
+        let rt = threads
+            .lines()
+            .filter(|line| line.ends_with("FF     70"))
+            .count();
+        assert_eq!(rt, 1, "{threads}");
+        assert!(threads.contains(&format!("vcpu{last}/guest")), "{threads}");
+        let sent = inside(&host, "iperf3 --json -c 10.99.0.2 -n 16M");
+        let sent: Value = serde_json::from_str(&sent).unwrap();
+        let received = sent["end"]["sum_received"]["bytes"].as_f64().unwrap();
+        // What still lies in socket buffers when the sender is done is not counted.
+        assert!(received > 1e6, "{received}");
+        finished(guest);
 
-            let statistics = inside(&host, "cat /tmp/statistics");
-            let statistics: Value = serde_json::from_str(&statistics).unwrap();
-            let counted = statistics["vcpus"].as_array().unwrap();
-            assert_eq!(counted.len(), vcpus);
-            for vcpu in counted {
-                assert!(vcpu["kvm"]["exits"].as_u64().unwrap() > 0, "{vcpu}");
-            }
-            // The boot VCPU wrote the power register last, by a port.
-            assert!(counted[0]["exits"]["port_write"].as_u64().unwrap() > 0);
-            assert_eq!(footprint(&host), before);
+        let statistics = inside(&host, "cat /tmp/statistics");
+        let statistics: Value = serde_json::from_str(&statistics).unwrap();
+        let counted = statistics["vcpus"].as_array().unwrap();
+        assert_eq!(counted.len(), vcpus);
+        for vcpu in counted {
+            assert!(vcpu["kvm"]["exits"].as_u64().unwrap() > 0, "{vcpu}");
         }
-    });
+        // The boot VCPU wrote the power register last, by a port.
+        assert!(counted[0]["exits"]["port_write"].as_u64().unwrap() > 0);
+        assert_eq!(footprint(&host), before);
+    }
 }
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn sigterm_and_the_escape_key_end_a_guest_and_give_the_terminal_back() {
-    on_an_emulated_host(|logs| {
-        let host = host(logs);
-        let before = footprint(&host);
-        describe(
-            &host,
-            "/tmp/vm.toml",
-            "echo is up; read line; echo read $line; sleep 1000",
-            DISK,
-        );
-        let words = "stty -g; steadyvm up /tmp/vm.toml; echo exit $?; stty -g";
-        let size = TerminalSize {
-            rows: 24,
-            columns: 80,
-        };
-        let guest = host
-            .connection()
-            .spawn_in(&["sh", "-c", words], Some(size))
-            .unwrap();
-        let mut said = String::new();
-        let mut keys: Vec<(&str, &[u8])> = vec![("read hello", b"\x01x"), ("is up", b"hello\r")];
-        let status = guest.follow(|_: Stream, data| {
-            said.push_str(&String::from_utf8_lossy(data));
-            while let Some((mark, input)) = keys.last() {
-                if !said.contains(mark) {
-                    break;
-                }
-                guest.input(input).unwrap();
-                keys.pop();
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let host = host(logs);
+    let before = footprint(&host);
+    describe(
+        &host,
+        "/tmp/vm.toml",
+        "echo is up; read line; echo read $line; sleep 1000",
+        DISK,
+    );
+    let words = "stty -g; steadyvm up /tmp/vm.toml; echo exit $?; stty -g";
+    let size = TerminalSize {
+        rows: 24,
+        columns: 80,
+    };
+    let guest = host
+        .connection()
+        .spawn_in(&["sh", "-c", words], Some(size))
+        .unwrap();
+    let mut said = String::new();
+    let mut keys: Vec<(&str, &[u8])> = vec![("read hello", b"\x01x"), ("is up", b"hello\r")];
+    let status = guest.follow(|_: Stream, data| {
+        said.push_str(&String::from_utf8_lossy(data));
+        while let Some((mark, input)) = keys.last() {
+            if !said.contains(mark) {
+                break;
             }
-        });
-        assert_eq!(status.unwrap(), Status::Exited(0));
-        let lines: Vec<&str> = said
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
-        assert!(lines.contains(&"exit 0"), "{said}");
-        assert!(said.contains("ended by Ctrl-A x"), "{said}");
-        assert_eq!(
-            lines.first(),
-            lines.last(),
-            "the terminal's mode has changed: {said}"
-        );
-
-        let mut guest = start(&host, &["steadyvm", "up", "/tmp/vm.toml"]);
-        guest.wait_for_line("is up", PATIENCE).unwrap();
-        guest.signal(15).unwrap();
-        finished(guest);
-        assert_eq!(footprint(&host), before);
+            guest.input(input).unwrap();
+            keys.pop();
+        }
     });
+    assert_eq!(status.unwrap(), Status::Exited(0));
+    let lines: Vec<&str> = said
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    assert!(lines.contains(&"exit 0"), "{said}");
+    assert!(said.contains("ended by Ctrl-A x"), "{said}");
+    assert_eq!(
+        lines.first(),
+        lines.last(),
+        "the terminal's mode has changed: {said}"
+    );
+
+    let mut guest = start(&host, &["steadyvm", "up", "/tmp/vm.toml"]);
+    guest.wait_for_line("is up", PATIENCE).unwrap();
+    guest.signal(15).unwrap();
+    finished(guest);
+    assert_eq!(footprint(&host), before);
 }
 
 /// The user `nobody`, who has been given the devices, memory and priority that a VM needs.
@@ -195,30 +191,30 @@ const AS_NOBODY: &str = "prlimit --memlock=unlimited --rtprio=99 \
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_user_without_rights_runs_a_guest_or_is_told_what_is_missing() {
-    on_an_emulated_host(|logs| {
-        let host = host(logs);
-        let more = format!("rt_vcpus = [0]\n{DISK}{CARD}[sockets]\nnamespace = \"current\"\n");
-        describe(&host, "/tmp/vm.toml", "echo is up", &more);
-        let words = format!("{AS_NOBODY} steadyvm up /tmp/vm.toml </dev/null 2>&1 || echo exit $?");
-        let attempt = || inside(&host, &words);
-        inside(
-            &host,
-            "chmod 600 /dev/kvm /dev/vhost-net; chmod 644 /dev/vda /boot/*",
-        );
-        let missing = [
-            ("open /dev/kvm", "chmod 666 /dev/kvm"),
-            (
-                "ip tuntap add dev tap-guest",
-                "ip tuntap add dev tap-guest mode tap vnet_hdr user 65534; chmod 666 /dev/net/tun",
-            ),
-            ("open /dev/vhost-net", "chmod 666 /dev/vhost-net"),
-        ];
-        for (message, remedy) in missing {
-            let said = attempt();
-            assert!(said.contains(message) && said.contains("exit 3"), "{said}");
-            inside(&host, remedy);
-        }
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let host = host(logs);
+    let more = format!("rt_vcpus = [0]\n{DISK}{CARD}[sockets]\nnamespace = \"current\"\n");
+    describe(&host, "/tmp/vm.toml", "echo is up", &more);
+    let words = format!("{AS_NOBODY} steadyvm up /tmp/vm.toml </dev/null 2>&1 || echo exit $?");
+    let attempt = || inside(&host, &words);
+    inside(
+        &host,
+        "chmod 600 /dev/kvm /dev/vhost-net; chmod 644 /dev/vda /boot/*",
+    );
+    let missing = [
+        ("open /dev/kvm", "chmod 666 /dev/kvm"),
+        (
+            "ip tuntap add dev tap-guest",
+            "ip tuntap add dev tap-guest mode tap vnet_hdr user 65534; chmod 666 /dev/net/tun",
+        ),
+        ("open /dev/vhost-net", "chmod 666 /dev/vhost-net"),
+    ];
+    for (message, remedy) in missing {
         let said = attempt();
-        assert!(said.contains("is up") && !said.contains("exit"), "{said}");
-    });
+        assert!(said.contains(message) && said.contains("exit 3"), "{said}");
+        inside(&host, remedy);
+    }
+    let said = attempt();
+    assert!(said.contains("is up") && !said.contains("exit"), "{said}");
 }

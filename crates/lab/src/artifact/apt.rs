@@ -1,7 +1,9 @@
 //! What this machine's package manager knows: sources and versions. No host is named here.
 
 use super::{SET_UP, output};
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The installed version of a package.
@@ -13,6 +15,51 @@ pub fn installed_version(package: &str) -> Result<String> {
     }
     let what = format!("find the package {package}");
     Err(Error::machine(what, "it is not installed").what_to_do(SET_UP))
+}
+
+/// The version of the source that an installed package was built from.
+pub fn installed_source_version(package: &str) -> Result<String> {
+    installed_version(package)?;
+    let format = "${source:Version}";
+    output(Command::new("dpkg-query").args(["-W", "-f", format, package]))
+}
+
+/// Downloads a source package's upstream archive into a directory. The machine's own list of sources is
+/// left alone, and need not have any of source packages.
+pub fn download_source(package: &str, version: &str, directory: &Path) -> Result<PathBuf> {
+    let (list, indexes) = (directory.join("sources.list"), directory.join("indexes"));
+    let signed = "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ";
+    let sources = debian_sources()?.replace("deb ", signed);
+    fs::write(&list, sources).at("write", &list)?;
+    let archives = directory.join("archives");
+    for place in [&archives, &indexes.join("partial")] {
+        fs::create_dir_all(place).at("create", place)?;
+    }
+    let apt = || {
+        let mut apt = Command::new("apt-get");
+        apt.arg("-q")
+            .arg(format!("-oDir::Etc::SourceList={}", list.display()))
+            .arg("-oDir::Etc::SourceParts=-")
+            .arg(format!("-oDir::State::Lists={}", indexes.display()))
+            .args(["-oDir::Cache::pkgcache=", "-oDir::Cache::srcpkgcache="])
+            // Its user for downloads cannot write here.
+            .arg("-oAPT::Sandbox::User=root")
+            .current_dir(&archives);
+        apt
+    };
+    let what = format!("download the source of {package} {version}");
+    let wanted = format!("{package}={version}");
+    for words in [&["update"][..], &["source", "--tar-only", &wanted]] {
+        output(apt().args(words)).map_err(|error| {
+            let advice = "`apt-get update && apt-get upgrade`, then try again";
+            Error::machine(&what, error.why).what_to_do(advice)
+        })?;
+    }
+    let mut files = fs::read_dir(&archives).at("read", &archives)?;
+    let file = files
+        .next()
+        .ok_or_else(|| Error::machine(&what, "apt-get downloaded nothing"))?;
+    Ok(file.at("read", &archives)?.path())
 }
 
 /// The name and version of the distribution's kernel image whose version is `wanted`, or else

@@ -26,7 +26,12 @@ pub fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
     let read = |name| serde_json::from_slice(&std::fs::read(out.join(name)).unwrap()).unwrap();
     let results: Value = serde_json::from_slice(&stdout).unwrap();
     assert_eq!(read("results.json"), results);
-    (results, read("meta.json"))
+    let meta: Value = read("meta.json");
+    let (accelerator, qemu) = (&meta["accelerator"], &meta["qemu"]);
+    if accelerator.as_str().unwrap().contains("TCG") {
+        assert!(qemu.as_str().unwrap().contains("steadyvm"), "{qemu}");
+    }
+    (results, meta)
 }
 
 /// A method of a short comparison has plausible figures of every phase.

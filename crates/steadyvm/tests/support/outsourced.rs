@@ -1,6 +1,5 @@
 //! Guests of `steadyvm up` with outsourced sockets, in the emulated host.
 
-use crate::emulator::{complains, say};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,9 +14,6 @@ use steadyvm_lab::progress::Silent;
 
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 pub const PATIENCE: Duration = Duration::from_secs(200);
-/// A guest boots in 5 s on an idle machine.
-const BOOT_PATIENCE: Duration = Duration::from_secs(90);
-const KILLED: Status = Status::Killed(libc::SIGKILL);
 
 /// A guest to start.
 #[derive(Debug, Clone, Copy)]
@@ -123,27 +119,17 @@ impl Lab {
         self.start_guest_on("/boot/guest-kernel", guest)
     }
 
-    /// Starts the uploaded guest and waits for a line of its console. An emulated processor may fail
-    /// or fall silent while a guest boots (docs/design/lab.md): where its kernel complains of nothing
-    /// it is started again, at most twice, and that is said.
+    /// Starts the uploaded guest and waits for a line of its console.
     pub fn start_guest_until(&self, guest: Guest, line: &str) -> Process {
-        for _ in 0..3 {
-            let mut process = self.start_guest(guest);
-            let Err(why) = process.wait_for_line(line, BOOT_PATIENCE) else {
-                return process;
-            };
-            // It may have ended by itself.
-            let _ = process.signal(libc::SIGKILL);
-            let done = process.finish(PATIENCE).unwrap();
-            let error = String::from_utf8_lossy(&done.error);
-            let ended = error.contains("triple fault") || done.status == KILLED;
-            let failed = ended && !complains(&done.text());
-            assert!(failed, "{why}: {error}\n{}", done.text());
-            say(&format!(
-                "a guest did not come up and is started again: {why}; {error}"
-            ));
-        }
-        panic!("the guest did not come up three times");
+        let mut process = self.start_guest(guest);
+        let Err(why) = process.wait_for_line(line, PATIENCE) else {
+            return process;
+        };
+        // It may have ended by itself.
+        let _ = process.signal(libc::SIGKILL);
+        let done = process.finish(PATIENCE).unwrap();
+        let error = String::from_utf8_lossy(&done.error);
+        panic!("{why}: {error}\n{}", done.text());
     }
 
     fn start_guest_on(&self, kernel: &str, guest: Guest) -> Process {
@@ -210,6 +196,17 @@ impl Lab {
         output.read_to_string(&mut said).unwrap();
         assert!(child.wait().unwrap().success(), "{said}");
         said
+    }
+}
+
+impl Drop for Lab {
+    /// A test that fails shows what the host's kernel said.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let console = self.place.join(format!("{}.console", self.host.name()));
+            let said = fs::read(console).unwrap_or_default();
+            println!("the host's console:\n{}", String::from_utf8_lossy(&said));
+        }
     }
 }
 
