@@ -2,12 +2,11 @@
 
 use crate::abi::{self, State};
 use crate::limits::Charge;
-use crate::memory::Memory;
+use crate::memory::{Memory, Segments};
 use crate::system;
 use crate::table::{Handle, lock};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -174,7 +173,8 @@ impl Socket {
             return Ok(length);
         }
         // None yet, or an empty one, or one that has come since.
-        rustix::net::recv(self, &mut [0; 0], RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+        let look = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        system::receive(self.as_fd(), &mut [], &Segments::default(), look)?;
         rustix::io::ioctl_fionread(self)
     }
 
