@@ -1,5 +1,4 @@
 //! Many guests of `steadyvm up` at once, each with its service in a network namespace of its own.
-//! Not part of `make test`: `make program-tests`.
 
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
@@ -82,7 +81,7 @@ fn virtual_machines(lab: &Lab) -> usize {
 }
 
 #[test]
-#[ignore = "needs the lab: make program-tests"]
+#[ignore = "needs the lab: make lab-tests"]
 fn ten_guests_serve_at_once_and_one_that_is_killed_starts_again() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
