@@ -92,9 +92,9 @@ pub struct Socket {
     /// Held while the host's socket is asked what it is ready for and that is published, so that
     /// what is published last was asked last. No call under this lock blocks.
     changing: Mutex<Changing>,
-    /// Where messages have ends, which must not be cut off: held while one is received. A stream has
-    /// none. No call under this lock blocks.
-    receiving: Option<Mutex<()>>,
+    /// Held while something is received, so that a message that was looked at is the one that is
+    /// received. No call under this lock blocks.
+    receiving: Mutex<()>,
 }
 
 impl AsFd for Socket {
@@ -116,9 +116,7 @@ impl Socket {
         mut charge: Charge,
     ) -> Result<Self, Errno> {
         charge.change_to(buffers.send + buffers.receive)?;
-        let kind = system::get_int_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TYPE)?;
         Ok(Self {
-            receiving: (kind != libc::SOCK_STREAM).then(Mutex::default),
             fd,
             handle,
             changing: Mutex::new(Changing {
@@ -127,6 +125,7 @@ impl Socket {
                 charge,
                 closed: false,
             }),
+            receiving: Mutex::default(),
         })
     }
 
@@ -145,37 +144,34 @@ impl Socket {
         lock(&self.changing).buffers
     }
 
-    /// Keeps others from receiving messages.
-    pub fn receive_alone(&self) -> Option<MutexGuard<'_, ()>> {
-        self.receiving.as_ref().map(lock)
+    /// Keeps others from receiving.
+    pub fn receive_alone(&self) -> MutexGuard<'_, ()> {
+        lock(&self.receiving)
     }
 
-    /// The same where nobody else receives; `None` where somebody does.
-    pub fn try_to_receive_alone(&self) -> Option<Option<MutexGuard<'_, ()>>> {
-        let Some(receiving) = &self.receiving else {
-            return Some(None);
-        };
-        match receiving.try_lock() {
-            Ok(alone) => Some(Some(alone)),
-            Err(TryLockError::Poisoned(alone)) => Some(Some(alone.into_inner())),
+    /// The same; `None` where somebody else receives.
+    pub fn try_to_receive_alone(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.receiving.try_lock() {
+            Ok(alone) => Some(alone),
+            Err(TryLockError::Poisoned(alone)) => Some(alone.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    /// The length of the next message, or what a stream has.
+    /// The length of the next message, or of what a stream has.
     ///
     /// # Errors
     /// What a receive would fail with, which it then does not any more: the caller passes it on.
-    /// EAGAIN where there is no message.
+    /// EAGAIN where there is nothing.
     pub fn next_length(&self) -> Result<u64, Errno> {
-        let length = rustix::io::ioctl_fionread(self)?;
-        if length > 0 || self.receiving.is_none() {
-            return Ok(length);
+        // A listener has no length, which is not what a receive from it fails with.
+        let length = || rustix::io::ioctl_fionread(self).unwrap_or(0);
+        if length() == 0 {
+            // Nothing yet, or a message without data, or one that has come since.
+            let look = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+            system::receive(self.as_fd(), &mut [], &Segments::default(), look)?;
         }
-        // None yet, or an empty one, or one that has come since.
-        let look = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-        system::receive(self.as_fd(), &mut [], &Segments::default(), look)?;
-        rustix::io::ioctl_fionread(self)
+        Ok(length())
     }
 
     /// Asks what the socket is ready for and writes it to the state table.
