@@ -341,6 +341,16 @@ fn the_table_fits_and_shows_every_method_with_n_and_max() {
 }
 
 #[test]
+fn pairs_of_methods_that_differ_in_their_ends_are_told_apart() {
+    let mut data = common::comparison(2, 60);
+    data.methods[0].name = "preempt-rt-vmm".to_owned();
+    data.methods[1].name = "rt-sockets".to_owned();
+    let text = table::render(&assemble(&data, options()));
+    let pair = "\n  rt-sockets / preempt-rt-vmm\n";
+    assert_eq!(text.matches(pair).count(), 4, "{text}");
+}
+
+#[test]
 fn hostile_names_and_huge_figures_do_not_break_the_table() {
     let mut data = common::comparison(2, 60);
     data.methods[0].name = "\u{1b}[2J\n".to_owned() + &"name".repeat(60);
