@@ -28,9 +28,7 @@ pub fn installed_source_version(package: &str) -> Result<String> {
 /// left alone, and need not have any of source packages.
 pub fn download_source(package: &str, version: &str, directory: &Path) -> Result<PathBuf> {
     let (list, indexes) = (directory.join("sources.list"), directory.join("indexes"));
-    let signed = "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ";
-    let sources = debian_sources()?.replace("deb ", signed);
-    fs::write(&list, sources).at("write", &list)?;
+    fs::write(&list, of_source_packages(&debian_sources()?)).at("write", &list)?;
     let archives = directory.join("archives");
     for place in [&archives, &indexes.join("partial")] {
         fs::create_dir_all(place).at("create", place)?;
@@ -60,6 +58,16 @@ pub fn download_source(package: &str, version: &str, directory: &Path) -> Result
         .next()
         .ok_or_else(|| Error::machine(&what, "apt-get downloaded nothing"))?;
     Ok(file.at("read", &archives)?.path())
+}
+
+/// The same sources as in a sources.list, of source packages.
+fn of_source_packages(sources: &str) -> String {
+    let key = "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg";
+    let places = sources.lines().filter_map(|line| line.strip_prefix("deb "));
+    let lines: Vec<String> = places
+        .map(|place| format!("deb-src [{key}] {place}"))
+        .collect();
+    lines.join("\n") + "\n"
 }
 
 /// The name and version of the distribution's kernel image whose version is `wanted`, or else
@@ -156,6 +164,17 @@ linux-image-6.12.95+deb12-amd64 | 6.12.95-1~deb12u1 | a source
 linux-image-6.12.117+deb12-amd64 | 6.12.117-1~deb12u1 | a source
 linux-image-6.12.100+deb12-amd64 | 6.12.100-2~deb12u1 | a source
 ";
+
+    #[test]
+    fn a_source_of_packages_is_one_of_their_sources() {
+        let key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]";
+        assert_eq!(
+            of_source_packages("deb file:/a/deb trixie main\ndeb file:/b trixie-updates main\n"),
+            format!(
+                "deb-src {key} file:/a/deb trixie main\ndeb-src {key} file:/b trixie-updates main\n"
+            )
+        );
+    }
 
     #[test]
     fn the_image_of_the_same_version_is_chosen() {
