@@ -1,5 +1,6 @@
 //! What this machine's package manager knows: sources and versions. No host is named here.
 
+use super::source::run;
 use super::{SET_UP, output};
 use crate::error::{At, Error, Result};
 use std::fs;
@@ -48,7 +49,7 @@ pub fn download_source(package: &str, version: &str, directory: &Path) -> Result
     let what = format!("download the source of {package} {version}");
     let wanted = format!("{package}={version}");
     for words in [&["update"][..], &["source", "--tar-only", &wanted]] {
-        output(apt().args(words)).map_err(|error| {
+        run(apt().args(words)).map_err(|error| {
             let advice = "`apt-get update && apt-get upgrade`, then try again";
             Error::machine(&what, error.why).what_to_do(advice)
         })?;

@@ -4,7 +4,8 @@
 use super::apt::{download_source, installed_source_version};
 use super::cache::{Cache, Inputs};
 use super::output;
-use super::source::{apply_patch, build_with, unpack};
+use super::source::{apply_patch, build_with, run, unpack};
+use crate::child;
 use crate::error::{At, Result};
 use crate::progress::{News, Observer, task};
 use crate::qemu;
@@ -46,6 +47,10 @@ const RECIPE: &str = "1";
 /// where no source is to be had, the distribution's, and the observer is told.
 pub fn emulator(cache: &Cache, observer: &dyn Observer) -> PathBuf {
     built(cache, observer).unwrap_or_else(|error| {
+        // Whoever pressed Ctrl-C is told so, and nothing else.
+        if child::all_are_killed() {
+            return PathBuf::from(qemu::PROGRAM);
+        }
         let consequence = "hosts run in the distribution's QEMU: now and then one will fail";
         observer.tell(News::Note(format!("{error}\n  {consequence}")));
         PathBuf::from(qemu::PROGRAM)
@@ -87,7 +92,7 @@ fn build(directory: &Path, version: &str, observer: &dyn Observer) -> Result<()>
         .arg(format!("--python={}", python.display()))
         .args(CONFIGURATION)
         .current_dir(&objects);
-    output(&mut configure)?;
+    run(&configure)?;
     let mut ninja = Command::new("ninja");
     ninja.arg(qemu::PROGRAM).current_dir(&objects);
     build_with(&ninja, BUILD_LINES, observer)?;
@@ -112,7 +117,8 @@ fn build_tools(place: &Path) -> Result<PathBuf> {
         "--disable-pip-version-check",
         "install",
     ]);
-    output(install.args(BUILD_TOOLS))?;
+    install.args(BUILD_TOOLS);
+    run(&install)?;
     Ok(python)
 }
 

@@ -45,42 +45,60 @@ pub fn apply_patch(tree: &Path, name: &str, text: &str) -> Result<()> {
     ))
 }
 
-/// Runs a build tool that takes `-jN`, on all CPUs and in a PID namespace, so that not one of its
-/// compilers outlives it. The observer is told of each of its lines; `lines`, as far as known, scales
-/// the progress.
+/// Runs a build tool that takes `-jN`, on all CPUs. The observer is told of each of its lines; `lines`, as
+/// far as known, scales the progress.
 pub fn build_with(tool: &Command, lines: u64, observer: &dyn Observer) -> Result<()> {
+    let jobs = std::thread::available_parallelism().map_or(2, usize::from);
+    let mut command = contained(tool);
+    command.arg(format!("-j{jobs}"));
+    let mut done = 0;
+    finish(tool, command, |line| {
+        let (of, detail) = (lines.max(done + 1), line.trim().to_owned());
+        observer.tell(News::Advance { done, of, detail });
+        done += 1;
+    })
+}
+
+/// Runs a long command to its end.
+pub fn run(tool: &Command) -> Result<()> {
+    finish(tool, contained(tool), |_| {})
+}
+
+/// The command in a PID namespace, so that not one of its processes outlives it.
+fn contained(tool: &Command) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--kill-child"])
+        .arg(tool.get_program())
+        .args(tool.get_args())
+        .envs(
+            tool.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+    if let Some(directory) = tool.get_current_dir() {
+        command.current_dir(directory);
+    }
+    command
+}
+
+fn finish(tool: &Command, mut command: Command, mut see: impl FnMut(&str)) -> Result<()> {
     let name = tool.get_program().to_string_lossy().into_owned();
     let log = tempfile::NamedTempFile::new().doing(format!("run {name}"))?;
     let errors = File::options()
         .append(true)
         .open(log.path())
         .at("write", &log)?;
-    let jobs = std::thread::available_parallelism().map_or(2, usize::from);
-    let mut command = Command::new("unshare");
     command
-        .args(["--pid", "--fork", "--kill-child"])
-        .arg(tool.get_program())
-        .args(tool.get_args())
-        .arg(format!("-j{jobs}"))
-        .envs(
-            tool.get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(errors);
-    if let Some(directory) = tool.get_current_dir() {
-        command.current_dir(directory);
-    }
     let mut child = child::spawn(command).map_err(|error| error.what_to_do(SET_UP))?;
     let mut said = Vec::new();
     if let Some(output) = child.streams().stdout.take() {
         let output = BufReader::new(output).lines();
-        for (done, line) in output.map_while(std::io::Result::ok).enumerate() {
-            let done = done as u64;
-            let (of, detail) = (lines.max(done + 1), line.trim().to_owned());
-            observer.tell(News::Advance { done, of, detail });
-            if line.contains("error") {
+        for line in output.map_while(std::io::Result::ok) {
+            see(&line);
+            if line.to_lowercase().contains("error:") {
                 said.push(line);
             }
         }
@@ -89,13 +107,39 @@ pub fn build_with(tool: &Command, lines: u64, observer: &dyn Observer) -> Result
         return Ok(());
     }
     let errors = fs::read_to_string(log.path()).unwrap_or_default();
-    said.extend(
-        errors
-            .lines()
-            .filter(|line| line.contains("error"))
-            .map(str::to_owned),
-    );
+    said.extend(most_telling(&errors));
     said.truncate(3);
     let why = format!("{name} failed: {}", said.join(" / "));
     Err(Error::machine(format!("run {name}"), why).what_to_do(SET_UP))
+}
+
+/// The lines that speak of an error, or else the last ones.
+fn most_telling(errors: &str) -> Vec<String> {
+    let of_errors = errors
+        .lines()
+        .filter(|line| line.to_lowercase().contains("error"));
+    let mut lines: Vec<&str> = of_errors.collect();
+    if lines.is_empty() {
+        lines = errors.lines().collect();
+        lines.drain(..lines.len().saturating_sub(3));
+    }
+    lines.into_iter().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_the_command_said_of_it() {
+        let failing = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            run(&command).unwrap_err().why
+        };
+        let why = failing("echo CC error.c.o; echo a.c: error: b; echo Error 1 >&2; exit 1");
+        assert_eq!(why, "sh failed: a.c: error: b / Error 1");
+        let why = failing("for line in 1 2 3 4; do echo E: $line >&2; done; exit 1");
+        assert_eq!(why, "sh failed: E: 2 / E: 3 / E: 4");
+    }
 }
