@@ -12,6 +12,7 @@ endif
 METHODS := vanilla,preempt-rt,dedicated
 SAMPLES := 2400
 ROUNDS := 8
+BOOTS := 2
 OUT := out/compare
 
 .PHONY: help
@@ -20,7 +21,7 @@ help: ## Show what can be made
 
 .PHONY: compare
 compare: set-up build ## Compare host methods in the lab; prints a table and where the report is
-	$(AS_ROOT) $(STEADYVM) compare --methods $(METHODS) --samples $(SAMPLES) --rounds $(ROUNDS) --out $(OUT)
+	$(AS_ROOT) $(STEADYVM) compare --methods $(METHODS) --samples $(SAMPLES) --rounds $(ROUNDS) --boots $(BOOTS) --out $(OUT)
 	$(AS_ROOT) chown -R "$$(id -u):$$(id -g)" $(OUT)
 
 .PHONY: test

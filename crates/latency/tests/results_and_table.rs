@@ -275,6 +275,7 @@ fn what_the_guest_counted_is_shown_a_request() {
             requests: 150,
             network_interrupts: 7,
             network_softirqs: 11,
+            timer_interrupts: 30,
             injected_interrupts: 75,
             exits,
             exit_reasons: [("mmio_exits".to_owned(), 60), ("irq_exits".to_owned(), 9)].into(),
@@ -293,11 +294,13 @@ fn what_the_guest_counted_is_shown_a_request() {
     let text = table::render(&results);
     let row = text.lines().find(|line| line.ends_with("2.60")).unwrap();
     let cells: Vec<&str> = row.split_whitespace().collect();
-    let figures = ["14", "22", "0.50", "3.00", "0.00", "0.40", "0.00", "2.60"];
+    let figures = [
+        "14", "22", "0.20", "0.50", "3.00", "0.00", "0.40", "0.00", "2.60",
+    ];
     assert_eq!(cells, [&["preempt-rt"][..], &figures].concat());
     let page = render(&results, &ReportMeta::default());
     assert!(
-        page.contains("<td>14</td><td>22</td><td>0.50</td>"),
+        page.contains("<td>14</td><td>22</td><td>0.20</td><td>0.50</td>"),
         "{page}"
     );
     let none = assemble(&common::comparison(2, 100), options());

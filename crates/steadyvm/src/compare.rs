@@ -52,6 +52,9 @@ pub struct Args {
     /// Rounds; more rounds narrow the intervals more than more samples do.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
+    /// Boots of every host: the rounds are shared out among them, for no boot is quite like another.
+    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    boots: u64,
     /// Measure every phase once more with `steadyvm explain --receive-path` in the host: adds the
     /// time from hard interrupt to wake-up, and a METHOD.PHASE.ROUND.json each with its causes.
     #[arg(long)]
@@ -97,6 +100,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         keep_fair_server: args.keep_fair_server,
         samples: args.samples,
         rounds: args.rounds,
+        boots: args.boots,
         receive_path: args.receive_path,
         seed: args.seed,
     };
@@ -131,6 +135,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         service: options.service,
         kernels: kernels(&laboratory, &options),
         kernel_builds: kernel_builds(&laboratory),
+        boots: options.boots,
         accelerator: laboratory.accelerator.to_string(),
         qemu: first_line_of(&laboratory.emulator, "--version"),
         cpu_model: cpu_model(),

@@ -1,4 +1,4 @@
-//! What the RT guest counts of its network, and what KVM counts of the guest.
+//! What the RT guest counts of its interrupts, and what KVM counts of the guest.
 
 use crate::agent::Connection;
 use crate::error::{Error, Result};
@@ -27,15 +27,16 @@ pub struct Counters {
 }
 
 /// What the guest's kernel has counted since it booted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Network {
-    interrupts: u64,
-    softirqs: u64,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Interrupts {
+    network: u64,
+    network_softirqs: u64,
+    timer: u64,
 }
 
 /// Counts that have begun.
 pub struct Counting {
-    network: Network,
+    interrupts: Interrupts,
     kvm: BTreeMap<String, u64>,
 }
 
@@ -51,24 +52,27 @@ impl Counters {
     /// Begins to count. The guest is asked first and, at the end, last: what asking it costs is not in
     /// KVM's counts.
     pub fn begin(&self) -> Result<Counting> {
-        let network = self.network()?;
+        let interrupts = self.interrupts()?;
         let kvm = self.kvm()?;
-        Ok(Counting { network, kvm })
+        Ok(Counting { interrupts, kvm })
     }
 
     /// What was counted since, while this many requests were answered.
     pub fn end(&self, since: &Counting, requests: u64) -> Result<GuestCounts> {
         let now = self.kvm()?;
-        let network = self.network()?;
+        let interrupts = self.interrupts()?;
         let counted = |name: &str| {
             let count = |kvm: &BTreeMap<String, u64>| kvm.get(name).copied().unwrap_or(0);
             count(&now).saturating_sub(count(&since.kvm))
         };
+        let passed =
+            |of: fn(&Interrupts) -> u64| of(&interrupts).saturating_sub(of(&since.interrupts));
         let named = REASONS.map(|reason| (reason.to_owned(), counted(reason)));
         Ok(GuestCounts {
             requests,
-            network_interrupts: network.interrupts.saturating_sub(since.network.interrupts),
-            network_softirqs: network.softirqs.saturating_sub(since.network.softirqs),
+            network_interrupts: passed(|interrupts| interrupts.network),
+            network_softirqs: passed(|interrupts| interrupts.network_softirqs),
+            timer_interrupts: passed(|interrupts| interrupts.timer),
             injected_interrupts: counted("irq_injections"),
             exits: counted("exits"),
             exit_reasons: named.into_iter().collect(),
@@ -76,11 +80,11 @@ impl Counters {
     }
 
     /// The guest's network devices are cards (virtio's number 1) and outsourced sockets (0xffff).
-    fn network(&self) -> Result<Network> {
+    fn interrupts(&self) -> Result<Interrupts> {
         let devices = "grep -lE '0x(0001|ffff)' /sys/bus/virtio/devices/*/device | cut -d / -f 6; \
                        echo; cat /proc/softirqs /proc/interrupts";
         let text = self.guest.text(&["sh", "-c", devices])?;
-        Network::parse(&text).ok_or_else(|| Error::machine("read the guest's counters", text))
+        Interrupts::parse(&text).ok_or_else(|| Error::machine("read the guest's counters", text))
     }
 
     fn kvm(&self) -> Result<BTreeMap<String, u64>> {
@@ -93,7 +97,7 @@ impl Counters {
     }
 }
 
-impl Network {
+impl Interrupts {
     /// Reads the network devices' names, an empty line, /proc/softirqs and /proc/interrupts. An
     /// interrupt is a device's if its last word is the device's name, alone or with a queue's.
     fn parse(text: &str) -> Option<Self> {
@@ -109,7 +113,8 @@ impl Network {
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
             })
         };
-        let (mut interrupts, mut softirqs, mut titles) = (0, 0, 0);
+        let mut found = Self::default();
+        let mut titles = 0;
         for line in counters.lines() {
             let mut words = line.split_whitespace();
             let first = words.next().unwrap_or_default();
@@ -118,15 +123,16 @@ impl Network {
                 .map_while(|word| word.parse::<u64>().ok())
                 .sum::<u64>();
             if first == "NET_RX:" || first == "NET_TX:" {
-                (softirqs, titles) = (softirqs + sum, titles + 1);
+                found.network_softirqs += sum;
+                titles += 1;
+            } else if first == "LOC:" {
+                found.timer = sum;
+                titles += 1;
             } else if words.next_back().is_some_and(of_network) {
-                interrupts += sum;
+                found.network += sum;
             }
         }
-        (titles == 2).then_some(Self {
-            interrupts,
-            softirqs,
-        })
+        (titles == 3).then_some(found)
     }
 }
 
@@ -158,13 +164,14 @@ mod tests {
     #[test]
     fn the_networks_interrupts_and_softirqs_are_summed_over_cpus() {
         let text = format!("virtio1\nvirtio3\n\n{SOFTIRQS}{INTERRUPTS}");
-        let expected = Network {
-            interrupts: 83,
-            softirqs: 35,
+        let expected = Interrupts {
+            network: 83,
+            network_softirqs: 35,
+            timer: 3000,
         };
-        assert_eq!(Network::parse(&text), Some(expected));
-        for wrong in ["", "virtio1\n\n", "\n\nNET_RX: 1\nNET_TX: 1\n"] {
-            assert_eq!(Network::parse(wrong), None, "{wrong:?}");
+        assert_eq!(Interrupts::parse(&text), Some(expected));
+        for wrong in ["", "virtio1\n\n", "\n\nNET_RX: 1\nNET_TX: 1\nLOC: 1\n"] {
+            assert_eq!(Interrupts::parse(wrong), None, "{wrong:?}");
         }
     }
 

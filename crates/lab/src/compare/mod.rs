@@ -2,7 +2,8 @@
 //!
 //! Each method has a booted host of its own. In a round they take turns phase by phase: one
 //! runs, the others stand still with their clocks stopped. So drift of the machine hits all
-//! methods alike.
+//! methods alike. Between parts of the rounds all hosts can be booted anew, so that what one
+//! boot happens to be like is not taken for its method.
 
 mod counts;
 mod cpu;
@@ -54,6 +55,8 @@ pub struct Options {
     pub samples: u64,
     /// Rounds.
     pub rounds: u64,
+    /// How often every host is booted: the rounds are shared out among the boots.
+    pub boots: u64,
     /// Whether every phase is repeated with the host's receive path traced.
     pub receive_path: bool,
     /// Seed of the request schedules. A round's schedule is the same for every method.
@@ -66,20 +69,28 @@ impl Options {
         self.samples / self.rounds + u64::from(round < self.samples % self.rounds)
     }
 
+    /// The boot that this round (0 is the first) is measured in.
+    fn boot_of(&self, round: u64) -> u64 {
+        round * self.boots / self.rounds
+    }
+
     /// Refuses what cannot be measured.
     pub fn check(&self) -> Result<()> {
         let wrong = if self.methods.is_empty() {
             "no method is given"
         } else if self.rounds == 0 {
             "there must be at least one round"
+        } else if self.boots == 0 || self.boots > self.rounds {
+            "there must be at least one boot, and a round for each"
         } else if self.samples < self.rounds {
             "there must be at least one sample a round"
         } else {
             let mut methods = self.methods.iter();
             return methods.try_for_each(|method| method.check(self.service));
         };
-        Err(Error::input("compare methods", wrong)
-            .what_to_do("see steadyvm compare --help for --methods, --samples and --rounds"))
+        Err(Error::input("compare methods", wrong).what_to_do(
+            "see steadyvm compare --help for --methods, --samples, --rounds and --boots",
+        ))
     }
 }
 
@@ -121,8 +132,13 @@ pub fn run(
         standstills: Standstills::default(),
     };
     let mut rounds = Vec::new();
+    let mut boot = 0;
     while (rounds.len() as u64) < options.rounds {
         let round = rounds.len() as u64;
+        if options.boot_of(round) != boot {
+            boot = options.boot_of(round);
+            task(observer, "boot the hosts anew", || run.boot_anew())?;
+        }
         let title = format!("round {} of {}", round + 1, options.rounds);
         match task(observer, title, || run.measure_round(round)) {
             Ok(measured) => rounds.push(measured),
@@ -230,6 +246,14 @@ impl Run<'_> {
             measured[index] = Some(station.measure(phase, rate_mbit_per_s, load)?);
         }
         Ok(measured.into_iter().flatten().collect())
+    }
+
+    /// Ends every host and boots it again.
+    fn boot_anew(&mut self) -> Result<()> {
+        // First: memory is for one host a method.
+        self.stations.clear();
+        self.stations = boot_stations(self.laboratory, self.options, self.observer)?;
+        Ok(())
     }
 
     /// After a machine died in a round: drops the whole round, so that no method keeps its better
@@ -349,8 +373,27 @@ mod tests {
             keep_fair_server: false,
             samples,
             rounds,
+            boots: 1,
             receive_path: false,
             seed: 1,
+        }
+    }
+
+    #[test]
+    fn boots_share_the_rounds_out() {
+        for (rounds, boots) in [(8, 2), (7, 3), (3, 3), (5, 1)] {
+            let options = Options {
+                boots,
+                ..options(1000, rounds)
+            };
+            assert!(options.check().is_ok());
+            let mut measured = vec![0; boots as usize];
+            for round in 0..rounds {
+                measured[options.boot_of(round) as usize] += 1;
+                assert!(round == 0 || options.boot_of(round) - options.boot_of(round - 1) <= 1);
+            }
+            let (least, most) = (measured.iter().min(), measured.iter().max());
+            assert!(most.unwrap() - least.unwrap() <= 1, "{measured:?}");
         }
     }
 
@@ -382,6 +425,13 @@ mod tests {
         assert!(options(0, 1).check().is_err());
         assert!(options(5, 0).check().is_err());
         assert!(options(2, 3).check().is_err());
+        for boots in [0, 4] {
+            let options = Options {
+                boots,
+                ..options(100, 3)
+            };
+            assert!(options.check().is_err());
+        }
         assert!(
             Options {
                 methods: Vec::new(),

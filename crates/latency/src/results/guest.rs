@@ -14,6 +14,8 @@ pub struct GuestCounts {
     pub network_interrupts: u64,
     /// `NET_RX` and `NET_TX` softirqs, by its /proc/softirqs.
     pub network_softirqs: u64,
+    /// Local timer interrupts, by its /proc/interrupts.
+    pub timer_interrupts: u64,
     /// Interrupts that KVM injected, of any kind.
     pub injected_interrupts: u64,
     /// Exits from the guest.
@@ -32,6 +34,8 @@ pub struct GuestResult {
     pub network_interrupts: u64,
     /// `NET_RX` and `NET_TX` softirqs, all together and not a request.
     pub network_softirqs: u64,
+    /// Local timer interrupts of the guest, a request.
+    pub timer_interrupts_per_request: f64,
     /// Interrupts that KVM injected, a request.
     pub injected_interrupts_per_request: f64,
     /// Exits from the guest, a request.
@@ -49,6 +53,7 @@ pub(super) fn guest_result(method: &MethodData, phase: Phase) -> Option<GuestRes
         sum.requests += round.requests;
         sum.network_interrupts += round.network_interrupts;
         sum.network_softirqs += round.network_softirqs;
+        sum.timer_interrupts += round.timer_interrupts;
         sum.injected_interrupts += round.injected_interrupts;
         sum.exits += round.exits;
         for (reason, count) in &round.exit_reasons {
@@ -60,6 +65,7 @@ pub(super) fn guest_result(method: &MethodData, phase: Phase) -> Option<GuestRes
         requests: sum.requests,
         network_interrupts: sum.network_interrupts,
         network_softirqs: sum.network_softirqs,
+        timer_interrupts_per_request: a_request(sum.timer_interrupts),
         injected_interrupts_per_request: a_request(sum.injected_interrupts),
         exits_per_request: a_request(sum.exits),
         exit_reasons_per_request: sum

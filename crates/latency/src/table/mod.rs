@@ -130,14 +130,14 @@ pub(crate) fn wake_up_figures(wake_up: &WakeUpResult) -> [Option<f64>; 7] {
 }
 
 /// Titles of [`guest_figures`].
-pub(crate) const GUEST_HEADERS: [&str; 8] = [
-    "net irqs", "softirqs", "injected", "exits", "io", "mmio", "halt", "other",
+pub(crate) const GUEST_HEADERS: [&str; 9] = [
+    "net irqs", "softirqs", "timer", "injected", "exits", "io", "mmio", "halt", "other",
 ];
-pub(crate) const GUEST_TITLE: &str = "The RT guest without NetStream: network interrupts and softirqs in all; per request, KVM's \
-     injected interrupts and exits by reason";
+pub(crate) const GUEST_TITLE: &str = "The RT guest without NetStream: network interrupts and softirqs in all; per request, its \
+     timer interrupts, KVM's injected interrupts, and exits by reason";
 
 /// What the RT guest counted, in the order of its header: two counts, then figures a request.
-pub(crate) fn guest_figures(guest: &GuestResult) -> [String; 8] {
+pub(crate) fn guest_figures(guest: &GuestResult) -> [String; 9] {
     let reason = |name: &str| guest.exit_reasons_per_request.get(name).copied();
     let named = ["io_exits", "mmio_exits", "halt_exits"].map(|name| reason(name).unwrap_or(0.0));
     let other = guest.exits_per_request - named.iter().sum::<f64>();
@@ -145,6 +145,7 @@ pub(crate) fn guest_figures(guest: &GuestResult) -> [String; 8] {
     [
         guest.network_interrupts.to_string(),
         guest.network_softirqs.to_string(),
+        format!("{:.2}", guest.timer_interrupts_per_request),
         format!("{:.2}", guest.injected_interrupts_per_request),
         format!("{:.2}", guest.exits_per_request),
         io,
@@ -164,7 +165,7 @@ fn guests(text: &mut String, results: &Results) {
     }
     line(text, "");
     wrapped(text, GUEST_TITLE);
-    let columns = |cells: [String; 8]| cells.map(|cell| format!(" {cell:>9}")).concat();
+    let columns = |cells: [String; 9]| cells.map(|cell| format!(" {cell:>8}")).concat();
     let headers = GUEST_HEADERS.map(str::to_owned);
     line(
         text,
