@@ -63,6 +63,8 @@ fn zero_samples_or_rounds_are_refused() {
     );
     let command = steadyvm(&["compare", "--samples", "2", "--rounds", "3"]);
     refused(command, 2, &["one sample a round", "--help"]);
+    let command = steadyvm(&["compare", "--rounds", "3", "--boots", "4"]);
+    refused(command, 2, &["a round for each", "--boots"]);
 }
 
 #[test]

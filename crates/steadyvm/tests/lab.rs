@@ -102,16 +102,25 @@ fn require_every_sample(file: &Path, methods: &[Value]) {
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
-fn without_vms_the_host_receives_both_loads() {
+fn without_vms_the_host_receives_both_loads_in_every_boot() {
     let before = Footprint::now();
     let out = tempfile::tempdir().unwrap();
-    let options = ["--service", "host", "--receive-path"];
+    let options = [
+        "--service",
+        "host",
+        "--receive-path",
+        "--rounds",
+        "2",
+        "--boots",
+        "2",
+    ];
     let (results, meta) = short_comparison(&options, out.path());
     assert_eq!(
         (&results["service"], &meta["service"]),
         (&"host".into(), &"host".into())
     );
     assert!(meta["kernels"].get("guests").is_none(), "{meta}");
+    assert_eq!(meta["boots"], 2);
     let methods = results["methods"].as_array().unwrap();
     assert_eq!(methods.len(), 3);
     for method in methods {
@@ -120,9 +129,13 @@ fn without_vms_the_host_receives_both_loads() {
             let n = method[phase]["n"].as_u64().unwrap();
             assert!(n > 100, "{phase}: {}", method[phase]);
             let name = method["name"].as_str().unwrap();
-            let traced = out.path().join(format!("{name}.{phase}.1.json"));
-            let report: Report = serde_json::from_slice(&std::fs::read(traced).unwrap()).unwrap();
-            assert_eq!((report.total.n, report.lost_events), (n, 0));
+            let traced = [1, 2].map(|round| {
+                let file = out.path().join(format!("{name}.{phase}.{round}.json"));
+                let report: Report = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+                assert_eq!(report.lost_events, 0);
+                report.total.n
+            });
+            assert_eq!(traced.iter().sum::<u64>(), n, "{traced:?}");
         }
     }
     let logs = out.path().join("logs");
@@ -135,7 +148,7 @@ fn without_vms_the_host_receives_both_loads() {
 fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
     let before = Footprint::now();
     let out = tempfile::tempdir().unwrap();
-    let (results, meta) = short_comparison(&[], out.path());
+    let (results, meta) = short_comparison(&["--rounds", "1"], out.path());
     assert_eq!(results["schema_version"], 1);
     assert_eq!(
         (&results["service"], &meta["service"]),

@@ -124,7 +124,8 @@ fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
 #[ignore = "needs the lab: make lab-tests"]
 fn rt_sockets_are_compared_with_preempt_rt() {
     let out = tempfile::tempdir().unwrap();
-    let (results, meta) = short_comparison(&["--methods", "preempt-rt,rt-sockets"], out.path());
+    let options = ["--rounds", "1", "--methods", "preempt-rt,rt-sockets"];
+    let (results, meta) = short_comparison(&options, out.path());
     let methods = results["methods"].as_array().unwrap();
     let names: Vec<&str> = methods
         .iter()

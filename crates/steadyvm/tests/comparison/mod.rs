@@ -6,14 +6,14 @@ use std::process::{Command, Output};
 
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
-/// Runs a comparison of one round with 150 requests a phase; gives results.json and meta.json.
+/// Runs a comparison of 150 requests a phase; gives results.json and meta.json.
 pub fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
     let Output {
         status,
         stdout,
         stderr,
     } = Command::new(STEADYVM)
-        .args(["compare", "--samples", "150", "--rounds", "1", "--json"])
+        .args(["compare", "--samples", "150", "--json"])
         .args(options)
         .arg("--out")
         .arg(out)
