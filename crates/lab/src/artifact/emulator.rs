@@ -31,6 +31,8 @@ const CONFIGURATION: &[&str] = &[
     "--without-default-devices",
     "--with-devices-x86_64=steadyvm",
     "--enable-tcg",
+    // What is missing is named, and not fetched from somewhere.
+    "--disable-download",
     "--disable-docs",
     "--disable-tools",
     "--disable-werror",
