@@ -25,6 +25,7 @@
 //! is O(n) steps, and as many rounds as slacks grow, within the allowance of work. Sufficient. Source:
 //! Bertogna and Cirinei, RTSS 2007.
 
+mod loops;
 mod responses;
 #[cfg(test)]
 mod tests;

@@ -7,24 +7,28 @@
 //! Times are words of 32 bits where all that is computed of one VCPU fits them ([`Word::LONGEST`]), as four
 //! of these are worked on at once, and of 64 bits else; sums are wider. Each array has a place for each VCPU.
 
-use std::{hint::select_unpredictable, ops::Range};
+use std::ops::Range;
 
-use super::{super::Dispatch, word::Word};
+use pulp::Arch;
+
+use super::{
+    super::Dispatch,
+    loops::{CHUNK, Due, DueJobs, Others, Piece, Pieces, Rising, Sum, Term},
+    word::Word,
+};
 use crate::{
     task::Task,
     time::{Amount, Time},
     work::{Exhausted, STEPS_SHARE, Work},
 };
 
-/// Terms and spans summed in a word: of 64 bits, each is below 2^55 (times are at most 2^53); of 32, their lower
-/// and upper halves are below 2^16.
-const CHUNK: usize = 128;
-
 /// Hosts of up to this many VCPUs keep the work due by each deadline that was looked at.
 pub(super) const KEPT: usize = 256;
 
 /// The VCPUs, and the means to find their responses.
 pub(super) struct Responses<W> {
+    /// What runs the loops over all VCPUs.
+    vectors: Arch,
     dispatch: Dispatch,
     processors: Amount,
     /// C.
@@ -54,18 +58,6 @@ struct Dues<W> {
     left: Vec<W>,
 }
 
-/// Some of the VCPUs, side by side.
-#[derive(Clone, Copy)]
-struct Others<'a, W> {
-    demands: &'a [W],
-    periods: &'a [W],
-    reciprocals: &'a [W],
-    work_leads: &'a [W],
-    slacks: &'a [W],
-    whole: &'a [W],
-    left: &'a [W],
-}
-
 impl<W: Word> Responses<W> {
     /// `tasks` have periods of at most [`Word::LONGEST`].
     pub fn new(tasks: &[Task], dispatch: Dispatch, processors: usize) -> Self {
@@ -73,6 +65,7 @@ impl<W: Word> Responses<W> {
         let periods: Vec<W> = all(Task::period);
         let kept = if tasks.len() <= KEPT { tasks.len() } else { 1 };
         Self {
+            vectors: Arch::new(),
             dispatch,
             processors: processors as Amount,
             demands: all(Task::demand),
@@ -118,9 +111,7 @@ impl<W: Word> Responses<W> {
         let room = self.room(index);
         let cut = room + W::ONE;
         let dues = self.take_dues(index);
-        let sum = self.sum(index, slacks, &dues, |others, i| {
-            least_of(others.due(i), cut)
-        });
+        let sum = self.sum(index, slacks, &dues, Due { cut });
         self.put_back(dues);
         let excess = sum + 1 - self.processors * cut.wide();
         let slack = room.wide() - sum / self.processors;
@@ -139,9 +130,7 @@ impl<W: Word> Responses<W> {
         let demand = self.demands[index];
         let cut = response - demand + W::ONE;
         let dues = self.take_dues(index);
-        let sum = self.sum(index, slacks, &dues, |others, i| {
-            others.piece(i, others.due(i), response, cut).0
-        });
+        let sum = self.sum(index, slacks, &dues, Piece { response, cut });
         self.put_back(dues);
         Ok(demand + W::of((sum / self.processors) as Time))
     }
@@ -164,6 +153,7 @@ impl<W: Word> Responses<W> {
             let cut = response - demand + W::ONE;
             let excess = self.excess(index, slacks, &dues, response, cut);
             match room(
+                self.vectors,
                 excess,
                 &self.spans[..count],
                 self.processors,
@@ -202,11 +192,15 @@ impl<W: Word> Responses<W> {
                 dues.whole.resize(count, W::ZERO);
                 dues.left.resize(count, W::ZERO);
                 let (whole, left) = (&mut dues.whole[..count], &mut dues.left[..count]);
-                for i in 0..count {
-                    let (jobs, rest) = (limit + leads[i]).divided(periods[i], reciprocals[i]);
-                    whole[i] = jobs * demands[i];
-                    left[i] = rest - leads[i];
-                }
+                self.vectors.dispatch(DueJobs {
+                    limit,
+                    periods,
+                    reciprocals,
+                    demands,
+                    leads,
+                    whole,
+                    left,
+                });
             }
             Dispatch::FixedPriority => {
                 dues.whole.resize(index, limit);
@@ -237,17 +231,15 @@ impl<W: Word> Responses<W> {
         for start in (0..count).step_by(CHUNK) {
             let range = start..count.min(start + CHUNK);
             let others = self.others(range.clone(), slacks, dues);
-            let mut part = Sum::new();
-            for (i, span) in spans[range].iter_mut().enumerate() {
-                let (low, high) = others.piece(i, others.due(i), response, cut);
-                *span = high - low;
-                part.add(low);
-            }
-            sum += part.total();
+            sum += self.vectors.dispatch(Pieces {
+                others,
+                at: Piece { response, cut },
+                spans: &mut spans[range],
+            });
         }
         if index < count {
             let own = self.others(index..index + 1, slacks, dues);
-            sum -= own.piece(0, own.due(0), response, cut).0.wide();
+            sum -= Piece { response, cut }.of(own, 0).wide();
             spans[index] = W::ZERO;
         }
         self.spans = spans;
@@ -255,24 +247,16 @@ impl<W: Word> Responses<W> {
     }
 
     /// The sum of `term` over all but `index`.
-    fn sum(
-        &self,
-        index: usize,
-        slacks: &[W],
-        dues: &Dues<W>,
-        term: impl Fn(Others<W>, usize) -> W,
-    ) -> Amount {
+    fn sum(&self, index: usize, slacks: &[W], dues: &Dues<W>, term: impl Term<W>) -> Amount {
         let mut sum: Amount = 0;
         for start in (0..self.count()).step_by(CHUNK) {
             let range = start..self.count().min(start + CHUNK);
             let others = self.others(range.clone(), slacks, dues);
-            let mut part = Sum::new();
-            for i in 0..range.len() {
-                part.add(term(others, i));
-            }
-            sum += part.total();
+            sum += self.vectors.dispatch(Sum { others, term });
         }
-        sum - term(self.others(index..index + 1, slacks, dues), 0).wide()
+        sum - term
+            .of(self.others(index..index + 1, slacks, dues), 0)
+            .wide()
     }
 
     fn others<'a>(
@@ -293,57 +277,14 @@ impl<W: Word> Responses<W> {
     }
 }
 
-impl<W: Word> Others<'_, W> {
-    /// Work due within a window that ends with a deadline.
-    fn due(self, i: usize) -> W {
-        let carried = self.left[i] - self.slacks[i];
-        let carried = select_unpredictable(carried < W::ZERO, W::ZERO, carried);
-        self.whole[i] + least_of(carried, self.demands[i])
-    }
-
-    /// (low, high) of min(low + d, high), a lower bound of the term at `response` + d, equal at d = 0.
-    fn piece(self, i: usize, due: W, response: W, cut: W) -> (W, W) {
-        let (period, demand) = (self.periods[i], self.demands[i]);
-        let length = response + self.work_leads[i] - self.slacks[i];
-        let (jobs, rest) = length.divided(period, self.reciprocals[i]);
-        let before = jobs * demand;
-        // The job that executes at R, if one does, goes on to its end; one that has ended stays there.
-        let end = least_of(before + demand, due);
-        (least_of(least_of(end, before + rest), cut), end)
-    }
-}
-
-/// A sum of up to [`CHUNK`] words, its lower and its upper halves apart, so that no wider word is needed.
-struct Sum<W> {
-    lower: W,
-    upper: W,
-}
-
-impl<W: Word> Sum<W> {
-    fn new() -> Self {
-        Self {
-            lower: W::ZERO,
-            upper: W::ZERO,
-        }
-    }
-
-    fn add(&mut self, word: W) {
-        let (lower, upper) = word.halves();
-        self.lower = self.lower + lower;
-        self.upper = self.upper + upper;
-    }
-
-    fn total(self) -> Amount {
-        self.lower.wide() + (self.upper.wide() << W::HALF)
-    }
-}
-
-fn least_of<W: Word>(a: W, b: W) -> W {
-    select_unpredictable(a < b, a, b)
-}
-
 /// The least d >= 0 with excess + sum min(d, span) < m d, if it is at most `limit`.
-fn room<W: Word>(excess: Amount, spans: &[W], processors: Amount, limit: W) -> Option<W> {
+fn room<W: Word>(
+    vectors: Arch,
+    excess: Amount,
+    spans: &[W],
+    processors: Amount,
+    limit: W,
+) -> Option<W> {
     if excess < 0 {
         return Some(W::ZERO);
     }
@@ -352,14 +293,10 @@ fn room<W: Word>(excess: Amount, spans: &[W], processors: Amount, limit: W) -> O
         // The line that the sum follows just below `further`.
         let (mut level, mut slope) = (excess, processors);
         for chunk in spans.chunks(CHUNK) {
-            let (mut ended, mut rising) = (Sum::new(), W::ZERO);
-            for &span in chunk {
-                let rises = span >= further;
-                ended.add(if rises { W::ZERO } else { span });
-                rising = rising + if rises { W::ONE } else { W::ZERO };
-            }
-            level += ended.total();
-            slope -= rising.wide();
+            let spans = chunk;
+            let (ended, rising) = vectors.dispatch(Rising { spans, further });
+            level += ended;
+            slope -= rising;
         }
         if level >= slope * further.wide() {
             return None;

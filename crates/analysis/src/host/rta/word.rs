@@ -1,5 +1,7 @@
 //! Whole numbers of 32 and of 64 bits, for what is computed of one VCPU.
 
+#![allow(clippy::inline_always, reason = "see super::loops")]
+
 use std::{
     hint::select_unpredictable,
     ops::{Add, Mul, Sub},
@@ -23,6 +25,7 @@ pub(super) trait Word:
     fn halves(self) -> (Self, Self);
 
     /// The same number in 128 bits.
+    #[inline(always)]
     fn wide(self) -> Amount {
         Amount::from(self.into())
     }
@@ -35,6 +38,7 @@ pub(super) trait Word:
 
     /// (floor(self / value), self mod value) for `self >= 0`; why it is right:
     /// [`crate::time::Divisor::quotient`].
+    #[inline(always)]
     fn divided(self, value: Self, reciprocal: Self) -> (Self, Self) {
         let quotient = self.high_product(reciprocal);
         let rest = self - quotient * value;
@@ -56,6 +60,7 @@ impl Word for i32 {
     const LONGEST: Time = 1 << 29;
     const HALF: u32 = 16;
 
+    #[inline(always)]
     fn halves(self) -> (Self, Self) {
         (self & 0xffff, self >> 16)
     }
@@ -69,6 +74,7 @@ impl Word for i32 {
         (u32::MAX / self.cast_unsigned()).cast_signed()
     }
 
+    #[inline(always)]
     fn high_product(self, other: Self) -> Self {
         let product = u64::from(self.cast_unsigned()) * u64::from(other.cast_unsigned());
         (product >> 32) as Self
@@ -81,6 +87,7 @@ impl Word for i64 {
     const LONGEST: Time = MAX_TIME;
     const HALF: u32 = 0;
 
+    #[inline(always)]
     fn halves(self) -> (Self, Self) {
         (0, self)
     }
@@ -93,6 +100,7 @@ impl Word for i64 {
         (u64::MAX / self.cast_unsigned()).cast_signed()
     }
 
+    #[inline(always)]
     fn high_product(self, other: Self) -> Self {
         let product = u128::from(self.cast_unsigned()) * u128::from(other.cast_unsigned());
         (product >> 64) as Self
