@@ -11,7 +11,7 @@ endif
 # What `make compare` measures; see `steadyvm compare --help`.
 METHODS := vanilla,preempt-rt,dedicated
 SAMPLES := 2400
-ROUNDS := 8
+ROUNDS := 10
 BOOTS := 2
 OUT := out/compare
 
