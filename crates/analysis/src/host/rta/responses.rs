@@ -4,8 +4,9 @@
 //! execution of one job up to b and stays there. The sum of these is concave in d, so Newton's method
 //! from above finds the least d at which it leaves room; R grows by it until d = 0.
 //!
-//! Times are words of 32 bits where all that is computed of one VCPU fits them ([`Word::LONGEST`]), as four
-//! of these are worked on at once, and of 64 bits else; sums are wider. Each array has a place for each VCPU.
+//! Times are words of 32 bits where all that is computed of one VCPU fits them ([`Word::LONGEST`]), as the loops
+//! ([`super::loops`]) work on several of these at once, and of 64 bits else; sums are wider. Each array has a
+//! place for each VCPU.
 
 use std::ops::Range;
 
