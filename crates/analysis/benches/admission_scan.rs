@@ -19,11 +19,15 @@ const RUNS: usize = 5;
 
 type Make = fn(u64, u32, f64) -> Vec<Vcpu>;
 
-const KINDS: [(&str, Make, u32); 4] = [
+const KINDS: [(&str, Make, u32); 8] = [
+    ("mixed", mixed_vcpus, 32),
     ("mixed", mixed_vcpus, 16),
     ("mixed", mixed_vcpus, 8),
+    ("mixed", mixed_vcpus, 4),
     ("even", even_vcpus, 32),
+    ("even", even_vcpus, 16),
     ("even", even_vcpus, 8),
+    ("even", even_vcpus, 4),
 ];
 
 const SCHEDULERS: [(&str, HostScheduler); 2] = [

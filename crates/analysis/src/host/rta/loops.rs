@@ -12,7 +12,6 @@ use std::hint::select_unpredictable;
 use pulp::{Simd, WithSimd};
 
 use super::word::Word;
-use crate::time::Amount;
 
 /// Terms and spans summed in a word: of 64 bits, each is below 2^55 (times are at most 2^53); of 32, their lower
 /// and upper halves are below 2^16.
@@ -94,10 +93,10 @@ pub(super) struct Sum<'a, W, T> {
 }
 
 impl<W: Word, T: Term<W>> WithSimd for Sum<'_, W, T> {
-    type Output = Amount;
+    type Output = W::Sum;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> Amount {
+    fn with_simd<S: Simd>(self, _: S) -> W::Sum {
         let mut sum = Halves::new();
         for i in 0..self.others.demands.len() {
             sum.add(self.term.of(self.others, i));
@@ -114,10 +113,10 @@ pub(super) struct Pieces<'a, W> {
 }
 
 impl<W: Word> WithSimd for Pieces<'_, W> {
-    type Output = Amount;
+    type Output = W::Sum;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> Amount {
+    fn with_simd<S: Simd>(self, _: S) -> W::Sum {
         let mut sum = Halves::new();
         for (i, span) in self.spans.iter_mut().enumerate() {
             let (low, high) = self.at.line(self.others, i);
@@ -135,10 +134,10 @@ pub(super) struct Rising<'a, W> {
 }
 
 impl<W: Word> WithSimd for Rising<'_, W> {
-    type Output = (Amount, Amount);
+    type Output = (W::Sum, W::Sum);
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> (Amount, Amount) {
+    fn with_simd<S: Simd>(self, _: S) -> (W::Sum, W::Sum) {
         let (mut ended, mut rising) = (Halves::new(), W::ZERO);
         for &span in self.spans {
             let rises = span >= self.further;
@@ -197,7 +196,7 @@ impl<W: Word> Halves<W> {
     }
 
     #[inline(always)]
-    fn total(self) -> Amount {
+    fn total(self) -> W::Sum {
         self.lower.wide() + (self.upper.wide() << W::HALF)
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     task::Task,
-    time::{Amount, Time},
+    time::Time,
     work::{Exhausted, STEPS_SHARE, Work},
 };
 
@@ -27,11 +27,11 @@ use crate::{
 pub(super) const KEPT: usize = 256;
 
 /// The VCPUs, and the means to find their responses.
-pub(super) struct Responses<W> {
+pub(super) struct Responses<W: Word> {
     /// What runs the loops over all VCPUs.
     vectors: Arch,
     dispatch: Dispatch,
-    processors: Amount,
+    processors: W::Sum,
     /// C.
     demands: Vec<W>,
     /// D - J.
@@ -68,7 +68,7 @@ impl<W: Word> Responses<W> {
         Self {
             vectors: Arch::new(),
             dispatch,
-            processors: processors as Amount,
+            processors: W::of(processors as Time).wide(),
             demands: all(Task::demand),
             windows: all(Task::window),
             reciprocals: periods.iter().map(|period| period.reciprocal()).collect(),
@@ -83,11 +83,6 @@ impl<W: Word> Responses<W> {
     /// The number of VCPUs.
     pub const fn count(&self) -> usize {
         self.windows.len()
-    }
-
-    /// C.
-    pub fn demand(&self, index: usize) -> W {
-        self.demands[index]
     }
 
     /// D - J.
@@ -107,52 +102,57 @@ impl<W: Word> Responses<W> {
         index: usize,
         slacks: &[W],
         work: &mut Work,
-    ) -> Result<(Amount, W), Exhausted> {
+    ) -> Result<(W::Sum, W), Exhausted> {
         self.pay(self.windows[index], work)?;
         let room = self.room(index);
         let cut = room + W::ONE;
         let dues = self.take_dues(index);
-        let sum = self.sum(index, slacks, &dues, Due { cut });
+        let sum = self.sum(slacks, &dues, Due { cut });
         self.put_back(dues);
-        let excess = sum + 1 - self.processors * cut.wide();
+        let excess = sum + W::ONE.wide() - self.processors * cut.wide();
         let slack = room.wide() - sum / self.processors;
-        Ok((excess, W::of(slack.max(0) as Time)))
+        Ok((excess, W::of_sum(slack.max(W::Sum::default()))))
     }
 
-    /// F_k(R) at `response`, which is at least that, under EDF.
-    pub fn step(
+    /// By how much the terms at `response` exceed what the processors do up to the cut: negative if and only
+    /// if F_k(R) <= R.
+    pub fn excess(
         &mut self,
         index: usize,
         response: W,
         slacks: &[W],
         work: &mut Work,
-    ) -> Result<W, Exhausted> {
+    ) -> Result<W::Sum, Exhausted> {
         self.pay(response, work)?;
-        let demand = self.demands[index];
-        let cut = response - demand + W::ONE;
+        let cut = response - self.demands[index] + W::ONE;
         let dues = self.take_dues(index);
-        let sum = self.sum(index, slacks, &dues, Piece { response, cut });
+        let sum = self.sum(slacks, &dues, Piece { response, cut });
         self.put_back(dues);
-        Ok(demand + W::of((sum / self.processors) as Time))
+        Ok(sum - self.processors * cut.wide())
     }
 
-    /// The least R >= `start` with R = F_k(R), if it is at most the deadline; `start` is not above the least
-    /// R of all.
-    pub fn least(
+    /// From `start` towards the least R >= `start` with R = F_k(R) in up to `jumps` jumps, none of them beyond it;
+    /// none if it is above the deadline.
+    pub fn raised(
         &mut self,
         index: usize,
         start: W,
         slacks: &[W],
+        jumps: usize,
         work: &mut Work,
     ) -> Result<Option<W>, Exhausted> {
         let (demand, limit) = (self.demands[index], self.windows[index]);
         let dues = self.take_dues(index);
         let count = dues.whole.len();
         let mut response = start;
+        let mut jumps = jumps;
         let found = loop {
+            if jumps == 0 {
+                break Some(response);
+            }
             self.pay(response, work)?;
             let cut = response - demand + W::ONE;
-            let excess = self.excess(index, slacks, &dues, response, cut);
+            let excess = self.excess_and_spans(slacks, &dues, response, cut);
             match room(
                 self.vectors,
                 excess,
@@ -164,6 +164,7 @@ impl<W: Word> Responses<W> {
                 Some(further) if further == W::ZERO => break Some(response),
                 Some(further) => response = response + further,
             }
+            jumps -= 1;
         };
         self.put_back(dues);
         Ok(found)
@@ -202,6 +203,9 @@ impl<W: Word> Responses<W> {
                     whole,
                     left,
                 });
+                // None of its own: no slack is negative.
+                dues.whole[index] = W::ZERO;
+                dues.left[index] = W::ZERO;
             }
             Dispatch::FixedPriority => {
                 dues.whole.resize(index, limit);
@@ -218,17 +222,10 @@ impl<W: Word> Responses<W> {
 
     /// The sum of the terms at `response` above what the processors do up to the cut; collects how far the
     /// terms go on.
-    fn excess(
-        &mut self,
-        index: usize,
-        slacks: &[W],
-        dues: &Dues<W>,
-        response: W,
-        cut: W,
-    ) -> Amount {
+    fn excess_and_spans(&mut self, slacks: &[W], dues: &Dues<W>, response: W, cut: W) -> W::Sum {
         let mut spans = std::mem::take(&mut self.spans);
         let count = dues.whole.len();
-        let mut sum = -self.processors * cut.wide();
+        let mut sum = W::Sum::default() - self.processors * cut.wide();
         for start in (0..count).step_by(CHUNK) {
             let range = start..count.min(start + CHUNK);
             let others = self.others(range.clone(), slacks, dues);
@@ -238,26 +235,22 @@ impl<W: Word> Responses<W> {
                 spans: &mut spans[range],
             });
         }
-        if index < count {
-            let own = self.others(index..index + 1, slacks, dues);
-            sum -= Piece { response, cut }.of(own, 0).wide();
-            spans[index] = W::ZERO;
-        }
         self.spans = spans;
         sum
     }
 
-    /// The sum of `term` over all but `index`.
-    fn sum(&self, index: usize, slacks: &[W], dues: &Dues<W>, term: impl Term<W>) -> Amount {
-        let mut sum: Amount = 0;
-        for start in (0..self.count()).step_by(CHUNK) {
-            let range = start..self.count().min(start + CHUNK);
-            let others = self.others(range.clone(), slacks, dues);
+    /// The sum of `term` over all others.
+    fn sum(&self, slacks: &[W], dues: &Dues<W>, term: impl Term<W>) -> W::Sum {
+        let count = dues.whole.len();
+        let ranges = (0..count)
+            .step_by(CHUNK)
+            .map(|start| start..count.min(start + CHUNK));
+        let mut sum = W::Sum::default();
+        for range in ranges {
+            let others = self.others(range, slacks, dues);
             sum += self.vectors.dispatch(Sum { others, term });
         }
-        sum - term
-            .of(self.others(index..index + 1, slacks, dues), 0)
-            .wide()
+        sum
     }
 
     fn others<'a>(
@@ -281,20 +274,19 @@ impl<W: Word> Responses<W> {
 /// The least d >= 0 with excess + sum min(d, span) < m d, if it is at most `limit`.
 fn room<W: Word>(
     vectors: Arch,
-    excess: Amount,
+    excess: W::Sum,
     spans: &[W],
-    processors: Amount,
+    processors: W::Sum,
     limit: W,
 ) -> Option<W> {
-    if excess < 0 {
+    if excess < W::Sum::default() {
         return Some(W::ZERO);
     }
     let mut further = limit;
     loop {
         // The line that the sum follows just below `further`.
         let (mut level, mut slope) = (excess, processors);
-        for chunk in spans.chunks(CHUNK) {
-            let spans = chunk;
+        for spans in spans.chunks(CHUNK) {
             let (ended, rising) = vectors.dispatch(Rising { spans, further });
             level += ended;
             slope -= rising;
@@ -303,9 +295,10 @@ fn room<W: Word>(
             return None;
         }
         // Concave, no room at 0 and room here: the slope is positive.
-        match Time::try_from(level / slope + 1) {
-            Ok(next) if next < further.into() => further = W::of(next),
-            _ => return Some(further),
+        let next = level / slope + W::ONE.wide();
+        if next >= further.wide() {
+            return Some(further);
         }
+        further = W::of_sum(next);
     }
 }

@@ -4,10 +4,29 @@
 
 use std::{
     hint::select_unpredictable,
-    ops::{Add, Mul, Sub},
+    ops::{Add, AddAssign, Div, Mul, Shl, Sub, SubAssign},
 };
 
 use crate::time::{Amount, MAX_TIME, Time};
+
+/// A sum of words over VCPUs, or over processors.
+pub(super) trait Sum:
+    Copy
+    + Default
+    + Ord
+    + Into<Amount>
+    + Add<Output = Self>
+    + AddAssign
+    + Sub<Output = Self>
+    + SubAssign
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Shl<u32, Output = Self>
+{
+}
+
+impl Sum for i64 {}
+impl Sum for i128 {}
 
 /// A time or an amount of one VCPU's execution.
 pub(super) trait Word:
@@ -18,17 +37,23 @@ pub(super) trait Word:
     /// The longest period: sums of four fit.
     const LONGEST: Time;
 
+    /// Holds sums of fewer than 2^31 words of 32 bits, or any of 64.
+    type Sum: Sum + From<Self>;
+
     /// Bits of the lower half in sums; none where whole words can be summed.
     const HALF: u32;
 
     /// (self mod 2^HALF, floor(self / 2^HALF)), for `self >= 0`.
     fn halves(self) -> (Self, Self);
 
-    /// The same number in 128 bits.
+    /// The same number as a sum.
     #[inline(always)]
-    fn wide(self) -> Amount {
-        Amount::from(self.into())
+    fn wide(self) -> Self::Sum {
+        Self::Sum::from(self)
     }
+
+    /// `sum`, which fits.
+    fn of_sum(sum: Self::Sum) -> Self;
 
     /// `time`, which fits.
     fn of(time: Time) -> Self;
@@ -58,6 +83,7 @@ impl Word for i32 {
     const ZERO: Self = 0;
     const ONE: Self = 1;
     const LONGEST: Time = 1 << 29;
+    type Sum = i64;
     const HALF: u32 = 16;
 
     #[inline(always)]
@@ -68,6 +94,10 @@ impl Word for i32 {
     fn of(time: Time) -> Self {
         debug_assert!(Self::try_from(time).is_ok());
         time as Self
+    }
+
+    fn of_sum(sum: i64) -> Self {
+        Self::of(sum)
     }
 
     fn reciprocal(self) -> Self {
@@ -85,6 +115,7 @@ impl Word for i64 {
     const ZERO: Self = 0;
     const ONE: Self = 1;
     const LONGEST: Time = MAX_TIME;
+    type Sum = i128;
     const HALF: u32 = 0;
 
     #[inline(always)]
@@ -94,6 +125,11 @@ impl Word for i64 {
 
     fn of(time: Time) -> Self {
         time
+    }
+
+    fn of_sum(sum: i128) -> Self {
+        debug_assert!(Self::try_from(sum).is_ok());
+        sum as Self
     }
 
     fn reciprocal(self) -> Self {
@@ -111,7 +147,7 @@ impl Word for i64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Word;
+    use super::{Amount, Word};
 
     fn divides<W: Word + std::fmt::Debug>(numerator: i64, value: i64) {
         let (numerator_word, value_word) = (W::of(numerator), W::of(value));
@@ -119,7 +155,8 @@ mod tests {
         let divided = numerator_word.divided(value_word, value_word.reciprocal());
         assert_eq!(divided, expected, "{numerator} / {value}");
         let (lower, upper) = numerator_word.halves();
-        assert_eq!(lower.wide() + (upper.wide() << W::HALF), numerator.into());
+        let whole: Amount = (lower.wide() + (upper.wide() << W::HALF)).into();
+        assert_eq!(whole, Amount::from(numerator));
     }
 
     proptest! {
