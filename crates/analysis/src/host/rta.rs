@@ -22,7 +22,8 @@
 //!
 //! What accepts early: that is a solution which is found to be one. At first, no slacks but those that show
 //! at deadlines: at R = D_k - J_k F_k costs no W_i, as I_i is the work of one way to run, W_i that of the
-//! worst. Once rounds take little slack, a guess a little below: what is left to find are nanoseconds. No
+//! worst. Once a round takes little slack, a guess a little below ([`guess`]), given up where it loses more
+//! than that round took: what is left to find are nanoseconds. No
 //! term grows by more than the slack that it loses, so a VCPU with room to spare need not be looked at again
 //! until others have lost as much.
 //!
@@ -51,10 +52,10 @@ use crate::{
 };
 
 /// How often the response of one VCPU is raised before it is the others' turn.
-const JUMPS: usize = 3;
+const JUMPS: usize = 2;
 
 /// Slacks are guessed once a round takes less than this part of all slack.
-const SETTLING: Amount = 8;
+const SETTLING: Amount = 16;
 
 /// True if the analysis shows `vcpus` (in priority order under fixed priorities) schedulable. `suspect`:
 /// the position of one that fails the interference test.
@@ -139,7 +140,7 @@ impl<W: Word> Analysis<W> {
                 Round::Settled => return Ok(true),
                 Round::Taken(taken) if !guessed && SETTLING * taken < self.all_slack() => {
                     guessed = true;
-                    if Guess::new(&self.responses, &self.slacks).holds(
+                    if Guess::new(&self.responses, &self.slacks, taken).holds(
                         &mut self.responses,
                         &order,
                         work,

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// A guess leaves out this part of a VCPU's window.
-const MARGIN: Time = 256;
+const MARGIN: Time = 512;
 
 /// Slacks that may be a solution. They only fall.
 pub(super) struct Guess<W> {
@@ -16,13 +16,15 @@ pub(super) struct Guess<W> {
     greatest: Vec<W>,
     /// How much slack was taken away in all, since the beginning.
     taken: Amount,
+    /// How much may be taken away until the guess is given up.
+    most: Amount,
     /// Of each VCPU: it is met until so much was taken away.
     met_until: Vec<Amount>,
 }
 
 impl<W: Word> Guess<W> {
-    /// A little below `greatest`.
-    pub fn new(responses: &Responses<W>, greatest: &[W]) -> Self {
+    /// A little below `greatest`; given up once more than `most` has been taken away from it in all.
+    pub fn new(responses: &Responses<W>, greatest: &[W], most: Amount) -> Self {
         let slacks = greatest.iter().enumerate();
         Self {
             slacks: slacks
@@ -30,6 +32,7 @@ impl<W: Word> Guess<W> {
                 .collect(),
             greatest: greatest.to_vec(),
             taken: 0,
+            most,
             met_until: vec![0; greatest.len()],
         }
     }
@@ -57,6 +60,9 @@ impl<W: Word> Guess<W> {
                     self.taken += (self.slacks[index] - slack).wide().into();
                     self.slacks[index] = slack;
                     met = 0;
+                    if self.taken > self.most {
+                        return Ok(false);
+                    }
                 }
                 self.met_until[index] = self.taken + 1;
             }
