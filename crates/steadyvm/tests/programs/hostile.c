@@ -33,6 +33,7 @@
 
 #include "../../../../kernel/modules/steadyvm_sockets/steadyvm_sockets.h"
 
+#define ARRAY_SIZE(array)	(sizeof(array) / sizeof((array)[0]))
 #define CHANNELS	2
 /* What a channel has of the memory: its rings, then messages. */
 #define CHANNEL_SIZE	(4u << 20)
@@ -88,7 +89,7 @@ static uint64_t odd_number(struct garbage *garbage)
 
 	switch (below(garbage, 3)) {
 	case 0:
-		return edges[below(garbage, sizeof(edges) / sizeof(edges[0]))];
+		return edges[below(garbage, ARRAY_SIZE(edges))];
 	case 1:
 		return below(garbage, 64);
 	default:
@@ -158,10 +159,11 @@ static void set_up_queue(struct garbage *garbage, unsigned int channel)
 	put(VIRTIO_MMIO_QUEUE_NUM, sane ? queue_size : odd_number(garbage));
 	put_address(VIRTIO_MMIO_QUEUE_DESC_LOW,
 		    sane ? address_of(&which, 0) : odd_address(garbage));
+	sane |= one_in(garbage, 2);
 	put_address(VIRTIO_MMIO_QUEUE_AVAIL_LOW,
-		    sane || one_in(garbage, 2) ? address_of(&which, AVAILABLE) : odd_address(garbage));
+		    sane ? address_of(&which, AVAILABLE) : odd_address(garbage));
 	put_address(VIRTIO_MMIO_QUEUE_USED_LOW,
-		    sane || one_in(garbage, 2) ? address_of(&which, USED) : odd_address(garbage));
+		    sane ? address_of(&which, USED) : odd_address(garbage));
 	put(VIRTIO_MMIO_QUEUE_READY, one_in(garbage, 16) ? odd_number(garbage) : 1);
 }
 
@@ -214,11 +216,17 @@ static void fill_request(struct garbage *garbage, struct svs_request *request)
 		request->argument[0] = one_in(garbage, 4) ? any(garbage) : 0;
 		break;
 	case SVS_OP_STATE_TABLE:
-		request->argument[0] = one_in(garbage, 4) ? any(garbage) : odd_address(garbage) & ~7;
+		request->argument[0] = odd_address(garbage);
+		if (!one_in(garbage, 4))
+			request->argument[0] &= ~7ull;
 		break;
 	case SVS_OP_EVENT_RING:
-		request->argument[0] = odd_address(garbage) & (one_in(garbage, 8) ? ~0 : ~7);
-		request->argument[1] = one_in(garbage, 8) ? any(garbage) : 1ull << below(garbage, 14);
+		request->argument[0] = odd_address(garbage);
+		if (!one_in(garbage, 8))
+			request->argument[0] &= ~7ull;
+		request->argument[1] = 1ull << below(garbage, 14);
+		if (one_in(garbage, 8))
+			request->argument[1] = any(garbage);
 		break;
 	case SVS_OP_WAIT:
 		/* The host allows a second, which would be few lives. */
@@ -384,7 +392,8 @@ static void spoil_ring(struct garbage *garbage)
 
 	switch (below(garbage, 3)) {
 	case 0:
-		available->idx = garbage->next = odd_number(garbage);
+		garbage->next = odd_number(garbage);
+		available->idx = garbage->next;
 		break;
 	case 1:
 		available->ring[below(garbage, queue_size)] = odd_number(garbage);
