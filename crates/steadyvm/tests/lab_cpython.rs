@@ -84,6 +84,11 @@ fn cpython_s_own_tests_see_what_they_see_on_the_ordinary_stack() {
     assert!(!console.contains("Call Trace"), "{console}");
 
     let (ordinary, outsourced) = console.split_once("\npolicy all\n").unwrap();
+    assert!(
+        ordinary.contains("\nsockets: the guest's own\n"),
+        "{console}"
+    );
+    assert!(outsourced.starts_with("sockets: outsourced\n"), "{console}");
     let (ordinary, outsourced) = (results(ordinary), results(outsourced));
     let passed = ordinary.values().filter(|result| **result == "ok").count();
     println!(

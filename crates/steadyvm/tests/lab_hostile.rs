@@ -1,5 +1,5 @@
-//! A guest that writes garbage into its sockets device, beside one that serves. As
-//! `tests/lab_sockets.rs`.
+//! A guest that writes garbage into its sockets device, beside one that serves; and a host that
+//! breaks its answers to a guest. As `tests/lab_sockets.rs`.
 
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
@@ -10,14 +10,26 @@ mod outsourced;
 
 use outsourced::{Lab, PATIENCE};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 use steadyvm_lab::agent::{Process, Status};
+use steadyvm_lab::artifact::{Cache, KernelModule};
 use steadyvm_lab::host::RT;
+use steadyvm_lab::progress::Silent;
 use steadyvm_latency::netrt::{self, ClientOptions, End};
+
+macro_rules! module_source {
+    ($name:literal) => {
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../kernel/modules/steadyvm_sockets/",
+            $name
+        ))
+    };
+}
 
 /// Repeats what a seed did, but for the two threads' race.
 const SEED_VARIABLE: &str = "STEADYVM_SEED";
@@ -53,19 +65,24 @@ const SIZE: &str = "0x2000000";
 
 /// A guest in the namespace of its name.
 fn start(lab: &Lab, name: &str, initramfs: &str) -> Process {
+    let sockets = format!("[sockets]\nnamespace = \"{name}\"\n");
+    start_with(lab, name, initramfs, "loglevel=4 memmap=32M$128M", &sockets)
+}
+
+/// A guest with more words for its kernel and more devices.
+fn start_with(lab: &Lab, name: &str, initramfs: &str, words: &str, devices: &str) -> Process {
     let description = format!(
         "name = \"{name}\"\n\
          kernel = \"/boot/guest-kernel\"\n\
          initramfs = \"{initramfs}\"\n\
-         cmdline = \"console=ttyS0 pci=off panic=-1 tsc=reliable no_timer_check loglevel=4 \
-         memmap=32M$128M -- sh /script\"\n\
+         cmdline = \"console=ttyS0 pci=off panic=-1 tsc=reliable no_timer_check {words} \
+         -- sh /script\"\n\
          memory_mib = 256\n\
          vcpus = 2\n\
          [[disk]]\n\
          path = \"/dev/vda\"\n\
          read_only = true\n\
-         [sockets]\n\
-         namespace = \"{name}\"\n"
+         {devices}"
     );
     let file = format!("/tmp/{name}.toml");
     lab.upload(&lab.write("vm.toml", &description), &file);
@@ -122,9 +139,10 @@ fn inside(lab: &Lab, words: &str) -> String {
     lab.host.connection().text(&["sh", "-euc", words]).unwrap()
 }
 
-fn build(lab: &Lab) -> std::path::PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/hostile.c");
-    let program = lab.place.join("hostile");
+fn build(lab: &Lab, name: &str) -> PathBuf {
+    let source = format!("tests/programs/{name}.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let program = lab.place.join(name);
     let built = Command::new("gcc")
         .args([
             "-O1", "-Wall", "-Wextra", "-Werror", "-static", "-pthread", "-o",
@@ -136,14 +154,20 @@ fn build(lab: &Lab) -> std::path::PathBuf {
     program
 }
 
-#[test]
-#[ignore = "needs the lab: make lab-tests"]
-fn a_guest_that_abuses_its_sockets_device_harms_itself_alone() {
+/// What chance begins with.
+fn seed() -> u64 {
     let seed = std::env::var(SEED_VARIABLE).map_or_else(
         |_| SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as u64,
         |text| text.parse().unwrap(),
     );
     println!("{SEED_VARIABLE}={seed}");
+    seed
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_guest_that_abuses_its_sockets_device_harms_itself_alone() {
+    let seed = seed();
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
     let lab = Lab::boot("hostile", logs);
@@ -156,7 +180,7 @@ fn a_guest_that_abuses_its_sockets_device_harms_itself_alone() {
     inside(&lab, "mv /tmp/initramfs /tmp/service.initramfs");
     let module = &*lab.laboratory.sockets_module;
     let files = [
-        ("/hostile", &*build(&lab)),
+        ("/hostile", &*build(&lab, "hostile")),
         ("/steadyvm_sockets.ko", module),
     ];
     lab.upload_guest(&abuse(seed), &files);
@@ -197,4 +221,65 @@ fn a_guest_that_abuses_its_sockets_device_harms_itself_alone() {
         assert_eq!(done.status, Status::Exited(0), "{error}\n{}", done.text());
     }
     assert_eq!(footprint(&lab), before);
+}
+
+/// The device as a module of the guest's own kernel.
+const HOSTILE_HOST: KernelModule<'_> = KernelModule {
+    name: "hostile-host",
+    file: "hostile_host.ko",
+    sources: &[
+        ("Kbuild", module_source!("tests/host/Kbuild")),
+        (
+            "hostile_host.c",
+            module_source!("tests/host/hostile_host.c"),
+        ),
+        ("steadyvm_sockets.h", module_source!("steadyvm_sockets.h")),
+    ],
+};
+
+/// Every life is another device with chance of its own, abused by programs until it goes.
+const ABUSE_THE_MODULE: &str = "\
+    life=0\n\
+    while [ $life -lt 30 ]; do\n\
+      life=$((life + 1))\n\
+      echo life $life\n\
+      insmod /hostile_host.ko seed=$((SEED + life)) || exit\n\
+      /random_calls $((SEED + life)) 600 || echo BROKEN in life $life\n\
+      rmmod hostile_host || exit\n\
+    done\n\
+    rmmod steadyvm_sockets && echo unloaded after $life lives\n";
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_host_that_breaks_answers_and_rings_harms_neither_kernel_nor_programs() {
+    let seed = seed();
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot("hostile-host", logs);
+    let cache = Cache::of_this_machine().unwrap();
+    let kernel = &lab.laboratory.distribution_kernel;
+    let module = HOSTILE_HOST
+        .obtain(&cache, &kernel.release, &kernel.version, &Silent)
+        .unwrap();
+    let program = build(&lab, "random_calls");
+    let files = [("/hostile_host.ko", &*module), ("/random_calls", &*program)];
+    // A number that the shell can add to.
+    let script = format!("SEED={}\n{ABUSE_THE_MODULE}", seed >> 1);
+    lab.upload_guest(&script, &files);
+    // Whatever the kernel has to complain about ends the guest.
+    let words = "loglevel=5 panic_on_warn=1 oops=panic";
+    let guest = start_with(&lab, "guest", "/tmp/initramfs", words, "");
+    let mut console = Vec::new();
+    let ended = guest.follow_within(PATIENCE, |_, data| console.extend_from_slice(data));
+    let console = String::from_utf8_lossy(&console).replace('\r', "");
+    assert!(ended.is_ok(), "{ended:?}: {console}");
+    assert!(console.contains("unloaded after 30 lives"), "{console}");
+    assert!(!console.contains("BROKEN"), "{console}");
+    let moved = |line: &str| {
+        let count = line.strip_prefix("random_calls: ")?.split(' ').next()?;
+        count.parse::<u32>().ok()
+    };
+    let moved: u32 = console.lines().filter_map(moved).sum();
+    // Programs had sockets that moved something, or none of this was tried.
+    assert!(moved > 100, "{console}");
 }

@@ -10,9 +10,10 @@ usage: cpython.py [--patience SECONDS] [--part K/N] MODULE[.CLASS]...
 """
 
 import argparse
-import importlib
+import errno
 import os
 import signal
+import socket
 import sys
 import time
 import unittest
@@ -103,6 +104,16 @@ def run(kind, cases, patience):
         print(f"case {kind.__module__}.{kind.__qualname__}: {why}", flush=True)
 
 
+def whose():
+    """Says whose sockets these are: outsourced ones have no SO_ZEROCOPY."""
+    with socket.socket() as stream:
+        try:
+            stream.setsockopt(socket.SOL_SOCKET, 60, 1)
+        except OSError as error:
+            return "outsourced" if error.errno == errno.ENOPROTOOPT else str(error)
+    return "the guest's own"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--patience", type=int, default=120)
@@ -113,6 +124,7 @@ def main():
     # Of servers of its own on loopback, for test_socketserver.
     support.use_resources = ["network"]
     os.chdir(os.environ.get("TMPDIR", "/tmp"))
+    print("sockets:", whose(), flush=True)
     part, parts = map(int, arguments.part.split("/"))
     for kind, cases in by_class(arguments.names)[part - 1::parts]:
         run(kind, cases, arguments.patience)
