@@ -114,7 +114,11 @@ fn ask(lab: &Lab, address: Ipv4Addr, enough: &AtomicBool) {
             }
         }
     };
-    lab.host.outside().enter(|| Ok(run())).unwrap()
+    let within = lab.host.outside().enter(|| {
+        run();
+        Ok(())
+    });
+    within.unwrap();
 }
 
 /// What VMs have in their host: processes, threads, network namespaces that processes are in, KVM's VMs.
@@ -245,6 +249,7 @@ const ABUSE_THE_MODULE: &str = "\
       echo life $life\n\
       insmod /hostile_host.ko seed=$((SEED + life)) || exit\n\
       /random_calls $((SEED + life)) 600 || echo BROKEN in life $life\n\
+      echo served $(cat /sys/module/hostile_host/parameters/served)\n\
       rmmod hostile_host || exit\n\
     done\n\
     rmmod steadyvm_sockets && echo unloaded after $life lives\n";
@@ -275,11 +280,9 @@ fn a_host_that_breaks_answers_and_rings_harms_neither_kernel_nor_programs() {
     assert!(ended.is_ok(), "{ended:?}: {console}");
     assert!(console.contains("unloaded after 30 lives"), "{console}");
     assert!(!console.contains("BROKEN"), "{console}");
-    let moved = |line: &str| {
-        let count = line.strip_prefix("random_calls: ")?.split(' ').next()?;
-        count.parse::<u32>().ok()
-    };
-    let moved: u32 = console.lines().filter_map(moved).sum();
-    // Programs had sockets that moved something, or none of this was tried.
-    assert!(moved > 100, "{console}");
+    let served = |line: &str| line.strip_prefix("served ")?.parse::<u32>().ok();
+    let served: u32 = console.lines().filter_map(served).sum();
+    println!("{served} requests served");
+    // Programs had such sockets, or none of this was tried.
+    assert!(served > 1000, "{console}");
 }

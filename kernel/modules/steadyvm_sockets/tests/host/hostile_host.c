@@ -31,6 +31,10 @@ static unsigned int rarity = 300;
 module_param(rarity, uint, 0444);
 MODULE_PARM_DESC(rarity, "one in so many requests breaks its queue or ring for good");
 
+static unsigned int served;
+module_param(served, uint, 0444);
+MODULE_PARM_DESC(served, "requests so far, about");
+
 /* A queue's other side; used by one CPU at a time, as its channel is. */
 struct side {
 	struct virtqueue *queue;
@@ -129,6 +133,7 @@ static void answer(struct side *side, const struct svs_request *request,
 {
 	u64 *chance = &side->chance;
 
+	served++;
 	response->ready = cpu_to_le32(any(chance));
 	response->value = cpu_to_le64(odd_number(chance));
 	response->name_len = cpu_to_le32(one_in(chance, 4) ? odd_number(chance) : 16);
@@ -138,12 +143,12 @@ static void answer(struct side *side, const struct svs_request *request,
 	switch (le16_to_cpu(request->op)) {
 	case SVS_OP_STATE_TABLE:
 		states = phys_to_virt(le64_to_cpu(request->argument[0]));
-		response->error = 0;
+		*response = (struct svs_response) { };
 		return;
 	case SVS_OP_EVENT_RING:
 		side->ring = phys_to_virt(le64_to_cpu(request->argument[0]));
 		side->ring_entries = le64_to_cpu(request->argument[1]);
-		response->error = 0;
+		*response = (struct svs_response) { };
 		return;
 	case SVS_OP_SOCKET:
 	case SVS_OP_ACCEPT:
