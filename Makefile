@@ -3,7 +3,7 @@
 TARGET := x86_64-unknown-linux-gnu
 STEADYVM := target/$(TARGET)/release/steadyvm
 # The lab makes network namespaces, which takes root; building does not.
-AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo --preserve-env=STEADYVM_CACHE,STEADYVM_CPYTHON_TESTS)
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo --preserve-env=STEADYVM_CACHE,STEADYVM_CPYTHON_TESTS,STEADYVM_CPYTHON_PART,STEADYVM_CPYTHON_CONSOLE)
 ifneq ($(AS_ROOT),)
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER := $(AS_ROOT)
 endif
@@ -50,20 +50,15 @@ python-tests: ## Build the Python package and test it
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm --test lab_sockets --test lab_fair_server --test lab_outsourcing --test lab_many -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm --test lab_sockets --test lab_fair_server --test lab_outsourcing --test lab_many --test lab_hostile -- --ignored --test-threads=1
 
 .PHONY: program-tests
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets
 	cargo test --release --locked -p steadyvm --test lab_programs -- --ignored --test-threads=1
 
-# One at a time, so that each is a run of its own to look at.
-CPYTHON_TESTS := test_socket test_selectors test_socketserver test_ssl test_asyncio
-
 .PHONY: cpython-tests
-cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets in the emulated host; takes hours
-	for name in $(CPYTHON_TESTS); do \
-	  STEADYVM_CPYTHON_TESTS=test.$$name cargo test --release --locked -p steadyvm --test lab_cpython -- \
-	    --ignored --nocapture || exit 1; done
+cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets in the emulated host; goes on where it was interrupted
+	tools/test-cpython
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

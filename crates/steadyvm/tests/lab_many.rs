@@ -116,7 +116,9 @@ fn ten_guests_serve_at_once_and_one_that_is_killed_starts_again() {
 
     for guest in guests {
         guest.signal(libc::SIGTERM).unwrap();
-        guest.finish(PATIENCE).unwrap();
+        let done = guest.finish(PATIENCE).unwrap();
+        let error = String::from_utf8_lossy(&done.error);
+        assert_eq!(done.status, Status::Exited(0), "{error}");
     }
     assert_eq!(virtual_machines(&lab), 0);
 }

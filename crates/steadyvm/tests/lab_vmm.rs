@@ -3,11 +3,16 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
+#[path = "support/outsourced.rs"]
+#[allow(dead_code, reason = "each test uses a part of it")]
+mod outsourced;
+
+use outsourced::{Guest, Lab};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 use steadyvm_lab::agent::{Finished, Process, Status, Stream, TerminalSize};
-use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::artifact::{Cache, DistributionKernel, sockets_module};
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Silent;
@@ -109,6 +114,11 @@ fn a_stock_guest_boots_on_one_and_two_vcpus_receives_and_powers_off() {
             .count();
         assert_eq!(rt, 1, "{threads}");
         assert!(threads.contains(&format!("vcpu{last}/guest")), "{threads}");
+        // More than the guest's memory, which is 256 MiB.
+        let monitor = guest.pid();
+        let locked = inside(&host, &format!("grep VmLck: /proc/{monitor}/status"));
+        let kib: u64 = locked.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(kib > 256 << 10, "{locked}");
         let sent = inside(&host, "iperf3 --json -c 10.99.0.2 -n 16M");
         let sent: Value = serde_json::from_str(&sent).unwrap();
         let received = sent["end"]["sum_received"]["bytes"].as_f64().unwrap();
@@ -126,6 +136,53 @@ fn a_stock_guest_boots_on_one_and_two_vcpus_receives_and_powers_off() {
         // The boot VCPU wrote the power register last, by a port.
         assert!(counted[0]["exits"]["port_write"].as_u64().unwrap() > 0);
         assert_eq!(footprint(&host), before);
+    }
+}
+
+/// Boots a kernel on so many VCPUs; each of them does something.
+fn boots_on(lab: &Lab, kernel: &str, release: &str, vcpus: u32) {
+    let guest = Guest {
+        vcpus,
+        memory_mib: 256,
+        namespace: "new",
+    };
+    let console = lab.run_guest(kernel, guest, PATIENCE);
+    let ran = (0..vcpus).map(|vcpu| format!("on VCPU {vcpu} of {vcpus}, {release}"));
+    for line in ran {
+        assert!(
+            console.lines().any(|said| said == line),
+            "{line}: {console}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn debian_s_kernels_boot_on_up_to_four_vcpus() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot("kernels", logs);
+    let script = "for vcpu in $(seq 0 $(($(nproc) - 1))); do\n\
+                  taskset -c $vcpu echo on VCPU $vcpu of $(nproc), $(uname -r)\n\
+                  done\n";
+    lab.upload_guest(script, &[]);
+    let release = &lab.laboratory.distribution_kernel.release;
+    for vcpus in [3, 4] {
+        boots_on(&lab, "/boot/guest-kernel", release, vcpus);
+    }
+
+    let system = std::fs::read_to_string("/etc/os-release").unwrap();
+    if !system.contains("VERSION_CODENAME=bookworm") {
+        eprintln!("not tested: only Debian 12 has Linux 6.1 in its package sources");
+        return;
+    }
+    let cache = Cache::of_this_machine().unwrap();
+    let kernel = DistributionKernel::of_series("6.1", &cache, &Silent).unwrap();
+    let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
+    lab.upload(&kernel.image, "/tmp/kernel-6.1");
+    lab.upload_initramfs(&kernel.guest_modules, &module, script, &[]);
+    for vcpus in [1, 4] {
+        boots_on(&lab, "/tmp/kernel-6.1", &kernel.release, vcpus);
     }
 }
 

@@ -127,6 +127,12 @@ fn compile(role: Role) -> std::result::Result<BpfProgram, seccompiler::BackendEr
         .map(|call| (*call, Vec::new()))
         .collect();
     rules.insert(libc::SYS_ioctl, requests(role)?);
+    if role == Role::Other {
+        // Sockets that are left at the VM's end go with the last thread, and must not linger.
+        for call in [libc::SYS_getsockopt, libc::SYS_setsockopt] {
+            rules.insert(call, vec![linger()?]);
+        }
+    }
     // Memory may be had, but none that can be executed.
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         let executable = libc::PROT_EXEC as u64;
@@ -157,6 +163,19 @@ fn requests(role: Role) -> std::result::Result<Vec<SeccompRule>, seccompiler::Ba
         ]),
         Role::Other => Ok(vec![letter(TERMINAL)?]),
     }
+}
+
+/// The option `SO_LINGER` alone.
+fn linger() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
+    let is = |argument, value: c_int| {
+        SeccompCondition::new(
+            argument,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::Eq,
+            value as u64,
+        )
+    };
+    SeccompRule::new(vec![is(1, libc::SOL_SOCKET)?, is(2, libc::SO_LINGER)?])
 }
 
 fn condition(
@@ -190,6 +209,10 @@ extern "C" fn on_violation(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::Pid;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn the_message_has_room_for_the_number() {
@@ -197,8 +220,82 @@ mod tests {
         assert_eq!(&text[36..40], b"....");
     }
 
+    /// A child process under a role's filter makes a call: its exit code, and what it said.
+    fn under_filter(role: Role, call: c_long, arguments: [c_long; 4]) -> (i32, String) {
+        let filters = Filters::new().unwrap();
+        let (mut said, tell) = std::io::pipe().unwrap();
+        // SAFETY: the child only makes system calls, until it ends itself.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let [one, two, three, four] = arguments;
+            // SAFETY: no argument is a pointer that the kernel could write to: all are null, small
+            // numbers or out of range.
+            unsafe {
+                libc::dup2(tell.as_raw_fd(), 2);
+                if filters.apply(role).is_err() {
+                    libc::_exit(2);
+                }
+                libc::syscall(call, one, two, three, four);
+                libc::_exit(0);
+            }
+        }
+        drop(tell);
+        let mut text = String::new();
+        said.read_to_string(&mut text).unwrap();
+        match waitpid(Pid::from_raw(child), None).unwrap() {
+            WaitStatus::Exited(_, code) => (code, text),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
-    fn both_filters_compile() {
-        assert!(compile(Role::Vcpu).is_ok() && compile(Role::Other).is_ok());
+    fn a_thread_that_makes_a_call_outside_of_its_list_is_stopped() {
+        const EXECUTABLE: c_long = (libc::PROT_READ | libc::PROT_EXEC) as c_long;
+        let stopped = [
+            (Role::Vcpu, libc::SYS_openat, [-1, 0, 0, 0]),
+            (Role::Vcpu, libc::SYS_execve, [0; 4]),
+            (Role::Vcpu, libc::SYS_clone, [0; 4]),
+            (Role::Vcpu, libc::SYS_setns, [-1, 0, 0, 0]),
+            (Role::Vcpu, libc::SYS_sendto, [-1, 0, 0, 0]),
+            (Role::Vcpu, libc::SYS_pwrite64, [-1, 0, 0, 0]),
+            (Role::Vcpu, libc::SYS_mmap, [0, 0, EXECUTABLE, 0]),
+            (Role::Vcpu, libc::SYS_mprotect, [0, 0, EXECUTABLE, 0]),
+            // KVM_SET_USER_MEMORY_REGION
+            (Role::Vcpu, libc::SYS_ioctl, [-1, 0x4020_ae46, 0, 0]),
+            (Role::Other, libc::SYS_openat, [-1, 0, 0, 0]),
+            (Role::Other, libc::SYS_execve, [0; 4]),
+            (Role::Other, libc::SYS_socket, [-1, 0, 0, 0]),
+            (Role::Other, libc::SYS_ioctl, [-1, KVM_RUN as c_long, 0, 0]),
+            (Role::Other, libc::SYS_setsockopt, [-1, 1, 2, 0]),
+        ];
+        for (role, call, arguments) in stopped {
+            let message = format!(
+                "steadyvm up: stopped at system call {call:04}, which is not on its list\n"
+            );
+            let happened = under_filter(role, call, arguments);
+            assert_eq!(happened, (1, message), "{role:?} {call} {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_keeps_to_its_list_is_not_stopped() {
+        let linger = [-1, libc::SOL_SOCKET.into(), libc::SO_LINGER.into(), 0];
+        let allowed = [
+            (Role::Vcpu, libc::SYS_getpid, [0; 4]),
+            (Role::Vcpu, libc::SYS_sendmsg, [-1, 0, 0, 0]),
+            (Role::Vcpu, libc::SYS_ioctl, [-1, KVM_RUN as c_long, 0, 0]),
+            (Role::Other, libc::SYS_pread64, [-1, 0, 0, 0]),
+            // What is left of a VM's sockets is closed by whichever thread is the last.
+            (Role::Other, libc::SYS_getsockopt, linger),
+            (Role::Other, libc::SYS_setsockopt, linger),
+        ];
+        for (role, call, arguments) in allowed {
+            let happened = under_filter(role, call, arguments);
+            assert_eq!(
+                happened,
+                (0, String::new()),
+                "{role:?} {call} {arguments:?}"
+            );
+        }
     }
 }

@@ -133,7 +133,7 @@ static int svs_take_answer(const struct svs_channel *channel, struct svs_call *c
 	call->answered.control = le32_to_cpu(answer->response.control_len);
 	call->answered.data = le32_to_cpu(answer->response.data_len);
 	call->answered.message_flags = le32_to_cpu(answer->response.message_flags);
-	if (error > MAX_ERRNO || call->answered.name > SVS_MAX_NAME ||
+	if (error > SVS_MAX_ERROR || call->answered.name > SVS_MAX_NAME ||
 	    call->answered.control > call->control_size ||
 	    call->answered.data > svs_payload_len(call->receive))
 		return -EPROTO;

@@ -145,6 +145,8 @@ static int svs_share_memory(struct svs_device *device)
 
 static struct svs_device *svs_alloc_device(struct virtio_device *vdev)
 {
+	/* Whatever the host offers, not to have so much is told below. */
+	const gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
 	u32 version, channels, max_sockets, max_data, port;
 	struct svs_device *device;
 
@@ -165,6 +167,8 @@ static struct svs_device *svs_alloc_device(struct virtio_device *vdev)
 		return ERR_PTR(-EPROTO);
 	}
 
+	/* A CPU uses one. */
+	channels = min(channels, nr_cpu_ids);
 	device = kzalloc(struct_size(device, channels, channels), GFP_KERNEL);
 	if (!device)
 		return ERR_PTR(-ENOMEM);
@@ -175,8 +179,8 @@ static struct svs_device *svs_alloc_device(struct virtio_device *vdev)
 	device->port = port;
 	device->channel_count = channels;
 	device->waits = virtio_has_feature(vdev, SVS_F_WAIT);
-	device->states = alloc_pages_exact(svs_states_size(device), GFP_KERNEL | __GFP_ZERO);
-	device->sockets = kvcalloc(max_sockets, sizeof(*device->sockets), GFP_KERNEL);
+	device->states = alloc_pages_exact(svs_states_size(device), gfp | __GFP_ZERO);
+	device->sockets = kvcalloc(max_sockets, sizeof(*device->sockets), gfp);
 	if (!device->states || !device->sockets) {
 		dev_err(&vdev->dev, "no memory for %u sockets; lower the host's limit\n",
 			max_sockets);

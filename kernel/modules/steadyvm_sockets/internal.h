@@ -38,6 +38,12 @@
 /* Bytes up to which payload is copied through a channel's own memory: the longest option value. */
 #define SVS_SMALL		1024
 
+/*
+ * The highest error number of programs. What is above means something to the kernel alone: some of
+ * it would stop it.
+ */
+#define SVS_MAX_ERROR		EHWPOISON
+
 /* Of these bytes on, pages are described instead; below, copying takes less time than pinning. */
 #define SVS_COPY_BELOW		512
 
@@ -317,7 +323,7 @@ static inline bool svs_is_received(const struct svs_armed *armed)
 int svs_protocol_start(void);
 void svs_protocol_stop(void);
 struct sock *svs_accepted_alloc(struct sock *parent, struct socket *sock, bool kern);
-void svs_install(struct svs_sock *svs, u64 handle, u32 channel);
+int svs_install(struct svs_sock *svs, u64 handle, u32 channel);
 bool svs_is_ours(const struct sock *sk);
 
 /* operations.c */
@@ -333,7 +339,7 @@ int svs_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval
 		   unsigned int optlen);
 int svs_getsockopt(struct socket *sock, int level, int optname, char __user *optval,
 		   int __user *optlen);
-int svs_host_option(struct sock *sk, int level, int optname, int *value);
+void svs_take_error(struct sock *sk);
 void svs_inherit_options(const struct sock *parent, struct sock *child);
 int svs_options_start(void);
 void svs_options_stop(void);

@@ -90,11 +90,9 @@ static __poll_t svs_poll_socket(struct file *file, struct socket *sock, poll_tab
 {
 	__poll_t mask = svs_poll(file, sock, wait);
 	struct sock *sk = sock->sk;
-	int value;
 
-	if ((mask & EPOLLERR) && sock->state == SS_CONNECTING && !READ_ONCE(sk->sk_err) &&
-	    !svs_host_option(sk, SOL_SOCKET, SO_ERROR, &value) && value)
-		WRITE_ONCE(sk->sk_err, value);
+	if ((mask & EPOLLERR) && sock->state == SS_CONNECTING && !READ_ONCE(sk->sk_err))
+		svs_take_error(sk);
 	return mask;
 }
 
@@ -125,8 +123,7 @@ static int svs_accept_once(struct sock *sk, struct sock *child)
 	if (err)
 		return err;
 	svs->peer_len = call.answered.name;
-	svs_install(svs, call.value, READ_ONCE(svs_sk(sk)->channel));
-	return 0;
+	return svs_install(svs, call.value, READ_ONCE(svs_sk(sk)->channel));
 }
 
 static int svs_accept(struct socket *sock, struct socket *newsock, SVS_ACCEPT_ARGUMENTS)

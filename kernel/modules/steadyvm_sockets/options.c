@@ -103,16 +103,8 @@ static int svs_read_option(struct sock *sk, int level, int optname, void *value,
 	return err ?: (int)call.answered.data;
 }
 
-/**
- * svs_host_option - an option of the host's socket that is an int
- * @sk: the socket
- * @level: the option's level
- * @optname: the option
- * @value: where it goes
- *
- * Return: 0 or an error.
- */
-int svs_host_option(struct sock *sk, int level, int optname, int *value)
+/* An option of the host's socket that is an int: 0 or an error. */
+static int svs_host_option(struct sock *sk, int level, int optname, int *value)
 {
 	int number = 0;
 	int len;
@@ -124,6 +116,19 @@ int svs_host_option(struct sock *sk, int level, int optname, int *value)
 		return -EPROTO;
 	*value = number;
 	return 0;
+}
+
+/**
+ * svs_take_error - keep the host's SO_ERROR in struct sock, for whoever asks for it first
+ * @sk: the socket
+ */
+void svs_take_error(struct sock *sk)
+{
+	int value;
+
+	if (!svs_host_option(sk, SOL_SOCKET, SO_ERROR, &value) && value > 0 &&
+	    value <= SVS_MAX_ERROR)
+		WRITE_ONCE(sk->sk_err, value);
 }
 
 /**
@@ -199,8 +204,7 @@ static int svs_before_getsockopt(struct kprobe *probe, struct pt_regs *regs)
 		return 0;
 	switch (optname) {
 	case SO_ERROR:
-		if (!svs_host_option(sk, level, optname, &value) && value)
-			WRITE_ONCE(sk->sk_err, value);
+		svs_take_error(sk);
 		break;
 	case SO_SNDBUF:
 		if (!svs_host_option(sk, level, optname, &value))

@@ -25,8 +25,10 @@ static struct svs_sock __rcu **svs_slot(struct svs_device *device, const struct 
  * @channel: where its events go
  *
  * From here on events find it.
+ *
+ * Return: 0, or -EPROTO for a handle that no socket can have: then it has none.
  */
-void svs_install(struct svs_sock *svs, u64 handle, u32 channel)
+int svs_install(struct svs_sock *svs, u64 handle, u32 channel)
 {
 	struct svs_sock __rcu **slot = NULL;
 	struct svs_device *device;
@@ -42,8 +44,12 @@ void svs_install(struct svs_sock *svs, u64 handle, u32 channel)
 	if (slot) {
 		atomic_inc(&device->open);
 		rcu_assign_pointer(*slot, svs);
+	} else {
+		/* What is looked up by it later on is not there. */
+		svs->handle = 0;
 	}
 	rcu_read_unlock();
+	return !device || slot ? 0 : -EPROTO;
 }
 
 /* Before the host closes it: its index may be another's at once. */
@@ -84,7 +90,7 @@ static int svs_init_sock(struct sock *sk)
 	migrate_disable();
 	err = svs_call(&call);
 	if (!err)
-		svs_install(svs_sk(sk), call.value, raw_smp_processor_id());
+		err = svs_install(svs_sk(sk), call.value, raw_smp_processor_id());
 	migrate_enable();
 	return err;
 }

@@ -19,6 +19,9 @@
 /* No datagram is longer. */
 #define SVS_LONGEST_DATAGRAM	SZ_64K
 
+/* What a host may say of a message; other flags are the guest's kernel's own. */
+#define SVS_ANSWERED_FLAGS	(MSG_OOB | MSG_TRUNC | MSG_CTRUNC | MSG_EOR | MSG_ERRQUEUE)
+
 static size_t svs_max_data(void)
 {
 	const struct svs_device *device;
@@ -176,7 +179,7 @@ static void svs_put_rest(struct msghdr *msg, const struct svs_call *call)
 {
 	if (msg->msg_name)
 		msg->msg_namelen = call->answered.name;
-	msg->msg_flags |= call->answered.message_flags;
+	msg->msg_flags |= call->answered.message_flags & SVS_ANSWERED_FLAGS;
 	svs_put_control(msg, call->control_room, call->answered.control);
 }
 
@@ -201,7 +204,8 @@ static ssize_t svs_receive_once(const struct svs_wanted *wanted)
 		return err;
 	len = payload.len;
 	err = svs_call_socket(sk, &call);
-	if (!err && (call.value > INT_MAX || (call.value > len && !(wanted->flags & MSG_TRUNC))))
+	if (!err && (call.value > INT_MAX ||
+		     (call.value > len && (svs_is_stream(sk) || !(wanted->flags & MSG_TRUNC)))))
 		err = -EPROTO;
 	copied = svs_payload_end(&payload, iter, err ? 0 : call.answered.data);
 	if (err || copied)

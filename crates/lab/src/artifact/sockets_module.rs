@@ -25,27 +25,59 @@ pub fn sockets_module(
     version: &str,
     observer: &dyn Observer,
 ) -> Result<PathBuf> {
-    let compiler = output(Command::new("gcc").arg("--version"))?;
-    let mut inputs = Inputs::default()
-        .with("recipe", RECIPE)
-        .with("kernel", format!("{release} {version}"))
-        .with("compiler", compiler.lines().next().unwrap_or_default());
-    for (name, text) in inputs::MODULE_SOURCES {
-        inputs = inputs.with(&format!("source {name}"), *text);
-    }
-    let entry = cache.entry("sockets-module", &inputs, observer, |directory| {
-        let title = format!("build the sockets module for {release} (once)");
-        task(observer, title, || build(directory, release, version))
-    })?;
-    Ok(entry.join(MODULE))
+    let module = KernelModule {
+        name: "sockets-module",
+        file: MODULE,
+        sources: inputs::MODULE_SOURCES,
+    };
+    module.obtain(cache, release, version, observer)
 }
 
-fn build(directory: &Path, release: &str, version: &str) -> Result<()> {
+/// A kernel module to be built.
+#[derive(Debug)]
+pub struct KernelModule<'a> {
+    /// What the cache calls it.
+    pub name: &'a str,
+    /// The file that the build makes.
+    pub file: &'a str,
+    /// Names and texts of its sources, a Kbuild among them.
+    pub sources: &'a [(&'a str, &'a str)],
+}
+
+impl KernelModule<'_> {
+    /// The module from the cache, built if need be, as [`sockets_module`] says.
+    pub fn obtain(
+        &self,
+        cache: &Cache,
+        release: &str,
+        version: &str,
+        observer: &dyn Observer,
+    ) -> Result<PathBuf> {
+        let compiler = output(Command::new("gcc").arg("--version"))?;
+        let mut inputs = Inputs::default()
+            .with("recipe", RECIPE)
+            .with("kernel", format!("{release} {version}"))
+            .with("compiler", compiler.lines().next().unwrap_or_default());
+        for (name, text) in self.sources {
+            inputs = inputs.with(&format!("source {name}"), *text);
+        }
+        let entry = cache.entry(self.name, &inputs, observer, |directory| {
+            let title = format!(
+                "build the {} for {release} (once)",
+                self.name.replace('-', " ")
+            );
+            task(observer, title, || build(directory, self, release, version))
+        })?;
+        Ok(entry.join(self.file))
+    }
+}
+
+fn build(directory: &Path, module: &KernelModule<'_>, release: &str, version: &str) -> Result<()> {
     let tree = directory.join("packages");
     let headers = unpack_headers(directory, &tree, release, version)?;
     let sources = directory.join("module");
     fs::create_dir_all(&sources).at("create", &sources)?;
-    for (name, text) in inputs::MODULE_SOURCES {
+    for (name, text) in module.sources {
         let path = sources.join(name);
         fs::write(&path, text).at("write", &path)?;
     }
@@ -56,8 +88,8 @@ fn build(directory: &Path, release: &str, version: &str) -> Result<()> {
     output(
         Command::new("strip")
             .args(["--strip-debug", "-o"])
-            .arg(directory.join(MODULE))
-            .arg(sources.join(MODULE)),
+            .arg(directory.join(module.file))
+            .arg(sources.join(module.file)),
     )?;
     for done in [tree, sources] {
         fs::remove_dir_all(&done).at("remove", &done)?;

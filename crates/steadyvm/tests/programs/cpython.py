@@ -4,13 +4,16 @@ Each class of cases runs in a process of its own: one that hangs, or brings its 
 others nothing. Two runs are compared line by line, so no line has a time, address or reason that may
 differ; why a case failed goes to standard error.
 
-usage: cpython.py [--patience SECONDS] MODULE[.CLASS]...
+With --part K/N every Nth class is run, beginning with the Kth, so that N runs are all of a module.
+
+usage: cpython.py [--patience SECONDS] [--part K/N] MODULE[.CLASS]...
 """
 
 import argparse
-import importlib
+import errno
 import os
 import signal
+import socket
 import sys
 import time
 import unittest
@@ -76,7 +79,7 @@ def by_class(names):
     for name in names:
         for case in cases_of(unittest.defaultTestLoader.loadTestsFromName(name)):
             classes.setdefault(type(case), []).append(case)
-    return classes.items()
+    return list(classes.items())
 
 
 def run(kind, cases, patience):
@@ -101,16 +104,29 @@ def run(kind, cases, patience):
         print(f"case {kind.__module__}.{kind.__qualname__}: {why}", flush=True)
 
 
+def whose():
+    """Says whose sockets these are: outsourced ones have no SO_ZEROCOPY."""
+    with socket.socket() as stream:
+        try:
+            stream.setsockopt(socket.SOL_SOCKET, 60, 1)
+        except OSError as error:
+            return "outsourced" if error.errno == errno.ENOPROTOOPT else str(error)
+    return "the guest's own"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--patience", type=int, default=120)
+    parser.add_argument("--part", default="1/1")
     parser.add_argument("names", nargs="+")
     arguments = parser.parse_args()
     from test import support
     # Of servers of its own on loopback, for test_socketserver.
     support.use_resources = ["network"]
     os.chdir(os.environ.get("TMPDIR", "/tmp"))
-    for kind, cases in by_class(arguments.names):
+    print("sockets:", whose(), flush=True)
+    part, parts = map(int, arguments.part.split("/"))
+    for kind, cases in by_class(arguments.names)[part - 1::parts]:
         run(kind, cases, arguments.patience)
 
 
