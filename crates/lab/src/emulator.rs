@@ -38,6 +38,10 @@ pub struct Card {
     pub tap: String,
     /// Its hardware address. QEMU's default is the same in every machine.
     pub mac: String,
+    /// The most bytes of this card that its tap holds; without a limit vhost hands the tap up to 64 packets
+    /// at once, with one a packet at a time. Guests of QEMU only.
+    #[serde(default)]
+    pub send_buffer_bytes: Option<u32>,
 }
 
 /// What runs a guest.
@@ -91,7 +95,7 @@ impl Machine {
         let mut arguments = self.common_arguments();
         push(&mut arguments, "-M", "q35".into());
         for (index, card) in self.cards.iter().enumerate() {
-            let Card { tap, mac } = card;
+            let Card { tap, mac, .. } = card;
             push(
                 &mut arguments,
                 "-netdev",
@@ -114,8 +118,10 @@ impl Machine {
         let mut arguments = self.common_arguments();
         push(&mut arguments, "-M", "q35,hpet=off".into());
         for (index, card) in self.cards.iter().enumerate() {
-            let Card { tap, mac } = card;
-            let netdev = format!("tap,id=net{index},ifname={tap},{NO_SCRIPTS},vhost=on");
+            let Card { tap, mac, .. } = card;
+            let limit = card.send_buffer_bytes;
+            let limit = limit.map_or_else(String::new, |bytes| format!(",sndbuf={bytes}"));
+            let netdev = format!("tap,id=net{index},ifname={tap},{NO_SCRIPTS},vhost=on{limit}");
             push(&mut arguments, "-netdev", netdev);
             push(
                 &mut arguments,

@@ -350,6 +350,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
     let card = |network: Network| Card {
         tap: network.name.to_owned(),
         mac: network.mac(),
+        send_buffer_bytes: None,
     };
     Machine {
         name: specification.name.clone(),

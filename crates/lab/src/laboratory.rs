@@ -230,6 +230,7 @@ pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
         cards: vec![Card {
             tap: format!("tap-{name}"),
             mac: format!("52:54:00:78:00:{number:02x}"),
+            send_buffer_bytes: None,
         }],
     }
 }

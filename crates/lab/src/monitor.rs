@@ -99,7 +99,7 @@ fn description(machine: &Machine, sockets: Option<&str>, socket: &str) -> String
         machine.image,
     );
     // Writing to a string cannot fail.
-    for Card { tap, mac } in &machine.cards {
+    for Card { tap, mac, .. } in &machine.cards {
         let _ = write!(text, "[[net]]\ntap = \"{tap}\"\nmac = \"{mac}\"\n");
     }
     if let Some(namespace) = sockets {

@@ -1,10 +1,11 @@
-//! A flood of UDP packets on a schedule, and the sink that counts what arrives of it.
+//! Floods of UDP packets, on a schedule or as many as go, and the sink that counts what arrives.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// What was sent.
@@ -61,6 +62,61 @@ pub fn send(
     })
 }
 
+/// Sends packets as fast as they go whenever it is switched on. Dropping it ends it.
+pub struct Flood {
+    shared: Arc<Shared>,
+    sender: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_on: AtomicBool,
+    end: AtomicBool,
+    sent: AtomicU64,
+}
+
+impl Flood {
+    /// Of packets of `bytes` to where the socket is connected; off.
+    pub fn new(socket: UdpSocket, bytes: usize) -> Self {
+        let shared = Arc::<Shared>::default();
+        let of_sender = Arc::clone(&shared);
+        let sender = thread::spawn(move || of_sender.send(&socket, &vec![0; bytes]));
+        Self { shared, sender }
+    }
+
+    /// Switches it on.
+    pub fn start(&self) {
+        self.shared.is_on.store(true, Ordering::Relaxed);
+        self.sender.thread().unpark();
+    }
+
+    /// Switches it off and tells how many packets it has sent since its beginning.
+    pub fn stop(&self) -> u64 {
+        self.shared.is_on.store(false, Ordering::Relaxed);
+        self.shared.sent.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.shared.end.store(true, Ordering::Relaxed);
+        self.sender.thread().unpark();
+    }
+}
+
+impl Shared {
+    fn send(&self, socket: &UdpSocket, packet: &[u8]) {
+        while !self.end.load(Ordering::Relaxed) {
+            if !self.is_on.load(Ordering::Relaxed) {
+                thread::park();
+            } else if socket.send(packet).is_ok() {
+                // What the socket does not take (no room, nobody there yet) is not sent; it goes on.
+                self.sent.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 /// Receives and counts for ever.
 ///
 /// # Errors
@@ -94,6 +150,23 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(receiver.recv(&mut buffer).unwrap(), 18);
         }
+    }
+
+    #[test]
+    fn a_flood_flows_when_it_is_on_only() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let flood = Flood::new(sender, 33);
+        assert_eq!(flood.stop(), 0);
+        let mut buffer = [0; 100];
+        for _ in 0..2 {
+            flood.start();
+            assert_eq!(receiver.recv(&mut buffer).unwrap(), 33);
+            flood.stop();
+        }
+        assert!(flood.stop() >= 1);
+        drop(flood);
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! [`mmpp`], [`flood`] and [`job`] are the loads of the experiment of NISP: bursts of packets for one
-//! process, next to a periodic job of another; [`nisp`] has its results.
+//! process, next to a periodic job of another; [`nisp`] has its results. [`rtca`] has the data, figures
+//! and table of the experiment of RTCA: round trips between two endpoints of a host while others send.
 //!
 //! [`netrt`] measures: a UDP request/response service under requests at random intervals, every
 //! round trip kept. [`netstream`] describes the bulk traffic beside it (iperf3) and reads what it
@@ -27,5 +28,6 @@ pub mod netstream;
 pub mod nisp;
 pub mod report;
 pub mod results;
+pub mod rtca;
 pub mod statistics;
 pub mod table;

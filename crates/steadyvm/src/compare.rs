@@ -1,19 +1,16 @@
 //! `steadyvm compare`: the main job.
 
 use crate::directory;
+use crate::machine::{self, Beginning};
 use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::this_program;
 use anyhow::Result;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use steadyvm_lab::At;
-use steadyvm_lab::artifact::{Cache, RtKernel};
-use steadyvm_lab::compare::{self, ComparedMethod, KernelBuild, Meta, Options, write_output};
+use std::process::ExitCode;
+use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::compare::{self, ComparedMethod, Meta, Options, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::results::{AssembleOptions, Service, assemble};
 use steadyvm_latency::table;
@@ -108,11 +105,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();
-    let begun = Instant::now();
-    let load_before = load_average();
-    let started_unix_s = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
+    let beginning = Beginning::now();
     let program = this_program();
     let cache = Cache::of_this_machine()?;
     let wanted = HostKernel::of_all(options.methods.iter().map(|method| method.host));
@@ -130,18 +123,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         schema_version: 1,
         git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
         command_line: std::env::args().collect(),
-        started_unix_s,
-        duration_s: begun.elapsed().as_secs_f64(),
+        started_unix_s: beginning.started_unix_s,
+        duration_s: beginning.duration_s(),
         service: options.service,
         kernels: kernels(&laboratory, &options),
-        kernel_builds: kernel_builds(&laboratory),
+        kernel_builds: machine::kernel_builds(&laboratory),
         boots: options.boots,
         accelerator: laboratory.accelerator.to_string(),
-        qemu: first_line_of(&laboratory.emulator, "--version"),
-        cpu_model: cpu_model(),
+        qemu: machine::first_line_of(&laboratory.emulator, "--version"),
+        cpu_model: machine::cpu_model(),
         cpus: std::thread::available_parallelism().map_or(0, usize::from),
-        machine_kernel: first_line_of("uname", "-r"),
-        load_average: [load_before, load_average()],
+        machine_kernel: machine::first_line_of("uname", "-r"),
+        load_average: beginning.load_average(),
         seed: options.seed,
         equal_rate_mbit_per_s: measured.equal_rate_mbit_per_s,
         dropped_rounds: measured.dropped_rounds,
@@ -157,16 +150,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {
-    let build = |kernel: &RtKernel| KernelBuild {
-        key: kernel.key.clone(),
-        configuration_sha256: kernel.configuration_sha256.clone(),
-    };
-    let ours = laboratory.our_kernels.iter();
-    ours.map(|(name, kernel)| (name.name().to_owned(), build(kernel)))
-        .collect()
-}
-
 fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
     let title = |kernel| laboratory.kernel_title(kernel);
     let of = |method: &ComparedMethod| (method.to_string(), title(HostKernel::of(method.host)));
@@ -175,35 +158,4 @@ fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, Strin
         kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
     }
     kernels
-}
-
-fn load_average() -> f64 {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ')
-        .next()
-        .and_then(|first| first.parse().ok())
-        .unwrap_or(0.0)
-}
-
-fn cpu_model() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo")
-        .at("read", "/proc/cpuinfo")
-        .unwrap_or_default();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"));
-    line.and_then(|line| line.split(':').nth(1))
-        .unwrap_or("unknown")
-        .trim()
-        .to_owned()
-}
-
-fn first_line_of(program: impl AsRef<OsStr>, argument: &str) -> String {
-    let output = Command::new(program).arg(argument).output();
-    let text = output.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
-    text.unwrap_or_default()
-        .lines()
-        .next()
-        .unwrap_or("unknown")
-        .to_owned()
 }

@@ -1,22 +1,23 @@
 //! `steadyvm load`: the loads of the lab's experiments, for use by hand and by the lab.
 
 use std::io::{self, BufRead};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
-use steadyvm_latency::{flood, job};
+use steadyvm_latency::netrt::ClientOptions;
+use steadyvm_latency::{flood, job, netrt};
 
 use crate::output;
 
 /// The loads of the lab's experiments.
 ///
-/// Both serve whoever writes lines to their standard input, until it ends, and answer each line
+/// All serve whoever writes lines to their standard input, until it ends, and answer each line
 /// with one line of JSON.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -39,6 +40,22 @@ enum Verb {
         /// Address and UDP port, such as 0.0.0.0:7701.
         address: SocketAddr,
     },
+    /// Send UDP packets as fast as they go: from "start" to "stop", which answers how many were sent so far.
+    Flood {
+        /// Where to, such as 10.0.0.2:7701.
+        address: SocketAddr,
+        /// Bytes of each packet.
+        #[arg(default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1472))]
+        bytes: u16,
+    },
+    /// Send NetRT requests, once for each line: the client's options, such as {"seed": 1, "warmup": 50}.
+    /// Answers the round trips.
+    #[allow(clippy::doc_markdown)] // JSON for a terminal
+    #[command(verbatim_doc_comment)]
+    Requests {
+        /// The service's address and UDP port.
+        address: SocketAddr,
+    },
 }
 
 /// Runs the verb.
@@ -56,8 +73,43 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 other => bail!("`{other}` is no request; write: count"),
             })?;
         }
+        Verb::Flood { address, bytes } => {
+            let flood = flood::Flood::new(connected(address)?, bytes.into());
+            serve(|line| match line {
+                "start" => {
+                    flood.start();
+                    Ok("started".to_owned())
+                }
+                "stop" => Ok(flood.stop().to_string()),
+                other => bail!("`{other}` is no request; write: start, or stop"),
+            })?;
+        }
+        Verb::Requests { address } => {
+            let socket = connected(address)?;
+            serve(|line| {
+                let options: ClientOptions =
+                    serde_json::from_str(line).context("requests wants options in JSON")?;
+                let never = AtomicBool::new(false);
+                let run = netrt::run(&socket, &options, &never, &mut |_| {})?;
+                Ok(serde_json::to_string(&run)?)
+            })?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A UDP socket that knows its peer.
+fn connected(address: SocketAddr) -> Result<UdpSocket> {
+    let from: SocketAddr = if address.is_ipv4() {
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (Ipv6Addr::UNSPECIFIED, 0).into()
+    };
+    let socket = UdpSocket::bind(from).context("cannot open a UDP socket")?;
+    socket
+        .connect(address)
+        .with_context(|| format!("cannot send to {address}; check that there is a route"))?;
+    Ok(socket)
 }
 
 fn serve(mut answer: impl FnMut(&str) -> Result<String>) -> Result<()> {

@@ -30,6 +30,7 @@ const HOST_MODULES: &[&str] = &[
     "tcp_diag",
     "udp_diag",
     "bridge",
+    "veth",
 ];
 /// What a guest needs.
 const GUEST_MODULES: &[&str] = &[

@@ -146,6 +146,7 @@ mod tests {
             cards: vec![Card {
                 tap: "t".to_owned(),
                 mac: "m".to_owned(),
+                send_buffer_bytes: None,
             }],
         };
         let arguments = host.host_arguments();

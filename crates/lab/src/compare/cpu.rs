@@ -19,7 +19,7 @@ impl CpuTimes {
 
     /// Reads "cpu user nice system idle iowait irq softirq steal guest `guest_nice`". Guest time is
     /// already in user's, and waiting for a disk is idle.
-    fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
         if words.next() != Some("cpu") {
             return None;

@@ -33,7 +33,7 @@ pub struct Standstills {
 
 impl Standstills {
     /// Counts a phase in which the machine stood still for so long.
-    pub(super) fn add(&mut self, longest: Duration, measured_again: bool) {
+    pub(crate) fn add(&mut self, longest: Duration, measured_again: bool) {
         self.longest_ms = self.longest_ms.max(longest.as_secs_f64() * 1e3);
         if measured_again {
             self.phases_measured_again += 1;

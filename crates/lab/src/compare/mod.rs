@@ -16,21 +16,21 @@ mod station;
 mod watch;
 
 pub(crate) use cpu::CpuTimes;
+pub(crate) use disturbance::CpuUse;
 pub use disturbance::{Disturbance, Standstills};
 pub use method::{ComparedMethod, Guests};
 pub use output::{KernelBuild, Meta, write_output};
+pub(crate) use watch::Watch;
 
 use crate::error::{Blame, Error, Result};
 use crate::host::boot_again;
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use crate::scheduling;
-use disturbance::CpuUse;
 use station::Station;
 use std::thread;
 use steadyvm_latency::netstream::NetStreamRun;
 use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData, Service};
-use watch::Watch;
 
 /// The equal rate is this share of the slowest method's full speed: low enough that every
 /// method holds it.

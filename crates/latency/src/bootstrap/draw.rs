@@ -48,6 +48,23 @@ pub fn draw_latency(rounds: &[&[u64]], options: BootstrapOptions, stream: u64) -
     })
 }
 
+/// Draws from the round trips of one method as [`draw_latency`] does; the figures are these
+/// percentiles, ascending, in nanoseconds.
+pub fn draw_percentiles<const K: usize>(
+    rounds: &[&[u64]],
+    percentiles: [PerMille; K],
+    options: BootstrapOptions,
+    stream: u64,
+) -> Draws<K> {
+    let total: usize = rounds.iter().map(|round| round.len()).sum();
+    draw(rounds, options, stream, |samples| {
+        if samples.is_empty() {
+            return Figures([f64::NAN; K]);
+        }
+        Figures(percentile_figures(samples, percentiles, total))
+    })
+}
+
 /// Draws from values that are averaged: throughput (each round the rates of its seconds) or
 /// shares of CPU time (each round one value). The only figure is the mean.
 pub fn draw_rates(rounds: &[&[f64]], options: BootstrapOptions, stream: u64) -> Draws<1> {
@@ -141,9 +158,24 @@ fn latency_figures(samples: &mut [u64], total: usize) -> Figures<5> {
         .map(|&sample| (sample as f64 - mean).powi(2))
         .sum();
     let sd = (squares / (n - 1.0)).sqrt();
+    let [p50, p99, p999] = percentile_figures(
+        samples,
+        [PerMille::P50, PerMille::P99, PerMille::P999],
+        total,
+    );
+    Figures([mean, sd, p50, p99, p999])
+}
+
+/// Percentiles in ascending order of samples, of which there is one at least; NaN where `total` are too
+/// few for one. Reorders the samples.
+fn percentile_figures<const K: usize>(
+    samples: &mut [u64],
+    percentiles: [PerMille; K],
+    total: usize,
+) -> [f64; K] {
     // Each selection leaves everything above it to its right, where the next one looks.
     let mut sorted_up_to = 0;
-    let mut percentile = |percentile: PerMille| {
+    percentiles.map(|percentile| {
         let index = rank(samples.len(), percentile) - 1;
         if index >= sorted_up_to {
             samples[sorted_up_to..].select_nth_unstable(index - sorted_up_to);
@@ -154,15 +186,7 @@ fn latency_figures(samples: &mut [u64], total: usize) -> Figures<5> {
         } else {
             f64::NAN
         }
-    };
-    let p50 = percentile(PerMille::P50);
-    Figures([
-        mean,
-        sd,
-        p50,
-        percentile(PerMille::P99),
-        percentile(PerMille::P999),
-    ])
+    })
 }
 
 fn supports(n: usize, percentile: PerMille) -> bool {
@@ -258,6 +282,21 @@ mod tests {
         let Figures([mean, sd, p50, p99, p999]) = draws.pooled;
         assert!([mean, sd, p50, p99].iter().all(|figure| figure.is_finite()));
         assert!(p999.is_nan(), "0.6 samples lie beyond");
+    }
+
+    #[test]
+    fn percentiles_are_nearest_rank() {
+        let samples: Vec<u64> = (1..=200).rev().collect();
+        let wanted = [PerMille::P50, PerMille::P95];
+        let draws = draw_percentiles(&[&samples], wanted, FEW, 1);
+        assert_eq!(draws.pooled, Figures([100.0, 190.0]));
+        assert!(
+            draw_percentiles(&[&[]], wanted, FEW, 1)
+                .pooled
+                .0
+                .iter()
+                .all(|it| it.is_nan())
+        );
     }
 
     #[test]

@@ -31,7 +31,7 @@
 mod draw;
 mod interval;
 
-pub use draw::{Draws, FEWEST_BEYOND, Figures, draw_latency, draw_rates};
+pub use draw::{Draws, FEWEST_BEYOND, Figures, draw_latency, draw_percentiles, draw_rates};
 pub use interval::{Ratio, ratio};
 
 use serde::{Deserialize, Serialize};

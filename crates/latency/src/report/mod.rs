@@ -7,7 +7,10 @@ mod bars;
 mod curves;
 mod forest;
 mod paper;
+mod rtca;
 mod svg;
+
+pub use rtca::render_rtca;
 
 use crate::results::{LatencyResult, Phase, Results, Service};
 use crate::table::{
@@ -32,13 +35,7 @@ pub struct ReportMeta {
 
 /// The report as HTML. All text is escaped: names, facts and notes may hold anything.
 pub fn render(results: &Results, meta: &ReportMeta) -> String {
-    let title = escape(&meta.title);
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
-    );
+    let mut page = begin(meta);
     let _ = writeln!(page, "<p>{}.</p>", results.service.title());
     page += &notes(meta);
     page += &facts(meta);
@@ -61,6 +58,17 @@ pub fn render(results: &Results, meta: &ReportMeta) -> String {
     page += &reading(results);
     page += "</main>\n</body>\n</html>\n";
     page
+}
+
+/// A page up to its title.
+fn begin(meta: &ReportMeta) -> String {
+    let title = escape(&meta.title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+    )
 }
 
 fn notes(meta: &ReportMeta) -> String {

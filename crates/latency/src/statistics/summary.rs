@@ -7,8 +7,12 @@ pub struct PerMille(u16);
 impl PerMille {
     /// The median.
     pub const P50: Self = Self(500);
+    /// The 75th percentile.
+    pub const P75: Self = Self(750);
     /// The 90th percentile.
     pub const P90: Self = Self(900);
+    /// The 95th percentile.
+    pub const P95: Self = Self(950);
     /// The 99th percentile.
     pub const P99: Self = Self(990);
     /// The 99.9th percentile.

@@ -1,11 +1,10 @@
-//! `steadyvm lab experiment`: experiments of papers, in the emulated host.
+//! `steadyvm lab experiment nisp`.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Subcommand;
 use steadyvm_host::Method;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::experiment::nisp;
@@ -16,27 +15,9 @@ use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::{directory, output, this_program};
 
-/// Experiments of the papers.
+/// The experiment's options.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-#[derive(Debug, Subcommand)]
-enum Verb {
-    /// NISP, section V: periodic jobs next to bursts of packets for a lower priority.
-    ///
-    /// On one CPU of the emulated host: a process at high priority that computes for 12 ms every
-    /// 30 ms, and a process at low priority that receives UDP packets, which come in bursts
-    /// (MMPP-2) at rising mean rates up to the most that the best method can receive. Shown for every
-    /// method and rate: the jobs' response times, the share that misses a deadline of 16 and of 30
-    /// ms, their jitter, and what the receiver and the CPU did.
-    Nisp(NispArgs),
-}
-
-#[derive(Debug, clap::Args)]
-struct NispArgs {
     /// Methods to measure.
     #[arg(long, value_delimiter = ',', default_value = "vanilla,preempt-rt")]
     methods: Vec<Method>,
@@ -59,7 +40,6 @@ struct NispArgs {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let Verb::Nisp(args) = &args.verb;
     let options = nisp::Options {
         methods: without_repeats(&args.methods),
         rates: args.rates,

@@ -1,0 +1,44 @@
+//! `steadyvm lab experiment`: experiments of papers, in the emulated host.
+
+mod nisp;
+mod rtca;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// Experiments of the papers.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// NISP, section V: periodic jobs next to bursts of packets for a lower priority.
+    ///
+    /// On one CPU of the emulated host: a process at high priority that computes for 12 ms every
+    /// 30 ms, and a process at low priority that receives UDP packets, which come in bursts
+    /// (MMPP-2) at rising mean rates up to the most that the best method can receive. Shown for every
+    /// method and rate: the jobs' response times, the share that misses a deadline of 16 and of 30
+    /// ms, their jitter, and what the receiver and the CPU did.
+    Nisp(nisp::Args),
+    /// RTCA, section VI-B: round trips and throughput between two while others send.
+    ///
+    /// In the emulated host: two high-priority VMs (or processes in network namespaces) and three of low
+    /// priority on one bridge. Of those none (Base), one (Light), two (Medium) or all (Heavy) send UDP packets
+    /// to another as fast as they go. Shown for every method and level: median and 95th percentile of round
+    /// trips between the two, also over those at Base, the throughput of a TCP stream between them, and the
+    /// cost: CPU time and what the others received.
+    Rtca(rtca::Args),
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    match &args.verb {
+        Verb::Nisp(args) => nisp::run(args),
+        Verb::Rtca(args) => rtca::run(args),
+    }
+}

@@ -1,0 +1,145 @@
+//! `steadyvm lab experiment rtca`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::experiment::rtca::{self, Configuration, Measured, Meta, Options, write_output};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
+use steadyvm_latency::bootstrap::BootstrapOptions;
+use steadyvm_latency::rtca::{Endpoints, assemble, render};
+
+use crate::machine::{self, Beginning};
+use crate::methods::without_repeats;
+use crate::progress::Display;
+use crate::{directory, output, this_program};
+
+/// The experiment's options.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Methods, each as METHOD for the plain path or METHOD:BATCH for at most so many packets (1 to 64) of
+    /// one endpoint before a more urgent one is looked at.
+    #[arg(
+        long,
+        value_name = "METHOD[:BATCH]",
+        value_delimiter = ',',
+        default_value = "vanilla,preempt-rt,rt-poll-list:1,rt-poll-list:64"
+    )]
+    methods: Vec<Configuration>,
+    /// What the packets go between.
+    #[arg(long, value_enum, default_value_t = Between::Vms)]
+    endpoints: Between,
+    /// Counted round trips a method and level of interference, over all rounds.
+    #[arg(long, value_name = "N", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    samples: u64,
+    /// Rounds.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
+    /// How long each stream flows, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    stream_s: u32,
+    /// Seed of the requests' schedules.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where results.json, report.html and the other files go; made if it does not exist.
+    #[arg(long, value_name = "DIR", default_value = "out/rtca")]
+    out: PathBuf,
+    /// Print results.json instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the packets go between, as the command line says it.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Between {
+    /// VMs with virtio-net over vhost-net, a tap each on one bridge.
+    Vms,
+    /// Processes of the host in network namespaces, a pair of veth devices each on one bridge.
+    Namespaces,
+}
+
+impl From<Between> for Endpoints {
+    fn from(between: Between) -> Self {
+        match between {
+            Between::Vms => Self::Vms,
+            Between::Namespaces => Self::Namespaces,
+        }
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let options = Options {
+        configurations: without_repeats(&args.methods),
+        endpoints: args.endpoints.into(),
+        samples: args.samples,
+        rounds: args.rounds,
+        stream_s: args.stream_s,
+        seed: args.seed,
+    };
+    options.check()?;
+    directory::prepare(&args.out)?;
+    require_root()?;
+    let display = Display::on_standard_error();
+    let beginning = Beginning::now();
+    let (cache, program) = (Cache::of_this_machine()?, this_program());
+    let wanted = HostKernel::of_all(options.configurations.iter().map(|it| it.method));
+    let logs = args.out.join("logs");
+    let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+    let measured = rtca::run(&laboratory, &options, &display)?;
+    let mut results = assemble(&measured.data, BootstrapOptions::default());
+    results
+        .notes
+        .extend(measured.dropped_rounds.iter().cloned());
+    results.notes.extend(measured.disturbance.notes());
+    let meta = meta(&laboratory, &options, &measured, &beginning);
+    write_output(&args.out, &measured.data, &results, &meta)?;
+    if args.json {
+        output::json(&results)?;
+    } else {
+        output::print(&render(&results))?;
+        let report = args.out.join("report.html");
+        output::line(&format!("\nreport: {}", report.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn meta(
+    laboratory: &Laboratory,
+    options: &Options,
+    measured: &Measured,
+    beginning: &Beginning,
+) -> Meta {
+    Meta {
+        schema_version: 1,
+        git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
+        command_line: std::env::args().collect(),
+        started_unix_s: beginning.started_unix_s,
+        duration_s: beginning.duration_s(),
+        endpoints: options.endpoints,
+        kernels: kernels(laboratory, options),
+        kernel_builds: machine::kernel_builds(laboratory),
+        accelerator: laboratory.accelerator.to_string(),
+        qemu: machine::first_line_of(&laboratory.emulator, "--version"),
+        cpu_model: machine::cpu_model(),
+        cpus: std::thread::available_parallelism().map_or(0, usize::from),
+        machine_kernel: machine::first_line_of("uname", "-r"),
+        load_average: beginning.load_average(),
+        seed: options.seed,
+        disturbance: measured.disturbance,
+        dropped_rounds: measured.dropped_rounds.clone(),
+    }
+}
+
+fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
+    let title = |kernel| laboratory.kernel_title(kernel);
+    let of = |it: &Configuration| (it.to_string(), title(HostKernel::of(it.method)));
+    let mut kernels: BTreeMap<String, String> = options.configurations.iter().map(of).collect();
+    if options.endpoints == Endpoints::Vms {
+        kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
+    }
+    kernels
+}

@@ -1,0 +1,85 @@
+//! What a measurement says about the machine it ran on.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::process::Command;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use steadyvm_lab::At;
+use steadyvm_lab::artifact::RtKernel;
+use steadyvm_lab::compare::KernelBuild;
+use steadyvm_lab::laboratory::Laboratory;
+
+/// When a measurement began, and what the machine was at then.
+pub struct Beginning {
+    begun: Instant,
+    /// In seconds since 1970 (UTC).
+    pub started_unix_s: u64,
+    load_before: f64,
+}
+
+impl Beginning {
+    /// Now.
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            begun: Instant::now(),
+            started_unix_s: since.map_or(0, |since| since.as_secs()),
+            load_before: load_average(),
+        }
+    }
+
+    /// How long it took until now.
+    pub fn duration_s(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
+
+    /// Load average over one minute, then and now.
+    pub fn load_average(&self) -> [f64; 2] {
+        [self.load_before, load_average()]
+    }
+}
+
+/// The kernels that the lab built, by name.
+pub fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {
+    let build = |kernel: &RtKernel| KernelBuild {
+        key: kernel.key.clone(),
+        configuration_sha256: kernel.configuration_sha256.clone(),
+    };
+    let ours = laboratory.our_kernels.iter();
+    ours.map(|(name, kernel)| (name.name().to_owned(), build(kernel)))
+        .collect()
+}
+
+fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ')
+        .next()
+        .and_then(|first| first.parse().ok())
+        .unwrap_or(0.0)
+}
+
+/// The machine's processor.
+pub fn cpu_model() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo")
+        .at("read", "/proc/cpuinfo")
+        .unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    line.and_then(|line| line.split(':').nth(1))
+        .unwrap_or("unknown")
+        .trim()
+        .to_owned()
+}
+
+/// The first line that a program prints for one argument.
+pub fn first_line_of(program: impl AsRef<OsStr>, argument: &str) -> String {
+    let output = Command::new(program).arg(argument).output();
+    let text = output.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
+    text.unwrap_or_default()
+        .lines()
+        .next()
+        .unwrap_or("unknown")
+        .to_owned()
+}
