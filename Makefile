@@ -3,7 +3,7 @@
 TARGET := x86_64-unknown-linux-gnu
 STEADYVM := target/$(TARGET)/release/steadyvm
 # The lab makes network namespaces, which takes root; building does not.
-AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo --preserve-env=STEADYVM_CACHE)
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo --preserve-env=STEADYVM_CACHE,STEADYVM_TEST_KERNEL)
 ifneq ($(AS_ROOT),)
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER := $(AS_ROOT)
 endif
@@ -53,6 +53,11 @@ NOT_YET := --skip early_demultiplexing_follows_ports_and_their_priorities
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
 	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_vmm --test lab_sockets -- --ignored --test-threads=1 $(NOT_YET)
+
+.PHONY: debug-tests
+debug-tests: build ## The tests of the receive path on a kernel with lockdep and KASAN: slow, not in `test`
+	STEADYVM_TEST_KERNEL=rt-levels-debug \
+		cargo test --release --locked -p steadyvm --test lab_levels -- --ignored --test-threads=1
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

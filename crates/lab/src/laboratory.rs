@@ -24,11 +24,13 @@ pub enum HostKernel {
     PreemptRt,
     /// `PreemptRt` with levels of the receive path.
     RtLevels,
+    /// `RtLevels` that checks itself, too slow to measure with.
+    RtLevelsDebug,
 }
 
 impl HostKernel {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Distribution, Self::PreemptRt, Self::RtLevels];
+    /// Those that methods need.
+    pub const OF_METHODS: [Self; 3] = [Self::Distribution, Self::PreemptRt, Self::RtLevels];
 
     /// How we build it; `None` for the distribution's.
     fn flavour(self) -> Option<Flavour> {
@@ -36,6 +38,7 @@ impl HostKernel {
             Self::Distribution => None,
             Self::PreemptRt => Some(Flavour::Plain),
             Self::RtLevels => Some(Flavour::Levels),
+            Self::RtLevelsDebug => Some(Flavour::LevelsDebug),
         }
     }
 
@@ -45,6 +48,7 @@ impl HostKernel {
             Self::Distribution => "vanilla",
             Self::PreemptRt => "preempt-rt",
             Self::RtLevels => "rt-levels",
+            Self::RtLevelsDebug => "rt-levels-debug",
         }
     }
 

@@ -48,6 +48,8 @@ enum Kernel {
     PreemptRt,
     /// The same with levels of the receive path (kernel/patches/6.12).
     RtLevels,
+    /// The same with lockdep, KASAN and their kin: slow, not built by `prepare`.
+    RtLevelsDebug,
     /// The distribution's, unmodified.
     Vanilla,
 }
@@ -83,7 +85,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         None => shell(&args.boot),
         Some(Verb::Run { boot, command }) => run_command(boot, command),
         Some(Verb::Prepare) => {
-            open_laboratory(&HostKernel::ALL)?;
+            open_laboratory(&HostKernel::OF_METHODS)?;
             Ok(ExitCode::SUCCESS)
         }
         Some(Verb::Experiment(args)) => experiment::run(args),
@@ -117,6 +119,7 @@ fn boot(args: &BootArgs) -> Result<EmulatedHost> {
     let kernel = match args.kernel {
         Kernel::PreemptRt => HostKernel::PreemptRt,
         Kernel::RtLevels => HostKernel::RtLevels,
+        Kernel::RtLevelsDebug => HostKernel::RtLevelsDebug,
         Kernel::Vanilla => HostKernel::Distribution,
     };
     let mut laboratory = open_laboratory(&[kernel])?;

@@ -22,6 +22,15 @@ const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 const PATIENCE: Duration = Duration::from_secs(60);
 const NETRT_PORT: u16 = 7700;
 
+/// The kernel with levels, or the one of them that checks itself: `make debug-tests`.
+fn kernel() -> HostKernel {
+    match std::env::var("STEADYVM_TEST_KERNEL").as_deref() {
+        Err(_) | Ok("rt-levels") => HostKernel::RtLevels,
+        Ok("rt-levels-debug") => HostKernel::RtLevelsDebug,
+        Ok(other) => panic!("STEADYVM_TEST_KERNEL: there is no kernel {other} with levels"),
+    }
+}
+
 /// A host whose kernel has levels, the NetRT service and iperf3 servers in it.
 struct Host {
     host: EmulatedHost,
@@ -36,13 +45,13 @@ impl Host {
             &cache,
             Path::new(STEADYVM),
             logs.path(),
-            &[HostKernel::RtLevels],
+            &[kernel()],
             &Silent,
         )
         .unwrap();
         // An emulated machine may reset itself while it boots, for no fault of its kernel:
         // docs/design/lab.md has the measured rate. `compare` boots it again, too.
-        let specification = laboratory.host(name, HostKernel::RtLevels).unwrap();
+        let specification = laboratory.host(name, kernel()).unwrap();
         let boot = || EmulatedHost::boot(&specification);
         let host = boot().or_else(|_| boot()).or_else(|_| boot()).unwrap();
         Self { host, _logs: logs }

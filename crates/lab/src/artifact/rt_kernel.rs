@@ -6,6 +6,7 @@ use super::{SET_UP, output};
 use crate::child;
 use crate::error::{At, Error, Result};
 use crate::progress::{News, Observer, task};
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub enum Flavour {
     Plain,
     /// With `kernel/patches/6.12`: levels of the receive path.
     Levels,
+    /// `Levels` that checks itself: lockdep, KASAN and their kin.
+    LevelsDebug,
 }
 
 impl Flavour {
@@ -36,6 +39,17 @@ impl Flavour {
         match self {
             Self::Plain => "kernel-preempt-rt",
             Self::Levels => "kernel-rt-levels",
+            Self::LevelsDebug => "kernel-rt-levels-debug",
+        }
+    }
+
+    /// The options that it must have.
+    fn configuration(self) -> Cow<'static, str> {
+        match self {
+            Self::Plain | Self::Levels => Cow::Borrowed(inputs::CONFIGURATION),
+            Self::LevelsDebug => {
+                Cow::Owned([inputs::CONFIGURATION, inputs::DEBUG_CONFIGURATION].concat())
+            }
         }
     }
 
@@ -43,7 +57,7 @@ impl Flavour {
     fn patches(self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
         let own = match self {
             Self::Plain => &[],
-            Self::Levels => inputs::LEVELS_PATCHES,
+            Self::Levels | Self::LevelsDebug => inputs::LEVELS_PATCHES,
         };
         inputs::LAB_PATCHES.iter().chain(own)
     }
@@ -53,6 +67,7 @@ impl Flavour {
         match self {
             Self::Plain => "PREEMPT_RT",
             Self::Levels => "PREEMPT_RT, levels",
+            Self::LevelsDebug => "PREEMPT_RT, levels, lockdep, KASAN",
         }
     }
 
@@ -61,6 +76,7 @@ impl Flavour {
         match self {
             Self::Plain => "PREEMPT_RT kernel",
             Self::Levels => "PREEMPT_RT kernel with levels",
+            Self::LevelsDebug => "PREEMPT_RT kernel with levels that checks itself",
         }
     }
 }
@@ -92,7 +108,7 @@ impl RtKernel {
         let mut inputs = Inputs::default()
             .with("recipe", RECIPE)
             .with("source", format!("{SOURCE_PACKAGE} {version}"))
-            .with("configuration", inputs::CONFIGURATION)
+            .with("configuration", flavour.configuration())
             .with(
                 "compiler",
                 first_line(&output(Command::new("gcc").arg("--version"))?),
@@ -139,7 +155,7 @@ fn build(
     for (name, text) in flavour.patches() {
         apply_patch(&tree, name, text)?;
     }
-    configure(&tree, directory)?;
+    configure(&tree, &flavour.configuration(), directory)?;
     compile(&tree, compiler_cache, observer)?;
     for (from, to) in [
         ("arch/x86/boot/bzImage", "bzImage"),
@@ -187,9 +203,9 @@ fn apply_patch(tree: &Path, name: &str, text: &str) -> Result<()> {
 }
 
 /// Makes the smallest configuration that has the wanted options, and checks that it has them.
-fn configure(tree: &Path, directory: &Path) -> Result<()> {
+fn configure(tree: &Path, configuration: &str, directory: &Path) -> Result<()> {
     let wanted = directory.join("wanted");
-    fs::write(&wanted, inputs::CONFIGURATION).at("write", &wanted)?;
+    fs::write(&wanted, configuration).at("write", &wanted)?;
     let mut make = Command::new("make");
     make.args(["-s", "allnoconfig"])
         .env("KCONFIG_ALLCONFIG", &wanted)
@@ -197,7 +213,7 @@ fn configure(tree: &Path, directory: &Path) -> Result<()> {
     output(&mut make)?;
     let outcome = tree.join(".config");
     let text = fs::read_to_string(&outcome).at("read", &outcome)?;
-    let missing = missing_options(inputs::CONFIGURATION, &text);
+    let missing = missing_options(configuration, &text);
     if !missing.is_empty() {
         let why = format!("{SOURCE_PACKAGE} does not take: {}", missing.join(", "));
         return Err(Error::machine("configure the kernel", why).what_to_do("mend kernel/config"));
