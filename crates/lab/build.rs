@@ -1,5 +1,5 @@
-//! Puts the kernel's configuration and patches and the sources of the guest's module into the
-//! binary, so that it builds the same kernel and module wherever it runs.
+//! Puts the kernel's configuration and patches, the sources of the guest's module and the emulator's patches
+//! into the binary, so that it builds the same wherever it runs.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,21 @@ fn main() {
         &files_in(&module, is_source),
     );
     write_out("module_inputs.rs", &module);
+
+    let emulator =
+        Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("emulator");
+    println!("cargo:rerun-if-changed={}", emulator.display());
+    let mut source = format!(
+        "/// The devices of an emulated host.\n\
+         pub const DEVICES: &str = include_str!(\"{}\");\n",
+        emulator.join("steadyvm.mak").display()
+    );
+    source += &texts(
+        "EMULATOR_PATCHES",
+        "Patches of QEMU",
+        &files_in(&emulator, is_patch),
+    );
+    write_out("emulator_inputs.rs", &source);
 }
 
 /// A constant with the names and texts of files.

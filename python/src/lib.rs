@@ -60,8 +60,11 @@ fn plan_svg(py: Python<'_>, text: &str) -> PyResult<String> {
 }
 
 fn tasks(parameters: &[(Time, Time, Time)]) -> PyResult<Vec<Task>> {
-    let task = |&(c, d, t): &(Time, Time, Time)| Task::new(c, d, t).map_err(value_error);
-    parameters.iter().map(task).collect()
+    let task = |(index, &(c, d, t))| {
+        let place = |error| value_error(format!("parameters[{index}]: {error}"));
+        Task::new(c, d, t).map_err(place)
+    };
+    parameters.iter().enumerate().map(task).collect()
 }
 
 /// The least periodic-resource budget of one VCPU, or None.

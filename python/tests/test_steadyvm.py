@@ -48,7 +48,11 @@ class Plan(unittest.TestCase):
             steadyvm.plan_json('{"vms": 1}')
         with self.assertRaisesRegex(ValueError, "scheduler"):
             steadyvm.minimal_budget([(1, 2, 2)], "rr", 2)  # type: ignore[arg-type]
-        with self.assertRaises(ValueError):
+        with self.assertRaisesRegex(ValueError, r"parameters\[1\].*c is 0"):
+            steadyvm.minimal_budget([(1, 2, 2), (0, 2, 2)], "edf", 2)
+        with self.assertRaisesRegex(ValueError, r"parameters\[0\].*deadline d"):
+            steadyvm.response_times([(3, 2, 4)])
+        with self.assertRaisesRegex(ValueError, "window is -1"):
             steadyvm.supply_bound(5, 3, -1)
         with self.assertRaises(OverflowError):
             steadyvm.supply_bound(2**70, 3, 1)

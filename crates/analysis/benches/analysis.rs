@@ -3,9 +3,12 @@
 // The macro at the end makes a public function.
 #![allow(missing_docs)]
 
+mod hosts;
+
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use hosts::{even_vcpus, mixed_vcpus};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use steadyvm_analysis::{
@@ -34,19 +37,6 @@ fn carts(criterion: &mut Criterion) {
     });
 }
 
-/// 64 VCPUs of 16 VMs, periods 5 to 30 ms in nanoseconds, bandwidth `share` of `cpus` in all.
-fn vcpus(seed: u64, cpus: u32, share: f64) -> Vec<Vcpu> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mean = f64::from(cpus) * share / 64.0;
-    (0..64)
-        .filter_map(|i| {
-            let period = rng.random_range(5..=30) * 1_000_000;
-            let bandwidth = mean * rng.random_range(0.5..1.5);
-            Vcpu::new(i / 4, (period as f64 * bandwidth) as i64, period).ok()
-        })
-        .collect()
-}
-
 const HOSTS: [(&str, HostScheduler); 4] = [
     ("pedf", HostScheduler::PartitionedEarliestDeadline),
     ("pdm", HostScheduler::PartitionedDeadlineMonotonic),
@@ -64,7 +54,7 @@ fn admission(criterion: &mut Criterion) {
             else {
                 continue;
             };
-            let vcpus = vcpus(7, 32, share);
+            let vcpus = even_vcpus(7, 32, share);
             let feasible = admit(&host, &vcpus, &mut Work::default()).is_feasible();
             assert_eq!(feasible, kind == "accepted", "{name}");
             group.bench_with_input(BenchmarkId::new(name, kind), &vcpus, |bencher, vcpus| {
@@ -75,38 +65,13 @@ fn admission(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// 64 VCPUs of 16 VMs, a fifth of them heavy, periods of 1 to 100 ms, bandwidth `share` of `cpus` in all.
-fn mixed_vcpus(seed: u64, cpus: u32, share: f64) -> Vec<Vcpu> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let weights: Vec<f64> = (0..64)
-        .map(|_| {
-            if rng.random_bool(0.2) {
-                rng.random_range(0.3..0.8)
-            } else {
-                rng.random_range(0.01..0.1)
-            }
-        })
-        .collect();
-    let sum: f64 = weights.iter().sum();
-    weights
-        .iter()
-        .enumerate()
-        .filter_map(|(i, weight)| {
-            let milliseconds = [1, 2, 5, 10, 20, 50, 100][rng.random_range(0..7)];
-            let period = milliseconds * 1_000_000 + rng.random_range(0..1_000);
-            let bandwidth = (weight * f64::from(cpus) * share / sum).min(0.95);
-            Vcpu::new(i / 4, (period as f64 * bandwidth) as i64, period).ok()
-        })
-        .collect()
-}
-
 /// Hosts that neither density nor interference decides: of 1,600 from 20 % to 99 % full, the one whose
 /// admission takes the most steps, among those accepted and among those refused.
 fn response_times(criterion: &mut Criterion) {
     type Make = fn(u64, u32, f64) -> Vec<Vcpu>;
     let mut group = criterion.benchmark_group("response_times_64_vcpus");
     for (name, scheduler) in &HOSTS[2..] {
-        let kinds: [(&str, u32, Make); 2] = [("even", 32, vcpus), ("mixed", 16, mixed_vcpus)];
+        let kinds: [(&str, u32, Make); 2] = [("even", 32, even_vcpus), ("mixed", 16, mixed_vcpus)];
         for (kind, cpus, make) in kinds {
             let Ok(host) = Host::new(cpus, *scheduler, VcpuServer::TaskLike, Overheads::default())
             else {
@@ -148,7 +113,7 @@ fn cluster(criterion: &mut Criterion) {
     let Ok(host) = Host::new(32, scheduler, VcpuServer::TaskLike, overheads) else {
         return;
     };
-    let hosts: Vec<Vec<Vcpu>> = (0..1_000).map(|seed| vcpus(seed, 32, 0.7)).collect();
+    let hosts: Vec<Vec<Vcpu>> = (0..1_000).map(|seed| even_vcpus(seed, 32, 0.7)).collect();
     criterion.bench_function("cluster_1000_hosts_64_vcpus", |bencher| {
         bencher.iter(|| {
             hosts

@@ -142,11 +142,6 @@ impl Task {
         self.period.value()
     }
 
-    /// T, to divide by.
-    pub(crate) const fn divisor(&self) -> Divisor {
-        self.period
-    }
-
     /// `floor(length / T)` for `length >= 0`, without a division.
     pub(crate) const fn periods_in(&self, length: Time) -> Time {
         self.period.quotient(length)

@@ -11,6 +11,7 @@ use steadyvm_demux::Specification;
 use crate::cpu_set::CpuSet;
 use crate::demux::Presence;
 use crate::error::HostError;
+use crate::fair_server::{self, Reservation, Way};
 use crate::links::FlowRule;
 use crate::machine::{Machine, ThreadId};
 use crate::net;
@@ -73,6 +74,15 @@ pub enum Change {
         old: String,
         /// After.
         new: String,
+    },
+    /// How a CPU's fair server gives normal threads their share: in longer or shorter pieces.
+    FairServer {
+        /// The CPU.
+        cpu: usize,
+        /// Before.
+        old: Reservation,
+        /// After: the same share in shorter pieces.
+        new: Reservation,
     },
     /// The root queueing discipline of a network device, in the place of the kernel's default.
     RootQdisc {
@@ -186,6 +196,14 @@ impl Change {
                     .map_err(wrap)?;
             }
             Self::File { path, new, .. } => machine.tree.write(path, new).map_err(wrap)?,
+            Self::FairServer { cpu, old, new } => {
+                let way = Way::new(*cpu, *old, *new);
+                way.go(machine).map_err(|source| {
+                    // Halfway it would take up to twice its share.
+                    let _ = way.go_back(machine);
+                    self.refused(source)
+                })?;
+            }
             Self::RootQdisc { device, new, .. } => machine
                 .links
                 .replace_root_qdisc(device, new)
@@ -272,6 +290,7 @@ impl Change {
                 machine.tree.write(&irq_file(*irq), &first.to_string())
             }
             Self::File { path, old, .. } => machine.tree.write(path, old),
+            Self::FairServer { cpu, old, new } => Way::new(*cpu, *old, *new).go_back(machine),
             Self::RootQdisc { device, .. } => machine.links.delete_root_qdisc(device),
             Self::FlowSteering { device, old, .. } => machine.links.set_flow_steering(device, *old),
             Self::FlowRule { device, place, .. } => machine.links.delete_flow_rule(device, *place),
@@ -352,6 +371,13 @@ impl Change {
                 let text = text.trim().to_owned();
                 Now::of(form.same(&text, old), form.same(&text, new), text)
             }
+            Self::FairServer { cpu, old, new } => {
+                let now = fair_server::read(machine, *cpu).map_err(wrap)?;
+                let mut read = Now::of(now == *old, now == *new, now.to_string());
+                let is_end = read.is_old || read.is_new;
+                read.is_halfway = !is_end && Way::new(*cpu, *old, *new).passes(now);
+                read
+            }
             Self::RootQdisc { device, old, new } => {
                 let now = machine.links.root_qdisc(device).map_err(wrap)?;
                 let (is_old, is_new) = (now.kind == *old, now.kind == *new);
@@ -415,6 +441,9 @@ impl Change {
             }
             (Self::ThreadAffinity { .. }, Some(libc::EBUSY)) => {
                 "; a SCHED_DEADLINE thread keeps the CPUs it was admitted on"
+            }
+            (Self::FairServer { .. }, Some(libc::EBUSY)) => {
+                "; SCHED_DEADLINE threads have taken the bandwidth that the way there needs"
             }
             (Self::FlowRule { .. }, Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
                 "; the NIC's driver cannot match on this, or steer it to this queue: try a rule \

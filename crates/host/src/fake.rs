@@ -2,6 +2,7 @@
 //! or crash when told to.
 
 mod demux;
+mod fair_server;
 mod links;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,6 +102,8 @@ pub struct FakeState {
     pub demux: Option<Specification>,
     /// Port, thread and priority of the sockets that it knows.
     pub demux_sockets: Vec<(u16, u32, u32)>,
+    /// What the root domain counts of `SCHED_DEADLINE` bandwidth.
+    pub deadline_bandwidth: u64,
     /// The sockets that have a port.
     pub sockets: Vec<PortSocket>,
 }
@@ -427,12 +430,23 @@ impl HostTree for FakeHost {
             if !state.writable.contains(&path) {
                 return Err(error(libc::EACCES));
             }
+            if let Some(cpu) = FakeState::fair_server_of(&path) {
+                return state.write_fair_server(cpu, &path, value);
+            }
             if let (Some(device), "1") = (path.strip_suffix("/threaded"), value) {
                 state.start_napi_threads(device);
             }
             state.files.insert(path, format!("{value}\n"));
             Ok(())
         })
+    }
+
+    fn write_from(&self, cpu: usize, path: &str, value: &str) -> io::Result<()> {
+        if self.lock().state.online.contains(cpu) {
+            self.write(path, value)
+        } else {
+            Err(error(libc::EINVAL))
+        }
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<String>> {

@@ -31,6 +31,7 @@ mod demux;
 pub mod discover;
 pub mod doctor;
 mod error;
+mod fair_server;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod heirs;
@@ -52,6 +53,7 @@ pub use control::{Applied, HostControl, Setting, Shown, State};
 pub use cpu_set::{CpuSet, CpuSetError, MAX_CPU};
 pub use demux::{Demultiplexer, DemuxState, KernelDemultiplexer, ListSockets, Presence};
 pub use error::{ErrorKind, HostError};
+pub use fair_server::Reservation;
 pub use journal::DEFAULT_STATE_DIRECTORY;
 pub use links::{
     FlowMatch, FlowRule, FlowTable, KernelLinks, Links, PortProtocol, PortSocket, Qdisc,

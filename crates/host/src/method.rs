@@ -34,19 +34,8 @@ impl Method {
         Self::RtProfile,
     ];
 
-    /// The methods in their order, a method named twice once.
-    pub fn without_repeats(methods: &[Self]) -> Vec<Self> {
-        let mut unique = Vec::new();
-        for method in methods {
-            if !unique.contains(method) {
-                unique.push(*method);
-            }
-        }
-        unique
-    }
-
     /// The name on the command line and in results.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Vanilla => "vanilla",
             Self::PreemptRt => "preempt-rt",
@@ -180,6 +169,10 @@ pub struct Target {
     /// Whether to switch off RT throttling (`sched_rt_runtime_us` = -1). Never by default: a
     /// runaway RT VCPU could then take its CPU for ever.
     pub disable_rt_throttling: bool,
+    /// Whether the fair server keeps the kernel's long pieces: up to 50 ms of a second in which
+    /// normal threads run before the RT path.
+    #[serde(default)]
+    pub keep_fair_server: bool,
 }
 
 #[cfg(test)]

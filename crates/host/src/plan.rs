@@ -9,6 +9,7 @@ use crate::cpu_set::CpuSet;
 use crate::dedicated;
 use crate::discover::{self, Nic, Process, Vm};
 use crate::error::HostError;
+use crate::fair_server;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::method::{Method, Target};
 use crate::net::{self, Profile};
@@ -154,6 +155,12 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
             true,
         );
     }
+    if !target.keep_fair_server {
+        let piece_ns = fair_server::LONGEST_PIECE_NS;
+        let mut steps = fair_server::steps(machine, piece_ns, &mut plan.warnings)?;
+        steps.retain(|step| !step.change.is_empty());
+        plan.steps.extend(steps);
+    }
     throttling(machine, target, &mut plan);
     if threads.iter().any(|thread| thread.id.comm == "irqbalance") {
         plan.warnings.push(
@@ -270,7 +277,8 @@ fn find_path(
     for wanted in &target.rt_vms {
         let vm = discover::vm(machine, threads, wanted.pid)?;
         let rt_vcpus = choose_vcpus(&vm, &wanted.rt_vcpus, warnings)?;
-        if vm.vhost_workers.is_empty() {
+        // Without a tap nobody carries packets into the VM: its sockets may be the host's own.
+        if vm.vhost_workers.is_empty() && !net::taps_of(machine, wanted.pid).is_empty() {
             warnings.push(format!(
                 "VM {} has no vhost worker: its packets go through its monitor's threads, at \
                  normal priority; use vhost-net (vhost=on)",

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::change;
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
+use crate::fair_server;
 use crate::links::Qdisc;
 use crate::machine::{Machine, ThreadId};
-use crate::parse;
 use crate::threads::Scheduling;
+use crate::{parse, plan};
 
 /// The host's scheduling state at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,13 +56,14 @@ pub struct IrqState {
     pub effective: Option<CpuSet>,
 }
 
-/// The files a snapshot holds, besides those of network queues.
-const FILES: [&str; 5] = [
+/// The files a snapshot holds, besides those of CPUs and of network queues.
+const FILES: [&str; 6] = [
     "/sys/devices/virtual/workqueue/cpumask",
     "/proc/irq/default_smp_affinity",
     "/proc/sys/kernel/sched_rt_runtime_us",
     "/proc/sys/net/core/netdev_budget",
     "/proc/sys/net/core/netdev_budget_usecs",
+    plan::RTNET_PRIO,
 ];
 
 impl Snapshot {
@@ -99,6 +101,9 @@ impl Snapshot {
             }
         }
         let mut paths: Vec<String> = FILES.iter().map(ToString::to_string).collect();
+        for cpu in machine.online()?.iter() {
+            paths.extend(["runtime", "period"].map(|name| fair_server::file(cpu, name)));
+        }
         let mut qdiscs = BTreeMap::new();
         let mut flow_rules = BTreeMap::new();
         for nic in machine.tree.list("/sys/class/net").unwrap_or_default() {

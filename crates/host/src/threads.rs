@@ -281,6 +281,12 @@ impl Threads for KernelThreads {
     }
 }
 
+/// The number of the thread that asks.
+pub(crate) fn calling_thread() -> u32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::gettid() }.cast_unsigned()
+}
+
 /// Thread 0 would mean the caller itself; it is never meant here.
 fn process_id(tid: u32) -> io::Result<libc::pid_t> {
     libc::pid_t::try_from(tid)

@@ -4,7 +4,11 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
+
+use crate::cpu_set::CpuSet;
+use crate::threads::{self, KernelThreads, Scheduling, Threads};
 
 /// No file this crate reads is larger; `/proc/interrupts` of a machine with 512 CPUs and 4096
 /// interrupts is about 25 MB.
@@ -18,6 +22,9 @@ pub trait HostTree: Send + Sync {
 
     /// Writes `value` to an existing file in one write, as sysfs and procfs want it.
     fn write(&self, path: &str, value: &str) -> io::Result<()>;
+
+    /// The same from a normal thread that runs on `cpu`.
+    fn write_from(&self, cpu: usize, path: &str, value: &str) -> io::Result<()>;
 
     /// The names in a directory, sorted.
     fn list(&self, path: &str) -> io::Result<Vec<String>>;
@@ -33,7 +40,7 @@ pub trait HostTree: Send + Sync {
 
     /// Waits. A fake host returns at once.
     fn wait(&self, time: Duration) {
-        std::thread::sleep(time);
+        thread::sleep(time);
     }
 
     /// The content of a file as text; bytes that are not UTF-8 are replaced.
@@ -79,6 +86,18 @@ impl HostTree for RootedTree {
             .truncate(true)
             .open(self.place(path))?;
         file.write_all(value.as_bytes())
+    }
+
+    fn write_from(&self, cpu: usize, path: &str, value: &str) -> io::Result<()> {
+        let from_there = || {
+            let own = threads::calling_thread();
+            KernelThreads.set_scheduling(own, &Scheduling::normal())?;
+            KernelThreads.set_affinity(own, &CpuSet::single(cpu))?;
+            self.write(path, value)
+        };
+        // A thread of its own, so that the caller's keeps what it has, whatever fails.
+        let panicked = |_| Err(io::Error::other("the thread that writes panicked"));
+        thread::scope(|scope| scope.spawn(from_there).join().unwrap_or_else(panicked))
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<String>> {

@@ -1,21 +1,23 @@
 //! A guest inside the emulated host, as one process there.
 //!
-//! `steadyvm lab carry` starts the guest's QEMU and carries the guest's control channel on its
+//! `steadyvm lab carry` starts the guest's monitor and carries the guest's control channel on its
 //! own standard input and output. So the caller, outside, reaches the guest's agent through
 //! the host's agent without a word more in the protocol, and the guest's life is the process's.
 
-use crate::emulator::Machine;
+use crate::child::Child;
+use crate::emulator::{Machine, Monitor};
 use crate::error::{At, Result};
-use crate::qemu;
+use crate::{monitor, qemu};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 
 /// Where the host keeps what belongs to its guests.
 pub const RUN_DIRECTORY: &str = "/run/steadyvm/guests";
 
-/// The file that holds the process id of a guest's QEMU.
+/// The file that holds the process id of a guest's monitor.
 pub fn pid_file(name: &str) -> String {
     format!("{RUN_DIRECTORY}/{name}.pid")
 }
@@ -31,19 +33,33 @@ pub fn carry(machine: &Machine) -> Result<()> {
 }
 
 fn run(machine: &Machine, log: &Path) -> Result<()> {
-    let mut qemu = qemu::start(&machine.guest_arguments(), None, log)?;
+    match &machine.monitor {
+        Monitor::Qemu => {
+            let mut qemu = qemu::start(
+                Path::new(qemu::PROGRAM),
+                &machine.guest_arguments(),
+                None,
+                log,
+            )?;
+            qemu.monitor.resume()?;
+            carry_channel(machine, &qemu.process, &qemu.channel)
+        }
+        Monitor::Steadyvm { sockets } => {
+            let monitor = monitor::start(machine, sockets.as_deref(), log)?;
+            carry_channel(machine, &monitor.process, &monitor.channel)
+        }
+    }
+}
+
+fn carry_channel(machine: &Machine, monitor: &Child, channel: &UnixStream) -> Result<()> {
     let pid_file = pid_file(&machine.name);
-    std::fs::write(&pid_file, qemu.process.pid().to_string()).at("write", &pid_file)?;
-    qemu.monitor.resume()?;
-    let to_guest = qemu
-        .channel
-        .try_clone()
-        .doing("carry the control channel")?;
+    std::fs::write(&pid_file, monitor.pid().to_string()).at("write", &pid_file)?;
+    let to_guest = channel.try_clone().doing("carry the control channel")?;
     thread::spawn(move || {
         let _ = copy(io::stdin().lock(), &to_guest);
         let _ = to_guest.shutdown(Shutdown::Both);
     });
-    let _ = copy(&qemu.channel, &Output);
+    let _ = copy(channel, &Output);
     Ok(())
 }
 

@@ -40,11 +40,25 @@ pub struct Card {
     pub mac: String,
 }
 
+/// What runs a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Monitor {
+    /// QEMU.
+    Qemu,
+    /// `steadyvm up`.
+    Steadyvm {
+        /// The host's network namespace in which the guest has outsourced sockets, if it has such.
+        sockets: Option<String>,
+    },
+}
+
 /// What both kinds of machine have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Its name in messages and thread names.
     pub name: String,
+    /// What runs it, if it is a guest: an emulated host is QEMU's.
+    pub monitor: Monitor,
     /// The kernel image.
     pub kernel: String,
     /// The initramfs.
@@ -112,13 +126,18 @@ impl Machine {
         arguments
     }
 
+    /// The kernel's command line.
+    pub fn command_line(&self) -> String {
+        let words = format!("{KERNEL_WORDS} {}", self.kernel_words);
+        words.trim().to_owned()
+    }
+
     fn common_arguments(&self) -> Vec<String> {
         let mut arguments: Vec<String> = "-nodefaults -no-user-config -no-reboot -display none -S"
             .split(' ')
             .chain(self.accelerator.arguments())
             .map(str::to_owned)
             .collect();
-        let append = format!("{KERNEL_WORDS} {}", self.kernel_words);
         push(
             &mut arguments,
             "-name",
@@ -129,7 +148,7 @@ impl Machine {
         push(&mut arguments, "-serial", format!("file:{}", self.console));
         push(&mut arguments, "-kernel", self.kernel.clone());
         push(&mut arguments, "-initrd", self.initramfs.clone());
-        push(&mut arguments, "-append", append.trim().to_owned());
+        push(&mut arguments, "-append", self.command_line());
         push(
             &mut arguments,
             "-drive",

@@ -4,6 +4,7 @@ use crate::agent::{Connection, ProcessInput};
 use crate::carry::RUN_DIRECTORY;
 use crate::emulator::Machine;
 use crate::error::{At, Error, Result};
+use crate::laboratory::SOCKETS_MODULE;
 use std::time::Duration;
 
 /// A guest boots in 5 s on an idle machine.
@@ -31,6 +32,11 @@ impl Guest {
         &self.connection
     }
 
+    /// Makes the sockets of every program that starts from now on outsourced ones.
+    pub fn outsource_sockets(&self) -> Result<()> {
+        self.connection.run(&["insmod", SOCKETS_MODULE]).map(drop)
+    }
+
     /// Gives its only card an address.
     pub fn set_network_up(&self, address: std::net::Ipv4Addr) -> Result<()> {
         self.connection.run(&[
@@ -47,7 +53,7 @@ impl Guest {
     }
 }
 
-/// Adds what the guest's QEMU and console said to an error of a guest that did not come up.
+/// Adds what the guest's monitor and console said to an error of a guest that did not come up.
 fn with_logs(mut error: Error, host: &Connection, name: &str) -> Error {
     let script = format!("cd {RUN_DIRECTORY}; tail -n 5 {name}.log {name}.console");
     // A host that is gone too has told why elsewhere.

@@ -3,7 +3,7 @@
 use crate::agent::Connection;
 use crate::artifact::PackedInitramfs;
 use crate::carry;
-use crate::emulator::{Accelerator, Card, Machine};
+use crate::emulator::{Accelerator, Card, Machine, Monitor};
 use crate::error::{At, Blame, Error, Result};
 use crate::guest::Guest;
 use crate::namespace::Namespace;
@@ -12,6 +12,7 @@ use crate::qemu::{self, Qemu};
 use crate::scheduling;
 use std::fs::File;
 use std::io::Read;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,17 +56,17 @@ pub const NETWORKS: [Network; 2] = [RT, BULK];
 
 impl Network {
     /// The address with this last byte.
-    pub fn address(self, last: u8) -> std::net::Ipv4Addr {
+    pub fn address(self, last: u8) -> Ipv4Addr {
         [10, 77, self.subnet, last].into()
     }
 
     /// The load generators' address.
-    pub fn outside(self) -> std::net::Ipv4Addr {
+    pub fn outside(self) -> Ipv4Addr {
         self.address(1)
     }
 
     /// The host's own address.
-    pub fn host(self) -> std::net::Ipv4Addr {
+    pub fn host(self) -> Ipv4Addr {
         self.address(2)
     }
 
@@ -92,6 +93,8 @@ pub struct HostSpecification {
     pub image: PathBuf,
     /// More words for the kernel's command line.
     pub kernel_words: String,
+    /// The QEMU that it runs in.
+    pub emulator: PathBuf,
     /// How the host's instructions run.
     pub accelerator: Accelerator,
     /// Where logs go.
@@ -123,7 +126,7 @@ impl EmulatedHost {
             .log_directory
             .join(format!("{}.qemu", specification.name));
         let arguments = machine(specification, &console).host_arguments();
-        let mut qemu = qemu::start(&arguments, Some(&outside), &log)?;
+        let mut qemu = qemu::start(&specification.emulator, &arguments, Some(&outside), &log)?;
         for network in NETWORKS {
             outside.ip(&format!(
                 "address add {}/24 dev {}",
@@ -215,7 +218,24 @@ impl EmulatedHost {
         }
     }
 
-    /// The process id of a guest's QEMU.
+    /// Makes a network namespace of this name for a VM's outsourced sockets, with an address in a
+    /// network, whose bridge it is joined to.
+    pub fn make_namespace(&self, name: &str, network: Network, address: Ipv4Addr) -> Result<()> {
+        let bridge = network.bridge();
+        for words in [
+            format!("netns add {name}"),
+            format!("link add dev {name} type veth peer name eth0 netns {name}"),
+            format!("link set dev {name} master {bridge} up"),
+            format!("-n {name} link set dev lo up"),
+            format!("-n {name} address add {address}/24 dev eth0"),
+            format!("-n {name} link set dev eth0 up"),
+        ] {
+            self.ip(&words)?;
+        }
+        Ok(())
+    }
+
+    /// The process id of a guest's monitor.
     pub fn guest_pid(&self, name: &str) -> Result<i32> {
         let text = self.connection.text(&["cat", &carry::pid_file(name)])?;
         text.trim()
@@ -235,29 +255,15 @@ impl EmulatedHost {
         })
     }
 
-    /// Puts a method in force with the host's own copy of this program, for a network's card and
-    /// for the service that an option of `steadyvm host apply` and its value name.
-    pub fn put_in_force(
-        &self,
-        method: Method,
-        network: Network,
-        service: &[String; 2],
-    ) -> Result<()> {
+    /// Puts a method in force with the host's own copy of this program, for a network's card; the
+    /// other options of `steadyvm host apply` name the service.
+    pub fn put_in_force(&self, method: Method, network: Network, options: &[String]) -> Result<()> {
         if method == Method::Vanilla {
             return Ok(());
         }
-        let [option, name] = service;
-        let argv = [
-            "steadyvm",
-            "host",
-            "apply",
-            "--method",
-            method.name(),
-            "--rt-nic",
-            network.name,
-            option,
-            name,
-        ];
+        let mut argv = vec!["steadyvm", "host", "apply", "--method", method.name()];
+        argv.extend(["--rt-nic", network.name]);
+        argv.extend(options.iter().map(String::as_str));
         self.connection
             .run(&argv)
             .map(drop)
@@ -276,6 +282,11 @@ impl EmulatedHost {
             scheduling::pin(thread, cpu)?;
         }
         Ok(())
+    }
+
+    /// Binds the emulator's thread that stands for the host's devices to a CPU of this machine.
+    pub(crate) fn devices_to_cpu(&self, cpu: usize) -> Result<()> {
+        scheduling::pin(self.qemu.process.pid() as i32, cpu)
     }
 
     /// Stops the host's processors and clock.
@@ -342,6 +353,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
     };
     Machine {
         name: specification.name.clone(),
+        monitor: Monitor::Qemu,
         kernel: text(&specification.kernel),
         initramfs: text(&specification.initramfs.path()),
         image: text(&specification.image),

@@ -11,10 +11,12 @@ use nix::kmod::{ModuleInitFlags, finit_module};
 use nix::mount::{MsFlags, mount};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::termios::tcdrain;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,6 +41,8 @@ pub fn run() -> ! {
     if let Err(error) = bring_up().and_then(|()| run_until_it_ends(&command())) {
         eprintln!("steadyvm init: {error}");
     }
+    // The console sends by interrupts what programs wrote last; without power it is lost.
+    let _ = tcdrain(io::stdout());
     loop {
         // Fails only without the right to, which the first process has.
         let _ = reboot(RebootMode::RB_POWER_OFF);

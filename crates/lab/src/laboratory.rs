@@ -2,14 +2,15 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, sockets_module,
-    user_space_image,
+    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, UserSpace, emulator,
+    sockets_module, user_space_image,
 };
-use crate::emulator::{Accelerator, Card, Machine};
+use crate::emulator::{Accelerator, Card, Machine, Monitor};
 use crate::error::{At, Error, Result};
 use crate::host::{BOOT_PATIENCE, HostSpecification};
 use crate::namespace::Namespace;
 use crate::progress::Observer;
+use crate::qemu;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,8 +63,8 @@ impl HostKernel {
     }
 
     /// The kernels of several methods.
-    pub fn of_all(methods: &[Method]) -> Vec<Self> {
-        methods.iter().copied().map(Self::of).collect()
+    pub fn of_all(methods: impl IntoIterator<Item = Method>) -> Vec<Self> {
+        methods.into_iter().map(Self::of).collect()
     }
 }
 
@@ -72,6 +73,9 @@ const GUEST_KERNEL: &str = "/boot/guest-kernel";
 const GUEST_INITRAMFS: &str = "/boot/guest-initramfs";
 /// A guest's disk is the host's own: one read-only image serves both.
 const GUEST_IMAGE: &str = "/dev/vda";
+
+/// Where a guest finds the module for outsourced sockets. It is loaded where a method asks for it.
+pub const SOCKETS_MODULE: &str = "/usr/local/lib/steadyvm_sockets.ko";
 
 /// The lab's kernels, images and the way to run them.
 pub struct Laboratory {
@@ -83,6 +87,8 @@ pub struct Laboratory {
     pub sockets_module: PathBuf,
     /// How hosts run.
     pub accelerator: Accelerator,
+    /// The QEMU that they run in.
+    pub emulator: PathBuf,
     /// More words for the command line of every host's kernel.
     pub kernel_words: String,
     image: PathBuf,
@@ -106,7 +112,7 @@ impl Laboratory {
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
         // Fails at once, and not after minutes, where the kernel's source is missing.
         let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
-        let image = user_space_image(cache, observer)?;
+        let image = user_space_image(cache, UserSpace::Lab, observer)?;
         let sockets_module = sockets_module(
             cache,
             &distribution_kernel.release,
@@ -122,7 +128,7 @@ impl Laboratory {
         let guest = Initramfs {
             program,
             modules: Some(&distribution_kernel.guest_modules),
-            additions: Vec::new(),
+            additions: vec![(SOCKETS_MODULE, &*sockets_module)],
         }
         .pack()?;
         let guest_path = guest.path();
@@ -145,6 +151,7 @@ impl Laboratory {
             our_kernels,
             sockets_module,
             accelerator: Accelerator::Tcg,
+            emulator: PathBuf::from(qemu::PROGRAM),
             kernel_words: String::new(),
             image,
             log_directory: log_directory.to_owned(),
@@ -152,7 +159,16 @@ impl Laboratory {
         let first = laboratory.our_kernels.keys().next().copied();
         let trial = laboratory.host("trial", first.unwrap_or(HostKernel::Distribution))?;
         laboratory.accelerator = accelerator::choose(&trial, observer);
+        if laboratory.accelerator == Accelerator::Tcg {
+            laboratory.emulator = emulator(cache, observer);
+        }
         Ok(laboratory)
+    }
+
+    /// Gives hosts and guests real network programs, too, from an image that is built if need be.
+    pub fn with_programs(mut self, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
+        self.image = user_space_image(cache, UserSpace::Programs, observer)?;
+        Ok(self)
     }
 
     /// A kernel's version and kind, for people.
@@ -186,6 +202,7 @@ impl Laboratory {
             initramfs: Arc::clone(initramfs),
             image: self.image.clone(),
             kernel_words: self.kernel_words.clone(),
+            emulator: self.emulator.clone(),
             accelerator: self.accelerator,
             log_directory: self.log_directory.clone(),
             boot_patience: BOOT_PATIENCE,
@@ -199,11 +216,13 @@ pub fn require_root() -> Result<()> {
     Namespace::new().map(drop)
 }
 
-/// A guest to start in a host: the distribution's kernel, one virtio-net card over vhost-net.
+/// A guest to start in a host: the distribution's kernel, one virtio-net card over vhost-net, run by
+/// QEMU.
 /// `number` sets its card's address apart from the other guests'.
 pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
     Machine {
         name: name.to_owned(),
+        monitor: Monitor::Qemu,
         kernel: GUEST_KERNEL.to_owned(),
         initramfs: GUEST_INITRAMFS.to_owned(),
         image: GUEST_IMAGE.to_owned(),

@@ -13,6 +13,7 @@ mod guest;
 pub mod host;
 pub mod init;
 pub mod laboratory;
+mod monitor;
 mod namespace;
 pub mod progress;
 mod qemu;

@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The emulator's program.
+/// The name of the emulator's program; where it has no directory, as the distribution installs it.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
 /// A QEMU that has set its devices up and waits for [`Monitor::resume`].
@@ -27,16 +27,21 @@ pub struct Qemu {
     pub monitor: Monitor,
 }
 
-/// Starts QEMU with the given arguments, for an emulated host inside a network namespace and in a
+/// Starts a QEMU with the given arguments, for an emulated host inside a network namespace and in a
 /// session of its own. What it prints goes to the file `log`.
 ///
 /// # Errors
 /// QEMU is missing, or it ends at once: the error carries its own words.
-pub fn start(arguments: &[String], inside: Option<&Namespace>, log: &Path) -> Result<Qemu> {
+pub fn start(
+    program: &Path,
+    arguments: &[String],
+    inside: Option<&Namespace>,
+    log: &Path,
+) -> Result<Qemu> {
     let (channel, machine_side) = UnixStream::pair().doing("make the control channel")?;
     let (monitor, monitor_side) = UnixStream::pair().doing("make QEMU's monitor channel")?;
     let log_file = File::create(log).at("create", log)?;
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program);
     command
         .args(arguments)
         .args(channel_arguments(
@@ -72,7 +77,7 @@ pub fn start(arguments: &[String], inside: Option<&Namespace>, log: &Path) -> Re
             } else {
                 said.trim().to_owned()
             };
-            Err(Error::machine(format!("start {PROGRAM}"), why))
+            Err(Error::machine(format!("start {}", program.display()), why))
         }
     }
 }

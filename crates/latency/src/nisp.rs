@@ -19,8 +19,8 @@ pub struct Results {
     pub execution_us: u64,
     /// The deadlines, in microseconds after the release.
     pub deadlines_us: Vec<u64>,
-    /// Packets a second that the slowest method received of a flood without end, with no job.
-    pub saturation_packets_per_s: f64,
+    /// The highest of the methods' peaks: the last rate.
+    pub peak_packets_per_s: f64,
     /// Seed of the first rate's schedule.
     pub seed: u64,
     /// One entry a method, in the order asked for.
@@ -32,8 +32,8 @@ pub struct Results {
 pub struct Curve {
     /// The method's name.
     pub name: String,
-    /// Packets a second that it received of a flood without end, with no job.
-    pub saturation_packets_per_s: f64,
+    /// The most packets a second that it received at any rate, with no job.
+    pub peak_packets_per_s: f64,
     /// The rates in ascending order, the first without any packet.
     pub points: Vec<Point>,
 }
@@ -49,6 +49,9 @@ pub struct Point {
     pub received_packets_per_s: f64,
     /// CPU time that was not idle, of all CPUs: 0 to 1.
     pub cpu_busy_fraction: f64,
+    /// How long a job waited for the CPU while it could have run, in the mean, in microseconds: what
+    /// the scheduler did. What interrupts took is not in it.
+    pub waited_mean_us: f64,
     /// The high-priority process's jobs.
     pub punctuality: Punctuality,
 }
@@ -65,22 +68,23 @@ pub fn render(results: &Results) -> String {
          process\non the same CPU, up to {:.0} packets/s. Deadlines: {} ms.\n",
         milliseconds(results.execution_us),
         milliseconds(results.period_us),
-        results.saturation_packets_per_s,
+        results.peak_packets_per_s,
         deadlines.join(" and ")
     );
     for curve in &results.methods {
-        let _ = writeln!(text, "\n{}", curve.name);
+        let peak = curve.peak_packets_per_s;
+        let _ = writeln!(text, "\n{}, peak {peak:.0} packets/s", curve.name);
         let _ = writeln!(
             text,
-            "  {:>8} {:>8} {:>5} {:>5} | {:>8} {:>8} {:>8} {:>8} | {:>12} | {:>8}",
+            "  {:>8} {:>8} {:>5} | {:>8} {:>8} {:>8} {:>8} {:>5} | {:>12} | {:>8}",
             "sent/s",
             "recv/s",
             "CPU %",
-            "jobs",
             "mean ms",
             "SD",
             "p99",
             "max",
+            "wait",
             "misses %",
             "jitter"
         );
@@ -88,8 +92,9 @@ pub fn render(results: &Results) -> String {
             let _ = writeln!(text, "{}", row(point));
         }
     }
-    text += "\nmean, SD, p99 and max: of the response, from release to finish; misses: at each \
-             deadline; jitter:\nSD of the time between two finishes, in ms.\n";
+    text += "\nmean, SD, p99 and max: of the response, from release to finish; wait: how long of it the job \
+             waited\nfor the CPU, in the mean (the rest are interrupts and the job itself); misses: at \
+             each deadline;\njitter: SD of the time between two finishes; times in ms.\n";
     text
 }
 
@@ -102,15 +107,15 @@ fn row(point: &Point) -> String {
         .map(|ratio| format!("{:>5.1}", 100.0 * ratio))
         .collect();
     format!(
-        "  {:>8.0} {:>8.0} {:>5.1} {:>5} | {} {} {} {} | {:>12} | {}",
+        "  {:>8.0} {:>8.0} {:>5.1} | {} {} {} {} {:>5.2} | {:>12} | {}",
         point.sent_packets_per_s,
         point.received_packets_per_s,
         100.0 * point.cpu_busy_fraction,
-        job.jobs,
         ms(job.response_mean_us),
         ms(job.response_sd_us),
         ms(job.response_p99_us),
         ms(job.response_max_us),
+        point.waited_mean_us / 1e3,
         misses.join(" "),
         ms(job.jitter_sd_us)
     )
@@ -140,18 +145,19 @@ mod tests {
             sent_packets_per_s: rate,
             received_packets_per_s: rate,
             cpu_busy_fraction: 0.5,
+            waited_mean_us: 1500.0,
             punctuality: Punctuality::of(&done, &deadlines).unwrap(),
         };
         let results = Results {
-            schema_version: 1,
+            schema_version: 2,
             period_us: 30_000,
             execution_us: 12_000,
             deadlines_us: vec![16_000, 30_000],
-            saturation_packets_per_s: 123_456.0,
+            peak_packets_per_s: 123_456.0,
             seed: 1,
             methods: vec![Curve {
                 name: "vanilla".into(),
-                saturation_packets_per_s: 123_456.0,
+                peak_packets_per_s: 123_456.0,
                 points: vec![point(0.0), point(123_456.0)],
             }],
         };
@@ -160,8 +166,10 @@ mod tests {
             text.lines().all(|line| line.chars().count() <= 100),
             "{text}"
         );
-        assert!(text.contains(" 50.0   0.0 |"), "{text}");
-        let rows = text.lines().filter(|line| line.contains(" 50.0    10 |"));
+        assert!(text.contains("  1.50 |   50.0   0.0 |"), "{text}");
+        let rows = text
+            .lines()
+            .filter(|line| line.contains(" 50.0 |    16.50"));
         assert_eq!(rows.count(), 2, "{text}");
         let json = serde_json::to_string(&results).unwrap();
         assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);

@@ -6,7 +6,8 @@ use serde_json::Value;
 use steadyvm_latency::bootstrap::BootstrapOptions;
 use steadyvm_latency::report::{ReportMeta, render};
 use steadyvm_latency::results::{
-    AssembleOptions, Phase, Results, ResultsError, RunData, Service, assemble, hgrm_of_method,
+    AssembleOptions, GuestCounts, Phase, Results, ResultsError, RunData, Service, assemble,
+    hgrm_of_method,
 };
 use steadyvm_latency::statistics::Summary;
 use steadyvm_latency::table;
@@ -265,6 +266,48 @@ fn where_the_loads_were_received_is_said() {
     assert_eq!(Results::from_json(&older).unwrap().service, Service::Vm);
 }
 
+/// Counts are summed over rounds and shown a request, where there was a guest.
+#[test]
+fn what_the_guest_counted_is_shown_a_request() {
+    let mut data = common::comparison(2, 100);
+    for (round, exits) in data.methods[1].rounds.iter_mut().zip([300, 600]) {
+        round.idle.guest = Some(GuestCounts {
+            requests: 150,
+            network_interrupts: 7,
+            network_softirqs: 11,
+            timer_interrupts: 30,
+            injected_interrupts: 75,
+            exits,
+            exit_reasons: [("mmio_exits".to_owned(), 60), ("irq_exits".to_owned(), 9)].into(),
+        });
+    }
+    let results = assemble(&data, options());
+    let [without, with, _] = &results.methods[..] else {
+        panic!("three methods");
+    };
+    assert!(without.guest_idle.is_none() && with.guest.is_none());
+    let guest = with.guest_idle.as_ref().unwrap();
+    assert_eq!((guest.requests, guest.network_interrupts), (300, 14));
+    assert!((guest.exits_per_request - 3.0).abs() < 1e-9);
+    assert!((guest.exit_reasons_per_request["mmio_exits"] - 0.4).abs() < 1e-9);
+
+    let text = table::render(&results);
+    let row = text.lines().find(|line| line.ends_with("2.60")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    let figures = [
+        "14", "22", "0.20", "0.50", "3.00", "0.00", "0.40", "0.00", "2.60",
+    ];
+    assert_eq!(cells, [&["preempt-rt"][..], &figures].concat());
+    let page = render(&results, &ReportMeta::default());
+    assert!(
+        page.contains("<td>14</td><td>22</td><td>0.20</td><td>0.50</td>"),
+        "{page}"
+    );
+    let none = assemble(&common::comparison(2, 100), options());
+    assert!(!table::render(&none).contains("softirqs"));
+    assert!(!render(&none, &ReportMeta::default()).contains("softirqs"));
+}
+
 #[test]
 fn the_table_fits_and_shows_every_method_with_n_and_max() {
     let results = assemble(&common::comparison(3, 700), options());
@@ -298,6 +341,16 @@ fn the_table_fits_and_shows_every_method_with_n_and_max() {
     let (low, high) = (mean.low.unwrap(), mean.high.unwrap());
     let expected = format!("{:.2} [{low:.2}, {high:.2}]*", mean.median);
     assert!(ratios[0].contains(&expected), "{expected} in {}", ratios[0]);
+}
+
+#[test]
+fn pairs_of_methods_that_differ_in_their_ends_are_told_apart() {
+    let mut data = common::comparison(2, 60);
+    data.methods[0].name = "preempt-rt-vmm".to_owned();
+    data.methods[1].name = "rt-sockets".to_owned();
+    let text = table::render(&assemble(&data, options()));
+    let pair = "\n  rt-sockets / preempt-rt-vmm\n";
+    assert_eq!(text.matches(pair).count(), 4, "{text}");
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub const MAX_CONTROL: usize = 4096;
 /// `SVS_MAX_SEGMENTS`: the most descriptors of one chain.
 pub const MAX_SEGMENTS: usize = 1024;
 
+/// `SVS_WAIT_RECEIVED`: in the value of [`op::WAIT`], that it has received.
+pub const WAIT_RECEIVED: u64 = 1 << 63;
+
 /// `SVS_OP_…`: what a request asks for.
 pub mod op {
     #![allow(missing_docs)] // the header explains each
@@ -68,6 +71,8 @@ pub struct Config {
     pub max_sockets: U32,
     /// Most bytes of data in one request, each way.
     pub max_data: U32,
+    /// I/O port that a channel's number is written to; 0: none.
+    pub port: U32,
 }
 
 /// `struct svs_request`: the head of what the driver writes.

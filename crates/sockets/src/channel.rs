@@ -1,6 +1,6 @@
 //! A channel: one VCPU's request queue, wait set and event ring, used by one thread at a time.
 
-use crate::abi::{Response, State, op};
+use crate::abi::{Response, State, WAIT_RECEIVED, op};
 use crate::chain::{Exchange, answer, open};
 use crate::device::Device;
 use crate::memory::Memory;
@@ -117,7 +117,7 @@ impl Channel {
             op::STATE_TABLE => self.set_state_table(memory, exchange),
             op::EVENT_RING => self.set_event_ring(memory, exchange),
             op::HARVEST => self.harvest(memory),
-            op::WAIT => self.wait(memory, exchange.argument(0)),
+            op::WAIT => self.wait(memory, exchange),
             op::WAKE => wake(device, exchange),
             _ => match device.table().get(operation::handle_of(exchange)) {
                 Ok(socket) => {
@@ -172,14 +172,32 @@ impl Channel {
         Ok(operation::value(pending.into()))
     }
 
-    /// Sleeps where there is nothing for the guest to do.
-    fn wait(&mut self, memory: &Memory, longest_ns: u64) -> Outcome {
+    /// Sleeps where there is nothing for the guest to do; then receives for whom it was idle.
+    fn wait(&mut self, memory: &Memory, exchange: &Exchange) -> Outcome {
+        let device = Arc::clone(&self.device);
+        let socket = match exchange.request.handle.get() {
+            0 => None,
+            _ => Some(device.table().get(operation::handle_of(exchange))?),
+        };
         let ring = self.ring.as_ref().ok_or(Errno::INVAL)?;
         if ring.pending(memory)? == 0 {
-            let longest = Duration::from_nanos(longest_ns).min(self.device.limits().longest_wait);
-            self.device.wait_set(self.index.into())?.sleep(longest)?;
+            let longest = Duration::from_nanos(exchange.argument(0));
+            let longest = longest.min(device.limits().longest_wait);
+            device.wait_set(self.index.into())?.sleep(longest)?;
         }
-        self.harvest(memory)
+        // The event is taken first: an edge whose cause was received meanwhile would be none.
+        let waited = self.harvest(memory)?;
+        let events = waited.value.get();
+        let Some(socket) = socket.filter(|_| events > 0) else {
+            return Ok(waited);
+        };
+        let Some(outcome) = operation::receive_whole(&socket, exchange) else {
+            return Ok(waited);
+        };
+        let mut response = outcome.unwrap_or_else(failed);
+        response.value = (events | WAIT_RECEIVED).into();
+        response.ready = socket.publish(memory, device.state_table()).into();
+        Ok(response)
     }
 }
 

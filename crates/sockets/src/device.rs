@@ -87,13 +87,14 @@ impl Device {
         }))
     }
 
-    /// The configuration space.
-    pub fn config(&self) -> Config {
+    /// The configuration space of a device that is rung by its transport, or by an I/O port besides.
+    pub fn config(&self, port: Option<u16>) -> Config {
         Config {
             version: VERSION.into(),
             channels: (self.wait_sets.len() as u32).into(),
             max_sockets: self.limits.sockets.into(),
             max_data: self.limits.request_bytes.into(),
+            port: u32::from(port.unwrap_or_default()).into(),
         }
     }
 

@@ -73,7 +73,7 @@ pub fn carry_out(
         op::LISTEN => rustix::net::listen(fd, exchange.int(0)?).map(nothing),
         op::ACCEPT => accept(device, socket, exchange, memory),
         op::SEND => send(socket, exchange),
-        op::RECEIVE => receive(socket, exchange),
+        op::RECEIVE => receive_alone(socket, exchange),
         op::SHUTDOWN => shutdown(socket, exchange),
         op::GETSOCKNAME => Ok(named(exchange, &system::getsockname(fd)?)),
         op::GETPEERNAME => Ok(named(exchange, &system::getpeername(fd)?)),
@@ -129,8 +129,31 @@ fn send(socket: &Socket, exchange: &Exchange) -> Outcome {
     Ok(value(sent as u64))
 }
 
-fn receive(socket: &Socket, exchange: &Exchange) -> Outcome {
+/// Receives for who blocks, where that is possible without cutting anything off: what does not fit
+/// is left to a request that has the caller's own buffer. None: there is nothing, or somebody else
+/// receives at this moment.
+pub fn receive_whole(socket: &Socket, exchange: &Exchange) -> Option<Outcome> {
+    let whole = exchange.int(1).and_then(|flags| {
+        // What is next stays so under this lock.
+        let _alone = socket.try_to_receive_alone().ok_or(Errno::AGAIN)?;
+        if socket.next_length()? > exchange.data_room.len() as u64 {
+            return Err(Errno::AGAIN);
+        }
+        receive(socket, exchange, flags)
+    });
+    match whole {
+        Err(Errno::AGAIN) => None,
+        outcome => Some(outcome),
+    }
+}
+
+fn receive_alone(socket: &Socket, exchange: &Exchange) -> Outcome {
     let flags = exchange.int(0)?;
+    let _alone = socket.receive_alone();
+    receive(socket, exchange, flags)
+}
+
+fn receive(socket: &Socket, exchange: &Exchange, flags: i32) -> Outcome {
     if flags & !RECEIVE_FLAGS != 0 {
         return Err(Errno::INVAL);
     }
@@ -177,12 +200,21 @@ fn set_option(socket: &Socket, exchange: &Exchange) -> Outcome {
 fn get_option(socket: &Socket, exchange: &Exchange) -> Outcome {
     let (level, name) = (exchange.int(0)?, exchange.int(1)?);
     if !option::is_forwarded(level, name) {
-        return Err(Errno::NOPROTOOPT);
+        return Err(unknown_option(socket, level));
     }
     let room = &exchange.data_room;
     let mut bytes = Control::from_elem(0, room.len().min(option::MAX_VALUE));
     let len = system::get_option(socket.as_fd(), level, name, &mut bytes)?;
     Ok(with_data(exchange, &bytes[..len]))
+}
+
+/// What the host says of an option of this level that does not exist: levels that a socket does not
+/// have are EOPNOTSUPP in `AF_INET`. (setsockopt(2) is ENOPROTOOPT everywhere.)
+fn unknown_option(socket: &Socket, level: i32) -> Errno {
+    match system::get_option(socket.as_fd(), level, i32::MAX, &mut [0; 4]) {
+        Err(error) => error,
+        Ok(_) => Errno::NOPROTOOPT,
+    }
 }
 
 fn input_output_control(socket: &Socket, exchange: &Exchange) -> Outcome {

@@ -2,15 +2,15 @@
 
 use crate::abi::{self, State};
 use crate::limits::Charge;
-use crate::memory::Memory;
+use crate::memory::{Memory, Segments};
 use crate::system;
 use crate::table::{Handle, lock};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use vm_memory::{Bytes, GuestAddress};
 
 const NOW: Timespec = Timespec {
@@ -92,6 +92,9 @@ pub struct Socket {
     /// Held while the host's socket is asked what it is ready for and that is published, so that
     /// what is published last was asked last. No call under this lock blocks.
     changing: Mutex<Changing>,
+    /// Held while something is received, so that a message that was looked at is the one that is
+    /// received. No call under this lock blocks.
+    receiving: Mutex<()>,
 }
 
 impl AsFd for Socket {
@@ -122,6 +125,7 @@ impl Socket {
                 charge,
                 closed: false,
             }),
+            receiving: Mutex::default(),
         })
     }
 
@@ -138,6 +142,36 @@ impl Socket {
     /// Its buffers, which what it accepts inherits.
     pub fn buffers(&self) -> Buffers {
         lock(&self.changing).buffers
+    }
+
+    /// Keeps others from receiving.
+    pub fn receive_alone(&self) -> MutexGuard<'_, ()> {
+        lock(&self.receiving)
+    }
+
+    /// The same; `None` where somebody else receives.
+    pub fn try_to_receive_alone(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.receiving.try_lock() {
+            Ok(alone) => Some(alone),
+            Err(TryLockError::Poisoned(alone)) => Some(alone.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The length of the next message, or of what a stream has.
+    ///
+    /// # Errors
+    /// What a receive would fail with, which it then does not any more: the caller passes it on.
+    /// EAGAIN where there is nothing.
+    pub fn next_length(&self) -> Result<u64, Errno> {
+        // A listener has no length, which is not what a receive from it fails with.
+        let length = || rustix::io::ioctl_fionread(self).unwrap_or(0);
+        if length() == 0 {
+            // Nothing yet, or a message without data, or one that has come since.
+            let look = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+            system::receive(self.as_fd(), &mut [], &Segments::default(), look)?;
+        }
+        Ok(length())
     }
 
     /// Asks what the socket is ready for and writes it to the state table.

@@ -132,7 +132,8 @@ fn in_rust() -> BTreeMap<String, u64> {
         version,
         channels,
         max_sockets,
-        max_data
+        max_data,
+        port
     );
     structure!(
         Request,
@@ -205,6 +206,7 @@ fn in_rust() -> BTreeMap<String, u64> {
     add("SVS_VIRTIO_ID", abi::VIRTIO_ID.into());
     add("SVS_F_EVENTS", abi::FEATURE_EVENTS.into());
     add("SVS_F_WAIT", abi::FEATURE_WAIT.into());
+    add("SVS_WAIT_RECEIVED", abi::WAIT_RECEIVED);
     add("SVS_MAX_NAME", abi::MAX_NAME as u64);
     add("SVS_MAX_CONTROL", abi::MAX_CONTROL as u64);
     add("SVS_MAX_SEGMENTS", abi::MAX_SEGMENTS as u64);

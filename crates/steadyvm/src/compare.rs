@@ -1,18 +1,19 @@
 //! `steadyvm compare`: the main job.
 
 use crate::directory;
+use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::this_program;
 use anyhow::Result;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use steadyvm_host::Method;
 use steadyvm_lab::At;
 use steadyvm_lab::artifact::{Cache, RtKernel};
-use steadyvm_lab::compare::{self, KernelBuild, Meta, Options, write_output};
+use steadyvm_lab::compare::{self, ComparedMethod, KernelBuild, Meta, Options, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::results::{AssembleOptions, Service, assemble};
 use steadyvm_latency::table;
@@ -27,21 +28,33 @@ use steadyvm_latency::table;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Methods to compare; ratios are of each to those before it.
+    ///
+    /// vanilla, preempt-rt, dedicated, rt-poll-list and rt-profile are those of `steadyvm host`, with
+    /// guests run by QEMU. rt-sockets is preempt-rt, and outsourcing is rt-poll-list, with guests run by
+    /// `steadyvm up` whose sockets are the host's; preempt-rt-vmm is preempt-rt with guests run by
+    /// `steadyvm up` that have virtio-net: what the monitor alone makes of the difference.
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "vanilla,preempt-rt,dedicated"
     )]
-    methods: Vec<Method>,
+    methods: Vec<ComparedMethod>,
     /// Where both loads are received.
     #[arg(long, value_enum, default_value_t = Receiver::Vm)]
     service: Receiver,
+    /// Let the real-time methods leave the fair server as it is (docs/design/host-methods.md): as
+    /// they were measured before steadyvm bounded it.
+    #[arg(long)]
+    keep_fair_server: bool,
     /// Counted requests a method and phase, over all rounds.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     samples: u64,
     /// Rounds; more rounds narrow the intervals more than more samples do.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
+    /// Boots of every host: the rounds are shared out among them, for no boot is quite like another.
+    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    boots: u64,
     /// Measure every phase once more with `steadyvm explain --receive-path` in the host: adds the
     /// time from hard interrupt to wake-up, and a METHOD.PHASE.ROUND.json each with its causes.
     #[arg(long)]
@@ -82,10 +95,12 @@ impl From<Receiver> for Service {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let options = Options {
-        methods: Method::without_repeats(&args.methods),
+        methods: without_repeats(&args.methods),
         service: args.service.into(),
+        keep_fair_server: args.keep_fair_server,
         samples: args.samples,
         rounds: args.rounds,
+        boots: args.boots,
         receive_path: args.receive_path,
         seed: args.seed,
     };
@@ -100,12 +115,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map_or(0, |since| since.as_secs());
     let program = this_program();
     let cache = Cache::of_this_machine()?;
-    let wanted = HostKernel::of_all(&options.methods);
+    let wanted = HostKernel::of_all(options.methods.iter().map(|method| method.host));
     let logs = args.out.join("logs");
     let mut laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
     laboratory.kernel_words.clone_from(&args.kernel_words);
     let measured = compare::run(&laboratory, &options, &display)?;
     let mut results = assemble(&measured.data, AssembleOptions::default());
+    let about_methods = options.methods.iter().filter_map(|method| method.note());
+    results.notes.extend(about_methods);
     let dropped = measured.dropped_rounds.iter().cloned();
     results.notes.extend(dropped);
     results.notes.extend(measured.disturbance.notes());
@@ -118,8 +135,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         service: options.service,
         kernels: kernels(&laboratory, &options),
         kernel_builds: kernel_builds(&laboratory),
+        boots: options.boots,
         accelerator: laboratory.accelerator.to_string(),
-        qemu: first_line_of("qemu-system-x86_64", "--version"),
+        qemu: first_line_of(&laboratory.emulator, "--version"),
         cpu_model: cpu_model(),
         cpus: std::thread::available_parallelism().map_or(0, usize::from),
         machine_kernel: first_line_of("uname", "-r"),
@@ -151,7 +169,7 @@ fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {
 
 fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
     let title = |kernel| laboratory.kernel_title(kernel);
-    let of = |method: &Method| (method.to_string(), title(HostKernel::of(*method)));
+    let of = |method: &ComparedMethod| (method.to_string(), title(HostKernel::of(method.host)));
     let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
     if options.service == Service::Vm {
         kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
@@ -180,7 +198,7 @@ fn cpu_model() -> String {
         .to_owned()
 }
 
-fn first_line_of(program: &str, argument: &str) -> String {
+fn first_line_of(program: impl AsRef<OsStr>, argument: &str) -> String {
     let output = Command::new(program).arg(argument).output();
     let text = output.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
     text.unwrap_or_default()

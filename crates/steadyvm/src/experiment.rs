@@ -12,6 +12,7 @@ use steadyvm_lab::experiment::nisp;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::nisp::render;
 
+use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::{directory, output, this_program};
 
@@ -28,7 +29,7 @@ enum Verb {
     ///
     /// On one CPU of the emulated host: a process at high priority that computes for 12 ms every
     /// 30 ms, and a process at low priority that receives UDP packets, which come in bursts
-    /// (MMPP-2) at rising mean rates up to what the slowest method can receive. Shown for every
+    /// (MMPP-2) at rising mean rates up to the most that the best method can receive. Shown for every
     /// method and rate: the jobs' response times, the share that misses a deadline of 16 and of 30
     /// ms, their jitter, and what the receiver and the CPU did.
     Nisp(NispArgs),
@@ -39,7 +40,7 @@ struct NispArgs {
     /// Methods to measure.
     #[arg(long, value_delimiter = ',', default_value = "vanilla,preempt-rt")]
     methods: Vec<Method>,
-    /// Rates, evenly from 0 (measured besides) to saturation.
+    /// Rates, evenly from 0 (measured besides) to the best method's peak.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
     rates: u32,
     /// Jobs at each rate.
@@ -60,7 +61,7 @@ struct NispArgs {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let Verb::Nisp(args) = &args.verb;
     let options = nisp::Options {
-        methods: Method::without_repeats(&args.methods),
+        methods: without_repeats(&args.methods),
         rates: args.rates,
         jobs: args.jobs,
         seed: args.seed,
@@ -69,7 +70,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     require_root()?;
     let display = Display::on_standard_error();
     let (cache, program) = (Cache::of_this_machine()?, this_program());
-    let wanted = HostKernel::of_all(&options.methods);
+    let wanted = HostKernel::of_all(options.methods.iter().copied());
     let logs = args.out.join("logs");
     let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
     let results = nisp::run(&laboratory, &options, &display)?;

@@ -86,6 +86,10 @@ struct TargetArgs {
     /// Set `sched_rt_runtime_us` to -1: a runaway RT thread is then never stopped.
     #[arg(long)]
     rt_throttling_off: bool,
+    /// Leave the fair server of kernels from 6.12 on as it is: normal threads then get their share
+    /// of a CPU that FIFO threads fill in pieces of 50 ms, before the RT path, and not of 1 ms.
+    #[arg(long)]
+    keep_fair_server: bool,
 }
 
 /// Runs the verb.
@@ -114,6 +118,7 @@ impl TargetArgs {
             dedicated_cpu: self.cpu,
             priorities: Priorities::default(),
             disable_rt_throttling: self.rt_throttling_off,
+            keep_fair_server: self.keep_fair_server,
         }
     }
 }

@@ -8,6 +8,7 @@ mod explain;
 mod host;
 mod lab;
 mod load;
+mod methods;
 mod net;
 mod netrt;
 mod output;

@@ -37,7 +37,7 @@ pub struct Args {
 /// Input that cannot be read or is no plan, output that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let request = read(&args.file)?;
-    let report = plan::run(&request).with_context(|| args.file.display().to_string())?;
+    let report = plan::run(&request).with_context(|| place(&args.file))?;
     if let Some(svg) = &args.svg {
         fs::write(svg, plan::svg::render(&report))
             .with_context(|| format!("cannot write the picture {}", svg.display()))?;
@@ -53,26 +53,29 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn read(file: &Path) -> Result<Request> {
     let from_stdin = file == Path::new("-");
     let text = if from_stdin {
-        text_of(io::stdin().lock()).context("standard input")?
+        text_of(io::stdin().lock()).with_context(|| place(file))?
     } else {
         let opened =
             fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-        text_of(opened).with_context(|| file.display().to_string())?
+        text_of(opened).with_context(|| place(file))?
     };
     let is_json = from_stdin
         || file
             .extension()
             .is_some_and(|extension| extension == "json");
     if is_json {
-        plan::json::parse(&text).with_context(|| {
-            if from_stdin {
-                "standard input".to_owned()
-            } else {
-                file.display().to_string()
-            }
-        })
+        plan::json::parse(&text).with_context(|| place(file))
     } else {
-        plan::file::parse(&text).with_context(|| file.display().to_string())
+        plan::file::parse(&text).with_context(|| place(file))
+    }
+}
+
+/// What an error calls the input.
+fn place(file: &Path) -> String {
+    if file == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
     }
 }
 

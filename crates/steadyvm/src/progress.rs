@@ -4,6 +4,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use steadyvm_lab::child;
 use steadyvm_lab::progress::{News, Observer};
 
 /// Off a terminal, a task says how far it is this often.
@@ -40,6 +41,10 @@ impl Display {
 
 impl Observer for Display {
     fn tell(&self, news: News) {
+        // A signal ends this program: what the work makes of its machines' end is of no interest.
+        if child::all_are_killed() {
+            return;
+        }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match news {
             News::Begin(name) => state.begin(name, self.on_terminal),

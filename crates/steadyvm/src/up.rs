@@ -26,6 +26,9 @@ use steadyvm_vmm::{End, Error, life};
 ///   [[net]]                            # virtio-net over vhost-net
 ///   tap = "tap0"                       # made before: ip tuntap add dev tap0 mode tap vnet_hdr
 ///   mac = "52:54:00:78:00:01"
+///   [channel]                          # a virtio-serial port, as QEMU's guests have it
+///   socket = "agent.socket"            # who controls the guest listens there before it starts
+///   name = "org.qemu.guest_agent.0"    # in the guest /dev/virtio-ports/NAME
 ///   [sockets]                          # outsourced sockets
 ///   namespace = "new"                  # or "current", or a name of `ip netns`
 ///

@@ -41,7 +41,11 @@ fn an_unknown_method_is_refused_with_the_known_ones() {
     refused(
         command,
         2,
-        &["magic", "vanilla, preempt-rt, dedicated, rt-poll-list"],
+        &[
+            "magic",
+            "vanilla, preempt-rt, dedicated, rt-poll-list",
+            "rt-sockets, outsourcing",
+        ],
     );
 }
 
@@ -59,6 +63,14 @@ fn zero_samples_or_rounds_are_refused() {
     );
     let command = steadyvm(&["compare", "--samples", "2", "--rounds", "3"]);
     refused(command, 2, &["one sample a round", "--help"]);
+    let command = steadyvm(&["compare", "--rounds", "3", "--boots", "4"]);
+    refused(command, 2, &["a round for each", "--boots"]);
+}
+
+#[test]
+fn a_method_about_guests_is_refused_without_guests() {
+    let command = steadyvm(&["compare", "--service", "host", "--methods", "rt-sockets"]);
+    refused(command, 2, &["rt-sockets", "--service vm", "preempt-rt"]);
 }
 
 #[test]

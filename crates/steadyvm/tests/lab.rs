@@ -4,16 +4,19 @@
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
 
+mod comparison;
 mod support;
 
+use comparison::{require_figures, short_comparison};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use steadyvm_lab::agent::Status;
 use steadyvm_lab::artifact::Cache;
@@ -39,8 +42,9 @@ fn laboratory(logs: &Path) -> Laboratory {
     .unwrap()
 }
 
-/// A comparison that has booted its hosts and is in its first round.
-fn comparison_under_way(out: &Path) -> Child {
+/// A comparison that has booted its hosts and is in its first round, and what it will have said on
+/// standard error from then on.
+fn comparison_under_way(out: &Path) -> (Child, JoinHandle<Vec<String>>) {
     let mut child = Command::new(STEADYVM)
         .args([
             "compare",
@@ -62,57 +66,8 @@ fn comparison_under_way(out: &Path) -> Child {
         lines.any(|line| line.unwrap().starts_with("round 1 of 1")),
         "it ended early"
     );
-    // What it says later is of no interest, but it must not block on a full pipe.
-    std::thread::spawn(move || lines.for_each(drop));
-    child
-}
-
-/// Runs a comparison of one round with 150 requests a phase; gives results.json and meta.json.
-fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = Command::new(STEADYVM)
-        .args(["compare", "--samples", "150", "--rounds", "1", "--json"])
-        .args(options)
-        .arg("--out")
-        .arg(out)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&stderr);
-    assert!(status.success(), "{said}");
-    // Off a terminal progress is lines, not a bar that draws itself over and over.
-    assert!(!said.contains(['\r', '\x1b']), "{said:?}");
-    let read = |name| serde_json::from_slice(&std::fs::read(out.join(name)).unwrap()).unwrap();
-    let results: Value = serde_json::from_slice(&stdout).unwrap();
-    assert_eq!(read("results.json"), results);
-    (results, read("meta.json"))
-}
-
-/// A method of a short comparison has plausible figures of every phase.
-fn require_figures(method: &Value) {
-    for phase in ["netrt", "netrt_equal", "netrt_idle"] {
-        let figures = &method[phase];
-        let (n, lost) = (
-            figures["n"].as_u64().unwrap(),
-            figures["lost"].as_u64().unwrap(),
-        );
-        assert_eq!(n + lost, 150, "{phase}: {figures}");
-        assert!(
-            figures["max_us"].as_f64() >= figures["p999_us"].as_f64(),
-            "{figures}"
-        );
-        assert!(figures["sd_us"].as_f64().unwrap() > 0.0, "{figures}");
-    }
-    let stream = &method["netstream"];
-    let (full, equal) = (&stream["mbit_per_s"], &stream["equal_mbit_per_s"]);
-    assert!(
-        full.as_f64().unwrap() > 1.0 && equal.as_f64().unwrap() > 1.0,
-        "{stream}"
-    );
-    let busy = method["host"]["cpu_busy_fraction"].as_f64().unwrap();
-    assert!(busy > 0.1 && busy <= 1.0, "{busy}");
+    let rest = std::thread::spawn(move || lines.map(Result::unwrap).collect());
+    (child, rest)
 }
 
 /// samples.csv has every counted request of every method and phase once, with what it took.
@@ -147,16 +102,25 @@ fn require_every_sample(file: &Path, methods: &[Value]) {
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
-fn without_vms_the_host_receives_both_loads() {
+fn without_vms_the_host_receives_both_loads_in_every_boot() {
     let before = Footprint::now();
     let out = tempfile::tempdir().unwrap();
-    let options = ["--service", "host", "--receive-path"];
+    let options = [
+        "--service",
+        "host",
+        "--receive-path",
+        "--rounds",
+        "2",
+        "--boots",
+        "2",
+    ];
     let (results, meta) = short_comparison(&options, out.path());
     assert_eq!(
         (&results["service"], &meta["service"]),
         (&"host".into(), &"host".into())
     );
     assert!(meta["kernels"].get("guests").is_none(), "{meta}");
+    assert_eq!(meta["boots"], 2);
     let methods = results["methods"].as_array().unwrap();
     assert_eq!(methods.len(), 3);
     for method in methods {
@@ -165,9 +129,13 @@ fn without_vms_the_host_receives_both_loads() {
             let n = method[phase]["n"].as_u64().unwrap();
             assert!(n > 100, "{phase}: {}", method[phase]);
             let name = method["name"].as_str().unwrap();
-            let traced = out.path().join(format!("{name}.{phase}.1.json"));
-            let report: Report = serde_json::from_slice(&std::fs::read(traced).unwrap()).unwrap();
-            assert_eq!((report.total.n, report.lost_events), (n, 0));
+            let traced = [1, 2].map(|round| {
+                let file = out.path().join(format!("{name}.{phase}.{round}.json"));
+                let report: Report = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+                assert_eq!(report.lost_events, 0);
+                report.total.n
+            });
+            assert_eq!(traced.iter().sum::<u64>(), n, "{traced:?}");
         }
     }
     let logs = out.path().join("logs");
@@ -180,7 +148,7 @@ fn without_vms_the_host_receives_both_loads() {
 fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
     let before = Footprint::now();
     let out = tempfile::tempdir().unwrap();
-    let (results, meta) = short_comparison(&[], out.path());
+    let (results, meta) = short_comparison(&["--rounds", "1"], out.path());
     assert_eq!(results["schema_version"], 1);
     assert_eq!(
         (&results["service"], &meta["service"]),
@@ -224,7 +192,7 @@ fn nothing_is_left_after_control_c_or_kill() {
         (libc::SIGKILL, None),
     ] {
         let out = tempfile::tempdir().unwrap();
-        let mut child = comparison_under_way(out.path());
+        let (mut child, rest) = comparison_under_way(out.path());
         assert_ne!(Footprint::now().processes, before.processes);
         // SAFETY: a plain system call; the child is not collected yet, so the number is its own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
@@ -232,6 +200,15 @@ fn nothing_is_left_after_control_c_or_kill() {
         assert_eq!(status.code(), code);
         if code.is_some() {
             assert_eq!(Footprint::now(), before, "after signal {signal}");
+            let mut said = rest.join().unwrap();
+            let last = said.pop().unwrap();
+            assert!(
+                last.contains(&format!("ended by signal {signal}")),
+                "{last}"
+            );
+            // Nothing tries to go on without the machines that it has just lost.
+            let standstill = |line: &String| line.contains("stood still");
+            assert!(said.iter().all(standstill), "{said:?}");
         } else {
             assert_eq!(status.signal(), Some(signal));
             wait_until_gone(&before);
@@ -374,7 +351,10 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
             };
             assert!(own("interrupt") && own("poll"), "{report:?}");
             assert_eq!(own("thread"), kernel == HostKernel::PreemptRt);
-            assert_eq!(report.worst[0].woken, "steadyvm");
+            // Nobody is woken by a packet whose reader is awake.
+            let woken: BTreeSet<&str> = report.worst.iter().map(|way| &*way.woken).collect();
+            assert!(woken.contains("steadyvm"), "{woken:?}");
+            assert!(woken.is_subset(&["", "steadyvm"].into()), "{woken:?}");
             let first = &report.worst[0].timeline[0];
             assert_eq!((&*first.kind, &*first.name), ("own", "interrupt"));
         }
@@ -425,8 +405,10 @@ fn the_experiment_of_nisp_measures_every_rate() {
     );
     let names: Vec<&str> = results.methods.iter().map(|curve| &*curve.name).collect();
     assert_eq!(names, ["vanilla", "preempt-rt"]);
+    let peaks = results.methods.iter().map(|curve| curve.peak_packets_per_s);
+    assert!((peaks.fold(0.0, f64::max) - results.peak_packets_per_s).abs() < f64::EPSILON);
     for curve in &results.methods {
-        // More may be received at half of the saturation than at all of it, next to the jobs.
+        // More may be received at half of the peak than at all of it, next to the jobs.
         let [unloaded, half, full] = &curve.points[..] else {
             panic!("{curve:?}");
         };

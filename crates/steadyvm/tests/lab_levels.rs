@@ -346,16 +346,19 @@ fn a_poll_that_a_runaway_real_time_task_preempts_gets_its_share() {
     // It does not wait for its receiver: most of the time level 0 is being polled.
     let flood = host.start_stream(BULK, 5201, &["-u", "-b", "0", "-l", "64", "-t", "40"]);
     // On the CPU of the cards' interrupts, above the threads of the bulk card (50), below the RT level's
-    // (70). It wakes up while a poll runs or between two, and keeps the CPU for some times the share's
-    // period. (It counts steps: what would end it by a timer may run in a softirq, and not run.)
+    // (70). It wakes up while a poll runs or between two, which is chance: until it was the former, while
+    // the flood lasts. It keeps the CPU for some times the share's period. (It counts steps: what would
+    // end it by a timer may run in a softirq, and not run.)
     // RCU's threads stand above it, as they must where such tasks run: else the kernel reports a stall.
-    host.run(
-        "for thread in $(pgrep '^rcu'); do chrt -f -p 65 $thread; done; \
-         taskset -c 0 chrt -f 60 sh -c 'for time in $(seq 20); do sleep 0.1; \
-         step=0; while [ $step -lt 15000 ]; do step=$((step+1)); done; done'",
-    );
-    let shared = host.counter("shared", 0);
-    assert!(shared > 0, "level 0 had no share");
+    host.run("for thread in $(pgrep '^rcu'); do chrt -f -p 65 $thread; done");
+    let had_a_share = (0..8).any(|_| {
+        host.run(
+            "taskset -c 0 chrt -f 60 sh -c 'for time in $(seq 10); do sleep 0.1; \
+             step=0; while [ $step -lt 15000 ]; do step=$((step+1)); done; done'",
+        );
+        host.counter("shared", 0) > 0
+    });
+    assert!(had_a_share, "level 0 had no share");
     flood.finish();
     host.run("timeout -s KILL 12 ip link set bulk down; timeout -s KILL 12 ip link set bulk up");
     let run = host.requests(100);

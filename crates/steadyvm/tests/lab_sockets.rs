@@ -5,149 +5,76 @@
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/outsourced.rs"]
+#[allow(dead_code, reason = "each test uses a part of it")]
+mod outsourced;
+
+use outsourced::{Guest, Lab, PATIENCE, softirqs};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use steadyvm_lab::agent::Process;
-use steadyvm_lab::artifact::{Cache, Initramfs};
+use steadyvm_lab::artifact::{Cache, DistributionKernel, sockets_module};
 use steadyvm_lab::child;
-use steadyvm_lab::host::{EmulatedHost, RT};
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::host::RT;
 use steadyvm_lab::progress::Silent;
 use steadyvm_latency::netrt::{self, ClientOptions, End};
 
-const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 const MODULE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../kernel/modules/steadyvm_sockets"
 );
-const PATIENCE: Duration = Duration::from_secs(200);
-/// The first word of a guest's script: the guest is up, the module loaded.
-const BEGUN: &str = "script begun";
+/// What a guest does with the cases. What its own stack would have counted is nothing; the module
+/// leaves when asked to.
+const RUN_CASES: &str =
+    "/cases\ncat /proc/softirqs\nsleep 1\nrmmod steadyvm_sockets && echo unloaded";
 
-/// An emulated host, the module for its guests, and programs for both.
-struct Lab {
-    host: EmulatedHost,
-    laboratory: Laboratory,
-    place: tempfile::TempDir,
-    cases: PathBuf,
-}
-
-/// The C files of the program that runs every case.
-fn case_sources() -> Vec<PathBuf> {
+/// The program that runs every case.
+fn build_cases(lab: &Lab) -> PathBuf {
     let files = fs::read_dir(Path::new(MODULE).join("tests")).unwrap();
     let files = files.map(|file| file.unwrap().path());
-    files
-        .filter(|file| file.extension() == Some("c".as_ref()))
-        .collect()
+    let sources = files.filter(|file| file.extension() == Some("c".as_ref()));
+    let cases = lab.place.join("cases");
+    let built = Command::new("gcc")
+        .args(["-O1", "-static", "-pthread", "-o"])
+        .arg(&cases)
+        .args(sources)
+        .arg("-luring")
+        .status();
+    assert!(built.unwrap().success());
+    cases
 }
 
-impl Lab {
-    fn boot(name: &str) -> Self {
-        let place = tempfile::tempdir().unwrap();
-        let cache = Cache::of_this_machine().unwrap();
-        let kernels = [HostKernel::PreemptRt];
-        let laboratory =
-            Laboratory::open(&cache, Path::new(STEADYVM), place.path(), &kernels, &Silent).unwrap();
-        // An emulated machine may reset itself while it boots, for no fault of its kernel:
-        // docs/design/lab.md has the measured rate.
-        let specification = laboratory.host(name, HostKernel::PreemptRt).unwrap();
-        let boot = || EmulatedHost::boot(&specification);
-        let host = boot().or_else(|_| boot()).unwrap();
-        let cases = place.path().join("cases");
-        let built = Command::new("gcc")
-            .args(["-O1", "-static", "-pthread", "-o"])
-            .arg(&cases)
-            .args(case_sources())
-            .status();
-        assert!(built.unwrap().success());
-        Self {
-            host,
-            laboratory,
-            place,
-            cases,
-        }
-    }
+/// What the cases print on the host's own stack.
+fn expected(lab: &Lab, cases: &Path) -> String {
+    lab.upload(cases, "/tmp/cases");
+    let words = "ip link set lo up; /tmp/cases";
+    let host = lab.host.connection();
+    let said = host.text(&["unshare", "-n", "sh", "-euc", words]).unwrap();
+    assert!(results(&said).len() > 50, "{said}");
+    assert!(
+        !said.contains("KILLED") && !said.contains("FAILED"),
+        "{said}"
+    );
+    said
+}
 
-    /// Puts a file into the host.
-    fn upload(&self, from: &Path, to: &str) {
-        let words = format!("cat > {to} && chmod +x {to}");
-        let process = self.host.connection().spawn(&["sh", "-euc", &words]);
-        let process = process.unwrap();
-        for piece in fs::read(from).unwrap().chunks(1 << 16) {
-            process.input(piece).unwrap();
-        }
-        process.end_of_input().unwrap();
-        process.finish(PATIENCE).unwrap();
+/// A guest with so many VCPUs and a network of its own.
+fn guest(vcpus: u32) -> Guest {
+    Guest {
+        vcpus,
+        memory_mib: 256,
+        namespace: "new",
     }
+}
 
-    /// An initramfs whose guest loads the module and runs `script`.
-    fn upload_guest(&self, script: &str) {
-        let modules = self.place.path().join("modules");
-        fs::create_dir(&modules).unwrap();
-        for file in fs::read_dir(&self.laboratory.distribution_kernel.guest_modules).unwrap() {
-            let file = file.unwrap();
-            fs::copy(file.path(), modules.join(file.file_name())).unwrap();
-        }
-        let ours = modules.join("900-steadyvm_sockets.ko");
-        fs::copy(&self.laboratory.sockets_module, ours).unwrap();
-        let script_file = self.place.path().join("script");
-        fs::write(&script_file, format!("echo '{BEGUN}'\n{script}")).unwrap();
-        let initramfs = Initramfs {
-            program: Path::new(STEADYVM),
-            modules: Some(&modules),
-            additions: vec![
-                ("/script", script_file.as_path()),
-                ("/cases", self.cases.as_path()),
-            ],
-        };
-        self.upload(&initramfs.pack().unwrap().path(), "/tmp/initramfs");
-    }
-
-    /// Starts the uploaded guest; what it writes to its console is the process's output.
-    fn start_guest(&self, vcpus: u32, namespace: &str) -> Process {
-        let description = format!(
-            "name = \"guest\"\n\
-             kernel = \"/boot/guest-kernel\"\n\
-             initramfs = \"/tmp/initramfs\"\n\
-             cmdline = \"console=ttyS0 pci=off panic=-1 tsc=reliable no_timer_check loglevel=4 -- sh /script\"\n\
-             memory_mib = 256\n\
-             vcpus = {vcpus}\n\
-             [[disk]]\n\
-             path = \"/dev/vda\"\n\
-             read_only = true\n\
-             [sockets]\n\
-             namespace = \"{namespace}\"\n"
-        );
-        let file = self.place.path().join("vm.toml");
-        fs::write(&file, description).unwrap();
-        self.upload(&file, "/tmp/vm.toml");
-        let process = self
-            .host
-            .connection()
-            .spawn(&["steadyvm", "up", "/tmp/vm.toml"])
-            .unwrap();
-        process.end_of_input().unwrap();
-        process
-    }
-
-    /// The console of a guest that ran to its end. An emulated processor may fail while a guest
-    /// boots (docs/design/lab.md): before the script begins it is started again.
-    fn run_guest(&self, vcpus: u32) -> String {
-        for _ in 0..3 {
-            let done = self.start_guest(vcpus, "new").finish(PATIENCE).unwrap();
-            let console = done.text().replace('\r', "");
-            let error = String::from_utf8_lossy(&done.error).into_owned();
-            if console.contains(BEGUN) {
-                return console;
-            }
-            assert!(error.contains("triple fault"), "{error}\n{console}");
-        }
-        panic!("the emulated processor failed three times while the guest booted");
-    }
+fn check(console: &str, expected: &str) {
+    assert_eq!(results(console), results(expected), "{console}");
+    assert_eq!(softirqs(console, "NET_RX:").iter().sum::<u64>(), 0);
+    assert!(console.contains("unloaded"), "{console}");
+    assert!(!console.contains("Call Trace"), "{console}");
 }
 
 fn results(text: &str) -> Vec<&str> {
@@ -156,63 +83,71 @@ fn results(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The lines of /proc/softirqs that begin so, without their title: one count a CPU.
-fn softirqs(console: &str, title: &str) -> Vec<u64> {
-    let line = console
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix(title));
-    line.unwrap_or_else(|| panic!("no {title} in {console}"))
-        .split_whitespace()
-        .map(|count| count.parse().unwrap())
-        .collect()
-}
-
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn programs_see_what_they_see_on_the_host() {
-    let lab = Lab::boot("sockets");
-    lab.upload(&lab.cases, "/tmp/cases");
-    let ordinary = lab
-        .host
-        .connection()
-        .text(&[
-            "unshare",
-            "-n",
-            "sh",
-            "-euc",
-            "ip link set lo up; /tmp/cases",
-        ])
-        .unwrap();
-    let expected = results(&ordinary);
-    assert!(expected.len() > 50, "{ordinary}");
-    assert!(!ordinary.contains("KILLED"), "{ordinary}");
-    // What the guest's own stack would have counted is nothing; the module leaves when asked to.
-    lab.upload_guest(
-        "/cases\ncat /proc/softirqs\nsleep 1\nrmmod steadyvm_sockets && echo unloaded",
-    );
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot("sockets", logs);
+    let cases = build_cases(&lab);
+    let expected = expected(&lab, &cases);
+    lab.upload_guest(RUN_CASES, &[("/cases", &cases)]);
     for vcpus in [1, 2] {
-        let console = lab.run_guest(vcpus);
-        assert_eq!(results(&console), expected, "{vcpus} VCPUs: {console}");
-        assert_eq!(softirqs(&console, "NET_RX:").iter().sum::<u64>(), 0);
-        assert!(console.contains("unloaded"), "{console}");
-        assert!(!console.contains("Call Trace"), "{console}");
+        check(
+            &lab.run_guest("/boot/guest-kernel", guest(vcpus), PATIENCE),
+            &expected,
+        );
+    }
+}
+
+/// Debian 12's own kernel: the oldest that the module is for.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn programs_on_linux_6_1_see_what_they_see_on_the_host() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let release = fs::read_to_string("/etc/os-release").unwrap();
+    if !release.contains("VERSION_CODENAME=bookworm") {
+        eprintln!("not tested: only Debian 12 has Linux 6.1 in its package sources");
+        return;
+    }
+    let lab = Lab::boot("sockets-6.1", logs);
+    let cache = Cache::of_this_machine().unwrap();
+    let kernel = DistributionKernel::of_series("6.1", &cache, &Silent).unwrap();
+    let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
+    let cases = build_cases(&lab);
+    let expected = expected(&lab, &cases);
+    lab.upload(&kernel.image, "/tmp/kernel-6.1");
+    let files = [("/cases", cases.as_path())];
+    lab.upload_initramfs(&kernel.guest_modules, &module, RUN_CASES, &files);
+    for vcpus in [1, 2] {
+        check(
+            &lab.run_guest("/tmp/kernel-6.1", guest(vcpus), PATIENCE),
+            &expected,
+        );
     }
 }
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_service_runs_without_network_interrupts() {
-    let lab = Lab::boot("service");
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot("service", logs);
     lab.upload_guest(
         "steadyvm netrt serve 0.0.0.0:7700 &\n\
-         iperf3 --forceflush -s -1 -p 5201\n\
-         iperf3 --forceflush -s -1 -p 5202\n\
-         cat /proc/softirqs\n\
-         device=$(grep -l 0xffff /sys/bus/virtio/devices/*/device | cut -d / -f 6)\n\
-         echo interrupts: $(grep -w $device$ /proc/interrupts)\n",
+     iperf3 --forceflush -s -1 -p 5201\n\
+     iperf3 --forceflush -s -1 -p 5202\n\
+     cat /proc/softirqs\n\
+     device=$(grep -l 0xffff /sys/bus/virtio/devices/*/device | cut -d / -f 6)\n\
+     echo interrupts: $(grep -w $device$ /proc/interrupts)\n",
+        &[],
     );
-    let mut guest = lab.start_guest(2, "current");
-    guest.wait_for_line("istening", PATIENCE).unwrap();
+    let service = Guest {
+        namespace: "current",
+        ..guest(2)
+    };
+    let mut guest = lab.start_guest_until(service, "istening");
 
     let options = ClientOptions {
         seed: 1,

@@ -117,6 +117,13 @@ fn bad_requests_end_with_2_and_their_place() {
     let task = "vms[0].tasks[0]";
     for (pointer, value, place, what) in [
         ("/vms/0/tasks/0/c", json!(0), task, "greater than zero"),
+        // Found while the plan is computed, not while it is read.
+        (
+            "/vms/0/budget",
+            json!(11),
+            "standard input: vms[0]",
+            "more than its period",
+        ),
         ("/vms/0/tasks/0/c", json!(-1), task, "greater than zero"),
         ("/vms/0/tasks/0/d", json!(-1), task, "greater than zero"),
         ("/vms/0/tasks/0/t", json!(0), task, "greater than zero"),

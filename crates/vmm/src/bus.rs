@@ -39,12 +39,18 @@ impl Bus {
         }
     }
 
-    /// Writes a port.
+    /// Writes a port. Serves what is rung by that, in the calling thread.
     pub fn write_port(&self, port: u16, data: &[u8]) -> Asked {
         match (serial_offset(port), data) {
             (Some(offset), [byte]) => self.console.write(offset, *byte),
             (None, [acpi::POWER_OFF]) if port == layout::POWER_PORT => return Asked::PowerOff,
             (None, [acpi::RESET]) if port == layout::POWER_PORT => return Asked::Reset,
+            (None, &[a, b, c, d]) => {
+                let index = layout::notified_device(port);
+                if let Some(device) = index.and_then(|index| self.devices.get(index)) {
+                    device.ring(u32::from_le_bytes([a, b, c, d]));
+                }
+            }
             _ => {}
         }
         Asked::Nothing
@@ -65,7 +71,12 @@ impl Bus {
         }
     }
 
-    /// Whether a write there rings a queue, if a device is there.
+    /// Whether a write to a port rings a queue, if a device is there.
+    pub const fn is_notification_port(port: u16) -> bool {
+        layout::notified_device(port).is_some()
+    }
+
+    /// The same of device memory.
     pub const fn is_notification(address: u64) -> bool {
         address % layout::DEVICE_SIZE == VIRTIO_MMIO_QUEUE_NOTIFY as u64
     }

@@ -11,6 +11,8 @@ use crate::layout;
 pub const MAX_VCPUS: u8 = 4;
 /// The longest name: it is part of the names of threads.
 const MAX_NAME: usize = 32;
+/// The longest name of a port: more than any program's, less than a page.
+const MAX_PORT_NAME: usize = 64;
 /// Less is too little for a stock kernel to unpack itself.
 const LEAST_MEMORY_MIB: u64 = 64;
 /// More than a VM of this monitor's size needs; page tables and slots are made for it.
@@ -57,6 +59,8 @@ pub struct Configuration {
     /// Network cards.
     #[serde(default)]
     pub net: Vec<Net>,
+    /// A channel into the guest that is no network.
+    pub channel: Option<Channel>,
     /// Outsourced sockets; without it the guest has no such device.
     pub sockets: Option<Sockets>,
 }
@@ -80,6 +84,16 @@ impl From<String> for Console {
             Self::File(text.into())
         }
     }
+}
+
+/// A virtio-serial port over a Unix socket.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Channel {
+    /// The socket on which whoever controls the guest listens.
+    pub socket: PathBuf,
+    /// The port's name in the guest: `/dev/virtio-ports/NAME` where udev runs.
+    pub name: String,
 }
 
 /// A disk: a file or block device.
@@ -240,12 +254,16 @@ impl Configuration {
         if let Console::File(path) = &mut self.console {
             resolve(path);
         }
+        if let Some(channel) = &mut self.channel {
+            resolve(&mut channel.socket);
+        }
         self
     }
 
     /// How many virtio devices it has.
     pub fn virtio_devices(&self) -> usize {
-        self.disk.len() + self.net.len() + usize::from(self.sockets.is_some())
+        let single = [self.channel.is_some(), self.sockets.is_some()];
+        self.disk.len() + self.net.len() + single.into_iter().filter(|there| *there).count()
     }
 
     fn check(&self, place: &str) -> Result<()> {
@@ -297,6 +315,18 @@ impl Configuration {
         for net in &self.net {
             if net.tap.is_empty() || net.tap.len() > 15 || net.tap.contains(['/', '\0', ' ']) {
                 return refuse("net.tap", format!("\"{}\" is no interface's name", net.tap));
+            }
+        }
+        if let Some(channel) = &self.channel {
+            let named = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
+            let name = &channel.name;
+            if name.is_empty() || name.len() > MAX_PORT_NAME || !name.bytes().all(named) {
+                return refuse(
+                    "channel.name",
+                    format!(
+                        "\"{name}\" is not 1 to {MAX_PORT_NAME} printable characters without '/'"
+                    ),
+                );
             }
         }
         self.sockets
@@ -360,6 +390,9 @@ mod tests {
             [[net]]
             tap = "tap0"
             mac = "52:54:00:78:00:01"
+            [channel]
+            socket = "agent.socket"
+            name = "org.qemu.guest_agent.0"
             [sockets]
             namespace = "web"
             max_sockets = 100
@@ -371,6 +404,10 @@ mod tests {
         assert_eq!(configuration.disk[0].path, Path::new("/vms/d"));
         assert_eq!(configuration.console, Console::File("/vms/log".into()));
         assert_eq!(configuration.net[0].mac, Mac([0x52, 0x54, 0, 0x78, 0, 1]));
+        assert_eq!(configuration.virtio_devices(), 4);
+        let channel = configuration.channel.unwrap();
+        assert_eq!(channel.socket, Path::new("/vms/agent.socket"));
+        assert_eq!(channel.name, "org.qemu.guest_agent.0");
         let sockets = configuration.sockets.unwrap();
         assert_eq!(
             sockets.namespace,
@@ -401,6 +438,7 @@ mod tests {
                 "[[net]]\ntap = \"../t\"\nmac = \"52:54:00:78:00:01\"",
                 "net.tap",
             ),
+            ("[channel]\nsocket = \"s\"\nname = \"a/b\"", "channel.name"),
             (
                 "[sockets]\nmax_sockets = 0",
                 "sockets.max_sockets: 0 is not 1",

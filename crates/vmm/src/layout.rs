@@ -50,10 +50,33 @@ pub const SERIAL_PORT: u16 = 0x3f8;
 pub const SERIAL_LINE: u32 = 4;
 /// ACPI's sleep control, sleep status and reset registers, one port.
 pub const POWER_PORT: u16 = 0x600;
+/// Ports that ring queues, one a device: see [`notification_port`].
+pub const NOTIFICATION_PORTS: u16 = 0x700;
+/// Apart by the size of what is written there.
+const NOTIFICATION_PORT_SIZE: u16 = 4;
 
 /// The registers of device `index`.
 pub const fn device_address(index: usize) -> u64 {
     DEVICES + index as u64 * DEVICE_SIZE
+}
+
+/// The port that rings device `index`: a queue's number written there does what its notification
+/// register does, but KVM need not decode and emulate the guest's instruction for it.
+pub const fn notification_port(index: usize) -> u16 {
+    NOTIFICATION_PORTS + index as u16 * NOTIFICATION_PORT_SIZE
+}
+
+/// The device that is rung by a port, if that is such a port.
+pub const fn notified_device(port: u16) -> Option<usize> {
+    let Some(offset) = port.checked_sub(NOTIFICATION_PORTS) else {
+        return None;
+    };
+    let index = (offset / NOTIFICATION_PORT_SIZE) as usize;
+    if offset % NOTIFICATION_PORT_SIZE == 0 && index < MAX_DEVICES {
+        Some(index)
+    } else {
+        None
+    }
 }
 
 /// The interrupt line of device `index`.
@@ -114,6 +137,18 @@ mod tests {
                 }
                 None => prop_assert!(size > 13 << 20),
             }
+        }
+    }
+
+    #[test]
+    fn notification_ports_belong_to_one_device_and_to_nothing_else() {
+        let rung: Vec<_> = (0..=u16::MAX).filter_map(notified_device).collect();
+        assert_eq!(rung, (0..MAX_DEVICES).collect::<Vec<_>>());
+        for index in 0..MAX_DEVICES {
+            assert_eq!(notified_device(notification_port(index)), Some(index));
+        }
+        for port in [SERIAL_PORT, POWER_PORT] {
+            assert_eq!(notified_device(port), None);
         }
     }
 

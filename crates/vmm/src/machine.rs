@@ -2,6 +2,7 @@
 
 use kvm_bindings::kvm_userspace_memory_region;
 use kvm_ioctls::{IoEventAddress, Kvm, VcpuFd, VmFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use steadyvm_sockets::{Device as SocketsDevice, Memory};
@@ -13,6 +14,7 @@ use crate::bus::Bus;
 use crate::configuration::{self, Configuration};
 use crate::cpu;
 use crate::devices::block::{self, Block};
+use crate::devices::channel::{self, Channel};
 use crate::devices::net::{Net, QueueEvents};
 use crate::devices::serial::{Console, Output};
 use crate::devices::sockets::Sockets;
@@ -32,6 +34,8 @@ pub struct Machine {
     pub bus: Arc<Bus>,
     /// Disks, each to be served by a thread.
     pub disks: Vec<Arc<Block>>,
+    /// The channel into the guest, to be served by a thread.
+    pub channel: Option<Arc<Channel>>,
     /// Interrupts of cards, each to be passed on by a thread.
     pub relays: Vec<Relay>,
     /// The outsourced sockets, to wake who sleeps there.
@@ -93,10 +97,14 @@ impl Machine {
         if let Some(sockets) = &configuration.sockets {
             slots.add_sockets(sockets, configuration.vcpus, stopping)?;
         }
+        if let (Some(socket), Some(channel)) = (resources.channel, &configuration.channel) {
+            slots.add_channel(socket, &channel.name)?;
+        }
         let Slots {
             console,
             devices,
             disks,
+            channel,
             relays,
             sockets,
             ..
@@ -106,6 +114,7 @@ impl Machine {
             vcpus,
             bus: Arc::new(Bus { console, devices }),
             disks,
+            channel,
             relays,
             sockets,
             vm: KernelVm {
@@ -163,6 +172,7 @@ struct Slots<'v> {
     console: Console,
     devices: Vec<Arc<MmioDevice>>,
     disks: Vec<Arc<Block>>,
+    channel: Option<Arc<Channel>>,
     relays: Vec<Relay>,
     sockets: Option<Arc<SocketsDevice>>,
 }
@@ -177,6 +187,7 @@ impl<'v> Slots<'v> {
             console: Console::new(&line, output)?,
             devices: Vec::new(),
             disks: Vec::new(),
+            channel: None,
             relays: Vec::new(),
             sockets: None,
         })
@@ -189,6 +200,19 @@ impl<'v> Slots<'v> {
         let block = Arc::new(block);
         self.disks.push(Arc::clone(&block));
         self.add(Box::new(block::Registers(block)), interrupt);
+        Ok(())
+    }
+
+    fn add_channel(&mut self, socket: UnixStream, name: &str) -> Result<()> {
+        let (interrupt, rung) = (self.next_interrupt()?, event()?);
+        for queue in 0..channel::QUEUES {
+            self.hear_bell(&rung, queue as u32)?;
+        }
+        let (memory, told) = (self.memory.clone(), Arc::clone(&interrupt));
+        let channel = Channel::new(name, socket, memory, told, rung).doing("make the channel")?;
+        let channel = Arc::new(channel);
+        self.channel = Some(Arc::clone(&channel));
+        self.add(Box::new(channel::Registers(channel)), interrupt);
         Ok(())
     }
 
@@ -232,6 +256,7 @@ impl<'v> Slots<'v> {
             &device,
             vcpus.into(),
             self.memory.clone(),
+            layout::notification_port(self.devices.len()),
             Arc::clone(stopping),
         )
         .map_err(refused)?;
@@ -256,15 +281,20 @@ impl<'v> Slots<'v> {
         }))
     }
 
-    /// Lets the kernel itself hear queue `queue` of the device that is added next being rung.
+    /// An event that queue `queue` of the device that is added next rings.
     fn next_bell(&self, queue: u32) -> Result<EventFd> {
         let rung = event()?;
+        self.hear_bell(&rung, queue)?;
+        Ok(rung)
+    }
+
+    /// Lets the kernel itself hear queue `queue` of the device that is added next being rung.
+    fn hear_bell(&self, rung: &EventFd, queue: u32) -> Result<()> {
         let register =
             layout::device_address(self.devices.len()) + u64::from(VIRTIO_MMIO_QUEUE_NOTIFY);
         self.vm
-            .register_ioevent(&rung, &IoEventAddress::Mmio(register), queue)
-            .doing("let KVM signal a queue")?;
-        Ok(rung)
+            .register_ioevent(rung, &IoEventAddress::Mmio(register), queue)
+            .doing("let KVM signal a queue")
     }
 }
 

@@ -4,9 +4,10 @@
 use kvm_ioctls::Kvm;
 use std::fs::File;
 use std::io;
+use std::os::unix::net::UnixStream;
 
 use crate::boot;
-use crate::configuration::{Configuration, Console};
+use crate::configuration::{self, Configuration, Console};
 use crate::devices::block;
 use crate::devices::serial::Output;
 use crate::devices::tap::Tap;
@@ -36,6 +37,8 @@ pub struct Resources {
     pub taps: Vec<Tap>,
     /// Where the console's output goes.
     pub console: Output,
+    /// The other end of the channel into the guest.
+    pub channel: Option<UnixStream>,
 }
 
 impl Resources {
@@ -48,6 +51,11 @@ impl Resources {
         let disks = configuration.disk.iter().map(block::Image::open);
         let disks = disks.collect::<Result<_>>()?;
         let console = open_console(&configuration.console)?;
+        let channel = configuration
+            .channel
+            .as_ref()
+            .map(open_channel)
+            .transpose()?;
         let kvm = Kvm::new().doing_or(
             "open /dev/kvm",
             "load kvm_intel or kvm_amd, and give this user the device: usermod -aG kvm USER; \
@@ -60,8 +68,19 @@ impl Resources {
             disks,
             taps: taps.collect::<Result<_>>()?,
             console,
+            channel,
         })
     }
+}
+
+fn open_channel(channel: &configuration::Channel) -> Result<UnixStream> {
+    UnixStream::connect(&channel.socket).map_err(|error| {
+        let place = format!("channel.socket = \"{}\"", channel.socket.display());
+        Error::input(
+            place,
+            format!("{error}; who controls the guest must listen there before it starts"),
+        )
+    })
 }
 
 fn open_console(place: &Console) -> Result<Output> {

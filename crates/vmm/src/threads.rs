@@ -1,5 +1,5 @@
-//! The threads of a VM: one a VCPU, one a disk, one for the console's input, one for the cards'
-//! interrupts where somebody has to be woken for them.
+//! The threads of a VM: one a VCPU, one a disk, one for the console's input, one for the channel, one
+//! for the cards' interrupts where somebody has to be woken for them.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::bus::Bus;
 use crate::configuration::Configuration;
+use crate::devices::channel::{Channel, Wanted};
 use crate::error::{Doing, Error, Result};
 use crate::machine::{CountedVcpu, KernelVm, Machine};
 use crate::seccomp::{Filters, Role};
@@ -70,6 +71,9 @@ impl Threads {
                 let bell = disk.bell().try_clone().doing("share an event")?;
                 threads.serve(&format!("disk{index}"), bell, move || disk.serve())?;
             }
+            if let Some(channel) = machine.channel {
+                threads.carry_channel(channel)?;
+            }
             for (index, relay) in machine.relays.into_iter().enumerate() {
                 let bell = relay.from_kernel.try_clone().doing("share an event")?;
                 threads.serve(&format!("net{index}"), bell, move || relay.pass_on())?;
@@ -94,6 +98,20 @@ impl Threads {
             while wait_for(&bell, &ending) {
                 work();
                 sleepers.wake();
+            }
+        })
+    }
+
+    fn carry_channel(&mut self, channel: Arc<Channel>) -> Result<()> {
+        let (ending, sleepers) = (Arc::clone(&self.ending), self.sleepers.clone());
+        self.start_other("channel", move || {
+            let mut wanted = Wanted::default();
+            while channel.wait(wanted, &ending.event) {
+                let interrupted;
+                (wanted, interrupted) = channel.serve();
+                if interrupted {
+                    sleepers.wake();
+                }
             }
         })
     }

@@ -102,7 +102,11 @@ impl Vcpu {
                 self.bus.read_port(port, data);
             }
             Ok(VcpuExit::IoOut(port, data)) => {
-                count(Exit::PortWrite);
+                count(if Bus::is_notification_port(port) {
+                    Exit::QueueNotify
+                } else {
+                    Exit::PortWrite
+                });
                 match self.bus.write_port(port, data) {
                     Asked::Nothing => {}
                     Asked::PowerOff => return Some(End::PoweredOff),

@@ -9,6 +9,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/context_tracking.h>
+#include <linux/io.h>
 #include <linux/sched/clock.h>
 #include <linux/virtio.h>
 
@@ -95,14 +96,25 @@ static int svs_ask(struct svs_channel *channel, const struct svs_call *call)
 	return virtqueue_add_sgs(channel->queue, heads, 1, 1, message, GFP_ATOMIC);
 }
 
+/* Leaves the guest: the host has answered when this returns. */
+static void svs_notify(const struct svs_channel *channel)
+{
+	u16 port = channel->device->port;
+
+	if (port)
+		outl(channel->index, port);
+	else
+		virtqueue_notify(channel->queue);
+}
+
 /*
  * Waits in the device as an idle CPU: RCU does not wait for it. Nothing in between may need RCU;
  * interrupts stay off.
  */
-static void svs_notify_from_idle(struct virtqueue *queue)
+static void svs_notify_from_idle(const struct svs_channel *channel)
 {
 	ct_idle_enter();
-	virtqueue_notify(queue);
+	svs_notify(channel);
 	ct_idle_exit();
 }
 
@@ -147,8 +159,14 @@ static int svs_break(struct svs_channel *channel, const char *why)
 	return -EIO;
 }
 
-/* The exchange itself; the caller holds the channel's lock. */
-static int svs_exchange(struct svs_channel *channel, struct svs_call *call)
+/**
+ * svs_exchange - carry a request out, but do not deliver the events that come with it
+ * @channel: the channel, whose lock the caller holds
+ * @call: the request, and its answer
+ *
+ * Return: as svs_call_on().
+ */
+int svs_exchange(struct svs_channel *channel, struct svs_call *call)
 {
 	struct svs_device *device = channel->device;
 	u64 before, after;
@@ -164,9 +182,9 @@ static int svs_exchange(struct svs_channel *channel, struct svs_call *call)
 	/* Also orders the request before the notification. */
 	virtqueue_kick_prepare(channel->queue);
 	if (call->op == SVS_OP_WAIT)
-		svs_notify_from_idle(channel->queue);
+		svs_notify_from_idle(channel);
 	else
-		virtqueue_notify(channel->queue);
+		svs_notify(channel);
 	if (!virtqueue_get_buf(channel->queue, &len))
 		return svs_break(channel, "the host left a request unanswered");
 	if (len < sizeof(channel->answer->response))
@@ -210,10 +228,14 @@ static unsigned int svs_take_events(struct svs_channel *channel, struct svs_even
 	return count;
 }
 
-/* The socket may be closed meanwhile, and its index another's: then the handle differs. */
-static void svs_deliver_event(struct svs_device *device, const struct svs_event *event)
+/**
+ * svs_deliver - tell a socket's waiters that something happened
+ * @device: the device
+ * @handle: the socket. It may be closed meanwhile, and its index be another's: nobody is told.
+ * @ready: what it is ready for, SVS_READY_
+ */
+void svs_deliver(struct svs_device *device, u64 handle, u32 ready)
 {
-	u64 handle = le64_to_cpu(event->handle);
 	u32 index = lower_32_bits(handle);
 	struct svs_sock *svs;
 
@@ -222,16 +244,19 @@ static void svs_deliver_event(struct svs_device *device, const struct svs_event 
 	rcu_read_lock();
 	svs = rcu_dereference(device->sockets[index]);
 	if (svs && svs->handle == handle)
-		svs_wake(svs, le32_to_cpu(event->ready));
+		svs_wake(svs, ready);
 	rcu_read_unlock();
 }
 
-/*
- * Wakes who waits for what has happened. Interrupts are off throughout, so that no task that was
- * taken from the ring waits for the one that took it; the lock is not held while tasks are woken,
- * since that may ring another CPU, which is a request of its own (but never comes here).
+/**
+ * svs_deliver_events - wake who waits for what has happened
+ * @channel: the channel
+ *
+ * Interrupts are off throughout, so that no task that was taken from the ring waits for the one
+ * that took it; the lock is not held while tasks are woken, since that may ring another CPU, which
+ * is a request of its own (but never comes here).
  */
-static void svs_deliver_events(struct svs_channel *channel)
+void svs_deliver_events(struct svs_channel *channel)
 {
 	struct svs_event events[SVS_EVENTS_AT_ONCE];
 	unsigned int i, count;
@@ -241,7 +266,8 @@ static void svs_deliver_events(struct svs_channel *channel)
 		count = svs_take_events(channel, events);
 		raw_spin_unlock(&channel->lock);
 		for (i = 0; i < count; i++)
-			svs_deliver_event(channel->device, &events[i]);
+			svs_deliver(channel->device, le64_to_cpu(events[i].handle),
+				    le32_to_cpu(events[i].ready));
 	} while (count);
 }
 
@@ -329,8 +355,10 @@ static void svs_harvest(struct timer_list *timer)
 	unsigned long flags;
 
 	if (broken) {
-		pr_err("channel %u: %s; sockets of this CPU fail with EIO until the guest is started again\n",
-		       channel->index, broken);
+		/* When the machine goes down its devices are stopped first. */
+		if (system_state == SYSTEM_RUNNING)
+			pr_err("channel %u: %s; sockets of this CPU fail with EIO until the guest is started again\n",
+			       channel->index, broken);
 		return;
 	}
 	local_irq_save(flags);

@@ -145,21 +145,23 @@ static int svs_share_memory(struct svs_device *device)
 
 static struct svs_device *svs_alloc_device(struct virtio_device *vdev)
 {
-	u32 version, channels, max_sockets, max_data;
+	u32 version, channels, max_sockets, max_data, port;
 	struct svs_device *device;
 
 	virtio_cread_le(vdev, struct svs_config, version, &version);
 	virtio_cread_le(vdev, struct svs_config, channels, &channels);
 	virtio_cread_le(vdev, struct svs_config, max_sockets, &max_sockets);
 	virtio_cread_le(vdev, struct svs_config, max_data, &max_data);
+	virtio_cread_le(vdev, struct svs_config, port, &port);
 	if (version != SVS_VERSION) {
 		dev_err(&vdev->dev, "the host speaks version %u of the interface, this module %u; use the module that came with the host's steadyvm\n",
 			version, SVS_VERSION);
 		return ERR_PTR(-EPROTO);
 	}
-	if (!channels || channels > U16_MAX || !max_sockets || max_data < SVS_SMALL) {
-		dev_err(&vdev->dev, "the host offers %u channels, %u sockets and %u bytes a request: not usable\n",
-			channels, max_sockets, max_data);
+	if (!channels || channels > U16_MAX || !max_sockets || max_data < SVS_SMALL ||
+	    port > U16_MAX) {
+		dev_err(&vdev->dev, "the host offers %u channels, %u sockets, %u bytes a request and port %#x: not usable\n",
+			channels, max_sockets, max_data, port);
 		return ERR_PTR(-EPROTO);
 	}
 
@@ -170,6 +172,7 @@ static struct svs_device *svs_alloc_device(struct virtio_device *vdev)
 	device->epoch = ++svs_epoch;
 	device->max_sockets = max_sockets;
 	device->max_data = max_data;
+	device->port = port;
 	device->channel_count = channels;
 	device->waits = virtio_has_feature(vdev, SVS_F_WAIT);
 	device->states = alloc_pages_exact(svs_states_size(device), GFP_KERNEL | __GFP_ZERO);

@@ -55,6 +55,15 @@ static bool svs_ring(int cpu)
 	return true;
 }
 
+/**
+ * svs_doorbell_ring - end a CPU's wait, if it waits
+ * @cpu: the CPU
+ */
+void svs_doorbell_ring(int cpu)
+{
+	svs_ring(cpu);
+}
+
 static void svs_ring_after_sending(int cpu)
 {
 	/* Pairs with the barrier of svs_doorbell_arm(). */

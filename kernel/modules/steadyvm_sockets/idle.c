@@ -53,22 +53,28 @@ static u64 svs_until_timer(const struct cpuidle_device *cpu)
 static int svs_idle_enter(struct cpuidle_device *cpu, struct cpuidle_driver *driver, int index)
 {
 	struct svs_channel *channel = &svs_idle_device->channels[cpu->cpu];
-	struct svs_call call = { .op = SVS_OP_WAIT };
+	u64 until;
 
 	if (READ_ONCE(svs_idle_ends) || READ_ONCE(channel->broken)) {
 		svs_halt();
 		return index;
 	}
 	if (svs_doorbell_arm()) {
-		call.argument[0] = svs_until_timer(cpu);
-		if (call.argument[0])
-			svs_call_on(channel, &call);
+		until = svs_until_timer(cpu);
+		if (until)
+			svs_wait_in_device(channel, until);
 	}
 	svs_doorbell_disarm();
 	return index;
 }
 
-/* Without an owner, so that it does not keep the module: svs_idle_stop() takes it back. */
+/*
+ * Without an owner, so that it does not keep the module: svs_idle_stop() takes it back.
+ *
+ * Two states that do the same, for what the governor makes of them. With one, the tick is stopped
+ * whenever the CPU is idle, and started again before a woken task runs: two exits on a request's
+ * way. With two, it goes on where the CPU is expected to be idle for less than a tick.
+ */
 static struct cpuidle_driver svs_idle_driver = {
 	.name = KBUILD_MODNAME,
 	.states = {
@@ -81,8 +87,16 @@ static struct cpuidle_driver svs_idle_driver = {
 			.name = "WAIT",
 			.desc = "wait in the sockets' device",
 		},
+		{
+			.enter = svs_idle_enter,
+			.flags = CPUIDLE_FLAG_RCU_IDLE,
+			.exit_latency = 2,
+			.target_residency = TICK_USEC,
+			.name = "WAIT-LONG",
+			.desc = "the same, expected to last",
+		},
 	},
-	.state_count = 1,
+	.state_count = 2,
 };
 
 static int svs_idle_online(unsigned int cpu)

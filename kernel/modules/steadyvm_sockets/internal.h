@@ -9,7 +9,9 @@
  *	operations, transfer, options
  *	readiness	what a socket is ready for; blocking
  *	payload		user memory as pages
- *	idle, doorbell	how a CPU waits in the device, and how others reach it there
+ *	idle		CPUs that wait in the device
+ *	armed		receives that are left to such a wait
+ *	doorbell	how others reach a CPU that waits
  *	call		one exchange with the device; events
  *	device		the virtio device and its memory
  */
@@ -76,6 +78,7 @@ struct svs_answer {
  *	again. NULL: nothing. Written under @lock, read by all.
  * @seen: &svs_device.calls when the last harvest was complete. Read by all.
  * @harvested_ns: local_clock() of the last harvest. Read by all.
+ * @armed: a receive that a blocked task of its CPU left. Not under @lock: taken by cmpxchg().
  * @index: its number, constant
  * @device: its device, constant
  * @harvest: asks for events while its CPU has no time to be idle
@@ -93,6 +96,7 @@ struct svs_channel {
 	const char *broken;
 	u64 seen;
 	u64 harvested_ns;
+	struct svs_armed *armed;
 	unsigned int index;
 	struct svs_device *device;
 	struct timer_list harvest;
@@ -118,6 +122,7 @@ struct svs_device {
 	u32 epoch;
 	u32 max_sockets;
 	u32 max_data;
+	u16 port;
 	bool waits;
 	struct svs_state *states;
 	struct svs_sock __rcu **sockets;
@@ -140,6 +145,7 @@ extern struct svs_device __rcu *svs_device;
  * @channel: where its events go
  * @edges: events so far
  * @last_ready: what it was ready for at the last event. Written where events are delivered.
+ * @prompt: the last wait for it was short: a guess about the next one, without a lock
  * @peer: the peer's name, of an accepted socket
  * @peer_len: its length; 0: not known
  */
@@ -154,6 +160,7 @@ struct svs_sock {
 	u32 channel;
 	atomic_t edges;
 	u32 last_ready;
+	bool prompt;
 	struct sockaddr_storage peer;
 	int peer_len;
 };
@@ -239,6 +246,28 @@ struct svs_call {
 	} answered;
 };
 
+/**
+ * struct svs_armed - a receive that a blocked task leaves to its CPU's wait
+ * @call: the request, and its answer once it is @received
+ * @payload: of @call, at @room
+ * @channel: where it was left; NULL: nowhere. The task's own.
+ * @err: what the call gave. Valid once it is @received.
+ * @wanted: the task wants it back
+ * @returned: the idle task had it and leaves it to the task
+ * @received: the wait has carried it out. Valid once it is @returned.
+ * @room: what was received
+ */
+struct svs_armed {
+	struct svs_call call;
+	struct svs_payload payload;
+	struct svs_channel *channel;
+	int err;
+	bool wanted;
+	bool returned;
+	bool received;
+	u8 room[SVS_SMALL];
+};
+
 /* device.c */
 int svs_device_start(void);
 void svs_device_stop(void);
@@ -247,6 +276,9 @@ void svs_device_stop(void);
 int svs_call(struct svs_call *call);
 int svs_call_on(struct svs_channel *channel, struct svs_call *call);
 int svs_call_socket(struct sock *sk, struct svs_call *call);
+int svs_exchange(struct svs_channel *channel, struct svs_call *call);
+void svs_deliver(struct svs_device *device, u64 handle, u32 ready);
+void svs_deliver_events(struct svs_channel *channel);
 unsigned int svs_channel_here(const struct svs_device *device);
 void svs_harvest_set_up(struct svs_channel *channel);
 void svs_harvest_start(struct svs_channel *channel, int cpu);
@@ -261,11 +293,25 @@ int svs_payload_end(struct svs_payload *payload, struct iov_iter *iter, size_t m
 /* readiness.c */
 void svs_wake(struct svs_sock *svs, u32 ready);
 u32 svs_ready(const struct svs_sock *svs);
+bool svs_blocking_harvests(const struct svs_sock *svs);
 u32 svs_ready_now(struct sock *sk);
 bool svs_is_fresh(const struct svs_sock *svs);
-int svs_wait(struct sock *sk, __poll_t events, long *timeout, int seen);
+int svs_wait(struct sock *sk, __poll_t events, long *timeout, int seen, struct svs_armed *armed);
 __poll_t svs_poll(struct file *file, struct socket *sock, poll_table *wait);
 extern unsigned int svs_fresh_us;
+
+/* armed.c */
+struct svs_armed *svs_armed_alloc(struct sock *sk, const struct svs_call *call, size_t len);
+void svs_arm(struct sock *sk, struct svs_armed *armed);
+void svs_disarm(struct sock *sk, struct svs_armed *armed);
+void svs_wait_in_device(struct svs_channel *channel, u64 until_ns);
+
+/* Whether the wait has carried a receive out; then all of it is there. */
+static inline bool svs_is_received(const struct svs_armed *armed)
+{
+	/* Pairs with svs_return(). */
+	return smp_load_acquire(&armed->returned) && armed->received;
+}
 
 /* protocol.c */
 int svs_protocol_start(void);
@@ -299,6 +345,7 @@ void svs_idle_stop(struct svs_device *device);
 /* doorbell.c */
 bool svs_doorbell_arm(void);
 void svs_doorbell_disarm(void);
+void svs_doorbell_ring(int cpu);
 void svs_doorbells_start(void);
 void svs_doorbells_stop(void);
 

@@ -65,7 +65,7 @@ static int svs_connect(struct socket *sock, struct sockaddr *name, int len, int 
 		err = svs_name_call(sock, SVS_OP_CONNECT, name, len);
 		if ((err != -EINPROGRESS && err != -EALREADY) || !timeout)
 			break;
-		interrupted = svs_wait(sk, EPOLLOUT, &timeout, seen);
+		interrupted = svs_wait(sk, EPOLLOUT, &timeout, seen, NULL);
 		if (interrupted == -EAGAIN)
 			break;
 		if (interrupted)
@@ -75,7 +75,27 @@ static int svs_connect(struct socket *sock, struct sockaddr *name, int len, int 
 		sock->state = SS_CONNECTED;
 	else if (err == -EINPROGRESS)
 		sock->state = SS_CONNECTING;
+	else if (err == -ECONNABORTED)
+		/* It failed, and why was asked before: by svs_poll_socket(). */
+		err = sock_error(sk) ?: err;
 	return err;
+}
+
+/*
+ * Once poll() says that a connection has failed, io_uring takes the reason from struct sock. So it
+ * is fetched, and stays there for whoever asks first, as on the ordinary stack: SO_ERROR,
+ * connect(), a transfer.
+ */
+static __poll_t svs_poll_socket(struct file *file, struct socket *sock, poll_table *wait)
+{
+	__poll_t mask = svs_poll(file, sock, wait);
+	struct sock *sk = sock->sk;
+	int value;
+
+	if ((mask & EPOLLERR) && sock->state == SS_CONNECTING && !READ_ONCE(sk->sk_err) &&
+	    !svs_host_option(sk, SOL_SOCKET, SO_ERROR, &value) && value)
+		WRITE_ONCE(sk->sk_err, value);
+	return mask;
 }
 
 static int svs_listen(struct socket *sock, int backlog)
@@ -124,7 +144,7 @@ static int svs_accept(struct socket *sock, struct socket *newsock, SVS_ACCEPT_AR
 		err = svs_accept_once(sk, child);
 		if (err != -EAGAIN || !timeout)
 			break;
-		err = svs_wait(sk, EPOLLIN, &timeout, seen);
+		err = svs_wait(sk, EPOLLIN, &timeout, seen, NULL);
 	} while (!err);
 	if (err) {
 		child->sk_prot->close(child, 0);
@@ -266,7 +286,7 @@ static int svs_release(struct socket *sock)
 	.socketpair = sock_no_socketpair,	\
 	.accept = svs_accept,			\
 	.getname = svs_getname,			\
-	.poll = svs_poll,			\
+	.poll = svs_poll_socket,		\
 	.ioctl = svs_ioctl,			\
 	.listen = svs_listen,			\
 	.shutdown = svs_shutdown,		\

@@ -11,6 +11,7 @@
 #include <linux/poll.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/stat.h>
 #include <linux/wait.h>
 
 #include "internal.h"
@@ -55,9 +56,13 @@ void svs_wake(struct svs_sock *svs, u32 ready)
 	atomic_inc(&svs->edges);
 	rcu_read_lock();
 	wq = rcu_dereference(sk->sk_wq);
-	/* Pairs with the barrier of sock_poll_wait() and that of adding to the queue. */
+	/*
+	 * Pairs with the barrier of sock_poll_wait() and that of adding to the queue. After an
+	 * error who waits is to call poll(), which does more about it than to say so.
+	 */
 	if (skwq_has_sleeper(wq))
-		wake_up_interruptible_poll(&wq->wait, svs_mask(ready));
+		wake_up_interruptible_poll(&wq->wait,
+					   ready & SVS_READY_ERR ? 0 : svs_mask(ready));
 	if (wq && wq->fasync_list) {
 		if (ready & (SVS_READY_IN | SVS_READY_RDHUP | SVS_READY_HUP | SVS_READY_ERR))
 			sock_wake_async(wq, SOCK_WAKE_WAITD, POLL_IN);
@@ -126,6 +131,24 @@ bool svs_is_fresh(const struct svs_sock *svs)
 }
 
 /**
+ * svs_blocking_harvests - whether the host is asked at once if the caller blocks
+ * @svs: the socket
+ *
+ * So it is where this CPU becomes idle by that, and idle CPUs wait in the device.
+ */
+bool svs_blocking_harvests(const struct svs_sock *svs)
+{
+	struct svs_device *device;
+	bool waits;
+
+	rcu_read_lock();
+	device = rcu_dereference(svs_device);
+	waits = device && device->epoch == svs->epoch && device->waits;
+	rcu_read_unlock();
+	return waits && single_task_running();
+}
+
+/**
  * svs_ready_now - what a socket is ready for, as the host says it now
  * @sk: the socket
  */
@@ -176,26 +199,32 @@ static int svs_waiter_wake(wait_queue_entry_t *entry, unsigned int mode, int syn
  * @events: EPOLLIN or EPOLLOUT: enough where the socket is ready for it; 0: only news count
  * @timeout: jiffies; what is left of them afterwards
  * @seen: &svs_sock.edges before the try that failed
+ * @armed: a receive for this CPU's wait to carry out, or NULL
  *
  * Not every waiter is exclusive: one event may stand for two datagrams.
  *
  * Return: 0, -EAGAIN after the time, or what sock_intr_errno() says of a signal.
  */
-int svs_wait(struct sock *sk, __poll_t events, long *timeout, int seen)
+int svs_wait(struct sock *sk, __poll_t events, long *timeout, int seen, struct svs_armed *armed)
 {
 	struct svs_waiter waiter = {
 		.events = (events ?: EPOLLIN | EPOLLOUT) | EPOLLERR | EPOLLHUP | EPOLLRDHUP,
 	};
 	struct svs_sock *svs = svs_sk(sk);
+	u64 begin = local_clock();
 	int err = 0;
 
 	svs_steer(sk);
+	if (armed)
+		svs_arm(sk, armed);
 	init_waitqueue_func_entry(&waiter.entry, svs_waiter_wake);
 	waiter.entry.private = current;
 	add_wait_queue(sk_sleep(sk), &waiter.entry);
 	/* svs_wake() counts before it looks for sleepers. */
 	smp_mb();
 	for (;;) {
+		if (armed && svs_is_received(armed))
+			break;
 		if (signal_pending(current)) {
 			err = sock_intr_errno(*timeout);
 			break;
@@ -209,6 +238,9 @@ int svs_wait(struct sock *sk, __poll_t events, long *timeout, int seen)
 		*timeout = wait_woken(&waiter.entry, TASK_INTERRUPTIBLE, *timeout);
 	}
 	remove_wait_queue(sk_sleep(sk), &waiter.entry);
+	if (armed)
+		svs_disarm(sk, armed);
+	WRITE_ONCE(svs->prompt, local_clock() - begin < svs_fresh_us * NSEC_PER_USEC);
 	/* Another try that fails at once comes back here: not without end. */
 	cond_resched();
 	return err;

@@ -45,6 +45,11 @@ struct svs_config {
 	__le32 channels;
 	__le32 max_sockets;	/* entries of the state table */
 	__le32 max_data;	/* most bytes of data in one request, each way */
+	/*
+	 * I/O port: a channel's number written there (32 bits) rings its queue as the transport's
+	 * notification register does, but needs no instruction to be emulated. 0: there is none.
+	 */
+	__le32 port;
 };
 
 /* Limits of the other parts of a request or response. */
@@ -118,10 +123,17 @@ struct svs_response {
 /* Fills this channel's event ring -> value: events in it. */
 #define SVS_OP_HARVEST		19
 /*
- * argument: nanoseconds, all ones: no limit -> value: events in this channel's ring. Sleeps until
- * there is one, or the time has passed, or a wake-up; may return early without a reason.
+ * argument: nanoseconds, all ones: no limit; MSG_ flags -> value: events in this channel's ring.
+ * Sleeps until there is one, or the time has passed, or a wake-up; may return early without a
+ * reason.
+ *
+ * With a handle, for who blocks in receiving from that socket: where there is an event, and all
+ * that one receive would give fits into the room for data, it is received as by SVS_OP_RECEIVE.
+ * Then SVS_WAIT_RECEIVED is set in the value, and the rest of the answer, or its error, is what
+ * SVS_OP_RECEIVE gave.
  */
 #define SVS_OP_WAIT		20
+#define SVS_WAIT_RECEIVED	0x8000000000000000ULL
 /* argument: channel, whose SVS_OP_WAIT returns, now or when it is next called */
 #define SVS_OP_WAKE		21
 

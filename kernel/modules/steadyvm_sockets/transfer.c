@@ -107,12 +107,15 @@ int svs_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 		} else if (once != -EAGAIN || !timeout) {
 			break;
 		}
-		once = svs_wait(sk, EPOLLOUT, &timeout, seen);
+		once = svs_wait(sk, EPOLLOUT, &timeout, seen, NULL);
 		if (once)
 			break;
 	}
 	if (sent)
 		return sent;
+	if (once == -EPIPE)
+		/* Why a connection failed, where that was asked of the host before. */
+		once = sock_error(sk) ?: once;
 	if (once == -EPIPE && svs_is_stream(sk) && !(msg->msg_flags & MSG_NOSIGNAL))
 		send_sig(SIGPIPE, current, 0);
 	return once;
@@ -143,24 +146,51 @@ static bool svs_throws_away(const struct sock *sk, int flags)
 	return svs_is_stream(sk) && (flags & MSG_TRUNC);
 }
 
-/* One try: what recvmsg() returns. */
-static ssize_t svs_receive_once(struct sock *sk, struct msghdr *msg, int flags, void *control,
-				size_t control_size)
+/* What recvmsg() is to do. @control is room for @control_size bytes of control messages. */
+struct svs_wanted {
+	struct sock *sk;
+	struct msghdr *msg;
+	int flags;
+	void *control;
+	size_t control_size;
+	/* Enough bytes; 0: one message, whatever its length. */
+	size_t target;
+};
+
+static struct svs_call svs_receive_call(const struct svs_wanted *wanted,
+					struct svs_payload *payload)
 {
-	bool away = svs_throws_away(sk, flags);
+	return (struct svs_call) {
+		.op = SVS_OP_RECEIVE,
+		.argument = { wanted->flags & SVS_RECEIVE_FLAGS },
+		.receive = payload,
+		.name_room = wanted->msg->msg_name,
+		.name_size = wanted->msg->msg_name ? sizeof(struct sockaddr_storage) : 0,
+		.control_room = wanted->control,
+		.control_size = wanted->control_size,
+	};
+}
+
+/* What was received besides data. */
+static void svs_put_rest(struct msghdr *msg, const struct svs_call *call)
+{
+	if (msg->msg_name)
+		msg->msg_namelen = call->answered.name;
+	msg->msg_flags |= call->answered.message_flags;
+	svs_put_control(msg, call->control_room, call->answered.control);
+}
+
+/* One try: what recvmsg() returns. */
+static ssize_t svs_receive_once(const struct svs_wanted *wanted)
+{
+	struct sock *sk = wanted->sk;
+	struct msghdr *msg = wanted->msg;
+	bool away = svs_throws_away(sk, wanted->flags);
 	struct iov_iter *iter = away ? NULL : &msg->msg_iter;
 	size_t most = svs_is_stream(sk) ? svs_max_data() : SVS_LONGEST_DATAGRAM;
 	size_t len = min(msg_data_left(msg), most);
 	struct svs_payload payload;
-	struct svs_call call = {
-		.op = SVS_OP_RECEIVE,
-		.argument = { flags & SVS_RECEIVE_FLAGS },
-		.receive = &payload,
-		.name_room = msg->msg_name,
-		.name_size = msg->msg_name ? sizeof(struct sockaddr_storage) : 0,
-		.control_room = control,
-		.control_size = control_size,
-	};
+	struct svs_call call = svs_receive_call(wanted, &payload);
 	int err, copied;
 
 	if (away)
@@ -171,32 +201,82 @@ static ssize_t svs_receive_once(struct sock *sk, struct msghdr *msg, int flags, 
 		return err;
 	len = payload.len;
 	err = svs_call_socket(sk, &call);
-	if (!err && (call.value > INT_MAX || (call.value > len && !(flags & MSG_TRUNC))))
+	if (!err && (call.value > INT_MAX || (call.value > len && !(wanted->flags & MSG_TRUNC))))
 		err = -EPROTO;
 	copied = svs_payload_end(&payload, iter, err ? 0 : call.answered.data);
 	if (err || copied)
 		return err ?: copied;
-	if (msg->msg_name)
-		msg->msg_namelen = call.answered.name;
-	msg->msg_flags |= call.answered.message_flags;
-	svs_put_control(msg, control, call.answered.control);
+	svs_put_rest(msg, &call);
 	return call.value;
+}
+
+/* The same of what was received while the caller blocked. */
+static ssize_t svs_receive_armed(struct msghdr *msg, const struct svs_armed *armed)
+{
+	size_t len = armed->call.answered.data;
+
+	if (armed->err)
+		return armed->err;
+	if (copy_to_iter(armed->room, len, &msg->msg_iter) < len)
+		return -EFAULT;
+	svs_put_rest(msg, &armed->call);
+	return len;
+}
+
+/* Whether the wait for a first try to succeed may as well receive. */
+static bool svs_may_arm(const struct svs_wanted *wanted, size_t len)
+{
+	if ((wanted->flags & SVS_RECEIVE_FLAGS) || wanted->target > 1)
+		return false;
+	/* A stream keeps what cannot be copied to the caller. */
+	return !svs_is_stream(wanted->sk) ||
+	       !fault_in_iov_iter_writeable(&wanted->msg->msg_iter, len);
+}
+
+/*
+ * Blocks until another try is worth it: 0 or why it is not. With @arm this CPU's wait in the device
+ * may have received meanwhile: then 1, and what recvmsg() returns is in @once.
+ */
+static int svs_wait_to_receive(const struct svs_wanted *wanted, bool arm, __poll_t events,
+			       long *timeout, int seen, ssize_t *once)
+{
+	size_t len = min_t(size_t, msg_data_left(wanted->msg), SVS_SMALL);
+	struct svs_armed *armed = NULL;
+	struct svs_call call;
+	int err;
+
+	if (arm && *timeout && svs_may_arm(wanted, len)) {
+		call = svs_receive_call(wanted, NULL);
+		armed = svs_armed_alloc(wanted->sk, &call, len);
+	}
+	err = svs_wait(wanted->sk, events, timeout, seen, armed);
+	if (armed && svs_is_received(armed)) {
+		*once = svs_receive_armed(wanted->msg, armed);
+		err = 1;
+	}
+	kfree(armed);
+	return err;
 }
 
 /*
  * Whether a try has a chance: where nothing came, the wait for it may as well begin. With
  * SO_RCVLOWAT the host must be asked first, since it gives what there is, however little.
+ *
+ * Where nobody knows, a try is an exit, in vain if nothing is there; to block is a switch to the
+ * idle task and back, in vain if something is. So it is done as the last wait turned out.
  */
-static bool svs_is_worth_trying(struct sock *sk, int flags)
+static bool svs_is_worth_trying(struct sock *sk, int flags, bool blocks)
 {
-	u32 ready = svs_ready(svs_sk(sk));
+	struct svs_sock *svs = svs_sk(sk);
+	u32 ready = svs_ready(svs);
 
 	if (flags & (MSG_OOB | MSG_ERRQUEUE))
 		return true;
-	if (!svs_is_fresh(svs_sk(sk))) {
-		if (!svs_is_stream(sk) || READ_ONCE(sk->sk_rcvlowat) <= 1)
+	if (!svs_is_fresh(svs)) {
+		if (svs_is_stream(sk) && READ_ONCE(sk->sk_rcvlowat) > 1)
+			ready = svs_ready_now(sk);
+		else if (!blocks || READ_ONCE(svs->prompt) || !svs_blocking_harvests(svs))
 			return true;
-		ready = svs_ready_now(sk);
 	}
 	return ready & ~(u32)SVS_READY_OUT;
 }
@@ -206,13 +286,12 @@ static bool svs_is_shut_datagram(const struct sock *sk)
 	return !svs_is_stream(sk) && (READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN);
 }
 
-/*
- * As TCP does it: at least @target bytes, if there is time. Other sockets have one message at a
- * time, and a target of 0 that any is enough for.
- */
-static ssize_t svs_receive(struct sock *sk, struct msghdr *msg, int flags, void *control,
-			   size_t control_size, size_t target)
+/* As TCP does it: at least the target, if there is time. */
+static ssize_t svs_receive(const struct svs_wanted *wanted)
 {
+	struct sock *sk = wanted->sk;
+	struct msghdr *msg = wanted->msg;
+	int flags = wanted->flags;
 	long timeout = sock_rcvtimeo(sk, flags & (MSG_DONTWAIT | MSG_OOB | MSG_ERRQUEUE));
 	bool peek = flags & MSG_PEEK;
 	size_t before = msg_data_left(msg);
@@ -224,11 +303,11 @@ static ssize_t svs_receive(struct sock *sk, struct msghdr *msg, int flags, void 
 	for (;;) {
 		seen = atomic_read(&svs_sk(sk)->edges);
 		events = EPOLLIN;
-		if (received || !timeout || svs_is_worth_trying(sk, flags)) {
-			once = svs_receive_once(sk, msg, flags, control, control_size);
+		if (received || !timeout || svs_is_worth_trying(sk, flags, timeout)) {
+			once = svs_receive_once(wanted);
 			if (once >= 0) {
 				received = peek ? once : received + once;
-				if (!once || received >= target || !timeout)
+				if (!once || received >= wanted->target || !timeout)
 					return received;
 				if (!peek)
 					continue;
@@ -242,7 +321,9 @@ static ssize_t svs_receive(struct sock *sk, struct msghdr *msg, int flags, void 
 				return 0;
 			}
 		}
-		err = svs_wait(sk, events, &timeout, seen);
+		err = svs_wait_to_receive(wanted, !received, events, &timeout, seen, &once);
+		if (err > 0)
+			return once;
 		if (err) {
 			if (peek && received)
 				iov_iter_advance(&msg->msg_iter, received);
@@ -261,23 +342,21 @@ static ssize_t svs_receive(struct sock *sk, struct msghdr *msg, int flags, void 
 int svs_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 {
 	struct sock *sk = sock->sk;
-	size_t control_size = 0;
-	void *control = NULL;
-	size_t target = 0;
+	struct svs_wanted wanted = { .sk = sk, .msg = msg, .flags = flags };
 	ssize_t received;
 	int err;
 
 	if (svs_is_stream(sk))
-		target = sock_rcvlowat(sk, flags & MSG_WAITALL, len);
+		wanted.target = sock_rcvlowat(sk, flags & MSG_WAITALL, len);
 	if (msg->msg_control && msg->msg_controllen) {
-		control_size = min_t(size_t, msg->msg_controllen, SVS_MAX_CONTROL);
-		control = kzalloc(control_size, GFP_KERNEL);
-		if (!control)
+		wanted.control_size = min_t(size_t, msg->msg_controllen, SVS_MAX_CONTROL);
+		wanted.control = kzalloc(wanted.control_size, GFP_KERNEL);
+		if (!wanted.control)
 			return -ENOMEM;
 	}
 	msg->msg_namelen = 0;
-	received = svs_receive(sk, msg, flags, control, control_size, target);
-	kfree(control);
+	received = svs_receive(&wanted);
+	kfree(wanted.control);
 	if (received <= 0 && !(flags & MSG_ERRQUEUE)) {
 		/* What was asked of the host by SO_ERROR, or that the device went. */
 		err = sock_error(sk);

@@ -1,7 +1,8 @@
 """What each VM needs, and what a host can promise: the calls of ``steadyvm plan``.
 
 Times are integers of one unit of the caller's (nanoseconds in a steadyvm.toml). Bad input raises
-ValueError with its place. Calls release the GIL while they compute.
+ValueError with its place; an integer beyond 64 bits, given as an argument of its own, OverflowError. Calls
+release the GIL while they compute (``supply_bound`` has nothing to release it for: it evaluates one formula).
 """
 
 from __future__ import annotations

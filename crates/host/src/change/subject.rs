@@ -10,6 +10,7 @@ impl Change {
             Self::ThreadAffinity { thread, .. } => format!("CPUs of {thread}"),
             Self::IrqAffinity { irq, name, .. } => format!("CPUs of IRQ {irq} ({name})"),
             Self::File { path, .. } => path.clone(),
+            Self::FairServer { cpu, .. } => format!("fair server of CPU {cpu}"),
             Self::RootQdisc { device, .. } => format!("queueing discipline of {device}"),
             Self::FlowSteering { device, .. } => format!("flow steering of {device}"),
             Self::FlowRule { device, place, .. } => {
@@ -25,6 +26,7 @@ impl Change {
             Self::ThreadPolicy { old, .. } => old.to_string(),
             Self::ThreadAffinity { old, .. } | Self::IrqAffinity { old, .. } => old.to_string(),
             Self::File { old, .. } | Self::RootQdisc { old, .. } => old.clone(),
+            Self::FairServer { old, .. } => old.to_string(),
             Self::FlowSteering { old, .. } => on_off(*old).to_owned(),
             Self::FlowRule { .. } | Self::EarlyDemux { .. } => "none".to_owned(),
         }
@@ -36,6 +38,7 @@ impl Change {
             Self::ThreadPolicy { new, .. } => new.to_string(),
             Self::ThreadAffinity { new, .. } | Self::IrqAffinity { new, .. } => new.to_string(),
             Self::File { new, .. } | Self::RootQdisc { new, .. } => new.clone(),
+            Self::FairServer { new, .. } => new.to_string(),
             Self::FlowSteering { new, .. } => on_off(*new).to_owned(),
             Self::FlowRule { rule, .. } => rule.to_string(),
             Self::EarlyDemux { specification } => format!(
@@ -55,6 +58,7 @@ impl Change {
                 old == new
             }
             Self::File { form, old, new, .. } => form.same(old, new),
+            Self::FairServer { old, new, .. } => old == new,
             Self::RootQdisc { old, new, .. } => old == new,
             Self::FlowSteering { old, new, .. } => old == new,
             Self::FlowRule { .. } | Self::EarlyDemux { .. } => false,
@@ -73,6 +77,7 @@ impl Change {
                 (one.tid, one.start_time) == (two.tid, two.start_time)
             }
             (Self::IrqAffinity { irq: one, .. }, Self::IrqAffinity { irq: two, .. }) => one == two,
+            (Self::FairServer { cpu: one, .. }, Self::FairServer { cpu: two, .. }) => one == two,
             (Self::File { path: one, .. }, Self::File { path: two, .. })
             | (Self::RootQdisc { device: one, .. }, Self::RootQdisc { device: two, .. })
             | (Self::FlowSteering { device: one, .. }, Self::FlowSteering { device: two, .. }) => {
@@ -112,6 +117,7 @@ impl Change {
             | (Self::RootQdisc { old, .. }, Self::RootQdisc { old: first, .. }) => {
                 old.clone_from(first);
             }
+            (Self::FairServer { old, .. }, Self::FairServer { old: first, .. }) => *old = *first,
             (Self::FlowSteering { old, .. }, Self::FlowSteering { old: first, .. }) => {
                 *old = *first;
             }

@@ -1,6 +1,7 @@
 //! Scheduling and memory: cgroups, RT throttling, background work.
 
 use super::{Check, check, text};
+use crate::fair_server;
 use crate::machine::Machine;
 use crate::parse;
 
@@ -8,6 +9,7 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     vec![
         cgroups(machine),
         throttling(machine),
+        fair_servers(machine),
         irqbalance(machine),
         switch(
             machine,
@@ -92,6 +94,44 @@ fn throttling(machine: &Machine) -> Check {
             format!("{path} is {value}"),
             "keep RT VCPUs below that share, or apply with --rt-throttling-off",
         ),
+    }
+}
+
+fn fair_servers(machine: &Machine) -> Check {
+    let check = check(
+        "scheduling.fair-server",
+        "fair server",
+        "From 6.12 on a server of each CPU runs normal threads before every FIFO thread, up to 50 ms \
+         at a time: a delay that no priority helps against.",
+    );
+    let release = machine.kernel_release().unwrap_or_default();
+    if parse::kernel_version(&release).is_none_or(|version| version < (6, 12)) {
+        return check.ok(format!("kernel {release} has none"));
+    }
+    let cpus = machine.online().unwrap_or_default();
+    let servers: Result<Vec<_>, _> = cpus
+        .iter()
+        .map(|cpu| fair_server::read(machine, cpu).map(|server| (server.runtime_ns, cpu, server)))
+        .collect();
+    let longest = match servers {
+        Ok(servers) => servers
+            .into_iter()
+            .max_by_key(|(runtime_ns, ..)| *runtime_ns),
+        Err(error) => {
+            let path = fair_server::file(0, "runtime");
+            return check.unknown(
+                format!("{path}: {error}"),
+                "mount debugfs on /sys/kernel/debug",
+            );
+        }
+    };
+    match longest {
+        Some((runtime_ns, cpu, server)) if runtime_ns > fair_server::LONGEST_PIECE_NS => check.warn(
+            format!("{} is {server}", fair_server::file(cpu, "{runtime,period}")),
+            "steadyvm host apply gives the same share in pieces of 1 ms while a method is in force",
+        ),
+        Some((_, _, server)) => check.ok(format!("at most {server}")),
+        None => check.unknown("no CPU is known to be online", ""),
     }
 }
 

@@ -65,6 +65,8 @@ fn good_host() -> FakeHost {
         "cpuset cpu io memory pids\n",
     );
     host.file("/proc/sys/kernel/sched_rt_runtime_us", "950000\n");
+    host.fair_servers();
+    host.edit(scenario::bound_fair_servers);
     host.file("/proc/sys/kernel/numa_balancing", "0\n");
     host.file("/sys/kernel/mm/ksm/run", "0\n");
     host.file("/proc/sys/kernel/watchdog", "0\n");
@@ -244,6 +246,18 @@ const FINDINGS: &[(&str, Status, &str, Option<&str>)] = &[
         Status::Unknown,
         "/proc/sys/kernel/sched_rt_runtime_us",
         None,
+    ),
+    (
+        "scheduling.fair-server",
+        Status::Unknown,
+        "/sys/kernel/debug/sched/fair_server",
+        None,
+    ),
+    (
+        "scheduling.fair-server",
+        Status::Warn,
+        "/sys/kernel/debug/sched/fair_server/cpu1/runtime",
+        Some("50000000"),
     ),
     (
         "memory.numa-balancing",

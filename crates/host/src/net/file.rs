@@ -53,6 +53,7 @@ struct HostTable {
     budget_us: Option<u32>,
     ksoftirqd: Option<ThreadPriority>,
     rcu: Option<ThreadPriority>,
+    fair_server_us: Option<u32>,
     demux: Option<Spanned<DemuxTable>>,
 }
 
@@ -117,6 +118,7 @@ pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
     let classes = &file.class;
     let mut profile = Profile {
         softirqs: file.net.softirqs(&reader)?,
+        fair_server_us: file.net.fair_server_us,
         demux: file.net.demux(&reader)?,
         ..Profile::default()
     };
@@ -328,6 +330,7 @@ impl HostTable {
             ("budget_packets", self.budget_packets, 1, 65_536),
             // The kernel counts in ticks; less than one is none at all.
             ("budget_us", self.budget_us, 1_000, 1_000_000),
+            ("fair_server_us", self.fair_server_us, 500, 50_000),
         ];
         for (name, value, least, most) in limits {
             if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {

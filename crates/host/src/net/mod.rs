@@ -22,3 +22,4 @@ pub use profile::{
     Class, NicProfile, ProcessProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile,
 };
 pub(crate) use sockets::bound_sockets;
+pub(crate) use vms::taps_of;

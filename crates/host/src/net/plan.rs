@@ -12,6 +12,7 @@ use crate::change::{self, Change, Form, Step};
 use crate::cpu_set::CpuSet;
 use crate::discover::{self, Nic};
 use crate::error::HostError;
+use crate::fair_server;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::parse;
 use crate::threads::RESET_ON_FORK;
@@ -38,6 +39,11 @@ pub(crate) fn plan(
     let online = machine.online()?;
     let mut wanted = Wanted::default();
     softirqs::steps(machine, &threads, &profile.softirqs, &mut wanted.steps)?;
+    if let Some(piece_us) = profile.fair_server_us {
+        let piece_ns = u64::from(piece_us) * 1000;
+        let steps = fair_server::steps(machine, piece_ns, &mut wanted.warnings)?;
+        wanted.steps.extend(steps);
+    }
     if let Some(profile) = &profile.demux {
         demux::steps(machine, &threads, profile, &online, own, &mut wanted.steps)?;
     }

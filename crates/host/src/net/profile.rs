@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::demux::DemuxProfile;
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
+use crate::fair_server::LONGEST_PIECE_NS;
 use crate::links::FlowRule;
 use crate::method::{Priorities, Target};
 use crate::threads::Scheduling;
@@ -109,6 +110,9 @@ pub struct Softirqs {
     pub rcu: Option<ThreadPriority>,
 }
 
+/// The methods' piece.
+const FAIR_SERVER_US: u32 = (LONGEST_PIECE_NS / 1000) as u32;
+
 /// A profile of the receive path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
@@ -121,6 +125,10 @@ pub struct Profile {
     pub processes: Vec<ProcessProfile>,
     /// Deferred work.
     pub softirqs: Softirqs,
+    /// The longest piece in which the fair server of a CPU gives normal threads their share;
+    /// `None`: left as it is.
+    #[serde(default)]
+    pub fair_server_us: Option<u32>,
     /// Early demultiplexing, if it is asked for.
     #[serde(default)]
     pub demux: Option<DemuxProfile>,
@@ -309,6 +317,7 @@ impl Profile {
             vms: vms.collect(),
             processes: processes.collect(),
             softirqs: Softirqs::default(),
+            fair_server_us: (!target.keep_fair_server).then_some(FAIR_SERVER_US),
             demux: None,
         }
     }

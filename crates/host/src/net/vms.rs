@@ -69,7 +69,7 @@ fn is_named(command_line: &[u8], name: &str) -> bool {
 }
 
 /// The taps a process has open: `/proc/PID/fdinfo/N` of a tun descriptor says `iff: tap0`.
-fn taps_of(machine: &Machine, pid: u32) -> Vec<String> {
+pub(crate) fn taps_of(machine: &Machine, pid: u32) -> Vec<String> {
     let directory = format!("/proc/{pid}/fdinfo");
     let mut taps: Vec<String> = machine
         .tree

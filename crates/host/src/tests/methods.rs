@@ -1,6 +1,9 @@
 //! What the methods set, refuse and undo.
 
-use super::scenario::{FIFO_50, control, nic, paper_host, paper_target, threaded_irq};
+use super::scenario::{
+    FIFO_50, bound_fair_servers, control, nic, paper_host, paper_target, threaded_irq,
+};
+use crate::change::Change;
 use crate::fake::{FakeHost, Fault};
 use crate::parse::PF_KTHREAD;
 use crate::threads::{RESET_ON_FORK, Scheduling};
@@ -33,8 +36,10 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
     let before = host.state();
     let control = control(&host, &directory);
     let applied = control.apply(&paper_target(), Method::PreemptRt).unwrap();
-    assert_eq!(applied.steps.len(), 4);
+    // Four threads, and the fair servers of two CPUs.
+    assert_eq!(applied.steps.len(), 6);
     let mut expected = before.clone();
+    bound_fair_servers(&mut expected);
     for (tid, scheduling) in [
         (40, Scheduling::fifo(80, 0)),
         (41, Scheduling::fifo(80, 0)),
@@ -50,7 +55,7 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
         (State::Applied, Some(Method::PreemptRt))
     );
     assert!(shown.settings.iter().all(|setting| setting.holds));
-    assert_eq!(control.undo().unwrap().restored, 4);
+    assert_eq!(control.undo().unwrap().restored, 6);
     assert_eq!(host.state(), before);
 }
 
@@ -148,6 +153,7 @@ fn a_process_of_the_host_can_be_the_service() {
     };
     control.apply(&target, Method::PreemptRt).unwrap();
     let mut expected = before.clone();
+    bound_fair_servers(&mut expected);
     for (tid, scheduling) in [
         (40, Scheduling::fifo(80, 0)),
         (41, Scheduling::fifo(80, 0)),
@@ -380,7 +386,7 @@ fn a_recycled_thread_number_is_not_touched() {
     });
     let recycled = host.state().threads[&102].clone();
     let undone = control.undo().unwrap();
-    assert_eq!((undone.vanished, undone.restored), (2, 2));
+    assert_eq!((undone.vanished, undone.restored), (2, 4));
     assert_eq!(host.state().threads[&102], recycled);
 }
 
@@ -456,11 +462,92 @@ fn what_cannot_be_restored_stays_in_the_journal() {
     control.apply(&paper_target(), Method::PreemptRt).unwrap();
     host.fault_at(0, Fault::Refuse(libc::EPERM));
     let undone = control.undo().unwrap();
-    assert_eq!((undone.failed.len(), undone.restored), (1, 3));
+    assert_eq!((undone.failed.len(), undone.restored), (1, 5));
     assert_eq!(control.show().unwrap().state, State::Incomplete);
     host.heal();
     assert_eq!(control.undo().unwrap().restored, 1);
     assert_eq!(host.state(), before);
+}
+
+/// A VM of `steadyvm up` has outsourced sockets and no tap: nobody carries packets into it. One with a
+/// tap and no vhost worker has its packets carried at normal priority, which is warned about.
+#[test]
+fn a_vm_with_outsourced_sockets_needs_no_vhost_worker() {
+    let (host, directory) = (paper_host(2), directory());
+    host.file("/proc/sys/kernel/osrelease", "6.12.0\n");
+    host.thread(300, 300, "steadyvm", 0);
+    host.thread(300, 301, "vcpu0/echo", 0);
+    host.thread(300, 302, "vcpu1/echo", 0);
+    let target = Target {
+        rt_vms: vec!["300:1".parse().unwrap()],
+        ..paper_target()
+    };
+    let control = control(&host, &directory);
+    let plan = control.plan(&target, Method::PreemptRt).unwrap();
+    assert_eq!(plan.warnings, [] as [String; 0]);
+    let set = |tid: u32| {
+        plan.steps.iter().any(
+            |step| matches!(&step.change, Change::ThreadPolicy { thread, .. } if thread.tid == tid),
+        )
+    };
+    assert!(set(302) && !set(301) && !set(300));
+    host.file("/proc/300/fdinfo/9", "pos:\t0\niff:\ttap0\n");
+    let plan = control.plan(&target, Method::PreemptRt).unwrap();
+    assert!(plan.warnings[0].contains("no vhost worker"));
+}
+
+#[test]
+fn the_fair_server_is_left_where_asked_and_told_of_where_it_cannot_be_reached() {
+    let (host, directory) = (paper_host(2), directory());
+    let control = control(&host, &directory);
+    let target = Target {
+        keep_fair_server: true,
+        ..paper_target()
+    };
+    let files = host.state().files;
+    for method in [Method::PreemptRt, Method::RtPollList, Method::RtProfile] {
+        control.apply(&target, method).unwrap();
+        let now = host.state().files;
+        let is_server = |path: &str| path.contains("fair_server");
+        assert!(
+            files
+                .iter()
+                .all(|(path, old)| !is_server(path) || now[path] == *old)
+        );
+        control.undo().unwrap();
+    }
+    // Without debugfs, and before there was one.
+    host.edit(|state| state.files.retain(|path, _| !path.contains("fair_server")));
+    let applied = control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    let told = |applied: &crate::Applied| {
+        let mut warnings = applied.warnings.iter();
+        warnings.any(|warning| warning.contains("mount debugfs"))
+    };
+    assert!(told(&applied), "{:?}", applied.warnings);
+    control.undo().unwrap();
+    host.file("/proc/sys/kernel/osrelease", "6.11.9-rt\n");
+    assert!(!told(
+        &control.apply(&paper_target(), Method::PreemptRt).unwrap()
+    ));
+}
+
+#[test]
+fn a_fair_server_that_the_kernel_does_not_let_through_fails_and_rolls_back() {
+    let (host, directory) = (paper_host(2), directory());
+    // SCHED_DEADLINE tasks have all that they may have: 95 % of two CPUs.
+    host.edit(|state| state.deadline_bandwidth = (19 << 21) / 20);
+    let before = host.state();
+    let control = control(&host, &directory);
+    let error = control
+        .apply(&paper_target(), Method::PreemptRt)
+        .unwrap_err();
+    assert!(error.to_string().contains("SCHED_DEADLINE"), "{error}");
+    assert_eq!((error.exit_code(), host.state() == before), (3, true));
+    let target = Target {
+        keep_fair_server: true,
+        ..paper_target()
+    };
+    control.apply(&target, Method::PreemptRt).unwrap();
 }
 
 #[test]

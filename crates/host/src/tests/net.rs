@@ -15,6 +15,7 @@ budget_packets = 64
 budget_us = 4000
 ksoftirqd = "normal"
 rcu = 3
+fair_server_us = 2000
 
 [class.rt.net]
 irq = 80
@@ -118,6 +119,11 @@ fn every_class_gets_its_rank_and_undo_takes_all_of_it_back() {
     assert_eq!(
         state.files["/proc/sys/net/core/netdev_budget_usecs"],
         "4000\n"
+    );
+    let server = |name| state.files[&crate::fair_server::file(1, name)].as_str();
+    assert_eq!(
+        (server("runtime"), server("period")),
+        ("2000000\n", "40000000\n")
     );
     assert_eq!(state.qdiscs["tap-rt"], "noqueue");
     assert!(!state.qdiscs.contains_key("tap-bulk"));
@@ -449,6 +455,30 @@ fn a_refusal_at_any_step_leaves_the_host_as_it_was() {
 }
 
 #[test]
+fn shorter_pieces_follow_longer_ones_and_undo_knows_the_first() {
+    let (host, directory) = (host(), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    for piece_us in [20_000, 1500, 700] {
+        let text = format!("[net]\nfair_server_us = {piece_us}\n");
+        let applied = control.apply_profile(&profile(&text)).unwrap();
+        assert_eq!((applied.steps.len(), applied.in_force), (2, 2));
+        let runtime = &host.state().files[&crate::fair_server::file(0, "runtime")];
+        assert_eq!(runtime, &format!("{piece_us}000\n"));
+        assert!(
+            control
+                .show()
+                .unwrap()
+                .settings
+                .iter()
+                .all(|setting| setting.holds)
+        );
+    }
+    assert_eq!(control.undo_profile().unwrap().restored, 2);
+    assert_eq!(host.state(), before);
+}
+
+#[test]
 fn a_failed_change_of_profile_leaves_the_one_before() {
     let other = FILE
         .replace("irq = 80", "irq = 90")
@@ -491,5 +521,5 @@ fn a_journal_of_an_earlier_version_is_read() {
         !text.contains("profile"),
         "methods without one do not write it"
     );
-    assert_eq!(control.undo().unwrap().restored, 4);
+    assert_eq!(control.undo().unwrap().restored, 6);
 }

@@ -103,6 +103,11 @@ fn what_is_wrong_is_told_with_its_place() {
             "1000 to 1000000",
         ),
         (
+            "[net]\nfair_server_us = 100\n".to_owned(),
+            "line 2",
+            "500 to 50000",
+        ),
+        (
             "[net]\nbudget_packets = 0\n".to_owned(),
             "line 2",
             "1 to 65536",

@@ -5,7 +5,7 @@ use std::thread;
 
 use crate::change::Restored;
 use crate::threads::{KernelThreads, RESET_ON_FORK, Scheduling, Threads};
-use crate::{Change, CpuSet, Machine, Snapshot};
+use crate::{Change, CpuSet, HostTree, Machine, Snapshot};
 
 /// Runs `work` with the number of a thread that waits meanwhile.
 fn with_thread(work: impl FnOnce(u32)) {
@@ -103,4 +103,20 @@ fn a_snapshot_of_this_machine_can_be_taken() {
         KernelThreads.scheduling(0).unwrap_err().raw_os_error(),
         Some(libc::ESRCH)
     );
+}
+
+#[test]
+fn a_file_is_written_from_the_cpu_and_the_caller_stays_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("file"), "old").unwrap();
+    let tree = crate::RootedTree::new(directory.path());
+    let own = crate::threads::calling_thread();
+    let before = KernelThreads.affinity(own).unwrap();
+    for cpu in before.iter() {
+        tree.write_from(cpu, "/file", &cpu.to_string()).unwrap();
+        assert_eq!(tree.read("/file").unwrap(), cpu.to_string());
+    }
+    let error = tree.write_from(crate::MAX_CPU, "/file", "x").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    assert_eq!(KernelThreads.affinity(own).unwrap(), before);
 }

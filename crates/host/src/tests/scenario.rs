@@ -1,6 +1,7 @@
 //! Fake hosts for tests.
 
-use crate::fake::FakeHost;
+use crate::fair_server::file;
+use crate::fake::{FakeHost, FakeState};
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::threads::{Policy, Scheduling};
 use crate::{HostControl, RtVm, Target};
@@ -66,6 +67,7 @@ pub fn paper_host(cpus: usize) -> FakeHost {
     host.writable_file("/proc/sys/net/core/netdev_budget", "300\n");
     host.writable_file("/proc/sys/net/core/netdev_budget_usecs", "2000\n");
     host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
+    host.fair_servers();
     host.edit(|state| {
         state.napi_threads.insert("rt0".into(), vec![60, 61]);
         state.napi_threads.insert("bulk0".into(), vec![64, 65]);
@@ -85,6 +87,14 @@ pub fn paper_host(cpus: usize) -> FakeHost {
         host.thread(pid, pid + 9, &format!("vhost-{pid}"), 0);
     }
     host
+}
+
+/// What every method but `vanilla` makes of the fair servers.
+pub fn bound_fair_servers(state: &mut FakeState) {
+    for cpu in state.online.clone().iter() {
+        state.files.insert(file(cpu, "runtime"), "1000000\n".into());
+        state.files.insert(file(cpu, "period"), "20000000\n".into());
+    }
 }
 
 pub fn paper_target() -> Target {

@@ -273,10 +273,19 @@ impl Process {
         self.follow_for(None, sink)
     }
 
+    /// The same, at most for `patience`.
+    pub fn follow_within(
+        &self,
+        patience: Duration,
+        sink: impl FnMut(Stream, &[u8]),
+    ) -> Result<Status> {
+        self.follow_for(Some(patience), sink)
+    }
+
     /// Waits for its end, at most `patience`, and collects what it wrote.
     pub fn finish(self, patience: Duration) -> Result<Finished> {
         let (mut output, mut error) = (Vec::new(), Vec::new());
-        let status = self.follow_for(Some(patience), |stream, data| match stream {
+        let status = self.follow_within(patience, |stream, data| match stream {
             Stream::Output => output.extend_from_slice(data),
             Stream::Error => error.extend_from_slice(data),
         })?;

@@ -1,7 +1,10 @@
 //! What this machine's package manager knows: sources and versions. No host is named here.
 
+use super::source::run;
 use super::{SET_UP, output};
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The installed version of a package.
@@ -13,6 +16,59 @@ pub fn installed_version(package: &str) -> Result<String> {
     }
     let what = format!("find the package {package}");
     Err(Error::machine(what, "it is not installed").what_to_do(SET_UP))
+}
+
+/// The version of the source that an installed package was built from.
+pub fn installed_source_version(package: &str) -> Result<String> {
+    installed_version(package)?;
+    let format = "${source:Version}";
+    output(Command::new("dpkg-query").args(["-W", "-f", format, package]))
+}
+
+/// Downloads a source package's upstream archive into a directory. The machine's own list of sources is
+/// left alone, and need not have any of source packages.
+pub fn download_source(package: &str, version: &str, directory: &Path) -> Result<PathBuf> {
+    let (list, indexes) = (directory.join("sources.list"), directory.join("indexes"));
+    fs::write(&list, of_source_packages(&debian_sources()?)).at("write", &list)?;
+    let archives = directory.join("archives");
+    for place in [&archives, &indexes.join("partial")] {
+        fs::create_dir_all(place).at("create", place)?;
+    }
+    let apt = || {
+        let mut apt = Command::new("apt-get");
+        apt.arg("-q")
+            .arg(format!("-oDir::Etc::SourceList={}", list.display()))
+            .arg("-oDir::Etc::SourceParts=-")
+            .arg(format!("-oDir::State::Lists={}", indexes.display()))
+            .args(["-oDir::Cache::pkgcache=", "-oDir::Cache::srcpkgcache="])
+            // Its user for downloads cannot write here.
+            .arg("-oAPT::Sandbox::User=root")
+            .current_dir(&archives);
+        apt
+    };
+    let what = format!("download the source of {package} {version}");
+    let wanted = format!("{package}={version}");
+    for words in [&["update"][..], &["source", "--tar-only", &wanted]] {
+        run(apt().args(words)).map_err(|error| {
+            let advice = "`apt-get update && apt-get upgrade`, then try again";
+            Error::machine(&what, error.why).what_to_do(advice)
+        })?;
+    }
+    let mut files = fs::read_dir(&archives).at("read", &archives)?;
+    let file = files
+        .next()
+        .ok_or_else(|| Error::machine(&what, "apt-get downloaded nothing"))?;
+    Ok(file.at("read", &archives)?.path())
+}
+
+/// The same sources as in a sources.list, of source packages.
+fn of_source_packages(sources: &str) -> String {
+    let key = "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg";
+    let places = sources.lines().filter_map(|line| line.strip_prefix("deb "));
+    let lines: Vec<String> = places
+        .map(|place| format!("deb-src [{key}] {place}"))
+        .collect();
+    lines.join("\n") + "\n"
 }
 
 /// The name and version of the distribution's kernel image whose version is `wanted`, or else
@@ -109,6 +165,17 @@ linux-image-6.12.95+deb12-amd64 | 6.12.95-1~deb12u1 | a source
 linux-image-6.12.117+deb12-amd64 | 6.12.117-1~deb12u1 | a source
 linux-image-6.12.100+deb12-amd64 | 6.12.100-2~deb12u1 | a source
 ";
+
+    #[test]
+    fn a_source_of_packages_is_one_of_their_sources() {
+        let key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]";
+        assert_eq!(
+            of_source_packages("deb file:/a/deb trixie main\ndeb file:/b trixie-updates main\n"),
+            format!(
+                "deb-src {key} file:/a/deb trixie main\ndeb-src {key} file:/b trixie-updates main\n"
+            )
+        );
+    }
 
     #[test]
     fn the_image_of_the_same_version_is_chosen() {

@@ -1,4 +1,4 @@
-//! The distribution's own kernel, unmodified: `vanilla`'s host kernel and every guest's kernel.
+//! The distribution's own kernels, unmodified: `vanilla`'s host kernel and every guest's kernel.
 
 use super::apt::kernel_image;
 use super::cache::{Cache, Inputs};
@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What hosts and guests run.
 const SERIES: &str = "6.12";
 const RECIPE: &str = "1";
 
@@ -57,9 +58,15 @@ pub struct DistributionKernel {
 }
 
 impl DistributionKernel {
-    /// The kernel from the cache; the package is downloaded, not installed, if need be.
+    /// The kernel that hosts and guests run, from the cache; the package is downloaded, not
+    /// installed, if need be.
     pub fn obtain(cache: &Cache, observer: &dyn Observer) -> Result<Self> {
-        let (package, version) = kernel_image(SERIES, &source_version()?)?;
+        Self::of_series(SERIES, cache, observer)
+    }
+
+    /// The same of another series, such as "6.1".
+    pub fn of_series(series: &str, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
+        let (package, version) = kernel_image(series, &source_version()?)?;
         let inputs = Inputs::default()
             .with("recipe", RECIPE)
             .with("package", format!("{package} {version}"))

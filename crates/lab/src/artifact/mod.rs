@@ -1,20 +1,23 @@
-//! What the lab boots: kernels, user space, initramfs images; built from Debian's packages and
-//! kept in the machine's cache.
+//! What the lab boots and what it boots it in: kernels, user space, initramfs images, the emulator; built from
+//! Debian's packages and kept in the machine's cache.
 
 mod apt;
 mod cache;
 mod distribution_kernel;
+mod emulator;
 mod initramfs;
 mod rt_kernel;
 mod sockets_module;
+mod source;
 mod user_space;
 
 pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
 pub use distribution_kernel::DistributionKernel;
+pub use emulator::emulator;
 pub use initramfs::{Initramfs, PackedInitramfs};
 pub use rt_kernel::{Flavour, RtKernel};
 pub use sockets_module::sockets_module;
-pub use user_space::user_space_image;
+pub use user_space::{UserSpace, user_space_image};
 
 use crate::error::{At, Error, Result};
 use std::process::Command;

@@ -2,15 +2,14 @@
 
 use super::apt::installed_version;
 use super::cache::{Cache, Inputs, sha256_of};
-use super::{SET_UP, output};
-use crate::child;
+use super::output;
+use super::source::{apply_patch, build_with, unpack};
 use crate::error::{At, Error, Result};
-use crate::progress::{News, Observer, task};
+use crate::progress::{Observer, task};
 use std::borrow::Cow;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 mod inputs {
     include!(concat!(env!("OUT_DIR"), "/kernel_inputs.rs"));
@@ -151,7 +150,10 @@ fn build(
     observer: &dyn Observer,
 ) -> Result<()> {
     let tree = directory.join("source");
-    unpack(&tree)?;
+    unpack(
+        Path::new(&format!("/usr/src/{SOURCE_PACKAGE}.tar.xz")),
+        &tree,
+    )?;
     for (name, text) in flavour.patches() {
         apply_patch(&tree, name, text)?;
     }
@@ -165,41 +167,6 @@ fn build(
         fs::copy(&source, directory.join(to)).at("copy", &source)?;
     }
     fs::remove_dir_all(&tree).at("remove", &tree)
-}
-
-fn unpack(tree: &Path) -> Result<()> {
-    let archive = format!("/usr/src/{SOURCE_PACKAGE}.tar.xz");
-    fs::create_dir_all(tree).at("create", tree)?;
-    let mut command = Command::new("tar");
-    command
-        .arg("-xf")
-        .arg(archive)
-        .arg("--strip-components=1")
-        .arg("-C")
-        .arg(tree);
-    output(&mut command).map(drop)
-}
-
-fn apply_patch(tree: &Path, name: &str, text: &str) -> Result<()> {
-    let what = format!("apply the kernel patch {name}");
-    let mut patch = Command::new("patch")
-        .args(["-p1", "--batch", "--forward", "--fuzz=0"])
-        .current_dir(tree)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .doing(what.clone())?;
-    if let Some(mut input) = patch.stdin.take() {
-        input.write_all(text.as_bytes()).doing(what.clone())?;
-    }
-    let done = patch.wait_with_output().doing(what.clone())?;
-    if done.status.success() {
-        return Ok(());
-    }
-    Err(Error::machine(
-        what,
-        String::from_utf8_lossy(&done.stdout).trim(),
-    ))
 }
 
 /// Makes the smallest configuration that has the wanted options, and checks that it has them.
@@ -236,49 +203,18 @@ fn missing_options<'w>(wanted: &'w str, made: &str) -> Vec<&'w str> {
     options.filter(|line| !holds(line)).collect()
 }
 
-/// Runs make in a PID namespace, so that not one of its compilers outlives it.
 fn compile(tree: &Path, compiler_cache: &Path, observer: &dyn Observer) -> Result<()> {
-    let jobs = std::thread::available_parallelism().map_or(2, usize::from);
-    let log = tree.with_file_name("build.log");
-    let errors = File::create(&log).at("create", &log)?;
-    let mut command = Command::new("unshare");
-    command
-        .args([
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "make",
-            "CC=ccache gcc",
-            "bzImage",
-        ])
-        .arg(format!("-j{jobs}"))
+    let mut make = Command::new("make");
+    make.args(["CC=ccache gcc", "bzImage"])
         .env("CCACHE_DIR", compiler_cache)
         .env("CCACHE_BASEDIR", tree)
         .env("CCACHE_NOHASHDIR", "1")
         .env("KBUILD_BUILD_TIMESTAMP", "steadyvm")
-        .current_dir(tree)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(errors);
-    let mut make = child::spawn(command).map_err(|error| error.what_to_do(SET_UP))?;
-    if let Some(lines) = make.streams().stdout.take() {
-        for (done, line) in BufReader::new(lines)
-            .lines()
-            .map_while(std::io::Result::ok)
-            .enumerate()
-        {
-            let done = done as u64;
-            let (of, detail) = (BUILD_LINES.max(done + 1), line.trim().to_owned());
-            observer.tell(News::Advance { done, of, detail });
-        }
-    }
-    if make.wait()?.success() {
-        return fs::remove_file(&log).at("remove", &log);
-    }
-    let said = fs::read_to_string(&log).unwrap_or_default();
-    let first = said.lines().filter(|line| line.contains("error")).take(3);
-    let why = format!("make failed: {}", first.collect::<Vec<_>>().join(" / "));
-    Err(Error::machine("build the PREEMPT_RT kernel", why).what_to_do(SET_UP))
+        .current_dir(tree);
+    build_with(&make, BUILD_LINES, observer).map_err(|error| Error {
+        what: "build the PREEMPT_RT kernel".to_owned(),
+        ..error
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::cache::{Cache, Inputs};
 use super::{SET_UP, output};
-use crate::error::{At, Error, Result};
+use crate::error::{At, Result};
 use crate::progress::{Observer, task};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,20 +67,10 @@ fn build(directory: &Path, release: &str, version: &str) -> Result<()> {
 
 /// Downloads the kernel's headers, which need not be installed: the directory to build in.
 fn unpack_headers(directory: &Path, tree: &Path, release: &str, version: &str) -> Result<PathBuf> {
-    // "6.12.117+deb12-amd64": the parts that architectures share lack the end.
-    let shared = release.strip_suffix("-amd64").ok_or_else(|| {
-        Error::machine(
-            "find the kernel's headers",
-            format!("{release} is not for amd64"),
-        )
-    })?;
     let place = directory.join("archives");
     fs::create_dir_all(&place).at("create", &place)?;
-    for package in [
-        format!("linux-headers-{release}"),
-        format!("linux-headers-{shared}-common"),
-        format!("linux-kbuild-{shared}"),
-    ] {
+    let headers = format!("linux-headers-{release}");
+    for package in parts_of_headers(&headers, version)? {
         let mut download = Command::new("apt-get");
         download
             .args(["-q", "download", &format!("{package}={version}")])
@@ -94,13 +84,27 @@ fn unpack_headers(directory: &Path, tree: &Path, release: &str, version: &str) -
         output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(tree))?;
     }
     fs::remove_dir_all(&place).at("remove", &place)?;
-    let headers = tree
-        .join("usr/src")
-        .join(format!("linux-headers-{release}"));
+    let headers = tree.join("usr/src").join(headers);
     // It includes the shared one where packages install it.
     let makefile = headers.join("Makefile");
     let text = fs::read_to_string(&makefile).at("read", &makefile)?;
     let sources = format!("{}/usr/src/", tree.display());
     fs::write(&makefile, text.replace("/usr/src/", &sources)).at("write", &makefile)?;
     Ok(headers)
+}
+
+/// A package of headers and those it is built with: what architectures share, and the kernel's
+/// build tools, which bear the series' name in Debian 12's own kernel and the release's in others.
+fn parts_of_headers(headers: &str, version: &str) -> Result<Vec<String>> {
+    let mut show = Command::new("apt-cache");
+    let shown = output(show.args(["show", &format!("{headers}={version}")]))?;
+    let needed = shown
+        .lines()
+        .find_map(|line| line.strip_prefix("Depends: "))
+        .unwrap_or_default()
+        .split(", ")
+        .filter_map(|package| package.split(' ').next())
+        .filter(|name| name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-"));
+    let parts = std::iter::once(headers).chain(needed);
+    Ok(parts.map(str::to_owned).collect())
 }

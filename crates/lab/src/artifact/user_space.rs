@@ -1,4 +1,5 @@
-//! The user space of the emulated host and its guests: one read-only image of Debian packages.
+//! The user space of the emulated host and its guests: one read-only image of Debian packages. What
+//! only tests run is in an image of its own, so that the one that is measured stays small.
 
 use super::apt::{debian_sources, release};
 use super::cache::{Cache, Inputs};
@@ -30,24 +31,96 @@ const PACKAGES: &[&str] = &[
     "strace",
 ];
 
+/// What network programs of all kinds are, for tests of outsourced sockets.
+const PROGRAMS: &[&str] = &[
+    "redis-server",
+    "redis-tools",
+    "memcached",
+    "libmemcached-tools",
+    "nginx",
+    "wrk",
+    "curl",
+    "openssl",
+    "dnsmasq-base",
+    "bind9-dnsutils",
+    "openssh-server",
+    "openssh-client",
+    // Written in Go: a server on net/http and a client.
+    "caddy",
+    "hey",
+    "python3",
+    "netbase",
+    // CPython's own tests, of whatever version the release has.
+    "?name(^libpython3[.][0-9]+-testsuite$)",
+];
+
+/// Python's modules as bytecode: no package script has made it, and an emulated processor takes
+/// minutes to. Some files of its tests are no Python, on purpose: the compiler's exit code says so.
+const COMPILE_PYTHON: &str =
+    "--extract-hook=chroot \"$1\" python3 -m compileall -q /usr/lib/python3*/ >/dev/null || true";
+
+/// What an image is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserSpace {
+    /// The lab's own work.
+    Lab,
+    /// That, and real programs to test outsourced sockets with.
+    Programs,
+}
+
+impl UserSpace {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lab => "user-space",
+            Self::Programs => "user-space-programs",
+        }
+    }
+
+    fn packages(self) -> Vec<&'static str> {
+        match self {
+            Self::Lab => PACKAGES.to_vec(),
+            Self::Programs => [PACKAGES, PROGRAMS].concat(),
+        }
+    }
+
+    fn hooks(self) -> &'static [&'static str] {
+        match self {
+            Self::Lab => &[],
+            Self::Programs => &[COMPILE_PYTHON],
+        }
+    }
+}
+
 /// The image from the cache, built if need be.
-pub fn user_space_image(cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
+pub fn user_space_image(
+    cache: &Cache,
+    user_space: UserSpace,
+    observer: &dyn Observer,
+) -> Result<PathBuf> {
     let (release, sources) = (release()?, debian_sources()?);
-    let inputs = Inputs::default()
+    let mut inputs = Inputs::default()
         .with("recipe", RECIPE)
         .with("release", release.as_str())
         .with("sources", sources.as_str())
-        .with("packages", PACKAGES.join(" "));
-    let entry = cache.entry("user-space", &inputs, observer, |directory| {
-        let title = "build the user space of host and guests from Debian packages (once)";
-        task(observer, title, || build(directory, &release, &sources))
+        .with("packages", user_space.packages().join(" "));
+    for hook in user_space.hooks() {
+        inputs = inputs.with("hook", *hook);
+    }
+    let entry = cache.entry(user_space.name(), &inputs, observer, |directory| {
+        let title = format!(
+            "build the {} of host and guests from Debian packages (once)",
+            user_space.name().replace('-', " ")
+        );
+        task(observer, title, || {
+            build(directory, user_space, &release, &sources)
+        })
     })?;
     Ok(entry.join("image.squashfs"))
 }
 
 /// Unpacks the packages without running their scripts, and packs the tree uncompressed:
 /// an emulated processor is slow at decompression and the disk is not the bottleneck.
-fn build(directory: &Path, release: &str, sources: &str) -> Result<()> {
+fn build(directory: &Path, user_space: UserSpace, release: &str, sources: &str) -> Result<()> {
     let list = directory.join("sources.list");
     fs::write(&list, sources).at("write", &list)?;
     let archive = directory.join("image.tar");
@@ -67,7 +140,8 @@ fn build(directory: &Path, release: &str, sources: &str) -> Result<()> {
         .arg("--dpkgopt=path-exclude=/usr/share/doc/*")
         .arg("--dpkgopt=path-exclude=/usr/share/man/*")
         .arg("--dpkgopt=path-exclude=/usr/share/locale/*")
-        .arg(format!("--include={}", PACKAGES.join(",")))
+        .args(user_space.hooks())
+        .arg(format!("--include={}", user_space.packages().join(",")))
         .args([Path::new(release), &archive, &list])
         .stdin(Stdio::null())
         .stdout(Stdio::null())

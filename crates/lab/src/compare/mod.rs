@@ -2,10 +2,13 @@
 //!
 //! Each method has a booted host of its own. In a round they take turns phase by phase: one
 //! runs, the others stand still with their clocks stopped. So drift of the machine hits all
-//! methods alike.
+//! methods alike. Between parts of the rounds all hosts can be booted anew, so that what one
+//! boot happens to be like is not taken for its method.
 
+mod counts;
 mod cpu;
 mod disturbance;
+mod method;
 mod output;
 mod phase;
 mod receivers;
@@ -14,6 +17,7 @@ mod watch;
 
 pub(crate) use cpu::CpuTimes;
 pub use disturbance::{Disturbance, Standstills};
+pub use method::{ComparedMethod, Guests};
 pub use output::{KernelBuild, Meta, write_output};
 
 use crate::error::{Blame, Error, Result};
@@ -24,7 +28,6 @@ use crate::scheduling;
 use disturbance::CpuUse;
 use station::Station;
 use std::thread;
-use steadyvm_host::Method;
 use steadyvm_latency::netstream::NetStreamRun;
 use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData, Service};
 use watch::Watch;
@@ -43,13 +46,17 @@ const REBOOTS: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Methods, in the order shown.
-    pub methods: Vec<Method>,
+    pub methods: Vec<ComparedMethod>,
     /// Where the loads are received.
     pub service: Service,
+    /// Whether the methods leave the fair server's long pieces: see `steadyvm host apply`.
+    pub keep_fair_server: bool,
     /// Counted requests a method and phase, over all rounds.
     pub samples: u64,
     /// Rounds.
     pub rounds: u64,
+    /// How often every host is booted: the rounds are shared out among the boots.
+    pub boots: u64,
     /// Whether every phase is repeated with the host's receive path traced.
     pub receive_path: bool,
     /// Seed of the request schedules. A round's schedule is the same for every method.
@@ -62,19 +69,28 @@ impl Options {
         self.samples / self.rounds + u64::from(round < self.samples % self.rounds)
     }
 
+    /// The boot that this round (0 is the first) is measured in.
+    fn boot_of(&self, round: u64) -> u64 {
+        round * self.boots / self.rounds
+    }
+
     /// Refuses what cannot be measured.
     pub fn check(&self) -> Result<()> {
         let wrong = if self.methods.is_empty() {
             "no method is given"
         } else if self.rounds == 0 {
             "there must be at least one round"
+        } else if self.boots == 0 || self.boots > self.rounds {
+            "there must be at least one boot, and a round for each"
         } else if self.samples < self.rounds {
             "there must be at least one sample a round"
         } else {
-            return Ok(());
+            let mut methods = self.methods.iter();
+            return methods.try_for_each(|method| method.check(self.service));
         };
-        Err(Error::input("compare methods", wrong)
-            .what_to_do("see steadyvm compare --help for --methods, --samples and --rounds"))
+        Err(Error::input("compare methods", wrong).what_to_do(
+            "see steadyvm compare --help for --methods, --samples, --rounds and --boots",
+        ))
     }
 }
 
@@ -116,8 +132,13 @@ pub fn run(
         standstills: Standstills::default(),
     };
     let mut rounds = Vec::new();
+    let mut boot = 0;
     while (rounds.len() as u64) < options.rounds {
         let round = rounds.len() as u64;
+        if options.boot_of(round) != boot {
+            boot = options.boot_of(round);
+            task(observer, "boot the hosts anew", || run.boot_anew())?;
+        }
         let title = format!("round {} of {}", round + 1, options.rounds);
         match task(observer, title, || run.measure_round(round)) {
             Ok(measured) => rounds.push(measured),
@@ -227,6 +248,14 @@ impl Run<'_> {
         Ok(measured.into_iter().flatten().collect())
     }
 
+    /// Ends every host and boots it again.
+    fn boot_anew(&mut self) -> Result<()> {
+        // First: memory is for one host a method.
+        self.stations.clear();
+        self.stations = boot_stations(self.laboratory, self.options, self.observer)?;
+        Ok(())
+    }
+
     /// After a machine died in a round: drops the whole round, so that no method keeps its better
     /// half, and boots what is broken.
     fn recover(&mut self, round: u64, error: Error) -> Result<()> {
@@ -242,8 +271,8 @@ impl Run<'_> {
             .tell(News::Note(format!("{error}\n  booting that host again")));
         for station in &mut self.stations {
             if station.is_broken() {
-                let (method, service) = (station.method(), self.options.service);
-                *station = boot_station(self.laboratory, method, service, 0, self.observer)?;
+                let (method, options) = (station.method(), self.options);
+                *station = boot_station(self.laboratory, method, options, 0, self.observer)?;
             }
         }
         Ok(())
@@ -257,8 +286,7 @@ fn boot_stations(
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<Vec<Station>> {
-    let service = options.service;
-    let with = match service {
+    let with = match options.service {
         Service::Vm => " and two guests",
         Service::Host => "",
     };
@@ -270,9 +298,9 @@ fn boot_stations(
             names.join(", ")
         )));
         let booted: Vec<Result<Station>> = thread::scope(|scope| {
-            let boot = |(cpu, method): (usize, &Method)| {
+            let boot = |(cpu, method): (usize, &ComparedMethod)| {
                 let method = *method;
-                scope.spawn(move || boot_station(laboratory, method, service, cpu, observer))
+                scope.spawn(move || boot_station(laboratory, method, options, cpu, observer))
             };
             let boots: Vec<_> = methods.iter().enumerate().map(boot).collect();
             let panicked = |_| Err(Error::machine("boot a host", "a thread panicked"));
@@ -291,13 +319,13 @@ fn boot_stations(
 /// Boots one station, if need be in several attempts.
 fn boot_station(
     laboratory: &Laboratory,
-    method: Method,
-    service: Service,
+    method: ComparedMethod,
+    options: &Options,
     on_cpu: usize,
     observer: &dyn Observer,
 ) -> Result<Station> {
     boot_again(observer, || {
-        Station::boot(laboratory, method, service, on_cpu, observer)
+        Station::boot(laboratory, method, options, on_cpu, observer)
     })
 }
 
@@ -340,12 +368,32 @@ mod tests {
 
     fn options(samples: u64, rounds: u64) -> Options {
         Options {
-            methods: vec![Method::Vanilla],
+            methods: vec!["vanilla".parse().unwrap()],
             service: Service::Vm,
+            keep_fair_server: false,
             samples,
             rounds,
+            boots: 1,
             receive_path: false,
             seed: 1,
+        }
+    }
+
+    #[test]
+    fn boots_share_the_rounds_out() {
+        for (rounds, boots) in [(8, 2), (7, 3), (3, 3), (5, 1)] {
+            let options = Options {
+                boots,
+                ..options(1000, rounds)
+            };
+            assert!(options.check().is_ok());
+            let mut measured = vec![0; boots as usize];
+            for round in 0..rounds {
+                measured[options.boot_of(round) as usize] += 1;
+                assert!(round == 0 || options.boot_of(round) - options.boot_of(round - 1) <= 1);
+            }
+            let (least, most) = (measured.iter().min(), measured.iter().max());
+            assert!(most.unwrap() - least.unwrap() <= 1, "{measured:?}");
         }
     }
 
@@ -377,6 +425,13 @@ mod tests {
         assert!(options(0, 1).check().is_err());
         assert!(options(5, 0).check().is_err());
         assert!(options(2, 3).check().is_err());
+        for boots in [0, 4] {
+            let options = Options {
+                boots,
+                ..options(100, 3)
+            };
+            assert!(options.check().is_err());
+        }
         assert!(
             Options {
                 methods: Vec::new(),

@@ -38,6 +38,8 @@ pub struct Meta {
     pub kernels: BTreeMap<String, String>,
     /// The kernels that we built, by name.
     pub kernel_builds: BTreeMap<String, KernelBuild>,
+    /// How often every host was booted, but for hosts that died.
+    pub boots: u64,
     /// How the hosts ran.
     pub accelerator: String,
     /// The emulator's version.
@@ -134,6 +136,7 @@ fn report_meta(meta: &Meta) -> ReportMeta {
             "Hosts run by".to_owned(),
             format!("{}, {}", meta.accelerator, meta.qemu),
         ),
+        ("Boots of each host".to_owned(), meta.boots.to_string()),
         (
             "Machine".to_owned(),
             format!(

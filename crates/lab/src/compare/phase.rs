@@ -29,7 +29,7 @@ const TRACING_PATIENCE: Duration = Duration::from_secs(600);
 const TRACING_END_PATIENCE: Duration = Duration::from_secs(120);
 /// Requests before the counted ones: about a second, in which translated code is cached and
 /// TCP finds its speed.
-const WARMUP_REQUESTS: u64 = 200;
+pub const WARMUP_REQUESTS: u64 = 200;
 /// A reply that takes longer is lost. The worst seen under `vanilla` is well below.
 const TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -1,7 +1,10 @@
 //! Where the loads are received: in a guest each, or by the host itself.
 
+use super::counts::Counters;
+use super::method::Guests;
 use super::phase;
 use crate::agent::{Connection, Process};
+use crate::emulator::{Machine, Monitor};
 use crate::error::{Error, Result};
 use crate::guest::Guest;
 use crate::host::{BULK, EmulatedHost, Network, RT};
@@ -33,24 +36,35 @@ pub struct Receivers {
     pub netrt: Receiver,
     /// The bulk stream.
     pub netstream: Receiver,
+    /// The counters of the latency-critical service's guest, if it runs in one.
+    pub counters: Option<Counters>,
     /// The option of `steadyvm host apply` that names the latency-critical service.
-    pub named: [String; 2],
+    pub named: Vec<String>,
 }
 
 impl Receivers {
     /// Starts what receives the loads in or on a host, up to a NetRT service that listens.
-    pub fn start(service: Service, host: &EmulatedHost, observer: &dyn Observer) -> Result<Self> {
+    pub fn start(
+        service: Service,
+        guests: Guests,
+        host: &EmulatedHost,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
         match service {
-            Service::Vm => Self::in_guests(host, observer),
+            Service::Vm => Self::in_guests(guests, host, observer),
             Service::Host => Self::on_the_host(host),
         }
     }
 
-    fn in_guests(host: &EmulatedHost, observer: &dyn Observer) -> Result<Self> {
+    fn in_guests(guests: Guests, host: &EmulatedHost, observer: &dyn Observer) -> Result<Self> {
         host.require_kvm()?;
-        let (rt, bulk) = start_guests(host, observer)?;
+        let (rt, bulk) = start_guests(guests, host, observer)?;
+        if guests != Guests::Outsourced {
+            card_to_rt_vcpu(&rt)?;
+        }
         start_service_in(&rt)?;
-        let vm = format!("{}:{RT_VCPU}", host.guest_pid(RT_GUEST)?);
+        let monitor = host.guest_pid(RT_GUEST)?;
+        let counters = Counters::new(host.connection().clone(), rt.connection().clone(), monitor);
         let receiver = |guest: &Guest, network: Network| Receiver {
             connection: guest.connection().clone(),
             address: network.address(GUEST_ADDRESS),
@@ -58,7 +72,8 @@ impl Receivers {
         Ok(Self {
             netrt: receiver(&rt, RT),
             netstream: receiver(&bulk, BULK),
-            named: ["--rt-vm".to_owned(), vm],
+            counters: Some(counters),
+            named: vec!["--rt-vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
         })
     }
 
@@ -72,15 +87,20 @@ impl Receivers {
         Ok(Self {
             netrt: receiver(RT),
             netstream: receiver(BULK),
-            named: ["--rt-process".to_owned(), service.to_string()],
+            counters: None,
+            named: vec!["--rt-process".to_owned(), service.to_string()],
         })
     }
 }
 
-fn start_guests(host: &EmulatedHost, observer: &dyn Observer) -> Result<(Guest, Guest)> {
+fn start_guests(
+    guests: Guests,
+    host: &EmulatedHost,
+    observer: &dyn Observer,
+) -> Result<(Guest, Guest)> {
     let (rt, bulk) = thread::scope(|scope| {
-        let rt = scope.spawn(|| start_guest(host, RT_GUEST, 1, 2, RT, observer));
-        let bulk = start_guest(host, BULK_GUEST, 2, 1, BULK, observer);
+        let rt = scope.spawn(|| start_guest(guests, host, guest(RT_GUEST, 1, 2), RT, observer));
+        let bulk = start_guest(guests, host, guest(BULK_GUEST, 2, 1), BULK, observer);
         let panicked = |_| Err(Error::machine("start a guest", "a thread panicked"));
         (rt.join().unwrap_or_else(panicked), bulk)
     });
@@ -88,30 +108,52 @@ fn start_guests(host: &EmulatedHost, observer: &dyn Observer) -> Result<(Guest, 
 }
 
 fn start_guest(
+    guests: Guests,
     host: &EmulatedHost,
-    name: &str,
-    number: u8,
-    cpus: u32,
+    mut machine: Machine,
     network: Network,
     observer: &dyn Observer,
 ) -> Result<Guest> {
-    let guest = host.start_guest(&guest(name, number, cpus), &[network], observer)?;
-    guest.set_network_up(network.address(GUEST_ADDRESS))?;
+    let address = network.address(GUEST_ADDRESS);
+    machine.monitor = match guests {
+        Guests::Qemu => Monitor::Qemu,
+        Guests::Steadyvm => Monitor::Steadyvm { sockets: None },
+        Guests::Outsourced => {
+            let namespace = format!("vm-{}", machine.name);
+            host.make_namespace(&namespace, network, address)?;
+            machine.cards.clear();
+            Monitor::Steadyvm {
+                sockets: Some(namespace),
+            }
+        }
+    };
+    let guest = host.start_guest(&machine, &[network], observer)?;
+    match guests {
+        Guests::Qemu | Guests::Steadyvm => guest.set_network_up(address)?,
+        Guests::Outsourced => guest.outsource_sockets()?,
+    }
     Ok(guest)
 }
 
-/// Starts the NetRT server on the guest's second CPU, at real-time priority, with the card's
-/// interrupts beside it, as the paper's section 2 has it. The same for every method.
-fn start_service_in(rt_guest: &Guest) -> Result<()> {
+/// Lets the card interrupt the VCPU of the service, as the paper's section 2 has it. Its interrupts
+/// have its name alone, or one a queue.
+fn card_to_rt_vcpu(rt_guest: &Guest) -> Result<()> {
     let interrupts_to_rt_vcpu = format!(
-        "for irq in $(sed -n 's/^ *\\([0-9]*\\):.*virtio[0-9]*-\\(input\\|output\\).*/\\1/p' \
+        "card=$(basename $(readlink /sys/class/net/eth0/device)); \
+         for irq in $(sed -n \"s/^ *\\([0-9]*\\):.* $card\\(-\\(input\\|output\\).*\\)\\?$/\\1/p\" \
          /proc/interrupts); do echo {} > /proc/irq/$irq/smp_affinity; done",
         1 << RT_VCPU
     );
-    let connection = rt_guest.connection();
-    connection.run(&["sh", "-euc", &interrupts_to_rt_vcpu])?;
+    let argv = ["sh", "-euc", &interrupts_to_rt_vcpu];
+    rt_guest.connection().run(&argv).map(drop)
+}
+
+/// Starts the NetRT server on the guest's second CPU, at real-time priority. The same for every
+/// method.
+fn start_service_in(rt_guest: &Guest) -> Result<()> {
     let cpu = RT_VCPU.to_string();
-    serve_netrt(connection, &["taskset", "-c", &cpu, "chrt", "-f", "50"]).map(drop)
+    let by = ["taskset", "-c", &cpu, "chrt", "-f", "50"];
+    serve_netrt(rt_guest.connection(), &by).map(drop)
 }
 
 /// Starts the NetRT server, by the command in front of it, and gives its process id.

@@ -1,6 +1,9 @@
 //! One method's emulated host with what receives the loads, ready to be measured.
 
+use super::Options;
+use super::counts::Counters;
 use super::cpu::CpuTimes;
+use super::method::ComparedMethod;
 use super::phase::{self, Load};
 use super::receivers::Receivers;
 use crate::error::{Error, Result};
@@ -8,15 +11,14 @@ use crate::host::{EmulatedHost, HostSpecification, RT};
 use crate::laboratory::{HostKernel, Laboratory};
 use crate::progress::Observer;
 use std::time::Duration;
-use steadyvm_host::Method;
-use steadyvm_latency::results::{Phase, PhaseData, Service};
+use steadyvm_latency::results::{Phase, PhaseData};
 
 /// A receiver that starves under its method still runs a process within this time.
 const LIFE_SIGN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A booted host with what receives the loads, with its method in force.
 pub struct Station {
-    method: Method,
+    method: ComparedMethod,
     host: EmulatedHost,
     receivers: Receivers,
     broken: bool,
@@ -27,8 +29,8 @@ impl Station {
     /// host's clock. Until then all the host's processors share the CPU `on_cpu`.
     pub fn boot(
         laboratory: &Laboratory,
-        method: Method,
-        service: Service,
+        method: ComparedMethod,
+        options: &Options,
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
@@ -36,23 +38,27 @@ impl Station {
             error.what = format!("{method}: {}", error.what);
             error
         };
-        Self::boot_unnamed(laboratory, method, service, on_cpu, observer).map_err(named)
+        Self::boot_unnamed(laboratory, method, options, on_cpu, observer).map_err(named)
     }
 
     fn boot_unnamed(
         laboratory: &Laboratory,
-        method: Method,
-        service: Service,
+        method: ComparedMethod,
+        options: &Options,
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(method.name(), HostKernel::of(method))?
+            ..laboratory.host(method.name, HostKernel::of(method.host))?
         };
         let mut host = EmulatedHost::boot(&specification)?;
-        let receivers = Receivers::start(service, &host, observer)?;
-        host.put_in_force(method, RT, &receivers.named)?;
+        let receivers = Receivers::start(options.service, method.guests, &host, observer)?;
+        let mut apply = receivers.named.clone();
+        if options.keep_fair_server {
+            apply.push("--keep-fair-server".to_owned());
+        }
+        host.put_in_force(method.host, RT, &apply)?;
         host.pause()?;
         host.spread_processors()?;
         Ok(Self {
@@ -64,7 +70,7 @@ impl Station {
     }
 
     /// Its method.
-    pub fn method(&self) -> Method {
+    pub fn method(&self) -> ComparedMethod {
         self.method
     }
 
@@ -117,6 +123,9 @@ impl Station {
     }
 
     fn run_phase(&self, phase: Phase, rate: Option<f64>, load: &Load) -> Result<PhaseData> {
+        // Before the stream, whose time is measured out for the requests.
+        let counters = self.receivers.counters.as_ref();
+        let counting = counters.map(Counters::begin).transpose()?;
         let stream = match phase {
             Phase::Idle => None,
             Phase::Full | Phase::Equal => Some(phase::start_stream(
@@ -130,6 +139,9 @@ impl Station {
         let netrt = phase::run_netrt(self.host.outside(), self.receivers.netrt.address, load)?;
         let host_cpu_busy_fraction =
             CpuTimes::read(self.host.connection())?.busy_fraction_since(&before);
+        let sent = phase::WARMUP_REQUESTS + netrt.counters.requests;
+        let count = |(counters, counting): (&Counters, _)| counters.end(counting, sent);
+        let guest = counters.zip(counting.as_ref()).map(count).transpose()?;
         // No answer at all is a result of the method, unless its receiver is gone.
         if netrt.samples.is_empty() {
             let receiver = &self.receivers.netrt.connection;
@@ -140,6 +152,7 @@ impl Station {
             netrt,
             netstream,
             host_cpu_busy_fraction,
+            guest,
             receive_path: None,
         })
     }

@@ -2,7 +2,8 @@
 //! another process of a lower priority on the same CPU.
 //!
 //! The paper's machine has one CPU. So jobs, receiver and the bulk network card's interrupts
-//! share one CPU of the host here, and everything else can use the other. Its periods are scaled
+//! share one CPU of the host here, and everything else can use the other, also on the machine that
+//! emulates it. Its periods are scaled
 //! 1:100: a job of 12 ms every 30 ms, with deadlines of 16 and 30 ms.
 
 use crate::agent::Process;
@@ -11,6 +12,7 @@ use crate::error::{At, Error, Result};
 use crate::host::{BULK, EmulatedHost, HostSpecification, RT, boot_again};
 use crate::laboratory::{HostKernel, Laboratory};
 use crate::progress::{News, Observer, task};
+use crate::scheduling;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -34,10 +36,17 @@ const SINK_PRIORITY: &str = "30";
 const SINK_PORT: u16 = 7701;
 /// The paper's packets are small: their number is what counts.
 const PACKET_BYTES: usize = 64;
+/// The first rate at which the peak is looked for; each further one is twice that before.
+const FIRST_PACKETS_PER_S: f64 = 1000.0;
 /// More than any emulated host receives.
-const ENDLESS_PACKETS_PER_S: f64 = 100_000.0;
-/// Jobs' time while the flood without end flows.
-const SATURATION_JOBS: u64 = 100;
+const LAST_PACKETS_PER_S: f64 = 64_000.0;
+/// Jobs' time at each of these rates.
+const PEAK_JOBS: u64 = 60;
+/// A method that receives less than this share of its best has its peak behind it.
+const PAST_THE_PEAK: f64 = 0.5;
+/// The machine's CPU for what stands for the hardware and for the sender: that of the host's other
+/// processor, so that the experiment's CPU runs without them.
+const DEVICES_CPU: usize = 0;
 /// An answer comes within this time after the jobs' own.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -46,7 +55,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Options {
     /// Methods, in the order shown.
     pub methods: Vec<Method>,
-    /// How many rates from 0 (not counted) to saturation.
+    /// How many rates from 0 (not counted) to the best method's peak.
     pub rates: u32,
     /// Jobs at each rate.
     pub jobs: u64,
@@ -60,17 +69,18 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
         let boot = |method: &Method| boot_again(observer, || Place::boot(laboratory, *method));
         options.methods.iter().map(boot).collect::<Result<Vec<_>>>()
     })?;
-    let saturation = task(observer, "find the saturation", || {
+    let peaks = task(observer, "find the peaks", || {
         places
             .iter_mut()
-            .map(Place::saturation)
+            .map(Place::peak)
             .collect::<Result<Vec<_>>>()
     })?;
-    let slowest = saturation.iter().copied().fold(f64::INFINITY, f64::min);
+    // The best method's: one that collapses under a flood would hide what happens before.
+    let best = peaks.iter().copied().fold(0.0, f64::max);
     let mut points = vec![Vec::new(); places.len()];
     task(observer, "measure", || -> Result<()> {
         for step in 0..=options.rates {
-            let rate = slowest * f64::from(step) / f64::from(options.rates);
+            let rate = best * f64::from(step) / f64::from(options.rates);
             for (place, points) in places.iter_mut().zip(&mut points) {
                 observer.tell(News::Advance {
                     done: step.into(),
@@ -82,18 +92,18 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
         }
         Ok(())
     })?;
-    let curves = places.iter().zip(saturation).zip(points);
+    let curves = places.iter().zip(peaks).zip(points);
     Ok(Results {
-        schema_version: 1,
+        schema_version: 2,
         period_us: PERIOD_US,
         execution_us: EXECUTION_US,
         deadlines_us: DEADLINES_US.to_vec(),
-        saturation_packets_per_s: slowest,
+        peak_packets_per_s: best,
         seed: options.seed,
         methods: curves
-            .map(|((place, saturation_packets_per_s), points)| Curve {
+            .map(|((place, peak_packets_per_s), points)| Curve {
                 name: place.method.to_string(),
-                saturation_packets_per_s,
+                peak_packets_per_s,
                 points,
             })
             .collect(),
@@ -119,6 +129,7 @@ impl Place {
         };
         let mut host = EmulatedHost::boot(&specification)?;
         host.spread_processors()?;
+        host.devices_to_cpu(DEVICES_CPU)?;
         host.interrupts_to_cpu(BULK.name, CPU)?;
         let inside = host.connection();
         let start = |priority, words: &[&str]| -> Result<Process> {
@@ -146,17 +157,25 @@ impl Place {
         })
     }
 
-    /// Packets a second that the receiver gets of a flood without end, with jobs of no length.
-    fn saturation(&mut self) -> Result<f64> {
+    /// The most packets a second that the receiver gets at any rate, with jobs of no length.
+    fn peak(&mut self) -> Result<f64> {
         let jobs = Task {
             period_us: PERIOD_US,
             work: 0,
-            jobs: SATURATION_JOBS,
+            jobs: PEAK_JOBS,
         };
+        let (mut best, mut rate): (f64, f64) = (0.0, FIRST_PACKETS_PER_S);
         self.host.resume()?;
-        let measured = self.flooded(ENDLESS_PACKETS_PER_S, 0, &jobs)?;
+        while rate <= LAST_PACKETS_PER_S {
+            let received = self.flooded(rate, 0, &jobs)?.received_packets_per_s;
+            if received < PAST_THE_PEAK * best {
+                break;
+            }
+            best = best.max(received);
+            rate *= 2.0;
+        }
         self.host.pause()?;
-        Ok(measured.received_packets_per_s)
+        Ok(best)
     }
 
     fn measure(&mut self, packets_per_s: f64, jobs: u64, seed: u64) -> Result<Point> {
@@ -175,6 +194,7 @@ impl Place {
             sent_packets_per_s: measured.sent_packets_per_s,
             received_packets_per_s: measured.received_packets_per_s,
             cpu_busy_fraction: measured.cpu_busy_fraction,
+            waited_mean_us: measured.waited_ns as f64 / 1e3 / jobs as f64,
             punctuality: punctuality.ok_or_else(too_few)?,
         })
     }
@@ -205,6 +225,7 @@ struct Measured {
     sent_packets_per_s: f64,
     received_packets_per_s: f64,
     cpu_busy_fraction: f64,
+    waited_ns: u64,
 }
 
 fn send_flood(
@@ -213,6 +234,7 @@ fn send_flood(
     seed: u64,
     stop: &AtomicBool,
 ) -> Result<Flooded> {
+    scheduling::pin(0, DEVICES_CPU)?;
     host.outside().enter(|| {
         let what = "send packets";
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).doing(what)?;
@@ -233,11 +255,13 @@ fn jobs_and_packets(
         answer.parse().doing("count the packets")
     };
     let (cpu_before, received_before) = (CpuTimes::read(host.connection())?, count(sink)?);
+    let waited_before_ns = waited_ns(host, job)?;
     let request = serde_json::to_string(task).doing("describe the jobs")?;
     // Jobs that are late stretch the run: ten times its length is a host that does not answer.
     let patience = PATIENCE + Duration::from_micros(10 * task.period_us * task.jobs);
     let answer = ask(job, &format!("run {request}"), patience)?;
     let received = count(sink)? - received_before;
+    let waited_ns = waited_ns(host, job)? - waited_before_ns;
     let cpu_busy_fraction = CpuTimes::read(host.connection())?.busy_fraction_since(&cpu_before);
     let done: Vec<Done> = serde_json::from_str(&answer).doing("read when jobs were done")?;
     let end_ns = done.last().map_or(1, |last| last.finished_ns);
@@ -246,7 +270,16 @@ fn jobs_and_packets(
         sent_packets_per_s: 0.0,
         received_packets_per_s: received as f64 / (end_ns as f64 / 1e9),
         cpu_busy_fraction,
+        waited_ns,
     })
+}
+
+/// How long a process's first thread has waited for a CPU while it could have run.
+fn waited_ns(host: &EmulatedHost, process: &Process) -> Result<u64> {
+    let path = format!("/proc/{}/schedstat", process.pid());
+    let text = host.connection().text(&["cat", &path])?;
+    let second = text.split_whitespace().nth(1).unwrap_or_default();
+    second.parse().at("read", path)
 }
 
 /// Writes a line to a process of `steadyvm load` and gives the line that it answers.

@@ -10,7 +10,10 @@ mod paper;
 mod svg;
 
 use crate::results::{LatencyResult, Phase, Results, Service};
-use crate::table::{FIGURE_HEADERS, figure, latency_figures, wake_up_figures};
+use crate::table::{
+    FIGURE_HEADERS, GUEST_HEADERS, GUEST_TITLE, figure, guest_figures, latency_figures,
+    wake_up_figures,
+};
 use std::fmt::Write;
 use svg::{escape, joined};
 
@@ -49,6 +52,7 @@ pub fn render(results: &Results, meta: &ReportMeta) -> String {
         "<h2>Traffic carried and CPU time</h2>\n<div class=\"grid\">\n{}</div>\n",
         bars::cards(results)
     );
+    page += &guests(results);
     let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();
     // The paper has no measurement without VMs.
     if results.service == Service::Vm {
@@ -136,6 +140,30 @@ fn wake_ups(results: &Results) -> String {
             escape(phase.title())
         )
     })
+}
+
+/// What the RT guests and their KVMs counted, where there are any.
+fn guests(results: &Results) -> String {
+    let rows = joined(&results.methods, |method| {
+        method
+            .guest_idle
+            .as_ref()
+            .map_or_else(String::new, |guest| {
+                let cells = joined(guest_figures(guest), |cell| format!("<td>{cell}</td>"));
+                let name = escape(&method.name);
+                format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>")
+            })
+    });
+    if rows.is_empty() {
+        return rows;
+    }
+    let headers = joined(GUEST_HEADERS, |name| format!("<th>{name}</th>"));
+    format!(
+        "<h2>Interrupts and exits of the RT guest</h2>\n<p>{GUEST_TITLE}. The guest’s own ticks and \
+         housekeeping are among the exits; io and mmio went to its monitor.</p>\n\
+         <div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th></th>{headers}</tr></thead>\
+         <tbody>{rows}</tbody></table></div>\n"
+    )
 }
 
 fn latency_row(name: &str, latency: &LatencyResult) -> String {

@@ -5,6 +5,7 @@ use super::document::{
     BootstrapResult, DistributionPoint, HostResult, LatencyResult, LatencyRound, MethodResult,
     NetStreamResult, RatioResult, Results, SCHEMA_VERSION, WakeUpResult,
 };
+use super::guest::guest_result;
 use crate::bootstrap::{
     BootstrapOptions, CONFIDENCE, Draws, FEWEST_BEYOND, draw_latency, draw_rates, ratio,
 };
@@ -96,6 +97,9 @@ fn method_result(method: &MethodData) -> MethodResult {
             equal_cpu_busy_fraction: mean_busy(Phase::Equal),
             idle_cpu_busy_fraction: mean_busy(Phase::Idle),
         },
+        guest: guest_result(method, Phase::Full),
+        guest_equal: guest_result(method, Phase::Equal),
+        guest_idle: guest_result(method, Phase::Idle),
     }
 }
 

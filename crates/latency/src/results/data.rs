@@ -1,5 +1,6 @@
 //! What a comparison measured, before any figure is computed.
 
+use super::guest::GuestCounts;
 use crate::netrt::ClientRun;
 use crate::netstream::NetStreamRun;
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,9 @@ pub struct PhaseData {
     pub netstream: Option<NetStreamRun>,
     /// Share of the host's CPU time that was not idle during the phase: 0 to 1, of all CPUs.
     pub host_cpu_busy_fraction: f64,
+    /// What the RT guest and its KVM counted; `None` without one.
+    #[serde(default)]
+    pub guest: Option<GuestCounts>,
     /// What a repetition of the phase showed in which the host traced its receive path; `None` if
     /// there was none. Nothing else of the phase is of that repetition.
     #[serde(default)]

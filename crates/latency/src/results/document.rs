@@ -2,6 +2,7 @@
 //! meaning until `schema_version` changes. A figure that does not exist is `null`.
 
 use super::data::{Phase, Service};
+use super::guest::GuestResult;
 use serde::{Deserialize, Serialize};
 
 /// The version of the shape below.
@@ -52,6 +53,15 @@ pub struct MethodResult {
     pub netstream: NetStreamResult,
     /// The host.
     pub host: HostResult,
+    /// The RT guest's interrupts and exits while NetStream ran at full speed; `None` without a guest.
+    #[serde(default)]
+    pub guest: Option<GuestResult>,
+    /// The same at the equal rate.
+    #[serde(default)]
+    pub guest_equal: Option<GuestResult>,
+    /// The same without NetStream.
+    #[serde(default)]
+    pub guest_idle: Option<GuestResult>,
 }
 
 impl MethodResult {

@@ -3,6 +3,7 @@
 mod assemble;
 mod data;
 mod document;
+mod guest;
 
 pub use assemble::{AssembleOptions, assemble, hgrm_of_method};
 pub use data::{MethodData, Phase, PhaseData, ReceivePathData, RoundData, RunData, Service};
@@ -10,3 +11,4 @@ pub use document::{
     BootstrapResult, DistributionPoint, HostResult, LatencyResult, LatencyRound, MethodResult,
     NetStreamResult, RatioResult, Results, ResultsError, SCHEMA_VERSION, WakeUpResult,
 };
+pub use guest::{GuestCounts, GuestResult};

@@ -4,7 +4,9 @@ mod ratios;
 
 pub(crate) use ratios::{figure_words, ratio_words};
 
-use crate::results::{HostResult, LatencyResult, NetStreamResult, Phase, Results, WakeUpResult};
+use crate::results::{
+    GuestResult, HostResult, LatencyResult, NetStreamResult, Phase, Results, WakeUpResult,
+};
 use std::fmt::Write;
 
 /// Width of the widest line, in characters.
@@ -41,6 +43,7 @@ pub fn render(results: &Results) -> String {
             &traffic_row(&method.name, &method.netstream, &method.host),
         );
     }
+    guests(&mut text, results);
     text += &ratios::tables(results);
     for note in &results.notes {
         line(&mut text, "");
@@ -124,6 +127,54 @@ pub(crate) fn wake_up_figures(wake_up: &WakeUpResult) -> [Option<f64>; 7] {
         wake_up.p999_us,
         wake_up.max_us,
     ]
+}
+
+/// Titles of [`guest_figures`].
+pub(crate) const GUEST_HEADERS: [&str; 9] = [
+    "net irqs", "softirqs", "timer", "injected", "exits", "io", "mmio", "halt", "other",
+];
+pub(crate) const GUEST_TITLE: &str = "The RT guest without NetStream: network interrupts and softirqs in all; per request, its \
+     timer interrupts, KVM's injected interrupts, and exits by reason";
+
+/// What the RT guest counted, in the order of its header: two counts, then figures a request.
+pub(crate) fn guest_figures(guest: &GuestResult) -> [String; 9] {
+    let reason = |name: &str| guest.exit_reasons_per_request.get(name).copied();
+    let named = ["io_exits", "mmio_exits", "halt_exits"].map(|name| reason(name).unwrap_or(0.0));
+    let other = guest.exits_per_request - named.iter().sum::<f64>();
+    let [io, mmio, halt] = named.map(|count| format!("{count:.2}"));
+    [
+        guest.network_interrupts.to_string(),
+        guest.network_softirqs.to_string(),
+        format!("{:.2}", guest.timer_interrupts_per_request),
+        format!("{:.2}", guest.injected_interrupts_per_request),
+        format!("{:.2}", guest.exits_per_request),
+        io,
+        mmio,
+        halt,
+        format!("{other:.2}"),
+    ]
+}
+
+fn guests(text: &mut String, results: &Results) {
+    let methods = results.methods.iter();
+    let counted: Vec<_> = methods
+        .filter_map(|method| Some((&method.name, method.guest_idle.as_ref()?)))
+        .collect();
+    if counted.is_empty() {
+        return;
+    }
+    line(text, "");
+    wrapped(text, GUEST_TITLE);
+    let columns = |cells: [String; 9]| cells.map(|cell| format!(" {cell:>8}")).concat();
+    let headers = GUEST_HEADERS.map(str::to_owned);
+    line(
+        text,
+        &format!("  {:NAME_WIDTH$}{}", "method", columns(headers)),
+    );
+    for (name, guest) in counted {
+        let name = cut(name, NAME_WIDTH);
+        line(text, &format!("  {name}{}", columns(guest_figures(guest))));
+    }
 }
 
 fn figure_columns(figures: [Option<f64>; 7]) -> String {

@@ -1,6 +1,6 @@
 //! Ratios and their intervals, in words and as tables: a table a phase, a row a pair of methods.
 
-use super::{cut, line};
+use super::{WIDTH, cut, line};
 use crate::results::{Phase, RatioResult, Results};
 use std::fmt::Write;
 
@@ -96,7 +96,13 @@ fn table(
         }
     }
     for (of, to) in pairs {
-        let mut row = format!("  {}", cut(&format!("{of} / {to}"), PAIR_WIDTH));
+        let mut pair = format!("{of} / {to}");
+        if pair.chars().count() > PAIR_WIDTH {
+            // A line of its own, since pairs may differ in their ends only.
+            line(text, &format!("  {}", cut(&pair, WIDTH - 2)));
+            pair.clear();
+        }
+        let mut row = format!("  {}", cut(&pair, PAIR_WIDTH));
         for figure in figures {
             let found = results
                 .ratios

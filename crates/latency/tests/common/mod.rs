@@ -40,6 +40,7 @@ fn round_of(character: Character, round: usize, index: usize, requests: usize) -
         netrt: client_run(&mut generator, level * drift, spread, burst, requests),
         netstream: rate.map(|rate| net_stream(rate / drift)),
         host_cpu_busy_fraction: busy,
+        guest: None,
         receive_path: None,
     };
     RoundData {

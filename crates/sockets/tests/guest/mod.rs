@@ -558,6 +558,28 @@ impl Vcpu {
         Ok(self.simple(op::WAIT, 0, [longest, 0, 0])?.value)
     }
 
+    /// A wait of at most 50 ms that receives for who blocks in `handle`.
+    pub fn call_to_wait(&mut self, handle: u64, room: usize, flags: i32) -> Reply {
+        self.call(&Call {
+            op: op::WAIT,
+            handle,
+            arguments: [50_000_000, flags as u64, 0],
+            name_room: 128,
+            control_room: 512,
+            data_room: room,
+            ..Call::default()
+        })
+    }
+
+    pub fn wait_to_receive(
+        &mut self,
+        handle: u64,
+        room: usize,
+        flags: i32,
+    ) -> Result<Reply, Errno> {
+        self.call_to_wait(handle, room, flags).result()
+    }
+
     pub fn wake(&mut self, channel: u64) -> Result<Reply, Errno> {
         self.simple(op::WAKE, 0, [channel, 0, 0])
     }

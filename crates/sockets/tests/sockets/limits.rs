@@ -195,7 +195,7 @@ fn a_request_beyond_the_limit_of_bytes_is_emsgsize() {
         ..patient()
     };
     let mut vcpu = Guest::new(limits, 1).vcpu(0);
-    assert_eq!(vcpu.device.config().max_data.get(), 10_000);
+    assert_eq!(vcpu.device.config(None).max_data.get(), 10_000);
     let socket = vcpu.datagram();
     assert_eq!(
         vcpu.send_to(socket, &[0; 10_000], "127.0.0.1:9"),

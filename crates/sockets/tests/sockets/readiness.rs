@@ -2,10 +2,12 @@
 
 use std::io::Write;
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
-use steadyvm_sockets::abi::ready;
+use steadyvm_sockets::abi::{WAIT_RECEIVED, ready};
 
 use crate::guest::{Guest, RING_ENTRIES, alone, patient};
 use crate::streams::{connection, listening};
@@ -58,6 +60,152 @@ fn every_arrival_is_one_event_and_silence_is_none() {
     );
 }
 
+/// Who blocks leaves the receive to the wait: all of one datagram, or nothing of it.
+#[test]
+fn a_wait_receives_what_fits_for_who_blocks() {
+    let mut vcpu = alone();
+    let socket = vcpu.datagram();
+    vcpu.bind(socket, "127.0.0.1:0").unwrap();
+    let address = vcpu.local(socket).unwrap();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    vcpu.events();
+    for (sent, room) in [
+        (0, 0),
+        (0, 9),
+        (1, 1),
+        (9, 8),
+        (9, 9),
+        (1500, 1499),
+        (1500, 1500),
+    ] {
+        let data: Vec<u8> = (0..sent).map(|at| at as u8).collect();
+        peer.send_to(&data, address).unwrap();
+        let reply = vcpu.wait_to_receive(socket, room, 0).unwrap();
+        assert_eq!(
+            reply.value & !WAIT_RECEIVED,
+            1,
+            "the arrival is an event as well"
+        );
+        assert_eq!(vcpu.events().len(), 1);
+        if data.len() <= room {
+            assert_eq!(reply.value & WAIT_RECEIVED, WAIT_RECEIVED);
+            assert_eq!((&reply.data, reply.ready), (&data, ready::OUT));
+            assert_eq!(reply.address(), peer.local_addr().unwrap());
+        } else {
+            assert_eq!((reply.value, &reply.data), (1, &vec![]));
+            assert_eq!(vcpu.receive(socket, 2000, 0).unwrap().data, data);
+        }
+        assert_eq!(vcpu.state(socket).1, ready::OUT, "nothing is left");
+    }
+}
+
+/// Datagrams arrive, of all lengths, while one VCPU waits with little room and another receives: whoever
+/// gets one gets all of it. Each says its own length.
+#[test]
+fn what_a_wait_receives_is_whole_while_others_receive_and_more_arrives() {
+    const DATAGRAMS: usize = 60_000;
+    let guest = Guest::new(patient(), 2);
+    let (mut waiting, mut other) = (guest.vcpu(0), guest.vcpu(1));
+    for vcpu in [&mut waiting, &mut other] {
+        vcpu.set_up();
+    }
+    let socket = waiting.datagram();
+    waiting.bind(socket, "127.0.0.1:0").unwrap();
+    let address = waiting.local(socket).unwrap();
+    waiting.events();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (received, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let check = |data: &[u8]| {
+        let said = data.first().map_or(0, |length| usize::from(*length));
+        if said != data.len() {
+            failed.store(true, Ordering::SeqCst);
+        }
+        received.fetch_add(1, Ordering::SeqCst);
+    };
+    let is_over = || received.load(Ordering::SeqCst) == DATAGRAMS || failed.load(Ordering::SeqCst);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..DATAGRAMS {
+                let length = number * 7 % 256;
+                let sent = peer.send_to(&vec![length as u8; length], address);
+                if sent.is_err() {
+                    // Nobody waits for it.
+                    failed.store(true, Ordering::SeqCst);
+                }
+                // So few that none is dropped.
+                while received.load(Ordering::SeqCst) + 8 < number && !is_over() {
+                    thread::yield_now();
+                }
+            }
+        });
+        scope.spawn(|| {
+            while !is_over() {
+                match other.receive(socket, 256, 0) {
+                    Ok(reply) => check(&reply.data),
+                    Err(error) => assert_eq!(error, libc::EAGAIN),
+                }
+                thread::yield_now();
+            }
+        });
+        while !is_over() {
+            let reply = waiting.wait_to_receive(socket, 100, 0).unwrap();
+            waiting.events();
+            if reply.value & WAIT_RECEIVED != 0 {
+                check(&reply.data);
+            } else if let Ok(reply) = waiting.receive(socket, 256, 0) {
+                check(&reply.data);
+            }
+        }
+    });
+    assert!(!failed.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_wait_for_another_socket_receives_nothing_and_a_failure_is_told() {
+    let mut vcpu = alone();
+    let (waiting, other) = (vcpu.datagram(), vcpu.datagram());
+    vcpu.bind(other, "127.0.0.1:0").unwrap();
+    let address = vcpu.local(other).unwrap();
+    vcpu.bind(waiting, "127.0.0.1:0").unwrap();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    vcpu.events();
+    peer.send_to(b"x", address).unwrap();
+    let reply = vcpu.wait_to_receive(waiting, 9, 0).unwrap();
+    assert_eq!((reply.value, reply.data), (1, vec![]));
+    assert_eq!(vcpu.events()[0].0, other);
+    // A refusal is what a receive would fail with.
+    let gone = peer.local_addr().unwrap().to_string();
+    drop(peer);
+    vcpu.connect(waiting, &gone).unwrap();
+    vcpu.send_to(waiting, b"x", "").unwrap();
+    // That the datagram has left is an event as well, and may come first.
+    let reply = loop {
+        let reply = vcpu.call_to_wait(waiting, 9, 0);
+        vcpu.events();
+        if reply.value & WAIT_RECEIVED != 0 {
+            break reply;
+        }
+        assert_eq!(reply.error, 0);
+    };
+    assert_eq!(reply.error, libc::ECONNREFUSED);
+    let again = vcpu.wait_to_receive(waiting, 9, 0).unwrap();
+    assert_eq!(again.value & WAIT_RECEIVED, 0, "an error is told once");
+    vcpu.events();
+    // What the guest gets wrong.
+    vcpu.close(waiting).unwrap();
+    assert_eq!(vcpu.call_to_wait(waiting, 9, 0).error, libc::EBADF);
+    let again = vcpu.call_to_wait(other, 9, libc::MSG_NOSIGNAL << 8);
+    assert_eq!(
+        (again.error, again.value),
+        (0, 0),
+        "nothing happened: nothing was tried"
+    );
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.send_to(b"x", address).unwrap();
+    let bad = vcpu.call_to_wait(other, 9, i32::MIN);
+    assert_eq!((bad.error, bad.value), (libc::EINVAL, 1 | WAIT_RECEIVED));
+}
+
 #[test]
 fn a_short_wait_ends_without_events() {
     let mut vcpu = alone();
@@ -80,7 +228,7 @@ fn a_doorbell_ends_a_wait_of_another_vcpu_before_and_during_it() {
     assert_eq!(asleep.wait(None), Ok(0));
     // During, or before again: the order of two threads is not ours to choose.
     let (began, begins) = mpsc::channel();
-    let sleeper = std::thread::spawn(move || {
+    let sleeper = thread::spawn(move || {
         began.send(()).unwrap();
         asleep.wait(None)
     });

@@ -4,7 +4,8 @@
 //! not polled yet. From then on, all that the CPU does is a span of that way. The first packet
 //! that the poll of that interrupt delivers takes the way; it ends when the packet's reader is
 //! woken, or, if the reader is awake, when its socket is told. A poll without packets (of sent
-//! ones) closes the way unused.
+//! ones) closes the way unused. A hard interrupt may break into the handling of a packet: who is
+//! woken in one, or on its way out, is not the packet's reader.
 //!
 //! A packet that is not delivered within a poll of its device (it went through the backlog of
 //! RPS, or a thread of a CPU map) takes the oldest way of its device that was polled.
@@ -20,6 +21,10 @@ use std::collections::{BTreeMap, HashMap};
 const PAGE_BYTES: u64 = 4096;
 /// A way that long has lost its packet.
 const MOST_SEGMENTS: usize = 10_000;
+
+/// Threads that hard interrupts wake on their way out, when they are no more to be seen, and that read
+/// no socket: threaded handlers, and what runs softirqs, timers and RCU's callbacks.
+const WOKEN_BY_INTERRUPTS: [&str; 4] = ["irq/", "ksoftirqd/", "ktimers/", "rcuc/"];
 
 /// What was found on one CPU.
 #[derive(Debug, Default)]
@@ -252,6 +257,10 @@ impl Cpu<'_> {
 
     fn wake(&mut self, tid: u32, comm: Name) {
         self.comms.insert(tid, comm);
+        let mut of_interrupts = WOKEN_BY_INTERRUPTS.iter();
+        if !self.interrupts.is_empty() || of_interrupts.any(|prefix| comm.after(prefix).is_some()) {
+            return;
+        }
         let at_ns = self.now_ns;
         let context = self.context();
         let Some(packet) = &mut context.packet else {

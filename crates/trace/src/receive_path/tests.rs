@@ -234,6 +234,43 @@ fn a_softirq_on_the_way_out_of_an_interrupt() {
     assert_eq!(report.readers_awake, 1);
 }
 
+/// Between the socket and its reader's wake-up a timer wakes a thread, and another device's
+/// interrupt, on its way out, its own.
+#[test]
+fn who_an_interrupt_wakes_is_not_the_reader() {
+    let in_timer = |script: &mut Script| {
+        script.event(Kind::TimerBegin);
+        let comm = "any".into();
+        script.event(Kind::Wake { tid: 70, comm });
+        script.event(Kind::TimerEnd);
+    };
+    let on_the_way_out = |script: &mut Script| {
+        script.interrupt(BULK_IRQ, 4);
+        let comm = "irq/31-bulk-rx-0".into();
+        script.event(Kind::Wake { tid: 71, comm });
+    };
+    let breaks: [&dyn Fn(&mut Script); 2] = [&in_timer, &on_the_way_out];
+    for (interrupt, reader) in breaks
+        .into_iter()
+        .flat_map(|interrupt| [(interrupt, None), (interrupt, Some(READER))])
+    {
+        let mut script = Script::default();
+        script.interrupt(RT_IRQ, 10);
+        script.softirq(NET_RX);
+        script.packet(None);
+        interrupt(&mut script);
+        if let Some(tid) = reader {
+            let comm = comm(tid);
+            script.event(Kind::Wake { tid, comm });
+        }
+        script.poll(RT_NAPI, "rt", 5, 1);
+        script.event(Kind::SoftirqEnd);
+        let findings = script.analyse();
+        let expected = reader.map(comm).unwrap_or_default();
+        assert_eq!(findings.ways[0].1.woken, expected);
+    }
+}
+
 #[test]
 fn a_poll_of_sent_packets_uses_no_way_and_a_second_packet_none() {
     let mut script = Script::default();

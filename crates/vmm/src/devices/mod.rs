@@ -1,6 +1,7 @@
 //! Devices of the guest: the registers on one side, whoever serves the queues on the other.
 
 pub mod block;
+pub mod channel;
 pub mod net;
 pub mod serial;
 pub mod sockets;
@@ -111,7 +112,7 @@ impl MmioDevice {
         };
         let value = u32::from_le_bytes(bytes);
         if offset == VIRTIO_MMIO_QUEUE_NOTIFY {
-            self.notify(value);
+            self.ring(value);
         } else if offset < VIRTIO_MMIO_CONFIG {
             let mut transport = self.lock();
             match transport.write(offset, value) {
@@ -122,7 +123,8 @@ impl MmioDevice {
         }
     }
 
-    fn notify(&self, queue: u32) {
+    /// Serves a queue, as its notification register does.
+    pub fn ring(&self, queue: u32) {
         if self.active.load(Ordering::Acquire)
             && let Err(broken) = self.backend.notify(queue)
         {

@@ -23,7 +23,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// The device with its channels.
+    /// The device with its channels, rung by `port` besides its register.
     ///
     /// # Errors
     /// Where the device has fewer channels.
@@ -31,6 +31,7 @@ impl Sockets {
         device: &Arc<Device>,
         channels: u16,
         memory: Memory,
+        port: u16,
         stopping: Arc<AtomicBool>,
     ) -> Result<Self, steadyvm_sockets::DeviceError> {
         let channels = (0..channels)
@@ -39,7 +40,7 @@ impl Sockets {
         Ok(Self {
             device: Arc::clone(device),
             memory,
-            configuration: device.config().as_bytes().to_vec(),
+            configuration: device.config(Some(port)).as_bytes().to_vec(),
             channels,
             stopping,
         })

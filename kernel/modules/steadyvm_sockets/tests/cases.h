@@ -62,6 +62,9 @@ void set_nonblocking(int fd);
 /* For other threads: returns when the case's own, the first, sleeps in the call that it is about. */
 void when_the_case_waits(void);
 
+/* The same of a child. */
+void when_it_waits(pid_t child);
+
 /* A thread that sends a byte when the case waits for it. */
 void *send_later(void *fd);
 
@@ -69,18 +72,19 @@ void *send_later(void *fd);
 #define ALL_CASES(CASE) \
 	CASE(tcp4_echo) CASE(tcp6_echo) CASE(dual_stack) CASE(udp4_echo) CASE(udp6_echo) \
 	CASE(names) CASE(connect_refused) CASE(connect_nonblocking) \
-	CASE(accept_nonblocking) CASE(accept_blocks) CASE(recv_blocks) CASE(timeouts) \
+	CASE(accept_nonblocking) CASE(accept_blocks) CASE(recv_blocks) CASE(blocked_receives) CASE(timeouts) \
 	CASE(signal_interrupts) CASE(signal_restarts) CASE(shutdown_wakes) CASE(half_close) \
 	CASE(broken_pipe) CASE(reset) CASE(lingering_close) CASE(peek_and_waitall) \
 	CASE(datagram_flags) CASE(datagram_sizes) CASE(stream_integrity) CASE(vectors) \
 	CASE(many_messages) CASE(control_messages) CASE(error_queue) CASE(udp_refused) \
 	CASE(options_tcp4) CASE(options_tcp6) CASE(options_udp4) CASE(options_udp6) \
-	CASE(inherited_options) CASE(low_water) CASE(queues) CASE(out_of_band) \
+	CASE(options_unknown) 	CASE(inherited_options) CASE(low_water) CASE(queues) CASE(out_of_band) \
 	CASE(epoll_level) CASE(epoll_edge) CASE(epoll_oneshot) CASE(epoll_out) \
-	CASE(epoll_wakes) CASE(select_works) CASE(poll_fresh_socket) CASE(fork_and_dup) \
+	CASE(epoll_wakes) CASE(epoll_exclusive) CASE(select_works) CASE(poll_fresh_socket) CASE(fork_and_dup) \
 	CASE(passed_over_unix) CASE(file_to_socket) CASE(both_directions) \
 	CASE(port_sharing) CASE(disconnect) CASE(multicast) CASE(not_ours) \
-	CASE(async_signal)
+	CASE(async_signal) CASE(uring_stream) CASE(uring_datagram) CASE(uring_connect) \
+	CASE(uring_accept_multishot) CASE(uring_poll) CASE(uring_cancel)
 
 #define DECLARE(name) void name(void);
 ALL_CASES(DECLARE)

@@ -134,12 +134,12 @@ void set_nonblocking(int fd)
 	must("fcntl", fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK));
 }
 
-void when_the_case_waits(void)
+static void when_it_sleeps(const char *stat_file)
 {
 	char stat[512] = "", *end;
 
 	do {
-		int fd = must("open", open("/proc/self/stat", O_RDONLY));
+		int fd = must("open", open(stat_file, O_RDONLY));
 
 		must("read", read(fd, stat, sizeof(stat) - 1));
 		close(fd);
@@ -147,6 +147,19 @@ void when_the_case_waits(void)
 		end = strrchr(stat, ')');
 		sched_yield();
 	} while (!end || end[2] != 'S');
+}
+
+void when_the_case_waits(void)
+{
+	when_it_sleeps("/proc/self/stat");
+}
+
+void when_it_waits(pid_t child)
+{
+	char file[32];
+
+	snprintf(file, sizeof(file), "/proc/%d/stat", child);
+	when_it_sleeps(file);
 }
 
 void *send_later(void *fd)

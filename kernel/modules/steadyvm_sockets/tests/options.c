@@ -61,6 +61,42 @@ static void options_of(int family, int type)
 	say(" %d len %u", got, len);
 }
 
+/* Which error an option has that nobody knows, or of a level that the socket has not. */
+void options_unknown(void)
+{
+	static const int levels[] = {
+		SOL_SOCKET, IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_IPV6, IPPROTO_ICMP, IPPROTO_SCTP,
+		IPPROTO_RAW, SOL_PACKET, 270 /* SOL_NETLINK */, 282 /* SOL_TLS */, 4711, -1,
+	};
+	static const int kinds[][2] = {
+		{ AF_INET, SOCK_STREAM }, { AF_INET6, SOCK_STREAM },
+		{ AF_INET, SOCK_DGRAM }, { AF_INET6, SOCK_DGRAM },
+	};
+	int value[4] = { 0 };
+
+	for (unsigned int i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		int fd = must("socket", socket(kinds[i][0], kinds[i][1], 0));
+
+		for (unsigned int j = 0; j < sizeof(levels) / sizeof(levels[0]); j++) {
+			socklen_t len = sizeof(value);
+
+			say(" %d", levels[j]);
+			told("get", getsockopt(fd, levels[j], 4711, value, &len));
+			told("set", setsockopt(fd, levels[j], 4711, value, sizeof(value)));
+		}
+		/* A level that the other kind has. */
+		socklen_t len = sizeof(value);
+		int other = kinds[i][1] == SOCK_STREAM ? IPPROTO_UDP : IPPROTO_TCP;
+
+		told("other get", getsockopt(fd, other, 1, value, &len));
+		told("other set", setsockopt(fd, other, 1, value, sizeof(value[0])));
+		len = sizeof(value);
+		told("V6ONLY get", getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, value, &len));
+		len = sizeof(value);
+		told("TTL get", getsockopt(fd, IPPROTO_IP, IP_TTL, value, &len));
+	}
+}
+
 void options_tcp4(void) { options_of(AF_INET, SOCK_STREAM); }
 
 void options_tcp6(void) { options_of(AF_INET6, SOCK_STREAM); }

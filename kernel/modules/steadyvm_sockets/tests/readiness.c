@@ -4,6 +4,7 @@
 
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/wait.h>
 
 static void tell_epoll(int epoll, int timeout)
 {
@@ -101,6 +102,49 @@ void epoll_wakes(void)
 	pthread_create(&thread, NULL, send_later, &fds[0]);
 	tell_epoll(epoll, 20000);
 	pthread_join(thread, NULL);
+}
+
+/* Waits in an epoll of its own for a listener that others wait for, too, and tells what it got. */
+static void wait_exclusively(int server, int tell)
+{
+	int epoll = must("epoll", epoll_create1(0));
+	struct epoll_event event;
+
+	watch(epoll, server, EPOLLIN | EPOLLEXCLUSIVE);
+	epoll_wait(epoll, &event, 1, -1);
+	must("write", write(tell, accept(server, NULL, NULL) < 0 ? "E" : "A", 1));
+	_exit(0);
+}
+
+/*
+ * Each of two waiters gets one of two connections; the one that the first was not for sleeps on, and
+ * does not find out that there is nothing left.
+ */
+void epoll_exclusive(void)
+{
+	int server = listener(AF_INET), epoll = must("epoll", epoll_create1(0)), tells[2];
+	struct epoll_event event = { .events = EPOLLIN | EPOLLEXCLUSIVE };
+	char got;
+	pid_t waiters[2];
+
+	set_nonblocking(server);
+	must("pipe", pipe(tells));
+	for (int i = 0; i < 2; i++) {
+		waiters[i] = fork();
+		if (!waiters[i])
+			wait_exclusively(server, tells[1]);
+	}
+	for (int i = 0; i < 2; i++)
+		when_it_waits(waiters[i]);
+	for (int i = 0; i < 2; i++) {
+		connect_to(must("socket", socket(AF_INET, SOCK_STREAM, 0)), AF_INET, port_of(server));
+		must("read", read(tells[0], &got, 1));
+		say(" %c", got);
+	}
+	for (int i = 0; i < 2; i++)
+		must("wait", waitpid(waiters[i], NULL, 0));
+	watch(epoll, server, EPOLLIN | EPOLLEXCLUSIVE);
+	told("modify", epoll_ctl(epoll, EPOLL_CTL_MOD, server, &event));
 }
 
 void select_works(void)

@@ -21,6 +21,112 @@ void recv_blocks(void)
 	pthread_join(thread, NULL);
 }
 
+/* What is sent to who blocks: so many bytes, each with its own value. */
+struct delivery {
+	int fd;
+	size_t len;
+	pthread_t thread;
+};
+
+static unsigned char delivered(size_t place)
+{
+	return (unsigned char)(place * 7 + place / 251);
+}
+
+static void *deliver(void *argument)
+{
+	struct delivery *delivery = argument;
+	unsigned char *data = malloc(delivery->len + 1);
+
+	for (size_t i = 0; i < delivery->len; i++)
+		data[i] = delivered(i);
+	when_the_case_waits();
+	must("send", send(delivery->fd, data, delivery->len, 0));
+	free(data);
+	return NULL;
+}
+
+/* Blocks in recvmsg() of so many bytes, with room for the sender's name and its time to live. */
+static void receive_delivery(int to, int from, size_t len, size_t room)
+{
+	struct delivery delivery = { .fd = from, .len = len };
+	unsigned char *data = calloc(1, room + 1);
+	struct iovec vectors[2] = {
+		{ .iov_base = data, .iov_len = room / 2 },
+		{ .iov_base = data + room / 2, .iov_len = room - room / 2 },
+	};
+	char control[CMSG_SPACE(sizeof(int))];
+	name_t name;
+	struct msghdr message = {
+		.msg_name = &name,
+		.msg_namelen = sizeof(name),
+		.msg_iov = vectors,
+		.msg_iovlen = 2,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *first;
+	bool equal = true;
+	long got;
+
+	pthread_create(&delivery.thread, NULL, deliver, &delivery);
+	got = told("recvmsg", recvmsg(to, &message, 0));
+	pthread_join(delivery.thread, NULL);
+	for (long i = 0; i < got; i++)
+		equal &= data[i] == delivered((size_t)i);
+	first = CMSG_FIRSTHDR(&message);
+	say(" equal %d flags 0x%x name %u control %d", equal, message.msg_flags,
+	    message.msg_namelen, first ? first->cmsg_type : -1);
+	free(data);
+}
+
+static void *receive_one(void *fd)
+{
+	char byte = 0;
+
+	return (void *)(recv(*(int *)fd, &byte, 1, 0) == 1 ? (long)byte : -1L);
+}
+
+/* Small and large, cut off and not, with all that comes along; several who block; an error. */
+void blocked_receives(void)
+{
+	static const size_t lens[] = { 0, 1, 511, 512, 1023, 1024, 1025, 1472, 9000, 65507 };
+	int fds[2], closed, one = 1;
+	pthread_t threads[3];
+	struct delivery delivery;
+	long sum = 0;
+	char byte;
+
+	udp_pair(AF_INET, fds);
+	must("IP_RECVTTL", setsockopt(fds[1], IPPROTO_IP, IP_RECVTTL, &one, sizeof(one)));
+	for (size_t i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+		receive_delivery(fds[1], fds[0], lens[i], 65536);
+		receive_delivery(fds[1], fds[0], lens[i], lens[i] / 2);
+	}
+	for (int i = 0; i < 3; i++)
+		pthread_create(&threads[i], NULL, receive_one, &fds[1]);
+	for (char each = 1; each <= 3; each++)
+		must("send", send(fds[0], &each, 1, 0));
+	for (int i = 0; i < 3; i++) {
+		void *got;
+
+		pthread_join(threads[i], &got);
+		sum += (long)got;
+	}
+	say(" sum %ld", sum);
+	pair(AF_INET, fds);
+	for (size_t i = 1; i < 8; i++)
+		receive_delivery(fds[1], fds[0], lens[i], 65536);
+	udp_pair(AF_INET, fds);
+	closed = bound(AF_INET, SOCK_DGRAM);
+	connect_to(fds[0], AF_INET, port_of(closed));
+	close(closed);
+	delivery = (struct delivery){ .fd = fds[0], .len = 1 };
+	pthread_create(&delivery.thread, NULL, deliver, &delivery);
+	told("recv", recv(fds[0], &byte, 1, 0));
+	pthread_join(delivery.thread, NULL);
+}
+
 void timeouts(void)
 {
 	struct timespec start;

@@ -1,0 +1,264 @@
+//! The fair server: what each CPU's normal threads get where `SCHED_FIFO` ones leave them nothing.
+//!
+//! From 6.12 on a deadline server of each CPU runs its normal threads for `runtime` in each
+//! `period`, before every `SCHED_FIFO` thread. By default that is 50 ms of each second in one
+//! piece. The share keeps a host alive that runaway FIFO threads have taken; the length of the
+//! piece is a delay that no priority helps against. So the share is kept, and comes in small pieces.
+//!
+//! Rule: the kernel is never asked for less than the share on the way. 6.12 compares the bandwidth
+//! of the root domain with a limit, without having counted the server's own
+//! (`dl_server_apply_params()` in kernel/sched/deadline.c), so that any decrease below what the
+//! server began with underflows and is refused as EBUSY. And runtime and period are two files. So
+//! the way there halves the period, lets the runtime follow, and so on: between one and two times the
+//! share. The way back is the same.
+//!
+//! And the writer is a normal thread on the server's own CPU, so that the server is active: the kernel
+//! stops it before it takes the new values, and 6.12.117 warns in its log where it stops one that stands
+//! still (`task_non_contending()`; its count of active bandwidth underflows, and is put right).
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Change, Step};
+use crate::error::HostError;
+use crate::machine::Machine;
+use crate::parse;
+
+/// The longest piece: a tick of the kernels with HZ=1000, which is how exactly it is enforced.
+pub(crate) const LONGEST_PIECE_NS: u64 = 1_000_000;
+/// The kernel takes no shorter period.
+const SHORTEST_PERIOD_NS: u64 = 100_000;
+
+/// Time on a CPU in each period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// How long, in one piece.
+    pub runtime_ns: u64,
+    /// Of how long.
+    pub period_ns: u64,
+}
+
+impl Reservation {
+    /// The same share, or the least above it, in pieces of a length; itself if its pieces are
+    /// that short already, which those of a server that is switched off are.
+    pub(crate) fn in_pieces_of(self, piece_ns: u64) -> Self {
+        if self.runtime_ns <= piece_ns {
+            return self;
+        }
+        let period_ns = scaled(self.period_ns, piece_ns, self.runtime_ns);
+        if period_ns < SHORTEST_PERIOD_NS {
+            return self;
+        }
+        Self {
+            runtime_ns: piece_ns,
+            period_ns,
+        }
+    }
+
+    /// All reservations on the way from this one to one of the same share with shorter pieces, both
+    /// included. Two neighbours differ in the runtime or in the period.
+    fn way_to(self, shorter: Self) -> Vec<Self> {
+        let mut way = vec![self];
+        let mut now = self;
+        while now.period_ns > shorter.period_ns {
+            let before = now;
+            now.period_ns = before.period_ns.div_ceil(2).max(shorter.period_ns);
+            way.push(now);
+            now.runtime_ns = if now.period_ns == shorter.period_ns {
+                shorter.runtime_ns
+            } else {
+                // Rounded up, so that the share does not shrink.
+                scaled(before.runtime_ns, now.period_ns, before.period_ns) + 1
+            };
+            way.push(now);
+        }
+        way
+    }
+}
+
+impl std::fmt::Display for Reservation {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (runtime_us, period_us) = (self.runtime_ns / 1000, self.period_ns / 1000);
+        write!(formatter, "{runtime_us} us of each {period_us} us")
+    }
+}
+
+/// A change of one CPU's fair server to shorter pieces: the way there, and back.
+pub(crate) struct Way {
+    cpu: usize,
+    stations: Vec<Reservation>,
+}
+
+impl Way {
+    /// `new` has the share of `old` in shorter pieces.
+    pub fn new(cpu: usize, old: Reservation, new: Reservation) -> Self {
+        let stations = old.way_to(new);
+        Self { cpu, stations }
+    }
+
+    /// Whether a reservation is on the way.
+    pub fn passes(&self, reservation: Reservation) -> bool {
+        self.stations.contains(&reservation)
+    }
+
+    /// Goes to the end, or as far as the kernel lets it.
+    pub fn go(&self, machine: &Machine) -> io::Result<()> {
+        let at = self.position(machine)?;
+        self.follow(
+            machine,
+            self.stations[at..]
+                .windows(2)
+                .map(|pair| (pair[0], pair[1])),
+        )
+    }
+
+    /// Goes back to the beginning, from wherever it was left.
+    pub fn go_back(&self, machine: &Machine) -> io::Result<()> {
+        let at = self.position(machine)?;
+        let pairs = self.stations[..=at].windows(2).rev();
+        self.follow(machine, pairs.map(|pair| (pair[1], pair[0])))
+    }
+
+    fn position(&self, machine: &Machine) -> io::Result<usize> {
+        let now = read(machine, self.cpu)?;
+        let at = self.stations.iter().position(|station| *station == now);
+        at.ok_or_else(|| io::Error::other(format!("someone else has set it to {now}")))
+    }
+
+    fn follow(
+        &self,
+        machine: &Machine,
+        steps: impl Iterator<Item = (Reservation, Reservation)>,
+    ) -> io::Result<()> {
+        for (from, to) in steps {
+            let (name, value) = if from.period_ns == to.period_ns {
+                ("runtime", to.runtime_ns)
+            } else {
+                ("period", to.period_ns)
+            };
+            let path = file(self.cpu, name);
+            let value = value.to_string();
+            machine.tree.write_from(self.cpu, &path, &value)?;
+            let now = read(machine, self.cpu)?;
+            if now != to {
+                return Err(io::Error::other(format!("asked for {to}, it is {now}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Steps that let the fair servers of all CPUs give their shares in pieces of at most `piece_ns`:
+/// also those that hold already. A warning instead where they cannot be reached.
+pub(crate) fn steps(
+    machine: &Machine,
+    piece_ns: u64,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Step>, HostError> {
+    let release = machine.kernel_release().unwrap_or_default();
+    if parse::kernel_version(&release).is_none_or(|version| version < (6, 12)) {
+        return Ok(Vec::new());
+    }
+    let mut steps = Vec::new();
+    for cpu in machine.online()?.iter() {
+        let old = match read(machine, cpu) {
+            Ok(old) => old,
+            Err(error) => {
+                warnings.push(format!(
+                    "{}: {error}: the fair server cannot be bounded, so normal threads may run \
+                     before the RT path for 50 ms in a second; mount debugfs (mount -t debugfs \
+                     debugfs /sys/kernel/debug)",
+                    file(cpu, "runtime")
+                ));
+                return Ok(Vec::new());
+            }
+        };
+        let new = old.in_pieces_of(piece_ns);
+        let why = "so that normal threads get their share in pieces that RT ones can wait for";
+        steps.push(Step {
+            change: Change::FairServer { cpu, old, new },
+            why: why.to_owned(),
+            required: true,
+        });
+    }
+    Ok(steps)
+}
+
+/// What a CPU's fair server gives. Fails if the kernel has none, or hides debugfs.
+pub(crate) fn read(machine: &Machine, cpu: usize) -> io::Result<Reservation> {
+    let number = |name| {
+        let path = file(cpu, name);
+        let text = machine.tree.read(&path)?;
+        let wrong = |error| io::Error::other(format!("{path} is `{}`: {error}", text.trim()));
+        text.trim().parse().map_err(wrong)
+    };
+    Ok(Reservation {
+        runtime_ns: number("runtime")?,
+        period_ns: number("period")?,
+    })
+}
+
+/// A file of a CPU's fair server.
+pub(crate) fn file(cpu: usize, name: &str) -> String {
+    format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/{name}")
+}
+
+/// `value * numerator / denominator`, rounded down.
+fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
+    let exact = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
+    exact.try_into().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DEFAULT: Reservation = Reservation {
+        runtime_ns: 50_000_000,
+        period_ns: 1_000_000_000,
+    };
+
+    #[test]
+    fn the_kernels_default_becomes_a_millisecond_in_twenty() {
+        let short = DEFAULT.in_pieces_of(LONGEST_PIECE_NS);
+        assert_eq!((short.runtime_ns, short.period_ns), (1_000_000, 20_000_000));
+        assert_eq!(short.in_pieces_of(LONGEST_PIECE_NS), short);
+        let off = Reservation {
+            runtime_ns: 0,
+            ..DEFAULT
+        };
+        assert_eq!(off.in_pieces_of(LONGEST_PIECE_NS), off);
+    }
+
+    /// What the kernel compares (`to_ratio()`).
+    fn bandwidth(reservation: Reservation) -> u64 {
+        (reservation.runtime_ns << 20) / reservation.period_ns
+    }
+
+    proptest! {
+        #[test]
+        fn the_way_is_one_file_at_a_time_and_never_below_the_share(
+            runtime_ns in 1_u64..2_000_000_000,
+            rest_ns in 0_u64..2_194_304_000,
+            piece_ns in 50_000_u64..2_000_000,
+        ) {
+            let old = Reservation { runtime_ns, period_ns: (runtime_ns + rest_ns).max(100_000) };
+            let new = old.in_pieces_of(piece_ns);
+            let way = old.way_to(new);
+            prop_assert_eq!((way.first(), way.last()), (Some(&old), Some(&new)));
+            for (at, station) in way.iter().enumerate() {
+                prop_assert!(bandwidth(*station) >= bandwidth(old));
+                prop_assert!(bandwidth(*station) <= 2 * bandwidth(old) + 64);
+                prop_assert!(!way[..at].contains(station), "{station} twice");
+            }
+            for pair in way.windows(2) {
+                let runtime_stays = pair[0].runtime_ns == pair[1].runtime_ns;
+                let period_stays = pair[0].period_ns == pair[1].period_ns;
+                prop_assert!(runtime_stays != period_stays);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Python's own tests of sockets in a guest, on its ordinary stack and on outsourced sockets. As
+//! `tests/lab_sockets.rs`.
+
+#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
+
+#[path = "support/outsourced.rs"]
+#[allow(dead_code, reason = "each test uses a part of it")]
+mod outsourced;
+
+use outsourced::{Guest, Lab};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+/// Names other modules and classes to run, as `make cpython-tests` does.
+const NAMES_VARIABLE: &str = "STEADYVM_CPYTHON_TESTS";
+/// What runs in some minutes even where a processor is emulated.
+const SOME: &str = "test.test_socketserver test.test_selectors";
+/// Cases whose result differs; docs/design/guest-sockets.md has each one's reason.
+const EXCEPTIONS: &[&str] = &[];
+/// Both runs together. All of them take an emulated guest more than an hour.
+const PATIENCE: Duration = Duration::from_secs(4 * 3600);
+
+/// Each case's result, of lines "case NAME: RESULT".
+fn results(console: &str) -> BTreeMap<&str, &str> {
+    console
+        .lines()
+        .filter_map(|line| line.strip_prefix("case ")?.rsplit_once(": "))
+        .collect()
+}
+
+#[test]
+#[ignore = "needs the lab: make cpython-tests"]
+fn cpython_s_own_tests_see_what_they_see_on_the_ordinary_stack() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let names = std::env::var(NAMES_VARIABLE).unwrap_or_else(|_| SOME.to_owned());
+    let lab = Lab::boot_with_programs("cpython", logs);
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let places = ["/etc/passwd", "/etc/group", "/etc/hosts", "/cpython.py"];
+    let files = places.map(|place| (place, scripts.join(place.rsplit('/').next().unwrap())));
+    let run = |policy| {
+        format!(
+            "echo {policy} > /sys/module/steadyvm_sockets/parameters/policy\n\
+         echo policy {policy}\n\
+         python3 /cpython.py --patience 300 {names} 2>&1\n"
+        )
+    };
+    let script = format!("ip link set lo up\n{}{}echo ended", run("none"), run("all"));
+    let files: Vec<(&str, &Path)> = files.iter().map(|(to, from)| (*to, &**from)).collect();
+    lab.upload_guest(&script, &files);
+    let guest = Guest {
+        vcpus: 2,
+        memory_mib: 512,
+        namespace: "new",
+    };
+    let console = lab.run_guest("/boot/guest-kernel", guest, PATIENCE);
+    assert!(console.contains("\nended"), "{console}");
+    assert!(!console.contains("Call Trace"), "{console}");
+
+    let (ordinary, outsourced) = console.split_once("\npolicy all\n").unwrap();
+    let (ordinary, outsourced) = (results(ordinary), results(outsourced));
+    let passed = ordinary.values().filter(|result| **result == "ok").count();
+    println!(
+        "{passed} of {} cases pass on the ordinary stack",
+        ordinary.len()
+    );
+    // The smallest of the modules has 27 that do.
+    assert!(passed > 20, "{console}");
+    let cases: BTreeSet<&str> = ordinary.keys().chain(outsourced.keys()).copied().collect();
+    let differ = |case: &&str| ordinary.get(*case) != outsourced.get(*case);
+    let different: Vec<&str> = cases.iter().copied().filter(differ).collect();
+    let expected: Vec<&str> = EXCEPTIONS
+        .iter()
+        .copied()
+        .filter(|case| cases.contains(case))
+        .collect();
+    assert_eq!(different, expected, "{console}");
+}
