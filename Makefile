@@ -66,10 +66,16 @@ cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets i
 	  STEADYVM_CPYTHON_TESTS=test.$$name cargo test --release --locked -p steadyvm --test lab_cpython -- \
 	    --ignored --nocapture || exit 1; done
 
+# Kernels of hosts; the one without PREEMPT_RT is that of guests, too.
+DEBUG_KERNELS := rt-levels-debug levels-debug
+
 .PHONY: debug-tests
-debug-tests: build ## The tests of the receive path on a kernel with lockdep and KASAN: slow, not in `test`
-	STEADYVM_TEST_KERNEL=rt-levels-debug \
-		cargo test --release --locked -p steadyvm --test lab_levels -- --ignored --test-threads=1
+debug-tests: set-up-for-tests build ## Levels and outsourced sockets on kernels with lockdep and KASAN; slow, not in `test`
+	for kernel in $(DEBUG_KERNELS); do \
+	  $(AS_ROOT) $(STEADYVM) lab prepare --kernel $$kernel || exit 1; \
+	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked -p steadyvm --test lab_levels -- \
+	    --ignored --test-threads=1 || exit 1; done
+	cargo test --release --locked -p steadyvm --test lab_debug -- --ignored --test-threads=1
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

@@ -14,7 +14,11 @@ use crate::qemu;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use steadyvm_host::Method;
+
+/// How long a host may take to come up whose kernel checks itself.
+const DEBUG_BOOT_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Which kernel a host runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +31,8 @@ pub enum HostKernel {
     RtLevels,
     /// `RtLevels` that checks itself, too slow to measure with.
     RtLevelsDebug,
+    /// The same without PREEMPT_RT; guests can run it too.
+    LevelsDebug,
 }
 
 impl HostKernel {
@@ -40,6 +46,7 @@ impl HostKernel {
             Self::PreemptRt => Some(Flavour::Plain),
             Self::RtLevels => Some(Flavour::Levels),
             Self::RtLevelsDebug => Some(Flavour::LevelsDebug),
+            Self::LevelsDebug => Some(Flavour::PreemptDebug),
         }
     }
 
@@ -50,6 +57,15 @@ impl HostKernel {
             Self::PreemptRt => "preempt-rt",
             Self::RtLevels => "rt-levels",
             Self::RtLevelsDebug => "rt-levels-debug",
+            Self::LevelsDebug => "levels-debug",
+        }
+    }
+
+    /// How long a host with it may take to come up.
+    fn boot_patience(self) -> Duration {
+        match self {
+            Self::Distribution | Self::PreemptRt | Self::RtLevels => BOOT_PATIENCE,
+            Self::RtLevelsDebug | Self::LevelsDebug => DEBUG_BOOT_PATIENCE,
         }
     }
 
@@ -205,7 +221,7 @@ impl Laboratory {
             emulator: self.emulator.clone(),
             accelerator: self.accelerator,
             log_directory: self.log_directory.clone(),
-            boot_patience: BOOT_PATIENCE,
+            boot_patience: kernel.boot_patience(),
             boot_on_cpu: None,
         })
     }

@@ -1,4 +1,4 @@
-//! The lab's PREEMPT_RT kernels, built from Debian's source package.
+//! The lab's PREEMPT_RT kernels, and one without, built from Debian's source package.
 
 use super::apt::installed_version;
 use super::cache::{Cache, Inputs, sha256_of};
@@ -6,7 +6,7 @@ use super::output;
 use super::source::{apply_patch, build_with, unpack};
 use crate::error::{At, Error, Result};
 use crate::progress::{Observer, task};
-use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,11 @@ const BUILD_LINES: u64 = 2300;
 /// Changes when this file builds differently from the same inputs.
 const RECIPE: &str = "1";
 
-/// Which PREEMPT_RT kernel.
+/// Changes when the headers of the kernels that have them are made differently.
+const HEADERS_RECIPE: &str = "1";
+const HEADERS: &str = "headers.tar";
+
+/// Which kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
     /// As the source package has it.
@@ -30,6 +34,8 @@ pub enum Flavour {
     Levels,
     /// `Levels` that checks itself: lockdep, KASAN and their kin.
     LevelsDebug,
+    /// The same without PREEMPT_RT, for guests too; it has headers for modules.
+    PreemptDebug,
 }
 
 impl Flavour {
@@ -39,24 +45,34 @@ impl Flavour {
             Self::Plain => "kernel-preempt-rt",
             Self::Levels => "kernel-rt-levels",
             Self::LevelsDebug => "kernel-rt-levels-debug",
+            Self::PreemptDebug => "kernel-levels-debug",
         }
     }
 
     /// The options that it must have.
-    fn configuration(self) -> Cow<'static, str> {
-        match self {
-            Self::Plain | Self::Levels => Cow::Borrowed(inputs::CONFIGURATION),
-            Self::LevelsDebug => {
-                Cow::Owned([inputs::CONFIGURATION, inputs::DEBUG_CONFIGURATION].concat())
-            }
-        }
+    fn configuration(self) -> String {
+        let layers: &[&str] = match self {
+            Self::Plain | Self::Levels => &[inputs::CONFIGURATION],
+            Self::LevelsDebug => &[inputs::CONFIGURATION, inputs::DEBUG_CONFIGURATION],
+            Self::PreemptDebug => &[
+                inputs::CONFIGURATION,
+                inputs::DEBUG_CONFIGURATION,
+                inputs::PREEMPT_CONFIGURATION,
+            ],
+        };
+        layered(layers)
+    }
+
+    /// Whether modules can be built for it.
+    fn has_headers(self) -> bool {
+        self == Self::PreemptDebug
     }
 
     /// Its patches, in the order they are applied: name and text.
     fn patches(self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
         let own = match self {
             Self::Plain => &[],
-            Self::Levels | Self::LevelsDebug => inputs::LEVELS_PATCHES,
+            Self::Levels | Self::LevelsDebug | Self::PreemptDebug => inputs::LEVELS_PATCHES,
         };
         inputs::LAB_PATCHES.iter().chain(own)
     }
@@ -67,6 +83,7 @@ impl Flavour {
             Self::Plain => "PREEMPT_RT",
             Self::Levels => "PREEMPT_RT, levels",
             Self::LevelsDebug => "PREEMPT_RT, levels, lockdep, KASAN",
+            Self::PreemptDebug => "PREEMPT, levels, lockdep, KASAN",
         }
     }
 
@@ -76,6 +93,7 @@ impl Flavour {
             Self::Plain => "PREEMPT_RT kernel",
             Self::Levels => "PREEMPT_RT kernel with levels",
             Self::LevelsDebug => "PREEMPT_RT kernel with levels that checks itself",
+            Self::PreemptDebug => "kernel with levels, without PREEMPT_RT, that checks itself",
         }
     }
 }
@@ -93,6 +111,8 @@ pub struct RtKernel {
     pub key: String,
     /// SHA-256 of the configuration that it was built with.
     pub configuration_sha256: String,
+    /// An archive of what its modules are built against, if it has one.
+    pub headers: Option<PathBuf>,
 }
 
 /// The version of the kernel source that this machine has.
@@ -119,6 +139,9 @@ impl RtKernel {
         for (name, text) in flavour.patches() {
             inputs = inputs.with(&format!("patch {name}"), *text);
         }
+        if flavour.has_headers() {
+            inputs = inputs.with("headers", HEADERS_RECIPE);
+        }
         let compiler_cache = cache.helper_directory("ccache");
         let entry = cache.entry(flavour.entry(), &inputs, observer, |directory| {
             let title = format!(
@@ -135,6 +158,7 @@ impl RtKernel {
             kind: flavour.kind(),
             key: inputs.key(),
             configuration_sha256: sha256_of(&entry.join("config"))?,
+            headers: flavour.has_headers().then(|| entry.join(HEADERS)),
         })
     }
 }
@@ -158,7 +182,12 @@ fn build(
         apply_patch(&tree, name, text)?;
     }
     configure(&tree, &flavour.configuration(), directory)?;
-    compile(&tree, compiler_cache, observer)?;
+    compile(&tree, "bzImage", compiler_cache, observer)?;
+    if flavour.has_headers() {
+        // There are none, but then it is written down which symbols it exports.
+        compile(&tree, "modules", compiler_cache, observer)?;
+        pack_headers(&tree, directory)?;
+    }
     for (from, to) in [
         ("arch/x86/boot/bzImage", "bzImage"),
         ("System.map", "System.map"),
@@ -189,6 +218,25 @@ fn configure(tree: &Path, configuration: &str, directory: &Path) -> Result<()> {
     fs::remove_file(&wanted).at("remove", &wanted)
 }
 
+/// The lines of all layers, without those whose option a later layer sets again.
+fn layered(layers: &[&str]) -> String {
+    let option = |line: &str| {
+        line.split_once('=')
+            .filter(|(name, _)| name.starts_with("CONFIG_"))
+            .map(|(name, _)| name.to_owned())
+    };
+    let mut text = String::new();
+    for (index, layer) in layers.iter().enumerate() {
+        let later: HashSet<String> = layers[index + 1..]
+            .iter()
+            .flat_map(|layer| layer.lines().filter_map(option))
+            .collect();
+        let kept = |line: &&str| option(line).is_none_or(|name| !later.contains(&name));
+        text.extend(layer.split_inclusive('\n').filter(kept));
+    }
+    text
+}
+
 /// The wanted lines that the made configuration does not have. "X=n" wants X not set.
 fn missing_options<'w>(wanted: &'w str, made: &str) -> Vec<&'w str> {
     let holds = |line: &str| match line.strip_suffix("=n") {
@@ -203,9 +251,14 @@ fn missing_options<'w>(wanted: &'w str, made: &str) -> Vec<&'w str> {
     options.filter(|line| !holds(line)).collect()
 }
 
-fn compile(tree: &Path, compiler_cache: &Path, observer: &dyn Observer) -> Result<()> {
+fn compile(
+    tree: &Path,
+    target: &str,
+    compiler_cache: &Path,
+    observer: &dyn Observer,
+) -> Result<()> {
     let mut make = Command::new("make");
-    make.args(["CC=ccache gcc", "bzImage"])
+    make.args(["CC=ccache gcc", target])
         .env("CCACHE_DIR", compiler_cache)
         .env("CCACHE_BASEDIR", tree)
         .env("CCACHE_NOHASHDIR", "1")
@@ -215,6 +268,24 @@ fn compile(tree: &Path, compiler_cache: &Path, observer: &dyn Observer) -> Resul
         what: "build the PREEMPT_RT kernel".to_owned(),
         ..error
     })
+}
+
+/// Packs what modules are built against, as the kernel's own package builders choose it.
+fn pack_headers(tree: &Path, directory: &Path) -> Result<()> {
+    let headers = directory.join("headers");
+    let mut install = Command::new("make");
+    install
+        .args(["-s", "run-command"])
+        .arg(format!(
+            "KBUILD_RUN_COMMAND=$(srctree)/scripts/package/install-extmod-build {}",
+            headers.display()
+        ))
+        .current_dir(tree);
+    output(&mut install)?;
+    let mut pack = Command::new("tar");
+    pack.arg("-cf").arg(directory.join(HEADERS));
+    output(pack.arg("-C").arg(&headers).arg("."))?;
+    fs::remove_dir_all(&headers).at("remove", &headers)
 }
 
 #[cfg(test)]
@@ -235,6 +306,30 @@ mod tests {
             missing_options(wanted, "CONFIG_B=y\nCONFIG_C=\"y\"\n"),
             ["CONFIG_A=y", "CONFIG_B=n", "CONFIG_C=\"x\""]
         );
+    }
+
+    #[test]
+    fn a_later_layer_takes_the_place_of_options() {
+        let layers = [
+            "# one\nCONFIG_A=y\nCONFIG_B=y\n",
+            "CONFIG_C=y\nCONFIG_A=n\n",
+        ];
+        assert_eq!(layered(&layers[..1]), layers[0]);
+        let both = "# one\nCONFIG_B=y\nCONFIG_C=y\nCONFIG_A=n\n";
+        assert_eq!(layered(&layers), both);
+    }
+
+    #[test]
+    fn only_the_kernel_for_guests_has_no_real_time() {
+        for (flavour, line) in [
+            (Flavour::LevelsDebug, "CONFIG_PREEMPT_RT=y"),
+            (Flavour::PreemptDebug, "CONFIG_PREEMPT_RT=n"),
+        ] {
+            let configuration = flavour.configuration();
+            let mut lines = configuration.lines();
+            let found = lines.find(|line| line.starts_with("CONFIG_PREEMPT_RT="));
+            assert_eq!(found, Some(line));
+        }
     }
 
     #[test]
