@@ -1,4 +1,4 @@
-//! The cases of the guest's module (kernel/modules/steadyvm_sockets/tests): built, run on the host's own
+//! The cases of the guest's module (`kernel/modules/steadyvm_sockets/tests`): built, run on the host's own
 //! stack, compared.
 
 use crate::outsourced::{Guest, Lab, softirqs};
