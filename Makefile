@@ -3,7 +3,8 @@
 TARGET := x86_64-unknown-linux-gnu
 STEADYVM := target/$(TARGET)/release/steadyvm
 # The lab makes network namespaces, which takes root; building does not.
-AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo --preserve-env=STEADYVM_CACHE,STEADYVM_CPYTHON_TESTS,STEADYVM_CPYTHON_PART,STEADYVM_CPYTHON_CONSOLE)
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo \
+  --preserve-env=STEADYVM_CACHE,STEADYVM_CPYTHON_TESTS,STEADYVM_CPYTHON_PART,STEADYVM_CPYTHON_CONSOLE,STEADYVM_TEST_KERNEL)
 ifneq ($(AS_ROOT),)
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER := $(AS_ROOT)
 endif
@@ -59,6 +60,17 @@ program-tests: set-up-for-tests build ## Servers and clients of Debian's package
 .PHONY: cpython-tests
 cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets in the emulated host; goes on where it was interrupted
 	tools/test-cpython
+
+# Kernels of hosts; the one without PREEMPT_RT is that of guests, too.
+DEBUG_KERNELS := rt-levels-debug levels-debug
+
+.PHONY: debug-tests
+debug-tests: set-up-for-tests build ## Levels and outsourced sockets on kernels with lockdep and KASAN; slow, not in `test`
+	for kernel in $(DEBUG_KERNELS); do \
+	  $(AS_ROOT) $(STEADYVM) lab prepare --kernel $$kernel || exit 1; \
+	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked -p steadyvm --test lab_levels -- \
+	    --ignored --test-threads=1 || exit 1; done
+	cargo test --release --locked -p steadyvm --test lab_debug -- --ignored --test-threads=1
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

@@ -14,8 +14,14 @@ fn main() {
     let mut source = format!(
         "/// The options that the lab's kernel must have.\n\
          pub const CONFIGURATION: &str = include_str!(\"{}\");\n\
+         /// What a kernel that checks itself has besides.\n\
+         pub const DEBUG_CONFIGURATION: &str = include_str!(\"{}\");\n\
+         /// What one without PREEMPT_RT has instead.\n\
+         pub const PREEMPT_CONFIGURATION: &str = include_str!(\"{}\");\n\
          ",
-        kernel.join("config").display()
+        kernel.join("config").display(),
+        kernel.join("config-debug").display(),
+        kernel.join("config-preempt").display()
     );
     let patches = kernel.join("patches/6.12");
     let is_patch = |file: &Path| has_extension(file, "patch");

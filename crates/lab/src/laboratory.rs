@@ -14,7 +14,11 @@ use crate::qemu;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use steadyvm_host::Method;
+
+/// How long a host may take to come up whose kernel checks itself.
+const DEBUG_BOOT_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Which kernel a host runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,11 +29,15 @@ pub enum HostKernel {
     PreemptRt,
     /// `PreemptRt` with levels of the receive path.
     RtLevels,
+    /// `RtLevels` that checks itself, too slow to measure with.
+    RtLevelsDebug,
+    /// The same without PREEMPT_RT; guests can run it too.
+    LevelsDebug,
 }
 
 impl HostKernel {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Distribution, Self::PreemptRt, Self::RtLevels];
+    /// Those that methods need.
+    pub const OF_METHODS: [Self; 3] = [Self::Distribution, Self::PreemptRt, Self::RtLevels];
 
     /// How we build it; `None` for the distribution's.
     fn flavour(self) -> Option<Flavour> {
@@ -37,6 +45,8 @@ impl HostKernel {
             Self::Distribution => None,
             Self::PreemptRt => Some(Flavour::Plain),
             Self::RtLevels => Some(Flavour::Levels),
+            Self::RtLevelsDebug => Some(Flavour::LevelsDebug),
+            Self::LevelsDebug => Some(Flavour::PreemptDebug),
         }
     }
 
@@ -46,6 +56,16 @@ impl HostKernel {
             Self::Distribution => "vanilla",
             Self::PreemptRt => "preempt-rt",
             Self::RtLevels => "rt-levels",
+            Self::RtLevelsDebug => "rt-levels-debug",
+            Self::LevelsDebug => "levels-debug",
+        }
+    }
+
+    /// How long a host with it may take to come up.
+    fn boot_patience(self) -> Duration {
+        match self {
+            Self::Distribution | Self::PreemptRt | Self::RtLevels => BOOT_PATIENCE,
+            Self::RtLevelsDebug | Self::LevelsDebug => DEBUG_BOOT_PATIENCE,
         }
     }
 
@@ -201,7 +221,7 @@ impl Laboratory {
             emulator: self.emulator.clone(),
             accelerator: self.accelerator,
             log_directory: self.log_directory.clone(),
-            boot_patience: BOOT_PATIENCE,
+            boot_patience: kernel.boot_patience(),
             boot_on_cpu: None,
         })
     }

@@ -48,6 +48,10 @@ enum Kernel {
     PreemptRt,
     /// The same with levels of the receive path (kernel/patches/6.12).
     RtLevels,
+    /// The same with lockdep, KASAN and their kin: slow, not built by `prepare`.
+    RtLevelsDebug,
+    /// The same without PREEMPT_RT.
+    LevelsDebug,
     /// The distribution's, unmodified.
     Vanilla,
 }
@@ -63,7 +67,11 @@ enum Verb {
         command: Vec<String>,
     },
     /// Get everything that the lab boots, building what is missing.
-    Prepare,
+    Prepare {
+        /// Only what a host with this kernel needs [default: all kernels that methods need].
+        #[arg(long, value_enum)]
+        kernel: Option<Kernel>,
+    },
     /// Repeat an experiment of a paper.
     Experiment(experiment::Args),
     /// Serve the lab's control channel (runs inside machines of the lab).
@@ -82,8 +90,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.verb {
         None => shell(&args.boot),
         Some(Verb::Run { boot, command }) => run_command(boot, command),
-        Some(Verb::Prepare) => {
-            open_laboratory(&HostKernel::ALL)?;
+        Some(Verb::Prepare { kernel }) => {
+            match kernel {
+                None => open_laboratory(&HostKernel::OF_METHODS)?,
+                Some(kernel) => open_laboratory(&[(*kernel).into()])?,
+            };
             Ok(ExitCode::SUCCESS)
         }
         Some(Verb::Experiment(args)) => experiment::run(args),
@@ -113,12 +124,20 @@ fn open_laboratory(kernels: &[HostKernel]) -> Result<Laboratory> {
     )?)
 }
 
+impl From<Kernel> for HostKernel {
+    fn from(kernel: Kernel) -> Self {
+        match kernel {
+            Kernel::PreemptRt => Self::PreemptRt,
+            Kernel::RtLevels => Self::RtLevels,
+            Kernel::RtLevelsDebug => Self::RtLevelsDebug,
+            Kernel::LevelsDebug => Self::LevelsDebug,
+            Kernel::Vanilla => Self::Distribution,
+        }
+    }
+}
+
 fn boot(args: &BootArgs) -> Result<EmulatedHost> {
-    let kernel = match args.kernel {
-        Kernel::PreemptRt => HostKernel::PreemptRt,
-        Kernel::RtLevels => HostKernel::RtLevels,
-        Kernel::Vanilla => HostKernel::Distribution,
-    };
+    let kernel = args.kernel.into();
     let mut laboratory = open_laboratory(&[kernel])?;
     laboratory.kernel_words.clone_from(&args.kernel_words);
     Ok(EmulatedHost::boot(&laboratory.host("lab", kernel)?)?)

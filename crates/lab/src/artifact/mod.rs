@@ -16,7 +16,7 @@ pub use distribution_kernel::DistributionKernel;
 pub use emulator::emulator;
 pub use initramfs::{Initramfs, PackedInitramfs};
 pub use rt_kernel::{Flavour, RtKernel};
-pub use sockets_module::{KernelModule, sockets_module};
+pub use sockets_module::{KernelModule, sockets_module, sockets_module_for};
 pub use user_space::{UserSpace, user_space_image};
 
 use crate::error::{At, Error, Result};

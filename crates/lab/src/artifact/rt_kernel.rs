@@ -1,4 +1,4 @@
-//! The lab's PREEMPT_RT kernels, built from Debian's source package.
+//! The lab's PREEMPT_RT kernels, and one without, built from Debian's source package.
 
 use super::apt::installed_version;
 use super::cache::{Cache, Inputs, sha256_of};
@@ -6,6 +6,7 @@ use super::output;
 use super::source::{apply_patch, build_with, unpack};
 use crate::error::{At, Error, Result};
 use crate::progress::{Observer, task};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,13 +21,21 @@ const BUILD_LINES: u64 = 2300;
 /// Changes when this file builds differently from the same inputs.
 const RECIPE: &str = "1";
 
-/// Which PREEMPT_RT kernel.
+/// Changes when the headers of the kernels that have them are made differently.
+const HEADERS_RECIPE: &str = "1";
+const HEADERS: &str = "headers.tar";
+
+/// Which kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
     /// As the source package has it.
     Plain,
     /// With `kernel/patches/6.12`: levels of the receive path.
     Levels,
+    /// `Levels` that checks itself: lockdep, KASAN and their kin.
+    LevelsDebug,
+    /// The same without PREEMPT_RT, for guests too; it has headers for modules.
+    PreemptDebug,
 }
 
 impl Flavour {
@@ -35,14 +44,35 @@ impl Flavour {
         match self {
             Self::Plain => "kernel-preempt-rt",
             Self::Levels => "kernel-rt-levels",
+            Self::LevelsDebug => "kernel-rt-levels-debug",
+            Self::PreemptDebug => "kernel-levels-debug",
         }
+    }
+
+    /// The options that it must have.
+    fn configuration(self) -> String {
+        let layers: &[&str] = match self {
+            Self::Plain | Self::Levels => &[inputs::CONFIGURATION],
+            Self::LevelsDebug => &[inputs::CONFIGURATION, inputs::DEBUG_CONFIGURATION],
+            Self::PreemptDebug => &[
+                inputs::CONFIGURATION,
+                inputs::DEBUG_CONFIGURATION,
+                inputs::PREEMPT_CONFIGURATION,
+            ],
+        };
+        layered(layers)
+    }
+
+    /// Whether modules can be built for it.
+    fn has_headers(self) -> bool {
+        self == Self::PreemptDebug
     }
 
     /// Its patches, in the order they are applied: name and text.
     fn patches(self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
         let own = match self {
             Self::Plain => &[],
-            Self::Levels => inputs::LEVELS_PATCHES,
+            Self::Levels | Self::LevelsDebug | Self::PreemptDebug => inputs::LEVELS_PATCHES,
         };
         inputs::LAB_PATCHES.iter().chain(own)
     }
@@ -52,6 +82,8 @@ impl Flavour {
         match self {
             Self::Plain => "PREEMPT_RT",
             Self::Levels => "PREEMPT_RT, levels",
+            Self::LevelsDebug => "PREEMPT_RT, levels, lockdep, KASAN",
+            Self::PreemptDebug => "PREEMPT, levels, lockdep, KASAN",
         }
     }
 
@@ -60,6 +92,8 @@ impl Flavour {
         match self {
             Self::Plain => "PREEMPT_RT kernel",
             Self::Levels => "PREEMPT_RT kernel with levels",
+            Self::LevelsDebug => "PREEMPT_RT kernel with levels that checks itself",
+            Self::PreemptDebug => "kernel with levels, without PREEMPT_RT, that checks itself",
         }
     }
 }
@@ -77,6 +111,8 @@ pub struct RtKernel {
     pub key: String,
     /// SHA-256 of the configuration that it was built with.
     pub configuration_sha256: String,
+    /// An archive of what its modules are built against, if it has one.
+    pub headers: Option<PathBuf>,
 }
 
 /// The version of the kernel source that this machine has.
@@ -91,7 +127,7 @@ impl RtKernel {
         let mut inputs = Inputs::default()
             .with("recipe", RECIPE)
             .with("source", format!("{SOURCE_PACKAGE} {version}"))
-            .with("configuration", inputs::CONFIGURATION)
+            .with("configuration", flavour.configuration())
             .with(
                 "compiler",
                 first_line(&output(Command::new("gcc").arg("--version"))?),
@@ -102,6 +138,9 @@ impl RtKernel {
             );
         for (name, text) in flavour.patches() {
             inputs = inputs.with(&format!("patch {name}"), *text);
+        }
+        if flavour.has_headers() {
+            inputs = inputs.with("headers", HEADERS_RECIPE);
         }
         let compiler_cache = cache.helper_directory("ccache");
         let entry = cache.entry(flavour.entry(), &inputs, observer, |directory| {
@@ -119,6 +158,7 @@ impl RtKernel {
             kind: flavour.kind(),
             key: inputs.key(),
             configuration_sha256: sha256_of(&entry.join("config"))?,
+            headers: flavour.has_headers().then(|| entry.join(HEADERS)),
         })
     }
 }
@@ -141,8 +181,13 @@ fn build(
     for (name, text) in flavour.patches() {
         apply_patch(&tree, name, text)?;
     }
-    configure(&tree, directory)?;
-    compile(&tree, compiler_cache, observer)?;
+    configure(&tree, &flavour.configuration(), directory)?;
+    compile(&tree, "bzImage", compiler_cache, observer)?;
+    if flavour.has_headers() {
+        // There are none, but then it is written down which symbols it exports.
+        compile(&tree, "modules", compiler_cache, observer)?;
+        pack_headers(&tree, directory)?;
+    }
     for (from, to) in [
         ("arch/x86/boot/bzImage", "bzImage"),
         ("System.map", "System.map"),
@@ -154,9 +199,9 @@ fn build(
 }
 
 /// Makes the smallest configuration that has the wanted options, and checks that it has them.
-fn configure(tree: &Path, directory: &Path) -> Result<()> {
+fn configure(tree: &Path, configuration: &str, directory: &Path) -> Result<()> {
     let wanted = directory.join("wanted");
-    fs::write(&wanted, inputs::CONFIGURATION).at("write", &wanted)?;
+    fs::write(&wanted, configuration).at("write", &wanted)?;
     let mut make = Command::new("make");
     make.args(["-s", "allnoconfig"])
         .env("KCONFIG_ALLCONFIG", &wanted)
@@ -164,13 +209,32 @@ fn configure(tree: &Path, directory: &Path) -> Result<()> {
     output(&mut make)?;
     let outcome = tree.join(".config");
     let text = fs::read_to_string(&outcome).at("read", &outcome)?;
-    let missing = missing_options(inputs::CONFIGURATION, &text);
+    let missing = missing_options(configuration, &text);
     if !missing.is_empty() {
         let why = format!("{SOURCE_PACKAGE} does not take: {}", missing.join(", "));
         return Err(Error::machine("configure the kernel", why).what_to_do("mend kernel/config"));
     }
     fs::copy(&outcome, directory.join("config")).at("copy", &outcome)?;
     fs::remove_file(&wanted).at("remove", &wanted)
+}
+
+/// The lines of all layers, without those whose option a later layer sets again.
+fn layered(layers: &[&str]) -> String {
+    let option = |line: &str| {
+        line.split_once('=')
+            .filter(|(name, _)| name.starts_with("CONFIG_"))
+            .map(|(name, _)| name.to_owned())
+    };
+    let mut text = String::new();
+    for (index, layer) in layers.iter().enumerate() {
+        let later: HashSet<String> = layers[index + 1..]
+            .iter()
+            .flat_map(|layer| layer.lines().filter_map(option))
+            .collect();
+        let kept = |line: &&str| option(line).is_none_or(|name| !later.contains(&name));
+        text.extend(layer.split_inclusive('\n').filter(kept));
+    }
+    text
 }
 
 /// The wanted lines that the made configuration does not have. "X=n" wants X not set.
@@ -187,9 +251,14 @@ fn missing_options<'w>(wanted: &'w str, made: &str) -> Vec<&'w str> {
     options.filter(|line| !holds(line)).collect()
 }
 
-fn compile(tree: &Path, compiler_cache: &Path, observer: &dyn Observer) -> Result<()> {
+fn compile(
+    tree: &Path,
+    target: &str,
+    compiler_cache: &Path,
+    observer: &dyn Observer,
+) -> Result<()> {
     let mut make = Command::new("make");
-    make.args(["CC=ccache gcc", "bzImage"])
+    make.args(["CC=ccache gcc", target])
         .env("CCACHE_DIR", compiler_cache)
         .env("CCACHE_BASEDIR", tree)
         .env("CCACHE_NOHASHDIR", "1")
@@ -199,6 +268,24 @@ fn compile(tree: &Path, compiler_cache: &Path, observer: &dyn Observer) -> Resul
         what: "build the PREEMPT_RT kernel".to_owned(),
         ..error
     })
+}
+
+/// Packs what modules are built against, as the kernel's own package builders choose it.
+fn pack_headers(tree: &Path, directory: &Path) -> Result<()> {
+    let headers = directory.join("headers");
+    let mut install = Command::new("make");
+    install
+        .args(["-s", "run-command"])
+        .arg(format!(
+            "KBUILD_RUN_COMMAND=$(srctree)/scripts/package/install-extmod-build {}",
+            headers.display()
+        ))
+        .current_dir(tree);
+    output(&mut install)?;
+    let mut pack = Command::new("tar");
+    pack.arg("-cf").arg(directory.join(HEADERS));
+    output(pack.arg("-C").arg(&headers).arg("."))?;
+    fs::remove_dir_all(&headers).at("remove", &headers)
 }
 
 #[cfg(test)]
@@ -219,6 +306,30 @@ mod tests {
             missing_options(wanted, "CONFIG_B=y\nCONFIG_C=\"y\"\n"),
             ["CONFIG_A=y", "CONFIG_B=n", "CONFIG_C=\"x\""]
         );
+    }
+
+    #[test]
+    fn a_later_layer_takes_the_place_of_options() {
+        let layers = [
+            "# one\nCONFIG_A=y\nCONFIG_B=y\n",
+            "CONFIG_C=y\nCONFIG_A=n\n",
+        ];
+        assert_eq!(layered(&layers[..1]), layers[0]);
+        let both = "# one\nCONFIG_B=y\nCONFIG_C=y\nCONFIG_A=n\n";
+        assert_eq!(layered(&layers), both);
+    }
+
+    #[test]
+    fn only_the_kernel_for_guests_has_no_real_time() {
+        for (flavour, line) in [
+            (Flavour::LevelsDebug, "CONFIG_PREEMPT_RT=y"),
+            (Flavour::PreemptDebug, "CONFIG_PREEMPT_RT=n"),
+        ] {
+            let configuration = flavour.configuration();
+            let mut lines = configuration.lines();
+            let found = lines.find(|line| line.starts_with("CONFIG_PREEMPT_RT="));
+            assert_eq!(found, Some(line));
+        }
     }
 
     #[test]

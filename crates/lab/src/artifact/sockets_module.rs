@@ -1,9 +1,10 @@
 //! The guest's module for outsourced sockets (`kernel/modules/steadyvm_sockets`), built for the
-//! distribution's kernel.
+//! distribution's kernel, or for one of ours that guests run.
 
 use super::cache::{Cache, Inputs};
+use super::rt_kernel::RtKernel;
 use super::{SET_UP, output};
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result};
 use crate::progress::{Observer, task};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,13 +26,35 @@ pub fn sockets_module(
     version: &str,
     observer: &dyn Observer,
 ) -> Result<PathBuf> {
-    let module = KernelModule {
-        name: "sockets-module",
-        file: MODULE,
-        sources: inputs::MODULE_SOURCES,
-    };
-    module.obtain(cache, release, version, observer)
+    SOCKETS_MODULE.obtain(cache, release, version, observer)
 }
+
+/// The same for a kernel of ours.
+///
+/// # Errors
+/// It is of those that have no headers.
+pub fn sockets_module_for(
+    cache: &Cache,
+    kernel: &RtKernel,
+    observer: &dyn Observer,
+) -> Result<PathBuf> {
+    let archive = kernel.headers.as_deref().ok_or_else(|| {
+        let why = format!("the kernel with {} has no headers", kernel.kind);
+        Error::input("build the sockets module", why)
+    })?;
+    SOCKETS_MODULE.built(cache, &kernel.key, kernel.kind, observer, |_, tree| {
+        fs::create_dir_all(tree).at("create", tree)?;
+        let mut unpack = Command::new("tar");
+        output(unpack.arg("-xf").arg(archive).arg("-C").arg(tree))?;
+        Ok(tree.to_owned())
+    })
+}
+
+const SOCKETS_MODULE: KernelModule<'_> = KernelModule {
+    name: "sockets-module",
+    file: MODULE,
+    sources: inputs::MODULE_SOURCES,
+};
 
 /// A kernel module to be built.
 #[derive(Debug)]
@@ -53,28 +76,48 @@ impl KernelModule<'_> {
         version: &str,
         observer: &dyn Observer,
     ) -> Result<PathBuf> {
+        let kernel = format!("{release} {version}");
+        self.built(cache, &kernel, release, observer, |directory, tree| {
+            unpack_headers(directory, tree, release, version)
+        })
+    }
+
+    /// The module for `kernel`, named so in the key of its entry. `headers` gets a directory to
+    /// work in and the place to unpack to, and says where to build.
+    fn built(
+        &self,
+        cache: &Cache,
+        kernel: &str,
+        title: &str,
+        observer: &dyn Observer,
+        headers: impl FnOnce(&Path, &Path) -> Result<PathBuf>,
+    ) -> Result<PathBuf> {
         let compiler = output(Command::new("gcc").arg("--version"))?;
         let mut inputs = Inputs::default()
             .with("recipe", RECIPE)
-            .with("kernel", format!("{release} {version}"))
+            .with("kernel", kernel)
             .with("compiler", compiler.lines().next().unwrap_or_default());
         for (name, text) in self.sources {
             inputs = inputs.with(&format!("source {name}"), *text);
         }
         let entry = cache.entry(self.name, &inputs, observer, |directory| {
-            let title = format!(
-                "build the {} for {release} (once)",
-                self.name.replace('-', " ")
-            );
-            task(observer, title, || build(directory, self, release, version))
+            let name = self.name.replace('-', " ");
+            task(
+                observer,
+                format!("build the {name} for {title} (once)"),
+                || {
+                    let tree = directory.join("packages");
+                    let headers = headers(directory, &tree)?;
+                    build(directory, self, &headers)?;
+                    fs::remove_dir_all(&tree).at("remove", &tree)
+                },
+            )
         })?;
         Ok(entry.join(self.file))
     }
 }
 
-fn build(directory: &Path, module: &KernelModule<'_>, release: &str, version: &str) -> Result<()> {
-    let tree = directory.join("packages");
-    let headers = unpack_headers(directory, &tree, release, version)?;
+fn build(directory: &Path, module: &KernelModule<'_>, headers: &Path) -> Result<()> {
     let sources = directory.join("module");
     fs::create_dir_all(&sources).at("create", &sources)?;
     for (name, text) in module.sources {
@@ -82,7 +125,7 @@ fn build(directory: &Path, module: &KernelModule<'_>, release: &str, version: &s
         fs::write(&path, text).at("write", &path)?;
     }
     let mut make = Command::new("make");
-    make.arg("-C").arg(&headers);
+    make.arg("-C").arg(headers);
     make.arg(format!("M={}", sources.display())).arg("modules");
     output(&mut make).map_err(|error| error.what_to_do(SET_UP))?;
     output(
@@ -91,10 +134,7 @@ fn build(directory: &Path, module: &KernelModule<'_>, release: &str, version: &s
             .arg(directory.join(module.file))
             .arg(sources.join(module.file)),
     )?;
-    for done in [tree, sources] {
-        fs::remove_dir_all(&done).at("remove", &done)?;
-    }
-    Ok(())
+    fs::remove_dir_all(&sources).at("remove", &sources)
 }
 
 /// Downloads the kernel's headers, which need not be installed: the directory to build in.

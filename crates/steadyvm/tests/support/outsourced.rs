@@ -34,12 +34,17 @@ pub struct Lab {
 impl Lab {
     /// Boots a host whose logs go to `place`.
     pub fn boot(name: &str, place: &Path) -> Self {
-        Self::boot_in(name, place, |laboratory, _| laboratory)
+        Self::boot_besides(name, place, &[])
+    }
+
+    /// Boots a host, with kernels of ours at hand for its guests.
+    pub fn boot_besides(name: &str, place: &Path, kernels: &[HostKernel]) -> Self {
+        Self::boot_in(name, place, kernels, |laboratory, _| laboratory)
     }
 
     /// Boots a host that has real programs, as its guests then do.
     pub fn boot_with_programs(name: &str, place: &Path) -> Self {
-        Self::boot_in(name, place, |laboratory, cache| {
+        Self::boot_in(name, place, &[], |laboratory, cache| {
             laboratory.with_programs(cache, &Silent).unwrap()
         })
     }
@@ -47,10 +52,11 @@ impl Lab {
     fn boot_in(
         name: &str,
         place: &Path,
+        kernels: &[HostKernel],
         equip: impl FnOnce(Laboratory, &Cache) -> Laboratory,
     ) -> Self {
         let cache = Cache::of_this_machine().unwrap();
-        let kernels = [HostKernel::PreemptRt];
+        let kernels = [&[HostKernel::PreemptRt], kernels].concat();
         let laboratory =
             Laboratory::open(&cache, Path::new(STEADYVM), place, &kernels, &Silent).unwrap();
         let laboratory = equip(laboratory, &cache);
