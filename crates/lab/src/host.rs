@@ -15,6 +15,7 @@ use std::io::Read;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 use steadyvm_host::Method;
 
@@ -383,6 +384,37 @@ pub(crate) fn boot_again<T>(
             result => return result,
         }
     }
+}
+
+/// Boots what is `wanted`, as many at once as the machine has CPUs, each on a CPU of its own (the
+/// number that `boot` gets): kernels that share CPUs while they boot misjudge their timers. `tell`
+/// is told what is booted next.
+pub(crate) fn boot_side_by_side<W: Sync, T: Send>(
+    wanted: &[W],
+    tell: impl Fn(&[W]),
+    boot: impl Fn(&W, usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let boot = &boot;
+    let mut booted = Vec::new();
+    for wanted in wanted.chunks(scheduling::cpus()) {
+        tell(wanted);
+        let results: Vec<Result<T>> = thread::scope(|scope| {
+            let boots: Vec<_> = wanted
+                .iter()
+                .enumerate()
+                .map(|(cpu, wanted)| scope.spawn(move || boot(wanted, cpu)))
+                .collect();
+            let panicked = |_| Err(Error::machine("boot a host", "a thread panicked"));
+            boots
+                .into_iter()
+                .map(|boot| boot.join().unwrap_or_else(panicked))
+                .collect()
+        });
+        for result in results {
+            booted.push(result?);
+        }
+    }
+    Ok(booted)
 }
 
 /// The machine's own scheduling is the lab's noise floor: one processor thread a core, before

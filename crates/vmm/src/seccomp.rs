@@ -228,8 +228,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             let [one, two, three, four] = arguments;
-            // SAFETY: no argument is a pointer that the kernel could write to: all are null, small
-            // numbers or out of range.
+            // SAFETY: no argument is an address that the kernel could write to.
             unsafe {
                 libc::dup2(tell.as_raw_fd(), 2);
                 if filters.apply(role).is_err() {

@@ -23,12 +23,10 @@ pub use output::{KernelBuild, Meta, write_output};
 pub(crate) use watch::Watch;
 
 use crate::error::{Blame, Error, Result};
-use crate::host::boot_again;
+use crate::host::{boot_again, boot_side_by_side};
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
-use crate::scheduling;
 use station::Station;
-use std::thread;
 use steadyvm_latency::netstream::NetStreamRun;
 use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData, Service};
 
@@ -279,8 +277,7 @@ impl Run<'_> {
     }
 }
 
-/// Boots a station for each method, as many at once as the machine has CPUs, each on a CPU of
-/// its own: kernels that share CPUs while they boot misjudge their timers.
+/// Boots a station for each method.
 fn boot_stations(
     laboratory: &Laboratory,
     options: &Options,
@@ -290,30 +287,16 @@ fn boot_stations(
         Service::Vm => " and two guests",
         Service::Host => "",
     };
-    let mut stations = Vec::new();
-    for methods in options.methods.chunks(scheduling::cpus()) {
+    let tell = |methods: &[ComparedMethod]| {
         let names: Vec<String> = methods.iter().map(ToString::to_string).collect();
         observer.tell(News::Note(format!(
             "booting a host{with}: {}",
             names.join(", ")
         )));
-        let booted: Vec<Result<Station>> = thread::scope(|scope| {
-            let boot = |(cpu, method): (usize, &ComparedMethod)| {
-                let method = *method;
-                scope.spawn(move || boot_station(laboratory, method, options, cpu, observer))
-            };
-            let boots: Vec<_> = methods.iter().enumerate().map(boot).collect();
-            let panicked = |_| Err(Error::machine("boot a host", "a thread panicked"));
-            boots
-                .into_iter()
-                .map(|boot| boot.join().unwrap_or_else(panicked))
-                .collect()
-        });
-        for station in booted {
-            stations.push(station?);
-        }
-    }
-    Ok(stations)
+    };
+    boot_side_by_side(&options.methods, tell, |&method, cpu| {
+        boot_station(laboratory, method, options, cpu, observer)
+    })
 }
 
 /// Boots one station, if need be in several attempts.

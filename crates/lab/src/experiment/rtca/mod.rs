@@ -21,13 +21,11 @@ pub use output::{Meta, write_output};
 
 use crate::compare::{CpuUse, Disturbance, Standstills, Watch};
 use crate::error::{Blame, Error, Result};
-use crate::host::boot_again;
+use crate::host::{boot_again, boot_side_by_side};
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
-use crate::scheduling;
 use place::{Load, Place};
 use setting::Setting;
-use std::thread;
 use steadyvm_latency::rtca::{
     ConfigurationData, Endpoints, Interference, LevelData, RoundData, RunData,
 };
@@ -254,27 +252,13 @@ fn boot_places(
     settings: &[Setting],
     observer: &dyn Observer,
 ) -> Result<Vec<Place>> {
-    let mut places = Vec::new();
-    for settings in settings.chunks(scheduling::cpus()) {
+    let tell = |settings: &[Setting]| {
         let names: Vec<String> = settings.iter().map(|it| it.name()).collect();
         observer.tell(News::Note(format!("booting: {}", names.join(", "))));
-        let booted: Vec<Result<Place>> = thread::scope(|scope| {
-            let boot = |(cpu, setting): (usize, &Setting)| {
-                let setting = *setting;
-                scope.spawn(move || boot_place(laboratory, setting, cpu, observer))
-            };
-            let boots: Vec<_> = settings.iter().enumerate().map(boot).collect();
-            let panicked = |_| Err(Error::machine("boot a host", "a thread panicked"));
-            boots
-                .into_iter()
-                .map(|boot| boot.join().unwrap_or_else(panicked))
-                .collect()
-        });
-        for place in booted {
-            places.push(place?);
-        }
-    }
-    Ok(places)
+    };
+    boot_side_by_side(settings, tell, |&setting, cpu| {
+        boot_place(laboratory, setting, cpu, observer)
+    })
 }
 
 fn boot_place(
