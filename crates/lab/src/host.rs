@@ -220,18 +220,42 @@ impl EmulatedHost {
     }
 
     /// Makes a network namespace of this name for a VM's outsourced sockets, with an address in a
-    /// network, whose bridge it is joined to.
+    /// network, and joins it to the network's bridge: the host and the VMs there reach it.
     pub fn make_namespace(&self, name: &str, network: Network, address: Ipv4Addr) -> Result<()> {
         let bridge = network.bridge();
+        self.ip(&format!("netns add {name}"))?;
+        self.ip(&format!(
+            "link add dev {name} type veth peer name eth0 netns {name}"
+        ))?;
+        self.ip(&format!("link set dev {name} master {bridge} up"))?;
+        self.set_namespace_up(name, address)
+    }
+
+    /// The same on the network's card itself, which leaves its bridge. Nothing is between the card
+    /// and the sockets then, neither a bridge nor the backlog that a veth shares with all others of
+    /// its CPU; and the host itself does not reach them.
+    pub fn make_namespace_on_card(
+        &self,
+        name: &str,
+        network: Network,
+        address: Ipv4Addr,
+    ) -> Result<()> {
+        let card = network.name;
+        self.ip(&format!("netns add {name}"))?;
+        self.ip(&format!("link set dev {card} nomaster"))?;
+        self.ip(&format!(
+            "link add link {card} name eth0 netns {name} type macvlan mode bridge"
+        ))?;
+        self.set_namespace_up(name, address)
+    }
+
+    fn set_namespace_up(&self, name: &str, address: Ipv4Addr) -> Result<()> {
         for words in [
-            format!("netns add {name}"),
-            format!("link add dev {name} type veth peer name eth0 netns {name}"),
-            format!("link set dev {name} master {bridge} up"),
-            format!("-n {name} link set dev lo up"),
-            format!("-n {name} address add {address}/24 dev eth0"),
-            format!("-n {name} link set dev eth0 up"),
+            "link set dev lo up",
+            &format!("address add {address}/24 dev eth0"),
+            "link set dev eth0 up",
         ] {
-            self.ip(&words)?;
+            self.ip(&format!("-n {name} {words}"))?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::chain::{Exchange, answer, open};
 use crate::device::Device;
 use crate::memory::Memory;
 use crate::operation::{self, Outcome};
+use crate::socket::Socket;
 use crate::table::Handle;
 use crate::wait::Ring;
 use rustix::io::Errno;
@@ -77,17 +78,21 @@ impl Channel {
     pub fn serve(&mut self, memory: &Memory) -> Result<Served, BrokenQueue> {
         let limit = self.device.limits().operations;
         let mut requests = 0;
+        let mut harvested = false;
         while requests < limit {
             let Some(chain) = self.queue.iter(memory)?.next() else {
                 break;
             };
             let head = chain.head_index();
-            let written = self.exchange(memory, chain);
-            self.queue.add_used(memory, head, written)?;
+            let exchanged = self.exchange(memory, chain);
+            self.queue.add_used(memory, head, exchanged.written)?;
+            harvested = exchanged.harvested;
             requests += 1;
         }
-        // A ring that the guest has broken is its own loss, and said when it asks for events.
-        let _ = self.harvest(memory);
+        if !harvested {
+            // A ring that the guest has broken is its own loss, and said when it asks for events.
+            let _ = self.harvest(memory, Duration::ZERO, None);
+        }
         Ok(Served {
             requests,
             interrupt: self.queue.needs_notification(memory)?,
@@ -95,18 +100,23 @@ impl Channel {
         })
     }
 
-    /// Carries one request out: the bytes at the beginning of the writable part that are written.
-    /// That is the head of the response; what lies behind it may have gaps.
-    fn exchange(&mut self, memory: &Memory, chain: DescriptorChain<&Memory>) -> u32 {
+    /// Carries one request out.
+    fn exchange(&mut self, memory: &Memory, chain: DescriptorChain<&Memory>) -> Exchanged {
         let opened = open(memory, chain, self.device.limits().request_bytes);
         let Some(place) = opened.response else {
-            return 0;
+            return Exchanged::default();
         };
-        let response = match opened.exchange {
-            Ok(exchange) => self.carry_out(memory, &exchange),
-            Err(error) => failed(error),
+        let (response, harvested) = match opened.exchange {
+            Ok(exchange) => {
+                let harvests = matches!(exchange.request.op.get(), op::HARVEST | op::WAIT);
+                (self.carry_out(memory, &exchange), harvests)
+            }
+            Err(error) => (failed(error), false),
         };
-        answer(&place, &response)
+        Exchanged {
+            written: answer(&place, &response),
+            harvested,
+        }
     }
 
     fn carry_out(&mut self, memory: &Memory, exchange: &Exchange) -> Response {
@@ -116,7 +126,7 @@ impl Channel {
             op::CLOSE => operation::close(device, exchange, memory),
             op::STATE_TABLE => self.set_state_table(memory, exchange),
             op::EVENT_RING => self.set_event_ring(memory, exchange),
-            op::HARVEST => self.harvest(memory),
+            op::HARVEST => self.harvest(memory, Duration::ZERO, None),
             op::WAIT => self.wait(memory, exchange),
             op::WAKE => wake(device, exchange),
             _ => match device.table().get(operation::handle_of(exchange)) {
@@ -156,19 +166,23 @@ impl Channel {
         Ok(Response::default())
     }
 
-    /// Moves what happened to the event ring.
-    fn harvest(&mut self, memory: &Memory) -> Outcome {
+    /// Moves what happened to the event ring; where nothing has, sleeps for `longest` at most. What
+    /// the sockets of the events are ready for is published, but for `later`, which the caller
+    /// does.
+    fn harvest(&mut self, memory: &Memory, longest: Duration, later: Option<&Socket>) -> Outcome {
         let device = &*self.device;
         let ring = self.ring.as_mut().ok_or(Errno::INVAL)?;
         let set = device.wait_set(self.index.into())?;
+        let later = later.map(|socket| socket.handle().to_guest());
         let publish = |handle| match device.table().get(Handle::from_guest(handle)) {
+            Ok(_) if Some(handle) == later => true,
             Ok(socket) => {
                 socket.publish(memory, device.state_table());
                 true
             }
             Err(_) => false,
         };
-        let pending = ring.fill(memory, set, publish)?;
+        let pending = ring.fill(memory, set, longest, publish)?;
         Ok(operation::value(pending.into()))
     }
 
@@ -179,26 +193,38 @@ impl Channel {
             0 => None,
             _ => Some(device.table().get(operation::handle_of(exchange))?),
         };
-        let ring = self.ring.as_ref().ok_or(Errno::INVAL)?;
-        if ring.pending(memory)? == 0 {
-            let longest = Duration::from_nanos(exchange.argument(0));
-            let longest = longest.min(device.limits().longest_wait);
-            device.wait_set(self.index.into())?.sleep(longest)?;
-        }
+        let longest = Duration::from_nanos(exchange.argument(0));
+        let longest = longest.min(device.limits().longest_wait);
         // The event is taken first: an edge whose cause was received meanwhile would be none.
-        let waited = self.harvest(memory)?;
-        let events = waited.value.get();
-        let Some(socket) = socket.filter(|_| events > 0) else {
-            return Ok(waited);
+        let waited = self.harvest(memory, longest, socket.as_deref());
+        let Some(socket) = socket else {
+            return waited;
         };
-        let Some(outcome) = operation::receive_whole(&socket, exchange) else {
-            return Ok(waited);
-        };
-        let mut response = outcome.unwrap_or_else(failed);
-        response.value = (events | WAIT_RECEIVED).into();
-        response.ready = socket.publish(memory, device.state_table()).into();
-        Ok(response)
+        let events = waited.as_ref().map_or(0, |waited| waited.value.get());
+        let received = (events > 0)
+            .then(|| operation::receive_whole(&socket, exchange))
+            .flatten();
+        let ready = socket.publish(memory, device.state_table());
+        match received {
+            None => waited,
+            Some(outcome) => {
+                let mut response = outcome.unwrap_or_else(failed);
+                response.value = (events | WAIT_RECEIVED).into();
+                response.ready = ready.into();
+                Ok(response)
+            }
+        }
     }
+}
+
+/// What came of a request.
+#[derive(Default)]
+struct Exchanged {
+    /// The bytes at the beginning of the writable part that are written. That is the head of the
+    /// response; what lies behind it may have gaps.
+    written: u32,
+    /// The event ring has been filled by it.
+    harvested: bool,
 }
 
 fn wake(device: &Device, exchange: &Exchange) -> Outcome {

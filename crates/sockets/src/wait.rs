@@ -2,7 +2,7 @@
 
 use crate::abi::{Event, EventRing};
 use crate::memory::Memory;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::OwnedFd;
@@ -13,18 +13,23 @@ use zerocopy::IntoBytes;
 
 /// Host sockets that one VCPU waits for, and its doorbell.
 pub struct WaitSet {
-    /// All sockets of the set, edge-triggered.
+    /// All sockets of the set, edge-triggered, and the doorbell.
     pub epoll: OwnedFd,
+    /// Level-triggered: seen by each look at the set until a sleep has ended by it.
     doorbell: OwnedFd,
 }
+
+/// What the doorbell is in the set: no socket has this handle, since generations begin at 1.
+const DOORBELL: u64 = 0;
 
 impl WaitSet {
     /// An empty set.
     pub fn new() -> Result<Self, Errno> {
-        Ok(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            doorbell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        })
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let data = epoll::EventData::new_u64(DOORBELL);
+        epoll::add(&epoll, &doorbell, data, epoll::EventFlags::IN)?;
+        Ok(Self { epoll, doorbell })
     }
 
     /// Rings the doorbell: it stays rung until a sleep ends by it.
@@ -33,27 +38,33 @@ impl WaitSet {
         let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
     }
 
-    /// Sleeps until a socket has an event, the doorbell is rung, a signal comes or `longest` is
-    /// over. Takes no events.
-    pub fn sleep(&self, longest: Duration) -> Result<(), Errno> {
+    /// Takes events. Where there are none, sleeps until a socket has one, the doorbell is rung, a
+    /// signal comes or `longest` is over.
+    fn take<'e>(
+        &self,
+        events: &'e mut [MaybeUninit<epoll::Event>],
+        longest: Duration,
+    ) -> Result<&'e [epoll::Event], Errno> {
         let timeout = Timespec {
             tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: longest.subsec_nanos().into(),
         };
-        let mut fds = [
-            PollFd::new(&self.epoll, PollFlags::IN),
-            PollFd::new(&self.doorbell, PollFlags::IN),
-        ];
-        match rustix::event::poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => {}
+        let taken = match epoll::wait(&self.epoll, events, Some(&timeout)) {
+            Ok((taken, _)) => &*taken,
+            Err(Errno::INTR) => &[],
             Err(error) => return Err(error),
-        }
-        if !fds[1].revents().is_empty() {
-            // May have been taken by another sleeper.
+        };
+        if !longest.is_zero() && taken.iter().any(is_doorbell) {
             let _ = rustix::io::read(&self.doorbell, &mut [0_u8; 8]);
         }
-        Ok(())
+        Ok(taken)
     }
+}
+
+fn is_doorbell(event: &epoll::Event) -> bool {
+    // epoll_event is packed: copied, not borrowed.
+    let data = event.data;
+    data.u64() == DOORBELL
 }
 
 /// Events taken from the kernel at a time.
@@ -122,34 +133,45 @@ impl Ring {
         Ok(pending)
     }
 
-    /// Moves events from the set to the ring while there is room; the rest stays in the set.
+    /// Moves events from the set to the ring while there is room; the rest stays in the set. Where
+    /// there is nothing in either, sleeps for `longest` at most, or until the doorbell is rung.
     /// `publish` is told each handle and says whether the guest still has it. Gives the events that
     /// the guest has to take.
     pub fn fill(
         &mut self,
         memory: &Memory,
         set: &WaitSet,
+        longest: Duration,
         publish: impl Fn(u64) -> bool,
     ) -> Result<u32, Errno> {
+        let pending = self.pending(memory)?;
+        let mut longest = if pending == 0 {
+            longest
+        } else {
+            Duration::ZERO
+        };
         // A peer that makes events without end must not keep the VCPU here: one ring full at most.
-        let mut room = (self.entries - self.pending(memory)?) as usize;
+        let mut room = (self.entries - pending) as usize;
+        let mut doorbell_alone = false;
         while room > 0 {
             let mut events = [const { MaybeUninit::uninit() }; BATCH];
             let asked = room.min(BATCH);
-            let now = Some(&Timespec::default());
-            let (taken, _) = epoll::wait(&set.epoll, &mut events[..asked], now)?;
-            let last = taken.len() < asked;
-            room -= taken.len();
-            for event in taken {
-                // epoll_event is packed: copied, not borrowed.
+            let taken = set.take(&mut events[..asked], longest)?;
+            longest = Duration::ZERO;
+            let sockets = taken.iter().filter(|event| !is_doorbell(event));
+            let before = room;
+            for event in sockets {
+                room -= 1;
                 let (data, flags) = (event.data, event.flags);
                 if publish(data.u64()) {
                     self.push(memory, data.u64(), flags.bits())?;
                 }
             }
-            if last {
+            // The doorbell, where it takes the last place, is behind all sockets the next time.
+            if taken.len() < asked || (room == before && doorbell_alone) {
                 break;
             }
+            doorbell_alone = room == before;
         }
         self.pending(memory)
     }

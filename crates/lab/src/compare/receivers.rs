@@ -120,7 +120,7 @@ fn start_guest(
         Guests::Steadyvm => Monitor::Steadyvm { sockets: None },
         Guests::Outsourced => {
             let namespace = format!("vm-{}", machine.name);
-            host.make_namespace(&namespace, network, address)?;
+            host.make_namespace_on_card(&namespace, network, address)?;
             machine.cards.clear();
             Monitor::Steadyvm {
                 sockets: Some(namespace),
