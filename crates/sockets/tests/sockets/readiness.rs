@@ -239,6 +239,39 @@ fn a_doorbell_ends_a_wait_of_another_vcpu_before_and_during_it() {
     guest.device.wake(2);
 }
 
+/// The doorbell takes a place among what the host looks at, also where there is just one.
+#[test]
+fn a_rung_doorbell_hides_no_event() {
+    let guest = Guest::new(patient(), 1);
+    let mut vcpu = guest.vcpu(0);
+    vcpu.set_up();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addresses: Vec<_> = (0..RING_ENTRIES)
+        .map(|_| {
+            let socket = vcpu.datagram();
+            vcpu.bind(socket, "127.0.0.1:0").unwrap();
+            vcpu.local(socket).unwrap()
+        })
+        .collect();
+    for already in [0, 1, 62, 63, 64, RING_ENTRIES - 1] {
+        while vcpu.harvest().unwrap() > 0 {
+            vcpu.events();
+        }
+        guest.device.wake(0);
+        let (first, rest) = addresses.split_at(already as usize);
+        for some in [first, rest] {
+            for address in some {
+                peer.send_to(b"x", address).unwrap();
+            }
+            let before = vcpu.harvest().unwrap();
+            assert!(before >= some.len() as u64, "{before} of {}", some.len());
+        }
+        assert_eq!(vcpu.harvest(), Ok(RING_ENTRIES.into()));
+        assert_eq!(vcpu.events().len(), RING_ENTRIES as usize);
+        assert_eq!(vcpu.wait(None), Ok(0), "still rung");
+    }
+}
+
 #[test]
 fn a_ring_that_is_full_loses_nothing() {
     let mut vcpu = alone();
