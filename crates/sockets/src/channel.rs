@@ -133,7 +133,7 @@ impl Channel {
                 Ok(socket) => {
                     let outcome = operation::carry_out(device, &socket, exchange, memory);
                     let mut response = outcome.unwrap_or_else(failed);
-                    response.ready = socket.publish(memory, device.state_table()).into();
+                    response.ready = device.publish(&socket, memory).into();
                     return response;
                 }
                 Err(error) => Err(error),
@@ -175,12 +175,9 @@ impl Channel {
         let set = device.wait_set(self.index.into())?;
         let later = later.map(|socket| socket.handle().to_guest());
         let publish = |handle| match device.table().get(Handle::from_guest(handle)) {
-            Ok(_) if Some(handle) == later => true,
-            Ok(socket) => {
-                socket.publish(memory, device.state_table());
-                true
-            }
-            Err(_) => false,
+            Ok(_) if Some(handle) == later => Some(0),
+            Ok(socket) => Some(device.publish_event(&socket, memory)),
+            Err(_) => None,
         };
         let pending = ring.fill(memory, set, longest, publish)?;
         Ok(operation::value(pending.into()))
@@ -204,7 +201,7 @@ impl Channel {
         let received = (events > 0)
             .then(|| operation::receive_whole(&socket, exchange))
             .flatten();
-        let ready = socket.publish(memory, device.state_table());
+        let ready = device.publish(&socket, memory);
         match received {
             None => waited,
             Some(outcome) => {

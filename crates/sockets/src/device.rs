@@ -3,7 +3,7 @@
 use crate::abi::{Config, VERSION};
 use crate::limits::{Budget, Charge, Limits};
 use crate::memory::Memory;
-use crate::socket::{Buffers, Socket, StateTable};
+use crate::socket::{Buffers, Kind, Socket, StateTable};
 use crate::system;
 use crate::table::{Handle, Table};
 use crate::wait::WaitSet;
@@ -124,6 +124,16 @@ impl Device {
         &self.table
     }
 
+    /// Asks what a socket is ready for and tells the guest, in its state table.
+    pub(crate) fn publish(&self, socket: &Socket, memory: &Memory) -> u32 {
+        socket.publish(memory, &self.state_table, |channel| self.epoll_of(channel))
+    }
+
+    /// The same for a socket of which an event was taken.
+    pub(crate) fn publish_event(&self, socket: &Socket, memory: &Memory) -> u32 {
+        socket.publish_event(memory, &self.state_table, |channel| self.epoll_of(channel))
+    }
+
     pub(crate) const fn state_table(&self) -> &StateTable {
         &self.state_table
     }
@@ -142,10 +152,11 @@ impl Device {
         &self.wait_sets[usize::from(channel)].epoll
     }
 
-    /// Gives a new descriptor a handle, in the wait set of `channel`, with the buffers it inherits
-    /// or its own. `make` is called when there is a slot for what it makes.
+    /// Gives a new descriptor of a `kind` a handle, in the wait set of `channel`, with the buffers
+    /// it inherits or its own. `make` is called when there is a slot for what it makes.
     pub(crate) fn add<T>(
         &self,
+        kind: Kind,
         channel: u16,
         inherited: Option<Buffers>,
         memory: &Memory,
@@ -159,9 +170,9 @@ impl Device {
         }
         let charge = Charge::none(Arc::clone(&self.budget));
         let buffers = inherited.map_or_else(|| Buffers::of(fd.as_fd()), Ok)?;
-        let socket = Arc::new(Socket::new(fd, handle, channel, buffers, charge)?);
+        let socket = Arc::new(Socket::new(fd, kind, handle, channel, buffers, charge)?);
         slot.fill(Arc::clone(&socket));
-        socket.publish(memory, &self.state_table);
+        self.publish(&socket, memory);
         if let Err(error) = socket.join(self.epoll_of(channel)) {
             self.close(handle, memory)?;
             return Err(error);

@@ -5,7 +5,7 @@ use crate::abi::{Response, op};
 use crate::chain::{Control, Exchange};
 use crate::device::Device;
 use crate::memory::Memory;
-use crate::socket::Socket;
+use crate::socket::{Kind, Socket};
 use crate::system::{self, Name};
 use crate::table::Handle;
 use crate::{control, ioctl, option};
@@ -38,13 +38,14 @@ pub fn open(device: &Device, channel: u16, exchange: &Exchange, memory: &Memory)
     if !matches!(family, libc::AF_INET | libc::AF_INET6) {
         return Err(Errno::AFNOSUPPORT);
     }
-    match (kind, protocol) {
-        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) | (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {}
+    let outsourced = match (kind, protocol) {
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::Stream,
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::Datagram,
         (libc::SOCK_STREAM | libc::SOCK_DGRAM, _) => return Err(Errno::PROTONOSUPPORT),
         _ => return Err(Errno::SOCKTNOSUPPORT),
-    }
+    };
     let make = || Ok((system::socket(family, kind, protocol)?, ()));
-    let (handle, ()) = device.add(channel, None, memory, make)?;
+    let (handle, ()) = device.add(outsourced, channel, None, memory, make)?;
     Ok(value(handle.to_guest()))
 }
 
@@ -108,7 +109,8 @@ fn named(exchange: &Exchange, name: &Name) -> Response {
 
 fn accept(device: &Device, listener: &Socket, exchange: &Exchange, memory: &Memory) -> Outcome {
     let make = || system::accept(listener.as_fd());
-    let (handle, name) = device.add(listener.channel(), Some(listener.buffers()), memory, make)?;
+    let buffers = Some(listener.buffers());
+    let (handle, name) = device.add(Kind::Stream, listener.channel(), buffers, memory, make)?;
     Ok(Response {
         value: handle.to_guest().into(),
         ..named(exchange, &name)

@@ -83,11 +83,27 @@ struct Changing {
     charge: Charge,
     /// Its handle has ended: the entry of the state table is another's.
     closed: bool,
+    /// That there is room to send in is an event.
+    ///
+    /// A stream tells it when there was none before. A datagram socket tells it whenever the network
+    /// card is done with a datagram, which would end the guest's idle wait after every answer it
+    /// gave: so of those it is an event only from the moment that there was no room.
+    tells_room: bool,
+}
+
+/// What a guest can have sockets of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `SOCK_STREAM`.
+    Stream,
+    /// `SOCK_DGRAM`.
+    Datagram,
 }
 
 /// A host socket, non-blocking, with the handle that the guest knows it by.
 pub struct Socket {
     fd: OwnedFd,
+    kind: Kind,
     handle: Handle,
     /// Held while the host's socket is asked what it is ready for and that is published, so that
     /// what is published last was asked last. No call under this lock blocks.
@@ -110,6 +126,7 @@ impl Socket {
     /// ENOBUFS where the VM's buffer bytes are used up.
     pub fn new(
         fd: OwnedFd,
+        kind: Kind,
         handle: Handle,
         channel: u16,
         buffers: Buffers,
@@ -118,12 +135,14 @@ impl Socket {
         charge.change_to(buffers.send + buffers.receive)?;
         Ok(Self {
             fd,
+            kind,
             handle,
             changing: Mutex::new(Changing {
                 channel,
                 buffers,
                 charge,
                 closed: false,
+                tells_room: kind == Kind::Stream,
             }),
             receiving: Mutex::default(),
         })
@@ -174,14 +193,68 @@ impl Socket {
         Ok(length())
     }
 
-    /// Asks what the socket is ready for and writes it to the state table.
-    pub fn publish(&self, memory: &Memory, table: &StateTable) -> u32 {
-        let changing = lock(&self.changing);
-        let ready = self.ready();
-        if !changing.closed {
-            table.write(memory, self.handle.index(), self.handle.generation(), ready);
+    /// Asks what the socket is ready for and writes it to the state table. `set` gives the wait set
+    /// of a channel.
+    pub fn publish<'s>(
+        &self,
+        memory: &Memory,
+        table: &StateTable,
+        set: impl Fn(u16) -> &'s OwnedFd,
+    ) -> u32 {
+        self.publish_under_lock(&mut lock(&self.changing), memory, table, set)
+    }
+
+    /// The same when an event has been taken that the guest is going to be told.
+    pub fn publish_event<'s>(
+        &self,
+        memory: &Memory,
+        table: &StateTable,
+        set: impl Fn(u16) -> &'s OwnedFd,
+    ) -> u32 {
+        let mut changing = lock(&self.changing);
+        let ready = self.publish_under_lock(&mut changing, memory, table, &set);
+        // Only here: at any other moment the event may be in the set, and the guest would not be
+        // told.
+        let has_room = ready & abi::ready::OUT != 0;
+        if self.kind == Kind::Datagram && has_room && changing.tells_room {
+            self.tell_room(&mut changing, false, set);
         }
         ready
+    }
+
+    fn publish_under_lock<'s>(
+        &self,
+        changing: &mut Changing,
+        memory: &Memory,
+        table: &StateTable,
+        set: impl Fn(u16) -> &'s OwnedFd,
+    ) -> u32 {
+        let ready = self.ready();
+        if changing.closed {
+            return ready;
+        }
+        table.write(memory, self.handle.index(), self.handle.generation(), ready);
+        if ready & abi::ready::OUT == 0 && !changing.tells_room {
+            self.tell_room(changing, true, set);
+        }
+        ready
+    }
+
+    /// If there is room already when it begins to be an event, that is one.
+    fn tell_room<'s>(
+        &self,
+        changing: &mut Changing,
+        tells_room: bool,
+        set: impl Fn(u16) -> &'s OwnedFd,
+    ) {
+        changing.tells_room = tells_room;
+        // Fails only where the socket is not in the set yet.
+        let _ = epoll::modify(
+            set(changing.channel),
+            self,
+            epoll::EventData::new_u64(self.handle.to_guest()),
+            edges(tells_room),
+        );
     }
 
     fn ready(&self) -> u32 {
@@ -193,18 +266,17 @@ impl Socket {
         }
     }
 
-    /// Puts the socket into a wait set for the first time.
+    /// Puts the socket into its channel's wait set for the first time.
     pub fn join(&self, set: &OwnedFd) -> Result<(), Errno> {
-        let edges = epoll::EventFlags::IN
-            | epoll::EventFlags::PRI
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET;
+        self.join_under_lock(&lock(&self.changing), set)
+    }
+
+    fn join_under_lock(&self, changing: &Changing, set: &OwnedFd) -> Result<(), Errno> {
         epoll::add(
             set,
             self,
             epoll::EventData::new_u64(self.handle.to_guest()),
-            edges,
+            edges(changing.tells_room),
         )
     }
 
@@ -217,7 +289,7 @@ impl Socket {
         if changing.channel == channel {
             return Ok(());
         }
-        self.join(set(channel))?;
+        self.join_under_lock(&changing, set(channel))?;
         let before = std::mem::replace(&mut changing.channel, channel);
         // Cannot fail: the socket has been in that set until now.
         epoll::delete(set(before), self)
@@ -253,6 +325,15 @@ impl Socket {
         let _ = epoll::delete(set(changing.channel), self);
         table.write(memory, self.handle.index(), 0, 0);
     }
+}
+
+fn edges(tells_room: bool) -> epoll::EventFlags {
+    let mut edges = epoll::EventFlags::IN
+        | epoll::EventFlags::PRI
+        | epoll::EventFlags::RDHUP
+        | epoll::EventFlags::ET;
+    edges.set(epoll::EventFlags::OUT, tells_room);
+    edges
 }
 
 impl Drop for Socket {

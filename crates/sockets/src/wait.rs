@@ -135,14 +135,14 @@ impl Ring {
 
     /// Moves events from the set to the ring while there is room; the rest stays in the set. Where
     /// there is nothing in either, sleeps for `longest` at most, or until the doorbell is rung.
-    /// `publish` is told each handle and says whether the guest still has it. Gives the events that
-    /// the guest has to take.
+    /// `publish` is told each handle and says what its socket is ready for by now, or that the guest
+    /// has it no more. Gives the events that the guest has to take.
     pub fn fill(
         &mut self,
         memory: &Memory,
         set: &WaitSet,
         longest: Duration,
-        publish: impl Fn(u64) -> bool,
+        publish: impl Fn(u64) -> Option<u32>,
     ) -> Result<u32, Errno> {
         let pending = self.pending(memory)?;
         let mut longest = if pending == 0 {
@@ -163,8 +163,8 @@ impl Ring {
             for event in sockets {
                 room -= 1;
                 let (data, flags) = (event.data, event.flags);
-                if publish(data.u64()) {
-                    self.push(memory, data.u64(), flags.bits())?;
+                if let Some(ready) = publish(data.u64()) {
+                    self.push(memory, data.u64(), flags.bits() | ready)?;
                 }
             }
             // The doorbell, where it takes the last place, is behind all sockets the next time.

@@ -239,6 +239,36 @@ fn a_doorbell_ends_a_wait_of_another_vcpu_before_and_during_it() {
     guest.device.wake(2);
 }
 
+/// A datagram that has left is no news for who found room before it, and is for who did not.
+#[test]
+fn room_for_datagrams_is_an_event_after_there_was_none() {
+    let mut vcpu = alone();
+    let socket = vcpu.datagram();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = peer.local_addr().unwrap().to_string();
+    vcpu.connect(socket, &to).unwrap();
+    // The kernel's smallest: one larger datagram uses more than half of it.
+    vcpu.set_int(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, 0)
+        .unwrap();
+    for _ in 0..2 {
+        while vcpu.harvest().unwrap() > 0 {
+            vcpu.events();
+        }
+        vcpu.send(socket, b"it leaves at once", 0).unwrap();
+        assert_eq!(vcpu.harvest(), Ok(0));
+
+        // Kept, and charged, until more comes.
+        vcpu.send(socket, &[0; 2000], libc::MSG_MORE).unwrap();
+        assert_eq!(vcpu.state(socket).1 & ready::OUT, 0);
+        assert_eq!(vcpu.harvest(), Ok(0));
+        vcpu.send(socket, b"x", 0).unwrap();
+        assert_ne!(vcpu.state(socket).1 & ready::OUT, 0);
+        assert_eq!(vcpu.harvest(), Ok(1));
+        let (told, what) = vcpu.events()[0];
+        assert_eq!((told, what & ready::OUT), (socket, ready::OUT));
+    }
+}
+
 /// The doorbell takes a place among what the host looks at, also where there is just one.
 #[test]
 fn a_rung_doorbell_hides_no_event() {
