@@ -185,12 +185,15 @@ impl Socket {
     pub fn next_length(&self) -> Result<u64, Errno> {
         // A listener has no length, which is not what a receive from it fails with.
         let length = || rustix::io::ioctl_fionread(self).unwrap_or(0);
-        if length() == 0 {
-            // Nothing yet, or a message without data, or one that has come since.
-            let look = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-            system::receive(self.as_fd(), &mut [], &Segments::default(), look)?;
+        match length() {
+            0 => {
+                // Nothing yet, or a message without data, or one that has come since.
+                let look = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+                system::receive(self.as_fd(), &mut [], &Segments::default(), look)?;
+                Ok(length())
+            }
+            some => Ok(some),
         }
-        Ok(length())
     }
 
     /// Asks what the socket is ready for and writes it to the state table. `set` gives the wait set

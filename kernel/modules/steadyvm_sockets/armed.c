@@ -126,22 +126,24 @@ static void svs_return(struct svs_channel *channel, struct svs_armed *armed)
 	}
 }
 
-/* With what is left in the channel: that carried out, and its waiter told. */
-static void svs_wait_armed(struct svs_channel *channel, struct svs_armed *armed, u64 until_ns)
+/* With what is left in the channel: carried out, and its waiter told. Whether events came. */
+static bool svs_wait_armed(struct svs_channel *channel, struct svs_armed *armed, u64 until_ns)
 {
 	u64 handle = armed->call.handle;
-	bool received;
+	bool received, came;
 
 	armed->call.argument[0] = until_ns;
 	armed->call.value = 0;
 	raw_spin_lock(&channel->lock);
 	armed->err = svs_exchange(channel, &armed->call);
 	raw_spin_unlock(&channel->lock);
+	came = armed->call.value;
 	received = armed->call.value & SVS_WAIT_RECEIVED;
 	svs_return(channel, armed);
 	/* What was received need not be what the events in the ring are about. */
 	if (received)
 		svs_deliver(channel->device, handle, SVS_READY_IN);
+	return came;
 }
 
 /**
@@ -151,16 +153,20 @@ static void svs_wait_armed(struct svs_channel *channel, struct svs_armed *armed,
  *
  * Interrupts are off. Carries out the receive that was left here, if something comes, and delivers
  * the events.
+ *
+ * Return: whether there were events.
  */
-void svs_wait_in_device(struct svs_channel *channel, u64 until_ns)
+bool svs_wait_in_device(struct svs_channel *channel, u64 until_ns)
 {
 	struct svs_call wait = { .op = SVS_OP_WAIT, .argument = { until_ns } };
 	struct svs_armed *armed = READ_ONCE(channel->armed);
+	bool came;
 
 	if (!armed || cmpxchg(&channel->armed, armed, NULL) != armed) {
 		svs_call_on(channel, &wait);
-		return;
+		return wait.value;
 	}
-	svs_wait_armed(channel, armed, until_ns);
+	came = svs_wait_armed(channel, armed, until_ns);
 	svs_deliver_events(channel);
+	return came;
 }

@@ -12,6 +12,7 @@
 #include <linux/kvm_para.h>
 #include <linux/module.h>
 #include <linux/reboot.h>
+#include <linux/sched/clock.h>
 #include <asm/irqflags.h>
 
 #include "internal.h"
@@ -20,11 +21,21 @@ static bool svs_idle = true;
 module_param_named(idle, svs_idle, bool, 0444);
 MODULE_PARM_DESC(idle, "idle CPUs wait in the device (yes)");
 
+static unsigned int svs_keep_tick_ms = 100;
+module_param_named(keep_tick_ms, svs_keep_tick_ms, uint, 0644);
+MODULE_PARM_DESC(keep_tick_ms, "the tick goes on while idle, for so long after the last event (100)");
+
 /* The device that is waited in. Constant while the driver is registered. */
 static struct svs_device *svs_idle_device;
 
 /* The machine goes down: its last interrupts between CPUs do not ring. */
 static bool svs_idle_ends;
+
+/* Indices of the driver's states. */
+enum { SVS_WAIT_SHORT, SVS_WAIT_LONG };
+
+/* local_clock() when a wait of this CPU last ended by an event. Its own, with interrupts off. */
+static DEFINE_PER_CPU(u64, svs_came_ns);
 
 static DEFINE_PER_CPU(struct cpuidle_device, svs_cpuidle_devices);
 static enum cpuhp_state svs_idle_state;
@@ -50,6 +61,20 @@ static u64 svs_until_timer(const struct cpuidle_device *cpu)
 	return max_t(s64, left, 0);
 }
 
+/*
+ * While events come, the tick is not stopped: to start it again takes two exits, between the event
+ * and the task that waits for it. The governor stops it for the long state alone.
+ */
+static void svs_choose_state(struct cpuidle_device *cpu)
+{
+	u64 quiet_ns = local_clock() - __this_cpu_read(svs_came_ns);
+	unsigned long long *disable = &cpu->states_usage[SVS_WAIT_LONG].disable;
+	bool keep = quiet_ns < (u64)READ_ONCE(svs_keep_tick_ms) * NSEC_PER_MSEC;
+
+	if (keep != !!(*disable & CPUIDLE_STATE_DISABLED_BY_DRIVER))
+		*disable ^= CPUIDLE_STATE_DISABLED_BY_DRIVER;
+}
+
 static int svs_idle_enter(struct cpuidle_device *cpu, struct cpuidle_driver *driver, int index)
 {
 	struct svs_channel *channel = &svs_idle_device->channels[cpu->cpu];
@@ -61,33 +86,33 @@ static int svs_idle_enter(struct cpuidle_device *cpu, struct cpuidle_driver *dri
 	}
 	if (svs_doorbell_arm()) {
 		until = svs_until_timer(cpu);
-		if (until)
-			svs_wait_in_device(channel, until);
+		if (until && svs_wait_in_device(channel, until))
+			__this_cpu_write(svs_came_ns, local_clock());
 	}
 	svs_doorbell_disarm();
+	svs_choose_state(cpu);
 	return index;
 }
 
 /*
  * Without an owner, so that it does not keep the module: svs_idle_stop() takes it back.
  *
- * Two states that do the same, for what the governor makes of them. With one, the tick is stopped
- * whenever the CPU is idle, and started again before a woken task runs: two exits on a request's
- * way. With two, it goes on where the CPU is expected to be idle for less than a tick.
+ * Two states that do the same, for what the governor makes of them. With the first, which it takes
+ * for polling, the tick goes on, and ends the wait; with the second it is stopped.
  */
 static struct cpuidle_driver svs_idle_driver = {
 	.name = KBUILD_MODNAME,
 	.states = {
-		{
+		[SVS_WAIT_SHORT] = {
 			.enter = svs_idle_enter,
 			/* The exchange needs RCU, but for its notification. */
-			.flags = CPUIDLE_FLAG_RCU_IDLE,
+			.flags = CPUIDLE_FLAG_RCU_IDLE | CPUIDLE_FLAG_POLLING,
 			.exit_latency = 1,
 			.target_residency = 1,
 			.name = "WAIT",
 			.desc = "wait in the sockets' device",
 		},
-		{
+		[SVS_WAIT_LONG] = {
 			.enter = svs_idle_enter,
 			.flags = CPUIDLE_FLAG_RCU_IDLE,
 			.exit_latency = 2,

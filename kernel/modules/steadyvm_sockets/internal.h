@@ -310,7 +310,7 @@ extern unsigned int svs_fresh_us;
 struct svs_armed *svs_armed_alloc(struct sock *sk, const struct svs_call *call, size_t len);
 void svs_arm(struct sock *sk, struct svs_armed *armed);
 void svs_disarm(struct sock *sk, struct svs_armed *armed);
-void svs_wait_in_device(struct svs_channel *channel, u64 until_ns);
+bool svs_wait_in_device(struct svs_channel *channel, u64 until_ns);
 
 /* Whether the wait has carried a receive out; then all of it is there. */
 static inline bool svs_is_received(const struct svs_armed *armed)
