@@ -53,19 +53,50 @@ static void svs_add_segment(struct svs_payload *payload, struct page *page, size
 	payload->len += len;
 }
 
+/*
+ * The same for described pages: one that begins where the segment before it ends, in memory,
+ * lengthens that. The host looks each segment up, and a buffer of many pages often has few pieces.
+ * No page is twice in a segment: each is given back once.
+ */
+static void svs_add_page(struct svs_payload *payload, struct page *page, size_t offset, size_t len)
+{
+	struct bio_vec *last;
+
+	if (payload->segments && !offset) {
+		last = &payload->vector[payload->segments - 1];
+		if (page_to_phys(last->bv_page) + last->bv_offset + last->bv_len ==
+		    page_to_phys(page)) {
+			last->bv_len += len;
+			payload->len += len;
+			return;
+		}
+	}
+	svs_add_segment(payload, page, offset, len);
+}
+
+static void svs_give_segment(const struct bio_vec *segment, bool dirty)
+{
+	unsigned int pages = DIV_ROUND_UP(segment->bv_offset + segment->bv_len, PAGE_SIZE);
+	unsigned int i;
+
+	for (i = 0; i < pages; i++) {
+		struct page *page = nth_page(segment->bv_page, i);
+
+		if (dirty && !PageDirty(page))
+			set_page_dirty_lock(page);
+		svs_give_page(page);
+	}
+}
+
 static void svs_release_pages(struct svs_payload *payload, bool dirty)
 {
 	unsigned int i;
 
 	for (i = 0; i < payload->segments; i++) {
-		struct page *page = payload->vector[i].bv_page;
-
-		if (dirty && payload->source == SVS_PAGES_HELD && !PageDirty(page))
-			set_page_dirty_lock(page);
 		if (payload->source == SVS_PAGES_HELD)
-			svs_give_page(page);
+			svs_give_segment(&payload->vector[i], dirty);
 		else if (payload->source == SVS_PAGES_OWN)
-			__free_page(page);
+			__free_page(payload->vector[i].bv_page);
 	}
 	if (payload->vector != payload->few)
 		kfree(payload->vector);
@@ -95,7 +126,7 @@ static int svs_describe_pages(struct svs_payload *payload, struct iov_iter *iter
 		while (taken > 0) {
 			size_t part = min_t(size_t, taken, PAGE_SIZE - offset);
 
-			svs_add_segment(payload, *next++, offset, part);
+			svs_add_page(payload, *next++, offset, part);
 			taken -= part;
 			offset = 0;
 		}
