@@ -55,7 +55,11 @@ impl Host {
         .unwrap();
         // An emulated machine may reset itself while it boots, for no fault of its kernel:
         // docs/design/lab.md has the measured rate. `compare` boots it again, too.
-        let specification = laboratory.host(name, kernel()).unwrap();
+        let mut specification = laboratory.host(name, kernel()).unwrap();
+        if kernel() == HostKernel::LevelsDebug {
+            // Without PREEMPT_RT interrupts have threads, whose priorities are levels, only if asked.
+            specification.kernel_words.push_str(" threadirqs");
+        }
         let boot = || EmulatedHost::boot(&specification);
         let host = boot().or_else(|_| boot()).or_else(|_| boot()).unwrap();
         Self { host, _logs: logs }
@@ -353,6 +357,10 @@ fn a_cpu_goes_and_comes_back_under_a_flood() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_poll_that_a_runaway_real_time_task_preempts_gets_its_share() {
+    if kernel() == HostKernel::LevelsDebug {
+        println!("no task preempts a poll without PREEMPT_RT: nothing to see");
+        return;
+    }
     let host = Host::boot("runaway");
     host.start_netrt();
     // It does not wait for its receiver: most of the time level 0 is being polled.
