@@ -87,4 +87,5 @@ def main():
             print(f"{e.us - trace[begin].us:8.0f} cpu{e.cpu} {e.task:16.16} {e.name:18} {e.details:.100}")
 
 
-main()
+if __name__ == "__main__":
+    main()
