@@ -12,20 +12,22 @@
 
 #![allow(clippy::unwrap_used)] // a measurement that cannot go on stops
 
-use kvm_bindings::{KVM_MP_STATE_RUNNABLE, kvm_mp_state, kvm_userspace_memory_region};
+use kvm_bindings::{
+    KVM_MP_STATE_HALTED, KVM_MP_STATE_RUNNABLE, kvm_mp_state, kvm_userspace_memory_region,
+};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
-use std::ffi::{c_int, c_void};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::os::unix::thread::JoinHandleExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use steadyvm_latency::bootstrap::{BootstrapOptions, draw_latency, ratio};
+use steadyvm_vmm::thread::{Kickable, kick, prepare_kicks, set_fifo};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
-use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
 
 /// What the guest's code begins at, and all its memory.
 const MEMORY: u64 = 0x1000;
@@ -36,22 +38,18 @@ const WOKEN: u16 = 0x80;
 const WAIT_CODE: &[u8] = &[0xba, 0x00, 0x06, 0xee, 0xe6, 0x80, 0xeb, 0xfb];
 /// The same with hlt behind the first out.
 const HALT_CODE: &[u8] = &[0xba, 0x00, 0x06, 0xee, 0xf4, 0xe6, 0x80, 0xeb, 0xfa];
+const BEHIND_HALT: u64 = 5;
 /// Priorities: the thread that kicks is before what it kicks.
 const VCPU_PRIORITY: i32 = 70;
 const WAKER_PRIORITY: i32 = 71;
 /// How long the VCPU has been asleep when it is woken.
 const ASLEEP: Duration = Duration::from_millis(3);
 
-/// Longer than a kick takes, and over long before the next event.
-const KICKED_AGAIN_AFTER: Duration = Duration::from_millis(1);
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Design {
     Wait,
     Halt,
 }
-
-extern "C" fn on_kick(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {}
 
 /// A VM of one design, and what wakes it.
 struct Sleeper {
@@ -147,6 +145,10 @@ fn run(
     kicked: &AtomicBool,
     tell: &Sender<Instant>,
 ) {
+    let immediate_exit = &raw mut vcpu.get_kvm_run().immediate_exit;
+    // SAFETY: kvm_run stays mapped as long as `vcpu` lives, which is longer than `_kickable`: locals
+    // are dropped before arguments.
+    let _kickable = unsafe { Kickable::new(immediate_exit) };
     let mut datagram = [0; 64];
     loop {
         match vcpu.run() {
@@ -164,12 +166,10 @@ fn run(
             }
             Ok(exit) => panic!("unexpected exit {exit:?}"),
             Err(error) if error.errno() == libc::EINTR => {
+                vcpu.set_kvm_immediate_exit(0);
                 if kicked.swap(false, Ordering::AcqRel) {
                     socket.recv(&mut datagram).unwrap();
-                    let runnable = kvm_mp_state {
-                        mp_state: KVM_MP_STATE_RUNNABLE,
-                    };
-                    vcpu.set_mp_state(runnable).unwrap();
+                    go_on(&vcpu);
                 }
             }
             Err(error) => panic!("{error}"),
@@ -177,36 +177,36 @@ fn run(
     }
 }
 
-/// Kicks the VCPU thread at every event; again where the kick came before the VCPU ran.
+/// Makes a VCPU runnable that halts; one that was kicked before shall not halt any more.
+fn go_on(vcpu: &VcpuFd) {
+    if vcpu.get_mp_state().unwrap().mp_state == KVM_MP_STATE_HALTED {
+        let mp_state = KVM_MP_STATE_RUNNABLE;
+        vcpu.set_mp_state(kvm_mp_state { mp_state }).unwrap();
+    } else {
+        let mut registers = vcpu.get_regs().unwrap();
+        registers.rip = MEMORY + BEHIND_HALT;
+        vcpu.set_regs(&registers).unwrap();
+    }
+}
+
+/// Kicks the VCPU thread at every event.
 fn wake(epoll: &Epoll, kicked: &AtomicBool, vcpu_thread: &JoinHandle<()>) {
     run_on(1, WAKER_PRIORITY);
     loop {
         let mut events = [EpollEvent::default()];
-        if epoll.wait(-1, &mut events).unwrap_or(0) == 0 {
-            continue;
-        }
-        kicked.store(true, Ordering::Release);
-        while kicked.load(Ordering::Acquire) {
-            // SAFETY: the thread is neither joined nor detached while its handle is borrowed.
-            unsafe { libc::pthread_kill(vcpu_thread.as_pthread_t(), SIGRTMIN()) };
-            thread::sleep(KICKED_AGAIN_AFTER);
+        if epoll.wait(-1, &mut events).unwrap_or(0) > 0 {
+            kicked.store(true, Ordering::Release);
+            kick(vcpu_thread);
         }
     }
 }
 
 /// Puts the calling thread on a CPU, at a `SCHED_FIFO` priority.
 fn run_on(cpu: usize, priority: i32) {
-    let parameters = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: cpu_set_t is a plain bit set, valid when zero; the calls read what they are given.
-    let failed = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
-            | libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters)
-    };
-    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &cpus).unwrap();
+    set_fifo(priority).unwrap();
 }
 
 fn main() {
@@ -217,7 +217,7 @@ fn main() {
             .map_or(otherwise, |word| word.parse().unwrap())
     };
     let (rounds, count) = (number(10), number(100));
-    register_signal_handler(SIGRTMIN(), on_kick).unwrap();
+    prepare_kicks().unwrap();
     let kvm = Kvm::new().unwrap();
     let designs = [("wait", Design::Wait), ("halt", Design::Halt)];
     let sleepers = designs.map(|(_, design)| Sleeper::start(&kvm, design));

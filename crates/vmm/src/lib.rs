@@ -24,7 +24,7 @@ mod resources;
 mod seccomp;
 mod statistics;
 mod terminal;
-mod thread;
+pub mod thread;
 mod threads;
 mod vcpu;
 
