@@ -26,6 +26,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use steadyvm_latency::bootstrap::{BootstrapOptions, draw_latency, ratio};
+use steadyvm_latency::statistics::Summary;
 use steadyvm_vmm::thread::{Kickable, kick, prepare_kicks, set_fifo};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
@@ -233,17 +234,16 @@ fn main() {
         draw_latency(&rounds, BootstrapOptions::default(), stream as u64)
     });
     for ((name, _), samples) in designs.iter().zip(&samples) {
-        let mut all: Vec<u64> = samples.concat();
-        all.sort_unstable();
-        let at = |share: f64| all[((all.len() - 1) as f64 * share) as usize] as f64 / 1e3;
-        let mean = all.iter().sum::<u64>() as f64 / all.len() as f64 / 1e3;
+        let all = Summary::of(&samples.concat()).unwrap();
+        let us = |ns: u64| ns as f64 / 1e3;
         println!(
-            "{name}: n {}, mean {mean:.1} us, p50 {:.1}, p90 {:.1}, p99 {:.1}, max {:.1}",
-            all.len(),
-            at(0.5),
-            at(0.9),
-            at(0.99),
-            at(1.0),
+            "{name}: n {}, mean {:.1} us, p50 {:.1}, p90 {:.1}, p99 {:.1}, max {:.1}",
+            all.n,
+            all.mean_ns / 1e3,
+            us(all.p50_ns),
+            us(all.p90_ns),
+            us(all.p99_ns),
+            us(all.max_ns),
         );
     }
     for (figure, name) in ["mean", "SD", "p50", "p99"].iter().enumerate() {
