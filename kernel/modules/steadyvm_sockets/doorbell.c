@@ -3,11 +3,14 @@
  * How a CPU that waits in the device is reached by others.
  *
  * Its VCPU's thread sleeps in user space, where interrupts between CPUs do not end the sleep: KVM
- * keeps them until the thread runs the VCPU again. So who sends one rings the doorbell, too.
+ * keeps them until the thread runs the VCPU again. So who would send one rings the doorbell in its
+ * place: the idle task takes what it was for by itself, as that of a CPU which polls does, and the
+ * three exits of an interrupt (to send it, to look for it, to take it) are spared.
  *
- * The order that makes it safe. The waiter: waiting = ARMED, full barrier, look at what was sent.
- * The sender: count it as sent, send it, full barrier, look at waiting. One of them sees the other,
- * and a doorbell that rings before the sleep begins ends it as well.
+ * A CPU that does not wait is sent the interrupt, and rung if it began to wait meanwhile. The order
+ * that makes it safe. The waiter: waiting = ARMED, full barrier, look at what was sent. The sender:
+ * count it as sent, send it, full barrier, look at waiting. One of them sees the other, and a
+ * doorbell that rings before the sleep begins ends it as well.
  */
 #include <linux/cpumask.h>
 #include <linux/irqflags.h>
@@ -19,11 +22,19 @@
 
 #include "internal.h"
 
-enum { SVS_AWAKE, SVS_ARMED, SVS_RUNG };
+/* Each contains the one before: who rings moves a waiting CPU's state up and never down. */
+enum svs_waiting {
+	SVS_AWAKE,
+	SVS_ARMED,
+	/* It looks at need_resched(), and waits no more if its armed receive is wanted back. */
+	SVS_RUNG,
+	/* It runs the functions in its queue, too. */
+	SVS_CALLED,
+};
 
 /**
  * struct svs_doorbell - of one CPU
- * @waiting: SVS_ARMED while it waits in the device; SVS_RUNG once somebody rang
+ * @waiting: enum svs_waiting. SVS_AWAKE is left and entered by the CPU itself alone.
  * @sent: interrupts from CPUs to this one
  * @seen: of @sent, how many were there when it last took interrupts. Its own.
  */
@@ -42,16 +53,24 @@ static struct {
 	void (*call)(const struct cpumask *mask);
 } svs_native;
 
-/* Rings, if the CPU waits and nobody did so before: whether it waits. */
-static bool svs_ring(int cpu)
+/*
+ * Rings, if the CPU waits, and says what for: whether it waits. A full barrier comes before it, so
+ * that the CPU sees why it is rung.
+ */
+static bool svs_ring(int cpu, enum svs_waiting what_for)
 {
 	struct svs_doorbell *bell = per_cpu_ptr(&svs_doorbells, cpu);
 	struct svs_call call = { .op = SVS_OP_WAKE, .argument = { cpu } };
+	int waiting = atomic_read(&bell->waiting);
 
-	/* A full barrier where it succeeds; where not, the callers have had one. */
-	if (atomic_cmpxchg(&bell->waiting, SVS_ARMED, SVS_RUNG) != SVS_ARMED)
-		return atomic_read(&bell->waiting) == SVS_RUNG;
-	svs_call(&call);
+	do {
+		if (waiting == SVS_AWAKE)
+			return false;
+		if (waiting >= what_for)
+			return true;
+	} while (!atomic_try_cmpxchg(&bell->waiting, &waiting, what_for));
+	if (waiting == SVS_ARMED)
+		svs_call(&call);
 	return true;
 }
 
@@ -61,46 +80,42 @@ static bool svs_ring(int cpu)
  */
 void svs_doorbell_ring(int cpu)
 {
-	svs_ring(cpu);
+	/* What the caller wants is written before it is looked whether the CPU waits. */
+	smp_mb();
+	svs_ring(cpu, SVS_RUNG);
 }
 
-static void svs_ring_after_sending(int cpu)
+/* In the place of an interrupt, or after it where the CPU did not wait yet. */
+static void svs_ring_or_send(int cpu, enum svs_waiting what_for, void (*send)(int cpu))
 {
+	/* What the CPU shall see is written before it is looked whether it waits. */
+	smp_mb();
+	if (svs_ring(cpu, what_for))
+		return;
+	atomic_inc(&per_cpu_ptr(&svs_doorbells, cpu)->sent);
+	send(cpu);
 	/* Pairs with the barrier of svs_doorbell_arm(). */
 	smp_mb();
-	svs_ring(cpu);
+	svs_ring(cpu, what_for);
 }
 
-/*
- * A CPU that waits looks at need_resched() when it is rung: no interrupt is needed.
- */
 static void svs_send_reschedule(int cpu)
 {
-	atomic_inc(&per_cpu_ptr(&svs_doorbells, cpu)->sent);
-	/* What the CPU shall see is written before it is looked whether it waits. */
-	smp_mb__after_atomic();
-	if (svs_ring(cpu))
-		return;
-	svs_native.reschedule(cpu);
-	svs_ring_after_sending(cpu);
+	svs_ring_or_send(cpu, SVS_RUNG, svs_native.reschedule);
 }
 
 static void svs_send_call_single(int cpu)
 {
-	atomic_inc(&per_cpu_ptr(&svs_doorbells, cpu)->sent);
-	svs_native.call_single(cpu);
-	svs_ring_after_sending(cpu);
+	svs_ring_or_send(cpu, SVS_CALLED, svs_native.call_single);
 }
 
+/* The interrupt for one CPU runs the same queue as that for many. */
 static void svs_send_call(const struct cpumask *mask)
 {
 	int cpu;
 
 	for_each_cpu(cpu, mask)
-		atomic_inc(&per_cpu_ptr(&svs_doorbells, cpu)->sent);
-	svs_native.call(mask);
-	for_each_cpu(cpu, mask)
-		svs_ring_after_sending(cpu);
+		svs_ring_or_send(cpu, SVS_CALLED, svs_native.call_single);
 }
 
 /**
@@ -132,10 +147,14 @@ bool svs_doorbell_arm(void)
 
 /**
  * svs_doorbell_disarm - this CPU does not wait any more
+ *
+ * The idle loop runs the functions that other CPUs have left, before it schedules.
  */
 void svs_doorbell_disarm(void)
 {
-	atomic_set(&this_cpu_ptr(&svs_doorbells)->waiting, SVS_AWAKE);
+	if (atomic_xchg(&this_cpu_ptr(&svs_doorbells)->waiting, SVS_AWAKE) != SVS_CALLED)
+		return;
+	set_tsk_need_resched(current);
 }
 
 /**

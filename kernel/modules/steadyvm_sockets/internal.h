@@ -38,14 +38,14 @@
 /* Bytes up to which payload is copied through a channel's own memory: the longest option value. */
 #define SVS_SMALL		1024
 
+/* Bytes of payload that are copied at most: they are on the stack. */
+#define SVS_COPY_MOST		512
+
 /*
  * The highest error number of programs. What is above means something to the kernel alone: some of
  * it would stop it.
  */
 #define SVS_MAX_ERROR		EHWPOISON
-
-/* Of these bytes on, pages are described instead; below, copying takes less time than pinning. */
-#define SVS_COPY_BELOW		512
 
 /**
  * struct svs_message - what the device reads in one request, but for payload in pages
@@ -203,8 +203,8 @@ struct svs_payload {
 	unsigned int segments;
 	enum { SVS_PAGES_LISTED, SVS_PAGES_HELD, SVS_PAGES_OWN } source;
 	union {
-		struct bio_vec few[SVS_COPY_BELOW / sizeof(struct bio_vec)];
-		u8 copy[SVS_COPY_BELOW];
+		struct bio_vec few[SVS_COPY_MOST / sizeof(struct bio_vec)];
+		u8 copy[SVS_COPY_MOST];
 	};
 };
 

@@ -5,6 +5,7 @@
  * the kernel on 6.1, pipes, vectors of very many pieces) through pages of our own.
  */
 #include <linux/mm.h>
+#include <linux/moduleparam.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
 
@@ -16,6 +17,10 @@
 
 /* Payload segments of one request: with the two heads they fit into a queue of 256. */
 #define SVS_SEGMENTS	250
+
+static unsigned int svs_copy_below = SVS_COPY_MOST;
+module_param_named(copy_below, svs_copy_below, uint, 0644);
+MODULE_PARM_DESC(copy_below, "payload of fewer bytes is copied, of more described; at most 512 (512)");
 
 static unsigned int svs_max_segments(void)
 {
@@ -210,7 +215,7 @@ int svs_payload_describe(struct svs_payload *payload, struct iov_iter *iter, siz
 	size_t before = iov_iter_count(iter);
 	int err;
 
-	if (len < SVS_COPY_BELOW)
+	if (len < min_t(size_t, READ_ONCE(svs_copy_below), SVS_COPY_MOST))
 		return svs_copy(payload, iter, len);
 	if (svs_can_describe(iter)) {
 		err = svs_describe_pages(payload, iter, len);
