@@ -1,5 +1,5 @@
 //! How payload of outsourced sockets is copied: once, by the host's kernel, where it is large; and
-//! what the threshold below which the module copies it, too, is worth. As tests/lab_sockets.rs.
+//! what the threshold below which the module copies it, too, is worth. As `tests/lab_sockets.rs`.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
@@ -13,6 +13,8 @@ use std::process::Command;
 use steadyvm_latency::bootstrap::{BootstrapOptions, draw_latency, ratio};
 use steadyvm_latency::statistics::Summary;
 
+/// The first of the figures that are drawn.
+const MEAN: usize = 0;
 const BYTES: u64 = 16 << 20;
 const GUEST: Guest = Guest {
     vcpus: 2,
@@ -21,7 +23,8 @@ const GUEST: Guest = Guest {
 };
 /// The functions by which a kernel copies payload from and to programs, with the argument that says how
 /// much.
-const COPIES: &str = "_copy_to_iter $arg2 _copy_from_iter $arg2 copy_page_to_iter $arg3 copy_page_from_iter $arg3";
+const COPIES: &str =
+    "_copy_to_iter $arg2 _copy_from_iter $arg2 copy_page_to_iter $arg3 copy_page_from_iter $arg3";
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
@@ -104,7 +107,7 @@ fn small_payload_goes_both_ways_and_their_times_are_told() {
             draw_latency(&rounds, BootstrapOptions::default(), way as u64)
         });
         let [copied, described] = rounds.map(|rounds| Summary::of(&rounds.concat()).unwrap());
-        let ratio = ratio(&draws[0], &draws[1], "mean").unwrap();
+        let ratio = ratio(&draws[0], &draws[1], MEAN).unwrap();
         println!(
             "{size} bytes sent and received: n {} of 20 each, copied {:.1} us in the mean, described {:.1}, ratio {:.2} {:.2?}",
             copied.n,
@@ -120,7 +123,9 @@ fn build(lab: &Lab) -> PathBuf {
     let program = lab.place.join("copies");
     let source = "tests/programs/copies.c";
     let built = Command::new("gcc")
-        .args(["-O2", "-Wall", "-Werror", "-static", "-pthread", source, "-o"])
+        .args([
+            "-O2", "-Wall", "-Werror", "-static", "-pthread", source, "-o",
+        ])
         .arg(&program)
         .status();
     assert!(built.unwrap().success());
