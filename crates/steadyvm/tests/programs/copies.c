@@ -4,13 +4,15 @@
  *
  * usage: copies stream BYTES
  *	sends so many bytes over a TCP connection to itself, 64 KiB a call, and compares what comes
- *	out; prints "stream whole"
+ *	out; prints "ready" and, when a datagram has come to port 7700, "page NUMBER" for each page
+ *	of memory of its two buffers and, in the end, "stream whole"
  * usage: copies threshold FILE ROUNDS
  *	sends and receives datagrams of several sizes while FILE, the module's parameter copy_below,
  *	has them described (0) or copied (512), in turns; prints for each turn
  *	"exchanges SIZE COPY_BELOW NS...", the mean of 20 exchanges each
  */
 #include <err.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -57,6 +59,38 @@ static int connected(int type, const struct sockaddr_in *name)
 	return made;
 }
 
+/* Where a page that was touched is in memory, as root is told. */
+static void print_pages(const uint8_t *buffer)
+{
+	int map = open("/proc/self/pagemap", O_RDONLY);
+
+	if (map < 0)
+		err(1, "/proc/self/pagemap");
+	for (size_t at = 0; at < CALL; at += 4096) {
+		off_t entry = ((uintptr_t)buffer + at) / 4096 * sizeof(uint64_t);
+		uint64_t page;
+
+		if (pread(map, &page, sizeof(page), entry) != sizeof(page))
+			err(1, "/proc/self/pagemap");
+		printf("page %llu\n", (unsigned long long)(page & ((UINT64_C(1) << 55) - 1)));
+	}
+	close(map);
+}
+
+static void wait_for_datagram(void)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET, .sin_port = htons(7700) };
+	int from = make(SOCK_DGRAM);
+
+	if (bind(from, (struct sockaddr *)&name, sizeof(name)))
+		err(1, "bind");
+	puts("ready");
+	fflush(stdout);
+	if (recv(from, received, sizeof(received), 0) < 0)
+		err(1, "recv");
+	close(from);
+}
+
 struct stream {
 	int socket;
 	size_t bytes;
@@ -88,6 +122,11 @@ static int stream(size_t bytes)
 
 	for (size_t at = 0; at < CALL; at++)
 		sent[at] = at * 7 + (at >> 8);
+	memset(received, 1, sizeof(received));
+	wait_for_datagram();
+	print_pages(sent);
+	print_pages(received);
+	fflush(stdout);
 	if (listen(listener, 1))
 		err(1, "listen");
 	way = (struct stream){ connected(SOCK_STREAM, &name), bytes / CALL * CALL };

@@ -131,9 +131,9 @@ impl Lab {
         let Err(why) = process.wait_for_line(line, PATIENCE) else {
             return process;
         };
-        // It may have ended by itself.
+        // It may have ended by itself, which `why` then says.
         let _ = process.signal(libc::SIGKILL);
-        let done = process.finish(PATIENCE).unwrap();
+        let done = process.finish(PATIENCE).unwrap_or_else(|_| panic!("{why}"));
         let error = String::from_utf8_lossy(&done.error);
         panic!("{why}: {error}\n{}", done.text());
     }
