@@ -88,7 +88,8 @@ fn large_payload_is_copied_once_between_socket_and_program() {
             "{way}: {all} bytes in {} calls, {own} of them of the program's own pages",
             copies.len()
         );
-        assert_eq!(all, BYTES);
+        // A call that finds too little room for what it is asked to send is made again.
+        assert!((BYTES..BYTES + BYTES / 10).contains(&all));
         // The end of a buffer may be so short that it goes through the module's memory.
         assert!(others.iter().all(|copy| copy.bytes < COPY_MOST));
         assert!(own > BYTES - BYTES / 100);
