@@ -64,6 +64,7 @@ fn bring_up() -> Result<()> {
     let _ = mount_at("bpf", "/sys/fs/bpf", "bpf", "");
     let _ = mount_at("debugfs", "/sys/kernel/debug", "debugfs", "");
     let _ = mount_at("tracefs", "/sys/kernel/tracing", "tracefs", "");
+    let _ = mount_at("configfs", "/sys/kernel/config", "configfs", "");
     Ok(())
 }
 

@@ -35,8 +35,9 @@ use steadyvm_vmm::{End, Error, life};
 /// Only name and kernel are needed. A terminal is the guest's console; Ctrl-A x ends the VM there.
 /// SIGTERM, SIGINT, SIGHUP and SIGQUIT end it too, as if its power were cut.
 ///
-/// Exit codes: 0 the guest powered off, asked for a reset, or was ended by a signal; 1 the guest
-/// failed (a triple fault); 2 the file is wrong; 3 this machine lacks something.
+/// Exit codes: 0 the guest powered off, asked for a reset (with panic=-1 a panic is one), or was
+/// ended by a signal; 1 the guest failed (a triple fault); 2 the file is wrong; 3 this machine lacks
+/// something.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 #[allow(clippy::doc_markdown)] // TOML for a terminal

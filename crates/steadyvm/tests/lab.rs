@@ -376,6 +376,58 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
     }
 }
 
+/// What tracing has in force on a host, for whoever looks into tracefs; and the descriptors of perf
+/// events, which tracefs does not show.
+fn tracing(host: &EmulatedHost) -> (String, String) {
+    let inside = |words: &str| host.connection().text(&["sh", "-euc", words]).unwrap();
+    let tracefs = inside(
+        "cd /sys/kernel/tracing; ls instances; grep -s . set_event set_event_pid current_tracer \
+         trace_clock tracing_on buffer_size_kb dynamic_events kprobe_events uprobe_events || true; \
+         grep -r . events --include=enable --include=filter --include=trigger | sort",
+    );
+    let events = inside("ls -l /proc/[0-9]*/fd 2>/dev/null | grep -c '\\[perf_event\\]' || true");
+    (tracefs, events)
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn an_explanation_that_is_killed_leaves_nothing_on_the_host() {
+    let patience = Duration::from_secs(60);
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path());
+    let specification = laboratory.host("killed", HostKernel::PreemptRt).unwrap();
+    let host = EmulatedHost::boot(&specification).unwrap();
+    let inside = host.connection();
+    let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
+    let mut service = inside.spawn(&serve).unwrap();
+    service.wait_for_line("ready", patience).unwrap();
+    send_requests(&host, 5);
+    let before = tracing(&host);
+    // What is looked for is there to be seen.
+    assert!(
+        before.0.contains("events/irq/irq_handler_entry/enable:0"),
+        "{}",
+        before.0
+    );
+    assert_eq!(before.1.trim(), "0");
+    for which in [["--device", "rt"], ["--port", "7700"]] {
+        let explain = ["steadyvm", "explain", "--receive-path", "--seconds", "600"];
+        let mut explain = inside.spawn(&[&explain[..], &which].concat()).unwrap();
+        explain.wait_for_line("recording", patience).unwrap();
+        send_requests(&host, 20);
+        assert_ne!(tracing(&host).1, before.1, "it records nothing");
+        explain.signal(libc::SIGKILL).unwrap();
+        let finished = explain.finish(patience).unwrap();
+        assert_eq!(finished.status, Status::Killed(libc::SIGKILL));
+        assert_eq!(tracing(&host), before, "{which:?}");
+        let left = inside
+            .text(&["sh", "-c", "ps -eo args= | grep '[s]teadyvm explain'"])
+            .unwrap_or_default();
+        assert_eq!(left, "");
+    }
+    send_requests(&host, 20);
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn the_experiment_of_nisp_measures_every_rate() {

@@ -338,6 +338,92 @@ fn devices_go_down_move_and_die_under_a_flood() {
     host.check_log();
 }
 
+/// Hears the host's kernel outside until so many of its messages were `what`. netconsole sends each in
+/// a datagram of its own.
+fn hear(receiver: &UdpSocket, count: usize, what: &str) -> Vec<String> {
+    let mut messages = Vec::new();
+    let mut datagram = [0; 2048];
+    while messages.len() < count {
+        let length = receiver.recv(&mut datagram);
+        let length =
+            length.unwrap_or_else(|error| panic!("{error}: {} of {count}", messages.len()));
+        let message = String::from_utf8(datagram[..length].to_vec()).unwrap();
+        if message.contains(what) {
+            messages.push(message);
+        }
+    }
+    messages
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn netconsole_says_everything_over_both_nics_under_a_flood() {
+    const MESSAGES: usize = 1000;
+    let host = Host::boot("netconsole");
+    host.start_netrt();
+    host.run("sysctl -qw kernel.printk_devkmsg=on");
+    let receivers = [RT, BULK].map(|network| {
+        let receive = || Ok(UdpSocket::bind((network.outside(), 6666)).unwrap());
+        let receiver = host.host.outside().enter(receive).unwrap();
+        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+        // A card that is in a bridge is netconsole's by the bridge.
+        host.run(&format!(
+            "mkdir /sys/kernel/config/netconsole/{0}; cd /sys/kernel/config/netconsole/{0}; \
+             echo br-{0} > dev_name; echo {1} > remote_ip; echo 6666 > remote_port; \
+             echo 1 > enabled",
+            network.name,
+            network.outside()
+        ));
+        receiver
+    });
+    let flood = host.start_stream(BULK, 5201, &["-t", "20"]);
+    // Levels change meanwhile. Errors pass the console level that the lab boots with.
+    let words = format!(
+        "for number in $(seq {MESSAGES}); do \
+         echo \"<3>netconsole: $number is said\" > /dev/kmsg; \
+         [ $((number % 50)) -ne 0 ] || for card in rt bulk; do \
+         echo $((number / 50 % 2)) > /sys/class/net/$card/rx_level; done; done"
+    );
+    let speaker = host.host.connection().spawn(&["sh", "-euc", &words]);
+    let heard = std::thread::scope(|scope| {
+        let heard = receivers
+            .each_ref()
+            .map(|receiver| scope.spawn(|| hear(receiver, MESSAGES, "is said")));
+        host.requests(300);
+        heard.map(|heard| heard.join().unwrap())
+    });
+    speaker.unwrap().finish(PATIENCE).unwrap();
+    for messages in heard {
+        let number = |message: &String| {
+            let said = message.split_once("netconsole: ")?.1;
+            said.strip_suffix(" is said\n")?.parse::<usize>().ok()
+        };
+        // One that netpoll leaves to its work item may be overtaken.
+        let mut numbers: Vec<usize> = messages.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(1..=MESSAGES), "{messages:?}");
+    }
+    flood.finish();
+
+    // A card that goes takes its target with it for that time, and nothing else.
+    host.run(
+        "for card in rt bulk; do echo auto > /sys/class/net/$card/rx_level; \
+         ip link set $card down; echo '<3>netconsole: nobody need hear this' > /dev/kmsg; \
+         ip link set $card up; until grep -q 1 /sys/class/net/$card/carrier; do :; done; done; \
+         echo '<3>netconsole: the end' > /dev/kmsg",
+    );
+    for receiver in &receivers {
+        hear(receiver, 1, "netconsole: the end");
+    }
+    host.run(
+        "for target in /sys/kernel/config/netconsole/*; do \
+         echo 0 > $target/enabled; rmdir $target; done",
+    );
+    let run = host.requests(200);
+    assert_eq!((run.samples.len(), run.counters.lost), (200, 0));
+    host.check_log();
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_cpu_goes_and_comes_back_under_a_flood() {

@@ -70,6 +70,27 @@ fn programs_on_linux_6_1_see_what_they_see_on_the_host() {
     }
 }
 
+/// The CPU that does not panic sleeps in the device, where the interrupt that is to stop it does not
+/// reach it.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_guest_that_panics_while_a_cpu_waits_in_the_device_ends_its_vm() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot("panic", logs);
+    for vcpu in [0, 1] {
+        let script = format!("taskset -c {vcpu} sh -c 'echo c > /proc/sysrq-trigger'\n");
+        lab.upload_guest(&script, &[]);
+        let console = lab.run_guest("/boot/guest-kernel", guest(2), PATIENCE);
+        assert!(console.contains("Kernel panic - not syncing"), "{console}");
+        // It was told to stop, and did not have to be left to a time-out.
+        assert!(
+            !console.contains("Shutting down cpus with NMI"),
+            "{console}"
+        );
+    }
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_service_runs_without_network_interrupts() {

@@ -188,6 +188,27 @@ fn debian_s_kernels_boot_on_up_to_four_vcpus() {
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
+fn a_guest_that_panics_or_restarts_ends_its_vm() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let host = host(logs);
+    let before = footprint(&host);
+    for (vcpus, key, panics) in [(1, "b", false), (1, "c", true), (2, "c", true)] {
+        let more = format!("vcpus = {vcpus}\n{DISK}");
+        let script = format!("echo {key} > /proc/sysrq-trigger");
+        describe(&host, "/tmp/vm.toml", &script, &more);
+        let done = finished(start(&host, &["steadyvm", "up", "/tmp/vm.toml"]));
+        let console = done.text();
+        let panicked = console.contains("Kernel panic - not syncing");
+        assert_eq!(panicked, panics, "{console}");
+        let said = String::from_utf8_lossy(&done.error);
+        assert!(said.contains("the guest asked for a reset"), "{said}");
+    }
+    assert_eq!(footprint(&host), before);
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
 fn sigterm_and_the_escape_key_end_a_guest_and_give_the_terminal_back() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();

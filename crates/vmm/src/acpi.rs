@@ -193,7 +193,7 @@ mod tests {
     fn every_table_is_found_from_the_rsdp_and_sums_to_zero() {
         for (vcpus, devices) in [(1, 0), (2, 3), (4, layout::MAX_DEVICES)] {
             let image = tables(layout::ACPI_TABLES, vcpus, devices);
-            assert!(layout::ACPI_TABLES + image.len() as u64 <= layout::ACPI_TABLES_END);
+            assert!(layout::ACPI_TABLES + image.len() as u64 <= layout::RESET_VECTOR);
             let found = found(&image);
             let names: Vec<_> = found.iter().map(|table| &table[..4]).collect();
             assert_eq!(names, [b"FACP", b"APIC", b"DSDT", b"XSDT"]);

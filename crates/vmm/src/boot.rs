@@ -26,6 +26,19 @@ const UNKNOWN_LOADER: u8 = 0xff;
 const MEMORY: u32 = 1;
 const RESERVED: u32 = 2;
 
+const POWER_PORT: [u8; 2] = layout::POWER_PORT.to_le_bytes();
+/// All of the BIOS that there is: asks for a reset. A Linux that finds hardware-reduced ACPI restarts,
+/// also after a panic, by EFI, and where there is none by a jump to the BIOS: it never tries the
+/// reset register that ACPI names (`efi_reboot_required()`).
+#[rustfmt::skip]
+const FIRMWARE: [u8; 9] = [
+    0xba, POWER_PORT[0], POWER_PORT[1], // mov dx, POWER_PORT
+    0xb0, acpi::RESET,                  // mov al, RESET
+    0xee,                               // out dx, al
+    0xf4,                               // hlt
+    0xeb, 0xfd,                         // jmp to the hlt
+];
+
 /// The files that a VM boots.
 pub struct Image {
     kernel: File,
@@ -73,6 +86,9 @@ impl Image {
         self.load_initramfs(memory, configuration, kernel_end, &mut parameters)?;
         write_command_line(memory, &configuration.cmdline)?;
         write_acpi_tables(memory, configuration)?;
+        memory
+            .write_slice(&FIRMWARE, GuestAddress(layout::RESET_VECTOR))
+            .doing("write the guest's firmware")?;
         write_memory_map(memory, &mut parameters);
         let parameters = BootParams::new(&parameters, GuestAddress(layout::BOOT_PARAMETERS));
         LinuxBootConfigurator::write_bootparams(&parameters, memory)
@@ -137,7 +153,7 @@ fn write_memory_map(memory: &Memory, parameters: &mut boot_params) {
     });
     let low = [
         (0, layout::LOW_MEMORY_END, MEMORY),
-        (layout::ACPI_TABLES, layout::ACPI_TABLES_END, RESERVED),
+        (layout::ACPI_TABLES, layout::FIRMWARE_END, RESERVED),
     ];
     for (entry, (start, end, kind)) in parameters
         .e820_table

@@ -22,8 +22,11 @@ pub const COMMAND_LINE_SIZE: usize = 2048;
 pub const LOW_MEMORY_END: u64 = 0x9_fc00;
 /// The ACPI tables, the RSDP first.
 pub const ACPI_TABLES: u64 = 0xe_0000;
-/// Where the BIOS's memory ends: the tables must fit.
-pub const ACPI_TABLES_END: u64 = 0x10_0000;
+/// Where a BIOS is entered, in real mode, by who wants it to reset the machine: the tables must end
+/// before.
+pub const RESET_VECTOR: u64 = 0xf_fff0;
+/// The BIOS's memory ends here.
+pub const FIRMWARE_END: u64 = 0x10_0000;
 /// Where kernels are loaded.
 pub const KERNEL: u64 = 0x10_0000;
 
