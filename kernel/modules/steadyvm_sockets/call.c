@@ -279,7 +279,7 @@ void svs_deliver_events(struct svs_channel *channel)
  * Any context but NMI. The caller keeps the device from going.
  *
  * Return: 0, the host's error number (negative), -EIO for a channel that is broken, -EPROTO for an
- * answer that makes no sense.
+ * answer that makes no sense, -EBUSY for a doorbell that is rung amid an exchange of this CPU.
  */
 int svs_call_on(struct svs_channel *channel, struct svs_call *call)
 {
@@ -287,7 +287,16 @@ int svs_call_on(struct svs_channel *channel, struct svs_call *call)
 	int err;
 
 	local_irq_save(flags);
-	raw_spin_lock(&channel->lock);
+	if (call->op != SVS_OP_WAKE) {
+		raw_spin_lock(&channel->lock);
+	} else if (!raw_spin_trylock(&channel->lock)) {
+		/*
+		 * What virtio prints about a broken queue, amid an exchange of this CPU, may wake a
+		 * task of another one, which then comes out at its next timer.
+		 */
+		local_irq_restore(flags);
+		return -EBUSY;
+	}
 	err = svs_exchange(channel, call);
 	raw_spin_unlock(&channel->lock);
 	/*

@@ -25,8 +25,8 @@
 
 #define CALL		(64 << 10)
 /* Aligned to a page, as large buffers are. */
-static uint8_t sent[CALL] __attribute__((aligned(4096)));
-static uint8_t received[CALL] __attribute__((aligned(4096)));
+static _Alignas(4096) uint8_t sent[CALL];
+static _Alignas(4096) uint8_t received[CALL];
 
 static struct sockaddr_in loopback(int socket)
 {
