@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdalign.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@
 
 #define CALL		(64 << 10)
 /* Aligned to a page, as large buffers are. */
-static _Alignas(4096) uint8_t sent[CALL];
-static _Alignas(4096) uint8_t received[CALL];
+static alignas(4096) uint8_t sent[CALL];
+static alignas(4096) uint8_t received[CALL];
 
 static struct sockaddr_in loopback(int socket)
 {
