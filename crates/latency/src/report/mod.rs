@@ -71,6 +71,15 @@ fn begin(meta: &ReportMeta) -> String {
     )
 }
 
+/// The beginning of an experiment's page: what it did, what the run was, and the results' notes.
+fn introduced(meta: &ReportMeta, introduction: &str, said: &[String]) -> String {
+    let said = joined(said, |note| {
+        format!("<p class=\"quiet\">Note: {}.</p>\n", escape(note))
+    });
+    let introduction = escape(introduction);
+    begin(meta) + &format!("<p>{introduction}</p>\n") + &notes(meta) + &facts(meta) + &said
+}
+
 fn notes(meta: &ReportMeta) -> String {
     let notes = joined(&meta.notes, |note| format!("<p>{}</p>", escape(note)));
     if notes.is_empty() {

@@ -17,7 +17,7 @@ mod place;
 mod setting;
 
 pub use configuration::{Configuration, LARGEST_BATCH};
-pub use output::{Meta, write_output};
+pub use output::write_output;
 
 use crate::compare::{CpuUse, Disturbance, Repetitions};
 use crate::error::{Blame, Error, Result};
