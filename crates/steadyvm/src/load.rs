@@ -1,17 +1,17 @@
 //! `steadyvm load`: the loads of the lab's experiments, for use by hand and by the lab.
 
 use std::io::{self, BufRead};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use steadyvm_latency::netrt::ClientOptions;
-use steadyvm_latency::{flood, job, netrt};
+use steadyvm_latency::{flood, job, netrt, stream};
 
 use crate::output;
 
@@ -35,10 +35,18 @@ enum Verb {
     #[allow(clippy::doc_markdown)] // JSON for a terminal
     #[command(verbatim_doc_comment)]
     Job,
-    /// Receive UDP packets; "count" answers how many have come so far.
+    /// Receive UDP packets, or TCP connections one after the other.
+    ///
+    /// "count" answers how many packets (of TCP: bytes) have come so far and when that was, in
+    /// nanoseconds after the start: {"received": 1200, "at_ns": 34000000}.
+    #[allow(clippy::doc_markdown)] // JSON for a terminal
+    #[command(verbatim_doc_comment)]
     Sink {
-        /// Address and UDP port, such as 0.0.0.0:7701.
+        /// Address and port, such as 0.0.0.0:7701.
         address: SocketAddr,
+        /// What to receive.
+        #[arg(long, value_enum, default_value_t = Protocol::Udp)]
+        protocol: Protocol,
     },
     /// Send UDP packets as fast as they go: from "start" to "stop", which answers how many were sent so far.
     Flood {
@@ -58,18 +66,28 @@ enum Verb {
     },
 }
 
+/// What packets are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     match args.verb {
         Verb::Job => serve(jobs)?,
-        Verb::Sink { address } => {
-            let socket = UdpSocket::bind(address)
+        Verb::Sink { address, protocol } => {
+            let received = start_sink(address, protocol)
                 .with_context(|| format!("cannot listen on {address}; choose a free port"))?;
-            let received = Arc::new(AtomicU64::new(0));
-            let counter = Arc::clone(&received);
-            thread::spawn(move || flood::count(&socket, &counter));
+            let begun = Instant::now();
             serve(|line| match line {
-                "count" => Ok(received.load(Ordering::Relaxed).to_string()),
+                "count" => Ok(serde_json::to_string(&flood::Count {
+                    received: received.load(Ordering::Relaxed),
+                    at_ns: begun.elapsed().as_nanos() as u64,
+                })?),
                 other => bail!("`{other}` is no request; write: count"),
             })?;
         }
@@ -96,6 +114,23 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Receives in a thread of its own; gives what counts packets or bytes.
+fn start_sink(address: SocketAddr, protocol: Protocol) -> io::Result<Arc<AtomicU64>> {
+    let received = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&received);
+    match protocol {
+        Protocol::Udp => {
+            let socket = UdpSocket::bind(address)?;
+            thread::spawn(move || flood::count(&socket, &counter));
+        }
+        Protocol::Tcp => {
+            let listener = TcpListener::bind(address)?;
+            thread::spawn(move || stream::count(&listener, &counter));
+        }
+    }
+    Ok(received)
 }
 
 /// A UDP socket that knows its peer.

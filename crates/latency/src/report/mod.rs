@@ -6,10 +6,12 @@
 mod bars;
 mod curves;
 mod forest;
+mod nisp;
 mod paper;
 mod rtca;
 mod svg;
 
+pub use nisp::render_nisp_tcp;
 pub use rtca::render_rtca;
 
 use crate::results::{LatencyResult, Phase, Results, Service};

@@ -23,13 +23,18 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// NISP, section V: periodic jobs next to bursts of packets for a lower priority.
+    /// NISP, section V: periodic jobs next to packets for a lower priority.
     ///
     /// On one CPU of the emulated host: a process at high priority that computes for 12 ms every
     /// 30 ms, and a process at low priority that receives UDP packets, which come in bursts
     /// (MMPP-2) at rising mean rates up to the most that the best method can receive. Shown for every
     /// method and rate: the jobs' response times, the share that misses a deadline of 16 and of 30
     /// ms, their jitter, and what the receiver and the CPU did.
+    ///
+    /// With --protocol tcp, a TCP stream at full speed takes the place of the bursts. In each round the jobs are
+    /// done without it; then one connection flows before as many jobs, next to them, and after them. Shown for
+    /// every method: the same of the jobs without and with the stream; what the stream carried in each phase, and
+    /// after the jobs over before them, in the first second too; segments sent again, probes and timeouts.
     Nisp(nisp::Args),
     /// RTCA, section VI-B: round trips and throughput between two while others send.
     ///
