@@ -127,13 +127,19 @@ pub struct Count {
 }
 
 impl Count {
+    /// The time since an earlier count, in seconds.
+    pub fn seconds_since(&self, earlier: &Self) -> f64 {
+        self.at_ns.saturating_sub(earlier.at_ns) as f64 / 1e9
+    }
+
     /// What came in a second since an earlier count; 0 if no time has passed.
     pub fn per_s_since(&self, earlier: &Self) -> f64 {
-        let passed_ns = self.at_ns.saturating_sub(earlier.at_ns);
-        if passed_ns == 0 {
-            return 0.0;
+        let passed_s = self.seconds_since(earlier);
+        if passed_s > 0.0 {
+            self.received.saturating_sub(earlier.received) as f64 / passed_s
+        } else {
+            0.0
         }
-        self.received.saturating_sub(earlier.received) as f64 / (passed_ns as f64 / 1e9)
     }
 }
 

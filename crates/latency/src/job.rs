@@ -18,6 +18,15 @@ pub struct Done {
     pub finished_ns: u64,
 }
 
+/// What the process that runs the jobs answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// The jobs.
+    pub done: Vec<Done>,
+    /// How long it waited for a CPU while it could have run, in nanoseconds.
+    pub waited_ns: u64,
+}
+
 /// What the process that runs the jobs is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {

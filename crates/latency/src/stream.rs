@@ -6,6 +6,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
 /// What is written or read at once.
 const PIECE_BYTES: usize = 128 << 10;
@@ -42,6 +43,10 @@ pub fn count(listener: &TcpListener, received: &AtomicU64) -> io::Result<()> {
                 Ok(0) => break,
                 Ok(bytes) => {
                     received.fetch_add(bytes as u64, Ordering::Relaxed);
+                    // At a SCHED_FIFO priority there are no time slices, and a sender that always has
+                    // more keeps this thread from ever sleeping: whoever asks for the count would wait
+                    // until the stream ends.
+                    thread::yield_now();
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => break,
@@ -54,7 +59,6 @@ pub fn count(listener: &TcpListener, received: &AtomicU64) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use std::thread;
 
     #[test]
     fn when_a_stream_has_ended_the_sink_has_all_of_it() {

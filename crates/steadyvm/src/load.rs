@@ -1,5 +1,6 @@
 //! `steadyvm load`: the loads of the lab's experiments, for use by hand and by the lab.
 
+use std::fs;
 use std::io::{self, BufRead};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::ExitCode;
@@ -31,7 +32,7 @@ enum Verb {
     ///
     /// "calibrate MICROSECONDS" answers how many units of work take that long. "run" and a task,
     /// such as {"period_us": 30000, "work": 1000, "jobs": 200}, does the jobs and answers when each
-    /// was released and finished.
+    /// was released and finished, and how long all of them waited for a CPU while they could have run.
     #[allow(clippy::doc_markdown)] // JSON for a terminal
     #[command(verbatim_doc_comment)]
     Job,
@@ -164,8 +165,21 @@ fn jobs(line: &str) -> Result<String> {
         }
         Some(("run", task)) => {
             let task = serde_json::from_str(task).context("run wants a task in JSON")?;
-            Ok(serde_json::to_string(&job::run(&task))?)
+            let waited_before_ns = waited_ns()?;
+            let done = job::run(&task);
+            let waited_ns = waited_ns()?.saturating_sub(waited_before_ns);
+            Ok(serde_json::to_string(&job::Ran { done, waited_ns })?)
         }
         _ => bail!("`{line}` is no request; write: calibrate MICROSECONDS, or run TASK"),
     }
+}
+
+/// How long this thread has waited for a CPU while it could have run.
+fn waited_ns() -> Result<u64> {
+    let path = "/proc/thread-self/schedstat";
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let second = text.split_whitespace().nth(1).unwrap_or_default();
+    second
+        .parse()
+        .with_context(|| format!("{path} has no time that was waited: {text}"))
 }

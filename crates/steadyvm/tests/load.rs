@@ -2,24 +2,26 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
+use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use steadyvm_latency::flood::Count;
+use steadyvm_latency::job::{Ran, Task};
 use steadyvm_latency::stream;
 
-/// `steadyvm load sink`, ready.
-struct Sink {
+/// `steadyvm load WORDS`, ready.
+struct Load {
     child: Child,
     requests: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-impl Sink {
+impl Load {
     fn start(words: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_steadyvm"))
-            .args(["load", "sink"])
+            .arg("load")
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -35,14 +37,18 @@ impl Sink {
         }
     }
 
-    fn count(&mut self) -> Count {
-        writeln!(self.requests, "count").unwrap();
+    fn ask<T: DeserializeOwned>(&mut self, request: &str) -> T {
+        writeln!(self.requests, "{request}").unwrap();
         let answer = self.answers.next().unwrap().unwrap();
         serde_json::from_str(&answer).unwrap()
     }
+
+    fn count(&mut self) -> Count {
+        self.ask("count")
+    }
 }
 
-impl Drop for Sink {
+impl Drop for Load {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -54,7 +60,7 @@ impl Drop for Sink {
 #[test]
 fn a_sink_of_tcp_counts_bytes_and_tells_when() {
     let address = "127.77.0.1:7701";
-    let mut sink = Sink::start(&[address, "--protocol", "tcp"]);
+    let mut sink = Load::start(&["sink", address, "--protocol", "tcp"]);
     let before = sink.count();
     assert_eq!(before.received, 0);
     let connection = TcpStream::connect(address).unwrap();
@@ -69,7 +75,7 @@ fn a_sink_of_tcp_counts_bytes_and_tells_when() {
 #[test]
 fn a_sink_is_of_udp_unless_told_otherwise_and_counts_packets() {
     let address = "127.77.0.2:7701";
-    let mut sink = Sink::start(&[address]);
+    let mut sink = Load::start(&["sink", address]);
     let sender = UdpSocket::bind("127.77.0.2:0").unwrap();
     for _ in 0..3 {
         sender.send_to(&[0; 64], address).unwrap();
@@ -77,6 +83,22 @@ fn a_sink_is_of_udp_unless_told_otherwise_and_counts_packets() {
     // Loopback loses none, but the sink may have yet to read them.
     while sink.count().received < 3 {}
     assert_eq!(sink.count().received, 3);
+}
+
+#[test]
+fn jobs_are_done_and_what_they_waited_is_told() {
+    let mut load = Load::start(&["job"]);
+    let units: u64 = load.ask("calibrate 100");
+    let task = Task {
+        period_us: 1000,
+        work: units,
+        jobs: 5,
+    };
+    let request = format!("run {}", serde_json::to_string(&task).unwrap());
+    let ran: Ran = load.ask(&request);
+    let last_ns = ran.done[4].finished_ns;
+    assert_eq!(ran.done.len(), 5);
+    assert!(last_ns > 4_000_000 && ran.waited_ns < last_ns, "{ran:?}");
 }
 
 #[test]

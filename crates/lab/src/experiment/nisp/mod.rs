@@ -14,7 +14,6 @@ pub mod udp;
 pub use output::write_output;
 
 use crate::agent::Process;
-use crate::compare::CpuTimes;
 use crate::error::{At, Error, Result};
 use crate::host::{BULK, EmulatedHost, HostSpecification, RT, boot_again};
 use crate::laboratory::{HostKernel, Laboratory};
@@ -26,7 +25,7 @@ use std::thread;
 use std::time::Duration;
 use steadyvm_host::Method;
 use steadyvm_latency::flood::Count;
-use steadyvm_latency::job::{Done, Task};
+use steadyvm_latency::job::{Ran, Task};
 
 const PERIOD_US: u64 = 30_000;
 const EXECUTION_US: u64 = 12_000;
@@ -87,6 +86,8 @@ impl Place {
         host.devices_to_cpu(DEVICES_CPU)?;
         host.interrupts_to_cpu(BULK.name, CPU)?;
         let inside = host.connection();
+        // The agent, and with it whatever it starts but the two, leaves the experiment's CPU to them.
+        inside.run(&["sh", "-c", "taskset -apc 0 $PPID"])?;
         let start = |priority, words: &[&str]| -> Result<Process> {
             let cpu = CPU.to_string();
             let by = [
@@ -121,35 +122,17 @@ impl Place {
     }
 }
 
-/// What the processes did.
-struct Measured {
-    done: Vec<Done>,
-    /// Packets or bytes.
-    received_per_s: f64,
-    cpu_busy_fraction: f64,
-    waited_ns: u64,
-}
-
 impl Processes {
-    /// Does jobs, and looks at what else happened meanwhile.
-    fn run(&mut self, host: &EmulatedHost, task: &Task) -> Result<Measured> {
-        let (cpu_before, count_before) = (CpuTimes::read(host.connection())?, self.count()?);
-        let waited_before_ns = waited_ns(host, &self.job)?;
+    /// Does jobs.
+    fn run(&mut self, task: &Task) -> Result<Ran> {
         let request = serde_json::to_string(task).doing("describe the jobs")?;
         // Jobs that are late stretch the run: ten times its length is a host that does not answer.
         let patience = PATIENCE + Duration::from_micros(10 * task.period_us * task.jobs);
         let answer = ask(&mut self.job, &format!("run {request}"), patience)?;
-        let count = self.count()?;
-        let waited_ns = waited_ns(host, &self.job)? - waited_before_ns;
-        let cpu_busy_fraction = CpuTimes::read(host.connection())?.busy_fraction_since(&cpu_before);
-        Ok(Measured {
-            done: serde_json::from_str(&answer).doing("read when jobs were done")?,
-            received_per_s: count.per_s_since(&count_before),
-            cpu_busy_fraction,
-            waited_ns,
-        })
+        serde_json::from_str(&answer).doing("read when jobs were done")
     }
 
+    /// What the sink has received so far.
     fn count(&mut self) -> Result<Count> {
         let answer = ask(&mut self.sink, "count", PATIENCE)?;
         serde_json::from_str(&answer).doing("count what came")
@@ -174,14 +157,6 @@ fn beside<S: Send, T>(
         let sent = sender.join().unwrap_or_else(panicked)?;
         Ok((done?, sent))
     })
-}
-
-/// How long a process's first thread has waited for a CPU while it could have run.
-fn waited_ns(host: &EmulatedHost, process: &Process) -> Result<u64> {
-    let path = format!("/proc/{}/schedstat", process.pid());
-    let text = host.connection().text(&["cat", &path])?;
-    let second = text.split_whitespace().nth(1).unwrap_or_default();
-    second.parse().at("read", path)
 }
 
 /// Writes a line to a process of `steadyvm load` and gives the line that it answers.

@@ -50,7 +50,7 @@ fn samples_table(data: &RunData) -> String {
 
 /// What the stream carried in every second, but next to the jobs: in all their time.
 fn stream_table(data: &RunData) -> String {
-    let mut table = String::from("method,round,phase,part,mbit_per_s\n");
+    let mut table = String::from("method,round,phase,part,duration_s,mbit_per_s\n");
     for (method, number, round) in rounds(data) {
         let phases = [
             ("before", &round.before),
@@ -58,8 +58,10 @@ fn stream_table(data: &RunData) -> String {
             ("after", &round.after),
         ];
         for (phase, stream) in phases {
-            for (part, mbit_per_s) in stream.mbit_per_s.iter().enumerate() {
-                let _ = writeln!(table, "{method},{number},{phase},{part},{mbit_per_s}");
+            let parts = stream.durations_s.iter().zip(&stream.mbit_per_s);
+            for (part, (duration_s, mbit_per_s)) in parts.enumerate() {
+                let what = format!("{method},{number},{phase},{part}");
+                let _ = writeln!(table, "{what},{duration_s},{mbit_per_s}");
             }
         }
     }
@@ -69,21 +71,21 @@ fn stream_table(data: &RunData) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steadyvm_latency::job::Done;
-    use steadyvm_latency::nisp::tcp::{JobsData, MethodData, Segments, StreamData};
+    use steadyvm_latency::job::{Done, Ran};
+    use steadyvm_latency::nisp::tcp::{MethodData, Segments, StreamData};
 
     #[test]
     fn the_tables_have_every_job_and_every_second() {
-        let jobs = |finished_ns| JobsData {
+        let jobs = |finished_ns| Ran {
             done: vec![Done {
                 released_ns: 5,
                 finished_ns,
             }],
             waited_ns: 0,
-            cpu_busy_fraction: 0.0,
         };
         let stream = |mbit_per_s: &[f64]| StreamData {
             mbit_per_s: mbit_per_s.to_vec(),
+            durations_s: vec![1.25; mbit_per_s.len()],
             segments: Segments::default(),
         };
         let round = RoundData {
@@ -113,10 +115,10 @@ mod tests {
         let lines: Vec<&str> = stream.lines().collect();
         assert_eq!(lines.len(), 9, "{stream}");
         let expected = [
-            "vanilla,2,before,0,1.5",
-            "vanilla,2,before,1,2",
-            "vanilla,2,during,0,0.25",
-            "vanilla,2,after,0,3",
+            "vanilla,2,before,0,1.25,1.5",
+            "vanilla,2,before,1,1.25,2",
+            "vanilla,2,during,0,1.25,0.25",
+            "vanilla,2,after,0,1.25,3",
         ];
         assert_eq!(lines[5..], expected);
     }

@@ -6,8 +6,7 @@
 //! sender's counters are those of its network namespace, in which nothing else speaks TCP.
 
 use super::{
-    BULK, DEADLINES_US, EXECUTION_US, Measured, PATIENCE, PERIOD_US, Place, Processes, SINK_PORT,
-    beside,
+    BULK, DEADLINES_US, EXECUTION_US, PATIENCE, PERIOD_US, Place, Processes, SINK_PORT, beside,
 };
 use crate::compare::{CpuUse, Disturbance, Repetitions};
 use crate::error::{At, Error, Result};
@@ -18,8 +17,9 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicBool;
 use steadyvm_host::Method;
-use steadyvm_latency::job::Task;
-use steadyvm_latency::nisp::tcp::{JobsData, MethodData, RoundData, RunData, Segments, StreamData};
+use steadyvm_latency::flood::Count;
+use steadyvm_latency::job::{Ran, Task};
+use steadyvm_latency::nisp::tcp::{MethodData, RoundData, RunData, Segments, StreamData};
 use steadyvm_latency::stream;
 
 /// A second in which the process of the jobs sleeps: nothing to do at its beginning, nothing at its
@@ -139,24 +139,23 @@ impl Place {
     fn round(&mut self, load: Load) -> Result<RoundData> {
         let jobs = self.jobs(load.jobs);
         self.host.resume()?;
-        let unloaded = self.processes.run(&self.host, &jobs)?;
+        let unloaded = self.processes.run(&jobs)?;
         let connection = connect(&self.host)?;
-        let stream = |stop: &AtomicBool| stream::send(&connection, stop).doing("send a TCP stream");
+        let send = |stop: &AtomicBool| stream::send(&connection, stop).doing("send a TCP stream");
         let (host, processes) = (&self.host, &mut self.processes);
-        let (round, _) = beside(stream, || {
+        let (round, _) = beside(send, || {
             // What TCP does until it has found its speed is no figure.
-            processes.run(host, &IDLE_SECOND)?;
-            let before = alone(host, processes, load.stream_s)?;
-            let (loaded, during) = counted(host, || processes.run(host, &jobs))?;
-            let after = alone(host, processes, load.stream_s)?;
+            processes.run(&IDLE_SECOND)?;
+            let mut stream = Stream::of_now(host, processes)?;
+            let before = stream.alone(load.stream_s)?;
+            let (loaded, part) = stream.beside_jobs(&jobs)?;
+            let during = stream.phase_of(&[part])?;
+            let after = stream.alone(load.stream_s)?;
             Ok(RoundData {
-                unloaded: jobs_data(unloaded),
+                unloaded,
                 before,
-                during: StreamData {
-                    mbit_per_s: vec![mbit_per_s(&loaded)],
-                    segments: during,
-                },
-                loaded: jobs_data(loaded),
+                loaded,
+                during,
                 after,
             })
         })?;
@@ -165,23 +164,67 @@ impl Place {
     }
 }
 
-/// The stream while the process of the jobs sleeps, second by second.
-fn alone(host: &EmulatedHost, processes: &mut Processes, seconds: u32) -> Result<StreamData> {
-    let (mbit_per_s, segments) = counted(host, || {
-        let second = |_| Ok(mbit_per_s(&processes.run(host, &IDLE_SECOND)?));
-        (0..seconds).map(second).collect()
-    })?;
-    Ok(StreamData {
-        mbit_per_s,
-        segments,
-    })
+/// A stream that flows. One phase begins with the count that ended the one before: between them
+/// nothing is asked that could take long.
+struct Stream<'a> {
+    host: &'a EmulatedHost,
+    processes: &'a mut Processes,
+    received: Count,
+    sent: Segments,
 }
 
-/// Does `act`, and tells what the sender's TCP has counted meanwhile.
-fn counted<T>(host: &EmulatedHost, act: impl FnOnce() -> Result<T>) -> Result<(T, Segments)> {
-    let before = segments(host)?;
-    let done = act()?;
-    Ok((done, segments(host)?.since(&before)))
+/// What it carried in some time.
+struct Part {
+    mbit_per_s: f64,
+    duration_s: f64,
+}
+
+impl<'a> Stream<'a> {
+    /// Whose first phase begins now.
+    fn of_now(host: &'a EmulatedHost, processes: &'a mut Processes) -> Result<Self> {
+        Ok(Self {
+            received: processes.count()?,
+            sent: segments(host)?,
+            host,
+            processes,
+        })
+    }
+
+    /// What it carries while jobs are done.
+    fn beside_jobs(&mut self, jobs: &Task) -> Result<(Ran, Part)> {
+        let ran = self.processes.run(jobs)?;
+        let received = self.processes.count()?;
+        let part = Part {
+            mbit_per_s: 8.0 * received.per_s_since(&self.received) / 1e6,
+            duration_s: received.seconds_since(&self.received),
+        };
+        self.received = received;
+        Ok((ran, part))
+    }
+
+    /// What it carries while the process of the jobs sleeps, second by second.
+    fn alone(&mut self, seconds: u32) -> Result<StreamData> {
+        let second = |_| Ok(self.beside_jobs(&IDLE_SECOND)?.1);
+        let parts = (0..seconds).map(second).collect::<Result<Vec<_>>>()?;
+        self.phase_of(&parts)
+    }
+
+    /// A phase that consists of these parts and ends now.
+    fn phase_of(&mut self, parts: &[Part]) -> Result<StreamData> {
+        Ok(StreamData {
+            mbit_per_s: parts.iter().map(|part| part.mbit_per_s).collect(),
+            durations_s: parts.iter().map(|part| part.duration_s).collect(),
+            segments: self.segments()?,
+        })
+    }
+
+    /// What the sender's TCP has counted since this was asked last.
+    fn segments(&mut self) -> Result<Segments> {
+        let now = segments(self.host)?;
+        let since = now.since(&self.sent);
+        self.sent = now;
+        Ok(since)
+    }
 }
 
 fn segments(host: &EmulatedHost) -> Result<Segments> {
@@ -206,16 +249,4 @@ fn connect(host: &EmulatedHost) -> Result<TcpStream> {
         connection.set_read_timeout(Some(PATIENCE)).doing(what)?;
         Ok(connection)
     })
-}
-
-fn jobs_data(measured: Measured) -> JobsData {
-    JobsData {
-        done: measured.done,
-        waited_ns: measured.waited_ns,
-        cpu_busy_fraction: measured.cpu_busy_fraction,
-    }
-}
-
-fn mbit_per_s(measured: &Measured) -> f64 {
-    8.0 * measured.received_per_s / 1e6
 }

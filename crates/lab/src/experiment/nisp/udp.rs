@@ -1,8 +1,9 @@
 //! With MMPP-2 bursts of UDP packets at rising mean rates, as in the paper.
 
 use super::{
-    BULK, DEADLINES_US, EXECUTION_US, Measured, PERIOD_US, Place, SINK_PORT, beside, too_few_jobs,
+    BULK, DEADLINES_US, EXECUTION_US, PERIOD_US, Place, Processes, SINK_PORT, beside, too_few_jobs,
 };
+use crate::compare::CpuTimes;
 use crate::error::{At, Result};
 use crate::host::EmulatedHost;
 use crate::laboratory::Laboratory;
@@ -12,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use steadyvm_host::Method;
 use steadyvm_latency::flood::{self, Flooded};
-use steadyvm_latency::job::{Punctuality, Task};
+use steadyvm_latency::job::{Punctuality, Ran, Task};
 use steadyvm_latency::mmpp::Mmpp2;
 use steadyvm_latency::nisp::udp::{Curve, Point, Results};
 
@@ -110,13 +111,14 @@ impl Place {
         self.host.resume()?;
         let (measured, sent_packets_per_s) = self.flooded(packets_per_s, seed, &task)?;
         self.host.pause()?;
-        let punctuality = Punctuality::of(&measured.done, &DEADLINES_US.map(Duration::from_micros));
+        let punctuality =
+            Punctuality::of(&measured.ran.done, &DEADLINES_US.map(Duration::from_micros));
         Ok(Point {
             asked_packets_per_s: packets_per_s,
             sent_packets_per_s,
             received_packets_per_s: measured.received_per_s,
             cpu_busy_fraction: measured.cpu_busy_fraction,
-            waited_mean_us: measured.waited_ns as f64 / 1e3 / jobs as f64,
+            waited_mean_us: measured.ran.waited_ns as f64 / 1e3 / jobs as f64,
             punctuality: punctuality.ok_or_else(too_few_jobs)?,
         })
     }
@@ -125,12 +127,32 @@ impl Place {
     fn flooded(&mut self, packets_per_s: f64, seed: u64, task: &Task) -> Result<(Measured, f64)> {
         let (host, processes) = (&self.host, &mut self.processes);
         if packets_per_s <= 0.0 {
-            return Ok((processes.run(host, task)?, 0.0));
+            return Ok((watched(host, processes, task)?, 0.0));
         }
         let flood = |stop: &AtomicBool| send_flood(host, packets_per_s, seed, stop);
-        let (measured, sent) = beside(flood, || processes.run(host, task))?;
+        let (measured, sent) = beside(flood, || watched(host, processes, task))?;
         Ok((measured, sent.sent as f64 / sent.duration_s))
     }
+}
+
+/// What the processes did.
+struct Measured {
+    ran: Ran,
+    received_per_s: f64,
+    cpu_busy_fraction: f64,
+}
+
+/// Does jobs, and looks at what else happened meanwhile.
+fn watched(host: &EmulatedHost, processes: &mut Processes, task: &Task) -> Result<Measured> {
+    let (cpu_before, count_before) = (CpuTimes::read(host.connection())?, processes.count()?);
+    let ran = processes.run(task)?;
+    let received_per_s = processes.count()?.per_s_since(&count_before);
+    let cpu_busy_fraction = CpuTimes::read(host.connection())?.busy_fraction_since(&cpu_before);
+    Ok(Measured {
+        ran,
+        received_per_s,
+        cpu_busy_fraction,
+    })
 }
 
 fn send_flood(

@@ -1,10 +1,10 @@
 //! From what was measured to figures and intervals.
 
-use super::data::{JobsData, MethodData, RoundData, RunData, StreamData};
+use super::data::{MethodData, RoundData, RunData, StreamData};
 use super::results::{JobsResult, MethodResult, Results, SCHEMA_VERSION, StreamResult};
 use super::segments::Segments;
 use crate::bootstrap::{BootstrapOptions, Draws, draw_rates, ratio};
-use crate::job::{Done, Punctuality};
+use crate::job::{Done, Punctuality, Ran};
 use crate::rtca::RatioToBase;
 use crate::statistics::mean;
 use std::time::Duration;
@@ -78,16 +78,14 @@ fn first_second(round: &RoundData) -> &[f64] {
 
 fn jobs_result(
     rounds: &[RoundData],
-    jobs: fn(&RoundData) -> &JobsData,
+    jobs: fn(&RoundData) -> &Ran,
     deadlines: &[Duration],
 ) -> Option<JobsResult> {
     let runs: Vec<&[Done]> = rounds.iter().map(|round| &*jobs(round).done).collect();
     let punctuality = Punctuality::of_runs(&runs, deadlines)?;
     let waited_ns: u64 = rounds.iter().map(|round| jobs(round).waited_ns).sum();
-    let busy = rounds.iter().map(|round| jobs(round).cpu_busy_fraction);
     Some(JobsResult {
         waited_mean_us: waited_ns as f64 / 1e3 / punctuality.jobs as f64,
-        cpu_busy_fraction: mean(busy)?,
         punctuality,
     })
 }

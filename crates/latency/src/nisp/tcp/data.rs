@@ -1,7 +1,7 @@
 //! What was measured, before any figure is computed.
 
 use super::segments::Segments;
-use crate::job::Done;
+use crate::job::Ran;
 use serde::{Deserialize, Serialize};
 
 /// The whole run.
@@ -30,26 +30,15 @@ pub struct MethodData {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoundData {
     /// Jobs without a stream.
-    pub unloaded: JobsData,
+    pub unloaded: Ran,
     /// The stream without jobs.
     pub before: StreamData,
     /// Jobs next to the stream.
-    pub loaded: JobsData,
+    pub loaded: Ran,
     /// The stream next to them.
     pub during: StreamData,
     /// The stream, the same connection, when the jobs are done.
     pub after: StreamData,
-}
-
-/// A run of jobs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct JobsData {
-    /// When each was released and finished.
-    pub done: Vec<Done>,
-    /// How long all of them waited for the CPU while they could have run.
-    pub waited_ns: u64,
-    /// CPU time that was not idle, of all CPUs: 0 to 1.
-    pub cpu_busy_fraction: f64,
 }
 
 /// The stream in one phase.
@@ -58,6 +47,8 @@ pub struct StreamData {
     /// Payload that the low-priority process received, in Mbit/s (10^6 bit/s): of each second where
     /// there are no jobs, of all the jobs' time where there are.
     pub mbit_per_s: Vec<f64>,
+    /// How long each of these was, in seconds: a receiver that answers late makes them longer.
+    pub durations_s: Vec<f64>,
     /// What the sender's TCP did.
     pub segments: Segments,
 }

@@ -12,7 +12,7 @@ mod segments;
 mod table;
 
 pub use assemble::assemble;
-pub use data::{JobsData, MethodData, RoundData, RunData, StreamData};
+pub use data::{MethodData, RoundData, RunData, StreamData};
 pub use results::{JobsResult, MethodResult, Results, SCHEMA_VERSION, StreamResult};
 pub use segments::Segments;
 pub use table::render;

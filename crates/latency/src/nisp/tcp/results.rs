@@ -62,8 +62,6 @@ pub struct JobsResult {
     pub punctuality: Punctuality,
     /// How long a job waited for the CPU while it could have run, in the mean, in microseconds.
     pub waited_mean_us: f64,
-    /// CPU time that was not idle, of all CPUs, mean over rounds: 0 to 1.
-    pub cpu_busy_fraction: f64,
 }
 
 /// The stream in one phase of all rounds.

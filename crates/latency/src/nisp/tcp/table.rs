@@ -57,7 +57,6 @@ pub(crate) fn grids(results: &Results) -> [Grid; 2] {
                 "misses",
                 "jitter",
                 "/unloaded",
-                "CPU %",
             ],
             rows: methods().flat_map(jobs_rows).collect(),
         },
@@ -151,7 +150,6 @@ fn jobs_row(
         misses.join(" "),
         ms(punctuality.jitter_sd_us),
         jitter.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
-        format!("{:.1}", 100.0 * jobs.cpu_busy_fraction),
     ]
 }
 

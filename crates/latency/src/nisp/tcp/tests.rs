@@ -1,25 +1,25 @@
 use super::*;
 use crate::bootstrap::BootstrapOptions;
-use crate::job::Done;
+use crate::job::{Done, Ran};
 use crate::report::{ReportMeta, render_nisp_tcp};
 use crate::rtca::RatioToBase;
 
 /// Ten jobs of 12 ms every 30 ms, number n of them `later_ms` · n longer.
-fn jobs(later_ms: u64) -> JobsData {
+fn jobs(later_ms: u64) -> Ran {
     let done = |number| Done {
         released_ns: number * 30_000_000,
         finished_ns: number * 30_000_000 + 12_000_000 + number * later_ms * 1_000_000,
     };
-    JobsData {
+    Ran {
         done: (0..10).map(done).collect(),
         waited_ns: 15_000_000,
-        cpu_busy_fraction: 0.5,
     }
 }
 
 fn stream(mbit_per_s: &[f64], retransmitted: u64) -> StreamData {
     StreamData {
         mbit_per_s: mbit_per_s.to_vec(),
+        durations_s: vec![1.0; mbit_per_s.len()],
         segments: Segments {
             segments: 1000,
             retransmitted,
