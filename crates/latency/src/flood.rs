@@ -117,6 +117,32 @@ impl Shared {
     }
 }
 
+/// What a sink has received so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Packets of UDP, bytes of TCP.
+    pub received: u64,
+    /// When, in nanoseconds after the sink's start: rates do not depend on when the answer comes.
+    pub at_ns: u64,
+}
+
+impl Count {
+    /// The time since an earlier count, in seconds.
+    pub fn seconds_since(&self, earlier: &Self) -> f64 {
+        self.at_ns.saturating_sub(earlier.at_ns) as f64 / 1e9
+    }
+
+    /// What came in a second since an earlier count; 0 if no time has passed.
+    pub fn per_s_since(&self, earlier: &Self) -> f64 {
+        let passed_s = self.seconds_since(earlier);
+        if passed_s > 0.0 {
+            self.received.saturating_sub(earlier.received) as f64 / passed_s
+        } else {
+            0.0
+        }
+    }
+}
+
 /// Receives and counts for ever.
 ///
 /// # Errors
@@ -167,6 +193,17 @@ mod tests {
         }
         assert!(flood.stop() >= 1);
         drop(flood);
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_time_between_two_counts() {
+        let count = |received, at_ns| Count { received, at_ns };
+        let earlier = count(100, 1_000_000_000);
+        let rate = count(1100, 3_000_000_000).per_s_since(&earlier);
+        assert!((rate - 500.0).abs() < 1e-9, "{rate}");
+        for same in [earlier, count(200, 1_000_000_000), count(50, 0)] {
+            assert!(same.per_s_since(&earlier).abs() < f64::EPSILON, "{same:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,15 @@ pub struct Done {
     pub finished_ns: u64,
 }
 
+/// What the process that runs the jobs answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// The jobs.
+    pub done: Vec<Done>,
+    /// How long it waited for a CPU while it could have run, in nanoseconds.
+    pub waited_ns: u64,
+}
+
 /// What the process that runs the jobs is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
@@ -104,17 +113,21 @@ pub struct Punctuality {
 }
 
 impl Punctuality {
-    /// Judges at least three jobs against deadlines; `None` for fewer.
+    /// Judges the jobs of one run, at least three, against deadlines; `None` for fewer.
     pub fn of(done: &[Done], deadlines: &[Duration]) -> Option<Self> {
-        if done.len() < 3 {
-            return None;
-        }
-        let responses: Vec<u64> = done
-            .iter()
+        Self::of_runs(&[done], deadlines)
+    }
+
+    /// Judges the jobs of several runs together. From one run's last job to the next one's first
+    /// there is no jitter: a run has at least three jobs, or it counts for nothing.
+    pub fn of_runs(runs: &[&[Done]], deadlines: &[Duration]) -> Option<Self> {
+        let runs = || runs.iter().filter(|run| run.len() >= 3);
+        let responses: Vec<u64> = runs()
+            .flat_map(|run| run.iter())
             .map(|job| job.finished_ns.saturating_sub(job.released_ns))
             .collect();
-        let between: Vec<u64> = done
-            .windows(2)
+        let between: Vec<u64> = runs()
+            .flat_map(|run| run.windows(2))
             .map(|pair| pair[1].finished_ns.saturating_sub(pair[0].finished_ns))
             .collect();
         let (response, jitter) = (Summary::of(&responses)?, Summary::of(&between)?);
@@ -157,6 +170,25 @@ mod tests {
         assert!((found.jitter_mean_us - 33_000.0).abs() < 1e-9);
         assert!((found.jitter_sd_us - 20_000.0 * 2_f64.sqrt()).abs() < 1e-6);
         assert_eq!(Punctuality::of(&done[..2], &deadlines), None);
+    }
+
+    #[test]
+    fn runs_are_judged_together_without_the_time_between_them() {
+        let run = |begun_ns: u64, jobs: u64| -> Vec<Done> {
+            let done = |number| Done {
+                released_ns: begun_ns + number * 30_000_000,
+                finished_ns: begun_ns + number * 30_000_000 + 12_000_000,
+            };
+            (0..jobs).map(done).collect()
+        };
+        let (first, second, short) = (run(0, 4), run(0, 3), run(99, 2));
+        let runs = [&first[..], &second, &short];
+        let found = Punctuality::of_runs(&runs, &[Duration::from_millis(16)]).unwrap();
+        assert_eq!(found.jobs, 7);
+        assert!((found.response_mean_us - 12_000.0).abs() < 1e-9);
+        assert!((found.jitter_mean_us - 30_000.0).abs() < 1e-9, "{found:?}");
+        assert!(found.jitter_sd_us.abs() < 1e-9, "{found:?}");
+        assert_eq!(Punctuality::of_runs(&[&short], &[]), None);
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //!              └ statistics, bootstrap (pure: no I/O)
 //! ```
 //!
-//! [`mmpp`], [`flood`] and [`job`] are the loads of the experiment of NISP: bursts of packets for one
-//! process, next to a periodic job of another; [`nisp`] has its results. [`rtca`] has the data, figures
+//! [`mmpp`], [`flood`], [`stream`] and [`job`] are the loads of the experiment of NISP: bursts of packets
+//! or a TCP stream for one process, next to a periodic job of another; [`nisp`] has its results. [`rtca`] has the data, figures
 //! and table of the experiment of RTCA: round trips between two endpoints of a host while others send.
 //!
 //! [`netrt`] measures: a UDP request/response service under requests at random intervals, every
@@ -30,4 +30,5 @@ pub mod report;
 pub mod results;
 pub mod rtca;
 pub mod statistics;
+pub mod stream;
 pub mod table;

@@ -1,17 +1,18 @@
 //! `steadyvm load`: the loads of the lab's experiments, for use by hand and by the lab.
 
+use std::fs;
 use std::io::{self, BufRead};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use steadyvm_latency::netrt::ClientOptions;
-use steadyvm_latency::{flood, job, netrt};
+use steadyvm_latency::{flood, job, netrt, stream};
 
 use crate::output;
 
@@ -31,14 +32,22 @@ enum Verb {
     ///
     /// "calibrate MICROSECONDS" answers how many units of work take that long. "run" and a task,
     /// such as {"period_us": 30000, "work": 1000, "jobs": 200}, does the jobs and answers when each
-    /// was released and finished.
+    /// was released and finished, and how long all of them waited for a CPU while they could have run.
     #[allow(clippy::doc_markdown)] // JSON for a terminal
     #[command(verbatim_doc_comment)]
     Job,
-    /// Receive UDP packets; "count" answers how many have come so far.
+    /// Receive UDP packets, or TCP connections one after the other.
+    ///
+    /// "count" answers how many packets (of TCP: bytes) have come so far and when that was, in
+    /// nanoseconds after the start: {"received": 1200, "at_ns": 34000000}.
+    #[allow(clippy::doc_markdown)] // JSON for a terminal
+    #[command(verbatim_doc_comment)]
     Sink {
-        /// Address and UDP port, such as 0.0.0.0:7701.
+        /// Address and port, such as 0.0.0.0:7701.
         address: SocketAddr,
+        /// What to receive.
+        #[arg(long, value_enum, default_value_t = Protocol::Udp)]
+        protocol: Protocol,
     },
     /// Send UDP packets as fast as they go: from "start" to "stop", which answers how many were sent so far.
     Flood {
@@ -58,18 +67,28 @@ enum Verb {
     },
 }
 
+/// What packets are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     match args.verb {
         Verb::Job => serve(jobs)?,
-        Verb::Sink { address } => {
-            let socket = UdpSocket::bind(address)
+        Verb::Sink { address, protocol } => {
+            let received = start_sink(address, protocol)
                 .with_context(|| format!("cannot listen on {address}; choose a free port"))?;
-            let received = Arc::new(AtomicU64::new(0));
-            let counter = Arc::clone(&received);
-            thread::spawn(move || flood::count(&socket, &counter));
+            let begun = Instant::now();
             serve(|line| match line {
-                "count" => Ok(received.load(Ordering::Relaxed).to_string()),
+                "count" => Ok(serde_json::to_string(&flood::Count {
+                    received: received.load(Ordering::Relaxed),
+                    at_ns: begun.elapsed().as_nanos() as u64,
+                })?),
                 other => bail!("`{other}` is no request; write: count"),
             })?;
         }
@@ -96,6 +115,23 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Receives in a thread of its own; gives what counts packets or bytes.
+fn start_sink(address: SocketAddr, protocol: Protocol) -> io::Result<Arc<AtomicU64>> {
+    let received = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&received);
+    match protocol {
+        Protocol::Udp => {
+            let socket = UdpSocket::bind(address)?;
+            thread::spawn(move || flood::count(&socket, &counter));
+        }
+        Protocol::Tcp => {
+            let listener = TcpListener::bind(address)?;
+            thread::spawn(move || stream::count(&listener, &counter));
+        }
+    }
+    Ok(received)
 }
 
 /// A UDP socket that knows its peer.
@@ -129,8 +165,21 @@ fn jobs(line: &str) -> Result<String> {
         }
         Some(("run", task)) => {
             let task = serde_json::from_str(task).context("run wants a task in JSON")?;
-            Ok(serde_json::to_string(&job::run(&task))?)
+            let waited_before_ns = waited_ns()?;
+            let done = job::run(&task);
+            let waited_ns = waited_ns()?.saturating_sub(waited_before_ns);
+            Ok(serde_json::to_string(&job::Ran { done, waited_ns })?)
         }
         _ => bail!("`{line}` is no request; write: calibrate MICROSECONDS, or run TASK"),
     }
+}
+
+/// How long this thread has waited for a CPU while it could have run.
+fn waited_ns() -> Result<u64> {
+    let path = "/proc/thread-self/schedstat";
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let second = text.split_whitespace().nth(1).unwrap_or_default();
+    second
+        .parse()
+        .with_context(|| format!("{path} has no time that was waited: {text}"))
 }

@@ -68,6 +68,27 @@ fn zero_samples_or_rounds_are_refused() {
 }
 
 #[test]
+fn options_of_the_other_protocol_are_refused() {
+    let nisp = ["lab", "experiment", "nisp"];
+    for (protocol, option, other) in [
+        ("udp", "--rounds", "tcp"),
+        ("udp", "--stream-s", "tcp"),
+        ("tcp", "--rates", "udp"),
+        ("tcp", "--seed", "udp"),
+    ] {
+        let options = ["--protocol", protocol, option, "2"];
+        let command = steadyvm(&[&nisp[..], &options].concat());
+        refused(command, 2, &[option, &format!("--protocol {other} only")]);
+    }
+    let options = ["--protocol", "sctp"];
+    let command = steadyvm(&[&nisp[..], &options].concat());
+    refused(command, 2, &["sctp", "udp, tcp"]);
+    let options = ["--protocol", "tcp", "--rounds", "0"];
+    let command = steadyvm(&[&nisp[..], &options].concat());
+    refused(command, 2, &["--rounds", "0"]);
+}
+
+#[test]
 fn a_method_about_guests_is_refused_without_guests() {
     let command = steadyvm(&["compare", "--service", "host", "--methods", "rt-sockets"]);
     refused(command, 2, &["rt-sockets", "--service vm", "preempt-rt"]);

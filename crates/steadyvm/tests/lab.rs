@@ -24,7 +24,6 @@ use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Silent;
 use steadyvm_latency::netrt::{self, ClientOptions, End};
-use steadyvm_latency::nisp;
 use steadyvm_trace::receive_path::Report;
 use support::{Footprint, wait_until_gone};
 
@@ -426,60 +425,6 @@ fn an_explanation_that_is_killed_leaves_nothing_on_the_host() {
         assert_eq!(left, "");
     }
     send_requests(&host, 20);
-}
-
-#[test]
-#[ignore = "needs the lab: make lab-tests"]
-fn the_experiment_of_nisp_measures_every_rate() {
-    let before = Footprint::now();
-    let out = tempfile::tempdir().unwrap();
-    let done = Command::new(STEADYVM)
-        .args([
-            "lab",
-            "experiment",
-            "nisp",
-            "--rates",
-            "2",
-            "--jobs",
-            "20",
-            "--json",
-            "--out",
-        ])
-        .arg(out.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}");
-    let results: nisp::Results = serde_json::from_slice(&done.stdout).unwrap();
-    assert_eq!(
-        std::fs::read(out.path().join("nisp.json")).unwrap(),
-        done.stdout
-    );
-    let names: Vec<&str> = results.methods.iter().map(|curve| &*curve.name).collect();
-    assert_eq!(names, ["vanilla", "preempt-rt"]);
-    let peaks = results.methods.iter().map(|curve| curve.peak_packets_per_s);
-    assert!((peaks.fold(0.0, f64::max) - results.peak_packets_per_s).abs() < f64::EPSILON);
-    for curve in &results.methods {
-        // More may be received at half of the peak than at all of it, next to the jobs.
-        let [unloaded, half, full] = &curve.points[..] else {
-            panic!("{curve:?}");
-        };
-        assert!(
-            unloaded.received_packets_per_s < f64::EPSILON,
-            "{unloaded:?}"
-        );
-        assert!(half.asked_packets_per_s < full.asked_packets_per_s);
-        for point in [half, full] {
-            assert!(point.received_packets_per_s > 0.0, "{point:?}");
-            assert!(point.sent_packets_per_s > 0.0, "{point:?}");
-        }
-        for point in &curve.points {
-            assert_eq!(point.punctuality.jobs, 20);
-            assert_eq!(point.punctuality.miss_ratios.len(), 2);
-            assert!(point.punctuality.response_mean_us > 1000.0, "{point:?}");
-        }
-    }
-    assert_eq!(Footprint::now(), before);
 }
 
 #[test]

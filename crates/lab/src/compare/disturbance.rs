@@ -23,7 +23,7 @@ pub struct Disturbance {
 /// Times in which the whole machine stood still.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Standstills {
-    /// Phases that were measured again on all hosts for it.
+    /// Phases that were measured again for it.
     pub phases_measured_again: u64,
     /// Phases that were kept in spite of it, because too many had been measured again.
     pub phases_kept: u64,
@@ -52,7 +52,7 @@ impl Standstills {
         (again + kept > 0).then(|| {
             format!(
                 "this machine stood still in {} phases, for {longest_ms:.0} ms at most: {again} of them \
-                 were measured again on all hosts, {kept} were kept",
+                 were measured again, {kept} were kept",
                 again + kept
             )
         })

@@ -20,7 +20,7 @@ pub(crate) use disturbance::CpuUse;
 pub use disturbance::{Disturbance, Standstills};
 pub use method::{ComparedMethod, Guests};
 pub use output::{KernelBuild, Meta, write_output};
-pub(crate) use watch::Watch;
+pub(crate) use watch::Repetitions;
 
 use crate::error::{Blame, Error, Result};
 use crate::host::{boot_again, boot_side_by_side};
@@ -121,13 +121,13 @@ pub fn run(
         laboratory,
         options,
         observer,
-        watch: Watch::start()?,
+        repetitions: Repetitions::start(
+            options.rounds * Phase::ALL.len() as u64 / REPEATED_PHASES,
+        )?,
         stations,
         equal_rate: None,
         reboots_left: REBOOTS,
-        repetitions_left: options.rounds * Phase::ALL.len() as u64 / REPEATED_PHASES,
         dropped_rounds: Vec::new(),
-        standstills: Standstills::default(),
     };
     let mut rounds = Vec::new();
     let mut boot = 0;
@@ -149,7 +149,7 @@ pub fn run(
         equal_rate_mbit_per_s: run.equal_rate,
         dropped_rounds: run.dropped_rounds,
         disturbance: Disturbance {
-            standstills: run.standstills,
+            standstills: run.repetitions.standstills(),
             ..disturbance
         },
     })
@@ -160,14 +160,12 @@ struct Run<'a> {
     laboratory: &'a Laboratory,
     options: &'a Options,
     observer: &'a dyn Observer,
-    watch: Watch,
+    repetitions: Repetitions,
     stations: Vec<Station>,
     /// Found by the first round, kept by the others.
     equal_rate: Option<f64>,
     reboots_left: u32,
-    repetitions_left: u64,
     dropped_rounds: Vec<String>,
-    standstills: Standstills,
 }
 
 impl Run<'_> {
@@ -200,22 +198,12 @@ impl Run<'_> {
         load: &phase::Load,
     ) -> Result<Vec<PhaseData>> {
         loop {
-            self.watch.take();
+            self.repetitions.begin();
             let measured = self.take_turns(round, phase, rate_mbit_per_s, load)?;
-            let Some(standstill) = self.watch.take() else {
-                return Ok(measured);
-            };
-            let again = self.repetitions_left > 0;
-            self.standstills.add(standstill, again);
-            if !again {
+            let what = format!("\"{}\"", phase.title());
+            if !self.repetitions.are_needed(&what, self.observer) {
                 return Ok(measured);
             }
-            self.repetitions_left -= 1;
-            self.observer.tell(News::Note(format!(
-                "this machine stood still for {} ms: measuring \"{}\" again",
-                standstill.as_millis(),
-                phase.title()
-            )));
         }
     }
 

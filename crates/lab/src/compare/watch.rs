@@ -1,7 +1,9 @@
 //! Notices when this machine itself stands still: when its own hypervisor takes all of its CPUs away
 //! for a while, every emulated host in it stops too, whatever its method.
 
+use super::Standstills;
 use crate::error::Result;
+use crate::progress::{News, Observer};
 use crate::scheduling;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,6 +64,52 @@ impl Watch {
     }
 }
 
+/// Decides what is measured again because this machine stood still meanwhile: a clock beside the
+/// experiment does, never what was measured.
+pub struct Repetitions {
+    watch: Watch,
+    left: u64,
+    standstills: Standstills,
+}
+
+impl Repetitions {
+    /// Begins to watch; so much is measured again at the most.
+    pub fn start(most: u64) -> Result<Self> {
+        Ok(Self {
+            watch: Watch::start()?,
+            left: most,
+            standstills: Standstills::default(),
+        })
+    }
+
+    /// Something is measured from now on.
+    pub fn begin(&self) {
+        self.watch.take();
+    }
+
+    /// Whether what was measured since [`begin`](Self::begin) is to be measured again.
+    pub fn are_needed(&mut self, what: &str, observer: &dyn Observer) -> bool {
+        let Some(standstill) = self.watch.take() else {
+            return false;
+        };
+        let again = self.left > 0;
+        self.standstills.add(standstill, again);
+        if again {
+            self.left -= 1;
+            observer.tell(News::Note(format!(
+                "this machine stood still for {} ms: measuring {what} again",
+                standstill.as_millis()
+            )));
+        }
+        again
+    }
+
+    /// The standstills so far.
+    pub fn standstills(&self) -> Standstills {
+        self.standstills
+    }
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         self.shared.end.store(true, Ordering::Relaxed);
@@ -84,6 +132,34 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress::Silent;
+
+    #[test]
+    fn what_a_standstill_met_is_measured_again_but_not_for_ever() {
+        let shared = Arc::<Shared>::default();
+        let stand_still = || shared.longest_ns.fetch_max(20_000_000, Ordering::Relaxed);
+        let mut repetitions = Repetitions {
+            watch: Watch {
+                shared: Arc::clone(&shared),
+            },
+            left: 1,
+            standstills: Standstills::default(),
+        };
+        let mut needed = || repetitions.are_needed("it", &Silent);
+        assert!(!needed());
+        stand_still();
+        assert!(needed());
+        assert!(!needed(), "it was reported");
+        stand_still();
+        assert!(!needed(), "none is left");
+        let counted = repetitions.standstills();
+        assert_eq!((counted.phases_measured_again, counted.phases_kept), (1, 1));
+        // What was before the beginning does not count.
+        stand_still();
+        repetitions.begin();
+        repetitions.left = 1;
+        assert!(!repetitions.are_needed("it", &Silent));
+    }
 
     #[test]
     fn a_standstill_is_reported_once() {

@@ -13,15 +13,19 @@ const METHOD_GAP: f64 = 24.0;
 /// Characters of a method's name that fit the width, wide ones too.
 const NAME_CHARACTERS: usize = 36;
 
-struct Bar<'a> {
-    name: &'static str,
-    value: Option<f64>,
-    rounds: &'a [f64],
+/// One bar.
+pub(super) struct Bar<'a> {
+    /// What is to its left.
+    pub name: &'static str,
+    /// Its length.
+    pub value: Option<f64>,
+    /// The dots on it.
+    pub rounds: &'a [f64],
 }
 
 /// Two cards: what NetStream carried, and how busy the host was.
 pub(super) fn cards(results: &Results) -> String {
-    let throughput = draw(results, "NetStream received, Mbit/s", |method| {
+    let throughput = of_methods(results, "NetStream received, Mbit/s", |method| {
         let stream = &method.netstream;
         vec![
             Bar {
@@ -36,7 +40,7 @@ pub(super) fn cards(results: &Results) -> String {
             },
         ]
     });
-    let busy = draw(results, "Host CPU time busy, % of all CPUs", |method| {
+    let busy = of_methods(results, "Host CPU time busy, % of all CPUs", |method| {
         let percent = |fraction: Option<f64>| fraction.map(|it| it * 100.0);
         let host = &method.host;
         vec![
@@ -60,7 +64,7 @@ pub(super) fn cards(results: &Results) -> String {
     throughput + &busy
 }
 
-fn draw<'a>(
+fn of_methods<'a>(
     results: &'a Results,
     title: &str,
     bars_of: impl Fn(&'a MethodResult) -> Vec<Bar<'a>>,
@@ -70,6 +74,11 @@ fn draw<'a>(
         .iter()
         .map(|method| (&*method.name, bars_of(method)))
         .collect();
+    draw(&groups, title)
+}
+
+/// A card with bars in groups that have a name each.
+pub(super) fn draw(groups: &[(&str, Vec<Bar>)], title: &str) -> String {
     let bars = groups.iter().map(|(_, bars)| bars.len()).sum::<usize>();
     let height = bars as f64 * ROW_HEIGHT + groups.len() as f64 * METHOD_GAP + 6.0;
     let values = || groups.iter().flat_map(|(_, bars)| bars);

@@ -6,10 +6,12 @@
 mod bars;
 mod curves;
 mod forest;
+mod nisp;
 mod paper;
 mod rtca;
 mod svg;
 
+pub use nisp::render_nisp_tcp;
 pub use rtca::render_rtca;
 
 use crate::results::{LatencyResult, Phase, Results, Service};
@@ -69,6 +71,15 @@ fn begin(meta: &ReportMeta) -> String {
          <link rel=\"icon\" href=\"data:,\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
     )
+}
+
+/// The beginning of an experiment's page: what it did, what the run was, and the results' notes.
+fn introduced(meta: &ReportMeta, introduction: &str, said: &[String]) -> String {
+    let said = joined(said, |note| {
+        format!("<p class=\"quiet\">Note: {}.</p>\n", escape(note))
+    });
+    let introduction = escape(introduction);
+    begin(meta) + &format!("<p>{introduction}</p>\n") + &notes(meta) + &facts(meta) + &said
 }
 
 fn notes(meta: &ReportMeta) -> String {

@@ -1,7 +1,7 @@
 //! The report of the experiment of RTCA.
 
 use super::svg::{LogScale, Svg, duration_words, escape, joined, line_classes};
-use super::{ReportMeta, begin};
+use super::{ReportMeta, introduced};
 use crate::rtca::ratio_words;
 use crate::rtca::{ConfigurationResult, CostResult, Interference, LevelResult, Results};
 use crate::table::figure;
@@ -16,18 +16,12 @@ const BOTTOM: f64 = HEIGHT - 34.0;
 
 /// The report as HTML: plots over the levels of interference, and the tables.
 pub fn render_rtca(results: &Results, meta: &ReportMeta) -> String {
-    let mut page = begin(meta);
-    let _ = writeln!(
-        page,
-        "<p>Round trips and throughput between two high-priority endpoints while none, one, two or \
-         three others send: {}.</p>",
-        escape(results.endpoints.title())
+    let introduction = format!(
+        "Round trips and throughput between two high-priority endpoints while none, one, two or three \
+         others send: {}.",
+        results.endpoints.title()
     );
-    page += &super::notes(meta);
-    page += &super::facts(meta);
-    page += &joined(&results.notes, |note| {
-        format!("<p class=\"quiet\">Note: {}.</p>\n", escape(note))
-    });
+    let mut page = introduced(meta, &introduction, &results.notes);
     let _ = write!(
         page,
         "<h2>Over the levels of interference</h2>\n<div class=\"grid\">\n{}</div>\n",

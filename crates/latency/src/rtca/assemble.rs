@@ -5,7 +5,7 @@ use super::results::{
     ConfigurationResult, CostResult, LevelResult, RatioToBase, Results, SCHEMA_VERSION,
 };
 use crate::bootstrap::{BootstrapOptions, Draws, draw_percentiles, draw_rates, ratio};
-use crate::statistics::{PerMille, nearest_rank};
+use crate::statistics::{PerMille, mean, nearest_rank};
 
 /// Median and 95th percentile: what gets an interval, in this order.
 const PERCENTILES: [PerMille; 2] = [PerMille::P50, PerMille::P95];
@@ -150,11 +150,6 @@ fn of_level(configuration: &ConfigurationData, level: Interference) -> Vec<&Leve
 fn round_trips_ns(level: &LevelData) -> Vec<u64> {
     let samples = level.round_trips.samples.iter();
     samples.map(|sample| sample.rtt_ns).collect()
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0_u64), |(sum, count), value| (sum + value, count + 1));
-    (count > 0).then(|| sum / count as f64)
 }
 
 fn microseconds(ns: u64) -> f64 {

@@ -11,4 +11,5 @@ mod histogram;
 mod summary;
 
 pub use histogram::{HistogramError, SIGNIFICANT_DIGITS, hgrm, histogram};
+pub(crate) use summary::mean;
 pub use summary::{PerMille, Summary, nearest_rank, rank};

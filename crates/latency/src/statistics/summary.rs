@@ -86,6 +86,12 @@ impl Summary {
     }
 }
 
+/// The mean of some values; `None` if there are none.
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0_u64), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / count as f64)
+}
+
 /// Mean and sample standard deviation, in two passes: the sum is exact (128-bit integers), and
 /// deviations from the mean do not cancel as sums of squares would.
 fn mean_and_sd(samples: &[u64]) -> (f64, Option<f64>) {

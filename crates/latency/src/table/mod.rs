@@ -214,13 +214,13 @@ fn cut(name: &str, width: usize) -> String {
 }
 
 /// Without control characters, which could move the terminal's cursor.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|it| if it.is_control() { '\u{fffd}' } else { it })
         .collect()
 }
 
-fn wrapped(text: &mut String, words: &str) {
+pub(crate) fn wrapped(text: &mut String, words: &str) {
     let mut width = 0;
     for word in words.split(' ') {
         let mut word: Vec<char> = word.chars().collect();
@@ -238,7 +238,7 @@ fn wrapped(text: &mut String, words: &str) {
     text.push('\n');
 }
 
-fn line(text: &mut String, content: &str) {
+pub(crate) fn line(text: &mut String, content: &str) {
     text.push_str(content.trim_end());
     text.push('\n');
 }

@@ -3,10 +3,16 @@
 mod nisp;
 mod rtca;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+use steadyvm_lab::compare::Disturbance;
+use steadyvm_lab::experiment::Meta;
+use steadyvm_lab::laboratory::Laboratory;
+
+use crate::machine::{self, Beginning};
 
 /// Experiments of the papers.
 #[derive(Debug, clap::Args)]
@@ -17,13 +23,18 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// NISP, section V: periodic jobs next to bursts of packets for a lower priority.
+    /// NISP, section V: periodic jobs next to packets for a lower priority.
     ///
     /// On one CPU of the emulated host: a process at high priority that computes for 12 ms every
     /// 30 ms, and a process at low priority that receives UDP packets, which come in bursts
     /// (MMPP-2) at rising mean rates up to the most that the best method can receive. Shown for every
     /// method and rate: the jobs' response times, the share that misses a deadline of 16 and of 30
     /// ms, their jitter, and what the receiver and the CPU did.
+    ///
+    /// With --protocol tcp, a TCP stream at full speed takes the place of the bursts. In each round the jobs are
+    /// done without it; then one connection flows before as many jobs, next to them, and after them. Shown for
+    /// every method: the same of the jobs without and with the stream; what the stream carried in each phase, and
+    /// after the jobs over before them, in the first second too; segments sent again, probes and timeouts.
     Nisp(nisp::Args),
     /// RTCA, section VI-B: round trips and throughput between two while others send.
     ///
@@ -40,5 +51,33 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.verb {
         Verb::Nisp(args) => nisp::run(args),
         Verb::Rtca(args) => rtca::run(args),
+    }
+}
+
+/// What the run says about itself, but for what only some experiments have.
+fn meta(
+    laboratory: &Laboratory,
+    kernels: BTreeMap<String, String>,
+    beginning: &Beginning,
+    disturbance: Disturbance,
+) -> Meta {
+    Meta {
+        schema_version: 1,
+        git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
+        command_line: std::env::args().collect(),
+        started_unix_s: beginning.started_unix_s,
+        duration_s: beginning.duration_s(),
+        endpoints: None,
+        kernels,
+        kernel_builds: machine::kernel_builds(laboratory),
+        accelerator: laboratory.accelerator.to_string(),
+        qemu: machine::first_line_of(&laboratory.emulator, "--version"),
+        cpu_model: machine::cpu_model(),
+        cpus: std::thread::available_parallelism().map_or(0, usize::from),
+        machine_kernel: machine::first_line_of("uname", "-r"),
+        load_average: beginning.load_average(),
+        seed: None,
+        disturbance,
+        dropped_rounds: Vec::new(),
     }
 }

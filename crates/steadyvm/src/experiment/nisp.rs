@@ -6,14 +6,23 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use steadyvm_host::Method;
+use steadyvm_lab::Error;
 use steadyvm_lab::artifact::Cache;
-use steadyvm_lab::experiment::nisp;
+use steadyvm_lab::experiment::nisp::{tcp, udp, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
-use steadyvm_latency::nisp::render;
+use steadyvm_latency::bootstrap::BootstrapOptions;
+use steadyvm_latency::nisp;
 
+use crate::load::Protocol;
+use crate::machine::Beginning;
 use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::{directory, output, this_program};
+
+const RATES: u32 = 8;
+const SEED: u64 = 1;
+const ROUNDS: u64 = 3;
+const STREAM_S: u32 = 5;
 
 /// The experiment's options.
 #[derive(Debug, clap::Args)]
@@ -21,47 +30,136 @@ pub struct Args {
     /// Methods to measure.
     #[arg(long, value_delimiter = ',', default_value = "vanilla,preempt-rt")]
     methods: Vec<Method>,
-    /// Rates, evenly from 0 (measured besides) to the best method's peak.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rates: u32,
-    /// Jobs at each rate.
+    /// What comes for the low-priority process: UDP in bursts at rising rates, or a TCP stream at full speed.
+    #[arg(long, value_enum, default_value_t = Protocol::Udp)]
+    protocol: Protocol,
+    /// Jobs at each rate; with TCP, in each round without the stream and as many next to it.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(3..=100_000))]
     jobs: u64,
-    /// Seed of the packets' schedules.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Where nisp.json and the hosts' logs go; made if it does not exist.
+    /// UDP only: rates, evenly from 0 (measured besides) to the best method's peak [default: 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    rates: Option<u32>,
+    /// UDP only: seed of the packets' schedules [default: 1].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// TCP only: rounds [default: 3].
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: Option<u64>,
+    /// TCP only: how long the stream flows before the jobs, and again after them, in seconds [default: 5].
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    stream_s: Option<u32>,
+    /// Where the figures (of UDP: nisp.json; of TCP: results.json, report.html and the other files) and the
+    /// hosts' logs go; made if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "out/nisp")]
     out: PathBuf,
-    /// Print nisp.json instead of the table.
+    /// Print the figures as JSON instead of the table.
     #[arg(long)]
     json: bool,
 }
 
+impl Args {
+    /// Refuses options that the protocol has no use for.
+    fn check(&self) -> steadyvm_lab::Result<()> {
+        let (given, other) = match self.protocol {
+            Protocol::Udp => (
+                [
+                    ("--rounds", self.rounds.is_some()),
+                    ("--stream-s", self.stream_s.is_some()),
+                ],
+                "tcp",
+            ),
+            Protocol::Tcp => (
+                [
+                    ("--rates", self.rates.is_some()),
+                    ("--seed", self.seed.is_some()),
+                ],
+                "udp",
+            ),
+        };
+        match given.iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((option, _)) => {
+                let why = format!("{option} is an option of --protocol {other} only");
+                Err(Error::input("measure NISP's experiment", why)
+                    .what_to_do("leave it out, or choose the other protocol"))
+            }
+        }
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let options = nisp::Options {
-        methods: without_repeats(&args.methods),
-        rates: args.rates,
-        jobs: args.jobs,
-        seed: args.seed,
-    };
+    args.check()?;
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();
+    let beginning = Beginning::now();
     let (cache, program) = (Cache::of_this_machine()?, this_program());
-    let wanted = HostKernel::of_all(options.methods.iter().copied());
+    let methods = without_repeats(&args.methods);
+    let wanted = HostKernel::of_all(methods.iter().copied());
     let logs = args.out.join("logs");
     let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
-    let results = nisp::run(&laboratory, &options, &display)?;
+    match args.protocol {
+        Protocol::Udp => with_udp(args, methods, &laboratory, &display)?,
+        Protocol::Tcp => with_tcp(args, methods, &laboratory, &display, &beginning)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn with_udp(
+    args: &Args,
+    methods: Vec<Method>,
+    laboratory: &Laboratory,
+    display: &Display,
+) -> Result<()> {
+    let options = udp::Options {
+        methods,
+        rates: args.rates.unwrap_or(RATES),
+        jobs: args.jobs,
+        seed: args.seed.unwrap_or(SEED),
+    };
+    let results = udp::run(laboratory, &options, display)?;
     let path = args.out.join("nisp.json");
     let json = serde_json::to_string_pretty(&results)? + "\n";
     fs::write(&path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     if args.json {
-        output::print(&json)?;
-    } else {
-        output::print(&render(&results))?;
-        output::line(&format!("\nall figures: {}", path.display()))?;
+        return output::print(&json);
     }
-    Ok(ExitCode::SUCCESS)
+    output::print(&nisp::udp::render(&results))?;
+    output::line(&format!("\nall figures: {}", path.display()))
+}
+
+fn with_tcp(
+    args: &Args,
+    methods: Vec<Method>,
+    laboratory: &Laboratory,
+    display: &Display,
+    beginning: &Beginning,
+) -> Result<()> {
+    let options = tcp::Options {
+        methods,
+        rounds: args.rounds.unwrap_or(ROUNDS),
+        load: tcp::Load {
+            jobs: args.jobs,
+            stream_s: args.stream_s.unwrap_or(STREAM_S),
+        },
+    };
+    let tcp::Outcome { data, disturbance } = tcp::run(laboratory, &options, display)?;
+    let assembled = nisp::tcp::assemble(&data, BootstrapOptions::default());
+    let mut results =
+        assembled.context("there are fewer than three jobs; give more with --jobs")?;
+    results.notes.extend(disturbance.notes());
+    let kernel = |method: &Method| laboratory.kernel_title(HostKernel::of(*method));
+    let kernels = options
+        .methods
+        .iter()
+        .map(|it| (it.to_string(), kernel(it)));
+    let meta = super::meta(laboratory, kernels.collect(), beginning, disturbance);
+    write_output(&args.out, &data, &results, &meta)?;
+    if args.json {
+        return output::json(&results);
+    }
+    output::print(&nisp::tcp::render(&results))?;
+    let report = args.out.join("report.html");
+    output::line(&format!("\nreport: {}", report.display()))
 }

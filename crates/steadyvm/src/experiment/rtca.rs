@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::ValueEnum;
 use steadyvm_lab::artifact::Cache;
-use steadyvm_lab::experiment::rtca::{self, Configuration, Measured, Meta, Options, write_output};
+use steadyvm_lab::experiment::Meta;
+use steadyvm_lab::experiment::rtca::{self, Configuration, Options, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::bootstrap::BootstrapOptions;
 use steadyvm_latency::rtca::{Endpoints, assemble, render};
 
-use crate::machine::{self, Beginning};
+use crate::machine::Beginning;
 use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::{directory, output, this_program};
@@ -95,7 +96,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .notes
         .extend(measured.dropped_rounds.iter().cloned());
     results.notes.extend(measured.disturbance.notes());
-    let meta = meta(&laboratory, &options, &measured, &beginning);
+    let meta = Meta {
+        endpoints: Some(options.endpoints),
+        seed: Some(options.seed),
+        dropped_rounds: measured.dropped_rounds.clone(),
+        ..super::meta(
+            &laboratory,
+            kernels(&laboratory, &options),
+            &beginning,
+            measured.disturbance,
+        )
+    };
     write_output(&args.out, &measured.data, &results, &meta)?;
     if args.json {
         output::json(&results)?;
@@ -105,33 +116,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         output::line(&format!("\nreport: {}", report.display()))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn meta(
-    laboratory: &Laboratory,
-    options: &Options,
-    measured: &Measured,
-    beginning: &Beginning,
-) -> Meta {
-    Meta {
-        schema_version: 1,
-        git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
-        command_line: std::env::args().collect(),
-        started_unix_s: beginning.started_unix_s,
-        duration_s: beginning.duration_s(),
-        endpoints: options.endpoints,
-        kernels: kernels(laboratory, options),
-        kernel_builds: machine::kernel_builds(laboratory),
-        accelerator: laboratory.accelerator.to_string(),
-        qemu: machine::first_line_of(&laboratory.emulator, "--version"),
-        cpu_model: machine::cpu_model(),
-        cpus: std::thread::available_parallelism().map_or(0, usize::from),
-        machine_kernel: machine::first_line_of("uname", "-r"),
-        load_average: beginning.load_average(),
-        seed: options.seed,
-        disturbance: measured.disturbance,
-        dropped_rounds: measured.dropped_rounds.clone(),
-    }
 }
 
 fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {

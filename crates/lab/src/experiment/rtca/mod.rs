@@ -17,9 +17,9 @@ mod place;
 mod setting;
 
 pub use configuration::{Configuration, LARGEST_BATCH};
-pub use output::{Meta, write_output};
+pub use output::write_output;
 
-use crate::compare::{CpuUse, Disturbance, Standstills, Watch};
+use crate::compare::{CpuUse, Disturbance, Repetitions};
 use crate::error::{Blame, Error, Result};
 use crate::host::{boot_again, boot_side_by_side};
 use crate::laboratory::Laboratory;
@@ -110,12 +110,10 @@ pub fn run(
         laboratory,
         options,
         observer,
-        watch: Watch::start()?,
+        repetitions: Repetitions::start(options.rounds * levels / REPEATED)?,
         places,
         reboots_left: REBOOTS,
-        repetitions_left: options.rounds * levels / REPEATED,
         dropped_rounds: Vec::new(),
-        standstills: Standstills::default(),
     };
     task(observer, "warm up", || run.warm_up())?;
     let mut rounds = Vec::new();
@@ -135,7 +133,7 @@ pub fn run(
         },
         dropped_rounds: run.dropped_rounds,
         disturbance: Disturbance {
-            standstills: run.standstills,
+            standstills: run.repetitions.standstills(),
             ..disturbance
         },
     })
@@ -146,12 +144,10 @@ struct Run<'a> {
     laboratory: &'a Laboratory,
     options: &'a Options,
     observer: &'a dyn Observer,
-    watch: Watch,
+    repetitions: Repetitions,
     places: Vec<Place>,
     reboots_left: u32,
-    repetitions_left: u64,
     dropped_rounds: Vec<String>,
-    standstills: Standstills,
 }
 
 impl Run<'_> {
@@ -177,22 +173,11 @@ impl Run<'_> {
     /// One level of interference with every configuration; again, if this machine stood still meanwhile.
     fn measure_level(&mut self, round: u64, level: Interference) -> Result<Vec<LevelData>> {
         loop {
-            self.watch.take();
+            self.repetitions.begin();
             let measured = self.take_turns(round, level)?;
-            let Some(standstill) = self.watch.take() else {
-                return Ok(measured);
-            };
-            let again = self.repetitions_left > 0;
-            self.standstills.add(standstill, again);
-            if !again {
+            if !self.repetitions.are_needed(level.title(), self.observer) {
                 return Ok(measured);
             }
-            self.repetitions_left -= 1;
-            self.observer.tell(News::Note(format!(
-                "this machine stood still for {} ms: measuring {} again",
-                standstill.as_millis(),
-                level.title()
-            )));
         }
     }
 

@@ -1,9 +1,6 @@
-//! The results of the experiment of NISP, and their table.
-//!
-//! Lee, Kim, Shin, "Network Interrupt Scheduling with Process Priority" (2015), section V: a
-//! high-priority process does periodic jobs while bursts of packets come for a low-priority one on
-//! the same CPU.
+//! With bursts of UDP packets at rising rates, as in the paper: nisp.json and its table.
 
+use super::{deadlines, milliseconds};
 use crate::job::Punctuality;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -58,18 +55,13 @@ pub struct Point {
 
 /// The table for a terminal, at most 100 columns wide. Ends with a newline.
 pub fn render(results: &Results) -> String {
-    let deadlines: Vec<String> = results
-        .deadlines_us
-        .iter()
-        .map(|it| milliseconds(*it))
-        .collect();
     let mut text = format!(
         "A job of {} ms every {} ms at high priority; MMPP-2 bursts of UDP for a low-priority \
          process\non the same CPU, up to {:.0} packets/s. Deadlines: {} ms.\n",
         milliseconds(results.execution_us),
         milliseconds(results.period_us),
         results.peak_packets_per_s,
-        deadlines.join(" and ")
+        deadlines(&results.deadlines_us)
     );
     for curve in &results.methods {
         let peak = curve.peak_packets_per_s;
@@ -119,10 +111,6 @@ fn row(point: &Point) -> String {
         misses.join(" "),
         ms(job.jitter_sd_us)
     )
-}
-
-fn milliseconds(us: u64) -> String {
-    format!("{}", us as f64 / 1e3)
 }
 
 #[cfg(test)]

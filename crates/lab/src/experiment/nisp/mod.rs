@@ -1,0 +1,170 @@
+//! The experiment of NISP's section V: a process with periodic jobs, and packets for another
+//! process of a lower priority on the same CPU: bursts of UDP ([`udp`]), as in the paper, or a TCP
+//! stream ([`tcp`]), which it left open.
+//!
+//! The paper's machine has one CPU. So jobs, receiver and the bulk network card's interrupts
+//! share one CPU of the host here, and everything else can use the other, also on the machine that
+//! emulates it. Its periods are scaled
+//! 1:100: a job of 12 ms every 30 ms, with deadlines of 16 and 30 ms.
+
+mod output;
+pub mod tcp;
+pub mod udp;
+
+pub use output::write_output;
+
+use crate::agent::Process;
+use crate::error::{At, Error, Result};
+use crate::host::{BULK, EmulatedHost, HostSpecification, RT, boot_again};
+use crate::laboratory::{HostKernel, Laboratory};
+use crate::progress::{Observer, task};
+use crate::scheduling;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use steadyvm_host::Method;
+use steadyvm_latency::flood::Count;
+use steadyvm_latency::job::{Ran, Task};
+
+const PERIOD_US: u64 = 30_000;
+const EXECUTION_US: u64 = 12_000;
+const DEADLINES_US: [u64; 2] = [16_000, 30_000];
+
+/// The CPU of the experiment.
+const CPU: usize = 1;
+/// FIFO priorities below the interrupt threads' 50: those of the paper's processes are below
+/// ksoftirqd's, too.
+const JOB_PRIORITY: &str = "40";
+const SINK_PRIORITY: &str = "30";
+const SINK_PORT: u16 = 7701;
+/// The machine's CPU for what stands for the hardware and for the sender: that of the host's other
+/// processor, so that the experiment's CPU runs without them.
+const DEVICES_CPU: usize = 0;
+/// An answer comes within this time after the jobs' own.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One method's host with its two processes.
+struct Place {
+    method: Method,
+    host: EmulatedHost,
+    processes: Processes,
+    /// A job's length.
+    work: u64,
+}
+
+/// The two processes on the experiment's CPU.
+struct Processes {
+    job: Process,
+    sink: Process,
+}
+
+impl Place {
+    /// Boots a host for each method, one after the other.
+    fn boot_all(
+        laboratory: &Laboratory,
+        methods: &[Method],
+        sink: &[&str],
+        observer: &dyn Observer,
+    ) -> Result<Vec<Self>> {
+        task(observer, "boot the hosts", || {
+            let boot =
+                |method: &Method| boot_again(observer, || Self::boot(laboratory, *method, sink));
+            methods.iter().map(boot).collect()
+        })
+    }
+
+    /// Boots a host, starts the processes, puts the method in force, and stops the host's clock.
+    /// `sink` are further words of `steadyvm load sink`.
+    fn boot(laboratory: &Laboratory, method: Method, sink: &[&str]) -> Result<Self> {
+        let specification = HostSpecification {
+            boot_on_cpu: Some(0),
+            ..laboratory.host(method.name(), HostKernel::of(method))?
+        };
+        let mut host = EmulatedHost::boot(&specification)?;
+        host.spread_processors()?;
+        host.devices_to_cpu(DEVICES_CPU)?;
+        host.interrupts_to_cpu(BULK.name, CPU)?;
+        let inside = host.connection();
+        // The agent, and with it whatever it starts but the two, leaves the experiment's CPU to them.
+        inside.run(&["sh", "-c", "taskset -apc 0 $PPID"])?;
+        let start = |priority, words: &[&str]| -> Result<Process> {
+            let cpu = CPU.to_string();
+            let by = [
+                "taskset", "-c", &cpu, "chrt", "-f", priority, "steadyvm", "load",
+            ];
+            let mut process = inside.spawn(&[&by[..], words].concat())?;
+            process.wait_for_line("ready", PATIENCE)?;
+            Ok(process)
+        };
+        let mut job = start(JOB_PRIORITY, &["job"])?;
+        let listen = format!("{}:{SINK_PORT}", Ipv4Addr::UNSPECIFIED);
+        let sink = start(SINK_PRIORITY, &[&["sink", &listen], sink].concat())?;
+        let service = ["--rt-process".to_owned(), job.pid().to_string()];
+        host.put_in_force(method, RT, &service)?;
+        let work = ask(&mut job, &format!("calibrate {EXECUTION_US}"), PATIENCE)?;
+        host.pause()?;
+        Ok(Self {
+            method,
+            work: work.parse().doing("calibrate the job")?,
+            host,
+            processes: Processes { job, sink },
+        })
+    }
+
+    /// So many of the experiment's jobs.
+    fn jobs(&self, jobs: u64) -> Task {
+        Task {
+            period_us: PERIOD_US,
+            work: self.work,
+            jobs,
+        }
+    }
+}
+
+impl Processes {
+    /// Does jobs.
+    fn run(&mut self, task: &Task) -> Result<Ran> {
+        let request = serde_json::to_string(task).doing("describe the jobs")?;
+        // Jobs that are late stretch the run: ten times its length is a host that does not answer.
+        let patience = PATIENCE + Duration::from_micros(10 * task.period_us * task.jobs);
+        let answer = ask(&mut self.job, &format!("run {request}"), patience)?;
+        serde_json::from_str(&answer).doing("read when jobs were done")
+    }
+
+    /// What the sink has received so far.
+    fn count(&mut self) -> Result<Count> {
+        let answer = ask(&mut self.sink, "count", PATIENCE)?;
+        serde_json::from_str(&answer).doing("count what came")
+    }
+}
+
+/// Does `act` while `load` sends in a thread of its own, until it is told to stop.
+fn beside<S: Send, T>(
+    load: impl FnOnce(&AtomicBool) -> Result<S> + Send,
+    act: impl FnOnce() -> Result<T>,
+) -> Result<(T, S)> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            scheduling::pin(0, DEVICES_CPU)?;
+            load(&stop)
+        });
+        // The flag is set whatever happens: the scope ends with its threads only.
+        let done = act();
+        stop.store(true, Ordering::Relaxed);
+        let panicked = |_| Err(Error::machine("send packets", "a thread panicked"));
+        let sent = sender.join().unwrap_or_else(panicked)?;
+        Ok((done?, sent))
+    })
+}
+
+/// Writes a line to a process of `steadyvm load` and gives the line that it answers.
+fn ask(process: &mut Process, request: &str, patience: Duration) -> Result<String> {
+    process.input(format!("{request}\n").as_bytes())?;
+    process.wait_for_line("", patience)
+}
+
+fn too_few_jobs() -> Error {
+    Error::input("judge the jobs", "there are fewer than three")
+}
