@@ -10,8 +10,8 @@ pub struct Segments {
     pub segments: u64,
     /// Segments sent again, for whatever reason.
     pub retransmitted: u64,
-    /// Of these, probes for a lost tail: one segment when no acknowledgment has come for two round
-    /// trips.
+    /// Probes for a lost tail: one segment, with old data or new, when no acknowledgment has come for
+    /// two round trips.
     pub loss_probes: u64,
     /// Times that the retransmission timer ran out: the sender begins anew from one segment.
     pub timeouts: u64,

@@ -35,8 +35,8 @@ pub(crate) const READING: [&str; 3] = [
     "The stream is one connection a round: before the jobs, during them, after them; 1st second: the \
      first of those after them. Mbit/s is what the low-priority process received; /before: over that \
      before the jobs, with a 95 % interval.",
-    "Segments are the sender's, in all rounds: again: sent again, and in % of all; probes: of these, the \
-     probes for a lost tail; timeouts: times that the retransmission timer ran out.",
+    "Segments are the sender's, in all rounds: again: sent again, and in % of all; probes: for a \
+     lost tail, with old data or new; timeouts: times that the retransmission timer ran out.",
 ];
 
 /// The jobs' figures and the stream's.
