@@ -83,11 +83,6 @@ fn a_guest_that_panics_while_a_cpu_waits_in_the_device_ends_its_vm() {
         lab.upload_guest(&script, &[]);
         let console = lab.run_guest("/boot/guest-kernel", guest(2), PATIENCE);
         assert!(console.contains("Kernel panic - not syncing"), "{console}");
-        // It was told to stop, and did not have to be left to a time-out.
-        assert!(
-            !console.contains("Shutting down cpus with NMI"),
-            "{console}"
-        );
     }
 }
 
