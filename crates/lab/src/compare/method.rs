@@ -27,10 +27,13 @@ pub enum Guests {
     Steadyvm,
     /// By `steadyvm up`, with outsourced sockets, each guest's in a network namespace of its own.
     Outsourced,
+    /// So, but the latency-critical service has no guest: it is a process of the host in the
+    /// namespace that its guest's sockets would be in.
+    OutsourcedBulk,
 }
 
 /// Every method of the host with QEMU's guests, then those with guests of `steadyvm up`.
-const ALL: [ComparedMethod; Method::ALL.len() + 3] = {
+const ALL: [ComparedMethod; Method::ALL.len() + 4] = {
     let [a, b, c, d, e] = Method::ALL;
     [
         with_qemu(a),
@@ -47,6 +50,11 @@ const ALL: [ComparedMethod; Method::ALL.len() + 3] = {
             name: "rt-sockets",
             host: Method::PreemptRt,
             guests: Guests::Outsourced,
+        },
+        ComparedMethod {
+            name: "rt-process",
+            host: Method::PreemptRt,
+            guests: Guests::OutsourcedBulk,
         },
         ComparedMethod {
             name: "outsourcing",
@@ -81,6 +89,10 @@ impl ComparedMethod {
             Guests::Steadyvm => {
                 "its guests' cards are virtio-mmio, with two exits an interrupt that QEMU's, on PCI \
                  with MSI-X, do not have"
+            }
+            Guests::OutsourcedBulk => {
+                "its latency-critical service is in no VM: what remains of rt-sockets where a VM \
+                 costs nothing"
             }
             Guests::Qemu | Guests::Outsourced => return None,
         };
@@ -133,6 +145,8 @@ mod tests {
             [base, control, sockets].map(|method| method.guests),
             [Guests::Qemu, Guests::Steadyvm, Guests::Outsourced]
         );
+        let bound = parse("rt-process");
+        assert_eq!(bound.host, sockets.host);
         let both = parse("outsourcing");
         assert_eq!(both.guests, sockets.guests);
         assert_eq!(

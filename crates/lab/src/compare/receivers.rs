@@ -30,6 +30,16 @@ pub struct Receiver {
     pub address: Ipv4Addr,
 }
 
+impl Receiver {
+    /// At a guest's address.
+    fn of_guest(connection: &Connection, network: Network) -> Self {
+        Self {
+            connection: connection.clone(),
+            address: network.address(GUEST_ADDRESS),
+        }
+    }
+}
+
 /// What receives the two loads.
 pub struct Receivers {
     /// The latency-critical service, which listens.
@@ -51,6 +61,7 @@ impl Receivers {
         observer: &dyn Observer,
     ) -> Result<Self> {
         match service {
+            Service::Vm if guests == Guests::OutsourcedBulk => Self::beside_a_guest(host, observer),
             Service::Vm => Self::in_guests(guests, host, observer),
             Service::Host => Self::on_the_host(host),
         }
@@ -65,15 +76,28 @@ impl Receivers {
         start_service_in(&rt)?;
         let monitor = host.guest_pid(RT_GUEST)?;
         let counters = Counters::new(host.connection().clone(), rt.connection().clone(), monitor);
-        let receiver = |guest: &Guest, network: Network| Receiver {
-            connection: guest.connection().clone(),
-            address: network.address(GUEST_ADDRESS),
-        };
         Ok(Self {
-            netrt: receiver(&rt, RT),
-            netstream: receiver(&bulk, BULK),
+            netrt: Receiver::of_guest(rt.connection(), RT),
+            netstream: Receiver::of_guest(bulk.connection(), BULK),
             counters: Some(counters),
             named: vec!["--rt-vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
+        })
+    }
+
+    /// The service is a process of the host where its guest's sockets would be, the bulk stream goes
+    /// to a guest.
+    fn beside_a_guest(host: &EmulatedHost, observer: &dyn Observer) -> Result<Self> {
+        host.require_kvm()?;
+        let namespace = namespace_of(RT_GUEST);
+        host.make_namespace_on_card(&namespace, RT, RT.address(GUEST_ADDRESS))?;
+        let service = serve_netrt(host.connection(), &["ip", "netns", "exec", &namespace])?;
+        let machine = guest(BULK_GUEST, 2, 1);
+        let bulk = start_guest(Guests::OutsourcedBulk, host, machine, BULK, observer)?;
+        Ok(Self {
+            netrt: Receiver::of_guest(host.connection(), RT),
+            netstream: Receiver::of_guest(bulk.connection(), BULK),
+            counters: None,
+            named: rt_process(service),
         })
     }
 
@@ -88,9 +112,18 @@ impl Receivers {
             netrt: receiver(RT),
             netstream: receiver(BULK),
             counters: None,
-            named: vec!["--rt-process".to_owned(), service.to_string()],
+            named: rt_process(service),
         })
     }
+}
+
+fn rt_process(service: u32) -> Vec<String> {
+    vec!["--rt-process".to_owned(), service.to_string()]
+}
+
+/// The network namespace of a guest's outsourced sockets.
+fn namespace_of(guest: &str) -> String {
+    format!("vm-{guest}")
 }
 
 fn start_guests(
@@ -118,8 +151,8 @@ fn start_guest(
     machine.monitor = match guests {
         Guests::Qemu => Monitor::Qemu,
         Guests::Steadyvm => Monitor::Steadyvm { sockets: None },
-        Guests::Outsourced => {
-            let namespace = format!("vm-{}", machine.name);
+        Guests::Outsourced | Guests::OutsourcedBulk => {
+            let namespace = namespace_of(&machine.name);
             host.make_namespace_on_card(&namespace, network, address)?;
             machine.cards.clear();
             Monitor::Steadyvm {
@@ -130,7 +163,7 @@ fn start_guest(
     let guest = host.start_guest(&machine, &[network], observer)?;
     match guests {
         Guests::Qemu | Guests::Steadyvm => guest.set_network_up(address)?,
-        Guests::Outsourced => guest.outsource_sockets()?,
+        Guests::Outsourced | Guests::OutsourcedBulk => guest.outsource_sockets()?,
     }
     Ok(guest)
 }
