@@ -124,21 +124,23 @@ fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
 #[ignore = "needs the lab: make lab-tests"]
 fn rt_sockets_are_compared_with_preempt_rt() {
     let out = tempfile::tempdir().unwrap();
-    let options = ["--rounds", "1", "--methods", "preempt-rt,rt-sockets"];
+    let methods = "preempt-rt,rt-sockets,rt-process";
+    let options = ["--rounds", "1", "--methods", methods];
     let (results, meta) = short_comparison(&options, out.path());
     let methods = results["methods"].as_array().unwrap();
     let names: Vec<&str> = methods
         .iter()
         .map(|method| method["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["preempt-rt", "rt-sockets"]);
+    assert_eq!(names, ["preempt-rt", "rt-sockets", "rt-process"]);
     methods.iter().for_each(require_figures);
     let kernels = &meta["kernels"];
-    assert_eq!(kernels["preempt-rt"], kernels["rt-sockets"]);
-    let [with_stack, without] = &methods[..] else {
-        panic!("two methods");
+    assert!(names.iter().all(|name| kernels[name] == kernels[names[0]]));
+    let [with_stack, without, process] = &methods[..] else {
+        panic!("three methods");
     };
     for phase in ["guest", "guest_equal", "guest_idle"] {
+        assert_eq!(process[phase], serde_json::Value::Null, "it has no guest");
         let (counted, none) = (&with_stack[phase], &without[phase]);
         assert_eq!(none["requests"], 350, "with those that warm up: {none}");
         let network = ["network_interrupts", "network_softirqs"];
@@ -166,7 +168,8 @@ fn rt_sockets_are_compared_with_preempt_rt() {
         ratios.filter(of).count()
     };
     assert_eq!(ratio("netrt.mean_us"), 1);
-    let consoles = ["preempt-rt", "rt-sockets"].map(|name| format!("logs/{name}.console"));
+    let consoles =
+        ["preempt-rt", "rt-sockets", "rt-process"].map(|name| format!("logs/{name}.console"));
     assert!(
         consoles
             .iter()
