@@ -65,10 +65,10 @@ cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets i
 DEBUG_KERNELS := rt-levels-debug levels-debug
 
 .PHONY: debug-tests
-debug-tests: set-up-for-tests build ## Levels and outsourced sockets on kernels with lockdep and KASAN; slow, not in `test`
+debug-tests: set-up-for-tests build ## Levels, experiments and outsourced sockets on kernels with lockdep and KASAN; slow, not in `test`
 	for kernel in $(DEBUG_KERNELS); do \
 	  $(AS_ROOT) $(STEADYVM) lab prepare --kernel $$kernel || exit 1; \
-	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked -p steadyvm --test lab_levels -- \
+	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked -p steadyvm --test lab_levels --test lab_debug_experiments -- \
 	    --ignored --test-threads=1 || exit 1; done
 	cargo test --release --locked -p steadyvm --test lab_debug -- --ignored --test-threads=1
 

@@ -10,7 +10,7 @@ use crate::namespace::Namespace;
 use crate::progress::{News, Observer};
 use crate::qemu::{self, Qemu};
 use crate::scheduling;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -314,6 +314,22 @@ impl EmulatedHost {
         scheduling::pin(self.qemu.process.pid() as i32, cpu)
     }
 
+    /// Writes what the host's kernel has said to `NAME.dmesg` next to the console, which shows errors only; and
+    /// where it has lockdep, what that says of itself to `NAME.lockdep_stats`. The host goes on for that.
+    fn keep_kernel_log(&mut self) -> Result<()> {
+        const LOCKDEP: &str = "/proc/lockdep_stats";
+        self.resume()?;
+        let keep = |extension: &str, text: String| {
+            let path = self.console.with_extension(extension);
+            fs::write(&path, text).at("write", &path)
+        };
+        keep("dmesg", self.connection.text(&["dmesg"])?)?;
+        if self.connection.run(&["test", "-e", LOCKDEP]).is_ok() {
+            keep("lockdep_stats", self.connection.text(&["cat", LOCKDEP])?)?;
+        }
+        Ok(())
+    }
+
     /// Stops the host's processors and clock.
     pub fn pause(&mut self) -> Result<()> {
         self.qemu.monitor.pause()
@@ -389,6 +405,19 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
         memory_mib: 2048,
         console: text(console),
         cards: NETWORKS.into_iter().map(card).collect(),
+    }
+}
+
+/// Keeps the kernels' logs of hosts whose figures are measured, which go on from now on. That one cannot
+/// be had is said, and does not cost the figures.
+pub(crate) fn keep_kernel_logs<'h>(
+    hosts: impl IntoIterator<Item = &'h mut EmulatedHost>,
+    observer: &dyn Observer,
+) {
+    for host in hosts {
+        if let Err(error) = host.keep_kernel_log() {
+            observer.tell(News::Note(format!("keep the kernel's log: {error}")));
+        }
     }
 }
 

@@ -78,9 +78,65 @@ impl HostKernel {
         }
     }
 
-    /// The kernels of several methods.
-    pub fn of_all(methods: impl IntoIterator<Item = Method>) -> Vec<Self> {
-        methods.into_iter().map(Self::of).collect()
+    /// The kernels of several methods' hosts: each one's own, or `instead` for all of them.
+    ///
+    /// # Errors
+    /// One of the methods needs what `instead` lacks.
+    pub fn of_all(
+        methods: impl IntoIterator<Item = Method>,
+        instead: Option<Self>,
+    ) -> Result<Vec<Self>> {
+        let of = |method| match instead {
+            None => Ok(Self::of(method)),
+            Some(kernel) => kernel.require_for(method).map(|()| kernel),
+        };
+        methods.into_iter().map(of).collect()
+    }
+
+    fn is_preempt_rt(self) -> bool {
+        match self {
+            Self::Distribution | Self::LevelsDebug => false,
+            Self::PreemptRt | Self::RtLevels | Self::RtLevelsDebug => true,
+        }
+    }
+
+    fn has_levels(self) -> bool {
+        match self {
+            Self::Distribution | Self::PreemptRt => false,
+            Self::RtLevels | Self::RtLevelsDebug | Self::LevelsDebug => true,
+        }
+    }
+
+    /// Refuses a method that cannot be in force on this kernel.
+    fn require_for(self, method: Method) -> Result<()> {
+        let why = if method != Method::Vanilla && !self.is_preempt_rt() {
+            "it has no PREEMPT_RT"
+        } else if method == Method::RtPollList && !self.has_levels() {
+            "it has no levels of the receive path"
+        } else {
+            return Ok(());
+        };
+        let what = format!("boot {method}'s host with --kernel {}", self.name());
+        Err(Error::input(what, why).what_to_do(format!(
+            "leave the method out, or use --kernel {}",
+            Self::of(method).name()
+        )))
+    }
+
+    /// Refuses guests in hosts with a kernel that has no KVM.
+    ///
+    /// # Errors
+    /// This is one.
+    pub fn require_kvm(self) -> Result<()> {
+        match self {
+            Self::Distribution | Self::PreemptRt | Self::RtLevels => Ok(()),
+            Self::RtLevelsDebug | Self::LevelsDebug => {
+                let what = format!("run guests in hosts with --kernel {}", self.name());
+                Err(Error::input(what, "it has no KVM").what_to_do(
+                    "measure without guests: compare --service host, experiment rtca --endpoints namespaces",
+                ))
+            }
+        }
     }
 }
 
@@ -107,6 +163,8 @@ pub struct Laboratory {
     pub emulator: PathBuf,
     /// More words for the command line of every host's kernel.
     pub kernel_words: String,
+    /// The kernel of every method's host; `None`: each has its method's own.
+    pub kernel_instead: Option<HostKernel>,
     image: PathBuf,
     log_directory: PathBuf,
     distribution_initramfs: Arc<PackedInitramfs>,
@@ -169,6 +227,7 @@ impl Laboratory {
             accelerator: Accelerator::Tcg,
             emulator: PathBuf::from(qemu::PROGRAM),
             kernel_words: String::new(),
+            kernel_instead: None,
             image,
             log_directory: log_directory.to_owned(),
         };
@@ -185,6 +244,21 @@ impl Laboratory {
     pub fn with_programs(mut self, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
         self.image = user_space_image(cache, UserSpace::Programs, observer)?;
         Ok(self)
+    }
+
+    /// The kernel of a method's host.
+    pub fn kernel_of(&self, method: Method) -> HostKernel {
+        self.kernel_instead.unwrap_or(HostKernel::of(method))
+    }
+
+    /// What readers of figures must know of the hosts' kernel.
+    pub fn note(&self) -> Option<String> {
+        let kernel = self.kernel_instead?;
+        Some(format!(
+            "every host ran {} in place of its method's own kernel: {}",
+            kernel.name(),
+            self.kernel_title(kernel)
+        ))
     }
 
     /// A kernel's version and kind, for people.
@@ -252,5 +326,42 @@ pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
             mac: format!("52:54:00:78:00:{number:02x}"),
             send_buffer_bytes: None,
         }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Blame;
+
+    #[test]
+    fn a_kernel_takes_the_place_of_methods_that_it_has_all_for() {
+        use HostKernel::{Distribution, LevelsDebug, PreemptRt, RtLevels, RtLevelsDebug};
+        use Method::{Dedicated, RtPollList, RtProfile, Vanilla};
+        let all = |kernel| HostKernel::of_all(Method::ALL, Some(kernel));
+        for kernel in [RtLevels, RtLevelsDebug] {
+            assert_eq!(all(kernel).unwrap(), [kernel; Method::ALL.len()]);
+        }
+        for (kernel, method, lacks) in [
+            (PreemptRt, RtPollList, "levels"),
+            (LevelsDebug, RtPollList, "PREEMPT_RT"),
+            (LevelsDebug, Dedicated, "PREEMPT_RT"),
+            (Distribution, RtProfile, "PREEMPT_RT"),
+        ] {
+            let error = HostKernel::of_all([Vanilla, method], Some(kernel)).unwrap_err();
+            assert_eq!(error.blame, Blame::Input);
+            assert!(error.why.contains(lacks), "{error}");
+            assert!(error.what.contains(method.name()), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_method_has_its_own_kernel_otherwise() {
+        let kernels = HostKernel::of_all(Method::ALL, None).unwrap();
+        assert!(kernels.iter().all(|kernel| kernel.require_kvm().is_ok()));
+        for (kernel, method) in kernels.into_iter().zip(Method::ALL) {
+            assert_eq!(kernel, HostKernel::of(method));
+            HostKernel::of_all([method], Some(kernel)).unwrap();
+        }
     }
 }

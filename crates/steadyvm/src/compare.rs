@@ -1,6 +1,7 @@
 //! `steadyvm compare`: the main job.
 
 use crate::directory;
+use crate::kernel::InsteadArgs;
 use crate::machine::{self, Beginning};
 use crate::methods::without_repeats;
 use crate::progress::Display;
@@ -57,6 +58,8 @@ pub struct Args {
     /// time from hard interrupt to wake-up, and a METHOD.PHASE.ROUND.json each with its causes.
     #[arg(long)]
     receive_path: bool,
+    #[command(flatten)]
+    kernel: InsteadArgs,
     /// More words for the command line of the hosts' kernels, such as "nosmt mitigations=off".
     #[arg(long, value_name = "WORDS", default_value = "")]
     kernel_words: String,
@@ -103,20 +106,25 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         seed: args.seed,
     };
     options.check()?;
+    let methods = options.methods.iter().map(|method| method.host);
+    let wanted = args
+        .kernel
+        .wanted(methods, options.service == Service::Vm)?;
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();
     let beginning = Beginning::now();
     let program = this_program();
     let cache = Cache::of_this_machine()?;
-    let wanted = HostKernel::of_all(options.methods.iter().map(|method| method.host));
     let logs = args.out.join("logs");
     let mut laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
     laboratory.kernel_words.clone_from(&args.kernel_words);
+    laboratory.kernel_instead = args.kernel.kernel();
     let measured = compare::run(&laboratory, &options, &display)?;
     let mut results = assemble(&measured.data, AssembleOptions::default());
     let about_methods = options.methods.iter().filter_map(|method| method.note());
     results.notes.extend(about_methods);
+    results.notes.extend(laboratory.note());
     let dropped = measured.dropped_rounds.iter().cloned();
     results.notes.extend(dropped);
     results.notes.extend(measured.disturbance.notes());
@@ -153,7 +161,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
     let title = |kernel| laboratory.kernel_title(kernel);
-    let of = |method: &ComparedMethod| (method.to_string(), title(HostKernel::of(method.host)));
+    let of =
+        |method: &ComparedMethod| (method.to_string(), title(laboratory.kernel_of(method.host)));
     let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
     if options.service == Service::Vm {
         kernels.insert("guests".to_owned(), title(HostKernel::Distribution));

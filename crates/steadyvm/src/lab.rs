@@ -1,10 +1,11 @@
 //! `steadyvm lab`: a shell or a command in an emulated host.
 
 use crate::experiment;
+use crate::kernel::Kernel;
 use crate::progress::Display;
 use crate::this_program;
 use anyhow::{Context, Result};
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use nix::sys::termios::{self, SetArg, Termios};
 use signal_hook::consts::SIGWINCH;
 use signal_hook::iterator::Signals;
@@ -40,20 +41,6 @@ struct BootArgs {
     /// More words for its kernel's command line, such as "isolcpus=1".
     #[arg(long, value_name = "WORDS", default_value = "")]
     kernel_words: String,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Kernel {
-    /// Our PREEMPT_RT build.
-    PreemptRt,
-    /// The same with levels of the receive path (kernel/patches/6.12).
-    RtLevels,
-    /// The same with lockdep, KASAN and their kin: slow, not built by `prepare`.
-    RtLevelsDebug,
-    /// The same without PREEMPT_RT.
-    LevelsDebug,
-    /// The distribution's, unmodified.
-    Vanilla,
 }
 
 #[derive(Debug, Subcommand)]
@@ -122,18 +109,6 @@ fn open_laboratory(kernels: &[HostKernel]) -> Result<Laboratory> {
         kernels,
         &Display::on_standard_error(),
     )?)
-}
-
-impl From<Kernel> for HostKernel {
-    fn from(kernel: Kernel) -> Self {
-        match kernel {
-            Kernel::PreemptRt => Self::PreemptRt,
-            Kernel::RtLevels => Self::RtLevels,
-            Kernel::RtLevelsDebug => Self::RtLevelsDebug,
-            Kernel::LevelsDebug => Self::LevelsDebug,
-            Kernel::Vanilla => Self::Distribution,
-        }
-    }
 }
 
 fn boot(args: &BootArgs) -> Result<EmulatedHost> {

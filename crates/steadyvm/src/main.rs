@@ -6,6 +6,7 @@ mod doctor;
 mod experiment;
 mod explain;
 mod host;
+mod kernel;
 mod lab;
 mod load;
 mod machine;

@@ -23,7 +23,7 @@ pub use output::{KernelBuild, Meta, write_output};
 pub(crate) use watch::Repetitions;
 
 use crate::error::{Blame, Error, Result};
-use crate::host::{boot_again, boot_side_by_side};
+use crate::host::{boot_again, boot_side_by_side, keep_kernel_logs};
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use station::Station;
@@ -144,6 +144,7 @@ pub fn run(
         }
     }
     let disturbance = cpu_use(&run.stations)?.since(&before);
+    keep_kernel_logs(run.stations.iter_mut().map(Station::host), observer);
     Ok(Comparison {
         data: by_method(options, rounds),
         equal_rate_mbit_per_s: run.equal_rate,

@@ -8,7 +8,7 @@ use super::phase::{self, Load};
 use super::receivers::Receivers;
 use crate::error::{Error, Result};
 use crate::host::{EmulatedHost, HostSpecification, RT};
-use crate::laboratory::{HostKernel, Laboratory};
+use crate::laboratory::Laboratory;
 use crate::progress::Observer;
 use std::time::Duration;
 use steadyvm_latency::results::{Phase, PhaseData};
@@ -50,7 +50,7 @@ impl Station {
     ) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(method.name, HostKernel::of(method.host))?
+            ..laboratory.host(method.name, laboratory.kernel_of(method.host))?
         };
         let mut host = EmulatedHost::boot(&specification)?;
         let receivers = Receivers::start(options.service, method.guests, &host, observer)?;
@@ -85,6 +85,11 @@ impl Station {
             error.what = format!("{}: {}", self.method, error.what);
             error
         })
+    }
+
+    /// The host itself.
+    pub fn host(&mut self) -> &mut EmulatedHost {
+        &mut self.host
     }
 
     /// The process id of the host's emulator.

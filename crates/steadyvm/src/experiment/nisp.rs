@@ -9,10 +9,11 @@ use steadyvm_host::Method;
 use steadyvm_lab::Error;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::experiment::nisp::{tcp, udp, write_output};
-use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
+use steadyvm_lab::laboratory::{Laboratory, require_root};
 use steadyvm_latency::bootstrap::BootstrapOptions;
 use steadyvm_latency::nisp;
 
+use crate::kernel::InsteadArgs;
 use crate::load::Protocol;
 use crate::machine::Beginning;
 use crate::methods::without_repeats;
@@ -33,6 +34,8 @@ pub struct Args {
     /// What comes for the low-priority process: UDP in bursts at rising rates, or a TCP stream at full speed.
     #[arg(long, value_enum, default_value_t = Protocol::Udp)]
     protocol: Protocol,
+    #[command(flatten)]
+    kernel: InsteadArgs,
     /// Jobs at each rate; with TCP, in each round without the stream and as many next to it.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(3..=100_000))]
     jobs: u64,
@@ -90,15 +93,16 @@ impl Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.check()?;
+    let methods = without_repeats(&args.methods);
+    let wanted = args.kernel.wanted(methods.iter().copied(), false)?;
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();
     let beginning = Beginning::now();
     let (cache, program) = (Cache::of_this_machine()?, this_program());
-    let methods = without_repeats(&args.methods);
-    let wanted = HostKernel::of_all(methods.iter().copied());
     let logs = args.out.join("logs");
-    let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+    let mut laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+    laboratory.kernel_instead = args.kernel.kernel();
     match args.protocol {
         Protocol::Udp => with_udp(args, methods, &laboratory, &display)?,
         Protocol::Tcp => with_tcp(args, methods, &laboratory, &display, &beginning)?,
@@ -126,6 +130,9 @@ fn with_udp(
         return output::print(&json);
     }
     output::print(&nisp::udp::render(&results))?;
+    if let Some(note) = laboratory.note() {
+        output::line(&format!("\nnote: {note}"))?;
+    }
     output::line(&format!("\nall figures: {}", path.display()))
 }
 
@@ -148,8 +155,9 @@ fn with_tcp(
     let assembled = nisp::tcp::assemble(&data, BootstrapOptions::default());
     let mut results =
         assembled.context("there are fewer than three jobs; give more with --jobs")?;
+    results.notes.extend(laboratory.note());
     results.notes.extend(disturbance.notes());
-    let kernel = |method: &Method| laboratory.kernel_title(HostKernel::of(*method));
+    let kernel = |method: &Method| laboratory.kernel_title(laboratory.kernel_of(*method));
     let kernels = options
         .methods
         .iter()

@@ -13,6 +13,7 @@ use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::bootstrap::BootstrapOptions;
 use steadyvm_latency::rtca::{Endpoints, assemble, render};
 
+use crate::kernel::InsteadArgs;
 use crate::machine::Beginning;
 use crate::methods::without_repeats;
 use crate::progress::Display;
@@ -33,6 +34,8 @@ pub struct Args {
     /// What the packets go between.
     #[arg(long, value_enum, default_value_t = Between::Vms)]
     endpoints: Between,
+    #[command(flatten)]
+    kernel: InsteadArgs,
     /// Counted round trips a method and level of interference, over all rounds.
     #[arg(long, value_name = "N", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     samples: u64,
@@ -82,16 +85,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         seed: args.seed,
     };
     options.check()?;
+    let methods = options.configurations.iter().map(|it| it.method);
+    let has_guests = options.endpoints == Endpoints::Vms;
+    let wanted = args.kernel.wanted(methods, has_guests)?;
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();
     let beginning = Beginning::now();
     let (cache, program) = (Cache::of_this_machine()?, this_program());
-    let wanted = HostKernel::of_all(options.configurations.iter().map(|it| it.method));
     let logs = args.out.join("logs");
-    let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+    let mut laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+    laboratory.kernel_instead = args.kernel.kernel();
     let measured = rtca::run(&laboratory, &options, &display)?;
     let mut results = assemble(&measured.data, BootstrapOptions::default());
+    results.notes.extend(laboratory.note());
     results
         .notes
         .extend(measured.dropped_rounds.iter().cloned());
@@ -120,7 +127,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
     let title = |kernel| laboratory.kernel_title(kernel);
-    let of = |it: &Configuration| (it.to_string(), title(HostKernel::of(it.method)));
+    let of = |it: &Configuration| (it.to_string(), title(laboratory.kernel_of(it.method)));
     let mut kernels: BTreeMap<String, String> = options.configurations.iter().map(of).collect();
     if options.endpoints == Endpoints::Vms {
         kernels.insert("guests".to_owned(), title(HostKernel::Distribution));

@@ -16,7 +16,7 @@ pub use output::write_output;
 use crate::agent::Process;
 use crate::error::{At, Error, Result};
 use crate::host::{BULK, EmulatedHost, HostSpecification, RT, boot_again};
-use crate::laboratory::{HostKernel, Laboratory};
+use crate::laboratory::Laboratory;
 use crate::progress::{Observer, task};
 use crate::scheduling;
 use std::net::Ipv4Addr;
@@ -79,7 +79,7 @@ impl Place {
     fn boot(laboratory: &Laboratory, method: Method, sink: &[&str]) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(0),
-            ..laboratory.host(method.name(), HostKernel::of(method))?
+            ..laboratory.host(method.name(), laboratory.kernel_of(method))?
         };
         let mut host = EmulatedHost::boot(&specification)?;
         host.spread_processors()?;

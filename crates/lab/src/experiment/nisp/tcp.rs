@@ -10,7 +10,7 @@ use super::{
 };
 use crate::compare::{CpuUse, Disturbance, Repetitions};
 use crate::error::{At, Error, Result};
-use crate::host::EmulatedHost;
+use crate::host::{EmulatedHost, keep_kernel_logs};
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use std::fs;
@@ -101,6 +101,7 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
         standstills: repetitions.standstills(),
         ..cpu_use(&places)?.since(&before)
     };
+    keep_kernel_logs(places.iter_mut().map(|place| &mut place.host), observer);
     let methods = places.iter().zip(rounds);
     Ok(Outcome {
         data: RunData {

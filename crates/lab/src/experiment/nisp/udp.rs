@@ -5,7 +5,7 @@ use super::{
 };
 use crate::compare::CpuTimes;
 use crate::error::{At, Result};
-use crate::host::EmulatedHost;
+use crate::host::{EmulatedHost, keep_kernel_logs};
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -67,6 +67,7 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
         }
         Ok(())
     })?;
+    keep_kernel_logs(places.iter_mut().map(|place| &mut place.host), observer);
     let curves = places.iter().zip(peaks).zip(points);
     Ok(Results {
         schema_version: 2,

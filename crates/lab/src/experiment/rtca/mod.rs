@@ -21,7 +21,7 @@ pub use output::write_output;
 
 use crate::compare::{CpuUse, Disturbance, Repetitions};
 use crate::error::{Blame, Error, Result};
-use crate::host::{boot_again, boot_side_by_side};
+use crate::host::{boot_again, boot_side_by_side, keep_kernel_logs};
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use place::{Load, Place};
@@ -126,6 +126,7 @@ pub fn run(
         }
     }
     let disturbance = cpu_use(&run.places)?.since(&before);
+    keep_kernel_logs(run.places.iter_mut().map(Place::host), observer);
     Ok(Measured {
         data: RunData {
             endpoints: options.endpoints,

@@ -7,7 +7,7 @@ use crate::agent::{Connection, Process};
 use crate::compare::CpuTimes;
 use crate::error::{At, Error, Result};
 use crate::host::{EmulatedHost, HostSpecification, RT};
-use crate::laboratory::{HostKernel, Laboratory};
+use crate::laboratory::Laboratory;
 use crate::progress::Observer;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Place {
     ) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(&setting.name(), HostKernel::of(setting.method))?
+            ..laboratory.host(&setting.name(), laboratory.kernel_of(setting.method))?
         };
         let mut host = EmulatedHost::boot(&specification)?;
         let party = Party::start(&host, setting, observer)?;
@@ -119,6 +119,11 @@ impl Place {
     /// Whether a configuration is measured here.
     pub fn serves(&self, configuration: Configuration) -> bool {
         Setting::of(configuration, self.setting.endpoints) == self.setting
+    }
+
+    /// The host itself.
+    pub fn host(&mut self) -> &mut EmulatedHost {
+        &mut self.host
     }
 
     /// The process id of the host's emulator.

@@ -1,0 +1,65 @@
+//! The hosts' kernels on the command line.
+
+use clap::ValueEnum;
+use steadyvm_host::Method;
+use steadyvm_lab::Result;
+use steadyvm_lab::laboratory::HostKernel;
+
+/// A kernel that a host can run.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Kernel {
+    /// Our PREEMPT_RT build.
+    PreemptRt,
+    /// The same with levels of the receive path (kernel/patches/6.12).
+    RtLevels,
+    /// The same with lockdep, KASAN and their kin: slow, not built by `prepare`.
+    RtLevelsDebug,
+    /// The same without PREEMPT_RT.
+    LevelsDebug,
+    /// The distribution's, unmodified.
+    Vanilla,
+}
+
+impl From<Kernel> for HostKernel {
+    fn from(kernel: Kernel) -> Self {
+        match kernel {
+            Kernel::PreemptRt => Self::PreemptRt,
+            Kernel::RtLevels => Self::RtLevels,
+            Kernel::RtLevelsDebug => Self::RtLevelsDebug,
+            Kernel::LevelsDebug => Self::LevelsDebug,
+            Kernel::Vanilla => Self::Distribution,
+        }
+    }
+}
+
+/// Which kernels the hosts of a measurement run.
+#[derive(Debug, clap::Args)]
+pub struct InsteadArgs {
+    /// Boot every method's host with this kernel in place of the method's own, such as one that checks
+    /// itself, or one with levels for a method that does not use them.
+    #[arg(long = "kernel", value_enum)]
+    kernel: Option<Kernel>,
+}
+
+impl InsteadArgs {
+    /// The kernel that was asked for.
+    pub fn kernel(&self) -> Option<HostKernel> {
+        self.kernel.map(HostKernel::from)
+    }
+
+    /// The kernels that a measurement needs.
+    ///
+    /// # Errors
+    /// The kernel that was asked for lacks what a method needs, or KVM for guests.
+    pub fn wanted(
+        &self,
+        methods: impl IntoIterator<Item = Method>,
+        has_guests: bool,
+    ) -> Result<Vec<HostKernel>> {
+        let instead = self.kernel();
+        if let Some(kernel) = instead.filter(|_| has_guests) {
+            kernel.require_kvm()?;
+        }
+        HostKernel::of_all(methods, instead)
+    }
+}

@@ -1,0 +1,217 @@
+//! The experiments, short, in hosts whose kernel checks itself (lockdep, KASAN: kernel/config-debug), on which
+//! no figure means anything: what counts is that they run to their end and that the kernel reports nothing. They need
+//! root, build a kernel first and are slow: `make debug-tests` runs them, one at a time. Such kernels
+//! have no KVM, so that nothing here has guests.
+
+// A test's helper fails by panicking, as the test itself does.
+#![allow(clippy::unwrap_used)]
+
+mod comparison;
+#[path = "support/kernel_log.rs"]
+mod kernel_log;
+
+use comparison::{require_figures, short_comparison};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use steadyvm_latency::nisp::{tcp, udp};
+use steadyvm_latency::rtca::{Interference, Results};
+
+/// Jobs of NISP's experiment, each time.
+const JOBS: usize = 20;
+/// Round trips of RTCA's, a configuration and level.
+const SAMPLES: u64 = 30;
+
+/// A kernel that checks itself.
+struct Kernel {
+    name: &'static str,
+    /// Methods that can be in force on it: one with the plain path, and the one with levels.
+    methods: &'static [&'static str],
+    /// RTCA's configurations.
+    configurations: &'static [&'static str],
+}
+
+impl Kernel {
+    fn of_this_run() -> Self {
+        match std::env::var("STEADYVM_TEST_KERNEL").as_deref() {
+            Err(_) | Ok("rt-levels-debug") => Self {
+                name: "rt-levels-debug",
+                methods: &["vanilla", "rt-poll-list"],
+                configurations: &["vanilla", "rt-poll-list:1", "rt-poll-list:64"],
+            },
+            Ok("levels-debug") => Self {
+                name: "levels-debug",
+                methods: &["vanilla"],
+                configurations: &["vanilla"],
+            },
+            Ok(other) => panic!("STEADYVM_TEST_KERNEL: {other} is no kernel that checks itself"),
+        }
+    }
+
+    /// Runs an experiment in hosts with this kernel; gives its figures.
+    fn run(&self, options: &[&str], out: &Path) -> Vec<u8> {
+        let done = Command::new(env!("CARGO_BIN_EXE_steadyvm"))
+            .args(["lab", "experiment"])
+            .args(options)
+            .args(["--json", "--kernel", self.name, "--out"])
+            .arg(out)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{said}");
+        done.stdout
+    }
+}
+
+/// Every host's kernel checked itself until the end, and has reported nothing.
+fn require_no_reports(out: &Path, hosts: &[&str]) {
+    let logs = out.join("logs");
+    for host in hosts {
+        let read = |extension: &str| {
+            let file = logs.join(format!("{host}.{extension}"));
+            fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()))
+        };
+        let log = read("dmesg");
+        if let Some(report) = kernel_log::reports(&log) {
+            panic!("{host}: {report}");
+        }
+        assert!(log.contains("KernelAddressSanitizer initialized"), "{log}");
+        let stats = read("lockdep_stats");
+        assert!(kernel_log::lockdep_is_on(&stats), "{host}: {stats}");
+    }
+    let files = fs::read_dir(&logs)
+        .unwrap()
+        .map(|it| it.unwrap().file_name());
+    let names: BTreeSet<String> = files
+        .filter_map(|name| Some(name.to_str()?.strip_suffix(".dmesg")?.to_owned()))
+        .collect();
+    let hosts: BTreeSet<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+    assert_eq!(names, hosts, "a host is not looked at");
+}
+
+fn lines(out: &Path, file: &str) -> usize {
+    let text = fs::read_to_string(out.join(file)).unwrap();
+    text.lines().count()
+}
+
+#[test]
+#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
+fn nisp_with_bursts_of_udp_runs_without_a_report() {
+    let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
+    let (methods, jobs) = (kernel.methods.join(","), JOBS.to_string());
+    let options = [
+        "nisp",
+        "--methods",
+        &methods,
+        "--jobs",
+        &jobs,
+        "--rates",
+        "2",
+    ];
+    let figures = kernel.run(&options, out.path());
+    assert_eq!(fs::read(out.path().join("nisp.json")).unwrap(), figures);
+    let results: udp::Results = serde_json::from_slice(&figures).unwrap();
+    let names: Vec<&str> = results.methods.iter().map(|curve| &*curve.name).collect();
+    assert_eq!(names, kernel.methods);
+    for curve in &results.methods {
+        assert_eq!(curve.points.len(), 3, "{curve:?}");
+        assert!(curve.peak_packets_per_s > 0.0, "{curve:?}");
+        for point in &curve.points {
+            assert_eq!(point.punctuality.jobs as usize, JOBS, "{point:?}");
+        }
+    }
+    require_no_reports(out.path(), kernel.methods);
+}
+
+#[test]
+#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
+fn nisp_with_a_tcp_stream_runs_without_a_report() {
+    let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
+    let (methods, jobs) = (kernel.methods.join(","), JOBS.to_string());
+    let with = [
+        "nisp",
+        "--protocol",
+        "tcp",
+        "--methods",
+        &methods,
+        "--jobs",
+        &jobs,
+    ];
+    let size = ["--rounds", "1", "--stream-s", "2"];
+    let figures = kernel.run(&[&with[..], &size].concat(), out.path());
+    assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
+    let results: tcp::Results = serde_json::from_slice(&figures).unwrap();
+    let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();
+    assert_eq!(names, kernel.methods);
+    for method in &results.methods {
+        for stream in [&method.before, &method.during, &method.after] {
+            assert!(stream.mbit_per_s.unwrap() > 0.0, "{method:?}");
+        }
+    }
+    let count = kernel.methods.len();
+    // The jobs without the stream and with it; its seconds before the jobs and after them, and their time.
+    assert_eq!(lines(out.path(), "samples.csv"), 1 + 2 * JOBS * count);
+    assert_eq!(lines(out.path(), "stream.csv"), 1 + 5 * count);
+    for file in ["meta.json", "report.html"] {
+        let text = fs::read_to_string(out.path().join(file)).unwrap();
+        assert!(text.contains("lockdep"), "{file} says no kernel: {text}");
+    }
+    require_no_reports(out.path(), kernel.methods);
+}
+
+#[test]
+#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
+fn rtca_between_namespaces_runs_without_a_report() {
+    let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
+    let (methods, samples) = (kernel.configurations.join(","), SAMPLES.to_string());
+    let with = ["rtca", "--endpoints", "namespaces", "--methods", &methods];
+    let size = ["--samples", &samples, "--rounds", "1", "--stream-s", "1"];
+    let figures = kernel.run(&[&with[..], &size].concat(), out.path());
+    assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
+    let results: Results = serde_json::from_slice(&figures).unwrap();
+    let names = results.configurations.iter().map(|it| &*it.name);
+    assert_eq!(names.collect::<Vec<_>>(), kernel.configurations);
+    let mut answered = 0;
+    for configuration in &results.configurations {
+        let levels = configuration.levels.iter().map(|it| it.interference);
+        assert_eq!(levels.collect::<Vec<_>>(), Interference::ALL);
+        for level in &configuration.levels {
+            assert_eq!(level.n + level.lost, SAMPLES, "{level:?}");
+            assert!(level.n > 0, "{}: {level:?}", configuration.name);
+            answered += level.n as usize;
+        }
+    }
+    assert_eq!(lines(out.path(), "samples.csv"), 1 + answered);
+    // Batches of a method share a host.
+    let hosts: &[&str] = match kernel.configurations {
+        [alone] => &[alone],
+        _ => &["vanilla", "rt-poll-list-batches"],
+    };
+    require_no_reports(out.path(), hosts);
+}
+
+#[test]
+#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
+fn a_comparison_of_services_of_the_host_runs_without_a_report() {
+    let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
+    let methods = kernel.methods.join(",");
+    let with = ["--service", "host", "--kernel", kernel.name, "--rounds"];
+    let options = [&with[..], &["1", "--methods", &methods]].concat();
+    let (results, meta) = short_comparison(&options, out.path());
+    let measured = results["methods"].as_array().unwrap();
+    assert_eq!(measured.len(), kernel.methods.len());
+    let mut answered = 0;
+    for (method, name) in measured.iter().zip(kernel.methods) {
+        assert_eq!(method["name"], *name);
+        require_figures(method);
+        for phase in ["netrt", "netrt_equal", "netrt_idle"] {
+            answered += method[phase]["n"].as_u64().unwrap() as usize;
+        }
+        let built = meta["kernels"][name].as_str().unwrap();
+        assert!(built.contains("lockdep"), "{built}");
+    }
+    assert_eq!(lines(out.path(), "samples.csv"), 1 + answered);
+    assert!(lines(out.path(), "report.html") > 10);
+    require_no_reports(out.path(), kernel.methods);
+}
