@@ -139,6 +139,8 @@ fn without_vms_the_host_receives_both_loads_in_every_boot() {
     }
     let logs = out.path().join("logs");
     assert!(logs.join("dedicated.console").exists());
+    let log = std::fs::read_to_string(logs.join("dedicated.dmesg")).unwrap();
+    assert!(log.contains("Linux version"), "{log}");
     assert_eq!(Footprint::now(), before);
 }
 

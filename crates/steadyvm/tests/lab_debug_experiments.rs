@@ -6,11 +6,13 @@
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
 
+#[allow(dead_code, reason = "it uses a part of it")]
 mod comparison;
 #[path = "support/kernel_log.rs"]
 mod kernel_log;
 
-use comparison::{require_figures, short_comparison};
+use comparison::require_figures;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -49,10 +51,9 @@ impl Kernel {
         }
     }
 
-    /// Runs an experiment in hosts with this kernel; gives its figures.
+    /// Measures in hosts with this kernel; gives the figures.
     fn run(&self, options: &[&str], out: &Path) -> Vec<u8> {
         let done = Command::new(env!("CARGO_BIN_EXE_steadyvm"))
-            .args(["lab", "experiment"])
             .args(options)
             .args(["--json", "--kernel", self.name, "--out"])
             .arg(out)
@@ -60,6 +61,9 @@ impl Kernel {
             .unwrap();
         let said = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{said}");
+        // What a kernel said before it died is lost.
+        assert!(!said.contains("booting it again"), "{said}");
+        assert!(!said.contains("booting that host again"), "{said}");
         done.stdout
     }
 }
@@ -100,16 +104,9 @@ fn lines(out: &Path, file: &str) -> usize {
 fn nisp_with_bursts_of_udp_runs_without_a_report() {
     let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
     let (methods, jobs) = (kernel.methods.join(","), JOBS.to_string());
-    let options = [
-        "nisp",
-        "--methods",
-        &methods,
-        "--jobs",
-        &jobs,
-        "--rates",
-        "2",
-    ];
-    let figures = kernel.run(&options, out.path());
+    let with = ["lab", "experiment", "nisp", "--methods", &methods];
+    let size = ["--jobs", &jobs, "--rates", "2"];
+    let figures = kernel.run(&[&with[..], &size].concat(), out.path());
     assert_eq!(fs::read(out.path().join("nisp.json")).unwrap(), figures);
     let results: udp::Results = serde_json::from_slice(&figures).unwrap();
     let names: Vec<&str> = results.methods.iter().map(|curve| &*curve.name).collect();
@@ -129,17 +126,10 @@ fn nisp_with_bursts_of_udp_runs_without_a_report() {
 fn nisp_with_a_tcp_stream_runs_without_a_report() {
     let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
     let (methods, jobs) = (kernel.methods.join(","), JOBS.to_string());
-    let with = [
-        "nisp",
-        "--protocol",
-        "tcp",
-        "--methods",
-        &methods,
-        "--jobs",
-        &jobs,
-    ];
-    let size = ["--rounds", "1", "--stream-s", "2"];
-    let figures = kernel.run(&[&with[..], &size].concat(), out.path());
+    let with = ["lab", "experiment", "nisp", "--methods", &methods];
+    let tcp = ["--protocol", "tcp", "--rounds", "1", "--stream-s", "2"];
+    let size = ["--jobs", &jobs];
+    let figures = kernel.run(&[&with[..], &tcp, &size].concat(), out.path());
     assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
     let results: tcp::Results = serde_json::from_slice(&figures).unwrap();
     let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();
@@ -165,9 +155,10 @@ fn nisp_with_a_tcp_stream_runs_without_a_report() {
 fn rtca_between_namespaces_runs_without_a_report() {
     let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
     let (methods, samples) = (kernel.configurations.join(","), SAMPLES.to_string());
-    let with = ["rtca", "--endpoints", "namespaces", "--methods", &methods];
+    let with = ["lab", "experiment", "rtca", "--methods", &methods];
+    let between = ["--endpoints", "namespaces"];
     let size = ["--samples", &samples, "--rounds", "1", "--stream-s", "1"];
-    let figures = kernel.run(&[&with[..], &size].concat(), out.path());
+    let figures = kernel.run(&[&with[..], &between, &size].concat(), out.path());
     assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
     let results: Results = serde_json::from_slice(&figures).unwrap();
     let names = results.configurations.iter().map(|it| &*it.name);
@@ -196,9 +187,13 @@ fn rtca_between_namespaces_runs_without_a_report() {
 fn a_comparison_of_services_of_the_host_runs_without_a_report() {
     let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
     let methods = kernel.methods.join(",");
-    let with = ["--service", "host", "--kernel", kernel.name, "--rounds"];
-    let options = [&with[..], &["1", "--methods", &methods]].concat();
-    let (results, meta) = short_comparison(&options, out.path());
+    let with = ["compare", "--service", "host", "--methods", &methods];
+    let size = ["--samples", "150", "--rounds", "1"];
+    let figures = kernel.run(&[&with[..], &size].concat(), out.path());
+    assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
+    let results: Value = serde_json::from_slice(&figures).unwrap();
+    let meta: Value =
+        serde_json::from_slice(&fs::read(out.path().join("meta.json")).unwrap()).unwrap();
     let measured = results["methods"].as_array().unwrap();
     assert_eq!(measured.len(), kernel.methods.len());
     let mut answered = 0;
