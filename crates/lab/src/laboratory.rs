@@ -70,7 +70,7 @@ impl HostKernel {
     }
 
     /// The kernel that a method's host runs.
-    pub fn of(method: Method) -> Self {
+    pub const fn of(method: Method) -> Self {
         match method {
             Method::Vanilla => Self::Distribution,
             Method::PreemptRt | Method::Dedicated | Method::RtProfile => Self::PreemptRt,
@@ -78,16 +78,17 @@ impl HostKernel {
         }
     }
 
-    /// The kernels of several methods' hosts: each one's own, or `instead` for all of them.
+    /// The kernels of several methods' hosts: each one's own, which is given with it, or `instead` for
+    /// all of them.
     ///
     /// # Errors
     /// One of the methods needs what `instead` lacks.
     pub fn of_all(
-        methods: impl IntoIterator<Item = Method>,
+        methods: impl IntoIterator<Item = (Method, Self)>,
         instead: Option<Self>,
     ) -> Result<Vec<Self>> {
-        let of = |method| match instead {
-            None => Ok(Self::of(method)),
+        let of = |(method, own)| match instead {
+            None => Ok(own),
             Some(kernel) => kernel.require_for(method).map(|()| kernel),
         };
         methods.into_iter().map(of).collect()
@@ -248,7 +249,12 @@ impl Laboratory {
 
     /// The kernel of a method's host.
     pub fn kernel_of(&self, method: Method) -> HostKernel {
-        self.kernel_instead.unwrap_or(HostKernel::of(method))
+        self.in_place_of(HostKernel::of(method))
+    }
+
+    /// The kernel that a host runs whose own would be this one.
+    pub fn in_place_of(&self, own: HostKernel) -> HostKernel {
+        self.kernel_instead.unwrap_or(own)
     }
 
     /// What readers of figures must know of the hosts' kernel.
@@ -338,7 +344,8 @@ mod tests {
     fn a_kernel_takes_the_place_of_methods_that_it_has_all_for() {
         use HostKernel::{Distribution, LevelsDebug, PreemptRt, RtLevels, RtLevelsDebug};
         use Method::{Dedicated, RtPollList, RtProfile, Vanilla};
-        let all = |kernel| HostKernel::of_all(Method::ALL, Some(kernel));
+        let with_own = |method| (method, HostKernel::of(method));
+        let all = |kernel| HostKernel::of_all(Method::ALL.map(with_own), Some(kernel));
         for kernel in [RtLevels, RtLevelsDebug] {
             assert_eq!(all(kernel).unwrap(), [kernel; Method::ALL.len()]);
         }
@@ -348,7 +355,8 @@ mod tests {
             (LevelsDebug, Dedicated, "PREEMPT_RT"),
             (Distribution, RtProfile, "PREEMPT_RT"),
         ] {
-            let error = HostKernel::of_all([Vanilla, method], Some(kernel)).unwrap_err();
+            let error = HostKernel::of_all([Vanilla, method].map(with_own), Some(kernel));
+            let error = error.unwrap_err();
             assert_eq!(error.blame, Blame::Input);
             assert!(error.why.contains(lacks), "{error}");
             assert!(error.what.contains(method.name()), "{error}");
@@ -357,11 +365,12 @@ mod tests {
 
     #[test]
     fn each_method_has_its_own_kernel_otherwise() {
-        let kernels = HostKernel::of_all(Method::ALL, None).unwrap();
+        let with_own = |method| (method, HostKernel::of(method));
+        let kernels = HostKernel::of_all(Method::ALL.map(with_own), None).unwrap();
         assert!(kernels.iter().all(|kernel| kernel.require_kvm().is_ok()));
         for (kernel, method) in kernels.into_iter().zip(Method::ALL) {
             assert_eq!(kernel, HostKernel::of(method));
-            HostKernel::of_all([method], Some(kernel)).unwrap();
+            HostKernel::of_all([with_own(method)], Some(kernel)).unwrap();
         }
     }
 }

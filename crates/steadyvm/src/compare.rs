@@ -32,6 +32,7 @@ pub struct Args {
     /// `steadyvm up` whose sockets are the host's; preempt-rt-vmm is preempt-rt with guests run by
     /// `steadyvm up` that have virtio-net: what the monitor alone makes of the difference. rt-process is
     /// rt-sockets, but its latency-critical service is a process of the host: what no VM can beat.
+    /// levels-off is preempt-rt on the kernel of rt-poll-list: what levels cost where nobody uses them.
     #[arg(
         long,
         value_delimiter = ',',
@@ -41,6 +42,9 @@ pub struct Args {
     /// Where both loads are received.
     #[arg(long, value_enum, default_value_t = Receiver::Vm)]
     service: Receiver,
+    /// TCP streams of `NetStream` side by side; its rate is that of all together.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    streams: u32,
     /// Let the real-time methods leave the fair server as it is (docs/design/host-methods.md): as
     /// they were measured before steadyvm bounded it.
     #[arg(long)]
@@ -103,13 +107,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         rounds: args.rounds,
         boots: args.boots,
         receive_path: args.receive_path,
+        streams: args.streams,
         seed: args.seed,
     };
     options.check()?;
-    let methods = options.methods.iter().map(|method| method.host);
-    let wanted = args
-        .kernel
-        .wanted(methods, options.service == Service::Vm)?;
+    let with_own = |method: &ComparedMethod| (method.host, method.kernel);
+    let wanted = args.kernel.wanted(
+        options.methods.iter().map(with_own),
+        options.service == Service::Vm,
+    )?;
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();
@@ -161,8 +167,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
     let title = |kernel| laboratory.kernel_title(kernel);
-    let of =
-        |method: &ComparedMethod| (method.to_string(), title(laboratory.kernel_of(method.host)));
+    let kernel_of = |method: &ComparedMethod| laboratory.in_place_of(method.kernel);
+    let of = |method: &ComparedMethod| (method.to_string(), title(kernel_of(method)));
     let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
     if options.service == Service::Vm {
         kernels.insert("guests".to_owned(), title(HostKernel::Distribution));

@@ -47,13 +47,13 @@ impl InsteadArgs {
         self.kernel.map(HostKernel::from)
     }
 
-    /// The kernels that a measurement needs.
+    /// The kernels that a measurement needs of methods, each with its own kernel.
     ///
     /// # Errors
     /// The kernel that was asked for lacks what a method needs, or KVM for guests.
     pub fn wanted(
         &self,
-        methods: impl IntoIterator<Item = Method>,
+        methods: impl IntoIterator<Item = (Method, HostKernel)>,
         has_guests: bool,
     ) -> Result<Vec<HostKernel>> {
         let instead = self.kernel();

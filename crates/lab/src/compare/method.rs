@@ -1,19 +1,22 @@
 //! What is compared: what is set on the host, and how the guests are run.
 
 use crate::error::{Error, Result};
+use crate::laboratory::HostKernel;
 use std::fmt;
 use std::str::FromStr;
 use steadyvm_host::Method;
 use steadyvm_latency::results::Service;
 
 /// A method of a comparison. The host's part is a method of `crates/host`, the only writer of host
-/// state, and decides the kernel.
+/// state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComparedMethod {
     /// The name on the command line and in results.
     pub name: &'static str,
     /// What is set on the host.
     pub host: Method,
+    /// The host's kernel.
+    pub kernel: HostKernel,
     /// How the guests are run, all of them alike.
     pub guests: Guests,
 }
@@ -32,8 +35,9 @@ pub enum Guests {
     OutsourcedBulk,
 }
 
-/// Every method of the host with QEMU's guests, then those with guests of `steadyvm up`.
-const ALL: [ComparedMethod; Method::ALL.len() + 4] = {
+/// Every method of the host with QEMU's guests, then those with guests of `steadyvm up`, then what
+/// levels cost that nobody uses.
+const ALL: [ComparedMethod; Method::ALL.len() + 5] = {
     let [a, b, c, d, e] = Method::ALL;
     [
         with_qemu(a),
@@ -43,23 +47,28 @@ const ALL: [ComparedMethod; Method::ALL.len() + 4] = {
         with_qemu(e),
         ComparedMethod {
             name: "preempt-rt-vmm",
-            host: Method::PreemptRt,
             guests: Guests::Steadyvm,
+            ..with_qemu(Method::PreemptRt)
         },
         ComparedMethod {
             name: "rt-sockets",
-            host: Method::PreemptRt,
             guests: Guests::Outsourced,
+            ..with_qemu(Method::PreemptRt)
         },
         ComparedMethod {
             name: "rt-process",
-            host: Method::PreemptRt,
             guests: Guests::OutsourcedBulk,
+            ..with_qemu(Method::PreemptRt)
         },
         ComparedMethod {
             name: "outsourcing",
-            host: Method::RtPollList,
             guests: Guests::Outsourced,
+            ..with_qemu(Method::RtPollList)
+        },
+        ComparedMethod {
+            name: "levels-off",
+            kernel: HostKernel::RtLevels,
+            ..with_qemu(Method::PreemptRt)
         },
     ]
 };
@@ -68,6 +77,7 @@ const fn with_qemu(host: Method) -> ComparedMethod {
     ComparedMethod {
         name: host.name(),
         host,
+        kernel: HostKernel::of(host),
         guests: Guests::Qemu,
     }
 }
@@ -121,7 +131,6 @@ impl FromStr for ComparedMethod {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laboratory::HostKernel;
     use std::collections::BTreeSet;
 
     #[test]
@@ -149,10 +158,10 @@ mod tests {
         assert_eq!(bound.host, sockets.host);
         let both = parse("outsourcing");
         assert_eq!(both.guests, sockets.guests);
-        assert_eq!(
-            HostKernel::of(both.host),
-            HostKernel::of(parse("rt-poll-list").host)
-        );
+        let levels = parse("rt-poll-list");
+        assert_eq!(both.kernel, levels.kernel);
+        let off = parse("levels-off");
+        assert_eq!((off.host, off.kernel), (base.host, levels.kernel));
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub struct Options {
     pub boots: u64,
     /// Whether every phase is repeated with the host's receive path traced.
     pub receive_path: bool,
+    /// TCP streams of NetStream, side by side.
+    pub streams: u32,
     /// Seed of the request schedules. A round's schedule is the same for every method.
     pub seed: u64,
 }
@@ -176,6 +178,7 @@ impl Run<'_> {
             seed: self.options.seed + round,
             samples: self.options.samples_in(round),
             receive_path: self.options.receive_path,
+            streams: self.options.streams,
         };
         let idle = self.measure_phase(round, Phase::Idle, None, &load)?;
         let full = self.measure_phase(round, Phase::Full, None, &load)?;
@@ -347,6 +350,7 @@ mod tests {
             rounds,
             boots: 1,
             receive_path: false,
+            streams: 1,
             seed: 1,
         }
     }

@@ -46,6 +46,8 @@ pub struct Load {
     pub samples: u64,
     /// Whether the phase is repeated with the host's receive path traced.
     pub receive_path: bool,
+    /// TCP streams of `NetStream`.
+    pub streams: u32,
 }
 
 impl Load {
@@ -147,6 +149,7 @@ pub fn start_stream(
     let seconds = load.stream_seconds();
     let stream = ClientCommand {
         total_mbit_per_s: rate_mbit_per_s,
+        streams: load.streams,
         ..ClientCommand::to_server(receiver.address.into(), seconds)
     };
     let mut command = Command::new("nice");

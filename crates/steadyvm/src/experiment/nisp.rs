@@ -9,7 +9,7 @@ use steadyvm_host::Method;
 use steadyvm_lab::Error;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::experiment::nisp::{tcp, udp, write_output};
-use steadyvm_lab::laboratory::{Laboratory, require_root};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::bootstrap::BootstrapOptions;
 use steadyvm_latency::nisp;
 
@@ -94,7 +94,8 @@ impl Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.check()?;
     let methods = without_repeats(&args.methods);
-    let wanted = args.kernel.wanted(methods.iter().copied(), false)?;
+    let own = |&method: &Method| (method, HostKernel::of(method));
+    let wanted = args.kernel.wanted(methods.iter().map(own), false)?;
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();

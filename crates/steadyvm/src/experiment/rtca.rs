@@ -85,7 +85,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         seed: args.seed,
     };
     options.check()?;
-    let methods = options.configurations.iter().map(|it| it.method);
+    let own = |it: &Configuration| (it.method, HostKernel::of(it.method));
+    let methods = options.configurations.iter().map(own);
     let has_guests = options.endpoints == Endpoints::Vms;
     let wanted = args.kernel.wanted(methods, has_guests)?;
     directory::prepare(&args.out)?;
