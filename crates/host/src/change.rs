@@ -2,6 +2,7 @@
 
 mod subject;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
@@ -17,7 +18,7 @@ use crate::machine::{Machine, ThreadId};
 use crate::net;
 use crate::restore;
 use crate::threads::Scheduling;
-use subject::on_off;
+use subject::{limit, on_off};
 
 /// How a file's value is compared with what was written: the kernel prints numbers its own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +111,26 @@ pub enum Change {
         place: u32,
         /// The rule.
         rule: FlowRule,
+    },
+    /// How many packets a network device gathers before it handles them.
+    RxFrames {
+        /// The device.
+        device: String,
+        /// Before.
+        old_frames: u32,
+        /// After.
+        new_frames: u32,
+    },
+    /// The send buffer of a VM's tap: vhost-net hands over many packets at once if it has no limit.
+    TapSendBuffer {
+        /// The tap.
+        tap: String,
+        /// The main thread of the VM's monitor, which has the tap open.
+        monitor: ThreadId,
+        /// Before; [`UNLIMITED_BYTES`](crate::UNLIMITED_BYTES) without a limit.
+        old_bytes: u32,
+        /// After.
+        new_bytes: u32,
     },
     /// Early demultiplexing, which was not there before.
     EarlyDemux {
@@ -220,6 +241,21 @@ impl Change {
                 .links
                 .insert_flow_rule(device, *place, rule)
                 .map_err(wrap)?,
+            Self::RxFrames {
+                device, new_frames, ..
+            } => machine
+                .links
+                .set_rx_frames(device, *new_frames)
+                .map_err(wrap)?,
+            Self::TapSendBuffer {
+                tap,
+                monitor,
+                new_bytes,
+                ..
+            } => {
+                Self::must_run(machine, monitor)?;
+                net::set_send_buffer(machine, monitor.pid, tap, *new_bytes).map_err(wrap)?;
+            }
             Self::EarlyDemux { specification } => {
                 install(machine, specification).map_err(wrap)?;
             }
@@ -294,6 +330,15 @@ impl Change {
             Self::RootQdisc { device, .. } => machine.links.delete_root_qdisc(device),
             Self::FlowSteering { device, old, .. } => machine.links.set_flow_steering(device, *old),
             Self::FlowRule { device, place, .. } => machine.links.delete_flow_rule(device, *place),
+            Self::RxFrames {
+                device, old_frames, ..
+            } => machine.links.set_rx_frames(device, *old_frames),
+            Self::TapSendBuffer {
+                tap,
+                monitor,
+                old_bytes,
+                ..
+            } => net::set_send_buffer(machine, monitor.pid, tap, *old_bytes),
             Self::EarlyDemux { .. } => machine.demux.remove(),
         }
     }
@@ -403,21 +448,42 @@ impl Change {
                     Some(None) => Now::of(false, false, "a rule of someone else".to_owned()),
                 }
             }
+            Self::RxFrames {
+                device,
+                old_frames,
+                new_frames,
+            } => {
+                let now = machine.links.rx_frames(device).map_err(wrap)?;
+                Now::of(now == *old_frames, now == *new_frames, now.to_string())
+            }
+            Self::TapSendBuffer {
+                tap,
+                monitor,
+                old_bytes,
+                new_bytes,
+            } => {
+                Self::must_run(machine, monitor)?;
+                let now = net::send_buffers(machine, monitor.pid, tap).map_err(wrap)?;
+                Now::of_queues(&now, *old_bytes, *new_bytes)
+            }
             Self::EarlyDemux { specification } => {
-                let presence = machine.demux.presence(specification).map_err(wrap)?;
-                let text = match presence {
-                    Presence::Absent => self.old_text(),
-                    Presence::Whole => self.new_text(),
-                    Presence::Other => "partly installed".to_owned(),
-                };
-                let (is_old, is_new) = (presence == Presence::Absent, presence == Presence::Whole);
-                let mut now = Now::of(is_old, is_new, text);
-                // Whatever is in its directory is steadyvm's.
-                now.is_halfway = presence == Presence::Other;
-                now
+                self.now_of_demux(machine.demux.presence(specification).map_err(wrap)?)
             }
         };
         Ok(now)
+    }
+
+    fn now_of_demux(&self, presence: Presence) -> Now {
+        let text = match presence {
+            Presence::Absent => self.old_text(),
+            Presence::Whole => self.new_text(),
+            Presence::Other => "partly installed".to_owned(),
+        };
+        let (is_old, is_new) = (presence == Presence::Absent, presence == Presence::Whole);
+        let mut now = Now::of(is_old, is_new, text);
+        // Whatever is in its directory is steadyvm's.
+        now.is_halfway = presence == Presence::Other;
+        now
     }
 
     fn must_run(machine: &Machine, thread: &ThreadId) -> Result<(), HostError> {
@@ -492,6 +558,16 @@ impl Now {
             is_halfway: false,
             text,
         }
+    }
+
+    /// Of a tap whose queues have these send buffers.
+    fn of_queues(bytes: &BTreeSet<u32>, old: u32, new: u32) -> Self {
+        let are = |known: &[u32]| bytes.iter().all(|bytes| known.contains(bytes));
+        let text: Vec<String> = bytes.iter().map(|bytes| limit(*bytes)).collect();
+        let mut now = Self::of(are(&[old]), are(&[new]), text.join(", "));
+        // A queue was attached since.
+        now.is_halfway = !now.is_old && !now.is_new && are(&[old, new]);
+        now
     }
 }
 

@@ -94,6 +94,10 @@ pub struct FakeState {
     pub online: CpuSet,
     /// Root queueing disciplines by device, where they are not the kernel's default.
     pub qdiscs: BTreeMap<String, String>,
+    /// `rx-frames` by device, where it is not 0.
+    pub rx_frames: BTreeMap<String, u32>,
+    /// Send buffers in bytes by process and descriptor, of queues of taps that have a limit.
+    pub send_buffers: BTreeMap<(u32, u32), u32>,
     /// Flow steering by NIC, for those that have it.
     pub flow_steering: BTreeMap<String, FakeFlowSteering>,
     /// NAPI threads to come by NIC: they appear when `threaded` is first set to 1.

@@ -1,5 +1,5 @@
 //! The only code of steadyvm that changes host state: scheduling policies and CPUs of threads,
-//! CPUs of interrupts, a few files of procfs and sysfs.
+//! CPUs of interrupts, a few files of procfs and sysfs, queues and batches of network devices.
 //!
 //! Every change is written to a journal on disk before it is made, so that [`HostControl::undo`]
 //! can take all of it back, in reverse order, also after the process was killed. What is planned
@@ -57,6 +57,7 @@ pub use fair_server::Reservation;
 pub use journal::DEFAULT_STATE_DIRECTORY;
 pub use links::{
     FlowMatch, FlowRule, FlowTable, KernelLinks, Links, PortProtocol, PortSocket, Qdisc,
+    UNLIMITED_BYTES,
 };
 pub use machine::{Machine, Thread, ThreadId};
 pub use method::{Method, Priorities, RtVm, Target};

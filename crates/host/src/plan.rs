@@ -134,7 +134,16 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
     let ranked = path.ranked(target);
     plan.beneficiaries = ranked.iter().map(|(thread, ..)| thread.clone()).collect();
     if method == Method::RtPollList {
-        rt_level(machine, target, &mut plan)?;
+        // The lowest of the path: its other threads shall not do others' softirqs either.
+        let from = target.priorities.vcpu;
+        let change = rt_level(
+            machine,
+            from,
+            "method rt-poll-list",
+            "use method preempt-rt",
+        )?;
+        let why = "so that the RT NIC's packets wait for nobody else's";
+        add(&mut plan.steps, change, why, true);
     }
     if method == Method::Dedicated {
         let dedication = dedicated::choose_cpu(machine, target)?;
@@ -218,26 +227,27 @@ fn need_preempt_rt(machine: &Machine, method: Method) -> Result<(), HostError> {
     })
 }
 
-/// Puts the NAPIs of the RT NICs' IRQ threads on the RT level (docs/design/receive-path-levels.md).
-fn rt_level(machine: &Machine, target: &Target, plan: &mut Plan) -> Result<(), HostError> {
+/// The change that puts the NAPIs of IRQ threads with this priority or more on the RT level
+/// (docs/design/receive-path-levels.md). `asker` wants it, and `instead` is what to do without.
+pub(crate) fn rt_level(
+    machine: &Machine,
+    priority: u32,
+    asker: &str,
+    instead: &str,
+) -> Result<Change, HostError> {
     let path = RTNET_PRIO;
     let Ok(old) = machine.tree.read(path) else {
         return Err(HostError::Unsupported {
-            missing: format!("method rt-poll-list needs a kernel with {path}"),
-            fix: "build one with kernel/patches/6.12 (kernel/README.md), or use method preempt-rt"
-                .into(),
+            missing: format!("{asker} needs a kernel with {path}"),
+            fix: format!("build one with kernel/patches/6.12 (kernel/README.md), or {instead}"),
         });
     };
-    let change = Change::File {
+    Ok(Change::File {
         path: path.into(),
         form: crate::change::Form::Text,
         old: old.trim().to_owned(),
-        // The lowest of the path: its other threads shall not do others' softirqs either.
-        new: target.priorities.vcpu.to_string(),
-    };
-    let why = "so that the RT NIC's packets wait for nobody else's";
-    add(&mut plan.steps, change, why, true);
-    Ok(())
+        new: priority.to_string(),
+    })
 }
 
 fn find_path(

@@ -10,6 +10,7 @@ use crate::error::HostError;
 use crate::fair_server;
 use crate::links::Qdisc;
 use crate::machine::{Machine, ThreadId};
+use crate::net;
 use crate::threads::Scheduling;
 use crate::{parse, plan};
 
@@ -27,6 +28,10 @@ pub struct Snapshot {
     /// Root queueing disciplines by device.
     #[serde(default)]
     pub qdiscs: BTreeMap<String, Qdisc>,
+    /// What decides the batch of taps that a process has open, by tap: send buffers in bytes, and
+    /// `rx-frames`.
+    #[serde(default)]
+    pub taps: BTreeMap<String, String>,
     /// Flow steering rules by NIC, for those that have any.
     #[serde(default)]
     pub flow_rules: BTreeMap<String, Vec<String>>,
@@ -117,6 +122,7 @@ impl Snapshot {
                 paths.push(format!("{queues}/{queue}/rps_cpus"));
             }
         }
+        let taps = taps(machine, &threads);
         let files = paths
             .into_iter()
             .filter_map(|path| {
@@ -130,6 +136,7 @@ impl Snapshot {
             irqs,
             files,
             qdiscs,
+            taps,
             flow_rules,
         })
     }
@@ -178,6 +185,11 @@ impl Snapshot {
                 ));
             }
         }
+        for (tap, now) in &self.taps {
+            if let Some(old) = earlier.taps.get(tap).filter(|old| *old != now) {
+                found.push(format!("batch of {tap}: {old} -> {now}"));
+            }
+        }
         for (nic, now) in &self.flow_rules {
             if let Some(old) = earlier.flow_rules.get(nic).filter(|old| *old != now) {
                 found.push(format!(
@@ -201,4 +213,31 @@ fn rules_of(machine: &Machine, nic: &str) -> Option<(String, Vec<String>)> {
         None => format!("{place}: other"),
     }));
     Some((nic.to_owned(), rules))
+}
+
+/// The taps that processes have open; who may not see that sees none.
+fn taps(machine: &Machine, threads: &[ThreadState]) -> BTreeMap<String, String> {
+    let nics = machine.tree.list("/sys/class/net").unwrap_or_default();
+    let is_tap = |nic: &String| {
+        let flags = format!("/sys/class/net/{nic}/tun_flags");
+        machine.tree.exists(&flags)
+    };
+    let mut taps = BTreeMap::new();
+    // Looking through every process's descriptors takes time.
+    if !nics.iter().any(is_tap) {
+        return taps;
+    }
+    let processes = threads
+        .iter()
+        .filter(|thread| thread.id.tid == thread.id.pid);
+    for pid in processes.map(|process| process.id.pid) {
+        for tap in net::taps_of(machine, pid) {
+            let Ok(bytes) = net::send_buffers(machine, pid, &tap) else {
+                continue;
+            };
+            let frames = machine.links.rx_frames(&tap).unwrap_or(0);
+            taps.insert(tap, format!("send buffer {bytes:?}, rx-frames {frames}"));
+        }
+    }
+    taps
 }

@@ -49,10 +49,20 @@ name = "bulk"
 class = "bulk"
 "#;
 
-fn laboratory(logs: &Path) -> Laboratory {
+const BATCH: &str = r#"
+[net]
+levels_from = 70
+[class.bulk.net]
+vhost = 40
+[[vm]]
+name = "bulk"
+class = "bulk"
+"#;
+
+fn laboratory(logs: &Path, kernel: HostKernel) -> Laboratory {
     let cache = Cache::of_this_machine().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
-    Laboratory::open(&cache, program, logs, &[HostKernel::PreemptRt], &Silent).unwrap()
+    Laboratory::open(&cache, program, logs, &[kernel], &Silent).unwrap()
 }
 
 /// Runs words of a shell in the host; their output.
@@ -99,7 +109,7 @@ fn undo(host: &EmulatedHost) {
 #[ignore = "needs the lab: make lab-tests"]
 fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
     let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path());
+    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
     let host = EmulatedHost::boot(&laboratory.host("net", HostKernel::PreemptRt).unwrap()).unwrap();
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
@@ -149,7 +159,7 @@ fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
 #[ignore = "needs the lab: make lab-tests"]
 fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
     let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path());
+    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
     let host =
         EmulatedHost::boot(&laboratory.host("net", HostKernel::Distribution).unwrap()).unwrap();
     write(&host, "/run/steadyvm.toml", PROFILE);
@@ -183,6 +193,73 @@ fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
     inside(&host, "steadyvm host snapshot --compare /run/before.json");
 }
 
+/// What `net show` finds in force for the setting whose name begins so; none if it is not recorded.
+fn now(host: &EmulatedHost, subject: &str) -> Option<String> {
+    let shown = shown(host);
+    let settings = shown["settings"].as_array().unwrap();
+    let is_it = |setting: &&Value| setting["subject"].as_str().unwrap().starts_with(subject);
+    let setting = settings.iter().find(is_it)?;
+    Some(setting["now"].as_str().unwrap().to_owned())
+}
+
+/// What ethtool says of a device's `rx-frames`.
+fn rx_frames(host: &EmulatedHost, device: &str) -> String {
+    let coalescing = inside(host, &format!("ethtool -c {device}"));
+    let line = coalescing
+        .lines()
+        .find_map(|line| line.strip_prefix("rx-frames:"));
+    line.unwrap_or_else(|| panic!("{coalescing}"))
+        .trim()
+        .to_owned()
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn the_batch_of_a_running_vms_tap_is_set_and_undone_after_a_crash_too() {
+    const LIMIT: Option<&str> = Some("16777216 bytes");
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path(), HostKernel::RtLevels);
+    let host =
+        EmulatedHost::boot(&laboratory.host("batch", HostKernel::RtLevels).unwrap()).unwrap();
+    let machine = guest("bulk", 1, 2);
+    let tap = &machine.cards[0].tap;
+    let _guest = host.start_guest(&machine, &[RT], &Silent).unwrap();
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    let before = inside(&host, "cat /run/before.json");
+    let batch = format!("\"{tap}\": \"send buffer {{2147483647}}, rx-frames 0\"");
+    assert!(before.contains(&batch), "{before}");
+
+    // Below the levels and nothing said: 1.
+    write(&host, "/run/steadyvm.toml", BATCH);
+    inside(&host, "steadyvm net apply /run/steadyvm.toml");
+    assert!(all_hold(&shown(&host)));
+    assert_eq!(now(&host, "send buffer").as_deref(), LIMIT);
+    assert_eq!(rx_frames(&host, tap), "0");
+    let levels_from = inside(&host, "cat /proc/sys/net/core/rtnet_prio");
+    assert_eq!(levels_from.trim(), "70");
+
+    // Its class says 8.
+    let eight = BATCH.replace("vhost = 40", "vhost = 40\ntap_batch = 8");
+    write(&host, "/run/steadyvm.toml", &eight);
+    inside(&host, "steadyvm net apply /run/steadyvm.toml");
+    assert!(all_hold(&shown(&host)));
+    assert_eq!(now(&host, "send buffer").as_deref(), LIMIT);
+    assert_eq!(rx_frames(&host, tap), "7");
+    undo(&host);
+    assert_eq!(rx_frames(&host, tap), "0");
+
+    // Killed when it has set the send buffer and is about to read it back.
+    let killed = inside(
+        &host,
+        "strace -f -o /dev/null -e inject=pidfd_getfd:signal=KILL:when=5 \
+         steadyvm net apply /run/steadyvm.toml || echo $?",
+    );
+    assert!(killed.trim().ends_with("137"), "{killed}");
+    assert_eq!(shown(&host)["state"], "incomplete");
+    assert_eq!(now(&host, "send buffer").as_deref(), LIMIT);
+    undo(&host);
+}
+
 /// The priority of a UDP port in the table; none if it has none.
 fn priority(host: &EmulatedHost, port: u16) -> Option<u64> {
     let shown = shown(host);
@@ -203,7 +280,7 @@ fn packets(host: &EmulatedHost, level: usize) -> u64 {
 #[ignore = "needs the lab: make lab-tests"]
 fn early_demultiplexing_follows_ports_and_their_priorities() {
     let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path());
+    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
     for kernel in [HostKernel::PreemptRt, HostKernel::Distribution] {
         let host = EmulatedHost::boot(&laboratory.host("demux", kernel).unwrap()).unwrap();
         let serve = |words: &str, port: u16| {

@@ -1,6 +1,7 @@
 //! What a change is of: in words, and against other changes.
 
 use super::Change;
+use crate::links::UNLIMITED_BYTES;
 
 impl Change {
     /// What is changed, for people.
@@ -16,6 +17,10 @@ impl Change {
             Self::FlowRule { device, place, .. } => {
                 format!("flow steering rule {place} of {device}")
             }
+            Self::RxFrames { device, .. } => format!("rx-frames of {device}"),
+            Self::TapSendBuffer { tap, monitor, .. } => {
+                format!("send buffer of {tap}, of process {}", monitor.pid)
+            }
             Self::EarlyDemux { .. } => "early demultiplexing".to_owned(),
         }
     }
@@ -28,6 +33,8 @@ impl Change {
             Self::File { old, .. } | Self::RootQdisc { old, .. } => old.clone(),
             Self::FairServer { old, .. } => old.to_string(),
             Self::FlowSteering { old, .. } => on_off(*old).to_owned(),
+            Self::RxFrames { old_frames, .. } => old_frames.to_string(),
+            Self::TapSendBuffer { old_bytes, .. } => limit(*old_bytes),
             Self::FlowRule { .. } | Self::EarlyDemux { .. } => "none".to_owned(),
         }
     }
@@ -41,6 +48,8 @@ impl Change {
             Self::FairServer { new, .. } => new.to_string(),
             Self::FlowSteering { new, .. } => on_off(*new).to_owned(),
             Self::FlowRule { rule, .. } => rule.to_string(),
+            Self::RxFrames { new_frames, .. } => new_frames.to_string(),
+            Self::TapSendBuffer { new_bytes, .. } => limit(*new_bytes),
             Self::EarlyDemux { specification } => format!(
                 "{} levels on CPU {} for {}",
                 specification.levels.count(),
@@ -61,6 +70,16 @@ impl Change {
             Self::FairServer { old, new, .. } => old == new,
             Self::RootQdisc { old, new, .. } => old == new,
             Self::FlowSteering { old, new, .. } => old == new,
+            Self::RxFrames {
+                old_frames,
+                new_frames,
+                ..
+            } => old_frames == new_frames,
+            Self::TapSendBuffer {
+                old_bytes,
+                new_bytes,
+                ..
+            } => old_bytes == new_bytes,
             Self::FlowRule { .. } | Self::EarlyDemux { .. } => false,
         }
     }
@@ -80,9 +99,22 @@ impl Change {
             (Self::FairServer { cpu: one, .. }, Self::FairServer { cpu: two, .. }) => one == two,
             (Self::File { path: one, .. }, Self::File { path: two, .. })
             | (Self::RootQdisc { device: one, .. }, Self::RootQdisc { device: two, .. })
-            | (Self::FlowSteering { device: one, .. }, Self::FlowSteering { device: two, .. }) => {
+            | (Self::FlowSteering { device: one, .. }, Self::FlowSteering { device: two, .. })
+            | (Self::RxFrames { device: one, .. }, Self::RxFrames { device: two, .. }) => {
                 one == two
             }
+            (
+                Self::TapSendBuffer {
+                    tap: one,
+                    monitor: of_one,
+                    ..
+                },
+                Self::TapSendBuffer {
+                    tap: two,
+                    monitor: of_two,
+                    ..
+                },
+            ) => (one, of_one.tid, of_one.start_time) == (two, of_two.tid, of_two.start_time),
             (Self::FlowRule { .. }, Self::FlowRule { .. }) => self == other,
             // There is one at most.
             (Self::EarlyDemux { .. }, Self::EarlyDemux { .. }) => true,
@@ -121,6 +153,20 @@ impl Change {
             (Self::FlowSteering { old, .. }, Self::FlowSteering { old: first, .. }) => {
                 *old = *first;
             }
+            (
+                Self::RxFrames {
+                    old_frames: old, ..
+                },
+                Self::RxFrames {
+                    old_frames: first, ..
+                },
+            )
+            | (
+                Self::TapSendBuffer { old_bytes: old, .. },
+                Self::TapSendBuffer {
+                    old_bytes: first, ..
+                },
+            ) => *old = *first,
             _ => {}
         }
         self
@@ -129,6 +175,15 @@ impl Change {
     /// Whether making it replaces threads of NICs by new ones: a driver may stop and start its NIC.
     pub fn replaces_threads(&self) -> bool {
         matches!(self, Self::EarlyDemux { .. })
+    }
+}
+
+/// A send buffer, for people.
+pub(super) fn limit(bytes: u32) -> String {
+    if bytes == UNLIMITED_BYTES {
+        "no limit".to_owned()
+    } else {
+        format!("{bytes} bytes")
     }
 }
 

@@ -1,9 +1,9 @@
-//! Queueing disciplines and flow steering of the fake host.
+//! Queueing disciplines, flow steering and taps of the fake host.
 
 use std::io;
 
 use super::{FakeHost, FakeState, error};
-use crate::links::{FlowRule, FlowTable, Links, PortSocket, Qdisc};
+use crate::links::{FlowRule, FlowTable, Links, PortSocket, Qdisc, UNLIMITED_BYTES};
 
 /// What a fake kernel attaches by itself.
 const DEFAULT_QDISC: &str = "pfifo_fast";
@@ -21,6 +21,24 @@ impl FakeState {
             })
             .then_some(())
             .ok_or_else(|| error(libc::ENODEV))
+    }
+
+    /// The descriptors by which a process has queues of a tap attached.
+    fn queues_of(&self, pid: u32, tap: &str) -> io::Result<Vec<u32>> {
+        if !self.threads.contains_key(&pid) {
+            return Err(error(libc::ESRCH));
+        }
+        let directory = format!("/proc/{pid}/fdinfo/");
+        let is_queue = |text: &str| text.lines().any(|line| line == format!("iff:\t{tap}"));
+        let queues = self.files.iter().filter(|(_, text)| is_queue(text));
+        let descriptors =
+            queues.filter_map(|(path, _)| path.strip_prefix(&directory)?.parse().ok());
+        Ok(descriptors.collect())
+    }
+
+    fn must_be_queue(&self, pid: u32, descriptor: u32, tap: &str) -> io::Result<()> {
+        let is_one = self.queues_of(pid, tap)?.contains(&descriptor);
+        is_one.then_some(()).ok_or_else(|| error(libc::ENODEV))
     }
 }
 
@@ -95,6 +113,47 @@ impl Links for FakeHost {
             let steering = steering.ok_or_else(|| error(libc::EOPNOTSUPP))?;
             let rule = steering.rules.remove(&place);
             rule.map(drop).ok_or_else(|| error(libc::ENOENT))
+        })
+    }
+
+    fn rx_frames(&self, device: &str) -> io::Result<u32> {
+        let inner = self.lock();
+        inner.state.must_have(device)?;
+        Ok(inner.state.rx_frames.get(device).copied().unwrap_or(0))
+    }
+
+    fn set_rx_frames(&self, device: &str, frames: u32) -> io::Result<()> {
+        self.mutate(|state| {
+            state.must_have(device)?;
+            state.rx_frames.insert(device.to_owned(), frames);
+            state.rx_frames.retain(|_, frames| *frames != 0);
+            Ok(())
+        })
+    }
+
+    fn tap_send_buffer(&self, pid: u32, descriptor: u32, tap: &str) -> io::Result<u32> {
+        let inner = self.lock();
+        inner.state.must_be_queue(pid, descriptor, tap)?;
+        let limited = inner.state.send_buffers.get(&(pid, descriptor));
+        Ok(limited.copied().unwrap_or(UNLIMITED_BYTES))
+    }
+
+    fn set_tap_send_buffer(
+        &self,
+        pid: u32,
+        descriptor: u32,
+        tap: &str,
+        bytes: u32,
+    ) -> io::Result<()> {
+        self.mutate(|state| {
+            state.must_be_queue(pid, descriptor, tap)?;
+            for queue in state.queues_of(pid, tap)? {
+                state.send_buffers.insert((pid, queue), bytes);
+            }
+            state
+                .send_buffers
+                .retain(|_, bytes| *bytes != UNLIMITED_BYTES);
+            Ok(())
         })
     }
 

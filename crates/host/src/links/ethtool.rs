@@ -1,4 +1,5 @@
-//! Flow steering rules (`ethtool -N`), by the ethtool ioctl: netlink has none for them.
+//! Flow steering rules (`ethtool -N`) and `rx-frames` (`ethtool -C`), by the ethtool ioctl: netlink
+//! has no rules.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,6 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use super::{FlowMatch, FlowRule, FlowTable, PortProtocol};
 
 // Commands and values of include/uapi/linux/ethtool.h.
+const GET_COALESCING: u32 = 0x0e;
+const SET_COALESCING: u32 = 0x0f;
 const GET_FLAGS: u32 = 0x25;
 const SET_FLAGS: u32 = 0x26;
 const COUNT_RULES: u32 = 0x2e;
@@ -34,6 +37,16 @@ struct Value {
     data: u32,
 }
 
+/// `struct ethtool_coalesce`
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Coalescing {
+    command: u32,
+    rx_us: u32,
+    rx_frames: u32,
+    others: [u32; 20],
+}
+
 /// `struct ethtool_rx_flow_spec`: `h_u`, `h_ext`, `m_u` and `m_ext` as bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -58,6 +71,7 @@ struct RuleCommand {
     rule_count: u32,
 }
 
+const _: () = assert!(mem::size_of::<Coalescing>() == 92);
 const _: () = assert!(mem::size_of::<FlowSpecification>() == 168);
 const _: () = assert!(mem::size_of::<RuleCommand>() == 192);
 /// The flexible array `rule_locs` begins behind `rule_cnt`, before the padding.
@@ -86,6 +100,31 @@ pub(super) fn set_flow_steering(device: &str, on: bool) -> io::Result<()> {
         },
     };
     control(device, (&raw mut value).cast())
+}
+
+pub(super) fn rx_frames(device: &str) -> io::Result<u32> {
+    coalescing(device).map(|coalescing| coalescing.rx_frames)
+}
+
+/// Leaves the device's other values as they are.
+pub(super) fn set_rx_frames(device: &str, frames: u32) -> io::Result<()> {
+    let mut coalescing = Coalescing {
+        command: SET_COALESCING,
+        rx_frames: frames,
+        ..coalescing(device)?
+    };
+    control(device, (&raw mut coalescing).cast())
+}
+
+fn coalescing(device: &str) -> io::Result<Coalescing> {
+    let mut coalescing = Coalescing {
+        command: GET_COALESCING,
+        rx_us: 0,
+        rx_frames: 0,
+        others: [0; 20],
+    };
+    control(device, (&raw mut coalescing).cast())?;
+    Ok(coalescing)
 }
 
 pub(super) fn flow_rules(device: &str) -> io::Result<FlowTable> {
@@ -144,7 +183,8 @@ fn flags(device: &str) -> io::Result<u32> {
     Ok(value.data)
 }
 
-/// Runs the command that `data` points to, a [`Value`] or a [`RuleCommand`] with its places.
+/// Runs the command that `data` points to: a [`Value`], a [`Coalescing`], or a [`RuleCommand`] with
+/// its places.
 fn control(device: &str, data: *mut libc::c_void) -> io::Result<()> {
     let mut request = InterfaceRequest {
         name: [0; 16],
@@ -165,8 +205,9 @@ fn control(device: &str, data: *mut libc::c_void) -> io::Result<()> {
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
     // SAFETY: `request` is a live `struct ifreq` with a terminated name. Its data is a live,
     // writable structure whose first word is the command, and large enough for what that
-    // command reads and writes: every caller passes a `Value` for flags, and for rules a
-    // `RuleCommand` followed by as many places as its `rule_count` says.
+    // command reads and writes: every caller passes a `Value` for flags, a `Coalescing` for
+    // coalescing, and for rules a `RuleCommand` followed by as many places as its `rule_count`
+    // says.
     let result = unsafe {
         libc::ioctl(
             socket.as_raw_fd(),

@@ -1,10 +1,11 @@
-//! What only netlink and ethtool know of network devices: queueing disciplines and flow steering
-//! rules, behind a trait, so that a fake host can stand in for the real one.
+//! What only system calls know of network devices: queueing disciplines, flow steering rules, the
+//! batches of taps; behind a trait, so that a fake host can stand in for the real one.
 
 mod ethtool;
 mod netlink;
 mod qdisc;
 mod sockets;
+mod tap;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +13,9 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 use steadyvm_demux::Protocol;
+
+/// What a tap's send buffer is without a limit, in bytes: `INT_MAX`, as vhost-net compares it.
+pub const UNLIMITED_BYTES: u32 = i32::MAX as u32;
 
 /// The root queueing discipline of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +98,21 @@ pub trait Links: Send + Sync {
     fn insert_flow_rule(&self, device: &str, place: u32, rule: &FlowRule) -> io::Result<()>;
     /// Deletes a rule.
     fn delete_flow_rule(&self, device: &str, place: u32) -> io::Result<()>;
+    /// How many packets a device gathers before it handles them (`ethtool -C`, `rx-frames`).
+    fn rx_frames(&self, device: &str) -> io::Result<u32>;
+    /// Sets it.
+    fn set_rx_frames(&self, device: &str, frames: u32) -> io::Result<()>;
+    /// The send buffer in bytes of the queue of a tap that a process has open by this descriptor,
+    /// [`UNLIMITED_BYTES`] without a limit. `ENODEV` if the descriptor is something else.
+    fn tap_send_buffer(&self, pid: u32, descriptor: u32, tap: &str) -> io::Result<u32>;
+    /// Sets it for every queue of the tap that is attached.
+    fn set_tap_send_buffer(
+        &self,
+        pid: u32,
+        descriptor: u32,
+        tap: &str,
+        bytes: u32,
+    ) -> io::Result<()>;
     /// The host's sockets that have a port.
     fn port_sockets(&self) -> io::Result<Vec<PortSocket>>;
 }
@@ -133,6 +152,28 @@ impl Links for KernelLinks {
 
     fn delete_flow_rule(&self, device: &str, place: u32) -> io::Result<()> {
         ethtool::delete_flow_rule(device, place)
+    }
+
+    fn rx_frames(&self, device: &str) -> io::Result<u32> {
+        ethtool::rx_frames(device)
+    }
+
+    fn set_rx_frames(&self, device: &str, frames: u32) -> io::Result<()> {
+        ethtool::set_rx_frames(device, frames)
+    }
+
+    fn tap_send_buffer(&self, pid: u32, descriptor: u32, tap: &str) -> io::Result<u32> {
+        tap::send_buffer(pid, descriptor, tap)
+    }
+
+    fn set_tap_send_buffer(
+        &self,
+        pid: u32,
+        descriptor: u32,
+        tap: &str,
+        bytes: u32,
+    ) -> io::Result<()> {
+        tap::set_send_buffer(pid, descriptor, tap, bytes)
     }
 
     fn port_sockets(&self) -> io::Result<Vec<PortSocket>> {

@@ -18,13 +18,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{self, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::demux::{DemuxProfile, DemuxTable};
 use super::flows::SteerTable;
-use super::profile::{Class, NicProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile};
+use super::profile::{
+    Class, HIGHEST_PRIORITY, LARGEST_BATCH, NicProfile, Profile, Softirqs, TapQdisc,
+    ThreadPriority, VmProfile,
+};
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
 
@@ -54,6 +57,7 @@ struct HostTable {
     ksoftirqd: Option<ThreadPriority>,
     rcu: Option<ThreadPriority>,
     fair_server_us: Option<u32>,
+    levels_from: Option<u32>,
     demux: Option<Spanned<DemuxTable>>,
 }
 
@@ -74,6 +78,8 @@ struct NetTable {
     vhost: Option<ThreadPriority>,
     vcpu: Option<ThreadPriority>,
     tap_qdisc: Option<TapQdisc>,
+    #[serde(default, deserialize_with = "batch")]
+    tap_batch: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -143,6 +149,14 @@ pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
     }
     profile.check()?;
     Ok(profile)
+}
+
+fn batch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let packets = i64::deserialize(deserializer)?;
+    let batch = u32::try_from(packets).ok();
+    let batch = batch.filter(|batch| (1..=LARGEST_BATCH).contains(batch));
+    let refused = || format!("tap_batch {packets} is not one of 1 to {LARGEST_BATCH}");
+    batch.map(Some).ok_or_else(|| de::Error::custom(refused()))
 }
 
 struct Reader<'t> {
@@ -301,6 +315,7 @@ impl NetTable {
             vhost: self.vhost,
             vcpu: self.vcpu,
             tap_qdisc: self.tap_qdisc,
+            tap_batch: self.tap_batch,
         })
     }
 }
@@ -331,6 +346,7 @@ impl HostTable {
             // The kernel counts in ticks; less than one is none at all.
             ("budget_us", self.budget_us, 1_000, 1_000_000),
             ("fair_server_us", self.fair_server_us, 500, 50_000),
+            ("levels_from", self.levels_from, 1, HIGHEST_PRIORITY),
         ];
         for (name, value, least, most) in limits {
             if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
@@ -344,6 +360,7 @@ impl HostTable {
             budget_us: self.budget_us,
             ksoftirqd: self.ksoftirqd,
             rcu: self.rcu,
+            levels_from: self.levels_from,
         })
     }
 }

@@ -5,6 +5,7 @@
 //! `rt-profile`; [`plan`](plan::plan) turns it into [`Step`](crate::Step)s on a machine.
 //! docs/design/no-patch-profile.md says why each setting is there.
 
+mod batch;
 mod control;
 mod demux;
 pub mod file;
@@ -16,6 +17,7 @@ mod sockets;
 mod softirqs;
 mod vms;
 
+pub(crate) use batch::{send_buffers, set_send_buffer};
 pub use control::{ProfileApplied, ProfilePlan};
 pub use demux::DemuxProfile;
 pub use profile::{

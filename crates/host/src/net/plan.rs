@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::batch;
 use super::demux;
 use super::flows;
 use super::profile::{Class, NicProfile, ProcessProfile, Profile, at};
@@ -55,7 +56,12 @@ pub(crate) fn plan(
     }
     for vm in &profile.vms {
         match vms::find(machine, &threads, vm)? {
-            Some(running) => plan_vm(machine, &running, &online, own, &mut wanted)?,
+            Some(running) => {
+                plan_vm(machine, &running, &online, own, &mut wanted)?;
+                let Wanted { steps, warnings } = &mut wanted;
+                let levels_from = profile.softirqs.levels_from;
+                batch::steps(machine, &running, levels_from, steps, warnings)?;
+            }
             None => wanted.warnings.push(format!(
                 "VM \"{}\" does not run: apply again when it does",
                 vm.name

@@ -17,6 +17,10 @@ use crate::threads::Scheduling;
 /// The highest FIFO priority for the receive path: the kernel's own migration threads have 99.
 pub const HIGHEST_PRIORITY: u32 = 98;
 
+/// The largest batch of a tap in packets: what vhost-net hands over at once (`VHOST_NET_BATCH`), and
+/// what `rx-frames` is cut to.
+pub const LARGEST_BATCH: u32 = 64;
+
 /// How a thread of the receive path is scheduled: `"normal"`, or a FIFO priority of 1 to 98.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThreadPriority {
@@ -45,6 +49,9 @@ pub struct Class {
     pub vcpu: Option<ThreadPriority>,
     /// Root queueing discipline of its VMs' taps.
     pub tap_qdisc: Option<TapQdisc>,
+    /// Packets that its VMs' taps take through the bridge at once, 1 to [`LARGEST_BATCH`]; none:
+    /// as they are, but 1 for VMs below `levels_from`.
+    pub tap_batch: Option<u32>,
 }
 
 /// A queueing discipline for a tap.
@@ -108,6 +115,9 @@ pub struct Softirqs {
     pub ksoftirqd: Option<ThreadPriority>,
     /// The threads of RCU.
     pub rcu: Option<ThreadPriority>,
+    /// `net.core.rtnet_prio`: IRQ threads with this priority or more poll their NICs at the RT
+    /// level, on a kernel with our patches.
+    pub levels_from: Option<u32>,
 }
 
 /// The methods' piece.
@@ -230,6 +240,7 @@ impl Class {
         self.vhost = self.vhost.or(other.vhost);
         self.vcpu = self.vcpu.or(other.vcpu);
         self.tap_qdisc = self.tap_qdisc.or(other.tap_qdisc);
+        self.tap_batch = self.tap_batch.or(other.tap_batch);
     }
 
     /// Whether a stage stands below the one it feeds, in which case it could never be fed while

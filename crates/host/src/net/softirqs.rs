@@ -5,6 +5,7 @@ use super::profile::{Softirqs, ThreadPriority};
 use crate::change::{Change, Form, Step};
 use crate::error::HostError;
 use crate::machine::{Machine, Thread};
+use crate::plan;
 
 /// Threads of RCU, by the beginning of their names (kernel/rcu/tree*.c): grace periods, boosting,
 /// callbacks on their CPU and off it.
@@ -38,6 +39,18 @@ pub(super) fn steps(
         steps.push(Step {
             change,
             why: "so that a round of the receive softirq ends earlier".into(),
+            required: true,
+        });
+    }
+    if let Some(priority) = softirqs.levels_from {
+        steps.push(Step {
+            change: plan::rt_level(
+                machine,
+                priority,
+                "[net] levels_from",
+                "leave levels_from out",
+            )?,
+            why: "so that NICs of this rank are polled at a level of their own".into(),
             required: true,
         });
     }

@@ -1,5 +1,7 @@
 //! Running VMs: their monitor by name, and their taps.
 
+use std::collections::BTreeSet;
+
 use crate::discover;
 use crate::error::HostError;
 use crate::machine::{Machine, Thread};
@@ -68,24 +70,26 @@ fn is_named(command_line: &[u8], name: &str) -> bool {
     })
 }
 
-/// The taps a process has open: `/proc/PID/fdinfo/N` of a tun descriptor says `iff: tap0`.
+/// The taps a process has open.
 pub(crate) fn taps_of(machine: &Machine, pid: u32) -> Vec<String> {
+    let queues = tap_queues(machine, pid);
+    let taps: BTreeSet<String> = queues.into_iter().map(|(_, tap)| tap).collect();
+    taps.into_iter().collect()
+}
+
+/// The descriptors by which a process has attached queues of taps, and the taps:
+/// `/proc/PID/fdinfo/N` says `iff: tap0`.
+pub(super) fn tap_queues(machine: &Machine, pid: u32) -> Vec<(u32, String)> {
     let directory = format!("/proc/{pid}/fdinfo");
-    let mut taps: Vec<String> = machine
-        .tree
-        .list(&directory)
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|descriptor| machine.tree.read(&format!("{directory}/{descriptor}")).ok())
-        .filter_map(|text| {
-            let line = text.lines().find_map(|line| line.strip_prefix("iff:"))?;
-            Some(line.trim().to_owned())
-        })
-        .filter(|tap| !tap.is_empty())
-        .collect();
-    taps.sort();
-    taps.dedup();
-    taps
+    let names = machine.tree.list(&directory).unwrap_or_default();
+    let queue_of = |name: &String| {
+        let text = machine.tree.read(&format!("{directory}/{name}")).ok()?;
+        let tap = text.lines().find_map(|line| line.strip_prefix("iff:"))?;
+        let tap = tap.trim();
+        // A queue that the guest does not use has none.
+        (!tap.is_empty()).then_some((name.parse().ok()?, tap.to_owned()))
+    };
+    names.iter().filter_map(queue_of).collect()
 }
 
 #[cfg(test)]

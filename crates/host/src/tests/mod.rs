@@ -3,6 +3,7 @@
 mod crash;
 mod methods;
 mod net;
+mod net_batch;
 mod net_demux;
 mod net_file;
 mod properties;

@@ -16,6 +16,7 @@ budget_us = 4000
 ksoftirqd = "normal"
 rcu = 3
 fair_server_us = 2000
+levels_from = 70
 
 [class.rt.net]
 irq = 80
@@ -28,6 +29,7 @@ tap_qdisc = "noqueue"
 irq = "normal"
 napi = "normal"
 threaded_napi = true
+tap_batch = 8
 
 [[nic]]
 name = "rt0"

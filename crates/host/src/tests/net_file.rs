@@ -22,6 +22,7 @@ fn a_class_takes_what_it_does_not_set_from_the_one_it_extends() {
         [class.base.net]
         irq = 80
         vhost = 75
+        tap_batch = 64
         [class.rt]
         extends = "base"
         net = { vhost = 76, cpus = [1, 3] }
@@ -44,6 +45,7 @@ fn a_class_takes_what_it_does_not_set_from_the_one_it_extends() {
     assert_eq!(nic.class.irq, Some(ThreadPriority::Fifo(80)));
     assert_eq!(nic.class.vhost, Some(ThreadPriority::Fifo(76)));
     assert_eq!(nic.class.cpus.as_ref().unwrap().to_string(), "1,3");
+    assert_eq!(nic.class.tap_batch, Some(64));
     assert_eq!(nic.queues[&1].vhost, Some(ThreadPriority::Fifo(75)));
     assert_eq!(nic.steer[0].to_string(), "UDP port 7 to queue 1");
     assert_eq!(profile.softirqs.budget_packets, Some(64));
@@ -145,6 +147,39 @@ fn what_is_wrong_is_told_with_its_place() {
             message.starts_with(&format!("steadyvm.toml {place} ")),
             "{text}: {message}"
         );
+        assert!(message.contains(what), "{text}: {message}");
+    }
+}
+
+#[test]
+fn batches_and_levels_out_of_range_are_told_with_their_place() {
+    for (text, place, what) in [
+        (
+            "[class.rt.net]\ntap_batch = 0\n",
+            "line 2 column 13",
+            "1 to 64",
+        ),
+        (
+            "[class.rt.net]\nvhost = 7\ntap_batch = 65\n",
+            "line 3 column 13",
+            "tap_batch 65 is not one of 1 to 64",
+        ),
+        (
+            "[class.rt.net]\ntap_batch = -1\n",
+            "line 2 column 13",
+            "1 to 64",
+        ),
+        (
+            "[class.rt.net]\ntap_batch = \"all\"\n",
+            "line 2 column 13",
+            "type",
+        ),
+        ("[net]\nlevels_from = 0\n", "line 2 column 1", "1 to 98"),
+        ("[net]\nlevels_from = 99\n", "line 2 column 1", "1 to 98"),
+    ] {
+        let message = refusal(text);
+        let place = format!("steadyvm.toml {place}: ");
+        assert!(message.starts_with(&place), "{text}: {message}");
         assert!(message.contains(what), "{text}: {message}");
     }
 }

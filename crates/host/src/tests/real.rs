@@ -120,3 +120,60 @@ fn a_file_is_written_from_the_cpu_and_the_caller_stays_as_it_is() {
     assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
     assert_eq!(KernelThreads.affinity(own).unwrap(), before);
 }
+
+/// Makes a tap that is gone with the descriptor; none where this user may not.
+fn make_tap() -> Option<(std::fs::File, String)> {
+    use std::os::fd::AsRawFd;
+
+    let opened = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun");
+    let tun = opened
+        .map_err(|error| eprintln!("skipped: /dev/net/tun cannot be opened: {error}"))
+        .ok()?;
+    // A `struct ifreq`: the name, which the kernel completes, and the flags.
+    let mut request = [0_u8; 40];
+    request[..9].copy_from_slice(b"steadyt%d");
+    let flags = (libc::IFF_TAP | libc::IFF_NO_PI) as u16;
+    request[16..18].copy_from_slice(&flags.to_ne_bytes());
+    // SAFETY: `request` is as large as a `struct ifreq` and lives longer than the call, which
+    // reads and writes nothing else.
+    let result = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, request.as_mut_ptr()) };
+    if result < 0 {
+        let error = std::io::Error::last_os_error();
+        eprintln!("skipped: this user may not make a tap: {error}");
+        return None;
+    }
+    let name = request[..16].split(|&byte| byte == 0).next().unwrap();
+    Some((tun, String::from_utf8(name.to_vec()).unwrap()))
+}
+
+#[test]
+fn a_taps_batch_is_set_and_restored_by_the_kernel() {
+    let Some((tun, tap)) = make_tap() else { return };
+    let machine = Machine::real();
+    let own = std::process::id();
+    let send_buffer = Change::TapSendBuffer {
+        tap: tap.clone(),
+        monitor: machine.thread(own, own).unwrap().id,
+        old_bytes: crate::UNLIMITED_BYTES,
+        new_bytes: 16 << 20,
+    };
+    let rx_frames = Change::RxFrames {
+        device: tap,
+        old_frames: 0,
+        new_frames: 7,
+    };
+    for change in [&rx_frames, &send_buffer] {
+        assert!(change.read(&machine).unwrap().is_old);
+        change.make(&machine).unwrap();
+        assert!(change.read(&machine).unwrap().is_new);
+        assert_eq!(change.restore(&machine), Restored::Restored);
+        assert_eq!(change.restore(&machine), Restored::AlreadyOld);
+    }
+    drop(tun);
+    for change in [&rx_frames, &send_buffer] {
+        assert_eq!(change.restore(&machine), Restored::Vanished);
+    }
+}

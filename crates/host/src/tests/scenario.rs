@@ -80,6 +80,7 @@ pub fn paper_host(cpus: usize) -> FakeHost {
             &format!("pos:\t0\niff:\ttap-{name}\n"),
         );
         host.file(&format!("/sys/class/net/tap-{name}/mtu"), "1500\n");
+        host.file(&format!("/sys/class/net/tap-{name}/tun_flags"), "0x5002\n");
         host.thread(pid, pid, "qemu-system-x86", 0);
         for vcpu in 0..vcpus {
             host.thread(pid, pid + 1 + vcpu, &format!("CPU {vcpu}/KVM"), 0);

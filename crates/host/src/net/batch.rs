@@ -1,0 +1,148 @@
+//! The batch of a VM's taps: how many of its packets go through the bridge in one section with
+//! softirqs off, before a VM with a higher priority is looked at (docs/design/inter-vm-traffic.md).
+//!
+//! vhost-net hands a tap up to 64 packets at once unless its send buffer has a limit. With one each
+//! packet comes alone, and `rx-frames` says how many the tap gathers before it handles them with
+//! the next one.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use super::profile::{Class, ThreadPriority, VmProfile, at};
+use super::vms::{self, Running};
+use crate::change::{Change, Step};
+use crate::error::HostError;
+use crate::links::UNLIMITED_BYTES;
+use crate::machine::{Machine, ThreadId};
+
+/// More than a ring of 256 packets holds, so that only the way of packets changes, and no VM waits
+/// for room in the buffer.
+const LIMIT_BYTES: u32 = 16 << 20;
+
+/// The steps that give a VM's taps their batch.
+pub(super) fn steps(
+    machine: &Machine,
+    running: &Running<'_>,
+    levels_from: Option<u32>,
+    steps: &mut Vec<Step>,
+    warnings: &mut Vec<String>,
+) -> Result<(), HostError> {
+    let Running { profile, vm, taps } = running;
+    let Some(packets) = batch_of(&profile.class, levels_from) else {
+        return Ok(());
+    };
+    let Some(monitor) = machine.thread(vm.pid, vm.pid) else {
+        return Err(HostError::Vanished {
+            what: format!("VM \"{}\"", profile.name),
+        });
+    };
+    for tap in taps {
+        if !machine.tree.exists(&format!("/sys/class/net/{tap}")) {
+            warnings.push(elsewhere(profile, tap));
+            continue;
+        }
+        // Before the send buffer, and so after it in undo: what a tap has gathered when `rx-frames`
+        // becomes 0 stays there.
+        let changes = [
+            rx_frames(machine, tap, packets - 1)?,
+            send_buffer(machine, &monitor.id, tap)?,
+        ];
+        steps.extend(changes.map(|change| Step {
+            change,
+            why: format!("so that others wait for {packets} of the VM's packets at most"),
+            required: true,
+        }));
+    }
+    Ok(())
+}
+
+/// What the class says; else 1 where the receive path has levels and the VM is below them.
+fn batch_of(class: &Class, levels_from: Option<u32>) -> Option<u32> {
+    class.tap_batch.or_else(|| {
+        let lowest = ThreadPriority::Fifo(levels_from?);
+        (class.vhost < Some(lowest)).then_some(1)
+    })
+}
+
+fn elsewhere(profile: &VmProfile, tap: &str) -> String {
+    let what = format!(
+        "the tap {tap} of VM \"{}\" is in another network namespace: its batch is left as it is",
+        profile.name
+    );
+    at(&profile.place, &what)
+}
+
+fn rx_frames(machine: &Machine, tap: &str, new_frames: u32) -> Result<Change, HostError> {
+    let old_frames = machine
+        .links
+        .rx_frames(tap)
+        .map_err(|source| HostError::io("read rx-frames of", tap, source))?;
+    Ok(Change::RxFrames {
+        device: tap.to_owned(),
+        old_frames,
+        new_frames,
+    })
+}
+
+/// A limit that someone set is one already.
+fn send_buffer(machine: &Machine, monitor: &ThreadId, tap: &str) -> Result<Change, HostError> {
+    let now = send_buffers(machine, monitor.pid, tap).map_err(|cause| unreadable(tap, cause))?;
+    // A queue that was attached after the others' limit was set has none.
+    let old_bytes = now.last().copied().unwrap_or(UNLIMITED_BYTES);
+    Ok(Change::TapSendBuffer {
+        tap: tap.to_owned(),
+        monitor: monitor.clone(),
+        old_bytes,
+        new_bytes: if old_bytes == UNLIMITED_BYTES {
+            LIMIT_BYTES
+        } else {
+            old_bytes
+        },
+    })
+}
+
+fn unreadable(tap: &str, cause: io::Error) -> HostError {
+    let action = "read the send buffer of";
+    if cause.raw_os_error() != Some(libc::EPERM) {
+        return HostError::io(action, tap, cause);
+    }
+    HostError::Io {
+        action,
+        subject: tap.to_owned(),
+        cause,
+        hint: "; it needs root (CAP_SYS_PTRACE), and kernel.yama.ptrace_scope below 3",
+    }
+}
+
+/// The send buffers in bytes that the attached queues of a process's tap have: one value, but for
+/// queues that were attached later. `ENODEV` if it has none.
+pub(crate) fn send_buffers(machine: &Machine, pid: u32, tap: &str) -> io::Result<BTreeSet<u32>> {
+    descriptors(machine, pid, tap)?
+        .into_iter()
+        .map(|descriptor| machine.links.tap_send_buffer(pid, descriptor, tap))
+        .collect()
+}
+
+/// Sets the send buffer of all attached queues of a process's tap.
+pub(crate) fn set_send_buffer(
+    machine: &Machine,
+    pid: u32,
+    tap: &str,
+    bytes: u32,
+) -> io::Result<()> {
+    let any = descriptors(machine, pid, tap)?[0];
+    machine.links.set_tap_send_buffer(pid, any, tap, bytes)
+}
+
+/// One at least.
+fn descriptors(machine: &Machine, pid: u32, tap: &str) -> io::Result<Vec<u32>> {
+    let mut queues = vms::tap_queues(machine, pid);
+    queues.retain(|(_, of)| of == tap);
+    if queues.is_empty() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    Ok(queues
+        .into_iter()
+        .map(|(descriptor, _)| descriptor)
+        .collect())
+}
