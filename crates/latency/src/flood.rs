@@ -158,7 +158,10 @@ pub fn count(socket: &UdpSocket, received: &AtomicU64) -> io::Result<()> {
                 // At a SCHED_FIFO priority there are no time slices, and a flood that is more than this
                 // thread can receive keeps it from ever sleeping: whoever asks for the count would wait
                 // until the flood ends.
-                if received.fetch_add(1, Ordering::Relaxed) % PACKETS_A_TURN == 0 {
+                if received
+                    .fetch_add(1, Ordering::Relaxed)
+                    .is_multiple_of(PACKETS_A_TURN)
+                {
                     thread::yield_now();
                 }
             }
