@@ -19,9 +19,6 @@ pub struct Flooded {
     pub duration_s: f64,
 }
 
-/// So many packets are received before other threads of the receiver's priority have their turn: few
-/// enough for an answer in time, many enough that the turn costs a packet next to nothing.
-const PACKETS_A_TURN: u64 = 64;
 /// The longest the sender sleeps before it looks at the flag.
 const STOP_NOTICED_WITHIN: Duration = Duration::from_millis(20);
 
@@ -155,15 +152,7 @@ pub fn count(socket: &UdpSocket, received: &AtomicU64) -> io::Result<()> {
     loop {
         match socket.recv(&mut buffer) {
             Ok(_) => {
-                // At a SCHED_FIFO priority there are no time slices, and a flood that is more than this
-                // thread can receive keeps it from ever sleeping: whoever asks for the count would wait
-                // until the flood ends.
-                if received
-                    .fetch_add(1, Ordering::Relaxed)
-                    .is_multiple_of(PACKETS_A_TURN)
-                {
-                    thread::yield_now();
-                }
+                received.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
