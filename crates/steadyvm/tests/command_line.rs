@@ -75,6 +75,7 @@ fn options_of_the_other_protocol_are_refused() {
         ("udp", "--stream-s", "tcp"),
         ("tcp", "--rates", "udp"),
         ("tcp", "--seed", "udp"),
+        ("tcp", "--peak-up-to", "udp"),
     ] {
         let options = ["--protocol", protocol, option, "2"];
         let command = steadyvm(&[&nisp[..], &options].concat());

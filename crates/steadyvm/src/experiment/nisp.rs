@@ -42,6 +42,10 @@ pub struct Args {
     /// UDP only: rates, evenly from 0 (measured besides) to the best method's peak [default: 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     rates: Option<u32>,
+    /// UDP only: the highest rate at which peaks are looked for, in packets a second. A host that receives fewer than
+    /// come may answer no more: one whose kernel checks itself needs a low one [default: 64000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    peak_up_to: Option<u32>,
     /// UDP only: seed of the packets' schedules [default: 1].
     #[arg(long)]
     seed: Option<u64>,
@@ -65,17 +69,18 @@ impl Args {
     fn check(&self) -> steadyvm_lab::Result<()> {
         let (given, other) = match self.protocol {
             Protocol::Udp => (
-                [
+                &[
                     ("--rounds", self.rounds.is_some()),
                     ("--stream-s", self.stream_s.is_some()),
-                ],
+                ][..],
                 "tcp",
             ),
             Protocol::Tcp => (
-                [
+                &[
                     ("--rates", self.rates.is_some()),
                     ("--seed", self.seed.is_some()),
-                ],
+                    ("--peak-up-to", self.peak_up_to.is_some()),
+                ][..],
                 "udp",
             ),
         };
@@ -119,6 +124,7 @@ fn with_udp(
 ) -> Result<()> {
     let options = udp::Options {
         methods,
+        last_packets_per_s: args.peak_up_to.unwrap_or(udp::LAST_PACKETS_PER_S),
         rates: args.rates.unwrap_or(RATES),
         jobs: args.jobs,
         seed: args.seed.unwrap_or(SEED),

@@ -21,8 +21,8 @@ use steadyvm_latency::nisp::udp::{Curve, Point, Results};
 const PACKET_BYTES: usize = 64;
 /// The first rate at which the peak is looked for; each further one is twice that before.
 const FIRST_PACKETS_PER_S: f64 = 1000.0;
-/// More than any emulated host receives.
-const LAST_PACKETS_PER_S: f64 = 64_000.0;
+/// More than any emulated host receives: where the search ends, if nothing else is asked for.
+pub const LAST_PACKETS_PER_S: u32 = 64_000;
 /// Jobs' time at each of these rates.
 const PEAK_JOBS: u64 = 60;
 /// A method that receives less than this share of its best has its peak behind it.
@@ -33,6 +33,8 @@ const PAST_THE_PEAK: f64 = 0.5;
 pub struct Options {
     /// Methods, in the order shown.
     pub methods: Vec<Method>,
+    /// The highest rate at which a peak is looked for, in packets a second.
+    pub last_packets_per_s: u32,
     /// How many rates from 0 (not counted) to the best method's peak.
     pub rates: u32,
     /// Jobs at each rate.
@@ -47,7 +49,7 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
     let peaks = task(observer, "find the peaks", || {
         places
             .iter_mut()
-            .map(Place::peak)
+            .map(|place| place.peak(options.last_packets_per_s.into()))
             .collect::<Result<Vec<_>>>()
     })?;
     // The best method's: one that collapses under a flood would hide what happens before.
@@ -87,15 +89,15 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
 }
 
 impl Place {
-    /// The most packets a second that the receiver gets at any rate, with jobs of no length.
-    fn peak(&mut self) -> Result<f64> {
+    /// The most packets a second that the receiver gets at any rate up to `last`, with jobs of no length.
+    fn peak(&mut self, last: f64) -> Result<f64> {
         let jobs = Task {
             work: 0,
             ..self.jobs(PEAK_JOBS)
         };
-        let (mut best, mut rate): (f64, f64) = (0.0, FIRST_PACKETS_PER_S);
+        let (mut best, mut rate): (f64, f64) = (0.0, FIRST_PACKETS_PER_S.min(last));
         self.host.resume()?;
-        while rate <= LAST_PACKETS_PER_S {
+        while rate <= last {
             let (measured, _) = self.flooded(rate, 0, &jobs)?;
             if measured.received_per_s < PAST_THE_PEAK * best {
                 break;
