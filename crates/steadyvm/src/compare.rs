@@ -144,6 +144,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         kernels: kernels(&laboratory, &options),
         kernel_builds: machine::kernel_builds(&laboratory),
         boots: options.boots,
+        streams: options.streams,
         accelerator: laboratory.accelerator.to_string(),
         qemu: machine::first_line_of(&laboratory.emulator, "--version"),
         cpu_model: machine::cpu_model(),

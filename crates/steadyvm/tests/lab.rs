@@ -112,6 +112,8 @@ fn without_vms_the_host_receives_both_loads_in_every_boot() {
         "2",
         "--boots",
         "2",
+        "--streams",
+        "2",
     ];
     let (results, meta) = short_comparison(&options, out.path());
     assert_eq!(
@@ -119,7 +121,7 @@ fn without_vms_the_host_receives_both_loads_in_every_boot() {
         (&"host".into(), &"host".into())
     );
     assert!(meta["kernels"].get("guests").is_none(), "{meta}");
-    assert_eq!(meta["boots"], 2);
+    assert_eq!((&meta["boots"], &meta["streams"]), (&2.into(), &2.into()));
     let methods = results["methods"].as_array().unwrap();
     assert_eq!(methods.len(), 3);
     for method in methods {

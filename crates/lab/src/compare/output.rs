@@ -40,6 +40,8 @@ pub struct Meta {
     pub kernel_builds: BTreeMap<String, KernelBuild>,
     /// How often every host was booted, but for hosts that died.
     pub boots: u64,
+    /// TCP streams of NetStream, side by side.
+    pub streams: u32,
     /// How the hosts ran.
     pub accelerator: String,
     /// The emulator's version.
