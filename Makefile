@@ -66,11 +66,12 @@ DEBUG_KERNELS := rt-levels-debug levels-debug
 
 .PHONY: debug-tests
 debug-tests: set-up-for-tests build ## Levels, experiments and outsourced sockets on kernels with lockdep and KASAN; slow, not in `test`
-	for kernel in $(DEBUG_KERNELS); do \
+	failed=0; for kernel in $(DEBUG_KERNELS); do \
 	  $(AS_ROOT) $(STEADYVM) lab prepare --kernel $$kernel || exit 1; \
-	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked -p steadyvm --test lab_levels --test lab_debug_experiments -- \
-	    --ignored --test-threads=1 || exit 1; done
-	cargo test --release --locked -p steadyvm --test lab_debug -- --ignored --test-threads=1
+	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked --no-fail-fast -p steadyvm \
+	    --test lab_levels --test lab_debug_experiments -- --ignored --test-threads=1 || failed=1; done; \
+	cargo test --release --locked -p steadyvm --test lab_debug -- --ignored --test-threads=1 || failed=1; \
+	exit $$failed
 
 .PHONY: setup set-up set-up-for-tests
 setup set-up: ## Install what the lab needs from Debian's packages

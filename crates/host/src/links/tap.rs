@@ -42,8 +42,8 @@ fn borrow(pid: u32, descriptor: u32, tap: &str) -> io::Result<OwnedFd> {
         name: [0; 16],
         rest: [0; 3],
     };
-    // SAFETY: `request` is a live `struct ifreq` that is not borrowed elsewhere; whatever file the
-    // descriptor is of, its driver knows this request as tun's or refuses it.
+    // Whatever file the descriptor is of, its driver knows this request as tun's or refuses it.
+    // SAFETY: `request` is a live `struct ifreq` that is not borrowed elsewhere.
     let result = unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNGETIFF, &raw mut request) };
     check(result).map_err(no_queue)?;
     let name = request.name.split(|&byte| byte == 0).next();

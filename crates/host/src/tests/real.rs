@@ -137,8 +137,7 @@ fn make_tap() -> Option<(std::fs::File, String)> {
     request[..9].copy_from_slice(b"steadyt%d");
     let flags = (libc::IFF_TAP | libc::IFF_NO_PI) as u16;
     request[16..18].copy_from_slice(&flags.to_ne_bytes());
-    // SAFETY: `request` is as large as a `struct ifreq` and lives longer than the call, which
-    // reads and writes nothing else.
+    // SAFETY: `request` is as large as a `struct ifreq`, all that the call touches, and outlives it.
     let result = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, request.as_mut_ptr()) };
     if result < 0 {
         let error = std::io::Error::last_os_error();
