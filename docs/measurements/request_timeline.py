@@ -5,14 +5,15 @@ usage: request_timeline.py TRACE [SLOWEST]
 
 TRACE is what request-timeline.patch writes: the host's trace of one phase, of a guest with
 outsourced sockets. Prints, in microseconds, the pieces between the NIC's interrupt and the reply's way
-out; with SLOWEST, all that happened during the slowest request (0), the second slowest (1), and so on.
+out; then what the VCPU left the guest for between socket and card, by reason, a request; with SLOWEST, all that happened
+during the slowest request (0), the second slowest (1), and so on.
 Tracing makes every piece longer.
 """
 
 import re
 import statistics
 import sys
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 Event = namedtuple("Event", "us task cpu name details")
 LINE = re.compile(r"^\s*(.+)-(\d+)\s+\[(\d+)\]\s+\S+\s+([\d.]+): (\w+): ?(.*)$")
@@ -72,14 +73,26 @@ def pieces_of(trace, received):
     return [piece(interrupt, sent), *between, exits], interrupt, sent
 
 
+def reasons(trace, requests):
+    """What the VCPU left the guest for between a card's receive and the reply at the card, a request."""
+    left = Counter()
+    for received, _, sent in requests:
+        for e in trace[received:sent]:
+            if e.name == "kvm_exit" and e.task == VCPU:
+                left[e.details.split("reason ")[1].split()[0]] += 1
+    return {reason: round(count / len(requests), 2) for reason, count in left.most_common()}
+
+
 def main():
     trace = events(sys.argv[1])
     card = [at for at, e in enumerate(trace) if e.name == "netif_receive_skb" and on_card(e)]
-    requests = [found for found in (pieces_of(trace, at) for at in card) if found]
+    found = [(at, pieces_of(trace, at)) for at in card]
+    requests = [pieces for _, pieces in found if pieces]
     for name, column in zip(PIECES, zip(*(pieces for pieces, _, _ in requests))):
         known = [value for value in column if value is not None]
         cuts = statistics.quantiles(known, n=100)
         print(f"{name:28} n {len(known):4}  mean {statistics.mean(known):6.0f}  p50 {cuts[49]:6.0f}  p99 {cuts[98]:6.0f}")
+    print("exits from socket to NIC:", reasons(trace, [(at, *pieces[1:]) for at, pieces in found if pieces]))
     if len(sys.argv) > 2:
         requests.sort(key=lambda request: -request[0][0])
         _, begin, end = requests[int(sys.argv[2])]
