@@ -18,6 +18,7 @@ mod namespace;
 pub mod progress;
 mod qemu;
 mod qmp;
+pub mod run_record;
 mod scheduling;
 
 pub use error::{At, Blame, Error, Result};

@@ -2,7 +2,7 @@
 
 use crate::directory;
 use crate::kernel::InsteadArgs;
-use crate::machine::{self, Beginning};
+use crate::machine::Beginning;
 use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::this_program;
@@ -135,26 +135,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     results.notes.extend(dropped);
     results.notes.extend(measured.disturbance.notes());
     let meta = Meta {
-        schema_version: 1,
-        git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
-        command_line: std::env::args().collect(),
-        started_unix_s: beginning.started_unix_s,
-        duration_s: beginning.duration_s(),
+        run: beginning.record(
+            &laboratory,
+            kernels(&laboratory, &options),
+            measured.disturbance,
+            measured.dropped_rounds,
+        ),
         service: options.service,
-        kernels: kernels(&laboratory, &options),
-        kernel_builds: machine::kernel_builds(&laboratory),
         boots: options.boots,
         streams: options.streams,
-        accelerator: laboratory.accelerator.to_string(),
-        qemu: machine::first_line_of(&laboratory.emulator, "--version"),
-        cpu_model: machine::cpu_model(),
-        cpus: std::thread::available_parallelism().map_or(0, usize::from),
-        machine_kernel: machine::first_line_of("uname", "-r"),
-        load_average: beginning.load_average(),
         seed: options.seed,
         equal_rate_mbit_per_s: measured.equal_rate_mbit_per_s,
-        dropped_rounds: measured.dropped_rounds,
-        disturbance: measured.disturbance,
     };
     write_output(&args.out, &measured.data, &results, &meta)?;
     if args.json {

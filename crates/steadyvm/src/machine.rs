@@ -7,14 +7,14 @@ use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_lab::At;
 use steadyvm_lab::artifact::RtKernel;
-use steadyvm_lab::compare::KernelBuild;
+use steadyvm_lab::compare::Disturbance;
 use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::run_record::{KernelBuild, RunRecord};
 
 /// When a measurement began, and what the machine was at then.
 pub struct Beginning {
     begun: Instant,
-    /// In seconds since 1970 (UTC).
-    pub started_unix_s: u64,
+    started_unix_s: u64,
     load_before: f64,
 }
 
@@ -29,19 +29,36 @@ impl Beginning {
         }
     }
 
-    /// How long it took until now.
-    pub fn duration_s(&self) -> f64 {
-        self.begun.elapsed().as_secs_f64()
-    }
-
-    /// Load average over one minute, then and now.
-    pub fn load_average(&self) -> [f64; 2] {
-        [self.load_before, load_average()]
+    /// What the run that ends now says about itself. `kernels` are by what was measured.
+    pub fn record(
+        &self,
+        laboratory: &Laboratory,
+        kernels: BTreeMap<String, String>,
+        disturbance: Disturbance,
+        dropped_rounds: Vec<String>,
+    ) -> RunRecord {
+        RunRecord {
+            schema_version: 1,
+            git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
+            command_line: std::env::args().collect(),
+            started_unix_s: self.started_unix_s,
+            duration_s: self.begun.elapsed().as_secs_f64(),
+            kernels,
+            kernel_builds: kernel_builds(laboratory),
+            accelerator: laboratory.accelerator.to_string(),
+            qemu: first_line_of(&laboratory.emulator, "--version"),
+            cpu_model: cpu_model(),
+            cpus: std::thread::available_parallelism().map_or(0, usize::from),
+            machine_kernel: first_line_of("uname", "-r"),
+            load_average: [self.load_before, load_average()],
+            disturbance,
+            dropped_rounds,
+        }
     }
 }
 
 /// The kernels that the lab built, by name.
-pub fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {
+fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {
     let build = |kernel: &RtKernel| KernelBuild {
         key: kernel.key.clone(),
         configuration_sha256: kernel.configuration_sha256.clone(),

@@ -19,7 +19,7 @@ pub(crate) use cpu::CpuTimes;
 pub(crate) use disturbance::CpuUse;
 pub use disturbance::{Disturbance, Standstills};
 pub use method::{ComparedMethod, Guests};
-pub use output::{KernelBuild, Meta, write_output};
+pub use output::{Meta, write_output};
 pub(crate) use watch::Repetitions;
 
 use crate::error::{Blame, Error, Result};

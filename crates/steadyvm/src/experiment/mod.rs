@@ -3,16 +3,10 @@
 mod nisp;
 mod rtca;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use steadyvm_lab::compare::Disturbance;
-use steadyvm_lab::experiment::Meta;
-use steadyvm_lab::laboratory::Laboratory;
-
-use crate::machine::{self, Beginning};
 
 /// Experiments of the papers.
 #[derive(Debug, clap::Args)]
@@ -51,33 +45,5 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.verb {
         Verb::Nisp(args) => nisp::run(args),
         Verb::Rtca(args) => rtca::run(args),
-    }
-}
-
-/// What the run says about itself, but for what only some experiments have.
-fn meta(
-    laboratory: &Laboratory,
-    kernels: BTreeMap<String, String>,
-    beginning: &Beginning,
-    disturbance: Disturbance,
-) -> Meta {
-    Meta {
-        schema_version: 1,
-        git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
-        command_line: std::env::args().collect(),
-        started_unix_s: beginning.started_unix_s,
-        duration_s: beginning.duration_s(),
-        endpoints: None,
-        kernels,
-        kernel_builds: machine::kernel_builds(laboratory),
-        accelerator: laboratory.accelerator.to_string(),
-        qemu: machine::first_line_of(&laboratory.emulator, "--version"),
-        cpu_model: machine::cpu_model(),
-        cpus: std::thread::available_parallelism().map_or(0, usize::from),
-        machine_kernel: machine::first_line_of("uname", "-r"),
-        load_average: beginning.load_average(),
-        seed: None,
-        disturbance,
-        dropped_rounds: Vec::new(),
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use steadyvm_host::Method;
 use steadyvm_lab::Error;
 use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::experiment::Meta;
 use steadyvm_lab::experiment::nisp::{tcp, udp, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::bootstrap::BootstrapOptions;
@@ -169,7 +170,11 @@ fn with_tcp(
         .methods
         .iter()
         .map(|it| (it.to_string(), kernel(it)));
-    let meta = super::meta(laboratory, kernels.collect(), beginning, disturbance);
+    let meta = Meta {
+        run: beginning.record(laboratory, kernels.collect(), disturbance, Vec::new()),
+        endpoints: None,
+        seed: None,
+    };
     write_output(&args.out, &data, &results, &meta)?;
     if args.json {
         return output::json(&results);

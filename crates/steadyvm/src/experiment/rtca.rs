@@ -105,15 +105,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .extend(measured.dropped_rounds.iter().cloned());
     results.notes.extend(measured.disturbance.notes());
     let meta = Meta {
-        endpoints: Some(options.endpoints),
-        seed: Some(options.seed),
-        dropped_rounds: measured.dropped_rounds.clone(),
-        ..super::meta(
+        run: beginning.record(
             &laboratory,
             kernels(&laboratory, &options),
-            &beginning,
             measured.disturbance,
-        )
+            measured.dropped_rounds.clone(),
+        ),
+        endpoints: Some(options.endpoints),
+        seed: Some(options.seed),
     };
     write_output(&args.out, &measured.data, &results, &meta)?;
     if args.json {
