@@ -36,6 +36,7 @@ mod fair_server;
 pub mod fake;
 mod heirs;
 mod journal;
+mod levels;
 mod links;
 mod machine;
 mod method;

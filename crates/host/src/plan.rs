@@ -10,14 +10,12 @@ use crate::dedicated;
 use crate::discover::{self, Nic, Process, Vm};
 use crate::error::HostError;
 use crate::fair_server;
+use crate::levels;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::method::{Method, Target};
 use crate::net::{self, Profile};
 use crate::parse;
 use crate::threads::{RESET_ON_FORK, Scheduling};
-
-/// IRQ threads with this priority or more put their NAPIs on the RT level; 0: none does.
-pub(crate) const RTNET_PRIO: &str = "/proc/sys/net/core/rtnet_prio";
 
 /// What a method would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,14 +134,10 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
     if method == Method::RtPollList {
         // The lowest of the path: its other threads shall not do others' softirqs either.
         let from = target.priorities.vcpu;
-        let change = rt_level(
-            machine,
-            from,
-            "method rt-poll-list",
-            "use method preempt-rt",
-        )?;
-        let why = "so that the RT NIC's packets wait for nobody else's";
-        add(&mut plan.steps, change, why, true);
+        let (asker, instead) = ("method rt-poll-list", "use method preempt-rt");
+        let steps = levels::steps(machine, from, asker, instead)?;
+        plan.steps
+            .extend(steps.into_iter().filter(|step| !step.change.is_empty()));
     }
     if method == Method::Dedicated {
         let dedication = dedicated::choose_cpu(machine, target)?;
@@ -168,7 +162,8 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
         let piece_ns = fair_server::LONGEST_PIECE_NS;
         let mut steps = fair_server::steps(machine, piece_ns, &mut plan.warnings)?;
         steps.retain(|step| !step.change.is_empty());
-        plan.steps.extend(steps);
+        plan.steps
+            .extend(steps.into_iter().filter(|step| !step.change.is_empty()));
     }
     throttling(machine, target, &mut plan);
     if threads.iter().any(|thread| thread.id.comm == "irqbalance") {
@@ -224,29 +219,6 @@ fn need_preempt_rt(machine: &Machine, method: Method) -> Result<(), HostError> {
     Err(HostError::Unsupported {
         missing: format!("method {method} needs a PREEMPT_RT kernel ({found})"),
         fix: "boot one (on Debian: apt install linux-image-rt-amd64), or use method vanilla".into(),
-    })
-}
-
-/// The change that puts the NAPIs of IRQ threads with this priority or more on the RT level
-/// (docs/design/receive-path-levels.md). `asker` wants it, and `instead` is what to do without.
-pub(crate) fn rt_level(
-    machine: &Machine,
-    priority: u32,
-    asker: &str,
-    instead: &str,
-) -> Result<Change, HostError> {
-    let path = RTNET_PRIO;
-    let Ok(old) = machine.tree.read(path) else {
-        return Err(HostError::Unsupported {
-            missing: format!("{asker} needs a kernel with {path}"),
-            fix: format!("build one with kernel/patches/6.12 (kernel/README.md), or {instead}"),
-        });
-    };
-    Ok(Change::File {
-        path: path.into(),
-        form: crate::change::Form::Text,
-        old: old.trim().to_owned(),
-        new: priority.to_string(),
     })
 }
 

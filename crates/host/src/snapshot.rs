@@ -12,7 +12,7 @@ use crate::links::Qdisc;
 use crate::machine::{Machine, ThreadId};
 use crate::net;
 use crate::threads::Scheduling;
-use crate::{parse, plan};
+use crate::{levels, parse};
 
 /// The host's scheduling state at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,13 +62,14 @@ pub struct IrqState {
 }
 
 /// The files a snapshot holds, besides those of CPUs and of network queues.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "/sys/devices/virtual/workqueue/cpumask",
     "/proc/irq/default_smp_affinity",
     "/proc/sys/kernel/sched_rt_runtime_us",
     "/proc/sys/net/core/netdev_budget",
     "/proc/sys/net/core/netdev_budget_usecs",
-    plan::RTNET_PRIO,
+    levels::PRIORITY,
+    levels::QUANTUM,
 ];
 
 impl Snapshot {

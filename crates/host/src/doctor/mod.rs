@@ -10,9 +10,9 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+use crate::levels;
 use crate::machine::Machine;
 use crate::method::Method;
-use crate::plan;
 
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -118,10 +118,10 @@ fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
     if method == Method::Dedicated && machine.online().is_ok_and(|online| online.len() < 2) {
         reasons.push("CPUs: only one is online, and it would be the one to dedicate".into());
     }
-    if method == Method::RtPollList && machine.tree.read(plan::RTNET_PRIO).is_err() {
+    if method == Method::RtPollList && machine.tree.read(levels::PRIORITY).is_err() {
         reasons.push(format!(
             "kernel: no {}, it is built without kernel/patches/6.12",
-            plan::RTNET_PRIO
+            levels::PRIORITY
         ));
     }
     let possible = reasons.is_empty();

@@ -23,6 +23,7 @@ fn good_host() -> FakeHost {
         host.file(&format!("/{nic}/threaded"), "1\n");
     }
     host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
+    host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
     host.writable_file("/dev/kvm", "");
     host.file("/dev/vhost-net", "");
     host.file("/sys/module/kvm_intel/parameters/nested", "Y\n");

@@ -4,8 +4,8 @@
 use super::profile::{Softirqs, ThreadPriority};
 use crate::change::{Change, Form, Step};
 use crate::error::HostError;
+use crate::levels;
 use crate::machine::{Machine, Thread};
-use crate::plan;
 
 /// Threads of RCU, by the beginning of their names (kernel/rcu/tree*.c): grace periods, boosting,
 /// callbacks on their CPU and off it.
@@ -43,16 +43,8 @@ pub(super) fn steps(
         });
     }
     if let Some(priority) = softirqs.levels_from {
-        steps.push(Step {
-            change: plan::rt_level(
-                machine,
-                priority,
-                "[net] levels_from",
-                "leave levels_from out",
-            )?,
-            why: "so that NICs of this rank are polled at a level of their own".into(),
-            required: true,
-        });
+        let (asker, instead) = ("[net] levels_from", "leave levels_from out");
+        steps.extend(levels::steps(machine, priority, asker, instead)?);
     }
     let groups: [(&[&str], Option<ThreadPriority>); 2] = [
         (&["ksoftirqd/"], softirqs.ksoftirqd),

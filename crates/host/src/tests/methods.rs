@@ -74,6 +74,8 @@ fn rt_poll_list_is_preempt_rt_and_the_level_of_the_rt_nic() {
     expected
         .files
         .insert(file, format!("{lowest_of_the_path}\n"));
+    let file = "/proc/sys/net/core/rtnet_quantum".to_owned();
+    expected.files.insert(file, "16\t64\n".to_owned());
     assert_eq!(host.state(), expected);
     assert_eq!(control.undo().unwrap().failed, [] as [String; 0]);
     assert_eq!(host.state(), before);

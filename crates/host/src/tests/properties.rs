@@ -61,6 +61,7 @@ fn random_host() -> impl Strategy<Value = FakeHost> {
             host.writable_file("/proc/irq/default_smp_affinity", "00000000,000000ff\n");
             host.writable_file("/proc/sys/kernel/sched_rt_runtime_us", "950000\n");
             host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
+            host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
             host.fair_servers();
             nic(&host, "rt0", 30, 40);
             nic(&host, "rt1", 32, 42);

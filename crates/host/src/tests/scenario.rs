@@ -67,6 +67,7 @@ pub fn paper_host(cpus: usize) -> FakeHost {
     host.writable_file("/proc/sys/net/core/netdev_budget", "300\n");
     host.writable_file("/proc/sys/net/core/netdev_budget_usecs", "2000\n");
     host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
+    host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
     host.fair_servers();
     host.edit(|state| {
         state.napi_threads.insert("rt0".into(), vec![60, 61]);

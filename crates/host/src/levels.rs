@@ -1,0 +1,83 @@
+//! Levels of the receive path, on kernels with our patches (docs/design/receive-path-levels.md).
+
+use crate::change::{Change, Form, Step};
+use crate::error::HostError;
+use crate::machine::Machine;
+
+/// IRQ threads with this priority or more put their NAPIs on the RT level; 0: none does.
+pub(crate) const PRIORITY: &str = "/proc/sys/net/core/rtnet_prio";
+
+/// Packets of one poll, a number a level, the lowest level first.
+pub(crate) const QUANTUM: &str = "/proc/sys/net/core/rtnet_quantum";
+
+/// Packets of one poll of the lowest level: what the RT level's thread waits for at most. Measured in
+/// docs/design/receive-path-levels.md, "The quantum".
+const LOWEST_QUANTUM: u32 = 16;
+
+/// The steps that put the NAPIs of IRQ threads with this priority or more on the RT level. `asker`
+/// wants it, and `instead` is what to do without. A step may change nothing.
+pub(crate) fn steps(
+    machine: &Machine,
+    priority: u32,
+    asker: &str,
+    instead: &str,
+) -> Result<Vec<Step>, HostError> {
+    let read = |path: &str| {
+        let text = machine
+            .tree
+            .read(path)
+            .map_err(|_| HostError::Unsupported {
+                missing: format!("{asker} needs a kernel with {path}"),
+                fix: format!("build one with kernel/patches/6.12 (kernel/README.md), or {instead}"),
+            })?;
+        Ok(text.trim().to_owned())
+    };
+    let step = |path: &str, old: String, new: String, why: &str| Step {
+        change: Change::File {
+            path: path.into(),
+            form: Form::Text,
+            old,
+            new,
+        },
+        why: why.into(),
+        required: true,
+    };
+    let (old, quantum) = (read(PRIORITY)?, read(QUANTUM)?);
+    let why = "so that the RT NIC's packets wait for nobody else's";
+    let first = step(PRIORITY, old, priority.to_string(), why);
+    let why = "so that a poll of other NICs that has begun ends soon";
+    let shorter = shorter(&quantum);
+    Ok(vec![first, step(QUANTUM, quantum, shorter, why)])
+}
+
+/// With no more than [`LOWEST_QUANTUM`] packets at the lowest level, as the kernel prints it.
+fn shorter(quantum: &str) -> String {
+    match quantum.split_once(char::is_whitespace) {
+        Some((lowest, others))
+            if lowest
+                .parse()
+                .is_ok_and(|lowest: u32| lowest > LOWEST_QUANTUM) =>
+        {
+            format!("{LOWEST_QUANTUM}\t{}", others.trim())
+        }
+        _ => quantum.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantum_that_is_short_already_stays() {
+        for (quantum, expected) in [
+            ("64\t64", "16\t64"),
+            ("17 1", "16\t1"),
+            ("16\t64", "16\t64"),
+            ("1\t64", "1\t64"),
+            ("what is this", "what is this"),
+        ] {
+            assert_eq!(shorter(quantum), expected);
+        }
+    }
+}
