@@ -14,6 +14,7 @@ use crate::{HostError, Snapshot, Undone};
 
 const LIMIT_BYTES: u32 = 16 << 20;
 const RTNET_PRIO: &str = "/proc/sys/net/core/rtnet_prio";
+const RTNET_QUANTUM: &str = "/proc/sys/net/core/rtnet_quantum";
 
 fn profile(text: &str) -> Profile {
     file::parse("steadyvm.toml", text).unwrap()
@@ -102,7 +103,17 @@ fn with_levels_vms_below_them_have_batch_1_unless_their_class_says_otherwise() {
         let expected = expected.map_or_else(Default::default, limited);
         assert_eq!(batches(&host.state()), expected, "{net} {class}");
         let level = if net.is_empty() { "0\n" } else { "70\n" };
-        assert_eq!(host.state().files[RTNET_PRIO], level);
+        let quantum = if net.is_empty() {
+            "64\t64\n"
+        } else {
+            "16\t64\n"
+        };
+        // Applying again is no reason to take it back.
+        for _ in 0..2 {
+            assert_eq!(host.state().files[RTNET_PRIO], level);
+            assert_eq!(host.state().files[RTNET_QUANTUM], quantum);
+            control.apply_profile(&bulk(net, class)).unwrap();
+        }
         assert_eq!(control.undo_profile().unwrap().failed, [] as [String; 0]);
         assert_eq!(host.state(), before);
     }
