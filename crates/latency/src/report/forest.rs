@@ -97,16 +97,35 @@ fn row(svg: &mut Svg, x: &LogScale, y: f64, ratio: &RatioResult, colour: usize) 
     svg.text("", (RIGHT + 10.0, y + 4.0), &ratio_words(ratio));
 }
 
+/// What a figure of the ratios, by its path in results.json, is about.
+fn title_of(figure: &str) -> &'static str {
+    let key = figure.split_once('.').map_or("", |(key, _)| key);
+    for phase in Phase::ALL {
+        let (netrt, wake_up) = match phase {
+            Phase::Full => (
+                "NetRT, NetStream at full speed",
+                "Wake-up, NetStream at full speed",
+            ),
+            Phase::Equal => (
+                "NetRT, NetStream at equal rate",
+                "Wake-up, NetStream at equal rate",
+            ),
+            Phase::Idle => ("NetRT, no NetStream", "Wake-up, no NetStream"),
+        };
+        if key == phase.key() {
+            return netrt;
+        }
+        if key == phase.wake_up_key() {
+            return wake_up;
+        }
+    }
+    "Traffic and CPU"
+}
+
 fn grouped<'a>(ratios: &[&'a RatioResult]) -> Vec<(&'static str, Vec<&'a RatioResult>)> {
     let mut groups: Vec<(&'static str, Vec<&RatioResult>)> = Vec::new();
     for &ratio in ratios {
-        let key = ratio.figure.split_once('.').map_or("", |(key, _)| key);
-        let phase = Phase::ALL.into_iter().find(|phase| phase.key() == key);
-        let title = phase.map_or("Traffic and CPU", |phase| match phase {
-            Phase::Full => "NetRT, NetStream at full speed",
-            Phase::Equal => "NetRT, NetStream at equal rate",
-            Phase::Idle => "NetRT, no NetStream",
-        });
+        let title = title_of(&ratio.figure);
         match groups.last_mut() {
             Some((last, members)) if *last == title => members.push(ratio),
             _ => groups.push((title, vec![ratio])),
@@ -140,4 +159,24 @@ fn tick_words(tick: f64) -> String {
         .trim_end_matches('0')
         .trim_end_matches('.')
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_stands_below_what_it_is_about() {
+        for (figure, title) in [
+            ("netrt.mean_us", "NetRT, NetStream at full speed"),
+            ("netrt_idle.p99_us", "NetRT, no NetStream"),
+            ("wake_up.sd_us", "Wake-up, NetStream at full speed"),
+            ("wake_up_equal.p99_us", "Wake-up, NetStream at equal rate"),
+            ("wake_up_idle.p50_us", "Wake-up, no NetStream"),
+            ("host.cpu_busy_fraction", "Traffic and CPU"),
+            ("netstream.mbit_per_s", "Traffic and CPU"),
+        ] {
+            assert_eq!(title_of(figure), title, "{figure}");
+        }
+    }
 }
