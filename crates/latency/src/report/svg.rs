@@ -186,6 +186,27 @@ pub(super) fn duration_words(us: f64) -> String {
     format!("{number} {unit}")
 }
 
+/// A tick of a scale without a unit: as many digits as it has, three after the point at most.
+pub(super) fn tick_words(tick: f64) -> String {
+    format!("{tick:.3}")
+        .trim_end_matches('0')
+        .trim_end_matches('.')
+        .to_owned()
+}
+
+/// A line for each label, in HTML, as methods number 0, 1 and so on are drawn.
+pub(super) fn legend(labels: impl IntoIterator<Item = String>) -> String {
+    let labels = labels.into_iter().enumerate();
+    let items = joined(labels, |(index, label)| {
+        format!(
+            "<li><svg viewBox=\"0 0 34 10\" aria-hidden=\"true\"><line class=\"curve {}\" x1=\"0\" \
+             y1=\"5\" x2=\"34\" y2=\"5\"/></svg>{label}</li>",
+            line_classes(index)
+        )
+    });
+    format!("<ul class=\"legend\">{items}</ul>")
+}
+
 /// Colour and dash classes of method number `index`: thirty methods before any two look alike.
 pub(super) fn line_classes(index: usize) -> String {
     format!("c{} d{}", index % 6, index % 5)
