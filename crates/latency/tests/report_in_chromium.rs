@@ -70,7 +70,7 @@ fn the_report_of_nisp_is_readable_on_a_phone_and_a_desktop() {
         // Six figures with three lines each.
         assert_eq!(layout.svgs, 6 + 18);
         assert!(layout.smallest_text_px >= 9.0, "{layout:?}");
-        for expected in ["target of 1.5", "15000", "20 ms", "rt-poll-list", "> 16 ms"] {
+        for expected in ["target 1.5", "15000", "20 ms", "rt-poll-list", "> 16 ms"] {
             assert!(
                 layout.plain_text.contains(expected),
                 "{expected} is not shown"

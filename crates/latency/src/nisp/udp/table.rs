@@ -28,7 +28,7 @@ pub(crate) const READING: [&str; 4] = [
      the job itself); jitter: SD of the time between two finishes.",
     "sent/s and recv/s are packets a second that the source sent and the low-priority process received, \
      CPU % the busy share of all CPUs, each the mean of the rounds.",
-    "After > and a deadline: how many jobs missed it, and their share of n in %. /unloaded: over the same \
+    "After > and a deadline: how many jobs missed it, and their share of n. /unloaded: over the same \
      method without packets; recv/first: received, over the first method at the same rate; both with a \
      95 % interval.",
 ];
@@ -117,7 +117,7 @@ fn jobs_row(method: &MethodResult, point: &Point) -> Vec<String> {
 fn ratios_row(method: &MethodResult, point: &Point) -> Vec<String> {
     let punctuality = &point.jobs.punctuality;
     let late = punctuality.misses.iter().zip(&punctuality.miss_ratios);
-    let late = late.map(|(misses, ratio)| format!("{misses} {:.1}", 100.0 * ratio));
+    let late = late.map(|(misses, &ratio)| format!("{misses} {}", share(ratio)));
     let compared = [
         point.response_mean_to_unloaded,
         point.jitter_sd_to_unloaded,
@@ -128,6 +128,14 @@ fn ratios_row(method: &MethodResult, point: &Point) -> Vec<String> {
         .chain(late)
         .chain(compared.map(ratio_words))
         .collect()
+}
+
+/// In at most five characters.
+fn share(ratio: f64) -> String {
+    match 100.0 * ratio {
+        percent @ ..99.95 => format!("{percent:.1}%"),
+        percent => format!("{percent:.0}%"),
+    }
 }
 
 fn whole(packets_per_s: f64) -> String {

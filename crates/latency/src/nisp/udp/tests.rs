@@ -190,7 +190,10 @@ fn the_table_has_a_row_a_rate_and_fits() {
         (3, 3),
         "{text}"
     );
-    assert!(text.contains(" 30 47.6 "), "misses and their share\n{text}");
+    assert!(
+        text.contains(" 30 47.6% "),
+        "misses and their share\n{text}"
+    );
     assert!(text.contains("0.75 [0.75, 0.75]"), "{text}");
     assert!(text.ends_with("note: a note\u{fffd}\n"), "{text}");
     // As many figures as there may be.
@@ -202,7 +205,7 @@ fn the_table_has_a_row_a_rate_and_fits() {
             let punctuality = &mut point.jobs.punctuality;
             punctuality.jobs = 100_000;
             punctuality.misses = vec![100_000; 2];
-            punctuality.miss_ratios = vec![1.0; 2];
+            punctuality.miss_ratios = vec![0.999; 2];
             punctuality.response_p99_us = 123_456.0;
             punctuality.response_max_us = 123_456.0;
             let ratio = Some(RatioToBase {
@@ -233,7 +236,7 @@ fn the_report_has_a_plot_a_figure_and_nothing_is_fetched() {
     // Mean, p99, two deadlines, jitter, received; a line a method in each.
     assert_eq!(page.matches("class=\"plot\"").count(), 6);
     assert_eq!(page.matches("<polyline").count(), 12);
-    assert!(page.contains("over unloaded; dashed: the target of 1.5</h3>"));
+    assert!(page.contains("over unloaded (dashed: target 1.5)</h3>"));
     assert_eq!(page.matches("<line class=\"one\"").count(), 1);
     assert!(page.contains("Jobs that missed the deadline of 16 ms"));
     // A peak, and two rates in each of two tables.

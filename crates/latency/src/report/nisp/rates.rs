@@ -98,7 +98,7 @@ pub(super) fn cards(results: &Results) -> String {
         axis: Axis::Logarithmic,
         mark: Some(JITTER_TARGET),
         ..Figure::from_zero(
-            &format!("SD of jitter over unloaded; dashed: the target of {JITTER_TARGET}"),
+            &format!("SD of jitter over unloaded (dashed: target {JITTER_TARGET})"),
             tick_words,
             &|point| Some(point.jitter_sd_to_unloaded?.estimate),
         )
