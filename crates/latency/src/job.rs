@@ -18,6 +18,30 @@ pub struct Done {
     pub finished_ns: u64,
 }
 
+impl Done {
+    /// From its release to its finish.
+    pub fn response_ns(&self) -> u64 {
+        self.finished_ns.saturating_sub(self.released_ns)
+    }
+}
+
+/// A run of fewer jobs is not judged: jitter is of two times between finishes at least.
+pub const FEWEST_JOBS: usize = 3;
+
+/// What of a run is judged: its jobs, or none if they are too few.
+pub(crate) fn counted(done: &[Done]) -> &[Done] {
+    if done.len() < FEWEST_JOBS { &[] } else { done }
+}
+
+/// The times between the finishes of each job and the next one of a run, in nanoseconds: what jitter
+/// is of.
+pub(crate) fn between_finishes_ns(done: &[Done]) -> Vec<u64> {
+    let pairs = done.windows(2);
+    pairs
+        .map(|pair| pair[1].finished_ns.saturating_sub(pair[0].finished_ns))
+        .collect()
+}
+
 /// What the process that runs the jobs answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
@@ -104,7 +128,10 @@ pub struct Punctuality {
     pub response_p99_us: f64,
     /// Their largest.
     pub response_max_us: f64,
-    /// For each deadline, the share of jobs whose response took longer: 0 to 1.
+    /// For each deadline, the jobs whose response took longer.
+    #[serde(default)]
+    pub misses: Vec<u64>,
+    /// For each deadline, their share of all jobs: 0 to 1.
     pub miss_ratios: Vec<f64>,
     /// Mean of the time between two consecutive finishes.
     pub jitter_mean_us: f64,
@@ -113,35 +140,32 @@ pub struct Punctuality {
 }
 
 impl Punctuality {
-    /// Judges the jobs of one run, at least three, against deadlines; `None` for fewer.
+    /// Judges the jobs of one run against deadlines; `None` for fewer than [`FEWEST_JOBS`].
     pub fn of(done: &[Done], deadlines: &[Duration]) -> Option<Self> {
         Self::of_runs(&[done], deadlines)
     }
 
     /// Judges the jobs of several runs together. From one run's last job to the next one's first
-    /// there is no jitter: a run has at least three jobs, or it counts for nothing.
+    /// there is no jitter: a run has [`FEWEST_JOBS`] at least, or it counts for nothing.
     pub fn of_runs(runs: &[&[Done]], deadlines: &[Duration]) -> Option<Self> {
-        let runs = || runs.iter().filter(|run| run.len() >= 3);
-        let responses: Vec<u64> = runs()
-            .flat_map(|run| run.iter())
-            .map(|job| job.finished_ns.saturating_sub(job.released_ns))
-            .collect();
-        let between: Vec<u64> = runs()
-            .flat_map(|run| run.windows(2))
-            .map(|pair| pair[1].finished_ns.saturating_sub(pair[0].finished_ns))
-            .collect();
+        let runs = || runs.iter().map(|run| counted(run));
+        let responses: Vec<u64> = runs().flatten().map(Done::response_ns).collect();
+        let between: Vec<u64> = runs().flat_map(between_finishes_ns).collect();
         let (response, jitter) = (Summary::of(&responses)?, Summary::of(&between)?);
-        let misses = |deadline: &Duration| {
+        let late_for = |deadline: &Duration| {
             let late = |response: &&u64| u128::from(**response) > deadline.as_nanos();
-            responses.iter().filter(late).count() as f64 / responses.len() as f64
+            responses.iter().filter(late).count() as u64
         };
+        let misses: Vec<u64> = deadlines.iter().map(late_for).collect();
+        let miss_ratio = |&misses: &u64| misses as f64 / response.n as f64;
         Some(Self {
             jobs: response.n,
             response_mean_us: response.mean_ns / 1e3,
             response_sd_us: response.sd_ns? / 1e3,
             response_p99_us: response.p99_ns as f64 / 1e3,
             response_max_us: response.max_ns as f64 / 1e3,
-            miss_ratios: deadlines.iter().map(misses).collect(),
+            miss_ratios: misses.iter().map(miss_ratio).collect(),
+            misses,
             jitter_mean_us: jitter.mean_ns / 1e3,
             jitter_sd_us: jitter.sd_ns? / 1e3,
         })
@@ -167,6 +191,7 @@ mod tests {
         assert!((found.response_max_us - 35_000.0).abs() < 1e-9);
         // Exactly at its deadline is in time.
         assert_eq!(found.miss_ratios, [1.0 / 3.0, 0.0]);
+        assert_eq!(found.misses, [1, 0]);
         assert!((found.jitter_mean_us - 33_000.0).abs() < 1e-9);
         assert!((found.jitter_sd_us - 20_000.0 * 2_f64.sqrt()).abs() < 1e-6);
         assert_eq!(Punctuality::of(&done[..2], &deadlines), None);

@@ -7,7 +7,10 @@ use serde::Deserialize;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{fs, io};
-use steadyvm_latency::report::{ReportMeta, render};
+use steadyvm_latency::bootstrap::BootstrapOptions;
+use steadyvm_latency::job::{Done, Ran};
+use steadyvm_latency::nisp::udp;
+use steadyvm_latency::report::{ReportMeta, render, render_nisp_udp};
 use steadyvm_latency::results::{AssembleOptions, Results, RunData, assemble};
 
 /// What the probe in the page found.
@@ -54,6 +57,76 @@ fn a_phone_and_a_desktop_show_everything() {
                 "{expected} is not shown"
             );
         }
+    }
+}
+
+#[test]
+fn the_report_of_nisp_is_readable_on_a_phone_and_a_desktop() {
+    let results = udp::assemble(&nisp(), BootstrapOptions::default()).unwrap();
+    let page = render_nisp_udp(&results, &meta());
+    for width in [360, 1200] {
+        let layout = laid_out(&page, width);
+        assert_sound(&layout, width);
+        // Six figures with three lines each.
+        assert_eq!(layout.svgs, 6 + 18);
+        assert!(layout.smallest_text_px >= 9.0, "{layout:?}");
+        for expected in ["target 1.5", "15000", "20 ms", "rt-poll-list", "> 16 ms"] {
+            assert!(
+                layout.plain_text.contains(expected),
+                "{expected} is not shown"
+            );
+        }
+    }
+}
+
+/// Three rounds of three methods at eight rates up to 16,625 packets/s: jobs of 12 ms, which packets make longer,
+/// those of the first method most.
+fn nisp() -> udp::RunData {
+    let asked: Vec<f64> = (0..=8)
+        .map(|step| 16_625.0 * f64::from(step) / 8.0)
+        .collect();
+    let rate = |slower_us: f64, packets_per_s: f64, round: u64| {
+        let done = |job: u64| {
+            let noise_us = (job * (7 + round) % 11) as f64;
+            let response_us = 12_000.0 + slower_us * (1.0 + noise_us) + 30.0 * noise_us;
+            Done {
+                released_ns: job * 30_000_000,
+                finished_ns: job * 30_000_000 + (1000.0 * response_us) as u64,
+            }
+        };
+        udp::RateData {
+            ran: Ran {
+                done: (0..60).map(done).collect(),
+                waited_ns: 12_000_000,
+            },
+            sent_packets_per_s: packets_per_s,
+            received_packets_per_s: packets_per_s / (1.0 + slower_us / 1000.0),
+            cpu_busy_fraction: 0.5,
+        }
+    };
+    let method = |(name, slows): (&str, f64)| udp::MethodData {
+        name: name.to_owned(),
+        peak_packets_per_s: 16_625.0 / slows,
+        rounds: (0..3)
+            .map(|round| udp::RoundData {
+                rates: asked
+                    .iter()
+                    .map(|&asked| rate(slows * asked / 20.0, asked, round))
+                    .collect(),
+            })
+            .collect(),
+    };
+    let methods = [
+        ("vanilla", 1.0),
+        ("preempt-rt", 0.1),
+        ("rt-poll-list", 0.05),
+    ];
+    udp::RunData {
+        period_us: 30_000,
+        execution_us: 12_000,
+        deadlines_us: vec![16_000, 30_000],
+        methods: methods.map(method).into(),
+        asked_packets_per_s: asked.clone(),
     }
 }
 

@@ -71,7 +71,6 @@ fn zero_samples_or_rounds_are_refused() {
 fn options_of_the_other_protocol_are_refused() {
     let nisp = ["lab", "experiment", "nisp"];
     for (protocol, option, other) in [
-        ("udp", "--rounds", "tcp"),
         ("udp", "--stream-s", "tcp"),
         ("tcp", "--rates", "udp"),
         ("tcp", "--seed", "udp"),
@@ -84,9 +83,18 @@ fn options_of_the_other_protocol_are_refused() {
     let options = ["--protocol", "sctp"];
     let command = steadyvm(&[&nisp[..], &options].concat());
     refused(command, 2, &["sctp", "udp, tcp"]);
-    let options = ["--protocol", "tcp", "--rounds", "0"];
-    let command = steadyvm(&[&nisp[..], &options].concat());
-    refused(command, 2, &["--rounds", "0"]);
+    for protocol in ["udp", "tcp"] {
+        let options = ["--protocol", protocol, "--rounds", "0"];
+        let command = steadyvm(&[&nisp[..], &options].concat());
+        refused(command, 2, &["--rounds", "0"]);
+    }
+}
+
+#[test]
+fn too_few_jobs_for_the_rounds_are_refused() {
+    let nisp = ["lab", "experiment", "nisp"];
+    let command = steadyvm(&[&nisp[..], &["--jobs", "11", "--rounds", "4"]].concat());
+    refused(command, 2, &["11 jobs in 4 rounds", "3 a round", "--jobs"]);
 }
 
 #[test]

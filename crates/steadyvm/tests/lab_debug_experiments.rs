@@ -109,18 +109,25 @@ fn nisp_with_bursts_of_udp_runs_without_a_report() {
     let (methods, jobs) = (kernel.methods.join(","), JOBS.to_string());
     let with = ["lab", "experiment", "nisp", "--methods", &methods];
     let peak = PACKETS_PER_S.to_string();
-    let size = ["--jobs", &jobs, "--rates", "2", "--peak-up-to", &peak];
-    let figures = kernel.run(&[&with[..], &size].concat(), out.path());
-    assert_eq!(fs::read(out.path().join("nisp.json")).unwrap(), figures);
+    let size = ["--jobs", &jobs, "--rounds", "1", "--rates", "2"];
+    let bound = ["--peak-up-to", &peak];
+    let figures = kernel.run(&[&with[..], &size, &bound].concat(), out.path());
+    assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
     let results: udp::Results = serde_json::from_slice(&figures).unwrap();
-    let names: Vec<&str> = results.methods.iter().map(|curve| &*curve.name).collect();
+    let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();
     assert_eq!(names, kernel.methods);
-    for curve in &results.methods {
-        assert_eq!(curve.points.len(), 3, "{curve:?}");
-        assert!(curve.peak_packets_per_s > 0.0, "{curve:?}");
-        for point in &curve.points {
-            assert_eq!(point.punctuality.jobs as usize, JOBS, "{point:?}");
+    for method in &results.methods {
+        assert_eq!(method.points.len(), 3, "{method:?}");
+        assert!(method.peak_packets_per_s > 0.0, "{method:?}");
+        for point in &method.points {
+            assert_eq!(point.jobs.punctuality.jobs as usize, JOBS, "{point:?}");
         }
+    }
+    let count = kernel.methods.len();
+    assert_eq!(lines(out.path(), "samples.csv"), 1 + 3 * JOBS * count);
+    for file in ["meta.json", "report.html"] {
+        let text = fs::read_to_string(out.path().join(file)).unwrap();
+        assert!(text.contains("lockdep"), "{file} says no kernel: {text}");
     }
     require_no_reports(out.path(), kernel.methods);
 }

@@ -13,8 +13,8 @@ use steadyvm_latency::job::Punctuality;
 use steadyvm_latency::nisp::{tcp, udp};
 use support::{Footprint, wait_until_gone};
 
-/// Runs the experiment with 20 jobs and gives what it printed, the figures that are in `file` too.
-fn run(options: &[&str], out: &Path, file: &str) -> Vec<u8> {
+/// Runs the experiment with 20 jobs and gives what it printed, the figures that are in results.json too.
+fn run(options: &[&str], out: &Path) -> Vec<u8> {
     let before = Footprint::now();
     let done = Command::new(env!("CARGO_BIN_EXE_steadyvm"))
         .args(["lab", "experiment", "nisp", "--jobs", "20", "--json"])
@@ -26,7 +26,10 @@ fn run(options: &[&str], out: &Path, file: &str) -> Vec<u8> {
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{said}");
     wait_until_gone(&before);
-    assert_eq!(fs::read(out.join(file)).unwrap(), done.stdout);
+    assert_eq!(fs::read(out.join("results.json")).unwrap(), done.stdout);
+    for file in ["meta.json", "report.html"] {
+        assert!(out.join(file).metadata().unwrap().len() > 100, "{file}");
+    }
     done.stdout
 }
 
@@ -40,16 +43,17 @@ fn require_twenty_jobs(punctuality: &Punctuality) {
 #[ignore = "needs the lab: make lab-tests"]
 fn with_udp_every_rate_is_measured() {
     let out = tempfile::tempdir().unwrap();
-    let said = run(&["--rates", "2"], out.path(), "nisp.json");
+    let said = run(&["--rates", "2", "--rounds", "2"], out.path());
     let results: udp::Results = serde_json::from_slice(&said).unwrap();
-    let names: Vec<&str> = results.methods.iter().map(|curve| &*curve.name).collect();
+    assert_eq!(results.rounds, 2);
+    let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();
     assert_eq!(names, ["vanilla", "preempt-rt"]);
-    let peaks = results.methods.iter().map(|curve| curve.peak_packets_per_s);
+    let peaks = results.methods.iter().map(|it| it.peak_packets_per_s);
     assert!((peaks.fold(0.0, f64::max) - results.peak_packets_per_s).abs() < f64::EPSILON);
-    for curve in &results.methods {
+    for (index, method) in results.methods.iter().enumerate() {
         // More may be received at half of the peak than at all of it, next to the jobs.
-        let [unloaded, half, full] = &curve.points[..] else {
-            panic!("{curve:?}");
+        let [unloaded, half, full] = &method.points[..] else {
+            panic!("{method:?}");
         };
         assert!(
             unloaded.received_packets_per_s < f64::EPSILON,
@@ -59,11 +63,18 @@ fn with_udp_every_rate_is_measured() {
         for point in [half, full] {
             assert!(point.received_packets_per_s > 0.0, "{point:?}");
             assert!(point.sent_packets_per_s > 0.0, "{point:?}");
+            assert!(point.jitter_sd_to_unloaded.is_some(), "{point:?}");
+            assert!(point.response_mean_to_unloaded.is_some(), "{point:?}");
+            assert_eq!(point.received_to_first.is_some(), index > 0, "{point:?}");
         }
-        for point in &curve.points {
-            require_twenty_jobs(&point.punctuality);
+        for point in &method.points {
+            require_twenty_jobs(&point.jobs.punctuality);
+            assert_eq!(point.rounds_received_packets_per_s.len(), 2, "{point:?}");
         }
     }
+    // Twenty jobs a method and rate.
+    let samples = fs::read_to_string(out.path().join("samples.csv")).unwrap();
+    assert_eq!(samples.lines().count(), 1 + 2 * 3 * 20);
 }
 
 #[test]
@@ -71,7 +82,7 @@ fn with_udp_every_rate_is_measured() {
 fn with_tcp_every_phase_is_measured() {
     let out = tempfile::tempdir().unwrap();
     let options = ["--protocol", "tcp", "--rounds", "1", "--stream-s", "2"];
-    let said = run(&options, out.path(), "results.json");
+    let said = run(&options, out.path());
     let results: tcp::Results = serde_json::from_slice(&said).unwrap();
     assert_eq!(results.rounds, 1);
     let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();
@@ -86,9 +97,6 @@ fn with_tcp_every_phase_is_measured() {
         }
         assert!(method.after_to_before.is_some(), "{method:?}");
         assert!(method.first_second_mbit_per_s.unwrap() > 0.0, "{method:?}");
-    }
-    for file in ["meta.json", "report.html"] {
-        assert!(out.path().join(file).metadata().unwrap().len() > 100);
     }
     let text = |file: &str| fs::read_to_string(out.path().join(file)).unwrap();
     // Twice twenty jobs a method.

@@ -17,7 +17,7 @@ pub struct Meta {
     /// What the packets went between, in the experiment of RTCA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Endpoints>,
-    /// Seed of the first round's schedule of requests, where there is one.
+    /// Seed of the first round's first schedule of requests or packets, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }

@@ -1,8 +1,7 @@
 //! The two plots of a distribution: cumulative, and by percentile.
 
-use super::svg::{LogScale, Svg, duration_words, escape, line_classes};
-use crate::results::{DistributionPoint, LatencyResult, Phase, Results};
-use std::fmt::Write;
+use super::svg::{LogScale, Svg, duration_words, escape, legend, line_classes};
+use crate::results::{DistributionPoint, LatencyResult, MethodResult, Phase, Results};
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 270.0;
@@ -18,7 +17,7 @@ pub(super) fn cards(results: &Results, phase: Phase) -> String {
         .iter()
         .map(|method| method.latency(phase))
         .collect();
-    let legend = legend(results, phase);
+    let legend = legend(results.methods.iter().map(|it| label(it, phase)));
     let title = escape(phase.title());
     format!(
         "<figure class=\"card\"><h3>Cumulative distribution, {title}</h3>{}{legend}</figure>\n\
@@ -28,22 +27,15 @@ pub(super) fn cards(results: &Results, phase: Phase) -> String {
     )
 }
 
-fn legend(results: &Results, phase: Phase) -> String {
-    let mut items = String::new();
-    for (index, method) in results.methods.iter().enumerate() {
-        let latency = method.latency(phase);
-        let _ = write!(
-            items,
-            "<li><svg viewBox=\"0 0 34 10\" aria-hidden=\"true\"><line class=\"curve {}\" x1=\"0\" \
-             y1=\"5\" x2=\"34\" y2=\"5\"/></svg><span><b>{}</b> n = {}, lost {}, max {}</span></li>",
-            line_classes(index),
-            escape(&method.name),
-            latency.n,
-            latency.lost,
-            latency.max_us.map_or("-".to_owned(), duration_words),
-        );
-    }
-    format!("<ul class=\"legend\">{items}</ul>")
+fn label(method: &MethodResult, phase: Phase) -> String {
+    let latency = method.latency(phase);
+    format!(
+        "<span><b>{}</b> n = {}, lost {}, max {}</span>",
+        escape(&method.name),
+        latency.n,
+        latency.lost,
+        latency.max_us.map_or("-".to_owned(), duration_words),
+    )
 }
 
 /// Fraction of round trips not above x; x logarithmic.

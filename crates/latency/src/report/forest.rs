@@ -1,6 +1,6 @@
 //! Ratios with their intervals on a logarithmic axis, one card a pair of methods.
 
-use super::svg::{LogScale, Svg, escape};
+use super::svg::{LogScale, Svg, escape, tick_words};
 use crate::results::{Phase, RatioResult, Results};
 use crate::table::{figure_words, ratio_words};
 use std::fmt::Write;
@@ -152,13 +152,6 @@ fn range(ratios: &[&RatioResult]) -> (f64, f64) {
 /// Whether a tick's label has room beside that of 1.
 fn spaced(x: &LogScale, tick: f64) -> bool {
     (x.at(tick) - x.at(1.0)).abs() > 18.0
-}
-
-fn tick_words(tick: f64) -> String {
-    format!("{tick:.3}")
-        .trim_end_matches('0')
-        .trim_end_matches('.')
-        .to_owned()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ mod paper;
 mod rtca;
 mod svg;
 
-pub use nisp::render_nisp_tcp;
+pub use nisp::{render_nisp_tcp, render_nisp_udp};
 pub use rtca::render_rtca;
 
 use crate::results::{LatencyResult, Phase, Results, Service};

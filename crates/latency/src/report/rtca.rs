@@ -1,6 +1,6 @@
 //! The report of the experiment of RTCA.
 
-use super::svg::{LogScale, Svg, duration_words, escape, joined, line_classes};
+use super::svg::{LogScale, Svg, duration_words, escape, joined, legend, line_classes};
 use super::{ReportMeta, introduced};
 use crate::rtca::ratio_words;
 use crate::rtca::{ConfigurationResult, CostResult, Interference, LevelResult, Results};
@@ -38,7 +38,8 @@ pub fn render_rtca(results: &Results, meta: &ReportMeta) -> String {
 }
 
 fn cards(results: &Results) -> String {
-    let legend = legend(results);
+    let names = results.configurations.iter();
+    let legend = legend(names.map(|it| format!("<b>{}</b>", escape(&it.name))));
     let card = |title: &str, words: fn(f64) -> String, value: fn(&LevelResult) -> Option<f64>| {
         format!(
             "<figure class=\"card\"><h3>{title}</h3>{}{legend}</figure>\n",
@@ -101,20 +102,6 @@ fn plot(
         }
     }
     svg.finish()
-}
-
-fn legend(results: &Results) -> String {
-    let mut items = String::new();
-    for (index, configuration) in results.configurations.iter().enumerate() {
-        let _ = write!(
-            items,
-            "<li><svg viewBox=\"0 0 34 10\" aria-hidden=\"true\"><line class=\"curve {}\" x1=\"0\" \
-             y1=\"5\" x2=\"34\" y2=\"5\"/></svg><b>{}</b></li>",
-            line_classes(index),
-            escape(&configuration.name)
-        );
-    }
-    format!("<ul class=\"legend\">{items}</ul>")
 }
 
 fn round_trips(results: &Results) -> String {

@@ -156,6 +156,41 @@ impl LogScale {
     }
 }
 
+/// A linear scale from 0 to a value, to a coordinate.
+pub(super) struct LinearScale {
+    high: f64,
+    at_zero: f64,
+    at_high: f64,
+}
+
+impl LinearScale {
+    /// From 0 to `high` (made positive) at coordinates `at_zero` to `at_high`.
+    pub(super) fn new(high: f64, (at_zero, at_high): (f64, f64)) -> Self {
+        Self {
+            high: positive(high),
+            at_zero,
+            at_high,
+        }
+    }
+
+    /// The coordinate of `value`, kept inside the scale.
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let share = (positive(value) / self.high).clamp(0.0, 1.0);
+        self.at_zero + share * (self.at_high - self.at_zero)
+    }
+
+    /// Round values inside the scale, 0 among them: steps of 1, 2 or 5 times a power of ten.
+    pub(super) fn ticks(&self) -> Vec<f64> {
+        let fewest_between = self.high / 6.0;
+        let decade = 10_f64.powf(fewest_between.log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
+        let step = steps.into_iter().find(|step| *step >= fewest_between);
+        let step = step.unwrap_or(self.high);
+        let count = (self.high / step + 1e-9).floor() as u32;
+        (0..=count).map(|number| f64::from(number) * step).collect()
+    }
+}
+
 /// At least a picosecond in microseconds, at most a century: what a logarithm can take.
 fn positive(value: f64) -> f64 {
     if value.is_finite() {
@@ -186,6 +221,27 @@ pub(super) fn duration_words(us: f64) -> String {
     format!("{number} {unit}")
 }
 
+/// A tick of a scale without a unit: as many digits as it has, three after the point at most.
+pub(super) fn tick_words(tick: f64) -> String {
+    format!("{tick:.3}")
+        .trim_end_matches('0')
+        .trim_end_matches('.')
+        .to_owned()
+}
+
+/// A line for each label, in HTML, as methods number 0, 1 and so on are drawn.
+pub(super) fn legend(labels: impl IntoIterator<Item = String>) -> String {
+    let labels = labels.into_iter().enumerate();
+    let items = joined(labels, |(index, label)| {
+        format!(
+            "<li><svg viewBox=\"0 0 34 10\" aria-hidden=\"true\"><line class=\"curve {}\" x1=\"0\" \
+             y1=\"5\" x2=\"34\" y2=\"5\"/></svg>{label}</li>",
+            line_classes(index)
+        )
+    });
+    format!("<ul class=\"legend\">{items}</ul>")
+}
+
 /// Colour and dash classes of method number `index`: thirty methods before any two look alike.
 pub(super) fn line_classes(index: usize) -> String {
     format!("c{} d{}", index % 6, index % 5)
@@ -210,6 +266,13 @@ mod tests {
             prop_assert!((10.0..=200.0).contains(&scale.at(value)));
             prop_assert!(scale.ticks().len() < 40);
         }
+
+        #[test]
+        fn any_linear_scale_gives_finite_coordinates_and_few_ticks(high: f64, value: f64) {
+            let scale = LinearScale::new(high, (200.0, 10.0));
+            prop_assert!((10.0..=200.0).contains(&scale.at(value)));
+            prop_assert!((2..=7).contains(&scale.ticks().len()), "{:?}", scale.ticks());
+        }
     }
 
     #[test]
@@ -227,5 +290,10 @@ mod tests {
     fn ticks_are_round() {
         let scale = LogScale::new((900.0, 110_000.0), (0.0, 1.0));
         assert_eq!(scale.ticks(), [1e3, 3e3, 1e4, 3e4, 1e5]);
+        let scale = LinearScale::new(16_625.0, (0.0, 1.0));
+        assert_eq!(scale.ticks(), [0.0, 5e3, 1e4, 1.5e4]);
+        let words = LinearScale::new(1.0, (0.0, 1.0)).ticks().into_iter();
+        let words: Vec<String> = words.map(tick_words).collect();
+        assert_eq!(words, ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
     }
 }

@@ -21,9 +21,10 @@ enum Verb {
     ///
     /// On one CPU of the emulated host: a process at high priority that computes for 12 ms every
     /// 30 ms, and a process at low priority that receives UDP packets, which come in bursts
-    /// (MMPP-2) at rising mean rates up to the most that the best method can receive. Shown for every
-    /// method and rate: the jobs' response times, the share that misses a deadline of 16 and of 30
-    /// ms, their jitter, and what the receiver and the CPU did.
+    /// (MMPP-2) at rising mean rates up to the most that the best method can receive. In each round the methods
+    /// take turns at every rate, and without packets. Shown for every method and rate: the jobs' response
+    /// times, how many miss a deadline of 16 and of 30 ms, their jitter, and what the receiver and the CPU did;
+    /// response and jitter over those without packets, and received packets over the first method's.
     ///
     /// With --protocol tcp, a TCP stream at full speed takes the place of the bursts. In each round the jobs are
     /// done without it; then one connection flows before as many jobs, next to them, and after them. Shown for

@@ -1,15 +1,16 @@
 //! `steadyvm lab experiment nisp`.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 use steadyvm_host::Method;
 use steadyvm_lab::Error;
 use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::compare::Disturbance;
 use steadyvm_lab::experiment::Meta;
-use steadyvm_lab::experiment::nisp::{tcp, udp, write_output};
+use steadyvm_lab::experiment::nisp::{Outcome, tcp, udp};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::bootstrap::BootstrapOptions;
 use steadyvm_latency::nisp;
@@ -23,8 +24,8 @@ use crate::{directory, output, this_program};
 
 const RATES: u32 = 8;
 const SEED: u64 = 1;
-const ROUNDS: u64 = 3;
 const STREAM_S: u32 = 5;
+const TOO_FEW_JOBS: &str = "there are fewer than three jobs; give more with --jobs";
 
 /// The experiment's options.
 #[derive(Debug, clap::Args)]
@@ -37,9 +38,13 @@ pub struct Args {
     protocol: Protocol,
     #[command(flatten)]
     kernel: InsteadArgs,
-    /// Jobs at each rate; with TCP, in each round without the stream and as many next to it.
+    /// With UDP, jobs a method and rate over all rounds, three a round at least; with TCP, in each round without
+    /// the stream and as many next to it.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(3..=100_000))]
     jobs: u64,
+    /// Rounds.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
     /// UDP only: rates, evenly from 0 (measured besides) to the best method's peak [default: 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     rates: Option<u32>,
@@ -50,17 +55,13 @@ pub struct Args {
     /// UDP only: seed of the packets' schedules [default: 1].
     #[arg(long)]
     seed: Option<u64>,
-    /// TCP only: rounds [default: 3].
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u64).range(1..=1000))]
-    rounds: Option<u64>,
     /// TCP only: how long the stream flows before the jobs, and again after them, in seconds [default: 5].
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3600))]
     stream_s: Option<u32>,
-    /// Where the figures (of UDP: nisp.json; of TCP: results.json, report.html and the other files) and the
-    /// hosts' logs go; made if it does not exist.
+    /// Where results.json, report.html and the other files go; made if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "out/nisp")]
     out: PathBuf,
-    /// Print the figures as JSON instead of the table.
+    /// Print results.json instead of the table.
     #[arg(long)]
     json: bool,
 }
@@ -69,13 +70,7 @@ impl Args {
     /// Refuses options that the protocol has no use for.
     fn check(&self) -> steadyvm_lab::Result<()> {
         let (given, other) = match self.protocol {
-            Protocol::Udp => (
-                &[
-                    ("--rounds", self.rounds.is_some()),
-                    ("--stream-s", self.stream_s.is_some()),
-                ][..],
-                "tcp",
-            ),
+            Protocol::Udp => (&[("--stream-s", self.stream_s.is_some())][..], "tcp"),
             Protocol::Tcp => (
                 &[
                     ("--rates", self.rates.is_some()),
@@ -96,10 +91,45 @@ impl Args {
     }
 }
 
+/// What to measure.
+enum Options {
+    Udp(udp::Options),
+    Tcp(tcp::Options),
+}
+
+impl Options {
+    /// Refuses what cannot be measured.
+    fn of(args: &Args, methods: Vec<Method>) -> steadyvm_lab::Result<Self> {
+        args.check()?;
+        Ok(match args.protocol {
+            Protocol::Udp => {
+                let options = udp::Options {
+                    methods,
+                    last_packets_per_s: args.peak_up_to.unwrap_or(udp::LAST_PACKETS_PER_S),
+                    rates: args.rates.unwrap_or(RATES),
+                    jobs: args.jobs,
+                    rounds: args.rounds,
+                    seed: args.seed.unwrap_or(SEED),
+                };
+                options.check()?;
+                Self::Udp(options)
+            }
+            Protocol::Tcp => Self::Tcp(tcp::Options {
+                methods,
+                rounds: args.rounds,
+                load: tcp::Load {
+                    jobs: args.jobs,
+                    stream_s: args.stream_s.unwrap_or(STREAM_S),
+                },
+            }),
+        })
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    args.check()?;
     let methods = without_repeats(&args.methods);
+    let options = Options::of(args, methods.clone())?;
     let own = |&method: &Method| (method, HostKernel::of(method));
     let wanted = args.kernel.wanted(methods.iter().map(own), false)?;
     directory::prepare(&args.out)?;
@@ -110,76 +140,76 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let logs = args.out.join("logs");
     let mut laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
     laboratory.kernel_instead = args.kernel.kernel();
-    match args.protocol {
-        Protocol::Udp => with_udp(args, methods, &laboratory, &display)?,
-        Protocol::Tcp => with_tcp(args, methods, &laboratory, &display, &beginning)?,
+    let run = Run {
+        args,
+        methods,
+        laboratory,
+        beginning,
+    };
+    match options {
+        Options::Udp(options) => run.with_udp(&options, &display)?,
+        Options::Tcp(options) => run.with_tcp(&options, &display)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn with_udp(
-    args: &Args,
+/// A measurement under way.
+struct Run<'a> {
+    args: &'a Args,
     methods: Vec<Method>,
-    laboratory: &Laboratory,
-    display: &Display,
-) -> Result<()> {
-    let options = udp::Options {
-        methods,
-        last_packets_per_s: args.peak_up_to.unwrap_or(udp::LAST_PACKETS_PER_S),
-        rates: args.rates.unwrap_or(RATES),
-        jobs: args.jobs,
-        seed: args.seed.unwrap_or(SEED),
-    };
-    let results = udp::run(laboratory, &options, display)?;
-    let path = args.out.join("nisp.json");
-    let json = serde_json::to_string_pretty(&results)? + "\n";
-    fs::write(&path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    if args.json {
-        return output::print(&json);
-    }
-    output::print(&nisp::udp::render(&results))?;
-    if let Some(note) = laboratory.note() {
-        output::line(&format!("\nnote: {note}"))?;
-    }
-    output::line(&format!("\nall figures: {}", path.display()))
+    laboratory: Laboratory,
+    beginning: Beginning,
 }
 
-fn with_tcp(
-    args: &Args,
-    methods: Vec<Method>,
-    laboratory: &Laboratory,
-    display: &Display,
-    beginning: &Beginning,
-) -> Result<()> {
-    let options = tcp::Options {
-        methods,
-        rounds: args.rounds.unwrap_or(ROUNDS),
-        load: tcp::Load {
-            jobs: args.jobs,
-            stream_s: args.stream_s.unwrap_or(STREAM_S),
-        },
-    };
-    let tcp::Outcome { data, disturbance } = tcp::run(laboratory, &options, display)?;
-    let assembled = nisp::tcp::assemble(&data, BootstrapOptions::default());
-    let mut results =
-        assembled.context("there are fewer than three jobs; give more with --jobs")?;
-    results.notes.extend(laboratory.note());
-    results.notes.extend(disturbance.notes());
-    let kernel = |method: &Method| laboratory.kernel_title(laboratory.kernel_of(*method));
-    let kernels = options
-        .methods
-        .iter()
-        .map(|it| (it.to_string(), kernel(it)));
-    let meta = Meta {
-        run: beginning.record(laboratory, kernels.collect(), disturbance, Vec::new()),
-        endpoints: None,
-        seed: None,
-    };
-    write_output(&args.out, &data, &results, &meta)?;
-    if args.json {
-        return output::json(&results);
+impl Run<'_> {
+    fn with_udp(&self, options: &udp::Options, display: &Display) -> Result<()> {
+        let Outcome { data, disturbance } = udp::run(&self.laboratory, options, display)?;
+        let assembled = nisp::udp::assemble(&data, BootstrapOptions::default());
+        let mut results = assembled.context(TOO_FEW_JOBS)?;
+        results.notes.extend(self.notes(&disturbance));
+        let meta = self.meta(disturbance, Some(options.seed));
+        udp::write_output(&self.args.out, &data, &results, &meta)?;
+        self.show(&results, nisp::udp::render)
     }
-    output::print(&nisp::tcp::render(&results))?;
-    let report = args.out.join("report.html");
-    output::line(&format!("\nreport: {}", report.display()))
+
+    fn with_tcp(&self, options: &tcp::Options, display: &Display) -> Result<()> {
+        let Outcome { data, disturbance } = tcp::run(&self.laboratory, options, display)?;
+        let assembled = nisp::tcp::assemble(&data, BootstrapOptions::default());
+        let mut results = assembled.context(TOO_FEW_JOBS)?;
+        results.notes.extend(self.notes(&disturbance));
+        let meta = self.meta(disturbance, None);
+        tcp::write_output(&self.args.out, &data, &results, &meta)?;
+        self.show(&results, nisp::tcp::render)
+    }
+
+    /// What whoever reads the figures must know.
+    fn notes(&self, disturbance: &Disturbance) -> impl Iterator<Item = String> {
+        self.laboratory
+            .note()
+            .into_iter()
+            .chain(disturbance.notes())
+    }
+
+    fn meta(&self, disturbance: Disturbance, seed: Option<u64>) -> Meta {
+        let laboratory = &self.laboratory;
+        let kernel = |method: &Method| laboratory.kernel_title(laboratory.kernel_of(*method));
+        let kernels = self.methods.iter().map(|it| (it.to_string(), kernel(it)));
+        Meta {
+            run: self
+                .beginning
+                .record(laboratory, kernels.collect(), disturbance, Vec::new()),
+            endpoints: None,
+            seed,
+        }
+    }
+
+    /// Prints the figures as asked for.
+    fn show<R: Serialize>(&self, results: &R, render: fn(&R) -> String) -> Result<()> {
+        if self.args.json {
+            return output::json(results);
+        }
+        output::print(&render(results))?;
+        let report = self.args.out.join("report.html");
+        output::line(&format!("\nreport: {}", report.display()))
+    }
 }

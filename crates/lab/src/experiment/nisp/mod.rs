@@ -7,13 +7,11 @@
 //! emulates it. Its periods are scaled
 //! 1:100: a job of 12 ms every 30 ms, with deadlines of 16 and 30 ms.
 
-mod output;
 pub mod tcp;
 pub mod udp;
 
-pub use output::write_output;
-
 use crate::agent::Process;
+use crate::compare::{CpuUse, Disturbance};
 use crate::error::{At, Error, Result};
 use crate::host::{BULK, EmulatedHost, HostSpecification, RT, boot_again};
 use crate::laboratory::Laboratory;
@@ -43,6 +41,19 @@ const SINK_PORT: u16 = 7701;
 const DEVICES_CPU: usize = 0;
 /// An answer comes within this time after the jobs' own.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Of the measurements during which this machine stood still, so many are made again: one in this many
+/// of all.
+const REPEATED: u64 = 2;
+
+/// What was measured, and what whoever reads the figures must see with them.
+#[derive(Debug, Clone)]
+pub struct Outcome<D> {
+    /// The samples.
+    pub data: D,
+    /// What else the machine did during the rounds.
+    pub disturbance: Disturbance,
+}
 
 /// One method's host with its two processes.
 struct Place {
@@ -112,6 +123,11 @@ impl Place {
         })
     }
 
+    /// How much CPU time the machine and the hosts have used.
+    fn cpu_use(places: &[Self]) -> Result<CpuUse> {
+        CpuUse::now(places.iter().map(|place| place.host.emulator()))
+    }
+
     /// So many of the experiment's jobs.
     fn jobs(&self, jobs: u64) -> Task {
         Task {
@@ -163,8 +179,4 @@ fn beside<S: Send, T>(
 fn ask(process: &mut Process, request: &str, patience: Duration) -> Result<String> {
     process.input(format!("{request}\n").as_bytes())?;
     process.wait_for_line("", patience)
-}
-
-fn too_few_jobs() -> Error {
-    Error::input("judge the jobs", "there are fewer than three")
 }

@@ -1,10 +1,11 @@
 //! From what was measured to figures and intervals.
 
 use super::data::{MethodData, RoundData, RunData, StreamData};
-use super::results::{JobsResult, MethodResult, Results, SCHEMA_VERSION, StreamResult};
+use super::results::{MethodResult, Results, SCHEMA_VERSION, StreamResult};
 use super::segments::Segments;
 use crate::bootstrap::{BootstrapOptions, Draws, draw_rates, ratio};
-use crate::job::{Done, Punctuality, Ran};
+use crate::nisp::JobsResult;
+use crate::nisp::jobs::durations;
 use crate::rtca::RatioToBase;
 use crate::statistics::mean;
 use std::time::Duration;
@@ -15,12 +16,7 @@ const FIGURES: u64 = 4;
 /// Computes all figures; `None` if a method has fewer than three jobs in every round.
 /// Deterministic: same data and options, same results.
 pub fn assemble(data: &RunData, options: BootstrapOptions) -> Option<Results> {
-    let deadlines: Vec<Duration> = data
-        .deadlines_us
-        .iter()
-        .copied()
-        .map(Duration::from_micros)
-        .collect();
+    let deadlines = durations(&data.deadlines_us);
     let methods = data.methods.iter().enumerate();
     let methods = methods.map(|(index, method)| {
         let stream = 1 + FIGURES * index as u64;
@@ -44,8 +40,8 @@ fn method_result(
     stream: u64,
 ) -> Option<MethodResult> {
     let rounds = &method.rounds;
-    let unloaded = jobs_result(rounds, |round| &round.unloaded, deadlines)?;
-    let loaded = jobs_result(rounds, |round| &round.loaded, deadlines)?;
+    let unloaded = JobsResult::of(rounds.iter().map(|round| &round.unloaded), deadlines)?;
+    let loaded = JobsResult::of(rounds.iter().map(|round| &round.loaded), deadlines)?;
     let draw = |rates: fn(&RoundData) -> &[f64], number| -> Draws<1> {
         let rates: Vec<&[f64]> = rounds.iter().map(rates).collect();
         draw_rates(&rates, options, stream + number)
@@ -74,20 +70,6 @@ fn method_result(
 fn first_second(round: &RoundData) -> &[f64] {
     let seconds = &round.after.mbit_per_s;
     &seconds[..seconds.len().min(1)]
-}
-
-fn jobs_result(
-    rounds: &[RoundData],
-    jobs: fn(&RoundData) -> &Ran,
-    deadlines: &[Duration],
-) -> Option<JobsResult> {
-    let runs: Vec<&[Done]> = rounds.iter().map(|round| &*jobs(round).done).collect();
-    let punctuality = Punctuality::of_runs(&runs, deadlines)?;
-    let waited_ns: u64 = rounds.iter().map(|round| jobs(round).waited_ns).sum();
-    Some(JobsResult {
-        waited_mean_us: waited_ns as f64 / 1e3 / punctuality.jobs as f64,
-        punctuality,
-    })
 }
 
 fn stream_result(rounds: &[RoundData], stream: fn(&RoundData) -> &StreamData) -> StreamResult {

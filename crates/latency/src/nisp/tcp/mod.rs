@@ -13,10 +13,10 @@ mod table;
 
 pub use assemble::assemble;
 pub use data::{MethodData, RoundData, RunData, StreamData};
-pub use results::{JobsResult, MethodResult, Results, SCHEMA_VERSION, StreamResult};
+pub use results::{MethodResult, Results, SCHEMA_VERSION, StreamResult};
 pub use segments::Segments;
 pub use table::render;
-pub(crate) use table::{Grid, READING, grids, introduction};
+pub(crate) use table::{READING, grids, introduction};
 
 #[cfg(test)]
 mod tests;

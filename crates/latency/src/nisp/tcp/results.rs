@@ -1,7 +1,7 @@
 //! The types of results.json. A figure that does not exist is `null`.
 
 use super::segments::Segments;
-use crate::job::Punctuality;
+use crate::nisp::JobsResult;
 use crate::rtca::RatioToBase;
 use serde::{Deserialize, Serialize};
 
@@ -53,15 +53,6 @@ pub struct MethodResult {
     pub first_second_mbit_per_s: Option<f64>,
     /// That over the throughput before the jobs.
     pub first_second_to_before: Option<RatioToBase>,
-}
-
-/// Jobs of all rounds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct JobsResult {
-    /// How punctual they were.
-    pub punctuality: Punctuality,
-    /// How long a job waited for the CPU while it could have run, in the mean, in microseconds.
-    pub waited_mean_us: f64,
 }
 
 /// The stream in one phase of all rounds.

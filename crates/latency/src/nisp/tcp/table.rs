@@ -1,19 +1,10 @@
 //! The table for a terminal, and the cells that it shares with the report.
 
-use super::results::{JobsResult, MethodResult, Results, StreamResult};
-use crate::nisp::{deadlines, milliseconds};
+use super::results::{MethodResult, Results, StreamResult};
+use crate::nisp::grid::{Grid, headers, ms};
+use crate::nisp::{JobsResult, deadlines, milliseconds};
 use crate::rtca::{RatioToBase, ratio_words};
 use crate::table::{figure, line, printable, wrapped};
-
-/// A table of text: a row's first two cells say what it is of.
-pub(crate) struct Grid {
-    /// What it shows.
-    pub title: &'static str,
-    /// A title for each column.
-    pub headers: Vec<&'static str>,
-    /// As many cells each.
-    pub rows: Vec<Vec<String>>,
-}
 
 /// What the experiment did, as a sentence.
 pub(crate) fn introduction(results: &Results) -> String {
@@ -45,7 +36,8 @@ pub(crate) fn grids(results: &Results) -> [Grid; 2] {
     [
         Grid {
             title: "Jobs",
-            headers: vec![
+            words: 2,
+            headers: headers([
                 "",
                 "",
                 "n",
@@ -57,14 +49,15 @@ pub(crate) fn grids(results: &Results) -> [Grid; 2] {
                 "misses",
                 "jitter",
                 "/unloaded",
-            ],
+            ]),
             rows: methods().flat_map(jobs_rows).collect(),
         },
         Grid {
             title: "Stream",
-            headers: vec![
+            words: 2,
+            headers: headers([
                 "", "", "Mbit/s", "/before", "segments", "again", "again %", "probes", "timeouts",
-            ],
+            ]),
             rows: methods().flat_map(stream_rows).collect(),
         },
     ]
@@ -76,8 +69,7 @@ pub fn render(results: &Results) -> String {
     wrapped(&mut text, &introduction(results));
     for grid in grids(results) {
         line(&mut text, "");
-        line(&mut text, grid.title);
-        aligned(&mut text, &grid);
+        grid.write(&mut text);
     }
     line(&mut text, "");
     for sentence in READING {
@@ -87,31 +79,6 @@ pub fn render(results: &Results) -> String {
         wrapped(&mut text, &format!("note: {}", printable(note)));
     }
     text
-}
-
-/// Columns as wide as their widest cell; a name once for all of its rows.
-fn aligned(text: &mut String, grid: &Grid) {
-    let headers: Vec<String> = grid.headers.iter().map(|it| (*it).to_owned()).collect();
-    let rows = || std::iter::once(&headers).chain(&grid.rows);
-    let width = |column: usize| {
-        let cells = rows().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..headers.len()).map(width).collect();
-    let mut name = None;
-    for row in rows() {
-        let cells = row.iter().zip(&widths).enumerate();
-        let columns = cells.map(|(column, (cell, &width))| {
-            let cell = printable(cell);
-            match column {
-                0 if name == Some(&row[0]) => " ".repeat(width),
-                0 | 1 => format!("{cell:width$}"),
-                _ => format!("{cell:>width$}"),
-            }
-        });
-        line(text, &columns.collect::<Vec<_>>().join(" "));
-        name = row.first();
-    }
 }
 
 fn jobs_rows(method: &MethodResult) -> [Vec<String>; 2] {
@@ -133,7 +100,6 @@ fn jobs_row(
     jitter: Option<f64>,
 ) -> Vec<String> {
     let punctuality = &jobs.punctuality;
-    let ms = |us: f64| format!("{:.2}", us / 1e3);
     let misses = punctuality.miss_ratios.iter();
     let misses: Vec<String> = misses
         .map(|ratio| format!("{:.1}", 100.0 * ratio))

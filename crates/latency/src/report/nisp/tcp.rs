@@ -1,9 +1,10 @@
 //! The report of the experiment of NISP with TCP.
 
-use super::bars::{Bar, draw};
-use super::svg::{escape, joined};
-use super::{ReportMeta, introduced};
-use crate::nisp::tcp::{Grid, MethodResult, READING, Results, grids, introduction};
+use super::{reading, table};
+use crate::nisp::tcp::{MethodResult, READING, Results, grids, introduction};
+use crate::report::bars::{Bar, draw};
+use crate::report::svg::joined;
+use crate::report::{ReportMeta, introduced};
 use std::fmt::Write;
 
 /// The report as HTML: a plot of what the stream carried, and the tables.
@@ -15,12 +16,7 @@ pub fn render_nisp_tcp(results: &Results, meta: &ReportMeta) -> String {
         throughput(results)
     );
     page += &joined(grids(results), |grid| table(&grid));
-    page += "<h2>How to read this</h2>\n";
-    page += &joined(READING, |sentence| {
-        format!("<p class=\"quiet\">{}</p>\n", escape(sentence))
-    });
-    page += "</main>\n</body>\n</html>\n";
-    page
+    page + &reading(&READING)
 }
 
 fn throughput(results: &Results) -> String {
@@ -41,20 +37,4 @@ fn bars(method: &MethodResult) -> Vec<Bar<'_>> {
         rounds: &stream.rounds_mbit_per_s,
     });
     bars.into()
-}
-
-fn table(grid: &Grid) -> String {
-    let headers = joined(&grid.headers, |name| format!("<th>{}</th>", escape(name)));
-    let rows = joined(&grid.rows, |row| {
-        let (name, cells) = row
-            .split_first()
-            .map_or(("", &[][..]), |(name, cells)| (name, cells));
-        let cells = joined(cells, |cell| format!("<td>{}</td>", escape(cell)));
-        format!("<tr><th scope=\"row\">{}</th>{cells}</tr>", escape(name))
-    });
-    format!(
-        "<h2>{}</h2>\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>{headers}</tr></thead>\
-         <tbody>{rows}</tbody></table></div>\n",
-        grid.title
-    )
 }

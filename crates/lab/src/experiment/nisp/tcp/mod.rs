@@ -5,10 +5,15 @@
 //! what the sender's TCP has counted is read at that moment, so no clocks have to be aligned. The
 //! sender's counters are those of its network namespace, in which nothing else speaks TCP.
 
+mod output;
+
+pub use output::write_output;
+
 use super::{
-    BULK, DEADLINES_US, EXECUTION_US, PATIENCE, PERIOD_US, Place, Processes, SINK_PORT, beside,
+    BULK, DEADLINES_US, EXECUTION_US, Outcome, PATIENCE, PERIOD_US, Place, Processes, REPEATED,
+    SINK_PORT, beside,
 };
-use crate::compare::{CpuUse, Disturbance, Repetitions};
+use crate::compare::{Disturbance, Repetitions};
 use crate::error::{At, Error, Result};
 use crate::host::{EmulatedHost, keep_kernel_logs};
 use crate::laboratory::Laboratory;
@@ -29,9 +34,6 @@ const IDLE_SECOND: Task = Task {
     work: 0,
     jobs: 2,
 };
-/// Of the turns during which this machine stood still, so many are measured again: one in this many
-/// of all.
-const REPEATED: u64 = 2;
 /// A turn before the first round, unmeasured: an emulator has to translate what has not run yet.
 const WARM_UP: Load = Load {
     jobs: 10,
@@ -58,26 +60,20 @@ pub struct Load {
     pub stream_s: u32,
 }
 
-/// What was measured, and what whoever reads the figures must see with them.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// The samples.
-    pub data: RunData,
-    /// What else the machine did during the rounds.
-    pub disturbance: Disturbance,
-}
-
 /// Measures everything: in a round the methods take turns, beginning with another one each, and
 /// the others stand still.
-pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
+pub fn run(
+    laboratory: &Laboratory,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<Outcome<RunData>> {
     let sink = ["--protocol", "tcp"];
     let mut places = Place::boot_all(laboratory, &options.methods, &sink, observer)?;
     task(observer, "warm up", || {
         let mut places = places.iter_mut();
         places.try_for_each(|place| place.round(WARM_UP).map(drop))
     })?;
-    let cpu_use = |places: &[Place]| CpuUse::now(places.iter().map(|place| place.host.emulator()));
-    let before = cpu_use(&places)?;
+    let before = Place::cpu_use(&places)?;
     let count = places.len();
     let mut repetitions = Repetitions::start(options.rounds * count as u64 / REPEATED)?;
     let mut rounds: Vec<Vec<RoundData>> = vec![Vec::new(); count];
@@ -99,7 +95,7 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
     }
     let disturbance = Disturbance {
         standstills: repetitions.standstills(),
-        ..cpu_use(&places)?.since(&before)
+        ..Place::cpu_use(&places)?.since(&before)
     };
     keep_kernel_logs(places.iter_mut().map(|place| &mut place.host), observer);
     let methods = places.iter().zip(rounds);

@@ -1,0 +1,373 @@
+//! With MMPP-2 bursts of UDP packets at rising mean rates, as in the paper.
+//!
+//! The peaks are looked for once. Then every round has every rate up to the best of them, and none, for
+//! every method: at each rate the methods take turns, beginning with another one each round, and the
+//! others stand still. Before a turn the receiver gets what the last one has left it.
+
+mod output;
+
+pub use output::write_output;
+
+use super::{
+    BULK, DEADLINES_US, EXECUTION_US, Outcome, PERIOD_US, Place, Processes, REPEATED, SINK_PORT,
+    beside,
+};
+use crate::compare::{CpuTimes, Disturbance, Repetitions};
+use crate::error::{At, Error, Result};
+use crate::host::{EmulatedHost, keep_kernel_logs};
+use crate::laboratory::Laboratory;
+use crate::progress::{News, Observer, task};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::AtomicBool;
+use steadyvm_host::Method;
+use steadyvm_latency::flood::{self, Flooded};
+use steadyvm_latency::job::{FEWEST_JOBS, Ran, Task};
+use steadyvm_latency::mmpp::Mmpp2;
+use steadyvm_latency::nisp::udp::{MethodData, RateData, RoundData, RunData};
+
+/// The paper's packets are small: their number is what counts.
+const PACKET_BYTES: usize = 64;
+/// The first rate at which the peak is looked for; each further one is twice that before.
+const FIRST_PACKETS_PER_S: f64 = 1000.0;
+/// More than any emulated host receives: where the search ends, if nothing else is asked for.
+pub const LAST_PACKETS_PER_S: u32 = 64_000;
+/// Jobs' time at each of these rates.
+const PEAK_JOBS: u64 = 60;
+/// A method that receives less than this share of its best has its peak behind it.
+const PAST_THE_PEAK: f64 = 0.5;
+/// A tenth of a second in which the process of the jobs sleeps.
+const IDLE_TENTH: Task = Task {
+    period_us: 100_000,
+    work: 0,
+    jobs: 2,
+};
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Methods, in the order shown.
+    pub methods: Vec<Method>,
+    /// The highest rate at which a peak is looked for, in packets a second.
+    pub last_packets_per_s: u32,
+    /// How many rates from 0 (not counted) to the best method's peak.
+    pub rates: u32,
+    /// Jobs a method and rate, over all rounds.
+    pub jobs: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Seed of the schedule of the first round's first rate; each round and rate has another one.
+    pub seed: u64,
+}
+
+impl Options {
+    /// Refuses what cannot be measured.
+    pub fn check(&self) -> Result<()> {
+        let wrong = if self.methods.is_empty() {
+            "no method is given".to_owned()
+        } else if self.rates == 0 {
+            "there must be a rate at least".to_owned()
+        } else if self.rounds == 0 {
+            "there must be at least one round".to_owned()
+        } else if self.jobs / self.rounds < FEWEST_JOBS as u64 {
+            let Self { jobs, rounds, .. } = self;
+            format!("{jobs} jobs in {rounds} rounds: jitter takes {FEWEST_JOBS} a round at least")
+        } else {
+            return Ok(());
+        };
+        Err(Error::input("measure NISP's experiment", wrong)
+            .what_to_do("see --jobs, --rounds and --rates in steadyvm lab experiment nisp --help"))
+    }
+
+    /// The jobs of a round, counted from 0: all rounds together have as many as asked for.
+    fn jobs_in(&self, round: u64) -> u64 {
+        self.jobs / self.rounds + u64::from(round < self.jobs % self.rounds)
+    }
+
+    /// The seed of one rate's schedule in one round, both counted from 0.
+    fn seed_of(&self, round: u64, rate: usize) -> u64 {
+        let rates = u64::from(self.rates) + 1;
+        let number = round.wrapping_mul(rates).wrapping_add(rate as u64);
+        self.seed.wrapping_add(number)
+    }
+}
+
+/// Measures everything. See the module's introduction for how.
+///
+/// # Errors
+/// Options that cannot be measured, a host that does not come up or does not answer, and hosts of which
+/// none receives a packet.
+pub fn run(
+    laboratory: &Laboratory,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<Outcome<RunData>> {
+    options.check()?;
+    let mut places = Place::boot_all(laboratory, &options.methods, &[], observer)?;
+    let peaks = task(observer, "find the peaks", || {
+        places
+            .iter_mut()
+            .map(|place| place.peak(options.last_packets_per_s.into()))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    // The best method's: one that collapses under a flood would hide what happens before.
+    let best = peaks.iter().copied().fold(0.0, f64::max);
+    if best <= 0.0 {
+        return Err(Error::machine(
+            "find the peaks",
+            "no host has received any packet",
+        ));
+    }
+    let share = |step| f64::from(step) / f64::from(options.rates);
+    let asked_packets_per_s: Vec<f64> =
+        (0..=options.rates).map(|step| best * share(step)).collect();
+    let mut methods: Vec<MethodData> = places
+        .iter()
+        .zip(peaks)
+        .map(|(place, peak_packets_per_s)| MethodData {
+            name: place.method.to_string(),
+            peak_packets_per_s,
+            rounds: Vec::new(),
+        })
+        .collect();
+    let before = Place::cpu_use(&places)?;
+    let all = options.rounds * asked_packets_per_s.len() as u64;
+    let mut run = Run {
+        options,
+        observer,
+        places,
+        asked_packets_per_s,
+        repetitions: Repetitions::start(all / REPEATED)?,
+    };
+    for round in 0..options.rounds {
+        let title = format!("round {} of {}", round + 1, options.rounds);
+        let measured = task(observer, title, || run.measure_round(round))?;
+        for (method, measured) in methods.iter_mut().zip(measured) {
+            method.rounds.push(measured);
+        }
+    }
+    let disturbance = Disturbance {
+        standstills: run.repetitions.standstills(),
+        ..Place::cpu_use(&run.places)?.since(&before)
+    };
+    keep_kernel_logs(run.places.iter_mut().map(|place| &mut place.host), observer);
+    Ok(Outcome {
+        data: RunData {
+            period_us: PERIOD_US,
+            execution_us: EXECUTION_US,
+            deadlines_us: DEADLINES_US.to_vec(),
+            asked_packets_per_s: run.asked_packets_per_s,
+            methods,
+        },
+        disturbance,
+    })
+}
+
+/// The rounds under way.
+struct Run<'a> {
+    options: &'a Options,
+    observer: &'a dyn Observer,
+    places: Vec<Place>,
+    /// In ascending order; the first is 0.
+    asked_packets_per_s: Vec<f64>,
+    repetitions: Repetitions,
+}
+
+impl Run<'_> {
+    /// One round: each method's, in their order.
+    fn measure_round(&mut self, round: u64) -> Result<Vec<RoundData>> {
+        let mut measured = vec![RoundData::default(); self.places.len()];
+        for rate in 0..self.asked_packets_per_s.len() {
+            let of_methods = self.measure_rate(round, rate)?;
+            for (round, of_rate) in measured.iter_mut().zip(of_methods) {
+                round.rates.push(of_rate);
+            }
+        }
+        Ok(measured)
+    }
+
+    /// One rate with every method; again, if this machine stood still meanwhile.
+    fn measure_rate(&mut self, round: u64, rate: usize) -> Result<Vec<RateData>> {
+        let what = format!("{:.0} packets/s", self.asked_packets_per_s[rate]);
+        loop {
+            self.repetitions.begin();
+            let measured = self.take_turns(round, rate, &what)?;
+            if !self.repetitions.are_needed(&what, self.observer) {
+                return Ok(measured);
+            }
+        }
+    }
+
+    /// Each method in turn, beginning with another one each round; what was measured is in their order.
+    fn take_turns(&mut self, round: u64, rate: usize, what: &str) -> Result<Vec<RateData>> {
+        let (jobs, seed) = (
+            self.options.jobs_in(round),
+            self.options.seed_of(round, rate),
+        );
+        let (count, rates) = (self.places.len(), self.asked_packets_per_s.len());
+        let first = round as usize % count;
+        let mut measured = Vec::with_capacity(count);
+        for turn in 0..count {
+            let place = &mut self.places[(first + turn) % count];
+            self.observer.tell(News::Advance {
+                done: (rate * count + turn) as u64,
+                of: (rates * count) as u64,
+                detail: format!("{}: {what}", place.method),
+            });
+            measured.push(place.measure(self.asked_packets_per_s[rate], jobs, seed)?);
+        }
+        measured.rotate_right(first);
+        Ok(measured)
+    }
+}
+
+impl Place {
+    /// The most packets a second that the receiver gets at any rate up to `last`, with jobs of no length.
+    fn peak(&mut self, last: f64) -> Result<f64> {
+        let jobs = Task {
+            work: 0,
+            ..self.jobs(PEAK_JOBS)
+        };
+        let (mut best, mut rate): (f64, f64) = (0.0, FIRST_PACKETS_PER_S.min(last));
+        self.host.resume()?;
+        while rate <= last {
+            let (measured, _) = self.flooded(rate, 0, &jobs)?;
+            if measured.received_per_s < PAST_THE_PEAK * best {
+                break;
+            }
+            best = best.max(measured.received_per_s);
+            rate *= 2.0;
+        }
+        self.host.pause()?;
+        Ok(best)
+    }
+
+    /// Does jobs at one rate.
+    fn measure(&mut self, packets_per_s: f64, jobs: u64, seed: u64) -> Result<RateData> {
+        let task = self.jobs(jobs);
+        self.host.resume()?;
+        self.processes.drain()?;
+        let (measured, sent_packets_per_s) = self.flooded(packets_per_s, seed, &task)?;
+        self.host.pause()?;
+        Ok(RateData {
+            ran: measured.ran,
+            sent_packets_per_s,
+            received_packets_per_s: measured.received_per_s,
+            cpu_busy_fraction: measured.cpu_busy_fraction,
+        })
+    }
+
+    /// Does the jobs while packets come, and tells how many a second were sent.
+    fn flooded(&mut self, packets_per_s: f64, seed: u64, task: &Task) -> Result<(Measured, f64)> {
+        let (host, processes) = (&self.host, &mut self.processes);
+        if packets_per_s <= 0.0 {
+            return Ok((watched(host, processes, task)?, 0.0));
+        }
+        let flood = |stop: &AtomicBool| send_flood(host, packets_per_s, seed, stop);
+        let (measured, sent) = beside(flood, || watched(host, processes, task))?;
+        Ok((measured, sent.sent as f64 / sent.duration_s))
+    }
+}
+
+impl Processes {
+    /// Lets the sink have what has been sent already: packets wait on the way to a host that stands still,
+    /// and a CPU that jobs fill leaves some to the sink's next turn.
+    fn drain(&mut self) -> Result<()> {
+        let mut before = self.count()?.received;
+        loop {
+            self.run(&IDLE_TENTH)?;
+            let received = self.count()?.received;
+            if received == before {
+                return Ok(());
+            }
+            before = received;
+        }
+    }
+}
+
+/// What the processes did.
+struct Measured {
+    ran: Ran,
+    received_per_s: f64,
+    cpu_busy_fraction: f64,
+}
+
+/// Does jobs, and looks at what else happened meanwhile.
+fn watched(host: &EmulatedHost, processes: &mut Processes, task: &Task) -> Result<Measured> {
+    let (cpu_before, count_before) = (CpuTimes::read(host.connection())?, processes.count()?);
+    let ran = processes.run(task)?;
+    let received_per_s = processes.count()?.per_s_since(&count_before);
+    let cpu_busy_fraction = CpuTimes::read(host.connection())?.busy_fraction_since(&cpu_before);
+    Ok(Measured {
+        ran,
+        received_per_s,
+        cpu_busy_fraction,
+    })
+}
+
+fn send_flood(
+    host: &EmulatedHost,
+    packets_per_s: f64,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<Flooded> {
+    host.outside().enter(|| {
+        let what = "send packets";
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).doing(what)?;
+        socket.connect((BULK.host(), SINK_PORT)).doing(what)?;
+        let schedule = Mmpp2::with_mean(packets_per_s).schedule(seed);
+        flood::send(&socket, schedule, PACKET_BYTES, stop).doing(what)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Blame;
+
+    type Spoil = fn(&mut Options);
+
+    fn options() -> Options {
+        Options {
+            methods: vec![Method::Vanilla, Method::PreemptRt],
+            last_packets_per_s: LAST_PACKETS_PER_S,
+            rates: 2,
+            jobs: 11,
+            rounds: 3,
+            seed: 7,
+        }
+    }
+
+    #[test]
+    fn rounds_share_the_jobs_out_and_every_rate_has_a_schedule_of_its_own() {
+        let options = options();
+        let jobs: Vec<u64> = (0..3).map(|round| options.jobs_in(round)).collect();
+        assert_eq!(jobs, [4, 4, 3]);
+        let seeds = (0..3).flat_map(|round| (0..3).map(move |rate| (round, rate)));
+        let seeds: Vec<u64> = seeds
+            .map(|(round, rate)| options.seed_of(round, rate))
+            .collect();
+        assert_eq!(seeds, (7..16).collect::<Vec<u64>>());
+        let last = Options {
+            seed: u64::MAX,
+            ..options
+        };
+        assert_eq!(last.seed_of(0, 1), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_first() {
+        options().check().unwrap();
+        let spoilt: [Spoil; 4] = [
+            |it| it.methods.clear(),
+            |it| it.rates = 0,
+            |it| it.rounds = 0,
+            |it| it.jobs = 8,
+        ];
+        for spoil in spoilt {
+            let mut options = options();
+            spoil(&mut options);
+            let error = options.check().unwrap_err();
+            assert_eq!(error.blame, Blame::Input, "{error}");
+        }
+    }
+}
