@@ -135,9 +135,9 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
         // The lowest of the path: its other threads shall not do others' softirqs either.
         let from = target.priorities.vcpu;
         let (asker, instead) = ("method rt-poll-list", "use method preempt-rt");
-        let steps = levels::steps(machine, from, asker, instead)?;
-        plan.steps
-            .extend(steps.into_iter().filter(|step| !step.change.is_empty()));
+        let mut steps = levels::steps(machine, from, asker, instead)?;
+        steps.retain(|step| !step.change.is_empty());
+        plan.steps.extend(steps);
     }
     if method == Method::Dedicated {
         let dedication = dedicated::choose_cpu(machine, target)?;
@@ -162,8 +162,7 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
         let piece_ns = fair_server::LONGEST_PIECE_NS;
         let mut steps = fair_server::steps(machine, piece_ns, &mut plan.warnings)?;
         steps.retain(|step| !step.change.is_empty());
-        plan.steps
-            .extend(steps.into_iter().filter(|step| !step.change.is_empty()));
+        plan.steps.extend(steps);
     }
     throttling(machine, target, &mut plan);
     if threads.iter().any(|thread| thread.id.comm == "irqbalance") {
