@@ -1,6 +1,6 @@
 //! Tables that a terminal and a report show alike.
 
-use crate::table::{line, printable};
+use crate::table::{line, printable, wrapped};
 
 /// A table of text, the rows of one method below each other.
 pub(crate) struct Grid {
@@ -42,6 +42,29 @@ impl Grid {
             name = row.first();
         }
     }
+}
+
+/// Grids for a terminal, between what was done and what the columns and the notes say. Ends with a newline.
+pub(super) fn document(
+    introduction: &str,
+    grids: &[Grid],
+    reading: &[&str],
+    notes: &[String],
+) -> String {
+    let mut text = String::new();
+    wrapped(&mut text, introduction);
+    for grid in grids {
+        line(&mut text, "");
+        grid.write(&mut text);
+    }
+    line(&mut text, "");
+    for sentence in reading {
+        wrapped(&mut text, sentence);
+    }
+    for note in notes {
+        wrapped(&mut text, &format!("note: {}", printable(note)));
+    }
+    text
 }
 
 /// Titles of columns.

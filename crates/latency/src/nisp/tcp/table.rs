@@ -1,10 +1,10 @@
 //! The table for a terminal, and the cells that it shares with the report.
 
 use super::results::{MethodResult, Results, StreamResult};
-use crate::nisp::grid::{Grid, headers, ms};
+use crate::nisp::grid::{Grid, document, headers, ms};
 use crate::nisp::{JobsResult, deadlines, milliseconds};
 use crate::rtca::{RatioToBase, ratio_words};
-use crate::table::{figure, line, printable, wrapped};
+use crate::table::figure;
 
 /// What the experiment did, as a sentence.
 pub(crate) fn introduction(results: &Results) -> String {
@@ -65,20 +65,8 @@ pub(crate) fn grids(results: &Results) -> [Grid; 2] {
 
 /// The table, at most 100 columns wide with names of no more than 16. Ends with a newline.
 pub fn render(results: &Results) -> String {
-    let mut text = String::new();
-    wrapped(&mut text, &introduction(results));
-    for grid in grids(results) {
-        line(&mut text, "");
-        grid.write(&mut text);
-    }
-    line(&mut text, "");
-    for sentence in READING {
-        wrapped(&mut text, sentence);
-    }
-    for note in &results.notes {
-        wrapped(&mut text, &format!("note: {}", printable(note)));
-    }
-    text
+    let introduction = introduction(results);
+    document(&introduction, &grids(results), &READING, &results.notes)
 }
 
 fn jobs_rows(method: &MethodResult) -> [Vec<String>; 2] {
