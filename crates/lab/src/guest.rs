@@ -7,8 +7,8 @@ use crate::error::{At, Error, Result};
 use crate::laboratory::SOCKETS_MODULE;
 use std::time::Duration;
 
-/// A guest boots in 5 s on an idle machine.
-const BOOT_PATIENCE: Duration = Duration::from_secs(180);
+/// A guest boots in 5 s on an idle machine. Where its host is slow it has as long as that.
+pub(crate) const BOOT_PATIENCE: Duration = Duration::from_secs(180);
 
 /// A booted guest. It lives as long as its host.
 pub struct Guest {
@@ -16,13 +16,17 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts the guest in the host and waits until its agent speaks.
-    pub(crate) fn start(host: &Connection, machine: &Machine) -> Result<Self> {
+    /// Starts the guest in the host and waits so long until its agent speaks.
+    pub(crate) fn start(
+        host: &Connection,
+        machine: &Machine,
+        patience: Duration,
+    ) -> Result<Self> {
         let description = serde_json::to_string(machine).doing("describe a guest")?;
         let process = host.spawn(&["steadyvm", "lab", "carry", &description])?;
         let (reader, writer): (_, ProcessInput) = process.into_stream()?;
         let place = format!("guest {}", machine.name);
-        let connection = Connection::establish(place, reader, writer, BOOT_PATIENCE)
+        let connection = Connection::establish(place, reader, writer, patience)
             .map_err(|error| with_logs(error, host, &machine.name))?;
         Ok(Self { connection })
     }

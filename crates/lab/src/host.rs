@@ -5,7 +5,7 @@ use crate::artifact::PackedInitramfs;
 use crate::carry;
 use crate::emulator::{Accelerator, Card, Machine, Monitor};
 use crate::error::{At, Blame, Error, Result};
-use crate::guest::Guest;
+use crate::guest::{self, Guest};
 use crate::namespace::Namespace;
 use crate::progress::{News, Observer};
 use crate::qemu::{self, Qemu};
@@ -114,6 +114,7 @@ pub struct EmulatedHost {
     connection: Connection,
     outside: Namespace,
     console: PathBuf,
+    guest_patience: Duration,
 }
 
 impl EmulatedHost {
@@ -155,6 +156,7 @@ impl EmulatedHost {
             connection,
             outside,
             console,
+            guest_patience: specification.boot_patience.max(guest::BOOT_PATIENCE),
         };
         host.set_networks_up()?;
         Ok(host)
@@ -202,7 +204,7 @@ impl EmulatedHost {
         let mut attempts_left = GUEST_ATTEMPTS;
         loop {
             attempts_left -= 1;
-            match Guest::start(&self.connection, machine) {
+            match Guest::start(&self.connection, machine, self.guest_patience) {
                 Err(error) if attempts_left > 0 && self.connection.run(&["true"]).is_ok() => {
                     observer.tell(News::Note(format!("{error}\n  starting the guest again")));
                 }

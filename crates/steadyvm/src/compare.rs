@@ -112,10 +112,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     options.check()?;
     let with_own = |method: &ComparedMethod| (method.host, method.kernel);
-    let wanted = args.kernel.wanted(
-        options.methods.iter().map(with_own),
-        options.service == Service::Vm,
-    )?;
+    let wanted = args.kernel.wanted(options.methods.iter().map(with_own))?;
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();

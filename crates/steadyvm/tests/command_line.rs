@@ -107,13 +107,12 @@ fn a_method_about_guests_is_refused_without_guests() {
 fn a_kernel_that_lacks_what_is_measured_is_refused() {
     let compare = ["compare", "--service", "host", "--methods", "rt-poll-list"];
     let nisp = ["lab", "experiment", "nisp", "--methods", "preempt-rt"];
-    let rtca = ["lab", "experiment", "rtca", "--methods", "vanilla"];
+    let rtca = ["lab", "experiment", "rtca", "--methods", "rt-poll-list:1"];
     for (options, kernel, parts) in [
         (&compare[..], "preempt-rt", ["no levels", "rt-poll-list"]),
         (&compare[..], "levels-debug", ["PREEMPT_RT", "rt-poll-list"]),
         (&nisp[..], "vanilla", ["PREEMPT_RT", "preempt-rt"]),
-        (&rtca[..], "rt-levels-debug", ["no KVM", "namespaces"]),
-        (&["compare"], "levels-debug", ["no KVM", "--service host"]),
+        (&rtca[..], "levels-debug", ["PREEMPT_RT", "rt-poll-list"]),
     ] {
         let command = steadyvm(&[options, &["--kernel", kernel]].concat());
         refused(command, 2, &[&parts[..], &["--kernel"]].concat());

@@ -1,7 +1,7 @@
 //! The experiments, short, in hosts whose kernel checks itself (lockdep, KASAN: kernel/config-debug), on which
 //! no figure means anything: what counts is that they run to their end and that the kernel reports nothing. They need
-//! root, build a kernel first and are slow: `make debug-tests` runs them, one at a time. Such kernels
-//! have no KVM, so that nothing here has guests.
+//! root, build a kernel first and are slow: `make debug-tests` runs them, one at a time. Guests have their usual
+//! kernel: what checks itself is the host's, with its KVM, vhost and taps.
 
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
@@ -33,6 +33,8 @@ struct Kernel {
     name: &'static str,
     /// Methods that can be in force on it: one with the plain path, and the one with levels.
     methods: &'static [&'static str],
+    /// The same where the services are in guests.
+    methods_with_guests: &'static [&'static str],
     /// RTCA's configurations.
     configurations: &'static [&'static str],
 }
@@ -43,11 +45,13 @@ impl Kernel {
             Err(_) | Ok("rt-levels-debug") => Self {
                 name: "rt-levels-debug",
                 methods: &["vanilla", "rt-poll-list"],
+                methods_with_guests: &["preempt-rt", "rt-poll-list", "outsourcing"],
                 configurations: &["vanilla", "rt-poll-list:1", "rt-poll-list:64"],
             },
             Ok("levels-debug") => Self {
                 name: "levels-debug",
                 methods: &["vanilla"],
+                methods_with_guests: &["vanilla"],
                 configurations: &["vanilla"],
             },
             Ok(other) => panic!("STEADYVM_TEST_KERNEL: {other} is no kernel that checks itself"),
@@ -161,13 +165,12 @@ fn nisp_with_a_tcp_stream_runs_without_a_report() {
     require_no_reports(out.path(), kernel.methods);
 }
 
-#[test]
-#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
-fn rtca_between_namespaces_runs_without_a_report() {
+/// A short run of RTCA's experiment, on kernels that report nothing.
+fn rtca_without_a_report(between: &str) {
     let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
     let (methods, samples) = (kernel.configurations.join(","), SAMPLES.to_string());
     let with = ["lab", "experiment", "rtca", "--methods", &methods];
-    let between = ["--endpoints", "namespaces"];
+    let between = ["--endpoints", between];
     let size = ["--samples", &samples, "--rounds", "1", "--stream-s", "1"];
     let figures = kernel.run(&[&with[..], &between, &size].concat(), out.path());
     assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
@@ -195,10 +198,21 @@ fn rtca_between_namespaces_runs_without_a_report() {
 
 #[test]
 #[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
-fn a_comparison_of_services_of_the_host_runs_without_a_report() {
-    let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
-    let methods = kernel.methods.join(",");
-    let with = ["compare", "--service", "host", "--methods", &methods];
+fn rtca_between_namespaces_runs_without_a_report() {
+    rtca_without_a_report("namespaces");
+}
+
+#[test]
+#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
+fn rtca_between_vms_runs_without_a_report() {
+    rtca_without_a_report("vms");
+}
+
+/// A short comparison of methods, with the service in a VM or on the host, on kernels that report nothing.
+fn compare_without_a_report(kernel: &Kernel, service: &str, methods: &[&str]) {
+    let out = tempfile::tempdir().unwrap();
+    let compared = methods.join(",");
+    let with = ["compare", "--service", service, "--methods", &compared];
     let size = ["--samples", "150", "--rounds", "1"];
     let figures = kernel.run(&[&with[..], &size].concat(), out.path());
     assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
@@ -206,9 +220,9 @@ fn a_comparison_of_services_of_the_host_runs_without_a_report() {
     let meta: Value =
         serde_json::from_slice(&fs::read(out.path().join("meta.json")).unwrap()).unwrap();
     let measured = results["methods"].as_array().unwrap();
-    assert_eq!(measured.len(), kernel.methods.len());
+    assert_eq!(measured.len(), methods.len());
     let mut answered = 0;
-    for (method, name) in measured.iter().zip(kernel.methods) {
+    for (method, name) in measured.iter().zip(methods) {
         assert_eq!(method["name"], *name);
         require_figures(method);
         for phase in ["netrt", "netrt_equal", "netrt_idle"] {
@@ -219,5 +233,19 @@ fn a_comparison_of_services_of_the_host_runs_without_a_report() {
     }
     assert_eq!(lines(out.path(), "samples.csv"), 1 + answered);
     assert!(lines(out.path(), "report.html") > 10);
-    require_no_reports(out.path(), kernel.methods);
+    require_no_reports(out.path(), methods);
+}
+
+#[test]
+#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
+fn a_comparison_of_services_of_the_host_runs_without_a_report() {
+    let kernel = Kernel::of_this_run();
+    compare_without_a_report(&kernel, "host", kernel.methods);
+}
+
+#[test]
+#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
+fn a_comparison_of_services_in_vms_runs_without_a_report() {
+    let kernel = Kernel::of_this_run();
+    compare_without_a_report(&kernel, "vm", kernel.methods_with_guests);
 }

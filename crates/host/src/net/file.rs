@@ -355,6 +355,17 @@ impl HostTable {
                 return Err(reader.wrong(at, &what, &format!("use {least} to {most}")));
             }
         }
+        if let (Some(ThreadPriority::Fifo(own)), Some(levels_from)) =
+            (self.ksoftirqd, self.levels_from)
+            && own >= levels_from
+        {
+            let at = reader.text.find("ksoftirqd").unwrap_or(0);
+            let what = format!(
+                "[net] ksoftirqd = {own} does not stand below levels_from = {levels_from}: what urgent \
+                 threads leave to it would be as urgent"
+            );
+            return Err(reader.wrong(at, &what, "use a ksoftirqd below levels_from"));
+        }
         Ok(Softirqs {
             budget_packets: self.budget_packets,
             budget_us: self.budget_us,

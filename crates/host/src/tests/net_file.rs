@@ -139,6 +139,11 @@ fn what_is_wrong_is_told_with_its_place() {
             "line 5",
             "ksoftirqd = 80",
         ),
+        (
+            format!("[net]\nlevels_from = 30\nksoftirqd = 30\n{class}{nic}"),
+            "line 3",
+            "ksoftirqd = 30 does not stand below levels_from = 30",
+        ),
         (String::new(), "line 1", "nothing in it is for the network"),
         ("[net\n".to_owned(), "line 1", ""),
     ] {

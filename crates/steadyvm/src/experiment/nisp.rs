@@ -131,7 +131,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let methods = without_repeats(&args.methods);
     let options = Options::of(args, methods.clone())?;
     let own = |&method: &Method| (method, HostKernel::of(method));
-    let wanted = args.kernel.wanted(methods.iter().map(own), false)?;
+    let wanted = args.kernel.wanted(methods.iter().map(own))?;
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();

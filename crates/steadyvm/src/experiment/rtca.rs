@@ -87,8 +87,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     options.check()?;
     let own = |it: &Configuration| (it.method, HostKernel::of(it.method));
     let methods = options.configurations.iter().map(own);
-    let has_guests = options.endpoints == Endpoints::Vms;
-    let wanted = args.kernel.wanted(methods, has_guests)?;
+    let wanted = args.kernel.wanted(methods)?;
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();

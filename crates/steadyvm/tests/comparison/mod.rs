@@ -47,7 +47,8 @@ pub fn require_figures(method: &Value) {
             figures["max_us"].as_f64() >= figures["p999_us"].as_f64(),
             "{figures}"
         );
-        assert!(figures["sd_us"].as_f64().unwrap() > 0.0, "{figures}");
+        // There is none where all were lost.
+        assert!(figures["sd_us"].as_f64() > Some(0.0), "{phase}: {figures}");
     }
     let stream = &method["netstream"];
     let (full, equal) = (&stream["mbit_per_s"], &stream["equal_mbit_per_s"]);
