@@ -17,11 +17,7 @@ pub struct Guest {
 
 impl Guest {
     /// Starts the guest in the host and waits so long until its agent speaks.
-    pub(crate) fn start(
-        host: &Connection,
-        machine: &Machine,
-        patience: Duration,
-    ) -> Result<Self> {
+    pub(crate) fn start(host: &Connection, machine: &Machine, patience: Duration) -> Result<Self> {
         let description = serde_json::to_string(machine).doing("describe a guest")?;
         let process = host.spawn(&["steadyvm", "lab", "carry", &description])?;
         let (reader, writer): (_, ProcessInput) = process.into_stream()?;

@@ -123,7 +123,6 @@ impl HostKernel {
             Self::of(method).name()
         )))
     }
-
 }
 
 /// Where a host finds what its guests boot.
