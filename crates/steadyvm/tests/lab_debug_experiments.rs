@@ -33,8 +33,11 @@ struct Kernel {
     name: &'static str,
     /// Methods that can be in force on it: one with the plain path, and the one with levels.
     methods: &'static [&'static str],
-    /// The same where the services are in guests.
-    methods_with_guests: &'static [&'static str],
+    /// What is compared with services of the host. Not `vanilla` under PREEMPT_RT: its service is a normal thread
+    /// beside a card's FIFO thread, which on so slow a kernel leaves it less than it needs for a single answer at times.
+    compared: &'static [&'static str],
+    /// What is compared with services in guests.
+    compared_with_guests: &'static [&'static str],
     /// RTCA's configurations.
     configurations: &'static [&'static str],
 }
@@ -45,13 +48,15 @@ impl Kernel {
             Err(_) | Ok("rt-levels-debug") => Self {
                 name: "rt-levels-debug",
                 methods: &["vanilla", "rt-poll-list"],
-                methods_with_guests: &["preempt-rt", "rt-poll-list", "outsourcing"],
+                compared: &["preempt-rt", "rt-poll-list"],
+                compared_with_guests: &["preempt-rt", "rt-poll-list", "outsourcing"],
                 configurations: &["vanilla", "rt-poll-list:1", "rt-poll-list:64"],
             },
             Ok("levels-debug") => Self {
                 name: "levels-debug",
                 methods: &["vanilla"],
-                methods_with_guests: &["vanilla"],
+                compared: &["vanilla"],
+                compared_with_guests: &["vanilla"],
                 configurations: &["vanilla"],
             },
             Ok(other) => panic!("STEADYVM_TEST_KERNEL: {other} is no kernel that checks itself"),
@@ -165,12 +170,13 @@ fn nisp_with_a_tcp_stream_runs_without_a_report() {
     require_no_reports(out.path(), kernel.methods);
 }
 
-/// A short run of RTCA's experiment, on kernels that report nothing.
-fn rtca_without_a_report(between: &str) {
+#[test]
+#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
+fn rtca_between_namespaces_runs_without_a_report() {
     let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
     let (methods, samples) = (kernel.configurations.join(","), SAMPLES.to_string());
     let with = ["lab", "experiment", "rtca", "--methods", &methods];
-    let between = ["--endpoints", between];
+    let between = ["--endpoints", "namespaces"];
     let size = ["--samples", &samples, "--rounds", "1", "--stream-s", "1"];
     let figures = kernel.run(&[&with[..], &between, &size].concat(), out.path());
     assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
@@ -194,18 +200,6 @@ fn rtca_without_a_report(between: &str) {
         _ => &["vanilla", "rt-poll-list-batches"],
     };
     require_no_reports(out.path(), hosts);
-}
-
-#[test]
-#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
-fn rtca_between_namespaces_runs_without_a_report() {
-    rtca_without_a_report("namespaces");
-}
-
-#[test]
-#[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
-fn rtca_between_vms_runs_without_a_report() {
-    rtca_without_a_report("vms");
 }
 
 /// A short comparison of methods, with the service in a VM or on the host, on kernels that report nothing.
@@ -240,12 +234,12 @@ fn compare_without_a_report(kernel: &Kernel, service: &str, methods: &[&str]) {
 #[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
 fn a_comparison_of_services_of_the_host_runs_without_a_report() {
     let kernel = Kernel::of_this_run();
-    compare_without_a_report(&kernel, "host", kernel.methods);
+    compare_without_a_report(&kernel, "host", kernel.compared);
 }
 
 #[test]
 #[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]
 fn a_comparison_of_services_in_vms_runs_without_a_report() {
     let kernel = Kernel::of_this_run();
-    compare_without_a_report(&kernel, "vm", kernel.methods_with_guests);
+    compare_without_a_report(&kernel, "vm", kernel.compared_with_guests);
 }
