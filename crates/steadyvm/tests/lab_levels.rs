@@ -13,7 +13,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::child::{self, Child};
 use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
@@ -145,6 +145,14 @@ impl Host {
             .filter(|values| values[1] == level)
             .map(|values| values[index.unwrap()].parse::<u64>().unwrap())
             .sum()
+    }
+
+    /// Waits until so many packets more have been polled at level 0.
+    fn wait_for_packets(&self, count: u64) {
+        let (before, until) = (self.counter("packets", 0), Instant::now() + PATIENCE);
+        while self.counter("packets", 0) < before + count {
+            assert!(Instant::now() < until, "no {count} packets in {PATIENCE:?}");
+        }
     }
 
     /// Nothing in the kernel's log that should not be there; a kernel that checks itself still does.
@@ -451,6 +459,8 @@ fn a_poll_that_a_runaway_real_time_task_preempts_gets_its_share() {
     host.start_netrt();
     // It does not wait for its receiver: most of the time level 0 is being polled.
     let flood = host.start_stream(BULK, 5201, &["-u", "-b", "0", "-l", "64", "-t", "40"]);
+    // It begins with an exchange of packets that the task would keep from the CPU.
+    host.wait_for_packets(200);
     // On the CPU of the cards' interrupts, above the threads of the bulk card (50), below the RT level's
     // (70). It wakes up while a poll runs or between two, which is chance: until it was the former, while
     // the flood lasts. It keeps the CPU for some times the share's period. (It counts steps: what would
