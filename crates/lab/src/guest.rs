@@ -16,7 +16,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts the guest in the host and waits so long until its agent speaks.
+    /// Starts the guest in the host and waits until its agent speaks, for `patience` at most.
     pub(crate) fn start(host: &Connection, machine: &Machine, patience: Duration) -> Result<Self> {
         let description = serde_json::to_string(machine).doing("describe a guest")?;
         let process = host.spawn(&["steadyvm", "lab", "carry", &description])?;
