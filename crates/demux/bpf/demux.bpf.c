@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Early demultiplexing on a kernel without patches (NISP, Lee, Kim and Shin 2015, sections III.A,
- * III.B and III.D).
+ * Early demultiplexing (NISP, Lee, Kim and Shin 2015, sections III.A, III.B and III.D).
  *
- * demux_xdp finds the port of each packet, the port's priority in the table below, the level of
- * that priority, and hands the packet to the level's CPU-map thread, which runs the rest of the
- * stack at its own priority. The other programs keep the table: a socket is entered when it is
+ * demux_xdp finds the port of each packet, the port's priority in the table below, and the level of
+ * that priority. On a kernel without patches it hands the packet to the level's CPU-map thread,
+ * which runs the rest of the stack at its own priority. On one with levels of its own it lets the
+ * packet pass, and marks it if its level is not the lowest. The other programs keep the table: a socket is entered when it is
  * bound and leaves when it is released, and a thread that changes its priority takes the ports
  * that it has bound along.
  */
@@ -18,6 +18,13 @@
 #define PRIORITIES		100	/* 0: not real-time, 1 to 99 */
 #define SCHED_DEADLINE		6
 
+/* include/uapi/linux/rx_levels.h, of kernel/patches/6.12/0012. */
+#define RX_LEVELS_XDP_MAGIC	0x72786c76
+struct rx_levels_xdp_meta {
+	__u32 magic;
+	__u32 priority;
+};
+
 /* Of kernel/sched: relocated by the running kernel's own types. */
 struct task_struct {
 	int pid;
@@ -29,6 +36,7 @@ struct settings {
 	__u32 kernel_level;	/* of protocols without a process */
 	__u32 unknown_level;	/* of ports that nobody has bound, fragments, malformed packets */
 	__u32 cpu;		/* of the levels' threads */
+	__u32 mark;		/* skb->priority above the lowest level; 0: levels have threads */
 	__u8 level_of_priority[PRIORITIES];
 };
 
@@ -128,6 +136,35 @@ static __always_inline __u32 level_of_port(const struct settings *set,
 	return set->level_of_priority[priority];
 }
 
+static __always_inline int to_thread(const struct settings *set, __u32 level)
+{
+	switch (level) {
+	case 0:
+		return bpf_redirect_map(&level_0, set->cpu, XDP_PASS);
+	case 1:
+		return bpf_redirect_map(&level_1, set->cpu, XDP_PASS);
+	case 2:
+		return bpf_redirect_map(&level_2, set->cpu, XDP_PASS);
+	default:
+		return bpf_redirect_map(&level_3, set->cpu, XDP_PASS);
+	}
+}
+
+/* Whether the packet could be marked. Pointers to it are of no use afterwards. */
+static __always_inline int mark(struct xdp_md *ctx, __u32 priority)
+{
+	struct rx_levels_xdp_meta *meta;
+
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*meta)))
+		return 0;
+	meta = (void *)(long)ctx->data_meta;
+	if ((void *)(meta + 1) > (void *)(long)ctx->data)
+		return 0;
+	meta->magic = RX_LEVELS_XDP_MAGIC;
+	meta->priority = priority;
+	return 1;
+}
+
 SEC("xdp")
 int demux_xdp(struct xdp_md *ctx)
 {
@@ -136,7 +173,7 @@ int demux_xdp(struct xdp_md *ctx)
 	struct demux_packet packet;
 	struct settings *set;
 	__u32 zero = 0, level;
-	long verdict;
+	int verdict, sent;
 
 	set = bpf_map_lookup_elem(&settings, &zero);
 	if (!set)
@@ -153,20 +190,14 @@ int demux_xdp(struct xdp_md *ctx)
 	default:
 		level = set->unknown_level;
 	}
-	switch (level) {
-	case 0:
-		verdict = bpf_redirect_map(&level_0, set->cpu, XDP_PASS);
-		break;
-	case 1:
-		verdict = bpf_redirect_map(&level_1, set->cpu, XDP_PASS);
-		break;
-	case 2:
-		verdict = bpf_redirect_map(&level_2, set->cpu, XDP_PASS);
-		break;
-	default:
-		verdict = bpf_redirect_map(&level_3, set->cpu, XDP_PASS);
+	if (set->mark) {
+		verdict = XDP_PASS;
+		sent = !level || mark(ctx, set->mark);
+	} else {
+		verdict = to_thread(set, level);
+		sent = verdict == XDP_REDIRECT;
 	}
-	if (verdict == XDP_REDIRECT)
+	if (sent)
 		count(COUNTERS + (level < LEVELS ? level : LEVELS - 1));
 	else
 		count(COUNT_NOT_SENT);

@@ -132,14 +132,19 @@ pub fn install(
     for map in MAPS {
         loader.map_pin_path(map, directory.join(map));
     }
-    let levels = &LEVEL_MAPS[..specification.levels.count()];
-    for map in levels {
+    let used = specification
+        .cpu
+        .map_or(0, |_| specification.levels.count());
+    let threads = LEVEL_MAPS[..used]
+        .iter()
+        .zip(specification.cpu.iter().cycle());
+    for (map, cpu) in threads.clone() {
         loader.map_pin_path(map, directory.join(map));
         // A kernel for few CPUs has no larger ones.
-        loader.map_max_entries(map, specification.cpu + 1);
+        loader.map_max_entries(map, cpu + 1);
     }
-    // Levels that are not used are not there; the programs name them all the same.
-    for map in &LEVEL_MAPS[levels.len()..] {
+    // Levels that have no thread are not there; the programs name them all the same.
+    for map in &LEVEL_MAPS[used..] {
         loader.map_max_entries(map, 1);
     }
     let mut programs = loader
@@ -152,16 +157,20 @@ pub fn install(
     Array::<_, Settings>::try_from(map)
         .and_then(|mut map| map.set(0, settings, 0))
         .map_err(failed("write the settings"))?;
-    for level in levels {
+    for (level, &cpu) in threads {
         let map = programs.map_mut(level).ok_or_else(missing("level"))?;
         CpuMap::try_from(map)
             .map_err(failed("open a level"))?
-            .set(specification.cpu, QUEUE_PACKETS, None, 0)
+            .set(cpu, QUEUE_PACKETS, None, 0)
             .map_err(failed(format!("start the thread of {level}")))?;
     }
     watch_sockets(&mut programs, directory, cgroup)?;
     refresh(directory, sockets)?;
-    attach_to_nics(&mut programs, directory, &specification.nics)
+    // Marks are metadata, which only drivers hand on.
+    let mode = specification
+        .cpu
+        .map_or(XdpMode::Driver, |_| XdpMode::Default);
+    attach_to_nics(&mut programs, directory, &specification.nics, mode)
 }
 
 /// The maps of the levels.
@@ -193,14 +202,22 @@ fn watch_sockets(programs: &mut Ebpf, directory: &Path, cgroup: &Path) -> Result
     Ok(())
 }
 
-fn attach_to_nics(programs: &mut Ebpf, directory: &Path, nics: &[String]) -> Result<(), Error> {
+fn attach_to_nics(
+    programs: &mut Ebpf,
+    directory: &Path,
+    nics: &[String],
+    mode: XdpMode,
+) -> Result<(), Error> {
     let demux: &mut Xdp = program(programs, "demux_xdp")?;
     demux.load().map_err(failed("load the XDP program"))?;
     for nic in nics {
-        // The driver's own, else the stack's.
-        let link = demux.attach(nic, XdpMode::Default).map_err(failed(format!(
-            "attach XDP to {nic} (is another program there?)"
-        )))?;
+        let hint = match mode {
+            XdpMode::Driver => "is another program there, or has its driver no XDP?",
+            _ => "is another program there?",
+        };
+        let link = demux
+            .attach(nic, mode)
+            .map_err(failed(format!("attach XDP to {nic} ({hint})")))?;
         let link = demux.take_link(link).map_err(failed("keep a link"))?;
         let link = FdLink::try_from(link).map_err(failed("keep a link"))?;
         pin(link, directory.join(format!("xdp-{nic}")))?;
@@ -350,7 +367,10 @@ pub fn counters(directory: &Path) -> Result<Counters, Error> {
             .map_err(failed("read a counter"))?;
         Ok(values.iter().sum())
     };
-    let levels = (0..LEVELS).filter(|&level| directory.join(LEVEL_MAPS[level]).exists());
+    let settings: Array<MapData, Settings> = open(directory, "settings")?;
+    let settings = settings.get(&0, 0).map_err(failed("read the settings"))?;
+    // The kernel's own level is the highest.
+    let levels = 0..=settings.kernel_level as usize;
     Ok(Counters {
         to_ports: read(0)?,
         to_kernel: read(1)?,

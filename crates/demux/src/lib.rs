@@ -1,5 +1,6 @@
-//! Early demultiplexing on a kernel without patches: XDP programs find out which port a packet is
-//! for before the host's stack sees it, and hand it to one thread of its level.
+//! Early demultiplexing: XDP programs find out which port a packet is for before the host's stack
+//! sees it, and hand it to one thread of its level, or mark it for the kernel's own levels
+//! (kernel/patches/6.12).
 //!
 //! Mechanism only. [`Levels`] is the policy that turns priorities into levels, and is pure;
 //! [`install`] loads, fills and pins the programs in a directory of a BPF file system, and
@@ -16,4 +17,4 @@ pub use install::{
 };
 pub use levels::{LEVELS, Levels, LevelsError, PRIORITIES};
 pub use packet::{Kind, Packet, parse};
-pub use shared::{BoundSocket, Protocol, Specification};
+pub use shared::{BoundSocket, MARK, Protocol, Specification};

@@ -11,9 +11,14 @@ pub struct Specification {
     pub nics: Vec<String>,
     /// The levels.
     pub levels: Levels,
-    /// The CPU of the levels' threads.
-    pub cpu: u32,
+    /// The CPU of the levels' threads. None: the levels are the kernel's own
+    /// (`net.core.rtnet_xdp_prio`), and packets above the lowest are marked for them.
+    pub cpu: Option<u32>,
 }
+
+/// The `skb->priority` of packets that are marked: the highest that names no traffic class, so that
+/// other marks may stay below it (`net.core.rtnet_skb_prio`).
+pub const MARK: u32 = 15;
 
 /// A protocol that has ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -64,6 +69,7 @@ pub(crate) struct Settings {
     pub kernel_level: u32,
     pub unknown_level: u32,
     pub cpu: u32,
+    pub mark: u32,
     pub level_of_priority: [u8; PRIORITIES],
 }
 
@@ -104,7 +110,7 @@ unsafe impl aya::Pod for PortValue {}
 unsafe impl aya::Pod for SocketValue {}
 
 const _: () = {
-    assert!(size_of::<Settings>() == 3 * 4 + PRIORITIES);
+    assert!(size_of::<Settings>() == 4 * 4 + PRIORITIES);
     assert!(size_of::<PortKey>() == 4);
     assert!(size_of::<PortValue>() == 8);
     assert!(size_of::<SocketValue>() == 12);
@@ -116,13 +122,14 @@ impl Settings {
         Self {
             kernel_level: levels.of_kernel() as u32,
             unknown_level: 0,
-            cpu: specification.cpu,
+            cpu: specification.cpu.unwrap_or(0),
+            mark: specification.cpu.map_or(MARK, |_| 0),
             level_of_priority: levels.table(),
         }
     }
 
     pub fn bytes(&self) -> Vec<u8> {
-        let numbers = [self.kernel_level, self.unknown_level, self.cpu];
+        let numbers = [self.kernel_level, self.unknown_level, self.cpu, self.mark];
         let mut bytes: Vec<u8> = numbers
             .iter()
             .flat_map(|number| number.to_ne_bytes())

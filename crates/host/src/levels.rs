@@ -1,5 +1,7 @@
 //! Levels of the receive path, on kernels with our patches (docs/design/receive-path-levels.md).
 
+use steadyvm_demux::MARK;
+
 use crate::change::{Change, Form, Step};
 use crate::error::HostError;
 use crate::machine::Machine;
@@ -14,6 +16,12 @@ pub(crate) const QUANTUM: &str = "/proc/sys/net/core/rtnet_quantum";
 /// docs/design/receive-path-levels.md, "The quantum".
 const LOWEST_QUANTUM: u32 = 16;
 
+/// Packets of this `skb->priority` or more wait in the backlog of the RT level; 0: none does.
+const SKB_PRIORITY: &str = "/proc/sys/net/core/rtnet_skb_prio";
+
+/// Whether XDP programs give packets their `skb->priority`.
+const XDP_PRIORITY: &str = "/proc/sys/net/core/rtnet_xdp_prio";
+
 /// The steps that put the NAPIs of IRQ threads with this priority or more on the RT level. `asker`
 /// wants it, and `instead` is what to do without. A step may change nothing.
 pub(crate) fn steps(
@@ -22,17 +30,47 @@ pub(crate) fn steps(
     asker: &str,
     instead: &str,
 ) -> Result<Vec<Step>, HostError> {
-    let read = |path: &str| {
-        let text = machine
-            .tree
-            .read(path)
-            .map_err(|_| HostError::Unsupported {
-                missing: format!("{asker} needs a kernel with {path}"),
-                fix: format!("build one with kernel/patches/6.12 (kernel/README.md), or {instead}"),
-            })?;
-        Ok(text.trim().to_owned())
+    let read = |path| read(machine, path, asker, instead);
+    let (old, quantum) = (read(PRIORITY)?, read(QUANTUM)?);
+    let why = "so that the RT NIC's packets wait for nobody else's";
+    let first = step(PRIORITY, old, priority.to_string(), why);
+    let why = "so that a poll of other NICs that has begun ends soon";
+    let shorter = shorter(&quantum);
+    Ok(vec![first, step(QUANTUM, quantum, shorter, why)])
+}
+
+/// The steps that send packets which an XDP program has marked ([`MARK`]) to the RT level. `asker`
+/// wants it, and `instead` is what to do without. Marks that wait there already go on to do so.
+pub(crate) fn mark_steps(
+    machine: &Machine,
+    asker: &str,
+    instead: &str,
+) -> Result<Vec<Step>, HostError> {
+    let read = |path| read(machine, path, asker, instead);
+    let (lowest, taken) = (read(SKB_PRIORITY)?, read(XDP_PRIORITY)?);
+    let new = match lowest.as_str() {
+        "0" => MARK.to_string(),
+        in_use => in_use.to_owned(),
     };
-    let step = |path: &str, old: String, new: String, why: &str| Step {
+    let why = "so that packets for real-time processes have a backlog of their own";
+    let first = step(SKB_PRIORITY, lowest, new, why);
+    let why = "so that the kernel takes the marks of early demultiplexing";
+    Ok(vec![first, step(XDP_PRIORITY, taken, "1".into(), why)])
+}
+
+fn read(machine: &Machine, path: &str, asker: &str, instead: &str) -> Result<String, HostError> {
+    let text = machine
+        .tree
+        .read(path)
+        .map_err(|_| HostError::Unsupported {
+            missing: format!("{asker} needs a kernel with {path}"),
+            fix: format!("build one with kernel/patches/6.12 (kernel/README.md), or {instead}"),
+        })?;
+    Ok(text.trim().to_owned())
+}
+
+fn step(path: &str, old: String, new: String, why: &str) -> Step {
+    Step {
         change: Change::File {
             path: path.into(),
             form: Form::Text,
@@ -41,13 +79,7 @@ pub(crate) fn steps(
         },
         why: why.into(),
         required: true,
-    };
-    let (old, quantum) = (read(PRIORITY)?, read(QUANTUM)?);
-    let why = "so that the RT NIC's packets wait for nobody else's";
-    let first = step(PRIORITY, old, priority.to_string(), why);
-    let why = "so that a poll of other NICs that has begun ends soon";
-    let shorter = shorter(&quantum);
-    Ok(vec![first, step(QUANTUM, quantum, shorter, why)])
+    }
 }
 
 /// With no more than [`LOWEST_QUANTUM`] packets at the lowest level, as the kernel prints it.

@@ -8,11 +8,11 @@
 #[path = "support/kernel_log.rs"]
 mod kernel_log;
 
-use std::io::Read;
-use std::net::UdpSocket;
+use std::io::{ErrorKind, Read};
+use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::child::{self, Child};
@@ -38,7 +38,7 @@ fn kernel() -> HostKernel {
 /// A host whose kernel has levels, the NetRT service and iperf3 servers in it.
 struct Host {
     host: EmulatedHost,
-    _logs: tempfile::TempDir,
+    logs: tempfile::TempDir,
 }
 
 impl Host {
@@ -62,7 +62,7 @@ impl Host {
         }
         let boot = || EmulatedHost::boot(&specification);
         let host = boot().or_else(|_| boot()).or_else(|_| boot()).unwrap();
-        Self { host, _logs: logs }
+        Self { host, logs }
     }
 
     /// Runs shell words in the host; they must succeed.
@@ -202,6 +202,7 @@ fn wrong_settings_are_refused_and_change_nothing() {
         ("rtnet_prio:0", 1),
         ("rtnet_quantum:64\t64", 1),
         ("rtnet_skb_prio:0", 1),
+        ("rtnet_xdp_prio:0", 1),
         ("rx_level:auto", 1),
     ];
     for (line, count) in defaults {
@@ -214,6 +215,7 @@ fn wrong_settings_are_refused_and_change_nothing() {
             &["0 64", "64 65", "8 x"],
         ),
         ("/proc/sys/net/core/rtnet_skb_prio", &["-1", "16"]),
+        ("/proc/sys/net/core/rtnet_xdp_prio", &["-1", "2"]),
         ("/proc/sys/net/core/rtnet_max_backlog", &["0", "-5"]),
         (
             "/proc/sys/net/core/rtnet_min_share_usecs",
@@ -308,6 +310,149 @@ fn marked_packets_have_a_backlog_of_their_own() {
     host.run("sysctl -qw net.core.rtnet_skb_prio=7");
     host.run(stream);
     assert_eq!(host.counter("backlog_enqueued", 1), taken);
+    host.check_log();
+}
+
+/// Loads support/mark.bpf.c into the bulk card's driver.
+fn load_marking_program(host: &Host) {
+    let object = host.logs.path().join("mark.o");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/mark.bpf.c");
+    let compiled = Command::new("clang")
+        .args(["-target", "bpf", "-mcpu=v3", "-O2", "-Wall", "-Werror"])
+        .args(["-I/usr/include/x86_64-linux-gnu", "-c", source, "-o"])
+        .arg(&object)
+        .status();
+    assert!(compiled.unwrap().success());
+    let store = ["sh", "-c", "cat > /run/mark.o"];
+    let store = host.host.connection().spawn(&store).unwrap();
+    store.input(&std::fs::read(object).unwrap()).unwrap();
+    store.end_of_input().unwrap();
+    store.finish(PATIENCE).unwrap();
+    host.run("ip link set dev bulk xdpdrv object /run/mark.o section xdp");
+}
+
+/// UDP packets to the bulk card, for ports that nobody has.
+struct Datagrams<'h> {
+    host: &'h Host,
+    socket: UdpSocket,
+}
+
+impl<'h> Datagrams<'h> {
+    fn to(host: &'h Host) -> Self {
+        let bind = || Ok(UdpSocket::bind("0.0.0.0:0").unwrap());
+        let socket = host.host.outside().enter(bind).unwrap();
+        Self { host, socket }
+    }
+
+    /// A card that was stopped and started, as XDP does to igb, loses what comes before it is ready.
+    fn wait_for_card(&self) {
+        let until = Instant::now() + PATIENCE;
+        let connect = || {
+            Ok(TcpStream::connect_timeout(
+                &(BULK.host(), 9).into(),
+                PATIENCE,
+            ))
+        };
+        loop {
+            match self.host.host.outside().enter(connect).unwrap() {
+                // It answers, and nobody has that port.
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => return,
+                other => assert!(Instant::now() < until, "{other:?}"),
+            }
+        }
+    }
+
+    fn arrived(&self) -> u64 {
+        let table = self.host.run("grep ^Udp: /proc/net/snmp | tail -1");
+        // Udp: InDatagrams NoPorts
+        table.split(' ').nth(2).unwrap().parse().unwrap()
+    }
+
+    /// Sends so many, no more at once than the card has room for, and waits until each has arrived.
+    fn send(&self, port: u16, count: u64) {
+        for sent in (0..count).step_by(25) {
+            let (burst, before) = (25.min(count - sent), self.arrived());
+            for _ in 0..burst {
+                self.socket.send_to(b"x", (BULK.host(), port)).unwrap();
+            }
+            let until = Instant::now() + PATIENCE;
+            while self.arrived() < before + burst {
+                assert!(Instant::now() < until, "{burst} packets to {port} are lost");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn an_xdp_program_says_the_level_of_each_packet() {
+    let host = Host::boot("early");
+    load_marking_program(&host);
+    let datagrams = Datagrams::to(&host);
+    datagrams.wait_for_card();
+    let taken = || host.counter("backlog_enqueued", 1);
+    host.run("sysctl -qw net.core.rtnet_skb_prio=7");
+    datagrams.send(7007, 50);
+    assert_eq!(taken(), 0, "nobody has asked for marks to be taken");
+
+    host.run("sysctl -qw net.core.rtnet_xdp_prio=1");
+    for (port, count, of_rt_level) in [
+        (7007, 200, true),
+        (7015, 50, true),
+        (7006, 50, false),
+        // Above what names a priority.
+        (7016, 50, false),
+        // Another program's metadata, and none.
+        (7107, 50, false),
+        (8007, 50, false),
+    ] {
+        let before = taken();
+        datagrams.send(port, count);
+        let expected = if of_rt_level { count } else { 0 };
+        assert_eq!(taken() - before, expected, "to port {port}");
+    }
+    assert_eq!(host.counter("packets", 1), taken(), "all are processed");
+
+    // RPS says the CPU, and the mark the level there.
+    host.run("for queue in /sys/class/net/bulk/queues/rx-*; do echo 2 > $queue/rps_cpus; done");
+    let before = taken();
+    datagrams.send(7007, 100);
+    assert_eq!(taken() - before, 100);
+
+    // What waits when the card goes is dropped, and nothing else; no packet waits for ever.
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let until = Instant::now() + 2 * PATIENCE;
+            while !stop.load(Ordering::Relaxed) && Instant::now() < until {
+                // While the card is down nobody answers for its address.
+                let _ = datagrams.socket.send_to(b"x", (BULK.host(), 7007));
+            }
+        });
+        host.run(
+            "for round in $(seq 8); do ip link set bulk down; ip link set bulk up; \
+             echo $((round % 2 * 2)) > /sys/class/net/bulk/queues/rx-0/rps_cpus; \
+             sysctl -qw net.core.rtnet_xdp_prio=$((round % 2)); \
+             sysctl -qw net.core.rtnet_skb_prio=$((round % 3 * 5)); done",
+        );
+        stop.store(true, Ordering::Relaxed);
+    });
+    host.run("sysctl -qw net.core.rtnet_xdp_prio=1 net.core.rtnet_skb_prio=7");
+    let until = Instant::now() + PATIENCE;
+    while host.counter("backlog_length", 1) > 0 {
+        assert!(Instant::now() < until, "packets wait for ever");
+    }
+    assert!(host.counter("packets", 1) <= taken());
+    datagrams.wait_for_card();
+    // The last of the flood may still come.
+    let before = taken();
+    datagrams.send(7007, 50);
+    assert!(taken() >= before + 50);
+    host.run("ip link set dev bulk xdpdrv off");
+    datagrams.wait_for_card();
+    let before = taken();
+    datagrams.send(7007, 50);
+    assert_eq!(taken(), before, "nobody marks any more");
     host.check_log();
 }
 

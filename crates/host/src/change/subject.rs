@@ -50,12 +50,14 @@ impl Change {
             Self::FlowRule { rule, .. } => rule.to_string(),
             Self::RxFrames { new_frames, .. } => new_frames.to_string(),
             Self::TapSendBuffer { new_bytes, .. } => limit(*new_bytes),
-            Self::EarlyDemux { specification } => format!(
-                "{} levels on CPU {} for {}",
-                specification.levels.count(),
-                specification.cpu,
-                specification.nics.join(", ")
-            ),
+            Self::EarlyDemux { specification } => {
+                let count = specification.levels.count();
+                let levels = match specification.cpu {
+                    Some(cpu) => format!("{count} levels on CPU {cpu}"),
+                    None => format!("{count} levels of the kernel"),
+                };
+                format!("{levels} for {}", specification.nics.join(", "))
+            }
         }
     }
 

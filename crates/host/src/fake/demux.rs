@@ -38,16 +38,17 @@ impl Demultiplexer for FakeHost {
                 .iter()
                 .map(|socket| (socket.port, socket.thread, socket.priority))
                 .collect();
-            for level in 0..specification.levels.count() as u32 {
+            let levels = 0..specification.levels.count() as u32;
+            for (level, &cpu) in levels.zip(specification.cpu.iter().cycle()) {
                 let tid = FIRST_THREAD + level;
                 let thread = FakeThread {
                     pid: tid,
-                    comm: format!("cpumap/{}/map:{}", specification.cpu, 7 + level),
+                    comm: format!("cpumap/{cpu}/map:{}", 7 + level),
                     parent: 2,
                     flags: PF_KTHREAD | PF_NO_SETAFFINITY,
                     start_time: u64::from(tid) * 3,
                     scheduling: Scheduling::normal(),
-                    cpus: CpuSet::single(specification.cpu as usize),
+                    cpus: CpuSet::single(cpu as usize),
                 };
                 state.threads.insert(tid, thread);
             }

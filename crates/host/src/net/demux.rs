@@ -12,6 +12,7 @@ use crate::change::{Change, Step};
 use crate::cpu_set::CpuSet;
 use crate::demux::Presence;
 use crate::error::HostError;
+use crate::levels;
 use crate::machine::{Machine, Thread};
 
 /// Early demultiplexing.
@@ -19,7 +20,7 @@ use crate::machine::{Machine, Thread};
 pub struct DemuxProfile {
     /// NICs, levels and CPU.
     pub specification: Specification,
-    /// The levels' threads, from the lowest.
+    /// The levels' threads, from the lowest; none where the levels are the kernel's own.
     pub threads: Vec<ThreadPriority>,
     /// Where the profile names it, for messages.
     pub place: String,
@@ -38,13 +39,14 @@ pub(super) struct LevelTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct DemuxTable {
     nics: Vec<String>,
-    cpu: u32,
-    levels: Vec<LevelTable>,
+    cpu: Option<u32>,
+    levels: Option<Vec<LevelTable>>,
+    rt_from: Option<u32>,
 }
 
 impl DemuxTable {
-    /// What it asks for, or what is wrong with it.
-    pub fn read(&self, place: String) -> Result<DemuxProfile, String> {
+    /// What it asks for, or what is wrong with it. `levels_from` is `[net]`'s.
+    pub fn read(&self, levels_from: Option<u32>, place: String) -> Result<DemuxProfile, String> {
         if self.nics.is_empty() {
             return Err("demux names no NIC".into());
         }
@@ -54,35 +56,65 @@ impl DemuxTable {
         if names.len() < self.nics.len() {
             return Err("demux names a NIC twice".into());
         }
-        let from = self.levels.iter().map(|level| level.from).collect();
-        let levels = Levels::new(from).map_err(|error| format!("demux: {error}"))?;
-        for pair in self.levels.windows(2) {
-            let (low, next) = (pair[0], pair[1]);
-            if low.thread > next.thread {
-                return Err(format!(
-                    "demux: the thread of the level from {} (thread = {}) stands above the next \
-                     level's ({})",
-                    low.from, low.thread, next.thread
-                ));
+        let (from, cpu, threads) = match (self.cpu, &self.levels, self.rt_from) {
+            (None, None, Some(rt_from)) => {
+                if rt_from == 0 {
+                    return Err("demux: rt_from = 0 would put every port on the RT level".into());
+                }
+                if levels_from.is_none() {
+                    return Err(
+                        "demux: rt_from needs [net] levels_from, the priority at which \
+                                the kernel handles the RT level's packets"
+                            .into(),
+                    );
+                }
+                (vec![0, rt_from], None, Vec::new())
             }
-            if low.thread >= ThreadPriority::Fifo(next.from) {
-                return Err(format!(
-                    "demux: the thread of the level from {} (thread = {}) would preempt processes \
-                     of the next level, which begins at priority {}",
-                    low.from, low.thread, next.from
-                ));
+            (Some(cpu), Some(levels), None) => {
+                refuse_inversions(levels)?;
+                let from = levels.iter().map(|level| level.from).collect();
+                let threads = levels.iter().map(|level| level.thread).collect();
+                (from, Some(cpu), threads)
             }
-        }
+            _ => {
+                return Err(
+                    "demux needs cpu and levels, or rt_from alone for the kernel's own \
+                            levels"
+                        .into(),
+                );
+            }
+        };
         Ok(DemuxProfile {
             specification: Specification {
                 nics: self.nics.clone(),
-                levels,
-                cpu: self.cpu,
+                levels: Levels::new(from).map_err(|error| format!("demux: {error}"))?,
+                cpu,
             },
-            threads: self.levels.iter().map(|level| level.thread).collect(),
+            threads,
             place,
         })
     }
+}
+
+fn refuse_inversions(levels: &[LevelTable]) -> Result<(), String> {
+    for pair in levels.windows(2) {
+        let (low, next) = (pair[0], pair[1]);
+        if low.thread > next.thread {
+            return Err(format!(
+                "demux: the thread of the level from {} (thread = {}) stands above the next \
+                 level's ({})",
+                low.from, low.thread, next.thread
+            ));
+        }
+        if low.thread >= ThreadPriority::Fifo(next.from) {
+            return Err(format!(
+                "demux: the thread of the level from {} (thread = {}) would preempt processes \
+                 of the next level, which begins at priority {}",
+                low.from, low.thread, next.from
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The steps that install it; its threads' priorities, once they are there.
@@ -101,8 +133,10 @@ pub(super) fn steps(
         })
     };
     let specification = &profile.specification;
-    if !online.contains(specification.cpu as usize) {
-        let what = format!("demux: CPU {} is not online", specification.cpu);
+    if let Some(cpu) = specification.cpu
+        && !online.contains(cpu as usize)
+    {
+        let what = format!("demux: CPU {cpu} is not online");
         return refuse(&what, &format!("name one of {online}"));
     }
     for nic in &specification.nics {
@@ -123,6 +157,10 @@ pub(super) fn steps(
              knows them",
             "remove /sys/fs/bpf/steadyvm-demux, which ends them",
         );
+    }
+    if specification.cpu.is_none() {
+        let (asker, instead) = ("[net.demux] rt_from", "give it cpu and levels");
+        steps.extend(levels::mark_steps(machine, asker, instead)?);
     }
     let change = Change::EarlyDemux {
         specification: specification.clone(),

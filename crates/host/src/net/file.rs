@@ -335,7 +335,7 @@ impl HostTable {
         };
         table
             .get_ref()
-            .read(reader.place(start))
+            .read(self.levels_from, reader.place(start))
             .map(Some)
             .map_err(wrong)
     }

@@ -3,7 +3,7 @@
 use steadyvm_demux::Protocol;
 
 use super::crash::crashing;
-use super::scenario::{control, paper_host};
+use super::scenario::{SKB_PRIORITY, XDP_PRIORITY, control, paper_host};
 use crate::fake::{FakeHost, FakeState, Fault};
 use crate::net::{Profile, file};
 use crate::threads::Scheduling;
@@ -22,6 +22,17 @@ irq = 90
 name = "rt0"
 class = "rt"
 "#;
+
+/// The same with the kernel's own levels.
+fn marking() -> String {
+    let levels =
+        "cpu = 1\nlevels = [{ from = 0, thread = \"normal\" }, { from = 50, thread = 60 }]";
+    assert!(FILE.contains(levels));
+    format!(
+        "[net]\nlevels_from = 70\n{}",
+        FILE.replace(levels, "rt_from = 50")
+    )
+}
 
 fn profile(text: &str) -> Profile {
     file::parse("steadyvm.toml", text).unwrap()
@@ -113,6 +124,73 @@ fn the_sockets_of_running_processes_are_entered_with_their_priority() {
 }
 
 #[test]
+fn the_kernels_own_levels_get_marked_packets_and_no_threads() {
+    for (lowest_mark, in_force) in [("0\n", "15\n"), ("6\n", "6\n")] {
+        let (host, directory) = (host(), tempfile::tempdir().unwrap());
+        host.writable_file(SKB_PRIORITY, lowest_mark);
+        let before = host.state();
+        let control = control(&host, &directory);
+        control.apply_profile(&profile(&marking())).unwrap();
+        let state = host.state();
+        assert_eq!(state.files[SKB_PRIORITY], in_force);
+        assert_eq!(state.files[XDP_PRIORITY], "1\n");
+        assert_eq!(state.demux_sockets, [(7, 701, 55), (9, 701, 55)]);
+        assert_eq!(state.demux.unwrap().cpu, None);
+        assert!(!state.threads.contains_key(&900), "no level has a thread");
+        assert_eq!(control.undo_profile().unwrap().failed, [] as [String; 0]);
+        assert_eq!(comparable(host.state()), comparable(before));
+    }
+}
+
+#[test]
+fn a_kernel_that_takes_no_marks_is_refused() {
+    let (host, directory) = (host(), tempfile::tempdir().unwrap());
+    host.edit(|state| state.files.remove(XDP_PRIORITY));
+    let before = host.state();
+    let error = control(&host, &directory)
+        .apply_profile(&profile(&marking()))
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 3);
+    let text = error.to_string();
+    for part in [
+        "[net.demux] rt_from",
+        XDP_PRIORITY,
+        "give it cpu and levels",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn either_threads_or_the_kernels_own_levels() {
+    for (net, demux, what) in [
+        (
+            "levels_from = 70",
+            "rt_from = 50\ncpu = 1",
+            "or rt_from alone",
+        ),
+        ("levels_from = 70", "cpu = 1", "needs cpu and levels"),
+        ("levels_from = 70", "", "needs cpu and levels"),
+        ("levels_from = 70", "rt_from = 0", "every port"),
+        ("levels_from = 70", "rt_from = 100", "99 is the highest"),
+        (
+            "budget_us = 2000",
+            "rt_from = 50",
+            "needs [net] levels_from",
+        ),
+    ] {
+        let text = format!("[net]\n{net}\n[net.demux]\nnics = [\"rt0\"]\n{demux}\n");
+        let error = file::parse("steadyvm.toml", &text).map(drop).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.starts_with("steadyvm.toml line 3") && error.contains(what),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_profile_without_it_ends_it_and_keeps_the_ranks() {
     let (host, directory) = (host(), tempfile::tempdir().unwrap());
     let before = host.state();
@@ -181,30 +259,33 @@ fn other_levels_take_the_place_of_the_ones_in_force_or_leave_them() {
 
 #[test]
 fn crashes_and_refusals_leave_nothing() {
-    for at in 0..6 {
-        for fault in [
-            Fault::CrashBefore,
-            Fault::CrashAfter,
-            Fault::Refuse(libc::EPERM),
-        ] {
-            let (host, directory) = (host(), tempfile::tempdir().unwrap());
-            let before = host.state();
-            let control = control(&host, &directory);
-            host.fault_at(at, fault);
-            let crashed = crashing(|| {
-                let _ = control.apply_profile(&profile(FILE));
-            });
-            host.heal();
-            let undone = control.undo_profile().unwrap();
-            assert_eq!(undone.failed, [] as [String; 0]);
-            if !crashed && matches!(fault, Fault::Refuse(_)) && at < 4 {
-                assert_eq!(undone, Undone::default(), "it was rolled back");
+    // The second has four settings of the kernel more, and a level's thread less.
+    for (text, changes) in [(FILE, 4), (&marking(), 7)] {
+        for at in 0..changes + 2 {
+            for fault in [
+                Fault::CrashBefore,
+                Fault::CrashAfter,
+                Fault::Refuse(libc::EPERM),
+            ] {
+                let (host, directory) = (host(), tempfile::tempdir().unwrap());
+                let before = host.state();
+                let control = control(&host, &directory);
+                host.fault_at(at, fault);
+                let crashed = crashing(|| {
+                    let _ = control.apply_profile(&profile(text));
+                });
+                host.heal();
+                let undone = control.undo_profile().unwrap();
+                assert_eq!(undone.failed, [] as [String; 0]);
+                if !crashed && matches!(fault, Fault::Refuse(_)) && at < changes {
+                    assert_eq!(undone, Undone::default(), "it was rolled back");
+                }
+                assert_eq!(
+                    comparable(host.state()),
+                    comparable(before),
+                    "{fault:?} at {at}"
+                );
             }
-            assert_eq!(
-                comparable(host.state()),
-                comparable(before),
-                "{fault:?} at {at}"
-            );
         }
     }
 }

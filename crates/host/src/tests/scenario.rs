@@ -52,6 +52,10 @@ pub fn nic(host: &FakeHost, name: &str, irq: u32, tid: u32) {
 }
 
 /// The host of the paper: an RT NIC, a non-RT NIC, an RT VM with two VCPUs, a non-RT VM.
+/// Where marked packets begin to be of the RT level, and whether XDP programs mark them.
+pub const SKB_PRIORITY: &str = "/proc/sys/net/core/rtnet_skb_prio";
+pub const XDP_PRIORITY: &str = "/proc/sys/net/core/rtnet_xdp_prio";
+
 pub fn paper_host(cpus: usize) -> FakeHost {
     let host = FakeHost::new(cpus);
     host.thread(1, 1, "init", 0);
@@ -68,6 +72,8 @@ pub fn paper_host(cpus: usize) -> FakeHost {
     host.writable_file("/proc/sys/net/core/netdev_budget_usecs", "2000\n");
     host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
     host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
+    host.writable_file(SKB_PRIORITY, "0\n");
+    host.writable_file(XDP_PRIORITY, "0\n");
     host.fair_servers();
     host.edit(|state| {
         state.napi_threads.insert("rt0".into(), vec![60, 61]);
