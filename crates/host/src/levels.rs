@@ -17,10 +17,10 @@ pub(crate) const QUANTUM: &str = "/proc/sys/net/core/rtnet_quantum";
 const LOWEST_QUANTUM: u32 = 16;
 
 /// Packets of this `skb->priority` or more wait in the backlog of the RT level; 0: none does.
-const SKB_PRIORITY: &str = "/proc/sys/net/core/rtnet_skb_prio";
+pub(crate) const SKB_PRIORITY: &str = "/proc/sys/net/core/rtnet_skb_prio";
 
 /// Whether XDP programs give packets their `skb->priority`.
-const XDP_PRIORITY: &str = "/proc/sys/net/core/rtnet_xdp_prio";
+pub(crate) const XDP_PRIORITY: &str = "/proc/sys/net/core/rtnet_xdp_prio";
 
 /// The steps that put the NAPIs of IRQ threads with this priority or more on the RT level. `asker`
 /// wants it, and `instead` is what to do without. A step may change nothing.

@@ -62,7 +62,7 @@ pub struct IrqState {
 }
 
 /// The files a snapshot holds, besides those of CPUs and of network queues.
-const FILES: [&str; 7] = [
+const FILES: [&str; 9] = [
     "/sys/devices/virtual/workqueue/cpumask",
     "/proc/irq/default_smp_affinity",
     "/proc/sys/kernel/sched_rt_runtime_us",
@@ -70,6 +70,8 @@ const FILES: [&str; 7] = [
     "/proc/sys/net/core/netdev_budget_usecs",
     levels::PRIORITY,
     levels::QUANTUM,
+    levels::SKB_PRIORITY,
+    levels::XDP_PRIORITY,
 ];
 
 impl Snapshot {

@@ -5,12 +5,16 @@
 
 use std::net::UdpSocket;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use steadyvm_lab::agent::Process;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::{BULK, EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Silent;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const PROFILE: &str = r#"
 [net]
@@ -44,6 +48,19 @@ cpu = 1
 levels = [{ from = 0, thread = "normal" }, { from = 20, thread = 60 }]
 [class.bulk.net]
 irq = 70
+[[nic]]
+name = "bulk"
+class = "bulk"
+"#;
+
+const MARKING: &str = r#"
+[net]
+levels_from = 70
+[net.demux]
+nics = ["bulk"]
+rt_from = 20
+[class.bulk.net]
+irq = 50
 [[nic]]
 name = "bulk"
 class = "bulk"
@@ -276,6 +293,74 @@ fn packets(host: &EmulatedHost, level: usize) -> u64 {
         .unwrap()
 }
 
+/// A service behind words that give it its rank.
+fn serve(host: &EmulatedHost, words: &str, port: u16) -> Process {
+    let listen = format!("0.0.0.0:{port}");
+    let mut argv: Vec<&str> = words.split_whitespace().collect();
+    argv.extend(["steadyvm", "netrt", "serve", &listen]);
+    let mut service = host.connection().spawn(&argv).unwrap();
+    service.wait_for_line("ready", PATIENCE).unwrap();
+    service
+}
+
+/// Sends packets to a port, and waits until the programs have found them to be of a level.
+fn send_fifty(host: &EmulatedHost, port: u16, level: usize) {
+    let bind = || Ok(UdpSocket::bind(("0.0.0.0", 0)).unwrap());
+    let outside = host.outside().enter(bind).unwrap();
+    let send = || {
+        outside
+            .send_to(b"no request", (BULK.address(2), port))
+            .unwrap()
+    };
+    // The first asks for the hardware address, at the kernel's own level.
+    send();
+    let before = packets(host, level);
+    for _ in 0..50 {
+        send();
+    }
+    while packets(host, level) < before + 50 {}
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn packets_for_real_time_processes_wait_at_the_kernels_own_level() {
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path(), HostKernel::RtLevels);
+    let host = EmulatedHost::boot(&laboratory.host("marks", HostKernel::RtLevels).unwrap());
+    let host = host.unwrap();
+    let taken = || {
+        let table = inside(&host, "grep '^[0-9]* 1 ' /proc/net/rx_levels");
+        // cpu level polls packets preempted shared backlog_enqueued ...
+        let of_cpu = |line: &str| line.split(' ').nth(6).unwrap().parse::<u64>().unwrap();
+        table.lines().map(of_cpu).sum::<u64>()
+    };
+    write(&host, "/run/steadyvm.toml", MARKING);
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    let _real_time = serve(&host, "chrt -f 30", 4001);
+    let _normal = serve(&host, "env", 4002);
+    inside(&host, "steadyvm net apply /run/steadyvm.toml");
+    assert!(all_hold(&shown(&host)));
+    assert_eq!(ranks(&host, "cpumap/"), Vec::<String>::new());
+    // What the programs mark is what the kernel takes: neither more nor less.
+    for (port, level) in [(4001, 1), (4002, 0)] {
+        let before = taken();
+        send_fifty(&host, port, level);
+        let until = Instant::now() + PATIENCE;
+        while taken() != packets(&host, 1) {
+            assert!(
+                Instant::now() < until,
+                "{} of {}",
+                taken(),
+                packets(&host, 1)
+            );
+        }
+        let more = taken() - before;
+        assert_eq!(more >= 50, level == 1, "{more} packets to port {port}");
+    }
+    undo(&host);
+    assert_eq!(inside(&host, "ls /sys/fs/bpf"), "");
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn early_demultiplexing_follows_ports_and_their_priorities() {
@@ -283,45 +368,22 @@ fn early_demultiplexing_follows_ports_and_their_priorities() {
     let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
     for kernel in [HostKernel::PreemptRt, HostKernel::Distribution] {
         let host = EmulatedHost::boot(&laboratory.host("demux", kernel).unwrap()).unwrap();
-        let serve = |words: &str, port: u16| {
-            let listen = format!("0.0.0.0:{port}");
-            let mut argv: Vec<&str> = words.split_whitespace().collect();
-            argv.extend(["steadyvm", "netrt", "serve", &listen]);
-            let mut service = host.connection().spawn(&argv).unwrap();
-            service
-                .wait_for_line("ready", std::time::Duration::from_secs(60))
-                .unwrap();
-            service
-        };
         write(&host, "/run/steadyvm.toml", DEMUX);
         inside(&host, "steadyvm host snapshot > /run/before.json");
-        let _before = serve("chrt -f 30", 4001);
+        let _before = serve(&host, "chrt -f 30", 4001);
         inside(&host, "steadyvm net apply /run/steadyvm.toml");
         assert!(all_hold(&shown(&host)));
         assert_eq!(ranks(&host, "cpumap/1/map:").len(), 2);
         // Bound before, bound since, and normal.
-        let _since = serve("chrt -f 40", 4002);
-        let normal = serve("env", 4003);
+        let _since = serve(&host, "chrt -f 40", 4002);
+        let normal = serve(&host, "env", 4003);
         assert_eq!(priority(&host, 4001), Some(30));
         assert_eq!(priority(&host, 4002), Some(40));
         assert_eq!(priority(&host, 4003), Some(0));
 
         // Packets go by the level of the process that has the port.
-        let bind = || Ok(UdpSocket::bind(("0.0.0.0", 0)).unwrap());
-        let outside = host.outside().enter(bind).unwrap();
         for (port, level) in [(4002, 1), (4003, 0)] {
-            let send = || {
-                outside
-                    .send_to(b"no request", (BULK.address(2), port))
-                    .unwrap()
-            };
-            // The first asks for the hardware address, at the kernel's own level.
-            send();
-            let before = packets(&host, level);
-            for _ in 0..50 {
-                send();
-            }
-            while packets(&host, level) < before + 50 {}
+            send_fifty(&host, port, level);
         }
 
         // A change of priority is followed, and the end of the process.

@@ -3,8 +3,9 @@
 use steadyvm_demux::Protocol;
 
 use super::crash::crashing;
-use super::scenario::{SKB_PRIORITY, XDP_PRIORITY, control, paper_host};
+use super::scenario::{control, paper_host};
 use crate::fake::{FakeHost, FakeState, Fault};
+use crate::levels::{SKB_PRIORITY, XDP_PRIORITY};
 use crate::net::{Profile, file};
 use crate::threads::Scheduling;
 use crate::{HostError, PortSocket, Undone};

@@ -2,6 +2,7 @@
 
 use crate::fair_server::file;
 use crate::fake::{FakeHost, FakeState};
+use crate::levels::{SKB_PRIORITY, XDP_PRIORITY};
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::threads::{Policy, Scheduling};
 use crate::{HostControl, RtVm, Target};
@@ -52,10 +53,6 @@ pub fn nic(host: &FakeHost, name: &str, irq: u32, tid: u32) {
 }
 
 /// The host of the paper: an RT NIC, a non-RT NIC, an RT VM with two VCPUs, a non-RT VM.
-/// Where marked packets begin to be of the RT level, and whether XDP programs mark them.
-pub const SKB_PRIORITY: &str = "/proc/sys/net/core/rtnet_skb_prio";
-pub const XDP_PRIORITY: &str = "/proc/sys/net/core/rtnet_xdp_prio";
-
 pub fn paper_host(cpus: usize) -> FakeHost {
     let host = FakeHost::new(cpus);
     host.thread(1, 1, "init", 0);
