@@ -5,9 +5,9 @@
  * demux_xdp finds the port of each packet, the port's priority in the table below, and the level of
  * that priority. On a kernel without patches it hands the packet to the level's CPU-map thread,
  * which runs the rest of the stack at its own priority. On one with levels of its own it lets the
- * packet pass, and marks it if its level is not the lowest. The other programs keep the table: a socket is entered when it is
- * bound and leaves when it is released, and a thread that changes its priority takes the ports
- * that it has bound along.
+ * packet pass, and marks it if its level is not the lowest. The other programs keep the table: a
+ * socket is entered when it is bound and leaves when it is released, and a thread that changes its
+ * priority takes the ports that it has bound along.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

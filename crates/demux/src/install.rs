@@ -132,19 +132,14 @@ pub fn install(
     for map in MAPS {
         loader.map_pin_path(map, directory.join(map));
     }
-    let used = specification
-        .cpu
-        .map_or(0, |_| specification.levels.count());
-    let threads = LEVEL_MAPS[..used]
-        .iter()
-        .zip(specification.cpu.iter().cycle());
-    for (map, cpu) in threads.clone() {
+    let threads = level_threads(specification);
+    for &(map, cpu) in &threads {
         loader.map_pin_path(map, directory.join(map));
         // A kernel for few CPUs has no larger ones.
         loader.map_max_entries(map, cpu + 1);
     }
     // Levels that have no thread are not there; the programs name them all the same.
-    for map in &LEVEL_MAPS[used..] {
+    for map in &LEVEL_MAPS[threads.len()..] {
         loader.map_max_entries(map, 1);
     }
     let mut programs = loader
@@ -157,7 +152,7 @@ pub fn install(
     Array::<_, Settings>::try_from(map)
         .and_then(|mut map| map.set(0, settings, 0))
         .map_err(failed("write the settings"))?;
-    for (level, &cpu) in threads {
+    for (level, cpu) in threads {
         let map = programs.map_mut(level).ok_or_else(missing("level"))?;
         CpuMap::try_from(map)
             .map_err(failed("open a level"))?
@@ -171,6 +166,15 @@ pub fn install(
         .cpu
         .map_or(XdpMode::Driver, |_| XdpMode::Default);
     attach_to_nics(&mut programs, directory, &specification.nics, mode)
+}
+
+/// The maps of the levels that have threads, and the CPU of these.
+fn level_threads(specification: &Specification) -> Vec<(&'static str, u32)> {
+    let Some(cpu) = specification.cpu else {
+        return Vec::new();
+    };
+    let maps = &LEVEL_MAPS[..specification.levels.count()];
+    maps.iter().map(|&map| (map, cpu)).collect()
 }
 
 /// The maps of the levels.

@@ -318,7 +318,10 @@ fn send_fifty(host: &EmulatedHost, port: u16, level: usize) {
     for _ in 0..50 {
         send();
     }
-    while packets(host, level) < before + 50 {}
+    let until = Instant::now() + PATIENCE;
+    while packets(host, level) < before + 50 {
+        assert!(Instant::now() < until, "not 50 packets of level {level}");
+    }
 }
 
 #[test]
