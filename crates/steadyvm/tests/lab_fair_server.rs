@@ -78,7 +78,7 @@ fn boot(kernel: HostKernel) -> (tempfile::TempDir, EmulatedHost) {
 const SERVICE: &str = "--rt-nic rt --rt-process $(cat /run/service)";
 
 /// The same share in twice as many pieces, on the CPU that is measured. The server is written from its own CPU, and
-/// never asked for less than the share (crates/host/src/fair_server.rs).
+/// never asked for less than the share (`crates/host/src/fair_server.rs`).
 fn halve_pieces(host: &EmulatedHost) {
     inside(
         host,
