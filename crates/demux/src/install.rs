@@ -69,7 +69,8 @@ pub struct Counters {
     pub malformed: u64,
     /// To ports that nobody has bound.
     pub unknown_ports: u64,
-    /// That could not be handed to a level's thread, and took the ordinary way.
+    /// That could not be handed to a level's thread, or not be marked because the driver has no room
+    /// for it, and took the ordinary way.
     pub not_sent: u64,
     /// By level, from the lowest.
     pub levels: Vec<u64>,
