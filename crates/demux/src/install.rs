@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::levels::LEVELS;
 use crate::shared::{
-    BoundSocket, PortKey, PortValue, Protocol, Settings, SocketValue, Specification,
+    BoundSocket, PortKey, PortValue, Protocol, Queues, Settings, SocketValue, Specification,
 };
 
 /// The compiled programs, aligned as an ELF file must be.
@@ -162,16 +162,17 @@ pub fn install(
     }
     watch_sockets(&mut programs, directory, cgroup)?;
     refresh(directory, sockets)?;
-    // Marks are metadata, which only drivers hand on.
-    let mode = specification
-        .cpu
-        .map_or(XdpMode::Driver, |_| XdpMode::Default);
+    let mode = match specification.queues {
+        Queues::Threads { .. } => XdpMode::Default,
+        // Marks are metadata, which only drivers hand on.
+        Queues::Kernel => XdpMode::Driver,
+    };
     attach_to_nics(&mut programs, directory, &specification.nics, mode)
 }
 
 /// The maps of the levels that have threads, and the CPU of these.
 fn level_threads(specification: &Specification) -> Vec<(&'static str, u32)> {
-    let Some(cpu) = specification.cpu else {
+    let Queues::Threads { cpu } = specification.queues else {
         return Vec::new();
     };
     let maps = &LEVEL_MAPS[..specification.levels.count()];

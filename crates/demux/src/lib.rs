@@ -17,4 +17,4 @@ pub use install::{
 };
 pub use levels::{LEVELS, Levels, LevelsError, PRIORITIES};
 pub use packet::{Kind, Packet, parse};
-pub use shared::{BoundSocket, MARK, Protocol, Specification};
+pub use shared::{BoundSocket, MARK, Protocol, Queues, Specification};

@@ -11,9 +11,22 @@ pub struct Specification {
     pub nics: Vec<String>,
     /// The levels.
     pub levels: Levels,
-    /// The CPU of the levels' threads. None: the levels are the kernel's own
-    /// (`net.core.rtnet_xdp_prio`), and packets above the lowest are marked for them.
-    pub cpu: Option<u32>,
+    /// Where packets wait for their turn.
+    pub queues: Queues,
+}
+
+/// Where packets wait for their turn, level by level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Queues {
+    /// Each level has a thread and its queue, all on one CPU.
+    Threads {
+        /// That CPU.
+        cpu: u32,
+    },
+    /// In those of the kernel's own levels (`net.core.rtnet_xdp_prio`): packets above the lowest
+    /// level are marked for them.
+    Kernel,
 }
 
 /// The `skb->priority` of packets that are marked: the highest that names no traffic class, so that
@@ -119,11 +132,15 @@ const _: () = {
 impl Settings {
     pub fn of(specification: &Specification) -> Self {
         let levels = &specification.levels;
+        let (cpu, mark) = match specification.queues {
+            Queues::Threads { cpu } => (cpu, 0),
+            Queues::Kernel => (0, MARK),
+        };
         Self {
             kernel_level: levels.of_kernel() as u32,
             unknown_level: 0,
-            cpu: specification.cpu.unwrap_or(0),
-            mark: specification.cpu.map_or(MARK, |_| 0),
+            cpu,
+            mark,
             level_of_priority: levels.table(),
         }
     }

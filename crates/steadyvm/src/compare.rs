@@ -45,6 +45,11 @@ pub struct Args {
     /// TCP streams of `NetStream` side by side; its rate is that of all together.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: u32,
+    /// `NetStream`'s rate in the phase in which all methods carry the same, as goodput of all streams
+    /// together. Without it: 0.9 of the slowest method's full speed in the first round. A method that cannot
+    /// carry it says so by its traffic.
+    #[arg(long, value_name = "MBIT_PER_S")]
+    equal_rate: Option<f64>,
     /// Let the real-time methods leave the fair server as it is (docs/design/host-methods.md): as
     /// they were measured before steadyvm bounded it.
     #[arg(long)]
@@ -108,6 +113,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         boots: args.boots,
         receive_path: args.receive_path,
         streams: args.streams,
+        equal_rate_mbit_per_s: args.equal_rate,
         seed: args.seed,
     };
     options.check()?;

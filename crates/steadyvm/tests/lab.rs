@@ -114,6 +114,8 @@ fn without_vms_the_host_receives_both_loads_in_every_boot() {
         "2",
         "--streams",
         "2",
+        "--equal-rate",
+        "40",
     ];
     let (results, meta) = short_comparison(&options, out.path());
     assert_eq!(
@@ -122,10 +124,16 @@ fn without_vms_the_host_receives_both_loads_in_every_boot() {
     );
     assert!(meta["kernels"].get("guests").is_none(), "{meta}");
     assert_eq!((&meta["boots"], &meta["streams"]), (&2.into(), &2.into()));
+    assert_eq!(meta["equal_rate_mbit_per_s"], 40.0);
     let methods = results["methods"].as_array().unwrap();
     assert_eq!(methods.len(), 3);
     for method in methods {
         require_figures(method);
+        let carried = &method["netstream"]["equal_mbit_per_s"];
+        assert!(
+            (20.0..60.0).contains(&carried.as_f64().unwrap()),
+            "{carried}"
+        );
         for phase in ["wake_up", "wake_up_equal", "wake_up_idle"] {
             let n = method[phase]["n"].as_u64().unwrap();
             assert!(n > 100, "{phase}: {}", method[phase]);

@@ -1,5 +1,7 @@
 //! What a change is of: in words, and against other changes.
 
+use steadyvm_demux::Queues;
+
 use super::Change;
 use crate::links::UNLIMITED_BYTES;
 
@@ -52,9 +54,9 @@ impl Change {
             Self::TapSendBuffer { new_bytes, .. } => limit(*new_bytes),
             Self::EarlyDemux { specification } => {
                 let count = specification.levels.count();
-                let levels = match specification.cpu {
-                    Some(cpu) => format!("{count} levels on CPU {cpu}"),
-                    None => format!("{count} levels of the kernel"),
+                let levels = match specification.queues {
+                    Queues::Threads { cpu } => format!("{count} levels on CPU {cpu}"),
+                    Queues::Kernel => format!("{count} levels of the kernel"),
                 };
                 format!("{levels} for {}", specification.nics.join(", "))
             }

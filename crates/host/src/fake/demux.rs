@@ -2,7 +2,7 @@
 
 use std::io;
 
-use steadyvm_demux::Specification;
+use steadyvm_demux::{Queues, Specification};
 
 use super::{FakeHost, FakeThread, error};
 use crate::cpu_set::CpuSet;
@@ -12,6 +12,18 @@ use crate::threads::Scheduling;
 
 /// The first level's thread; the others follow.
 const FIRST_THREAD: u32 = 900;
+
+fn level_thread(tid: u32, cpu: u32, level: u32) -> FakeThread {
+    FakeThread {
+        pid: tid,
+        comm: format!("cpumap/{cpu}/map:{}", 7 + level),
+        parent: 2,
+        flags: PF_KTHREAD | PF_NO_SETAFFINITY,
+        start_time: u64::from(tid) * 3,
+        scheduling: Scheduling::normal(),
+        cpus: CpuSet::single(cpu as usize),
+    }
+}
 
 impl Demultiplexer for FakeHost {
     fn presence(&self, specification: &Specification) -> io::Result<Presence> {
@@ -38,19 +50,11 @@ impl Demultiplexer for FakeHost {
                 .iter()
                 .map(|socket| (socket.port, socket.thread, socket.priority))
                 .collect();
-            let levels = 0..specification.levels.count() as u32;
-            for (level, &cpu) in levels.zip(specification.cpu.iter().cycle()) {
-                let tid = FIRST_THREAD + level;
-                let thread = FakeThread {
-                    pid: tid,
-                    comm: format!("cpumap/{cpu}/map:{}", 7 + level),
-                    parent: 2,
-                    flags: PF_KTHREAD | PF_NO_SETAFFINITY,
-                    start_time: u64::from(tid) * 3,
-                    scheduling: Scheduling::normal(),
-                    cpus: CpuSet::single(cpu as usize),
-                };
-                state.threads.insert(tid, thread);
+            if let Queues::Threads { cpu } = specification.queues {
+                for level in 0..specification.levels.count() as u32 {
+                    let tid = FIRST_THREAD + level;
+                    state.threads.insert(tid, level_thread(tid, cpu, level));
+                }
             }
             state.restart_irq_threads(&specification.nics);
             Ok(())

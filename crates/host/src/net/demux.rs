@@ -4,7 +4,7 @@
 //! priorities would preempt high ones again, which is what the levels are there to end.
 
 use serde::{Deserialize, Serialize};
-use steadyvm_demux::{Levels, Specification};
+use steadyvm_demux::{Levels, Queues, Specification};
 
 use super::profile::{ThreadPriority, at};
 use super::softirqs::policy;
@@ -18,7 +18,7 @@ use crate::machine::{Machine, Thread};
 /// Early demultiplexing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DemuxProfile {
-    /// NICs, levels and CPU.
+    /// NICs, levels and where these have their queues.
     pub specification: Specification,
     /// The levels' threads, from the lowest; none where the levels are the kernel's own.
     pub threads: Vec<ThreadPriority>,
@@ -56,7 +56,7 @@ impl DemuxTable {
         if names.len() < self.nics.len() {
             return Err("demux names a NIC twice".into());
         }
-        let (from, cpu, threads) = match (self.cpu, &self.levels, self.rt_from) {
+        let (from, queues, threads) = match (self.cpu, &self.levels, self.rt_from) {
             (None, None, Some(rt_from)) => {
                 if rt_from == 0 {
                     return Err("demux: rt_from = 0 would put every port on the RT level".into());
@@ -68,13 +68,13 @@ impl DemuxTable {
                             .into(),
                     );
                 }
-                (vec![0, rt_from], None, Vec::new())
+                (vec![0, rt_from], Queues::Kernel, Vec::new())
             }
             (Some(cpu), Some(levels), None) => {
                 refuse_inversions(levels)?;
                 let from = levels.iter().map(|level| level.from).collect();
                 let threads = levels.iter().map(|level| level.thread).collect();
-                (from, Some(cpu), threads)
+                (from, Queues::Threads { cpu }, threads)
             }
             _ => {
                 return Err(
@@ -88,7 +88,7 @@ impl DemuxTable {
             specification: Specification {
                 nics: self.nics.clone(),
                 levels: Levels::new(from).map_err(|error| format!("demux: {error}"))?,
-                cpu,
+                queues,
             },
             threads,
             place,
@@ -133,7 +133,7 @@ pub(super) fn steps(
         })
     };
     let specification = &profile.specification;
-    if let Some(cpu) = specification.cpu
+    if let Queues::Threads { cpu } = specification.queues
         && !online.contains(cpu as usize)
     {
         let what = format!("demux: CPU {cpu} is not online");
@@ -158,7 +158,7 @@ pub(super) fn steps(
             "remove /sys/fs/bpf/steadyvm-demux, which ends them",
         );
     }
-    if specification.cpu.is_none() {
+    if specification.queues == Queues::Kernel {
         let (asker, instead) = ("[net.demux] rt_from", "give it cpu and levels");
         steps.extend(levels::mark_steps(machine, asker, instead)?);
     }

@@ -1,6 +1,6 @@
 //! Early demultiplexing as part of a profile: installed first, its threads ranked, taken back last.
 
-use steadyvm_demux::Protocol;
+use steadyvm_demux::{Protocol, Queues};
 
 use super::crash::crashing;
 use super::scenario::{control, paper_host};
@@ -136,7 +136,7 @@ fn the_kernels_own_levels_get_marked_packets_and_no_threads() {
         assert_eq!(state.files[SKB_PRIORITY], in_force);
         assert_eq!(state.files[XDP_PRIORITY], "1\n");
         assert_eq!(state.demux_sockets, [(7, 701, 55), (9, 701, 55)]);
-        assert_eq!(state.demux.unwrap().cpu, None);
+        assert_eq!(state.demux.unwrap().queues, Queues::Kernel);
         assert!(!state.threads.contains_key(&900), "no level has a thread");
         assert_eq!(control.undo_profile().unwrap().failed, [] as [String; 0]);
         assert_eq!(comparable(host.state()), comparable(before));

@@ -59,6 +59,9 @@ pub struct Options {
     pub receive_path: bool,
     /// TCP streams of NetStream, side by side.
     pub streams: u32,
+    /// NetStream's rate in the phase in which all methods carry the same. None: 0.9 of the slowest
+    /// method's full speed in the first round.
+    pub equal_rate_mbit_per_s: Option<f64>,
     /// Seed of the request schedules. A round's schedule is the same for every method.
     pub seed: u64,
 }
@@ -84,12 +87,17 @@ impl Options {
             "there must be at least one boot, and a round for each"
         } else if self.samples < self.rounds {
             "there must be at least one sample a round"
+        } else if self
+            .equal_rate_mbit_per_s
+            .is_some_and(|rate| !(rate.is_finite() && rate >= 0.01))
+        {
+            "the equal rate must be a number of Mbit/s from 0.01"
         } else {
             let mut methods = self.methods.iter();
             return methods.try_for_each(|method| method.check(self.service));
         };
         Err(Error::input("compare methods", wrong).what_to_do(
-            "see steadyvm compare --help for --methods, --samples, --rounds and --boots",
+            "see steadyvm compare --help for --methods, --samples, --rounds, --boots and --equal-rate",
         ))
     }
 }
@@ -99,7 +107,7 @@ impl Options {
 pub struct Comparison {
     /// The samples.
     pub data: RunData,
-    /// The equal rate that the first round found.
+    /// The equal rate that was asked for, or that the first round found.
     pub equal_rate_mbit_per_s: Option<f64>,
     /// The rounds that were dropped because a machine died, a sentence each.
     pub dropped_rounds: Vec<String>,
@@ -127,7 +135,7 @@ pub fn run(
             options.rounds * Phase::ALL.len() as u64 / REPEATED_PHASES,
         )?,
         stations,
-        equal_rate: None,
+        equal_rate: options.equal_rate_mbit_per_s,
         reboots_left: REBOOTS,
         dropped_rounds: Vec::new(),
     };
@@ -165,7 +173,7 @@ struct Run<'a> {
     observer: &'a dyn Observer,
     repetitions: Repetitions,
     stations: Vec<Station>,
-    /// Found by the first round, kept by the others.
+    /// Asked for, or found by the first round and kept by the others.
     equal_rate: Option<f64>,
     reboots_left: u32,
     dropped_rounds: Vec<String>,
@@ -351,7 +359,26 @@ mod tests {
             boots: 1,
             receive_path: false,
             streams: 1,
+            equal_rate_mbit_per_s: None,
             seed: 1,
+        }
+    }
+
+    #[test]
+    fn an_equal_rate_that_is_no_rate_is_refused() {
+        for (rate, allowed) in [
+            (900.0, true),
+            (0.01, true),
+            (0.0, false),
+            (-5.0, false),
+            (f64::NAN, false),
+            (f64::INFINITY, false),
+        ] {
+            let options = Options {
+                equal_rate_mbit_per_s: Some(rate),
+                ..options(1, 1)
+            };
+            assert_eq!(options.check().is_ok(), allowed, "{rate}");
         }
     }
 

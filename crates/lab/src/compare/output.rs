@@ -23,7 +23,7 @@ pub struct Meta {
     pub streams: u32,
     /// Seed of the first round's request schedule.
     pub seed: u64,
-    /// The equal rate that the first round found.
+    /// The equal rate that was asked for, or that the first round found.
     pub equal_rate_mbit_per_s: Option<f64>,
 }
 
