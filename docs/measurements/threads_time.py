@@ -4,8 +4,8 @@
 usage: threads_time.py FILE
 
 FILE is what stopped-tick.patch appends to /tmp/threads.txt: for each station and phase the kernel's
-schedstat of every thread before the first request and after the last reply. Prints a line a phase: how long it
-took, how many requests were answered (those that warm up included), and the threads by name, in
+schedstat of every thread before the first request and after the last reply. Prints a line a phase of a station, in the
+turns that these take (the first begins in round 1, the second in round 2, ...): how long it took, how many requests were answered (those that warm up included), and the threads by name, in
 microseconds of CPU time a request.
 """
 

@@ -16,8 +16,8 @@ impl Accelerator {
     fn arguments(self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // Without fast string moves, kernels and C libraries copy words: the emulation does
-            // `rep movsb` byte by byte, eight times as slowly.
+            // Without fast string moves, kernels and C libraries copy by words: the emulation does
+            // `rep movsb` byte by byte.
             Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm"],
         }
     }
