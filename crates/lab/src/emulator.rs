@@ -96,6 +96,13 @@ impl Machine {
     pub fn host_arguments(&self) -> Vec<String> {
         let mut arguments = self.common_arguments();
         push(&mut arguments, "-M", "q35".into());
+        if self.accelerator == Accelerator::Tcg {
+            // The emulator's main loop is timers and cards in one, and polls a descriptor for each
+            // queue at every turn. Without these a CPU does what it tells its disk by itself.
+            for device in ["virtio-blk-pci", "virtio-serial-pci"] {
+                push(&mut arguments, "-global", format!("{device}.ioeventfd=off"));
+            }
+        }
         for (index, card) in self.cards.iter().enumerate() {
             let Card { tap, mac, .. } = card;
             push(
@@ -162,7 +169,9 @@ impl Machine {
             "-drive",
             format!("file={},format=raw,if=virtio,readonly=on", self.image),
         );
-        push(&mut arguments, "-device", "virtio-serial-pci".into());
+        // Port 0 is for consoles. QEMU's default is 31 ports with two queues each, all of them polled.
+        let serial = "virtio-serial-pci,max_ports=2";
+        push(&mut arguments, "-device", serial.into());
         push(
             &mut arguments,
             "-device",

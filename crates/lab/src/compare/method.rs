@@ -37,7 +37,7 @@ pub enum Guests {
 
 /// Every method of the host with QEMU's guests, then those with guests of `steadyvm up`, then what
 /// levels cost that nobody uses.
-const ALL: [ComparedMethod; Method::ALL.len() + 5] = {
+const ALL: [ComparedMethod; Method::ALL.len() + 6] = {
     let [a, b, c, d, e] = Method::ALL;
     [
         with_qemu(a),
@@ -54,6 +54,11 @@ const ALL: [ComparedMethod; Method::ALL.len() + 5] = {
             name: "rt-sockets",
             guests: Guests::Outsourced,
             ..with_qemu(Method::PreemptRt)
+        },
+        ComparedMethod {
+            name: "no-patch",
+            guests: Guests::Outsourced,
+            ..with_qemu(Method::RtProfile)
         },
         ComparedMethod {
             name: "rt-process",
