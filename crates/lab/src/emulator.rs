@@ -97,8 +97,8 @@ impl Machine {
         let mut arguments = self.common_arguments();
         push(&mut arguments, "-M", "q35".into());
         if self.accelerator == Accelerator::Tcg {
-            // The emulator's main loop is timers and cards in one, and polls a descriptor for each
-            // queue at every turn. Without these a CPU does what it tells its disk by itself.
+            // The emulator's main loop serves timers and cards in one thread and polls a descriptor for
+            // each queue at every turn. Without these, the CPU that notifies a disk serves it by itself.
             for device in ["virtio-blk-pci", "virtio-serial-pci"] {
                 push(&mut arguments, "-global", format!("{device}.ioeventfd=off"));
             }
