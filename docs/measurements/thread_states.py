@@ -48,8 +48,10 @@ def main():
             running[event.cpu] = SWITCH.search(event.details)[3], event.us
     whole = trace[-1].us - trace[0].us
     print(f"{thread}: {whole / 1e6:.2f} s")
-    for what in spent.keys() - {None}:
-        share, mean = 100 * spent[what] / whole, spent[what] / times[what]
+    for what, time in spent.most_common():
+        if what is None:
+            continue
+        share, mean = 100 * time / whole, time / times[what]
         print(f"  {what:12} {share:5.1f} %  n {times[what]:5}  mean {mean:5.0f}")
     for cpu in sorted(running):
         shares = ((time / whole, who) for (of, who), time in taken.most_common() if of == cpu)
