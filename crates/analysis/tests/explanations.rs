@@ -227,7 +227,9 @@ fn service(method: &str, limit: &str) -> Report {
 /// A service that misses its limit, or has no bound, names its task, the window, demand and supply.
 #[test]
 fn services_explain_themselves() {
-    assert!(service("outsourcing", "limit = \"40ms\"").feasible);
+    for method in ["rt-levels", "no-patch", "outsourcing", "steadyvm"] {
+        assert!(service(method, "limit = \"40ms\"").feasible, "{method}");
+    }
     // A budget of 1 ms in every 10: 18 ms without, then 1 ms of work.
     let late = service("outsourcing", "limit = \"5ms\"");
     let [reason] = &late.explanations[..] else {

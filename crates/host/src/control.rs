@@ -120,8 +120,8 @@ impl HostControl {
     /// What a method would change. `dedicated` moves further threads that are started
     /// meanwhile. Reads only.
     pub fn plan(&self, target: &Target, method: Method) -> Result<Plan, HostError> {
-        if method == Method::RtProfile {
-            return self.plan_rt_profile(target);
+        if method.is_profile() {
+            return self.plan_as_profile(target, method);
         }
         let mut plan = plan::plan(&self.machine, target, method)?;
         if let Some(dedication) = plan.dedicated.clone() {
@@ -137,8 +137,8 @@ impl HostControl {
     pub fn apply(&self, target: &Target, method: Method) -> Result<Applied, HostError> {
         let _lock = self.state.lock()?;
         self.refuse_if_in_force()?;
-        if method == Method::RtProfile {
-            return self.apply_rt_profile(target);
+        if method.is_profile() {
+            return self.apply_as_profile(target, method);
         }
         let plan = plan::plan(&self.machine, target, method)?;
         let mut applied = Applied {
@@ -250,11 +250,11 @@ impl HostControl {
         }
     }
 
-    fn plan_rt_profile(&self, target: &Target) -> Result<Plan, HostError> {
-        let profile = plan::rt_profile(&self.machine, target)?;
+    fn plan_as_profile(&self, target: &Target, method: Method) -> Result<Plan, HostError> {
+        let profile = plan::profile(&self.machine, target, method)?;
         let planned = self.plan_profile(&profile)?;
         Ok(Plan {
-            method: Method::RtProfile,
+            method,
             steps: planned.steps,
             dedicated: None,
             warnings: planned.warnings,
@@ -262,11 +262,11 @@ impl HostControl {
         })
     }
 
-    fn apply_rt_profile(&self, target: &Target) -> Result<Applied, HostError> {
-        let profile = plan::rt_profile(&self.machine, target)?;
-        let done = self.bring_in_force(&profile, target)?;
+    fn apply_as_profile(&self, target: &Target, method: Method) -> Result<Applied, HostError> {
+        let profile = plan::profile(&self.machine, target, method)?;
+        let done = self.bring_in_force(&profile, target, method)?;
         Ok(Applied {
-            method: Method::RtProfile,
+            method,
             dedicated_cpu: None,
             steps: done.steps,
             skipped: Vec::new(),

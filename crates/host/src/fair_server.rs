@@ -25,7 +25,8 @@ use crate::error::HostError;
 use crate::machine::Machine;
 use crate::parse;
 
-/// The longest piece: a tick of the kernels with HZ=1000, which is how exactly it is enforced.
+/// The longest piece. A stock kernel ends it at the tick that finds it used up (4 ms apart with
+/// HZ=250) and takes the excess off the pieces that follow; one with our patch 0013 ends it on time.
 pub(crate) const LONGEST_PIECE_NS: u64 = 1_000_000;
 /// The kernel takes no shorter period.
 const SHORTEST_PERIOD_NS: u64 = 100_000;

@@ -22,16 +22,19 @@ pub enum Method {
     RtPollList,
     /// `PreemptRt`, and the receive path of everything else below it: the no-patch profile.
     RtProfile,
+    /// `RtProfile` and `RtPollList` together.
+    RtLevels,
 }
 
 impl Method {
     /// All methods, in the order of the comparison.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Vanilla,
         Self::PreemptRt,
         Self::Dedicated,
         Self::RtPollList,
         Self::RtProfile,
+        Self::RtLevels,
     ];
 
     /// The name on the command line and in results.
@@ -42,7 +45,18 @@ impl Method {
             Self::Dedicated => "dedicated",
             Self::RtPollList => "rt-poll-list",
             Self::RtProfile => "rt-profile",
+            Self::RtLevels => "rt-levels",
         }
+    }
+
+    /// Whether it puts the RT NICs' packets on the RT level, which takes our kernel patches.
+    pub const fn has_levels(self) -> bool {
+        matches!(self, Self::RtPollList | Self::RtLevels)
+    }
+
+    /// Whether it is a network profile made from a target.
+    pub const fn is_profile(self) -> bool {
+        matches!(self, Self::RtProfile | Self::RtLevels)
     }
 }
 

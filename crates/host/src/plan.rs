@@ -132,10 +132,8 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
     let ranked = path.ranked(target);
     plan.beneficiaries = ranked.iter().map(|(thread, ..)| thread.clone()).collect();
     if method == Method::RtPollList {
-        // The lowest of the path: its other threads shall not do others' softirqs either.
-        let from = target.priorities.vcpu;
         let (asker, instead) = ("method rt-poll-list", "use method preempt-rt");
-        let mut steps = levels::steps(machine, from, asker, instead)?;
+        let mut steps = levels::steps(machine, levels_from(target), asker, instead)?;
         steps.retain(|step| !step.change.is_empty());
         plan.steps.extend(steps);
     }
@@ -175,14 +173,37 @@ pub fn plan(machine: &Machine, target: &Target, method: Method) -> Result<Plan, 
     Ok(plan)
 }
 
-/// The profile of method `rt-profile`, if the host can hold it and the target makes sense.
-pub(crate) fn rt_profile(machine: &Machine, target: &Target) -> Result<Profile, HostError> {
+/// The profile of a method that [is one](Method::is_profile), if the host can hold it and the target
+/// makes sense.
+pub(crate) fn profile(
+    machine: &Machine,
+    target: &Target,
+    method: Method,
+) -> Result<Profile, HostError> {
     target.priorities.check()?;
-    check_named(target, Method::RtProfile)?;
-    need_preempt_rt(machine, Method::RtProfile)?;
+    check_named(target, method)?;
+    need_preempt_rt(machine, method)?;
     let mut others = net::plan::nics_with_interrupts(machine)?;
     others.retain(|name| !target.rt_nics.contains(name));
-    Ok(Profile::of_target(target, &others))
+    let mut profile = Profile::of_target(target, &others);
+    if method.has_levels() {
+        let from = levels_from(target);
+        // Asked for once more by the profile, which does not know whose it is.
+        levels::steps(
+            machine,
+            from,
+            &format!("method {method}"),
+            "use method rt-profile",
+        )?;
+        profile.softirqs.levels_from = Some(from);
+    }
+    Ok(profile)
+}
+
+/// The priority from which a thread's softirqs are on the RT level: the lowest of the path, whose
+/// other threads shall not do others' softirqs either.
+const fn levels_from(target: &Target) -> u32 {
+    target.priorities.vcpu
 }
 
 /// Adds a step, unless it would change nothing.

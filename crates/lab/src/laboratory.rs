@@ -74,7 +74,7 @@ impl HostKernel {
         match method {
             Method::Vanilla => Self::Distribution,
             Method::PreemptRt | Method::Dedicated | Method::RtProfile => Self::PreemptRt,
-            Method::RtPollList => Self::RtLevels,
+            Method::RtPollList | Method::RtLevels => Self::RtLevels,
         }
     }
 
@@ -112,7 +112,7 @@ impl HostKernel {
     fn require_for(self, method: Method) -> Result<()> {
         let why = if method != Method::Vanilla && !self.is_preempt_rt() {
             "it has no PREEMPT_RT"
-        } else if method == Method::RtPollList && !self.has_levels() {
+        } else if method.has_levels() && !self.has_levels() {
             "it has no levels of the receive path"
         } else {
             return Ok(());

@@ -27,10 +27,11 @@ use steadyvm_latency::table;
 pub struct Args {
     /// Methods to compare; ratios are of each to those before it.
     ///
-    /// vanilla, preempt-rt, dedicated, rt-poll-list and rt-profile are those of `steadyvm host`, with
-    /// guests run by QEMU. rt-sockets is preempt-rt, no-patch is rt-profile, and outsourcing is rt-poll-list,
-    /// with guests run by `steadyvm up` whose sockets are the host's; preempt-rt-vmm is preempt-rt with
-    /// guests run by `steadyvm up` that have virtio-net: what the monitor alone makes of the difference.
+    /// vanilla, preempt-rt, dedicated, rt-poll-list, rt-profile and rt-levels are those of `steadyvm host`,
+    /// with guests run by QEMU. rt-sockets is preempt-rt, no-patch is rt-profile, outsourcing is rt-poll-list,
+    /// and steadyvm is rt-levels, which is all of it, with guests run by `steadyvm up` whose sockets are the
+    /// host's; preempt-rt-vmm is preempt-rt with guests run by `steadyvm up` that have virtio-net: what the
+    /// monitor alone makes of the difference.
     /// rt-process is rt-sockets, but its latency-critical service is a process of the host: what no VM
     /// can beat.
     /// levels-off is preempt-rt on the kernel of rt-poll-list: what levels cost where nobody uses them.

@@ -66,7 +66,7 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct TargetArgs {
-    /// vanilla, preempt-rt, dedicated, rt-poll-list or rt-profile.
+    /// vanilla, preempt-rt, dedicated, rt-poll-list, rt-profile or rt-levels.
     #[arg(long)]
     method: Method,
     /// A network interface that carries real-time traffic; may be repeated.

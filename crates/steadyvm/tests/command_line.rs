@@ -44,7 +44,7 @@ fn an_unknown_method_is_refused_with_the_known_ones() {
         &[
             "magic",
             "vanilla, preempt-rt, dedicated, rt-poll-list",
-            "rt-sockets, no-patch, rt-process, outsourcing",
+            "rt-sockets, no-patch, rt-process, outsourcing, steadyvm",
         ],
     );
 }

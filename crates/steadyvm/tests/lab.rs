@@ -30,20 +30,17 @@ use support::{Footprint, wait_until_gone};
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
 fn laboratory(logs: &Path) -> Laboratory {
+    laboratory_with(logs, &[HostKernel::PreemptRt])
+}
+
+fn laboratory_with(logs: &Path, kernels: &[HostKernel]) -> Laboratory {
     let cache = Cache::of_this_machine().unwrap();
-    Laboratory::open(
-        &cache,
-        Path::new(STEADYVM),
-        logs,
-        &[HostKernel::PreemptRt],
-        &Silent,
-    )
-    .unwrap()
+    Laboratory::open(&cache, Path::new(STEADYVM), logs, kernels, &Silent).unwrap()
 }
 
 /// A comparison that has booted its hosts and is in its first round, and what it will have said on
 /// standard error from then on.
-fn comparison_under_way(out: &Path) -> (Child, JoinHandle<Vec<String>>) {
+fn comparison_under_way(methods: &str, out: &Path) -> (Child, JoinHandle<Vec<String>>) {
     let mut child = Command::new(STEADYVM)
         .args([
             "compare",
@@ -52,7 +49,7 @@ fn comparison_under_way(out: &Path) -> (Child, JoinHandle<Vec<String>>) {
             "--rounds",
             "1",
             "--methods",
-            "vanilla,preempt-rt",
+            methods,
         ])
         .arg("--out")
         .arg(out)
@@ -197,13 +194,13 @@ fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
 #[ignore = "needs the lab: make lab-tests"]
 fn nothing_is_left_after_control_c_or_kill() {
     let before = Footprint::now();
-    for (signal, code) in [
-        (libc::SIGINT, Some(130)),
-        (libc::SIGTERM, Some(143)),
-        (libc::SIGKILL, None),
+    for (signal, code, methods) in [
+        (libc::SIGINT, Some(130), "vanilla,preempt-rt"),
+        (libc::SIGTERM, Some(143), "preempt-rt"),
+        (libc::SIGKILL, None, "preempt-rt"),
     ] {
         let out = tempfile::tempdir().unwrap();
-        let (mut child, rest) = comparison_under_way(out.path());
+        let (mut child, rest) = comparison_under_way(methods, out.path());
         assert_ne!(Footprint::now().processes, before.processes);
         // SAFETY: a plain system call; the child is not collected yet, so the number is its own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
@@ -460,17 +457,29 @@ fn a_host_without_kvm_says_so() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn methods_hold_on_a_real_kernel_and_undo_restores_everything() {
+    hold_and_are_undone(
+        HostKernel::PreemptRt,
+        &["preempt-rt", "dedicated", "rt-profile"],
+    );
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn methods_with_levels_hold_on_a_real_kernel_and_undo_restores_everything() {
+    hold_and_are_undone(HostKernel::RtLevels, &["rt-poll-list", "rt-levels"]);
+}
+
+fn hold_and_are_undone(kernel: HostKernel, methods: &[&str]) {
     let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path());
-    let host =
-        EmulatedHost::boot(&laboratory.host("undo", HostKernel::PreemptRt).unwrap()).unwrap();
+    let laboratory = laboratory_with(logs.path(), &[kernel]);
+    let host = EmulatedHost::boot(&laboratory.host("undo", kernel).unwrap()).unwrap();
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
     let vm = format!("{}:1", host.guest_pid("rt").unwrap());
     let inside = |words: &str| host.connection().text(&["sh", "-euc", words]);
     inside("steadyvm host snapshot > /run/before.json").unwrap();
-    for method in ["preempt-rt", "dedicated", "rt-profile"] {
+    for method in methods {
         inside(&format!(
             "steadyvm host apply --method {method} --rt-nic rt --rt-vm {vm}"
         ))
@@ -493,6 +502,31 @@ fn methods_hold_on_a_real_kernel_and_undo_restores_everything() {
         assert!(at_priority("80", "rt-rx"), "{policies}");
         assert!(at_priority("75", "vhost-"), "{policies}");
         assert!(at_priority("70", "CPU 1/KVM"), "{policies}");
+        if kernel == HostKernel::RtLevels {
+            let from = inside("cat /proc/sys/net/core/rtnet_prio").unwrap();
+            assert_eq!(from.trim(), "70", "{method}");
+        }
+        inside("steadyvm host undo").unwrap();
+        inside("steadyvm host snapshot --compare /run/before.json").unwrap();
+    }
+
+    // Killed in the midst of it: apply, then the undo of what it had done.
+    let kill = |command: &str, at_setting: u32| {
+        let calls = "sched_setattr,sched_setaffinity";
+        let said = inside(&format!(
+            "strace -f -o /dev/null -e trace={calls} \
+             -e inject={calls}:signal=KILL:when={at_setting} {command} || echo code $?"
+        ));
+        assert!(said.unwrap().contains("code 137"), "{command}");
+    };
+    let method = methods[1];
+    for at_setting in [2, 5] {
+        kill(
+            &format!("steadyvm host apply --method {method} --rt-nic rt --rt-vm {vm}"),
+            at_setting,
+        );
+        inside("! steadyvm host snapshot --compare /run/before.json").unwrap();
+        kill("steadyvm host undo", 1);
         inside("steadyvm host undo").unwrap();
         inside("steadyvm host snapshot --compare /run/before.json").unwrap();
     }

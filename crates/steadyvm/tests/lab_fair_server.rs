@@ -19,6 +19,9 @@ struct Pieces {
     share: f64,
 }
 
+/// Between two ticks of our kernels (kernel/config), at which the scheduler looks how long somebody has run.
+const TICK_MS: f64 = 4.0;
+
 /// A normal thread that computes.
 const COMPUTES: &str = "taskset -c 1 sh -c 'while :; do :; done' & normal=$!";
 
@@ -102,13 +105,14 @@ fn a_piece_ends_where_it_is_used_up_while_another_thread_is_woken() {
     assert!(woken.mean_ms < 5.0, "{woken:?}");
     assert!((0.02..0.2).contains(&woken.share), "{woken:?}");
 
-    // 0013: it ends when it is used up, and not at the tick after that.
+    // 0013: it ends when it is used up, and not at the tick after that, which takes half of a tick in the
+    // mean. An emulated host's timers are up to 0.25 ms late.
     for _ in 0..3 {
         halve_pieces(&host);
     }
     let short = pieces(&host, COMPUTES);
     eprintln!("of an eighth of a millisecond: {short:?}");
-    assert!(short.mean_ms < 0.3, "{short:?}");
+    assert!(short.mean_ms < TICK_MS / 4.0, "{short:?}");
     assert!((0.02..0.2).contains(&short.share), "{short:?}");
 }
 
@@ -127,7 +131,7 @@ fn normal_threads_get_their_share_in_short_pieces_and_undo_gives_the_long_ones_b
     eprintln!("kept: {long:?}; bounded: {short:?}");
     // The kernel's 50 ms in 1 s; 1 ms in 20 ms, which it ends at a tick.
     assert!(long.mean_ms > 20.0, "{long:?}");
-    assert!(short.mean_ms < 5.0, "{short:?}");
+    assert!(short.mean_ms < 1.0 + TICK_MS, "{short:?}");
     // Normal threads are not worse off.
     assert!(short.share > 0.8 * long.share, "{long:?} {short:?}");
     assert!((0.02..0.2).contains(&short.share), "{short:?}");

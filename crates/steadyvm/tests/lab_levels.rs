@@ -9,7 +9,7 @@
 mod kernel_log;
 
 use std::io::{ErrorKind, Read};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,6 +134,12 @@ impl Host {
             .unwrap()
     }
 
+    /// Puts RCU's threads above those of the bulk card (50) and a runaway task (60), as they must stand
+    /// where such threads may keep a CPU for seconds: else the kernel reports a stall.
+    fn raise_rcu(&self) {
+        self.run("for thread in $(pgrep '^rcu'); do chrt -f -p 65 $thread; done");
+    }
+
     /// The sum over the CPUs of one column of `/proc/net/rx_levels` at this level.
     fn counter(&self, column: &str, level: u32) -> u64 {
         let table = self.run("cat /proc/net/rx_levels");
@@ -145,14 +151,6 @@ impl Host {
             .filter(|values| values[1] == level)
             .map(|values| values[index.unwrap()].parse::<u64>().unwrap())
             .sum()
-    }
-
-    /// Waits until so many packets more have been polled at level 0.
-    fn wait_for_packets(&self, count: u64) {
-        let (before, until) = (self.counter("packets", 0), Instant::now() + PATIENCE);
-        while self.counter("packets", 0) < before + count {
-            assert!(Instant::now() < until, "no {count} packets in {PATIENCE:?}");
-        }
     }
 
     /// Nothing in the kernel's log that should not be there; a kernel that checks itself still does.
@@ -383,6 +381,27 @@ impl<'h> Datagrams<'h> {
     }
 }
 
+/// Sends packets of one line end to this address, one after the other, while `work` is done.
+fn flood_while(socket: &UdpSocket, to: SocketAddr, work: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // It ends where the work fails, too.
+            let until = Instant::now() + 2 * PATIENCE;
+            while !stop.load(Ordering::Relaxed) && Instant::now() < until {
+                // While a card is down nobody answers for its address.
+                let _ = socket.send_to(b"\n", to);
+                // Some hundred packets a second are all that a kernel that checks itself has time for.
+                if kernel() != HostKernel::RtLevels {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        });
+        work();
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn an_xdp_program_says_the_level_of_each_packet() {
@@ -420,26 +439,14 @@ fn an_xdp_program_says_the_level_of_each_packet() {
     assert_eq!(taken() - before, 100);
 
     // What waits when the card goes is dropped, and nothing else; no packet waits for ever.
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let until = Instant::now() + 2 * PATIENCE;
-            while !stop.load(Ordering::Relaxed) && Instant::now() < until {
-                // While the card is down nobody answers for its address.
-                let _ = datagrams.socket.send_to(b"x", (BULK.host(), 7007));
-                // Some hundred packets a second are all that a kernel that checks itself has time for.
-                if kernel() != HostKernel::RtLevels {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-            }
-        });
+    host.raise_rcu();
+    flood_while(&datagrams.socket, (BULK.host(), 7007).into(), || {
         host.run(
             "for round in $(seq 8); do ip link set bulk down; ip link set bulk up; \
              echo $((round % 2 * 2)) > /sys/class/net/bulk/queues/rx-0/rps_cpus; \
              sysctl -qw net.core.rtnet_xdp_prio=$((round % 2)); \
              sysctl -qw net.core.rtnet_skb_prio=$((round % 3 * 5)); done",
         );
-        stop.store(true, Ordering::Relaxed);
     });
     host.run("sysctl -qw net.core.rtnet_xdp_prio=1 net.core.rtnet_skb_prio=7");
     let until = Instant::now() + PATIENCE;
@@ -597,6 +604,30 @@ fn a_cpu_goes_and_comes_back_under_a_flood() {
     host.check_log();
 }
 
+/// Lets a task of FIFO 60 keep the CPU of the cards' interrupts for some times the share's period (100 ms).
+/// It stands above the threads of the bulk card (50) and below the RT level's (70), and a packet of a
+/// flood wakes it: so in the midst of a poll. (It counts steps: what would end it by a timer may run in
+/// a softirq, and not run.)
+fn run_away_in_a_poll(host: &Host) {
+    let bind = || Ok(UdpSocket::bind((BULK.outside(), 0)).unwrap());
+    let socket = host.host.outside().enter(bind).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let words = format!(
+        "exec 3<> /dev/udp/{}/{}; echo >&3; read -r -u 3; \
+         step=0; while [ $step -lt 15000 ]; do step=$((step+1)); done",
+        BULK.outside(),
+        socket.local_addr().unwrap().port()
+    );
+    let task = [
+        "taskset", "-c", "0", "chrt", "-f", "60", "bash", "-euc", &words,
+    ];
+    let task = host.host.connection().spawn(&task).unwrap();
+    let (_, address) = socket.recv_from(&mut [0; 1]).unwrap();
+    flood_while(&socket, address, || {
+        task.finish(2 * PATIENCE).unwrap();
+    });
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_poll_that_a_runaway_real_time_task_preempts_gets_its_share() {
@@ -606,27 +637,18 @@ fn a_poll_that_a_runaway_real_time_task_preempts_gets_its_share() {
     }
     let host = Host::boot("runaway");
     host.start_netrt();
-    // It does not wait for its receiver: most of the time level 0 is being polled.
-    let flood = host.start_stream(BULK, 5201, &["-u", "-b", "0", "-l", "64", "-t", "40"]);
-    // It begins with an exchange of packets that the task would keep from the CPU.
-    host.wait_for_packets(200);
-    // On the CPU of the cards' interrupts, above the threads of the bulk card (50), below the RT level's
-    // (70). It wakes up while a poll runs or between two, which is chance: until it was the former, while
-    // the flood lasts. It keeps the CPU for some times the share's period. (It counts steps: what would
-    // end it by a timer may run in a softirq, and not run.)
-    // RCU's threads stand above it, as they must where such tasks run: else the kernel reports a stall.
-    host.run("for thread in $(pgrep '^rcu'); do chrt -f -p 65 $thread; done");
-    let had_a_share = (0..8).any(|_| {
-        host.run(
-            "taskset -c 0 chrt -f 60 sh -c 'for time in $(seq 10); do sleep 0.1; \
-             step=0; while [ $step -lt 15000 ]; do step=$((step+1)); done; done'",
-        );
-        host.counter("shared", 0) > 0
-    });
+    host.raise_rcu();
+    run_away_in_a_poll(&host);
     // What tells a flood that never came from a share that was not given.
     let seen = host.run("cat /proc/net/rx_levels /proc/interrupts; grep bulk /proc/net/dev");
-    assert!(had_a_share, "level 0 had no share:\n{seen}");
-    flood.finish();
+    assert!(
+        host.counter("shared", 0) > 0,
+        "level 0 had no share:\n{seen}"
+    );
+    host.run("sysctl -qw net.core.rtnet_min_share_usecs=0");
+    let before = host.counter("shared", 0);
+    run_away_in_a_poll(&host);
+    assert_eq!(host.counter("shared", 0), before, "nobody asks for one");
     host.run("timeout -s KILL 12 ip link set bulk down; timeout -s KILL 12 ip link set bulk up");
     let run = host.requests(100);
     assert_eq!((run.samples.len(), run.counters.lost), (100, 0));

@@ -124,28 +124,28 @@ fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
 #[ignore = "needs the lab: make lab-tests"]
 fn outsourced_sockets_are_compared_with_preempt_rt() {
     let out = tempfile::tempdir().unwrap();
-    let methods = "preempt-rt,rt-sockets,no-patch,rt-process";
-    let options = ["--rounds", "1", "--methods", methods];
+    let asked = "preempt-rt,rt-sockets,no-patch,steadyvm,rt-process";
+    let options = ["--rounds", "1", "--methods", asked];
     let (results, meta) = short_comparison(&options, out.path());
     let methods = results["methods"].as_array().unwrap();
     let names: Vec<&str> = methods
         .iter()
         .map(|method| method["name"].as_str().unwrap())
         .collect();
-    assert_eq!(
-        names,
-        ["preempt-rt", "rt-sockets", "no-patch", "rt-process"]
-    );
+    assert_eq!(names.join(","), asked);
     methods.iter().for_each(require_figures);
     let kernels = &meta["kernels"];
-    assert!(names.iter().all(|name| kernels[name] == kernels[names[0]]));
-    let [with_stack, rt_sockets, no_patch, process] = &methods[..] else {
-        panic!("four methods");
+    for name in &names {
+        let is_stock = *name != "steadyvm";
+        assert_eq!(kernels[name] == kernels[names[0]], is_stock, "{name}");
+    }
+    let [with_stack, rt_sockets, no_patch, all, process] = &methods[..] else {
+        panic!("five methods");
     };
     for phase in ["guest", "guest_equal", "guest_idle"] {
         assert_eq!(process[phase], serde_json::Value::Null, "it has no guest");
         let network = ["network_interrupts", "network_softirqs"];
-        for none in [&rt_sockets[phase], &no_patch[phase]] {
+        for none in [&rt_sockets[phase], &no_patch[phase], &all[phase]] {
             assert_eq!(none["requests"], 350, "with those that warm up: {none}");
             assert!(
                 network.iter().all(|name| none[*name] == 0),

@@ -130,9 +130,15 @@ pub enum Method {
     RtProfile,
     /// Levels on the receive path.
     RtPollList,
+    /// The profile with levels.
+    RtLevels,
     /// Outsourced sockets.
     RtSockets,
-    /// Both.
+    /// Outsourced sockets and the profile.
+    NoPatch,
+    /// Outsourced sockets and levels.
     #[default]
     Outsourcing,
+    /// Outsourced sockets, the profile and levels.
+    Steadyvm,
 }

@@ -103,7 +103,11 @@ pub fn examine(machine: &Machine) -> Report {
 fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
     let needs: &[&str] = match method {
         Method::Vanilla => &["kvm.device"],
-        Method::PreemptRt | Method::Dedicated | Method::RtPollList | Method::RtProfile => &[
+        Method::PreemptRt
+        | Method::Dedicated
+        | Method::RtPollList
+        | Method::RtProfile
+        | Method::RtLevels => &[
             "kvm.device",
             "kernel.preempt-rt",
             "cpu.constant-tsc",
@@ -118,7 +122,7 @@ fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
     if method == Method::Dedicated && machine.online().is_ok_and(|online| online.len() < 2) {
         reasons.push("CPUs: only one is online, and it would be the one to dedicate".into());
     }
-    if method == Method::RtPollList && machine.tree.read(levels::PRIORITY).is_err() {
+    if method.has_levels() && machine.tree.read(levels::PRIORITY).is_err() {
         reasons.push(format!(
             "kernel: no {}, it is built without kernel/patches/6.12",
             levels::PRIORITY

@@ -448,7 +448,8 @@ fn methods_that_cannot_be_held_say_why() {
             (Method::PreemptRt, false, 1),
             (Method::Dedicated, false, 2),
             (Method::RtPollList, false, 1),
-            (Method::RtProfile, false, 1)
+            (Method::RtProfile, false, 1),
+            (Method::RtLevels, false, 1)
         ]
     );
 }

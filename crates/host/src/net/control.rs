@@ -70,7 +70,7 @@ impl HostControl {
     /// changed. A step failed: what was in force before is in force again.
     pub fn apply_profile(&self, profile: &Profile) -> Result<ProfileApplied, HostError> {
         let _lock = self.state.lock()?;
-        self.bring_in_force(profile, &Target::default())
+        self.bring_in_force(profile, &Target::default(), Method::RtProfile)
     }
 
     /// Takes the profile back. Nothing in force is no error.
@@ -80,7 +80,7 @@ impl HostControl {
     pub fn undo_profile(&self) -> Result<Undone, HostError> {
         let _lock = self.state.lock()?;
         if let Some(journal) = self.journal_of_this_boot()?
-            && journal.header.method != Method::RtProfile
+            && !journal.header.method.is_profile()
         {
             return Err(HostError::BadInput {
                 what: format!(
@@ -98,6 +98,7 @@ impl HostControl {
         &self,
         profile: &Profile,
         target: &Target,
+        method: Method,
     ) -> Result<ProfileApplied, HostError> {
         let before = self.profile_in_force()?;
         let old = before
@@ -117,7 +118,7 @@ impl HostControl {
                 warnings: wanted.warnings,
             });
         }
-        let header = self.profile_header(profile, target, before.as_ref())?;
+        let header = self.profile_header(profile, target, method, before.as_ref())?;
         let mut writer = self.state.create(&header)?;
         writer.record(&old)?;
         let mut made = Vec::new();
@@ -126,7 +127,7 @@ impl HostControl {
                 let mut applied = self.settle_on(header, &old, made, wanted)?;
                 if applied.taken_back.restored > 0 {
                     // Taking back may have replaced threads as well.
-                    let again = self.bring_in_force(profile, target)?;
+                    let again = self.bring_in_force(profile, target, method)?;
                     applied.steps.extend(again.steps);
                     applied.in_force = again.in_force;
                 }
@@ -159,7 +160,7 @@ impl HostControl {
         let Some(journal) = self.journal_of_this_boot()? else {
             return Ok(None);
         };
-        if journal.header.method == Method::RtProfile && journal.complete {
+        if journal.header.method.is_profile() && journal.complete {
             return Ok(Some(journal));
         }
         Err(self.in_force(&journal))
@@ -169,9 +170,10 @@ impl HostControl {
         &self,
         profile: &Profile,
         target: &Target,
+        method: Method,
         before: Option<&Journal>,
     ) -> Result<Header, HostError> {
-        let mut header = self.new_header(Method::RtProfile, target)?;
+        let mut header = self.new_header(method, target)?;
         header.profile = Some(profile.clone());
         if let Some(before) = before {
             // Threads have inherited settings since the first apply.

@@ -1,5 +1,6 @@
 //! What the methods set, refuse and undo.
 
+use super::net;
 use super::scenario::{
     FIFO_50, bound_fair_servers, control, nic, paper_host, paper_target, threaded_irq,
 };
@@ -60,42 +61,62 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
 }
 
 #[test]
-fn rt_poll_list_is_preempt_rt_and_the_level_of_the_rt_nic() {
-    let (host, directory) = (paper_host(2), directory());
-    let before = host.state();
-    let control = control(&host, &directory);
-    control.apply(&paper_target(), Method::PreemptRt).unwrap();
-    let mut expected = host.state();
-    control.undo().unwrap();
-    control.apply(&paper_target(), Method::RtPollList).unwrap();
-    // IRQ threads of other NICs stay at 50, below it; all of the RT path is at it or above.
-    let lowest_of_the_path = expected.threads[&102].scheduling.priority;
-    let file = "/proc/sys/net/core/rtnet_prio".to_owned();
-    expected
-        .files
-        .insert(file, format!("{lowest_of_the_path}\n"));
-    let file = "/proc/sys/net/core/rtnet_quantum".to_owned();
-    expected.files.insert(file, "16\t64\n".to_owned());
-    assert_eq!(host.state(), expected);
-    assert_eq!(control.undo().unwrap().failed, [] as [String; 0]);
-    assert_eq!(host.state(), before);
+fn methods_with_levels_are_those_without_and_the_level_of_the_rt_nic() {
+    for (without, with) in [
+        (Method::PreemptRt, Method::RtPollList),
+        (Method::RtProfile, Method::RtLevels),
+    ] {
+        let (host, directory) = (net::host(), directory());
+        let before = host.state();
+        let control = control(&host, &directory);
+        control.apply(&paper_target(), without).unwrap();
+        let mut expected = host.state();
+        control.undo().unwrap();
+        control.apply(&paper_target(), with).unwrap();
+        assert_eq!(control.show().unwrap().method, Some(with));
+        // IRQ threads of other NICs stay at 50, below it; all of the RT path is at it or above.
+        let lowest_of_the_path = expected.threads[&102].scheduling.priority;
+        let file = "/proc/sys/net/core/rtnet_prio".to_owned();
+        let from = format!("{lowest_of_the_path}\n");
+        expected.files.insert(file, from);
+        let file = "/proc/sys/net/core/rtnet_quantum".to_owned();
+        expected.files.insert(file, "16\t64\n".to_owned());
+        assert_eq!(net::kept(host.state()), net::kept(expected), "{with}");
+        // What is made as a network profile is also taken back as one.
+        let undone = if with.is_profile() {
+            control.undo_profile()
+        } else {
+            assert!(control.undo_profile().is_err());
+            control.undo()
+        };
+        assert_eq!(undone.unwrap().failed, [] as [String; 0]);
+        assert_eq!(net::kept(host.state()), net::kept(before), "{with}");
+    }
 }
 
 #[test]
-fn rt_poll_list_needs_the_patches() {
-    let (host, directory) = (paper_host(2), directory());
-    host.edit(|state| state.files.remove("/proc/sys/net/core/rtnet_prio"));
-    let before = host.state();
-    let error = control(&host, &directory)
-        .apply(&paper_target(), Method::RtPollList)
-        .unwrap_err();
-    assert_eq!(error.exit_code(), 3);
-    let text = error.to_string();
-    assert!(
-        text.contains("rtnet_prio") && text.contains("kernel/patches/6.12"),
-        "{text}"
-    );
-    assert_eq!(host.state(), before);
+fn methods_with_levels_need_the_patches() {
+    for (method, instead) in [
+        (Method::RtPollList, Method::PreemptRt),
+        (Method::RtLevels, Method::RtProfile),
+    ] {
+        let (host, directory) = (net::host(), directory());
+        host.edit(|state| state.files.remove("/proc/sys/net/core/rtnet_prio"));
+        let before = host.state();
+        let error = control(&host, &directory)
+            .apply(&paper_target(), method)
+            .unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        let text = error.to_string();
+        let parts = [
+            "rtnet_prio",
+            "kernel/patches/6.12",
+            method.name(),
+            instead.name(),
+        ];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        assert_eq!(host.state(), before);
+    }
 }
 
 #[test]
@@ -507,7 +528,12 @@ fn the_fair_server_is_left_where_asked_and_told_of_where_it_cannot_be_reached() 
         ..paper_target()
     };
     let files = host.state().files;
-    for method in [Method::PreemptRt, Method::RtPollList, Method::RtProfile] {
+    for method in [
+        Method::PreemptRt,
+        Method::RtPollList,
+        Method::RtProfile,
+        Method::RtLevels,
+    ] {
         control.apply(&target, method).unwrap();
         let now = host.state().files;
         let is_server = |path: &str| path.contains("fair_server");

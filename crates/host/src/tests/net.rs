@@ -58,7 +58,7 @@ fn profile(text: &str) -> Profile {
     file::parse("steadyvm.toml", text).unwrap()
 }
 
-fn host() -> FakeHost {
+pub(super) fn host() -> FakeHost {
     let host = paper_host(2);
     host.edit(|state| {
         state
@@ -69,7 +69,7 @@ fn host() -> FakeHost {
 }
 
 /// The state without the NAPI threads that `threaded` has started: the kernel keeps them.
-fn kept(mut state: FakeState) -> FakeState {
+pub(super) fn kept(mut state: FakeState) -> FakeState {
     state
         .threads
         .retain(|_, thread| !thread.comm.starts_with("napi/"));

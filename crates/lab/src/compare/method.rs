@@ -37,14 +37,15 @@ pub enum Guests {
 
 /// Every method of the host with QEMU's guests, then those with guests of `steadyvm up`, then what
 /// levels cost that nobody uses.
-const ALL: [ComparedMethod; Method::ALL.len() + 6] = {
-    let [a, b, c, d, e] = Method::ALL;
+const ALL: [ComparedMethod; Method::ALL.len() + 7] = {
+    let [a, b, c, d, e, f] = Method::ALL;
     [
         with_qemu(a),
         with_qemu(b),
         with_qemu(c),
         with_qemu(d),
         with_qemu(e),
+        with_qemu(f),
         ComparedMethod {
             name: "preempt-rt-vmm",
             guests: Guests::Steadyvm,
@@ -69,6 +70,11 @@ const ALL: [ComparedMethod; Method::ALL.len() + 6] = {
             name: "outsourcing",
             guests: Guests::Outsourced,
             ..with_qemu(Method::RtPollList)
+        },
+        ComparedMethod {
+            name: "steadyvm",
+            guests: Guests::Outsourced,
+            ..with_qemu(Method::RtLevels)
         },
         ComparedMethod {
             name: "levels-off",
@@ -165,6 +171,9 @@ mod tests {
         assert_eq!(both.guests, sockets.guests);
         let levels = parse("rt-poll-list");
         assert_eq!(both.kernel, levels.kernel);
+        let all = parse("steadyvm");
+        assert_eq!((all.guests, all.kernel), (both.guests, both.kernel));
+        assert_eq!(all.host, parse("rt-levels").host);
         let off = parse("levels-off");
         assert_eq!((off.host, off.kernel), (base.host, levels.kernel));
     }

@@ -24,7 +24,7 @@ impl Configuration {
     pub(super) fn check(self, endpoints: Endpoints) -> Result<()> {
         let is_possible = match endpoints {
             Endpoints::Vms => true,
-            Endpoints::Namespaces => self.batch.is_none() || self.method == Method::RtPollList,
+            Endpoints::Namespaces => self.batch.is_none() || self.method.has_levels(),
         };
         if is_possible {
             return Ok(());

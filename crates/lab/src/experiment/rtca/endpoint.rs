@@ -9,7 +9,6 @@ use crate::progress::Observer;
 use std::net::Ipv4Addr;
 use std::thread;
 use std::time::Duration;
-use steadyvm_host::Method;
 use steadyvm_latency::rtca::Endpoints;
 
 /// The two that are measured.
@@ -203,7 +202,7 @@ fn make_namespace(
     setting: Setting,
 ) -> Result<Endpoint> {
     host.make_namespace(name, RT, address(number))?;
-    if is_high(name) && setting.method == Method::RtPollList {
+    if is_high(name) && setting.method.has_levels() {
         // A veth device uses its NAPI with GRO only, and only for what its peer does not segment itself.
         let to_rt_level = |device: &str| {
             format!("ethtool -K {device} gro on tso off; echo 1 > /sys/class/net/{device}/rx_level")

@@ -11,7 +11,6 @@ use crate::laboratory::Laboratory;
 use crate::progress::Observer;
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use steadyvm_host::Method;
 use steadyvm_latency::netrt::{ClientOptions, ClientRun, End};
 use steadyvm_latency::netstream::{self, ClientCommand, ServerCommand};
 use steadyvm_latency::rtca::{Cost, Interference, LevelData, StreamData};
@@ -179,7 +178,7 @@ impl Place {
     /// and by the taps of the others.
     fn set_batch(&mut self, batch: u32) -> Result<()> {
         let inside = self.host.connection();
-        if self.setting.method == Method::RtPollList {
+        if self.setting.method.has_levels() {
             let quantum = format!("net.core.rtnet_quantum={batch} {LARGEST_BATCH}");
             inside.run(&["sysctl", "-qw", &quantum])?;
         }
