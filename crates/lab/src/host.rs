@@ -6,10 +6,12 @@ use crate::carry;
 use crate::emulator::{Accelerator, Card, Machine, Monitor};
 use crate::error::{At, Blame, Error, Result};
 use crate::guest::{self, Guest};
+use crate::machine_state;
 use crate::namespace::Namespace;
 use crate::progress::{News, Observer};
 use crate::qemu::{self, Qemu};
 use crate::scheduling;
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -330,6 +332,24 @@ impl EmulatedHost {
             keep("lockdep_stats", self.connection.text(&["cat", LOCKDEP])?)?;
         }
         Ok(())
+    }
+
+    /// Adds to an error where the state is kept that the host and its guests were in then, `NAME.state` next to
+    /// the console; or how the host ended, if it did.
+    pub(crate) fn with_state<'c>(
+        &'c self,
+        error: Error,
+        guests: impl IntoIterator<Item = (&'c str, &'c Connection)>,
+    ) -> Error {
+        let mut error = self.with_own_end(error);
+        let path = self.console.with_extension("state");
+        let machines = [("the host", &self.connection)].into_iter().chain(guests);
+        let kept = fs::write(&path, machine_state::of(machines));
+        let _ = match kept {
+            Ok(()) => write!(error.why, "\n  its state then: {}", path.display()),
+            Err(why) => write!(error.why, "\n  write {}: {why}", path.display()),
+        };
+        error
     }
 
     /// Stops the host's processors and clock.

@@ -13,6 +13,7 @@ mod guest;
 pub mod host;
 pub mod init;
 pub mod laboratory;
+mod machine_state;
 mod monitor;
 mod namespace;
 pub mod progress;

@@ -24,7 +24,7 @@ fn run(endpoints: &str, methods: &str, out: &Path) -> Results {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}");
+    assert!(done.status.success(), "{said}\n{}", states(out));
     wait_until_gone(&before);
     let results: Results = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(
@@ -35,6 +35,15 @@ fn run(endpoints: &str, methods: &str, out: &Path) -> Results {
         assert!(out.join(file).metadata().unwrap().len() > 100, "{file}");
     }
     results
+}
+
+/// The states that machines were in when they did not do their work.
+fn states(out: &Path) -> String {
+    let logs = std::fs::read_dir(out.join("logs")).unwrap();
+    logs.map(|log| log.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|it| it == "state"))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect()
 }
 
 /// Every level of every configuration has its figures.

@@ -67,6 +67,15 @@ impl Receivers {
         }
     }
 
+    /// The machines of the two, with what they receive.
+    pub fn machines(&self) -> impl Iterator<Item = (&str, &Connection)> {
+        [
+            ("NetRT's receiver", &self.netrt.connection),
+            ("NetStream's receiver", &self.netstream.connection),
+        ]
+        .into_iter()
+    }
+
     fn in_guests(guests: Guests, host: &EmulatedHost, observer: &dyn Observer) -> Result<Self> {
         host.require_kvm()?;
         let (rt, bulk) = start_guests(guests, host, observer)?;

@@ -81,7 +81,8 @@ impl Station {
     pub fn measure(&mut self, phase: Phase, rate: Option<f64>, load: &Load) -> Result<PhaseData> {
         let measured = self.resume_and_measure(phase, rate, load);
         self.broken = measured.is_err();
-        measured.map_err(|mut error| {
+        measured.map_err(|error| {
+            let mut error = self.host.with_state(error, self.receivers.machines());
             error.what = format!("{}: {}", self.method, error.what);
             error
         })

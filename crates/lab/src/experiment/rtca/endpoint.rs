@@ -105,6 +105,13 @@ impl Party {
         self.low.iter().map(|endpoint| &*endpoint.device)
     }
 
+    /// Those that are machines, with their names.
+    pub fn machines(&self) -> impl Iterator<Item = (&str, &Connection)> {
+        let all = self.high.iter().chain(&self.low);
+        all.filter(|it| it.by.is_empty())
+            .map(|it| (it.name, &it.connection))
+    }
+
     /// The options of `steadyvm host apply` that name the two: their VMs, or these processes.
     pub fn options(
         &self,

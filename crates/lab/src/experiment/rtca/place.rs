@@ -147,7 +147,8 @@ impl Place {
     ) -> Result<LevelData> {
         let measured = self.resume_and_measure(configuration, level, load);
         self.broken = measured.is_err();
-        measured.map_err(|mut error| {
+        measured.map_err(|error| {
+            let mut error = self.host.with_state(error, self.party.machines());
             error.what = format!("{configuration}, {}: {}", level.title(), error.what);
             error
         })

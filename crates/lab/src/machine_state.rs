@@ -1,0 +1,40 @@
+//! What machines still tell of why one of them did not do what it was asked for.
+
+use crate::agent::Connection;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A machine that is alive answers within this time, on a loaded machine too.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Twice, a second apart: what has counted on meanwhile is alive, what has not is not. Then what waits for
+/// what, and what the kernel said last.
+const SCRIPT: &str = r"
+count() {
+    cat /proc/uptime
+    head -n1 /proc/stat
+    grep -E '^ *(CPU|LOC|RES|0:|[0-9]+:.*(rt|bulk|virtio))' /proc/interrupts
+}
+count
+sleep 1
+count
+ps -eLo pid,tid,comm,stat,policy,rtprio,psr,time,wchan --sort -time | head -n 30
+cat /sys/devices/system/clocksource/clocksource0/current_clocksource
+grep -E 'Clock Event|mode|next_event|event_handler|set_next' /proc/timer_list
+dmesg
+";
+
+/// The state of each of the machines, the one after the other.
+pub(crate) fn of<'c>(machines: impl IntoIterator<Item = (&'c str, &'c Connection)>) -> String {
+    let mut told = String::new();
+    for (name, machine) in machines {
+        let state = state(machine).unwrap_or_else(|error| error.to_string());
+        let _ = writeln!(told, "{name}:\n{state}");
+    }
+    told
+}
+
+fn state(machine: &Connection) -> crate::error::Result<String> {
+    machine.require_alive(PATIENCE)?;
+    machine.text(&["sh", "-c", SCRIPT])
+}
