@@ -52,6 +52,7 @@ pub fn run() -> ! {
 fn bring_up() -> Result<()> {
     mount_kernel_file_systems("")?;
     load_modules(Path::new(MODULES))?;
+    keep_guests_timers()?;
     wait_for_file(Path::new(IMAGE))?;
     enter_image()?;
     mount_kernel_file_systems("")?;
@@ -110,6 +111,22 @@ fn load_modules(directory: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets guests have timers on a host that misjudged its TSC at first.
+///
+/// A kernel measures its TSC's rate while it boots, and again seconds later. Where the processor does not promise
+/// a constant rate, which the emulator cannot, KVM gives its guests the first figure; where that is off by more
+/// than its tolerance (250 ppm), as it is when the emulator did not run for a while in between, it scales their TSC
+/// by zero (`kvm_set_tsc_khz()` returns before it sets a scale), and not one of their timers ever expires.
+fn keep_guests_timers() -> Result<()> {
+    const TOLERANCE: &str = "/sys/module/kvm/parameters/tsc_tolerance_ppm";
+    // A kernel takes no second figure that is further than 1 % from the first.
+    match fs::write(TOLERANCE, "20000") {
+        // A machine without KVM has no guests.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.at("write", TOLERANCE),
+    }
 }
 
 /// Returns when the file exists. Block devices appear some time after their driver.

@@ -40,17 +40,10 @@ fn laboratory_with(logs: &Path, kernels: &[HostKernel]) -> Laboratory {
 
 /// A comparison that has booted its hosts and is in its first round, and what it will have said on
 /// standard error from then on.
-fn comparison_under_way(methods: &str, out: &Path) -> (Child, JoinHandle<Vec<String>>) {
+fn comparison_under_way(options: &[&str], out: &Path) -> (Child, JoinHandle<Vec<String>>) {
     let mut child = Command::new(STEADYVM)
-        .args([
-            "compare",
-            "--samples",
-            "100000",
-            "--rounds",
-            "1",
-            "--methods",
-            methods,
-        ])
+        .args(["compare", "--rounds", "1"])
+        .args(options)
         .arg("--out")
         .arg(out)
         .stdout(Stdio::null())
@@ -200,7 +193,8 @@ fn nothing_is_left_after_control_c_or_kill() {
         (libc::SIGKILL, None, "preempt-rt"),
     ] {
         let out = tempfile::tempdir().unwrap();
-        let (mut child, rest) = comparison_under_way(methods, out.path());
+        let options = ["--samples", "100000", "--methods", methods];
+        let (mut child, rest) = comparison_under_way(&options, out.path());
         assert_ne!(Footprint::now().processes, before.processes);
         // SAFETY: a plain system call; the child is not collected yet, so the number is its own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
@@ -227,6 +221,52 @@ fn nothing_is_left_after_control_c_or_kill() {
         .status()
         .unwrap();
     assert!(next.success());
+    assert_eq!(Footprint::now(), before);
+}
+
+/// The process of this name that a process started.
+fn child_named(parent: &Child, name: &str) -> i32 {
+    let parent = parent.id().to_string();
+    let mut pgrep = Command::new("pgrep");
+    pgrep.args(["--parent", &parent, name]);
+    let said = String::from_utf8(pgrep.output().unwrap().stdout).unwrap();
+    said.trim().parse().unwrap()
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_round_whose_host_dies_is_dropped_and_measured_again() {
+    let before = Footprint::now();
+    let out = tempfile::tempdir().unwrap();
+    let (samples, methods) = (["--samples", "300"], ["--methods", "preempt-rt"]);
+    let options = [&samples[..], &methods, &["--service", "host"]].concat();
+    let (mut child, rest) = comparison_under_way(&options, out.path());
+    let emulator = child_named(&child, "qemu-system");
+    // SAFETY: a plain system call; the comparison has not collected this child, so the number is its own.
+    assert_eq!(unsafe { libc::kill(emulator, libc::SIGKILL) }, 0);
+    assert!(child.wait().unwrap().success());
+    let said = rest.join().unwrap().join("\n");
+    let state = out.path().join("logs/preempt-rt.state");
+    for words in [
+        "booting that host again".to_owned(),
+        format!("its state then: {}", state.display()),
+    ] {
+        assert!(said.contains(&words), "{words}: {said}");
+    }
+    let state = std::fs::read_to_string(state).unwrap();
+    assert!(state.contains("its control channel ended"), "{state}");
+    let meta = std::fs::read(out.path().join("meta.json")).unwrap();
+    let meta: Value = serde_json::from_slice(&meta).unwrap();
+    assert_eq!(
+        meta["dropped_rounds"].as_array().unwrap().len(),
+        1,
+        "{meta}"
+    );
+    let results = std::fs::read(out.path().join("results.json")).unwrap();
+    let results: Value = serde_json::from_slice(&results).unwrap();
+    let netrt = &results["methods"][0]["netrt"];
+    let answered = netrt["n"].as_u64().unwrap() + netrt["lost"].as_u64().unwrap();
+    assert_eq!(answered, 300, "{netrt}");
     assert_eq!(Footprint::now(), before);
 }
 
@@ -452,6 +492,53 @@ fn a_host_without_kvm_says_so() {
         error.to_string().contains("/dev/kvm") && !error.what_to_do.is_empty(),
         "{error}"
     );
+}
+
+/// How often a guest sleeps that shows whether its timers expire.
+const SLEEPS: u64 = 20;
+
+/// The rate of a host's TSC, in MHz, behind these words of its kernel.
+fn tsc_mhz(host: &EmulatedHost, said: &str) -> f64 {
+    let log = host.connection().text(&["dmesg"]).unwrap();
+    let rate = log
+        .lines()
+        .find_map(|line| line.split_once(said))
+        .unwrap()
+        .1;
+    rate.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn guests_have_timers_on_a_host_that_misjudged_its_tsc() {
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path());
+    let mut specification = laboratory.host("tsc", HostKernel::PreemptRt).unwrap();
+    let real_mhz = tsc_mhz(
+        &EmulatedHost::boot(&specification).unwrap(),
+        "tsc: Detected ",
+    );
+    // More than KVM tolerates by itself, less than makes a kernel doubt its second figure.
+    let early_khz = (real_mhz * 996.0).round();
+    specification.kernel_words = format!("tsc_early_khz={early_khz}");
+    let host = EmulatedHost::boot(&specification).unwrap();
+    let guest = host
+        .start_guest(&guest("timers", 1, 1), &[RT], &Silent)
+        .unwrap();
+    let refined_mhz = tsc_mhz(&host, "Refined TSC clocksource calibration: ");
+    let misjudged_ppm = 1e6 * (1.0 - early_khz / 1000.0 / refined_mhz);
+    assert!((3000.0..5000.0).contains(&misjudged_ppm), "{misjudged_ppm}");
+
+    let timer_interrupts = || -> u64 {
+        let script = "grep -w LOC: /proc/interrupts";
+        let line = guest.connection().text(&["sh", "-c", script]).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let before = timer_interrupts();
+    let script = format!("for nap in $(seq {SLEEPS}); do sleep 0.01; done");
+    guest.connection().run(&["sh", "-c", &script]).unwrap();
+    let passed = timer_interrupts() - before;
+    assert!(passed >= SLEEPS, "{passed} timer interrupts");
 }
 
 #[test]
