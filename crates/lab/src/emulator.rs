@@ -12,17 +12,6 @@ pub enum Accelerator {
     Tcg,
 }
 
-impl Accelerator {
-    fn arguments(self) -> [&'static str; 4] {
-        match self {
-            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // Without fast string moves, kernels and C libraries copy by words: the emulation does
-            // `rep movsb` byte by byte.
-            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm"],
-        }
-    }
-}
-
 impl std::fmt::Display for Accelerator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -75,6 +64,10 @@ pub struct Machine {
     pub kernel_words: String,
     /// How instructions run.
     pub accelerator: Accelerator,
+    /// How long the threads of the lab's own emulator try to get its big lock before they sleep for it.
+    /// `None`: they sleep at once, as those of any other emulator.
+    #[serde(default)]
+    pub lock_spin_us: Option<u32>,
     /// Number of virtual CPUs.
     pub cpus: u32,
     /// Memory in MiB.
@@ -147,11 +140,26 @@ impl Machine {
         words.trim().to_owned()
     }
 
+    /// What runs its instructions, and which processor it is.
+    fn processor_arguments(&self) -> [String; 4] {
+        let (accelerator, processor) = match self.accelerator {
+            Accelerator::Kvm => ("kvm".to_owned(), "host"),
+            // Without fast string moves, kernels and C libraries copy by words: the emulation does
+            // `rep movsb` byte by byte.
+            Accelerator::Tcg => {
+                let spin = self.lock_spin_us;
+                let spin = spin.map_or_else(String::new, |us| format!(",lock-spin-us={us}"));
+                (format!("tcg,thread=multi{spin}"), "max,-erms,-fsrm")
+            }
+        };
+        ["-accel", &accelerator, "-cpu", processor].map(str::to_owned)
+    }
+
     fn common_arguments(&self) -> Vec<String> {
         let mut arguments: Vec<String> = "-nodefaults -no-user-config -no-reboot -display none -S"
             .split(' ')
-            .chain(self.accelerator.arguments())
             .map(str::to_owned)
+            .chain(self.processor_arguments())
             .collect();
         push(
             &mut arguments,

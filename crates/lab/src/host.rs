@@ -32,6 +32,8 @@ const CONSOLE_LINES: usize = 10;
 /// The CPU that takes all cards' interrupts until a method moves them. With all on one, every method
 /// has to tell the networks apart by itself.
 const INTERRUPTS_CPU: usize = 0;
+/// Four times what the emulator's main loop holds its lock for a packet (docs/design/lab.md).
+const LOCK_SPIN_US: u32 = 20;
 /// How often a guest is started before its host counts as broken.
 const GUEST_ATTEMPTS: u32 = 3;
 
@@ -107,6 +109,22 @@ pub struct HostSpecification {
     /// The CPU of this machine that all the host's processors share until
     /// [`EmulatedHost::spread_processors`]; `None` gives each one of its own from the start.
     pub boot_on_cpu: Option<usize>,
+    /// The CPU of this machine that stands for the host's devices from
+    /// [`EmulatedHost::spread_processors`] on; `None`: any.
+    pub devices_on_cpu: Option<usize>,
+}
+
+impl HostSpecification {
+    /// Where devices and the processor that is measured have CPUs of their own, whoever finds the
+    /// emulator's lock taken has it sooner if it does not sleep. Else it would keep the holder from its
+    /// CPU. The distribution's emulator cannot.
+    fn lock_spin_us(&self) -> Option<u32> {
+        let is_ours = self.emulator != Path::new(qemu::PROGRAM);
+        let spins = is_ours && self.accelerator == Accelerator::Tcg;
+        self.devices_on_cpu
+            .is_some_and(|_| spins)
+            .then_some(LOCK_SPIN_US)
+    }
 }
 
 /// A booted host. Dropping it removes everything that belongs to it.
@@ -117,6 +135,7 @@ pub struct EmulatedHost {
     outside: Namespace,
     console: PathBuf,
     guest_patience: Duration,
+    devices_on_cpu: Option<usize>,
 }
 
 impl EmulatedHost {
@@ -159,6 +178,7 @@ impl EmulatedHost {
             outside,
             console,
             guest_patience: specification.boot_patience.max(guest::BOOT_PATIENCE),
+            devices_on_cpu: specification.devices_on_cpu,
         };
         host.set_networks_up()?;
         Ok(host)
@@ -299,7 +319,7 @@ impl EmulatedHost {
             .doing(format!("put {method} in force"))
     }
 
-    /// Gives each of the host's processors a CPU of this machine.
+    /// Gives each of the host's processors a CPU of this machine, and its devices theirs if they have one.
     pub fn spread_processors(&mut self) -> Result<()> {
         for (cpu, thread) in self
             .qemu
@@ -310,12 +330,9 @@ impl EmulatedHost {
         {
             scheduling::pin(thread, cpu)?;
         }
-        Ok(())
-    }
-
-    /// Binds the emulator's thread that stands for the host's devices to a CPU of this machine.
-    pub(crate) fn devices_to_cpu(&self, cpu: usize) -> Result<()> {
-        scheduling::pin(self.qemu.process.pid() as i32, cpu)
+        self.devices_on_cpu.map_or(Ok(()), |cpu| {
+            scheduling::pin(self.qemu.process.pid() as i32, cpu)
+        })
     }
 
     /// Writes what the host's kernel has said to `NAME.dmesg` next to the console, which shows errors only; and
@@ -423,6 +440,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
         image: text(&specification.image),
         kernel_words: specification.kernel_words.clone(),
         accelerator: specification.accelerator,
+        lock_spin_us: specification.lock_spin_us(),
         cpus: 2,
         memory_mib: 2048,
         console: text(console),

@@ -287,6 +287,7 @@ impl Laboratory {
             log_directory: self.log_directory.clone(),
             boot_patience: kernel.boot_patience(),
             boot_on_cpu: None,
+            devices_on_cpu: None,
         })
     }
 }
@@ -308,6 +309,7 @@ pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
         image: GUEST_IMAGE.to_owned(),
         kernel_words: String::new(),
         accelerator: Accelerator::Kvm,
+        lock_spin_us: None,
         cpus,
         memory_mib: 256,
         console: format!("{}/{name}.console", crate::carry::RUN_DIRECTORY),

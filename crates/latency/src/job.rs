@@ -51,6 +51,15 @@ pub struct Ran {
     pub waited_ns: u64,
 }
 
+impl Ran {
+    /// The median of the jobs' response times (of an even number, the upper one); `None` without jobs.
+    pub fn median_response_ns(&self) -> Option<u64> {
+        let mut responses: Vec<u64> = self.done.iter().map(Done::response_ns).collect();
+        responses.sort_unstable();
+        responses.get(responses.len() / 2).copied()
+    }
+}
+
 /// What the process that runs the jobs is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
@@ -214,6 +223,23 @@ mod tests {
         assert!((found.jitter_mean_us - 30_000.0).abs() < 1e-9, "{found:?}");
         assert!(found.jitter_sd_us.abs() < 1e-9, "{found:?}");
         assert_eq!(Punctuality::of_runs(&[&short], &[]), None);
+    }
+
+    #[test]
+    fn the_median_is_of_responses() {
+        let ran = |responses: &[u64]| Ran {
+            done: responses
+                .iter()
+                .map(|response| Done {
+                    released_ns: 5,
+                    finished_ns: 5 + response,
+                })
+                .collect(),
+            waited_ns: 0,
+        };
+        assert_eq!(ran(&[30, 10, 20]).median_response_ns(), Some(20));
+        assert_eq!(ran(&[30, 10]).median_response_ns(), Some(30));
+        assert_eq!(ran(&[]).median_response_ns(), None);
     }
 
     #[test]

@@ -140,6 +140,7 @@ mod tests {
             image: String::new(),
             kernel_words: String::new(),
             accelerator: Accelerator::Tcg,
+            lock_spin_us: None,
             cpus: 2,
             memory_mib: 1,
             console: String::new(),

@@ -29,6 +29,9 @@ const PERIOD_US: u64 = 30_000;
 const EXECUTION_US: u64 = 12_000;
 const DEADLINES_US: [u64; 2] = [16_000, 30_000];
 
+/// So many jobs tell how long one takes.
+const CALIBRATION_JOBS: u64 = 101;
+
 /// The CPU of the experiment.
 const CPU: usize = 1;
 /// FIFO priorities below the interrupt threads' 50: those of the paper's processes are below
@@ -90,11 +93,11 @@ impl Place {
     fn boot(laboratory: &Laboratory, method: Method, sink: &[&str]) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(0),
+            devices_on_cpu: Some(DEVICES_CPU),
             ..laboratory.host(method.name(), laboratory.kernel_of(method))?
         };
         let mut host = EmulatedHost::boot(&specification)?;
         host.spread_processors()?;
-        host.devices_to_cpu(DEVICES_CPU)?;
         host.interrupts_to_cpu(BULK.name, CPU)?;
         let inside = host.connection();
         // The agent, and with it whatever it starts but the two, leaves the experiment's CPU to them.
@@ -108,18 +111,19 @@ impl Place {
             process.wait_for_line("ready", PATIENCE)?;
             Ok(process)
         };
-        let mut job = start(JOB_PRIORITY, &["job"])?;
+        let job = start(JOB_PRIORITY, &["job"])?;
         let listen = format!("{}:{SINK_PORT}", Ipv4Addr::UNSPECIFIED);
         let sink = start(SINK_PRIORITY, &[&["sink", &listen], sink].concat())?;
         let service = ["--rt-process".to_owned(), job.pid().to_string()];
         host.put_in_force(method, RT, &service)?;
-        let work = ask(&mut job, &format!("calibrate {EXECUTION_US}"), PATIENCE)?;
+        let mut processes = Processes { job, sink };
+        let work = processes.calibrate()?;
         host.pause()?;
         Ok(Self {
             method,
-            work: work.parse().doing("calibrate the job")?,
             host,
-            processes: Processes { job, sink },
+            processes,
+            work,
         })
     }
 
@@ -139,6 +143,28 @@ impl Place {
 }
 
 impl Processes {
+    /// The work of a job that takes [`EXECUTION_US`] from release to finish where nothing else comes, in the
+    /// median: what ticks and the waking take of it is in it, as in the paper's.
+    fn calibrate(&mut self) -> Result<u64> {
+        let undisturbed = ask(
+            &mut self.job,
+            &format!("calibrate {EXECUTION_US}"),
+            PATIENCE,
+        )?;
+        let undisturbed: u64 = undisturbed.parse().doing("calibrate the job")?;
+        let ran = self.run(&Task {
+            period_us: PERIOD_US,
+            work: undisturbed,
+            jobs: CALIBRATION_JOBS,
+        })?;
+        let median_ns = ran.median_response_ns().filter(|ns| *ns > 0);
+        let median_ns = median_ns.ok_or_else(|| {
+            Error::machine("calibrate the job", "no job was done, or one took no time")
+        })?;
+        let share = EXECUTION_US as f64 * 1e3 / median_ns as f64;
+        Ok((undisturbed as f64 * share).round().max(1.0) as u64)
+    }
+
     /// Does jobs.
     fn run(&mut self, task: &Task) -> Result<Ran> {
         let request = serde_json::to_string(task).doing("describe the jobs")?;
