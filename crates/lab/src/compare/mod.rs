@@ -20,7 +20,7 @@ pub(crate) use disturbance::CpuUse;
 pub use disturbance::{Disturbance, Standstills};
 pub use method::{ComparedMethod, Guests};
 pub use output::{Meta, write_output};
-pub(crate) use watch::Repetitions;
+pub(crate) use watch::{PERIOD as WATCH_PERIOD, Repetitions, STANDSTILL};
 
 use crate::error::{Blame, Error, Result};
 use crate::host::{boot_again, boot_side_by_side, keep_kernel_logs};
@@ -133,6 +133,7 @@ pub fn run(
         observer,
         repetitions: Repetitions::start(
             options.rounds * Phase::ALL.len() as u64 / REPEATED_PHASES,
+            STANDSTILL,
         )?,
         stations,
         equal_rate: options.equal_rate_mbit_per_s,

@@ -11,15 +11,16 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The watch looks at the clock this often: too rarely to cost anything measurable.
-const PERIOD: Duration = Duration::from_millis(2);
-/// What counts as standing still. A kernel that runs gives its first thread a CPU within a fraction
-/// of a millisecond.
-const STANDSTILL: Duration = Duration::from_millis(15);
+/// The watch looks at the clock this often: too rarely to cost anything measurable. A kernel that runs
+/// gives its first thread a CPU within a fraction of a millisecond.
+pub const PERIOD: Duration = Duration::from_millis(2);
+/// The time between two looks that counts as standing still, where nothing that is measured says more.
+pub const STANDSTILL: Duration = Duration::from_millis(15);
 
 /// A thread a CPU before all others, until this is dropped.
 pub struct Watch {
     shared: Arc<Shared>,
+    standstill: Duration,
 }
 
 #[derive(Default)]
@@ -30,13 +31,14 @@ struct Shared {
 }
 
 impl Watch {
-    /// Begins to watch every CPU.
+    /// Begins to watch every CPU for times between two looks of `standstill` and more.
     ///
     /// # Errors
     /// A thread cannot be put before the others.
-    pub fn start() -> Result<Self> {
+    pub fn start(standstill: Duration) -> Result<Self> {
         let watch = Self {
             shared: Arc::default(),
+            standstill,
         };
         let (sender, started) = channel();
         for cpu in 0..scheduling::cpus() {
@@ -60,7 +62,7 @@ impl Watch {
     /// The longest standstill since the last call, if there was one.
     pub fn take(&self) -> Option<Duration> {
         let longest = Duration::from_nanos(self.shared.longest_ns.swap(0, Ordering::Relaxed));
-        (longest >= STANDSTILL).then_some(longest)
+        (longest >= self.standstill).then_some(longest)
     }
 }
 
@@ -73,10 +75,10 @@ pub struct Repetitions {
 }
 
 impl Repetitions {
-    /// Begins to watch; so much is measured again at the most.
-    pub fn start(most: u64) -> Result<Self> {
+    /// Begins to watch for standstills; so much is measured again at the most.
+    pub fn start(most: u64, standstill: Duration) -> Result<Self> {
         Ok(Self {
-            watch: Watch::start()?,
+            watch: Watch::start(standstill)?,
             left: most,
             standstills: Standstills::default(),
         })
@@ -141,6 +143,7 @@ mod tests {
         let mut repetitions = Repetitions {
             watch: Watch {
                 shared: Arc::clone(&shared),
+                standstill: STANDSTILL,
             },
             left: 1,
             standstills: Standstills::default(),
@@ -165,10 +168,14 @@ mod tests {
     fn a_standstill_is_reported_once() {
         let watch = Watch {
             shared: Arc::default(),
+            standstill: Duration::from_millis(5),
         };
+        let look_after = |ns| watch.shared.longest_ns.fetch_max(ns, Ordering::Relaxed);
+        assert_eq!(watch.take(), None);
+        look_after(4_999_999);
         assert_eq!(watch.take(), None);
         for ns in [2_000_000, 33_000_000, 15_000_000] {
-            watch.shared.longest_ns.fetch_max(ns, Ordering::Relaxed);
+            look_after(ns);
         }
         assert_eq!(watch.take(), Some(Duration::from_millis(33)));
         assert_eq!(watch.take(), None);

@@ -19,7 +19,7 @@ mod setting;
 pub use configuration::{Configuration, LARGEST_BATCH};
 pub use output::write_output;
 
-use crate::compare::{CpuUse, Disturbance, Repetitions};
+use crate::compare::{CpuUse, Disturbance, Repetitions, STANDSTILL};
 use crate::error::{Blame, Error, Result};
 use crate::host::{boot_again, boot_side_by_side, keep_kernel_logs};
 use crate::laboratory::Laboratory;
@@ -110,7 +110,7 @@ pub fn run(
         laboratory,
         options,
         observer,
-        repetitions: Repetitions::start(options.rounds * levels / REPEATED)?,
+        repetitions: Repetitions::start(options.rounds * levels / REPEATED, STANDSTILL)?,
         places,
         reboots_left: REBOOTS,
         dropped_rounds: Vec::new(),

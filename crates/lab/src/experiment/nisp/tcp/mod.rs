@@ -13,7 +13,7 @@ use super::{
     BULK, DEADLINES_US, EXECUTION_US, Outcome, PATIENCE, PERIOD_US, Place, Processes, REPEATED,
     SINK_PORT, beside,
 };
-use crate::compare::{Disturbance, Repetitions};
+use crate::compare::{Disturbance, Repetitions, STANDSTILL};
 use crate::error::{At, Error, Result};
 use crate::host::{EmulatedHost, keep_kernel_logs};
 use crate::laboratory::Laboratory;
@@ -75,7 +75,7 @@ pub fn run(
     })?;
     let before = Place::cpu_use(&places)?;
     let count = places.len();
-    let mut repetitions = Repetitions::start(options.rounds * count as u64 / REPEATED)?;
+    let mut repetitions = Repetitions::start(options.rounds * count as u64 / REPEATED, STANDSTILL)?;
     let mut rounds: Vec<Vec<RoundData>> = vec![Vec::new(); count];
     for round in 0..options.rounds {
         let title = format!("round {} of {}", round + 1, options.rounds);

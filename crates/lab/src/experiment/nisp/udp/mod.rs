@@ -12,13 +12,14 @@ use super::{
     BULK, DEADLINES_US, EXECUTION_US, Outcome, PERIOD_US, Place, Processes, REPEATED, SINK_PORT,
     beside,
 };
-use crate::compare::{CpuTimes, Disturbance, Repetitions};
+use crate::compare::{CpuTimes, Disturbance, Repetitions, WATCH_PERIOD};
 use crate::error::{At, Error, Result};
 use crate::host::{EmulatedHost, keep_kernel_logs};
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use steadyvm_host::Method;
 use steadyvm_latency::flood::{self, Flooded};
 use steadyvm_latency::job::{FEWEST_JOBS, Ran, Task};
@@ -130,13 +131,14 @@ pub fn run(
         })
         .collect();
     let before = Place::cpu_use(&places)?;
-    let all = options.rounds * asked_packets_per_s.len() as u64;
+    let turns = places.len() as u64 * asked_packets_per_s.len() as u64;
+    let all = options.rounds * turns;
     let mut run = Run {
         options,
         observer,
         places,
         asked_packets_per_s,
-        repetitions: Repetitions::start(all / REPEATED)?,
+        repetitions: Repetitions::start(all / REPEATED, makes_a_job_late())?,
     };
     for round in 0..options.rounds {
         let title = format!("round {} of {}", round + 1, options.rounds);
@@ -162,6 +164,13 @@ pub fn run(
     })
 }
 
+/// A standstill of this machine by which most of a job's time until its first deadline is gone: a job
+/// that meets one says nothing of its host.
+fn makes_a_job_late() -> Duration {
+    let slack = Duration::from_micros(DEADLINES_US[0] - EXECUTION_US);
+    slack * 3 / 4 + WATCH_PERIOD
+}
+
 /// The rounds under way.
 struct Run<'a> {
     options: &'a Options,
@@ -185,38 +194,44 @@ impl Run<'_> {
         Ok(measured)
     }
 
-    /// One rate with every method; again, if this machine stood still meanwhile.
+    /// One rate with each method in turn, beginning with another one each round; what was measured is in
+    /// their order.
     fn measure_rate(&mut self, round: u64, rate: usize) -> Result<Vec<RateData>> {
-        let what = format!("{:.0} packets/s", self.asked_packets_per_s[rate]);
-        loop {
-            self.repetitions.begin();
-            let measured = self.take_turns(round, rate, &what)?;
-            if !self.repetitions.are_needed(&what, self.observer) {
-                return Ok(measured);
-            }
-        }
-    }
-
-    /// Each method in turn, beginning with another one each round; what was measured is in their order.
-    fn take_turns(&mut self, round: u64, rate: usize, what: &str) -> Result<Vec<RateData>> {
-        let (jobs, seed) = (
-            self.options.jobs_in(round),
-            self.options.seed_of(round, rate),
-        );
         let (count, rates) = (self.places.len(), self.asked_packets_per_s.len());
         let first = round as usize % count;
         let mut measured = Vec::with_capacity(count);
         for turn in 0..count {
-            let place = &mut self.places[(first + turn) % count];
+            let place = (first + turn) % count;
+            let packets_per_s = self.asked_packets_per_s[rate];
+            let what = format!(
+                "{}: {packets_per_s:.0} packets/s",
+                self.places[place].method
+            );
             self.observer.tell(News::Advance {
                 done: (rate * count + turn) as u64,
                 of: (rates * count) as u64,
-                detail: format!("{}: {what}", place.method),
+                detail: what.clone(),
             });
-            measured.push(place.measure(self.asked_packets_per_s[rate], jobs, seed)?);
+            measured.push(self.take_turn(round, rate, place, &what)?);
         }
         measured.rotate_right(first);
         Ok(measured)
+    }
+
+    /// One rate with one method; again, if this machine stood still meanwhile.
+    fn take_turn(&mut self, round: u64, rate: usize, place: usize, what: &str) -> Result<RateData> {
+        let (jobs, seed) = (
+            self.options.jobs_in(round),
+            self.options.seed_of(round, rate),
+        );
+        let packets_per_s = self.asked_packets_per_s[rate];
+        loop {
+            self.repetitions.begin();
+            let measured = self.places[place].measure(packets_per_s, jobs, seed)?;
+            if !self.repetitions.are_needed(what, self.observer) {
+                return Ok(measured);
+            }
+        }
     }
 }
 
