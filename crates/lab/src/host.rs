@@ -114,19 +114,6 @@ pub struct HostSpecification {
     pub devices_on_cpu: Option<usize>,
 }
 
-impl HostSpecification {
-    /// Where devices and the processor that is measured have CPUs of their own, whoever finds the
-    /// emulator's lock taken has it sooner if it does not sleep. Else it would keep the holder from its
-    /// CPU. The distribution's emulator cannot.
-    fn lock_spin_us(&self) -> Option<u32> {
-        let is_ours = self.emulator != Path::new(qemu::PROGRAM);
-        let spins = is_ours && self.accelerator == Accelerator::Tcg;
-        self.devices_on_cpu
-            .is_some_and(|_| spins)
-            .then_some(LOCK_SPIN_US)
-    }
-}
-
 /// A booted host. Dropping it removes everything that belongs to it.
 pub struct EmulatedHost {
     name: String,
@@ -425,6 +412,16 @@ impl EmulatedHost {
     }
 }
 
+/// Where devices and the processor that is measured have CPUs of their own, whoever finds the emulator's
+/// lock taken has it sooner if it does not sleep. Else it would keep the holder from its CPU. The
+/// distribution's emulator cannot.
+fn lock_spin_us(specification: &HostSpecification) -> Option<u32> {
+    let is_ours = specification.emulator != Path::new(qemu::PROGRAM);
+    let translates = specification.accelerator == Accelerator::Tcg;
+    let apart = specification.devices_on_cpu.is_some();
+    (is_ours && translates && apart).then_some(LOCK_SPIN_US)
+}
+
 fn machine(specification: &HostSpecification, console: &Path) -> Machine {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let card = |network: Network| Card {
@@ -440,7 +437,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
         image: text(&specification.image),
         kernel_words: specification.kernel_words.clone(),
         accelerator: specification.accelerator,
-        lock_spin_us: specification.lock_spin_us(),
+        lock_spin_us: lock_spin_us(specification),
         cpus: 2,
         memory_mib: 2048,
         console: text(console),
@@ -553,6 +550,44 @@ fn telling_lines(console: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    type Change = fn(&mut HostSpecification);
+
+    #[test]
+    fn hosts_beside_devices_of_their_own_try_for_our_emulators_lock() {
+        let apart = HostSpecification {
+            name: "host".to_owned(),
+            kernel: PathBuf::new(),
+            initramfs: Arc::new(PackedInitramfs::empty()),
+            image: PathBuf::new(),
+            kernel_words: String::new(),
+            emulator: PathBuf::from("/var/cache/steadyvm/emulator/qemu-system-x86_64"),
+            accelerator: Accelerator::Tcg,
+            log_directory: PathBuf::new(),
+            boot_patience: BOOT_PATIENCE,
+            boot_on_cpu: None,
+            devices_on_cpu: Some(0),
+        };
+        let accelerator = |specification: &HostSpecification| {
+            let arguments = machine(specification, Path::new("console")).host_arguments();
+            let at = arguments.iter().position(|word| word == "-accel").unwrap();
+            arguments[at + 1].clone()
+        };
+        assert_eq!(accelerator(&apart), "tcg,thread=multi,lock-spin-us=20");
+        let others: [(Change, &str); 3] = [
+            (|host| host.devices_on_cpu = None, "tcg,thread=multi"),
+            (
+                |host| host.emulator = qemu::PROGRAM.into(),
+                "tcg,thread=multi",
+            ),
+            (|host| host.accelerator = Accelerator::Kvm, "kvm"),
+        ];
+        for (change, expected) in others {
+            let mut host = apart.clone();
+            change(&mut host);
+            assert_eq!(accelerator(&host), expected);
+        }
+    }
 
     #[test]
     fn a_console_tells_its_panic_else_its_end() {

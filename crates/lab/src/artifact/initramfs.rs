@@ -25,6 +25,12 @@ pub struct Initramfs<'a> {
 pub struct PackedInitramfs(OwnedFd);
 
 impl PackedInitramfs {
+    /// Nothing at all, for what is not booted.
+    #[cfg(test)]
+    pub(crate) fn empty() -> Self {
+        Self(memfd_create(c"empty", MFdFlags::MFD_CLOEXEC).expect("a file in memory"))
+    }
+
     /// Where another process of this machine, such as QEMU, can read it.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!(
