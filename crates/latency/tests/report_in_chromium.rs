@@ -113,6 +113,7 @@ fn nisp() -> udp::RunData {
                     .iter()
                     .map(|&asked| rate(slows * asked / 20.0, asked, round))
                     .collect(),
+                alone_packets_per_s: (15_000.0 + 100.0 * round as f64) / slows,
             })
             .collect(),
     };
@@ -127,6 +128,7 @@ fn nisp() -> udp::RunData {
         deadlines_us: vec![16_000, 30_000],
         methods: methods.map(method).into(),
         asked_packets_per_s: asked.clone(),
+        alone_asked_packets_per_s: 32_000.0,
     }
 }
 

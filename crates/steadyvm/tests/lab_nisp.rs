@@ -51,6 +51,9 @@ fn with_udp_every_rate_is_measured() {
     let peaks = results.methods.iter().map(|it| it.peak_packets_per_s);
     assert!((peaks.fold(0.0, f64::max) - results.peak_packets_per_s).abs() < f64::EPSILON);
     for (index, method) in results.methods.iter().enumerate() {
+        assert!(method.alone_packets_per_s > 0.0, "{method:?}");
+        assert_eq!(method.rounds_alone_packets_per_s.len(), 2, "{method:?}");
+        assert_eq!(method.alone_to_first.is_some(), index > 0, "{method:?}");
         // More may be received at half of the peak than at all of it, next to the jobs.
         let [unloaded, half, full] = &method.points[..] else {
             panic!("{method:?}");

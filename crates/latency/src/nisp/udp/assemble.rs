@@ -18,18 +18,18 @@ const SD: usize = 1;
 /// Computes all figures; `None` if a method has a rate that is missing in a round, or at which no round
 /// has three jobs. Deterministic: same data and options, same results.
 pub fn assemble(data: &RunData, options: BootstrapOptions) -> Option<Results> {
-    let measured: Vec<Vec<Rate>> = data
+    let measured: Vec<Measured> = data
         .methods
         .iter()
         .enumerate()
-        .map(|(index, method)| rates_of(data, index, method, options))
+        .map(|(index, method)| Measured::of(data, index, method, options))
         .collect::<Option<_>>()?;
-    let first = data.methods.first().zip(measured.first());
+    let first = measured.first();
     let methods = data.methods.iter().zip(&measured).enumerate();
-    let methods = methods.map(|(index, (method, rates))| {
+    let methods = methods.map(|(index, (method, measured))| {
         // Over itself there is nothing to say.
         let first = first.filter(|_| index > 0);
-        method_result(data, method, rates, first)
+        method_result(data, method, measured, first)
     });
     let peaks = data.methods.iter().map(|method| method.peak_packets_per_s);
     Some(Results {
@@ -38,10 +38,39 @@ pub fn assemble(data: &RunData, options: BootstrapOptions) -> Option<Results> {
         execution_us: data.execution_us,
         deadlines_us: data.deadlines_us.clone(),
         peak_packets_per_s: peaks.fold(0.0, f64::max),
+        alone_asked_packets_per_s: data.alone_asked_packets_per_s,
         rounds: data.methods.first().map_or(0, |it| it.rounds.len() as u64),
         methods: methods.collect::<Option<_>>()?,
         notes: Vec::new(),
     })
+}
+
+/// One method.
+struct Measured<'a> {
+    rates: Vec<Rate<'a>>,
+    /// What it received without jobs, in each round.
+    alone: Vec<f64>,
+    alone_draws: Draws<1>,
+}
+
+impl<'a> Measured<'a> {
+    fn of(
+        data: &RunData,
+        method_index: usize,
+        method: &'a MethodData,
+        options: BootstrapOptions,
+    ) -> Option<Self> {
+        let rounds = method.rounds.iter().map(|round| round.alone_packets_per_s);
+        let alone: Vec<f64> = rounds.collect();
+        // Behind those of all rates.
+        let stream = FIGURES * (data.asked_packets_per_s.len() * data.methods.len()) as u64;
+        let stream = 1 + stream + method_index as u64;
+        Some(Self {
+            rates: rates_of(data, method_index, method, options)?,
+            alone_draws: draw_means(&alone, options, stream),
+            alone,
+        })
+    }
 }
 
 /// One method at one rate: its rounds, and what of them gets an interval.
@@ -87,15 +116,12 @@ impl<'a> Rate<'a> {
             .map(|done| done.iter().map(Done::response_ns).collect())
             .collect();
         let jitter: Vec<Vec<u64>> = jobs().map(between_finishes_ns).collect();
-        let received: Vec<[f64; 1]> = rounds
-            .iter()
-            .map(|round| [round.received_packets_per_s])
-            .collect();
-        let received: Vec<&[f64]> = received.iter().map(<[f64; 1]>::as_slice).collect();
+        let received = rounds.iter().map(|round| round.received_packets_per_s);
+        let received: Vec<f64> = received.collect();
         Self {
             responses: draw_latency(&slices(&responses), options, stream),
             jitter: draw_latency(&slices(&jitter), options, stream + 1),
-            received: draw_rates(&received, options, stream + 2),
+            received: draw_means(&received, options, stream + 2),
             asked_packets_per_s,
             rounds,
         }
@@ -110,14 +136,15 @@ impl<'a> Rate<'a> {
 fn method_result(
     data: &RunData,
     method: &MethodData,
-    rates: &[Rate],
-    first: Option<(&MethodData, &Vec<Rate>)>,
+    measured: &Measured,
+    first: Option<&Measured>,
 ) -> Option<MethodResult> {
+    let rates = &measured.rates;
     let deadlines = durations(&data.deadlines_us);
     let unloaded = rates.first();
     let point = |(index, rate): (usize, &Rate)| {
         let unloaded = unloaded.filter(|_| index > 0);
-        let first = first.and_then(|(_, rates)| rates.get(index));
+        let first = first.and_then(|first| first.rates.get(index));
         Some(Point {
             asked_packets_per_s: rate.asked_packets_per_s,
             sent_packets_per_s: rate.mean(|round| round.sent_packets_per_s)?,
@@ -135,21 +162,25 @@ fn method_result(
             jitter_sd_to_unloaded: unloaded.and_then(|it| interval(&rate.jitter, &it.jitter, SD)),
         })
     };
-    let peak_to_first = first.map(|(first, _)| RatioToBase {
-        estimate: method.peak_packets_per_s / first.peak_packets_per_s,
-        low: None,
-        high: None,
-    });
     Some(MethodResult {
         name: method.name.clone(),
         peak_packets_per_s: method.peak_packets_per_s,
-        peak_to_first: peak_to_first.filter(|ratio| ratio.estimate.is_finite()),
+        alone_packets_per_s: mean(measured.alone.iter().copied())?,
+        rounds_alone_packets_per_s: measured.alone.clone(),
+        alone_to_first: first
+            .and_then(|first| interval(&measured.alone_draws, &first.alone_draws, MEAN)),
         points: rates.iter().enumerate().map(point).collect::<Option<_>>()?,
     })
 }
 
 fn interval<const K: usize>(of: &Draws<K>, to: &Draws<K>, figure: usize) -> Option<RatioToBase> {
     ratio(of, to, figure).map(RatioToBase::from)
+}
+
+/// Of one figure a round.
+fn draw_means(rounds: &[f64], options: BootstrapOptions, stream: u64) -> Draws<1> {
+    let rounds: Vec<&[f64]> = rounds.iter().map(std::slice::from_ref).collect();
+    draw_rates(&rounds, options, stream)
 }
 
 fn slices(rounds: &[Vec<u64>]) -> Vec<&[u64]> {

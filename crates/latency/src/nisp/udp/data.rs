@@ -14,6 +14,9 @@ pub struct RunData {
     pub deadlines_us: Vec<u64>,
     /// The mean rates of the source, in packets a second, in ascending order; the first is 0.
     pub asked_packets_per_s: Vec<f64>,
+    /// The rate of the source at which the best method's peak was found, in packets a second: that of
+    /// [`RoundData::alone_packets_per_s`].
+    pub alone_asked_packets_per_s: f64,
     /// In the order shown.
     pub methods: Vec<MethodData>,
 }
@@ -23,7 +26,8 @@ pub struct RunData {
 pub struct MethodData {
     /// Its name.
     pub name: String,
-    /// The most packets a second that it received at any rate, next to jobs of no length.
+    /// The most packets a second that it received at any rate, next to jobs of no length: looked for
+    /// once, before the rounds.
     pub peak_packets_per_s: f64,
     /// In the order of measuring. Rounds of different methods with the same index were measured next to
     /// each other.
@@ -35,6 +39,8 @@ pub struct MethodData {
 pub struct RoundData {
     /// An entry for each of [`RunData::asked_packets_per_s`].
     pub rates: Vec<RateData>,
+    /// What the low-priority process received, in packets a second, next to jobs of no length.
+    pub alone_packets_per_s: f64,
 }
 
 /// One rate in one round.

@@ -4,8 +4,9 @@ use crate::nisp::JobsResult;
 use crate::rtca::RatioToBase;
 use serde::{Deserialize, Serialize};
 
-/// The version of the shape below. Up to 2 it was nisp.json's, of one run without rounds.
-pub const SCHEMA_VERSION: u32 = 3;
+/// The version of the shape below. Up to 2 it was nisp.json's, of one run without rounds; up to 3 nothing
+/// was measured without jobs in the rounds.
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// results.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,8 @@ pub struct Results {
     pub deadlines_us: Vec<u64>,
     /// The highest of the methods' peaks, in packets a second: the last rate.
     pub peak_packets_per_s: f64,
+    /// The rate of the source at which that was found, in packets a second.
+    pub alone_asked_packets_per_s: f64,
     /// Rounds; with one, intervals cover variation within it only.
     pub rounds: u64,
     /// One entry a method, in the order asked for.
@@ -34,10 +37,16 @@ pub struct Results {
 pub struct MethodResult {
     /// The method's name.
     pub name: String,
-    /// The most packets a second that it received at any rate, next to jobs of no length.
+    /// The most packets a second that it received at any rate, next to jobs of no length: looked for
+    /// once.
     pub peak_packets_per_s: f64,
-    /// That over the first method's. It is looked for once, so there is no interval.
-    pub peak_to_first: Option<RatioToBase>,
+    /// What it received at [`Results::alone_asked_packets_per_s`], next to jobs of no length: the mean of
+    /// the rounds.
+    pub alone_packets_per_s: f64,
+    /// What it so received in each round.
+    pub rounds_alone_packets_per_s: Vec<f64>,
+    /// That mean over the first method's.
+    pub alone_to_first: Option<RatioToBase>,
     /// The rates in ascending order, the first without any packet.
     pub points: Vec<Point>,
 }

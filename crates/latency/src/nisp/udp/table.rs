@@ -21,7 +21,8 @@ pub(crate) fn introduction(results: &Results) -> String {
 /// What the columns mean, a sentence each.
 pub(crate) const READING: [&str; 4] = [
     "A peak is the most that the low-priority process received at any rate, next to jobs of no length; it \
-     is looked for once. /first: over the first method's.",
+     is looked for once. alone/s: what it received next to such jobs in the rounds, at the rate of the best \
+     peak: the mean. /first: over the first method's, with a 95 % interval.",
     "Times are in ms and of all jobs of all rounds: mean, SD, p99 and max of the response, from release \
      to finish; wait: how long of it the job waited for the CPU, in the mean (the rest are interrupts and \
      the job itself); jitter: SD of the time between two finishes.",
@@ -32,7 +33,7 @@ pub(crate) const READING: [&str; 4] = [
      95 % interval.",
 ];
 
-/// The peaks, the jobs' times, and what is held against something.
+/// What is received without jobs, the jobs' times, and what is held against something.
 pub(crate) fn grids(results: &Results) -> [Grid; 3] {
     let rows = |row: fn(&MethodResult, &Point) -> Vec<String>| {
         let methods = results.methods.iter();
@@ -44,10 +45,10 @@ pub(crate) fn grids(results: &Results) -> [Grid; 3] {
     let compared = headers(["mean/unloaded", "jitter/unloaded", "recv/first"]);
     [
         Grid {
-            title: "Peaks",
+            title: "Without jobs",
             words: 1,
-            headers: headers(["", "packets/s", "/first"]),
-            rows: results.methods.iter().map(peak_row).collect(),
+            headers: headers(["", "peak/s", "alone/s", "/first"]),
+            rows: results.methods.iter().map(alone_row).collect(),
         },
         Grid {
             title: "Jobs",
@@ -76,11 +77,12 @@ pub fn render(results: &Results) -> String {
     document(&introduction, &grids(results), &READING, &results.notes)
 }
 
-fn peak_row(method: &MethodResult) -> Vec<String> {
+fn alone_row(method: &MethodResult) -> Vec<String> {
     vec![
         method.name.clone(),
         whole(method.peak_packets_per_s),
-        ratio_words(method.peak_to_first),
+        whole(method.alone_packets_per_s),
+        ratio_words(method.alone_to_first),
     ]
 }
 

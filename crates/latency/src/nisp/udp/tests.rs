@@ -40,6 +40,7 @@ fn method(name: &str, apart_ms: u64, receives: f64, rounds: u64) -> MethodData {
         loaded.received_packets_per_s *= receives;
         RoundData {
             rates: vec![rate(&alternating(11, 13), 0.0), loaded],
+            alone_packets_per_s: 990.0 * receives,
         }
     };
     MethodData {
@@ -55,6 +56,7 @@ fn data(rounds: u64) -> RunData {
         execution_us: 12_000,
         deadlines_us: vec![16_000, 30_000],
         asked_packets_per_s: vec![0.0, 1000.0],
+        alone_asked_packets_per_s: 2000.0,
         methods: vec![
             method("vanilla", 4, 1.0, rounds),
             method("rt-poll-list", 1, 0.75, rounds),
@@ -123,19 +125,16 @@ fn what_is_received_is_held_against_the_first_method() {
     assert!(rounds.len() == 3 && rounds.iter().all(|it| (it - 675.0).abs() < 1e-9));
     require_near(other.points[1].received_to_first, 0.75);
     assert_eq!(other.points[0].received_to_first, None, "nothing was sent");
-    let peak = RatioToBase {
-        estimate: 0.75,
-        low: None,
-        high: None,
-    };
-    assert_eq!(other.peak_to_first, Some(peak));
+    require_near(other.alone_to_first, 0.75);
+    assert!((other.alone_packets_per_s - 742.5).abs() < 1e-9);
+    assert_eq!(other.rounds_alone_packets_per_s.len(), 3);
     assert_eq!(
-        (first.peak_to_first, first.points[1].received_to_first),
+        (first.alone_to_first, first.points[1].received_to_first),
         (None, None),
         "it is the first"
     );
     assert!((results.peak_packets_per_s - 1000.0).abs() < 1e-9);
-    assert_eq!((results.schema_version, results.rounds), (3, 3));
+    assert_eq!((results.schema_version, results.rounds), (4, 3));
 }
 
 #[test]
@@ -165,7 +164,7 @@ fn results_are_the_same_from_json() {
     let json = serde_json::to_string(&results).unwrap();
     assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);
     for field in [
-        r#"{"schema_version":3,"#,
+        r#"{"schema_version":4,"#,
         r#""rounds":3,"#,
         r#""punctuality":{"jobs":63,"#,
         r#""waited_mean_us":1500.0"#,
@@ -199,6 +198,7 @@ fn the_table_has_a_row_a_rate_and_fits() {
     // As many figures as there may be.
     for method in &mut results.methods {
         method.peak_packets_per_s = 999_999.0;
+        method.alone_packets_per_s = 999_999.0;
         for point in &mut method.points {
             point.sent_packets_per_s = 999_999.0;
             point.received_packets_per_s = 999_999.0;

@@ -1,8 +1,9 @@
 //! With MMPP-2 bursts of UDP packets at rising mean rates, as in the paper.
 //!
 //! The peaks are looked for once. Then every round has every rate up to the best of them, and none, for
-//! every method: at each rate the methods take turns, beginning with another one each round, and the
-//! others stand still. Before a turn the receiver gets what the last one has left it.
+//! every method; and the rate at which that peak was found, without jobs. At each rate the methods take
+//! turns, beginning with another one each round, and the others stand still. Before a turn the receiver
+//! gets what the last one has left it.
 
 mod output;
 
@@ -84,10 +85,11 @@ impl Options {
         self.jobs / self.rounds + u64::from(round < self.jobs % self.rounds)
     }
 
-    /// The seed of one rate's schedule in one round, both counted from 0.
-    fn seed_of(&self, round: u64, rate: usize) -> u64 {
-        let rates = u64::from(self.rates) + 1;
-        let number = round.wrapping_mul(rates).wrapping_add(rate as u64);
+    /// The seed of the schedule of one turn in one round, both counted from 0: the rates, and the one without
+    /// jobs.
+    fn seed_of(&self, round: u64, turn: usize) -> u64 {
+        let turns = u64::from(self.rates) + 2;
+        let number = round.wrapping_mul(turns).wrapping_add(turn as u64);
         self.seed.wrapping_add(number)
     }
 }
@@ -111,33 +113,35 @@ pub fn run(
             .collect::<Result<Vec<_>>>()
     })?;
     // The best method's: one that collapses under a flood would hide what happens before.
-    let best = peaks.iter().copied().fold(0.0, f64::max);
-    if best <= 0.0 {
+    let best = peaks.iter().copied().fold(Peak::default(), Peak::better);
+    if best.received_per_s <= 0.0 {
         return Err(Error::machine(
             "find the peaks",
             "no host has received any packet",
         ));
     }
     let share = |step| f64::from(step) / f64::from(options.rates);
-    let asked_packets_per_s: Vec<f64> =
-        (0..=options.rates).map(|step| best * share(step)).collect();
+    let asked_packets_per_s: Vec<f64> = (0..=options.rates)
+        .map(|step| best.received_per_s * share(step))
+        .collect();
     let mut methods: Vec<MethodData> = places
         .iter()
         .zip(peaks)
-        .map(|(place, peak_packets_per_s)| MethodData {
+        .map(|(place, peak)| MethodData {
             name: place.method.to_string(),
-            peak_packets_per_s,
+            peak_packets_per_s: peak.received_per_s,
             rounds: Vec::new(),
         })
         .collect();
     let before = Place::cpu_use(&places)?;
-    let turns = places.len() as u64 * asked_packets_per_s.len() as u64;
+    let turns = places.len() as u64 * (asked_packets_per_s.len() as u64 + 1);
     let all = options.rounds * turns;
     let mut run = Run {
         options,
         observer,
         places,
         asked_packets_per_s,
+        alone_asked_packets_per_s: best.asked_per_s,
         repetitions: Repetitions::start(all / REPEATED, makes_a_job_late())?,
     };
     for round in 0..options.rounds {
@@ -158,6 +162,7 @@ pub fn run(
             execution_us: EXECUTION_US,
             deadlines_us: DEADLINES_US.to_vec(),
             asked_packets_per_s: run.asked_packets_per_s,
+            alone_asked_packets_per_s: best.asked_per_s,
             methods,
         },
         disturbance,
@@ -178,6 +183,8 @@ struct Run<'a> {
     places: Vec<Place>,
     /// In ascending order; the first is 0.
     asked_packets_per_s: Vec<f64>,
+    /// That of the best peak.
+    alone_asked_packets_per_s: f64,
     repetitions: Repetitions,
 }
 
@@ -186,48 +193,59 @@ impl Run<'_> {
     fn measure_round(&mut self, round: u64) -> Result<Vec<RoundData>> {
         let mut measured = vec![RoundData::default(); self.places.len()];
         for rate in 0..self.asked_packets_per_s.len() {
-            let of_methods = self.measure_rate(round, rate)?;
-            for (round, of_rate) in measured.iter_mut().zip(of_methods) {
+            let turn = Turn {
+                packets_per_s: self.asked_packets_per_s[rate],
+                jobs: Jobs::OfTheExperiment,
+                number: rate,
+                round,
+            };
+            for (round, of_rate) in measured.iter_mut().zip(self.measure_rate(&turn)?) {
                 round.rates.push(of_rate);
             }
+        }
+        let turn = Turn {
+            packets_per_s: self.alone_asked_packets_per_s,
+            jobs: Jobs::OfNoLength,
+            number: self.asked_packets_per_s.len(),
+            round,
+        };
+        for (round, alone) in measured.iter_mut().zip(self.measure_rate(&turn)?) {
+            round.alone_packets_per_s = alone.received_packets_per_s;
         }
         Ok(measured)
     }
 
     /// One rate with each method in turn, beginning with another one each round; what was measured is in
     /// their order.
-    fn measure_rate(&mut self, round: u64, rate: usize) -> Result<Vec<RateData>> {
-        let (count, rates) = (self.places.len(), self.asked_packets_per_s.len());
-        let first = round as usize % count;
+    fn measure_rate(&mut self, turn: &Turn) -> Result<Vec<RateData>> {
+        let count = self.places.len();
+        let first = turn.round as usize % count;
         let mut measured = Vec::with_capacity(count);
-        for turn in 0..count {
-            let place = (first + turn) % count;
-            let packets_per_s = self.asked_packets_per_s[rate];
-            let what = format!(
-                "{}: {packets_per_s:.0} packets/s",
-                self.places[place].method
-            );
+        for number in 0..count {
+            let place = (first + number) % count;
+            let what = turn.describe(self.places[place].method);
             self.observer.tell(News::Advance {
-                done: (rate * count + turn) as u64,
-                of: (rates * count) as u64,
+                done: (turn.number * count + number) as u64,
+                of: ((self.asked_packets_per_s.len() + 1) * count) as u64,
                 detail: what.clone(),
             });
-            measured.push(self.take_turn(round, rate, place, &what)?);
+            measured.push(self.take_turn(turn, place, &what)?);
         }
         measured.rotate_right(first);
         Ok(measured)
     }
 
     /// One rate with one method; again, if this machine stood still meanwhile.
-    fn take_turn(&mut self, round: u64, rate: usize, place: usize, what: &str) -> Result<RateData> {
-        let (jobs, seed) = (
-            self.options.jobs_in(round),
-            self.options.seed_of(round, rate),
-        );
-        let packets_per_s = self.asked_packets_per_s[rate];
+    fn take_turn(&mut self, turn: &Turn, place: usize, what: &str) -> Result<RateData> {
+        let place = &mut self.places[place];
+        let mut jobs = place.jobs(self.options.jobs_in(turn.round));
+        if turn.jobs == Jobs::OfNoLength {
+            jobs.work = 0;
+        }
+        let seed = self.options.seed_of(turn.round, turn.number);
         loop {
             self.repetitions.begin();
-            let measured = self.places[place].measure(packets_per_s, jobs, seed)?;
+            let measured = place.measure(turn.packets_per_s, &jobs, seed)?;
             if !self.repetitions.are_needed(what, self.observer) {
                 return Ok(measured);
             }
@@ -235,21 +253,67 @@ impl Run<'_> {
     }
 }
 
+/// What each method does next.
+struct Turn {
+    round: u64,
+    /// Of the round's turns, counted from 0.
+    number: usize,
+    packets_per_s: f64,
+    jobs: Jobs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Jobs {
+    OfTheExperiment,
+    /// As the peaks are looked for.
+    OfNoLength,
+}
+
+impl Turn {
+    fn describe(&self, method: Method) -> String {
+        let jobs = match self.jobs {
+            Jobs::OfTheExperiment => "",
+            Jobs::OfNoLength => " without jobs",
+        };
+        format!("{method}: {:.0} packets/s{jobs}", self.packets_per_s)
+    }
+}
+
+/// The most packets a second that a receiver got, and the rate of the source then.
+#[derive(Clone, Copy, Default)]
+struct Peak {
+    asked_per_s: f64,
+    received_per_s: f64,
+}
+
+impl Peak {
+    fn better(self, other: Self) -> Self {
+        if other.received_per_s > self.received_per_s {
+            other
+        } else {
+            self
+        }
+    }
+}
+
 impl Place {
     /// The most packets a second that the receiver gets at any rate up to `last`, with jobs of no length.
-    fn peak(&mut self, last: f64) -> Result<f64> {
+    fn peak(&mut self, last: f64) -> Result<Peak> {
         let jobs = Task {
             work: 0,
             ..self.jobs(PEAK_JOBS)
         };
-        let (mut best, mut rate): (f64, f64) = (0.0, FIRST_PACKETS_PER_S.min(last));
+        let (mut best, mut rate) = (Peak::default(), FIRST_PACKETS_PER_S.min(last));
         self.host.resume()?;
         while rate <= last {
             let (measured, _) = self.flooded(rate, 0, &jobs)?;
-            if measured.received_per_s < PAST_THE_PEAK * best {
+            if measured.received_per_s < PAST_THE_PEAK * best.received_per_s {
                 break;
             }
-            best = best.max(measured.received_per_s);
+            best = best.better(Peak {
+                asked_per_s: rate,
+                received_per_s: measured.received_per_s,
+            });
             rate *= 2.0;
         }
         self.host.pause()?;
@@ -257,11 +321,10 @@ impl Place {
     }
 
     /// Does jobs at one rate.
-    fn measure(&mut self, packets_per_s: f64, jobs: u64, seed: u64) -> Result<RateData> {
-        let task = self.jobs(jobs);
+    fn measure(&mut self, packets_per_s: f64, jobs: &Task, seed: u64) -> Result<RateData> {
         self.host.resume()?;
         self.processes.drain()?;
-        let (measured, sent_packets_per_s) = self.flooded(packets_per_s, seed, &task)?;
+        let (measured, sent_packets_per_s) = self.flooded(packets_per_s, seed, jobs)?;
         self.host.pause()?;
         Ok(RateData {
             ran: measured.ran,
@@ -353,15 +416,15 @@ mod tests {
     }
 
     #[test]
-    fn rounds_share_the_jobs_out_and_every_rate_has_a_schedule_of_its_own() {
+    fn rounds_share_the_jobs_out_and_every_turn_has_a_schedule_of_its_own() {
         let options = options();
         let jobs: Vec<u64> = (0..3).map(|round| options.jobs_in(round)).collect();
         assert_eq!(jobs, [4, 4, 3]);
-        let seeds = (0..3).flat_map(|round| (0..3).map(move |rate| (round, rate)));
+        let seeds = (0..3).flat_map(|round| (0..4).map(move |turn| (round, turn)));
         let seeds: Vec<u64> = seeds
-            .map(|(round, rate)| options.seed_of(round, rate))
+            .map(|(round, turn)| options.seed_of(round, turn))
             .collect();
-        assert_eq!(seeds, (7..16).collect::<Vec<u64>>());
+        assert_eq!(seeds, (7..19).collect::<Vec<u64>>());
         let last = Options {
             seed: u64::MAX,
             ..options

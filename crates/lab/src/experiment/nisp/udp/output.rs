@@ -64,12 +64,14 @@ mod tests {
         };
         let round = || RoundData {
             rates: vec![rate(), rate()],
+            alone_packets_per_s: 0.0,
         };
         let data = RunData {
             period_us: 0,
             execution_us: 0,
             deadlines_us: Vec::new(),
             asked_packets_per_s: vec![0.0, 1000.5],
+            alone_asked_packets_per_s: 2000.0,
             methods: vec![MethodData {
                 name: "vanilla".to_owned(),
                 peak_packets_per_s: 1000.5,
