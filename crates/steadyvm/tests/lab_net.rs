@@ -3,15 +3,16 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
-use std::net::UdpSocket;
-use std::path::Path;
-use std::time::{Duration, Instant};
+#[path = "support/profile.rs"]
+mod profile;
 
+use profile::{all_hold, inside, laboratory, shown, undo, write};
 use serde_json::Value;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
 use steadyvm_lab::agent::Process;
-use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::{BULK, EmulatedHost, RT};
-use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
+use steadyvm_lab::laboratory::{HostKernel, guest};
 use steadyvm_lab::progress::Silent;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -66,41 +67,6 @@ name = "bulk"
 class = "bulk"
 "#;
 
-const BATCH: &str = r#"
-[net]
-levels_from = 70
-[class.bulk.net]
-vhost = 40
-[[vm]]
-name = "bulk"
-class = "bulk"
-"#;
-
-fn laboratory(logs: &Path, kernel: HostKernel) -> Laboratory {
-    let cache = Cache::of_this_machine().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
-    Laboratory::open(&cache, program, logs, &[kernel], &Silent).unwrap()
-}
-
-/// Runs words of a shell in the host; their output.
-fn inside(host: &EmulatedHost, words: &str) -> String {
-    let done = host.connection().text(&["sh", "-euc", words]);
-    done.unwrap_or_else(|error| panic!("{words}: {error}"))
-}
-
-fn write(host: &EmulatedHost, path: &str, text: &str) {
-    inside(host, &format!("cat > {path} <<'END'\n{text}\nEND"));
-}
-
-fn shown(host: &EmulatedHost) -> Value {
-    serde_json::from_str(&inside(host, "steadyvm net show --json")).unwrap()
-}
-
-fn all_hold(shown: &Value) -> bool {
-    let settings = shown["settings"].as_array().unwrap();
-    !settings.is_empty() && settings.iter().all(|setting| setting["holds"] == true)
-}
-
 /// The policy and priority of the threads with this in their names.
 fn ranks(host: &EmulatedHost, name: &str) -> Vec<String> {
     inside(host, "ps -eLo cls=,rtprio=,comm=")
@@ -113,13 +79,6 @@ fn ranks(host: &EmulatedHost, name: &str) -> Vec<String> {
                 .join(" ")
         })
         .collect()
-}
-
-/// Undoes, and checks that all is as it was.
-fn undo(host: &EmulatedHost) {
-    inside(host, "steadyvm net undo");
-    inside(host, "steadyvm host snapshot --compare /run/before.json");
-    assert_eq!(shown(host)["state"], "none");
 }
 
 #[test]
@@ -208,73 +167,6 @@ fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
         "{refused}"
     );
     inside(&host, "steadyvm host snapshot --compare /run/before.json");
-}
-
-/// What `net show` finds in force for the setting whose name begins so; none if it is not recorded.
-fn now(host: &EmulatedHost, subject: &str) -> Option<String> {
-    let shown = shown(host);
-    let settings = shown["settings"].as_array().unwrap();
-    let is_it = |setting: &&Value| setting["subject"].as_str().unwrap().starts_with(subject);
-    let setting = settings.iter().find(is_it)?;
-    Some(setting["now"].as_str().unwrap().to_owned())
-}
-
-/// What ethtool says of a device's `rx-frames`.
-fn rx_frames(host: &EmulatedHost, device: &str) -> String {
-    let coalescing = inside(host, &format!("ethtool -c {device}"));
-    let line = coalescing
-        .lines()
-        .find_map(|line| line.strip_prefix("rx-frames:"));
-    line.unwrap_or_else(|| panic!("{coalescing}"))
-        .trim()
-        .to_owned()
-}
-
-#[test]
-#[ignore = "needs the lab: make lab-tests"]
-fn the_batch_of_a_running_vms_tap_is_set_and_undone_after_a_crash_too() {
-    const LIMIT: Option<&str> = Some("16777216 bytes");
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::RtLevels);
-    let host =
-        EmulatedHost::boot(&laboratory.host("batch", HostKernel::RtLevels).unwrap()).unwrap();
-    let machine = guest("bulk", 1, 2);
-    let tap = &machine.cards[0].tap;
-    let _guest = host.start_guest(&machine, &[RT], &Silent).unwrap();
-    inside(&host, "steadyvm host snapshot > /run/before.json");
-    let before = inside(&host, "cat /run/before.json");
-    let batch = format!("\"{tap}\": \"send buffer {{2147483647}}, rx-frames 0\"");
-    assert!(before.contains(&batch), "{before}");
-
-    // Below the levels and nothing said: 1.
-    write(&host, "/run/steadyvm.toml", BATCH);
-    inside(&host, "steadyvm net apply /run/steadyvm.toml");
-    assert!(all_hold(&shown(&host)));
-    assert_eq!(now(&host, "send buffer").as_deref(), LIMIT);
-    assert_eq!(rx_frames(&host, tap), "0");
-    let levels_from = inside(&host, "cat /proc/sys/net/core/rtnet_prio");
-    assert_eq!(levels_from.trim(), "70");
-
-    // Its class says 8.
-    let eight = BATCH.replace("vhost = 40", "vhost = 40\ntap_batch = 8");
-    write(&host, "/run/steadyvm.toml", &eight);
-    inside(&host, "steadyvm net apply /run/steadyvm.toml");
-    assert!(all_hold(&shown(&host)));
-    assert_eq!(now(&host, "send buffer").as_deref(), LIMIT);
-    assert_eq!(rx_frames(&host, tap), "7");
-    undo(&host);
-    assert_eq!(rx_frames(&host, tap), "0");
-
-    // Killed when it has set the send buffer and is about to read it back.
-    let killed = inside(
-        &host,
-        "strace -f -o /dev/null -e inject=pidfd_getfd:signal=KILL:when=5 \
-         steadyvm net apply /run/steadyvm.toml || echo $?",
-    );
-    assert!(killed.trim().ends_with("137"), "{killed}");
-    assert_eq!(shown(&host)["state"], "incomplete");
-    assert_eq!(now(&host, "send buffer").as_deref(), LIMIT);
-    undo(&host);
 }
 
 /// The priority of a UDP port in the table; none if it has none.
