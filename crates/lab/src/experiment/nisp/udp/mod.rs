@@ -33,7 +33,7 @@ const PACKET_BYTES: usize = 64;
 const FIRST_PACKETS_PER_S: f64 = 1000.0;
 /// More than any emulated host receives: where the search ends, if nothing else is asked for.
 pub const LAST_PACKETS_PER_S: u32 = 64_000;
-/// Jobs' time at each of these rates.
+/// Jobs' time at each of these rates, and without jobs in each round.
 const PEAK_JOBS: u64 = 60;
 /// A method that receives less than this share of its best has its peak behind it.
 const PAST_THE_PEAK: f64 = 0.5;
@@ -238,10 +238,10 @@ impl Run<'_> {
     /// One rate with one method; again, if this machine stood still meanwhile.
     fn take_turn(&mut self, turn: &Turn, place: usize, what: &str) -> Result<RateData> {
         let place = &mut self.places[place];
-        let mut jobs = place.jobs(self.options.jobs_in(turn.round));
-        if turn.jobs == Jobs::OfNoLength {
-            jobs.work = 0;
-        }
+        let jobs = match turn.jobs {
+            Jobs::OfTheExperiment => place.jobs(self.options.jobs_in(turn.round)),
+            Jobs::OfNoLength => place.jobs_of_no_length(),
+        };
         let seed = self.options.seed_of(turn.round, turn.number);
         loop {
             self.repetitions.begin();
@@ -262,7 +262,7 @@ struct Turn {
     jobs: Jobs,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Jobs {
     OfTheExperiment,
     /// As the peaks are looked for.
@@ -297,12 +297,17 @@ impl Peak {
 }
 
 impl Place {
-    /// The most packets a second that the receiver gets at any rate up to `last`, with jobs of no length.
-    fn peak(&mut self, last: f64) -> Result<Peak> {
-        let jobs = Task {
+    /// What goes on while a receiver has the CPU for itself.
+    fn jobs_of_no_length(&self) -> Task {
+        Task {
             work: 0,
             ..self.jobs(PEAK_JOBS)
-        };
+        }
+    }
+
+    /// The most packets a second that the receiver gets at any rate up to `last`, with jobs of no length.
+    fn peak(&mut self, last: f64) -> Result<Peak> {
+        let jobs = self.jobs_of_no_length();
         let (mut best, mut rate) = (Peak::default(), FIRST_PACKETS_PER_S.min(last));
         self.host.resume()?;
         while rate <= last {
