@@ -6,6 +6,7 @@
 //! gets what the last one has left it.
 
 mod output;
+mod rounds;
 
 pub use output::write_output;
 
@@ -17,7 +18,8 @@ use crate::compare::{CpuTimes, Disturbance, Repetitions, WATCH_PERIOD};
 use crate::error::{At, Error, Result};
 use crate::host::{EmulatedHost, keep_kernel_logs};
 use crate::laboratory::Laboratory;
-use crate::progress::{News, Observer, task};
+use crate::progress::{Observer, task};
+use rounds::Run;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -25,7 +27,7 @@ use steadyvm_host::Method;
 use steadyvm_latency::flood::{self, Flooded};
 use steadyvm_latency::job::{FEWEST_JOBS, Ran, Task};
 use steadyvm_latency::mmpp::Mmpp2;
-use steadyvm_latency::nisp::udp::{MethodData, RateData, RoundData, RunData};
+use steadyvm_latency::nisp::udp::{MethodData, RateData, RunData};
 
 /// The paper's packets are small: their number is what counts.
 const PACKET_BYTES: usize = 64;
@@ -174,109 +176,6 @@ pub fn run(
 fn makes_a_job_late() -> Duration {
     let slack = Duration::from_micros(DEADLINES_US[0] - EXECUTION_US);
     slack * 3 / 4 + WATCH_PERIOD
-}
-
-/// The rounds under way.
-struct Run<'a> {
-    options: &'a Options,
-    observer: &'a dyn Observer,
-    places: Vec<Place>,
-    /// In ascending order; the first is 0.
-    asked_packets_per_s: Vec<f64>,
-    /// That of the best peak.
-    alone_asked_packets_per_s: f64,
-    repetitions: Repetitions,
-}
-
-impl Run<'_> {
-    /// One round: each method's, in their order.
-    fn measure_round(&mut self, round: u64) -> Result<Vec<RoundData>> {
-        let mut measured = vec![RoundData::default(); self.places.len()];
-        for rate in 0..self.asked_packets_per_s.len() {
-            let turn = Turn {
-                packets_per_s: self.asked_packets_per_s[rate],
-                jobs: Jobs::OfTheExperiment,
-                number: rate,
-                round,
-            };
-            for (round, of_rate) in measured.iter_mut().zip(self.measure_rate(&turn)?) {
-                round.rates.push(of_rate);
-            }
-        }
-        let turn = Turn {
-            packets_per_s: self.alone_asked_packets_per_s,
-            jobs: Jobs::OfNoLength,
-            number: self.asked_packets_per_s.len(),
-            round,
-        };
-        for (round, alone) in measured.iter_mut().zip(self.measure_rate(&turn)?) {
-            round.alone_packets_per_s = alone.received_packets_per_s;
-        }
-        Ok(measured)
-    }
-
-    /// One rate with each method in turn, beginning with another one each round; what was measured is in
-    /// their order.
-    fn measure_rate(&mut self, turn: &Turn) -> Result<Vec<RateData>> {
-        let count = self.places.len();
-        let first = turn.round as usize % count;
-        let mut measured = Vec::with_capacity(count);
-        for number in 0..count {
-            let place = (first + number) % count;
-            let what = turn.describe(self.places[place].method);
-            self.observer.tell(News::Advance {
-                done: (turn.number * count + number) as u64,
-                of: ((self.asked_packets_per_s.len() + 1) * count) as u64,
-                detail: what.clone(),
-            });
-            measured.push(self.take_turn(turn, place, &what)?);
-        }
-        measured.rotate_right(first);
-        Ok(measured)
-    }
-
-    /// One rate with one method; again, if this machine stood still meanwhile.
-    fn take_turn(&mut self, turn: &Turn, place: usize, what: &str) -> Result<RateData> {
-        let place = &mut self.places[place];
-        let jobs = match turn.jobs {
-            Jobs::OfTheExperiment => place.jobs(self.options.jobs_in(turn.round)),
-            Jobs::OfNoLength => place.jobs_of_no_length(),
-        };
-        let seed = self.options.seed_of(turn.round, turn.number);
-        loop {
-            self.repetitions.begin();
-            let measured = place.measure(turn.packets_per_s, &jobs, seed)?;
-            if !self.repetitions.are_needed(what, self.observer) {
-                return Ok(measured);
-            }
-        }
-    }
-}
-
-/// What each method does next.
-struct Turn {
-    round: u64,
-    /// Of the round's turns, counted from 0.
-    number: usize,
-    packets_per_s: f64,
-    jobs: Jobs,
-}
-
-#[derive(Clone, Copy)]
-enum Jobs {
-    OfTheExperiment,
-    /// As the peaks are looked for.
-    OfNoLength,
-}
-
-impl Turn {
-    fn describe(&self, method: Method) -> String {
-        let jobs = match self.jobs {
-            Jobs::OfTheExperiment => "",
-            Jobs::OfNoLength => " without jobs",
-        };
-        format!("{method}: {:.0} packets/s{jobs}", self.packets_per_s)
-    }
 }
 
 /// The most packets a second that a receiver got, and the rate of the source then.
