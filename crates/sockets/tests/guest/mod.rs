@@ -42,6 +42,10 @@ pub fn no_child_starts() -> RwLockReadGuard<'static, ()> {
     STARTING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Where nobody is in a namespace of the test's own: no port that was free a moment ago, whose socket a child that
+/// is being started may still have.
+pub const NOBODY: &str = "127.0.0.1:9";
+
 /// Runs `ip WORDS` in the calling thread's namespace.
 pub fn ip(words: &str) {
     let done = start(Command::new("ip").args(words.split(' '))).and_then(|mut child| child.wait());

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use steadyvm_sockets::abi::ready;
 
-use crate::guest::{Vcpu, alone, ip, message, messages};
+use crate::guest::{NOBODY, Vcpu, alone, ip, message, messages};
 
 const IP: i32 = libc::IPPROTO_IP;
 const IPV6: i32 = libc::IPPROTO_IPV6;
@@ -332,19 +332,15 @@ fn transmit_timestamps_come_by_the_error_queue() {
 fn the_error_queue_says_what_was_refused_and_by_whom() {
     let mut vcpu = alone();
     // A port that was free a moment ago in a namespace of our own.
-    let nobody = UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
     let socket = vcpu.datagram();
     vcpu.set_int(socket, IP, libc::IP_RECVERR, 1).unwrap();
-    vcpu.connect(socket, &nobody.to_string()).unwrap();
+    vcpu.connect(socket, NOBODY).unwrap();
     vcpu.send(socket, b"lost", 0).unwrap();
     let ready = vcpu.idle_until(socket, ready::ERR);
     assert_ne!(ready & ready::ERR, 0);
     let reply = vcpu.receive(socket, 100, libc::MSG_ERRQUEUE).unwrap();
     assert_eq!(reply.data, b"lost");
-    assert_eq!(reply.address(), nobody);
+    assert_eq!(reply.address().to_string(), NOBODY);
     assert_eq!(reply.flags & libc::MSG_ERRQUEUE, libc::MSG_ERRQUEUE);
     let found = messages(&reply.control);
     let (level, kind, error) = &found[0];
