@@ -198,9 +198,11 @@ impl Channel {
             return waited;
         };
         let events = waited.as_ref().map_or(0, |waited| waited.value.get());
-        let received = (events > 0)
-            .then(|| operation::receive_whole(&socket, exchange))
-            .flatten();
+        if events == 0 {
+            // What was published last still holds: all that changes it from outside is an event.
+            return waited;
+        }
+        let received = operation::receive_whole(&socket, exchange);
         let ready = device.publish(&socket, memory);
         match received {
             None => waited,
