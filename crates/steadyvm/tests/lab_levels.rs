@@ -301,6 +301,26 @@ fn levels_change_while_traffic_flows_and_no_flow_is_reordered() {
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
+fn polls_of_a_short_quantum_merge_as_many_packets_as_full_ones() {
+    let host = Host::boot("merging");
+    // 16 packets of a stream are 23,220 bytes.
+    host.run(
+        "sysctl -qw net.core.rtnet_prio=70 net.core.rtnet_quantum='16 64'; \
+         cd /sys/kernel/tracing/events/net/netif_receive_skb; \
+         echo 'len > 24000' > filter; echo 1 > enable",
+    );
+    let stream = host.start_stream(BULK, 5201, &["-t", "3"]);
+    stream.finish();
+    let merged = host.run(
+        "cd /sys/kernel/tracing; echo 0 > events/net/netif_receive_skb/enable; \
+         grep -c dev=bulk trace || true",
+    );
+    assert_ne!(merged.trim(), "0", "no packet has been merged of two polls");
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
 fn marked_packets_have_a_backlog_of_their_own() {
     let host = Host::boot("backlog");
     // TOS 0x10 is priority 6 of the socket, and loopback keeps it.
