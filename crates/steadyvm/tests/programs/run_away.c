@@ -6,9 +6,9 @@
  *	sends a datagram of one byte there and, with the first that it is sent back, keeps the CPU
  *	for so long
  *
- * The poll that brings the datagram wakes it by a signal.  One that wakes in a system call of the socket
- * wants bottom halves off: under PREEMPT_RT it lends its priority to the poll, goes on with the softirq
- * itself, and polls until nothing is left.  That is a poll that nobody has preempted.
+ * The poll that brings the datagram wakes it by a signal.  One that wakes in a system call of the
+ * socket wants bottom halves off: under PREEMPT_RT it lends its priority to the poll, goes on with
+ * the softirq itself, and polls until nothing is left.  That is a poll that nobody has preempted.
  *
  * The clock is the vDSO's: a timer that would end this may run in a softirq, and not run.
  */
