@@ -315,7 +315,9 @@ fn polls_of_a_short_quantum_merge_as_many_packets_as_full_ones() {
         "cd /sys/kernel/tracing; echo 0 > events/net/netif_receive_skb/enable; \
          grep -c dev=bulk trace || true",
     );
-    assert_ne!(merged.trim(), "0", "no packet has been merged of two polls");
+    // What is no number is a trace that could not be read.
+    let merged: u64 = merged.trim().parse().unwrap();
+    assert!(merged > 0, "no packet has been merged of two polls");
     host.check_log();
 }
 
