@@ -307,19 +307,24 @@ impl EmulatedHost {
     }
 
     /// Gives each of the host's processors a CPU of this machine, and its devices theirs if they have one.
+    /// A processor without devices on its CPU has that for itself.
     pub fn spread_processors(&mut self) -> Result<()> {
-        for (cpu, thread) in self
-            .qemu
-            .monitor
-            .processor_threads()?
-            .into_iter()
-            .enumerate()
-        {
-            scheduling::pin(thread, cpu)?;
+        let threads = self.qemu.monitor.processor_threads()?;
+        let Some(devices) = self.devices_on_cpu else {
+            return spread(&threads);
+        };
+        spread(&threads)?;
+        scheduling::pin(self.qemu.process.pid() as i32, devices)?;
+        if !scheduling::real_time_is_unlimited()? {
+            return Ok(());
         }
-        self.devices_on_cpu.map_or(Ok(()), |cpu| {
-            scheduling::pin(self.qemu.process.pid() as i32, cpu)
-        })
+        let apart = threads
+            .iter()
+            .enumerate()
+            .filter(|(cpu, _)| *cpu != devices);
+        apart
+            .map(|(_, thread)| scheduling::make_fifo(*thread, scheduling::PROCESSOR_PRIORITY))
+            .collect()
     }
 
     /// Writes what the host's kernel has said to `NAME.dmesg` next to the console, which shows errors only; and
@@ -505,6 +510,14 @@ pub(crate) fn boot_side_by_side<W: Sync, T: Send>(
         }
     }
     Ok(booted)
+}
+
+/// One processor a CPU of this machine.
+fn spread(threads: &[i32]) -> Result<()> {
+    let spread = threads.iter().enumerate();
+    spread
+        .map(|(cpu, thread)| scheduling::pin(*thread, cpu))
+        .collect()
 }
 
 /// The machine's own scheduling is the lab's noise floor: one processor thread a core, before

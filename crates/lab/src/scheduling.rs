@@ -5,9 +5,13 @@
 
 use crate::error::{At, Error, Result};
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 use std::io;
 
+/// The FIFO priority of an emulated processor that has a CPU of this machine for itself: it stands for
+/// hardware, which no daemon of this machine takes a turn from.
+pub const PROCESSOR_PRIORITY: i32 = 5;
 /// The FIFO priority of the emulator's device thread: it stands for hardware.
 pub const DEVICE_PRIORITY: i32 = 10;
 /// The FIFO priority of the measuring client, which must see a reply when it arrives.
@@ -18,6 +22,22 @@ pub const WATCH_PRIORITY: i32 = 90;
 /// How many CPUs the machine has.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Whether real-time threads may use a CPU as long as they like. Before Linux 6.12 the kernel stopped them for
+/// the rest of a second of which they had used 95 %, unless told not to; since then others who wait have a
+/// server of their own (`fair_server`), which does not stop them all at once.
+pub fn real_time_is_unlimited() -> Result<bool> {
+    let release = uname().doing("tell the kernel's version")?;
+    let release = release.release().to_string_lossy();
+    let numbers = release.split(|c: char| !c.is_ascii_digit());
+    let version: Vec<u32> = numbers.map_while(|number| number.parse().ok()).collect();
+    if version >= vec![6, 12] {
+        return Ok(true);
+    }
+    let path = "/proc/sys/kernel/sched_rt_runtime_us";
+    let runtime_us = std::fs::read_to_string(path).at("read", path)?;
+    Ok(runtime_us.trim() == "-1")
 }
 
 /// Binds a thread to one CPU, if the machine has that many.

@@ -51,7 +51,7 @@ impl Standstills {
         } = self;
         (again + kept > 0).then(|| {
             format!(
-                "this machine stood still in {} phases, for {longest_ms:.0} ms at most: {again} of them \
+                "this machine stood still in {} phases, for {longest_ms:.1} ms at most: {again} of them \
                  were measured again, {kept} were kept",
                 again + kept
             )
@@ -209,7 +209,7 @@ mod tests {
         standstills.add(Duration::from_millis(12), false);
         let note = standstills.note().unwrap();
         assert!(
-            note.contains("2 phases, for 33 ms at most: 1 of them"),
+            note.contains("2 phases, for 33.0 ms at most: 1 of them"),
             "{note}"
         );
     }

@@ -20,7 +20,7 @@ pub(crate) use disturbance::CpuUse;
 pub use disturbance::{Disturbance, Standstills};
 pub use method::{ComparedMethod, Guests};
 pub use output::{Meta, write_output};
-pub(crate) use watch::{PERIOD as WATCH_PERIOD, Repetitions, STANDSTILL};
+pub(crate) use watch::{Limit, Repetitions, STANDSTILL};
 
 use crate::error::{Blame, Error, Result};
 use crate::host::{boot_again, boot_side_by_side, keep_kernel_logs};

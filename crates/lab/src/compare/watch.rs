@@ -5,40 +5,56 @@ use super::Standstills;
 use crate::error::Result;
 use crate::progress::{News, Observer};
 use crate::scheduling;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The watch looks at the clock this often: too rarely to cost anything measurable. A kernel that runs
-/// gives its first thread a CPU within a fraction of a millisecond.
-pub const PERIOD: Duration = Duration::from_millis(2);
-/// The time between two looks that counts as standing still, where nothing that is measured says more.
-pub const STANDSTILL: Duration = Duration::from_millis(15);
+/// A kernel that runs gives its first thread a CPU within this time.
+const WAKING: Duration = Duration::from_micros(100);
+
+/// When a CPU counts as standing still.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    /// The watch looks at the clock this often.
+    pub period: Duration,
+    /// So much was lost
+    pub lost: Duration,
+    /// within so many periods in a row.
+    pub periods: usize,
+}
+
+/// What counts where nothing that is measured says more. To look so rarely costs nothing measurable.
+pub const STANDSTILL: Limit = Limit {
+    period: Duration::from_millis(2),
+    lost: Duration::from_millis(13),
+    periods: 1,
+};
 
 /// A thread a CPU before all others, until this is dropped.
 pub struct Watch {
     shared: Arc<Shared>,
-    standstill: Duration,
+    limit: Limit,
 }
 
 #[derive(Default)]
 struct Shared {
     end: AtomicBool,
-    /// The longest time between two looks since it was last taken.
-    longest_ns: AtomicU64,
+    /// The most that a CPU has lost within the limit's periods since it was last taken.
+    most_lost_ns: AtomicU64,
 }
 
 impl Watch {
-    /// Begins to watch every CPU for times between two looks of `standstill` and more.
+    /// Begins to watch every CPU for times that are lost.
     ///
     /// # Errors
     /// A thread cannot be put before the others.
-    pub fn start(standstill: Duration) -> Result<Self> {
+    pub fn start(limit: Limit) -> Result<Self> {
         let watch = Self {
             shared: Arc::default(),
-            standstill,
+            limit,
         };
         let (sender, started) = channel();
         for cpu in 0..scheduling::cpus() {
@@ -50,7 +66,7 @@ impl Watch {
                 let _ = sender.send(placed);
                 drop(sender);
                 if may_watch {
-                    shared.watch();
+                    shared.watch(limit);
                 }
             });
         }
@@ -59,10 +75,10 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The longest standstill since the last call, if there was one.
+    /// The most that was lost since the last call, if that is a standstill.
     pub fn take(&self) -> Option<Duration> {
-        let longest = Duration::from_nanos(self.shared.longest_ns.swap(0, Ordering::Relaxed));
-        (longest >= self.standstill).then_some(longest)
+        let most = Duration::from_nanos(self.shared.most_lost_ns.swap(0, Ordering::Relaxed));
+        (most >= self.limit.lost).then_some(most)
     }
 }
 
@@ -76,9 +92,9 @@ pub struct Repetitions {
 
 impl Repetitions {
     /// Begins to watch for standstills; so much is measured again at the most.
-    pub fn start(most: u64, standstill: Duration) -> Result<Self> {
+    pub fn start(most: u64, limit: Limit) -> Result<Self> {
         Ok(Self {
-            watch: Watch::start(standstill)?,
+            watch: Watch::start(limit)?,
             left: most,
             standstills: Standstills::default(),
         })
@@ -99,8 +115,8 @@ impl Repetitions {
         if again {
             self.left -= 1;
             observer.tell(News::Note(format!(
-                "this machine stood still for {} ms: measuring {what} again",
-                standstill.as_millis()
+                "this machine stood still for {:.1} ms: measuring {what} again",
+                standstill.as_secs_f64() * 1e3
             )));
         }
         again
@@ -119,15 +135,42 @@ impl Drop for Watch {
 }
 
 impl Shared {
-    fn watch(&self) {
+    fn watch(&self, limit: Limit) {
+        let mut window = Window::new(limit);
         let mut last = Instant::now();
         while !self.end.load(Ordering::Relaxed) {
-            thread::sleep(PERIOD);
+            thread::sleep(limit.period);
             let now = Instant::now();
-            let passed = now.duration_since(last).as_nanos() as u64;
-            self.longest_ns.fetch_max(passed, Ordering::Relaxed);
+            let lost = window.add(now.duration_since(last));
+            self.most_lost_ns
+                .fetch_max(lost.as_nanos() as u64, Ordering::Relaxed);
             last = now;
         }
+    }
+}
+
+/// What was lost in each of the last periods.
+struct Window {
+    limit: Limit,
+    lost: VecDeque<Duration>,
+}
+
+impl Window {
+    fn new(limit: Limit) -> Self {
+        Self {
+            limit,
+            lost: VecDeque::with_capacity(limit.periods),
+        }
+    }
+
+    /// Adds the time between two looks, and gives what was lost in all of the window.
+    fn add(&mut self, passed: Duration) -> Duration {
+        if self.lost.len() == self.limit.periods {
+            self.lost.pop_front();
+        }
+        self.lost
+            .push_back(passed.saturating_sub(self.limit.period + WAKING));
+        self.lost.iter().sum()
     }
 }
 
@@ -139,11 +182,11 @@ mod tests {
     #[test]
     fn what_a_standstill_met_is_measured_again_but_not_for_ever() {
         let shared = Arc::<Shared>::default();
-        let stand_still = || shared.longest_ns.fetch_max(20_000_000, Ordering::Relaxed);
+        let stand_still = || shared.most_lost_ns.fetch_max(20_000_000, Ordering::Relaxed);
         let mut repetitions = Repetitions {
             watch: Watch {
                 shared: Arc::clone(&shared),
-                standstill: STANDSTILL,
+                limit: STANDSTILL,
             },
             left: 1,
             standstills: Standstills::default(),
@@ -165,12 +208,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_in_small_pieces_counts_while_they_are_in_the_window() {
+        let limit = Limit {
+            periods: 3,
+            ..STANDSTILL
+        };
+        let mut window = Window::new(limit);
+        let mut lost_us = |us| {
+            window
+                .add(limit.period + Duration::from_micros(us))
+                .as_micros()
+        };
+        // A thread that is woken late by less than the waking takes has lost nothing.
+        assert_eq!([0, 40, 100].map(&mut lost_us), [0, 0, 0]);
+        assert_eq!([600, 0, 400].map(&mut lost_us), [500, 500, 800]);
+        assert_eq!([0, 0, 0].map(&mut lost_us), [300, 300, 0]);
+    }
+
+    #[test]
     fn a_standstill_is_reported_once() {
         let watch = Watch {
             shared: Arc::default(),
-            standstill: Duration::from_millis(5),
+            limit: Limit {
+                lost: Duration::from_millis(5),
+                ..STANDSTILL
+            },
         };
-        let look_after = |ns| watch.shared.longest_ns.fetch_max(ns, Ordering::Relaxed);
+        let look_after = |ns| watch.shared.most_lost_ns.fetch_max(ns, Ordering::Relaxed);
         assert_eq!(watch.take(), None);
         look_after(4_999_999);
         assert_eq!(watch.take(), None);

@@ -14,7 +14,7 @@ use super::{
     BULK, DEADLINES_US, EXECUTION_US, Outcome, PERIOD_US, Place, Processes, REPEATED, SINK_PORT,
     beside,
 };
-use crate::compare::{CpuTimes, Disturbance, Repetitions, WATCH_PERIOD};
+use crate::compare::{CpuTimes, Disturbance, Limit, Repetitions};
 use crate::error::{At, Error, Result};
 use crate::host::{EmulatedHost, keep_kernel_logs};
 use crate::laboratory::Laboratory;
@@ -144,7 +144,7 @@ pub fn run(
         places,
         asked_packets_per_s,
         alone_asked_packets_per_s: best.asked_per_s,
-        repetitions: Repetitions::start(all / REPEATED, makes_a_job_late())?,
+        repetitions: Repetitions::start(all / REPEATED, standstill())?,
     };
     for round in 0..options.rounds {
         let title = format!("round {} of {}", round + 1, options.rounds);
@@ -171,11 +171,18 @@ pub fn run(
     })
 }
 
-/// A standstill of this machine by which most of a job's time until its first deadline is gone: a job
-/// that meets one says nothing of its host.
-fn makes_a_job_late() -> Duration {
-    let slack = Duration::from_micros(DEADLINES_US[0] - EXECUTION_US);
-    slack * 3 / 4 + WATCH_PERIOD
+/// A job that meets this says more of the machine than of its host. The machine's hypervisor takes CPUs away in
+/// pieces of some tenths of a millisecond, many in a row. Who looks now and then sees a piece only if it
+/// looks within it, and of that the rest: a fraction of what a job loses, whose time to spare until its
+/// first deadline is eight times this.
+fn standstill() -> Limit {
+    let period = Duration::from_millis(1);
+    let deadline = Duration::from_micros(DEADLINES_US[0]);
+    Limit {
+        period,
+        lost: Duration::from_micros(DEADLINES_US[0] - EXECUTION_US) / 8,
+        periods: deadline.div_duration_f64(period).ceil() as usize,
+    }
 }
 
 /// The most packets a second that a receiver got, and the rate of the source then.
