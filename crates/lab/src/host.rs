@@ -318,13 +318,10 @@ impl EmulatedHost {
         if !scheduling::real_time_is_unlimited()? {
             return Ok(());
         }
-        let apart = threads
-            .iter()
-            .enumerate()
-            .filter(|(cpu, _)| *cpu != devices);
-        apart
-            .map(|(_, thread)| scheduling::make_fifo(*thread, scheduling::PROCESSOR_PRIORITY))
-            .collect()
+        let mut apart = (0..).zip(threads).filter(|(cpu, _)| *cpu != devices);
+        apart.try_for_each(|(_, thread)| {
+            scheduling::make_fifo(thread, scheduling::PROCESSOR_PRIORITY)
+        })
     }
 
     /// Writes what the host's kernel has said to `NAME.dmesg` next to the console, which shows errors only; and
@@ -514,10 +511,8 @@ pub(crate) fn boot_side_by_side<W: Sync, T: Send>(
 
 /// One processor a CPU of this machine.
 fn spread(threads: &[i32]) -> Result<()> {
-    let spread = threads.iter().enumerate();
-    spread
-        .map(|(cpu, thread)| scheduling::pin(*thread, cpu))
-        .collect()
+    let mut placed = threads.iter().enumerate();
+    placed.try_for_each(|(cpu, thread)| scheduling::pin(*thread, cpu))
 }
 
 /// The machine's own scheduling is the lab's noise floor: one processor thread a core, before

@@ -141,9 +141,9 @@ impl Shared {
         while !self.end.load(Ordering::Relaxed) {
             thread::sleep(limit.period);
             let now = Instant::now();
-            let lost = window.add(now.duration_since(last));
+            let sum = window.add(now.duration_since(last));
             self.most_lost_ns
-                .fetch_max(lost.as_nanos() as u64, Ordering::Relaxed);
+                .fetch_max(sum.as_nanos() as u64, Ordering::Relaxed);
             last = now;
         }
     }

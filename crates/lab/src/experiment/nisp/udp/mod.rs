@@ -174,13 +174,13 @@ pub fn run(
 /// A job that meets this says more of the machine than of its host. The machine's hypervisor takes CPUs away in
 /// pieces of some tenths of a millisecond, many in a row. Who looks now and then sees a piece only if it
 /// looks within it, and of that the rest: a fraction of what a job loses, whose time to spare until its
-/// first deadline is eight times this.
+/// first deadline is four times this.
 fn standstill() -> Limit {
     let period = Duration::from_millis(1);
     let deadline = Duration::from_micros(DEADLINES_US[0]);
     Limit {
         period,
-        lost: Duration::from_micros(DEADLINES_US[0] - EXECUTION_US) / 8,
+        lost: Duration::from_micros(DEADLINES_US[0] - EXECUTION_US) / 4,
         periods: deadline.div_duration_f64(period).ceil() as usize,
     }
 }
