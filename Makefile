@@ -51,7 +51,7 @@ python-tests: ## Build the Python package and test it
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_tap_batch --test lab_vmm --test lab_sockets --test lab_fair_server --test lab_outsourcing --test lab_many --test lab_hostile --test lab_rtca --test lab_wake_ups --test lab_copies --test lab_nisp -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_tap_batch --test lab_vmm --test lab_sockets --test lab_fair_server --test lab_outsourcing --test lab_many --test lab_hostile --test lab_rtca --test lab_wake_ups --test lab_copies --test lab_nisp --test lab_emulator -- --ignored --test-threads=1
 
 .PHONY: program-tests
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets

@@ -1,0 +1,84 @@
+//! What our patches of the emulator make of a host's devices. It needs root and what `steadyvm lab prepare`
+//! builds: `make lab-tests` runs it.
+
+// A test's helper fails by panicking, as the test itself does.
+#![allow(clippy::unwrap_used)]
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::host::{BULK, EmulatedHost};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::progress::Silent;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Prints the line of the card's interrupts, keeps its CPU for one to two seconds, and prints that line again.
+/// No command of it sleeps or starts a process, so that no thread of a lower priority runs meanwhile.
+const KEEP_THE_CPU: &str = "\
+    line() { while read -r line; do case $line in *bulk-rx*) echo \"$line\";; esac; done < /proc/interrupts; }
+    second() { read -r up rest < /proc/uptime; now=${up%.*}; }
+    line; second; end=$((now + 2))
+    while [ $now -lt $end ]; do second; done
+    line";
+
+/// The packets that the host's bulk card has received.
+fn received(host: &EmulatedHost) -> u64 {
+    let file = format!("/sys/class/net/{}/statistics/rx_packets", BULK.name);
+    let text = host.connection().text(&["cat", &file]).unwrap();
+    text.trim().parse().unwrap()
+}
+
+/// Waits for packets that come after this.
+fn wait_for_packets(host: &EmulatedHost) {
+    let (before, end) = (received(host), Instant::now() + PATIENCE);
+    while received(host) < before + 100 {
+        assert!(Instant::now() < end, "no packet comes");
+    }
+}
+
+/// What a line of /proc/interrupts has counted, on all CPUs.
+fn interrupts(line: &str) -> u64 {
+    let counts = line.split_whitespace().skip(1);
+    counts.map_while(|word| word.parse::<u64>().ok()).sum()
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_card_whose_poll_waits_for_the_cpu_interrupts_it_once() {
+    let logs = tempfile::tempdir().unwrap();
+    let cache = Cache::of_this_machine().unwrap();
+    let steadyvm = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
+    let kernel = HostKernel::PreemptRt;
+    let laboratory = Laboratory::open(&cache, steadyvm, logs.path(), &[kernel], &Silent).unwrap();
+    let host = EmulatedHost::boot(&laboratory.host("emulator", kernel).unwrap()).unwrap();
+    let bind = || Ok(UdpSocket::bind((BULK.outside(), 0)).unwrap());
+    let socket = host.outside().enter(bind).unwrap();
+    let stop = AtomicBool::new(false);
+    let said = thread::scope(|scope| {
+        scope.spawn(|| {
+            let end = Instant::now() + 3 * PATIENCE;
+            while !stop.load(Ordering::Relaxed) && Instant::now() < end {
+                let _ = socket.send_to(b"\n", (BULK.host(), 9));
+            }
+        });
+        wait_for_packets(&host);
+        // Above the card's interrupt thread (50), on its CPU.
+        let task = ["taskset", "-c", "0", "chrt", "-f", "60", "sh", "-c"];
+        let said = host
+            .connection()
+            .text(&[&task[..], &[KEEP_THE_CPU]].concat());
+        wait_for_packets(&host);
+        stop.store(true, Ordering::Relaxed);
+        said.unwrap()
+    });
+    let [before, after] = said.lines().collect::<Vec<_>>()[..] else {
+        panic!("not two lines: {said}");
+    };
+    let more = interrupts(after) - interrupts(before);
+    // The first may come after the first line is printed; without the mask there are thousands.
+    assert!(more <= 2, "{more} interrupts:\n{said}");
+}
