@@ -105,14 +105,9 @@ fn ask(flood: &mut Process, word: &str) {
     flood.wait_for_line("", PATIENCE).unwrap();
 }
 
-/// The longest section, and how many of all packets are in such.
-fn longest(sections: &BTreeMap<usize, usize>) -> (usize, f64) {
-    let (&longest, &count) = sections.last_key_value().unwrap();
-    let all: usize = sections
-        .iter()
-        .map(|(packets, count)| packets * count)
-        .sum();
-    (longest, (longest * count) as f64 / all as f64)
+/// The longest section.
+fn longest(sections: &BTreeMap<usize, usize>) -> usize {
+    *sections.last_key_value().unwrap().0
 }
 
 #[test]
@@ -138,7 +133,7 @@ fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() 
     assert!(before.contains(&batch), "{before}");
     let plain = sections(&host, &mut flood);
     println!("packets in a section, sections: plain {plain:?}");
-    assert!((9..=LONGEST).contains(&longest(&plain).0), "{plain:?}");
+    assert!((9..=LONGEST).contains(&longest(&plain)), "{plain:?}");
 
     // Below the levels and nothing said: 1.
     write(&host, "/run/steadyvm.toml", BATCH);
@@ -150,7 +145,7 @@ fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() 
     assert_eq!(levels_from.trim(), "70");
     let one = sections(&host, &mut flood);
     println!("batch 1 {one:?}");
-    assert_eq!(longest(&one).0, 1, "{one:?}");
+    assert_eq!(longest(&one), 1, "{one:?}");
 
     // Its class says 8.
     let eight = BATCH.replace("vhost = 40", "vhost = 40\ntap_batch = 8");
@@ -161,9 +156,11 @@ fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() 
     assert_eq!(rx_frames(&host, tap), "7");
     let eight = sections(&host, &mut flood);
     println!("batch 8 {eight:?}");
-    let (longest, share) = longest(&eight);
-    // Fewer where the guest has no more yet.
-    assert!(longest == 8 && share > 0.5, "{eight:?}");
+    assert_eq!(longest(&eight), 8, "{eight:?}");
+    // Fewer where the guest has no more yet, often of one on a slow machine; but those that the limit ends are
+    // all of 8, which chance would not make out of ever longer ones.
+    let shorter: usize = eight.range(2..8).map(|(_, count)| count).sum();
+    assert!(eight[&8] > shorter, "{eight:?}");
     undo(&host);
     assert_eq!(rx_frames(&host, tap), "0");
 
