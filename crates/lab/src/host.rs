@@ -306,16 +306,17 @@ impl EmulatedHost {
             .doing(format!("put {method} in force"))
     }
 
-    /// Gives each of the host's processors a CPU of this machine, and its devices theirs if they have one.
-    /// A processor without devices on its CPU has that for itself.
+    /// Gives each of the host's processors a CPU of this machine, and its devices theirs if they have one. Then a
+    /// processor that shares its CPU neither with them nor with another one has it for itself.
     pub fn spread_processors(&mut self) -> Result<()> {
         let threads = self.qemu.monitor.processor_threads()?;
+        let mut placed = threads.iter().enumerate();
+        placed.try_for_each(|(cpu, thread)| scheduling::pin(*thread, cpu))?;
         let Some(devices) = self.devices_on_cpu else {
-            return spread(&threads);
+            return Ok(());
         };
-        spread(&threads)?;
         scheduling::pin(self.qemu.process.pid() as i32, devices)?;
-        if !scheduling::real_time_is_unlimited()? {
+        if threads.len() > scheduling::cpus() || !scheduling::real_time_is_unlimited()? {
             return Ok(());
         }
         let mut apart = (0..).zip(threads).filter(|(cpu, _)| *cpu != devices);
@@ -507,12 +508,6 @@ pub(crate) fn boot_side_by_side<W: Sync, T: Send>(
         }
     }
     Ok(booted)
-}
-
-/// One processor a CPU of this machine.
-fn spread(threads: &[i32]) -> Result<()> {
-    let mut placed = threads.iter().enumerate();
-    placed.try_for_each(|(cpu, thread)| scheduling::pin(*thread, cpu))
 }
 
 /// The machine's own scheduling is the lab's noise floor: one processor thread a core, before

@@ -28,16 +28,20 @@ pub fn cpus() -> usize {
 /// the rest of a second of which they had used 95 %, unless told not to; since then others who wait have a
 /// server of their own (`fair_server`), which does not stop them all at once.
 pub fn real_time_is_unlimited() -> Result<bool> {
-    let release = uname().doing("tell the kernel's version")?;
-    let release = release.release().to_string_lossy();
-    let numbers = release.split(|c: char| !c.is_ascii_digit());
-    let version: Vec<u32> = numbers.map_while(|number| number.parse().ok()).collect();
-    if version >= vec![6, 12] {
+    let system = uname().doing("tell the kernel's version")?;
+    if has_fair_server(&system.release().to_string_lossy()) {
         return Ok(true);
     }
     let path = "/proc/sys/kernel/sched_rt_runtime_us";
     let runtime_us = std::fs::read_to_string(path).at("read", path)?;
     Ok(runtime_us.trim() == "-1")
+}
+
+/// Whether a kernel of this release, such as "6.12.117-rt", is Linux 6.12 or newer.
+fn has_fair_server(release: &str) -> bool {
+    let numbers = release.split(|c: char| !c.is_ascii_digit());
+    let version: Vec<u32> = numbers.map_while(|number| number.parse().ok()).collect();
+    version >= vec![6, 12]
 }
 
 /// Binds a thread to one CPU, if the machine has that many.
@@ -87,4 +91,19 @@ pub fn make_fifo(thread: i32, priority: i32) -> Result<()> {
     let what = format!("give thread {thread} the real-time priority {priority}");
     Err(Error::machine(what, io::Error::last_os_error())
         .what_to_do("run as root, or raise the limit on real-time priorities (ulimit -r)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_fair_server;
+
+    #[test]
+    fn kernels_since_6_12_have_a_fair_server() {
+        for release in ["6.12.0", "6.12-rc1", "6.18.44-fc-v595", "7.0.1+"] {
+            assert!(has_fair_server(release), "{release}");
+        }
+        for release in ["6.11.12", "6.1.0-49-amd64", "5.15.200", "6", "", "unknown"] {
+            assert!(!has_fair_server(release), "{release}");
+        }
+    }
 }

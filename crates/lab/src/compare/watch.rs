@@ -1,5 +1,5 @@
-//! Notices when this machine itself stands still: when its own hypervisor takes all of its CPUs away
-//! for a while, every emulated host in it stops too, whatever its method.
+//! Notices when this machine itself stands still: when its own hypervisor takes CPUs of it away for a while,
+//! at once or in pieces, every emulated host in it stops too, whatever its method.
 
 use super::Standstills;
 use crate::error::Result;
