@@ -56,7 +56,7 @@ fn draw(ratios: &[&RatioResult], of: &str, to: &str, colour: usize) -> String {
     );
     let x = LogScale::new(range(ratios), (LEFT, RIGHT));
     let bottom = height - AXIS_HEIGHT;
-    for tick in x.ticks().into_iter().filter(|tick| spaced(&x, *tick)) {
+    for tick in spaced(&x) {
         svg.line("gridline", (x.at(tick), 4.0), (x.at(tick), bottom));
         svg.text(
             "quiet middle",
@@ -149,14 +149,49 @@ fn range(ratios: &[&RatioResult]) -> (f64, f64) {
     ((low / 1.15).max(1e-3), (high * 1.15).min(1e3))
 }
 
-/// Whether a tick's label has room beside that of 1.
-fn spaced(x: &LogScale, tick: f64) -> bool {
-    (x.at(tick) - x.at(1.0)).abs() > 18.0
+/// A label's width and some air, in the plot's units.
+const LABEL_WIDTH: f64 = 24.0;
+
+/// The ticks but 1 whose labels have room: those nearest to 1 first, each beside those before it.
+fn spaced(x: &LogScale) -> Vec<f64> {
+    let mut ticks = x.ticks();
+    ticks.sort_by(|a, b| a.ln().abs().total_cmp(&b.ln().abs()));
+    let mut kept = vec![1.0];
+    for tick in ticks {
+        let has_room = |other: &f64| (x.at(tick) - x.at(*other)).abs() > LABEL_WIDTH;
+        if kept.iter().all(has_room) {
+            kept.push(tick);
+        }
+    }
+    kept.split_off(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_of_ticks_have_room() {
+        for (low, high) in [
+            (0.2, 3.5),
+            (0.25, 3.3),
+            (0.9, 1.1),
+            (0.001, 1000.0),
+            (0.5, 1.2),
+        ] {
+            let x = LogScale::new((low, high), (LEFT, RIGHT));
+            let mut at: Vec<f64> = spaced(&x).into_iter().map(|tick| x.at(tick)).collect();
+            at.push(x.at(1.0));
+            at.sort_by(f64::total_cmp);
+            assert!(
+                at.windows(2).all(|two| two[1] - two[0] > LABEL_WIDTH),
+                "{low} to {high}: {at:?}"
+            );
+        }
+        // And none is dropped where all have it.
+        let x = LogScale::new((0.05, 12.0), (LEFT, RIGHT));
+        assert_eq!(spaced(&x), [0.1, 10.0]);
+    }
 
     #[test]
     fn every_figure_stands_below_what_it_is_about() {
