@@ -20,7 +20,7 @@ enum Verb {
     /// NISP, section V: periodic jobs next to packets for a lower priority.
     ///
     /// On one CPU of the emulated host: a process at high priority that computes for 12 ms every
-    /// 30 ms, and a process at low priority that receives UDP packets, which come in bursts
+    /// 30 ms (--scale), and a process at low priority that receives UDP packets, which come in bursts
     /// (MMPP-2) at rising mean rates up to the most that the best method can receive. In each round the methods
     /// take turns at every rate, and without packets. Shown for every method and rate: the jobs' response
     /// times, how many miss a deadline of 16 and of 30 ms, their jitter, and what the receiver and the CPU did;

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use clap::builder::RangedI64ValueParser;
 use serde::Serialize;
 use steadyvm_host::Method;
 use steadyvm_lab::Error;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::compare::Disturbance;
 use steadyvm_lab::experiment::Meta;
-use steadyvm_lab::experiment::nisp::{Outcome, tcp, udp};
+use steadyvm_lab::experiment::nisp::{Outcome, SCALE, SCALES, Times, tcp, udp};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_latency::bootstrap::BootstrapOptions;
 use steadyvm_latency::nisp;
@@ -38,6 +39,10 @@ pub struct Args {
     protocol: Protocol,
     #[command(flatten)]
     kernel: InsteadArgs,
+    /// The paper's times over this: a job of 1200/N ms every 3000/N ms, with deadlines of 1600/N and 3000/N ms. What
+    /// the lab's machine takes from a job by itself weighs less with a smaller one, and the run takes longer.
+    #[arg(long, value_name = "N", default_value_t = SCALE, value_parser = scales())]
+    scale: u32,
     /// With UDP, jobs a method and rate over all rounds, three a round at least; with TCP, in each round without
     /// the stream and as many next to it.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(3..=100_000))]
@@ -64,6 +69,11 @@ pub struct Args {
     /// Print results.json instead of the table.
     #[arg(long)]
     json: bool,
+}
+
+fn scales() -> RangedI64ValueParser<u32> {
+    let (first, last) = SCALES.into_inner();
+    clap::value_parser!(u32).range(i64::from(first)..=i64::from(last))
 }
 
 impl Args {
@@ -101,10 +111,12 @@ impl Options {
     /// Refuses what cannot be measured.
     fn of(args: &Args, methods: Vec<Method>) -> steadyvm_lab::Result<Self> {
         args.check()?;
+        let times = Times::scaled(args.scale);
         Ok(match args.protocol {
             Protocol::Udp => {
                 let options = udp::Options {
                     methods,
+                    times,
                     last_packets_per_s: args.peak_up_to.unwrap_or(udp::LAST_PACKETS_PER_S),
                     rates: args.rates.unwrap_or(RATES),
                     jobs: args.jobs,
@@ -116,6 +128,7 @@ impl Options {
             }
             Protocol::Tcp => Self::Tcp(tcp::Options {
                 methods,
+                times,
                 rounds: args.rounds,
                 load: tcp::Load {
                     jobs: args.jobs,

@@ -4,11 +4,13 @@
 //!
 //! The paper's machine has one CPU. So jobs, receiver and the bulk network card's interrupts
 //! share one CPU of the host here, and everything else can use the other, also on the machine that
-//! emulates it. Its periods are scaled
-//! 1:100: a job of 12 ms every 30 ms, with deadlines of 16 and 30 ms.
+//! emulates it. Its times are scaled ([`Times`]).
 
 pub mod tcp;
+mod times;
 pub mod udp;
+
+pub use times::{SCALE, SCALES, Times};
 
 use crate::agent::Process;
 use crate::compare::{CpuUse, Disturbance};
@@ -24,10 +26,6 @@ use std::time::Duration;
 use steadyvm_host::Method;
 use steadyvm_latency::flood::Count;
 use steadyvm_latency::job::{Ran, Task};
-
-const PERIOD_US: u64 = 30_000;
-const EXECUTION_US: u64 = 12_000;
-const DEADLINES_US: [u64; 2] = [16_000, 30_000];
 
 /// So many jobs tell how long one takes.
 const CALIBRATION_JOBS: u64 = 101;
@@ -63,6 +61,7 @@ struct Place {
     method: Method,
     host: EmulatedHost,
     processes: Processes,
+    times: Times,
     /// A job's length.
     work: u64,
 }
@@ -78,19 +77,21 @@ impl Place {
     fn boot_all(
         laboratory: &Laboratory,
         methods: &[Method],
+        times: Times,
         sink: &[&str],
         observer: &dyn Observer,
     ) -> Result<Vec<Self>> {
         task(observer, "boot the hosts", || {
-            let boot =
-                |method: &Method| boot_again(observer, || Self::boot(laboratory, *method, sink));
+            let boot = |method: &Method| {
+                boot_again(observer, || Self::boot(laboratory, *method, times, sink))
+            };
             methods.iter().map(boot).collect()
         })
     }
 
     /// Boots a host, starts the processes, puts the method in force, and stops the host's clock.
     /// `sink` are further words of `steadyvm load sink`.
-    fn boot(laboratory: &Laboratory, method: Method, sink: &[&str]) -> Result<Self> {
+    fn boot(laboratory: &Laboratory, method: Method, times: Times, sink: &[&str]) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(0),
             devices_on_cpu: Some(DEVICES_CPU),
@@ -117,12 +118,13 @@ impl Place {
         let service = ["--rt-process".to_owned(), job.pid().to_string()];
         host.put_in_force(method, RT, &service)?;
         let mut processes = Processes { job, sink };
-        let work = processes.calibrate()?;
+        let work = processes.calibrate(&times)?;
         host.pause()?;
         Ok(Self {
             method,
             host,
             processes,
+            times,
             work,
         })
     }
@@ -135,7 +137,7 @@ impl Place {
     /// So many of the experiment's jobs.
     fn jobs(&self, jobs: u64) -> Task {
         Task {
-            period_us: PERIOD_US,
+            period_us: self.times.period_us,
             work: self.work,
             jobs,
         }
@@ -143,17 +145,14 @@ impl Place {
 }
 
 impl Processes {
-    /// The work of a job that takes [`EXECUTION_US`] from release to finish where nothing else comes, in the
-    /// median: what ticks and the waking take of it is in it, as in the paper's.
-    fn calibrate(&mut self) -> Result<u64> {
-        let undisturbed = ask(
-            &mut self.job,
-            &format!("calibrate {EXECUTION_US}"),
-            PATIENCE,
-        )?;
+    /// The work of a job that takes [`Times::execution_us`] from release to finish where nothing else comes, in
+    /// the median: what ticks and the waking take of it is in it, as in the paper's.
+    fn calibrate(&mut self, times: &Times) -> Result<u64> {
+        let request = format!("calibrate {}", times.execution_us);
+        let undisturbed = ask(&mut self.job, &request, PATIENCE)?;
         let undisturbed: u64 = undisturbed.parse().doing("calibrate the job")?;
         let ran = self.run(&Task {
-            period_us: PERIOD_US,
+            period_us: times.period_us,
             work: undisturbed,
             jobs: CALIBRATION_JOBS,
         })?;
@@ -161,7 +160,7 @@ impl Processes {
         let median_ns = median_ns.ok_or_else(|| {
             Error::machine("calibrate the job", "no job was done, or one took no time")
         })?;
-        let share = EXECUTION_US as f64 * 1e3 / median_ns as f64;
+        let share = times.execution_us as f64 * 1e3 / median_ns as f64;
         Ok((undisturbed as f64 * share).round().max(1.0) as u64)
     }
 

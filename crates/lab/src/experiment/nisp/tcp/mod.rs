@@ -9,10 +9,7 @@ mod output;
 
 pub use output::write_output;
 
-use super::{
-    BULK, DEADLINES_US, EXECUTION_US, Outcome, PATIENCE, PERIOD_US, Place, Processes, REPEATED,
-    SINK_PORT, beside,
-};
+use super::{BULK, Outcome, PATIENCE, Place, Processes, REPEATED, SINK_PORT, Times, beside};
 use crate::compare::{Disturbance, Repetitions, STANDSTILL};
 use crate::error::{At, Error, Result};
 use crate::host::{EmulatedHost, keep_kernel_logs};
@@ -45,6 +42,8 @@ const WARM_UP: Load = Load {
 pub struct Options {
     /// Methods, in the order shown.
     pub methods: Vec<Method>,
+    /// The jobs'.
+    pub times: Times,
     /// Rounds.
     pub rounds: u64,
     /// How much load a round has.
@@ -68,7 +67,7 @@ pub fn run(
     observer: &dyn Observer,
 ) -> Result<Outcome<RunData>> {
     let sink = ["--protocol", "tcp"];
-    let mut places = Place::boot_all(laboratory, &options.methods, &sink, observer)?;
+    let mut places = Place::boot_all(laboratory, &options.methods, options.times, &sink, observer)?;
     task(observer, "warm up", || {
         let mut places = places.iter_mut();
         places.try_for_each(|place| place.round(WARM_UP).map(drop))
@@ -101,9 +100,9 @@ pub fn run(
     let methods = places.iter().zip(rounds);
     Ok(Outcome {
         data: RunData {
-            period_us: PERIOD_US,
-            execution_us: EXECUTION_US,
-            deadlines_us: DEADLINES_US.to_vec(),
+            period_us: options.times.period_us,
+            execution_us: options.times.execution_us,
+            deadlines_us: options.times.deadlines_us.to_vec(),
             methods: methods
                 .map(|(place, rounds)| MethodData {
                     name: place.method.to_string(),

@@ -10,10 +10,7 @@ mod rounds;
 
 pub use output::write_output;
 
-use super::{
-    BULK, DEADLINES_US, EXECUTION_US, Outcome, PERIOD_US, Place, Processes, REPEATED, SINK_PORT,
-    beside,
-};
+use super::{BULK, Outcome, Place, Processes, REPEATED, SINK_PORT, Times, beside};
 use crate::compare::{CpuTimes, Disturbance, Limit, Repetitions};
 use crate::error::{At, Error, Result};
 use crate::host::{EmulatedHost, keep_kernel_logs};
@@ -35,8 +32,12 @@ const PACKET_BYTES: usize = 64;
 const FIRST_PACKETS_PER_S: f64 = 1000.0;
 /// More than any emulated host receives: where the search ends, if nothing else is asked for.
 pub const LAST_PACKETS_PER_S: u32 = 64_000;
-/// Jobs' time at each of these rates, and without jobs in each round.
-const PEAK_JOBS: u64 = 60;
+/// What goes on while a receiver has the CPU for itself: at each of these rates, and in each round without jobs.
+const NO_JOBS: Task = Task {
+    period_us: 30_000,
+    work: 0,
+    jobs: 60,
+};
 /// A method that receives less than this share of its best has its peak behind it.
 const PAST_THE_PEAK: f64 = 0.5;
 /// A tenth of a second in which the process of the jobs sleeps.
@@ -51,6 +52,8 @@ const IDLE_TENTH: Task = Task {
 pub struct Options {
     /// Methods, in the order shown.
     pub methods: Vec<Method>,
+    /// The jobs'.
+    pub times: Times,
     /// The highest rate at which a peak is looked for, in packets a second.
     pub last_packets_per_s: u32,
     /// How many rates from 0 (not counted) to the best method's peak.
@@ -107,7 +110,7 @@ pub fn run(
     observer: &dyn Observer,
 ) -> Result<Outcome<RunData>> {
     options.check()?;
-    let mut places = Place::boot_all(laboratory, &options.methods, &[], observer)?;
+    let mut places = Place::boot_all(laboratory, &options.methods, options.times, &[], observer)?;
     let peaks = task(observer, "find the peaks", || {
         places
             .iter_mut()
@@ -144,7 +147,7 @@ pub fn run(
         places,
         asked_packets_per_s,
         alone_asked_packets_per_s: best.asked_per_s,
-        repetitions: Repetitions::start(all / REPEATED, standstill())?,
+        repetitions: Repetitions::start(all / REPEATED, standstill(&options.times))?,
     };
     for round in 0..options.rounds {
         let title = format!("round {} of {}", round + 1, options.rounds);
@@ -160,9 +163,9 @@ pub fn run(
     keep_kernel_logs(run.places.iter_mut().map(|place| &mut place.host), observer);
     Ok(Outcome {
         data: RunData {
-            period_us: PERIOD_US,
-            execution_us: EXECUTION_US,
-            deadlines_us: DEADLINES_US.to_vec(),
+            period_us: options.times.period_us,
+            execution_us: options.times.execution_us,
+            deadlines_us: options.times.deadlines_us.to_vec(),
             asked_packets_per_s: run.asked_packets_per_s,
             alone_asked_packets_per_s: best.asked_per_s,
             methods,
@@ -175,12 +178,12 @@ pub fn run(
 /// pieces of some tenths of a millisecond, many in a row. Who looks now and then sees a piece only if it
 /// looks within it, and of that the rest: a fraction of what a job loses, whose time to spare until its
 /// first deadline is four times this.
-fn standstill() -> Limit {
+fn standstill(times: &Times) -> Limit {
     let period = Duration::from_millis(1);
-    let deadline = Duration::from_micros(DEADLINES_US[0]);
+    let deadline = Duration::from_micros(times.deadlines_us[0]);
     Limit {
         period,
-        lost: Duration::from_micros(DEADLINES_US[0] - EXECUTION_US) / 4,
+        lost: Duration::from_micros(times.slack_us()) / 4,
         periods: deadline.div_duration_f64(period).ceil() as usize,
     }
 }
@@ -203,21 +206,12 @@ impl Peak {
 }
 
 impl Place {
-    /// What goes on while a receiver has the CPU for itself.
-    fn jobs_of_no_length(&self) -> Task {
-        Task {
-            work: 0,
-            ..self.jobs(PEAK_JOBS)
-        }
-    }
-
     /// The most packets a second that the receiver gets at any rate up to `last`, with jobs of no length.
     fn peak(&mut self, last: f64) -> Result<Peak> {
-        let jobs = self.jobs_of_no_length();
         let (mut best, mut rate) = (Peak::default(), FIRST_PACKETS_PER_S.min(last));
         self.host.resume()?;
         while rate <= last {
-            let (measured, _) = self.flooded(rate, 0, &jobs)?;
+            let (measured, _) = self.flooded(rate, 0, &NO_JOBS)?;
             if measured.received_per_s < PAST_THE_PEAK * best.received_per_s {
                 break;
             }
@@ -312,12 +306,14 @@ fn send_flood(
 mod tests {
     use super::*;
     use crate::error::Blame;
+    use crate::experiment::nisp::SCALE;
 
     type Spoil = fn(&mut Options);
 
     fn options() -> Options {
         Options {
             methods: vec![Method::Vanilla, Method::PreemptRt],
+            times: Times::scaled(SCALE),
             last_packets_per_s: LAST_PACKETS_PER_S,
             rates: 2,
             jobs: 11,

@@ -1,6 +1,6 @@
 //! The rounds: in each, every rate with every method in turn, and the receiver without jobs.
 
-use super::Options;
+use super::{NO_JOBS, Options};
 use crate::compare::Repetitions;
 use crate::error::Result;
 use crate::experiment::nisp::Place;
@@ -72,7 +72,7 @@ impl Run<'_> {
         let place = &mut self.places[place];
         let jobs = match turn.jobs {
             Jobs::OfTheExperiment => place.jobs(self.options.jobs_in(turn.round)),
-            Jobs::OfNoLength => place.jobs_of_no_length(),
+            Jobs::OfNoLength => NO_JOBS,
         };
         let seed = self.options.seed_of(turn.round, turn.number);
         loop {
