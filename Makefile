@@ -39,6 +39,7 @@ check: ## Formatting, lints, licences
 	shellcheck tools/* .ci/run crates/steadyvm/tests/programs/*.sh
 	tools/check-dependencies
 	tools/check-module
+	tools/check-specification
 
 .PHONY: unit-tests
 unit-tests: ## Tests that need no lab

@@ -98,6 +98,14 @@ fn too_few_jobs_for_the_rounds_are_refused() {
 }
 
 #[test]
+fn a_scale_by_which_no_job_makes_sense_is_refused() {
+    for scale in ["0", "9", "201", "4294967396"] {
+        let command = steadyvm(&["lab", "experiment", "nisp", "--scale", scale]);
+        refused(command, 2, &["--scale", "10..=200"]);
+    }
+}
+
+#[test]
 fn a_method_about_guests_is_refused_without_guests() {
     let command = steadyvm(&["compare", "--service", "host", "--methods", "rt-sockets"]);
     refused(command, 2, &["rt-sockets", "--service vm", "preempt-rt"]);

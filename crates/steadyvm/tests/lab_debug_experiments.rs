@@ -22,9 +22,6 @@ use steadyvm_latency::rtca::{Interference, Results};
 
 /// Jobs of NISP's experiment, each time.
 const JOBS: usize = 20;
-/// The rate of bursts that such a kernel receives, in packets a second: with more than it can receive the sink, at
-/// a low priority, has not answered for 60 s.
-const PACKETS_PER_S: u32 = 100;
 /// Round trips of RTCA's, a configuration and level.
 const SAMPLES: u64 = 30;
 
@@ -121,10 +118,8 @@ fn nisp_with_bursts_of_udp_runs_without_a_report() {
     let (kernel, out) = (Kernel::of_this_run(), tempfile::tempdir().unwrap());
     let (methods, jobs) = (kernel.methods.join(","), JOBS.to_string());
     let with = ["lab", "experiment", "nisp", "--methods", &methods];
-    let peak = PACKETS_PER_S.to_string();
     let size = ["--jobs", &jobs, "--rounds", "1", "--rates", "2"];
-    let bound = ["--peak-up-to", &peak];
-    let figures = kernel.run(&[&with[..], &size, &bound].concat(), out.path());
+    let figures = kernel.run(&[&with[..], &size].concat(), out.path());
     assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
     let results: udp::Results = serde_json::from_slice(&figures).unwrap();
     let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();

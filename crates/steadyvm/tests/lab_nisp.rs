@@ -43,9 +43,12 @@ fn require_twenty_jobs(punctuality: &Punctuality) {
 #[ignore = "needs the lab: make lab-tests"]
 fn with_udp_every_rate_is_measured() {
     let out = tempfile::tempdir().unwrap();
-    let said = run(&["--rates", "2", "--rounds", "2"], out.path());
+    let options = ["--rates", "2", "--rounds", "2", "--scale", "50"];
+    let said = run(&options, out.path());
     let results: udp::Results = serde_json::from_slice(&said).unwrap();
     assert_eq!(results.rounds, 2);
+    assert_eq!((results.execution_us, results.period_us), (24_000, 60_000));
+    assert_eq!(results.deadlines_us, [32_000, 60_000]);
     let names: Vec<&str> = results.methods.iter().map(|method| &*method.name).collect();
     assert_eq!(names, ["vanilla", "preempt-rt"]);
     let peaks = results.methods.iter().map(|it| it.peak_packets_per_s);
@@ -62,6 +65,9 @@ fn with_udp_every_rate_is_measured() {
             unloaded.received_packets_per_s < f64::EPSILON,
             "{unloaded:?}"
         );
+        // A job was calibrated to take 24 ms, twice what it takes if no scale is asked for.
+        let response_us = unloaded.jobs.punctuality.response_mean_us;
+        assert!(response_us > 18_000.0, "{unloaded:?}");
         assert!(half.asked_packets_per_s < full.asked_packets_per_s);
         for point in [half, full] {
             assert!(point.received_packets_per_s > 0.0, "{point:?}");
