@@ -19,11 +19,11 @@ pub struct Args {
 enum Verb {
     /// NISP, section V: periodic jobs next to packets for a lower priority.
     ///
-    /// On one CPU of the emulated host: a process at high priority that computes for 12 ms every
-    /// 30 ms (--scale), and a process at low priority that receives UDP packets, which come in bursts
+    /// On one CPU of the emulated host: a process at high priority that computes for 48 ms every
+    /// 120 ms (--scale), and a process at low priority that receives UDP packets, which come in bursts
     /// (MMPP-2) at rising mean rates up to the most that the best method can receive. In each round the methods
     /// take turns at every rate, and without packets. Shown for every method and rate: the jobs' response
-    /// times, how many miss a deadline of 16 and of 30 ms, their jitter, and what the receiver and the CPU did;
+    /// times, how many miss a deadline of 64 and of 120 ms, their jitter, and what the receiver and the CPU did;
     /// response and jitter over those without packets, and received packets over the first method's.
     ///
     /// With --protocol tcp, a TCP stream at full speed takes the place of the bursts. In each round the jobs are
