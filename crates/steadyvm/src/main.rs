@@ -10,6 +10,7 @@ mod kernel;
 mod lab;
 mod load;
 mod machine;
+mod markdown;
 mod methods;
 mod net;
 mod netrt;
