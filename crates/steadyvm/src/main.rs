@@ -17,6 +17,7 @@ mod netrt;
 mod output;
 mod plan;
 mod progress;
+mod site;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +43,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Verb {
+    Apply(site::apply::Args),
     Doctor(doctor::Args),
     Compare(compare::Args),
     Explain(explain::Args),
@@ -51,7 +53,10 @@ enum Verb {
     Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
+    Status(site::status::Args),
+    Undo(site::undo::Args),
     Up(up::Args),
+    Watch(site::watch::Args),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +68,10 @@ fn main() -> ExitCode {
         end_children_on_signals();
     }
     let outcome = match verb {
+        Verb::Apply(args) => site::apply::run(&args),
+        Verb::Status(args) => site::status::run(&args),
+        Verb::Undo(args) => site::undo::run(&args),
+        Verb::Watch(args) => site::watch::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Explain(args) => explain::run(&args),
@@ -95,6 +104,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             Blame::Input => 2,
             Blame::Machine | Blame::Lack => 3,
         };
+    }
+    if error.is::<site::NotFeasible>() {
+        return 1;
     }
     if let Some(error) = error.downcast_ref::<TraceError>() {
         return error.exit_code();

@@ -1,5 +1,6 @@
 //! A run's results as a page of docs/results: the one place where its figures stand.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -33,7 +34,8 @@ fn page(title: &str, warning: &str, facts: &[(String, String)], table: &str) -> 
         table.trim_matches('\n')
     );
     for (name, value) in facts {
-        text += &format!("| {} | {} |\n", in_cell(name), in_cell(value));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "| {} | {} |", in_cell(name), in_cell(value));
     }
     text
 }

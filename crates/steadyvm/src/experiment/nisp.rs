@@ -185,7 +185,12 @@ impl Run<'_> {
         results.notes.extend(self.notes(&disturbance));
         let meta = self.meta(disturbance, Some(options.seed));
         udp::write_output(&self.args.out, &data, &results, &meta)?;
-        self.show("NISP: jobs next to bursts of packets", &meta, &results, nisp::udp::render)
+        self.show(
+            "NISP: jobs next to bursts of packets",
+            &meta,
+            &results,
+            nisp::udp::render,
+        )
     }
 
     fn with_tcp(&self, options: &tcp::Options, display: &Display) -> Result<()> {
@@ -195,7 +200,12 @@ impl Run<'_> {
         results.notes.extend(self.notes(&disturbance));
         let meta = self.meta(disturbance, None);
         tcp::write_output(&self.args.out, &data, &results, &meta)?;
-        self.show("NISP: jobs next to a TCP stream", &meta, &results, nisp::tcp::render)
+        self.show(
+            "NISP: jobs next to a TCP stream",
+            &meta,
+            &results,
+            nisp::tcp::render,
+        )
     }
 
     /// What whoever reads the figures must know.
