@@ -39,6 +39,12 @@ struct File {
     /// For `steadyvm net`.
     #[serde(rename = "nic")]
     _nics: Option<IgnoredAny>,
+    /// For whom enforces budgets.
+    #[serde(rename = "sched")]
+    _sched: Option<IgnoredAny>,
+    /// For `steadyvm simulate`.
+    #[serde(rename = "simulate")]
+    _simulate: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]

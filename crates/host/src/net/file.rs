@@ -13,8 +13,9 @@
 //! class = "rt"
 //! ```
 //!
-//! Rule: a class's `net` is its own, then that of the class it extends. An unknown field is an
-//! error. Every field: docs/design/no-patch-profile.md.
+//! Rule: a class's `net` is its own, then that of the class it extends. Classes "rt" and "best-effort"
+//! are there without being written ([`Class::built_in`]); a file that writes one has its own. An unknown
+//! field is an error. Every field: docs/design/no-patch-profile.md.
 
 use std::collections::BTreeMap;
 
@@ -47,6 +48,11 @@ struct File {
     _host: Option<IgnoredAny>,
     #[serde(rename = "service")]
     _service: Option<IgnoredAny>,
+    /// For whom enforces budgets, and for `steadyvm simulate`.
+    #[serde(rename = "sched")]
+    _sched: Option<IgnoredAny>,
+    #[serde(rename = "simulate")]
+    _simulate: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]
@@ -193,6 +199,10 @@ impl Reader<'_> {
         let (mut next, mut at) = (Some(name), at);
         while let Some(wanted) = next {
             let Some((key, table)) = classes.get_key_value(wanted) else {
+                if let Some(built_in) = Class::built_in(wanted) {
+                    settings.get_or_insert_default().fill_from(&built_in);
+                    break;
+                }
                 let what = format!("there is no class \"{wanted}\"");
                 return Err(self.wrong(at, &what, &format!("add [class.{wanted}.net]")));
             };

@@ -231,6 +231,33 @@ impl TapQdisc {
 }
 
 impl Class {
+    /// A class that every file has without writing it: "rt" is the path of `preempt-rt`
+    /// ([`Priorities`]), "best-effort" is polled in threads below it.
+    pub fn built_in(name: &str) -> Option<Self> {
+        let fifo = |priority| Some(ThreadPriority::Fifo(priority));
+        let ranks = Priorities::default();
+        let class = match name {
+            "rt" => Self {
+                irq: fifo(ranks.irq),
+                napi: fifo(ranks.napi),
+                vhost: fifo(ranks.vhost),
+                vcpu: fifo(ranks.vcpu),
+                tap_qdisc: Some(TapQdisc::Noqueue),
+                ..Self::default()
+            },
+            "best-effort" => Self {
+                napi: Some(ThreadPriority::Normal),
+                threaded_napi: Some(true),
+                ..Self::default()
+            },
+            _ => return None,
+        };
+        Some(Self {
+            name: name.to_owned(),
+            ..class
+        })
+    }
+
     /// Takes what is not set yet from `other`.
     pub(super) fn fill_from(&mut self, other: &Self) {
         self.irq = self.irq.or(other.irq);
@@ -291,19 +318,15 @@ impl Profile {
         } = target.priorities;
         let fifo = |priority| Some(ThreadPriority::Fifo(priority));
         let rt = Class {
-            name: "rt".into(),
             irq: fifo(irq),
             napi: fifo(napi),
             vhost: fifo(vhost),
             vcpu: fifo(vcpu),
-            tap_qdisc: Some(TapQdisc::Noqueue),
-            ..Class::default()
+            ..Class::built_in("rt").unwrap_or_default()
         };
         let other = Class {
             name: "other".into(),
-            napi: Some(ThreadPriority::Normal),
-            threaded_napi: Some(true),
-            ..Class::default()
+            ..Class::built_in("best-effort").unwrap_or_default()
         };
         let nic = |name: &String, class: &Class| NicProfile {
             name: name.clone(),
