@@ -5,6 +5,7 @@ mod directory;
 mod doctor;
 mod experiment;
 mod explain;
+mod generate;
 mod host;
 mod kernel;
 mod lab;
@@ -47,6 +48,8 @@ enum Verb {
     Doctor(doctor::Args),
     Compare(compare::Args),
     Explain(explain::Args),
+    #[command(hide = true)]
+    Generate(generate::Args),
     Host(host::Args),
     Lab(lab::Args),
     Load(load::Args),
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Generate(args) => generate::run(&args),
         Verb::Host(args) => host::run(&args),
         Verb::Lab(args) => lab::run(&args),
         Verb::Load(args) => load::run(&args),
