@@ -51,7 +51,7 @@ quick: ## Formatting, lints and tests of the crates that changed since BASE (mai
 check: ## Formatting, lints, licences
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
-	shellcheck tools/* .ci/run crates/steadyvm/tests/programs/*.sh
+	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm/tests/programs/*.sh
 	tools/check-dependencies
 	tools/check-module
 	tools/check-specification
@@ -98,3 +98,11 @@ setup set-up: ## Install what the lab needs from Debian's packages
 	tools/set-up
 set-up-for-tests:
 	tools/set-up for-tests
+
+.PHONY: packages
+packages: build ## Debian packages into out/packages
+	tools/packages
+
+.PHONY: package-tests
+package-tests: packages ## Install, upgrade and purge the packages in fresh Debian 12 and 13 systems; slow, not in `test`
+	$(AS_ROOT) tools/test-packages
