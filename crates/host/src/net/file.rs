@@ -56,6 +56,7 @@ struct HostTable {
     budget_us: Option<u32>,
     ksoftirqd: Option<ThreadPriority>,
     rcu: Option<ThreadPriority>,
+    timers: Option<ThreadPriority>,
     fair_server_us: Option<u32>,
     levels_from: Option<u32>,
     demux: Option<Spanned<DemuxTable>>,
@@ -266,6 +267,7 @@ impl Reader<'_> {
             queues,
             steer: steer.collect::<Result<_, _>>()?,
             place: self.place(at),
+            ..NicProfile::default()
         })
     }
 
@@ -371,6 +373,7 @@ impl HostTable {
             budget_us: self.budget_us,
             ksoftirqd: self.ksoftirqd,
             rcu: self.rcu,
+            timers: self.timers,
             levels_from: self.levels_from,
         })
     }
