@@ -149,6 +149,7 @@ impl FakeHost {
             threads: Arc::new(self.clone()),
             links: Arc::new(self.clone()),
             demux: Arc::new(self.clone()),
+            runtime: None,
         }
     }
 

@@ -10,10 +10,11 @@ use std::io;
 
 use super::profile::{Class, ThreadPriority, VmProfile, at};
 use super::vms::{self, Running};
-use crate::change::{Change, Step};
+use crate::engine::Step;
 use crate::error::HostError;
 use crate::links::UNLIMITED_BYTES;
 use crate::machine::{Machine, ThreadId};
+use crate::settings::{Change, ChangeOf, Device, RxFrames, TapSendBuffer};
 
 /// More than a ring of 256 packets holds, so that only the way of packets changes, and no VM waits
 /// for room in the buffer.
@@ -47,11 +48,8 @@ pub(super) fn steps(
             rx_frames(machine, tap, packets - 1)?,
             send_buffer(machine, &monitor.id, tap)?,
         ];
-        steps.extend(changes.map(|change| Step {
-            change,
-            why: format!("so that others wait for {packets} of the VM's packets at most"),
-            required: true,
-        }));
+        let why = format!("so that others wait for {packets} of the VM's packets at most");
+        steps.extend(changes.map(|change| Step::required(change, why.clone())));
     }
     Ok(())
 }
@@ -77,11 +75,12 @@ fn rx_frames(machine: &Machine, tap: &str, new_frames: u32) -> Result<Change, Ho
         .links
         .rx_frames(tap)
         .map_err(|source| HostError::io("read rx-frames of", tap, source))?;
-    Ok(Change::RxFrames {
-        device: tap.to_owned(),
-        old_frames,
-        new_frames,
-    })
+    let device = Device::find(machine, tap);
+    Ok(Change::from(ChangeOf {
+        setting: RxFrames { device },
+        old: old_frames,
+        new: new_frames,
+    }))
 }
 
 /// A limit that someone set is one already.
@@ -89,16 +88,19 @@ fn send_buffer(machine: &Machine, monitor: &ThreadId, tap: &str) -> Result<Chang
     let now = send_buffers(machine, monitor.pid, tap).map_err(|cause| unreadable(tap, cause))?;
     // A queue that was attached after the others' limit was set has none.
     let old_bytes = now.last().copied().unwrap_or(UNLIMITED_BYTES);
-    Ok(Change::TapSendBuffer {
-        tap: tap.to_owned(),
-        monitor: monitor.clone(),
-        old_bytes,
-        new_bytes: if old_bytes == UNLIMITED_BYTES {
-            LIMIT_BYTES
-        } else {
-            old_bytes
+    let new_bytes = if old_bytes == UNLIMITED_BYTES {
+        LIMIT_BYTES
+    } else {
+        old_bytes
+    };
+    Ok(Change::from(ChangeOf {
+        setting: TapSendBuffer {
+            tap: Device::find(machine, tap),
+            monitor: monitor.clone(),
         },
-    })
+        old: [old_bytes].into(),
+        new: [new_bytes].into(),
+    }))
 }
 
 fn unreadable(tap: &str, cause: io::Error) -> HostError {

@@ -62,6 +62,7 @@ struct HostTable {
     budget_us: Option<u32>,
     ksoftirqd: Option<ThreadPriority>,
     rcu: Option<ThreadPriority>,
+    timers: Option<ThreadPriority>,
     fair_server_us: Option<u32>,
     levels_from: Option<u32>,
     demux: Option<Spanned<DemuxTable>>,
@@ -276,6 +277,7 @@ impl Reader<'_> {
             queues,
             steer: steer.collect::<Result<_, _>>()?,
             place: self.place(at),
+            ..NicProfile::default()
         })
     }
 
@@ -381,6 +383,7 @@ impl HostTable {
             budget_us: self.budget_us,
             ksoftirqd: self.ksoftirqd,
             rcu: self.rcu,
+            timers: self.timers,
             levels_from: self.levels_from,
         })
     }

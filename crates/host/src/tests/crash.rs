@@ -80,7 +80,7 @@ fn a_refusal_at_any_step_rolls_back_or_is_skipped() {
     let steps = count_mutations(&host, &target, Method::Dedicated, &before);
     let (mut rolled_back, mut skipped) = (0, 0);
     for at in 0..steps {
-        for number in [libc::EPERM, libc::EIO, libc::EBUSY, libc::ESRCH] {
+        for number in [libc::EPERM, libc::EIO, libc::EBUSY] {
             let directory = tempfile::tempdir().unwrap();
             let control = control(&host, &directory);
             host.fault_at(at, Fault::Refuse(number));
@@ -114,7 +114,7 @@ fn a_torn_journal_still_undoes() {
     let whole = fs::read(&path).unwrap();
     // Cutting inside the mark of completeness loses no step.
     fs::write(&path, &whole[..whole.len() - 5]).unwrap();
-    assert_eq!(control.undo().unwrap().restored, 6);
+    assert_eq!(control.undo().unwrap().restored, 7);
     assert_eq!(host.state(), before);
     // A journal that was cut before its header was whole was never followed by a change.
     fs::write(&path, &whole[..20]).unwrap();
@@ -135,12 +135,15 @@ fn a_damaged_line_does_not_stop_the_others() {
         .collect();
     fs::write(&path, lines.join("\n") + "\n").unwrap();
     let undone = control.undo().unwrap();
-    assert_eq!(undone.restored, 5);
-    assert!(
-        undone.notes.iter().any(|note| note.contains("line 3")),
-        "{:?}",
-        undone.notes
-    );
+    assert_eq!(undone.restored, 6);
+    assert!(undone.failed[0].contains("line 3"), "{:?}", undone.failed);
+    // The line stays for whoever can read it.
+    assert!(fs::read_to_string(&path).unwrap().ends_with("\n{broken\n"));
+    let error = control
+        .apply(&paper_target(), Method::PreemptRt)
+        .unwrap_err();
+    assert!(error.to_string().contains("line 2"), "{error}");
+    assert_eq!(error.exit_code(), 3);
     fs::write(&path, "rubbish\n").unwrap();
     let error = control.undo().unwrap_err().to_string();
     assert!(

@@ -4,11 +4,10 @@ use super::net;
 use super::scenario::{
     FIFO_50, bound_fair_servers, control, nic, paper_host, paper_target, threaded_irq,
 };
-use crate::change::Change;
 use crate::fake::{FakeHost, Fault};
 use crate::parse::PF_KTHREAD;
 use crate::threads::{RESET_ON_FORK, Scheduling};
-use crate::{CpuSet, ErrorKind, HostError, Method, RtVm, State, Target, discover};
+use crate::{Change, CpuSet, ErrorKind, HostError, Method, RtVm, State, Target, discover};
 
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -37,8 +36,8 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
     let before = host.state();
     let control = control(&host, &directory);
     let applied = control.apply(&paper_target(), Method::PreemptRt).unwrap();
-    // Four threads, and the fair servers of two CPUs.
-    assert_eq!(applied.steps.len(), 6);
+    // Four threads of the path, RCU's, and the fair servers of two CPUs.
+    assert_eq!(applied.steps.len(), 7);
     let mut expected = before.clone();
     bound_fair_servers(&mut expected);
     for (tid, scheduling) in [
@@ -46,6 +45,7 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
         (41, Scheduling::fifo(80, 0)),
         (109, Scheduling::fifo(75, 0)),
         (102, Scheduling::fifo(70, RESET_ON_FORK)),
+        (13, Scheduling::fifo(76, 0)),
     ] {
         expected.threads.get_mut(&tid).unwrap().scheduling = scheduling;
     }
@@ -53,10 +53,10 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
     let shown = control.show().unwrap();
     assert_eq!(
         (shown.state, shown.method),
-        (State::Applied, Some(Method::PreemptRt))
+        (State::Applied, Some(Method::PreemptRt.into()))
     );
     assert!(shown.settings.iter().all(|setting| setting.holds));
-    assert_eq!(control.undo().unwrap().restored, 6);
+    assert_eq!(control.undo().unwrap().restored, 7);
     assert_eq!(host.state(), before);
 }
 
@@ -73,7 +73,7 @@ fn methods_with_levels_are_those_without_and_the_level_of_the_rt_nic() {
         let mut expected = host.state();
         control.undo().unwrap();
         control.apply(&paper_target(), with).unwrap();
-        assert_eq!(control.show().unwrap().method, Some(with));
+        assert_eq!(control.show().unwrap().method, Some(with.into()));
         // IRQ threads of other NICs stay at 50, below it; all of the RT path is at it or above.
         let lowest_of_the_path = expected.threads[&102].scheduling.priority;
         let file = "/proc/sys/net/core/rtnet_prio".to_owned();
@@ -83,7 +83,7 @@ fn methods_with_levels_are_those_without_and_the_level_of_the_rt_nic() {
         expected.files.insert(file, "16\t64\n".to_owned());
         assert_eq!(net::kept(host.state()), net::kept(expected), "{with}");
         // What is made as a network profile is also taken back as one.
-        let undone = if with.is_profile() {
+        let undone = if with.switches().profile {
             control.undo_profile()
         } else {
             assert!(control.undo_profile().is_err());
@@ -182,6 +182,7 @@ fn a_process_of_the_host_can_be_the_service() {
         (41, Scheduling::fifo(80, 0)),
         (300, Scheduling::fifo(70, RESET_ON_FORK)),
         (301, Scheduling::fifo(70, RESET_ON_FORK)),
+        (13, Scheduling::fifo(76, 0)),
     ] {
         expected.threads.get_mut(&tid).unwrap().scheduling = scheduling;
     }
@@ -409,7 +410,7 @@ fn a_recycled_thread_number_is_not_touched() {
     });
     let recycled = host.state().threads[&102].clone();
     let undone = control.undo().unwrap();
-    assert_eq!((undone.vanished, undone.restored), (2, 4));
+    assert_eq!((undone.vanished, undone.restored), (2, 5));
     assert_eq!(host.state().threads[&102], recycled);
 }
 
@@ -485,7 +486,7 @@ fn what_cannot_be_restored_stays_in_the_journal() {
     control.apply(&paper_target(), Method::PreemptRt).unwrap();
     host.fault_at(0, Fault::Refuse(libc::EPERM));
     let undone = control.undo().unwrap();
-    assert_eq!((undone.failed.len(), undone.restored), (1, 5));
+    assert_eq!((undone.failed.len(), undone.restored), (1, 6));
     assert_eq!(control.show().unwrap().state, State::Incomplete);
     host.heal();
     assert_eq!(control.undo().unwrap().restored, 1);
@@ -510,7 +511,7 @@ fn a_vm_with_outsourced_sockets_needs_no_vhost_worker() {
     assert_eq!(plan.warnings, [] as [String; 0]);
     let set = |tid: u32| {
         plan.steps.iter().any(
-            |step| matches!(&step.change, Change::ThreadPolicy { thread, .. } if thread.tid == tid),
+            |step| matches!(&step.change, Change::ThreadPolicy(change) if change.setting.thread.tid == tid),
         )
     };
     assert!(set(302) && !set(301) && !set(300));
@@ -547,7 +548,7 @@ fn the_fair_server_is_left_where_asked_and_told_of_where_it_cannot_be_reached() 
     // Without debugfs, and before there was one.
     host.edit(|state| state.files.retain(|path, _| !path.contains("fair_server")));
     let applied = control.apply(&paper_target(), Method::PreemptRt).unwrap();
-    let told = |applied: &crate::Applied| {
+    let told = |applied: &crate::Report| {
         let mut warnings = applied.warnings.iter();
         warnings.any(|warning| warning.contains("mount debugfs"))
     };
@@ -680,8 +681,8 @@ fn a_vm_of_one_vcpu_is_real_time_as_a_whole() {
 #[test]
 fn two_at_once_are_refused() {
     let (host, directory) = (paper_host(2), directory());
-    let state = crate::journal::StateDirectory::new(directory.path().join("state"));
-    let _lock = state.lock().unwrap();
+    let runtime = crate::engine::lock::Runtime::new(directory.path());
+    let _lock = runtime.lock(std::time::Duration::ZERO).unwrap();
     let error = control(&host, &directory).undo().unwrap_err();
     assert!(matches!(error, HostError::Busy { .. }));
 }

@@ -216,6 +216,7 @@ proptest! {
     fn journals_of_any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("journal.jsonl"), bytes).unwrap();
-        let _ = crate::journal::StateDirectory::new(directory.path()).read();
+        let storage = std::sync::Arc::new(crate::engine::Directory::new(directory.path()));
+        let _ = crate::engine::journal::JournalFile::new(storage).read();
     }
 }

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use steadyvm_analysis::plan::{self, Report};
-use steadyvm_host::net::{Profile, ProfileApplied, ProfilePlan};
-use steadyvm_host::{HostControl, HostError};
+use steadyvm_host::net::Profile;
+use steadyvm_host::{HostControl, HostError, Plan, Report as Reconciled};
 
 use crate::net::{name_processes, named_process, profile_of, text_of};
 
@@ -49,7 +49,7 @@ pub struct Site {
 
 /// What bringing the host up to date did.
 pub struct Done {
-    applied: ProfileApplied,
+    applied: Reconciled,
     new_warnings: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ impl Site {
     }
 
     /// What bringing the host up to date would change. Reads only.
-    pub fn plan(&self, control: &HostControl) -> Result<ProfilePlan> {
+    pub fn plan(&self, control: &HostControl) -> Result<Plan> {
         let mut plan = control.plan_profile(&self.profile)?;
         plan.warnings.splice(0..0, self.infeasible());
         Ok(plan)
