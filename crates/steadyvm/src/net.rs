@@ -89,12 +89,7 @@ fn read(path: &Path) -> Result<Profile, HostError> {
         what: format!("cannot read {name}: {error}"),
         fix: "name a steadyvm.toml (see examples/steadyvm.toml)".into(),
     })?;
-    profile_of(&name, &text)
-}
-
-/// The profile that a text describes; `name` is the file's, for messages.
-pub(crate) fn profile_of(name: &str, text: &str) -> Result<Profile, HostError> {
-    file::parse(name, text)
+    file::parse(&name, &text)
 }
 
 pub(crate) fn text_of(path: &Path) -> io::Result<String> {

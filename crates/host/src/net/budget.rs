@@ -100,9 +100,27 @@ mod tests {
         };
         good.check().unwrap();
         for (bad, name) in [
-            (VcpuBudget { runtime_ns: 1000, ..good }, "runtime"),
-            (VcpuBudget { runtime_ns: 10_000_001, ..good }, "runtime"),
-            (VcpuBudget { deadline_ns: 10_000_001, ..good }, "deadline"),
+            (
+                VcpuBudget {
+                    runtime_ns: 1000,
+                    ..good
+                },
+                "runtime",
+            ),
+            (
+                VcpuBudget {
+                    runtime_ns: 10_000_001,
+                    ..good
+                },
+                "runtime",
+            ),
+            (
+                VcpuBudget {
+                    deadline_ns: 10_000_001,
+                    ..good
+                },
+                "deadline",
+            ),
             (
                 VcpuBudget {
                     runtime_ns: 50_000,
@@ -119,7 +137,10 @@ mod tests {
                 "period",
             ),
         ] {
-            assert!(bad.check().unwrap_err().starts_with(&format!("a {name}")), "{bad:?}");
+            assert!(
+                bad.check().unwrap_err().starts_with(&format!("a {name}")),
+                "{bad:?}"
+            );
         }
     }
 }

@@ -119,6 +119,23 @@ struct VmTable {
 /// # Errors
 /// What is wrong, with its line and column.
 pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
+    let profile = parse_any(name, text)?;
+    if profile == Profile::default() {
+        let what = "nothing in it is for the network";
+        return Err(Reader { name, text }.wrong(
+            0,
+            what,
+            "add [net], a [[nic]] with a class, or net settings to the class of a VM",
+        ));
+    }
+    Ok(profile)
+}
+
+/// As [`parse`], also of a file that says nothing of the network.
+///
+/// # Errors
+/// What is wrong, with its line and column.
+pub fn parse_any(name: &str, text: &str) -> Result<Profile, HostError> {
     let reader = Reader { name, text };
     let file: File = toml::from_str(text).map_err(|error| {
         let place = error.span().map_or(0, |span| span.start);
@@ -145,14 +162,6 @@ pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
     }
     for vm in &file.vm {
         profile.vms.extend(reader.vm(vm, classes)?);
-    }
-    if profile == Profile::default() {
-        let what = "nothing in it is for the network";
-        return Err(reader.wrong(
-            0,
-            what,
-            "add [net], a [[nic]] with a class, or net settings to the class of a VM",
-        ));
     }
     profile.check()?;
     Ok(profile)
