@@ -1,7 +1,7 @@
 //! The network part of steadyvm.toml. What is for the plan of VCPUs is left to `steadyvm plan`.
 //!
 //! ```toml
-//! [net]                       # the host's deferred work
+//! [net]                       # the host's deferred work; rcu and timers stand above VCPUs unless set
 //! budget_packets = 64
 //!
 //! [class.rt.net]              # what the VMs, NICs and queues of class rt get
@@ -148,6 +148,14 @@ pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
             "add [net], a [[nic]] with a class, or net settings to the class of a VM",
         ));
     }
+    // A VCPU that computes without end must not stop the threads that all of the host depends on.
+    let above = profile.highest_of_tenants().map(|highest| highest + 1);
+    let above = above
+        .filter(|above| *above <= HIGHEST_PRIORITY)
+        .map(ThreadPriority::Fifo);
+    let softirqs = &mut profile.softirqs;
+    softirqs.rcu = softirqs.rcu.or(above);
+    softirqs.timers = softirqs.timers.or(above);
     profile.check()?;
     Ok(profile)
 }
