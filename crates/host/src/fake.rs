@@ -595,11 +595,14 @@ impl Threads for FakeHost {
             .threads
             .get(&tid)
             .ok_or_else(|| error(libc::ESRCH))?;
-        let shown = match inner.state.cpusets.get(&thread.pid) {
-            Some(cpuset) => thread.cpus.intersection(cpuset),
-            None => thread.cpus.clone(),
+        let online = &inner.state.online;
+        let allowed = match inner.state.cpusets.get(&thread.pid) {
+            Some(cpuset) => cpuset.intersection(online),
+            None => online.clone(),
         };
-        Ok(shown.intersection(&inner.state.online))
+        // Where nothing of what was asked for is left, the kernel takes all that is allowed.
+        let shown = thread.cpus.intersection(&allowed);
+        Ok(if shown.is_empty() { allowed } else { shown })
     }
 
     fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> io::Result<()> {

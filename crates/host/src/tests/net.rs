@@ -493,7 +493,7 @@ fn a_failed_change_of_profile_leaves_the_one_before() {
     let other = FILE
         .replace("irq = 80", "irq = 90")
         .replace("vhost = 75", "vhost = 77")
-        .replace("rcu = 3\n", "");
+        .replace("budget_us = 4000\n", "");
     let mut failures = 0;
     for at in 0.. {
         let (host, directory) = (host(), directory());

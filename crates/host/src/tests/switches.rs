@@ -105,7 +105,10 @@ fn every_method_puts_rcu_and_timers_above_what_tenants_keep_busy() {
         };
         control.apply(&target, method).unwrap();
         let state = host.state();
-        assert!((13..=18).all(|tid| state.threads[&tid] == before.threads[&tid]));
+        for tid in 13..=18 {
+            let (now, old) = (&state.threads[&tid], &before.threads[&tid]);
+            assert_eq!(now.scheduling, old.scheduling, "{method} {tid}");
+        }
         control.undo().unwrap();
     }
 }

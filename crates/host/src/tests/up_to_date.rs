@@ -90,12 +90,18 @@ fn threads_that_came_later_are_moved_off_the_dedicated_cpu_by_the_next_apply() {
 #[test]
 fn any_thread_may_end_at_any_step_of_apply() {
     let methods = [Method::PreemptRt, Method::Dedicated, Method::RtProfile];
+    let vm = |pid| RtVm {
+        pid,
+        rt_vcpus: vec![],
+    };
+    let target = Target {
+        rt_vms: vec![vm(100), vm(200)],
+        ..paper_target()
+    };
     for method in methods {
         let steps = {
             let (host, directory) = (host(), directory());
-            control(&host, &directory)
-                .apply(&with_vm(200), method)
-                .unwrap();
+            control(&host, &directory).apply(&target, method).unwrap();
             host.mutations()
         };
         assert!(steps > 8);
@@ -106,19 +112,6 @@ fn any_thread_may_end_at_any_step_of_apply() {
                 let mut before = host.state();
                 let control = control(&host, &directory);
                 host.fault_at(at, Fault::End(tid));
-                let target = Target {
-                    rt_vms: vec![
-                        RtVm {
-                            pid: 100,
-                            rt_vcpus: vec![],
-                        },
-                        RtVm {
-                            pid: 200,
-                            rt_vcpus: vec![],
-                        },
-                    ],
-                    ..paper_target()
-                };
                 match control.apply(&target, method) {
                     Ok(_) => {
                         let state = host.state();
