@@ -117,6 +117,7 @@ impl Engine {
     pub fn plan(&self, desired: &Desired) -> Result<Plan, HostError> {
         self.refuse_other_journals()?;
         let before = self.journal_of_this_boot()?;
+        let before = before.filter(|journal| journal.complete);
         if let Some(before) = &before {
             self.must_follow(desired, before)?;
         }
@@ -146,14 +147,14 @@ impl Engine {
                 self.journal.remove()?;
                 (None, Vec::new())
             }
-            Some(journal) => {
+            Some(journal) if journal.complete => {
                 self.must_follow(desired, &journal)?;
-                if journal.complete {
-                    let own = journal.steps.clone();
-                    (Some(journal), own)
-                } else {
-                    (None, self.undo_interrupted(&journal)?)
-                }
+                let own = journal.steps.clone();
+                (Some(journal), own)
+            }
+            Some(journal) => {
+                self.must_be_readable(&journal)?;
+                (None, self.undo_interrupted(&journal)?)
             }
         };
         self.reconcile_from(desired, before, own)
@@ -249,28 +250,29 @@ impl Engine {
         })
     }
 
-    fn must_follow(&self, desired: &Desired, before: &Journal) -> Result<(), HostError> {
-        if !before.unreadable.is_empty() {
-            return Err(HostError::Malformed {
-                path: self.journal.path().display().to_string(),
-                problem: format!(
-                    "{}; undo it with the steadyvm that wrote it, or give it up with `steadyvm \
-                     host undo --forget`",
-                    before.unreadable.join(", ")
-                ),
-            });
+    /// Lines that another version wrote are not dropped by the way.
+    fn must_be_readable(&self, journal: &Journal) -> Result<(), HostError> {
+        if journal.unreadable.is_empty() {
+            return Ok(());
         }
+        Err(HostError::Malformed {
+            path: self.journal.path().display().to_string(),
+            problem: format!(
+                "{}; undo it with the steadyvm that wrote it, or give it up with `steadyvm host \
+                 undo --forget`",
+                journal.unreadable.join(", ")
+            ),
+        })
+    }
+
+    fn must_follow(&self, desired: &Desired, before: &Journal) -> Result<(), HostError> {
+        self.must_be_readable(before)?;
         if desired.may_follow(&before.header.desired) {
             return Ok(());
         }
         let method = before.header.desired.method;
-        let what = if before.complete {
-            format!("method {method} is in force already")
-        } else {
-            format!("an earlier apply or undo of method {method} was interrupted")
-        };
         Err(HostError::InForce {
-            what,
+            what: format!("method {method} is in force already"),
             journal: self.journal.path().display().to_string(),
             fix: "run `steadyvm host undo` first".into(),
         })
@@ -548,6 +550,17 @@ impl Engine {
         left: Vec<Step>,
         undone: &mut Undone,
     ) -> Result<(), HostError> {
+        // Recorded already, whatever can be written now.
+        for step in &before.steps {
+            if step.change.read(&self.machine).is_ok_and(|now| now.is_new) {
+                continue;
+            }
+            if let Err(error) = step.change.make(&self.machine)
+                && !error.is_vanished()
+            {
+                undone.failed.push(error.to_string());
+            }
+        }
         let mut begun = Journal::of(before.header.clone(), before.steps.clone());
         begun.steps.extend(left.iter().cloned());
         let mut writer = self.journal.replace(&begun)?;

@@ -1,7 +1,7 @@
 //! The network part of steadyvm.toml. What is for the plan of VCPUs is left to `steadyvm plan`.
 //!
 //! ```toml
-//! [net]                       # the host's deferred work
+//! [net]                       # the host's deferred work; rcu and timers stand above VCPUs unless set
 //! budget_packets = 64
 //!
 //! [class.rt.net]              # what the VMs, NICs and queues of class rt get
@@ -163,6 +163,14 @@ pub fn parse_any(name: &str, text: &str) -> Result<Profile, HostError> {
     for vm in &file.vm {
         profile.vms.extend(reader.vm(vm, classes)?);
     }
+    // A VCPU that computes without end must not stop the threads that all of the host depends on.
+    let above = profile.highest_of_tenants().map(|highest| highest + 1);
+    let above = above
+        .filter(|above| *above <= HIGHEST_PRIORITY)
+        .map(ThreadPriority::Fifo);
+    let softirqs = &mut profile.softirqs;
+    softirqs.rcu = softirqs.rcu.or(above);
+    softirqs.timers = softirqs.timers.or(above);
     profile.check()?;
     Ok(profile)
 }

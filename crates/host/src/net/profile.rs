@@ -401,18 +401,12 @@ impl Profile {
         }));
     }
 
-    /// Fills in what every method has and a file left out, where the path has priorities: the ranks of
-    /// RCU's and the timers' threads, which a busy VCPU must not stop, and a fair server in short pieces.
-    pub fn fill_in_housekeeping(&mut self) {
-        let Some(highest) = self.highest_of_tenants() else {
-            return;
-        };
-        let usual = Priorities::default().housekeeping;
-        let rank = usual.max(highest + 1).min(HIGHEST_PRIORITY);
-        let rank = Some(ThreadPriority::Fifo(rank)).filter(|_| rank > highest);
-        self.softirqs.rcu = self.softirqs.rcu.or(rank);
-        self.softirqs.timers = self.softirqs.timers.or(rank);
-        self.fair_server_us = self.fair_server_us.or(Some(FAIR_SERVER_US));
+    /// Where the path has priorities and nothing is said of the fair server: in short pieces, as in
+    /// every method.
+    pub fn bound_fair_server(&mut self) {
+        if self.highest_of_tenants().is_some() {
+            self.fair_server_us = self.fair_server_us.or(Some(FAIR_SERVER_US));
+        }
     }
 
     /// The highest FIFO priority that a tenant keeps busy as it likes: vhost workers and VCPUs.

@@ -70,13 +70,6 @@ impl TryFrom<Unchecked> for File {
         if !ALLOWED.iter().any(|allowed| path.starts_with(allowed)) || !is_plain(&path) {
             return Err(format!("{path} is no file that steadyvm sets"));
         }
-        let is_name = |name: &String| !name.is_empty() && !name.contains(['/', '.']);
-        if device
-            .as_ref()
-            .is_some_and(|name| !is_name(&name.replace('.', "_")))
-        {
-            return Err(format!("{device:?} is no network device"));
-        }
         let device = device.map(|name| Device { name, index });
         Ok(Self { path, form, device })
     }
@@ -182,12 +175,12 @@ impl SettingKind for File {
 
     #[cfg(any(test, feature = "fake"))]
     fn example(host: &crate::fake::FakeHost) -> super::ChangeOf<Self> {
-        let path = "/proc/sys/net/core/netdev_max_backlog";
-        host.writable_file(path, "1000\n");
+        let path = "/proc/sys/net/core/netdev_budget";
+        host.writable_file(path, "300\n");
         super::ChangeOf {
             setting: Self::new(&host.machine(), path, Form::Text),
-            old: "1000".into(),
-            new: "300".into(),
+            old: "300".into(),
+            new: "64".into(),
         }
     }
 }

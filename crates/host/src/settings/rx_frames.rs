@@ -59,6 +59,7 @@ impl SettingKind for RxFrames {
     #[cfg(any(test, feature = "fake"))]
     fn example(host: &crate::fake::FakeHost) -> super::ChangeOf<Self> {
         host.file("/sys/class/net/example3/ifindex", "80\n");
+        host.file("/sys/class/net/example3/tun_flags", "0x5002\n");
         super::ChangeOf {
             setting: Self {
                 device: Device::find(&host.machine(), "example3"),

@@ -21,18 +21,14 @@ pub struct ThreadAffinity {
 }
 
 impl ThreadAffinity {
-    /// What the kernel shows of a set that it was asked for; the set itself where nothing of it is
-    /// allowed.
+    /// What the kernel shows of a set that it was asked for: what of it is allowed now, or all that
+    /// is allowed where nothing of it is left (`__set_cpus_allowed_ptr()` in kernel/sched/core.c).
     fn shown(&self, machine: &Machine, asked: &CpuSet) -> CpuSet {
         let Some(allowed) = machine.allowed_cpus(self.thread.pid) else {
             return asked.clone();
         };
         let shown = asked.intersection(&allowed);
-        if shown.is_empty() {
-            asked.clone()
-        } else {
-            shown
-        }
+        if shown.is_empty() { allowed } else { shown }
     }
 }
 

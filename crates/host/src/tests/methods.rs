@@ -470,7 +470,7 @@ fn an_interrupt_returns_to_the_cpu_that_served_it() {
 fn a_setting_that_the_kernel_ignores_fails_and_rolls_back() {
     let (host, directory) = (paper_host(2), directory());
     let before = host.state();
-    host.fault_at(2, Fault::Ignore);
+    host.fault_at(0, Fault::Ignore);
     let error = control(&host, &directory)
         .apply(&paper_target(), Method::PreemptRt)
         .unwrap_err();

@@ -33,6 +33,7 @@ pub fn threaded_irq(host: &FakeHost, irq: u32, tid: u32, action: &str, cpu: usiz
 pub fn nic(host: &FakeHost, name: &str, irq: u32, tid: u32) {
     let device = format!("/sys/devices/pci0000:00/0000:00:{irq:02}.0");
     host.file(&format!("{device}/net/{name}/mtu"), "1500\n");
+    host.file(&format!("{device}/net/{name}/ifindex"), &format!("{irq}\n"));
     host.writable_file(&format!("{device}/net/{name}/queues/rx-0/rps_cpus"), "0\n");
     host.file(&format!("{device}/net/{name}/queues/rx-1/rps_cpus"), "0\n");
     host.writable_file(&format!("{device}/net/{name}/threaded"), "0\n");
@@ -84,6 +85,8 @@ pub fn paper_host(cpus: usize) -> FakeHost {
             &format!("pos:\t0\niff:\ttap-{name}\n"),
         );
         host.file(&format!("/sys/class/net/tap-{name}/mtu"), "1500\n");
+        let index = format!("{}\n", 1000 + pid);
+        host.file(&format!("/sys/class/net/tap-{name}/ifindex"), &index);
         host.file(&format!("/sys/class/net/tap-{name}/tun_flags"), "0x5002\n");
         host.thread(pid, pid, "qemu-system-x86", 0);
         for vcpu in 0..vcpus {

@@ -78,7 +78,7 @@ impl Site {
         } else {
             file::parse(&name, &text)?
         };
-        profile.fill_in_housekeeping();
+        profile.bound_fair_server();
         let differences = plan.as_ref().map_or_else(Vec::new, |plan| {
             sched::put_in(&mut profile, plan, mechanism)
         });
