@@ -4,6 +4,7 @@
 mod demux;
 mod fair_server;
 mod links;
+mod vms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
