@@ -5,6 +5,7 @@ mod demux;
 mod fair_server;
 mod links;
 mod storage;
+mod vms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

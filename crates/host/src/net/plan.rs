@@ -323,7 +323,9 @@ fn plan_vm(
     own: &[Step],
     wanted: &mut Wanted,
 ) -> Result<(), HostError> {
-    let Running { profile, vm, taps } = running;
+    let Running {
+        profile, vm, taps, ..
+    } = running;
     let class = &profile.class;
     check_cpus(class, online, &profile.place)?;
     if vm.vhost_workers.is_empty() && class.vhost.is_some() && !taps.is_empty() {
