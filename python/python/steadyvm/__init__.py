@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import List, Literal, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import types
 from ._steadyvm import (
@@ -62,15 +62,14 @@ class Verdict(NamedTuple):
     reason: Optional[str]
 
 
-RtVm = Tuple[int, int, int]
-"""A real-time VM: budget and period of each of its VCPUs in nanoseconds, and how many VCPUs it has."""
-
-
 def admit(
-    hosts: Sequence[Tuple[int, Sequence[RtVm]]],
-    request: RtVm,
-    scheduler: types.HostScheduler = "pedf",
-    server: types.Server = "cbs",
+    hosts: Sequence[Tuple[int, Sequence[Tuple[int, int, int]]]],
+    request: Tuple[int, int, int],
+    scheduler: Literal["pedf", "gedf", "pdm", "gdm"] = "pedf",
+    server: Literal["cbs", "periodic", "sporadic", "deferrable"] = "cbs",
 ) -> List[Verdict]:
-    """For each host, given as (CPUs for real-time VMs, its VMs), whether it can take ``request`` besides."""
+    """For each host, given as (CPUs for real-time VMs, its VMs), whether it can take ``request`` besides.
+
+    A VM is (budget, period, number of VCPUs): each of its VCPUs has the budget in every period, in nanoseconds.
+    """
     return [Verdict(*verdict) for verdict in admit_hosts(hosts, request, scheduler, server)]

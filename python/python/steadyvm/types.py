@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import List, Literal, Optional, TypedDict
 
 
-HostScheduler = Literal["pedf", "gedf", "pdm", "gdm"]
-Server = Literal["cbs", "periodic", "sporadic", "deferrable"]
-
-
 class _TaskRequired(TypedDict):
     c: int
     d: int
@@ -45,11 +41,11 @@ class Overheads(TypedDict, total=False):
 
 class _HostRequired(TypedDict):
     pcpus: int
-    scheduler: HostScheduler
+    scheduler: Literal["pedf", "gedf", "pdm", "gdm"]
 
 
 class Host(_HostRequired, total=False):
-    server: Server
+    server: Literal["cbs", "periodic", "sporadic", "deferrable"]
     overheads: Overheads
 
 
