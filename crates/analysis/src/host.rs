@@ -156,6 +156,11 @@ impl Host {
         self.cpus
     }
 
+    /// The same host under another scheduler.
+    pub(crate) const fn with_scheduler(self, scheduler: HostScheduler) -> Self {
+        Self { scheduler, ..self }
+    }
+
     /// How budgets behave while guests sleep.
     pub const fn server(&self) -> VcpuServer {
         self.server
