@@ -22,7 +22,7 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
     }
     let mut refusals = Vec::new();
     let unit = request.unit;
-    // (CPUs, sum of runtime / period in 2^-20, rounded up), a root domain each.
+    // (CPUs, sum of runtime / period in 2^-20), a root domain each.
     let mut domains: Vec<(Vec<u32>, Amount)> = Vec::new();
     for vm in vms {
         for (number, vcpu) in vm.vcpus.iter().enumerate() {
@@ -71,10 +71,9 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
                     LONGEST_PERIOD,
                 );
             }
-            let load = crate::time::div_ceil_wide(
-                Amount::from(install.runtime_ns) << 20,
-                Amount::from(install.period_ns.max(1)),
-            );
+            // Rounded down, as the kernel does (to_ratio).
+            let load =
+                (Amount::from(install.runtime_ns) << 20) / Amount::from(install.period_ns.max(1));
             match domains.iter_mut().find(|(cpus, _)| *cpus == install.cpus) {
                 Some((_, sum)) => *sum += load,
                 None => domains.push((install.cpus.clone(), load)),

@@ -1,7 +1,7 @@
 //! The JSON interface, for other tools: what [`super::file`] reads, with `"vms"` and `"services"` for lists.
 //!
 //! Times are integers of one unit of the caller's; with `"unit": "ns"` nanoseconds, and then the plan says what
-//! to install. Schema: crates/analysis/request.schema.json.
+//! to install. Schema: `request.schema.json` of this crate.
 
 use super::{
     InputError, InterfaceName, Period, Request, SchedulerName, TaskNeeds, Unit,

@@ -238,7 +238,7 @@ fn explorer_for_a_while() {
     let started = std::time::Instant::now();
     let (mut rng, mut tally) = (ChaCha8Rng::seed_from_u64(2_028), Tally::default());
     while started.elapsed().as_secs() < seconds {
-        check(&mut rng, 9, MOST_STATES, &mut tally);
+        check(&mut rng, 7, 5 * FEWER_STATES, &mut tally);
     }
     println!("{tally:?}");
 }
