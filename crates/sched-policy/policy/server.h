@@ -95,10 +95,11 @@ POLICY_FN void policy_constant_bandwidth_advance(struct policy_server *s, u64 no
 POLICY_FN void policy_advance(struct policy_server *s, u64 now)
 {
 	if (policy_replenishes_periodically(s)) {
-		if (now >= s->release_ns + s->parameters.period_ns) {
+		if (now >= s->release_ns + s->parameters.period_ns)
 			policy_pass_periods(s, (now - s->release_ns) / s->parameters.period_ns);
+		/* A wake at the very instant at which the period starts still finds the budget. */
+		if (now > s->release_ns)
 			policy_poll(s);
-		}
 	} else if (s->parameters.kind == POLICY_CONSTANT_BANDWIDTH) {
 		policy_constant_bandwidth_advance(s, now);
 	}
@@ -113,11 +114,8 @@ POLICY_FN void policy_wake(struct policy_server *s, u64 now, u64 least_virtual_r
 {
 	if (s->ready)
 		return;
-	/* A period that starts at this very instant finds a polling server with work. */
-	if (now)
-		policy_advance(s, now - 1);
-	s->ready = 1;
 	policy_advance(s, now);
+	s->ready = 1;
 	if (s->virtual_runtime_ns < least_virtual_runtime_ns)
 		s->virtual_runtime_ns = least_virtual_runtime_ns;
 	if (!s->parameters.rt)
@@ -150,7 +148,7 @@ POLICY_FN void policy_block(struct policy_server *s, u64 now)
 POLICY_FN void policy_charge(struct policy_server *s, u64 used, u64 now)
 {
 	if (s->parameters.kind == POLICY_SPORADIC) {
-		policy_sporadic_charge(s, used);
+		policy_sporadic_charge(s, used, now);
 		return;
 	}
 	if (policy_replenishes_periodically(s)) {
@@ -265,7 +263,6 @@ POLICY_FN u32 policy_init(struct policy_server *s, const struct policy_parameter
 		s->queue[i].amount_ns = 0;
 	}
 	policy_sporadic_fill(s, now);
-	policy_poll(s);
 	return POLICY_OK;
 }
 
@@ -304,7 +301,7 @@ POLICY_FN u32 policy_set_parameters(struct policy_server *s, const struct policy
 	s->remaining_ns = (s64)p->budget_ns - (s64)used;
 	if (p->kind == POLICY_SPORADIC) {
 		policy_sporadic_fill(s, s->release_ns);
-		policy_sporadic_charge(s, used);
+		policy_sporadic_charge(s, used, s->release_ns);
 		s->remaining_ns = (s64)p->budget_ns;
 	}
 	s->deadline_ns = s->release_ns + p->deadline_ns;

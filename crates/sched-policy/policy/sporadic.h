@@ -66,34 +66,6 @@ POLICY_FN u64 policy_sporadic_due(const struct policy_server *s, u64 now)
 	return due;
 }
 
-/* Takes `used` from the front. What is not due yet is taken too: a decision that came late. */
-POLICY_FN void policy_sporadic_charge(struct policy_server *s, u64 used)
-{
-	u64 period = s->parameters.period_ns, turns = used / s->parameters.budget_ns;
-	u32 i;
-
-	/* Whole budgets: every piece moves by so many periods. */
-	used -= turns * s->parameters.budget_ns;
-	if (turns) {
-		for (i = 0; i < POLICY_MAX_REPLENISHMENTS; i++)
-			s->queue[i].time_ns += turns * period;
-	}
-	/* One turn more than pieces: the last one may be used up and the next be cut. */
-	for (i = 0; i <= POLICY_MAX_REPLENISHMENTS && used && s->count; i++) {
-		struct policy_replenishment piece = *policy_sporadic_at(s, 0);
-
-		if (piece.amount_ns > used) {
-			policy_sporadic_at(s, 0)->amount_ns = piece.amount_ns - used;
-			policy_sporadic_add(s, piece.time_ns + period, used);
-			return;
-		}
-		used -= piece.amount_ns;
-		s->head = (s->head + 1) & POLICY_QUEUE_MASK;
-		s->count--;
-		policy_sporadic_add(s, piece.time_ns + period, piece.amount_ns);
-	}
-}
-
 /* The VCPU wakes: the pieces that are due become one, from now. */
 POLICY_FN void policy_sporadic_wake(struct policy_server *s, u64 now)
 {
@@ -117,6 +89,41 @@ POLICY_FN void policy_sporadic_wake(struct policy_server *s, u64 now)
 		first = policy_sporadic_at(s, 0);
 		first->time_ns = now;
 		first->amount_ns = due;
+	}
+}
+
+/*
+ * Takes `used`, run up to `now`, from the front. What is not due yet is taken too: a decision that came late. If
+ * the first piece is used only after its period has passed, what is due counts from its use: lateness earns no burst.
+ */
+POLICY_FN void policy_sporadic_charge(struct policy_server *s, u64 used, u64 now)
+{
+	u64 period = s->parameters.period_ns, turns = used ? (used - 1) / s->parameters.budget_ns : 0;
+	u64 began = now > used ? now - used : 0;
+	u32 i;
+
+	if (now > policy_sporadic_at(s, 0)->time_ns + period)
+		policy_sporadic_wake(s, began);
+
+	/* Whole budgets beyond the first: every piece moves by so many periods. */
+	used -= turns * s->parameters.budget_ns;
+	if (turns) {
+		for (i = 0; i < POLICY_MAX_REPLENISHMENTS; i++)
+			s->queue[i].time_ns += turns * period;
+	}
+	/* One turn more than pieces: the last one may be used up and the next be cut. */
+	for (i = 0; i <= POLICY_MAX_REPLENISHMENTS && used && s->count; i++) {
+		struct policy_replenishment piece = *policy_sporadic_at(s, 0);
+
+		if (piece.amount_ns > used) {
+			policy_sporadic_at(s, 0)->amount_ns = piece.amount_ns - used;
+			policy_sporadic_add(s, piece.time_ns + period, used);
+			return;
+		}
+		used -= piece.amount_ns;
+		s->head = (s->head + 1) & POLICY_QUEUE_MASK;
+		s->count--;
+		policy_sporadic_add(s, piece.time_ns + period, piece.amount_ns);
 	}
 }
 
