@@ -236,8 +236,13 @@ POLICY_FN u64 policy_next_event(const struct policy_server *s, u64 now, u32 hold
 		else if (s->count)
 			next = s->queue[s->head & POLICY_QUEUE_MASK].time_ns;
 	}
-	if (holds && left && now + left < next)
-		next = now + left;
+	if (holds && left) {
+		/* The key of a sporadic server is that of its first piece. */
+		if (s->parameters.kind == POLICY_SPORADIC)
+			left = s->queue[s->head & POLICY_QUEUE_MASK].amount_ns;
+		if (now + left < next)
+			next = now + left;
+	}
 	return next;
 }
 

@@ -218,9 +218,9 @@ proptest! {
     ) {
         let ran = play(kind, budget, period, &units);
         for (length, supply) in windows(&ran) {
-            // A constant-bandwidth server that was served late uses an old budget, the next one, and renews it on waking.
+            // One that was served late uses an old budget, the next one, and may renew that on waking.
             let limit = match kind {
-                Kind::ConstantBandwidth => 3 * budget + length * budget / period,
+                Kind::ConstantBandwidth | Kind::Sporadic => 3 * budget + length * budget / period,
                 _ => most(budget, period, length),
             };
             prop_assert!(supply <= limit, "{supply} > {limit} in {length}");
