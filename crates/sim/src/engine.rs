@@ -233,6 +233,7 @@ impl<'a, O: Observer> Engine<'a, O> {
 
     /// Runs to the end.
     pub fn run(mut self) -> Outcome {
+        self.decide();
         while self.step() {}
         self.now = self.end;
         for cpu in 0..self.cpus.len() as u32 {

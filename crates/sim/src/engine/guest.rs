@@ -27,6 +27,8 @@ impl<O: Observer> Engine<'_, O> {
         }
         state.ready_tasks += 1;
         if state.ready_vcpus < state.ready_tasks.min(state.vcpus.1 - state.vcpus.0) {
+            self.advance_idle(guest);
+            let state = &self.guests[guest as usize];
             let idle = |vcpu: &u32| !self.vcpus[*vcpu as usize].server.is_ready();
             let (first, end) = state.vcpus;
             // One that has budget left rather than one that has none.
@@ -89,6 +91,16 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
+    /// Nothing wakes an idle server at its replenishment: before its budget is looked at, it is brought up to now.
+    fn advance_idle(&mut self, guest: u32) {
+        let (first, end) = self.guests[guest as usize].vcpus;
+        for vcpu in &mut self.vcpus[first as usize..end as usize] {
+            if !vcpu.server.is_ready() && vcpu.holds == NONE {
+                vcpu.server.advance(self.now);
+            }
+        }
+    }
+
     /// In global guests, work moves from a VCPU that has no budget to one that has.
     pub(super) fn rebalance(&mut self, guest: u32) {
         let state = &self.guests[guest as usize];
@@ -96,6 +108,7 @@ impl<O: Observer> Engine<'_, O> {
             return;
         }
         let (first, end) = state.vcpus;
+        self.advance_idle(guest);
         loop {
             let has_budget =
                 |vcpu: u32| self.vcpus[vcpu as usize].server.remaining_ns(self.now) > 0;

@@ -68,15 +68,16 @@ impl<O: Observer> Engine<'_, O> {
 
     /// The first VCPU that claims a CPU and holds none, from (key, number) `from` on.
     fn first_waiting(&self, domain: usize, from: (u64, u32)) -> Option<u32> {
-        let mut best = (KEY_IDLE, NONE);
+        let mut best = None;
         for &vcpu in &self.domains[domain] {
             let state = &self.vcpus[vcpu as usize];
             let entry = (state.key, vcpu);
-            if state.holds == NONE && entry < best && entry >= from {
-                best = entry;
+            let waits = state.key < KEY_IDLE && state.holds == NONE && entry >= from;
+            if waits && best.is_none_or(|best| entry < best) {
+                best = Some(entry);
             }
         }
-        (best.1 != NONE).then_some(best.1)
+        best.map(|(_, vcpu)| vcpu)
     }
 
     /// The CPU that `vcpu` gets: a free one, its last before others; else that of the last holder, if it comes before.
