@@ -18,12 +18,14 @@ mod service;
 mod suggest;
 pub mod svg;
 pub mod text;
+mod view;
 
 pub use names::{HostName, InterfaceName, Method, SchedulerName, ServerName};
 pub use report::{
     CpuReport, Explanation, InterfaceReport, Report, ServiceReport, VcpuReport, VmReport,
 };
 pub use run::run;
+pub use view::duration_ns;
 
 use std::fmt;
 

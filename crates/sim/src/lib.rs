@@ -6,14 +6,19 @@
 //! | module | subject |
 //! |---|---|
 //! | [`system`] | what is simulated |
+//! | [`plan`] | a system from a plan file |
+//! | [`gantt`], [`perfetto`] | pictures of what ran |
 //! | [`engine`] | the simulation |
 //! | [`observe`] | what it tells while it runs |
 //! | [`outcome`] | what it found |
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod gantt;
 pub mod observe;
 pub mod outcome;
+pub mod perfetto;
+pub mod plan;
 pub mod system;
 mod timers;
 

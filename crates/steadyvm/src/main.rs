@@ -16,6 +16,7 @@ mod netrt;
 mod output;
 mod plan;
 mod progress;
+mod simulate;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -50,6 +51,7 @@ enum Verb {
     Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
+    Simulate(simulate::Args),
     Up(up::Args),
 }
 
@@ -73,6 +75,9 @@ fn main() -> ExitCode {
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
+        Verb::Simulate(args) => {
+            return simulate::run(&args).unwrap_or_else(|error| complain(&error, 2));
+        }
     };
     if child::all_are_killed() {
         // A signal ends this program, and says so; what the children's end made of the verb is noise.

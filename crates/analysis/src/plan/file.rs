@@ -33,6 +33,9 @@ struct File {
     vm: Vec<Spanned<Settings>>,
     #[serde(default)]
     service: Vec<Spanned<ServiceTable>>,
+    /// For `steadyvm simulate`.
+    #[serde(rename = "simulate")]
+    _simulate: Option<IgnoredAny>,
     /// For `steadyvm net`.
     #[serde(rename = "net")]
     _net: Option<IgnoredAny>,
