@@ -19,6 +19,7 @@ mod output;
 mod plan;
 mod progress;
 mod site;
+mod simulate;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -58,6 +59,7 @@ enum Verb {
     Plan(plan::Args),
     Status(site::status::Args),
     Undo(site::undo::Args),
+    Simulate(simulate::Args),
     Up(up::Args),
     Watch(site::watch::Args),
 }
@@ -87,6 +89,9 @@ fn main() -> ExitCode {
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
+        Verb::Simulate(args) => {
+            return simulate::run(&args).unwrap_or_else(|error| complain(&error, 2));
+        }
     };
     if child::all_are_killed() {
         // A signal ends this program, and says so; what the children's end made of the verb is noise.
