@@ -16,6 +16,7 @@ mod netrt;
 mod output;
 mod plan;
 mod progress;
+mod sched;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -50,6 +51,7 @@ enum Verb {
     Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
+    Sched(sched::Args),
     Up(up::Args),
 }
 
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Verb::Load(args) => load::run(&args),
         Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
+        Verb::Sched(args) => sched::run(&args),
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
@@ -96,6 +99,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         };
     }
     if let Some(error) = error.downcast_ref::<TraceError>() {
+        return error.exit_code();
+    }
+    if let Some(error) = error.downcast_ref::<steadyvm_sched::Error>() {
         return error.exit_code();
     }
     if let Some(error) = error.downcast_ref::<steadyvm_vmm::Error>() {
