@@ -18,8 +18,9 @@ mod netrt;
 mod output;
 mod plan;
 mod progress;
-mod site;
+mod sched;
 mod simulate;
+mod site;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -57,9 +58,10 @@ enum Verb {
     Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
+    Sched(sched::Args),
+    Simulate(simulate::Args),
     Status(site::status::Args),
     Undo(site::undo::Args),
-    Simulate(simulate::Args),
     Up(up::Args),
     Watch(site::watch::Args),
 }
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Verb::Load(args) => load::run(&args),
         Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
+        Verb::Sched(args) => sched::run(&args),
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
@@ -118,6 +121,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         return 1;
     }
     if let Some(error) = error.downcast_ref::<TraceError>() {
+        return error.exit_code();
+    }
+    if let Some(error) = error.downcast_ref::<steadyvm_sched::Error>() {
         return error.exit_code();
     }
     if let Some(error) = error.downcast_ref::<steadyvm_vmm::Error>() {
