@@ -9,6 +9,10 @@ The claims on that CPU are multiples of s, so they come to 1 or more: together m
 
 ``gedf``: a VCPU claims its share u <= u_max, a host offers m - (m - 1) u_max (Goossens, Funk, Baruah 2003).
 
+An operator may choose ``bandwidth`` instead of ``sound``: a VM claims its bandwidth, a host offers all its
+CPUs, and the filter's exact test decides. Then two requests at the same moment can pass the filter for the
+same gap; their sum still fits the CPUs, and the hook on the host refuses the start that cannot be packed.
+
 Shares are of what real-time VMs may have of a CPU, ``Policy.cpu_limit_ppm``.
 """
 
@@ -37,6 +41,7 @@ class Policy:
     scheduler: Literal["pedf", "gedf"] = "pedf"
     cpu_limit_ppm: int = 950_000
     max_vcpu_ppm: int = 500_000
+    claim: Literal["sound", "bandwidth"] = "sound"
 
     def share_ppm(self, interface: Interface) -> int:
         """A VCPU's share of what real-time VMs may have of a CPU, rounded up."""
@@ -44,12 +49,14 @@ class Policy:
 
     def vcpu_limit_ppm(self) -> int:
         """The greatest share of one VCPU."""
-        return WHOLE_PPM if self.scheduler == "pedf" else self.max_vcpu_ppm
+        if self.scheduler == "pedf" or self.claim == "bandwidth":
+            return WHOLE_PPM
+        return self.max_vcpu_ppm
 
     def claim_ppm(self, interface: Interface) -> int:
         """What the VM claims of CUSTOM_RT_CPU_PPM. Call ``refusal`` first."""
         share = self.share_ppm(interface)
-        if self.scheduler == "pedf":
+        if self.scheduler == "pedf" and self.claim == "sound":
             size = _SMALLEST_PPM
             while size < share:
                 size *= 2
@@ -58,7 +65,7 @@ class Policy:
 
     def inventory_ppm(self, cpus: int) -> int:
         """What a host with ``cpus`` CPUs for guests offers of CUSTOM_RT_CPU_PPM."""
-        if self.scheduler == "pedf":
+        if self.scheduler == "pedf" or self.claim == "bandwidth":
             return cpus * WHOLE_PPM
         return max(0, cpus * WHOLE_PPM - max(0, cpus - 1) * self.max_vcpu_ppm)
 

@@ -31,6 +31,15 @@ OPTIONS = [
         max=1_000_000,
         help="gedf only: the greatest share of one VCPU, in millionths of cpu_limit_ppm.",
     ),
+    cfg.StrOpt(
+        "claim",
+        default="sound",
+        choices=[
+            ("sound", "what fits Placement passes the analysis: no race, some CPU unsold"),
+            ("bandwidth", "the filter's exact test decides; the hook on the host closes the race"),
+        ],
+        help="What a VM claims in Placement. Every host's provider.yaml must be of the same form.",
+    ),
     cfg.IntOpt(
         "reserved_cpus",
         default=0,
@@ -63,7 +72,7 @@ def register(conf: Any) -> Any:
 
 def policy(section: Any) -> Policy:
     """The policy that the section [steadyvm] asks for."""
-    return Policy(section.scheduler, section.cpu_limit_ppm, section.max_vcpu_ppm)
+    return Policy(section.scheduler, section.cpu_limit_ppm, section.max_vcpu_ppm, section.claim)
 
 
 def list_options() -> list[tuple[str, list[Any]]]:

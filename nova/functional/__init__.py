@@ -1,0 +1,1 @@
+"""Tests inside nova's own functional fixtures: the real API, conductor, scheduler and placement."""
