@@ -21,7 +21,7 @@ pub mod text;
 
 pub use names::{HostName, InterfaceName, Method, SchedulerName, ServerName};
 pub use report::{
-    CpuReport, Explanation, InterfaceReport, Report, ServiceReport, VcpuReport, VmReport,
+    CpuReport, Explanation, Install, InterfaceReport, Report, ServiceReport, VcpuReport, VmReport,
 };
 pub use run::run;
 
@@ -76,6 +76,14 @@ enum Unit {
 }
 
 impl Unit {
+    /// A time for the kernel, if the unit is known.
+    const fn nanoseconds(self, time: Time) -> Option<Time> {
+        match self {
+            Self::Nanosecond => Some(time),
+            Self::Callers => None,
+        }
+    }
+
     /// A time for people.
     fn show(self, time: i128) -> String {
         match self {

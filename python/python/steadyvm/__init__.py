@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Union
+from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import types
 from ._steadyvm import (
     __version__,
+    admit_hosts,
     minimal_budget,
     plan_json,
     plan_svg,
@@ -24,7 +25,10 @@ from ._steadyvm import (
 )
 
 __all__ = [
+    "Verdict",
     "__version__",
+    "admit",
+    "admit_hosts",
     "minimal_budget",
     "plan",
     "plan_file",
@@ -49,3 +53,24 @@ def plan_file(path: Union[str, "os.PathLike[str]"]) -> types.Plan:
     with open(path, encoding="utf-8") as file:
         answer: types.Plan = json.loads(plan_toml(file.read()))
     return answer
+
+
+class Verdict(NamedTuple):
+    """Whether a host can take the VM, and if not, why."""
+
+    admitted: bool
+    reason: Optional[str]
+
+
+RtVm = Tuple[int, int, int]
+"""A real-time VM: budget and period of each of its VCPUs in nanoseconds, and how many VCPUs it has."""
+
+
+def admit(
+    hosts: Sequence[Tuple[int, Sequence[RtVm]]],
+    request: RtVm,
+    scheduler: types.HostScheduler = "pedf",
+    server: types.Server = "cbs",
+) -> List[Verdict]:
+    """For each host, given as (CPUs for real-time VMs, its VMs), whether it can take ``request`` besides."""
+    return [Verdict(*verdict) for verdict in admit_hosts(hosts, request, scheduler, server)]

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import List, Literal, Optional, TypedDict
 
 
+HostScheduler = Literal["pedf", "gedf", "pdm", "gdm"]
+Server = Literal["cbs", "periodic", "sporadic", "deferrable"]
+
+
 class _TaskRequired(TypedDict):
     c: int
     d: int
@@ -41,11 +45,11 @@ class Overheads(TypedDict, total=False):
 
 class _HostRequired(TypedDict):
     pcpus: int
-    scheduler: Literal["pedf", "gedf", "pdm", "gdm"]
+    scheduler: HostScheduler
 
 
 class Host(_HostRequired, total=False):
-    server: Literal["cbs", "periodic", "sporadic", "deferrable"]
+    server: Server
     overheads: Overheads
 
 
@@ -67,11 +71,20 @@ class Interface(TypedDict):
     exact: bool
 
 
+class Install(TypedDict):
+    runtime_ns: int
+    deadline_ns: int
+    period_ns: int
+    cpus: List[int]
+    priority: Optional[int]
+
+
 class _VcpuRequired(TypedDict):
     budget: int
     period: int
     cpus: List[int]
     dedicated: bool
+    install: Optional[Install]
 
 
 class Vcpu(_VcpuRequired, total=False):

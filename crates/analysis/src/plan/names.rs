@@ -110,8 +110,10 @@ pub enum ServerName {
 impl From<ServerName> for VcpuServer {
     fn from(name: ServerName) -> Self {
         match name {
+            ServerName::Cbs => Self::ConstantBandwidth,
+            ServerName::Periodic => Self::Periodic,
+            ServerName::Sporadic => Self::Sporadic,
             ServerName::Deferrable => Self::Deferrable,
-            _ => Self::TaskLike,
         }
     }
 }

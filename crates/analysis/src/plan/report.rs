@@ -82,9 +82,29 @@ pub struct VcpuReport {
     pub cpus: Vec<u32>,
     /// It has its CPU to itself.
     pub dedicated: bool,
+    /// What a host's enforcement has to set; `null` if the plan does not place the VCPU, or the unit of time is
+    /// the caller's and unknown.
+    pub install: Option<Install>,
     /// For partitioned guests, the names of its tasks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<String>,
+}
+
+/// What enforces a VCPU's promise, in the units of `sched_setattr(2)`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Install {
+    /// Execution to allow in every period: the VCPU's budget and the host's costs of it, nanoseconds. (The
+    /// budget alone, with which the guest was analysed, is [`VcpuReport::budget`].)
+    pub runtime_ns: Time,
+    /// From the VCPU's wake-up to the end of its budget, nanoseconds.
+    pub deadline_ns: Time,
+    /// Nanoseconds.
+    pub period_ns: Time,
+    /// The CPUs it may use. A VCPU that always runs (`runtime_ns` = `period_ns`) has its only one to itself and
+    /// needs an affinity, no reservation.
+    pub cpus: Vec<u32>,
+    /// Under pdm and gdm: a priority of `SCHED_FIFO`, 98 downwards by rising deadline; else `null`.
+    pub priority: Option<u32>,
 }
 
 /// A CPU in a plan.

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::{
-    CpuReport, Explanation, InputError, InterfaceReport, Needs, Period, Report, Request,
+    CpuReport, Explanation, InputError, Install, InterfaceReport, Needs, Period, Report, Request,
     SchedulerName, TaskNeeds, VcpuReport, Vm, VmReport, explain, report::SCHEMA_VERSION, service,
     suggest,
 };
@@ -131,7 +131,7 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         min_pcpus_exact: processors.is_some_and(|processors| processors.exact),
         pcpus: request.host.cpus(),
         scheduler: request.host_name.word(),
-        vms: vm_reports(request, &outcomes, placements, &owners),
+        vms: vm_reports(request, &outcomes, placements, &vcpus, &owners),
         cpus: cpu_reports(&request.host, &vcpus, placements),
         services,
         explanations,
@@ -262,6 +262,7 @@ fn vm_reports(
     request: &Request,
     outcomes: &[Outcome],
     placements: Option<&[Placement]>,
+    vcpus: &[Vcpu],
     owners: &[(usize, usize)],
 ) -> Vec<VmReport> {
     let mut reports: Vec<VmReport> = request
@@ -270,15 +271,49 @@ fn vm_reports(
         .zip(outcomes)
         .map(|(vm, outcome)| vm_report(vm, outcome))
         .collect();
-    for (placement, &(vm, position)) in placements.unwrap_or_default().iter().zip(owners) {
+    let priorities = priorities(&request.host, vcpus);
+    let placed = placements.unwrap_or_default().iter().zip(owners);
+    for (index, (placement, &(vm, position))) in placed.enumerate() {
         let vcpu = &mut reports[vm].vcpus[position];
         (vcpu.cpus, vcpu.dedicated) = match placement {
             Placement::Dedicated(cpu) => (vec![*cpu], true),
             Placement::Pinned(cpu) => (vec![*cpu], false),
             Placement::Shared(cpus) => (cpus.clone(), false),
         };
+        vcpu.install = install(request, &vcpus[index], &vcpu.cpus, priorities.get(index));
     }
     reports
+}
+
+fn install(
+    request: &Request,
+    vcpu: &Vcpu,
+    cpus: &[u32],
+    priority: Option<&u32>,
+) -> Option<Install> {
+    let runtime = (request.host.overheads()).inflate(vcpu.budget(), vcpu.period());
+    let unit = request.unit;
+    Some(Install {
+        runtime_ns: unit.nanoseconds(runtime)?,
+        deadline_ns: unit.nanoseconds(vcpu.deadline())?,
+        period_ns: unit.nanoseconds(vcpu.period())?,
+        cpus: cpus.to_vec(),
+        priority: priority.copied(),
+    })
+}
+
+/// On hosts of fixed priorities, one for each VCPU: the shorter its deadline the higher, from 98 down to 1.
+fn priorities(host: &Host, vcpus: &[Vcpu]) -> Vec<u32> {
+    if !host.scheduler().is_fixed_priority() {
+        return Vec::new();
+    }
+    let mut order: Vec<usize> = (0..vcpus.len()).collect();
+    order.sort_by_key(|&index| vcpus[index].deadline());
+    let mut priorities = vec![1; vcpus.len()];
+    for (rank, index) in (0_u32..).zip(order) {
+        priorities[index] = 98_u32.saturating_sub(rank).max(1);
+    }
+    priorities
 }
 
 fn vm_report(vm: &Vm, outcome: &Outcome) -> VmReport {
@@ -327,6 +362,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome) -> VmReport {
             period: interface.period,
             cpus: Vec::new(),
             dedicated: false,
+            install: None,
             tasks: pinned(vcpu),
         });
     VmReport {
