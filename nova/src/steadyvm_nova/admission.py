@@ -8,9 +8,8 @@ from the host by enlarging every budget.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from math import gcd
+from typing import NamedTuple
 
 import steadyvm
 
@@ -18,17 +17,15 @@ from .claim import WHOLE_PPM, Policy
 from .interface import Interface
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """CPUs for guests, and the interfaces of the real-time VMs that are accounted there, sorted."""
+class Host(NamedTuple):
+    """CPUs for guests, and the interfaces of the real-time VMs that are accounted there."""
 
     cpus: int
     interfaces: tuple[Interface, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a host holds the VM, why not, and the ppm of CPU that remain when it does."""
+class Verdict(NamedTuple):
+    """Whether a host holds the VM, why not, and the ppm of CPU that would then remain."""
 
     admitted: bool
     remaining_ppm: int
@@ -36,60 +33,74 @@ class Verdict:
 
 
 def admit(hosts: Sequence[Host], request: Interface, policy: Policy) -> list[Verdict]:
-    """One verdict a host, in the order of ``hosts``."""
+    """One verdict a host, in the order of ``hosts``; one call into the analysis for all of them."""
     refusal = policy.refusal(request)
+    remaining = [remaining_ppm(host, policy) - request.ppm for host in hosts]
+    if refusal:
+        return [Verdict(False, rest, refusal) for rest in remaining]
+    refused = {
+        number: reason
+        for number, (host, rest) in enumerate(zip(hosts, remaining, strict=True))
+        if (reason := _plain_refusal(host, rest, policy))
+    }
+    scaled = {vm: _scaled(vm, policy) for vm in {vm for host in hosts for vm in host.interfaces}}
+    answers = iter(
+        steadyvm.admit(
+            [
+                (host.cpus, [scaled[vm] for vm in host.interfaces])
+                for number, host in enumerate(hosts)
+                if number not in refused
+            ],
+            _scaled(request, policy),
+            scheduler=policy.scheduler,
+            server="cbs",
+        )
+    )
     return [
-        Verdict(False, remaining_ppm(host, policy), refusal)
-        if refusal
-        else _admit(host.cpus, tuple(sorted((*host.interfaces, request))), policy)
-        for host in hosts
+        Verdict(False, rest, refused[number])
+        if number in refused
+        else Verdict(True, rest)
+        if next(answers).admitted
+        else Verdict(False, rest, _no_place(host, policy))
+        for number, (host, rest) in enumerate(zip(hosts, remaining, strict=True))
     ]
 
 
 def remaining_ppm(host: Host, policy: Policy) -> int:
     """What real-time VMs may have of the host's CPUs, less their bandwidth; negative if overcommitted."""
-    return host.cpus * policy.cpu_limit_ppm - sum(interface.ppm for interface in host.interfaces)
+    return host.cpus * policy.cpu_limit_ppm - sum(vm.ppm for vm in host.interfaces)
 
 
-@lru_cache(maxsize=65536)
-def _admit(cpus: int, interfaces: tuple[Interface, ...], policy: Policy) -> Verdict:
-    remaining = remaining_ppm(Host(cpus, interfaces), policy)
-    if cpus < 1:
-        return Verdict(False, remaining, "the host has no CPU for real-time VMs")
-    if remaining < 0:
-        return Verdict(
-            False,
-            remaining,
-            f"with it, real-time VMs would claim {-remaining} ppm more than the "
-            f"{cpus * policy.cpu_limit_ppm} ppm that the host's {cpus} CPUs give them",
+def _plain_refusal(host: Host, rest: int, policy: Policy) -> str | None:
+    """What needs no analysis, and has the better words for it."""
+    if host.cpus < 1:
+        return "the host has no CPU for real-time VMs"
+    if rest < 0:
+        return (
+            f"with it, real-time VMs would claim {-rest} ppm more than the "
+            f"{host.cpus * policy.cpu_limit_ppm} ppm that the host's {host.cpus} CPUs give them"
         )
-    for interface in interfaces:
+    for vm in host.interfaces:
         # Admitted under another configuration: the analysis has nothing to promise it.
-        if refusal := policy.refusal(interface):
-            return Verdict(False, remaining, f"of a VM that is there already: {refusal}")
-    plan = steadyvm.plan(
-        {
-            "vms": [_vm(number, interface, policy) for number, interface in enumerate(interfaces)],
-            "host": {"pcpus": cpus, "scheduler": policy.scheduler},
-        }
+        if refusal := policy.refusal(vm):
+            return f"of a VM that is there already: {refusal}"
+    return None
+
+
+def _no_place(host: Host, policy: Policy) -> str:
+    return (
+        f"the analysis ({policy.scheduler}, {host.cpus} CPUs of which real-time VMs may have "
+        f"{policy.cpu_limit_ppm} ppm each) finds no place for its VCPUs beside those of the "
+        f"{len(host.interfaces)} real-time VMs there, though the sum would fit"
     )
-    if plan["feasible"]:
-        return Verdict(True, remaining)
-    reasons = plan["explanations"]
-    return Verdict(False, remaining, reasons[0]["text"] if reasons else "the host cannot hold it")
 
 
-def _vm(number: int, interface: Interface, policy: Policy) -> steadyvm.types.Vm:
-    """The VM for ``plan``. A CPU of which real-time VMs may have L of W is a slower CPU: in a unit of 1/L of
-    a microsecond a period has L parts for each of its microseconds, and a budget W. Nothing is rounded."""
+def _scaled(vm: Interface, policy: Policy) -> tuple[int, int, int]:
+    """The VM for the analysis. A CPU of which real-time VMs may have L of W is a slower CPU: in a unit of 1/L
+    of a microsecond a period has L parts for each of its microseconds, and a budget W. Nothing is rounded."""
     common = gcd(policy.cpu_limit_ppm, WHOLE_PPM)
-    return {
-        "name": f"vm{number}",
-        "scheduler": "gedf",
-        "interface": "mpr",
-        "period": interface.period_us * (policy.cpu_limit_ppm // common),
-        "budget": interface.budget_us * (WHOLE_PPM // common) * interface.vcpus,
-        "vcpus": interface.vcpus,
-        # Its tasks are its own affair; one that any budget serves stands for them.
-        "tasks": [{"c": 1, "d": 2**50, "t": 2**50}],
-    }
+    return (
+        vm.budget_us * (WHOLE_PPM // common),
+        vm.period_us * (policy.cpu_limit_ppm // common),
+        vm.vcpus,
+    )

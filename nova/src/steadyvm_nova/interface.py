@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import steadyvm
 
@@ -49,8 +48,7 @@ class SpecError(ValueError):
     """What is wrong with a VM's extra specs or hints, and what to write instead."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Interface:
+class Interface(NamedTuple):
     """Each of ``vcpus`` VCPUs may run ``budget_us`` in every ``period_us``."""
 
     period_us: int
