@@ -8,6 +8,7 @@ from the host by enlarging every budget.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
 
@@ -34,41 +35,62 @@ class Verdict(NamedTuple):
 
 def admit(hosts: Sequence[Host], request: Interface, policy: Policy) -> list[Verdict]:
     """One verdict a host, in the order of ``hosts``; one call into the analysis for all of them."""
-    refusal = policy.refusal(request)
-    remaining = [remaining_ppm(host, policy) - request.ppm for host in hosts]
-    if refusal:
-        return [Verdict(False, rest, refusal) for rest in remaining]
-    refused = {
-        number: reason
-        for number, (host, rest) in enumerate(zip(hosts, remaining, strict=True))
-        if (reason := _plain_refusal(host, rest, policy))
-    }
-    scaled = {vm: _scaled(vm, policy) for vm in {vm for host in hosts for vm in host.interfaces}}
-    answers = iter(
-        steadyvm.admit(
-            [
-                (host.cpus, [scaled[vm] for vm in host.interfaces])
-                for number, host in enumerate(hosts)
-                if number not in refused
-            ],
-            _scaled(request, policy),
-            scheduler=policy.scheduler,
-            server="cbs",
-        )
-    )
-    return [
-        Verdict(False, rest, refused[number])
-        if number in refused
-        else Verdict(True, rest)
-        if next(answers).admitted
-        else Verdict(False, rest, _no_place(host, policy))
-        for number, (host, rest) in enumerate(zip(hosts, remaining, strict=True))
+    costs = _costs(policy)
+    of_request = costs[request]
+    rests = [remaining_ppm(host, policy) - of_request.ppm for host in hosts]
+    if of_request.refusal:
+        return [Verdict(False, rest, of_request.refusal) for rest in rests]
+    reasons = [_plain_refusal(host, rest, policy) for host, rest in zip(hosts, rests, strict=True)]
+    questions = [
+        (host.cpus, [costs[vm].scaled for vm in host.interfaces])
+        for host, reason in zip(hosts, reasons, strict=True)
+        if reason is None
     ]
+    answers = iter(steadyvm.admit(questions, of_request.scaled, policy.scheduler, "cbs"))
+    verdicts = []
+    for host, rest, reason in zip(hosts, rests, reasons, strict=True):
+        if reason is not None:
+            verdicts.append(Verdict(False, rest, reason))
+        elif next(answers).admitted:
+            verdicts.append(Verdict(True, rest))
+        else:
+            verdicts.append(Verdict(False, rest, _no_place(host, policy)))
+    return verdicts
 
 
 def remaining_ppm(host: Host, policy: Policy) -> int:
     """What real-time VMs may have of the host's CPUs, less their bandwidth; negative if overcommitted."""
-    return host.cpus * policy.cpu_limit_ppm - sum(vm.ppm for vm in host.interfaces)
+    costs = _costs(policy)
+    return host.cpus * policy.cpu_limit_ppm - sum([costs[vm].ppm for vm in host.interfaces])
+
+
+class _Cost(NamedTuple):
+    """What is asked of a VM again and again."""
+
+    ppm: int
+    scaled: tuple[int, int, int]
+    refusal: str | None
+
+
+class _Costs(dict[Interface, _Cost]):
+    """The costs of VMs under one policy: a cloud has few flavors, and many VMs of each."""
+
+    LIMIT = 100_000
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self._policy = policy
+
+    def __missing__(self, vm: Interface) -> _Cost:
+        if len(self) >= self.LIMIT:
+            self.clear()
+        cost = self[vm] = _Cost(vm.ppm, _scaled(vm, self._policy), self._policy.refusal(vm))
+        return cost
+
+
+@lru_cache(maxsize=8)
+def _costs(policy: Policy) -> _Costs:
+    return _Costs(policy)
 
 
 def _plain_refusal(host: Host, rest: int, policy: Policy) -> str | None:
@@ -80,9 +102,10 @@ def _plain_refusal(host: Host, rest: int, policy: Policy) -> str | None:
             f"with it, real-time VMs would claim {-rest} ppm more than the "
             f"{host.cpus * policy.cpu_limit_ppm} ppm that the host's {host.cpus} CPUs give them"
         )
+    costs = _costs(policy)
     for vm in host.interfaces:
         # Admitted under another configuration: the analysis has nothing to promise it.
-        if refusal := policy.refusal(vm):
+        if refusal := costs[vm].refusal:
             return f"of a VM that is there already: {refusal}"
     return None
 

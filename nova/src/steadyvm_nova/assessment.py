@@ -45,13 +45,7 @@ class Accounts:
     def hosts(self, states: Sequence[Any], spec: Any, reserved_cpus: int) -> list[Host]:
         """The accounts of ``states``, without the VM that ``spec`` itself moves or resizes."""
         own = spec.instance_uuid if "instance_uuid" in spec else None
-        instances = {
-            state.uuid: {
-                uuid: _flavor_id(instance) for uuid, instance in state.instances.items() if uuid != own
-            }
-            for state in states
-        }
-        interfaces = self.records.interfaces(instances)
+        interfaces = self.records.interfaces({state.uuid: state.instances for state in states}, own)
         placed = self._placed.get(spec)
         if placed is not None:
             for uuid, count in placed.count.items():
@@ -60,7 +54,7 @@ class Accounts:
         return [
             Host(
                 max(0, int(state.vcpus_total) - reserved_cpus),
-                tuple(sorted(interfaces[state.uuid])),
+                tuple(interfaces[state.uuid]),
             )
             for state in states
         ]
@@ -79,7 +73,7 @@ class Accounts:
                 placed.seen[state.uuid] = shown
 
 
-def _flavor_id(instance: Any) -> int | None:
+def shown_flavor_id(instance: Any) -> int | None:
     """The flavor's number of an instance, None if nova has only its uuid here."""
     if "instance_type_id" in instance:
         number = instance.instance_type_id

@@ -8,7 +8,7 @@ from functools import lru_cache
 from nova import context as nova_context
 from nova import objects
 
-from .assessment import Accounts, record_of_spec
+from .assessment import Accounts, record_of_spec, shown_flavor_id
 from .records import Record, Records
 
 
@@ -21,4 +21,4 @@ def _read(uuids: Iterable[str]) -> dict[str, Record]:
 @lru_cache(maxsize=1)
 def accounts() -> Accounts:
     """This process's accounts."""
-    return Accounts(Records(_read))
+    return Accounts(Records(_read, shown_flavor_id))
