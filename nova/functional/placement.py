@@ -119,11 +119,12 @@ def markdown() -> str:
         "",
         "Written by `tools/test-nova --placement` "
         f"(nova {version.version_string()}, seed {_SEED}). The sequence is that of section 4.3.3 of",
-        "Xi's dissertation (figures 4.2 and 4.3): real-time VMs until one is refused, then others until one is",
-        "refused. API, conductor, scheduler and Placement are real; the computes are fake.",
+        "Xi's dissertation (figures 4.2 and 4.3): real-time VMs until one is refused, then others likewise.",
+        "API, conductor, scheduler and Placement are real; the computes are fake.",
         "",
-        f"RT-OpenStack takes {taken['rt']} real-time and {taken['others']} other VMs; the paper's testbed took 11"
-        " and 9. A real-time VM is two tasks, drawn at random; the paper does not print those it drew.",
+        f"RT-OpenStack takes {taken['rt']} real-time and {taken['others']} other VMs; the paper's "
+        "testbed took 11 and 9.",
+        "A real-time VM is two tasks, drawn at random; the paper does not print those it drew.",
         "Claimed is the bandwidth of a host's real-time VMs; the limit is its CPUs without core 0.",
     ]
     for name, found in FOUND.items():
