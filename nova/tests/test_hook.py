@@ -82,6 +82,60 @@ def test_other_vms_are_left_alone(host: HookHost, version: str) -> None:
     assert "scheduler hints" in words
 
 
+def test_a_vm_without_nova_says_it_in_its_metadata(host: HookHost) -> None:
+    own = '<metadata><s:interface xmlns:s="urn:steadyvm:rt" vcpu_budget="3ms" period="10ms"/></metadata>'
+    guest = f"<domain><name>plain</name><uuid>{UUID}</uuid><vcpu current='1'>3</vcpu>{own}</domain>"
+    assert host.call("prepare", guest) == (0, "")
+    assert host.call("started", guest) == (0, "")
+    [(_, request)] = host.called()
+    assert (request["vcpus"], request["budget_ns"]) == (3, 3_000_000)
+
+
+def proxmox(host: HookHost, phase: str, text: str) -> tuple[int, str]:
+    (host.state.parent / "100.conf").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "steadyvm_nova.proxmox", "100", phase],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "STEADYVM_NOVA_HOOK": str(host.configuration),
+            "STEADYVM_PROXMOX_CONFIGURATIONS": str(host.state.parent),
+        },
+    )
+    return done.returncode, done.stderr
+
+
+PROXMOX = """\
+#A game server.
+#rt%3Abudget=8ms
+#rt:period=10ms
+cores: 1
+memory: 512
+name: game
+smbios1: uuid=5a3b0f6e-1f5c-4c8e-9b86-3f0d9b2f0a01
+sockets: 2
+
+[before-upgrade]
+#rt:budget=1ms
+cores: 4
+"""
+
+
+def test_a_vm_of_proxmox(host: HookHost) -> None:
+    for phase in ("pre-start", "post-start", "pre-stop", "post-stop"):
+        assert proxmox(host, phase, PROXMOX) == (0, "")
+    (_, request), (remove, _) = host.called()
+    assert (request["vcpus"], request["budget_ns"], remove) == (2, 4_000_000, "remove")
+    assert proxmox(host, "pre-start", "cores: 2\n") == (0, "")
+    status, words = proxmox(host, "pre-start", PROXMOX.replace("cores: 1", "cores: 3"))
+    assert (status, words) == (0, "")
+    status, words = proxmox(host, "pre-start", PROXMOX.replace("8ms", "21ms"))
+    assert status == 1
+    assert "more than a whole CPU" in words
+
+
 def test_a_start_that_the_host_cannot_hold_is_refused(host: HookHost) -> None:
     for number in (1, 2):
         assert host.call("prepare", xml("34.0.0", "rt", number))[0] == 0
@@ -108,7 +162,7 @@ def test_what_cannot_be_enforced_does_not_start(host: HookHost) -> None:
     assert "no scheduler" in words
 
 
-@pytest.mark.parametrize("damage", ["program", "state", "configuration", "xml", "specs"])
+@pytest.mark.parametrize("damage", ["program", "state", "configuration", "xml", "specs", "uuid", "vcpus"])
 def test_a_reconnect_never_fails(host: HookHost, damage: str) -> None:
     guest = xml("34.0.0", "rt")
     if damage == "program":
@@ -119,6 +173,10 @@ def test_a_reconnect_never_fails(host: HookHost, damage: str) -> None:
         host.configuration.write_text("cpus = [")
     elif damage == "xml":
         guest = guest[: len(guest) // 2]
+    elif damage == "uuid":
+        guest = guest.replace(UUID, "none")
+    elif damage == "vcpus":
+        guest = guest.replace("<vcpu>2<", "<vcpu>two<")
     else:
         guest = re.sub("8ms", "\u0668ms", guest)
     status, words = host.call("reconnect", guest)

@@ -1,7 +1,8 @@
 """A libvirt hook, /etc/libvirt/hooks/qemu.d/50-steadyvm: a VM's budget is in force while it runs.
 
 libvirt calls it as ``HOOK NAME OPERATION SUB-OPERATION EXTRA`` with the domain's XML on standard input. nova
-writes the flavor's extra specs into the XML's metadata (33 and later). A start that the host cannot hold is
+writes the flavor's extra specs into the XML's metadata (33 and later); a VM that nova does not know carries
+``<interface budget= period= xmlns="urn:steadyvm:rt"/>`` there. A start that the host cannot hold is
 refused; nova then tries another host. ``reconnect`` never fails: libvirt would kill a VM that runs.
 
 The hook must not call libvirt, which waits for it. What it has admitted is one file per VM in a directory
@@ -27,10 +28,11 @@ from xml.etree import ElementTree
 
 from .admission import Host, admit
 from .claim import Policy
-from .interface import HINTS, Interface, SpecError, interface_of
+from .interface import HINTS, Interface, interface_of
 
 CONFIGURATION = Path("/etc/steadyvm/nova-hook.toml")
 # nova's namespace carries its version: http://openstack.org/xmlns/libvirt/nova/1.1
+_OWN = "{urn:steadyvm:rt}interface"
 _EXTRA_SPEC = re.compile(r"\{http://openstack\.org/xmlns/libvirt/nova/[0-9.]+\}extraSpec")
 
 
@@ -70,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = Path(os.environ.get("STEADYVM_NOVA_HOOK", CONFIGURATION))
     try:
         run(operation, sys.stdin.read(), configuration(path))
-    except (HookError, SpecError, OSError, ElementTree.ParseError) as error:
+    # Whatever goes wrong refuses a start; and nothing at all may fail a reconnect.
+    except Exception as error:
         print(f"steadyvm-hook: {operation} of {arguments[0]}: {error}", file=sys.stderr)
         # After these the VM runs on, or is gone, whatever we say; a failed reconnect would kill it.
         return 0 if operation in ("reconnect", "release", "stopped") else 1
@@ -102,16 +105,21 @@ def parse(xml: str) -> Domain:
         for element in root.iter()
         if _EXTRA_SPEC.fullmatch(element.tag)
     }
+    for element in root.iterfind(f"./metadata/{_OWN}"):
+        specs.update({f"rt:{key}": value for key, value in element.items()})
     vcpus = int(root.findtext("vcpu", "0"))
     identity = str(uuid.UUID(root.findtext("uuid", "")))
     return Domain(identity, root.findtext("name", ""), interface_of(specs, {}, vcpus), HINTS in specs)
 
 
 def run(operation: str, xml: str, options: Configuration) -> None:
-    """One call of the hook."""
-    if operation not in ("prepare", "started", "reconnect", "release"):
-        return
-    domain = parse(xml)
+    """One call of the hook by libvirt."""
+    if operation in ("prepare", "started", "reconnect", "release"):
+        act(operation, parse(xml), options)
+
+
+def act(operation: str, domain: Domain, options: Configuration) -> None:
+    """Admits at ``prepare``, enforces at ``started`` and ``reconnect``, forgets at ``release``."""
     if domain.interface is None:
         if domain.takes_hints and operation == "prepare":
             print(
@@ -127,7 +135,7 @@ def run(operation: str, xml: str, options: Configuration) -> None:
             _check(domain, domain.interface, held, options)
             _write(domain, domain.interface, options)
     else:
-        # A reconnect after a reboot of libvirt alone finds the file; after an upgrade it may not.
+        # After an upgrade, a VM that runs may have no file yet.
         _write(domain, domain.interface, options)
         call_steadyvm(options.apply, domain, options)
 
