@@ -351,6 +351,18 @@ int svs_call(struct svs_call *call)
 	return svs_call_device(0, call);
 }
 
+/* In a channel that may be in use. */
+static int svs_try_on(struct svs_channel *channel, struct svs_call *call)
+{
+	int err;
+
+	if (!raw_spin_trylock(&channel->lock))
+		return -EBUSY;
+	err = svs_exchange(channel, call);
+	raw_spin_unlock(&channel->lock);
+	return err;
+}
+
 /**
  * svs_call_elsewhere - carry a request out in a channel that is not this CPU's
  * @call: the request without payload, and its answer
@@ -370,14 +382,8 @@ int svs_call_elsewhere(struct svs_call *call)
 	local_irq_save(flags);
 	rcu_read_lock();
 	device = rcu_dereference(svs_device);
-	for (i = 0; device && err && i < device->channel_count; i++) {
-		struct svs_channel *channel = &device->channels[i];
-
-		if (raw_spin_trylock(&channel->lock)) {
-			err = svs_exchange(channel, call);
-			raw_spin_unlock(&channel->lock);
-		}
-	}
+	for (i = 0; device && err && i < device->channel_count; i++)
+		err = svs_try_on(&device->channels[i], call);
 	rcu_read_unlock();
 	local_irq_restore(flags);
 	return err;
