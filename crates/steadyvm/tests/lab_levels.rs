@@ -9,7 +9,7 @@
 mod kernel_log;
 
 use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,6 +127,11 @@ impl Host {
 
     /// Requests from outside; all of them answered or lost.
     fn requests(&self, count: u64) -> ClientRun {
+        self.requests_to(RT.host(), count)
+    }
+
+    /// The same of a service at this address.
+    fn requests_to(&self, address: Ipv4Addr, count: u64) -> ClientRun {
         let options = ClientOptions {
             seed: 1,
             warmup: 20,
@@ -138,7 +143,7 @@ impl Host {
             .outside()
             .enter(|| {
                 let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-                socket.connect((RT.host(), NETRT_PORT)).unwrap();
+                socket.connect((address, NETRT_PORT)).unwrap();
                 let never = AtomicBool::new(false);
                 Ok(netrt::run(&socket, &options, &never, &mut |_| {}).unwrap())
             })
@@ -148,7 +153,25 @@ impl Host {
     /// Puts RCU's threads above those of the bulk card (50) and a runaway task (60), as they must stand
     /// where such threads may keep a CPU for seconds: else the kernel reports a stall.
     fn raise_rcu(&self) {
-        self.run("for thread in $(pgrep '^rcu'); do chrt -f -p 65 $thread; done");
+        self.rank_rcu(65);
+    }
+
+    fn rank_rcu(&self, rank: u32) {
+        self.run(&format!(
+            "for thread in $(pgrep '^rcu'); do chrt -f -p {rank} $thread; done"
+        ));
+    }
+
+    /// Keeps the CPU of the cards' interrupts busy at this rank, until it is dropped.
+    fn compute(&self, rank: u32) -> Computing<'_> {
+        let words =
+            format!("echo computing; exec taskset -c 0 chrt -f {rank} sh -c 'while :; do :; done'");
+        let mut task = self.host.connection().spawn(&["sh", "-c", &words]).unwrap();
+        task.wait_for_line("computing", PATIENCE).unwrap();
+        Computing {
+            task: Some(task),
+            _host: self,
+        }
     }
 
     /// The sum over the CPUs of one column of `/proc/net/rx_levels` at this level.
@@ -174,6 +197,21 @@ impl Host {
             assert!(kernel_log::lockdep_is_on(&stats), "{stats}");
             let log = self.run("dmesg | grep -c 'KernelAddressSanitizer initialized'");
             assert_eq!(log.trim(), "1");
+        }
+    }
+}
+
+/// A task that never sleeps.
+struct Computing<'h> {
+    task: Option<steadyvm_lab::agent::Process>,
+    _host: &'h Host,
+}
+
+impl Drop for Computing<'_> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.signal(libc::SIGKILL).unwrap();
+            let _ = task.finish(PATIENCE);
         }
     }
 }
@@ -211,6 +249,7 @@ fn wrong_settings_are_refused_and_change_nothing() {
         ("rtnet_prio:0", 1),
         ("rtnet_quantum:64\t64", 1),
         ("rtnet_skb_prio:0", 1),
+        ("rtnet_thread_prio:0", 1),
         ("rtnet_xdp_prio:0", 1),
         ("rx_level:auto", 1),
     ];
@@ -219,6 +258,7 @@ fn wrong_settings_are_refused_and_change_nothing() {
     }
     for (file, values) in [
         ("/proc/sys/net/core/rtnet_prio", &["-1", "100", "high"][..]),
+        ("/proc/sys/net/core/rtnet_thread_prio", &["-1", "100"]),
         (
             "/proc/sys/net/core/rtnet_quantum",
             &["0 64", "64 65", "8 x"],
@@ -256,14 +296,127 @@ fn the_rt_nic_is_polled_at_the_rt_level_only_while_it_is_on() {
     assert_eq!((run.samples.len(), run.counters.lost), (300, 0));
     let polled = host.counter("packets", 1);
     assert!(polled >= 320, "{polled} packets at the RT level");
-    let priorities = host.run("ps -eLo cls=,rtprio=,comm= | grep rx_level");
-    assert_eq!(priorities.matches("FF     70").count(), 2, "{priorities}");
+    // rx_level/CPU follows the interrupt threads that it serves, or what is set.
+    let ranks = || host.run("ps -eLo rtprio=,comm= | grep rx_level | awk '{ print $1 }' | sort -u");
+    assert!(matches!(ranks().trim(), "80" | "70\n80"), "{:?}", ranks());
+    host.run("sysctl -qw net.core.rtnet_thread_prio=90");
+    assert_eq!(ranks().trim(), "90");
+    host.run("sysctl -qw net.core.rtnet_thread_prio=0");
+    assert!(ranks().contains("80"), "{:?}", ranks());
 
     host.run("sysctl -qw net.core.rtnet_prio=0");
     let polled = host.counter("packets", 1);
     let run = host.requests(100);
     assert_eq!((run.samples.len(), run.counters.lost), (100, 0));
     assert_eq!(host.counter("packets", 1), polled);
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_computing_task_of_the_services_rank_does_not_stop_the_rt_nic() {
+    let host = Host::boot("computing");
+    host.start_netrt();
+    // After each packet the interrupt thread leaves its card to rx_level/CPU, interrupt masked.
+    host.run(
+        "sysctl -qw net.core.netdev_budget=1 net.core.rtnet_quantum='64 1'; \
+         taskset -a -p -c 1 $(pgrep -f 'netrt serve')",
+    );
+    host.requests(20);
+    let computing = host.compute(70);
+    let run = host.requests(100);
+    drop(computing);
+    assert_eq!((run.samples.len(), run.counters.lost), (100, 0));
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn packets_that_the_rt_level_hands_on_do_not_wait_for_normal_threads() {
+    let host = Host::boot("veth");
+    host.start_netrt();
+    let address = RT.address(100);
+    host.host.make_namespace("service", RT, address).unwrap();
+    let words = "ip netns exec service chrt -f 70 steadyvm netrt serve 0.0.0.0:7700";
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut service = host.host.connection().spawn(&words).unwrap();
+    service.wait_for_line("ready", PATIENCE).unwrap();
+    let before = host.counter("handed", 0);
+    let run = host.requests_to(address, 300);
+    assert_eq!((run.samples.len(), run.counters.lost), (300, 0));
+    let handed = host.counter("handed", 0) - before;
+    assert!(handed >= 300, "{handed} polls of what was handed on");
+
+    // Level 0's own work stays ksoftirqd's.
+    host.run("sysctl -qw net.core.rtnet_prio=0");
+    let before = host.counter("handed", 0);
+    host.requests_to(address, 50);
+    assert_eq!(host.counter("handed", 0), before);
+    drop(service);
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn marked_packets_keep_their_order_while_their_interrupt_moves() {
+    let host = Host::boot("moving");
+    store_marking_program(&host);
+    host.run(
+        "ip link set dev bulk xdpdrv object /run/mark.o section xdp; \
+         sysctl -qw net.core.rtnet_prio=70 net.core.rtnet_xdp_prio=7",
+    );
+    Datagrams::to(&host).wait_for_card();
+    let taken = host.counter("backlog_enqueued", 1);
+    let options = ["-u", "-b", "10M", "-l", "1000", "-t", "15"];
+    let udp = host.start_stream(BULK, 7007, &options);
+    let moved = host.run(
+        "moved=0; for round in $(seq 100); do \
+         for irq in $(ls /sys/class/net/bulk/device/msi_irqs); do \
+         echo $((round % 2 + 1)) > /proc/irq/$irq/smp_affinity && moved=$((moved + 1)); \
+         done; done; echo $moved",
+    );
+    let said = udp.finish();
+    assert!(moved.trim().parse::<u32>().unwrap() >= 100, "{moved}");
+    assert!(!said.contains("OUT OF ORDER"), "{said}");
+    let taken = host.counter("backlog_enqueued", 1) - taken;
+    assert!(taken > 1000, "{taken} marked packets: {said}");
+    host.check_log();
+}
+
+/// What a VCPU that computes and a flood at the RT NIC leave to RCU, timers and the disk.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_minute_of_computing_and_flooding_at_rt_ranks_stalls_neither_rcu_nor_timers() {
+    let host = Host::boot("minute");
+    host.start_netrt();
+    host.rank_rcu(85);
+    let computing = host.compute(70);
+    let socket = host
+        .host
+        .outside()
+        .enter(|| Ok(UdpSocket::bind("0.0.0.0:0").unwrap()));
+    let socket = socket.unwrap();
+    flood_while(&socket, (RT.host(), 9).into(), || {
+        // 60 timers of a second, and writes to the host's disk, on any CPU.
+        let said = host.run(
+            "for second in $(seq 60); do sleep 1; done; \
+             dd if=/dev/zero of=/run/written bs=64k count=16 2>&1 | tail -1; sync; echo survived",
+        );
+        assert!(said.contains("survived"), "{said}");
+    });
+    drop(computing);
+    let log = host.run("dmesg");
+    for report in [
+        "stall",
+        "blocked for more than",
+        "lockup",
+        "BUG:",
+        "WARNING:",
+    ] {
+        assert!(!log.contains(report), "{report}: {log}");
+    }
+    let run = host.requests(100);
+    assert_eq!((run.samples.len(), run.counters.lost), (100, 0));
     host.check_log();
 }
 
