@@ -1,8 +1,7 @@
 //! The network namespace in which a guest's sockets are made: that of the monitor's threads.
 
-use nix::fcntl::{Flock, FlockArg};
 use nix::sched::{CloneFlags, setns, unshare};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::AsRawFd;
@@ -26,7 +25,7 @@ const MOST_TCP_BYTES: u64 = 1 << 20;
 /// A network namespace that the calling thread is in, for one VM alone.
 pub struct Entered {
     /// Locked as long as it is open.
-    _lock: Option<Flock<File>>,
+    _lock: Option<File>,
 }
 
 /// Brings the calling thread into the namespace. Threads that it starts later are in it too; what
@@ -44,7 +43,10 @@ pub fn enter(sockets: &Sockets) -> Result<Entered> {
                  root, then the user) and set sockets.namespace = \"current\"",
             )?;
             set_loopback_up().doing("set the loopback interface of a new namespace up")?;
-            bound_tcp_tuning()?;
+            // As where /proc/sys is read-only; the VM runs all the same.
+            if let Err(error) = bound_tcp_tuning() {
+                eprintln!("steadyvm up: {error}");
+            }
             return Ok(Entered { _lock: None });
         }
         Namespace::Existing(path) => enter_existing(path)?,
@@ -79,20 +81,17 @@ fn is_the_hosts() -> bool {
 }
 
 /// Two VMs in one namespace would have each other's loopback and ports.
-fn lock() -> Result<Flock<File>> {
+fn lock() -> Result<File> {
     let what = "have the network namespace of the guest's sockets alone";
     let file = File::open("/proc/thread-self/ns/net").doing(what)?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
-        nix::Error::EWOULDBLOCK => Error::input(
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::input(
             "sockets.namespace",
             "another VM has this network namespace: make one for each (ip netns add NAME)",
-        ),
-        error => Error::Machine {
-            what: what.into(),
-            why: error.to_string(),
-            what_to_do: String::new(),
-        },
-    })
+        )),
+        Err(TryLockError::Error(error)) => Err(error).doing(what),
+    }
 }
 
 fn enter_existing(path: &Path) -> Result<()> {

@@ -173,6 +173,9 @@ fn compile(role: Role, sockets: bool, cards: bool) -> Compiled<BpfProgram> {
     rules.insert(libc::SYS_setsockopt, options.0);
     rules.insert(libc::SYS_getsockopt, options.1);
     rules.insert(libc::SYS_ioctl, requests);
+    // The standard library asks whether a descriptor is open, in builds with its checks.
+    let is_open = equal(1, libc::F_GETFD as u64)?;
+    rules.insert(libc::SYS_fcntl, vec![one(is_open)?]);
     // abort(3), and the main thread's kicks.
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, vec![one(equal(0, own)?)?]);
@@ -307,6 +310,10 @@ mod tests {
             (libc::SYS_unshare, [0; 4]),
             (libc::SYS_ptrace, [0; 4]),
             (libc::SYS_process_vm_writev, [0; 4]),
+            // F_SETFL, F_DUPFD, F_SETOWN
+            (libc::SYS_fcntl, [0, 4, 0, 0]),
+            (libc::SYS_fcntl, [0, 0, 0, 0]),
+            (libc::SYS_fcntl, [0, 8, 0, 0]),
             (libc::SYS_kill, [1, 0, 0, 0]),
             // Signal 0 to the first process of the machine.
             (libc::SYS_tgkill, [1, 1, 0, 0]),
