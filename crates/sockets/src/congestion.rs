@@ -41,7 +41,11 @@ impl Algorithms {
             return Ok(());
         }
         let mut current = [0; 16];
-        let len = system::get_option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut current)?;
+        let got = system::get_option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut current);
+        let Ok(len) = got else {
+            // No TCP: the host says so.
+            return Ok(());
+        };
         let current = current[..len].split(|byte| *byte == 0).next();
         if current == Some(name) {
             return Ok(());
