@@ -161,7 +161,10 @@ impl Channel {
         let address = exchange.argument(0);
         self.ring = match address {
             u64::MAX => None,
-            _ => Some(Ring::new(memory, address, exchange.argument(1))?),
+            _ => {
+                let most = self.device.limits().sockets;
+                Some(Ring::new(memory, address, exchange.argument(1), most)?)
+            }
         };
         Ok(Response::default())
     }
