@@ -57,10 +57,10 @@ pub use error::{ErrorKind, HostError};
 pub use fair_server::Reservation;
 pub use journal::DEFAULT_STATE_DIRECTORY;
 pub use links::{
-    FlowMatch, FlowRule, FlowTable, KernelLinks, Links, PortProtocol, PortSocket, Qdisc,
-    UNLIMITED_BYTES,
+    FlowMatch, FlowRule, FlowTable, KernelLinks, Links, Moderation, PortProtocol, PortSocket,
+    Qdisc, UNLIMITED_BYTES,
 };
-pub use machine::{Machine, Thread, ThreadId};
+pub use machine::{Machine, Thread, ThreadId, printable};
 pub use method::{Method, Priorities, RtVm, Target};
 pub use plan::{Dedication, Plan};
 pub use snapshot::{IrqState, Snapshot, ThreadState};

@@ -1,6 +1,7 @@
 //! Tests over whole hosts: a fake one for what can go wrong, and real threads.
 
 mod crash;
+mod discovery;
 mod methods;
 mod net;
 mod net_batch;
