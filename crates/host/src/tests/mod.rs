@@ -3,6 +3,7 @@
 mod crash;
 mod devices;
 mod journal;
+mod discovery;
 mod methods;
 mod net;
 mod net_batch;

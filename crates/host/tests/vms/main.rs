@@ -4,7 +4,7 @@
 
 mod processes;
 
-use steadyvm_host::net::{Class, Profile, ProfilePlan, TapQdisc, ThreadPriority, VmProfile};
+use steadyvm_host::net::{Class, Profile, TapQdisc, ThreadPriority, VmProfile};
 use steadyvm_host::{Change, HostControl, HostError, Machine, discover};
 
 use processes::{Looks, Process, has_kvm, make_tap, start};
@@ -45,7 +45,7 @@ fn profile(name: &str) -> Profile {
     }
 }
 
-fn plan(profile: &Profile) -> Result<ProfilePlan, HostError> {
+fn plan(profile: &Profile) -> Result<Plan, HostError> {
     let directory = tempfile::tempdir().unwrap();
     let control = HostControl::new(Machine::real(), directory.path().join("state"));
     control.plan_profile(profile)
@@ -56,7 +56,10 @@ fn plan(profile: &Profile) -> Result<ProfilePlan, HostError> {
 fn ranked(name: &str) -> Result<(Vec<(u32, String)>, Vec<String>), HostError> {
     let plan = plan(&profile(name))?;
     let ranked = plan.steps.iter().filter_map(|step| match &step.change {
-        Change::ThreadPolicy { thread, .. } => Some((thread.pid, thread.comm.clone())),
+        Change::ThreadPolicy(change) => {
+            let thread = &change.setting.thread;
+            Some((thread.pid, thread.comm.clone()))
+        }
         _ => None,
     });
     Ok((ranked.collect(), plan.warnings))
