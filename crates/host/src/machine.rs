@@ -271,8 +271,8 @@ impl Machine {
             };
             let mut group = group.trim_end_matches('/');
             loop {
-                let files = roots.iter().map(|root| format!("{root}{group}/{name}"));
-                let text = files.filter_map(|file| self.tree.read(&file).ok()).next();
+                let mut files = roots.iter().map(|root| format!("{root}{group}/{name}"));
+                let text = files.find_map(|file| self.tree.read(&file).ok());
                 if let Some(cpus) = text.and_then(|text| text.parse().ok()) {
                     return Some(cpus);
                 }

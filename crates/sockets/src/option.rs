@@ -49,12 +49,11 @@ pub fn set(
     algorithms: &Algorithms,
 ) -> Result<(), Errno> {
     match (level, option) {
-        (SOL_SOCKET, libc::SO_PRIORITY) => {
+        (SOL_SOCKET, libc::SO_PRIORITY)
             if first_int(value).is_some_and(|asked| !(0..=highest_priority.into()).contains(&asked))
-            {
+            => {
                 return Err(Errno::PERM);
             }
-        }
         (SOL_SOCKET, libc::SO_BINDTODEVICE) => {
             // The kernel looks for the interface first.
             let name = text(value, libc::IFNAMSIZ - 1);
@@ -88,7 +87,7 @@ fn is_bound(fd: BorrowedFd) -> bool {
     system::get_int_option(fd, SOL_SOCKET, SO_BINDTOIFINDEX).is_ok_and(|index| index != 0)
 }
 
-/// A socket that is bound to an interface stays so without CAP_NET_RAW.
+/// A socket that is bound to an interface stays so without `CAP_NET_RAW`.
 fn may_bind_again(fd: BorrowedFd) -> Result<(), Errno> {
     if is_bound(fd) {
         Err(Errno::PERM)

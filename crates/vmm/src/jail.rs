@@ -79,6 +79,9 @@ pub fn close_inherited() -> Result<()> {
         .doing_or("close inherited descriptors", "use Linux 5.14 or newer")
 }
 
+/// A directory that is there wherever the monitor runs, and is not needed any more.
+const PLACE: &str = "/proc";
+
 /// The jail of one monitor.
 pub struct Jail {
     user: Option<u32>,
@@ -174,8 +177,6 @@ impl Jail {
         if !self.own_mounts {
             return Ok(());
         }
-        // A directory that is there wherever the monitor runs, and is not needed any more.
-        const PLACE: &str = "/proc";
         let what = "enter an empty file system";
         let none = None::<&str>;
         let closed = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;

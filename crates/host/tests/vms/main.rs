@@ -5,7 +5,7 @@
 mod processes;
 
 use steadyvm_host::net::{Class, Profile, TapQdisc, ThreadPriority, VmProfile};
-use steadyvm_host::{Change, HostControl, HostError, Machine, discover};
+use steadyvm_host::{Change, HostControl, HostError, Machine, Plan, discover};
 
 use processes::{Looks, Process, has_kvm, make_tap, start};
 
@@ -53,7 +53,10 @@ fn plan(profile: &Profile) -> Result<Plan, HostError> {
 
 /// The processes whose threads a profile for VM `name` ranks, each with the threads' names, and the
 /// warnings.
-fn ranked(name: &str) -> Result<(Vec<(u32, String)>, Vec<String>), HostError> {
+/// Threads that would get a rank, by process and name, and warnings.
+type Ranked = (Vec<(u32, String)>, Vec<String>);
+
+fn ranked(name: &str) -> Result<Ranked, HostError> {
     let plan = plan(&profile(name))?;
     let ranked = plan.steps.iter().filter_map(|step| match &step.change {
         Change::ThreadPolicy(change) => {
