@@ -1,4 +1,4 @@
-//! How the VCPUs stand, as JSON, a table or OpenMetrics text.
+//! How the VCPUs stand, as JSON, a table or `OpenMetrics` text.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ pub struct Standing {
     pub mechanism: String,
     /// Whether the scheduler has the host's threads. It ends when its loader does, and when the kernel's watchdog ends it.
     pub attached: bool,
-    /// CLOCK_MONOTONIC when this was read, in ns.
+    /// `CLOCK_MONOTONIC` when this was read, in ns.
     pub at_ns: u64,
     /// VCPUs with a budget.
     pub vcpus: Vec<VcpuStanding>,
@@ -99,7 +99,7 @@ impl Standing {
         text
     }
 
-    /// OpenMetrics text, to be served or written for a collector.
+    /// `OpenMetrics` text, to be served or written for a collector.
     pub fn open_metrics(&self) -> String {
         type Value = fn(&VcpuStanding) -> f64;
         let counters: [(&str, &str, Value); 5] = [
