@@ -215,10 +215,14 @@ impl Service {
             let (reply, ends) = match serde_json::from_str(&line) {
                 Err(error) => (Reply::Refused(format!("no request: {error}")), false),
                 Ok(Request::Stop) => (Reply::Done, true),
-                Ok(Request::Show) => (self.standing().map_or_else(refused, Reply::Standing), false),
+                Ok(Request::Show) => (
+                    self.standing()
+                        .map_or_else(|error| refused(&error), Reply::Standing),
+                    false,
+                ),
                 Ok(Request::Apply { config, threads }) => (
                     self.apply(&config, &threads)
-                        .map_or_else(refused, |()| Reply::Done),
+                        .map_or_else(|error| refused(&error), |()| Reply::Done),
                     false,
                 ),
             };
@@ -234,7 +238,7 @@ impl Service {
     }
 }
 
-fn refused(error: Error) -> Reply {
+fn refused(error: &Error) -> Reply {
     Reply::Refused(error.to_string())
 }
 

@@ -55,7 +55,7 @@ enum Ext {
     Run {
         #[command(flatten)]
         what: What,
-        /// Record what the policy is told, for `steadyvm sched replay`.
+        /// Record what the policy is told, in the format of crates/sched-policy/policy/event.h.
         #[arg(long, value_name = "FILE")]
         record: Option<PathBuf>,
     },
