@@ -271,6 +271,9 @@ fn json_says_what_files_say() {
 }
 
 /// Every field of the schema is read, with the words and whole numbers that it names.
+/// Puts a value where a request has it.
+type Wrap = fn(Value) -> Value;
+
 #[test]
 fn the_schema_and_the_reader_agree() {
     let schema: Value = serde_json::from_str(include_str!("../request.schema.json")).unwrap();
@@ -283,7 +286,6 @@ fn the_schema_and_the_reader_agree() {
             .cloned()
             .collect()
     };
-    type Wrap = fn(Value) -> Value;
     let wrap: [(&str, Wrap); 4] = [
         ("host", |value| json!({"host": value})),
         ("vm", |value| json!({"vms": [value]})),

@@ -196,7 +196,9 @@ fn set_option(device: &Device, socket: &Socket, exchange: &Exchange) -> Outcome 
         return Err(Errno::NOPROTOOPT);
     }
     let value = exchange.small_data(option::MAX_VALUE)?;
-    let done = if let (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_RCVBUF | libc::SO_RCVLOWAT) = (level, name) {
+    let done = if let (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_RCVBUF | libc::SO_RCVLOWAT) =
+        (level, name)
+    {
         socket.resize_buffer(name, &value)
     } else {
         let priority = device.limits().priority;

@@ -50,10 +50,11 @@ pub fn set(
 ) -> Result<(), Errno> {
     match (level, option) {
         (SOL_SOCKET, libc::SO_PRIORITY)
-            if first_int(value).is_some_and(|asked| !(0..=highest_priority.into()).contains(&asked))
-            => {
-                return Err(Errno::PERM);
-            }
+            if first_int(value)
+                .is_some_and(|asked| !(0..=highest_priority.into()).contains(&asked)) =>
+        {
+            return Err(Errno::PERM);
+        }
         (SOL_SOCKET, libc::SO_BINDTODEVICE) => {
             // The kernel looks for the interface first.
             let name = text(value, libc::IFNAMSIZ - 1);

@@ -361,7 +361,7 @@ impl Engine {
     fn reconcile_again(&self, desired: &Desired) -> Result<Report, HostError> {
         let before = self.journal_of_this_boot()?;
         let own = before.as_ref().map_or_else(Vec::new, |it| it.steps.clone());
-        self.reconcile_from(desired, before, own)
+        self.reconcile_from(desired, before, &own)
     }
 
     /// Writes the journal, makes the steps, takes back what is no longer wanted.

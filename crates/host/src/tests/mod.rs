@@ -2,8 +2,8 @@
 
 mod crash;
 mod devices;
-mod journal;
 mod discovery;
+mod journal;
 mod methods;
 mod net;
 mod net_batch;
