@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`system`] | what is simulated |
 //! | [`plan`] | a system from a plan file |
+//! | [`soundness`] | random systems: what the analysis accepts is never late |
 //! | [`gantt`], [`perfetto`] | pictures of what ran |
 //! | [`engine`] | the simulation |
 //! | [`observe`] | what it tells while it runs |
@@ -19,6 +20,7 @@ pub mod observe;
 pub mod outcome;
 pub mod perfetto;
 pub mod plan;
+pub mod soundness;
 pub mod system;
 mod timers;
 

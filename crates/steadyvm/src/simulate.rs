@@ -25,7 +25,7 @@ const MAX_RECORDING_NS: u64 = 60_000_000_000;
 /// Plays a plan on the scheduling policy that the BPF scheduler runs
 ///
 /// Reads the plan file of `steadyvm plan` (docs/design/plan-file.md), takes its VMs, tasks and budgets, and simulates the
-/// host. Every task releases its first job at 0. What a [simulate] table may say, all optional:
+/// host. What a [simulate] table may say, all optional:
 ///
 ///   [simulate]
 ///   duration = "10s"                # simulated time
@@ -38,6 +38,7 @@ const MAX_RECORDING_NS: u64 = 60_000_000_000;
 ///   migration = "5us"               # of a start on another CPU
 ///   execution_factor_percent = 50   # jobs take 50 to 100 % of c
 ///   longest_gap_percent = 150       # jobs come t to 1.5 t apart
+///   random_offsets = true           # first jobs are released within t, from the seed; else at 0
 ///
 /// `server` and the costs are otherwise those of [host] and [host.overheads].
 #[derive(clap::Args)]
@@ -70,7 +71,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let place = args.file.display();
     let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {place}"))?;
     let mut scenario = plan::parse(&text).with_context(|| format!("{place}"))?;
-    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    if let Some(seed) = args.seed {
+        scenario = scenario.with_seed(seed);
+    }
     if let Some(duration) = &args.duration {
         scenario.duration_ns = steadyvm_analysis::plan::duration_ns(duration)
             .and_then(|time| u64::try_from(time).ok())
