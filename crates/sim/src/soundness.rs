@@ -219,11 +219,15 @@ impl Case {
         };
         for vm in 0..self.vms.len() {
             if self.vms.len() > 1 {
-                add(&|case| drop(case.vms.remove(vm)));
+                add(&|case| {
+                    case.vms.remove(vm);
+                });
             }
             for task in 0..self.vms[vm].tasks.len() {
                 if self.vms[vm].tasks.len() > 1 {
-                    add(&|case| drop(case.vms[vm].tasks.remove(task)));
+                    add(&|case| {
+                        case.vms[vm].tasks.remove(task);
+                    });
                 }
                 if self.vms[vm].tasks[task].0 > 1 {
                     add(&|case| case.vms[vm].tasks[task].0 -= 1);

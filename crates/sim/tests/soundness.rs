@@ -21,7 +21,7 @@ fn accepted_systems_are_never_late() {
 /// interfaces are computed, as work that comes just after the poll waits for the next.
 #[test]
 fn a_server_that_gives_less_is_found_out() {
-    let toml = "[host]\npcpus = 1\nscheduler = \"pedf\"\nserver = \"periodic\"\n\n[simulate]\nserver = \"polling\"\nduration = \"1s\"\nrandom_offsets = true\n\n[[vm]]\nname = \"a\"\nperiod = \"10ms\"\ntasks = [{ c = \"2ms\", t = \"20ms\" }]\n";
+    let toml = "[host]\npcpus = 1\nscheduler = \"pedf\"\nserver = \"periodic\"\n\n[simulate]\nserver = \"polling\"\nduration = \"1s\"\nrandom_offsets = true\n\n[[vm]]\nname = \"a\"\nperiod = \"10ms\"\ntasks = [{ c = \"9ms\", t = \"20ms\" }]\n";
     let scenario = steadyvm_sim::plan::parse(toml).expect("a plan");
     assert!(scenario.report.feasible);
     let late = (1..50).any(|seed| {
