@@ -8,6 +8,7 @@
 //! | [`system`] | what is simulated |
 //! | [`plan`] | a system from a plan file |
 //! | [`soundness`] | random systems: what the analysis accepts is never late |
+//! | [`experiments`] | the dissertation's figures, simulated |
 //! | [`gantt`], [`perfetto`] | pictures of what ran |
 //! | [`engine`] | the simulation |
 //! | [`observe`] | what it tells while it runs |
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod experiments;
 pub mod gantt;
 pub mod observe;
 pub mod outcome;
