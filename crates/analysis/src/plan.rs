@@ -20,12 +20,14 @@ mod service;
 mod suggest;
 pub mod svg;
 pub mod text;
+mod view;
 
 pub use names::{Enforcement, HostName, InterfaceName, Method, SchedulerName, ServerName};
 pub use report::{
     CpuReport, Explanation, Install, InterfaceReport, Report, ServiceReport, VcpuReport, VmReport,
 };
 pub use run::run;
+pub use view::duration_ns;
 
 use std::fmt;
 

@@ -18,6 +18,8 @@ mod netrt;
 mod output;
 mod plan;
 mod progress;
+mod sched;
+mod simulate;
 mod site;
 mod up;
 
@@ -56,6 +58,8 @@ enum Verb {
     Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
+    Sched(sched::Args),
+    Simulate(simulate::Args),
     Status(site::status::Args),
     Undo(site::undo::Args),
     Up(up::Args),
@@ -84,9 +88,13 @@ fn main() -> ExitCode {
         Verb::Load(args) => load::run(&args),
         Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
+        Verb::Sched(args) => sched::run(&args),
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
+        Verb::Simulate(args) => {
+            return simulate::run(&args).unwrap_or_else(|error| complain(&error, 2));
+        }
     };
     if child::all_are_killed() {
         // A signal ends this program, and says so; what the children's end made of the verb is noise.
@@ -113,6 +121,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         return 1;
     }
     if let Some(error) = error.downcast_ref::<TraceError>() {
+        return error.exit_code();
+    }
+    if let Some(error) = error.downcast_ref::<steadyvm_sched::Error>() {
         return error.exit_code();
     }
     if let Some(error) = error.downcast_ref::<steadyvm_vmm::Error>() {
