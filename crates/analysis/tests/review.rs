@@ -181,7 +181,7 @@ fn a_service_alone_is_a_request() {
     );
 }
 
-/// A6: what SCHED_DEADLINE does not take is refused, and what looks like a slip is called out.
+/// A6: what `SCHED_DEADLINE` does not take is refused, and what looks like a slip is called out.
 #[test]
 fn what_no_kernel_installs_is_said() {
     let plan = |period: &str, budget: &str| {
@@ -271,6 +271,9 @@ fn json_says_what_files_say() {
 }
 
 /// Every field of the schema is read, with the words and whole numbers that it names.
+/// Puts a value where a request has it.
+type Wrap = fn(Value) -> Value;
+
 #[test]
 fn the_schema_and_the_reader_agree() {
     let schema: Value = serde_json::from_str(include_str!("../request.schema.json")).unwrap();
@@ -283,7 +286,7 @@ fn the_schema_and_the_reader_agree() {
             .cloned()
             .collect()
     };
-    let wrap: [(&str, fn(Value) -> Value); 4] = [
+    let wrap: [(&str, Wrap); 4] = [
         ("host", |value| json!({"host": value})),
         ("vm", |value| json!({"vms": [value]})),
         ("task", |value| json!({"vms": [{"tasks": [value]}]})),

@@ -36,11 +36,11 @@ const MAX_RECORDING_NS: u64 = 60_000_000_000;
 ///   order = "edf"                   # of VCPUs: dm, rm
 ///   quantum = "1ms"                 # budgets are looked at so often; 0ns: at exact times
 ///   decision = "1us"                # cost of a switch: of the decision,
-///   context_switch = "2us"          # of the switch itself,
+///   `context_switch` = "2us"          # of the switch itself,
 ///   migration = "5us"               # of a start on another CPU
-///   execution_factor_percent = 50   # jobs take 50 to 100 % of c
-///   longest_gap_percent = 150       # jobs come t to 1.5 t apart
-///   random_offsets = true           # first jobs are released within t, from the seed; else at 0
+///   `execution_factor_percent` = 50   # jobs take 50 to 100 % of c
+///   `longest_gap_percent` = 150       # jobs come t to 1.5 t apart
+///   `random_offsets` = true           # first jobs are released within t, from the seed; else at 0
 ///
 /// `server` and the costs are otherwise those of [host] and [host.overheads].
 #[derive(clap::Args)]

@@ -7,7 +7,7 @@ mod profile;
 
 use std::time::Duration;
 
-use profile::{inside, laboratory, undo, write};
+use profile::{all_hold, inside, laboratory, shown, undo, write};
 use serde_json::Value;
 use steadyvm_lab::agent::Process;
 use steadyvm_lab::host::{EmulatedHost, RT};
@@ -89,5 +89,6 @@ fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
     assert_eq!(ended.status.shell_code(), 0, "{}", ended.text());
     let (said, code) = status(&host);
     assert_eq!(code, 0, "{said}");
+    assert!(all_hold(&shown(&host)));
     undo(&host);
 }

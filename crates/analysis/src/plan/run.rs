@@ -451,7 +451,8 @@ fn chosen(outcome: &Outcome, host: &Host, unit: Unit) -> Option<String> {
     };
     let mut text = format!("chosen: {}", words(choices.first()?));
     if let Some(next) = choices.get(1) {
-        text += &format!("; next: {}", words(next));
+        text.push_str("; next: ");
+        text.push_str(&words(next));
     }
     Some(text)
 }

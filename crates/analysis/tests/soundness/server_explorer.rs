@@ -55,7 +55,7 @@ struct Server {
 
 type State = [Server; MOST];
 
-/// FxHash: the states are many and small, and nobody attacks this table.
+/// `FxHash`: the states are many and small, and nobody attacks this table.
 #[derive(Default)]
 pub struct Hasher(u64);
 
@@ -303,6 +303,7 @@ fn assignments(
 }
 
 /// One slot. The outer `None`: too many chunks to follow; the inner: a promise is broken.
+#[allow(clippy::option_option)] // each is said above
 fn slot(vcpus: &[Vcpu], kind: Kind, mut state: State, running: u8) -> Option<Option<State>> {
     for (number, (server, vcpu)) in state.iter_mut().zip(vcpus).enumerate() {
         if running >> number & 1 == 1 {

@@ -168,13 +168,12 @@ fn interfaces(set: &[Vec<(i64, i64)>; 4], scheduler: GuestScheduler) -> (Vec<Gue
             None,
             &mut Work::new(Work::DEFAULT_STEPS),
         );
-        let (budgets, partition) = match found {
-            Ok(Ok(interface)) => (interface.vcpu_budgets, interface.partition),
-            _ => {
-                all = false;
-                let total: f64 = tasks.iter().map(|&(c, t)| c as f64 / t as f64).sum();
-                (vec![period; total.ceil() as usize], None)
-            }
+        let (budgets, partition) = if let Ok(Ok(interface)) = found {
+            (interface.vcpu_budgets, interface.partition)
+        } else {
+            all = false;
+            let total: f64 = tasks.iter().map(|&(c, t)| c as f64 / t as f64).sum();
+            (vec![period; total.ceil() as usize], None)
         };
         let home = |task: usize| {
             let members = partition.as_ref()?;
@@ -232,7 +231,7 @@ fn place(guests: &[Guest], scheduler: HostScheduler) -> (System, bool) {
     let host = host::Host::new(
         CPUS,
         scheduler,
-        VcpuServer::TaskLike,
+        VcpuServer::Periodic,
         overhead::Overheads::default(),
     );
     let admission = host.map(|host| host::admit(&host, &vcpus, &mut Work::default()));
@@ -295,12 +294,11 @@ fn pack(vcpus: &[host::Vcpu]) -> Vec<CpuSet> {
 fn page(totals: &[u32], rows: &[Vec<Verdicts>], seed: u64) -> String {
     let mut text = format!(
         "# Schedulability on five CPUs (Figures 3.4 to 3.9)\n\n\
-         Command: `steadyvm simulate --experiment multicore --seed {seed}`. n = {} task sets a row, 60 s of simulated time \
+         Command: `steadyvm simulate --experiment multicore --seed {seed}`. n = {SETS} task sets a row, 60 s of simulated time \
          each, quantum 1 ms, no overheads. Figures are fractions of task sets. A pair is guest scheduler, host scheduler.\n\n\
          What differs from the paper: VCPU periods are 16, 32, 64, 128 ms (the paper says harmonic, not which); execution \
          times are whole milliseconds; the simulator has no overheads and no domain 0; a global guest's jobs run on \
-         whichever of its VCPUs run, as the theory assumes and Linux does not; the seeds are ours.\n",
-        SETS
+         whichever of its VCPUs run, as the theory assumes and Linux does not; the seeds are ours.\n"
     );
     let fraction = |row: &[Verdicts], test: &dyn Fn(&Verdicts) -> bool| {
         row.iter().filter(|verdicts| test(verdicts)).count() as f64 / row.len().max(1) as f64
