@@ -43,6 +43,7 @@ const MAX_RECORDING_NS: u64 = 60_000_000_000;
 ///   `random_offsets` = true           # first jobs are released within t, from the seed; else at 0
 ///
 /// `server` and the costs are otherwise those of [host] and [host.overheads].
+#[allow(clippy::doc_markdown)] // the file, as a user writes it
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {

@@ -364,6 +364,7 @@ fn page(totals: &[u32], rows: &[Vec<Verdicts>], seed: u64) -> String {
 }
 
 /// The paper's statements, each beside what was found.
+#[allow(clippy::too_many_lines)] // a sentence per figure, one after the other
 fn agreement(totals: &[u32], rows: &[Vec<Verdicts>]) -> String {
     // The highest total up to which every set is met.
     let capacity = |test: &dyn Fn(&Verdicts) -> bool| {
