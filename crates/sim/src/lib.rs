@@ -7,6 +7,8 @@
 //! |---|---|
 //! | [`system`] | what is simulated |
 //! | [`plan`] | a system from a plan file |
+//! | [`soundness`] | random systems: what the analysis accepts is never late |
+//! | [`experiments`] | the dissertation's figures, simulated |
 //! | [`gantt`], [`perfetto`] | pictures of what ran |
 //! | [`engine`] | the simulation |
 //! | [`observe`] | what it tells while it runs |
@@ -14,11 +16,13 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod experiments;
 pub mod gantt;
 pub mod observe;
 pub mod outcome;
 pub mod perfetto;
 pub mod plan;
+pub mod soundness;
 pub mod system;
 mod timers;
 

@@ -3,6 +3,8 @@
 //! VMs, tasks, budgets and places are those that `steadyvm plan` computes. Where the plan finds no place for a VCPU, a
 //! partitioned host puts it on the CPU with the least bandwidth (the dissertation's rule for overload, section 3.3.1).
 
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use steadyvm_analysis::{
     host::HostScheduler,
@@ -52,6 +54,28 @@ pub struct Scenario {
     pub duration_ns: u64,
     /// Of random numbers.
     pub seed: u64,
+    /// First releases are drawn from the seed.
+    random_offsets: bool,
+}
+
+impl Scenario {
+    /// The same with another seed.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        if self.random_offsets {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            for task in self
+                .system
+                .guests
+                .iter_mut()
+                .flat_map(|guest| &mut guest.tasks)
+            {
+                task.offset_ns = random.random_range(0..task.period_ns);
+            }
+        }
+        self
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -80,6 +104,7 @@ struct Table {
     migration: Option<String>,
     execution_factor_percent: Option<u32>,
     longest_gap_percent: Option<u32>,
+    random_offsets: bool,
 }
 
 /// Reads `text` and computes its plan.
@@ -159,12 +184,14 @@ pub fn parse(text: &str) -> Result<Scenario, PlanError> {
         system.guests.push(guest);
     }
     system.check()?;
-    Ok(Scenario {
+    let scenario = Scenario {
         system,
         duration_ns: time("duration", &table.duration, 10_000_000_000)?,
-        seed: table.seed.unwrap_or(1),
+        seed: 0,
+        random_offsets: table.random_offsets,
         report,
-    })
+    };
+    Ok(scenario.with_seed(table.seed.unwrap_or(1)))
 }
 
 fn kind(word: &str) -> Result<Kind, PlanError> {
@@ -200,6 +227,11 @@ fn guest(
         None => CpuSet::first(system.cpus),
     };
     let partitioned = system.host.is_partitioned();
+    let first = system
+        .guests
+        .iter()
+        .map(|guest| guest.vcpus.len() as u32)
+        .sum::<u32>();
     let mut vcpus = Vec::new();
     if !vm.rt {
         for _ in 0..vm.vcpu_count.max(1) {
@@ -234,7 +266,12 @@ fn guest(
         let parameters =
             Parameters::new(kind, vcpu.budget.unsigned_abs(), vcpu.period.unsigned_abs())
                 .map_err(|error| vcpu_error(vm, position, error))?;
-        vcpus.push(Vcpu { parameters, cpus });
+        // Of equal deadlines the first VCPU of the plan comes first, as in the analysis.
+        let number = first + vcpus.len() as u32;
+        vcpus.push(Vcpu {
+            parameters: parameters.with_priority(number),
+            cpus,
+        });
     }
     let scheduler = request.guest_scheduler(number);
     let tasks = request

@@ -21,10 +21,10 @@ pub struct System {
     pub guests: Vec<Guest>,
 }
 
-/// Time that a CPU spends, on the account of the VCPU that runs next. All ns.
+/// Time that a CPU spends before a VCPU that it switches to goes on; no budget pays for it, as in the analysis. All ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Overheads {
-    /// Every decision of the host's scheduler on a CPU.
+    /// A decision that changes who runs.
     pub decision_ns: u64,
     /// A switch to another VCPU.
     pub context_switch_ns: u64,

@@ -42,7 +42,7 @@ impl Timers {
             return;
         }
         self.times[timer] = time;
-        let mut node = usize::midpoint(self.leaves, timer);
+        let mut node = (self.leaves + timer) >> 1;
         while node > 0 {
             let before = self.winners[node];
             self.play(node);

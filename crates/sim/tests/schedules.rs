@@ -219,7 +219,7 @@ fn a_quantum_delays_what_a_budget_does_and_overrun_is_paid_back() {
 }
 
 #[test]
-fn overheads_are_paid_by_who_runs_next() {
+fn overheads_delay_who_runs_next() {
     let hog = |vcpu| guest(GuestOrder::EarliestDeadline, vec![vcpu], Vec::new());
     let one = guest(
         GuestOrder::EarliestDeadline,

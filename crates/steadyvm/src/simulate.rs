@@ -12,7 +12,9 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use steadyvm_sim::{
-    Engine, Nobody, Outcome, Recorder, gantt, perfetto,
+    Engine, Nobody, Outcome, Recorder,
+    experiments::Experiment,
+    gantt, perfetto,
     plan::{self, Scenario},
 };
 
@@ -25,7 +27,7 @@ const MAX_RECORDING_NS: u64 = 60_000_000_000;
 /// Plays a plan on the scheduling policy that the BPF scheduler runs
 ///
 /// Reads the plan file of `steadyvm plan` (docs/design/plan-file.md), takes its VMs, tasks and budgets, and simulates the
-/// host. Every task releases its first job at 0. What a [simulate] table may say, all optional:
+/// host. What a [simulate] table may say, all optional:
 ///
 ///   [simulate]
 ///   duration = "10s"                # simulated time
@@ -38,13 +40,19 @@ const MAX_RECORDING_NS: u64 = 60_000_000_000;
 ///   migration = "5us"               # of a start on another CPU
 ///   `execution_factor_percent` = 50   # jobs take 50 to 100 % of c
 ///   `longest_gap_percent` = 150       # jobs come t to 1.5 t apart
+///   `random_offsets` = true           # first jobs are released within t, from the seed; else at 0
 ///
 /// `server` and the costs are otherwise those of [host] and [host.overheads].
+#[allow(clippy::doc_markdown)] // the file, as a user writes it
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
     /// The plan file (steadyvm.toml)
-    file: PathBuf,
+    #[arg(required_unless_present = "experiment")]
+    file: Option<PathBuf>,
+    /// In place of a plan: figures of the RT-Xen dissertation, as Markdown; "list" names them
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "json", "gantt", "trace", "duration"])]
+    experiment: Option<String>,
     /// Print the outcome as JSON; all times are nanoseconds
     #[arg(long)]
     json: bool,
@@ -67,10 +75,20 @@ pub struct Args {
 /// # Errors
 /// Input that cannot be read or simulated, output that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let place = args.file.display();
-    let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {place}"))?;
+    let Some(file) = &args.file else {
+        let text = experiment(
+            args.experiment.as_deref().unwrap_or("list"),
+            args.seed.unwrap_or(1),
+        )?;
+        print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let place = file.display();
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {place}"))?;
     let mut scenario = plan::parse(&text).with_context(|| format!("{place}"))?;
-    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    if let Some(seed) = args.seed {
+        scenario = scenario.with_seed(seed);
+    }
     if let Some(duration) = &args.duration {
         scenario.duration_ns = steadyvm_analysis::plan::duration_ns(duration)
             .and_then(|time| u64::try_from(time).ok())
@@ -82,12 +100,30 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     } else {
         table(&scenario, &outcome)
     };
+    print(&text)?;
+    Ok(ExitCode::from(u8::from(outcome.late() > 0)))
+}
+
+fn print(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         // A reader that has seen enough is no error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        result => result.context("cannot write to standard output")?,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write to standard output"),
     }
-    Ok(ExitCode::from(u8::from(outcome.late() > 0)))
+}
+
+fn experiment(name: &str, seed: u64) -> Result<String> {
+    let list = || -> String {
+        let lines = Experiment::ALL
+            .map(|experiment| format!("{}: {}\n", experiment.name, experiment.figures));
+        lines.concat()
+    };
+    if name == "list" {
+        return Ok(list());
+    }
+    let experiment = Experiment::named(name)
+        .ok_or_else(|| anyhow!("no experiment is called \"{name}\"; there are:\n{}", list()))?;
+    Ok(experiment.run(seed))
 }
 
 fn simulate(args: &Args, scenario: &Scenario) -> Result<Outcome> {

@@ -68,16 +68,14 @@ impl<O: Observer> Engine<'_, O> {
 
     /// The first VCPU that claims a CPU and holds none, from (key, number) `from` on.
     fn first_waiting(&self, domain: usize, from: (u64, u32)) -> Option<u32> {
-        let mut best = None;
+        let mut best = (KEY_IDLE, NONE);
         for &vcpu in &self.domains[domain] {
-            let state = &self.vcpus[vcpu as usize];
-            let entry = (state.key, vcpu);
-            let waits = state.key < KEY_IDLE && state.holds == NONE && entry >= from;
-            if waits && best.is_none_or(|best| entry < best) {
-                best = Some(entry);
+            let key = self.waiting[vcpu as usize];
+            if key < best.0 && (key, vcpu) >= from {
+                best = (key, vcpu);
             }
         }
-        best.map(|(_, vcpu)| vcpu)
+        (best.1 != NONE).then_some(best.1)
     }
 
     /// The CPU that `vcpu` gets: a free one, its last before others; else that of the last holder, if it comes before.
@@ -270,11 +268,12 @@ impl<O: Observer> Engine<'_, O> {
         let mut next = NEVER;
         if state.holder != NONE {
             let holder = &self.vcpus[state.holder as usize].server;
-            next = self.seen(holder.next_event(self.now, true));
+            let now = self.now + state.overhead;
+            next = self.seen(holder.next_event(now, true));
             if state.runner != state.holder && state.runner != NONE {
                 let runner = &self.vcpus[state.runner as usize];
                 let pays = holder.parameters().kind() != Kind::CapacityReclaiming;
-                next = next.min(self.seen(runner.server.next_event(self.now, pays)));
+                next = next.min(self.seen(runner.server.next_event(now, pays)));
                 if !runner.server.parameters().is_rt() {
                     next = next.min(state.slice_end.max(self.now + 1));
                 }
