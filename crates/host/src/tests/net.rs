@@ -78,7 +78,7 @@ pub(super) fn kept(mut state: FakeState) -> FakeState {
 }
 
 fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    super::scenario::directory()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::threads::{RESET_ON_FORK, Scheduling};
 use crate::{HostError, Method, RtVm, Switches, Target};
 
 fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    super::scenario::directory()
 }
 
 fn start_vm(host: &FakeHost, pid: u32) {
