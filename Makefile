@@ -32,11 +32,26 @@ test: set-up-for-tests build check unit-tests python-tests lab-tests ## Check an
 build: ## Build the program
 	cargo build --release --locked
 
+PREFIX := /usr/local
+.PHONY: install
+install: build ## Install the program below PREFIX (/usr/local)
+	install -D -m 755 $(STEADYVM) $(DESTDIR)$(PREFIX)/bin/steadyvm
+
+# Crates with changes since BASE, by the directories of changed files.
+BASE := main
+CHANGED = $(sort $(shell { git diff --name-only $(BASE); git ls-files -o --exclude-standard; } | \
+  sed -n 's|^crates/\([^/]*\)/.*|--package=steadyvm-\1|p' | sed 's/=steadyvm-steadyvm$$/=steadyvm/'))
+.PHONY: quick
+quick: ## Formatting, lints and tests of the crates that changed since BASE (main)
+	cargo fmt --all --check
+	$(if $(CHANGED),cargo clippy --locked $(CHANGED) --all-targets -- -D warnings)
+	$(if $(CHANGED),cargo test --locked $(CHANGED))
+
 .PHONY: check
 check: ## Formatting, lints, licences
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
-	shellcheck tools/* .ci/run crates/steadyvm/tests/programs/*.sh
+	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm/tests/programs/*.sh
 	tools/check-dependencies
 	tools/check-module
 	tools/check-specification
@@ -53,6 +68,10 @@ python-tests: ## Build the Python package and test it
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
 	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_tap_batch --test lab_vmm --test lab_sockets --test lab_fair_server --test lab_outsourcing --test lab_many --test lab_hostile --test lab_rtca --test lab_wake_ups --test lab_copies --test lab_nisp --test lab_emulator -- --ignored --test-threads=1
+
+.PHONY: test-lab
+test-lab: build ## Some tests in the emulated host: FILTER=name of a test or a part of it, TEST=file
+	cargo test --release --locked -p steadyvm $(if $(TEST),--test $(TEST),--tests) -- --ignored --test-threads=1 $(FILTER)
 
 .PHONY: program-tests
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets
@@ -79,3 +98,11 @@ setup set-up: ## Install what the lab needs from Debian's packages
 	tools/set-up
 set-up-for-tests:
 	tools/set-up for-tests
+
+.PHONY: packages
+packages: build ## Debian packages into out/packages
+	tools/packages
+
+.PHONY: package-tests
+package-tests: packages ## Install, upgrade and purge the packages in fresh Debian 12 and 13 systems; slow, not in `test`
+	$(AS_ROOT) tools/test-packages

@@ -6,6 +6,8 @@
 // Arguments come out of Python objects by value.
 #![allow(clippy::needless_pass_by_value)]
 
+mod admission;
+
 use pyo3::{exceptions::PyValueError, prelude::*};
 use steadyvm_analysis::{
     PriorityOrder, Task, Time, Work,
@@ -131,6 +133,39 @@ fn supply_bound(period: Time, budget: Time, window: Time, vcpus: Option<u32>) ->
     .map_err(value_error)
 }
 
+/// A VM of `admit_hosts`: budget and period of each of its VCPUs, nanoseconds, and how many it has.
+type RtVm = (Time, Time, u32);
+
+/// What `admit_hosts` says of a host: whether it holds its VMs and the new one, and if not, why.
+type HostVerdict = (bool, Option<String>);
+
+/// Whether each host can take one more VM. One call without the GIL for all hosts.
+#[pyfunction]
+#[pyo3(signature = (hosts, request, scheduler = "pedf", server = "cbs"))]
+fn admit_hosts(
+    py: Python<'_>,
+    hosts: Vec<(u32, Vec<RtVm>)>,
+    request: RtVm,
+    scheduler: &str,
+    server: &str,
+) -> PyResult<Vec<HostVerdict>> {
+    let (scheduler, server) = (named(scheduler, "scheduler")?, named(server, "server")?);
+    py.allow_threads(|| {
+        (hosts.iter().enumerate())
+            .map(|(index, (cpus, vms))| {
+                admission::host(*cpus, vms, request, scheduler, server).map_err(|error| {
+                    value_error(format!("{}: {}", error.place(index), error.error))
+                })
+            })
+            .collect()
+    })
+}
+
+/// A word of the plan file.
+fn named<T: serde::de::DeserializeOwned>(word: &str, what: &str) -> PyResult<T> {
+    serde_json::from_value(word.into()).map_err(|error| value_error(format!("{what}: {error}")))
+}
+
 #[pymodule]
 fn _steadyvm(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -140,5 +175,6 @@ fn _steadyvm(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan_svg, module)?)?;
     module.add_function(wrap_pyfunction!(minimal_budget, module)?)?;
     module.add_function(wrap_pyfunction!(response_times, module)?)?;
-    module.add_function(wrap_pyfunction!(supply_bound, module)?)
+    module.add_function(wrap_pyfunction!(supply_bound, module)?)?;
+    module.add_function(wrap_pyfunction!(admit_hosts, module)?)
 }

@@ -65,6 +65,28 @@ class Plan(unittest.TestCase):
         tasks = [(1, 4, 4), (1, 5, 5), (3, 9, 9), (3, 18, 18)]
         self.assertEqual(steadyvm.response_times(tasks), [1, 2, 7, 18])
 
+    def test_admission_over_many_hosts(self) -> None:
+        ms = 1_000_000
+        full, roomy = (1, [(8 * ms, 10 * ms, 1)]), (4, [(2 * ms, 10 * ms, 2)])
+        verdicts = steadyvm.admit([roomy, full, (1, [])], (3 * ms, 10 * ms, 1))
+        self.assertEqual([verdict.admitted for verdict in verdicts], [True, False, True])
+        self.assertEqual([verdict.reason is None for verdict in verdicts], [True, False, True])
+        self.assertRegex(verdicts[1].reason or "", "the requested VM.*11000000 ns.*10000000 ns")
+        self.assertEqual(steadyvm.admit([], (ms, ms, 1)), [])
+        # On two CPUs under global EDF the review's three VCPUs miss: refused, and held where pinned to three.
+        review = [(7 * ms, 8 * ms, 1), (3 * ms, 8 * ms, 1)]
+        for scheduler, cpus, admitted in [("gedf", 2, False), ("gedf", 3, True), ("pedf", 2, True)]:
+            (verdict,) = steadyvm.admit([(cpus, review)], (4 * ms, 14 * ms, 1), scheduler)  # type: ignore[arg-type]
+            self.assertEqual(verdict.admitted, admitted, (scheduler, cpus))
+        with self.assertRaisesRegex(ValueError, r"hosts\[0\]\[1\]\[0\].*budget is 2"):
+            steadyvm.admit([(1, [(2, 1, 1)])], (1, 1, 1))
+        with self.assertRaisesRegex(ValueError, r"hosts\[0\]\[0\]"):
+            steadyvm.admit([(0, [])], (1, 1, 1))
+        with self.assertRaisesRegex(ValueError, "request.*period is 0"):
+            steadyvm.admit([(1, [])], (1, 0, 1))
+        with self.assertRaisesRegex(ValueError, "scheduler.*unknown variant"):
+            steadyvm.admit([(1, [])], (1, 1, 1), "credit")  # type: ignore[arg-type]
+
     def test_the_example_file(self) -> None:
         path = ROOT / "examples" / "steadyvm.toml"
         plan = steadyvm.plan_file(path)

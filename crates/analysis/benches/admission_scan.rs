@@ -47,7 +47,7 @@ fn main() {
     for (name, scheduler) in SCHEDULERS {
         for (kind, make, cpus) in KINDS {
             let overheads = Overheads::default();
-            let Ok(host) = Host::new(cpus, scheduler, VcpuServer::TaskLike, overheads) else {
+            let Ok(host) = Host::new(cpus, scheduler, VcpuServer::Periodic, overheads) else {
                 continue;
             };
             let answers: Vec<Answer> = (20..100)

@@ -50,8 +50,12 @@ fn admission(criterion: &mut Criterion) {
         // Global DM accepts less.
         let light = if name == "gdm" { 0.25 } else { 0.5 };
         for (kind, share) in [("accepted", light), ("refused", 1.1)] {
-            let Ok(host) = Host::new(32, scheduler, VcpuServer::TaskLike, Overheads::default())
-            else {
+            let Ok(host) = Host::new(
+                32,
+                scheduler,
+                VcpuServer::ConstantBandwidth,
+                Overheads::default(),
+            ) else {
                 continue;
             };
             let vcpus = even_vcpus(7, 32, share);
@@ -73,8 +77,12 @@ fn response_times(criterion: &mut Criterion) {
     for (name, scheduler) in &HOSTS[2..] {
         let kinds: [(&str, u32, Make); 2] = [("even", 32, even_vcpus), ("mixed", 16, mixed_vcpus)];
         for (kind, cpus, make) in kinds {
-            let Ok(host) = Host::new(cpus, *scheduler, VcpuServer::TaskLike, Overheads::default())
-            else {
+            let Ok(host) = Host::new(
+                cpus,
+                *scheduler,
+                VcpuServer::ConstantBandwidth,
+                Overheads::default(),
+            ) else {
                 continue;
             };
             let mut slowest: [Option<(u64, u32, Vec<Vcpu>)>; 2] = [None, None];
@@ -110,7 +118,7 @@ fn response_times(criterion: &mut Criterion) {
 fn cluster(criterion: &mut Criterion) {
     let overheads = Overheads::default();
     let scheduler = HostScheduler::PartitionedEarliestDeadline;
-    let Ok(host) = Host::new(32, scheduler, VcpuServer::TaskLike, overheads) else {
+    let Ok(host) = Host::new(32, scheduler, VcpuServer::ConstantBandwidth, overheads) else {
         return;
     };
     let hosts: Vec<Vec<Vcpu>> = (0..1_000).map(|seed| even_vcpus(seed, 32, 0.7)).collect();

@@ -74,6 +74,32 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The message with times as `show` writes them.
+    pub fn shown(&self, show: impl Fn(Time) -> String) -> String {
+        match self {
+            Self::NotPositive { what, value } => {
+                format!("{what} is {}: it must be greater than zero", show(*value))
+            }
+            Self::Negative { what, value } => {
+                format!("{what} is {}: it must not be negative", show(*value))
+            }
+            Self::Exceeds {
+                what,
+                value,
+                limit_name,
+                limit,
+                advice,
+            } if !what.starts_with("the number of") => format!(
+                "{what} is {}, more than {limit_name} ({}): {advice}",
+                show(*value),
+                show(*limit)
+            ),
+            other => other.to_string(),
+        }
+    }
+}
+
 pub(crate) fn positive(what: &'static str, value: Time) -> Result<Time, Error> {
     if value <= 0 {
         Err(Error::NotPositive { what, value })

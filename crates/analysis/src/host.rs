@@ -1,21 +1,25 @@
 //! Hosts: does a host keep the promise of every VCPU?
 //!
-//! Model: VCPUs with budget, period and a deadline at the period's end, on identical CPUs, some
+//! Model: VCPUs with budget Theta, deadline Delta and period Pi (Delta = Pi unless set) on identical CPUs, some
 //! restricted to a mask of CPUs; real-time VCPUs come before all other work.
 //!
-//! | host scheduler | test | kind |
-//! |---|---|---|
-//! | pEDF | each CPU: utilisation at most 1 (demand bound with jitter) | exact a CPU |
-//! | pDM | each CPU: response times | exact a CPU |
-//! | gEDF | density ([`gfb`]), interference ([`bcl`]) or response times ([`rta`]) | sufficient |
-//! | gDM | interference or response times | sufficient |
+//! Servers: how a VCPU's budget behaves while its guest sleeps decides what it may demand ([`VcpuServer`]), and
+//! so which test is sound for it:
 //!
-//! Servers: how a VCPU's budget behaves while its guest sleeps decides what it may demand.
-//! [`VcpuServer::TaskLike`] stands for periodic and sporadic servers and for the constant-bandwidth
-//! server with `SCHED_DEADLINE`'s wake-up rule (on waking, a budget that could exceed the bandwidth
-//! before its deadline gets a new deadline): none demands more than a sporadic task (Theta, Pi).
-//! [`VcpuServer::Deferrable`] may run a whole budget at the end of one period and the next at once: it
-//! has jitter Pi - Theta ([`partitioned`], [`bcl`]); the density and response-time tests are not used.
+//! | host | periodic | sporadic, constant bandwidth | deferrable |
+//! |---|---|---|---|
+//! | pEDF, a CPU | demand bound, exact ([`partitioned`]) | density, then demand ([`reservation`]) | demand bound with jitter Pi - Theta |
+//! | pDM, a CPU | response times, exact | the same | response times with jitter Pi - Theta |
+//! | gEDF | density ([`gfb`], [`heavy`]), interference ([`bcl`]), response times ([`rta`]) | density; sporadic: or interference | interference |
+//! | gDM | interference, response times | interference | interference |
+//!
+//! Why response times are for periodic servers only: they take away the slack with which a job ends before its
+//! deadline, and a server whose guest sleeps in the middle of its budget and wakes later ends as late as its
+//! deadline. A constant-bandwidth server that wakes with more budget than its bandwidth allows gets a new
+//! deadline less than Pi after its last one, so even "at most Theta in each Pi" ([`bcl`]) does not hold; that it
+//! demands no more than a fluid of its density does, always, and the density tests need no more.
+//!
+//! Recommended for `SCHED_DEADLINE`: pEDF, where constant-bandwidth servers fill a CPU to 100 %.
 //!
 //! VCPUs that always run (Theta = Pi) get CPUs of their own first; the tests see the rest.
 
@@ -23,11 +27,13 @@ mod admission;
 pub mod baker;
 pub mod bcl;
 pub mod gfb;
+mod heavy;
 mod matching;
 mod minimal;
 pub mod overhead;
 mod packing;
 pub mod partitioned;
+mod reservation;
 pub mod rta;
 
 pub use admission::{Admission, Placement, Rejection, RejectionReason, admit};
@@ -66,6 +72,11 @@ impl HostScheduler {
         )
     }
 
+    /// Whether VCPUs have fixed priorities.
+    pub const fn is_fixed_priority(self) -> bool {
+        matches!(self.dispatch(), Dispatch::FixedPriority)
+    }
+
     const fn dispatch(self) -> Dispatch {
         match self {
             Self::PartitionedEarliestDeadline | Self::GlobalEarliestDeadline => {
@@ -86,9 +97,15 @@ pub(crate) enum Dispatch {
 /// How a VCPU's budget behaves while the guest has nothing to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VcpuServer {
-    /// Never demands more than a sporadic task: periodic, sporadic, or CBS as in `SCHED_DEADLINE`.
+    /// Executes or idles its budget away from the period's start on, as a periodic task does; a polling server,
+    /// which drops the rest when the guest sleeps, demands no more.
+    Periodic,
+    /// Replenishes what was used a period after the use began.
+    Sporadic,
+    /// `SCHED_DEADLINE`'s: keeps budget and deadline while the guest sleeps, unless the budget would exceed its
+    /// bandwidth until the deadline. Under fixed priorities its counterpart, the sporadic server.
     #[default]
-    TaskLike,
+    ConstantBandwidth,
     /// Keeps its budget until the period ends.
     Deferrable,
 }
@@ -139,6 +156,16 @@ impl Host {
         self.cpus
     }
 
+    /// The same host under another scheduler.
+    pub(crate) const fn with_scheduler(self, scheduler: HostScheduler) -> Self {
+        Self { scheduler, ..self }
+    }
+
+    /// How budgets behave while guests sleep.
+    pub const fn server(&self) -> VcpuServer {
+        self.server
+    }
+
     /// The scheduler.
     pub const fn scheduler(&self) -> HostScheduler {
         self.scheduler
@@ -155,6 +182,7 @@ impl Host {
 pub struct Vcpu {
     vm: usize,
     budget: Time,
+    deadline: Time,
     period: Time,
     mask: Option<Vec<u32>>,
 }
@@ -179,9 +207,42 @@ impl Vcpu {
         Ok(Self {
             vm,
             budget,
+            deadline: period,
             period,
             mask: None,
         })
+    }
+
+    /// The same VCPU with its budget due `deadline` after it wakes (or its period begins).
+    ///
+    /// # Errors
+    /// A deadline below the budget or above the period.
+    pub fn due(self, deadline: Time) -> Result<Self, Error> {
+        let deadline = positive("the VCPU deadline", deadline)?;
+        let wrong = |what, value, limit_name, limit| Error::Exceeds {
+            what,
+            value,
+            limit_name,
+            limit,
+            advice: "set budget <= deadline <= period",
+        };
+        if deadline > self.period {
+            return Err(wrong(
+                "the VCPU deadline",
+                deadline,
+                "its period",
+                self.period,
+            ));
+        }
+        if self.budget > deadline {
+            return Err(wrong(
+                "the VCPU budget",
+                self.budget,
+                "its deadline",
+                deadline,
+            ));
+        }
+        Ok(Self { deadline, ..self })
     }
 
     /// The same VCPU restricted to the CPUs in `mask`.
@@ -204,6 +265,11 @@ impl Vcpu {
     /// Theta.
     pub const fn budget(&self) -> Time {
         self.budget
+    }
+
+    /// Delta.
+    pub const fn deadline(&self) -> Time {
+        self.deadline
     }
 
     /// Pi.
@@ -245,10 +311,10 @@ impl Candidate {
         } else {
             host.overheads.quantum
         };
-        (execution.saturating_add(jitter) <= vcpu.period).then(|| Self {
+        (execution.saturating_add(jitter) <= vcpu.deadline).then(|| Self {
             index,
             vm: vcpu.vm,
-            task: Task::server(execution, vcpu.period, vcpu.period, jitter),
+            task: Task::server(execution, vcpu.deadline, vcpu.period, jitter),
             mask: vcpu.mask.clone(),
         })
     }

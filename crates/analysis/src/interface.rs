@@ -22,6 +22,7 @@ mod earliest_deadline;
 mod edp;
 mod global;
 mod partitioned;
+pub mod reservation;
 mod uniprocessor;
 
 pub use budget::Least;
@@ -84,6 +85,9 @@ pub struct Interface {
     pub vcpu_budgets: Vec<Time>,
     /// For partitioned guests, the tasks of each VCPU.
     pub partition: Option<Vec<Vec<usize>>>,
+    /// `Some`: a reservation that begins when the VCPU wakes and is due so long after ([`reservation`]); else
+    /// the budget comes at any time in the period.
+    pub due: Option<Time>,
     /// True if no smaller integer budget, and no fewer VCPUs, pass the test (partitioned guests: for the
     /// partition found). False if a bound on the work was reached before that was shown.
     pub exact: bool,

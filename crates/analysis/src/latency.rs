@@ -4,7 +4,11 @@
 //! a guest task whose release is the request's arrival in the guest. Preconditions: the VM's interface
 //! holds on the host; requests come no faster than the task's period.
 //!
-//! Formula: bound = receive path + VCPU blackout + guest response, where
+//! Method: busy windows with jitter propagation (holistic analysis, as in compositional performance analysis):
+//! what the receive path may delay one packet more than another, its bound less its best case, is release
+//! jitter of the guest's task, and every response in the guest is computed with it.
+//!
+//! Formula: bound = receive path + VCPU blackout + guest response + guest wake-up + way back, where
 //! - receive path = interrupt latency + (packets of one batch of a lower level in service + packets of
 //!   its own and higher levels ahead + 1) packet costs;
 //! - blackout = the longest window in which the interface supplies nothing;
@@ -33,6 +37,11 @@ pub struct ReceivePath {
 }
 
 impl ReceivePath {
+    /// The shortest time from a packet's arrival to its delivery: its own processing.
+    pub fn best(&self) -> Time {
+        self.packet
+    }
+
     /// The longest time from a packet's arrival to its delivery.
     ///
     /// # Errors
@@ -59,6 +68,10 @@ pub struct LatencyBound {
     pub blackout: Time,
     /// The guest executes the request, next to its other tasks.
     pub guest_response: Time,
+    /// From the guest's wake-up to its task.
+    pub guest_wakeup: Time,
+    /// The way back.
+    pub send_path: Time,
 }
 
 impl LatencyBound {
@@ -69,11 +82,13 @@ impl LatencyBound {
             receive_path,
             blackout,
             guest_response: response - blackout,
+            guest_wakeup: 0,
+            send_path: 0,
         }
     }
 
     /// The sum of the terms.
     pub const fn total(&self) -> Time {
-        self.receive_path + self.blackout + self.guest_response
+        self.receive_path + self.blackout + self.guest_response + self.guest_wakeup + self.send_path
     }
 }

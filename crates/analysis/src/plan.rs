@@ -7,7 +7,9 @@
 //! Input is text ([`json`] for tools, [`file`] for people); the answer is a [`Report`] that prints as
 //! JSON, text ([`text`]) or a picture ([`svg`]). Nothing here reads or writes a file.
 
+mod choice;
 mod duration;
+mod enforcement;
 mod explain;
 pub mod file;
 pub mod json;
@@ -18,12 +20,14 @@ mod service;
 mod suggest;
 pub mod svg;
 pub mod text;
+mod view;
 
-pub use names::{HostName, InterfaceName, Method, SchedulerName, ServerName};
+pub use names::{Enforcement, HostName, InterfaceName, Method, SchedulerName, ServerName};
 pub use report::{
-    CpuReport, Explanation, InterfaceReport, Report, ServiceReport, VcpuReport, VmReport,
+    CpuReport, Explanation, Install, InterfaceReport, Report, ServiceReport, VcpuReport, VmReport,
 };
 pub use run::run;
+pub use view::duration_ns;
 
 use std::fmt;
 
@@ -63,9 +67,12 @@ pub struct Request {
     host: Host,
     host_name: HostName,
     method: Method,
+    enforce: Option<Enforcement>,
     vms: Vec<Vm>,
     services: Vec<Service>,
     unit: Unit,
+    /// What was supposed while reading.
+    notes: Vec<String>,
 }
 
 /// What one unit of time is.
@@ -76,6 +83,19 @@ enum Unit {
 }
 
 impl Unit {
+    /// An error in this unit.
+    fn error(self, error: &crate::Error) -> String {
+        error.shown(|time| self.show(time.into()))
+    }
+
+    /// A time for the kernel, if the unit is known.
+    const fn nanoseconds(self, time: Time) -> Option<Time> {
+        match self {
+            Self::Nanosecond => Some(time),
+            Self::Callers => None,
+        }
+    }
+
     /// A time for people.
     fn show(self, time: i128) -> String {
         match self {
@@ -128,6 +148,8 @@ struct NamedTask {
 enum Period {
     Fixed(Time),
     Best(PeriodRange),
+    /// Not given: the best of a few.
+    Chosen,
 }
 
 #[derive(Debug, Clone)]
@@ -136,10 +158,25 @@ struct Service {
     vm: usize,
     task: usize,
     receive: ReceivePath,
+    /// From the guest's wake-up to its task.
+    wake: Time,
+    /// The way back.
+    send: Time,
     limit: Option<Time>,
+    /// Receive path, execution, wake-up and way back alone exceed the limit or the deadline.
+    impossible: bool,
 }
 
 impl TaskNeeds {
+    /// Whether the plan chooses the interface or its period.
+    const fn is_chosen(&self) -> bool {
+        matches!(self.period, Period::Chosen)
+            || matches!(
+                self.interface,
+                InterfaceName::Reservation | InterfaceName::Best
+            )
+    }
+
     fn tasks(&self) -> Vec<Task> {
         self.tasks.iter().map(|named| named.task).collect()
     }

@@ -60,6 +60,11 @@ impl Interval {
         }
     }
 
+    /// The upper end, in units of 2^-48.
+    pub(crate) const fn upper(self) -> Amount {
+        self.high
+    }
+
     /// The comparison with `other` if the interval decides it.
     pub(crate) fn compare(self, other: Fraction) -> Option<Ordering> {
         let other = Self::default().plus(other);

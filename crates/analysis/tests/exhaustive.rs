@@ -260,7 +260,7 @@ fn least_cpus_of_partitioned_edf_hosts() {
         Host, HostScheduler, Vcpu, VcpuServer, minimal_processors, overhead::Overheads,
     };
     let scheduler = HostScheduler::PartitionedEarliestDeadline;
-    let host = Host::new(1, scheduler, VcpuServer::TaskLike, Overheads::default()).unwrap();
+    let host = Host::new(1, scheduler, VcpuServer::Periodic, Overheads::default()).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(14);
     for _ in 0..5_000 {
         let bandwidths: Vec<(Time, Time)> = (0..rng.random_range(1..=7))

@@ -230,15 +230,21 @@ fn services_explain_themselves() {
     for method in ["rt-levels", "no-patch", "outsourcing", "steadyvm"] {
         assert!(service(method, "limit = \"40ms\"").feasible, "{method}");
     }
-    // A budget of 1 ms in every 10: 18 ms without, then 1 ms of work.
-    let late = service("outsourcing", "limit = \"5ms\"");
-    let [reason] = &late.explanations[..] else {
-        panic!("{late:?}");
+    // Its deadline is the limit: a budget of 8 ms in every 10 has a blackout of 4.
+    let short = service("outsourcing", "limit = \"5ms\"");
+    assert!(
+        short.feasible && short.services[0].bound == Some(5_000_000),
+        "{short:?}"
+    );
+    assert_eq!(short.vms[0].vcpus[0].budget, 8_000_000);
+    let impossible = service("outsourcing", "limit = \"900us\"");
+    let [reason] = &impossible.explanations[..] else {
+        panic!("{impossible:?}");
     };
-    assert!(!late.feasible && reason.task.as_deref() == Some("netrt"));
-    assert_eq!(reason.t, Some(5_000_000));
-    assert_eq!(reason.demand, late.services[0].bound.map(i128::from));
-    assert_eq!(reason.supply, Some(5_000_000));
+    assert!(!impossible.feasible && reason.task.as_deref() == Some("netrt"));
+    assert!(reason.text.contains("no plan can do this"), "{reason:?}");
+    let figures = (reason.t, reason.demand, reason.supply);
+    assert_eq!(figures, (Some(900_000), Some(1_000_000), Some(900_000)));
     for (limit, window) in [("", 40_000_000), ("limit = \"7ms\"", 7_000_000)] {
         let unbounded = service("vanilla", limit);
         let [reason] = &unbounded.explanations[..] else {

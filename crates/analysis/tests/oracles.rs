@@ -185,7 +185,7 @@ fn mpr_case_accepted_by_another_tool_is_rejected() {
 }
 
 fn host(cpus: u32, scheduler: HostScheduler) -> Host {
-    Host::new(cpus, scheduler, VcpuServer::TaskLike, Overheads::default()).unwrap()
+    Host::new(cpus, scheduler, VcpuServer::Periodic, Overheads::default()).unwrap()
 }
 
 #[test]

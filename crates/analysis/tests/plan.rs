@@ -189,7 +189,8 @@ fn bad_json_says_where_and_what() {
         assert!(error.place.starts_with(place), "{pointer}: {error}");
         assert!(error.message.contains(message), "{pointer}: {error}");
     }
-    for text in ["", "{", "[]", "null", "{\"vms\":[]}", "{\"host\":{}}"] {
+    assert_eq!(plan::json::parse("{\"vms\":[]}").unwrap_err().place, "vms");
+    for text in ["", "{", "[]", "null", "{\"host\":{}}"] {
         let error = plan::json::parse(text).unwrap_err();
         assert!(error.place.starts_with("line"), "{text}: {error}");
     }
@@ -251,7 +252,17 @@ fn bad_files_say_where_and_what() {
         ("c = \"13ms\"", "c = \"26ms\"", "more than the deadline"),
         ("c = \"13ms\"", "c = \"-1ms\"", "greater than zero"),
         ("period = \"2ms\"", "period = \"0ms\"", "greater than zero"),
-        ("period = \"2ms\"", "", "period is missing"),
+        (
+            "name = \"control\"",
+            "name = \"control\"\ncpus = [7]",
+            "the host has CPUs 0 to 4",
+        ),
+        ("pcpus = 5", "pcpus = \"5\"", "a whole number"),
+        (
+            "d = \"4ms\"",
+            "d = \"6ms\"",
+            "d is 6 ms, more than the period t (5 ms)",
+        ),
         (
             "period = \"2ms\"",
             "period = { from = 1, to = 2 }",

@@ -29,8 +29,8 @@ const QUEUE_PACKETS: u32 = 600;
 /// The function whose end says that a thread has a new priority.
 const SET_PRIORITY: &str = "__sched_setscheduler";
 
-const MAPS: [&str; 4] = ["settings", "ports", "sockets", "counters"];
-const COUNTERS: usize = 6;
+const MAPS: [&str; 5] = ["settings", "ports", "sockets", "others", "counters"];
+const COUNTERS: usize = 8;
 
 /// Lines of a long message that are shown.
 const KEPT_LINES: usize = 6;
@@ -72,20 +72,26 @@ pub struct Counters {
     /// That could not be handed to a level's thread, or not be marked because the driver has no room
     /// for it, and took the ordinary way.
     pub not_sent: u64,
+    /// Of those to protocols without a process, those beyond the rate that is served at the highest
+    /// level (1,000/s a CPU): they go to the lowest.
+    pub kernel_over_rate: u64,
+    /// Sockets of real-time threads that the table had no room for: their packets are of the lowest
+    /// level.
+    pub sockets_not_listed: u64,
     /// By level, from the lowest.
     pub levels: Vec<u64>,
 }
 
-/// A port in the table.
+/// A port in the table, which those of real-time threads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Port {
     /// The protocol.
     pub protocol: Protocol,
     /// The port.
     pub port: u16,
-    /// The highest priority of its sockets: 0, or 1 to 99 if it is real-time.
+    /// The highest priority of its sockets, 1 to 99.
     pub priority: u32,
-    /// How many sockets it has.
+    /// How many sockets of real-time threads it has.
     pub sockets: u32,
 }
 
@@ -269,6 +275,7 @@ pub fn refresh(
     sockets: &mut dyn FnMut() -> io::Result<Vec<BoundSocket>>,
 ) -> Result<(), Error> {
     let mut table: HashMap<MapData, u64, SocketValue> = open(directory, "sockets")?;
+    let mut others: HashMap<MapData, u64, SocketValue> = open(directory, "others")?;
     let mut read = || sockets().map_err(failed("list the host's sockets"));
     for socket in read()? {
         let value = SocketValue {
@@ -276,9 +283,15 @@ pub fn refresh(
             thread: socket.thread,
             priority: socket.priority,
         };
-        table
+        // One that is not there is in the other, or nowhere.
+        let (in_table, elsewhere) = match socket.priority {
+            0 => (&mut others, &mut table),
+            _ => (&mut table, &mut others),
+        };
+        in_table
             .insert(socket.cookie, value, 0)
             .map_err(failed("enter a socket"))?;
+        let _ = elsewhere.remove(&socket.cookie);
     }
     // Those that were closed between the list and their entry.
     let now: Vec<u64> = read()?.iter().map(|socket| socket.cookie).collect();
@@ -292,6 +305,7 @@ pub fn refresh(
         let value = wanted.entry(socket.key).or_insert(PortValue {
             priority: 0,
             sockets: 0,
+            changes: 0,
         });
         value.priority = value.priority.max(socket.priority);
         value.sockets += 1;
@@ -384,6 +398,8 @@ pub fn counters(directory: &Path) -> Result<Counters, Error> {
         malformed: read(3)?,
         unknown_ports: read(4)?,
         not_sent: read(5)?,
+        kernel_over_rate: read(6)?,
+        sockets_not_listed: read(7)?,
         levels: levels
             .map(|level| read(COUNTERS + level))
             .collect::<Result<_, _>>()?,
@@ -399,6 +415,8 @@ pub fn ports(directory: &Path) -> Result<Vec<Port>, Error> {
     let mut ports: Vec<Port> = map
         .iter()
         .filter_map(Result::ok)
+        // A port stays there when its last socket goes.
+        .filter(|(_, value)| value.sockets > 0)
         .filter_map(|(key, value)| {
             Some(Port {
                 protocol: Protocol::of_number(key.protocol)?,
@@ -441,7 +459,26 @@ pub fn remove(directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::shortened;
+    use super::{LEVEL_MAPS, OBJECT, program, shortened};
+    use aya::EbpfLoader;
+    use aya::programs::{CgroupSock, Xdp};
+
+    /// Needs root. Nothing is attached. What follows changes of priority is for a kernel that lets its
+    /// functions be followed: the lab's, `tests/lab_net.rs` of steadyvm.
+    #[test]
+    fn the_verifier_takes_xdp_and_what_watches_sockets() {
+        let mut loader = EbpfLoader::new();
+        for map in LEVEL_MAPS {
+            loader.map_max_entries(map, 1);
+        }
+        let mut programs = loader.load(OBJECT).unwrap();
+        let xdp: &mut Xdp = program(&mut programs, "demux_xdp").unwrap();
+        xdp.load().unwrap();
+        for name in ["demux_bound4", "demux_bound6", "demux_released"] {
+            let watch: &mut CgroupSock = program(&mut programs, name).unwrap();
+            watch.load().unwrap();
+        }
+    }
 
     #[test]
     fn only_the_ends_of_a_long_log_are_shown() {

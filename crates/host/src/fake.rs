@@ -5,6 +5,7 @@ mod demux;
 mod fair_server;
 mod links;
 mod storage;
+mod vms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use steadyvm_demux::Specification;
 
 use crate::cpu_set::CpuSet;
-use crate::links::{FlowRule, PortSocket};
+use crate::links::{FlowRule, Moderation, PortSocket};
 use crate::machine::Machine;
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::threads::{Scheduling, Threads};
@@ -105,6 +106,8 @@ pub struct FakeState {
     pub qdiscs: BTreeMap<String, String>,
     /// `rx-frames` by device, where it is not 0.
     pub rx_frames: BTreeMap<String, u32>,
+    /// Interrupt moderation by NIC, for those that have it.
+    pub moderation: BTreeMap<String, Moderation>,
     /// Send buffers in bytes by process and descriptor, of queues of taps that have a limit.
     pub send_buffers: BTreeMap<(u32, u32), u32>,
     /// Flow steering by NIC, for those that have it.

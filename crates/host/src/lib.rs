@@ -55,10 +55,10 @@ pub use engine::{
 pub use error::{ErrorKind, HostError};
 pub use fair_server::Reservation;
 pub use links::{
-    FlowMatch, FlowRule, FlowTable, KernelLinks, Links, PortProtocol, PortSocket, Qdisc,
-    UNLIMITED_BYTES,
+    FlowMatch, FlowRule, FlowTable, KernelLinks, Links, Moderation, PortProtocol, PortSocket,
+    Qdisc, UNLIMITED_BYTES,
 };
-pub use machine::{Machine, Namespaces, Thread, ThreadId};
+pub use machine::{Machine, Namespaces, Thread, ThreadId, printable};
 pub use method::{Method, Priorities, RtVm, Switches, Target};
 pub use settings::{Change, ChangeOf, Restored, SettingKind};
 pub use threads::{KernelThreads, Policy, RESET_ON_FORK, Scheduling, Threads};

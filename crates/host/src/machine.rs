@@ -1,5 +1,19 @@
 //! A host: its files and its threads, and readings that more than one module needs.
 
+mod cgroup;
+mod descriptors;
+mod device;
+mod nic;
+mod printable;
+mod vfio;
+mod vm;
+mod vm_names;
+
+pub use nic::{Nic, nic, without_interrupts};
+pub use printable::printable;
+pub use vm::{Vm, vm};
+pub use vm_names::{VmSelector, find as find_vm};
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +23,7 @@ use crate::cpu_set::CpuSet;
 use crate::demux::{Demultiplexer, KernelDemultiplexer};
 use crate::error::HostError;
 use crate::links::{KernelLinks, Links};
-use crate::parse::{self, PF_KTHREAD, PF_NO_SETAFFINITY, Stat};
+use crate::parse::{self, PF_IO_WORKER, PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER, Stat};
 use crate::threads::{KernelThreads, Threads};
 use crate::tree::{HostTree, RootedTree};
 
@@ -73,7 +87,7 @@ pub struct ThreadId {
 
 impl std::fmt::Display for ThreadId {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "thread {} ({})", self.tid, self.comm)
+        write!(formatter, "thread {} ({})", self.tid, printable(&self.comm))
     }
 }
 
@@ -104,6 +118,12 @@ impl Thread {
     /// Whether it belongs to the kernel.
     pub fn is_kernel(&self) -> bool {
         self.flags & PF_KTHREAD != 0
+    }
+
+    /// Whether the kernel started it as `vhost_task_create()` does: in a process of users, but
+    /// without their code. A process can rename it, but not make one.
+    pub(crate) fn is_vhost_task(&self) -> bool {
+        self.flags & PF_USER_WORKER != 0 && self.flags & (PF_IO_WORKER | PF_KTHREAD) == 0
     }
 
     /// Whether its affinity may be changed.
@@ -251,8 +271,8 @@ impl Machine {
             };
             let mut group = group.trim_end_matches('/');
             loop {
-                let files = roots.iter().map(|root| format!("{root}{group}/{name}"));
-                let text = files.filter_map(|file| self.tree.read(&file).ok()).next();
+                let mut files = roots.iter().map(|root| format!("{root}{group}/{name}"));
+                let text = files.find_map(|file| self.tree.read(&file).ok());
                 if let Some(cpus) = text.and_then(|text| text.parse().ok()) {
                     return Some(cpus);
                 }

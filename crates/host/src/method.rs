@@ -81,6 +81,8 @@ impl Method {
 /// `+`. Each of the names of [`Method`] stands for one composition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
+// Each is a switch of its own, as its users write them: rt+dedicated+profile+levels.
+#[allow(clippy::struct_excessive_bools)]
 pub struct Switches {
     /// Ranks for the path from the RT NIC to the RT service. Every other switch needs it.
     pub rt: bool,

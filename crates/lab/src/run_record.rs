@@ -51,8 +51,8 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// What the report of `title` says of its run. `compared` is what to compare in it.
-    pub(crate) fn report_meta(&self, title: String, compared: &str) -> ReportMeta {
+    /// Facts of the run, name and value: command, revision, kernels, machine, disturbance, duration.
+    pub fn facts(&self) -> Vec<(String, String)> {
         let fact = |name: &str, value: String| (name.to_owned(), value);
         let mut facts = vec![
             fact("Command", self.command_line.join(" ")),
@@ -85,14 +85,24 @@ impl RunRecord {
             ),
             fact("Duration", format!("{:.0} s", self.duration_s)),
         ]);
-        let emulated = format!(
+        facts
+    }
+
+    /// The warning that every report of the lab carries. `compared` is what to compare in it.
+    pub fn emulated(compared: &str) -> String {
+        format!(
             "The hosts under test were emulated: compare {compared} with one another, and never take \
              these microseconds for hardware's."
-        );
+        )
+    }
+
+    /// What the report of `title` says of its run. `compared` is what to compare in it.
+    pub(crate) fn report_meta(&self, title: String, compared: &str) -> ReportMeta {
+        let emulated = Self::emulated(compared);
         let dropped = self.dropped_rounds.iter().cloned();
         ReportMeta {
             title,
-            facts,
+            facts: self.facts(),
             notes: std::iter::once(emulated).chain(dropped).collect(),
         }
     }

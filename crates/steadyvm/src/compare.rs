@@ -3,6 +3,7 @@
 use crate::directory;
 use crate::kernel::InsteadArgs;
 use crate::machine::Beginning;
+use crate::markdown::MarkdownArgs;
 use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::this_program;
@@ -83,6 +84,8 @@ pub struct Args {
     /// Print results.json instead of the table.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    markdown: MarkdownArgs,
 }
 
 /// Where both loads are received, as the command line says it.
@@ -153,10 +156,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         equal_rate_mbit_per_s: measured.equal_rate_mbit_per_s,
     };
     write_output(&args.out, &measured.data, &results, &meta)?;
+    let rendered = table::render(&results);
+    let title = "Host methods next to bulk traffic";
+    args.markdown
+        .write(title, "methods", &meta.run, &rendered)?;
     if args.json {
         print!("{}", results.to_json()?);
     } else {
-        print!("{}", table::render(&results));
+        print!("{rendered}");
         println!("\nreport: {}", args.out.join("report.html").display());
     }
     Ok(ExitCode::SUCCESS)

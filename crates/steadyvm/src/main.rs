@@ -5,17 +5,22 @@ mod directory;
 mod doctor;
 mod experiment;
 mod explain;
+mod generate;
 mod host;
 mod kernel;
 mod lab;
 mod load;
 mod machine;
+mod markdown;
 mod methods;
 mod net;
 mod netrt;
 mod output;
 mod plan;
 mod progress;
+mod sched;
+mod simulate;
+mod site;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -41,16 +46,24 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Verb {
+    Apply(site::apply::Args),
     Doctor(doctor::Args),
     Compare(compare::Args),
     Explain(explain::Args),
+    #[command(hide = true)]
+    Generate(generate::Args),
     Host(host::Args),
     Lab(lab::Args),
     Load(load::Args),
     Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
+    Sched(sched::Args),
+    Simulate(simulate::Args),
+    Status(site::status::Args),
+    Undo(site::undo::Args),
     Up(up::Args),
+    Watch(site::watch::Args),
 }
 
 fn main() -> ExitCode {
@@ -62,17 +75,26 @@ fn main() -> ExitCode {
         end_children_on_signals();
     }
     let outcome = match verb {
+        Verb::Apply(args) => site::apply::run(&args),
+        Verb::Status(args) => site::status::run(&args),
+        Verb::Undo(args) => site::undo::run(&args),
+        Verb::Watch(args) => site::watch::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Generate(args) => generate::run(&args),
         Verb::Host(args) => host::run(&args),
         Verb::Lab(args) => lab::run(&args),
         Verb::Load(args) => load::run(&args),
         Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
+        Verb::Sched(args) => sched::run(&args),
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
+        Verb::Simulate(args) => {
+            return simulate::run(&args).unwrap_or_else(|error| complain(&error, 2));
+        }
     };
     if child::all_are_killed() {
         // A signal ends this program, and says so; what the children's end made of the verb is noise.
@@ -95,7 +117,13 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             Blame::Machine | Blame::Lack => 3,
         };
     }
+    if error.is::<site::NotFeasible>() {
+        return 1;
+    }
     if let Some(error) = error.downcast_ref::<TraceError>() {
+        return error.exit_code();
+    }
+    if let Some(error) = error.downcast_ref::<steadyvm_sched::Error>() {
         return error.exit_code();
     }
     if let Some(error) = error.downcast_ref::<steadyvm_vmm::Error>() {

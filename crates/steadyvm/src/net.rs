@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-fn named_process(text: &str) -> Result<(String, u32), String> {
+pub(crate) fn named_process(text: &str) -> Result<(String, u32), String> {
     text.split_once('=')
         .and_then(|(name, pid)| Some((name.to_owned(), pid.parse().ok().filter(|&pid| pid > 0)?)))
         .filter(|(name, _)| !name.is_empty())
@@ -92,7 +92,7 @@ fn read(path: &Path) -> Result<Profile, HostError> {
     file::parse(&name, &text)
 }
 
-fn text_of(path: &Path) -> io::Result<String> {
+pub(crate) fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin())
@@ -103,7 +103,10 @@ fn text_of(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn name_processes(profile: &mut Profile, named: &[(String, u32)]) -> Result<(), HostError> {
+pub(crate) fn name_processes(
+    profile: &mut Profile,
+    named: &[(String, u32)],
+) -> Result<(), HostError> {
     for (name, pid) in named {
         let Some(vm) = profile.vms.iter_mut().find(|vm| vm.name == *name) else {
             let known: Vec<&str> = profile.vms.iter().map(|vm| vm.name.as_str()).collect();

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Union
+from typing import List, Literal, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import types
 from ._steadyvm import (
     __version__,
+    admit_hosts,
     minimal_budget,
     plan_json,
     plan_svg,
@@ -24,7 +25,10 @@ from ._steadyvm import (
 )
 
 __all__ = [
+    "Verdict",
     "__version__",
+    "admit",
+    "admit_hosts",
     "minimal_budget",
     "plan",
     "plan_file",
@@ -49,3 +53,23 @@ def plan_file(path: Union[str, "os.PathLike[str]"]) -> types.Plan:
     with open(path, encoding="utf-8") as file:
         answer: types.Plan = json.loads(plan_toml(file.read()))
     return answer
+
+
+class Verdict(NamedTuple):
+    """Whether a host can take the VM, and if not, why."""
+
+    admitted: bool
+    reason: Optional[str]
+
+
+def admit(
+    hosts: Sequence[Tuple[int, Sequence[Tuple[int, int, int]]]],
+    request: Tuple[int, int, int],
+    scheduler: Literal["pedf", "gedf", "pdm", "gdm"] = "pedf",
+    server: Literal["cbs", "periodic", "sporadic", "deferrable"] = "cbs",
+) -> List[Verdict]:
+    """For each host, given as (CPUs for real-time VMs, its VMs), whether it can take ``request`` besides.
+
+    A VM is (budget, period, number of VCPUs): each of its VCPUs has the budget in every period, in nanoseconds.
+    """
+    return [Verdict(*verdict) for verdict in admit_hosts(hosts, request, scheduler, server)]

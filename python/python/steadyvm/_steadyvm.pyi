@@ -11,6 +11,7 @@ __all__ = [
     "minimal_budget",
     "response_times",
     "supply_bound",
+    "admit_hosts",
 ]
 
 __version__: str
@@ -24,3 +25,9 @@ def minimal_budget(
 ) -> Optional[int]: ...
 def response_times(parameters: Sequence[Tuple[int, int, int]]) -> List[Optional[int]]: ...
 def supply_bound(period: int, budget: int, window: int, vcpus: Optional[int] = None) -> int: ...
+def admit_hosts(
+    hosts: Sequence[Tuple[int, Sequence[Tuple[int, int, int]]]],
+    request: Tuple[int, int, int],
+    scheduler: Literal["pedf", "gedf", "pdm", "gdm"] = "pedf",
+    server: Literal["cbs", "periodic", "sporadic", "deferrable"] = "cbs",
+) -> List[Tuple[bool, Optional[str]]]: ...

@@ -67,11 +67,20 @@ class Interface(TypedDict):
     exact: bool
 
 
+class Install(TypedDict):
+    runtime_ns: int
+    deadline_ns: int
+    period_ns: int
+    cpus: List[int]
+    priority: Optional[int]
+
+
 class _VcpuRequired(TypedDict):
     budget: int
     period: int
     cpus: List[int]
     dedicated: bool
+    install: Optional[Install]
 
 
 class Vcpu(_VcpuRequired, total=False):

@@ -9,7 +9,7 @@
 //! processor with it (only those of higher priority under fixed priorities), m_k its processors.
 //! Ī is the work with carry-in of [`crate::workload`].
 //!
-//! Deferrable VCPUs: Ī bounds every way of executing at most C in each period of length T = D, so the
+//! Not for constant-bandwidth servers under EDF ([`super`]). Deferrable and sporadic VCPUs: Ī bounds every way of executing at most C in each period of length T = D, so the
 //! test holds for them as it stands, jitter Pi - Theta included: a job that executes at the end of one
 //! period and the next at the start of the following is the carry-in it counts. A VCPU that wakes a after
 //! its period began is owed C - a by its deadline: the same slack in a shorter window.
@@ -34,7 +34,7 @@ pub fn passes(host: &Host, vcpus: &[Vcpu]) -> Option<bool> {
         .enumerate()
         .map(|(index, vcpu)| Candidate::new(index, vcpu, host))
         .collect::<Option<_>>()?;
-    candidates.sort_by_key(|candidate| candidate.task.period());
+    candidates.sort_by_key(|candidate| candidate.task.deadline());
     let verdict = test(&candidates, host.scheduler.dispatch(), host.cpus as usize);
     Some(verdict.is_schedulable())
 }

@@ -1,12 +1,14 @@
 //! What the hypervisor's own work costs a VCPU.
 //!
-//! Model: a VCPU that is not always running is released, scheduled, switched to and from once in each of
-//! its periods, and each time finds its caches cold; budgets are enforced, and releases seen, at the
+//! Model: a VCPU that is not always running is released, scheduled, switched to and from k times in each of
+//! its periods (once, and once more for each further time that its guest sleeps and wakes), and each time finds
+//! its caches cold; budgets are enforced, and releases seen, at the
 //! scheduler's quantum if it has one.
 //!
 //! Formula: with quantum q > 0: budget' = ceil(Theta / q) q and scheduler calls = budget' / q + 1, and
 //! the VCPU's release is seen up to q late (jitter); with q = 0: budget' = Theta, two calls.
-//! C = budget' + calls scheduler + 2 switches + cache reload, + migration on a global scheduler.
+//! C = budget' + (calls - 2) scheduler + k (2 scheduler + 2 switches + cache reload, + migration on a global
+//! scheduler).
 //! A VCPU with Theta = Pi is never switched and costs nothing more.
 //!
 //! Complexity: O(1). Sources: Xu et al., RTSS 2013 (cache-aware); the dissertation's section 3.3.3.
@@ -17,7 +19,7 @@ use crate::{
 };
 
 /// Costs of the host's scheduler, each a time; zero by default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overheads {
     /// The quantum at which budgets and releases are looked at; 0 = at once.
     pub quantum: Time,
@@ -29,6 +31,21 @@ pub struct Overheads {
     pub migration: Time,
     /// Filling the caches again after a switch.
     pub cache_reload: Time,
+    /// How often a guest may sleep and wake in one of its VCPU's periods; 1 for one that idles its budget away.
+    pub wakeups: Time,
+}
+
+impl Default for Overheads {
+    fn default() -> Self {
+        Self {
+            quantum: 0,
+            scheduler: 0,
+            context_switch: 0,
+            migration: 0,
+            cache_reload: 0,
+            wakeups: 1,
+        }
+    }
 }
 
 impl Overheads {
@@ -56,11 +73,13 @@ impl Overheads {
         } else {
             (budget, 2)
         };
-        calls
-            .saturating_mul(self.scheduler)
-            .saturating_add(budget)
+        let once = (2 * self.scheduler)
             .saturating_add(2 * self.context_switch)
             .saturating_add(self.cache_reload)
-            .saturating_add(self.migration)
+            .saturating_add(self.migration);
+        (calls - 2)
+            .saturating_mul(self.scheduler)
+            .saturating_add(budget)
+            .saturating_add(self.wakeups.max(1).saturating_mul(once))
     }
 }

@@ -160,7 +160,10 @@ fn best_fit(
 fn fits(bin: &Bin, index: usize, candidates: &[Candidate], rules: Rules, work: &mut Work) -> bool {
     let task = &candidates[index].task;
     let load = bin.load.plus(task.utilization());
-    let implicit = rules.server == VcpuServer::TaskLike && task.jitter() == 0;
+    let plain = |task: &Task| task.jitter() == 0 && task.deadline() == task.period();
+    let implicit = rules.server != VcpuServer::Deferrable
+        && plain(task)
+        && (bin.members.iter()).all(|&member| plain(&candidates[member].task));
     // Up to here utilisation alone decides: 1 under EDF; ln 2 = 0.693.. under DM (Liu and Layland).
     let enough = match rules.dispatch {
         Dispatch::EarliestDeadline => Fraction::new(1, 1),

@@ -2,9 +2,8 @@
 //!
 //! Model: VCPUs pinned to one CPU under EDF or DM (shorter period first).
 //!
-//! Formula, pEDF: sum of utilisations at most 1 where every VCPU behaves like a task without jitter (D =
-//! T); else sum floor((t + J_k + T_k - D_k) / T_k) C_k <= t for all t ([`crate::guest::edf`]).
-//! Deferrable: J_k = Pi_k - C_k more, for t >= min Pi: a VCPU's promise is for periods in which it is
+//! Formula, pEDF, periodic: sum of utilisations at most 1 where no VCPU has jitter and D = T; else sum floor((t + J_k + T_k - D_k) / T_k) C_k <= t for all t ([`crate::guest::edf`]).
+//! Sporadic and constant-bandwidth: [`super::reservation`]. Deferrable: J_k = Pi_k - C_k more, for t >= min Pi: a VCPU's promise is for periods in which it is
 //! ready from the start, so no promised window is shorter than a period; a VCPU that wakes a after its
 //! period began is owed C - a by the deadline, which the condition at t = Pi gives (others' demand at
 //! most Pi - C in it).
@@ -12,12 +11,12 @@
 //! Formula, pDM: w = C_i + sum ceil((w + J_j) / Pi_j) C_j <= Pi_i; for deferrable VCPUs J_j counts
 //! Pi_j - C_j more ([`crate::server`]).
 //!
-//! Complexity: O(n) without jitter under EDF, else pseudo-polynomial. Exact for task-like servers.
+//! Complexity: O(n) without jitter under EDF, else pseudo-polynomial. Exact for periodic servers.
 //! Sources: Liu and Layland 1973; Davis and Burns, RTSS 2005; Spuri 1996 (jitter).
 
 use std::cmp::Ordering;
 
-use super::{Dispatch, VcpuServer};
+use super::{Dispatch, VcpuServer, reservation};
 use crate::{
     guest::{edf, fixed_priority},
     ratio::{Fraction, compare_sum},
@@ -42,12 +41,20 @@ pub(super) fn test(
 }
 
 fn earliest_deadline(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Verdict {
+    let shortest = match server {
+        VcpuServer::Sporadic | VcpuServer::ConstantBandwidth => {
+            return reservation::test(vcpus, work);
+        }
+        VcpuServer::Periodic => 0,
+        VcpuServer::Deferrable => vcpus.iter().map(Task::window).min().unwrap_or(0),
+    };
     if let Err(exhausted) = work.spend(vcpus.len(), 0) {
         return exhausted.into();
     }
     let one = Fraction::new(1, 1);
     let load = compare_sum(vcpus.iter().map(Task::utilization), one);
-    if server == VcpuServer::TaskLike && vcpus.iter().all(|vcpu| vcpu.jitter() == 0) {
+    let implicit = |vcpu: &Task| vcpu.jitter() == 0 && vcpu.deadline() == vcpu.period();
+    if server == VcpuServer::Periodic && vcpus.iter().all(implicit) {
         match load {
             Some(Ordering::Less | Ordering::Equal) => return Verdict::Schedulable,
             None => return Verdict::Undecided(Stop::precision()),
@@ -55,25 +62,22 @@ fn earliest_deadline(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Ver
         }
     }
     let late: Vec<Task> = vcpus.iter().map(|vcpu| late_start(vcpu, server)).collect();
-    let shortest = match server {
-        VcpuServer::TaskLike => 0,
-        VcpuServer::Deferrable => vcpus.iter().map(Task::window).min().unwrap_or(0),
-    };
     edf::test_from(&late, &Dedicated::new(1), shortest, work)
 }
 
 /// The VCPU with the jitter it interferes with.
 fn late_start(vcpu: &Task, server: VcpuServer) -> Task {
-    let jitter = match server {
-        VcpuServer::TaskLike => vcpu.jitter(),
-        VcpuServer::Deferrable => vcpu.deadline() - vcpu.demand(),
+    let jitter = if server == VcpuServer::Deferrable {
+        vcpu.deadline() - vcpu.demand()
+    } else {
+        vcpu.jitter()
     };
     Task::server(vcpu.demand(), vcpu.deadline(), vcpu.period(), jitter)
 }
 
 fn deadline_monotonic(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Verdict {
     let mut order: Vec<usize> = (0..vcpus.len()).collect();
-    order.sort_by_key(|&i| vcpus[i].period());
+    order.sort_by_key(|&i| vcpus[i].deadline());
     let mut stack: Vec<Task> = Vec::with_capacity(vcpus.len());
     for &index in &order {
         stack.push(vcpus[index]);

@@ -113,6 +113,7 @@ fn minimal_on<M: Model>(
         budget: vcpu_budgets.iter().sum(),
         vcpu_budgets,
         partition: None,
+        due: None,
         exact: fewest && least.exact,
     }))
 }

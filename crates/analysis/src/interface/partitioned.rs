@@ -64,6 +64,7 @@ pub fn minimal(
         budget: vcpu_budgets.iter().sum(),
         vcpu_budgets,
         partition: Some(partition),
+        due: None,
         exact,
     })
 }

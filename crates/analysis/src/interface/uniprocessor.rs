@@ -54,6 +54,7 @@ pub(super) fn least_on_whole(
         budget: least.budget,
         vcpu_budgets: vec![least.budget],
         partition: None,
+        due: None,
         exact: least.exact,
     }
 }

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Deserializer, de};
 
+use super::InputError;
 use crate::time::Time;
 
 const UNITS: [(&str, Time); 4] = [
@@ -14,8 +15,53 @@ const UNITS: [(&str, Time); 4] = [
 ];
 
 /// A time as written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Written(pub Time);
+
+/// A whole number as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Count(pub i64);
+
+impl Count {
+    /// The number, if it is in `1..=high`.
+    pub(super) fn within(self, place: &str, high: u32) -> Result<u32, InputError> {
+        u32::try_from(self.0)
+            .ok()
+            .filter(|&n| (1..=high).contains(&n))
+            .ok_or_else(|| {
+                let message = format!(
+                    "{} is out of range: it must be between 1 and {high}",
+                    self.0
+                );
+                InputError::new(place, message)
+            })
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = Count;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a whole number, without quotation marks")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Count, E> {
+                Ok(Count(value))
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Count, E> {
+                let wrong = |_| E::invalid_value(de::Unexpected::Unsigned(value), &self);
+                i64::try_from(value).map(Count).map_err(wrong)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
 
 impl<'de> Deserialize<'de> for Written {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -30,6 +76,11 @@ impl<'de> Deserialize<'de> for Written {
 
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<Written, E> {
                 Ok(Written(value))
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Written, E> {
+                let wrong = |_| E::invalid_value(de::Unexpected::Unsigned(value), &self);
+                Time::try_from(value).map(Written).map_err(wrong)
             }
 
             fn visit_str<E: de::Error>(self, value: &str) -> Result<Written, E> {

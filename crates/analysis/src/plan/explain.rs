@@ -63,7 +63,7 @@ pub(super) fn vm(vm: &Vm, outcome: &Outcome, unit: Unit) -> Option<Explanation> 
             .of_task(needs, violation.index)
     };
     match outcome {
-        Outcome::Interface(_) | Outcome::BestEffort => None,
+        Outcome::Interface(_) | Outcome::Chosen(_) | Outcome::BestEffort => None,
         Outcome::TooSmall {
             given,
             least,

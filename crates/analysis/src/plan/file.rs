@@ -1,111 +1,61 @@
-//! `steadyvm.toml`: the host, its VMs, their tasks or interfaces, services.
+//! Requests: the host, its VMs, their tasks or interfaces, services. `steadyvm.toml` and JSON say the same.
 //!
 //! Rule: a VM's settings are its own, then those of its class, then those the class `extends`; a circle
-//! of classes is an error. Times are "10ms" or whole nanoseconds. An unknown field is an error.
+//! of classes is an error. Times are "10ms" or whole units: nanoseconds in a file. An unknown field is an error.
+//! A service with c, t and limit makes a task, and its VM if there is none of that name; what is left out is
+//! chosen ([`super::choice`]).
 //! Example: examples/steadyvm.toml; every field: docs/design/plan-file.md.
 
 mod classes;
+mod host;
+pub(super) mod places;
+mod service;
 mod vm;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, de::IgnoredAny};
-use toml::Spanned;
 
-use self::vm::Settings;
+use self::{host::HostTable, places::Places, service::ServiceTable, vm::Settings};
 use super::{
-    HostName, InputError, MAX_TASKS, MAX_VMS, Method, Needs, Request, ServerName, Service, Unit,
-    Vm, duration::Written, json::count,
+    HostName, InputError, MAX_TASKS, MAX_VMS, Method, Needs, Request, Unit, report::SCHEMA_VERSION,
 };
-use crate::{
-    host::{Host, overhead::Overheads},
-    latency::ReceivePath,
-    time::Time,
-};
+use crate::host::{Host, HostScheduler, VcpuServer, overhead::Overheads};
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    host: HostTable,
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with \"vms\" and \"host\", or a service"
+)]
+pub(super) struct File {
+    schema_version: Option<u32>,
+    /// JSON: "ns" makes every whole number nanoseconds, as in a file.
+    pub unit: Option<UnitName>,
+    host: Option<HostTable>,
     #[serde(default)]
-    class: BTreeMap<String, Spanned<Settings>>,
-    #[serde(default)]
-    vm: Vec<Spanned<Settings>>,
-    #[serde(default)]
-    service: Vec<Spanned<ServiceTable>>,
+    class: BTreeMap<String, Settings>,
+    #[serde(default, alias = "vms")]
+    vm: Vec<Settings>,
+    #[serde(default, alias = "services")]
+    service: Vec<ServiceTable>,
     /// For `steadyvm net`.
     #[serde(rename = "net")]
     _net: Option<IgnoredAny>,
     /// For `steadyvm net`.
     #[serde(rename = "nic")]
     _nics: Option<IgnoredAny>,
+    /// For whom enforces budgets.
+    #[serde(rename = "sched")]
+    _sched: Option<IgnoredAny>,
+    /// For `steadyvm simulate`.
+    #[serde(rename = "simulate")]
+    _simulate: Option<IgnoredAny>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HostTable {
-    pcpus: i64,
-    scheduler: HostName,
-    #[serde(default)]
-    server: ServerName,
-    #[serde(default)]
-    method: Method,
-    #[serde(default)]
-    overheads: OverheadTable,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct OverheadTable {
-    quantum: Written,
-    scheduler: Written,
-    context_switch: Written,
-    migration: Written,
-    cache_reload: Written,
-}
-
-impl Default for OverheadTable {
-    fn default() -> Self {
-        let none = Written(0);
-        Self {
-            quantum: none,
-            scheduler: none,
-            context_switch: none,
-            migration: none,
-            cache_reload: none,
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ServiceTable {
-    name: String,
-    vm: String,
-    task: String,
-    limit: Option<Written>,
-    #[serde(default)]
-    receive: ReceiveTable,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ReceiveTable {
-    interrupt: Written,
-    packet: Written,
-    batch: i64,
-    ahead: i64,
-}
-
-impl Default for ReceiveTable {
-    fn default() -> Self {
-        Self {
-            interrupt: Written(0),
-            packet: Written(0),
-            batch: 1,
-            ahead: 0,
-        }
-    }
+#[derive(Deserialize, Clone, Copy)]
+pub(super) enum UnitName {
+    #[serde(rename = "ns")]
+    Nanosecond,
 }
 
 /// Reads a plan file.
@@ -114,148 +64,112 @@ impl Default for ReceiveTable {
 /// What is not as described above, with its line.
 pub fn parse(text: &str) -> Result<Request, InputError> {
     let file: File = toml::from_str(text).map_err(|error| {
-        let place = error
-            .span()
-            .map_or_else(|| "the file".to_owned(), |span| line(text, span.start));
+        let place = error.span().map_or_else(
+            || "the file".to_owned(),
+            |span| places::line(text, span.start),
+        );
         InputError::new(place, error.message())
     })?;
-    if file.vm.is_empty() {
-        return Err(InputError::new(
-            "the file",
-            "there is no [[vm]]; name at least one VM",
-        ));
-    }
-    if file.vm.len() > MAX_VMS {
-        return Err(InputError::new(
-            "the file",
-            format!("a plan holds at most {MAX_VMS} VMs"),
-        ));
-    }
-    let mut vms = Vec::with_capacity(file.vm.len());
-    let mut tasks = 0;
-    for vm in &file.vm {
-        let place = line(text, vm.span().start);
-        let table = vm.get_ref();
-        let settings = classes::settings(table, &file.class, text).map_err(|error| InputError {
-            place: error.place.if_empty(&place),
-            ..error
-        })?;
-        let Some(name) = &table.name else {
-            return Err(InputError::new(place, "this VM has no name; give it one"));
-        };
-        let vm = settings.read(name, &place, |offset| line(text, offset))?;
-        if let Needs::Tasks(needs) = &vm.needs {
-            tasks += needs.tasks.len();
+    file.read(&Places::of_toml(text), Unit::Nanosecond)
+}
+
+impl File {
+    pub(super) fn read(self, places: &Places, unit: Unit) -> Result<Request, InputError> {
+        if self
+            .schema_version
+            .is_some_and(|version| version != SCHEMA_VERSION)
+        {
+            return Err(InputError::new(
+                "schema_version",
+                "this version of steadyvm reads version 1",
+            ));
         }
-        vms.push(vm);
-    }
-    if tasks > MAX_TASKS {
-        return Err(InputError::new(
-            "the file",
-            format!("a plan holds at most {MAX_TASKS} tasks"),
-        ));
-    }
-    super::run::check_names(&vms)?;
-    let services = file
-        .service
-        .iter()
-        .map(|service| read_service(service.get_ref(), &vms, &line(text, service.span().start)))
-        .collect::<Result<_, _>>()?;
-    Ok(Request {
-        host: file.host.read()?,
-        host_name: file.host.scheduler,
-        method: file.host.method,
-        vms,
-        services,
-        unit: Unit::Nanosecond,
-    })
-}
-
-/// "line L column C" of a byte offset.
-fn line(text: &str, offset: usize) -> String {
-    let before = text.get(..offset).unwrap_or(text);
-    let number = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-    format!("line {number} column {column}")
-}
-
-trait IfEmpty {
-    fn if_empty(self, other: &str) -> String;
-}
-
-impl IfEmpty for String {
-    fn if_empty(self, other: &str) -> String {
-        if self.is_empty() {
-            other.to_owned()
-        } else {
-            self
+        if self.vm.is_empty() && self.service.is_empty() {
+            return Err(InputError::new(
+                places.vms(),
+                "the list is empty; name at least one VM, or a service. The shortest plan is\n  \
+                 [[service]]\n  vm = \"web\"\n  c = \"2ms\"\n  t = \"10ms\"\n  limit = \"5ms\"",
+            ));
         }
-    }
-}
-
-impl HostTable {
-    fn read(&self) -> Result<Host, InputError> {
-        let cpus = count("host.pcpus", self.pcpus, crate::host::MAX_CPUS)?;
-        let Written(quantum) = self.overheads.quantum;
-        let overheads = Overheads {
-            quantum,
-            scheduler: self.overheads.scheduler.0,
-            context_switch: self.overheads.context_switch.0,
-            migration: self.overheads.migration.0,
-            cache_reload: self.overheads.cache_reload.0,
+        if self.vm.len() > MAX_VMS || self.service.len() > MAX_VMS {
+            let message = format!("a plan holds at most {MAX_VMS} VMs and as many services");
+            return Err(InputError::new(places.vms(), message));
+        }
+        let mut notes = Vec::new();
+        let (host, host_name, method, enforce) = match &self.host {
+            Some(table) => (
+                table.read(unit)?,
+                table.scheduler,
+                table.method,
+                table.enforce,
+            ),
+            None if self.vm.is_empty() => {
+                notes.push("no host is given: this is for one CPU under pedf".to_owned());
+                (one_cpu()?, HostName::Pedf, Method::default(), None)
+            }
+            None => {
+                let message = "missing field `host`: give pcpus and scheduler";
+                return Err(InputError::new(places.host(), message));
+            }
         };
-        Host::new(cpus, self.scheduler.into(), self.server.into(), overheads)
-            .map_err(|error| InputError::new("host.overheads", error))
+        let (mut vms, mut tasks) = (Vec::with_capacity(self.vm.len()), 0);
+        for (index, table) in self.vm.iter().enumerate() {
+            let place = places.vm(index);
+            let settings =
+                classes::settings(table, &self.class, places).map_err(|error| InputError {
+                    place: if error.place.is_empty() {
+                        place.clone()
+                    } else {
+                        error.place
+                    },
+                    ..error
+                })?;
+            let Some(name) = &table.name else {
+                return Err(InputError::new(place, "this VM has no name; give it one"));
+            };
+            let served = self
+                .service
+                .iter()
+                .any(|service| service.makes_task() && service.vm == *name);
+            let settings = settings.read(name, index, places, unit, served)?;
+            settings.check_cpus(&host)?;
+            tasks += settings.task_count();
+            vms.push(settings);
+        }
+        let mut services = Vec::with_capacity(self.service.len());
+        for (index, table) in self.service.iter().enumerate() {
+            let place = places.service(index);
+            services.push(table.read(&mut vms, &place, unit)?);
+            tasks += 1;
+        }
+        if tasks > MAX_TASKS {
+            let message = format!("a plan holds at most {MAX_TASKS} tasks");
+            return Err(InputError::new(places.vms(), message));
+        }
+        for vm in &vms {
+            if let Needs::Tasks(needs) = &vm.needs
+                && needs.tasks.is_empty()
+            {
+                let message = format!("VM \"{}\" has no tasks; give it at least one", vm.name);
+                return Err(InputError::new(&vm.place, message));
+            }
+        }
+        super::run::check_names(&vms)?;
+        Ok(Request {
+            host,
+            host_name,
+            method,
+            enforce,
+            vms,
+            services,
+            unit,
+            notes,
+        })
     }
 }
 
-fn read_service(table: &ServiceTable, vms: &[Vm], place: &str) -> Result<Service, InputError> {
-    let wrong = |message: String| InputError::new(place, message);
-    let name = &table.name;
-    let vm = vms
-        .iter()
-        .position(|vm| vm.name == table.vm)
-        .ok_or_else(|| {
-            wrong(format!(
-                "service \"{name}\" is in VM \"{}\", but no [[vm]] has that name",
-                table.vm
-            ))
-        })?;
-    let Needs::Tasks(needs) = &vms[vm].needs else {
-        return Err(wrong(format!(
-            "service \"{name}\": VM \"{}\" has no tasks to bound it by; give it tasks",
-            table.vm
-        )));
-    };
-    let task = needs
-        .tasks
-        .iter()
-        .position(|task| task.name == table.task)
-        .ok_or_else(|| {
-            wrong(format!(
-                "service \"{name}\": VM \"{}\" has no task \"{}\"",
-                table.vm, table.task
-            ))
-        })?;
-    let receive = ReceivePath {
-        interrupt: table.receive.interrupt.0,
-        packet: table.receive.packet.0,
-        batch: table.receive.batch,
-        ahead: table.receive.ahead,
-    };
-    receive
-        .bound()
-        .map_err(|error| wrong(format!("service \"{name}\": {error}")))?;
-    let limit: Option<Time> = table
-        .limit
-        .map(|limit| crate::error::positive("the limit", limit.0))
-        .transpose()
-        .map_err(|error| wrong(format!("service \"{name}\": {error}")))?;
-    Ok(Service {
-        name: name.clone(),
-        vm,
-        task,
-        receive,
-        limit,
-    })
+fn one_cpu() -> Result<Host, InputError> {
+    let scheduler = HostScheduler::PartitionedEarliestDeadline;
+    Host::new(1, scheduler, VcpuServer::default(), Overheads::default())
+        .map_err(|error| InputError::new("host", error))
 }

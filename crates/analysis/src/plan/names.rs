@@ -42,12 +42,18 @@ pub enum InterfaceName {
     Mpr,
     /// Deterministic multiprocessor periodic resource model.
     Dmpr,
+    /// A reservation that begins when the VCPU wakes, for a VM with one task.
+    Reservation,
+    /// The cheaper of `reservation` (where there is one task) and `prm`.
+    Best,
 }
 
 impl From<InterfaceName> for InterfaceKind {
     fn from(name: InterfaceName) -> Self {
         match name {
-            InterfaceName::Prm => Self::PeriodicResource,
+            InterfaceName::Prm | InterfaceName::Reservation | InterfaceName::Best => {
+                Self::PeriodicResource
+            }
             InterfaceName::Mpr => Self::Multiprocessor,
             InterfaceName::Dmpr => Self::DeterministicMultiprocessor,
         }
@@ -110,10 +116,24 @@ pub enum ServerName {
 impl From<ServerName> for VcpuServer {
     fn from(name: ServerName) -> Self {
         match name {
+            ServerName::Cbs => Self::ConstantBandwidth,
+            ServerName::Periodic => Self::Periodic,
+            ServerName::Sporadic => Self::Sporadic,
             ServerName::Deferrable => Self::Deferrable,
-            _ => Self::TaskLike,
         }
     }
+}
+
+/// What enforces a plan on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Enforcement {
+    /// The kernel's `SCHED_DEADLINE`.
+    Deadline,
+    /// A `sched_ext` scheduler.
+    Ext,
+    /// Nothing: the plan is arithmetic.
+    None,
 }
 
 /// How the host is set up (the words of `steadyvm compare`).

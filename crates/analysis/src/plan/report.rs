@@ -34,6 +34,9 @@ pub struct Report {
     pub explanations: Vec<Explanation>,
     /// Changes that would make it feasible, each computed.
     pub suggestions: Vec<String>,
+    /// What to know before installing it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Times are nanoseconds.
     #[serde(skip)]
     pub(super) nanoseconds: bool,
@@ -48,6 +51,9 @@ pub struct VmReport {
     pub rt: bool,
     /// Its interface; `null` if it has none.
     pub interface: Option<InterfaceReport>,
+    /// Where the interface was left to the plan: what was chosen, and the next cheaper one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<String>,
     /// The number of its VCPUs.
     pub vcpu_count: usize,
     /// Its real-time VCPUs; an even spread may give one a budget of 0.
@@ -61,6 +67,9 @@ pub struct InterfaceReport {
     pub period: Time,
     /// The total budget in every period, time.
     pub budget: Time,
+    /// For a reservation that begins when the VCPU wakes: when the budget is due after that, time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Time>,
     /// The number of VCPUs.
     pub vcpus: usize,
     /// Budget / period, for display.
@@ -76,15 +85,37 @@ pub struct InterfaceReport {
 pub struct VcpuReport {
     /// Execution in every period, time.
     pub budget: Time,
+    /// When the budget is due, after the VCPU wakes or its period begins, time.
+    pub deadline: Time,
     /// The period, time.
     pub period: Time,
     /// The CPUs it runs on; empty if the host does not hold it.
     pub cpus: Vec<u32>,
     /// It has its CPU to itself.
     pub dedicated: bool,
+    /// What a host's enforcement has to set; `null` if the plan does not place the VCPU, or the unit of time is
+    /// the caller's and unknown.
+    pub install: Option<Install>,
     /// For partitioned guests, the names of its tasks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<String>,
+}
+
+/// What enforces a VCPU's promise, in the units of `sched_setattr(2)`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Install {
+    /// Execution to allow in every period: the VCPU's budget and the host's costs of it, nanoseconds. (The
+    /// budget alone, with which the guest was analysed, is [`VcpuReport::budget`].)
+    pub runtime_ns: Time,
+    /// From the VCPU's wake-up to the end of its budget, nanoseconds.
+    pub deadline_ns: Time,
+    /// Nanoseconds.
+    pub period_ns: Time,
+    /// The CPUs it may use. A VCPU that always runs (`runtime_ns` = `period_ns`) has its only one to itself and
+    /// needs an affinity, no reservation.
+    pub cpus: Vec<u32>,
+    /// Under pdm and gdm: a priority of `SCHED_FIFO`, 98 downwards by rising deadline; else `null`.
+    pub priority: Option<u32>,
 }
 
 /// A CPU in a plan.
@@ -114,6 +145,10 @@ pub struct ServiceReport {
     pub blackout: Option<Time>,
     /// The guest's part, time.
     pub guest_response: Option<Time>,
+    /// From the guest's wake-up to its task, time.
+    pub guest_wakeup: Option<Time>,
+    /// The way back, time.
+    pub send_path: Option<Time>,
     /// The limit asked for, time.
     pub limit: Option<Time>,
     /// The bound is within the limit.

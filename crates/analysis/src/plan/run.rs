@@ -6,9 +6,12 @@
 use std::collections::HashSet;
 
 use super::{
-    CpuReport, Explanation, InputError, InterfaceReport, Needs, Period, Report, Request,
-    SchedulerName, TaskNeeds, VcpuReport, Vm, VmReport, explain, report::SCHEMA_VERSION, service,
-    suggest,
+    CpuReport, Explanation, InputError, Install, InterfaceReport, Needs, Period, Report, Request,
+    SchedulerName, TaskNeeds, Unit, VcpuReport, Vm, VmReport,
+    choice::{self, Choice},
+    enforcement, explain,
+    report::SCHEMA_VERSION,
+    service, suggest,
 };
 use crate::{
     error::Error,
@@ -28,6 +31,8 @@ const PLAN_STEPS: u64 = 5 * Work::DEFAULT_STEPS;
 #[derive(Debug, Clone)]
 pub(super) enum Outcome {
     Interface(Interface),
+    /// Chosen by the plan: what would do, cheapest first.
+    Chosen(Vec<Choice>),
     NoInterface(Infeasible),
     /// The given budget is below this least one.
     TooSmall {
@@ -40,9 +45,18 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    /// Whether the VM can be placed.
+    pub(super) const fn is_complete(&self) -> bool {
+        matches!(
+            self,
+            Self::Interface(_) | Self::Chosen(_) | Self::BestEffort
+        )
+    }
+
     pub(super) fn interface(&self) -> Option<&Interface> {
         match self {
             Self::Interface(interface) => Some(interface),
+            Self::Chosen(choices) => choices.first().map(|choice| &choice.interface),
             _ => None,
         }
     }
@@ -56,6 +70,10 @@ pub(super) fn check_names(vms: &[Vm]) -> Result<(), InputError> {
                 &vm.place,
                 "the VM's name is empty; give it one",
             ));
+        }
+        if vm.name.contains('\n') {
+            let message = "the VM's name has a line break; use one line";
+            return Err(InputError::new(&vm.place, message));
         }
         if !seen.insert(&vm.name) {
             let message = format!("a second VM is called \"{}\"; names must differ", vm.name);
@@ -74,15 +92,13 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
     let mut outcomes = Vec::with_capacity(request.vms.len());
     for vm in &request.vms {
         let mut share = work.take(Work::DEFAULT_STEPS);
-        let outcome = interface_of(vm, &request.host, &mut share)
-            .map_err(|error| InputError::new(&vm.place, error))?;
+        let outcome = interface_of(vm, &request.host, request.unit, &mut share)
+            .map_err(|error| InputError::new(&vm.place, request.unit.error(&error)))?;
         work.give_back(&share);
         outcomes.push(outcome);
     }
     let (vcpus, owners) = vcpus_of(request, &outcomes)?;
-    let complete = outcomes
-        .iter()
-        .all(|outcome| matches!(outcome, Outcome::Interface(_) | Outcome::BestEffort));
+    let complete = outcomes.iter().all(Outcome::is_complete);
     let (admission, processors) = if complete {
         let (admission, processors) = placed(&request.host, &vcpus);
         (Some(admission), processors)
@@ -104,8 +120,6 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         explanations.push(explain::host(request, rejection, &vcpus, owner));
     }
     let services = service::bounds(request, &outcomes, &mut explanations);
-    let feasible = admission.as_ref().is_some_and(Admission::is_feasible)
-        && services.iter().all(|service| service.met);
     let placements = match &admission {
         Some(Admission {
             outcome: Ok(placements),
@@ -113,6 +127,13 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         }) => Some(placements.as_slice()),
         _ => None,
     };
+    let vms = vm_reports(request, &outcomes, placements, &vcpus, &owners);
+    let refusals = enforcement::refusals(request, &vms);
+    let feasible = admission.as_ref().is_some_and(Admission::is_feasible)
+        && services.iter().all(|service| service.met)
+        && refusals.is_empty();
+    explanations.extend(refusals);
+    let notes = enforcement::notes(request, &vms);
     let suggestions = if feasible {
         Vec::new()
     } else {
@@ -131,11 +152,12 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         min_pcpus_exact: processors.is_some_and(|processors| processors.exact),
         pcpus: request.host.cpus(),
         scheduler: request.host_name.word(),
-        vms: vm_reports(request, &outcomes, placements, &owners),
+        vms,
         cpus: cpu_reports(&request.host, &vcpus, placements),
         services,
         explanations,
         suggestions,
+        notes,
         nanoseconds: request.unit == super::Unit::Nanosecond,
     })
 }
@@ -163,7 +185,12 @@ fn placed(host: &Host, vcpus: &[Vcpu]) -> (Admission, Option<Processors>) {
 }
 
 /// The interface of one VM on its own.
-pub(super) fn interface_of(vm: &Vm, host: &Host, work: &mut Work) -> Result<Outcome, Error> {
+pub(super) fn interface_of(
+    vm: &Vm,
+    host: &Host,
+    unit: Unit,
+    work: &mut Work,
+) -> Result<Outcome, Error> {
     let needs = match &vm.needs {
         Needs::Tasks(needs) => needs,
         Needs::BestEffort { .. } => return Ok(Outcome::BestEffort),
@@ -175,6 +202,12 @@ pub(super) fn interface_of(vm: &Vm, host: &Host, work: &mut Work) -> Result<Outc
             return spread(*budget, *period, *vcpus).map(Outcome::Interface);
         }
     };
+    if needs.is_chosen() {
+        return Ok(match choice::ranked(needs, host, unit, work)? {
+            Ok(choices) => Outcome::Chosen(choices),
+            Err(reason) => Outcome::NoInterface(reason),
+        });
+    }
     let least = match least_interface(needs, host, work)? {
         Ok(least) => least,
         Err(reason) => return Ok(Outcome::NoInterface(reason)),
@@ -219,6 +252,10 @@ pub(super) fn least_interface(
             host.overheads(),
             work,
         ),
+        // Only of chosen interfaces, whose periods `choice` tries.
+        Period::Chosen => Ok(Err(
+            Infeasible::Undecided(crate::verdict::Stop::precision()),
+        )),
     }
 }
 
@@ -229,6 +266,7 @@ fn spread(budget: i64, period: i64, vcpus: u32) -> Result<Interface, Error> {
         budget,
         vcpu_budgets,
         partition: None,
+        due: None,
         exact: true,
     })
 }
@@ -246,12 +284,17 @@ pub(super) fn vcpus_of(request: &Request, outcomes: &[Outcome]) -> Result<Owned,
             if budget == 0 {
                 continue;
             }
-            let vcpu =
-                Vcpu::new(number, budget, interface.period).and_then(|vcpu| match &vm.mask {
+            let vcpu = Vcpu::new(number, budget, interface.period)
+                .and_then(|vcpu| match interface.due {
+                    Some(due) if budget < interface.period => vcpu.due(due),
+                    _ => Ok(vcpu),
+                })
+                .and_then(|vcpu| match &vm.mask {
                     Some(mask) => vcpu.on(mask.clone()),
                     None => Ok(vcpu),
                 });
-            vcpus.push(vcpu.map_err(|error| InputError::new(&vm.place, error))?);
+            let wrong = |error| InputError::new(&vm.place, request.unit.error(&error));
+            vcpus.push(vcpu.map_err(wrong)?);
             owners.push((number, position));
         }
     }
@@ -262,26 +305,61 @@ fn vm_reports(
     request: &Request,
     outcomes: &[Outcome],
     placements: Option<&[Placement]>,
+    vcpus: &[Vcpu],
     owners: &[(usize, usize)],
 ) -> Vec<VmReport> {
     let mut reports: Vec<VmReport> = request
         .vms
         .iter()
         .zip(outcomes)
-        .map(|(vm, outcome)| vm_report(vm, outcome))
+        .map(|(vm, outcome)| vm_report(vm, outcome, &request.host, request.unit))
         .collect();
-    for (placement, &(vm, position)) in placements.unwrap_or_default().iter().zip(owners) {
+    let priorities = priorities(&request.host, vcpus);
+    let placed = placements.unwrap_or_default().iter().zip(owners);
+    for (index, (placement, &(vm, position))) in placed.enumerate() {
         let vcpu = &mut reports[vm].vcpus[position];
         (vcpu.cpus, vcpu.dedicated) = match placement {
             Placement::Dedicated(cpu) => (vec![*cpu], true),
             Placement::Pinned(cpu) => (vec![*cpu], false),
             Placement::Shared(cpus) => (cpus.clone(), false),
         };
+        vcpu.install = install(request, &vcpus[index], &vcpu.cpus, priorities.get(index));
     }
     reports
 }
 
-fn vm_report(vm: &Vm, outcome: &Outcome) -> VmReport {
+fn install(
+    request: &Request,
+    vcpu: &Vcpu,
+    cpus: &[u32],
+    priority: Option<&u32>,
+) -> Option<Install> {
+    let runtime = (request.host.overheads()).inflate(vcpu.budget(), vcpu.period());
+    let unit = request.unit;
+    Some(Install {
+        runtime_ns: unit.nanoseconds(runtime)?,
+        deadline_ns: unit.nanoseconds(vcpu.deadline())?,
+        period_ns: unit.nanoseconds(vcpu.period())?,
+        cpus: cpus.to_vec(),
+        priority: priority.copied(),
+    })
+}
+
+/// On hosts of fixed priorities, one for each VCPU: the shorter its deadline the higher, from 98 down to 1.
+fn priorities(host: &Host, vcpus: &[Vcpu]) -> Vec<u32> {
+    if !host.scheduler().is_fixed_priority() {
+        return Vec::new();
+    }
+    let mut order: Vec<usize> = (0..vcpus.len()).collect();
+    order.sort_by_key(|&index| vcpus[index].deadline());
+    let mut priorities = vec![1; vcpus.len()];
+    for (rank, index) in (0_u32..).zip(order) {
+        priorities[index] = 98_u32.saturating_sub(rank).max(1);
+    }
+    priorities
+}
+
+fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
     let tasks = match &vm.needs {
         Needs::Tasks(needs) => needs.tasks.as_slice(),
         _ => &[],
@@ -303,6 +381,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome) -> VmReport {
             name,
             rt,
             interface: None,
+            chosen: None,
             vcpu_count,
             vcpus: Vec::new(),
         };
@@ -324,9 +403,11 @@ fn vm_report(vm: &Vm, outcome: &Outcome) -> VmReport {
         .enumerate()
         .map(|(vcpu, &budget)| VcpuReport {
             budget,
+            deadline: interface.due.unwrap_or(interface.period),
             period: interface.period,
             cpus: Vec::new(),
             dedicated: false,
+            install: None,
             tasks: pinned(vcpu),
         });
     VmReport {
@@ -335,14 +416,45 @@ fn vm_report(vm: &Vm, outcome: &Outcome) -> VmReport {
         interface: Some(InterfaceReport {
             period: interface.period,
             budget: interface.budget,
+            deadline: interface.due,
             vcpus: interface.vcpu_budgets.len(),
             bandwidth: interface.bandwidth().display_value(),
             utilization,
             exact: interface.exact,
         }),
+        chosen: chosen(outcome, host, unit),
         vcpu_count: interface.vcpu_budgets.len(),
         vcpus: vcpus.collect(),
     }
+}
+
+/// What the plan chose, and the next best, in words.
+fn chosen(outcome: &Outcome, host: &Host, unit: Unit) -> Option<String> {
+    let Outcome::Chosen(choices) = outcome else {
+        return None;
+    };
+    let words = |choice: &Choice| {
+        let interface = &choice.interface;
+        let due = interface.due.map_or(String::new(), |due| {
+            format!(" within {}", unit.show(due.into()))
+        });
+        let cost: i64 = (interface.vcpu_budgets.iter())
+            .map(|&budget| host.overheads().inflate(budget, interface.period))
+            .sum();
+        format!(
+            "{}, {}{due} in every {} = {:.3} CPUs with the host's costs",
+            choice.name,
+            unit.show(interface.budget.into()),
+            unit.show(interface.period.into()),
+            cost as f64 / interface.period as f64,
+        )
+    };
+    let mut text = format!("chosen: {}", words(choices.first()?));
+    if let Some(next) = choices.get(1) {
+        text.push_str("; next: ");
+        text.push_str(&words(next));
+    }
+    Some(text)
 }
 
 fn cpu_reports(host: &Host, vcpus: &[Vcpu], placements: Option<&[Placement]>) -> Vec<CpuReport> {

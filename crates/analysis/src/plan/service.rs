@@ -32,6 +32,7 @@ pub(super) fn bounds(
                 (Some(bound), Some(limit)) => bound.total() <= limit,
                 (bound, _) => bound.is_some(),
             };
+            let met = met && !service.impossible;
             if !met && outcomes[service.vm].interface().is_some() {
                 explanations.push(missed(request, service, bound));
             }
@@ -42,6 +43,8 @@ pub(super) fn bounds(
                 receive_path: bound.map(|bound| bound.receive_path),
                 blackout: bound.map(|bound| bound.blackout),
                 guest_response: bound.map(|bound| bound.guest_response),
+                guest_wakeup: bound.map(|bound| bound.guest_wakeup),
+                send_path: bound.map(|bound| bound.send_path),
                 limit: service.limit,
                 met,
             }
@@ -63,17 +66,34 @@ fn missed(request: &Request, service: &Service, bound: Option<LatencyBound>) -> 
         (None, Some(named)) => (named.task.deadline(), named.task.demand()),
         (limit, None) => (limit.unwrap_or_default(), 1),
     };
+    let least =
+        service.receive.bound().unwrap_or_default() + execution + service.wake + service.send;
     let (demand, supply, text) = match bound {
+        _ if service.impossible => (
+            least.max(limit.saturating_add(1)),
+            limit,
+            format!(
+                "service \"{name}\": no plan can do this: receive path {}, execution {}, wake-up {} and way \
+                 back {} do not fit {} even on an idle CPU; raise the limit (or the task's deadline), or shorten one of them",
+                show(service.receive.bound().unwrap_or_default()),
+                show(execution),
+                show(service.wake),
+                show(service.send),
+                show(limit),
+            ),
+        ),
         Some(bound) => (
             bound.total(),
             limit,
             format!(
-                "service \"{name}\": bound {} = receive path {} + VCPU blackout {} + guest response {}, \
-                 more than its limit {}",
+                "service \"{name}\": bound {} = receive path {} + VCPU blackout {} + guest response {} + guest \
+                 wake-up {} + way back {}, more than its limit {}",
                 show(bound.total()),
                 show(bound.receive_path),
                 show(bound.blackout),
                 show(bound.guest_response),
+                show(bound.guest_wakeup),
+                show(bound.send_path),
                 show(limit),
             ),
         ),
@@ -111,7 +131,10 @@ pub(super) fn bound(
     let receive_path = service.receive.bound().ok()?;
     let tasks = needs.tasks();
     let mut work = Work::default();
-    let (response, blackout) = if let Some(partition) = &interface.partition {
+    let (response, blackout) = if let Some(due) = interface.due {
+        // The reservation begins with the request.
+        (tasks[service.task].jitter() + due, due - interface.budget)
+    } else if let Some(partition) = &interface.partition {
         let vcpu = partition
             .iter()
             .position(|members| members.contains(&service.task))?;
@@ -149,7 +172,14 @@ pub(super) fn bound(
             several(needs.interface, interface)?,
         )
     };
-    Some(LatencyBound::new(receive_path, response, blackout))
+    // Responses count from the release, at the packet's earliest delivery; the receive path has the jitter.
+    let variation = receive_path - service.receive.best();
+    let bound = LatencyBound::new(receive_path, response - variation, blackout);
+    Some(LatencyBound {
+        guest_wakeup: service.wake,
+        send_path: service.send,
+        ..bound
+    })
 }
 
 /// The interface holds the tasks, so the deadline bounds a response that is too much work to compute.

@@ -1,11 +1,12 @@
 //! The change that would make an infeasible plan feasible.
 //!
 //! Rule: a change is named only after it was tried: more budget (for a budget given too small), another
-//! interface or more VCPUs (for a VM no single CPU can hold), more CPUs, or another VCPU period (a
+//! interface or more VCPUs (for a VM no single CPU can hold), another scheduler of the host, more CPUs, a
+//! reservation that wakes with the request, or another VCPU period (a
 //! longer one saves overheads, a shorter one bandwidth; each VM's period halved, doubled, ...).
 
 use super::{
-    InterfaceName, Needs, Period, Request, SchedulerName, ServiceReport, TaskNeeds, Vm,
+    HostName, InterfaceName, Needs, Period, Request, SchedulerName, ServiceReport, TaskNeeds, Vm,
     run::{Outcome, interface_of, least_interface, vcpus_of},
     service,
 };
@@ -31,6 +32,7 @@ pub(super) fn changes(
         .filter_map(|(vm, outcome)| for_vm(request, vm, outcome, work))
         .collect();
     if admission.is_some_and(|admission| !admission.is_feasible()) {
+        changes.extend(other_scheduler(request, outcomes));
         changes.extend(more_cpus(request, processors));
         changes.extend(other_period(request, work));
     }
@@ -38,7 +40,10 @@ pub(super) fn changes(
         .iter()
         .zip(&request.services)
         .filter(|(report, _)| !report.met);
-    changes.extend(late.filter_map(|(_, service)| shorter_bound(request, service, work)));
+    for (_, service) in late {
+        changes.extend(wake_with_request(request, service, work));
+        changes.extend(shorter_bound(request, service, work));
+    }
     changes
 }
 
@@ -92,11 +97,19 @@ fn other_interface(
         }
     }
     if needs.interface == prm && needs.scheduler != SchedulerName::Pedf {
-        return with(
-            SchedulerName::Gedf,
-            InterfaceName::Mpr,
-            "more VCPUs (gedf, mpr)".to_owned(),
+        // Pinned tasks need no help of the guest and mostly less: named unless it fails.
+        let pinned = with(
+            SchedulerName::Pedf,
+            prm,
+            "more VCPUs, tasks pinned to them (pedf, prm)".to_owned(),
         );
+        return pinned.or_else(|| {
+            with(
+                SchedulerName::Gedf,
+                InterfaceName::Dmpr,
+                "more VCPUs (gedf, dmpr)".to_owned(),
+            )
+        });
     }
     let fixed = needs.vcpus?;
     with(
@@ -104,6 +117,69 @@ fn other_interface(
         needs.interface,
         format!("more VCPUs than {fixed}"),
     )
+}
+
+/// Another scheduler of the host that holds the same VCPUs on the same CPUs: pinned EDF first, as most hold there.
+fn other_scheduler(request: &Request, outcomes: &[Outcome]) -> Option<String> {
+    const ORDER: [HostName; 4] = [HostName::Pedf, HostName::Pdm, HostName::Gedf, HostName::Gdm];
+    let (vcpus, _) = vcpus_of(request, outcomes).ok()?;
+    ORDER.into_iter().find_map(|name| {
+        let host = request.host.with_scheduler(name.into());
+        admit(&host, &vcpus, &mut Work::default())
+            .is_feasible()
+            .then(|| {
+                format!(
+                    "another scheduler: the host holds these VMs on its {} CPUs under {}",
+                    host.cpus(),
+                    name.word()
+                )
+            })
+    })
+}
+
+/// A reservation that wakes with the request, for the only task of a VM.
+fn wake_with_request(
+    request: &Request,
+    service: &super::Service,
+    work: &mut Work,
+) -> Option<String> {
+    let mut changed = request.clone();
+    let Needs::Tasks(needs) = &mut changed.vms[service.vm].needs else {
+        return None;
+    };
+    if service.impossible || needs.is_chosen() {
+        return None;
+    }
+    (needs.interface, needs.period, needs.vcpus, needs.budget) =
+        (InterfaceName::Best, Period::Chosen, None, None);
+    if needs.scheduler != SchedulerName::Dm {
+        needs.scheduler = SchedulerName::Edf;
+    }
+    let outcomes = placed(&changed, work)?;
+    let interface = outcomes[service.vm].interface()?;
+    let bound = service::bound(&changed, service, interface)?.total();
+    (bound <= service.limit?).then(|| {
+        format!(
+            "interface \"best\" and no period for VM \"{}\": {} in every {} bounds service \"{}\" by {}",
+            request.vms[service.vm].name,
+            request.unit.show(interface.budget.into()),
+            request.unit.show(interface.period.into()),
+            service.name,
+            request.unit.show(bound.into()),
+        )
+    })
+}
+
+/// The interfaces of a changed request, if its host holds them.
+fn placed(changed: &Request, work: &mut Work) -> Option<Vec<Outcome>> {
+    let outcomes: Vec<Outcome> = (changed.vms.iter())
+        .map(|vm| interface_of(vm, &changed.host, changed.unit, work))
+        .collect::<Result<_, _>>()
+        .ok()?;
+    let (vcpus, _) = vcpus_of(changed, &outcomes).ok()?;
+    let holds = outcomes.iter().all(Outcome::is_complete)
+        && admit(&changed.host, &vcpus, work).is_feasible();
+    holds.then_some(outcomes)
 }
 
 fn more_cpus(request: &Request, processors: Option<Processors>) -> Option<String> {
@@ -163,20 +239,7 @@ fn other_period(request: &Request, work: &mut Work) -> Option<String> {
 
 fn holds_with_period(request: &Request, number: usize, period: i64, work: &mut Work) -> bool {
     let changed = with_period(request, number, period);
-    let outcomes: Result<Vec<Outcome>, _> = changed
-        .vms
-        .iter()
-        .map(|vm| interface_of(vm, &changed.host, work))
-        .collect();
-    let Ok(outcomes) = outcomes else {
-        return false;
-    };
-    let complete = outcomes
-        .iter()
-        .all(|outcome| matches!(outcome, Outcome::Interface(_) | Outcome::BestEffort));
-    complete
-        && vcpus_of(&changed, &outcomes)
-            .is_ok_and(|(vcpus, _)| admit(&changed.host, &vcpus, work).is_feasible())
+    placed(&changed, work).is_some()
 }
 
 fn with_period(request: &Request, number: usize, period: i64) -> Request {
@@ -202,7 +265,7 @@ fn shorter_bound(request: &Request, service: &super::Service, work: &mut Work) -
     };
     (1..=6).map(|halvings| period >> halvings).take_while(|&period| period > 0).find_map(|shorter| {
         let changed = with_period(request, service.vm, shorter);
-        let outcome = interface_of(&changed.vms[service.vm], &changed.host, work).ok()?;
+        let outcome = interface_of(&changed.vms[service.vm], &changed.host, changed.unit, work).ok()?;
         let bound = service::bound(&changed, service, outcome.interface()?)?;
         (bound.total() <= limit && holds_with_period(request, service.vm, shorter, work)).then(|| {
             format!(

@@ -9,7 +9,14 @@ pub fn render(report: &Report, explain: bool) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
     let _ = write(&mut out, report, explain);
-    out
+    // Names are the caller's: a terminal is not to obey them.
+    (out.chars())
+        .flat_map(|c| {
+            let control = c.is_control() && c != '\n';
+            let (escaped, plain) = (control.then(|| c.escape_default()), (!control).then_some(c));
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
 }
 
 fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
@@ -62,19 +69,26 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
         let limit = service.limit.map_or(String::new(), |limit| {
             format!(
                 " ({} limit {})",
-                if service.met { "within" } else { "over" },
+                match (report.feasible, service.met) {
+                    (true, _) => "within",
+                    (false, true) => "would be within",
+                    (false, false) => "over",
+                },
                 unit.show(limit.into())
             )
         });
         writeln!(
             out,
-            "  {} in {}: at most {}{limit} = receive path {} + VCPU blackout {} + guest response {}",
+            "  {} in {}: at most {}{limit} = receive path {} + VCPU blackout {} + guest response {} \
+             + guest wake-up {} + way back {}",
             service.name,
             service.vm,
             show(service.bound),
             show(service.receive_path),
             show(service.blackout),
             show(service.guest_response),
+            show(service.guest_wakeup),
+            show(service.send_path),
         )?;
     }
     for (title, lines) in [
@@ -87,6 +101,7 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
                 .collect::<Vec<_>>(),
         ),
         ("What would help", report.suggestions.iter().collect()),
+        ("Note", report.notes.iter().collect()),
     ] {
         if !lines.is_empty() {
             writeln!(out, "\n{title}")?;
@@ -97,6 +112,9 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
     }
     if explain {
         out.push_str(EXPLANATION);
+        for vm in &report.vms {
+            explain_vm(out, vm, unit)?;
+        }
     }
     Ok(())
 }
@@ -129,6 +147,9 @@ fn write_vm(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::f
         unit.show(interface.period.into()),
         interface.bandwidth,
     )?;
+    if let Some(chosen) = &vm.chosen {
+        writeln!(out, "  {:width$}    {chosen}", "")?;
+    }
     for (number, vcpu) in vm.vcpus.iter().enumerate() {
         let budget = unit.show(vcpu.budget.into());
         let tasks = if vcpu.tasks.is_empty() {
@@ -144,6 +165,50 @@ fn write_vm(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::f
         )?;
     }
     Ok(())
+}
+
+/// Why this VM gets what it gets.
+fn explain_vm(out: &mut String, vm: &VmReport, unit: Unit) -> std::fmt::Result {
+    let (Some(interface), name) = (&vm.interface, &vm.name) else {
+        return Ok(());
+    };
+    let budget = unit.show(interface.budget.into());
+    let period = unit.show(interface.period.into());
+    if let Some(deadline) = interface.deadline {
+        let due = unit.show(deadline.into());
+        return writeln!(
+            out,
+            "  {name}: its reservation of {budget} begins when a request wakes the VCPU and is due {due} later, so \
+             no blackout comes before it. It holds while nothing else in the guest wakes that VCPU."
+        );
+    }
+    let Some(utilization) = interface.utilization else {
+        return writeln!(
+            out,
+            "  {name}: {budget} in every {period} is given, not computed."
+        );
+    };
+    let least = interface.vcpus as i64 * interface.period;
+    if interface.budget == least {
+        return writeln!(
+            out,
+            "  {name}: its VCPUs always run and have CPUs of their own."
+        );
+    }
+    write!(
+        out,
+        "  {name}: {budget} in every {period} is {:.0} % above its tasks' {utilization:.3}",
+        (interface.bandwidth / utilization - 1.0) * 100.0
+    )?;
+    if interface.vcpus == 1 {
+        let away = 2 * (interface.period - interface.budget);
+        write!(
+            out,
+            ", since its VCPU may be away for {}",
+            unit.show(away.into())
+        )?;
+    }
+    writeln!(out, ".")
 }
 
 fn cpus(vcpu: &VcpuReport) -> String {

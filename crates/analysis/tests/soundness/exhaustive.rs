@@ -277,7 +277,7 @@ fn all_small_hosts_hold() {
         for vcpus in all_hosts(count, longest) {
             for (kind, &(scheduler, policy)) in SCHEDULERS.iter().enumerate() {
                 systems += 1;
-                let Some(places) = placed(&vcpus, &[], 2, scheduler, VcpuServer::TaskLike) else {
+                let Some(places) = placed(&vcpus, &[], 2, scheduler, VcpuServer::Periodic) else {
                     continue;
                 };
                 let held = holds(&vcpus, &places, 2, policy).unwrap();
@@ -311,7 +311,7 @@ fn masked_hosts_hold() {
             .map(|mask: Option<Vec<u32>>| mask.filter(|mask| !mask.is_empty()))
             .collect();
         let &(scheduler, policy) = SCHEDULERS.choose(&mut rng).unwrap();
-        let Some(places) = placed(&vcpus, &masks, 3, scheduler, VcpuServer::TaskLike) else {
+        let Some(places) = placed(&vcpus, &masks, 3, scheduler, VcpuServer::Periodic) else {
             continue;
         };
         let held = holds(&vcpus, &places, 3, policy).unwrap();

@@ -62,9 +62,22 @@ fn survives(tasks: &[(i64, i64, i64)], policy: Policy, period: i64, budget: i64)
 
 #[test]
 fn single_vcpu_interfaces_hold_and_are_minimal() {
+    single_vcpu_interfaces(150_000);
+}
+
+/// `STEADYVM_SYSTEMS=1000000 cargo test --release -p steadyvm-analysis --test soundness -- --ignored
+/// many_single_vcpu_interfaces`.
+#[test]
+#[ignore = "runs as many systems as STEADYVM_SYSTEMS says"]
+fn many_single_vcpu_interfaces() {
+    single_vcpu_interfaces(std::env::var("STEADYVM_SYSTEMS").unwrap().parse().unwrap());
+}
+
+/// Every one holds, and misses with one unit of budget less.
+fn single_vcpu_interfaces(systems: usize) {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let (mut accepted, mut rejected) = (0, 0);
-    while accepted + rejected < 150_000 {
+    while accepted + rejected < systems {
         let tasks = random_tasks(&mut rng, 3, 2);
         let period = rng.random_range(1..=7);
         let (scheduler, policy) = if rng.random() {

@@ -149,7 +149,7 @@ fn hosts_hold() {
         let kind = rng.random_range(0..8);
         let (scheduler, policy) = SCHEDULERS[kind / 2];
         let server = if kind % 2 == 0 {
-            VcpuServer::TaskLike
+            VcpuServer::Periodic
         } else {
             VcpuServer::Deferrable
         };
@@ -220,7 +220,7 @@ fn masked_hosts_hold() {
                 Policy::DeadlineMonotonic,
             ),
         ][kind];
-        let host = Host::new(cpus, scheduler, VcpuServer::TaskLike, Overheads::default()).unwrap();
+        let host = Host::new(cpus, scheduler, VcpuServer::Periodic, Overheads::default()).unwrap();
         let Ok(placements) = admit(&host, &given, &mut Work::default()).outcome else {
             continue;
         };
@@ -246,7 +246,7 @@ fn deferrable_vcpus_that_break_a_promise_are_refused() {
         let host = Host::new(1, scheduler, server, Overheads::default()).unwrap();
         admit(&host, &given, &mut Work::default()).is_feasible()
     };
-    assert!(feasible(VcpuServer::TaskLike));
+    assert!(feasible(VcpuServer::Periodic));
     assert!(!feasible(VcpuServer::Deferrable));
     let job = |execution, deadline, releases: &[i64]| Simulated {
         execution,

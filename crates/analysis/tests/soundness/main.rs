@@ -9,5 +9,7 @@ mod exhaustive;
 mod explorer;
 mod guests;
 mod hosts;
+mod server_explorer;
+mod server_kinds;
 mod servers;
 mod simulator;

@@ -157,7 +157,7 @@ impl Engine {
                 (None, self.undo_interrupted(&journal)?)
             }
         };
-        self.reconcile_from(desired, before, own)
+        self.reconcile_from(desired, before, &own)
     }
 
     /// Takes back whatever is in force. Nothing in force is no error.
@@ -315,9 +315,9 @@ impl Engine {
         &self,
         desired: &Desired,
         before: Option<Journal>,
-        own: Vec<Step>,
+        own: &[Step],
     ) -> Result<Report, HostError> {
-        let wanted = self.wanted(desired, &own, true)?;
+        let wanted = self.wanted(desired, own, true)?;
         self.refresh_demux(&desired.profile)?;
         let is_same = match &before {
             Some(journal) => journal.header.desired == *desired,
@@ -328,7 +328,7 @@ impl Engine {
             let mut skipped = before.iter().flat_map(|journal| &journal.header.skipped);
             !step.required && skipped.any(|subject| *subject == step.change.subject())
         };
-        if is_same && steps.iter().all(refused_before) && stale(&own, &wanted).is_empty() {
+        if is_same && steps.iter().all(refused_before) && stale(own, &wanted).is_empty() {
             return Ok(Report {
                 method: desired.method,
                 dedicated_cpu: desired.profile.dedicated_cpu,
@@ -341,7 +341,7 @@ impl Engine {
         }
         let header = self.header(desired, before.as_ref())?;
         let mut tried = Tried::default();
-        match self.try_all(&header, &own, wanted, &mut tried) {
+        match self.try_all(&header, own, wanted, &mut tried) {
             Ok(mut report) => {
                 if report.taken_back.restored > 0 {
                     // Taking back may have replaced threads as well.
@@ -353,7 +353,7 @@ impl Engine {
             }
             Err(cause) => Err(HostError::RolledBack {
                 cause: Box::new(cause),
-                undone: Box::new(self.roll_back(header, before, &own, tried.recorded)),
+                undone: Box::new(self.roll_back(header, before, own, tried.recorded)),
             }),
         }
     }
@@ -361,7 +361,7 @@ impl Engine {
     fn reconcile_again(&self, desired: &Desired) -> Result<Report, HostError> {
         let before = self.journal_of_this_boot()?;
         let own = before.as_ref().map_or_else(Vec::new, |it| it.steps.clone());
-        self.reconcile_from(desired, before, own)
+        self.reconcile_from(desired, before, &own)
     }
 
     /// Writes the journal, makes the steps, takes back what is no longer wanted.

@@ -28,7 +28,13 @@ pub(super) fn steps(
     steps: &mut Vec<Step>,
     warnings: &mut Vec<String>,
 ) -> Result<(), HostError> {
-    let Running { profile, vm, taps } = running;
+    let Running {
+        profile, vm, taps, ..
+    } = running;
+    let asked = profile.class.tap_qdisc.is_some() || profile.class.tap_batch.is_some();
+    if asked && !running.taps_elsewhere.is_empty() {
+        warnings.push(elsewhere(profile, &running.taps_elsewhere));
+    }
     let Some(packets) = batch_of(&profile.class, levels_from) else {
         return Ok(());
     };
@@ -38,10 +44,6 @@ pub(super) fn steps(
         });
     };
     for tap in taps {
-        if !machine.tree.exists(&format!("/sys/class/net/{tap}")) {
-            warnings.push(elsewhere(profile, tap));
-            continue;
-        }
         // Before the send buffer, and so after it in undo: what a tap has gathered when `rx-frames`
         // becomes 0 stays there.
         let changes = [
@@ -62,10 +64,12 @@ fn batch_of(class: &Class, levels_from: Option<u32>) -> Option<u32> {
     })
 }
 
-fn elsewhere(profile: &VmProfile, tap: &str) -> String {
+fn elsewhere(profile: &VmProfile, taps: &[String]) -> String {
     let what = format!(
-        "the tap {tap} of VM \"{}\" is in another network namespace: its batch is left as it is",
-        profile.name
+        "VM \"{}\" has taps in another network namespace ({}): their queueing discipline and batch \
+         are left as they are",
+        profile.name,
+        taps.join(", ")
     );
     at(&profile.place, &what)
 }

@@ -13,8 +13,9 @@
 //! class = "rt"
 //! ```
 //!
-//! Rule: a class's `net` is its own, then that of the class it extends. An unknown field is an
-//! error. Every field: docs/design/no-patch-profile.md.
+//! Rule: a class's `net` is its own, then that of the class it extends. Classes "rt" and "best-effort"
+//! are there without being written ([`Class::built_in`]); a file that writes one has its own. An unknown
+//! field is an error. Every field: docs/design/no-patch-profile.md.
 
 use std::collections::BTreeMap;
 
@@ -47,6 +48,11 @@ struct File {
     _host: Option<IgnoredAny>,
     #[serde(rename = "service")]
     _service: Option<IgnoredAny>,
+    /// For whom enforces budgets, and for `steadyvm simulate`.
+    #[serde(rename = "sched")]
+    _sched: Option<IgnoredAny>,
+    #[serde(rename = "simulate")]
+    _simulate: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]
@@ -113,6 +119,23 @@ struct VmTable {
 /// # Errors
 /// What is wrong, with its line and column.
 pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
+    let profile = parse_any(name, text)?;
+    if profile == Profile::default() {
+        let what = "nothing in it is for the network";
+        return Err(Reader { name, text }.wrong(
+            0,
+            what,
+            "add [net], a [[nic]] with a class, or net settings to the class of a VM",
+        ));
+    }
+    Ok(profile)
+}
+
+/// As [`parse`], also of a file that says nothing of the network.
+///
+/// # Errors
+/// What is wrong, with its line and column.
+pub fn parse_any(name: &str, text: &str) -> Result<Profile, HostError> {
     let reader = Reader { name, text };
     let file: File = toml::from_str(text).map_err(|error| {
         let place = error.span().map_or(0, |span| span.start);
@@ -139,14 +162,6 @@ pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
     }
     for vm in &file.vm {
         profile.vms.extend(reader.vm(vm, classes)?);
-    }
-    if profile == Profile::default() {
-        let what = "nothing in it is for the network";
-        return Err(reader.wrong(
-            0,
-            what,
-            "add [net], a [[nic]] with a class, or net settings to the class of a VM",
-        ));
     }
     // A VCPU that computes without end must not stop the threads that all of the host depends on.
     let above = profile.highest_of_tenants().map(|highest| highest + 1);
@@ -202,6 +217,10 @@ impl Reader<'_> {
         let (mut next, mut at) = (Some(name), at);
         while let Some(wanted) = next {
             let Some((key, table)) = classes.get_key_value(wanted) else {
+                if let Some(built_in) = Class::built_in(wanted) {
+                    settings.get_or_insert_default().fill_from(&built_in);
+                    break;
+                }
                 let what = format!("there is no class \"{wanted}\"");
                 return Err(self.wrong(at, &what, &format!("add [class.{wanted}.net]")));
             };

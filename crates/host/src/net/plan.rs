@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::batch;
+use super::budget;
 use super::demux;
 use super::flows;
 use super::profile::{Class, NicProfile, ProcessProfile, Profile, VmProfile, at};
@@ -322,7 +323,9 @@ fn plan_vm(
     own: &[Step],
     wanted: &mut Wanted,
 ) -> Result<(), HostError> {
-    let Running { profile, vm, taps } = running;
+    let Running {
+        profile, vm, taps, ..
+    } = running;
     let class = &profile.class;
     check_cpus(class, online, &profile.place)?;
     if vm.vhost_workers.is_empty() && class.vhost.is_some() && !taps.is_empty() {
@@ -343,8 +346,19 @@ fn plan_vm(
             wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
         }
     }
+    for (number, budget) in &profile.budgets {
+        let Some(thread) = vm.vcpus.get(number) else {
+            wanted.warnings.push(format!(
+                "VM \"{}\" is planned with VCPU {number} and runs without it",
+                profile.name
+            ));
+            continue;
+        };
+        let step = budget::step(machine, thread, budget, &profile.place)?;
+        wanted.steps.extend(step);
+    }
     if let Some(priority) = class.vcpu {
-        if profile.rt_vcpus.is_empty() && vm.vcpus.len() == 1 {
+        if profile.rt_vcpus.is_empty() && vm.vcpus.len() == 1 && profile.budgets.is_empty() {
             wanted.warnings.push(format!(
                 "VM {} has one VCPU: its housekeeping runs at real-time priority too; give it two",
                 vm.pid
@@ -370,7 +384,9 @@ fn plan_vm(
 fn rt_vcpus(running: &Running<'_>) -> Vec<ThreadId> {
     let Running { profile, vm, .. } = running;
     let is_rt = |number: u32| {
-        if profile.rt_vcpus.is_empty() {
+        if profile.budgets.contains_key(&number) {
+            false
+        } else if profile.rt_vcpus.is_empty() {
             number != 0 || vm.vcpus.len() == 1
         } else {
             profile.rt_vcpus.contains(&number)

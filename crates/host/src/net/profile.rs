@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{self, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::budget::VcpuBudget;
 use super::demux::DemuxProfile;
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
@@ -95,6 +96,9 @@ pub struct VmProfile {
     pub pid: Option<u32>,
     /// The VCPUs that `vcpu` is for; empty: all but VCPU 0.
     pub rt_vcpus: Vec<u32>,
+    /// Budgets by VCPU; these get no priority of the class.
+    #[serde(default)]
+    pub budgets: BTreeMap<u32, VcpuBudget>,
     /// Its class.
     pub class: Class,
     /// Where the profile names it, for messages.
@@ -246,6 +250,33 @@ impl TapQdisc {
 }
 
 impl Class {
+    /// A class that every file has without writing it: "rt" is the path of `preempt-rt`
+    /// ([`Priorities`]), "best-effort" is polled in threads below it.
+    pub fn built_in(name: &str) -> Option<Self> {
+        let fifo = |priority| Some(ThreadPriority::Fifo(priority));
+        let ranks = Priorities::default();
+        let class = match name {
+            "rt" => Self {
+                irq: fifo(ranks.irq),
+                napi: fifo(ranks.napi),
+                vhost: fifo(ranks.vhost),
+                vcpu: fifo(ranks.vcpu),
+                tap_qdisc: Some(TapQdisc::Noqueue),
+                ..Self::default()
+            },
+            "best-effort" => Self {
+                napi: Some(ThreadPriority::Normal),
+                threaded_napi: Some(true),
+                ..Self::default()
+            },
+            _ => return None,
+        };
+        Some(Self {
+            name: name.to_owned(),
+            ..class
+        })
+    }
+
     /// Takes what is not set yet from `other`.
     pub(super) fn fill_from(&mut self, other: &Self) {
         self.irq = self.irq.or(other.irq);
@@ -303,7 +334,6 @@ impl Profile {
         } = target.priorities;
         let fifo = |priority| Some(ThreadPriority::Fifo(priority));
         let rt = Class {
-            name: "rt".into(),
             irq: fifo(irq),
             napi: fifo(napi),
             vhost: fifo(vhost),
@@ -321,7 +351,7 @@ impl Profile {
             pid: Some(vm.pid),
             rt_vcpus: vm.rt_vcpus.clone(),
             class: rt.clone(),
-            place: String::new(),
+            ..VmProfile::default()
         });
         let pids: BTreeSet<u32> = target.rt_processes.iter().copied().collect();
         let processes = pids.into_iter().map(|pid| ProcessProfile {
@@ -369,6 +399,14 @@ impl Profile {
             is_other: true,
             ..NicProfile::default()
         }));
+    }
+
+    /// Where the path has priorities and nothing is said of the fair server: in short pieces, as in
+    /// every method.
+    pub fn bound_fair_server(&mut self) {
+        if self.highest_of_tenants().is_some() {
+            self.fair_server_us = self.fair_server_us.or(Some(FAIR_SERVER_US));
+        }
     }
 
     /// The highest FIFO priority that a tenant keeps busy as it likes: vhost workers and VCPUs.

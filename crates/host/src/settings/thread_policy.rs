@@ -78,10 +78,27 @@ impl SettingKind for ThreadPolicy {
     }
 
     fn hint(&self, machine: &Machine, errno: i32) -> Option<&'static str> {
-        let has_no_rt_budget = errno == libc::EPERM && machine.has_rt_group_scheduling();
-        has_no_rt_budget.then_some(
-            "; this kernel has RT_GROUP_SCHED: give the thread's cpu control group a budget \
-             (cpu.rt_runtime_us), move the thread to the root group, or run as root",
+        // Only the admission of SCHED_DEADLINE answers this (kernel/sched/syscalls.c, sched_dl_overflow).
+        if errno == libc::EBUSY {
+            return Some(
+                "; the CPUs have no room for this budget: the kernel admits 95 % of them, less what other \
+                 deadline threads and each CPU's fair server have; plan smaller budgets",
+            );
+        }
+        if errno != libc::EPERM {
+            return None;
+        }
+        if machine.has_rt_group_scheduling() {
+            return Some(
+                "; this kernel has RT_GROUP_SCHED: give the thread's cpu control group a budget \
+                 (cpu.rt_runtime_us), move the thread to the root group, or run as root",
+            );
+        }
+        let may_run_on = machine.threads.affinity(self.thread.tid).ok()?;
+        let is_pinned = !machine.online().ok()?.is_subset(&may_run_on);
+        is_pinned.then_some(
+            "; SCHED_DEADLINE takes only threads that may run on all CPUs of their root domain: unpin this \
+             one (libvirt: remove <vcpupin>), or give its CPUs a cpuset partition",
         )
     }
 

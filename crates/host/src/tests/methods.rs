@@ -248,6 +248,8 @@ fn a_kernel_without_preempt_rt_is_refused_with_what_to_do() {
 fn bad_targets_are_refused_by_name() {
     let host = paper_host(2);
     host.thread(300, 300, "bash", 0);
+    host.thread(400, 400, "a-monitor", 0);
+    host.kvm_vm(400, 2);
     host.file("/sys/class/net/br0/mtu", "1500\n");
     let good = paper_target();
     let vm = |pid, rt_vcpus: &[u32]| {
@@ -302,6 +304,13 @@ fn bad_targets_are_refused_by_name() {
         (
             Target {
                 rt_vms: vm(300, &[1]),
+                ..good.clone()
+            },
+            "holds no KVM VM",
+        ),
+        (
+            Target {
+                rt_vms: vm(400, &[1]),
                 ..good.clone()
             },
             "no thread that is known as a VCPU",
@@ -502,6 +511,7 @@ fn a_vm_with_outsourced_sockets_needs_no_vhost_worker() {
     host.thread(300, 300, "steadyvm", 0);
     host.thread(300, 301, "vcpu0/echo", 0);
     host.thread(300, 302, "vcpu1/echo", 0);
+    host.kvm_vm(300, 2);
     let target = Target {
         rt_vms: vec!["300:1".parse().unwrap()],
         ..paper_target()
@@ -516,6 +526,7 @@ fn a_vm_with_outsourced_sockets_needs_no_vhost_worker() {
     };
     assert!(set(302) && !set(301) && !set(300));
     host.file("/proc/300/fdinfo/9", "pos:\t0\niff:\ttap0\n");
+    host.file("/sys/class/net/tap0/tun_flags", "0x5002\n");
     let plan = control.plan(&target, Method::PreemptRt).unwrap();
     assert!(plan.warnings[0].contains("no vhost worker"));
 }
@@ -609,6 +620,7 @@ fn finds_old_vhost_kernel_threads_virtio_nics_and_napi_threads() {
     let host = FakeHost::new(2);
     host.thread(100, 100, "qemu", 0);
     host.thread(100, 101, "CPU 0/KVM", 0);
+    host.kvm_vm(100, 1);
     host.thread(60, 60, "vhost-100", PF_KTHREAD);
     host.thread(61, 61, "vhost-999", PF_KTHREAD);
     host.thread(62, 62, "napi/eth0-8193", PF_KTHREAD);
@@ -646,7 +658,10 @@ fn finds_unnamed_vcpus_through_debugfs() {
     for tid in 100..103 {
         host.thread(100, tid, "qemu-system-x86", 0);
     }
-    host.file("/sys/kernel/debug/kvm/100-12/vcpu1/pid", "102\n");
+    host.kvm_vm(100, 2);
+    host.file("/sys/kernel/debug/kvm/100-10/vcpu1/pid", "102\n");
+    // Not a descriptor of its own.
+    host.file("/sys/kernel/debug/kvm/100-12/vcpu0/pid", "101\n");
     host.file("/sys/kernel/debug/kvm/1001-12/vcpu0/pid", "101\n");
     let machine = host.machine();
     let vm = discover::vm(&machine, &machine.all_threads().unwrap(), 100).unwrap();

@@ -2,6 +2,7 @@
 
 mod crash;
 mod devices;
+mod discovery;
 mod journal;
 mod methods;
 mod net;

@@ -6,6 +6,7 @@ use super::crash::crashing;
 use super::scenario::{control, paper_host, paper_target};
 use crate::fake::{FakeFlowSteering, FakeHost, FakeState, Fault};
 use crate::net::{Profile, file};
+use crate::parse::PF_USER_WORKER;
 use crate::threads::{RESET_ON_FORK, Scheduling};
 use crate::{ErrorKind, FlowMatch, FlowRule, HostError, Method, State, Undone};
 
@@ -225,7 +226,8 @@ fn applying_again_changes_only_what_does_not_hold() {
     host.thread(300, 300, "qemu-system-x86", 0);
     host.thread(300, 301, "CPU 0/KVM", 0);
     host.thread(300, 302, "CPU 1/KVM", 0);
-    host.thread(300, 309, "vhost-300", 0);
+    host.thread(300, 309, "vhost-300", PF_USER_WORKER);
+    host.kvm_vm(300, 2);
     host.file("/proc/300/cmdline", "qemu\0-name\0absent\0");
     host.edit(|state| state.threads.get_mut(&40).unwrap().scheduling = Scheduling::fifo(50, 0));
     let later = control.apply_profile(&profile(FILE)).unwrap();

@@ -77,7 +77,11 @@ fn what_is_wrong_is_told_with_its_place() {
             "unknown field `irqs`",
         ),
         ("[nett]\n".to_owned(), "line 1", "unknown field `nett`"),
-        (nic.to_owned(), "line 1", "no class \"rt\""),
+        (
+            nic.replace("\"rt\"", "\"fast\""),
+            "line 1",
+            "no class \"fast\"",
+        ),
         (
             format!("[class.rt]\nrt = true\n{nic}"),
             "line 3",
@@ -224,4 +228,22 @@ proptest! {
         let _ = file::parse("x", &text);
         let _ = file::parse("x", &words.join("\n"));
     }
+}
+
+#[test]
+fn six_lines_are_enough_for_one_real_time_vm() {
+    let text = "[[nic]]\nname = \"eth1\"\nclass = \"rt\"\n[[vm]]\nname = \"web\"\nclass = \"rt\"\n";
+    let profile = file::parse("steadyvm.toml", text).unwrap();
+    let ranks = crate::method::Priorities::default();
+    let class = &profile.vms[0].class;
+    assert_eq!(profile.nics[0].class, *class);
+    assert_eq!(class.vcpu, Some(ThreadPriority::Fifo(ranks.vcpu)));
+    assert_eq!(class.irq, Some(ThreadPriority::Fifo(ranks.irq)));
+    // A class that is written is the file's own, and another name is nobody's.
+    let own = format!("[class.rt.net]\nvcpu = 12\n{text}");
+    let profile = file::parse("steadyvm.toml", &own).unwrap();
+    assert_eq!(profile.vms[0].class.vcpu, Some(ThreadPriority::Fifo(12)));
+    assert_eq!(profile.vms[0].class.irq, None);
+    let error = file::parse("steadyvm.toml", &text.replace("\"rt\"", "\"fast\"")).unwrap_err();
+    assert!(error.to_string().contains("there is no class \"fast\""));
 }

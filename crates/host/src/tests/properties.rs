@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::crash::crashing;
 use super::scenario::{control, nic, threaded_irq};
 use crate::fake::{FakeHost, FakeState, Fault};
-use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
+use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER};
 use crate::threads::{Policy, RESET_ON_FORK, Scheduling};
 use crate::{CpuSet, Method, RtVm, Snapshot, Target};
 
@@ -74,7 +74,8 @@ fn random_host() -> impl Strategy<Value = FakeHost> {
                 host.thread(pid, pid, "qemu", 0);
                 host.thread(pid, pid + 1, "CPU 0/KVM", 0);
                 host.thread(pid, pid + 2, "CPU 1/KVM", 0);
-                host.thread(pid, pid + 3, "vhost-1", 0);
+                host.thread(pid, pid + 3, "vhost-1", PF_USER_WORKER);
+                host.kvm_vm(pid, 2);
             }
             for (tid, (kind, _)) in (300..).zip(&others) {
                 let flags = [0, PF_KTHREAD, PF_KTHREAD | PF_NO_SETAFFINITY][usize::from(kind % 3)];

@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::settings::{
-    Change, ChangeOf, Device, Restored, RxFrames, TapSendBuffer, ThreadAffinity, ThreadPolicy,
+    Change, ChangeOf, Device, Restored, RxFrames, SettingKind, TapSendBuffer, ThreadAffinity,
+    ThreadPolicy,
 };
 use crate::threads::{KernelThreads, RESET_ON_FORK, Scheduling, Threads};
 use crate::{CpuSet, HostTree, Machine, Snapshot};
@@ -178,4 +179,29 @@ fn a_taps_batch_is_set_and_restored_by_the_kernel() {
     for change in [&rx_frames, &send_buffer] {
         assert_eq!(change.restore(&machine), Restored::Vanished);
     }
+}
+
+/// A thread of this test's own as a virtual CPU: the kernel takes its budget and gives the old policy back.
+#[test]
+fn budgets_are_set_and_restored_by_the_kernel() {
+    let machine = Machine::real();
+    let own = machine
+        .all_threads()
+        .unwrap()
+        .into_iter()
+        .find(|thread| thread.id.tid == crate::threads::calling_thread())
+        .unwrap()
+        .id;
+    let setting = ThreadPolicy { thread: own };
+    let old = setting.read(&machine).unwrap();
+    let new = Scheduling::deadline(1_000_000, 10_000_000, 10_000_000, RESET_ON_FORK);
+    if let Err(error) = setting.write(&machine, &old, &new) {
+        eprintln!("skipped: this machine lets no thread have a budget: {error}");
+        return;
+    }
+    let now = setting.read(&machine).unwrap();
+    assert!(setting.same(&now, &new), "{now}");
+    setting.restore(&machine, &old, &new).unwrap();
+    let now = setting.read(&machine).unwrap();
+    assert!(setting.same(&now, &old), "{now}");
 }

@@ -3,7 +3,7 @@
 use crate::fair_server::file;
 use crate::fake::{FakeHost, FakeState};
 use crate::levels::{SKB_PRIORITY, XDP_PRIORITY};
-use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
+use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER};
 use crate::threads::{Policy, Scheduling};
 use crate::{HostControl, RtVm, Target};
 
@@ -92,7 +92,8 @@ pub fn paper_host(cpus: usize) -> FakeHost {
         for vcpu in 0..vcpus {
             host.thread(pid, pid + 1 + vcpu, &format!("CPU {vcpu}/KVM"), 0);
         }
-        host.thread(pid, pid + 9, &format!("vhost-{pid}"), 0);
+        host.thread(pid, pid + 9, &format!("vhost-{pid}"), PF_USER_WORKER);
+        host.kvm_vm(pid, vcpus);
     }
     host
 }

@@ -19,6 +19,7 @@ use steadyvm_latency::nisp;
 use crate::kernel::InsteadArgs;
 use crate::load::Protocol;
 use crate::machine::Beginning;
+use crate::markdown::MarkdownArgs;
 use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::{directory, output, this_program};
@@ -69,6 +70,8 @@ pub struct Args {
     /// Print results.json instead of the table.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    markdown: MarkdownArgs,
 }
 
 fn scales() -> RangedI64ValueParser<u32> {
@@ -182,7 +185,12 @@ impl Run<'_> {
         results.notes.extend(self.notes(&disturbance));
         let meta = self.meta(disturbance, Some(options.seed));
         udp::write_output(&self.args.out, &data, &results, &meta)?;
-        self.show(&results, nisp::udp::render)
+        self.show(
+            "NISP: jobs next to bursts of packets",
+            &meta,
+            &results,
+            nisp::udp::render,
+        )
     }
 
     fn with_tcp(&self, options: &tcp::Options, display: &Display) -> Result<()> {
@@ -192,7 +200,12 @@ impl Run<'_> {
         results.notes.extend(self.notes(&disturbance));
         let meta = self.meta(disturbance, None);
         tcp::write_output(&self.args.out, &data, &results, &meta)?;
-        self.show(&results, nisp::tcp::render)
+        self.show(
+            "NISP: jobs next to a TCP stream",
+            &meta,
+            &results,
+            nisp::tcp::render,
+        )
     }
 
     /// What whoever reads the figures must know.
@@ -216,12 +229,22 @@ impl Run<'_> {
         }
     }
 
-    /// Prints the figures as asked for.
-    fn show<R: Serialize>(&self, results: &R, render: fn(&R) -> String) -> Result<()> {
+    /// Prints the figures as asked for, and writes their page.
+    fn show<R: Serialize>(
+        &self,
+        title: &str,
+        meta: &Meta,
+        results: &R,
+        render: fn(&R) -> String,
+    ) -> Result<()> {
+        let rendered = render(results);
+        self.args
+            .markdown
+            .write(title, "configurations", &meta.run, &rendered)?;
         if self.args.json {
             return output::json(results);
         }
-        output::print(&render(results))?;
+        output::print(&rendered)?;
         let report = self.args.out.join("report.html");
         output::line(&format!("\nreport: {}", report.display()))
     }

@@ -15,6 +15,7 @@ use steadyvm_latency::rtca::{Endpoints, assemble, render};
 
 use crate::kernel::InsteadArgs;
 use crate::machine::Beginning;
+use crate::markdown::MarkdownArgs;
 use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::{directory, output, this_program};
@@ -54,6 +55,8 @@ pub struct Args {
     /// Print results.json instead of the table.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    markdown: MarkdownArgs,
 }
 
 /// What the packets go between, as the command line says it.
@@ -114,10 +117,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         seed: Some(options.seed),
     };
     write_output(&args.out, &measured.data, &results, &meta)?;
+    let (title, rendered) = ("RTCA: two VMs while others send", render(&results));
+    args.markdown
+        .write(title, "configurations", &meta.run, &rendered)?;
     if args.json {
         output::json(&results)?;
     } else {
-        output::print(&render(&results))?;
+        output::print(&rendered)?;
         let report = args.out.join("report.html");
         output::line(&format!("\nreport: {}", report.display()))?;
     }

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use toml::Spanned;
-
-use super::{line, vm::Settings};
+use super::{places::Places, vm::Settings};
 use crate::plan::InputError;
 
 /// A VM's settings over those of its class, over those the class extends, and so on.
 /// An error without a place belongs to the VM.
 pub(super) fn settings(
     vm: &Settings,
-    classes: &BTreeMap<String, Spanned<Settings>>,
-    text: &str,
+    classes: &BTreeMap<String, Settings>,
+    places: &Places,
 ) -> Result<Settings, InputError> {
     if vm.extends.is_some() {
         return Err(InputError::new(
@@ -37,14 +35,13 @@ pub(super) fn settings(
                 format!("there is no class \"{name}\"; add [class.{name}]"),
             ));
         };
-        place = line(text, class.span().start);
+        place = places.class(name);
         if chain.contains(&name) {
             let circle = format!("{} -> {name}", chain.join(" -> "));
             let message = format!("classes extend each other in a circle: {circle}; break it");
             return Err(InputError::new(place, message));
         }
         chain.push(name);
-        let class = class.get_ref();
         if class.name.is_some() || class.class.is_some() {
             let message = format!("class \"{name}\" cannot set name or class; use extends");
             return Err(InputError::new(place, message));

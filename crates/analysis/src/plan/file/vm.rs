@@ -1,25 +1,25 @@
 //! One VM of a plan file.
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{self, IgnoredAny, IntoDeserializer},
-};
-use toml::Spanned;
-
+use super::places::Places;
 use crate::{
     error::positive,
+    host::Host,
     interface::{MAX_VCPUS, best_period::PeriodRange},
     plan::{
-        InputError, InterfaceName, NamedTask, Needs, Period, SchedulerName, TaskNeeds, Vm,
-        duration::Written, json::count,
+        InputError, InterfaceName, NamedTask, Needs, Period, SchedulerName, TaskNeeds, Unit, Vm,
+        duration::{Count, Written},
     },
     ratio::Fraction,
     task::Task,
 };
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny, IntoDeserializer},
+};
 
 /// A `[[vm]]`, or a `[class.NAME]` (which has no name, and `extends` in place of `class`).
 #[derive(Deserialize, Clone)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object that describes a VM")]
 pub(super) struct Settings {
     pub name: Option<String>,
     pub class: Option<String>,
@@ -29,9 +29,9 @@ pub(super) struct Settings {
     interface: Option<InterfaceName>,
     period: Option<PeriodTable>,
     budget: Option<Written>,
-    vcpus: Option<i64>,
+    vcpus: Option<Count>,
     cpus: Option<Vec<u32>>,
-    tasks: Option<Vec<Spanned<TaskTable>>>,
+    tasks: Option<Vec<TaskTable>>,
     /// For `steadyvm net`.
     pub net: Option<IgnoredAny>,
 }
@@ -66,6 +66,10 @@ impl<'de> Deserialize<'de> for PeriodTable {
                 Ok(PeriodTable::Fixed(Written(value)))
             }
 
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<PeriodTable, E> {
+                Written::deserialize(value.into_deserializer()).map(PeriodTable::Fixed)
+            }
+
             fn visit_str<E: de::Error>(self, value: &str) -> Result<PeriodTable, E> {
                 Written::deserialize(value.into_deserializer()).map(PeriodTable::Fixed)
             }
@@ -81,16 +85,18 @@ impl<'de> Deserialize<'de> for PeriodTable {
 }
 
 #[derive(Deserialize, Clone)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with \"c\" and \"t\"")]
 pub(super) struct TaskTable {
     name: Option<String>,
     c: Written,
     d: Option<Written>,
     t: Written,
+    #[serde(alias = "j")]
     jitter: Option<Written>,
+    #[serde(alias = "s")]
     suspension: Option<Written>,
     /// Percent of c to plan with; 120 adds a margin of a fifth.
-    execution_percent: Option<i64>,
+    execution_percent: Option<Count>,
 }
 
 impl Settings {
@@ -107,26 +113,33 @@ impl Settings {
         self.tasks = self.tasks.take().or(other.tasks);
     }
 
-    /// The VM these settings describe.
+    /// The VM these settings describe. `served`: a service gives it a task.
     pub(super) fn read(
         self,
         name: &str,
-        place: &str,
-        line: impl Fn(usize) -> String,
+        index: usize,
+        places: &Places,
+        unit: Unit,
+        served: bool,
     ) -> Result<Vm, InputError> {
-        let wrong = |message: String| InputError::new(place, format!("VM \"{name}\": {message}"));
+        let at = |field: &str, message: String| {
+            InputError::new(
+                places.field(index, field),
+                format!("VM \"{name}\": {message}"),
+            )
+        };
+        let bad = |field: &str, error: crate::Error| at(field, unit.error(&error));
         let vcpus = self
             .vcpus
-            .map(|vcpus| count(&format!("{place}: VM \"{name}\": vcpus"), vcpus, MAX_VCPUS))
+            .map(|vcpus| vcpus.within(&places.field(index, "vcpus"), MAX_VCPUS))
             .transpose()?;
         let mask = self.cpus;
         if mask.as_ref().is_some_and(Vec::is_empty) {
-            return Err(wrong(
-                "cpus is empty; name at least one CPU or leave it out".to_owned(),
-            ));
+            let message = "cpus is empty; name at least one CPU or leave it out";
+            return Err(at("cpus", message.to_owned()));
         }
         let vm = |needs| Vm {
-            place: place.to_owned(),
+            place: places.vm(index),
             name: name.to_owned(),
             mask,
             needs,
@@ -136,57 +149,84 @@ impl Settings {
                 vcpus: vcpus.unwrap_or(1),
             }));
         }
-        let period = self
-            .period
-            .ok_or_else(|| wrong("period is missing; set the period of its VCPUs".to_owned()))?
-            .read()
-            .map_err(|error| wrong(error.to_string()))?;
+        let period = (self.period.map(PeriodTable::read).transpose())
+            .map_err(|error| bad("period", error))?;
         let budget = self
             .budget
             .map(|budget| positive("the budget", budget.0))
             .transpose()
-            .map_err(|error| wrong(error.to_string()))?;
-        let Some(tables) = self.tasks else {
-            let (Some(budget), Period::Fixed(period)) = (budget, period) else {
-                return Err(wrong(
-                    "there are no tasks; give tasks, or a budget and one period, or rt = false"
-                        .to_owned(),
-                ));
-            };
-            let vcpus = vcpus.unwrap_or(1);
-            crate::supply::MultiprocessorPeriodic::new(period, budget, vcpus)
-                .map_err(|error| wrong(error.to_string()))?;
-            return Ok(vm(Needs::Given {
-                budget,
-                period,
-                vcpus,
-            }));
+            .map_err(|error| bad("budget", error))?;
+        let tables = match self.tasks {
+            Some(tables) if tables.is_empty() && !served => {
+                let message = "has no tasks: the list of tasks is empty; give it at least one";
+                return Err(at("tasks", message.to_owned()));
+            }
+            Some(tables) => tables,
+            None if served && budget.is_none() => Vec::new(),
+            None => {
+                let (Some(budget), Some(Period::Fixed(period))) = (budget, period) else {
+                    let message =
+                        "there are no tasks; give tasks, or a budget and one period, or rt = false";
+                    return Err(at("tasks", message.to_owned()));
+                };
+                let vcpus = vcpus.unwrap_or(1);
+                crate::supply::MultiprocessorPeriodic::new(period, budget, vcpus)
+                    .map_err(|error| bad("budget", error))?;
+                return Ok(vm(Needs::Given {
+                    budget,
+                    period,
+                    vcpus,
+                }));
+            }
         };
-        if tables.is_empty() {
-            return Err(wrong(
-                "the list of tasks is empty; give it at least one".to_owned(),
-            ));
-        }
         let tasks = tables
             .iter()
             .enumerate()
             .map(|(number, table)| {
-                table.get_ref().read(number).map_err(|error| {
-                    let message = format!("VM \"{name}\": task {number}: {error}");
-                    InputError::new(line(table.span().start), message)
+                table.read(number).map_err(|error| {
+                    let message = format!("VM \"{name}\": task {number}: {}", unit.error(&error));
+                    InputError::new(places.task(index, number), message)
                 })
             })
             .collect::<Result<_, _>>()?;
+        // Nothing said of interface and period: the best are chosen.
+        let interface = self
+            .interface
+            .unwrap_or(if period.is_none() && budget.is_none() {
+                InterfaceName::Best
+            } else {
+                InterfaceName::Prm
+            });
         let needs = TaskNeeds {
             tasks,
             scheduler: self.scheduler.unwrap_or(SchedulerName::Edf),
-            interface: self.interface.unwrap_or(InterfaceName::Prm),
-            period,
+            interface,
+            period: period.unwrap_or(Period::Chosen),
             vcpus,
             budget,
         };
-        needs.check().map_err(wrong)?;
+        needs.check().map_err(|message| at("interface", message))?;
         Ok(vm(Needs::Tasks(needs)))
+    }
+}
+
+impl Vm {
+    pub(super) fn task_count(&self) -> usize {
+        match &self.needs {
+            Needs::Tasks(needs) => needs.tasks.len(),
+            _ => 0,
+        }
+    }
+
+    /// Every CPU it is restricted to is one of the host's.
+    pub(super) fn check_cpus(&self, host: &Host) -> Result<(), InputError> {
+        let missing = self.mask.iter().flatten().find(|&&cpu| cpu >= host.cpus());
+        missing.map_or(Ok(()), |cpu| {
+            let (name, last) = (&self.name, host.cpus() - 1);
+            let message =
+                format!("VM \"{name}\": cpus names CPU {cpu}, but the host has CPUs 0 to {last}");
+            Err(InputError::new(&self.place, message))
+        })
     }
 }
 
@@ -205,7 +245,7 @@ impl TaskTable {
     fn read(&self, number: usize) -> Result<NamedTask, crate::Error> {
         let mut task = Task::new(self.c.0, self.d.unwrap_or(self.t).0, self.t.0)?;
         if let Some(percent) = self.execution_percent {
-            task = task.with_execution_factor(Fraction::new(percent.into(), 100))?;
+            task = task.with_execution_factor(Fraction::new(percent.0.into(), 100))?;
         }
         let none = Written(0);
         let task = task

@@ -1,0 +1,111 @@
+//! The interface of a VM that leaves the choice to the plan.
+//!
+//! Rule: the reservation that wakes with the request, where there is one task and the host's servers are
+//! constant-bandwidth ones, against the best periodic resource of a few periods; the least bandwidth on the host
+//! wins, costs included. Periods tried: the shortest task period divided by 1 to [`PARTS`], none below
+//! [`SHORTEST_NS`] in a file: below it a host's costs, given or not, outweigh what a shorter blackout saves.
+
+use super::{InterfaceName, Period, TaskNeeds, Unit};
+use crate::{
+    error::Error,
+    host::{Host, VcpuServer},
+    interface::{Infeasible, Interface, minimal, reservation},
+    time::{Amount, Time},
+    verdict::Stop,
+    work::Work,
+};
+
+const PARTS: Time = 40;
+
+const SHORTEST_NS: Time = 200_000;
+
+/// An interface that would do, and its name.
+#[derive(Debug, Clone)]
+pub(super) struct Choice {
+    pub interface: Interface,
+    pub name: &'static str,
+}
+
+/// What would do, cheapest first; the reason if nothing does.
+pub(super) fn ranked(
+    needs: &TaskNeeds,
+    host: &Host,
+    unit: Unit,
+    work: &mut Work,
+) -> Result<Result<Vec<Choice>, Infeasible>, Error> {
+    let tasks = needs.tasks();
+    let mut choices = Vec::new();
+    let aligned = host.server() == VcpuServer::ConstantBandwidth;
+    if aligned && needs.interface != InterfaceName::Prm {
+        choices.extend(reservation::minimal(&tasks).map(|interface| Choice {
+            interface,
+            name: "a reservation that wakes with the request",
+        }));
+    }
+    let mut failure = None;
+    if needs.interface != InterfaceName::Reservation {
+        let mut resources = Vec::new();
+        for period in periods(needs, unit) {
+            match minimal(
+                &tasks,
+                needs.scheduler.into(),
+                needs.interface.into(),
+                period,
+                needs.vcpus,
+                work,
+            )? {
+                Ok(interface) => resources.push(Choice {
+                    interface,
+                    name: "a periodic resource",
+                }),
+                Err(reason) => failure = failure.or(Some(reason)),
+            }
+        }
+        let best = (resources.into_iter()).min_by(|a, b| cheaper(host, &a.interface, &b.interface));
+        choices.extend(best);
+    }
+    choices.sort_by(|a, b| cheaper(host, &a.interface, &b.interface));
+    if choices.is_empty() {
+        return Ok(Err(
+            failure.unwrap_or(Infeasible::Undecided(Stop::precision()))
+        ));
+    }
+    Ok(Ok(choices))
+}
+
+fn periods(needs: &TaskNeeds, unit: Unit) -> Vec<Time> {
+    match needs.period {
+        Period::Fixed(period) => vec![period],
+        Period::Best(range) => range.periods().collect(),
+        Period::Chosen => {
+            let longest = needs
+                .tasks
+                .iter()
+                .map(|named| named.task.period())
+                .min()
+                .unwrap_or(1);
+            let shortest = if unit == Unit::Nanosecond {
+                SHORTEST_NS.min(longest)
+            } else {
+                1
+            };
+            let mut periods: Vec<Time> = (1..=PARTS).map(|part| longest / part).collect();
+            periods.retain(|&period| period >= shortest);
+            periods.dedup();
+            periods
+        }
+    }
+}
+
+/// Compares bandwidths with costs; at equal ones the longer period comes first.
+fn cheaper(host: &Host, a: &Interface, b: &Interface) -> std::cmp::Ordering {
+    let cost = |interface: &Interface| -> Amount {
+        let vcpus = interface.vcpu_budgets.iter();
+        vcpus
+            .map(|&budget| Amount::from(host.overheads().inflate(budget, interface.period)))
+            .sum()
+    };
+    let left = cost(a) * Amount::from(b.period);
+    let right = cost(b) * Amount::from(a.period);
+    left.cmp(&right).then(b.period.cmp(&a.period))
+}

@@ -1,0 +1,163 @@
+//! What a kernel's `SCHED_DEADLINE` refuses of a plan that holds in theory.
+//!
+//! Rule (kernel/sched/deadline.c, core.c): runtime <= deadline <= period; runtime of at least 1,024 ns (2^10, the
+//! resolution of its arithmetic); period of 100 us to about 4.19 s (`sysctl_sched_dl_period_min`, `_max`); per root
+//! domain at most `sched_rt_runtime_us` / `sched_rt_period_us` = 95 % of its CPUs, of which each CPU's fair server
+//! (since 6.12) holds 50 ms in 1 s. Budgets are enforced at ticks unless `HRTICK_DL` is on: set
+//! `overheads.quantum` to the tick otherwise.
+
+use super::{Enforcement, Explanation, Request, VmReport};
+use crate::time::{Amount, Time};
+
+const LEAST_RUNTIME: Time = 1_024;
+const SHORTEST_PERIOD: Time = 100_000;
+const LONGEST_PERIOD: Time = (1 << 22) * 1_000;
+/// 95 % less the fair server's 5 %, of every CPU.
+const USABLE_PERCENT: Amount = 90;
+
+/// Why a kernel does not take the plan.
+pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> {
+    if request.enforce != Some(Enforcement::Deadline) {
+        return Vec::new();
+    }
+    let mut refusals = Vec::new();
+    let unit = request.unit;
+    // (CPUs, sum of runtime / period in 2^-20), a root domain each.
+    let mut domains: Vec<(Vec<u32>, Amount)> = Vec::new();
+    for vm in vms {
+        for (number, vcpu) in vm.vcpus.iter().enumerate() {
+            let Some(install) = vcpu.install.as_ref().filter(|_| !vcpu.dedicated) else {
+                continue;
+            };
+            let mut refuse = |what: &str, is: Time, must: Time, demand: Time, supply: Time| {
+                let text = format!(
+                    "SCHED_DEADLINE refuses VCPU {number} of VM \"{}\": its {what} is {}, the kernel's limit {}",
+                    vm.name,
+                    unit.show(is.into()),
+                    unit.show(must.into()),
+                );
+                refusals.push(Explanation {
+                    vcpu: Some(number),
+                    t: Some(install.period_ns),
+                    demand: Some(demand.into()),
+                    supply: Some(supply.into()),
+                    ..Explanation::words(&vm.name, text)
+                });
+            };
+            if install.runtime_ns < LEAST_RUNTIME {
+                refuse(
+                    "runtime",
+                    install.runtime_ns,
+                    LEAST_RUNTIME,
+                    LEAST_RUNTIME,
+                    install.runtime_ns,
+                );
+            }
+            if install.period_ns < SHORTEST_PERIOD {
+                refuse(
+                    "period",
+                    install.period_ns,
+                    SHORTEST_PERIOD,
+                    SHORTEST_PERIOD,
+                    install.period_ns,
+                );
+            }
+            if install.period_ns > LONGEST_PERIOD {
+                refuse(
+                    "period",
+                    install.period_ns,
+                    LONGEST_PERIOD,
+                    install.period_ns,
+                    LONGEST_PERIOD,
+                );
+            }
+            // Rounded down, as the kernel does (to_ratio).
+            let load =
+                (Amount::from(install.runtime_ns) << 20) / Amount::from(install.period_ns.max(1));
+            match domains.iter_mut().find(|(cpus, _)| *cpus == install.cpus) {
+                Some((_, sum)) => *sum += load,
+                None => domains.push((install.cpus.clone(), load)),
+            }
+        }
+    }
+    for (cpus, load) in domains {
+        let room = (USABLE_PERCENT * cpus.len() as Amount) << 20;
+        if load * 100 > room {
+            let percent = |parts: Amount| parts as f64 * 100.0 / f64::from(1 << 20);
+            let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+            let text = format!(
+                "SCHED_DEADLINE refuses the VCPUs of CPU {}: {:.1} % of {} %: the kernel admits 95 % of a CPU \
+                 (sched_rt_runtime_us), and its fair server holds 5 % of that",
+                list.join(","),
+                percent(load),
+                USABLE_PERCENT * cpus.len() as Amount,
+            );
+            refusals.push(Explanation {
+                vm: None,
+                t: Some(1_000_000_000),
+                demand: Some((load * 1_000_000_000) >> 20),
+                supply: Some((room / 100 * 1_000_000_000) >> 20),
+                ..Explanation::words("", text)
+            });
+        }
+    }
+    refusals
+}
+
+/// What a reader should know of a plan before installing it.
+pub(super) fn notes(request: &Request, vms: &[VmReport]) -> Vec<String> {
+    let mut notes = request.notes.clone();
+    if request.unit != super::Unit::Nanosecond {
+        return notes;
+    }
+    let overheads = request.host.overheads();
+    let free = overheads.inflate(1, 2) == 1 && overheads.quantum == 0;
+    let shared = vms
+        .iter()
+        .flat_map(|vm| &vm.vcpus)
+        .any(|vcpu| vcpu.budget > 0 && vcpu.budget < vcpu.period);
+    if free && shared {
+        notes.push(
+            "overheads are 0: switches and cold caches cost nothing here; set [host.overheads] before installing"
+                .to_owned(),
+        );
+    }
+    for vm in vms {
+        let tiny = |vcpu: &&super::VcpuReport| vcpu.period < SHORTEST_PERIOD;
+        if let Some(vcpu) = vm.vcpus.iter().find(tiny) {
+            notes.push(format!(
+                "VM \"{}\" has a period of {}: no kernel switches so often (SCHED_DEADLINE: 100 us at least); a \
+                 number without a unit is nanoseconds",
+                vm.name,
+                request.unit.show(vcpu.period.into())
+            ));
+        }
+    }
+    for service in &request.services {
+        if service.send == 0 || service.wake == 0 {
+            notes.push(format!(
+                "service \"{}\": the bound ends before {}; give wake and send to count them",
+                service.name,
+                match (service.wake, service.send) {
+                    (0, 0) => "the guest's wake-up and the way back",
+                    (0, _) => "the guest's wake-up",
+                    _ => "the way back",
+                }
+            ));
+        }
+    }
+    for (vm, report) in request.vms.iter().zip(vms) {
+        if let super::Needs::Tasks(needs) = &vm.needs
+            && report.vcpus.len() > 1
+            && needs.scheduler != super::SchedulerName::Pedf
+        {
+            notes.push(format!(
+                "VM \"{}\" has several VCPUs under a global scheduler: this holds only if its guest always runs its \
+                 most urgent tasks on the VCPUs that the host supplies, which Linux does not know; scheduler = \
+                 \"pedf\" (tasks pinned to VCPUs) needs no help of the guest",
+                vm.name
+            ));
+        }
+    }
+    notes
+}

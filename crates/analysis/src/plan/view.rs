@@ -1,0 +1,38 @@
+//! What other tools may see of a request: the simulator needs the tasks and how each guest orders them.
+
+use super::{Needs, Request, SchedulerName, duration};
+use crate::{host::Host, task::Task, time::Time};
+
+impl Request {
+    /// The host.
+    pub const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The tasks of the VM with this number, with their names; none for a VM of a given budget or best effort.
+    pub fn tasks(&self, vm: usize) -> impl Iterator<Item = (&str, &Task)> {
+        let tasks = match self.vms.get(vm).map(|vm| &vm.needs) {
+            Some(Needs::Tasks(needs)) => needs.tasks.as_slice(),
+            _ => &[],
+        };
+        tasks.iter().map(|named| (named.name.as_str(), &named.task))
+    }
+
+    /// The scheduler in the VM with this number, if its tasks are known.
+    pub fn guest_scheduler(&self, vm: usize) -> Option<SchedulerName> {
+        match self.vms.get(vm).map(|vm| &vm.needs) {
+            Some(Needs::Tasks(needs)) => Some(needs.scheduler),
+            _ => None,
+        }
+    }
+
+    /// The CPUs that the VM with this number is restricted to.
+    pub fn cpus(&self, vm: usize) -> Option<&[u32]> {
+        self.vms.get(vm)?.mask.as_deref()
+    }
+}
+
+/// A time as plan files write it ("10ms", "1.5us"), ns; `None` if it is none.
+pub fn duration_ns(text: &str) -> Option<Time> {
+    duration::parse(text)
+}

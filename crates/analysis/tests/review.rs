@@ -1,0 +1,361 @@
+//! Cases of the review of 2026-11-25, one by one: each was answered wrongly, or not at all.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+use steadyvm_analysis::plan::{self, InputError, Report};
+
+fn toml(text: &str) -> Result<Report, InputError> {
+    plan::file::parse(text).and_then(|request| plan::run(&request))
+}
+
+fn of_json(request: &Value) -> Result<Report, InputError> {
+    plan::json::parse(&request.to_string()).and_then(|request| plan::run(&request))
+}
+
+/// A1: the default server on a global EDF host. The suggestion is to pin.
+#[test]
+fn constant_bandwidth_servers_on_global_edf() {
+    let vm = |name: &str, period: i64, tasks: &[(i64, i64)]| {
+        let tasks: Vec<Value> = (tasks.iter())
+            .map(|&(c, d)| json!({"c": c, "d": d, "t": 100}))
+            .collect();
+        json!({"name": name, "scheduler": "edf", "interface": "prm", "period": period, "tasks": tasks})
+    };
+    let vms = [
+        vm("victim", 8, &[(7, 9), (7, 100)]),
+        vm("b", 8, &[(1, 13), (2, 13)]),
+        vm("c", 14, &[(2, 24), (2, 24)]),
+    ];
+    let on = |scheduler: &str, server: &str| {
+        let host = json!({"pcpus": 2, "scheduler": scheduler, "server": server});
+        of_json(&json!({"vms": vms, "host": host})).unwrap()
+    };
+    let refused = on("gedf", "cbs");
+    let budgets: Vec<i64> = refused.vms.iter().map(|vm| vm.vcpus[0].budget).collect();
+    assert_eq!(budgets, [7, 3, 4]);
+    assert!(!refused.feasible);
+    let pinned = |change: &String| change.contains("under pedf");
+    assert!(
+        refused.suggestions.iter().any(pinned),
+        "{:?}",
+        refused.suggestions
+    );
+    assert!(on("pedf", "cbs").feasible && on("gedf", "periodic").feasible);
+}
+
+/// A2: packets that the receive path delays by up to 4 ms come as little as 6 ms apart.
+#[test]
+fn the_receive_paths_variation_is_release_jitter() {
+    let text = |packet: &str| {
+        format!(
+            r#"
+[host]
+pcpus = 1
+scheduler = "pedf"
+[[vm]]
+name = "a"
+scheduler = "dm"
+period = "1ms"
+tasks = [ {{ name = "answer", c = "4ms", d = "9ms", t = "10ms" }}, {{ name = "log", c = "5ms", t = "10ms" }} ]
+[[service]]
+name = "answer"
+vm = "a"
+task = "answer"
+receive = {{ {packet} }}
+"#
+        )
+    };
+    let report = toml(&text("interrupt = \"4ms\"")).unwrap();
+    assert!(!report.feasible);
+    assert_eq!(
+        report.explanations[0].task.as_deref(),
+        Some("log"),
+        "{report:?}"
+    );
+    assert!(toml(&text("interrupt = \"0ms\"")).unwrap().feasible);
+}
+
+/// A2: the guest's wake-up and the way back are terms of the bound, and shorten the deadline.
+#[test]
+fn both_ways_are_in_the_bound() {
+    let report = toml(
+        "[[service]]\nvm = \"web\"\nc = \"1ms\"\nt = \"10ms\"\nlimit = \"5ms\"\nwake = \"300us\"\nsend = \"200us\"\n\
+         receive = { interrupt = \"50us\", packet = \"10us\", ahead = 4 }",
+    )
+    .unwrap();
+    assert!(report.feasible, "{report:?}");
+    let service = &report.services[0];
+    assert_eq!(
+        (service.guest_wakeup, service.send_path),
+        (Some(300_000), Some(200_000))
+    );
+    assert_eq!(service.receive_path, Some(50_000 + 6 * 10_000));
+    assert_eq!(service.bound, Some(5_000_000));
+    // Due when the rest of the limit is what comes after: 5 - 0.11 - 0.3 - 0.2 ms.
+    assert_eq!(report.vms[0].vcpus[0].deadline, 4_390_000);
+}
+
+/// A3: a guest that wakes four times in a period costs four times the switches; the answer has both budgets.
+#[test]
+fn switches_are_counted_by_wake_up() {
+    let plan = |wakeups: i64| {
+        let vms = json!([
+            {"name": "a", "tasks": [{"c": 1, "d": 20, "t": 20}], "interface": "prm", "scheduler": "edf", "period": 12},
+            {"name": "v", "tasks": [{"c": 12, "d": 48, "t": 48}], "interface": "prm", "scheduler": "edf", "period": 24}
+        ]);
+        let overheads = json!({"context_switch": 1, "wakeups": wakeups});
+        let host = json!({"pcpus": 1, "scheduler": "pedf", "overheads": overheads});
+        of_json(&json!({"vms": vms, "host": host, "unit": "ns"})).unwrap()
+    };
+    let once = plan(1);
+    assert!(once.feasible, "{once:?}");
+    for vm in &once.vms {
+        let vcpu = &vm.vcpus[0];
+        assert_eq!(vcpu.install.as_ref().unwrap().runtime_ns, vcpu.budget + 2);
+    }
+    assert!(!plan(4).feasible);
+}
+
+/// A4: what several VCPUs under a global scheduler need of the guest is said.
+#[test]
+fn several_vcpus_state_their_precondition() {
+    let plan = |scheduler: &str, interface: &str| {
+        toml(&format!(
+            "[host]\npcpus = 4\nscheduler = \"pedf\"\n[[vm]]\nname = \"a\"\nscheduler = \"{scheduler}\"\n\
+             interface = \"{interface}\"\nperiod = \"2ms\"\ntasks = [ {{ c = \"6ms\", t = \"10ms\" }}, \
+             {{ c = \"6ms\", t = \"11ms\" }}, {{ c = \"6ms\", t = \"12ms\" }} ]"
+        ))
+        .unwrap()
+    };
+    let said = |report: &Report| report.notes.iter().any(|note| note.contains("pedf"));
+    assert!(said(&plan("gedf", "mpr")) && !said(&plan("pedf", "prm")));
+    // Refused on one VCPU: pinned tasks are what is suggested.
+    let one = plan("edf", "prm");
+    assert!(
+        one.suggestions[0].contains("(pedf, prm)"),
+        "{:?}",
+        one.suggestions
+    );
+}
+
+/// A5: "2 ms every 10 ms, answer within 5 ms" is a whole request.
+#[test]
+fn a_service_alone_is_a_request() {
+    let text = "[[service]]\nvm = \"web\"\nc = \"2ms\"\nt = \"10ms\"\nlimit = \"5ms\"\n";
+    let report = toml(text).unwrap();
+    assert!(report.feasible, "{report:?}");
+    let vcpu = &report.vms[0].vcpus[0];
+    assert_eq!(
+        (vcpu.budget, vcpu.deadline, vcpu.period),
+        (2_000_000, 5_000_000, 10_000_000)
+    );
+    let chosen = report.vms[0].chosen.as_ref().unwrap();
+    assert!(
+        chosen.contains("wakes with the request") && chosen.contains("next: a periodic"),
+        "{chosen}"
+    );
+    assert_eq!(report.services[0].bound, Some(5_000_000));
+    let install = vcpu.install.as_ref().unwrap();
+    assert_eq!(
+        (install.runtime_ns, install.deadline_ns, &install.cpus[..]),
+        (2_000_000, 5_000_000, &[0][..])
+    );
+    // The same in JSON; and with a task and a period of its own the limit is its deadline.
+    let json = json!({"services": [{"vm": "web", "c": 2, "t": 10, "limit": 5}]});
+    assert_eq!(of_json(&json).unwrap().vms[0].vcpus[0].deadline, 5);
+    let given = "[host]\npcpus = 1\nscheduler = \"pedf\"\n[[vm]]\nname = \"web\"\nperiod = \"1ms\"\n\
+                 tasks = [ { name = \"x\", c = \"2ms\", t = \"10ms\" } ]\n\
+                 [[service]]\nvm = \"web\"\ntask = \"x\"\nlimit = \"5ms\"\n";
+    let report = toml(given).unwrap();
+    assert!(
+        report.feasible && report.services[0].bound.unwrap() <= 5_000_000,
+        "{report:?}"
+    );
+    let impossible = toml(&text.replace("5ms", "1ms")).unwrap();
+    assert!(
+        impossible
+            .explanations
+            .iter()
+            .any(|reason| reason.text.contains("no plan can")),
+        "{impossible:?}"
+    );
+}
+
+/// A6: what `SCHED_DEADLINE` does not take is refused, and what looks like a slip is called out.
+#[test]
+fn what_no_kernel_installs_is_said() {
+    let plan = |period: &str, budget: &str| {
+        toml(&format!(
+            "[host]\npcpus = 1\nscheduler = \"pedf\"\nenforce = \"deadline\"\n[[vm]]\nname = \"a\"\n\
+             period = {period}\nbudget = {budget}\n"
+        ))
+        .unwrap()
+    };
+    let why = |report: &Report| {
+        report
+            .explanations
+            .iter()
+            .map(|e| e.text.clone())
+            .collect::<String>()
+    };
+    assert!(plan("\"10ms\"", "\"9ms\"").feasible);
+    for (period, budget, word) in [
+        ("\"10ms\"", "\"9.2ms\"", "95 % of a CPU"),
+        ("\"50us\"", "\"10us\"", "period is 50 us"),
+        ("\"5s\"", "\"1s\"", "period is 5 s"),
+        ("\"10ms\"", "\"1us\"", "runtime is 1 us"),
+    ] {
+        let report = plan(period, budget);
+        assert!(
+            !report.feasible && why(&report).contains(word),
+            "{word}: {report:?}"
+        );
+    }
+    // A CPU of its own needs no reservation.
+    assert!(plan("\"10ms\"", "\"10ms\"").feasible);
+    let slip = plan("10", "3");
+    assert!(
+        slip.notes
+            .iter()
+            .any(|note| note.contains("without a unit")),
+        "{slip:?}"
+    );
+    assert!(
+        slip.notes
+            .iter()
+            .any(|note| note.contains("overheads are 0"))
+    );
+}
+
+/// A7: other words of the answer.
+#[test]
+fn refusals_say_what_is_so() {
+    let text = "[host]\npcpus = 1\nscheduler = \"pedf\"\n[[vm]]\nname = \"b\\u001b[31m\"\nbudget = \"9ms\"\n\
+                period = \"10ms\"\n[[service]]\nvm = \"web\"\nc = \"2ms\"\nt = \"10ms\"\nlimit = \"5ms\"\n";
+    let report = toml(text).unwrap();
+    let printed = plan::text::render(&report, true);
+    assert!(
+        !report.feasible && !printed.contains("(within limit"),
+        "{printed}"
+    );
+    assert!(
+        !printed.contains('\u{1b}') && printed.contains("u{1b}"),
+        "{printed}"
+    );
+    assert!(printed.contains("web: its reservation"), "{printed}");
+    let quoted = toml("[host]\npcpus = \"4\"\nscheduler = \"pedf\"").unwrap_err();
+    assert!(!quoted.message.contains("i64"), "{quoted}");
+}
+
+/// One interface: what a file says, JSON says; an error names the field.
+#[test]
+fn json_says_what_files_say() {
+    let request = json!({
+        "unit": "ns",
+        "class": {"rt": {"period": {"from": 1_000_000, "to": 5_000_000, "step": 1_000_000}}},
+        "vms": [
+            {"name": "a", "class": "rt", "tasks": [{"name": "x", "c": 1_000_000, "t": 20_000_000, "suspension": 1}]},
+            {"name": "b", "budget": 1_000_000, "period": 5_000_000},
+            {"name": "c", "rt": false, "vcpus": 2}
+        ],
+        "services": [{"name": "s", "vm": "a", "task": "x", "limit": 19_000_000}],
+        "host": {"pcpus": 1, "scheduler": "pedf", "method": "outsourcing"}
+    });
+    let report = of_json(&request).unwrap();
+    assert!(report.feasible && report.services[0].met, "{report:?}");
+    assert!(report.vms[1].vcpus[0].install.is_some());
+    let mut wrong = request.clone();
+    wrong["vms"][0]["tasks"][0]["c"] = json!({"ms": 1});
+    let error = of_json(&wrong).unwrap_err();
+    assert!(error.place.contains("tasks[0].c"), "{error}");
+}
+
+/// Every field of the schema is read, with the words and whole numbers that it names.
+/// Puts a value where a request has it.
+type Wrap = fn(Value) -> Value;
+
+#[test]
+fn the_schema_and_the_reader_agree() {
+    let schema: Value = serde_json::from_str(include_str!("../request.schema.json")).unwrap();
+    // An object of `true`s: each field is known, and of another type.
+    let fields = |of: &Value| -> Vec<String> {
+        of["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect()
+    };
+    let wrap: [(&str, Wrap); 4] = [
+        ("host", |value| json!({"host": value})),
+        ("vm", |value| json!({"vms": [value]})),
+        ("task", |value| json!({"vms": [{"tasks": [value]}]})),
+        ("service", |value| json!({"services": [value]})),
+    ];
+    let mut seen = 0;
+    for (name, wrap) in wrap {
+        for field in fields(&schema["$defs"][name]) {
+            let error =
+                of_json(&wrap(json!({ &field: Value::Null, "no such field": 1 }))).unwrap_err();
+            // The reader names all the fields it knows.
+            if error.message.contains("unknown field") {
+                assert!(
+                    error.message.contains(&format!("`{field}`")),
+                    "{name}.{field}: {error}"
+                );
+                seen += 1;
+            } else {
+                assert!(error.place.contains(&field), "{name}.{field}: {error}");
+            }
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}
+
+/// D: reservations that wake with the request take half of what the best periodic resource takes in the mean,
+/// over the review's five services (C, D, T in us, 32 us of costs).
+#[test]
+fn reservations_take_half_of_the_best_periodic_resource() {
+    let services = [
+        (2_000, 5_000, 10_000),
+        (300, 4_000, 5_000),
+        (500, 1_000, 10_000),
+        (2_000, 10_000, 10_000),
+        (200, 500, 1_000),
+    ];
+    let mut ratios = Vec::new();
+    for (c, d, t) in services {
+        let bandwidth = |interface: &str| {
+            let period = if interface == "prm" {
+                "period = { from = \"50us\", to = \"10ms\", step = \"50us\" }"
+            } else {
+                ""
+            };
+            let report = toml(&format!(
+                "[host]\npcpus = 1\nscheduler = \"pedf\"\n[host.overheads]\ncontext_switch = \"6us\"\n\
+                 cache_reload = \"20us\"\n[[vm]]\nname = \"a\"\ninterface = \"{interface}\"\n{period}\n\
+                 tasks = [ {{ c = \"{c}us\", d = \"{d}us\", t = \"{t}us\" }} ]"
+            ))
+            .unwrap();
+            let vcpu = &report.vms[0].vcpus[0];
+            let runtime = vcpu
+                .install
+                .as_ref()
+                .map_or(vcpu.budget + 32_000, |install| install.runtime_ns);
+            runtime as f64 / vcpu.period as f64
+        };
+        let (reservation, resource, best) = (
+            bandwidth("reservation"),
+            bandwidth("prm"),
+            bandwidth("best"),
+        );
+        assert!(
+            best <= resource.min(reservation) + 1e-9,
+            "{c} {d} {t}: {best} {resource} {reservation}"
+        );
+        ratios.push(reservation / resource);
+    }
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    println!("{ratios:?}, mean {mean:.3}");
+    assert!(mean <= 0.5, "{ratios:?}");
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The sporadic server's queue of replenishments.
+ *
+ * Rule (Stanovich, Baker, Wang, Harbour, "Defects of the POSIX sporadic server and how to correct them", RTAS 2010):
+ * the budget is a queue of pieces, each with the instant from which it may be used. Use is taken from the first
+ * piece and comes back one period after that piece's instant, never earlier. When the VCPU wakes, pieces whose instant
+ * has passed become one piece whose instant is now. The amounts always add up to the budget.
+ *
+ * Where the queue is full, what was used joins the last piece and its later instant: less supply, never more.
+ */
+#ifndef STEADYVM_POLICY_SPORADIC_H
+#define STEADYVM_POLICY_SPORADIC_H
+
+#include "types.h"
+
+#define POLICY_QUEUE_MASK (POLICY_MAX_REPLENISHMENTS - 1U)
+
+POLICY_FN struct policy_replenishment *policy_sporadic_at(struct policy_server *s, u32 position)
+{
+	return &s->queue[(s->head + position) & POLICY_QUEUE_MASK];
+}
+
+POLICY_FN void policy_sporadic_fill(struct policy_server *s, u64 time)
+{
+	s->head = 0;
+	s->count = 1;
+	s->queue[0].time_ns = time;
+	s->queue[0].amount_ns = s->parameters.budget_ns;
+}
+
+/* Adds a piece at the end; `time` is moved to the last piece's if earlier. */
+POLICY_FN void policy_sporadic_add(struct policy_server *s, u64 time, u64 amount)
+{
+	struct policy_replenishment *last;
+
+	if (s->count) {
+		last = policy_sporadic_at(s, s->count - 1);
+		if (time < last->time_ns)
+			time = last->time_ns;
+		if (time == last->time_ns || s->count >= POLICY_MAX_REPLENISHMENTS) {
+			last->time_ns = time;
+			last->amount_ns += amount;
+			return;
+		}
+	}
+	last = policy_sporadic_at(s, s->count);
+	last->time_ns = time;
+	last->amount_ns = amount;
+	s->count++;
+}
+
+/* What may be used at `now`. */
+POLICY_FN u64 policy_sporadic_due(const struct policy_server *s, u64 now)
+{
+	u64 due = 0;
+	u32 i;
+
+	for (i = 0; i < POLICY_MAX_REPLENISHMENTS; i++) {
+		const struct policy_replenishment *piece = &s->queue[(s->head + i) & POLICY_QUEUE_MASK];
+
+		if (i >= s->count || piece->time_ns > now)
+			break;
+		due += piece->amount_ns;
+	}
+	return due;
+}
+
+/* The VCPU wakes: the pieces that are due become one, from now. */
+POLICY_FN void policy_sporadic_wake(struct policy_server *s, u64 now)
+{
+	u64 due = 0;
+	u32 i;
+
+	for (i = 0; i < POLICY_MAX_REPLENISHMENTS; i++) {
+		struct policy_replenishment *piece = policy_sporadic_at(s, 0);
+
+		if (!s->count || piece->time_ns > now)
+			break;
+		due += piece->amount_ns;
+		s->head = (s->head + 1) & POLICY_QUEUE_MASK;
+		s->count--;
+	}
+	if (due) {
+		struct policy_replenishment *first;
+
+		s->head = (s->head - 1) & POLICY_QUEUE_MASK;
+		s->count++;
+		first = policy_sporadic_at(s, 0);
+		first->time_ns = now;
+		first->amount_ns = due;
+	}
+}
+
+/*
+ * Takes `used`, run up to `now`, from the front. What is not due yet is taken too: a decision that came late. If
+ * the first piece is used only after its period has passed, what is due counts from its use: lateness earns no burst.
+ */
+POLICY_FN void policy_sporadic_charge(struct policy_server *s, u64 used, u64 now)
+{
+	u64 period = s->parameters.period_ns, turns = used ? (used - 1) / s->parameters.budget_ns : 0;
+	u64 began = now > used ? now - used : 0;
+	u32 i;
+
+	if (now > policy_sporadic_at(s, 0)->time_ns + period)
+		policy_sporadic_wake(s, began);
+
+	/* Whole budgets beyond the first: every piece moves by so many periods. */
+	used -= turns * s->parameters.budget_ns;
+	if (turns) {
+		for (i = 0; i < POLICY_MAX_REPLENISHMENTS; i++)
+			s->queue[i].time_ns += turns * period;
+	}
+	/* One turn more than pieces: the last one may be used up and the next be cut. */
+	for (i = 0; i <= POLICY_MAX_REPLENISHMENTS && used && s->count; i++) {
+		struct policy_replenishment piece = *policy_sporadic_at(s, 0);
+
+		if (piece.amount_ns > used) {
+			policy_sporadic_at(s, 0)->amount_ns = piece.amount_ns - used;
+			policy_sporadic_add(s, piece.time_ns + period, used);
+			return;
+		}
+		used -= piece.amount_ns;
+		s->head = (s->head + 1) & POLICY_QUEUE_MASK;
+		s->count--;
+		policy_sporadic_add(s, piece.time_ns + period, piece.amount_ns);
+	}
+}
+
+#endif

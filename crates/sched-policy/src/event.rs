@@ -1,0 +1,84 @@
+//! Records of a running scheduler (`policy/event.h`).
+
+use crate::{CpuSet, Parameters};
+
+/// [`Event::other`] where there is none.
+pub const NO_SERVER: u32 = u32::MAX;
+
+/// `enum policy_event_kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum EventKind {
+    /// A server begins.
+    Init = 0,
+    /// Its parameters change.
+    Parameters = 1,
+    /// Its CPUs change.
+    Cpus = 2,
+    /// The host's policy changes.
+    Host = 3,
+    /// It has work.
+    Wake = 4,
+    /// It has none.
+    Block = 5,
+    /// It begins to run.
+    Run = 6,
+    /// It stops, and its time is accounted.
+    Stop = 7,
+    /// An idle server begins to hold a CPU on which nobody runs.
+    Hold = 8,
+    /// It no longer does.
+    Release = 9,
+    /// A CPU found nobody.
+    Idle = 10,
+    /// A server ends.
+    Exit = 11,
+    /// Time is accounted to a server that goes on.
+    Account = 12,
+    /// Replenishments are applied.
+    Advance = 13,
+    /// Records were lost.
+    Lost = 14,
+}
+
+impl EventKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 15] = [
+        Self::Init,
+        Self::Parameters,
+        Self::Cpus,
+        Self::Host,
+        Self::Wake,
+        Self::Block,
+        Self::Run,
+        Self::Stop,
+        Self::Hold,
+        Self::Release,
+        Self::Idle,
+        Self::Exit,
+        Self::Account,
+        Self::Advance,
+        Self::Lost,
+    ];
+}
+
+/// `struct policy_event`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Event {
+    /// The `now` given to the policy, ns.
+    pub time_ns: u64,
+    /// A number of [`EventKind`].
+    pub kind: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// The server's number.
+    pub server: u32,
+    /// The idle holder that the server runs for, or [`NO_SERVER`].
+    pub other: u32,
+    /// Time accounted, ns, or what the kind says.
+    pub amount_ns: u64,
+    pub(crate) parameters: Parameters,
+    /// Of INIT and CPUS.
+    pub cpus: CpuSet,
+}

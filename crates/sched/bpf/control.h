@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the loader's threads run by BPF_PROG_TEST_RUN.
+ *
+ * `control_advance` is the timer: bpf_timer is refused on PREEMPT_RT, but a system-call program may move tasks between
+ * queues and kick CPUs. A FIFO thread with a timerfd runs it at every budget event.
+ */
+#ifndef STEADYVM_CONTROL_H
+#define STEADYVM_CONTROL_H
+
+SEC("syscall")
+int control_advance(struct advance_request *request)
+{
+	u64 time = bpf_ktime_get_ns(), next = POLICY_NEVER;
+	s32 cpu;
+
+	/* What comes up from here on wakes the thread again. */
+	armed_ns = POLICY_NEVER;
+	bpf_rcu_read_lock();
+	unpark(time);
+	next = first_time(PARKED);
+	bpf_rcu_read_unlock();
+	if (next > POLICY_NEVER)
+		next = POLICY_NEVER;
+	bpf_for(cpu, 0, cpu_count) {
+		u64 event = cpu_of(cpu)->event_ns;
+
+		if (event <= time)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		else if (event < next)
+			next = event;
+	}
+	next = policy_at_quantum(next, host.quantum_ns);
+	if (next < armed_ns)
+		armed_ns = next;
+	request->next_ns = armed_ns;
+	return 0;
+}
+
+/* A VCPU's place in the queues follows its key. */
+static __noinline void queue_anew(u64 queue)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		struct vcpu *v = vcpu_of(p);
+		struct outcome now;
+		u64 to;
+
+		if (!v) {
+			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, non_rt_time);
+			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, SHARED, 0);
+			continue;
+		}
+		vcpu_event(v, POLICY_EVENT_ADVANCE, 0, &now);
+		to = now.remaining_ns ? ready_queue(v) : PARKED;
+		if (to == queue && p->scx.dsq_vtime == (now.remaining_ns ? now.key : now.next_ns))
+			continue;
+		scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, now.remaining_ns ? now.key : now.next_ns);
+		if (scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, to, 0) && now.remaining_ns)
+			call_cpu(p, now.key);
+	}
+}
+
+static __always_inline void queue_all_anew(void)
+{
+	s32 cpu;
+
+	bpf_rcu_read_lock();
+	queue_anew(PARKED);
+	bpf_for(cpu, 0, cpu_count) {
+		queue_anew(READY + cpu);
+		/* What runs is chosen again. */
+		if (cpu_of(cpu)->key < POLICY_KEY_NON_RT)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+	bpf_rcu_read_unlock();
+}
+
+/* A VCPU comes, gets other parameters, or goes. */
+SEC("syscall")
+int control_vcpu(struct vcpu_request *request)
+{
+	u32 slot = request->slot, tid = request->tid, known, error, i;
+	struct policy_parameters parameters = request->parameters;
+	u64 words[POLICY_CPU_WORDS];
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &slot);
+	struct policy_event *event;
+	u64 time = bpf_ktime_get_ns();
+
+	if (!v)
+		return -2;
+	for (i = 0; i < POLICY_CPU_WORDS; i++)
+		words[i] = request->cpus[i];
+	known = v->tid;
+	if (!tid) {
+		bpf_map_delete_elem(&slots, &known);
+		event = record_begin();
+		if (event) {
+			record_fill(event, time, POLICY_EVENT_EXIT, 0, slot, 0);
+			bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+		}
+		v->tid = 0;
+		queue_all_anew();
+		return 0;
+	}
+	event = record_begin();
+	bpf_spin_lock(&v->lock);
+	if (time <= v->last_ns)
+		time = v->last_ns + 1;
+	if (known) {
+		if (v->running) {
+			/* What was used is accounted under the parameters that it was used under: see vcpu_event. */
+			u64 amount = time - v->started_ns;
+
+			policy_account(&v->server, amount, time);
+			v->started_ns = time;
+		}
+		error = policy_set_parameters(&v->server, &parameters, time);
+	} else {
+		error = policy_init(&v->server, &parameters, words, time);
+	}
+	if (!error) {
+		v->last_ns = time;
+		v->slot = slot;
+		if (!known) {
+			v->tid = tid;
+			v->exited = 0;
+			v->running = 0;
+			v->parked_ns = 0;
+			__builtin_memset(&v->counters, 0, sizeof(v->counters));
+		}
+	}
+	if (event) {
+		record_fill(event, time, known ? POLICY_EVENT_PARAMETERS : POLICY_EVENT_INIT, 0, slot, 0);
+		event->parameters = parameters;
+		for (i = 0; i < POLICY_CPU_WORDS; i++)
+			event->cpus[i] = words[i];
+	}
+	bpf_spin_unlock(&v->lock);
+	if (event) {
+		if (error)
+			bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
+		else
+			bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	}
+	request->error = error;
+	if (error)
+		return 0;
+	if (!known)
+		bpf_map_update_elem(&slots, &tid, &slot, BPF_ANY);
+	queue_all_anew();
+	return 0;
+}
+
+/* The host's policy changes. */
+SEC("syscall")
+int control_host(struct host_request *request)
+{
+	struct policy_event *event;
+
+	host = request->host;
+	recording = request->recording;
+	event = record_begin();
+	if (event) {
+		record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_HOST, 0, POLICY_EVENT_NO_SERVER, 0);
+		event->parameters.kind = host.order;
+		event->parameters.period_ns = host.quantum_ns;
+		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	}
+	queue_all_anew();
+	return 0;
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler uses of the kernel, declared by hand: members are found by name when it is loaded (CO-RE), so that no
+ * generated vmlinux.h is needed. Names and values: kernel/sched/ext.c and include/linux/sched/ext.h of Linux 6.12.
+ */
+#ifndef STEADYVM_KERNEL_H
+#define STEADYVM_KERNEL_H
+
+#include <linux/bpf.h>
+#include <linux/version.h>
+#include <stdbool.h>
+
+typedef __u8 u8;
+typedef __u32 u32;
+typedef __s32 s32;
+typedef __u64 u64;
+typedef __s64 s64;
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct cpumask {
+	unsigned long bits[1];
+};
+
+struct sched_ext_entity {
+	u32 weight;
+	u64 slice;
+	u64 dsq_vtime;
+};
+
+struct task_struct {
+	int pid;
+	int prio;
+	int nr_cpus_allowed;
+	unsigned short migration_disabled;
+	const struct cpumask *cpus_ptr;
+	struct sched_ext_entity scx;
+};
+
+struct rq {
+	struct task_struct *curr;
+};
+
+#pragma clang attribute pop
+
+struct bpf_iter_scx_dsq {
+	u64 __opaque[6];
+} __attribute__((aligned(8)));
+
+struct scx_init_task_args;
+struct scx_exit_task_args;
+struct scx_exit_info;
+struct scx_cpu_acquire_args;
+struct scx_cpu_release_args;
+
+/* libbpf finds the kernel's members by these names. */
+struct sched_ext_ops {
+	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
+	void (*enqueue)(struct task_struct *p, u64 enq_flags);
+	void (*dispatch)(s32 cpu, struct task_struct *prev);
+	void (*running)(struct task_struct *p);
+	void (*stopping)(struct task_struct *p, bool runnable);
+	void (*quiescent)(struct task_struct *p, u64 deq_flags);
+	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
+	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
+	void (*cpu_online)(s32 cpu);
+	void (*cpu_offline)(s32 cpu);
+	void (*enable)(struct task_struct *p);
+	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
+	s32 (*init)(void);
+	u64 flags;
+	u32 timeout_ms;
+	char name[128];
+};
+
+#define SCX_OPS_ENQ_LAST (1ULL << 1)
+#define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
+#define SCX_ENQ_WAKEUP 1ULL
+#define SCX_ENQ_PREEMPT (1ULL << 32)
+#define SCX_ENQ_LAST (1ULL << 41)
+#define SCX_DEQ_SLEEP 1ULL
+#define SCX_KICK_IDLE 1ULL
+#define SCX_KICK_PREEMPT 2ULL
+/* include/linux/sched/prio.h: priorities below are those of RT and deadline threads. */
+#define MAX_RT_PRIO 100
+
+s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
+s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags, bool *is_idle) __ksym;
+void scx_bpf_dispatch(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym;
+void scx_bpf_dispatch_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags) __ksym;
+bool scx_bpf_consume(u64 dsq_id) __ksym;
+void scx_bpf_dispatch_from_dsq_set_slice(struct bpf_iter_scx_dsq *it__iter, u64 slice) __ksym;
+void scx_bpf_dispatch_from_dsq_set_vtime(struct bpf_iter_scx_dsq *it__iter, u64 vtime) __ksym;
+bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id,
+			       u64 enq_flags) __ksym;
+bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id,
+				     u64 enq_flags) __ksym;
+u32 scx_bpf_reenqueue_local(void) __ksym;
+void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
+struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
+void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
+s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
+bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
+s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
+struct rq *scx_bpf_cpu_rq(s32 cpu) __ksym;
+u32 scx_bpf_nr_cpu_ids(void) __ksym;
+bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
+void bpf_rcu_read_lock(void) __ksym;
+void bpf_rcu_read_unlock(void) __ksym;
+
+/* include/uapi/linux/bpf.h has it from 6.4 on. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0)
+struct bpf_iter_num {
+	__u64 __opaque[1];
+} __attribute__((aligned(8)));
+#endif
+
+/* The iterator of the loop that one is in: libbpf's bpf_for_each. */
+#define BPF_FOR_EACH_ITER (&___it)
+
+#endif

@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * VCPU scheduling by sched_ext: what the policy of crates/sched-policy decides, done.
+ *
+ * A VCPU thread that has a budget is named in `slots`; every other normal thread is non-RT. Queues (DSQ):
+ *   READY + CPU   VCPUs with work and budget, by policy_key; a host that is not partitioned has only the first
+ *   PARKED        VCPUs with work and without budget, by the time when that changes
+ *   SHARED        non-RT threads, by virtual runtime; OWN + CPU: those that may run on this CPU only
+ * A CPU takes the first of READY that may run there, else the non-RT thread that has run least.
+ *
+ * Keys in READY may be old: a period that has ended since only makes a key greater. So the first one is looked at again
+ * when it is taken, and put back if its key has changed. What makes a key less (other parameters) queues anew at once.
+ *
+ * Time: the CPU is charged by the clock from running() to stopping(), as in RT-Xen; what interrupts take of it is the
+ * VCPU's. A budget's end comes from the loader's thread (control.h); the slice, seen at the tick, stands in for it.
+ */
+#include "kernel.h"
+#include "shared.h"
+#include "vcpu.h"
+
+#define READY 0x1000ULL
+#define PARKED 0x2000ULL
+#define SHARED 0x2001ULL
+#define OWN 0x4000ULL
+
+/* How long a non-RT thread runs before others have their turn. */
+#define NON_RT_SLICE_NS (4 * 1000 * 1000ULL)
+
+/* What runs on a CPU. Written by that CPU, and by one that puts a VCPU there; read by all. */
+struct cpu {
+	u64 key; /* of what runs, or comes next; POLICY_KEY_IDLE: nothing of sched_ext */
+	u64 event_ns; /* when the running VCPU's claim may end */
+	u32 vcpu;
+	u32 coming; /* 1: a VCPU was put here and does not run yet */
+};
+
+struct cpu cpus[POLICY_MAX_CPUS];
+u32 cpu_count;
+/* The virtual time of non-RT threads. */
+static u64 non_rt_time;
+/* When the loader's thread comes next. */
+u64 armed_ns;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} wake SEC(".maps");
+
+static __always_inline struct cpu *cpu_of(u32 cpu)
+{
+	return &cpus[cpu & (POLICY_MAX_CPUS - 1)];
+}
+
+/* An event comes at `time`: the loader's thread is to know. */
+static __always_inline void arm(u64 time)
+{
+	u64 at = policy_at_quantum(time, host.quantum_ns), word = 0;
+
+	if (at >= armed_ns)
+		return;
+	armed_ns = at;
+	bpf_ringbuf_output(&wake, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline u64 ready_queue(const struct vcpu *v)
+{
+	u32 home;
+
+	if (!host.partitioned)
+		return READY;
+	home = policy_home(&v->server);
+	return READY + (home < POLICY_MAX_CPUS ? home : 0);
+}
+
+static __always_inline bool may_run_on(struct task_struct *p, s32 cpu)
+{
+	if ((p->migration_disabled || p->nr_cpus_allowed == 1) && scx_bpf_task_cpu(p) != cpu)
+		return false;
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* Whether a thread of a higher class has the CPU, so that nothing of ours can run there. */
+static __always_inline bool is_taken(s32 cpu)
+{
+	struct rq *rq = scx_bpf_cpu_rq(cpu);
+
+	return rq && BPF_CORE_READ(rq, curr, prio) < MAX_RT_PRIO;
+}
+
+/* The CPU that a VCPU with `key` takes from another: that of the greatest key; -1 for none. */
+static __noinline s32 find_victim(struct task_struct *p, u64 key)
+{
+	u64 worst = 0;
+	s32 found = -1, cpu;
+
+	bpf_for(cpu, 0, cpu_count) {
+		u64 held = cpu_of(cpu)->key;
+
+		if (held <= worst || !may_run_on(p, cpu))
+			continue;
+		if (held == POLICY_KEY_IDLE && is_taken(cpu))
+			continue;
+		worst = held;
+		found = cpu;
+	}
+	return found >= 0 && policy_preempts(key, worst) ? found : -1;
+}
+
+/* Has some CPU look at the queues for `p`. */
+static __always_inline void call_cpu(struct task_struct *p, u64 key)
+{
+	s32 cpu = -1;
+
+	if (p->migration_disabled) {
+		cpu = scx_bpf_task_cpu(p);
+		if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			return;
+		}
+	} else {
+		cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+		if (cpu >= 0) {
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			return;
+		}
+	}
+	cpu = find_victim(p, key);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* The CPU belongs to a VCPU that is put there next, unless another one is on its way. */
+static __always_inline bool claim_cpu(struct cpu *c, u64 key)
+{
+	u64 held = c->key;
+
+	if (c->coming || !policy_preempts(key, held))
+		return false;
+	if (!__sync_bool_compare_and_swap(&c->key, held, key))
+		return false;
+	c->coming = 1;
+	return true;
+}
+
+SEC("struct_ops/select_cpu")
+s32 BPF_PROG(steadyvm_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct vcpu *v = vcpu_of(p);
+	struct outcome now;
+	bool idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle), victim;
+
+	if (!v) {
+		if (idle)
+			scx_bpf_dispatch(p, SCX_DSQ_LOCAL, NON_RT_SLICE_NS, 0);
+		return cpu;
+	}
+	if (idle)
+		return cpu;
+	vcpu_event(v, POLICY_EVENT_WAKE, cpu, &now);
+	victim = now.remaining_ns ? find_victim(p, now.key) : -1;
+	return victim >= 0 ? victim : prev_cpu;
+}
+
+static __always_inline void enqueue_non_rt(struct task_struct *p, u64 enq_flags)
+{
+	u64 time = p->scx.dsq_vtime;
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	/* The only one that has work keeps the CPU. */
+	if (enq_flags & SCX_ENQ_LAST) {
+		scx_bpf_dispatch(p, SCX_DSQ_LOCAL, NON_RT_SLICE_NS, enq_flags);
+		return;
+	}
+	/* Sleep earns one slice at most. */
+	if ((s64)(time - (non_rt_time - NON_RT_SLICE_NS)) < 0)
+		time = non_rt_time - NON_RT_SLICE_NS;
+	if (p->nr_cpus_allowed == 1 || p->migration_disabled) {
+		scx_bpf_dispatch_vtime(p, OWN + cpu, NON_RT_SLICE_NS, time, enq_flags);
+		if (scx_bpf_test_and_clear_cpu_idle(cpu))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		return;
+	}
+	scx_bpf_dispatch_vtime(p, SHARED, NON_RT_SLICE_NS, time, enq_flags);
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+SEC("struct_ops/enqueue")
+void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct vcpu *v = vcpu_of(p);
+	struct outcome now;
+	struct cpu *c;
+
+	if (!v) {
+		enqueue_non_rt(p, enq_flags);
+		return;
+	}
+	vcpu_event(v, POLICY_EVENT_WAKE, scx_bpf_task_cpu(p), &now);
+	if (!now.remaining_ns) {
+		scx_bpf_dispatch_vtime(p, PARKED, NON_RT_SLICE_NS, now.next_ns, enq_flags);
+		arm(now.next_ns);
+		return;
+	}
+	c = cpu_of(scx_bpf_task_cpu(p));
+	if (enq_flags & SCX_ENQ_LAST) {
+		c->key = now.key;
+		scx_bpf_dispatch(p, SCX_DSQ_LOCAL, now.remaining_ns, enq_flags);
+		return;
+	}
+	/* A wake-up holds the lock of this CPU's queue: the VCPU is put there without another interrupt. */
+	if ((enq_flags & SCX_ENQ_WAKEUP) && claim_cpu(c, now.key)) {
+		scx_bpf_dispatch(p, SCX_DSQ_LOCAL, now.remaining_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	scx_bpf_dispatch_vtime(p, ready_queue(v), now.remaining_ns, now.key, enq_flags);
+	call_cpu(p, now.key);
+}
+
+/* VCPUs whose budget has come back are ready again. */
+static __noinline void unpark(u64 time)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, PARKED, 0) {
+		struct vcpu *v = vcpu_of(p);
+		struct outcome now;
+
+		if (!v) {
+			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, SHARED, 0);
+			continue;
+		}
+		if (p->scx.dsq_vtime > time)
+			break;
+		vcpu_event(v, POLICY_EVENT_ADVANCE, 0, &now);
+		if (now.remaining_ns) {
+			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, now.key);
+			scx_bpf_dispatch_from_dsq_set_slice(BPF_FOR_EACH_ITER, now.remaining_ns);
+			if (scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, ready_queue(v), 0))
+				call_cpu(p, now.key);
+		} else {
+			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, now.next_ns);
+			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, PARKED, 0);
+			arm(now.next_ns);
+		}
+	}
+}
+
+/* Takes the first ready VCPU that may run here and comes before `than`. */
+static __noinline bool take_ready(s32 cpu, u64 queue, u64 than)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		struct vcpu *v;
+		struct outcome now;
+
+		if (p->scx.dsq_vtime >= than)
+			return false;
+		v = vcpu_of(p);
+		if (!v) {
+			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, non_rt_time);
+			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, SHARED, 0);
+			continue;
+		}
+		vcpu_event(v, POLICY_EVENT_ADVANCE, cpu, &now);
+		if (!now.remaining_ns) {
+			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, now.next_ns);
+			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, PARKED, 0);
+			arm(now.next_ns);
+			continue;
+		}
+		if (now.key != p->scx.dsq_vtime) {
+			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, now.key);
+			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, queue, 0);
+			continue;
+		}
+		if (!may_run_on(p, cpu))
+			continue;
+		scx_bpf_dispatch_from_dsq_set_slice(BPF_FOR_EACH_ITER, now.remaining_ns);
+		if (scx_bpf_dispatch_from_dsq(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
+			cpu_of(cpu)->key = now.key;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The virtual runtime of the first thread of a queue. */
+static __noinline u64 first_time(u64 queue)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, queue, 0)
+		return p->scx.dsq_vtime;
+	return ~0ULL;
+}
+
+static __always_inline void take_non_rt(s32 cpu)
+{
+	u64 own = first_time(OWN + cpu), shared = first_time(SHARED);
+
+	if (own != ~0ULL && (shared == ~0ULL || (s64)(own - shared) <= 0) && scx_bpf_consume(OWN + cpu))
+		return;
+	if (!scx_bpf_consume(SHARED))
+		scx_bpf_consume(OWN + cpu);
+}
+
+SEC("struct_ops/dispatch")
+void BPF_PROG(steadyvm_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct vcpu *v = prev ? vcpu_of(prev) : NULL;
+	struct cpu *c = cpu_of(cpu);
+	struct outcome now = { .key = POLICY_KEY_IDLE };
+	bool keeps = false;
+
+	unpark(bpf_ktime_get_ns());
+	if (v && v->running) {
+		vcpu_event(v, POLICY_EVENT_ACCOUNT, cpu, &now);
+		/* `ready` is still true for one that goes to sleep: then it is not in the queue, and its slice is of no use. */
+		keeps = now.remaining_ns > 0;
+	}
+	if (take_ready(cpu, READY + (host.partitioned ? cpu : 0), keeps ? now.key : POLICY_KEY_IDLE))
+		return;
+	if (keeps) {
+		prev->scx.slice = now.remaining_ns;
+		c->key = now.key;
+		c->event_ns = now.next_ns;
+		arm(now.next_ns);
+		return;
+	}
+	take_non_rt(cpu);
+}
+
+SEC("struct_ops/running")
+void BPF_PROG(steadyvm_running, struct task_struct *p)
+{
+	struct vcpu *v = vcpu_of(p);
+	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
+	struct outcome now;
+
+	c->coming = 0;
+	if (!v) {
+		c->key = POLICY_KEY_NON_RT;
+		c->event_ns = POLICY_NEVER;
+		c->vcpu = NO_VCPU;
+		if ((s64)(non_rt_time - p->scx.dsq_vtime) < 0)
+			non_rt_time = p->scx.dsq_vtime;
+		return;
+	}
+	vcpu_event(v, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), &now);
+	c->key = now.key;
+	c->vcpu = vcpu_slot(p);
+	c->event_ns = now.next_ns;
+	arm(now.next_ns);
+}
+
+SEC("struct_ops/stopping")
+void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
+{
+	struct vcpu *v = vcpu_of(p);
+	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
+	struct outcome now;
+
+	c->event_ns = POLICY_NEVER;
+	if (!c->coming)
+		c->key = POLICY_KEY_IDLE;
+	if (v) {
+		vcpu_event(v, POLICY_EVENT_STOP, scx_bpf_task_cpu(p), &now);
+		if (runnable && now.remaining_ns)
+			__sync_fetch_and_add(&v->counters.preemptions, 1);
+		return;
+	}
+	/* The slice counts down as the thread runs; it is 0 for one that was preempted: then it pays the whole. */
+	p->scx.dsq_vtime += (NON_RT_SLICE_NS - (p->scx.slice < NON_RT_SLICE_NS ? p->scx.slice : NON_RT_SLICE_NS)) *
+			    100 / (p->scx.weight ?: 100);
+}
+
+SEC("struct_ops/quiescent")
+void BPF_PROG(steadyvm_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct vcpu *v = vcpu_of(p);
+	struct outcome now;
+
+	if (v && (deq_flags & SCX_DEQ_SLEEP))
+		vcpu_event(v, POLICY_EVENT_BLOCK, scx_bpf_task_cpu(p), &now);
+}
+
+SEC("struct_ops/set_cpumask")
+void BPF_PROG(steadyvm_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+	struct vcpu *v = vcpu_of(p);
+	u64 words[POLICY_CPU_WORDS] = {};
+	u32 size = bpf_core_type_size(struct cpumask);
+
+	if (!v)
+		return;
+	if (size > sizeof(words))
+		size = sizeof(words);
+	bpf_probe_read_kernel(words, size, mask);
+	vcpu_set_cpus(v, words);
+}
+
+/* A thread of a higher class has taken the CPU: what waits here may run elsewhere. */
+SEC("struct_ops/cpu_release")
+void BPF_PROG(steadyvm_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	cpu_of(cpu)->coming = 0;
+	scx_bpf_reenqueue_local();
+}
+
+/* Without these the kernel would end the scheduler with every CPU that comes or goes. */
+SEC("struct_ops/cpu_online")
+void BPF_PROG(steadyvm_cpu_online, s32 cpu)
+{
+	cpu_of(cpu)->key = POLICY_KEY_IDLE;
+}
+
+SEC("struct_ops/cpu_offline")
+void BPF_PROG(steadyvm_cpu_offline, s32 cpu)
+{
+	/* Nobody takes a CPU from key 0. */
+	cpu_of(cpu)->key = 0;
+}
+
+SEC("struct_ops/enable")
+void BPF_PROG(steadyvm_enable, struct task_struct *p)
+{
+	p->scx.dsq_vtime = non_rt_time;
+}
+
+SEC("struct_ops/exit_task")
+void BPF_PROG(steadyvm_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	vcpu_forget(p);
+}
+
+SEC("struct_ops.s/init")
+s32 BPF_PROG(steadyvm_init)
+{
+	s32 error, cpu;
+
+	cpu_count = scx_bpf_nr_cpu_ids();
+	if (cpu_count > POLICY_MAX_CPUS)
+		return -22;
+	armed_ns = POLICY_NEVER;
+	error = scx_bpf_create_dsq(PARKED, -1);
+	if (!error)
+		error = scx_bpf_create_dsq(SHARED, -1);
+	bpf_for(cpu, 0, cpu_count) {
+		cpu_of(cpu)->key = POLICY_KEY_IDLE;
+		cpu_of(cpu)->event_ns = POLICY_NEVER;
+		if (!error)
+			error = scx_bpf_create_dsq(READY + cpu, -1);
+		if (!error)
+			error = scx_bpf_create_dsq(OWN + cpu, -1);
+	}
+	return error;
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops steadyvm = {
+	.select_cpu = (void *)steadyvm_select_cpu,
+	.enqueue = (void *)steadyvm_enqueue,
+	.dispatch = (void *)steadyvm_dispatch,
+	.running = (void *)steadyvm_running,
+	.stopping = (void *)steadyvm_stopping,
+	.quiescent = (void *)steadyvm_quiescent,
+	.set_cpumask = (void *)steadyvm_set_cpumask,
+	.cpu_release = (void *)steadyvm_cpu_release,
+	.cpu_online = (void *)steadyvm_cpu_online,
+	.cpu_offline = (void *)steadyvm_cpu_offline,
+	.enable = (void *)steadyvm_enable,
+	.exit_task = (void *)steadyvm_exit_task,
+	.init = (void *)steadyvm_init,
+	.flags = SCX_OPS_ENQ_LAST,
+	.name = "steadyvm",
+};
+
+#include "control.h"
+
+char _license[] SEC("license") = "GPL";

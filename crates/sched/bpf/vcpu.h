@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The VCPUs, and all that happens to them: one function tells the policy, records it, and counts.
+ *
+ * A server's calls are serialised by its lock. A time is read before the lock is taken; where two CPUs come in the other
+ * order, the later one's time moves past the earlier one's, so that the events of a server are in strict order of time.
+ */
+#ifndef STEADYVM_VCPU_H
+#define STEADYVM_VCPU_H
+
+#include "shared.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_VCPUS);
+	__type(key, u32);
+	__type(value, struct vcpu);
+} vcpus SEC(".maps");
+
+/* Thread number to element of `vcpus`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_VCPUS);
+	__type(key, u32);
+	__type(value, u32);
+} slots SEC(".maps");
+
+/* What is recorded, while `recording`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 * 1024 * 1024);
+} events SEC(".maps");
+
+u32 recording;
+/* Records that found no room. */
+u64 lost;
+/* Written by the loader's thread only. */
+struct policy_host host;
+
+/* How a VCPU stands after an event. */
+struct outcome {
+	u64 time_ns;
+	u64 key;
+	u64 remaining_ns;
+	u64 next_ns; /* when that changes by itself */
+};
+
+static __always_inline u32 vcpu_slot(struct task_struct *p)
+{
+	u32 tid = p->pid, *slot = bpf_map_lookup_elem(&slots, &tid);
+
+	return slot ? *slot : NO_VCPU;
+}
+
+static __always_inline struct vcpu *vcpu_of(struct task_struct *p)
+{
+	u32 slot = vcpu_slot(p);
+
+	return slot == NO_VCPU ? NULL : bpf_map_lookup_elem(&vcpus, &slot);
+}
+
+static __always_inline struct policy_event *record_begin(void)
+{
+	struct policy_event *event;
+
+	if (!recording)
+		return NULL;
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event)
+		__sync_fetch_and_add(&lost, 1);
+	return event;
+}
+
+/* The holder of the lock says what happened. `parameters` and `cpus` stay zero but for INIT, PARAMETERS and CPUS. */
+static __always_inline void record_fill(struct policy_event *event, u64 time, u32 kind, u32 cpu, u32 slot, u64 amount)
+{
+	event->time_ns = time;
+	event->kind = kind;
+	event->cpu = cpu;
+	event->server = slot;
+	event->other = POLICY_EVENT_NO_SERVER;
+	event->amount_ns = amount;
+	__builtin_memset(&event->parameters, 0, sizeof(event->parameters));
+	__builtin_memset(event->cpus, 0, sizeof(event->cpus));
+}
+
+/*
+ * `kind` is WAKE (nothing if it has work already), BLOCK, RUN, STOP, ACCOUNT or ADVANCE. A STOP or ACCOUNT of a VCPU that
+ * began to run before it was named counts nothing.
+ */
+static __noinline int vcpu_event(struct vcpu *v, u32 kind, u32 cpu, struct outcome *out)
+{
+	struct policy_event *event = record_begin();
+	struct policy_server *s = &v->server;
+	u64 time = bpf_ktime_get_ns(), amount = 0, before, deadline;
+	u32 happened = 1;
+
+	bpf_spin_lock(&v->lock);
+	if (time <= v->last_ns)
+		time = v->last_ns + 1;
+	v->last_ns = time;
+	switch (kind) {
+	case POLICY_EVENT_WAKE:
+		happened = !s->ready;
+		policy_wake(s, time, 0);
+		break;
+	case POLICY_EVENT_BLOCK:
+		happened = s->ready;
+		policy_block(s, time);
+		v->parked_ns = 0;
+		break;
+	case POLICY_EVENT_RUN:
+		v->running = 1;
+		v->started_ns = time;
+		v->counters.dispatches++;
+		if (v->counters.dispatches > 1 && v->cpu != cpu)
+			v->counters.migrations++;
+		v->cpu = cpu;
+		break;
+	case POLICY_EVENT_STOP:
+	case POLICY_EVENT_ACCOUNT:
+		happened = v->running;
+		if (happened) {
+			u64 left = policy_remaining(s, time);
+
+			amount = time - v->started_ns;
+			policy_account(s, amount, time);
+			v->started_ns = time;
+			if (amount > left && amount - left > v->counters.overrun_ns)
+				v->counters.overrun_ns = amount - left;
+		}
+		if (kind == POLICY_EVENT_STOP)
+			v->running = 0;
+		break;
+	default:
+		before = s->release_ns;
+		deadline = s->deadline_ns;
+		policy_advance(s, time);
+		happened = before != s->release_ns || deadline != s->deadline_ns;
+		break;
+	}
+	out->time_ns = time;
+	out->key = policy_key(s, &host);
+	out->remaining_ns = policy_remaining(s, time);
+	out->next_ns = policy_next_event(s, time, v->running);
+	if (s->ready && !out->remaining_ns) {
+		if (!v->parked_ns) {
+			v->parked_ns = time;
+			v->counters.throttles++;
+		}
+	} else if (v->parked_ns) {
+		v->counters.throttled_ns += time - v->parked_ns;
+		v->parked_ns = 0;
+	}
+	if (event)
+		record_fill(event, time, kind, cpu, v->slot, amount);
+	bpf_spin_unlock(&v->lock);
+	if (event) {
+		if (happened)
+			bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+		else
+			bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
+	}
+	return 0;
+}
+
+static __noinline int vcpu_set_cpus(struct vcpu *v, const u64 *words)
+{
+	struct policy_event *event = record_begin();
+	u64 time = bpf_ktime_get_ns();
+	u32 i;
+
+	bpf_spin_lock(&v->lock);
+	if (time <= v->last_ns)
+		time = v->last_ns + 1;
+	v->last_ns = time;
+	for (i = 0; i < POLICY_CPU_WORDS; i++)
+		v->server.cpus[i] = words[i];
+	if (event) {
+		record_fill(event, time, POLICY_EVENT_CPUS, 0, v->slot, 0);
+		for (i = 0; i < POLICY_CPU_WORDS; i++)
+			event->cpus[i] = words[i];
+	}
+	bpf_spin_unlock(&v->lock);
+	if (event)
+		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* The thread is gone. Its slot stays taken until the loader frees it: its counters are still to be read. */
+static __noinline int vcpu_forget(struct task_struct *p)
+{
+	u32 tid = p->pid;
+	struct vcpu *v = vcpu_of(p);
+	struct policy_event *event;
+
+	if (!v)
+		return 0;
+	bpf_map_delete_elem(&slots, &tid);
+	event = record_begin();
+	if (event) {
+		record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_EXIT, 0, v->slot, 0);
+		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	}
+	v->exited = 1;
+	return 0;
+}
+
+#endif

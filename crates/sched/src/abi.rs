@@ -1,0 +1,96 @@
+//! `bpf/shared.h`, for the loader.
+
+use steadyvm_sched_policy::{CpuSet, Host, Parameters, Server};
+
+/// VCPUs with a budget: `MAX_VCPUS`.
+pub(crate) const MAX_VCPUS: u32 = 1024;
+
+/// `struct vcpu_counters`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Counters {
+    pub throttled_ns: u64,
+    pub throttles: u64,
+    pub preemptions: u64,
+    pub migrations: u64,
+    pub dispatches: u64,
+    pub overrun_ns: u64,
+}
+
+/// `struct vcpu`.
+#[derive(Debug, Clone)]
+#[repr(C)]
+pub(crate) struct Vcpu {
+    lock: u32,
+    pub tid: u32,
+    pub slot: u32,
+    pub exited: u32,
+    pub running: u32,
+    pub cpu: u32,
+    unused: u32,
+    pub started_ns: u64,
+    pub last_ns: u64,
+    pub parked_ns: u64,
+    pub counters: Counters,
+    pub server: Server,
+}
+
+/// `struct vcpu_request`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct VcpuRequest {
+    pub slot: u32,
+    pub tid: u32,
+    pub parameters: Parameters,
+    pub cpus: CpuSet,
+    pub error: u32,
+    pub unused: u32,
+}
+
+/// `struct host_request`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct HostRequest {
+    pub host: Host,
+    pub recording: u32,
+    pub unused: u32,
+}
+
+/// `struct advance_request`.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct AdvanceRequest {
+    pub next_ns: u64,
+}
+
+/// A structure of `bpf/shared.h`.
+///
+/// # Safety
+/// `repr(C)`, without padding that is read, and without references.
+pub(crate) unsafe trait Shared: Sized {
+    /// Its bytes.
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: a live value of this size; the kernel's program writes numbers of the same layout into it.
+        unsafe {
+            std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), size_of::<Self>())
+        }
+    }
+}
+
+// SAFETY: numbers only, as the C structures.
+unsafe impl Shared for VcpuRequest {}
+// SAFETY: as above.
+unsafe impl Shared for HostRequest {}
+// SAFETY: as above.
+unsafe impl Shared for AdvanceRequest {}
+
+impl Vcpu {
+    /// From an element of the map `vcpus`; `None` if it has another size.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != size_of::<Self>() {
+            return None;
+        }
+        // SAFETY: as many bytes as it has; it consists of numbers, which all bit patterns are.
+        Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+    }
+}

@@ -1,0 +1,15 @@
+//! VCPU scheduling by `sched_ext`.
+//!
+//! `bpf/` is the scheduler: it does what the policy of `steadyvm-sched-policy` decides, with that policy's own code.
+//! [`Scheduler`] loads it and keeps it: it is at work as long as that value, and the process, live. Then the kernel's own
+//! scheduler has all threads back. [`service`] answers other processes; [`config`] is the section `[sched]` of a file.
+
+mod abi;
+pub mod config;
+mod record;
+mod scheduler;
+pub mod service;
+pub mod show;
+mod timer;
+
+pub use scheduler::{Error, Scheduler, is_attached};

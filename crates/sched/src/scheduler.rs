@@ -1,0 +1,346 @@
+//! Loading the scheduler, keeping it, and telling it what to do.
+
+use crate::abi::{HostRequest, MAX_VCPUS, Shared, Vcpu, VcpuRequest};
+use crate::{record, timer};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::thread::JoinHandle;
+use steadyvm_sched_policy::{CpuSet, Host, Parameters, ParametersError};
+
+/// The compiled scheduler.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sched.bpf.o"));
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel or libbpf refused.
+    #[error("cannot {what}: {why}")]
+    Refused {
+        /// What was tried.
+        what: String,
+        /// Why it failed, and what to do.
+        why: String,
+    },
+    /// Parameters that the policy does not take.
+    #[error("{0}")]
+    Parameters(#[from] ParametersError),
+    /// Wrong use.
+    #[error("{0}")]
+    Input(String),
+    /// The scheduler is not in the state that this needs.
+    #[error("{0}")]
+    State(String),
+}
+
+impl Error {
+    /// The command line's: 2 for the caller's fault, 3 for the machine's.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Parameters(_) | Self::Input(_) => 2,
+            Self::Refused { .. } | Self::State(_) => 3,
+        }
+    }
+
+    pub(crate) fn io(what: &str) -> impl FnOnce(io::Error) -> Self {
+        let what = what.to_owned();
+        move |error| Self::Refused {
+            what,
+            why: error.to_string(),
+        }
+    }
+
+    pub(crate) fn system(what: &str) -> impl FnOnce(nix::errno::Errno) -> Self {
+        let what = what.to_owned();
+        move |error| Self::Refused {
+            what,
+            why: error.to_string(),
+        }
+    }
+
+    pub(crate) fn bpf(what: &str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        let what = what.to_owned();
+        move |error| Self::Refused {
+            what,
+            why: format!("{error:#}"),
+        }
+    }
+}
+
+/// Whether our scheduler has this host's threads.
+pub fn is_attached() -> bool {
+    let read = |name| fs::read_to_string(Path::new("/sys/kernel/sched_ext").join(name));
+    read("state").is_ok_and(|state| state.trim() == "enabled")
+        && read("root/ops").is_ok_and(|name| name.trim() == "steadyvm")
+}
+
+/// A system-call program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    name: &'static str,
+    descriptor: OwnedFd,
+}
+
+impl Program {
+    fn of(object: &Object, name: &'static str) -> Result<Self, Error> {
+        let program = object
+            .progs()
+            .find(|program| program.name() == name)
+            .ok_or_else(|| Error::State(format!("the scheduler has no program {name}")))?;
+        let descriptor = program
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(Error::io("copy a descriptor"))?;
+        Ok(Self { name, descriptor })
+    }
+
+    /// Runs it with its argument, which it may change.
+    pub fn run(&self, argument: &mut [u8]) -> Result<(), Error> {
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
+            ctx_in: argument.as_ptr().cast(),
+            ctx_size_in: argument.len() as u32,
+            ctx_out: argument.as_mut_ptr().cast(),
+            ctx_size_out: argument.len() as u32,
+            ..Default::default()
+        };
+        // SAFETY: a program's descriptor, and options that point to `argument`, which lives through the call.
+        let done = unsafe {
+            libbpf_sys::bpf_prog_test_run_opts(self.descriptor.as_raw_fd(), &raw mut options)
+        };
+        let failed = if done < 0 {
+            done
+        } else {
+            options.retval as i32
+        };
+        if failed < 0 {
+            return Err(Error::Refused {
+                what: format!("run the scheduler's program {}", self.name),
+                why: io::Error::from_raw_os_error(-failed).to_string(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A thread that ends with this value.
+struct Helper {
+    thread: Option<JoinHandle<Result<(), Error>>>,
+    stop: Option<OwnedFd>,
+}
+
+impl Helper {
+    fn end(&mut self) -> Result<(), Error> {
+        drop(self.stop.take());
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) => Err(Error::State("a thread of the loader panicked".into())),
+        }
+    }
+}
+
+/// The scheduler at work. Dropped, it gives all threads back to the kernel's own.
+pub struct Scheduler {
+    link: Option<Link>,
+    control_vcpu: Program,
+    control_host: Program,
+    vcpus: MapHandle,
+    timer: Helper,
+    recorder: Option<Helper>,
+    host: Host,
+    used: Vec<bool>,
+    _object: Object,
+}
+
+fn stop_pipe() -> Result<(OwnedFd, OwnedFd), Error> {
+    nix::unistd::pipe().map_err(Error::system("make a pipe"))
+}
+
+impl Scheduler {
+    /// Loads it and puts it to work on the whole host; `record`: a file for all that the policy is told.
+    ///
+    /// # Errors
+    /// A kernel without `sched_ext`, another scheduler that is attached, missing rights.
+    pub fn start(host: Host, record: Option<&Path>) -> Result<Self, Error> {
+        let state = fs::read_to_string("/sys/kernel/sched_ext/state").map_err(|_| Error::Refused {
+            what: "schedule by sched_ext".into(),
+            why: "this kernel has none (/sys/kernel/sched_ext); boot one with CONFIG_SCHED_CLASS_EXT, or use \
+                  mechanism = \"deadline\""
+                .into(),
+        })?;
+        if state.trim() != "disabled" {
+            let why = format!(
+                "a scheduler is attached already ({}); end it first",
+                state.trim()
+            );
+            return Err(Error::Refused {
+                what: "attach the scheduler".into(),
+                why,
+            });
+        }
+        let mut object = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .and_then(libbpf_rs::OpenObject::load)
+            .map_err(Error::bpf("load the scheduler"))?;
+        let map = |object: &Object, name: &str| {
+            let map = object.maps().find(|map| map.name() == name);
+            let map =
+                map.ok_or_else(|| Error::State(format!("the scheduler has no map {name}")))?;
+            MapHandle::try_from(&map).map_err(Error::bpf("open a map"))
+        };
+        let (vcpus, wake, events) = (
+            map(&object, "vcpus")?,
+            map(&object, "wake")?,
+            map(&object, "events")?,
+        );
+        let control_vcpu = Program::of(&object, "control_vcpu")?;
+        let control_host = Program::of(&object, "control_host")?;
+        let advance = Program::of(&object, "control_advance")?;
+        let recorder = record
+            .map(|path| -> Result<Helper, Error> {
+                let (read, write) = stop_pipe()?;
+                let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+                let thread = record::start(events, host, cpus, path, read)?;
+                Ok(Helper {
+                    thread: Some(thread),
+                    stop: Some(write),
+                })
+            })
+            .transpose()?;
+        let mut operations = object
+            .maps_mut()
+            .find(|map| map.name() == "steadyvm")
+            .ok_or_else(|| Error::State("the scheduler has no operations".into()))?;
+        let link = operations
+            .attach_struct_ops()
+            .map_err(Error::bpf("attach the scheduler"))?;
+        let (read, write) = stop_pipe()?;
+        let timer = timer::start(advance, wake, read)?;
+        let scheduler = Self {
+            link: Some(link),
+            control_vcpu,
+            control_host,
+            vcpus,
+            timer: Helper {
+                thread: Some(timer),
+                stop: Some(write),
+            },
+            recorder,
+            host,
+            used: vec![false; MAX_VCPUS as usize],
+            _object: object,
+        };
+        scheduler.tell_host()?;
+        Ok(scheduler)
+    }
+
+    fn tell_host(&self) -> Result<(), Error> {
+        let mut request = HostRequest {
+            host: self.host,
+            recording: u32::from(self.recorder.is_some()),
+            unused: 0,
+        };
+        self.control_host.run(request.bytes_mut())
+    }
+
+    /// The host's policy.
+    pub fn host(&self) -> Host {
+        self.host
+    }
+
+    /// Changes the host's policy while all goes on.
+    pub fn set_host(&mut self, host: Host) -> Result<(), Error> {
+        self.host = host;
+        self.tell_host()
+    }
+
+    /// Names a thread that from now on has a budget; gives its slot.
+    pub fn add(&mut self, tid: u32, parameters: &Parameters, cpus: &CpuSet) -> Result<u32, Error> {
+        let free = self.used.iter().position(|used| !used);
+        let slot = free.ok_or_else(|| {
+            Error::Input(format!(
+                "there are {MAX_VCPUS} VCPUs with a budget already, which is all"
+            ))
+        })? as u32;
+        self.tell(slot, tid, parameters, cpus)?;
+        self.used[slot as usize] = true;
+        Ok(slot)
+    }
+
+    /// Gives a thread other parameters. What it used is used: see `policy_set_parameters`.
+    pub fn change(
+        &self,
+        slot: u32,
+        tid: u32,
+        parameters: &Parameters,
+        cpus: &CpuSet,
+    ) -> Result<(), Error> {
+        self.tell(slot, tid, parameters, cpus)
+    }
+
+    /// Takes its budget from a thread: it is as any other from now on.
+    pub fn remove(&mut self, slot: u32, parameters: &Parameters) -> Result<(), Error> {
+        self.tell(slot, 0, parameters, &CpuSet::default())?;
+        self.used[slot as usize] = false;
+        Ok(())
+    }
+
+    fn tell(
+        &self,
+        slot: u32,
+        tid: u32,
+        parameters: &Parameters,
+        cpus: &CpuSet,
+    ) -> Result<(), Error> {
+        let mut request = VcpuRequest {
+            slot,
+            tid,
+            parameters: *parameters,
+            cpus: *cpus,
+            error: 0,
+            unused: 0,
+        };
+        self.control_vcpu.run(request.bytes_mut())?;
+        // `Parameters` are valid by construction: the policy refuses none.
+        if request.error != 0 {
+            let why = format!(
+                "the policy refuses these parameters (enum policy_error {})",
+                request.error
+            );
+            return Err(Error::State(why));
+        }
+        Ok(())
+    }
+
+    /// How a VCPU stands.
+    pub(crate) fn vcpu(&self, slot: u32) -> Result<Vcpu, Error> {
+        let bytes = self
+            .vcpus
+            .lookup(&slot.to_ne_bytes(), MapFlags::LOCK)
+            .map_err(Error::bpf("read a VCPU"))?;
+        bytes
+            .and_then(|bytes| Vcpu::from_bytes(&bytes))
+            .ok_or_else(|| Error::State("a VCPU has another layout in the scheduler".into()))
+    }
+
+    /// Ends it; tells what went wrong in its threads.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        drop(self.link.take());
+        let timer = self.timer.end();
+        let recorder = self.recorder.as_mut().map_or(Ok(()), Helper::end);
+        timer.and(recorder)
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}

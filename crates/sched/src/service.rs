@@ -1,0 +1,287 @@
+//! The loader as others see it: a Unix socket, a line of JSON a request, one a reply.
+
+use crate::config::{Config, Vm};
+use crate::scheduler::{Error, Scheduler, is_attached};
+use crate::show::{Standing, VcpuStanding};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+use steadyvm_sched_policy::Parameters;
+
+/// Where the loader is asked.
+pub const SOCKET: &str = "/run/steadyvm/sched.sock";
+
+/// The longest request, in bytes.
+const LONGEST_REQUEST: u64 = 1 << 20;
+
+/// What the loader is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// How the VCPUs stand.
+    Show,
+    /// Enforce this from now on. VMs that are new have threads; of others nothing changes but their parameters.
+    Apply {
+        /// All of it.
+        config: Config,
+        /// The VCPU threads of each VM, in order.
+        threads: BTreeMap<String, Vec<u32>>,
+    },
+    /// End.
+    Stop,
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// To `Show`.
+    Standing(Standing),
+    /// It is done.
+    Done,
+    /// It is refused: why.
+    Refused(String),
+}
+
+/// Asks the loader.
+///
+/// # Errors
+/// No loader runs, or it refuses.
+pub fn ask(socket: &Path, request: &Request) -> Result<Reply, Error> {
+    let what = || format!("ask the scheduler's loader at {}", socket.display());
+    let failed = |error: io::Error| Error::Refused {
+        what: what(),
+        why: format!("{error}; `steadyvm sched ext run` starts it"),
+    };
+    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    let mut line =
+        serde_json::to_string(request).map_err(|error| Error::State(error.to_string()))?;
+    line.push('\n');
+    stream.write_all(line.as_bytes()).map_err(failed)?;
+    let mut reply = String::new();
+    BufReader::new(stream)
+        .read_line(&mut reply)
+        .map_err(failed)?;
+    match serde_json::from_str(&reply) {
+        Ok(Reply::Refused(why)) => Err(Error::Input(why)),
+        Ok(reply) => Ok(reply),
+        Err(error) => Err(Error::State(format!("{}: {error}", what()))),
+    }
+}
+
+/// A VCPU with a budget.
+struct Named {
+    vm: String,
+    vcpu: u32,
+    tid: u32,
+    slot: u32,
+    parameters: Parameters,
+}
+
+/// The scheduler, and whom it serves.
+pub struct Service {
+    scheduler: Scheduler,
+    cpus: u32,
+    vcpus: Vec<Named>,
+}
+
+impl Service {
+    /// Serves `scheduler` on a host with so many CPUs.
+    pub fn new(scheduler: Scheduler, cpus: u32) -> Self {
+        Self {
+            scheduler,
+            cpus,
+            vcpus: Vec::new(),
+        }
+    }
+
+    /// Makes it so: VCPUs that are no longer named lose their budget, others get theirs.
+    ///
+    /// # Errors
+    /// What [`Config::check`] refuses, and the kernel.
+    pub fn apply(
+        &mut self,
+        config: &Config,
+        threads: &BTreeMap<String, Vec<u32>>,
+    ) -> Result<(), Error> {
+        config.check()?;
+        if self.scheduler.host() != config.host() {
+            self.scheduler.set_host(config.host())?;
+        }
+        let mut wanted: Vec<(&str, &Vm, u32, u32)> = Vec::new();
+        for (name, vm) in &config.vm {
+            for (number, &tid) in threads.get(name).into_iter().flatten().enumerate() {
+                if !Path::new(&format!("/proc/{tid}")).exists() {
+                    return Err(Error::Input(format!("VM {name}: there is no thread {tid}")));
+                }
+                if !vm.cpu_set(self.cpus).is_empty() && !vm.cpus.is_empty() {
+                    pin(tid, &vm.cpus)?;
+                }
+                wanted.push((name, vm, number as u32, tid));
+            }
+        }
+        for at in (0..self.vcpus.len()).rev() {
+            let vcpu = &self.vcpus[at];
+            let gone = self.scheduler.vcpu(vcpu.slot)?.exited != 0;
+            if gone || !wanted.iter().any(|&(.., tid)| tid == vcpu.tid) {
+                self.scheduler.remove(vcpu.slot, &vcpu.parameters)?;
+                self.vcpus.remove(at);
+            }
+        }
+        for (name, vm, number, tid) in wanted {
+            let parameters = vm.parameters(&config.server)?;
+            let cpus = vm.cpu_set(self.cpus);
+            match self.vcpus.iter_mut().find(|vcpu| vcpu.tid == tid) {
+                Some(vcpu) if vcpu.parameters == parameters => {}
+                Some(vcpu) => {
+                    self.scheduler.change(vcpu.slot, tid, &parameters, &cpus)?;
+                    vcpu.parameters = parameters;
+                }
+                None => {
+                    let slot = self.scheduler.add(tid, &parameters, &cpus)?;
+                    let vm = name.to_owned();
+                    self.vcpus.push(Named {
+                        vm,
+                        vcpu: number,
+                        tid,
+                        slot,
+                        parameters,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How the VCPUs stand.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn standing(&self) -> Result<Standing, Error> {
+        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+            .map_err(Error::system("read the clock"))?;
+        let one = |named: &Named| {
+            let vcpu = self.scheduler.vcpu(named.slot)?;
+            let server = vcpu.server.parameters();
+            Ok(VcpuStanding {
+                vm: named.vm.clone(),
+                vcpu: named.vcpu,
+                tid: named.tid,
+                alive: vcpu.exited == 0,
+                budget_ns: server.budget_ns(),
+                period_ns: server.period_ns(),
+                server: server.kind().word().to_owned(),
+                used_ns: vcpu.server.supplied_ns(),
+                throttled_ns: vcpu.counters.throttled_ns,
+                throttles: vcpu.counters.throttles,
+                preemptions: vcpu.counters.preemptions,
+                migrations: vcpu.counters.migrations,
+                dispatches: vcpu.counters.dispatches,
+                overrun_ns: vcpu.counters.overrun_ns,
+                cpu: vcpu.cpu,
+            })
+        };
+        Ok(Standing {
+            schema_version: 1,
+            mechanism: "ext".into(),
+            attached: is_attached(),
+            at_ns: now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64,
+            vcpus: self.vcpus.iter().map(one).collect::<Result<_, Error>>()?,
+        })
+    }
+
+    /// Answers at `socket` until it is told to stop; then ends the scheduler.
+    ///
+    /// # Errors
+    /// The socket cannot be made, or a thread of the loader had failed.
+    pub fn serve(
+        mut self,
+        socket: &Path,
+        ready: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let listener = Listener::at(socket)?;
+        ready().map_err(Error::io("say that the scheduler is at work"))?;
+        for stream in listener.listener.incoming() {
+            let mut stream = stream.map_err(Error::io("take a request"))?;
+            // A client that goes away, or says nonsense, is its own loss.
+            let mut line = String::new();
+            let limited = io::Read::take(&stream, LONGEST_REQUEST);
+            if BufReader::new(limited).read_line(&mut line).is_err() {
+                continue;
+            }
+            let (reply, ends) = match serde_json::from_str(&line) {
+                Err(error) => (Reply::Refused(format!("no request: {error}")), false),
+                Ok(Request::Stop) => (Reply::Done, true),
+                Ok(Request::Show) => (
+                    self.standing()
+                        .map_or_else(|error| refused(&error), Reply::Standing),
+                    false,
+                ),
+                Ok(Request::Apply { config, threads }) => (
+                    self.apply(&config, &threads)
+                        .map_or_else(|error| refused(&error), |()| Reply::Done),
+                    false,
+                ),
+            };
+            if let Ok(mut text) = serde_json::to_string(&reply) {
+                text.push('\n');
+                let _ = stream.write_all(text.as_bytes());
+            }
+            if ends {
+                break;
+            }
+        }
+        self.scheduler.stop()
+    }
+}
+
+fn refused(error: &Error) -> Reply {
+    Reply::Refused(error.to_string())
+}
+
+/// Has a thread run on these CPUs only.
+fn pin(tid: u32, cpus: &[u32]) -> Result<(), Error> {
+    let mut set = nix::sched::CpuSet::new();
+    for &cpu in cpus {
+        let added = set.set(cpu as usize);
+        added.map_err(|_| Error::Input(format!("there can be no CPU {cpu}")))?;
+    }
+    let tid = nix::unistd::Pid::from_raw(tid.cast_signed());
+    nix::sched::sched_setaffinity(tid, &set)
+        .map_err(|error| Error::Input(format!("thread {tid} cannot run on CPUs {cpus:?}: {error}")))
+}
+
+/// A socket whose file goes with it.
+struct Listener {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener {
+    fn at(path: &Path) -> Result<Self, Error> {
+        let what = format!("listen at {}", path.display());
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(Error::io(&what))?;
+        }
+        // Of a loader that was killed. One that lives has the scheduler, and so this one did not get here.
+        if let Err(error) = fs::remove_file(path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(Error::io(&what)(error));
+        }
+        let listener = UnixListener::bind(path).map_err(Error::io(&what))?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

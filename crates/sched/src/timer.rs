@@ -1,0 +1,100 @@
+//! The thread that comes at every budget event.
+//!
+//! `bpf_timer` is refused on `PREEMPT_RT`. So a FIFO thread sleeps until the next event and runs the program
+//! `control_advance`, which moves what has budget again and calls the CPUs whose VCPU has none left. When a new event comes
+//! before the time that is armed, the scheduler wakes the thread by a ring buffer.
+
+use crate::abi::{AdvanceRequest, Shared};
+use crate::scheduler::{Error, Program};
+use libbpf_rs::{MapHandle, RingBufferBuilder};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use steadyvm_sched_policy::NEVER;
+
+/// Above VCPUs and housekeeping, below interrupt and vhost threads of the RT path.
+const FIFO_PRIORITY: i32 = 49;
+
+/// Starts it. It ends when `stop` can be read.
+pub(crate) fn start(
+    advance: Program,
+    wake: MapHandle,
+    stop: OwnedFd,
+) -> Result<JoinHandle<Result<(), Error>>, Error> {
+    let (ready, is_ready) = mpsc::channel();
+    let thread = thread::Builder::new()
+        .name("sched-timer".into())
+        .spawn(move || {
+            let parameters = libc::sched_param {
+                sched_priority: FIFO_PRIORITY,
+            };
+            // SAFETY: a number and a live structure; 0 is the calling thread.
+            let done =
+                unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+            let outcome = nix::errno::Errno::result(done)
+                .map(drop)
+                .map_err(Error::system("give the timer's thread SCHED_FIFO"));
+            let failed = outcome.is_err();
+            let _ = ready.send(outcome);
+            if failed {
+                return Ok(());
+            }
+            run(&advance, &wake, &stop)
+        })
+        .map_err(Error::io("start the timer's thread"))?;
+    is_ready
+        .recv()
+        .map_err(|_| Error::State("the timer's thread ended at once".into()))??;
+    Ok(thread)
+}
+
+fn run(advance: &Program, wake: &MapHandle, stop: &OwnedFd) -> Result<(), Error> {
+    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::empty())
+        .map_err(Error::system("make a timer"))?;
+    let mut builder = RingBufferBuilder::new();
+    builder
+        .add(wake, |_| 0)
+        .map_err(Error::bpf("read the wake-up buffer"))?;
+    let ring = builder
+        .build()
+        .map_err(Error::bpf("read the wake-up buffer"))?;
+    // SAFETY: the ring buffer lives to the end of this function, and its descriptor with it.
+    let woken = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+    loop {
+        let mut request = AdvanceRequest::default();
+        advance.run(request.bytes_mut())?;
+        let expiration = if request.next_ns >= NEVER {
+            None
+        } else {
+            // A time of 0 would disarm it; an absolute one that has passed expires at once.
+            Some(Expiration::OneShot(TimeSpec::from_duration(
+                Duration::from_nanos(request.next_ns.max(1)),
+            )))
+        };
+        match expiration {
+            Some(expiration) => timer.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME),
+            None => timer.unset(),
+        }
+        .map_err(Error::system("set the timer"))?;
+        let mut descriptors = [
+            PollFd::new(timer.as_fd(), PollFlags::POLLIN),
+            PollFd::new(woken, PollFlags::POLLIN),
+            PollFd::new(stop.as_fd(), PollFlags::POLLIN | PollFlags::POLLHUP),
+        ];
+        match poll(&mut descriptors, PollTimeout::NONE) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(Error::system("wait for the next event")(error)),
+        }
+        if descriptors[2].any().unwrap_or(false) {
+            return Ok(());
+        }
+        if descriptors[1].any().unwrap_or(false) {
+            ring.consume()
+                .map_err(Error::bpf("read the wake-up buffer"))?;
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The host's decision: the rule of `policy/order.h` on every CPU whose queue has changed.
+
+use steadyvm_sched_policy::{KEY_IDLE, KEY_NON_RT, Kind, preempts};
+
+use super::{Engine, NONE, SLICE_NS};
+use crate::{observe::Observer, timers::NEVER};
+
+impl<O: Observer> Engine<'_, O> {
+    /// Decides anew wherever something has changed, until nothing does.
+    pub(super) fn decide(&mut self) {
+        while self.any_dirty {
+            self.any_dirty = false;
+            for guest in 0..self.guests.len() as u32 {
+                if self.guests[guest as usize].dirty {
+                    self.rebalance(guest);
+                }
+            }
+            for domain in 0..self.domains.len() {
+                if self.dirty_domains[domain] {
+                    self.dirty_domains[domain] = false;
+                    self.choose_holders(domain);
+                    self.choose_runners(domain);
+                }
+            }
+            self.dispatch();
+            self.any_dirty = self.dirty_domains.contains(&true);
+        }
+        for cpu in 0..self.cpus.len() as u32 {
+            if self.cpus[cpu as usize].touched {
+                self.cpus[cpu as usize].touched = false;
+                self.arm_cpu(cpu);
+            }
+        }
+    }
+
+    fn cpus_of(&self, domain: usize) -> std::ops::Range<u32> {
+        if self.domains.len() == 1 {
+            0..self.cpus.len() as u32
+        } else {
+            domain as u32..domain as u32 + 1
+        }
+    }
+
+    /// Rule 1 and 4: who holds each CPU.
+    fn choose_holders(&mut self, domain: usize) {
+        for cpu in self.cpus_of(domain) {
+            let holder = self.cpus[cpu as usize].holder;
+            if holder == NONE {
+                continue;
+            }
+            let slice_is_over =
+                !self.is_rt(holder) && self.cpus[cpu as usize].slice_end <= self.now;
+            if self.vcpus[holder as usize].key == KEY_IDLE || slice_is_over {
+                self.settle(cpu);
+                self.take_off(cpu);
+            }
+        }
+        let mut failed = (0, 0);
+        while let Some(vcpu) = self.first_waiting(domain, failed) {
+            match self.cpu_for(domain, vcpu) {
+                Some(cpu) => self.put_on(cpu, vcpu),
+                // Without masks, nobody behind it would find a CPU either.
+                None if self.vcpus[vcpu as usize].everywhere || self.domains.len() > 1 => break,
+                None => failed = (self.vcpus[vcpu as usize].key, vcpu + 1),
+            }
+        }
+    }
+
+    /// The first VCPU that claims a CPU and holds none, from (key, number) `from` on.
+    fn first_waiting(&self, domain: usize, from: (u64, u32)) -> Option<u32> {
+        let mut best = None;
+        for &vcpu in &self.domains[domain] {
+            let state = &self.vcpus[vcpu as usize];
+            let entry = (state.key, vcpu);
+            let waits = state.key < KEY_IDLE && state.holds == NONE && entry >= from;
+            if waits && best.is_none_or(|best| entry < best) {
+                best = Some(entry);
+            }
+        }
+        best.map(|(_, vcpu)| vcpu)
+    }
+
+    /// The CPU that `vcpu` gets: a free one, its last before others; else that of the last holder, if it comes before.
+    fn cpu_for(&self, domain: usize, vcpu: u32) -> Option<u32> {
+        let state = &self.vcpus[vcpu as usize];
+        let mut worst = (0, NONE);
+        for cpu in self.cpus_of(domain) {
+            if !state.everywhere && !state.server.cpus().contains(cpu) {
+                continue;
+            }
+            let holder = self.cpus[cpu as usize].holder;
+            if holder == NONE {
+                if cpu == state.last_cpu {
+                    return Some(cpu);
+                }
+                if worst.0 < KEY_IDLE {
+                    worst = (KEY_IDLE, cpu);
+                }
+            } else if worst.1 == NONE || self.vcpus[holder as usize].key > worst.0 {
+                worst = (self.vcpus[holder as usize].key, cpu);
+            }
+        }
+        (worst.1 != NONE && preempts(state.key, worst.0)).then_some(worst.1)
+    }
+
+    /// The holder of `cpu`, which is settled, holds it no longer.
+    fn take_off(&mut self, cpu: u32) {
+        let holder = self.cpus[cpu as usize].holder;
+        self.set_runner(cpu, NONE);
+        self.cpus[cpu as usize].holder = NONE;
+        let state = &mut self.vcpus[holder as usize];
+        state.holds = NONE;
+        // Accounting has moved its key (virtual time, a sporadic server's first piece).
+        if state.key != KEY_IDLE {
+            state.key = if state.server.claims(self.now) {
+                state.server.key(&self.host)
+            } else {
+                KEY_IDLE
+            };
+        }
+        self.arm_vcpu(holder);
+    }
+
+    fn put_on(&mut self, cpu: u32, vcpu: u32) {
+        self.settle(cpu);
+        let holder = self.cpus[cpu as usize].holder;
+        if holder != NONE {
+            if self.cpus[cpu as usize].runner == holder {
+                self.vcpus[holder as usize].outcome.preemptions += 1;
+            }
+            self.take_off(cpu);
+        }
+        // It may run elsewhere, on another's budget.
+        let runs = self.vcpus[vcpu as usize].runs;
+        if runs != NONE {
+            self.set_runner(runs, NONE);
+        }
+        self.cpus[cpu as usize].holder = vcpu;
+        self.vcpus[vcpu as usize].holds = cpu;
+        self.arm_vcpu(vcpu);
+    }
+
+    /// Rules 2 and 3: who runs on each CPU of the domain.
+    fn choose_runners(&mut self, domain: usize) {
+        let mut idles = false;
+        for cpu in self.cpus_of(domain) {
+            let holder = self.cpus[cpu as usize].holder;
+            if holder == NONE {
+                self.set_runner(cpu, NONE);
+            } else if self.vcpus[holder as usize].server.is_ready() {
+                self.set_runner(cpu, holder);
+            } else if self.serve_sibling(holder) {
+                // Its guest has work for it: a new decision follows.
+                return;
+            } else {
+                idles = true;
+            }
+        }
+        if !idles || !self.lends {
+            return;
+        }
+        for cpu in self.cpus_of(domain) {
+            let holder = self.cpus[cpu as usize].holder;
+            if holder != NONE && !self.vcpus[holder as usize].server.is_ready() {
+                let borrower = self.borrower(domain, cpu, holder);
+                self.set_runner(cpu, borrower);
+            }
+        }
+    }
+
+    /// An idle VCPU of a global guest holds a CPU while a sibling with work waits for one: the work moves to it.
+    fn serve_sibling(&mut self, holder: u32) -> bool {
+        let guest = &self.guests[self.vcpus[holder as usize].guest as usize];
+        if !guest.global {
+            return false;
+        }
+        let waits = |vcpu: &u32| {
+            let state = &self.vcpus[*vcpu as usize];
+            state.server.is_ready() && state.holds == NONE
+        };
+        let (first, end) = guest.vcpus;
+        let Some(sibling) = (first..end).find(waits) else {
+            return false;
+        };
+        self.block(sibling);
+        self.wake(holder);
+        true
+    }
+
+    /// Rule 3: the first server that may run while `holder` idles.
+    fn borrower(&self, domain: usize, cpu: u32, holder: u32) -> u32 {
+        let holder = &self.vcpus[holder as usize].server;
+        let mut best = (KEY_IDLE, NONE);
+        for &vcpu in &self.domains[domain] {
+            let state = &self.vcpus[vcpu as usize];
+            let elsewhere = state.runs != NONE && state.runs != cpu;
+            if state.holds != NONE || elsewhere || !holder.may_lend_to(&state.server, self.now) {
+                continue;
+            }
+            let entry = (state.server.key(&self.host), vcpu);
+            if entry < best && state.server.cpus().contains(cpu) {
+                best = entry;
+            }
+        }
+        best.1
+    }
+
+    fn set_runner(&mut self, cpu: u32, vcpu: u32) {
+        let before = self.cpus[cpu as usize].runner;
+        if before == vcpu {
+            return;
+        }
+        self.settle(cpu);
+        self.put_task(cpu, NONE);
+        if before != NONE {
+            self.vcpus[before as usize].runs = NONE;
+            self.mark_guest(before);
+        }
+        self.cpus[cpu as usize].runner = vcpu;
+        if vcpu == NONE {
+            return;
+        }
+        self.mark_guest(vcpu);
+        let overheads = self.overheads;
+        let state = &mut self.vcpus[vcpu as usize];
+        let migrates = state.last_cpu != cpu && state.last_cpu != NONE;
+        state.runs = cpu;
+        state.last_cpu = cpu;
+        state.outcome.dispatches += 1;
+        state.outcome.migrations += u64::from(migrates);
+        let own = &mut self.cpus[cpu as usize];
+        own.overhead = overheads.decision_ns + overheads.context_switch_ns;
+        if migrates {
+            own.overhead += overheads.migration_ns;
+        }
+        own.slice_end = self.now + SLICE_NS;
+    }
+
+    fn mark_guest(&mut self, vcpu: u32) {
+        let guest = self.vcpus[vcpu as usize].guest;
+        self.guests[guest as usize].dirty = true;
+    }
+
+    /// Tasks on the VCPUs that run.
+    fn dispatch(&mut self) {
+        for cpu in 0..self.cpus.len() as u32 {
+            let Some(runner) =
+                Some(self.cpus[cpu as usize].runner).filter(|&runner| runner != NONE)
+            else {
+                continue;
+            };
+            let guest = self.vcpus[runner as usize].guest;
+            if self.guests[guest as usize].dirty && !self.guests[guest as usize].global {
+                self.dispatch_own(cpu);
+            }
+        }
+        for guest in 0..self.guests.len() as u32 {
+            if self.guests[guest as usize].dirty {
+                self.guests[guest as usize].dirty = false;
+                if self.guests[guest as usize].global {
+                    self.dispatch_global(guest);
+                }
+            }
+        }
+    }
+
+    /// Sets the timer of `cpu`, which is settled, to what ends first on it.
+    fn arm_cpu(&mut self, cpu: u32) {
+        let state = &self.cpus[cpu as usize];
+        let mut next = NEVER;
+        if state.holder != NONE {
+            let holder = &self.vcpus[state.holder as usize].server;
+            next = self.seen(holder.next_event(self.now, true));
+            if state.runner != state.holder && state.runner != NONE {
+                let runner = &self.vcpus[state.runner as usize];
+                let pays = holder.parameters().kind() != Kind::CapacityReclaiming;
+                next = next.min(self.seen(runner.server.next_event(self.now, pays)));
+                if !runner.server.parameters().is_rt() {
+                    next = next.min(state.slice_end.max(self.now + 1));
+                }
+            }
+            if self.vcpus[state.holder as usize].key >= KEY_NON_RT {
+                next = next.min(state.slice_end.max(self.now + 1));
+            }
+            if state.task != NONE {
+                next = next.min(self.now + state.overhead + self.tasks[state.task as usize].left);
+            }
+        }
+        let timer = self.tasks.len() + self.vcpus.len() + cpu as usize;
+        self.timers.set(timer, next);
+    }
+}

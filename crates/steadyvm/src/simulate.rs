@@ -1,0 +1,206 @@
+//! `steadyvm simulate`: a plan, played: which jobs are late, what every VCPU got.
+//!
+//! Exit codes: 0 no job was late, 1 some were, 2 bad input.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, anyhow};
+use steadyvm_sim::{
+    Engine, Nobody, Outcome, Recorder, gantt, perfetto,
+    plan::{self, Scenario},
+};
+
+/// The longest stretch that a chart shows, ns.
+const CHART_NS: u64 = 200_000_000;
+
+/// The longest recording, ns: a trace of more is of no use to anybody.
+const MAX_RECORDING_NS: u64 = 60_000_000_000;
+
+/// Plays a plan on the scheduling policy that the BPF scheduler runs
+///
+/// Reads the plan file of `steadyvm plan` (docs/design/plan-file.md), takes its VMs, tasks and budgets, and simulates the
+/// host. Every task releases its first job at 0. What a [simulate] table may say, all optional:
+///
+///   [simulate]
+///   duration = "10s"                # simulated time
+///   seed = 1
+///   server = "deferrable"           # periodic, work-conserving, capacity-reclaiming, polling, sporadic, cbs
+///   order = "edf"                   # of VCPUs: dm, rm
+///   quantum = "1ms"                 # budgets are looked at so often; 0ns: at exact times
+///   decision = "1us"                # cost of a switch: of the decision,
+///   `context_switch` = "2us"          # of the switch itself,
+///   migration = "5us"               # of a start on another CPU
+///   `execution_factor_percent` = 50   # jobs take 50 to 100 % of c
+///   `longest_gap_percent` = 150       # jobs come t to 1.5 t apart
+///
+/// `server` and the costs are otherwise those of [host] and [host.overheads].
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// The plan file (steadyvm.toml)
+    file: PathBuf,
+    /// Print the outcome as JSON; all times are nanoseconds
+    #[arg(long)]
+    json: bool,
+    /// Draw the first 200 ms into this SVG file
+    #[arg(long, value_name = "OUT.svg")]
+    gantt: Option<PathBuf>,
+    /// Write a trace for Perfetto (ui.perfetto.dev) into this file
+    #[arg(long, value_name = "OUT.json")]
+    trace: Option<PathBuf>,
+    /// The seed of random numbers, in place of the file's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Simulated time, such as "10s", in place of the file's
+    #[arg(long, value_name = "T")]
+    duration: Option<String>,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// Input that cannot be read or simulated, output that cannot be written.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let place = args.file.display();
+    let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {place}"))?;
+    let mut scenario = plan::parse(&text).with_context(|| format!("{place}"))?;
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    if let Some(duration) = &args.duration {
+        scenario.duration_ns = steadyvm_analysis::plan::duration_ns(duration)
+            .and_then(|time| u64::try_from(time).ok())
+            .ok_or_else(|| anyhow!("--duration is \"{duration}\"; give a time such as \"10s\""))?;
+    }
+    let outcome = simulate(args, &scenario)?;
+    let text = if args.json {
+        json(&scenario, &outcome)?
+    } else {
+        table(&scenario, &outcome)
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // A reader that has seen enough is no error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        result => result.context("cannot write to standard output")?,
+    }
+    Ok(ExitCode::from(u8::from(outcome.late() > 0)))
+}
+
+fn simulate(args: &Args, scenario: &Scenario) -> Result<Outcome> {
+    let Scenario {
+        system,
+        seed,
+        duration_ns,
+        ..
+    } = scenario;
+    if args.gantt.is_none() && args.trace.is_none() {
+        return Ok(Engine::new(system, *seed, *duration_ns, &mut Nobody)?.run());
+    }
+    if args.trace.is_some() && *duration_ns > MAX_RECORDING_NS {
+        return Err(anyhow!(
+            "a trace holds at most 60 s; give --duration 60s or less"
+        ));
+    }
+    let mut recorder = Recorder::default();
+    let outcome = Engine::new(system, *seed, *duration_ns, &mut recorder)?.run();
+    let write = |path: &Path, text: String| {
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    if let Some(path) = &args.gantt {
+        write(
+            path,
+            gantt::render(system, &recorder, CHART_NS.min(*duration_ns)),
+        )?;
+    }
+    if let Some(path) = &args.trace {
+        write(path, perfetto::render(system, &recorder))?;
+    }
+    Ok(outcome)
+}
+
+fn json(scenario: &Scenario, outcome: &Outcome) -> Result<String> {
+    let (mut tasks, mut vcpus) = (outcome.tasks.iter(), outcome.vcpus.iter());
+    let vms: Vec<serde_json::Value> = scenario
+        .system
+        .guests
+        .iter()
+        .map(|guest| {
+            let tasks: Vec<_> = guest
+                .tasks
+                .iter()
+                .zip(tasks.by_ref())
+                .map(|(task, outcome)| serde_json::json!({"name": task.name, "outcome": outcome}))
+                .collect();
+            let vcpus: Vec<_> = guest
+                .vcpus
+                .iter()
+                .zip(vcpus.by_ref())
+                .map(|(_, outcome)| outcome)
+                .collect();
+            serde_json::json!({"name": guest.name, "tasks": tasks, "vcpus": vcpus})
+        })
+        .collect();
+    let value = serde_json::json!({
+        "schema_version": 1,
+        "feasible": scenario.report.feasible,
+        "seed": scenario.seed,
+        "duration_ns": outcome.duration_ns,
+        "events": outcome.events,
+        "late_jobs": outcome.late(),
+        "jobs": outcome.due(),
+        "vms": vms,
+    });
+    Ok(serde_json::to_string_pretty(&value).context("cannot write the outcome as JSON")? + "\n")
+}
+
+fn table(scenario: &Scenario, outcome: &Outcome) -> String {
+    let seconds = outcome.duration_ns as f64 / 1e9;
+    let mut text = format!(
+        "{} of {} jobs late in {seconds} s (seed {}); the plan {}\n\n",
+        outcome.late(),
+        outcome.due(),
+        scenario.seed,
+        if scenario.report.feasible {
+            "is feasible"
+        } else {
+            "is not feasible"
+        },
+    );
+    let (mut tasks, mut vcpus) = (outcome.tasks.iter(), outcome.vcpus.iter());
+    for guest in &scenario.system.guests {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{}", guest.name);
+        for (number, (vcpu, got)) in guest.vcpus.iter().zip(vcpus.by_ref()).enumerate() {
+            let share = 100.0 * got.supplied_ns as f64 / outcome.duration_ns.max(1) as f64;
+            let granted = if vcpu.parameters.is_rt() {
+                let granted =
+                    vcpu.parameters.budget_ns() as f64 / vcpu.parameters.period_ns() as f64;
+                format!("of {:.2} % granted", 100.0 * granted)
+            } else {
+                "of what is left".to_owned()
+            };
+            let _ = writeln!(
+                text,
+                "  vcpu {number}: ran {share:.2} % {granted}, {} preemptions, {} migrations",
+                got.preemptions, got.migrations
+            );
+        }
+        for (task, found) in guest.tasks.iter().zip(tasks.by_ref()) {
+            let mean = found.total_response_ns as f64 / found.jobs.max(1) as f64 / 1e6;
+            let _ = writeln!(
+                text,
+                "  task {}: {} of {} late, response mean {mean:.3} ms, longest {:.3} ms, deadline {:.3} ms",
+                task.name,
+                found.late(),
+                found.due(),
+                found.longest_response_ns as f64 / 1e6,
+                task.deadline_ns as f64 / 1e6
+            );
+        }
+    }
+    text
+}

@@ -1,0 +1,177 @@
+//! `steadyvm status`: what is planned, what is in force, what has drifted.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde::Serialize;
+use steadyvm_analysis::plan::{Report, ServiceReport, VcpuReport};
+use steadyvm_host::{Plan, Setting, State};
+
+use super::{FileArgs, Site};
+use crate::host::{ControlArgs, print_json};
+use crate::output;
+
+/// Show what a steadyvm.toml plans, what of it is in force, and what has drifted.
+///
+/// Drift is a setting that steadyvm made and that no longer holds, or one that the file wants and that
+/// is not made, as of a VM that started since. Exit code 1 if anything has drifted or is not in force.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    file: FileArgs,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+/// The state of a host beside its file.
+#[derive(Debug, Serialize)]
+struct Status {
+    /// The file.
+    file: String,
+    /// Whether anything is in force.
+    state: State,
+    /// Since when, in seconds after 1970.
+    applied_unix_s: Option<u64>,
+    /// Whether the host can hold the plan; null without one.
+    feasible: Option<bool>,
+    /// Planned budgets by VM.
+    vms: BTreeMap<String, Vec<VcpuReport>>,
+    /// Planned bounds of services.
+    services: Vec<ServiceReport>,
+    /// Settings in force that hold.
+    holding: usize,
+    /// Settings that were made and no longer hold.
+    drifted: Vec<Setting>,
+    /// What the file wants and is not in force, in words.
+    missing: Vec<String>,
+    /// What is in force and the file no longer wants.
+    unwanted: Vec<String>,
+    /// What the reader should know.
+    warnings: Vec<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let control = args.control.open();
+    let site = Site::read(&args.file)?;
+    let shown = control.show()?;
+    let planned = site.plan(&control)?;
+    let status = status(&site, shown, planned);
+    if args.control.json {
+        print_json(&status)?;
+    } else {
+        output::print(&status.render())?;
+    }
+    Ok(if status.is_in_force() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
+
+fn status(site: &Site, shown: steadyvm_host::Status, planned: Plan) -> Status {
+    let (held, drifted): (Vec<Setting>, Vec<Setting>) = shown
+        .settings
+        .into_iter()
+        .partition(|setting| setting.holds);
+    let plan: Option<&Report> = site.plan.as_ref();
+    let real_time = plan.into_iter().flat_map(|plan| &plan.vms);
+    Status {
+        file: site.name.clone(),
+        state: shown.state,
+        applied_unix_s: shown.applied_unix_s,
+        feasible: plan.map(|plan| plan.feasible),
+        vms: real_time
+            .filter(|vm| vm.rt)
+            .map(|vm| (vm.name.clone(), vm.vcpus.clone()))
+            .collect(),
+        services: plan.map_or_else(Vec::new, |plan| plan.services.clone()),
+        holding: held.len(),
+        drifted,
+        missing: planned.steps.iter().map(ToString::to_string).collect(),
+        unwanted: planned
+            .taken_back
+            .iter()
+            .map(|step| step.change.subject())
+            .collect(),
+        warnings: planned.warnings,
+    }
+}
+
+impl Status {
+    /// Whether all that the file wants is in force, and nothing else is.
+    fn is_in_force(&self) -> bool {
+        self.state == State::Applied
+            && self.drifted.is_empty()
+            && self.missing.is_empty()
+            && self.unwanted.is_empty()
+    }
+
+    fn render(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let state = match self.state {
+            State::None => "nothing is in force: run `steadyvm apply`".to_owned(),
+            State::Applied => format!("{} settings hold", self.holding),
+            State::Incomplete => "an apply or undo was interrupted: run `steadyvm undo`".to_owned(),
+            State::BeforeReboot => {
+                "nothing is in force since the reboot: run `steadyvm apply`".to_owned()
+            }
+        };
+        writeln!(text, "{}: {state}", self.file)?;
+        for (name, vcpus) in &self.vms {
+            let budgets: Vec<String> = vcpus
+                .iter()
+                .map(|vcpu| {
+                    format!(
+                        "{} of {}",
+                        milliseconds(vcpu.budget),
+                        milliseconds(vcpu.period)
+                    )
+                })
+                .collect();
+            writeln!(text, "VM {name}: planned {}", budgets.join(", "))?;
+        }
+        for service in &self.services {
+            let bound = service.bound.map_or("none".to_owned(), milliseconds);
+            let limit = service.limit.map_or(String::new(), |limit| {
+                format!(", limit {}", milliseconds(limit))
+            });
+            writeln!(
+                text,
+                "service {} in {}: bound {bound}{limit}",
+                service.name, service.vm
+            )?;
+        }
+        for setting in &self.drifted {
+            let now = setting.now.as_deref().unwrap_or("gone");
+            writeln!(
+                text,
+                "drifted: {}: {} expected, now {now}",
+                setting.subject, setting.new
+            )?;
+        }
+        for step in &self.missing {
+            writeln!(text, "missing: {step}")?;
+        }
+        for subject in &self.unwanted {
+            writeln!(text, "no longer wanted: {subject}")?;
+        }
+        for warning in &self.warnings {
+            writeln!(text, "warning: {warning}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A time of the analysis, nanoseconds, for people.
+fn milliseconds(time: steadyvm_analysis::time::Time) -> String {
+    format!("{} ms", time as f64 / 1e6)
+}

@@ -1,0 +1,122 @@
+"""The interfaces of the VMs that a scheduler sees on hosts, by instance uuid.
+
+A HostState may hold an instance of which only the uuid is known; flavor and hints are in its RequestSpec,
+one query away. What was read is kept as long as the instance stays on its host with its flavor: a resize, a
+migration, an evacuation and their reverts change one of the two.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .interface import Interface
+
+# The most uuids in one query.
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What was read of an instance, and of which state of it."""
+
+    interface: Interface | None
+    flavor_id: int | None
+
+
+Reader = Callable[[Iterable[str]], Mapping[str, Record]]
+
+
+class _Known(NamedTuple):
+    """A record, and the host and the very object of nova's that it was read for."""
+
+    host: str
+    instance: object
+    record: Record
+
+
+class Records:
+    """A cache of records; ``read`` gets those it does not have, many at a time.
+
+    ``flavor_id`` says which flavor an object of nova's shows, None if it has only the uuid. nova replaces its
+    object with every message about the instance, so the same object needs no second look.
+    """
+
+    def __init__(self, read: Reader, flavor_id: Callable[[Any], int | None], limit: int = 200_000) -> None:
+        self._read = read
+        self._flavor_id = flavor_id
+        self._limit = limit
+        self._lock = threading.Lock()
+        # Written under _lock.
+        self._known: dict[str, _Known] = {}
+
+    def forget(self, uuid: str) -> None:
+        """Drops what is known of an instance, as when it is about to change."""
+        with self._lock:
+            self._known.pop(uuid, None)
+
+    def interfaces(
+        self, instances: Mapping[str, Mapping[str, Any]], without: str | None = None
+    ) -> dict[str, list[Interface]]:
+        """The interfaces by host of {host: {uuid: nova's object}}, but for the instance ``without``."""
+        known = self._known
+        result: dict[str, list[Interface]] = {}
+        missing: list[tuple[str, str, Any]] = []
+        for host, of_host in instances.items():
+            found = result[host] = []
+            for uuid, instance in of_host.items():
+                entry = known.get(uuid)
+                if entry is None or entry.instance is not instance or entry.host is not host:
+                    entry = self._second_look(entry, host, uuid, instance)
+                if uuid == without:
+                    continue
+                if entry is None:
+                    missing.append((host, uuid, instance))
+                elif entry.record.interface is not None:
+                    found.append(entry.record.interface)
+        if missing:
+            fresh = self._load([uuid for _, uuid, _ in missing])
+            for host, uuid, _ in missing:
+                interface = fresh[uuid].interface
+                if interface is not None:
+                    result[host].append(interface)
+            self._remember(missing, fresh)
+        return result
+
+    def _second_look(self, entry: _Known | None, host: str, uuid: str, instance: Any) -> _Known | None:
+        """The entry if it holds for this object too."""
+        if entry is None or entry.host != host:
+            return None
+        flavor_id = self._flavor_id(instance)
+        if flavor_id is not None and flavor_id != entry.record.flavor_id:
+            return None
+        renewed = _Known(host, instance, entry.record)
+        with self._lock:
+            # Not if another thread has forgotten or read it since.
+            if self._known.get(uuid) is entry:
+                self._known[uuid] = renewed
+        return renewed
+
+    def _load(self, uuids: list[str]) -> dict[str, Record]:
+        fresh: dict[str, Record] = {}
+        for start in range(0, len(uuids), BATCH):
+            batch = uuids[start : start + BATCH]
+            fresh.update(self._read(batch))
+            # Deleted between nova's list and this query: it claims nothing any more.
+            fresh.update((uuid, _GONE) for uuid in batch if uuid not in fresh)
+        return fresh
+
+    def _remember(self, missing: list[tuple[str, str, Any]], fresh: Mapping[str, Record]) -> None:
+        with self._lock:
+            if len(self._known) + len(fresh) > self._limit:
+                self._known.clear()
+            for host, uuid, instance in missing:
+                record = fresh[uuid]
+                # While a resize is in flight, the request already has the flavor to come: use it once.
+                if self._flavor_id(instance) in (None, record.flavor_id):
+                    self._known[uuid] = _Known(host, instance, record)
+
+
+_GONE = Record(None, None)

@@ -1,0 +1,177 @@
+"""Extra specs and hints: what is an interface, and what is refused with words that help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steadyvm_nova.interface import (
+    KEYS,
+    PERIOD_MAX_US,
+    PERIOD_MIN_US,
+    USER_KEYS,
+    Interface,
+    SpecError,
+    check_value,
+    interface_of,
+)
+
+
+def test_the_total_is_shared_evenly_as_in_the_paper() -> None:
+    assert interface_of({"rt:budget": "12ms", "rt:period": "10ms"}, {}, 2) == Interface(10_000, 6_000, 2)
+
+
+def test_a_budget_per_vcpu() -> None:
+    specs = {"rt:vcpu_budget": "4000", "rt:period": "10000us"}
+    assert interface_of(specs, {}, 3) == Interface(10_000, 4_000, 3)
+
+
+def test_a_remainder_is_rounded_up_never_down() -> None:
+    assert interface_of({"rt:budget": "10", "rt:period": "100"}, {}, 3) == Interface(100, 4, 3)
+
+
+def test_other_vms_are_none_of_ours() -> None:
+    assert interface_of({"hw:cpu_policy": "shared"}, {"group": ["x"]}, 2) is None
+    assert interface_of({"rt:hints": "allowed"}, {}, 2) is None
+
+
+def test_tasks_get_the_interface_of_least_bandwidth() -> None:
+    specs = {"rt:tasks": "12ms/30ms, 15ms/25ms"}
+    found = interface_of(specs, {}, 2)
+    assert found is not None
+    for period in ("2ms", "5ms", "10ms", "20ms"):
+        other = interface_of({**specs, "rt:period": period}, {}, 2)
+        assert other is None or found.ppm <= other.ppm
+    # The tasks need 12/30 + 15/25 = 1 CPU; no interface may be below.
+    assert found.ppm >= 1_000_000
+
+
+def test_tasks_that_no_budget_serves_are_refused() -> None:
+    with pytest.raises(SpecError, match="no budget of 1 VCPUs"):
+        interface_of({"rt:tasks": "20ms/25ms, 20ms/25ms"}, {}, 1)
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("negative", {"rt:budget": "-1", "rt:period": "10ms"}, "positive whole number"),
+    ("zero", {"rt:budget": "0", "rt:period": "10ms"}, "positive whole number"),
+    ("leading zero", {"rt:budget": "04ms", "rt:period": "10ms"}, "positive whole number"),
+    ("fraction", {"rt:budget": "1.5ms", "rt:period": "10ms"}, "positive whole number"),
+    ("exponent", {"rt:budget": "1e3", "rt:period": "10ms"}, "positive whole number"),
+    ("underscore", {"rt:budget": "1_000", "rt:period": "10ms"}, "positive whole number"),
+    ("sign", {"rt:budget": "+4ms", "rt:period": "10ms"}, "positive whole number"),
+    ("blank", {"rt:budget": " 4ms", "rt:period": "10ms"}, "positive whole number"),
+    ("newline", {"rt:budget": "4ms\n", "rt:period": "10ms"}, "positive whole number"),
+    ("empty", {"rt:budget": "", "rt:period": "10ms"}, "positive whole number"),
+    ("not a number", {"rt:budget": "NaN", "rt:period": "10ms"}, "positive whole number"),
+    ("infinite", {"rt:budget": "inf", "rt:period": "10ms"}, "positive whole number"),
+    ("hexadecimal", {"rt:budget": "0x10", "rt:period": "10ms"}, "positive whole number"),
+    ("Arabic digits", {"rt:budget": "\u0664ms", "rt:period": "10ms"}, "positive whole number"),
+    ("superscript", {"rt:budget": "4\u00b2", "rt:period": "10ms"}, "positive whole number"),
+    ("full width", {"rt:budget": "\uff14", "rt:period": "10ms"}, "positive whole number"),
+    ("huge", {"rt:budget": "9" * 400, "rt:period": "10ms"}, "positive whole number"),
+    ("seconds", {"rt:budget": "4s", "rt:period": "10ms"}, "positive whole number"),
+    ("over a CPU", {"rt:budget": "21ms", "rt:period": "10ms"}, "at most 20000 us"),
+    ("VCPU over a CPU", {"rt:vcpu_budget": "11ms", "rt:period": "10ms"}, "at most 10000 us"),
+    ("no period", {"rt:budget": "4ms"}, "add rt:period"),
+    ("no budget", {"rt:period": "10ms"}, "add rt:budget"),
+    ("two budgets", {"rt:budget": "4ms", "rt:vcpu_budget": "2ms", "rt:period": "10ms"}, "exclude each other"),
+    (
+        "budget and tasks",
+        {"rt:budget": "4ms", "rt:tasks": "1ms/9ms", "rt:period": "9ms"},
+        "exclude each other",
+    ),
+    ("short period", {"rt:budget": "4", "rt:period": "99"}, "outside 100 us"),
+    ("long period", {"rt:budget": "4", "rt:period": "4195ms"}, "outside 100 us"),
+    ("tiny budget", {"rt:budget": "1", "rt:period": "100"}, "less than 2 us"),
+    ("unknown key", {"rt:bugdet": "4ms", "rt:period": "10ms"}, "known are"),
+    ("unknown hints value", {"rt:hints": "yes"}, "rt:hints=allowed"),
+    ("late task", {"rt:tasks": "10ms/9ms"}, "execution time <= deadline"),
+    ("no tasks", {"rt:tasks": ""}, "no list of tasks"),
+    ("too many tasks", {"rt:tasks": ",".join(["1ms/99ms"] * 17)}, "at most 16 tasks"),
+    ("long tasks", {"rt:tasks": "1ms/99ms" + " " * 2000 + "1ms/99ms"}, "no list of tasks"),
+]
+
+
+@pytest.mark.parametrize(("specs", "words"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_wrong_specs_are_refused_with_what_to_do(specs: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        interface_of(specs, {}, 2)
+
+
+@pytest.mark.parametrize(("specs", "words"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_wrong_hints_are_refused_alike(specs: dict[str, Any], words: str) -> None:
+    if "rt:hints" in specs:
+        words = "is not known"
+    with pytest.raises(SpecError, match=words):
+        interface_of({"rt:hints": "allowed"}, {key: [value] for key, value in specs.items()}, 2)
+
+
+def test_hints_need_the_flavors_leave() -> None:
+    with pytest.raises(SpecError, match="takes no rt: scheduler hints"):
+        interface_of({}, {"rt:budget": "4ms", "rt:period": "10ms"}, 2)
+
+
+@pytest.mark.parametrize("key", ["rt:budget", "rt:vcpu_budget", "rt:tasks", "rt:period"])
+def test_hints_never_override_what_the_flavor_fixes(key: str) -> None:
+    flavor = {"rt:hints": "allowed", "rt:budget": "4ms", "rt:period": "10ms"}
+    with pytest.raises(SpecError, match="the flavor fixes"):
+        interface_of(flavor, {key: "1ms/10ms" if key == "rt:tasks" else "1ms"}, 2)
+
+
+def test_hints_fill_what_the_flavor_leaves_open() -> None:
+    flavor = {"rt:hints": "allowed", "rt:period": "10ms"}
+    assert interface_of(flavor, {"rt:budget": ["8ms"]}, 2) == Interface(10_000, 4_000, 2)
+    assert interface_of(flavor, {"rt:budget": 8000}, 2) == Interface(10_000, 4_000, 2)
+
+
+SHAPES = [["4ms", "5ms"], [], True, 4.5, float("nan"), None, {"a": 10**5000}, 10**5000, [[4]]]
+
+
+@pytest.mark.parametrize("value", SHAPES, ids=range(len(SHAPES)))
+def test_hints_of_other_shapes_are_refused(value: Any) -> None:
+    with pytest.raises(SpecError):
+        interface_of({"rt:hints": "allowed"}, {"rt:budget": value, "rt:period": "10ms"}, 2)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+_texts = st.text(max_size=30) | st.from_regex(r"[0-9]{1,12}(us|ms)?(/[0-9]{1,6}ms)?", fullmatch=True)
+
+
+@given(
+    st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8).map("rt:".__add__), _texts, max_size=4),
+    st.dictionaries(st.sampled_from(USER_KEYS), _json | _texts, max_size=3),
+    st.integers(-1, 2000),
+)
+def test_whatever_comes_is_an_enforceable_interface_or_refused(
+    specs: dict[str, str], hints: dict[str, Any], vcpus: int
+) -> None:
+    try:
+        found = interface_of(specs, hints, vcpus)
+    except SpecError as error:
+        message = str(error)
+        found = None
+    else:
+        message = ""
+    assert message.isascii()
+    assert len(message) < 600
+    if found is not None:
+        assert found.vcpus == vcpus
+        assert 2 <= found.budget_us <= found.period_us
+        assert PERIOD_MIN_US <= found.period_us <= PERIOD_MAX_US
+
+
+@given(st.sampled_from(KEYS), _texts)
+def test_what_the_validator_refuses_no_flavor_can_use(key: str, text: str) -> None:
+    try:
+        check_value(key, text)
+    except SpecError:
+        others = {"rt:period": "10ms"} if key != "rt:period" else {"rt:budget": "2ms"}
+        with pytest.raises(SpecError):
+            interface_of({**others, key: text}, {}, 2)
