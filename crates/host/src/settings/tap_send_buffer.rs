@@ -102,6 +102,7 @@ impl SettingKind for TapSendBuffer {
     fn example(host: &crate::fake::FakeHost) -> super::ChangeOf<Self> {
         host.thread(802, 802, "example", 0);
         host.file("/sys/class/net/example4/ifindex", "81\n");
+        host.file("/sys/class/net/example4/tun_flags", "0x5002\n");
         host.file("/proc/802/fdinfo/3", "iff:\texample4\n");
         super::ChangeOf {
             setting: Self {

@@ -18,7 +18,7 @@ pub fn crash_everywhere(host: &FakeHost, target: &Target, method: Method) {
     let steps = count_mutations(host, target, method, &before);
     for at in 0..steps {
         for fault in [Fault::CrashBefore, Fault::CrashAfter] {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = super::scenario::directory();
             let control = control(host, &directory);
             host.fault_at(at, fault);
             assert!(crashing(|| {
@@ -33,7 +33,7 @@ pub fn crash_everywhere(host: &FakeHost, target: &Target, method: Method) {
 }
 
 fn count_mutations(host: &FakeHost, target: &Target, method: Method, before: &FakeState) -> usize {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = super::scenario::directory();
     let control = control(host, &directory);
     let start = host.mutations();
     control.apply(target, method).unwrap();
@@ -81,7 +81,7 @@ fn a_refusal_at_any_step_rolls_back_or_is_skipped() {
     let (mut rolled_back, mut skipped) = (0, 0);
     for at in 0..steps {
         for number in [libc::EPERM, libc::EIO, libc::EBUSY] {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = super::scenario::directory();
             let control = control(&host, &directory);
             host.fault_at(at, Fault::Refuse(number));
             match control.apply(&target, Method::Dedicated) {
@@ -106,7 +106,7 @@ fn a_refusal_at_any_step_rolls_back_or_is_skipped() {
 
 #[test]
 fn a_torn_journal_still_undoes() {
-    let (host, directory) = (paper_host(2), tempfile::tempdir().unwrap());
+    let (host, directory) = (paper_host(2), super::scenario::directory());
     let before = host.state();
     let control = control(&host, &directory);
     control.apply(&paper_target(), Method::PreemptRt).unwrap();
@@ -123,7 +123,7 @@ fn a_torn_journal_still_undoes() {
 
 #[test]
 fn a_damaged_line_does_not_stop_the_others() {
-    let (host, directory) = (paper_host(2), tempfile::tempdir().unwrap());
+    let (host, directory) = (paper_host(2), super::scenario::directory());
     let control = control(&host, &directory);
     control.apply(&paper_target(), Method::PreemptRt).unwrap();
     let path = directory.path().join("state/journal.jsonl");
@@ -154,7 +154,7 @@ fn a_damaged_line_does_not_stop_the_others() {
 
 #[test]
 fn an_unwritable_state_directory_is_named_and_nothing_is_changed() {
-    let (host, directory) = (paper_host(2), tempfile::tempdir().unwrap());
+    let (host, directory) = (paper_host(2), super::scenario::directory());
     fs::write(directory.path().join("state"), "a file").unwrap();
     let before = host.state();
     let error = control(&host, &directory)

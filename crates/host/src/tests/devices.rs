@@ -8,7 +8,7 @@ const THREADED: &str =
     "[class.c.net]\nthreaded_napi = true\n[[nic]]\nname = \"bulk0\"\nclass = \"c\"\n";
 
 fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    super::scenario::directory()
 }
 
 #[test]

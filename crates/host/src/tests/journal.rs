@@ -50,7 +50,7 @@ fn fail_everywhere(
     let (mut operations, mut stopped, mut refused) = (0, 0, 0);
     for fault in FAULTS {
         for at in 0.. {
-            let (host, directory) = (new_host(), tempfile::tempdir().unwrap());
+            let (host, directory) = (new_host(), super::scenario::directory());
             let before = host.state();
             let (control, storage) = faulty(&host, &directory);
             prepare(&control);
@@ -121,7 +121,7 @@ fn undo_that_fails_at_any_operation_on_the_journal_is_undone_again() {
     let mut failures = 0;
     for fault in FAULTS {
         for at in 0.. {
-            let (host, directory) = (host(), tempfile::tempdir().unwrap());
+            let (host, directory) = (host(), super::scenario::directory());
             let before = host.state();
             let (control, storage) = faulty(&host, &directory);
             control.apply_profile(&profile(FILE)).unwrap();
@@ -151,7 +151,7 @@ proptest! {
     fn any_sequence_of_failing_applies_is_undone(
         runs in prop::collection::vec((any::<bool>(), 0_usize..24, 0_usize..FAULTS.len()), 1..6),
     ) {
-        let (host, directory) = (host(), tempfile::tempdir().unwrap());
+        let (host, directory) = (host(), super::scenario::directory());
         let before = host.state();
         let (control, storage) = faulty(&host, &directory);
         for (is_other, at, fault) in runs {
@@ -170,7 +170,7 @@ proptest! {
 
 #[test]
 fn settings_of_another_journal_are_named() {
-    let (host, directory) = (paper_host(2), tempfile::tempdir().unwrap());
+    let (host, directory) = (paper_host(2), super::scenario::directory());
     let before = host.state();
     let at = |name: &str| HostControl::new(host.machine(), directory.path().join(name));
     at("one").apply(&paper_target(), Method::PreemptRt).unwrap();
@@ -203,7 +203,7 @@ fn settings_of_another_journal_are_named() {
 #[test]
 fn a_journal_of_other_namespaces_is_refused_and_kept() {
     for kind in ["net", "mnt"] {
-        let (host, directory) = (paper_host(2), tempfile::tempdir().unwrap());
+        let (host, directory) = (paper_host(2), super::scenario::directory());
         let link = format!("/proc/self/ns/{kind}");
         host.edit(|state| state.links.insert(link.clone(), format!("{kind}:[1]")));
         let before = host.state();
@@ -249,7 +249,7 @@ fn a_planted_journal_that_names_other_files_writes_none() {
         "/sys/class/net/",
         "/dev/sda",
     ] {
-        let (host, directory) = (paper_host(2), tempfile::tempdir().unwrap());
+        let (host, directory) = (paper_host(2), super::scenario::directory());
         host.writable_file(file, "64\n");
         let control = control(&host, &directory);
         plant(
@@ -288,7 +288,7 @@ fn a_journal_that_others_may_write_is_refused() {
     let set_mode = |path: &std::path::Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
-    let (host, directory) = (paper_host(2), tempfile::tempdir().unwrap());
+    let (host, directory) = (paper_host(2), super::scenario::directory());
     let control = control(&host, &directory);
     control.apply(&paper_target(), Method::PreemptRt).unwrap();
     let state = directory.path().join("state");

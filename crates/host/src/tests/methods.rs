@@ -10,7 +10,7 @@ use crate::threads::{RESET_ON_FORK, Scheduling};
 use crate::{Change, CpuSet, ErrorKind, HostError, Method, RtVm, State, Target, discover};
 
 fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    super::scenario::directory()
 }
 
 #[test]

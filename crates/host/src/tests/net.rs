@@ -79,7 +79,7 @@ pub(super) fn kept(mut state: FakeState) -> FakeState {
 }
 
 fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    super::scenario::directory()
 }
 
 #[test]

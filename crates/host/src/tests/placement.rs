@@ -6,7 +6,7 @@ use crate::fake::Fault;
 use crate::{CpuSet, Method};
 
 fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    super::scenario::directory()
 }
 
 fn cpus(text: &str) -> CpuSet {

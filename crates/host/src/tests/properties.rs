@@ -154,7 +154,7 @@ proptest! {
 
     #[test]
     fn apply_then_undo_restores_every_host((host, (target, method)) in (random_host(), random_target())) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = super::scenario::directory();
         let control = control(&host, &directory);
         let (before, snapshot) = (host.state(), control.snapshot().unwrap());
         control.apply(&target, method).unwrap();
@@ -171,7 +171,7 @@ proptest! {
         (host, (target, method)) in (random_host(), random_target()),
         gone in prop::sample::subsequence(vec![1_u32, 40, 51, SERVICE, 100, 101, 102, 103, 200, 300], 0..10),
     ) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = super::scenario::directory();
         let control = control(&host, &directory);
         let before = host.state();
         control.apply(&target, method).unwrap();
@@ -193,7 +193,7 @@ proptest! {
             Fault::Refuse(libc::EPERM),
         ]),
     ) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = super::scenario::directory();
         let control = control(&host, &directory);
         let before = host.state();
         host.fault_at(at, fault);
@@ -215,7 +215,7 @@ proptest! {
 
     #[test]
     fn journals_of_any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = super::scenario::directory();
         std::fs::write(directory.path().join("journal.jsonl"), bytes).unwrap();
         let storage = std::sync::Arc::new(crate::engine::Directory::new(directory.path()));
         let _ = crate::engine::journal::JournalFile::new(storage).read();

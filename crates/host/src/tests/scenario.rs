@@ -120,3 +120,10 @@ pub fn paper_target() -> Target {
 pub fn control(host: &FakeHost, directory: &tempfile::TempDir) -> HostControl {
     HostControl::new(host.machine(), directory.path().join("state"))
 }
+
+/// A directory for a journal, in memory where there is such a place: every change is flushed.
+pub fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
+}

@@ -75,7 +75,7 @@ fn host_with_timers() -> crate::fake::FakeHost {
 #[test]
 fn every_method_puts_rcu_and_timers_above_what_tenants_keep_busy() {
     for method in Method::ALL {
-        let (host, directory) = (host_with_timers(), tempfile::tempdir().unwrap());
+        let (host, directory) = (host_with_timers(), super::scenario::directory());
         let before = host.state();
         let control = control(&host, &directory);
         control.apply(&paper_target(), method).unwrap();

@@ -4,18 +4,20 @@
 use super::net::{FILE, host, kept, profile};
 use super::scenario::{control, nic, paper_host, paper_target};
 use crate::fake::{FakeHost, Fault};
+use crate::parse::PF_USER_WORKER;
 use crate::threads::{RESET_ON_FORK, Scheduling};
 use crate::{HostError, Method, RtVm, Switches, Target};
 
 fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    super::scenario::directory()
 }
 
 fn start_vm(host: &FakeHost, pid: u32) {
     host.thread(pid, pid, "qemu-system-x86", 0);
     host.thread(pid, pid + 1, "CPU 0/KVM", 0);
     host.thread(pid, pid + 2, "CPU 1/KVM", 0);
-    host.thread(pid, pid + 9, &format!("vhost-{pid}"), 0);
+    host.thread(pid, pid + 9, &format!("vhost-{pid}"), PF_USER_WORKER);
+    host.kvm_vm(pid, 2);
 }
 
 fn with_vm(pid: u32) -> Target {
