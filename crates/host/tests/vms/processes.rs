@@ -26,8 +26,6 @@ pub struct Looks<'a> {
     pub files: &'a [&'a str],
     /// Runs as nobody.
     pub is_nobody: bool,
-    /// Is in a network namespace of its own.
-    pub has_network_namespace: bool,
     /// A tap that it makes.
     pub tap: &'a str,
     /// A program to be started by, with its arguments (`timeout 600`).
@@ -57,13 +55,12 @@ pub fn start(looks: &Looks<'_>, words: &[&str]) -> Process {
     let run = [own, "--exact", test, "--ignored", "--nocapture", "--"];
     let line: Vec<&str> = [looks.wrapper, &run, words].concat();
     let settings = format!(
-        "{}|{}|{}|{}|{}|{}|{}",
+        "{}|{}|{}|{}|{}|{}",
         looks.vcpus,
         looks.threads.join(","),
         looks.kernel_workers.join(","),
         looks.files.join(","),
         looks.is_nobody,
-        looks.has_network_namespace,
         looks.tap
     );
     let mut child = Command::new(line[0])
@@ -100,11 +97,7 @@ fn process() {
     let settings = std::env::var(SETTINGS).unwrap();
     let parts: Vec<&str> = settings.split('|').collect();
     let list = |part: usize| parts[part].split(',').filter(|word| !word.is_empty());
-    if parts[5] == "true" {
-        // SAFETY: takes no pointers.
-        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
-    }
-    let mut taps = list(6).map(make_tap);
+    let mut taps = list(5).map(make_tap);
     let tap = taps.next();
     let files: Vec<File> = list(3).map(|path| File::open(path).unwrap()).collect();
     let vcpus: u32 = parts[0].parse().unwrap();
