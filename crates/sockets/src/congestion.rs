@@ -1,6 +1,6 @@
 //! TCP's congestion control: which algorithms a guest may choose.
 //!
-//! With CAP_NET_ADMIN the kernel lets a socket use restricted algorithms, and loads a module by the name
+//! With `CAP_NET_ADMIN` the kernel lets a socket use restricted algorithms, and loads a module by the name
 //! that was asked for (`tcp_ca_find_autoload()`). A guest is to have what a program without capabilities
 //! has, so names are judged here, by the lists that the namespace had when the device was made.
 

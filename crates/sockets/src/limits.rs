@@ -21,7 +21,7 @@ pub struct Limits {
     /// Requests outstanding in one queue, a power of two: the queue's largest size, and how many
     /// one call of `serve` carries out before it returns.
     pub operations: u16,
-    /// The highest `SO_PRIORITY` that the guest may set; beyond: EPERM, as without CAP_NET_ADMIN for
+    /// The highest `SO_PRIORITY` that the guest may set; beyond: EPERM, as without `CAP_NET_ADMIN` for
     /// more than 6.
     pub priority: u8,
     /// The longest sleep in one `SVS_OP_WAIT`, which may return early.

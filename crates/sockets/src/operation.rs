@@ -196,21 +196,20 @@ fn set_option(device: &Device, socket: &Socket, exchange: &Exchange) -> Outcome 
         return Err(Errno::NOPROTOOPT);
     }
     let value = exchange.small_data(option::MAX_VALUE)?;
-    let done = match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_RCVBUF | libc::SO_RCVLOWAT) => {
-            socket.resize_buffer(name, &value)
-        }
-        _ => {
-            let priority = device.limits().priority;
-            option::set(
-                socket.as_fd(),
-                level,
-                name,
-                &value,
-                priority,
-                device.algorithms(),
-            )
-        }
+    let done = if let (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_RCVBUF | libc::SO_RCVLOWAT) =
+        (level, name)
+    {
+        socket.resize_buffer(name, &value)
+    } else {
+        let priority = device.limits().priority;
+        option::set(
+            socket.as_fd(),
+            level,
+            name,
+            &value,
+            priority,
+            device.algorithms(),
+        )
     };
     done.map(nothing)
 }

@@ -49,11 +49,11 @@ pub fn set(
     algorithms: &Algorithms,
 ) -> Result<(), Errno> {
     match (level, option) {
-        (SOL_SOCKET, libc::SO_PRIORITY) => {
-            if first_int(value).is_some_and(|asked| !(0..=highest_priority.into()).contains(&asked))
-            {
-                return Err(Errno::PERM);
-            }
+        (SOL_SOCKET, libc::SO_PRIORITY)
+            if first_int(value)
+                .is_some_and(|asked| !(0..=highest_priority.into()).contains(&asked)) =>
+        {
+            return Err(Errno::PERM);
         }
         (SOL_SOCKET, libc::SO_BINDTODEVICE) => {
             // The kernel looks for the interface first.
@@ -88,7 +88,7 @@ fn is_bound(fd: BorrowedFd) -> bool {
     system::get_int_option(fd, SOL_SOCKET, SO_BINDTOIFINDEX).is_ok_and(|index| index != 0)
 }
 
-/// A socket that is bound to an interface stays so without CAP_NET_RAW.
+/// A socket that is bound to an interface stays so without `CAP_NET_RAW`.
 fn may_bind_again(fd: BorrowedFd) -> Result<(), Errno> {
     if is_bound(fd) {
         Err(Errno::PERM)
@@ -99,6 +99,7 @@ fn may_bind_again(fd: BorrowedFd) -> Result<(), Errno> {
 
 /// Whether an option is forwarded. That an option can only be read, or only set, is left to the
 /// host's kernel to say.
+#[must_use]
 pub const fn is_forwarded(level: i32, option: i32) -> bool {
     match level {
         SOL_SOCKET => socket_level(option),

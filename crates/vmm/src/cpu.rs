@@ -201,7 +201,7 @@ fn features(kvm: &Kvm, number: u8, configuration: &Configuration) -> Result<CpuI
 const VMX: u32 = 5;
 const DEBUG_STORE: u32 = 21;
 const COUNTERS_CAPABILITY: u32 = 15;
-/// Leaf 0x8000_0001's of AMD's nested virtualisation, and of its counters.
+/// Leaf `0x8000_0001`'s of AMD's nested virtualisation, and of its counters.
 const SVM: u32 = 2;
 const COUNTERS_OF_CORE: u32 = 23;
 const COUNTERS_OF_NORTH_BRIDGE: u32 = 24;

@@ -223,7 +223,7 @@ impl Outputs {
         let mut until: Option<Instant> = None;
         loop {
             let _ = self.bell.read();
-            let more = self.flows.each_mut().map(|flow| flow.has_more());
+            let more = self.flows.each_mut().map(Flow::has_more);
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero() || more == [false; 2]) {
                 return;

@@ -74,7 +74,7 @@ const CARDS: &[u64] = &[
     0x4008_af20,
     0x4008_af21,
     0x4008_af30,
-    libc::TUNSETOFFLOAD as u64,
+    libc::TUNSETOFFLOAD,
 ];
 
 /// Which list a thread gets.
@@ -126,7 +126,7 @@ fn compile(role: Role, sockets: bool, cards: bool) -> Compiled<BpfProgram> {
         rules.extend(calls.iter().map(|call| (*call, Vec::new())));
     };
     // The handler of a violation gives the terminal, standard input, its mode back.
-    let mut requests = vec![all(&[equal(0, 0)?, equal(1, libc::TCSETS as u64)?])?];
+    let mut requests = vec![all(&[equal(0, 0)?, equal(1, libc::TCSETS)?])?];
     // Sockets that are left at the VM's end go with the last thread, and must not linger.
     let linger = || {
         all(&[

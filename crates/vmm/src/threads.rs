@@ -109,7 +109,7 @@ impl Threads {
             for (index, disk) in machine.disks.into_iter().enumerate() {
                 let bell = disk.bell().try_clone().doing("share an event")?;
                 threads.serve(&format!("disk{index}"), Role::Disk, None, bell, move || {
-                    disk.serve()
+                    disk.serve();
                 })?;
             }
             if let Some(channel) = machine.channel {
@@ -120,7 +120,7 @@ impl Threads {
                 let name = format!("net{index}");
                 let priority = relay_priority(configuration);
                 threads.serve(&name, Role::Carrier, priority, bell, move || {
-                    relay.pass_on()
+                    relay.pass_on();
                 })?;
             }
             if let Some(terminal) = terminal {

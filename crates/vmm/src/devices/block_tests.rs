@@ -196,7 +196,7 @@ fn a_disk_that_rings_itself_has_one_turn_at_a_time() {
 fn a_reset_takes_the_queue_from_a_disk_that_rings_itself() {
     let rig = ringing_itself(60_000);
     let block = Arc::clone(&rig.block.0);
-    let (began, begun) = std::sync::mpsc::channel();
+    let (began, started) = std::sync::mpsc::channel();
     let server = std::thread::spawn(move || {
         began.send(()).unwrap();
         while block.rung.read().is_ok() {
@@ -204,7 +204,7 @@ fn a_reset_takes_the_queue_from_a_disk_that_rings_itself() {
         }
     });
     rig.block.notify(0).unwrap();
-    begun.recv().unwrap();
+    started.recv().unwrap();
     rig.block.reset();
     server.join().unwrap();
     assert!(!rig.block.0.lock().ready());
