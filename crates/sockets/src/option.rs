@@ -99,6 +99,7 @@ fn may_bind_again(fd: BorrowedFd) -> Result<(), Errno> {
 
 /// Whether an option is forwarded. That an option can only be read, or only set, is left to the
 /// host's kernel to say.
+#[must_use]
 pub const fn is_forwarded(level: i32, option: i32) -> bool {
     match level {
         SOL_SOCKET => socket_level(option),

@@ -17,6 +17,9 @@ const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 /// More than a VM of this size needs for anything, on a machine that does other things.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// More than a pipe and the monitor itself hold.
+const MORE_BYTES: u64 = 500_000;
+
 /// `mov dx, port; mov al, byte; out dx, al`.
 const fn out(port: u16, byte: u8) -> [u8; 7] {
     let [low, high] = port.to_le_bytes();

@@ -35,6 +35,10 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// The same of one device and of one VCPU.
 const DESCRIPTORS_EACH: u64 = 8;
 
+/// Where the empty file system is made: a directory that is there wherever the monitor runs, and is not
+/// needed any more.
+const PLACE: &str = "/proc";
+
 /// What the calling thread may do: the effective capabilities, a bit each.
 fn capabilities() -> io::Result<u64> {
     let mut data = [Capabilities::default(); 2];
