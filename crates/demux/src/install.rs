@@ -134,6 +134,11 @@ pub fn install(
     specification: &Specification,
     sockets: &mut dyn FnMut() -> io::Result<Vec<BoundSocket>>,
 ) -> Result<(), Error> {
+    if matches!(specification.queues, Queues::Threads { .. }) {
+        for nic in &specification.nics {
+            refuse_vlans(Path::new("/sys/class/net"), nic)?;
+        }
+    }
     fs::create_dir(directory).map_err(failed(format!("make {}", directory.display())))?;
     let mut loader = EbpfLoader::new();
     for map in MAPS {
@@ -174,6 +179,37 @@ pub fn install(
         Queues::Kernel => XdpMode::Driver,
     };
     attach_to_nics(&mut programs, directory, &specification.nics, mode)
+}
+
+/// Refuses a NIC whose VLANs need the tags that it takes off: a frame that goes through a CPU map has lost
+/// them (the kernel makes its skb from the bytes alone) and would be received on the NIC itself.
+fn refuse_vlans(classes: &Path, nic: &str) -> Result<(), Error> {
+    let refused = |cause: String| {
+        Err(Error {
+            action: format!("demultiplex {nic} by threads"),
+            cause: format!(
+                "{cause}, and frames would lose their VLAN: use rt_from (a kernel with levels), or leave {nic} out"
+            ),
+        })
+    };
+    let path = classes.join(nic);
+    let entries = fs::read_dir(&path).map_err(failed(format!("list {}", path.display())))?;
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(upper) = name.strip_prefix("upper_") else {
+            continue;
+        };
+        let kind = fs::read_to_string(entry.path().join("uevent")).unwrap_or_default();
+        if kind.lines().any(|line| line == "DEVTYPE=vlan") {
+            return refused(format!("it has the VLAN device {upper}"));
+        }
+    }
+    // A bridge that tells VLANs apart; none where the NIC is in no bridge.
+    let filtering = path.join("brport/bridge/bridge/vlan_filtering");
+    if fs::read_to_string(filtering).is_ok_and(|text| text.trim() == "1") {
+        return refused("it is in a bridge that filters VLANs".into());
+    }
+    Ok(())
 }
 
 /// The maps of the levels that have threads, and the CPU of these.
@@ -459,14 +495,19 @@ pub fn remove(directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LEVEL_MAPS, OBJECT, program, shortened};
-    use aya::EbpfLoader;
-    use aya::programs::{CgroupSock, Xdp};
+    use super::{COUNTERS, LEVEL_MAPS, OBJECT, program, refuse_vlans, shortened};
+    use crate::levels::Levels;
+    use crate::shared::{Queues, Settings, Specification};
+    use aya::maps::{Array, PerCpuArray};
+    use aya::programs::{CgroupSock, TestRun, TestRunOptions, Xdp};
+    use aya::{Ebpf, EbpfLoader};
+    use std::time::Instant;
 
     /// Needs root. Nothing is attached. What follows changes of priority is for a kernel that lets its
     /// functions be followed: the lab's, `tests/lab_net.rs` of steadyvm.
     #[test]
     fn the_verifier_takes_xdp_and_what_watches_sockets() {
+    fn loaded() -> Ebpf {
         let mut loader = EbpfLoader::new();
         for map in LEVEL_MAPS {
             loader.map_max_entries(map, 1);
@@ -474,10 +515,86 @@ mod tests {
         let mut programs = loader.load(OBJECT).unwrap();
         let xdp: &mut Xdp = program(&mut programs, "demux_xdp").unwrap();
         xdp.load().unwrap();
+        programs
+    }
+
+    /// Needs root. Nothing is attached. What follows changes of priority is for a kernel that lets its
+    /// functions be followed: the lab's, `tests/lab_net.rs` of steadyvm.
+    #[test]
+    fn the_verifier_takes_xdp_and_what_watches_sockets() {
+        let mut programs = loaded();
         for name in ["demux_bound4", "demux_bound6", "demux_released"] {
             let watch: &mut CgroupSock = program(&mut programs, name).unwrap();
             watch.load().unwrap();
         }
+    }
+
+    /// Needs root. The kernel runs the program on frames that come from no NIC.
+    #[test]
+    fn what_strangers_send_without_a_port_has_the_highest_level_up_to_a_rate() {
+        const FRAMES: u32 = 20_000;
+        let mut programs = loaded();
+        let specification = Specification {
+            nics: Vec::new(),
+            levels: Levels::new(vec![0, 20]).unwrap(),
+            queues: Queues::Kernel,
+        };
+        let map = programs.map_mut("settings").unwrap();
+        Array::<_, Settings>::try_from(map)
+            .and_then(|mut map| map.set(0, Settings::of(&specification), 0))
+            .unwrap();
+        let mut arp = [0; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        let xdp: &mut Xdp = program(&mut programs, "demux_xdp").unwrap();
+        let start = Instant::now();
+        xdp.test_run(TestRunOptions {
+            data_in: Some(&arp),
+            repeat: FRAMES,
+            ..TestRunOptions::new()
+        })
+        .unwrap();
+        let took_ms = start.elapsed().as_millis() as u64 + 1;
+        let counters = programs.map("counters").unwrap();
+        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(counters).unwrap();
+        let values = |index: usize| counters.get(&(index as u32), 0).unwrap();
+        let read = |index| values(index).iter().sum::<u64>();
+        let (kernel, not_sent, over) = (read(1), read(5), read(6));
+        assert_eq!((kernel, read(COUNTERS)), (u64::from(FRAMES), over));
+        // One buffer for all runs has soon no room for another mark.
+        let highest = read(COUNTERS + 1) + not_sent;
+        assert_eq!(highest + over, kernel);
+        // 100 at once and one a millisecond, each CPU that the run was on.
+        let cpus = values(1).iter().filter(|&&count| count > 0).count() as u64;
+        assert!(highest >= 100, "{highest}");
+        assert!(
+            highest <= cpus * (100 + took_ms),
+            "{highest} in {took_ms} ms"
+        );
+    }
+
+    #[test]
+    fn a_nic_with_vlans_is_refused() {
+        let tree = tempfile::tempdir().unwrap();
+        let nic = tree.path().join("nic");
+        std::fs::create_dir_all(nic.join("upper_bond")).unwrap();
+        std::fs::write(nic.join("upper_bond/uevent"), "DEVTYPE=bond\n").unwrap();
+        refuse_vlans(tree.path(), "nic").unwrap();
+        std::fs::create_dir_all(nic.join("brport/bridge/bridge")).unwrap();
+        std::fs::write(nic.join("brport/bridge/bridge/vlan_filtering"), "0\n").unwrap();
+        refuse_vlans(tree.path(), "nic").unwrap();
+        std::fs::write(nic.join("brport/bridge/bridge/vlan_filtering"), "1\n").unwrap();
+        let error = refuse_vlans(tree.path(), "nic").unwrap_err().to_string();
+        assert!(error.contains("filters VLANs"), "{error}");
+        std::fs::remove_dir_all(nic.join("brport")).unwrap();
+        std::fs::create_dir_all(nic.join("upper_nic.5")).unwrap();
+        std::fs::write(
+            nic.join("upper_nic.5/uevent"),
+            "DEVTYPE=vlan\nINTERFACE=nic.5\n",
+        )
+        .unwrap();
+        let error = refuse_vlans(tree.path(), "nic").unwrap_err().to_string();
+        assert!(error.contains("VLAN device nic.5"), "{error}");
+        refuse_vlans(tree.path(), "absent").unwrap_err();
     }
 
     #[test]

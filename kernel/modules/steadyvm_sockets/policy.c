@@ -202,8 +202,7 @@ static bool svs_is_for_host(int type, int protocol)
 		 * MPTCP, for which Go's servers ask first, is TCP to peers that do not speak it.
 		 * Else it would be the guest's own, where nobody comes.
 		 */
-		return protocol == 0 || protocol == IPPROTO_TCP ||
-		       (IS_ENABLED(CONFIG_MPTCP) && protocol == IPPROTO_MPTCP);
+		return protocol == 0 || protocol == IPPROTO_TCP;
 	case SOCK_DGRAM:
 		return protocol == 0 || protocol == IPPROTO_UDP;
 	default:
