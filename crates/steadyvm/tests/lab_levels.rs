@@ -400,6 +400,7 @@ fn marked_packets_keep_their_order_while_their_interrupt_moves() {
 fn a_minute_of_computing_and_flooding_at_rt_ranks_stalls_neither_rcu_nor_timers() {
     let host = Host::boot("minute");
     host.start_netrt();
+    host.rank_rcu(85);
     let computing = host.compute(70);
     let socket = host
         .host

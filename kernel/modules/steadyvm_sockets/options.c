@@ -99,6 +99,8 @@ int svs_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval
 		return -EINVAL;
 	if (copy_from_sockptr(value, optval, optlen))
 		return -EFAULT;
+	if (!svs_may_set(sock->sk, level, optname, value, optlen))
+		return -EPERM;
 	err = svs_call_socket(sock->sk, &call);
 	/* The host has taken it: what the guest's kernel thinks of it does not matter. */
 	if (!err && level == SOL_SOCKET && svs_is_mirrored(optname))

@@ -202,7 +202,8 @@ static bool svs_is_for_host(int type, int protocol)
 		 * MPTCP, for which Go's servers ask first, is TCP to peers that do not speak it.
 		 * Else it would be the guest's own, where nobody comes.
 		 */
-		return protocol == 0 || protocol == IPPROTO_TCP;
+		return protocol == 0 || protocol == IPPROTO_TCP ||
+		       (IS_ENABLED(CONFIG_MPTCP) && protocol == IPPROTO_MPTCP);
 	case SOCK_DGRAM:
 		return protocol == 0 || protocol == IPPROTO_UDP;
 	default:
