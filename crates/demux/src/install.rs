@@ -503,10 +503,6 @@ mod tests {
     use aya::{Ebpf, EbpfLoader};
     use std::time::Instant;
 
-    /// Needs root. Nothing is attached. What follows changes of priority is for a kernel that lets its
-    /// functions be followed: the lab's, `tests/lab_net.rs` of steadyvm.
-    #[test]
-    fn the_verifier_takes_xdp_and_what_watches_sockets() {
     fn loaded() -> Ebpf {
         let mut loader = EbpfLoader::new();
         for map in LEVEL_MAPS {
