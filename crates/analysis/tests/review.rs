@@ -181,7 +181,30 @@ fn a_service_alone_is_a_request() {
     );
 }
 
-/// A6: what SCHED_DEADLINE does not take is refused, and what looks like a slip is called out.
+/// A reservation begins with *the* request: two tasks, or a server that does not wake with it, cannot have one.
+#[test]
+fn reservations_are_for_one_task() {
+    let plan = |server: &str, tasks: &str| {
+        toml(&format!(
+            "[host]\npcpus = 1\nscheduler = \"pedf\"\nserver = \"{server}\"\n[[vm]]\nname = \"a\"\n\
+             interface = \"reservation\"\ntasks = [ {tasks} ]"
+        ))
+    };
+    let (one, other) = (
+        "{ c = \"1ms\", t = \"9ms\" }",
+        "{ c = \"2ms\", t = \"8ms\" }",
+    );
+    assert!(plan("cbs", one).unwrap().feasible);
+    for (server, tasks) in [
+        ("cbs", format!("{one}, {other}")),
+        ("deferrable", one.to_owned()),
+    ] {
+        let error = plan(server, &tasks).unwrap_err();
+        assert!(error.message.contains("for one task"), "{error}");
+    }
+}
+
+/// A6: what `SCHED_DEADLINE` does not take is refused, and what looks like a slip is called out.
 #[test]
 fn what_no_kernel_installs_is_said() {
     let plan = |period: &str, budget: &str| {
@@ -283,7 +306,8 @@ fn the_schema_and_the_reader_agree() {
             .cloned()
             .collect()
     };
-    let wrap: [(&str, fn(Value) -> Value); 4] = [
+    type Wrap = fn(Value) -> Value;
+    let wrap: [(&str, Wrap); 4] = [
         ("host", |value| json!({"host": value})),
         ("vm", |value| json!({"vms": [value]})),
         ("task", |value| json!({"vms": [{"tasks": [value]}]})),

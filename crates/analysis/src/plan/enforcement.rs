@@ -83,7 +83,7 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
     for (cpus, load) in domains {
         let room = (USABLE_PERCENT * cpus.len() as Amount) << 20;
         if load * 100 > room {
-            let percent = |parts: Amount| parts as f64 * 100.0 / (1 << 20) as f64;
+            let percent = |parts: Amount| parts as f64 * 100.0 / f64::from(1 << 20);
             let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
             let text = format!(
                 "SCHED_DEADLINE refuses the VCPUs of CPU {}: {:.1} % of {} %: the kernel admits 95 % of a CPU \
@@ -96,7 +96,7 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
                 vm: None,
                 t: Some(1_000_000_000),
                 demand: Some((load * 1_000_000_000) >> 20),
-                supply: Some(room / 100 * 1_000_000_000 >> 20),
+                supply: Some((room / 100 * 1_000_000_000) >> 20),
                 ..Explanation::words("", text)
             });
         }
