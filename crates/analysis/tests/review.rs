@@ -293,6 +293,9 @@ fn json_says_what_files_say() {
     assert!(error.place.contains("tasks[0].c"), "{error}");
 }
 
+/// A request with one part replaced.
+type Wrap = fn(Value) -> Value;
+
 /// Every field of the schema is read, with the words and whole numbers that it names.
 #[test]
 fn the_schema_and_the_reader_agree() {
@@ -306,7 +309,6 @@ fn the_schema_and_the_reader_agree() {
             .cloned()
             .collect()
     };
-    type Wrap = fn(Value) -> Value;
     let wrap: [(&str, Wrap); 4] = [
         ("host", |value| json!({"host": value})),
         ("vm", |value| json!({"vms": [value]})),
