@@ -25,7 +25,7 @@ const SCHEDULERS: [(&str, HostScheduler); 4] = [
     ("gdm", HostScheduler::GlobalDeadlineMonotonic),
 ];
 
-/// `count` VCPUs that fill 30 to 100 % of `cpus` CPUs: shares by UUniFast (Bini and Buttazzo, 2005), none above
+/// `count` VCPUs that fill 30 to 100 % of `cpus` CPUs: shares by `UUniFast` (Bini and Buttazzo, 2005), none above
 /// 90 %, periods of 1 to 100 ms.
 fn set(rng: &mut ChaCha8Rng, cpus: u32, count: usize) -> Vec<(i64, i64)> {
     loop {
