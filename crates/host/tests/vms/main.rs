@@ -57,8 +57,6 @@ fn plan(profile: &Profile) -> Result<Plan, HostError> {
 type Ranked = (Vec<(u32, String)>, Vec<String>);
 
 fn ranked(name: &str) -> Result<Ranked, HostError> {
-/// The threads that a profile for VM `name` ranks: process and name.
-fn ranked(name: &str) -> Result<Vec<(u32, String)>, HostError> {
     let plan = plan(&profile(name))?;
     let ranked = plan.steps.iter().filter_map(|step| match &step.change {
         Change::ThreadPolicy(change) => {
@@ -67,7 +65,7 @@ fn ranked(name: &str) -> Result<Vec<(u32, String)>, HostError> {
         }
         _ => None,
     });
-    Ok(ranked.collect())
+    Ok((ranked.collect(), plan.warnings))
 }
 
 #[test]
@@ -83,9 +81,9 @@ fn an_impostor_gets_nothing_and_the_vm_its_ranks() {
         ..Looks::default()
     };
     let _impostor = start(&looks, &["-name", &rt]);
-    assert_eq!(ranked(&rt).unwrap(), []);
+    assert_eq!(ranked(&rt).unwrap().0, []);
     let vm = qemu(&rt);
-    assert_eq!(ranked(&rt).unwrap(), [(vm.pid, "CPU 1/KVM".into())]);
+    assert_eq!(ranked(&rt).unwrap().0, [(vm.pid, "CPU 1/KVM".into())]);
 }
 
 #[test]
@@ -102,7 +100,7 @@ fn what_a_vm_is_started_by_is_not_the_vm() {
     };
     let vm = start(&looks, &["-name", &rt]);
     let _search = start(&Looks::default(), &["/srv", "-name", &rt]);
-    assert_eq!(ranked(&rt).unwrap(), [(vm.pid, "CPU 1/KVM".into())]);
+    assert_eq!(ranked(&rt).unwrap().0, [(vm.pid, "CPU 1/KVM".into())]);
 }
 
 #[test]
@@ -142,7 +140,7 @@ fn vms_are_found_by_any_monitors_words() {
         (&["--id", &rt, "--api-sock", "x"], rt.clone()),
     ] {
         let vm = start(&looks, words);
-        let found = ranked(&asked).unwrap();
+        let found = ranked(&asked).unwrap().0;
         assert_eq!(found, [(vm.pid, "CPU 1/KVM".into())], "{words:?} {asked}");
     }
 }
@@ -163,7 +161,7 @@ fn a_vm_of_steadyvm_up_is_found_by_its_threads_and_its_cards_are_ranked() {
     };
     let vm = start(&looks, &["up", "vm.toml"]);
     let expected = [&names[2], &names[1]].map(|name| (vm.pid, name.clone()));
-    assert_eq!(ranked(&rt).unwrap(), expected);
+    assert_eq!(ranked(&rt).unwrap().0, expected);
 }
 
 #[test]
@@ -188,7 +186,7 @@ fn only_workers_of_the_kernel_are_vhosts() {
             ..Looks::default()
         };
         let vm = start(&looks, &["-name", &rt]);
-        let ranked = ranked(&rt).unwrap();
+        let ranked = ranked(&rt).unwrap().0;
         let names = ranked.into_iter().filter(|(pid, _)| *pid == vm.pid);
         names.map(|(_, comm)| comm).collect::<Vec<_>>()
     };
@@ -226,12 +224,7 @@ fn a_tap_of_another_network_namespace_is_left_even_if_one_here_has_its_name() {
         let looks = Looks {
             vcpus: 2,
             threads: MONITOR,
-            // All threads of the process, unlike the system call in one of them.
-            wrapper: if has_network_namespace {
-                &["unshare", "--net"]
-            } else {
-                &[]
-            },
+            has_network_namespace,
             tap: &tap,
             ..Looks::default()
         };
