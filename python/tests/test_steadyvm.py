@@ -87,6 +87,14 @@ class Plan(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "scheduler.*unknown variant"):
             steadyvm.admit([(1, [])], (1, 1, 1), "credit")  # type: ignore[arg-type]
 
+    def test_a_service_alone_is_a_request(self) -> None:
+        ms = 1_000_000
+        plan = steadyvm.plan({"unit": "ns", "services": [{"vm": "web", "c": 2 * ms, "t": 10 * ms, "limit": 5 * ms}]})
+        install = plan["vms"][0]["vcpus"][0]["install"]
+        assert plan["feasible"] and install is not None
+        self.assertEqual((install["runtime_ns"], install["deadline_ns"], install["period_ns"]), (2 * ms, 5 * ms, 10 * ms))
+        self.assertIn("chosen", plan["vms"][0]["chosen"])
+
     def test_the_example_file(self) -> None:
         path = ROOT / "examples" / "steadyvm.toml"
         plan = steadyvm.plan_file(path)

@@ -181,6 +181,29 @@ fn a_service_alone_is_a_request() {
     );
 }
 
+/// A reservation begins with *the* request: two tasks, or a server that does not wake with it, cannot have one.
+#[test]
+fn reservations_are_for_one_task() {
+    let plan = |server: &str, tasks: &str| {
+        toml(&format!(
+            "[host]\npcpus = 1\nscheduler = \"pedf\"\nserver = \"{server}\"\n[[vm]]\nname = \"a\"\n\
+             interface = \"reservation\"\ntasks = [ {tasks} ]"
+        ))
+    };
+    let (one, other) = (
+        "{ c = \"1ms\", t = \"9ms\" }",
+        "{ c = \"2ms\", t = \"8ms\" }",
+    );
+    assert!(plan("cbs", one).unwrap().feasible);
+    for (server, tasks) in [
+        ("cbs", format!("{one}, {other}")),
+        ("deferrable", one.to_owned()),
+    ] {
+        let error = plan(server, &tasks).unwrap_err();
+        assert!(error.message.contains("for one task"), "{error}");
+    }
+}
+
 /// A6: what `SCHED_DEADLINE` does not take is refused, and what looks like a slip is called out.
 #[test]
 fn what_no_kernel_installs_is_said() {
@@ -270,10 +293,10 @@ fn json_says_what_files_say() {
     assert!(error.place.contains("tasks[0].c"), "{error}");
 }
 
-/// Every field of the schema is read, with the words and whole numbers that it names.
-/// Puts a value where a request has it.
+/// A request with one part replaced.
 type Wrap = fn(Value) -> Value;
 
+/// Every field of the schema is read, with the words and whole numbers that it names.
 #[test]
 fn the_schema_and_the_reader_agree() {
     let schema: Value = serde_json::from_str(include_str!("../request.schema.json")).unwrap();

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from typing import List, Literal, Optional, TypedDict
+from typing import Dict, List, Literal, Optional, TypedDict, Union
 
 
 class _TaskRequired(TypedDict):
     c: int
-    d: int
     t: int
 
 
 class Task(_TaskRequired, total=False):
+    d: int
     j: int
     s: int
     name: str
+    execution_percent: int
 
 
-class _VmRequired(TypedDict):
+class Vm(TypedDict, total=False):
     name: str
+    rt: bool
     scheduler: Literal["dm", "edf", "gedf", "pedf"]
     tasks: List[Task]
-    interface: Literal["prm", "mpr", "dmpr"]
-    period: int
-
-
-class Vm(_VmRequired, total=False):
+    interface: Literal["prm", "mpr", "dmpr", "reservation", "best"]
+    period: Union[int, Dict[Literal["from", "to", "step"], int]]
     vcpus: int
     budget: int
     cpus: List[int]
@@ -37,6 +36,7 @@ class Overheads(TypedDict, total=False):
     context_switch: int
     migration: int
     cache_reload: int
+    wakeups: int
 
 
 class _HostRequired(TypedDict):
@@ -46,25 +46,53 @@ class _HostRequired(TypedDict):
 
 class Host(_HostRequired, total=False):
     server: Literal["cbs", "periodic", "sporadic", "deferrable"]
+    method: str
+    enforce: Literal["deadline", "ext", "none"]
     overheads: Overheads
 
 
-class _RequestRequired(TypedDict):
-    vms: List[Vm]
-    host: Host
+class Receive(TypedDict, total=False):
+    interrupt: int
+    packet: int
+    batch: int
+    ahead: int
 
 
-class Request(_RequestRequired, total=False):
+class _ServiceRequestRequired(TypedDict):
+    vm: str
+
+
+class ServiceRequest(_ServiceRequestRequired, total=False):
+    name: str
+    task: str
+    c: int
+    d: int
+    t: int
+    limit: int
+    receive: Receive
+    wake: int
+    send: int
+
+
+class Request(TypedDict, total=False):
     schema_version: Literal[1]
+    unit: Literal["ns"]
+    host: Host
+    vms: List[Vm]
+    services: List[ServiceRequest]
 
 
-class Interface(TypedDict):
+class _InterfaceRequired(TypedDict):
     period: int
     budget: int
     vcpus: int
     bandwidth: float
     utilization: Optional[float]
     exact: bool
+
+
+class Interface(_InterfaceRequired, total=False):
+    deadline: int
 
 
 class Install(TypedDict):
@@ -77,6 +105,7 @@ class Install(TypedDict):
 
 class _VcpuRequired(TypedDict):
     budget: int
+    deadline: int
     period: int
     cpus: List[int]
     dedicated: bool
@@ -87,12 +116,16 @@ class Vcpu(_VcpuRequired, total=False):
     tasks: List[str]
 
 
-class VmPlan(TypedDict):
+class _VmPlanRequired(TypedDict):
     name: str
     rt: bool
     interface: Optional[Interface]
     vcpu_count: int
     vcpus: List[Vcpu]
+
+
+class VmPlan(_VmPlanRequired, total=False):
+    chosen: str
 
 
 class Cpu(TypedDict):
@@ -108,6 +141,8 @@ class Service(TypedDict):
     receive_path: Optional[int]
     blackout: Optional[int]
     guest_response: Optional[int]
+    guest_wakeup: Optional[int]
+    send_path: Optional[int]
     limit: Optional[int]
     met: bool
 
@@ -138,3 +173,4 @@ class _PlanRequired(TypedDict):
 
 class Plan(_PlanRequired, total=False):
     services: List[Service]
+    notes: List[str]

@@ -209,13 +209,8 @@ fn global(
             }
             Admission::feasible(placements)
         }
-        Err(violation) => {
-            let proven = overloads(&candidates, free.len());
-            Admission::rejected(
-                violation.index,
-                RejectionReason::Violation(violation),
-                proven,
-            )
+        Err(Rejection { vcpu, reason }) => {
+            Admission::rejected(vcpu, reason, overloads(&candidates, free.len()))
         }
     }
 }
@@ -237,7 +232,7 @@ fn global_test(
     dispatch: Dispatch,
     free: &[u32],
     work: &mut Work,
-) -> Result<(), Violation> {
+) -> Result<(), Rejection> {
     let cpus = free.len();
     if server == VcpuServer::ConstantBandwidth && dispatch == Dispatch::EarliestDeadline {
         return clusters(candidates, free)
@@ -270,7 +265,10 @@ fn global_test(
             {
                 return Ok(());
             }
-            Err(violation)
+            Err(Rejection {
+                vcpu: violation.index,
+                reason: RejectionReason::Violation(violation),
+            })
         }
         _ => Ok(()),
     }
@@ -313,7 +311,7 @@ fn clusters<'a>(candidates: &'a [Candidate], free: &'a [u32]) -> Vec<Cluster<'a>
         .collect()
 }
 
-fn densities(cluster: &Cluster) -> Result<(), Violation> {
+fn densities(cluster: &Cluster) -> Result<(), Rejection> {
     if cluster.members.len() <= cluster.cpus {
         return Ok(());
     }
@@ -322,19 +320,19 @@ fn densities(cluster: &Cluster) -> Result<(), Violation> {
     if plain || heavy::test(&tasks, cluster.cpus) {
         return Ok(());
     }
-    // Where the plain density test fails by less than a unit of time its window shows no excess.
-    let violation = reservation::dense(&tasks, cluster.cpus).unwrap_or_else(|| {
-        let at = tasks[0].window();
-        let supply = cluster.cpus as Amount * Amount::from(at);
-        Violation {
-            index: 0,
-            at,
-            demand: supply + 1,
-            supply,
+    // No excess: the densities are too close to the limit to be compared in 128 bits.
+    Err(match reservation::dense(&tasks, cluster.cpus) {
+        None => Rejection {
+            vcpu: cluster.members[0].index,
+            reason: RejectionReason::Undecided(Stop::precision()),
+        },
+        Some(violation) => {
+            let vcpu = cluster.members[violation.index].index;
+            let reason = RejectionReason::Violation(Violation {
+                index: vcpu,
+                ..violation
+            });
+            Rejection { vcpu, reason }
         }
-    });
-    Err(Violation {
-        index: cluster.members[violation.index].index,
-        ..violation
     })
 }

@@ -18,9 +18,13 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use self::{host::HostTable, places::Places, service::ServiceTable, vm::Settings};
 use super::{
-    HostName, InputError, MAX_TASKS, MAX_VMS, Method, Needs, Request, Unit, report::SCHEMA_VERSION,
+    HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Method, Needs, Request, Unit, Vm,
+    report::SCHEMA_VERSION,
 };
-use crate::host::{Host, HostScheduler, VcpuServer, overhead::Overheads};
+use crate::{
+    host::{Host, HostScheduler, VcpuServer, overhead::Overheads},
+    interface::reservation,
+};
 
 #[derive(Deserialize)]
 #[serde(
@@ -146,14 +150,7 @@ impl File {
             let message = format!("a plan holds at most {MAX_TASKS} tasks");
             return Err(InputError::new(places.vms(), message));
         }
-        for vm in &vms {
-            if let Needs::Tasks(needs) = &vm.needs
-                && needs.tasks.is_empty()
-            {
-                let message = format!("VM \"{}\" has no tasks; give it at least one", vm.name);
-                return Err(InputError::new(&vm.place, message));
-            }
-        }
+        vms.iter().try_for_each(|vm| vm.check(&host))?;
         super::run::check_names(&vms)?;
         Ok(Request {
             host,
@@ -172,4 +169,29 @@ fn one_cpu() -> Result<Host, InputError> {
     let scheduler = HostScheduler::PartitionedEarliestDeadline;
     Host::new(1, scheduler, VcpuServer::default(), Overheads::default())
         .map_err(|error| InputError::new("host", error))
+}
+
+impl Vm {
+    /// What must hold once the services have given their tasks.
+    fn check(&self, host: &Host) -> Result<(), InputError> {
+        if let Needs::Tasks(needs) = &self.needs
+            && needs.tasks.is_empty()
+        {
+            let message = format!("VM \"{}\" has no tasks; give it at least one", self.name);
+            return Err(InputError::new(&self.place, message));
+        }
+        if let Needs::Tasks(needs) = &self.needs
+            && needs.interface == InterfaceName::Reservation
+            && (host.server() != VcpuServer::ConstantBandwidth
+                || reservation::minimal(&needs.tasks()).is_none())
+        {
+            let message = format!(
+                "VM \"{}\": a reservation is for one task without self-suspension, on a host whose server is \
+                     cbs; use interface \"best\" or \"prm\"",
+                self.name
+            );
+            return Err(InputError::new(&self.place, message));
+        }
+        Ok(())
+    }
 }

@@ -449,12 +449,11 @@ fn chosen(outcome: &Outcome, host: &Host, unit: Unit) -> Option<String> {
             cost as f64 / interface.period as f64,
         )
     };
-    let mut text = format!("chosen: {}", words(choices.first()?));
-    if let Some(next) = choices.get(1) {
-        text.push_str("; next: ");
-        text.push_str(&words(next));
-    }
-    Some(text)
+    let first = words(choices.first()?);
+    Some(choices.get(1).map_or_else(
+        || format!("chosen: {first}"),
+        |next| format!("chosen: {first}; next: {}", words(next)),
+    ))
 }
 
 fn cpu_reports(host: &Host, vcpus: &[Vcpu], placements: Option<&[Placement]>) -> Vec<CpuReport> {

@@ -113,9 +113,10 @@ pub fn holds(vcpus: &[Vcpu], kind: Kind, policy: Policy, most: usize) -> Option<
                 .fold(0_u8, |set, v| set | 1 << v);
             assignments(vcpus, policy, &state, wants, u8::MAX, 0, &mut runs);
             for &running in &runs {
-                let after = slot(vcpus, kind, state, running)?;
-                let Some(after) = after else {
-                    return Some(false);
+                let after = match slot(vcpus, kind, state, running) {
+                    After::State(after) => after,
+                    After::Missed => return Some(false),
+                    After::Unknown => return None,
                 };
                 if seen.insert(after) {
                     frontier.push(after);
@@ -302,9 +303,17 @@ fn assignments(
     }
 }
 
-/// One slot. The outer `None`: too many chunks to follow; the inner: a promise is broken.
-#[allow(clippy::option_option)] // each is said above
-fn slot(vcpus: &[Vcpu], kind: Kind, mut state: State, running: u8) -> Option<Option<State>> {
+/// What a slot ends in.
+enum After {
+    State(State),
+    /// A promise is broken.
+    Missed,
+    /// More chunks than are followed.
+    Unknown,
+}
+
+/// One slot.
+fn slot(vcpus: &[Vcpu], kind: Kind, mut state: State, running: u8) -> After {
     for (number, (server, vcpu)) in state.iter_mut().zip(vcpus).enumerate() {
         if running >> number & 1 == 1 {
             server.left -= 1;
@@ -315,7 +324,7 @@ fn slot(vcpus: &[Vcpu], kind: Kind, mut state: State, running: u8) -> Option<Opt
         server.wait = server.wait.saturating_sub(1);
         for (until, amount) in &mut server.back {
             if *amount > 0 && *until == 0 {
-                return None;
+                return After::Unknown;
             }
             if *amount > 0 {
                 *until -= 1;
@@ -327,7 +336,7 @@ fn slot(vcpus: &[Vcpu], kind: Kind, mut state: State, running: u8) -> Option<Opt
         }
         server.back.sort_unstable();
         if had && server.due == 0 && server.left > 0 && server.ready {
-            return Some(None);
+            return After::Missed;
         }
         match kind {
             Kind::Job if server.left == 0 => (server.ready, server.due) = (false, 0),
@@ -346,5 +355,5 @@ fn slot(vcpus: &[Vcpu], kind: Kind, mut state: State, running: u8) -> Option<Opt
             *server = fresh(*vcpu, *server);
         }
     }
-    Some(Some(state))
+    After::State(state)
 }
