@@ -98,8 +98,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):  # type: ignore[misc]
             self.flags(provider_config_location=str(providers), group="compute")
         super().setUp()
         self.useFixture(fixtures.FakeLogger(level=20))
-        for name in self.shapes:
-            self.start_service("compute", host=name)
+        self.services = {name: self.start_service("compute", host=name) for name in self.shapes}
         self.uuid_of = {name: self._get_provider_uuid_by_host(name) for name in self.shapes}
 
     def _write_provider(self, directory: pathlib.Path, name: str, shape: Shape) -> None:

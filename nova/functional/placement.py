@@ -125,6 +125,10 @@ def markdown() -> str:
         f"RT-OpenStack takes {taken['rt']} real-time and {taken['others']} other VMs; the paper's "
         "testbed took 11 and 9.",
         "A real-time VM is two tasks, drawn at random; the paper does not print those it drew.",
+        "The seed was chosen: of seeds 0 to 19, which give 8 to 13 real-time VMs (mean 10.25), it is one that "
+        "gives the paper's 11.",
+        "So the 11 is no reproduction of the paper's number; which hosts are overloaded was looked at with "
+        "this seed only.",
         "Claimed is the bandwidth of a host's real-time VMs; the limit is its CPUs without core 0.",
     ]
     for name, found in FOUND.items():
@@ -151,12 +155,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--json", action="store_true", help="the placements as JSON")
     options = parser.parse_args()
-    with contextlib.redirect_stdout(sys.stderr):
-        suite = unittest.TestSuite(kind("test_sequence") for kind in (RtOpenStack, Stock, StockMemory))
-        done = unittest.TextTestRunner(stream=sys.stderr, failfast=True).run(suite)
+    # nova's logging has the descriptor, whatever sys.stdout is.
+    page = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    suite = unittest.TestSuite(kind("test_sequence") for kind in (RtOpenStack, Stock, StockMemory))
+    done = unittest.TextTestRunner(stream=sys.stderr, failfast=True).run(suite)
     if not done.wasSuccessful() or len(FOUND) != 3:
         return 1
-    print(json.dumps({"schema_version": 1, "seed": _SEED, "runs": FOUND}) if options.json else markdown())
+    with page:
+        found = {"schema_version": 1, "seed": _SEED, "runs": FOUND}
+        print(json.dumps(found) if options.json else markdown(), file=page)
     return 0
 
 
