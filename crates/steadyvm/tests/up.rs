@@ -320,8 +320,6 @@ fn memory_stays_locked_and_threads_keep_their_priorities() {
 
 #[test]
 fn neither_a_reader_that_does_not_read_nor_the_guest_outlives_sigterm() {
-    /// More than a pipe and the monitor itself hold.
-    const MORE_BYTES: u64 = 500_000;
     if !kvm() {
         return;
     }

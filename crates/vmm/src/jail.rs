@@ -83,9 +83,6 @@ pub fn close_inherited() -> Result<()> {
         .doing_or("close inherited descriptors", "use Linux 5.14 or newer")
 }
 
-/// A directory that is there wherever the monitor runs, and is not needed any more.
-const PLACE: &str = "/proc";
-
 /// The jail of one monitor.
 pub struct Jail {
     user: Option<u32>,

@@ -196,16 +196,14 @@ fn a_disk_that_rings_itself_has_one_turn_at_a_time() {
 fn a_reset_takes_the_queue_from_a_disk_that_rings_itself() {
     let rig = ringing_itself(60_000);
     let block = Arc::clone(&rig.block.0);
-    let (started, wait_for_start) = std::sync::mpsc::channel();
     let (began, started) = std::sync::mpsc::channel();
     let server = std::thread::spawn(move || {
-        started.send(()).unwrap();
+        began.send(()).unwrap();
         while block.rung.read().is_ok() {
             block.serve();
         }
     });
     rig.block.notify(0).unwrap();
-    wait_for_start.recv().unwrap();
     started.recv().unwrap();
     rig.block.reset();
     server.join().unwrap();
