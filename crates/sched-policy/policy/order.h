@@ -17,6 +17,14 @@
 
 #include "server.h"
 
+/* Equal durations are ordered by `priority`: fixed priorities are those of the analysis only if no two are equal. */
+POLICY_FN u64 policy_key_of_duration(const struct policy_server *s, u64 duration)
+{
+	u32 priority = s->parameters.priority;
+
+	return duration << 16 | (priority < 0xffff ? priority : 0xffff);
+}
+
 /* The key of a server's current budget. It changes at wake, replenishment, charge and change of parameters. */
 POLICY_FN u64 policy_key(const struct policy_server *s, const struct policy_host *host)
 {
@@ -27,9 +35,9 @@ POLICY_FN u64 policy_key(const struct policy_server *s, const struct policy_host
 	}
 	switch (host->order) {
 	case POLICY_DEADLINE_MONOTONIC:
-		return s->parameters.deadline_ns;
+		return policy_key_of_duration(s, s->parameters.deadline_ns);
 	case POLICY_RATE_MONOTONIC:
-		return s->parameters.period_ns;
+		return policy_key_of_duration(s, s->parameters.period_ns);
 	case POLICY_EXPLICIT:
 		return s->parameters.priority;
 	default:

@@ -83,7 +83,7 @@ struct policy_parameters {
 	u64 period_ns; /* deadline_ns .. POLICY_MAX_PERIOD_NS */
 	u64 deadline_ns; /* relative to the period's start */
 	u32 kind; /* enum policy_kind */
-	u32 priority; /* for POLICY_EXPLICIT: 0 first */
+	u32 priority; /* POLICY_EXPLICIT: 0 first. DM, RM: orders equal deadlines or periods; give each VCPU its own, below 65,536 */
 	u32 rt; /* 0: no budget; it shares what RT VCPUs leave by `weight` */
 	u32 weight; /* of a non-RT VCPU, 1 .. 10,000; POLICY_WEIGHT_ONE is one share */
 };

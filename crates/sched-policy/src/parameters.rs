@@ -160,10 +160,22 @@ impl Parameters {
         .checked()
     }
 
-    /// The same with a priority for [`Order::Explicit`], 0 first.
+    /// The same with a priority, 0 first: of [`Order::Explicit`]; under the monotonic orders, among equal durations.
     #[must_use]
     pub const fn with_priority(self, priority: u32) -> Self {
         Self { priority, ..self }
+    }
+
+    /// The same of another kind.
+    ///
+    /// # Errors
+    /// A constant-bandwidth server with a deadline below its period.
+    pub fn with_kind(self, kind: Kind) -> Result<Self, ParametersError> {
+        Self {
+            kind: kind as u32,
+            ..self
+        }
+        .checked()
     }
 
     fn checked(self) -> Result<Self, ParametersError> {

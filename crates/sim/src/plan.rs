@@ -227,6 +227,11 @@ fn guest(
         None => CpuSet::first(system.cpus),
     };
     let partitioned = system.host.is_partitioned();
+    let first = system
+        .guests
+        .iter()
+        .map(|guest| guest.vcpus.len() as u32)
+        .sum::<u32>();
     let mut vcpus = Vec::new();
     if !vm.rt {
         for _ in 0..vm.vcpu_count.max(1) {
@@ -261,7 +266,12 @@ fn guest(
         let parameters =
             Parameters::new(kind, vcpu.budget.unsigned_abs(), vcpu.period.unsigned_abs())
                 .map_err(|error| vcpu_error(vm, position, error))?;
-        vcpus.push(Vcpu { parameters, cpus });
+        // Of equal deadlines the first VCPU of the plan comes first, as in the analysis.
+        let number = first + vcpus.len() as u32;
+        vcpus.push(Vcpu {
+            parameters: parameters.with_priority(number),
+            cpus,
+        });
     }
     let scheduler = request.guest_scheduler(number);
     let tasks = request

@@ -145,6 +145,7 @@ fn judge(set: &[Vec<(i64, i64)>; 4]) -> Verdicts {
 /// that has none gets as many whole VCPUs as its utilisation needs.
 fn interfaces(set: &[Vec<(i64, i64)>; 4], scheduler: GuestScheduler) -> (Vec<Guest>, bool) {
     let mut all = true;
+    let mut priority = 0;
     let guests = set
         .iter()
         .zip(PERIODS_MS)
