@@ -200,8 +200,10 @@ fn interfaces(
             .filter_map(|&budget| {
                 let ns = |ms: i64| ms.unsigned_abs() * MS;
                 let parameters = Parameters::new(Kind::Periodic, ns(budget), ns(period)).ok()?;
+                // Of equal periods the first comes first, as in the analysis.
+                priority += 1;
                 Some(Vcpu {
-                    parameters,
+                    parameters: parameters.with_priority(priority),
                     cpus: CpuSet::first(CPUS),
                 })
             });
