@@ -134,9 +134,7 @@ fn judge(periods: &Periods, set: &[Vec<(i64, i64)>; 4]) -> Verdicts {
             for (server, &kind) in SERVERS.iter().enumerate() {
                 let mut system = system.clone();
                 for vcpu in system.guests.iter_mut().flat_map(|guest| &mut guest.vcpus) {
-                    let (budget, period) =
-                        (vcpu.parameters.budget_ns(), vcpu.parameters.period_ns());
-                    if let Ok(parameters) = Parameters::new(kind, budget, period) {
+                    if let Ok(parameters) = vcpu.parameters.with_kind(kind) {
                         vcpu.parameters = parameters;
                     }
                 }
