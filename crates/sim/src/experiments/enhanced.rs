@@ -185,7 +185,7 @@ fn missed(sorted: &[f64]) -> f64 {
     100.0 * (sorted.len() - in_time) as f64 / sorted.len().max(1) as f64
 }
 
-/// Tasks of 0.2 to 5 % until the load is reached, at random to five domains; their least interfaces; U_RM - U_W.
+/// Tasks of 0.2 to 5 % until the load is reached, at random to five domains; their least interfaces; by how much these exceed the load.
 fn system(kind: Kind, load: u32, periods: (i64, i64), factor: u32, seed: u64) -> (System, f64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut domains: [Vec<(i64, i64)>; 5] = Default::default();

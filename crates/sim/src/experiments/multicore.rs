@@ -180,13 +180,12 @@ fn interfaces(
             None,
             &mut Work::new(Work::DEFAULT_STEPS),
         );
-        let (budgets, partition) = match found {
-            Ok(Ok(interface)) => (interface.vcpu_budgets, interface.partition),
-            _ => {
-                all = false;
-                let total: f64 = tasks.iter().map(|&(c, t)| c as f64 / t as f64).sum();
-                (vec![period; total.ceil() as usize], None)
-            }
+        let (budgets, partition) = if let Ok(Ok(interface)) = found {
+            (interface.vcpu_budgets, interface.partition)
+        } else {
+            all = false;
+            let total: f64 = tasks.iter().map(|&(c, t)| c as f64 / t as f64).sum();
+            (vec![period; total.ceil() as usize], None)
         };
         let home = |task: usize| {
             let members = partition.as_ref()?;
@@ -385,6 +384,7 @@ fn page(totals: &[u32], rows: &[Vec<Verdicts>], periods: &Periods) -> String {
 }
 
 /// The paper's statements, each beside what was found.
+#[expect(clippy::too_many_lines, reason = "a list, one entry a statement")]
 fn agreement(totals: &[u32], rows: &[Vec<Verdicts>]) -> String {
     // The highest total up to which every set is met.
     let capacity = |test: &dyn Fn(&Verdicts) -> bool| {
