@@ -2,7 +2,9 @@
 //! lets it supply in any window.
 
 use proptest::prelude::*;
-use steadyvm_sched_policy::{CpuSet, Kind, Parameters, Server};
+use steadyvm_sched_policy::{
+    CpuSet, Host, KEY_NON_RT, Kind, MAX_PERIOD_NS, Order, Parameters, Server,
+};
 
 /// What happens in one unit of time: at its start the VCPU has work or not; then it may have the CPU or not.
 #[derive(Debug, Clone, Copy)]
@@ -363,4 +365,47 @@ fn non_rt_vcpus_share_by_weight_and_sleep_earns_nothing() {
         Server::new(&Parameters::best_effort(1024).expect("valid"), &cpus, 0).expect("valid");
     late.wake(300_000, light.virtual_runtime_ns());
     assert_eq!(late.virtual_runtime_ns(), light.virtual_runtime_ns());
+}
+
+/// Under fixed priorities the analysis counts only VCPUs of higher priority, so two must never be equal: a tie broken
+/// now one way and now the other made an accepted system late.
+#[test]
+fn equal_deadlines_are_ordered_by_priority() {
+    for order in [Order::DeadlineMonotonic, Order::RateMonotonic] {
+        let host = Host::new(order, false, 0);
+        let key = |period, priority| {
+            let parameters = Parameters::new(Kind::Deferrable, 1, period).expect("valid");
+            let parameters = parameters.with_priority(priority);
+            Server::new(&parameters, &CpuSet::first(1), 0)
+                .expect("valid")
+                .key(&host)
+        };
+        assert!(key(5_000_000, 1) < key(5_000_000, 2));
+        assert!(key(5_000_000, u32::MAX) < key(5_000_001, 0));
+        assert!(key(MAX_PERIOD_NS, u32::MAX) < KEY_NON_RT);
+    }
+}
+
+/// Budget used in pieces comes back in pieces: a guest that asks for 2 at 6 may wait for the last one until 25, the end of
+/// that piece's period: 19, where a periodic resource of 2 in 10 promises 2 within 2 x 10 - 2 = 18.
+#[test]
+fn a_sporadic_server_returns_pieces_later_than_a_periodic_resource() {
+    let parameters = Parameters::new(Kind::Sporadic, 2, 10).expect("valid");
+    let host = Host::new(Order::EarliestDeadline, false, 0);
+    let mut server = Server::new(&parameters, &CpuSet::first(1), 0).expect("valid");
+    for start in [0, 5] {
+        server.wake(start, 0);
+        server.account(1, start + 1);
+        server.block(start + 1);
+    }
+    server.wake(6, 0);
+    let deadlines: Vec<u64> = [(10, 20), (15, 25)]
+        .map(|(back, finish)| {
+            assert_eq!(server.next_event(finish - 10 - 1, false), back);
+            let deadline = server.key(&host);
+            server.account(1, back + 1);
+            deadline
+        })
+        .to_vec();
+    assert_eq!(deadlines, [20, 25]);
 }

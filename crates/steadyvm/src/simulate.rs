@@ -24,28 +24,30 @@ const CHART_NS: u64 = 200_000_000;
 /// The longest recording, ns: a trace of more is of no use to anybody.
 const MAX_RECORDING_NS: u64 = 60_000_000_000;
 
+/// What a `[simulate]` table may say.
+const TABLE_HELP: &str = r#"The plan file may have a [simulate] table; every field is optional:
+
+  [simulate]
+  duration = "10s"                # simulated time
+  seed = 1
+  server = "deferrable"           # periodic, work-conserving, capacity-reclaiming, polling, sporadic, cbs
+  order = "edf"                   # of VCPUs: dm, rm
+  quantum = "1ms"                 # budgets are looked at so often; 0ns: at exact times
+  decision = "1us"                # cost of a switch: of the decision,
+  context_switch = "2us"          # of the switch itself,
+  migration = "5us"               # of a start on another CPU
+  execution_factor_percent = 50   # jobs take 50 to 100 % of c
+  longest_gap_percent = 150       # jobs come t to 1.5 t apart
+  random_offsets = true           # first jobs are released within t, from the seed; else at 0
+
+server and the costs are otherwise those of [host] and [host.overheads].
+"#;
+
 /// Plays a plan on the scheduling policy that the BPF scheduler runs
 ///
-/// Reads the plan file of `steadyvm plan` (docs/design/plan-file.md), takes its VMs, tasks and budgets, and simulates the
-/// host. What a [simulate] table may say, all optional:
-///
-///   [simulate]
-///   duration = "10s"                # simulated time
-///   seed = 1
-///   server = "deferrable"           # periodic, work-conserving, capacity-reclaiming, polling, sporadic, cbs
-///   order = "edf"                   # of VCPUs: dm, rm
-///   quantum = "1ms"                 # budgets are looked at so often; 0ns: at exact times
-///   decision = "1us"                # cost of a switch: of the decision,
-///   `context_switch` = "2us"          # of the switch itself,
-///   migration = "5us"               # of a start on another CPU
-///   `execution_factor_percent` = 50   # jobs take 50 to 100 % of c
-///   `longest_gap_percent` = 150       # jobs come t to 1.5 t apart
-///   `random_offsets` = true           # first jobs are released within t, from the seed; else at 0
-///
-/// `server` and the costs are otherwise those of [host] and [host.overheads].
-#[allow(clippy::doc_markdown)] // the file, as a user writes it
+/// Reads the plan file of `steadyvm plan`, takes its VMs, tasks and budgets, and simulates the host.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = TABLE_HELP)]
 pub struct Args {
     /// The plan file (steadyvm.toml)
     #[arg(required_unless_present = "experiment")]

@@ -24,7 +24,8 @@ const CPUS: u32 = 5;
 const SETS: u64 = 25;
 const DURATION_NS: u64 = 60_000 * MS;
 /// Harmonic VCPU periods of the four domains, ms: the paper says harmonic, not which.
-const PERIODS_MS: [i64; 4] = [16, 32, 64, 128];
+type Periods = [i64; 4];
+const PERIODS_MS: [Periods; 2] = [[16, 32, 64, 128], [32, 32, 32, 32]];
 
 const HOSTS: [(&str, HostScheduler); 4] = [
     ("pEDF", HostScheduler::PartitionedEarliestDeadline),
@@ -50,6 +51,14 @@ struct Verdicts {
 }
 
 pub(super) fn run(seed: u64) -> String {
+    let mut text = introduction(seed);
+    for periods in &PERIODS_MS {
+        text += &part(seed, periods);
+    }
+    text
+}
+
+fn part(seed: u64, periods: &Periods) -> String {
     let totals: Vec<u32> = (0..20).map(|step| 11 + 2 * step).collect();
     let rows: Vec<Vec<Verdicts>> = thread::scope(|scope| {
         let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -63,10 +72,10 @@ pub(super) fn run(seed: u64) -> String {
                         .filter(|(row, _)| row % workers == worker);
                     mine.map(|(row, &total)| {
                         let sets = (0..SETS).map(|set| {
-                            judge(&task_set(
-                                total,
-                                seed * 100_000 + u64::from(total) * 100 + set,
-                            ))
+                            judge(
+                                periods,
+                                &task_set(total, seed * 100_000 + u64::from(total) * 100 + set),
+                            )
                         });
                         (row, sets.collect())
                     })
@@ -83,7 +92,7 @@ pub(super) fn run(seed: u64) -> String {
         }
         rows
     });
-    page(&totals, &rows, seed)
+    page(&totals, &rows, periods)
 }
 
 /// (execution, period) in ms, by domain. `total` is in tenths.
@@ -109,10 +118,10 @@ fn task_set(total: u32, seed: u64) -> [Vec<(i64, i64)>; 4] {
     domains
 }
 
-fn judge(set: &[Vec<(i64, i64)>; 4]) -> Verdicts {
+fn judge(periods: &Periods, set: &[Vec<(i64, i64)>; 4]) -> Verdicts {
     let mut verdicts = Verdicts::default();
     for (guest, &(_, guest_scheduler)) in GUESTS.iter().enumerate() {
-        let (guests, has_interfaces) = interfaces(set, guest_scheduler);
+        let (guests, has_interfaces) = interfaces(periods, set, guest_scheduler);
         verdicts.bandwidth[guest] = guests
             .iter()
             .flat_map(|guest| &guest.vcpus)
@@ -125,9 +134,7 @@ fn judge(set: &[Vec<(i64, i64)>; 4]) -> Verdicts {
             for (server, &kind) in SERVERS.iter().enumerate() {
                 let mut system = system.clone();
                 for vcpu in system.guests.iter_mut().flat_map(|guest| &mut guest.vcpus) {
-                    let (budget, period) =
-                        (vcpu.parameters.budget_ns(), vcpu.parameters.period_ns());
-                    if let Ok(parameters) = Parameters::new(kind, budget, period) {
+                    if let Ok(parameters) = vcpu.parameters.with_kind(kind) {
                         vcpu.parameters = parameters;
                     }
                 }
@@ -143,11 +150,16 @@ fn judge(set: &[Vec<(i64, i64)>; 4]) -> Verdicts {
 
 /// The guests with the VCPUs of their interfaces, not placed yet, and whether every domain has an interface. A domain
 /// that has none gets as many whole VCPUs as its utilisation needs.
-fn interfaces(set: &[Vec<(i64, i64)>; 4], scheduler: GuestScheduler) -> (Vec<Guest>, bool) {
+fn interfaces(
+    periods: &Periods,
+    set: &[Vec<(i64, i64)>; 4],
+    scheduler: GuestScheduler,
+) -> (Vec<Guest>, bool) {
     let mut all = true;
+    let mut priority = 0;
     let guests = set
         .iter()
-        .zip(PERIODS_MS)
+        .zip(*periods)
         .enumerate()
         .filter(|(_, (tasks, _))| !tasks.is_empty());
     let guests = guests.map(|(domain, (tasks, period))| {
@@ -185,8 +197,10 @@ fn interfaces(set: &[Vec<(i64, i64)>; 4], scheduler: GuestScheduler) -> (Vec<Gue
             .filter_map(|&budget| {
                 let ns = |ms: i64| ms.unsigned_abs() * MS;
                 let parameters = Parameters::new(Kind::Periodic, ns(budget), ns(period)).ok()?;
+                // Of equal periods the first comes first, as in the analysis.
+                priority += 1;
                 Some(Vcpu {
-                    parameters,
+                    parameters: parameters.with_priority(priority),
                     cpus: CpuSet::first(CPUS),
                 })
             });
@@ -291,15 +305,21 @@ fn pack(vcpus: &[host::Vcpu]) -> Vec<CpuSet> {
         .collect()
 }
 
-fn page(totals: &[u32], rows: &[Vec<Verdicts>], seed: u64) -> String {
-    let mut text = format!(
+fn introduction(seed: u64) -> String {
+    format!(
         "# Schedulability on five CPUs (Figures 3.4 to 3.9)\n\n\
-         Command: `steadyvm simulate --experiment multicore --seed {seed}`. n = {SETS} task sets a row, 60 s of simulated time \
-         each, quantum 1 ms, no overheads. Figures are fractions of task sets. A pair is guest scheduler, host scheduler.\n\n\
-         What differs from the paper: VCPU periods are 16, 32, 64, 128 ms (the paper says harmonic, not which); execution \
-         times are whole milliseconds; the simulator has no overheads and no domain 0; a global guest's jobs run on \
-         whichever of its VCPUs run, as the theory assumes and Linux does not; the seeds are ours.\n"
-    );
+         Command: `steadyvm simulate --experiment multicore --seed {seed}`. n = {SETS} task sets a row, 60 s of simulated \
+         time each, quantum 1 ms, no overheads. Figures are fractions of task sets.\n\n\
+         What differs from the paper: it says that VCPU periods are harmonic, not which, so there are two parts here; \
+         execution times are whole milliseconds; the simulator has no overheads, no domain 0 and no credit scheduler; a \
+         global guest's jobs run on whichever of its VCPUs run, as the theory assumes and Linux does not; the seeds are \
+         ours.\n"
+    )
+}
+
+fn page(totals: &[u32], rows: &[Vec<Verdicts>], periods: &Periods) -> String {
+    let [first, second, third, fourth] = periods;
+    let mut text = format!("\n# VCPU periods of {first}, {second}, {third}, {fourth} ms\n");
     let fraction = |row: &[Verdicts], test: &dyn Fn(&Verdicts) -> bool| {
         row.iter().filter(|verdicts| test(verdicts)).count() as f64 / row.len().max(1) as f64
     };
@@ -364,7 +384,7 @@ fn page(totals: &[u32], rows: &[Vec<Verdicts>], seed: u64) -> String {
 }
 
 /// The paper's statements, each beside what was found.
-#[allow(clippy::too_many_lines)] // a sentence per figure, one after the other
+#[expect(clippy::too_many_lines, reason = "a list, one entry a statement")]
 fn agreement(totals: &[u32], rows: &[Vec<Verdicts>]) -> String {
     // The highest total up to which every set is met.
     let capacity = |test: &dyn Fn(&Verdicts) -> bool| {

@@ -1,0 +1,96 @@
+//! `steadyvm simulate` from the outside: exit codes, JSON, pictures, errors.
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+const ONE: &str = "[host]\npcpus = 1\nscheduler = \"pedf\"\nserver = \"deferrable\"\n\n[[vm]]\nname = \"a\"\nperiod = \"5ms\"\ntasks = [{ name = \"t\", c = \"2ms\", t = \"20ms\" }]\n";
+
+fn simulate(plan: &str, arguments: &[&str]) -> (Output, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("steadyvm.toml");
+    fs::write(&file, plan).expect("written");
+    let output = Command::new(env!("CARGO_BIN_EXE_steadyvm"))
+        .current_dir(&directory)
+        .arg("simulate")
+        .arg(&file)
+        .args(arguments)
+        .output()
+        .expect("it runs");
+    (output, directory)
+}
+
+#[test]
+fn a_feasible_plan_is_played_in_time() {
+    let (output, directory) = simulate(
+        ONE,
+        &[
+            "--json",
+            "--duration",
+            "1s",
+            "--gantt",
+            "out.svg",
+            "--trace",
+            "out.json",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found["jobs"], 50);
+    assert_eq!(found["late_jobs"], 0);
+    assert_eq!(found["vms"][0]["vcpus"][0]["supplied_ns"], 100_000_000);
+    let chart = fs::read_to_string(directory.path().join("out.svg")).expect("a chart");
+    assert!(chart.contains("a/0 runs a/t"));
+    let trace = fs::read_to_string(directory.path().join("out.json")).expect("a trace");
+    let trace: serde_json::Value = serde_json::from_str(&trace).expect("JSON");
+    let jobs = trace["traceEvents"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .filter(|event| event["name"] == "in time");
+    assert_eq!(jobs.count(), 50);
+}
+
+#[test]
+fn late_jobs_are_exit_code_1() {
+    // A polling server gives less than the periodic one that the plan is for.
+    let plan = ONE.replace("2ms", "9ms").replace("5ms", "10ms");
+    let plan = format!("{plan}\n[simulate]\nserver = \"polling\"\nrandom_offsets = true\n");
+    let codes: Vec<Option<i32>> = (1..9)
+        .map(|seed| {
+            simulate(&plan, &["--seed", &seed.to_string()])
+                .0
+                .status
+                .code()
+        })
+        .collect();
+    assert!(codes.contains(&Some(1)), "{codes:?}");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_exit_code_2_and_says_why() {
+    for (added, said) in [
+        (
+            "[simulate]\nserver = \"magic\"\n",
+            "server is \"magic\"; give one of deferrable",
+        ),
+        (
+            "[simulate]\nquantum = \"soon\"\n",
+            "quantum is \"soon\"; give a time",
+        ),
+        ("[simulate]\norder = \"fifo\"\n", "give edf, dm or rm"),
+        ("[simulate]\nspeed = 9\n", "unknown field `speed`"),
+        (
+            "[simulate]\nexecution_factor_percent = 0\n",
+            "give 1 to 100",
+        ),
+    ] {
+        let (output, _directory) = simulate(&format!("{ONE}\n{added}"), &[]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+    let (output, _directory) = simulate(ONE, &["--duration", "long"]);
+    assert_eq!(output.status.code(), Some(2));
+}
