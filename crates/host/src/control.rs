@@ -152,7 +152,7 @@ impl HostControl {
             return Ok(applied);
         }
         let header = self.header(&plan, target)?;
-        let mut writer = self.state.create(&header)?;
+        let mut writer = self.state.create(&header, &[])?;
         let outcome = self.carry_out(&plan, &mut writer, &mut applied);
         match outcome {
             Ok(()) => Ok(applied),

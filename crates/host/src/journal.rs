@@ -167,8 +167,9 @@ impl StateDirectory {
         })
     }
 
-    /// Starts a journal. Nobody ever sees half a header: it is written beside and renamed.
-    pub fn create(&self, header: &Header) -> Result<Writer, HostError> {
+    /// Starts a journal with the steps that are in force already. It takes the place of the one before only
+    /// when all of it is on disk: written beside and renamed, so that no crash and no full disk loses a step.
+    pub fn create(&self, header: &Header, steps: &[Step]) -> Result<Writer, HostError> {
         let path = self.journal_path();
         let beside = self.path.join("journal.new");
         let file = OpenOptions::new()
@@ -182,7 +183,9 @@ impl StateDirectory {
             file,
             path: beside.clone(),
         };
-        writer.write(&[Line::Header(Box::new(header.clone()))])?;
+        let mut lines = vec![Line::Header(Box::new(header.clone()))];
+        lines.extend(steps.iter().cloned().map(Line::Step));
+        writer.write(&lines)?;
         self.publish(&beside, &path)?;
         writer.path = path;
         Ok(writer)

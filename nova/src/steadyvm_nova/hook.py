@@ -47,8 +47,8 @@ class Configuration:
     cpus: int
     policy: Policy = field(default_factory=Policy)
     state: Path = Path("/run/steadyvm/nova")
-    apply: tuple[str, ...] = ("steadyvm", "sched", "apply", "-")
-    remove: tuple[str, ...] = ("steadyvm", "sched", "remove")
+    apply: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
     timeout_s: float = 20.0
 
 

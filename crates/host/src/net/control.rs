@@ -63,14 +63,32 @@ impl HostControl {
         })
     }
 
-    /// Puts a profile in force, or brings the one in force up to date.
+    /// Puts a profile in force, or brings the one in force up to date. An apply of a profile that was
+    /// interrupted is undone first.
     ///
     /// # Errors
-    /// A method is in force or was interrupted; the profile does not fit the machine: nothing is
+    /// A method is in force, or something was interrupted and cannot be undone; the profile does not fit the machine: nothing is
     /// changed. A step failed: what was in force before is in force again.
     pub fn apply_profile(&self, profile: &Profile) -> Result<ProfileApplied, HostError> {
         let _lock = self.state.lock()?;
+        self.undo_interrupted()?;
         self.bring_in_force(profile, &Target::default(), Method::RtProfile)
+    }
+
+    /// Undoes what a process that was killed has left of a profile, so that a watch that is started again
+    /// needs nobody's help.
+    fn undo_interrupted(&self) -> Result<(), HostError> {
+        match self.journal_of_this_boot()? {
+            Some(journal) if journal.header.method.is_profile() && !journal.complete => {
+                let undone = self.take_back()?;
+                if undone.failed.is_empty() {
+                    Ok(())
+                } else {
+                    Err(self.in_force(&journal))
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes the profile back. Nothing in force is no error.
@@ -119,8 +137,7 @@ impl HostControl {
             });
         }
         let header = self.profile_header(profile, target, method, before.as_ref())?;
-        let mut writer = self.state.create(&header)?;
-        writer.record(&old)?;
+        let mut writer = self.state.create(&header, &old)?;
         let mut made = Vec::new();
         match self.make_all(profile, wanted, &old, &mut writer, &mut made) {
             Ok(wanted) => {
@@ -265,9 +282,8 @@ impl HostControl {
             return Ok(undone);
         };
         // The failed apply may have replaced threads, so the profile before it is planned again.
-        let mut writer = self.state.create(&journal.header)?;
-        writer.record(&journal.steps)?;
-        writer.record(&left)?;
+        let in_force = [journal.steps.as_slice(), &left].concat();
+        let mut writer = self.state.create(&journal.header, &in_force)?;
         let profile = journal.header.profile.clone().unwrap_or_default();
         let mut again = Vec::new();
         let restored = plan::plan(&self.machine, &profile, &journal.steps).and_then(|wanted| {

@@ -420,8 +420,6 @@ fn undo_restores_after_a_crash_at_any_step() {
                 let _ = control.apply_profile(&profile(FILE));
             }));
             host.heal();
-            let refused = control.apply_profile(&profile(FILE)).unwrap_err();
-            assert!(matches!(refused, HostError::InForce { .. }), "{refused}");
             assert_eq!(control.undo_profile().unwrap().failed, [] as [String; 0]);
             assert_eq!(
                 kept(host.state()),
@@ -430,6 +428,46 @@ fn undo_restores_after_a_crash_at_any_step() {
             );
         }
     }
+}
+
+#[test]
+fn an_apply_after_a_crash_at_any_step_is_as_the_first() {
+    let whole = {
+        let (host, directory) = (host(), directory());
+        control(&host, &directory)
+            .apply_profile(&profile(FILE))
+            .unwrap();
+        kept(host.state())
+    };
+    for at in 0..count_mutations(&host()) {
+        let (host, directory) = (host(), directory());
+        let before = host.state();
+        let control = control(&host, &directory);
+        host.fault_at(at, Fault::CrashAfter);
+        assert!(crashing(|| {
+            let _ = control.apply_profile(&profile(FILE));
+        }));
+        host.heal();
+        control.apply_profile(&profile(FILE)).unwrap();
+        assert_eq!(kept(host.state()), whole, "crashed at {at}");
+        control.undo_profile().unwrap();
+        assert_eq!(kept(host.state()), kept(before), "crashed at {at}");
+    }
+}
+
+/// The journal of a second apply holds the first one's steps from its first moment on.
+#[test]
+fn a_new_journal_begins_with_all_that_is_in_force() {
+    let (host, directory) = (host(), directory());
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(FILE)).unwrap();
+    let first = control.state.read().unwrap().unwrap();
+    assert!(!first.steps.is_empty());
+    // A process that is killed right after it has begun the next one.
+    drop(control.state.create(&first.header, &first.steps).unwrap());
+    let next = control.state.read().unwrap().unwrap();
+    assert_eq!(next.steps, first.steps);
+    assert!(!next.complete);
 }
 
 #[test]
