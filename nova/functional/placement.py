@@ -125,8 +125,8 @@ def markdown() -> str:
         f"RT-OpenStack takes {taken['rt']} real-time and {taken['others']} other VMs; the paper's "
         "testbed took 11 and 9.",
         "A real-time VM is two tasks, drawn at random; the paper does not print those it drew.",
-        "The seed was chosen: of seeds 0 to 19, which give 8 to 13 real-time VMs (mean 10.25), it is one that "
-        "gives the paper's 11.",
+        "The seed was chosen: of seeds 0 to 19, which give 8 to 13 real-time VMs (mean 10.25), "
+        "it is one that gives the paper's 11.",
         "So the 11 is no reproduction of the paper's number; which hosts are overloaded was looked at with "
         "this seed only.",
         "Claimed is the bandwidth of a host's real-time VMs; the limit is its CPUs without core 0.",

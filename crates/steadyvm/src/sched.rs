@@ -18,6 +18,8 @@ use steadyvm_sched::{Error, Scheduler, is_attached};
 use crate::output;
 
 /// Give the VCPUs of VMs a budget of CPU time in every period, and show how they stand.
+///
+/// Experimental: the BPF program compiles and has not been loaded by a kernel yet.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
