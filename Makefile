@@ -22,7 +22,7 @@ help: ## Show what can be made
 
 .PHONY: compare
 compare: set-up build ## Compare host methods in the lab; prints a table and where the report is
-	$(AS_ROOT) $(STEADYVM) compare --methods $(METHODS) --samples $(SAMPLES) --rounds $(ROUNDS) --boots $(BOOTS) --out $(OUT)
+	$(AS_ROOT) $(STEADYVM) compare --methods $(METHODS) --samples $(SAMPLES) --rounds $(ROUNDS) --boots $(BOOTS) --out $(OUT) --markdown $(OUT)/compare.md
 	$(AS_ROOT) chown -R "$$(id -u):$$(id -g)" $(OUT)
 
 .PHONY: test
