@@ -5,9 +5,12 @@
  * demux_xdp finds the port of each packet, the port's priority in the table below, and the level of
  * that priority. On a kernel without patches it hands the packet to the level's CPU-map thread,
  * which runs the rest of the stack at its own priority. On one with levels of its own it lets the
- * packet pass, and marks it if its level is not the lowest. The other programs keep the table: a
- * socket is entered when it is bound and leaves when it is released, and a thread that changes its
- * priority takes the ports that it has bound along.
+ * packet pass, and marks it if its level is not the lowest. The other programs keep the table: the
+ * socket of a real-time thread is entered when it is bound and leaves when it is released, and a thread
+ * that changes its priority takes the ports that it has bound along.
+ *
+ * Who has no real-time priority cannot fill the table: its sockets are only remembered, in a map
+ * whose oldest entries go when it is full, for the case that its thread becomes real-time.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -48,8 +51,14 @@ struct port_key {
 
 struct port_value {
 	__u32 priority;		/* the highest of its sockets */
-	__u32 sockets;
+	__u32 sockets;		/* real-time ones; 0: it is as if it were not listed */
+	__u32 changes;		/* of its sockets, ever */
 };
+
+/* What strangers may send at the highest level: packets that the kernel answers by itself. */
+#define KERNEL_PACKETS_PER_S	1000
+#define KERNEL_BURST_PACKETS	100
+#define NS_PER_KERNEL_PACKET	(1000000000ULL / KERNEL_PACKETS_PER_S)
 
 struct socket_value {
 	struct port_key key;
@@ -64,6 +73,8 @@ enum counter {
 	COUNT_MALFORMED,
 	COUNT_UNKNOWN_PORT,
 	COUNT_NOT_SENT,
+	COUNT_KERNEL_OVER,	/* of COUNT_KERNEL, those beyond what may come at the kernel's level */
+	COUNT_NOT_LISTED,	/* sockets for which there was no room */
 	COUNTERS,
 };
 
@@ -82,13 +93,29 @@ struct {
 	__type(value, struct port_value);
 } ports SEC(".maps");
 
-/* By socket cookie. */
+/* Of real-time threads, by socket cookie. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, __u64);
 	__type(value, struct socket_value);
 } sockets SEC(".maps");
+
+/* The same of threads that are not real-time; not one of them has a place for certain. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, struct socket_value);
+} others SEC(".maps");
+
+/* Until when the packets that were let in count, if they come at the rate (nanoseconds). */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} kernel_bucket SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -126,7 +153,7 @@ static __always_inline __u32 level_of_port(const struct settings *set,
 	struct port_value *value = bpf_map_lookup_elem(&ports, &key);
 	__u32 priority;
 
-	if (!value) {
+	if (!value || !value->sockets) {
 		count(COUNT_UNKNOWN_PORT);
 		return set->unknown_level;
 	}
@@ -134,6 +161,27 @@ static __always_inline __u32 level_of_port(const struct settings *set,
 	if (priority >= PRIORITIES)
 		priority = PRIORITIES - 1;
 	return set->level_of_priority[priority];
+}
+
+/*
+ * ARP, ICMP and whatever else has no process would be everybody's way to the highest level. So many
+ * packets a second and CPU of it are, which is what answering needs; the rest wait with the lowest.
+ */
+static __always_inline __u32 level_of_kernel(const struct settings *set)
+{
+	__u64 now = bpf_ktime_get_ns(), until;
+	__u32 zero = 0;
+	__u64 *bucket = bpf_map_lookup_elem(&kernel_bucket, &zero);
+
+	if (!bucket)
+		return set->unknown_level;
+	until = *bucket > now ? *bucket : now;
+	if (until - now > (KERNEL_BURST_PACKETS - 1) * NS_PER_KERNEL_PACKET) {
+		count(COUNT_KERNEL_OVER);
+		return set->unknown_level;
+	}
+	*bucket = until + NS_PER_KERNEL_PACKET;
+	return set->kernel_level;
 }
 
 static __always_inline int to_thread(const struct settings *set, __u32 level)
@@ -185,7 +233,7 @@ int demux_xdp(struct xdp_md *ctx)
 		level = level_of_port(set, &packet);
 		break;
 	case DEMUX_KERNEL:
-		level = set->kernel_level;
+		level = level_of_kernel(set);
 		break;
 	default:
 		level = set->unknown_level;
@@ -226,24 +274,70 @@ static long compare_socket(void *map, __u64 *cookie, struct socket_value *socket
 	return 0;
 }
 
+/* Times that a sum is taken again because sockets came or went meanwhile */
+#define TRIES	4
+
 /*
- * Several sockets may share a port: the highest priority of them counts. The number of sockets is
- * not taken here: a count that grows in a callback has no end for the verifier.
+ * Several sockets may share a port: the highest priority of them counts. Who changes a port's sockets
+ * counts that as a change, then looks: of two who do so at once, the later one sees both, and the
+ * earlier one that it has to look again. A port stays listed without sockets: to take it out would
+ * lose the socket that is entered at that moment.
  */
-static __always_inline void refresh_priority(const struct port_key *key, struct port_value *port)
+static __always_inline void refresh_port(const struct port_key *key, struct port_value *port)
 {
 	struct highest highest = { .key = *key };
+	int try;
 
-	bpf_for_each_map_elem(&sockets, compare_socket, &highest, 0);
-	port->priority = highest.priority;
+	__sync_fetch_and_add(&port->changes, 1);
+	for (try = 0; try < TRIES; try++) {
+		__u32 changes = *(volatile __u32 *)&port->changes;
+
+		highest.priority = 0;
+		bpf_for_each_map_elem(&sockets, compare_socket, &highest, 0);
+		port->priority = highest.priority;
+		if (changes == *(volatile __u32 *)&port->changes)
+			break;
+	}
+}
+
+/* Enters the socket of a real-time thread. */
+static __always_inline void enter(__u64 cookie, const struct socket_value *socket)
+{
+	struct port_value none = {};
+	struct port_value *port;
+
+	/* It may have been listed already, and then it is counted. */
+	if (bpf_map_lookup_elem(&sockets, &cookie))
+		return;
+	if (bpf_map_update_elem(&sockets, &cookie, socket, BPF_NOEXIST)) {
+		count(COUNT_NOT_LISTED);
+		return;
+	}
+	bpf_map_update_elem(&ports, &socket->key, &none, BPF_NOEXIST);
+	port = bpf_map_lookup_elem(&ports, &socket->key);
+	if (!port) {
+		count(COUNT_NOT_LISTED);
+		return;
+	}
+	__sync_fetch_and_add(&port->sockets, 1);
+	refresh_port(&socket->key, port);
+}
+
+/* Takes a socket that is not in the table any more from its port. */
+static __always_inline void leave(const struct port_key *key)
+{
+	struct port_value *port = bpf_map_lookup_elem(&ports, key);
+
+	if (!port)
+		return;
+	__sync_fetch_and_sub(&port->sockets, 1);
+	refresh_port(key, port);
 }
 
 static __always_inline int bound(struct bpf_sock *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct port_value first = { .sockets = 1 };
 	struct socket_value socket = {};
-	struct port_value *port;
 	__u64 cookie;
 
 	if (ctx->protocol != DEMUX_TCP && ctx->protocol != DEMUX_UDP)
@@ -253,18 +347,10 @@ static __always_inline int bound(struct bpf_sock *ctx)
 	socket.key.protocol = ctx->protocol;
 	socket.thread = task->pid;
 	socket.priority = priority_of(task);
-	/* It may have been listed already, and then it is counted. */
-	if (bpf_map_update_elem(&sockets, &cookie, &socket, BPF_NOEXIST))
-		return 1;
-	first.priority = socket.priority;
-	if (!bpf_map_update_elem(&ports, &socket.key, &first, BPF_NOEXIST))
-		return 1;
-	port = bpf_map_lookup_elem(&ports, &socket.key);
-	if (port) {
-		__sync_fetch_and_add(&port->sockets, 1);
-		if (socket.priority > port->priority)
-			port->priority = socket.priority;
-	}
+	if (socket.priority)
+		enter(cookie, &socket);
+	else
+		bpf_map_update_elem(&others, &cookie, &socket, BPF_ANY);
 	return 1;
 }
 
@@ -285,22 +371,16 @@ int demux_released(struct bpf_sock *ctx)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
 	struct socket_value *socket = bpf_map_lookup_elem(&sockets, &cookie);
-	struct port_value *port;
 	struct port_key key;
 
-	if (!socket)
+	if (!socket) {
+		bpf_map_delete_elem(&others, &cookie);
 		return 1;
-	key = socket->key;
-	bpf_map_delete_elem(&sockets, &cookie);
-	port = bpf_map_lookup_elem(&ports, &key);
-	if (!port)
-		return 1;
-	if (port->sockets > 1) {
-		__sync_fetch_and_sub(&port->sockets, 1);
-		refresh_priority(&key, port);
-	} else {
-		bpf_map_delete_elem(&ports, &key);
 	}
+	key = socket->key;
+	/* Who takes it out takes it from the port. */
+	if (!bpf_map_delete_elem(&sockets, &cookie))
+		leave(&key);
 	return 1;
 }
 
@@ -309,21 +389,42 @@ struct change {
 	__u32 priority;
 };
 
+/* A socket of a thread that was real-time before: it may not be now. */
 static long change_socket(void *map, __u64 *cookie, struct socket_value *socket,
 			  struct change *change)
 {
+	struct socket_value changed = *socket;
+	__u64 name = *cookie;
 	struct port_value *port;
 
 	if (socket->thread != change->thread || socket->priority == change->priority)
 		return 0;
-	socket->priority = change->priority;
-	port = bpf_map_lookup_elem(&ports, &socket->key);
-	if (!port)
+	changed.priority = change->priority;
+	if (!change->priority) {
+		bpf_map_update_elem(&others, &name, &changed, BPF_ANY);
+		if (!bpf_map_delete_elem(&sockets, &name))
+			leave(&changed.key);
 		return 0;
-	if (port->sockets > 1)
-		refresh_priority(&socket->key, port);
-	else
-		port->priority = change->priority;
+	}
+	socket->priority = change->priority;
+	port = bpf_map_lookup_elem(&ports, &changed.key);
+	if (port)
+		refresh_port(&changed.key, port);
+	return 0;
+}
+
+/* A socket of a thread that was not real-time before, and is. */
+static long raise_socket(void *map, __u64 *cookie, struct socket_value *socket,
+			 struct change *change)
+{
+	struct socket_value raised = *socket;
+	__u64 name = *cookie;
+
+	if (socket->thread != change->thread)
+		return 0;
+	raised.priority = change->priority;
+	bpf_map_delete_elem(&others, &name);
+	enter(name, &raised);
 	return 0;
 }
 
@@ -334,8 +435,11 @@ int BPF_PROG(demux_priority_changed, struct task_struct *task, const void *attri
 	struct change change = { .thread = task->pid, .priority = priority_of(task) };
 
 	/* Only user space's own requests: boosting by inheritance is not the process's priority. */
-	if (result == 0)
-		bpf_for_each_map_elem(&sockets, change_socket, &change, 0);
+	if (result)
+		return 0;
+	bpf_for_each_map_elem(&sockets, change_socket, &change, 0);
+	if (change.priority)
+		bpf_for_each_map_elem(&others, raise_socket, &change, 0);
 	return 0;
 }
 

@@ -29,8 +29,8 @@ const QUEUE_PACKETS: u32 = 600;
 /// The function whose end says that a thread has a new priority.
 const SET_PRIORITY: &str = "__sched_setscheduler";
 
-const MAPS: [&str; 4] = ["settings", "ports", "sockets", "counters"];
-const COUNTERS: usize = 6;
+const MAPS: [&str; 5] = ["settings", "ports", "sockets", "others", "counters"];
+const COUNTERS: usize = 8;
 
 /// Lines of a long message that are shown.
 const KEPT_LINES: usize = 6;
@@ -72,20 +72,26 @@ pub struct Counters {
     /// That could not be handed to a level's thread, or not be marked because the driver has no room
     /// for it, and took the ordinary way.
     pub not_sent: u64,
+    /// Of those to protocols without a process, those beyond the rate that is served at the highest
+    /// level (1,000/s a CPU): they go to the lowest.
+    pub kernel_over_rate: u64,
+    /// Sockets of real-time threads that the table had no room for: their packets are of the lowest
+    /// level.
+    pub sockets_not_listed: u64,
     /// By level, from the lowest.
     pub levels: Vec<u64>,
 }
 
-/// A port in the table.
+/// A port in the table, which those of real-time threads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Port {
     /// The protocol.
     pub protocol: Protocol,
     /// The port.
     pub port: u16,
-    /// The highest priority of its sockets: 0, or 1 to 99 if it is real-time.
+    /// The highest priority of its sockets, 1 to 99.
     pub priority: u32,
-    /// How many sockets it has.
+    /// How many sockets of real-time threads it has.
     pub sockets: u32,
 }
 
@@ -128,6 +134,11 @@ pub fn install(
     specification: &Specification,
     sockets: &mut dyn FnMut() -> io::Result<Vec<BoundSocket>>,
 ) -> Result<(), Error> {
+    if matches!(specification.queues, Queues::Threads { .. }) {
+        for nic in &specification.nics {
+            refuse_vlans(Path::new("/sys/class/net"), nic)?;
+        }
+    }
     fs::create_dir(directory).map_err(failed(format!("make {}", directory.display())))?;
     let mut loader = EbpfLoader::new();
     for map in MAPS {
@@ -168,6 +179,37 @@ pub fn install(
         Queues::Kernel => XdpMode::Driver,
     };
     attach_to_nics(&mut programs, directory, &specification.nics, mode)
+}
+
+/// Refuses a NIC whose VLANs need the tags that it takes off: a frame that goes through a CPU map has lost
+/// them (the kernel makes its skb from the bytes alone) and would be received on the NIC itself.
+fn refuse_vlans(classes: &Path, nic: &str) -> Result<(), Error> {
+    let refused = |cause: String| {
+        Err(Error {
+            action: format!("demultiplex {nic} by threads"),
+            cause: format!(
+                "{cause}, and frames would lose their VLAN: use rt_from (a kernel with levels), or leave {nic} out"
+            ),
+        })
+    };
+    let path = classes.join(nic);
+    let entries = fs::read_dir(&path).map_err(failed(format!("list {}", path.display())))?;
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(upper) = name.strip_prefix("upper_") else {
+            continue;
+        };
+        let kind = fs::read_to_string(entry.path().join("uevent")).unwrap_or_default();
+        if kind.lines().any(|line| line == "DEVTYPE=vlan") {
+            return refused(format!("it has the VLAN device {upper}"));
+        }
+    }
+    // A bridge that tells VLANs apart; none where the NIC is in no bridge.
+    let filtering = path.join("brport/bridge/bridge/vlan_filtering");
+    if fs::read_to_string(filtering).is_ok_and(|text| text.trim() == "1") {
+        return refused("it is in a bridge that filters VLANs".into());
+    }
+    Ok(())
 }
 
 /// The maps of the levels that have threads, and the CPU of these.
@@ -269,6 +311,7 @@ pub fn refresh(
     sockets: &mut dyn FnMut() -> io::Result<Vec<BoundSocket>>,
 ) -> Result<(), Error> {
     let mut table: HashMap<MapData, u64, SocketValue> = open(directory, "sockets")?;
+    let mut others: HashMap<MapData, u64, SocketValue> = open(directory, "others")?;
     let mut read = || sockets().map_err(failed("list the host's sockets"));
     for socket in read()? {
         let value = SocketValue {
@@ -276,9 +319,15 @@ pub fn refresh(
             thread: socket.thread,
             priority: socket.priority,
         };
-        table
+        // One that is not there is in the other, or nowhere.
+        let (in_table, elsewhere) = match socket.priority {
+            0 => (&mut others, &mut table),
+            _ => (&mut table, &mut others),
+        };
+        in_table
             .insert(socket.cookie, value, 0)
             .map_err(failed("enter a socket"))?;
+        let _ = elsewhere.remove(&socket.cookie);
     }
     // Those that were closed between the list and their entry.
     let now: Vec<u64> = read()?.iter().map(|socket| socket.cookie).collect();
@@ -292,6 +341,7 @@ pub fn refresh(
         let value = wanted.entry(socket.key).or_insert(PortValue {
             priority: 0,
             sockets: 0,
+            changes: 0,
         });
         value.priority = value.priority.max(socket.priority);
         value.sockets += 1;
@@ -384,6 +434,8 @@ pub fn counters(directory: &Path) -> Result<Counters, Error> {
         malformed: read(3)?,
         unknown_ports: read(4)?,
         not_sent: read(5)?,
+        kernel_over_rate: read(6)?,
+        sockets_not_listed: read(7)?,
         levels: levels
             .map(|level| read(COUNTERS + level))
             .collect::<Result<_, _>>()?,
@@ -399,6 +451,8 @@ pub fn ports(directory: &Path) -> Result<Vec<Port>, Error> {
     let mut ports: Vec<Port> = map
         .iter()
         .filter_map(Result::ok)
+        // A port stays there when its last socket goes.
+        .filter(|(_, value)| value.sockets > 0)
         .filter_map(|(key, value)| {
             Some(Port {
                 protocol: Protocol::of_number(key.protocol)?,
@@ -441,7 +495,103 @@ pub fn remove(directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::shortened;
+    use super::{COUNTERS, LEVEL_MAPS, OBJECT, program, refuse_vlans, shortened};
+    use crate::levels::Levels;
+    use crate::shared::{Queues, Settings, Specification};
+    use aya::maps::{Array, PerCpuArray};
+    use aya::programs::{CgroupSock, TestRun, TestRunOptions, Xdp};
+    use aya::{Ebpf, EbpfLoader};
+    use std::time::Instant;
+
+    fn loaded() -> Ebpf {
+        let mut loader = EbpfLoader::new();
+        for map in LEVEL_MAPS {
+            loader.map_max_entries(map, 1);
+        }
+        let mut programs = loader.load(OBJECT).unwrap();
+        let xdp: &mut Xdp = program(&mut programs, "demux_xdp").unwrap();
+        xdp.load().unwrap();
+        programs
+    }
+
+    /// Needs root. Nothing is attached. What follows changes of priority is for a kernel that lets its
+    /// functions be followed: the lab's, `tests/lab_net.rs` of steadyvm.
+    #[test]
+    fn the_verifier_takes_xdp_and_what_watches_sockets() {
+        let mut programs = loaded();
+        for name in ["demux_bound4", "demux_bound6", "demux_released"] {
+            let watch: &mut CgroupSock = program(&mut programs, name).unwrap();
+            watch.load().unwrap();
+        }
+    }
+
+    /// Needs root. The kernel runs the program on frames that come from no NIC.
+    #[test]
+    fn what_strangers_send_without_a_port_has_the_highest_level_up_to_a_rate() {
+        const FRAMES: u32 = 20_000;
+        let mut programs = loaded();
+        let specification = Specification {
+            nics: Vec::new(),
+            levels: Levels::new(vec![0, 20]).unwrap(),
+            queues: Queues::Kernel,
+        };
+        let map = programs.map_mut("settings").unwrap();
+        Array::<_, Settings>::try_from(map)
+            .and_then(|mut map| map.set(0, Settings::of(&specification), 0))
+            .unwrap();
+        let mut arp = [0; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        let xdp: &mut Xdp = program(&mut programs, "demux_xdp").unwrap();
+        let start = Instant::now();
+        xdp.test_run(TestRunOptions {
+            data_in: Some(&arp),
+            repeat: FRAMES,
+            ..TestRunOptions::new()
+        })
+        .unwrap();
+        let took_ms = start.elapsed().as_millis() as u64 + 1;
+        let counters = programs.map("counters").unwrap();
+        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(counters).unwrap();
+        let values = |index: usize| counters.get(&(index as u32), 0).unwrap();
+        let read = |index| values(index).iter().sum::<u64>();
+        let (kernel, not_sent, over) = (read(1), read(5), read(6));
+        assert_eq!((kernel, read(COUNTERS)), (u64::from(FRAMES), over));
+        // One buffer for all runs has soon no room for another mark.
+        let highest = read(COUNTERS + 1) + not_sent;
+        assert_eq!(highest + over, kernel);
+        // 100 at once and one a millisecond, each CPU that the run was on.
+        let cpus = values(1).iter().filter(|&&count| count > 0).count() as u64;
+        assert!(highest >= 100, "{highest}");
+        assert!(
+            highest <= cpus * (100 + took_ms),
+            "{highest} in {took_ms} ms"
+        );
+    }
+
+    #[test]
+    fn a_nic_with_vlans_is_refused() {
+        let tree = tempfile::tempdir().unwrap();
+        let nic = tree.path().join("nic");
+        std::fs::create_dir_all(nic.join("upper_bond")).unwrap();
+        std::fs::write(nic.join("upper_bond/uevent"), "DEVTYPE=bond\n").unwrap();
+        refuse_vlans(tree.path(), "nic").unwrap();
+        std::fs::create_dir_all(nic.join("brport/bridge/bridge")).unwrap();
+        std::fs::write(nic.join("brport/bridge/bridge/vlan_filtering"), "0\n").unwrap();
+        refuse_vlans(tree.path(), "nic").unwrap();
+        std::fs::write(nic.join("brport/bridge/bridge/vlan_filtering"), "1\n").unwrap();
+        let error = refuse_vlans(tree.path(), "nic").unwrap_err().to_string();
+        assert!(error.contains("filters VLANs"), "{error}");
+        std::fs::remove_dir_all(nic.join("brport")).unwrap();
+        std::fs::create_dir_all(nic.join("upper_nic.5")).unwrap();
+        std::fs::write(
+            nic.join("upper_nic.5/uevent"),
+            "DEVTYPE=vlan\nINTERFACE=nic.5\n",
+        )
+        .unwrap();
+        let error = refuse_vlans(tree.path(), "nic").unwrap_err().to_string();
+        assert!(error.contains("VLAN device nic.5"), "{error}");
+        refuse_vlans(tree.path(), "absent").unwrap_err();
+    }
 
     #[test]
     fn only_the_ends_of_a_long_log_are_shown() {

@@ -101,6 +101,7 @@ pub(crate) struct PortKey {
 pub(crate) struct PortValue {
     pub priority: u32,
     pub sockets: u32,
+    pub changes: u32,
 }
 
 /// `struct socket_value`
@@ -125,7 +126,7 @@ unsafe impl aya::Pod for SocketValue {}
 const _: () = {
     assert!(size_of::<Settings>() == 4 * 4 + PRIORITIES);
     assert!(size_of::<PortKey>() == 4);
-    assert!(size_of::<PortValue>() == 8);
+    assert!(size_of::<PortValue>() == 12);
     assert!(size_of::<SocketValue>() == 12);
 };
 

@@ -1,199 +1,238 @@
 //! The steps that give a CPU to the RT path and move everything else off it.
 //!
 //! The means is the affinity of every thread, not a cpuset: see docs/design/host-methods.md.
+//!
+//! Rule: what was moved is planned from where it was before steadyvm came, so that planning again
+//! wants the same.
 
-use crate::change::{self, Change, Form, Step};
+use std::collections::{HashMap, HashSet};
+
 use crate::cpu_set::CpuSet;
+use crate::engine::Step;
 use crate::error::HostError;
-use crate::machine::{Machine, ThreadId};
-use crate::method::Target;
+use crate::machine::{Machine, Thread, ThreadId};
 use crate::parse;
-use crate::plan::{Dedication, Path, Plan, add};
+use crate::settings::{
+    Change, ChangeOf, File, Form, IrqAffinity, IrqCpus, SettingKind, ThreadAffinity,
+};
 
 const KEPT_FREE: &str = "to keep the dedicated CPU free";
 const SERVES: &str = "because the dedicated CPU serves the RT path";
 
-/// The CPU to dedicate, and the others.
-pub(crate) fn choose_cpu(machine: &Machine, target: &Target) -> Result<Dedication, HostError> {
-    let online = machine.online()?;
-    if online.len() < 2 {
-        return Err(HostError::Unsupported {
-            missing: format!("method dedicated needs two CPUs, only {online} is online"),
-            fix: "use method preempt-rt".into(),
-        });
-    }
-    let cpu = target.dedicated_cpu.or(online.last()).unwrap_or_default();
-    if !online.contains(cpu) {
-        return Err(HostError::BadInput {
-            what: format!("CPU {cpu} is not online"),
-            fix: format!("name one of {online}"),
-        });
-    }
-    Ok(Dedication {
-        cpu,
-        others: online.without(cpu),
-    })
+/// What serves the real-time traffic of this host.
+#[derive(Debug, Default)]
+pub(crate) struct Path {
+    /// Its interrupts, by number.
+    pub irqs: HashMap<u32, String>,
+    /// Its network interfaces.
+    pub nics: HashSet<String>,
+    /// Its threads that are put on the CPU. IRQ threads are not among them: they follow their
+    /// interrupt.
+    pub threads: Vec<ThreadId>,
 }
 
-/// Moves interrupts, workqueues and packet steering of everything else off the CPU. Threads are
-/// moved by [`stragglers`], again and again until none is left.
-pub(crate) fn clear(
-    machine: &Machine,
-    path: &Path,
-    dedication: &Dedication,
-    plan: &mut Plan,
-) -> Result<(), HostError> {
-    mask_file(
-        machine,
-        "/sys/devices/virtual/workqueue/cpumask",
-        dedication,
-        plan,
-    );
-    mask_file(machine, "/proc/irq/default_smp_affinity", dedication, plan);
-    for nic in machine.tree.list("/sys/class/net").unwrap_or_default() {
-        if path.nics.iter().any(|rt| rt.name == nic) {
-            continue;
-        }
-        let queues = format!("/sys/class/net/{nic}/queues");
-        for queue in machine.tree.list(&queues).unwrap_or_default() {
-            if queue.starts_with("rx-") {
-                mask_file(
-                    machine,
-                    &format!("{queues}/{queue}/rps_cpus"),
-                    dedication,
-                    plan,
-                );
+/// A CPU that is given to the RT path.
+struct Dedication<'a> {
+    machine: &'a Machine,
+    cpu: usize,
+    /// All other CPUs that are online.
+    others: CpuSet,
+    own: Before<'a>,
+}
+
+/// What the settings that steadyvm has made were before.
+#[derive(Default)]
+struct Before<'a> {
+    threads: HashMap<(u32, u64), &'a CpuSet>,
+    irqs: HashMap<u32, &'a IrqCpus>,
+    files: HashMap<&'a str, &'a str>,
+}
+
+impl<'a> Before<'a> {
+    fn of(own: &'a [Step]) -> Self {
+        let mut before = Self::default();
+        for step in own {
+            match &step.change {
+                Change::ThreadAffinity(change) => {
+                    let thread = &change.setting.thread;
+                    let key = (thread.tid, thread.start_time);
+                    before.threads.entry(key).or_insert(&change.old);
+                }
+                Change::IrqAffinity(change) => {
+                    before.irqs.entry(change.setting.irq).or_insert(&change.old);
+                }
+                Change::File(change) => {
+                    let path = change.setting.path.as_str();
+                    before.files.entry(path).or_insert(&change.old);
+                }
+                _ => {}
             }
         }
+        before
     }
-    let names = parse::interrupts(&machine.must_read("/proc/interrupts")?);
-    for entry in machine.tree.list("/proc/irq").unwrap_or_default() {
-        let Ok(irq) = entry.parse::<u32>() else {
-            continue;
-        };
-        if path.nics.iter().any(|nic| nic.irqs.contains_key(&irq)) {
-            continue;
-        }
-        // Nobody has asked for the others: they do not fire.
-        let used = names
-            .iter()
-            .find(|interrupt| interrupt.irq == irq && !interrupt.actions.is_empty());
-        let Some(name) = used.map(|interrupt| interrupt.actions.join(", ")) else {
-            continue;
-        };
-        let old = irq_affinity(machine, irq);
-        if let Some(old) = old.filter(|old| old.contains(dedication.cpu)) {
-            let new = remaining(&old, dedication);
-            let change = irq_change(machine, irq, name, old, new);
-            add(&mut plan.steps, change, KEPT_FREE, false);
-        }
-    }
-    Ok(())
 }
 
-/// Puts the RT NICs' interrupts and the threads of the RT path on the CPU.
-pub(crate) fn place(
+/// The steps that dedicate a CPU.
+///
+/// # Errors
+/// The CPU is not online, or the host cannot be read.
+pub(crate) fn steps(
     machine: &Machine,
+    threads: &[Thread],
+    cpu: usize,
     path: &Path,
-    dedication: &Dedication,
-    plan: &mut Plan,
-) -> Result<(), HostError> {
-    let new = CpuSet::single(dedication.cpu);
-    for nic in &path.nics {
-        for (&irq, name) in &nic.irqs {
-            let old = irq_affinity(machine, irq).ok_or_else(|| HostError::Malformed {
-                path: change::irq_file(irq),
-                problem: format!("it has no CPU list, but {} uses the interrupt", nic.name),
-            })?;
-            let change = irq_change(machine, irq, name.clone(), old, new.clone());
-            add(&mut plan.steps, change, SERVES, true);
-        }
-    }
-    for thread in path.placed_threads() {
-        let old = machine
-            .threads
-            .affinity(thread.tid)
-            .map_err(|source| HostError::io("read the CPUs of", thread.to_string(), source))?;
-        let change = Change::ThreadAffinity {
-            thread,
-            old,
-            new: new.clone(),
-        };
-        add(&mut plan.steps, change, SERVES, true);
-    }
-    Ok(())
-}
-
-/// Threads that may still run on the dedicated CPU although they should not, without those in
-/// `known` (which were tried before).
-pub(crate) fn stragglers(
-    machine: &Machine,
-    dedication: &Dedication,
-    is_known: impl Fn(&ThreadId) -> bool,
+    own: &[Step],
 ) -> Result<Vec<Step>, HostError> {
-    let mut steps = Vec::new();
-    for thread in machine.all_threads()? {
-        // IRQ threads follow their interrupts.
-        let follows = thread.is_kernel() && parse::irq_of_thread(&thread.id.comm).is_some();
-        if follows || !thread.is_movable() || is_known(&thread.id) {
-            continue;
-        }
-        let Ok(old) = machine.threads.affinity(thread.id.tid) else {
-            continue;
-        };
-        if old.contains(dedication.cpu) {
-            let new = remaining(&old, dedication);
-            let change = Change::ThreadAffinity {
-                thread: thread.id,
-                old,
-                new,
-            };
-            add(&mut steps, change, KEPT_FREE, false);
-        }
+    let online = machine.online()?;
+    if !online.contains(cpu) {
+        return Err(HostError::Unsupported {
+            missing: format!("the dedicated CPU {cpu} is not online ({online} are)"),
+            fix: format!("bring it online, or name one of {online} (--cpu)"),
+        });
     }
+    let dedication = Dedication {
+        machine,
+        cpu,
+        others: online.without(cpu),
+        own: Before::of(own),
+    };
+    let mut steps = dedication.clear(path)?;
+    steps.extend(dedication.place(path)?);
+    steps.extend(dedication.move_others(threads, path));
     Ok(steps)
 }
 
-/// What is left of a set without the dedicated CPU: all other CPUs if that is nothing.
-fn remaining(old: &CpuSet, dedication: &Dedication) -> CpuSet {
-    let rest = old.without(dedication.cpu);
-    if rest.intersection(&dedication.others).is_empty() {
-        dedication.others.clone()
-    } else {
-        rest
+impl Dedication<'_> {
+    /// Moves interrupts, workqueues and packet steering of everything else off the CPU.
+    fn clear(&self, path: &Path) -> Result<Vec<Step>, HostError> {
+        let mut files = vec![
+            "/sys/devices/virtual/workqueue/cpumask".to_owned(),
+            "/proc/irq/default_smp_affinity".to_owned(),
+        ];
+        let tree = &self.machine.tree;
+        for nic in tree.list("/sys/class/net").unwrap_or_default() {
+            if path.nics.contains(&nic) {
+                continue;
+            }
+            let queues = format!("/sys/class/net/{nic}/queues");
+            let names = tree.list(&queues).unwrap_or_default().into_iter();
+            let receive = names.filter(|queue| queue.starts_with("rx-"));
+            files.extend(receive.map(|queue| format!("{queues}/{queue}/rps_cpus")));
+        }
+        let mut steps: Vec<Step> = files
+            .into_iter()
+            .filter_map(|path| self.mask_file(path))
+            .collect();
+        let names = parse::interrupts(&self.machine.must_read("/proc/interrupts")?);
+        for entry in tree.list("/proc/irq").unwrap_or_default() {
+            let Ok(irq) = entry.parse::<u32>() else {
+                continue;
+            };
+            // Nobody has asked for those without a name: they do not fire.
+            let used = names
+                .iter()
+                .find(|interrupt| interrupt.irq == irq && !interrupt.actions.is_empty());
+            let Some(used) = used.filter(|_| !path.irqs.contains_key(&irq)) else {
+                continue;
+            };
+            let name = used.actions.join(", ");
+            let setting = IrqAffinity { irq, name };
+            let Ok(now) = setting.read(self.machine) else {
+                continue;
+            };
+            let before = self.own.irqs.get(&irq).map_or(&now.cpus, |old| &old.cpus);
+            if before.contains(self.cpu) {
+                let new = self.remaining(before).into();
+                let change = ChangeOf {
+                    setting,
+                    old: now,
+                    new,
+                };
+                steps.push(Step::optional(change, KEPT_FREE));
+            }
+        }
+        Ok(steps)
     }
-}
 
-fn mask_file(machine: &Machine, path: &str, dedication: &Dedication, plan: &mut Plan) {
-    let Ok(text) = machine.tree.read(path) else {
-        return;
-    };
-    let Ok(old) = CpuSet::from_mask(&text) else {
-        return;
-    };
-    if !old.contains(dedication.cpu) {
-        return;
+    /// Puts the RT NICs' interrupts and the threads of the RT path on the CPU.
+    fn place(&self, path: &Path) -> Result<Vec<Step>, HostError> {
+        let mut steps = Vec::new();
+        let mut irqs: Vec<(&u32, &String)> = path.irqs.iter().collect();
+        irqs.sort();
+        for (&irq, name) in irqs {
+            let name = name.clone();
+            let setting = IrqAffinity { irq, name };
+            let change = ChangeOf {
+                old: setting.read(self.machine)?,
+                setting,
+                new: CpuSet::single(self.cpu).into(),
+            };
+            steps.push(Step::required(change, SERVES));
+        }
+        for thread in &path.threads {
+            // One that ended meanwhile needs no CPU.
+            let Ok(old) = self.machine.threads.affinity(thread.tid) else {
+                continue;
+            };
+            let change = ChangeOf {
+                setting: ThreadAffinity {
+                    thread: thread.clone(),
+                },
+                old,
+                new: CpuSet::single(self.cpu),
+            };
+            steps.push(Step::required(change, SERVES));
+        }
+        Ok(steps)
     }
-    let change = Change::File {
-        path: path.to_owned(),
-        form: Form::CpuMask,
-        old: text.trim().to_owned(),
-        new: remaining(&old, dedication).to_mask(),
-    };
-    add(&mut plan.steps, change, KEPT_FREE, false);
-}
 
-fn irq_affinity(machine: &Machine, irq: u32) -> Option<CpuSet> {
-    machine.tree.read(&change::irq_file(irq)).ok()?.parse().ok()
-}
+    /// Moves all other threads off the CPU.
+    fn move_others(&self, threads: &[Thread], path: &Path) -> Vec<Step> {
+        let placed: HashSet<u32> = path.threads.iter().map(|thread| thread.tid).collect();
+        let mut steps = Vec::new();
+        for thread in threads {
+            // IRQ threads follow their interrupts.
+            let follows = thread.is_kernel() && parse::irq_of_thread(&thread.id.comm).is_some();
+            if follows || !thread.is_movable() || placed.contains(&thread.id.tid) {
+                continue;
+            }
+            let Ok(old) = self.machine.threads.affinity(thread.id.tid) else {
+                continue;
+            };
+            let key = (thread.id.tid, thread.id.start_time);
+            let before = self.own.threads.get(&key).copied().unwrap_or(&old);
+            if before.contains(self.cpu) {
+                let change = ChangeOf {
+                    setting: ThreadAffinity {
+                        thread: thread.id.clone(),
+                    },
+                    new: self.remaining(before),
+                    old,
+                };
+                steps.push(Step::optional(change, KEPT_FREE));
+            }
+        }
+        steps
+    }
 
-fn irq_change(machine: &Machine, irq: u32, name: String, old: CpuSet, new: CpuSet) -> Change {
-    let old_effective = change::effective_of(machine, irq).filter(|set| set.is_subset(&old));
-    Change::IrqAffinity {
-        irq,
-        name,
-        old,
-        old_effective,
-        new,
+    /// What is left of a set without the CPU: all other CPUs if that is nothing.
+    fn remaining(&self, set: &CpuSet) -> CpuSet {
+        let rest = set.without(self.cpu);
+        if rest.intersection(&self.others).is_empty() {
+            self.others.clone()
+        } else {
+            rest
+        }
+    }
+
+    fn mask_file(&self, path: String) -> Option<Step> {
+        let setting = File::new(self.machine, path, Form::CpuMask);
+        let old = setting.read(self.machine).ok()?;
+        let before = self.own.files.get(setting.path.as_str());
+        let before = CpuSet::from_mask(before.unwrap_or(&old.as_str())).ok()?;
+        before.contains(self.cpu).then(|| {
+            let new = self.remaining(&before).to_mask();
+            Step::optional(ChangeOf { setting, old, new }, KEPT_FREE)
+        })
     }
 }

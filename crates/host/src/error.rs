@@ -1,8 +1,9 @@
 //! Errors: what went wrong, where, why, and what to do.
 
 use std::io;
+use std::path::Path;
 
-use crate::undo::Undone;
+use crate::engine::Undone;
 
 /// What an error means to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,16 +36,21 @@ pub enum HostError {
     },
 
     /// Settings are in force already, or an earlier run was interrupted.
-    #[error("{what} (journal: {journal}); run `steadyvm host undo` first")]
+    #[error("{what} (journal: {journal}); {fix}")]
     InForce {
         /// What is in force.
         what: String,
         /// The journal that says so.
         journal: String,
+        /// What to do.
+        fix: String,
     },
 
-    /// Another process works on the same state directory.
-    #[error("another steadyvm is changing this host (it holds {path}); wait for it to end")]
+    /// Another process changes this host.
+    #[error(
+        "another steadyvm is changing this host (it holds {path}); wait for it to end (--wait \
+         SECONDS)"
+    )]
     Busy {
         /// The lock file.
         path: String,
@@ -125,8 +131,6 @@ impl HostError {
             Some(libc::EPERM | libc::EACCES) => {
                 "; it needs root (CAP_SYS_NICE, CAP_SYS_ADMIN): run it with sudo"
             }
-            Some(libc::EROFS) => "; name a directory that can be written (--state-dir)",
-            Some(libc::ENOSPC) => "; free some space, or name another directory (--state-dir)",
             _ => "",
         };
         Self::Io {
@@ -134,6 +138,35 @@ impl HostError {
             subject: subject.into(),
             cause,
             hint,
+        }
+    }
+
+    /// Wraps an error of the journal's files.
+    pub(crate) fn of_journal(action: &'static str, path: &Path, cause: io::Error) -> Self {
+        let hint = match cause.raw_os_error() {
+            Some(libc::EROFS) => "; name a directory that can be written (--state-dir)",
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
+                "; free some space, or name another directory (--state-dir)"
+            }
+            _ => return Self::io(action, path.display().to_string(), cause),
+        };
+        Self::Io {
+            action,
+            subject: path.display().to_string(),
+            cause,
+            hint,
+        }
+    }
+
+    /// Whether what it is about is gone: a thread ended, a device or its interrupt went away.
+    pub(crate) fn is_vanished(&self) -> bool {
+        match self {
+            Self::Vanished { .. } => true,
+            Self::Io { cause, .. } => {
+                cause.kind() == io::ErrorKind::NotFound
+                    || matches!(cause.raw_os_error(), Some(libc::ESRCH | libc::ENODEV))
+            }
+            _ => false,
         }
     }
 }

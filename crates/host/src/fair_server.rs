@@ -20,10 +20,11 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Change, Step};
+use crate::engine::Step;
 use crate::error::HostError;
 use crate::machine::Machine;
 use crate::parse;
+use crate::settings::{ChangeOf, FairServer};
 
 /// The longest piece. A stock kernel ends it at the tick that finds it used up (4 ms apart with
 /// HZ=250) and takes the excess off the pieces that follow; one with our patch 0013 ends it on time.
@@ -177,11 +178,8 @@ pub(crate) fn steps(
         };
         let new = old.in_pieces_of(piece_ns);
         let why = "so that normal threads get their share in pieces that RT ones can wait for";
-        steps.push(Step {
-            change: Change::FairServer { cpu, old, new },
-            why: why.to_owned(),
-            required: true,
-        });
+        let setting = FairServer { cpu };
+        steps.push(Step::required(ChangeOf { setting, old, new }, why));
     }
     Ok(steps)
 }

@@ -4,6 +4,8 @@
 mod demux;
 mod fair_server;
 mod links;
+mod storage;
+mod vms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -15,11 +17,13 @@ use std::time::Duration;
 use steadyvm_demux::Specification;
 
 use crate::cpu_set::CpuSet;
-use crate::links::{FlowRule, PortSocket};
+use crate::links::{FlowRule, Moderation, PortSocket};
 use crate::machine::Machine;
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::threads::{Scheduling, Threads};
 use crate::tree::HostTree;
+
+pub use storage::{FaultyStorage, StorageFault};
 
 /// A thread of the fake host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +79,8 @@ pub enum Fault {
     Refuse(i32),
     /// The kernel reports success and does nothing.
     Ignore,
+    /// This thread ends just before.
+    End(u32),
 }
 
 /// Everything the fake host holds.
@@ -92,10 +98,16 @@ pub struct FakeState {
     pub irqs: BTreeMap<u32, FakeIrq>,
     /// CPUs online.
     pub online: CpuSet,
+    /// Files `threaded` of network devices that have no NAPI of their own: EOPNOTSUPP.
+    pub unthreadable: BTreeSet<String>,
+    /// The cpusets of processes that do not have all CPUs: see [`FakeHost::cpuset`].
+    pub cpusets: BTreeMap<u32, CpuSet>,
     /// Root queueing disciplines by device, where they are not the kernel's default.
     pub qdiscs: BTreeMap<String, String>,
     /// `rx-frames` by device, where it is not 0.
     pub rx_frames: BTreeMap<String, u32>,
+    /// Interrupt moderation by NIC, for those that have it.
+    pub moderation: BTreeMap<String, Moderation>,
     /// Send buffers in bytes by process and descriptor, of queues of taps that have a limit.
     pub send_buffers: BTreeMap<(u32, u32), u32>,
     /// Flow steering by NIC, for those that have it.
@@ -149,6 +161,7 @@ impl FakeHost {
             threads: Arc::new(self.clone()),
             links: Arc::new(self.clone()),
             demux: Arc::new(self.clone()),
+            runtime: None,
         }
     }
 
@@ -186,6 +199,48 @@ impl FakeHost {
                 cpus: state.online.clone(),
             };
             state.threads.insert(tid, thread);
+        });
+    }
+
+    /// Gives a process a control group whose cpuset has these CPUs, or changes that.
+    pub fn cpuset(&self, pid: u32, cpus: &CpuSet) {
+        self.file(&format!("/proc/{pid}/cgroup"), &format!("0::/g{pid}\n"));
+        let path = format!("/sys/fs/cgroup/g{pid}/cpuset.cpus.effective");
+        self.file(&path, &format!("{cpus}\n"));
+        self.edit(|state| state.cpusets.insert(pid, cpus.clone()));
+    }
+
+    /// Takes a CPU offline, or brings it back.
+    pub fn set_online(&self, cpus: &CpuSet) {
+        self.file("/sys/devices/system/cpu/online", &format!("{cpus}\n"));
+        self.edit(|state| state.online.clone_from(cpus));
+    }
+
+    /// Gives a network device another name.
+    pub fn rename(&self, device: &str, new: &str) {
+        let moved = |path: &str| {
+            let parts: Vec<&str> = path.split('/').collect();
+            let parts = parts
+                .iter()
+                .map(|part| if *part == device { new } else { part });
+            parts.collect::<Vec<_>>().join("/")
+        };
+        self.edit(|state| {
+            let files = std::mem::take(&mut state.files).into_iter();
+            state.files = files.map(|(path, text)| (moved(&path), text)).collect();
+            let writable = std::mem::take(&mut state.writable).into_iter();
+            state.writable = writable.map(|path| moved(&path)).collect();
+            let links = std::mem::take(&mut state.links).into_iter();
+            state.links = links.map(|(from, to)| (moved(&from), moved(&to))).collect();
+            if let Some(kind) = state.qdiscs.remove(device) {
+                state.qdiscs.insert(new.to_owned(), kind);
+            }
+            if let Some(frames) = state.rx_frames.remove(device) {
+                state.rx_frames.insert(new.to_owned(), frames);
+            }
+            if let Some(steering) = state.flow_steering.remove(device) {
+                state.flow_steering.insert(new.to_owned(), steering);
+            }
         });
     }
 
@@ -256,6 +311,10 @@ impl FakeHost {
         match fault {
             None => change(&mut inner.state),
             Some(Fault::Ignore) => Ok(()),
+            Some(Fault::End(tid)) => {
+                inner.state.threads.remove(&tid);
+                change(&mut inner.state)
+            }
             Some(Fault::Refuse(number)) => Err(io::Error::from_raw_os_error(number)),
             Some(Fault::CrashBefore) => {
                 drop(inner);
@@ -431,6 +490,9 @@ impl HostTree for FakeHost {
             if !state.files.contains_key(&path) {
                 return Err(error(libc::ENOENT));
             }
+            if state.unthreadable.contains(&path) {
+                return Err(error(libc::EOPNOTSUPP));
+            }
             if !state.writable.contains(&path) {
                 return Err(error(libc::EACCES));
             }
@@ -536,17 +598,30 @@ impl Threads for FakeHost {
             .threads
             .get(&tid)
             .ok_or_else(|| error(libc::ESRCH))?;
-        Ok(thread.cpus.clone())
+        let online = &inner.state.online;
+        let allowed = match inner.state.cpusets.get(&thread.pid) {
+            Some(cpuset) => cpuset.intersection(online),
+            None => online.clone(),
+        };
+        // Where nothing of what was asked for is left, the kernel takes all that is allowed.
+        let shown = thread.cpus.intersection(&allowed);
+        Ok(if shown.is_empty() { allowed } else { shown })
     }
 
     fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> io::Result<()> {
         self.mutate(|state| {
-            let cpus = cpus.intersection(&state.online);
+            let online = state.online.clone();
+            let cpusets = state.cpusets.clone();
             let thread = state
                 .threads
                 .get_mut(&tid)
                 .ok_or_else(|| error(libc::ESRCH))?;
-            if cpus.is_empty() || thread.flags & PF_NO_SETAFFINITY != 0 {
+            let cpus = cpus.intersection(&online);
+            let allowed = match cpusets.get(&thread.pid) {
+                Some(cpuset) => cpus.intersection(cpuset),
+                None => cpus.clone(),
+            };
+            if allowed.is_empty() || thread.flags & PF_NO_SETAFFINITY != 0 {
                 return Err(error(libc::EINVAL));
             }
             thread.cpus = cpus;

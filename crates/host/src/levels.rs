@@ -2,9 +2,10 @@
 
 use steadyvm_demux::MARK;
 
-use crate::change::{Change, Form, Step};
+use crate::engine::Step;
 use crate::error::HostError;
 use crate::machine::Machine;
+use crate::settings::{ChangeOf, File, Form};
 
 /// IRQ threads with this priority or more put their NAPIs on the RT level; 0: none does.
 pub(crate) const PRIORITY: &str = "/proc/sys/net/core/rtnet_prio";
@@ -33,10 +34,10 @@ pub(crate) fn steps(
     let read = |path| read(machine, path, asker, instead);
     let (old, quantum) = (read(PRIORITY)?, read(QUANTUM)?);
     let why = "so that the RT NIC's packets wait for nobody else's";
-    let first = step(PRIORITY, old, priority.to_string(), why);
+    let first = step(machine, PRIORITY, old, priority.to_string(), why);
     let why = "so that a poll of other NICs that has begun ends soon";
     let shorter = shorter(&quantum);
-    Ok(vec![first, step(QUANTUM, quantum, shorter, why)])
+    Ok(vec![first, step(machine, QUANTUM, quantum, shorter, why)])
 }
 
 /// The steps that send packets which an XDP program has marked ([`MARK`]) to the RT level. `asker`
@@ -53,9 +54,12 @@ pub(crate) fn mark_steps(
         in_use => in_use.to_owned(),
     };
     let why = "so that packets for real-time processes have a backlog of their own";
-    let first = step(SKB_PRIORITY, lowest, new, why);
+    let first = step(machine, SKB_PRIORITY, lowest, new, why);
     let why = "so that the kernel takes the marks of early demultiplexing";
-    Ok(vec![first, step(XDP_PRIORITY, taken, "1".into(), why)])
+    Ok(vec![
+        first,
+        step(machine, XDP_PRIORITY, taken, "1".into(), why),
+    ])
 }
 
 fn read(machine: &Machine, path: &str, asker: &str, instead: &str) -> Result<String, HostError> {
@@ -69,17 +73,9 @@ fn read(machine: &Machine, path: &str, asker: &str, instead: &str) -> Result<Str
     Ok(text.trim().to_owned())
 }
 
-fn step(path: &str, old: String, new: String, why: &str) -> Step {
-    Step {
-        change: Change::File {
-            path: path.into(),
-            form: Form::Text,
-            old,
-            new,
-        },
-        why: why.into(),
-        required: true,
-    }
+fn step(machine: &Machine, path: &str, old: String, new: String, why: &str) -> Step {
+    let setting = File::new(machine, path, Form::Text);
+    Step::required(ChangeOf { setting, old, new }, why)
 }
 
 /// With no more than [`LOWEST_QUANTUM`] packets at the lowest level, as the kernel prints it.

@@ -23,50 +23,46 @@
 //! # }
 //! ```
 
-mod change;
 mod control;
 mod cpu_set;
 mod dedicated;
 mod demux;
 pub mod discover;
 pub mod doctor;
+pub mod engine;
 mod error;
 mod fair_server;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
-mod heirs;
-mod journal;
 mod levels;
 mod links;
 mod machine;
 mod method;
 pub mod net;
 pub mod parse;
-mod plan;
-mod restore;
-mod snapshot;
+mod preset;
+pub mod settings;
 mod threads;
 mod tree;
-mod undo;
 
-pub use change::{Change, Form, Restored, Step};
-pub use control::{Applied, HostControl, Setting, Shown, State};
+pub use control::HostControl;
 pub use cpu_set::{CpuSet, CpuSetError, MAX_CPU};
 pub use demux::{Demultiplexer, DemuxState, KernelDemultiplexer, ListSockets, Presence};
+pub use engine::{
+    DEFAULT_STATE_DIRECTORY, Desired, Engine, Plan, Report, Setting, Snapshot, State, Status, Step,
+    Undone,
+};
 pub use error::{ErrorKind, HostError};
 pub use fair_server::Reservation;
-pub use journal::DEFAULT_STATE_DIRECTORY;
 pub use links::{
-    FlowMatch, FlowRule, FlowTable, KernelLinks, Links, PortProtocol, PortSocket, Qdisc,
-    UNLIMITED_BYTES,
+    FlowMatch, FlowRule, FlowTable, KernelLinks, Links, Moderation, PortProtocol, PortSocket,
+    Qdisc, UNLIMITED_BYTES,
 };
-pub use machine::{Machine, Thread, ThreadId};
-pub use method::{Method, Priorities, RtVm, Target};
-pub use plan::{Dedication, Plan};
-pub use snapshot::{IrqState, Snapshot, ThreadState};
+pub use machine::{Machine, Namespaces, Thread, ThreadId, printable};
+pub use method::{Method, Priorities, RtVm, Switches, Target};
+pub use settings::{Change, ChangeOf, Restored, SettingKind};
 pub use threads::{KernelThreads, Policy, RESET_ON_FORK, Scheduling, Threads};
 pub use tree::{HostTree, RootedTree};
-pub use undo::Undone;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,20 @@
 //! A host: its files and its threads, and readings that more than one module needs.
 
+mod cgroup;
+mod descriptors;
+mod device;
+mod nic;
+mod printable;
+mod vfio;
+mod vm;
+mod vm_names;
+
+pub use nic::{Nic, nic, without_interrupts};
+pub use printable::printable;
+pub use vm::{Vm, vm};
+pub use vm_names::{VmSelector, find as find_vm};
+
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +23,7 @@ use crate::cpu_set::CpuSet;
 use crate::demux::{Demultiplexer, KernelDemultiplexer};
 use crate::error::HostError;
 use crate::links::{KernelLinks, Links};
-use crate::parse::{self, PF_KTHREAD, PF_NO_SETAFFINITY, Stat};
+use crate::parse::{self, PF_IO_WORKER, PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER, Stat};
 use crate::threads::{KernelThreads, Threads};
 use crate::tree::{HostTree, RootedTree};
 
@@ -23,7 +38,39 @@ pub struct Machine {
     pub links: Arc<dyn Links>,
     /// Early demultiplexing of its packets.
     pub demux: Arc<dyn Demultiplexer>,
+    /// The directory of the one lock of this machine; none: that in which the state directory is, as
+    /// a fake host and a user who is not root have it.
+    pub runtime: Option<PathBuf>,
 }
+
+/// The namespaces that give names of network devices and files their meaning, as `/proc/self/ns` has
+/// them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespaces {
+    /// The network namespace (`net:[4026531840]`), where it is known.
+    pub net: Option<String>,
+    /// The mount namespace, where it is known.
+    pub mnt: Option<String>,
+}
+
+impl Namespaces {
+    /// The kind of the first that is known to differ.
+    pub(crate) fn first_difference(&self, other: &Self) -> Option<&'static str> {
+        let differ = |one: &Option<String>, other: &Option<String>| {
+            one.is_some() && other.is_some() && one != other
+        };
+        if differ(&self.net, &other.net) {
+            Some("network")
+        } else if differ(&self.mnt, &other.mnt) {
+            Some("mount")
+        } else {
+            None
+        }
+    }
+}
+
+/// Where the lock of a machine is.
+const RUNTIME_DIRECTORY: &str = "/run/steadyvm";
 
 /// A thread, identified so that a later thread with the same number is not taken for it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,7 +87,7 @@ pub struct ThreadId {
 
 impl std::fmt::Display for ThreadId {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "thread {} ({})", self.tid, self.comm)
+        write!(formatter, "thread {} ({})", self.tid, printable(&self.comm))
     }
 }
 
@@ -55,10 +102,28 @@ pub struct Thread {
     pub flags: u64,
 }
 
+impl ThreadId {
+    /// Whether the other is the same thread, which may have renamed itself.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.tid, self.start_time) == (other.tid, other.start_time)
+    }
+
+    /// What identifies it in a snapshot.
+    pub(crate) fn entry(&self) -> String {
+        format!("thread {} of tick {}", self.tid, self.start_time)
+    }
+}
+
 impl Thread {
     /// Whether it belongs to the kernel.
     pub fn is_kernel(&self) -> bool {
         self.flags & PF_KTHREAD != 0
+    }
+
+    /// Whether the kernel started it as `vhost_task_create()` does: in a process of users, but
+    /// without their code. A process can rename it, but not make one.
+    pub(crate) fn is_vhost_task(&self) -> bool {
+        self.flags & PF_USER_WORKER != 0 && self.flags & (PF_IO_WORKER | PF_KTHREAD) == 0
     }
 
     /// Whether its affinity may be changed.
@@ -75,6 +140,9 @@ impl Machine {
             threads: Arc::new(KernelThreads),
             links: Arc::new(KernelLinks),
             demux: Arc::new(KernelDemultiplexer::default()),
+            runtime: rustix::process::geteuid()
+                .is_root()
+                .then(|| RUNTIME_DIRECTORY.into()),
         }
     }
 
@@ -143,6 +211,78 @@ impl Machine {
     pub fn still_runs(&self, id: &ThreadId) -> bool {
         self.thread(id.pid, id.tid)
             .is_some_and(|now| now.id.start_time == id.start_time)
+    }
+
+    /// Fails if this very thread has ended.
+    pub(crate) fn must_run(&self, id: &ThreadId) -> Result<(), HostError> {
+        if self.still_runs(id) {
+            return Ok(());
+        }
+        Err(HostError::Vanished {
+            what: id.to_string(),
+        })
+    }
+
+    /// The namespaces of this process.
+    pub(crate) fn namespaces(&self) -> Namespaces {
+        let of = |kind: &str| self.tree.link(&format!("/proc/self/ns/{kind}")).ok();
+        Namespaces {
+            net: of("net"),
+            mnt: of("mnt"),
+        }
+    }
+
+    /// Whether real-time threads need a budget of their control group.
+    pub(crate) fn has_rt_group_scheduling(&self) -> bool {
+        let cpu = [
+            "/sys/fs/cgroup/cpu",
+            "/sys/fs/cgroup/cpu,cpuacct",
+            "/sys/fs/cgroup",
+        ];
+        cpu.iter()
+            .any(|root| self.tree.exists(&format!("{root}/cpu.rt_runtime_us")))
+    }
+
+    /// The CPUs that are online and that a process's cpuset allows; none where that is not known.
+    pub(crate) fn allowed_cpus(&self, pid: u32) -> Option<CpuSet> {
+        let online = self.online().ok()?;
+        match self.cpuset_of(pid) {
+            Some(cpuset) => Some(cpuset.intersection(&online)),
+            None => Some(online),
+        }
+    }
+
+    /// What the cpuset of a process allows: that of its control group, or of the nearest above it
+    /// that has one.
+    fn cpuset_of(&self, pid: u32) -> Option<CpuSet> {
+        let groups = self.tree.read(&format!("/proc/{pid}/cgroup")).ok()?;
+        for line in groups.lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, group) = (parts.next()?, parts.next()?);
+            let (roots, name): (&[&str], &str) = match controllers {
+                "" => (
+                    &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
+                    "cpuset.cpus.effective",
+                ),
+                list if list.split(',').any(|name| name == "cpuset") => {
+                    (&["/sys/fs/cgroup/cpuset"], "cpuset.effective_cpus")
+                }
+                _ => continue,
+            };
+            let mut group = group.trim_end_matches('/');
+            loop {
+                let mut files = roots.iter().map(|root| format!("{root}{group}/{name}"));
+                let text = files.find_map(|file| self.tree.read(&file).ok());
+                if let Some(cpus) = text.and_then(|text| text.parse().ok()) {
+                    return Some(cpus);
+                }
+                let Some((above, _)) = group.rsplit_once('/') else {
+                    break;
+                };
+                group = above;
+            }
+        }
+        None
     }
 
     /// The CPUs that are online.

@@ -51,12 +51,165 @@ impl Method {
 
     /// Whether it puts the RT NICs' packets on the RT level, which takes our kernel patches.
     pub const fn has_levels(self) -> bool {
-        matches!(self, Self::RtPollList | Self::RtLevels)
+        self.switches().levels
     }
 
-    /// Whether it is a network profile made from a target.
-    pub const fn is_profile(self) -> bool {
-        matches!(self, Self::RtProfile | Self::RtLevels)
+    /// What it is composed of.
+    pub const fn switches(self) -> Switches {
+        let rt = Switches {
+            rt: true,
+            ..Switches::VANILLA
+        };
+        match self {
+            Self::Vanilla => Switches::VANILLA,
+            Self::PreemptRt => rt,
+            Self::Dedicated => Switches {
+                dedicated: true,
+                ..rt
+            },
+            Self::RtPollList => Switches { levels: true, ..rt },
+            Self::RtProfile => Switches::RT_PROFILE,
+            Self::RtLevels => Switches {
+                levels: true,
+                ..Switches::RT_PROFILE
+            },
+        }
+    }
+}
+
+/// What a method is composed of: `rt`, and with it `dedicated`, `profile` and `levels`, joined by
+/// `+`. Each of the names of [`Method`] stands for one composition.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+// Each is a switch of its own, as its users write them: rt+dedicated+profile+levels.
+#[allow(clippy::struct_excessive_bools)]
+pub struct Switches {
+    /// Ranks for the path from the RT NIC to the RT service. Every other switch needs it.
+    pub rt: bool,
+    /// One CPU for that path alone.
+    pub dedicated: bool,
+    /// The other NICs polled in threads below it.
+    pub profile: bool,
+    /// The RT NICs' packets on the RT level of the receive path, which takes our kernel patches.
+    pub levels: bool,
+}
+
+impl Switches {
+    /// Nothing is set.
+    pub const VANILLA: Self = Self {
+        rt: false,
+        dedicated: false,
+        profile: false,
+        levels: false,
+    };
+
+    /// As a profile that is read from a file.
+    pub const RT_PROFILE: Self = Self {
+        rt: true,
+        profile: true,
+        ..Self::VANILLA
+    };
+
+    /// Whether nothing is set.
+    pub fn is_vanilla(self) -> bool {
+        self == Self::VANILLA
+    }
+
+    /// The method that has a name of its own for it.
+    pub fn alias(self) -> Option<Method> {
+        Method::ALL
+            .into_iter()
+            .find(|method| method.switches() == self)
+    }
+
+    /// The switches by name, in the order in which they are written.
+    const fn named(self) -> [(&'static str, bool); 4] {
+        [
+            ("rt", self.rt),
+            ("dedicated", self.dedicated),
+            ("profile", self.profile),
+            ("levels", self.levels),
+        ]
+    }
+
+    /// The names of those that are on, joined by `+`; `vanilla` for none.
+    pub fn composition(self) -> String {
+        let on = self.named().into_iter().filter(|(_, is_on)| *is_on);
+        let names: Vec<&str> = on.map(|(name, _)| name).collect();
+        if names.is_empty() {
+            Method::Vanilla.name().to_owned()
+        } else {
+            names.join("+")
+        }
+    }
+}
+
+impl From<Method> for Switches {
+    fn from(method: Method) -> Self {
+        method.switches()
+    }
+}
+
+impl fmt::Display for Switches {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.alias() {
+            Some(method) => method.fmt(formatter),
+            None => formatter.pad(&self.composition()),
+        }
+    }
+}
+
+impl From<Switches> for String {
+    fn from(switches: Switches) -> Self {
+        switches.to_string()
+    }
+}
+
+impl TryFrom<String> for Switches {
+    type Error = HostError;
+
+    fn try_from(text: String) -> Result<Self, HostError> {
+        text.parse()
+    }
+}
+
+impl FromStr for Switches {
+    type Err = HostError;
+
+    /// Reads a composition (`rt+dedicated`), or the name of a [`Method`].
+    fn from_str(text: &str) -> Result<Self, HostError> {
+        if let Ok(method) = text.parse::<Method>() {
+            return Ok(method.switches());
+        }
+        let mut switches = Self::VANILLA;
+        for name in text.split('+') {
+            let switch = match name {
+                "rt" => &mut switches.rt,
+                "dedicated" => &mut switches.dedicated,
+                "profile" => &mut switches.profile,
+                "levels" => &mut switches.levels,
+                _ => return Err(unknown(text)),
+            };
+            *switch = true;
+        }
+        if switches.rt {
+            return Ok(switches);
+        }
+        Err(HostError::BadInput {
+            what: format!("method `{text}` lacks the switch rt, which the others need"),
+            fix: format!("write rt+{text}"),
+        })
+    }
+}
+
+fn unknown(text: &str) -> HostError {
+    let names = Method::ALL.map(Method::name).join(", ");
+    HostError::BadInput {
+        what: format!("unknown method `{text}`"),
+        fix: format!(
+            "use one of: {names}; or a composition of rt, dedicated, profile and levels, such as \
+             rt+dedicated+levels"
+        ),
     }
 }
 
@@ -73,10 +226,7 @@ impl FromStr for Method {
         Self::ALL
             .into_iter()
             .find(|method| method.name() == text)
-            .ok_or_else(|| HostError::BadInput {
-                what: format!("unknown method `{text}`"),
-                fix: format!("use one of: {}", Self::ALL.map(Self::name).join(", ")),
-            })
+            .ok_or_else(|| unknown(text))
     }
 }
 
@@ -92,9 +242,17 @@ pub struct Priorities {
     pub napi: u32,
     /// vhost workers of the RT VMs.
     pub vhost: u32,
+    /// The kernel's own threads that all of the host depends on: those of RCU and of the timers.
+    /// Above what a tenant keeps busy, which are the vhost workers and VCPUs.
+    #[serde(default = "housekeeping")]
+    pub housekeeping: u32,
     /// The end of the path, where the service runs: RT VCPU threads, and the threads of RT
     /// processes.
     pub vcpu: u32,
+}
+
+const fn housekeeping() -> u32 {
+    76
 }
 
 impl Default for Priorities {
@@ -103,6 +261,7 @@ impl Default for Priorities {
             irq: 80,
             napi: 78,
             vhost: 75,
+            housekeeping: housekeeping(),
             vcpu: 70,
         }
     }
@@ -115,15 +274,16 @@ impl Priorities {
     /// Whether the path cannot invert and stays below the kernel's own 99.
     pub fn check(&self) -> Result<(), HostError> {
         let ordered = self.irq >= self.napi && self.napi >= self.vhost && self.vhost >= self.vcpu;
-        if ordered && self.vcpu > Self::OTHER_IRQ_THREADS && self.irq < 99 {
+        let is_above = self.housekeeping > self.vhost && self.housekeeping < 99;
+        if ordered && is_above && self.vcpu > Self::OTHER_IRQ_THREADS && self.irq < 99 {
             return Ok(());
         }
         Err(HostError::BadInput {
             what: format!(
-                "priorities irq {}, napi {}, vhost {}, vcpu {} would invert",
-                self.irq, self.napi, self.vhost, self.vcpu
+                "priorities irq {}, napi {}, vhost {}, vcpu {}, housekeeping {} would invert",
+                self.irq, self.napi, self.vhost, self.vcpu, self.housekeeping
             ),
-            fix: "use 99 > irq >= napi >= vhost >= vcpu > 50".into(),
+            fix: "use 99 > irq >= napi >= vhost >= vcpu > 50 and 99 > housekeeping > vhost".into(),
         })
     }
 }
@@ -187,6 +347,10 @@ pub struct Target {
     /// normal threads run before the RT path.
     #[serde(default)]
     pub keep_fair_server: bool,
+    /// Whether the threads of RCU and of the timers keep their ranks. A VCPU that computes without
+    /// end then stops them on its CPU, and after them the host.
+    #[serde(default)]
+    pub keep_housekeeping: bool,
 }
 
 #[cfg(test)]

@@ -2,6 +2,11 @@
 
 /// `PF_KTHREAD`: a kernel thread.
 pub const PF_KTHREAD: u64 = 0x0020_0000;
+/// `PF_USER_WORKER`: a thread of a user's process that the kernel has started and that runs none of
+/// its code: of vhost since 6.4, of `io_uring`, of KVM.
+pub const PF_USER_WORKER: u64 = 0x4000;
+/// `PF_IO_WORKER`: one of `io_uring`.
+pub const PF_IO_WORKER: u64 = 0x10;
 /// `PF_NO_SETAFFINITY`: user space may not change the affinity.
 pub const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
 

@@ -103,6 +103,18 @@ impl Scheduling {
         }
     }
 
+    /// `SCHED_DEADLINE`: a runtime in every period, there by a deadline, with the flags given.
+    pub fn deadline(runtime_ns: u64, deadline_ns: u64, period_ns: u64, flags: u64) -> Self {
+        Self {
+            policy: Policy::Deadline,
+            flags,
+            runtime_ns,
+            deadline_ns,
+            period_ns,
+            ..Self::normal()
+        }
+    }
+
     /// Whether two readings mean the same to the scheduler. The slice that newer kernels
     /// report for normal threads is left out: it changes with the machine's load balancing
     /// settings, not with the thread.

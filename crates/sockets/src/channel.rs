@@ -159,9 +159,11 @@ impl Channel {
 
     fn set_event_ring(&mut self, memory: &Memory, exchange: &Exchange) -> Outcome {
         let address = exchange.argument(0);
-        self.ring = match address {
-            u64::MAX => None,
-            _ => Some(Ring::new(memory, address, exchange.argument(1))?),
+        self.ring = if address == u64::MAX {
+            None
+        } else {
+            let most = self.device.limits().sockets;
+            Some(Ring::new(memory, address, exchange.argument(1), most)?)
         };
         Ok(Response::default())
     }

@@ -1,11 +1,13 @@
 //! A VM's outsourced sockets: what all its VCPUs share.
 
 use crate::abi::{Config, VERSION};
+use crate::closing::Closing;
+use crate::congestion::Algorithms;
 use crate::limits::{Budget, Charge, Limits};
 use crate::memory::Memory;
 use crate::socket::{Buffers, Kind, Socket, StateTable};
-use crate::system;
-use crate::table::{Handle, Table};
+use crate::system::{self, HostSocket};
+use crate::table::{Handle, Reservation, Table};
 use crate::wait::WaitSet;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,6 +43,8 @@ pub struct Device {
     state_table: StateTable,
     wait_sets: Box<[WaitSet]>,
     budget: Arc<Budget>,
+    closing: Closing,
+    algorithms: Algorithms,
 }
 
 impl Device {
@@ -84,6 +88,8 @@ impl Device {
             state_table: StateTable::none(),
             wait_sets,
             budget: Budget::new(limits.buffer_bytes),
+            closing: Closing::default(),
+            algorithms: Algorithms::read(),
         }))
     }
 
@@ -111,11 +117,22 @@ impl Device {
         }
     }
 
+    /// The congestion control that the guest may choose.
+    pub(crate) const fn algorithms(&self) -> &Algorithms {
+        &self.algorithms
+    }
+
+    /// Gives up sockets that have sent all that the guest left in them.
+    pub(crate) fn end_closed(&self) {
+        self.closing
+            .look_at_all(|socket| self.table.release(socket.handle()));
+    }
+
     /// Closes all sockets, as at a reset of the virtio device. The caller resets every channel too,
     /// and serves none meanwhile.
     pub fn reset(&self, memory: &Memory) {
         for socket in self.table.drain() {
-            self.end(&socket, memory);
+            self.end(socket, memory);
         }
         self.state_table.set(u64::MAX);
     }
@@ -152,25 +169,34 @@ impl Device {
         &self.wait_sets[usize::from(channel)].epoll
     }
 
-    /// Gives a new descriptor of a `kind` a handle, in the wait set of `channel`, with the buffers
-    /// it inherits or its own. `make` is called when there is a slot for what it makes.
+    /// Gives a new socket of a `kind` a handle, in the wait set of `channel`. What `make` makes has the
+    /// buffers that it inherits, else its own. It is called when there is a slot, and bytes for what is
+    /// inherited: nothing is taken from a backlog that cannot be kept.
     pub(crate) fn add<T>(
         &self,
         kind: Kind,
         channel: u16,
         inherited: Option<Buffers>,
         memory: &Memory,
-        make: impl FnOnce() -> Result<(OwnedFd, T), Errno>,
+        make: impl FnOnce() -> Result<(HostSocket, T), Errno>,
     ) -> Result<(Handle, T), Errno> {
-        let slot = self.table.reserve()?;
+        let release = |socket: &Socket| self.table.release(socket.handle());
+        self.closing.glance(release);
+        let (slot, mut charge) = self.room(inherited).or_else(|_| {
+            self.closing.look_at_all(release);
+            self.room(inherited)
+        })?;
         let handle = slot.handle();
         let (fd, besides) = make()?;
         if namespace_cookie(fd.as_fd())? != self.namespace {
             return Err(Errno::PERM);
         }
-        let charge = Charge::none(Arc::clone(&self.budget));
         let buffers = inherited.map_or_else(|| Buffers::of(fd.as_fd()), Ok)?;
-        let socket = Arc::new(Socket::new(fd, kind, handle, channel, buffers, charge)?);
+        if charge.change_to(buffers.bytes()).is_err() {
+            self.closing.look_at_all(release);
+            charge.change_to(buffers.bytes())?;
+        }
+        let socket = Arc::new(Socket::new(fd, kind, handle, channel, buffers, charge));
         slot.fill(Arc::clone(&socket));
         self.publish(&socket, memory);
         if let Err(error) = socket.join(self.epoll_of(channel)) {
@@ -180,15 +206,29 @@ impl Device {
         Ok((handle, besides))
     }
 
+    /// A slot, and a charge for buffers that are known before.
+    fn room(&self, inherited: Option<Buffers>) -> Result<(Reservation<'_>, Charge), Errno> {
+        let slot = self.table.reserve()?;
+        let mut charge = Charge::none(Arc::clone(&self.budget));
+        charge.change_to(inherited.map_or(0, Buffers::bytes))?;
+        Ok((slot, charge))
+    }
+
     pub(crate) fn close(&self, handle: Handle, memory: &Memory) -> Result<(), Errno> {
         let socket = self.table.remove(handle)?;
-        self.end(&socket, memory);
+        self.end(socket, memory);
+        self.closing
+            .glance(|socket| self.table.release(socket.handle()));
         Ok(())
     }
 
-    fn end(&self, socket: &Socket, memory: &Memory) {
+    fn end(&self, socket: Arc<Socket>, memory: &Memory) {
         socket.close(memory, &self.state_table, |channel| self.epoll_of(channel));
-        self.table.release(socket.handle());
+        if socket.begin_to_close() {
+            self.closing.keep(socket);
+        } else {
+            self.table.release(socket.handle());
+        }
     }
 
     pub(crate) fn steer(&self, socket: &Socket, channel: u64) -> Result<(), Errno> {

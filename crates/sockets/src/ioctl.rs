@@ -4,30 +4,68 @@ use crate::system;
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 
-const SIOCOUTQNSD: u32 = 0x894b;
-const SIOCATMARK: u32 = 0x8905;
+/// Requests with an int.
+const INTS: [libc::c_ulong; 4] = [
+    libc::FIONREAD,
+    libc::TIOCOUTQ,
+    // SIOCOUTQNSD, SIOCATMARK
+    0x894b,
+    0x8905,
+];
+/// Requests with a `struct ifreq` that the kernel fills in. The interfaces are those of the VM's
+/// namespace on the host.
+const INTERFACES: [libc::c_ulong; 11] = [
+    libc::SIOCGIFNAME,
+    libc::SIOCGIFFLAGS,
+    libc::SIOCGIFADDR,
+    libc::SIOCGIFDSTADDR,
+    libc::SIOCGIFBRDADDR,
+    libc::SIOCGIFNETMASK,
+    libc::SIOCGIFMETRIC,
+    libc::SIOCGIFMTU,
+    libc::SIOCGIFHWADDR,
+    libc::SIOCGIFINDEX,
+    libc::SIOCGIFTXQLEN,
+];
+/// When the last datagram came, as a `struct timeval` or `timespec` of 64 bits: SIOCGSTAMP,
+/// SIOCGSTAMPNS, and their newer numbers.
+const STAMPS: [libc::c_ulong; 4] = [0x8906, 0x8907, 0x8010_8906, 0x8010_8907];
+
+const ALL: usize = INTS.len() + INTERFACES.len() + STAMPS.len();
+
+/// All requests that the device makes: for the VMM's list of system calls.
+pub const IOCTLS: &[u64] = &list();
+
+const fn list() -> [u64; ALL] {
+    let mut all = [0; ALL];
+    let mut at = 0;
+    while at < ALL {
+        all[at] = if at < INTS.len() {
+            INTS[at]
+        } else if at < INTS.len() + INTERFACES.len() {
+            INTERFACES[at - INTS.len()]
+        } else {
+            STAMPS[at - INTS.len() - INTERFACES.len()]
+        };
+        at += 1;
+    }
+    all
+}
 
 /// `sizeof(struct ifreq)`.
 pub const MAX_ARGUMENT: usize = 40;
 
-/// Bytes of the argument: an int, or a `struct ifreq` that the kernel fills in. The interfaces are
-/// those of the VM's namespace on the host.
+/// Bytes of the argument of a request that is forwarded.
 fn argument_len(request: u32) -> Option<usize> {
-    match libc::c_ulong::from(request) {
-        libc::FIONREAD | libc::TIOCOUTQ => Some(4),
-        libc::SIOCGIFNAME
-        | libc::SIOCGIFFLAGS
-        | libc::SIOCGIFADDR
-        | libc::SIOCGIFDSTADDR
-        | libc::SIOCGIFBRDADDR
-        | libc::SIOCGIFNETMASK
-        | libc::SIOCGIFMETRIC
-        | libc::SIOCGIFMTU
-        | libc::SIOCGIFHWADDR
-        | libc::SIOCGIFINDEX
-        | libc::SIOCGIFTXQLEN => Some(MAX_ARGUMENT),
-        _ if request == SIOCOUTQNSD || request == SIOCATMARK => Some(4),
-        _ => None,
+    let request = libc::c_ulong::from(request);
+    if INTS.contains(&request) {
+        Some(4)
+    } else if INTERFACES.contains(&request) {
+        Some(MAX_ARGUMENT)
+    } else if STAMPS.contains(&request) {
+        Some(16)
+    } else {
+        None
     }
 }
 

@@ -14,6 +14,8 @@
 pub mod abi;
 mod chain;
 mod channel;
+mod closing;
+mod congestion;
 mod control;
 mod device;
 mod ioctl;
@@ -28,5 +30,7 @@ mod wait;
 
 pub use channel::{BrokenQueue, Channel, Served};
 pub use device::{Device, DeviceError};
+pub use ioctl::IOCTLS;
 pub use limits::Limits;
 pub use memory::Memory;
+pub use option::{OPTION_LEVELS, is_forwarded};

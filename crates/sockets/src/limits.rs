@@ -21,18 +21,22 @@ pub struct Limits {
     /// Requests outstanding in one queue, a power of two: the queue's largest size, and how many
     /// one call of `serve` carries out before it returns.
     pub operations: u16,
+    /// The highest `SO_PRIORITY` that the guest may set; beyond: EPERM, as without `CAP_NET_ADMIN` for
+    /// more than 6.
+    pub priority: u8,
     /// The longest sleep in one `SVS_OP_WAIT`, which may return early.
     pub longest_wait: Duration,
 }
 
 impl Default for Limits {
-    /// 4,096 sockets, 1 GiB of buffers, 1 MiB in a request, 256 requests a queue, 1 s.
+    /// 4,096 sockets, 1 GiB of buffers, 1 MiB in a request, 256 requests a queue, priority 6, 1 s.
     fn default() -> Self {
         Self {
             sockets: 4096,
             buffer_bytes: 1 << 30,
             request_bytes: 1 << 20,
             operations: 256,
+            priority: 6,
             longest_wait: Duration::from_secs(1),
         }
     }

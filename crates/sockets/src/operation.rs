@@ -69,7 +69,11 @@ pub fn carry_out(
 ) -> Outcome {
     let fd = socket.as_fd();
     match exchange.request.op.get() {
-        op::BIND => system::bind(fd, &exchange.name()?).map(nothing),
+        op::BIND => {
+            // What has been closed may still have the address.
+            device.end_closed();
+            system::bind(fd, &exchange.name()?).map(nothing)
+        }
         op::CONNECT => system::connect(fd, &exchange.name()?).map(nothing),
         op::LISTEN => rustix::net::listen(fd, exchange.int(0)?).map(nothing),
         op::ACCEPT => accept(device, socket, exchange, memory),
@@ -78,7 +82,7 @@ pub fn carry_out(
         op::SHUTDOWN => shutdown(socket, exchange),
         op::GETSOCKNAME => Ok(named(exchange, &system::getsockname(fd)?)),
         op::GETPEERNAME => Ok(named(exchange, &system::getpeername(fd)?)),
-        op::SETSOCKOPT => set_option(socket, exchange),
+        op::SETSOCKOPT => set_option(device, socket, exchange),
         op::GETSOCKOPT => get_option(socket, exchange),
         op::IOCTL => input_output_control(socket, exchange),
         op::POLL => Ok(Response::default()),
@@ -186,15 +190,26 @@ fn shutdown(socket: &Socket, exchange: &Exchange) -> Outcome {
     rustix::net::shutdown(socket, how).map(nothing)
 }
 
-fn set_option(socket: &Socket, exchange: &Exchange) -> Outcome {
+fn set_option(device: &Device, socket: &Socket, exchange: &Exchange) -> Outcome {
     let (level, name) = (exchange.int(0)?, exchange.int(1)?);
     if !option::is_forwarded(level, name) {
         return Err(Errno::NOPROTOOPT);
     }
     let value = exchange.small_data(option::MAX_VALUE)?;
-    let done = match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_RCVBUF) => socket.resize_buffer(name, &value),
-        _ => system::set_option(socket.as_fd(), level, name, &value),
+    let done = if let (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_RCVBUF | libc::SO_RCVLOWAT) =
+        (level, name)
+    {
+        socket.resize_buffer(name, &value)
+    } else {
+        let priority = device.limits().priority;
+        option::set(
+            socket.as_fd(),
+            level,
+            name,
+            &value,
+            priority,
+            device.algorithms(),
+        )
     };
     done.map(nothing)
 }

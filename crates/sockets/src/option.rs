@@ -5,8 +5,18 @@
 //! capabilities (`SO_MARK`, `*_TRANSPARENT`, `SO_*BUFFORCE`), options that keep guest pages after
 //! the call (`SO_ZEROCOPY`), options that change what a socket is (`TCP_ULP`, `TCP_REPAIR`,
 //! `IPV6_ADDRFORM`, `UDP_ENCAP`), options about the host's processors (`SO_INCOMING_CPU`,
-//! `SO_BUSY_POLL`), and those that are the guest's own business because it owns blocking
-//! (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+//! `SO_BUSY_POLL`), options by which a guest would send from addresses that are not its own
+//! (`IP_FREEBIND`, `IPV6_FREEBIND`), and those that are the guest's own business because it owns
+//! blocking (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+//!
+//! A few need a capability for some of their values. A guest has none of the host's, whatever the VMM
+//! has: [`set`] judges those values as the kernel does for a program without capabilities.
+
+use crate::congestion::Algorithms;
+use crate::system;
+use libc::c_int;
+use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
 
 /// The longest value, in bytes, either way. The longest on the list are `TCP_INFO` and names.
 pub const MAX_VALUE: usize = 1024;
@@ -18,8 +28,78 @@ const IPV6: i32 = libc::IPPROTO_IPV6;
 const TCP: i32 = libc::IPPROTO_TCP;
 const UDP: i32 = libc::IPPROTO_UDP;
 
+/// The levels that have options on the list: for the VMM's list of system calls.
+pub const OPTION_LEVELS: [i32; 5] = [SOL_SOCKET, IP, IPV6, TCP, UDP];
+
+const SO_BINDTOIFINDEX: c_int = 62;
+/// `TCP_CA_NAME_MAX` without its NUL.
+const MAX_ALGORITHM: usize = 15;
+
+/// Sets an option as for a program without capabilities; `highest_priority` is the VM's own bound of
+/// `SO_PRIORITY`.
+///
+/// # Errors
+/// EPERM for what takes a capability, else the host's.
+pub fn set(
+    fd: BorrowedFd,
+    level: i32,
+    option: i32,
+    value: &[u8],
+    highest_priority: u8,
+    algorithms: &Algorithms,
+) -> Result<(), Errno> {
+    match (level, option) {
+        (SOL_SOCKET, libc::SO_PRIORITY)
+            if first_int(value)
+                .is_some_and(|asked| !(0..=highest_priority.into()).contains(&asked)) =>
+        {
+            return Err(Errno::PERM);
+        }
+        (SOL_SOCKET, libc::SO_BINDTODEVICE) => {
+            // The kernel looks for the interface first.
+            let name = text(value, libc::IFNAMSIZ - 1);
+            if !name.is_empty() && is_bound(fd) {
+                rustix::net::netdevice::name_to_index(fd, &String::from_utf8_lossy(name))
+                    .map_err(|_| Errno::NODEV)?;
+            }
+            may_bind_again(fd)?;
+        }
+        (SOL_SOCKET, SO_BINDTOIFINDEX) if value.len() >= 4 => may_bind_again(fd)?,
+        (TCP, libc::TCP_CONGESTION) if !value.is_empty() => {
+            algorithms.check(fd, text(value, MAX_ALGORITHM))?;
+        }
+        _ => {}
+    }
+    system::set_option(fd, level, option, value)
+}
+
+fn first_int(value: &[u8]) -> Option<i32> {
+    Some(i32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
+}
+
+/// The text that the kernel takes out of a value: up to a NUL, at most `most` bytes.
+fn text(value: &[u8], most: usize) -> &[u8] {
+    let value = &value[..value.len().min(most)];
+    let end = value.iter().position(|byte| *byte == 0);
+    &value[..end.unwrap_or(value.len())]
+}
+
+fn is_bound(fd: BorrowedFd) -> bool {
+    system::get_int_option(fd, SOL_SOCKET, SO_BINDTOIFINDEX).is_ok_and(|index| index != 0)
+}
+
+/// A socket that is bound to an interface stays so without `CAP_NET_RAW`.
+fn may_bind_again(fd: BorrowedFd) -> Result<(), Errno> {
+    if is_bound(fd) {
+        Err(Errno::PERM)
+    } else {
+        Ok(())
+    }
+}
+
 /// Whether an option is forwarded. That an option can only be read, or only set, is left to the
 /// host's kernel to say.
+#[must_use]
 pub const fn is_forwarded(level: i32, option: i32) -> bool {
     match level {
         SOL_SOCKET => socket_level(option),
@@ -75,7 +155,6 @@ const fn ip(option: i32) -> bool {
             | libc::IP_RECVTTL
             | libc::IP_RECVTOS
             | libc::IP_MTU
-            | libc::IP_FREEBIND
             | libc::IP_RECVORIGDSTADDR
             | libc::IP_MINTTL
             | libc::IP_BIND_ADDRESS_NO_PORT
@@ -129,8 +208,8 @@ const fn ipv6(option: i32) -> bool {
             // IPV6_AUTOFLOWLABEL, IPV6_ADDR_PREFERENCES, IPV6_MINHOPCOUNT, IPV6_RECVORIGDSTADDR
             | 70
             | 72..=74
-            // IPV6_UNICAST_IF, IPV6_RECVFRAGSIZE, IPV6_FREEBIND
-            | 76..=78
+            // IPV6_UNICAST_IF, IPV6_RECVFRAGSIZE
+            | 76..=77
     )
 }
 
@@ -186,6 +265,9 @@ mod tests {
             (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
             (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+            (libc::IPPROTO_IP, libc::IP_FREEBIND),
+            // IPV6_FREEBIND
+            (libc::IPPROTO_IPV6, 78),
             (libc::IPPROTO_IP, libc::IP_HDRINCL),
             // IP_OPTIONS, IPT_SO_SET_REPLACE
             (libc::IPPROTO_IP, 4),

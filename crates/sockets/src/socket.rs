@@ -1,9 +1,10 @@
 //! A socket of the host that belongs to a guest.
 
 use crate::abi::{self, State};
+use crate::closing;
 use crate::limits::Charge;
 use crate::memory::{Memory, Segments};
-use crate::system;
+use crate::system::{self, HostSocket};
 use crate::table::{Handle, lock};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
@@ -60,7 +61,12 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Those of a new socket.
+    /// What is charged for them.
+    pub const fn bytes(self) -> u64 {
+        self.send + self.receive
+    }
+
+    /// Those of a socket as it is.
     pub fn of(fd: BorrowedFd) -> Result<Self, Errno> {
         Ok(Self {
             send: buffer_bytes(fd, libc::SO_SNDBUF)?,
@@ -102,7 +108,7 @@ pub enum Kind {
 
 /// A host socket, non-blocking, with the handle that the guest knows it by.
 pub struct Socket {
-    fd: OwnedFd,
+    fd: HostSocket,
     kind: Kind,
     handle: Handle,
     /// Held while the host's socket is asked what it is ready for and that is published, so that
@@ -120,20 +126,16 @@ impl AsFd for Socket {
 }
 
 impl Socket {
-    /// Takes a descriptor over and charges its buffers.
-    ///
-    /// # Errors
-    /// ENOBUFS where the VM's buffer bytes are used up.
+    /// Takes a descriptor over, whose buffers are charged.
     pub fn new(
-        fd: OwnedFd,
+        fd: HostSocket,
         kind: Kind,
         handle: Handle,
         channel: u16,
         buffers: Buffers,
-        mut charge: Charge,
-    ) -> Result<Self, Errno> {
-        charge.change_to(buffers.send + buffers.receive)?;
-        Ok(Self {
+        charge: Charge,
+    ) -> Self {
+        Self {
             fd,
             kind,
             handle,
@@ -145,7 +147,7 @@ impl Socket {
                 tells_room: kind == Kind::Stream,
             }),
             receiving: Mutex::default(),
-        })
+        }
     }
 
     /// Its handle.
@@ -298,26 +300,76 @@ impl Socket {
         epoll::delete(set(before), self)
     }
 
-    /// Sets the size of a buffer (`SO_SNDBUF` or `SO_RCVBUF`) and charges it; where that is too much, the size is as before.
+    /// Sets an option that may change the size of a buffer (`SO_SNDBUF`, `SO_RCVBUF`, `SO_RCVLOWAT`) and
+    /// charges it; where that is too much, option and buffers are as before.
+    ///
+    /// # Errors
+    /// ENOBUFS where the VM's buffer bytes are used up, else the host's.
     pub fn resize_buffer(&self, option: i32, value: &[u8]) -> Result<(), Errno> {
         let mut changing = lock(&self.changing);
-        let before = system::get_int_option(self.as_fd(), libc::SOL_SOCKET, option)?;
-        system::set_option(self.as_fd(), libc::SOL_SOCKET, option, value)?;
+        let fd = self.as_fd();
+        let before = system::get_int_option(fd, libc::SOL_SOCKET, option)?;
+        let sizes = Buffers::of(fd)?;
+        system::set_option(fd, libc::SOL_SOCKET, option, value)?;
+        let after = Buffers::of(fd)?;
+        // What TCP has added by itself until now is not charged here: only a change is.
         let mut buffers = changing.buffers;
-        let bytes = buffer_bytes(self.as_fd(), option)?;
-        match option {
-            libc::SO_SNDBUF => buffers.send = bytes,
-            _ => buffers.receive = bytes,
+        if after.send != sizes.send || option == libc::SO_SNDBUF {
+            buffers.send = after.send;
         }
-        let charged = changing.charge.change_to(buffers.send + buffers.receive);
-        if let Err(error) = charged {
+        if after.receive != sizes.receive || option == libc::SO_RCVBUF {
+            buffers.receive = after.receive;
+        }
+        if let Err(error) = changing.charge.change_to(buffers.bytes()) {
+            let restore = |option, value: i32| {
+                system::set_option(fd, libc::SOL_SOCKET, option, &value.to_ne_bytes())
+            };
             // The kernel reports twice what was set.
-            let before = (before / 2).to_ne_bytes();
-            system::set_option(self.as_fd(), libc::SOL_SOCKET, option, &before)?;
+            match option {
+                libc::SO_RCVLOWAT => {
+                    restore(option, before)?;
+                    restore(libc::SO_RCVBUF, (sizes.receive / 2) as i32)?;
+                }
+                _ => restore(option, before / 2)?,
+            }
             return Err(error);
         }
         changing.buffers = buffers;
         Ok(())
+    }
+
+    /// Begins the end of a socket that the guest has closed. True where the kernel has data to send that
+    /// the peer has not acknowledged: then the socket must be kept until [`is_sending`](Self::is_sending)
+    /// says that it is done.
+    pub fn begin_to_close(&self) -> bool {
+        let sends = self.kind == Kind::Stream
+            // What the guest has not read makes close(2) a reset, and so does a linger time of 0.
+            && rustix::io::ioctl_fionread(self).is_ok_and(|unread| unread == 0)
+            && self.fd.linger() != Some(0)
+            && self.is_sending();
+        if sends {
+            let fd = self.as_fd();
+            let longest = closing::LONGEST_S * 1000;
+            let limit = longest.to_ne_bytes();
+            // Fails only for a connection that has ended since, as what follows then sees.
+            let _ = system::set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &limit);
+            let _ = rustix::net::shutdown(self, rustix::net::Shutdown::Both);
+        }
+        sends
+    }
+
+    /// Whether a stream has data that its peer has not acknowledged.
+    pub fn is_sending(&self) -> bool {
+        /// Of `TCP_INFO`'s first byte.
+        const TCP_CLOSE: u8 = 7;
+        let mut queued = [0; 4];
+        let outstanding = system::ioctl(self.as_fd(), libc::TIOCOUTQ as u32, &mut queued);
+        let mut state = [0; 1];
+        let known = system::get_option(self.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut state);
+        outstanding.is_ok()
+            && u32::from_ne_bytes(queued) != 0
+            && known.is_ok()
+            && state != [TCP_CLOSE]
     }
 
     /// Ends the handle, after it was removed from the table: no events and no state from now on.
@@ -337,18 +389,4 @@ fn edges(tells_room: bool) -> epoll::EventFlags {
         | epoll::EventFlags::ET;
     edges.set(epoll::EventFlags::OUT, tells_room);
     edges
-}
-
-impl Drop for Socket {
-    /// close(2) waits for `SO_LINGER`, even of a non-blocking socket: a VCPU must not. A linger
-    /// time of 0, which resets the connection, is kept.
-    fn drop(&mut self) {
-        let mut linger = [0; size_of::<libc::linger>()];
-        let got = system::get_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &mut linger);
-        let [_, _, _, _, time @ ..] = linger;
-        if got.is_ok() && i32::from_ne_bytes(time) != 0 {
-            let off = [0; size_of::<libc::linger>()];
-            let _ = system::set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
-        }
-    }
 }

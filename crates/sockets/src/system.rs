@@ -10,8 +10,8 @@ use crate::memory::Segments;
 use libc::{c_int, c_void, iovec, msghdr, sockaddr, socklen_t};
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use std::mem::zeroed;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// A socket address as bytes: what it says is the kernel's to judge.
 #[derive(Clone, Copy)]
@@ -68,13 +68,42 @@ fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
+/// A host socket, which never lingers: close(2) waits for `SO_LINGER`, even of a non-blocking socket,
+/// and a VCPU must not. A linger time of 0, which resets the connection, is kept.
+pub struct HostSocket(OwnedFd);
+
+impl AsFd for HostSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl HostSocket {
+    /// Whether close(2) waits (`None`: it does not), and for how many seconds.
+    pub fn linger(&self) -> Option<i32> {
+        let mut linger = [0; size_of::<libc::linger>()];
+        get_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &mut linger).ok()?;
+        let [a, b, c, d, time @ ..] = linger;
+        (i32::from_ne_bytes([a, b, c, d]) != 0).then(|| i32::from_ne_bytes(time))
+    }
+}
+
+impl Drop for HostSocket {
+    fn drop(&mut self) {
+        if self.linger().is_some_and(|time| time != 0) {
+            let off = [0; size_of::<libc::linger>()];
+            let _ = set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
+        }
+    }
+}
+
 /// socket(2), non-blocking and close-on-exec.
-pub fn socket(family: c_int, kind: c_int, protocol: c_int) -> Result<OwnedFd, Errno> {
+pub fn socket(family: c_int, kind: c_int, protocol: c_int) -> Result<HostSocket, Errno> {
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers.
     let fd = checked(unsafe { libc::socket(family, kind, protocol) })?;
     // SAFETY: the call returned a new descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(HostSocket(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 type Naming = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
@@ -121,7 +150,7 @@ pub fn getpeername(fd: BorrowedFd) -> Result<Name, Errno> {
 }
 
 /// accept4(2), non-blocking and close-on-exec.
-pub fn accept(fd: BorrowedFd) -> Result<(OwnedFd, Name), Errno> {
+pub fn accept(fd: BorrowedFd) -> Result<(HostSocket, Name), Errno> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let mut name = Name::room();
     // SAFETY: as in `ask_name`.
@@ -134,7 +163,8 @@ pub fn accept(fd: BorrowedFd) -> Result<(OwnedFd, Name), Errno> {
         )
     })?;
     // SAFETY: the call returned a new descriptor that nothing else owns.
-    Ok((unsafe { OwnedFd::from_raw_fd(accepted) }, name))
+    let accepted = HostSocket(unsafe { OwnedFd::from_raw_fd(accepted) });
+    Ok((accepted, name))
 }
 
 /// setsockopt(2).

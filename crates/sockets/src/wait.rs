@@ -70,6 +70,9 @@ fn is_doorbell(event: &epoll::Event) -> bool {
 /// Events taken from the kernel at a time.
 const BATCH: usize = 64;
 
+/// A ring may always have so many entries, however few sockets the VM has.
+const LEAST_RING: u32 = 1024;
+
 /// A ring of events in guest memory.
 pub struct Ring {
     address: u64,
@@ -80,13 +83,15 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Takes guest memory for a ring, which starts empty.
+    /// Takes guest memory for a ring, which starts empty. More entries than a VM has sockets would let a
+    /// peer that makes events hold the VCPU for as many: a ring full is what one fill moves at most.
     ///
     /// # Errors
     /// EINVAL for a bad size or alignment, EFAULT for what is not guest memory.
-    pub fn new(memory: &Memory, address: u64, entries: u64) -> Result<Self, Errno> {
+    pub fn new(memory: &Memory, address: u64, entries: u64, sockets: u32) -> Result<Self, Errno> {
+        let most = sockets.next_power_of_two().max(LEAST_RING);
         let entries = u32::try_from(entries).map_err(|_| Errno::INVAL)?;
-        if !entries.is_power_of_two() || entries > 1 << 20 || !address.is_multiple_of(8) {
+        if !entries.is_power_of_two() || entries > most || !address.is_multiple_of(8) {
             return Err(Errno::INVAL);
         }
         let size = size_of::<EventRing>() + entries as usize * size_of::<Event>();

@@ -4,13 +4,14 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
 use steadyvm_host::{
-    DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, Method, Priorities, RtVm, Shown,
-    Snapshot, State, Target, Undone,
+    DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, Priorities, RtVm, Snapshot, State,
+    Status, Switches, Target, Undone,
 };
 
 use crate::output;
@@ -30,6 +31,9 @@ pub(crate) struct ControlArgs {
     /// Where the journal of changes is kept; `steadyvm host` and `steadyvm net` share it.
     #[arg(long, global = true, value_name = "DIR", default_value = DEFAULT_STATE_DIRECTORY)]
     state_dir: PathBuf,
+    /// How long to wait, in seconds, for another steadyvm that is changing this host.
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10)]
+    wait: u64,
     /// Print JSON.
     #[arg(long, global = true)]
     pub json: bool,
@@ -38,17 +42,21 @@ pub(crate) struct ControlArgs {
 impl ControlArgs {
     /// The control of this host's state.
     pub fn open(&self) -> HostControl {
-        HostControl::new(Machine::real(), &self.state_dir)
+        let wait = Duration::from_secs(self.wait);
+        HostControl::new(Machine::real(), &self.state_dir).waiting(wait)
     }
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Put a method in force, or change nothing.
+    /// Put a method in force, or bring the one in force up to date.
+    ///
+    /// Applying it again, also for other VMs, changes only what differs. If a step fails, what was in
+    /// force before is in force again.
     Apply(TargetArgs),
     /// Say what a method would change, and change nothing.
     Plan(TargetArgs),
-    /// Show what is in force, and whether it still holds.
+    /// Show what is in force, and whether it still holds; exit with 1 if something does not.
     Show,
     /// Take back everything that is in force.
     Undo {
@@ -66,9 +74,10 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct TargetArgs {
-    /// vanilla, preempt-rt, dedicated, rt-poll-list, rt-profile or rt-levels.
+    /// vanilla, preempt-rt, dedicated, rt-poll-list, rt-profile or rt-levels; or a composition of
+    /// rt, dedicated, profile and levels, such as rt+dedicated+profile.
     #[arg(long)]
-    method: Method,
+    method: Switches,
     /// A network interface that carries real-time traffic; may be repeated.
     #[arg(long = "rt-nic", value_name = "IF")]
     rt_nics: Vec<String>,
@@ -90,6 +99,10 @@ struct TargetArgs {
     /// of a CPU that FIFO threads fill in pieces of 50 ms, before the RT path, and not of 1 ms.
     #[arg(long)]
     keep_fair_server: bool,
+    /// Leave the threads of RCU and of the timers at their priorities: a VCPU that computes without
+    /// end then stops them on its CPU. By default they stand above vhost workers and VCPUs.
+    #[arg(long)]
+    keep_housekeeping: bool,
 }
 
 /// Runs the verb.
@@ -119,6 +132,7 @@ impl TargetArgs {
             priorities: Priorities::default(),
             disable_rt_throttling: self.rt_throttling_off,
             keep_fair_server: self.keep_fair_server,
+            keep_housekeeping: self.keep_housekeeping,
         }
     }
 }
@@ -152,10 +166,11 @@ fn apply(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCod
         for step in &applied.steps {
             output::line(&step.to_string())?;
         }
-        let count = applied.steps.len();
         output::line(&format!(
-            "method {} is in force: {count} settings",
-            applied.method
+            "method {} is in force: {} settings, {} of them changed now",
+            applied.method,
+            applied.in_force,
+            applied.steps.len()
         ))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -171,6 +186,9 @@ fn plan(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode
     } else {
         for step in &plan.steps {
             output::line(&step.to_string())?;
+        }
+        for step in &plan.taken_back {
+            output::line(&format!("{} is taken back", step.change.subject()))?;
         }
         let count = plan.steps.len();
         output::line(&format!(
@@ -188,11 +206,20 @@ pub(crate) fn show(control: &HostControl, json: bool) -> Result<ExitCode> {
     } else {
         output::print(&render_shown(&shown))?;
     }
-    Ok(ExitCode::SUCCESS)
+    for warning in &shown.warnings {
+        eprintln!("steadyvm: warning: {warning}");
+    }
+    Ok(if shown.has_drifted() {
+        ExitCode::from(1)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
-fn render_shown(shown: &Shown) -> String {
-    let method = shown.method.map_or("no method", Method::name);
+fn render_shown(shown: &Status) -> String {
+    let method = shown
+        .method
+        .map_or_else(|| "no method".to_owned(), |method| method.to_string());
     let mut text = match shown.state {
         State::None => "nothing is in force".to_owned(),
         State::Applied => {
@@ -249,6 +276,12 @@ fn render_shown(shown: &Shown) -> String {
             );
         }
     }
+    for pending in &shown.pending {
+        let _ = writeln!(text, "not set yet, apply again: {pending}");
+    }
+    for skipped in &shown.skipped {
+        let _ = writeln!(text, "refused by the kernel: {skipped}");
+    }
     for stray in &shown.strays {
         let _ = writeln!(text, "stray on the dedicated CPU: {stray}");
     }
@@ -260,7 +293,7 @@ fn render_shown(shown: &Shown) -> String {
 
 /// Says what undoing did; exit code 3 if something could not be restored.
 pub(crate) fn report_undone(undone: &Undone, json: bool) -> Result<ExitCode> {
-    let lines = [&undone.notes, &undone.changed_by_others];
+    let lines = [&undone.notes, &undone.postponed, &undone.changed_by_others];
     for line in lines.into_iter().flatten() {
         eprintln!("steadyvm: note: {line}");
     }

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use steadyvm_host::net::{Profile, ProfileApplied, ProfilePlan, file};
-use steadyvm_host::{HostControl, HostError};
+use steadyvm_host::net::{Profile, file};
+use steadyvm_host::{HostControl, HostError, Plan, Report};
 
 use crate::host;
 use crate::output;
@@ -89,12 +89,7 @@ fn read(path: &Path) -> Result<Profile, HostError> {
         what: format!("cannot read {name}: {error}"),
         fix: "name a steadyvm.toml (see examples/steadyvm.toml)".into(),
     })?;
-    profile_of(&name, &text)
-}
-
-/// The profile that a text describes; `name` is the file's, for messages.
-pub(crate) fn profile_of(name: &str, text: &str) -> Result<Profile, HostError> {
-    file::parse(name, text)
+    file::parse(&name, &text)
 }
 
 pub(crate) fn text_of(path: &Path) -> io::Result<String> {
@@ -128,7 +123,7 @@ pub(crate) fn name_processes(
 }
 
 fn plan(control: &HostControl, profile: &Profile, json: bool) -> Result<ExitCode> {
-    let plan: ProfilePlan = control.plan_profile(profile)?;
+    let plan: Plan = control.plan_profile(profile)?;
     warn(&plan.warnings);
     if json {
         host::print_json(&plan)?;
@@ -148,8 +143,11 @@ fn plan(control: &HostControl, profile: &Profile, json: bool) -> Result<ExitCode
 }
 
 fn apply(control: &HostControl, profile: &Profile, json: bool) -> Result<ExitCode> {
-    let applied: ProfileApplied = control.apply_profile(profile)?;
+    let applied: Report = control.apply_profile(profile)?;
     warn(&applied.warnings);
+    for skipped in &applied.skipped {
+        eprintln!("steadyvm: skipped: {skipped}");
+    }
     if json {
         host::print_json(&applied)?;
         return Ok(ExitCode::SUCCESS);

@@ -32,19 +32,25 @@ use steadyvm_vmm::{End, Error, life};
 ///   [sockets]                          # outsourced sockets
 ///   namespace = "new"                  # or "current", or a name of `ip netns`
 ///
-/// Only name and kernel are needed. A terminal is the guest's console; Ctrl-A x ends the VM there.
-/// SIGTERM, SIGINT, SIGHUP and SIGQUIT end it too, as if its power were cut.
+/// docs/design/vmm.md has all keys. Only name and kernel are needed. A terminal is the guest's console; Ctrl-A x ends the VM there.
+/// SIGTERM, SIGINT, SIGHUP and SIGQUIT end it too, as if its power were cut, within two seconds; a second
+/// signal ends it at once.
 ///
-/// Exit codes: 0 the guest powered off, asked for a reset (with panic=-1 a panic is one), or was
-/// ended by a signal; 1 the guest failed (a triple fault); 2 the file is wrong; 3 this machine lacks
-/// something.
+/// Once everything is open, the monitor leaves the host's file system and namespaces and gives up its
+/// rights; started without root, it makes a user namespace for that. user = NUMBER in the file makes
+/// root's monitor that user's.
+///
+/// Exit codes: 0 the guest powered off, or was ended by a signal; 1 the guest failed (a triple fault), or
+/// the monitor was stopped at a system call it may not make; 2 the file is wrong; 3 this machine lacks
+/// something; 4 the guest asked for a reset (with panic=-1 a panic is one).
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 #[allow(clippy::doc_markdown)] // TOML for a terminal
 pub struct Args {
     /// The VM's description (vm.toml). Paths in it are relative to its directory.
     file: PathBuf,
-    /// Only check the description, and that the files it names can be opened.
+    /// Only check the description and what it names: kernel and initramfs are loaded, disks opened,
+    /// interfaces, sockets and namespaces looked for.
     #[arg(long)]
     check: bool,
     /// Write how often and why each VCPU left the guest, as JSON, when the VM ends and at SIGUSR1.
@@ -59,13 +65,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         steadyvm_vmm::check(&configuration)?;
         return Ok(ExitCode::SUCCESS);
     }
-    match life::run(&configuration, args.statistics.as_deref())? {
+    let end = life::run(&configuration, args.statistics.as_deref())?;
+    match &end {
         End::PoweredOff => {}
         End::Reset => eprintln!("steadyvm up: the guest asked for a reset, which ends it here"),
         End::Asked(by) => eprintln!("steadyvm up: ended by {by}"),
-        End::Failed(why) => return Err(Error::Guest(why).into()),
+        End::Failed(why) => return Err(Error::Guest(why.clone()).into()),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(end.exit_code()))
 }
 
 fn read(file: &Path) -> Result<Configuration> {

@@ -124,11 +124,13 @@ fn a_snapshot_compares_with_itself() {
     let first = steadyvm(&["host", "snapshot"]);
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
     let snapshot: serde_json::Value = serde_json::from_slice(&first.stdout).unwrap();
-    assert_eq!(snapshot["schema_version"], 1);
+    assert_eq!(snapshot["schema_version"], 2);
     // Other processes of this machine may change meanwhile: compare what cannot.
     let mut quiet = snapshot.clone();
-    quiet["threads"] = serde_json::json!([]);
-    quiet["irqs"] = serde_json::json!({});
+    for kind in ["thread-policy", "thread-affinity", "irq-affinity"] {
+        assert!(quiet["settings"][kind].is_object());
+        quiet["settings"][kind] = serde_json::json!({});
+    }
     let file = directory.path().join("snapshot.json");
     std::fs::write(&file, quiet.to_string()).unwrap();
     let output = steadyvm(&["host", "snapshot", "--compare", file.to_str().unwrap()]);
@@ -136,7 +138,7 @@ fn a_snapshot_compares_with_itself() {
         (output.status.code(), text(&output.stdout)),
         (Some(0), String::new())
     );
-    quiet["files"]["/proc/sys/kernel/sched_rt_runtime_us"] = "12345".into();
+    quiet["settings"]["file"]["/proc/sys/kernel/sched_rt_runtime_us"] = "12345".into();
     std::fs::write(&file, quiet.to_string()).unwrap();
     let output = steadyvm(&["host", "snapshot", "--compare", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));

@@ -237,6 +237,7 @@ const HOSTILE_HOST: KernelModule<'_> = KernelModule {
             "hostile_host.c",
             module_source!("tests/host/hostile_host.c"),
         ),
+        ("filter.c", module_source!("tests/host/filter.c")),
         ("steadyvm_sockets.h", module_source!("steadyvm_sockets.h")),
     ],
 };

@@ -9,7 +9,7 @@
 mod kernel_log;
 
 use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,6 +127,11 @@ impl Host {
 
     /// Requests from outside; all of them answered or lost.
     fn requests(&self, count: u64) -> ClientRun {
+        self.requests_to(RT.host(), count)
+    }
+
+    /// The same of a service at this address.
+    fn requests_to(&self, address: Ipv4Addr, count: u64) -> ClientRun {
         let options = ClientOptions {
             seed: 1,
             warmup: 20,
@@ -138,7 +143,7 @@ impl Host {
             .outside()
             .enter(|| {
                 let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-                socket.connect((RT.host(), NETRT_PORT)).unwrap();
+                socket.connect((address, NETRT_PORT)).unwrap();
                 let never = AtomicBool::new(false);
                 Ok(netrt::run(&socket, &options, &never, &mut |_| {}).unwrap())
             })
@@ -148,7 +153,25 @@ impl Host {
     /// Puts RCU's threads above those of the bulk card (50) and a runaway task (60), as they must stand
     /// where such threads may keep a CPU for seconds: else the kernel reports a stall.
     fn raise_rcu(&self) {
-        self.run("for thread in $(pgrep '^rcu'); do chrt -f -p 65 $thread; done");
+        self.rank_rcu(65);
+    }
+
+    fn rank_rcu(&self, rank: u32) {
+        self.run(&format!(
+            "for thread in $(pgrep '^rcu'); do chrt -f -p {rank} $thread; done"
+        ));
+    }
+
+    /// Keeps the CPU of the cards' interrupts busy at this rank, until it is dropped.
+    fn compute(&self, rank: u32) -> Computing<'_> {
+        let words =
+            format!("echo computing; exec taskset -c 0 chrt -f {rank} sh -c 'while :; do :; done'");
+        let mut task = self.host.connection().spawn(&["sh", "-c", &words]).unwrap();
+        task.wait_for_line("computing", PATIENCE).unwrap();
+        Computing {
+            task: Some(task),
+            _host: self,
+        }
     }
 
     /// The sum over the CPUs of one column of `/proc/net/rx_levels` at this level.
@@ -174,6 +197,21 @@ impl Host {
             assert!(kernel_log::lockdep_is_on(&stats), "{stats}");
             let log = self.run("dmesg | grep -c 'KernelAddressSanitizer initialized'");
             assert_eq!(log.trim(), "1");
+        }
+    }
+}
+
+/// A task that never sleeps.
+struct Computing<'h> {
+    task: Option<steadyvm_lab::agent::Process>,
+    _host: &'h Host,
+}
+
+impl Drop for Computing<'_> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.signal(libc::SIGKILL).unwrap();
+            let _ = task.finish(PATIENCE);
         }
     }
 }
@@ -211,6 +249,7 @@ fn wrong_settings_are_refused_and_change_nothing() {
         ("rtnet_prio:0", 1),
         ("rtnet_quantum:64\t64", 1),
         ("rtnet_skb_prio:0", 1),
+        ("rtnet_thread_prio:0", 1),
         ("rtnet_xdp_prio:0", 1),
         ("rx_level:auto", 1),
     ];
@@ -219,12 +258,14 @@ fn wrong_settings_are_refused_and_change_nothing() {
     }
     for (file, values) in [
         ("/proc/sys/net/core/rtnet_prio", &["-1", "100", "high"][..]),
+        ("/proc/sys/net/core/rtnet_thread_prio", &["-1", "100"]),
         (
             "/proc/sys/net/core/rtnet_quantum",
             &["0 64", "64 65", "8 x"],
         ),
-        ("/proc/sys/net/core/rtnet_skb_prio", &["-1", "16"]),
-        ("/proc/sys/net/core/rtnet_xdp_prio", &["-1", "2"]),
+        // Up to 6 everybody may give a socket.
+        ("/proc/sys/net/core/rtnet_skb_prio", &["-1", "1", "6", "16"]),
+        ("/proc/sys/net/core/rtnet_xdp_prio", &["-1", "16"]),
         ("/proc/sys/net/core/rtnet_max_backlog", &["0", "-5"]),
         (
             "/proc/sys/net/core/rtnet_min_share_usecs",
@@ -255,14 +296,138 @@ fn the_rt_nic_is_polled_at_the_rt_level_only_while_it_is_on() {
     assert_eq!((run.samples.len(), run.counters.lost), (300, 0));
     let polled = host.counter("packets", 1);
     assert!(polled >= 320, "{polled} packets at the RT level");
-    let priorities = host.run("ps -eLo cls=,rtprio=,comm= | grep rx_level");
-    assert_eq!(priorities.matches("FF     70").count(), 2, "{priorities}");
+    // rx_level/CPU follows the interrupt threads that it serves, or what is set.
+    let ranks = || {
+        let listed = host.run("ps -eLo rtprio=,comm= | grep rx_level");
+        let rank = |line: &str| line.split_whitespace().next().unwrap().to_owned();
+        let mut ranks: Vec<String> = listed.lines().map(rank).collect();
+        ranks.sort_unstable();
+        assert_eq!(ranks.len(), 2, "{listed}");
+        ranks
+    };
+    let followed = ranks();
+    assert!(
+        followed == ["70", "80"] || followed == ["80", "80"],
+        "{followed:?}"
+    );
+    host.run("sysctl -qw net.core.rtnet_thread_prio=90");
+    assert_eq!(ranks(), ["90", "90"]);
+    host.run("sysctl -qw net.core.rtnet_thread_prio=0");
+    assert_eq!(ranks(), followed);
 
     host.run("sysctl -qw net.core.rtnet_prio=0");
     let polled = host.counter("packets", 1);
     let run = host.requests(100);
     assert_eq!((run.samples.len(), run.counters.lost), (100, 0));
     assert_eq!(host.counter("packets", 1), polled);
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_computing_task_of_the_services_rank_does_not_stop_the_rt_nic() {
+    let host = Host::boot("computing");
+    host.start_netrt();
+    // After each packet the interrupt thread leaves its card to rx_level/CPU, interrupt masked.
+    host.run(
+        "sysctl -qw net.core.netdev_budget=1 net.core.rtnet_quantum='64 1'; \
+         taskset -a -p -c 1 $(pgrep -f '^steadyvm netrt serve')",
+    );
+    host.requests(20);
+    let computing = host.compute(70);
+    let run = host.requests(100);
+    drop(computing);
+    assert_eq!((run.samples.len(), run.counters.lost), (100, 0));
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn packets_that_the_rt_level_hands_on_do_not_wait_for_normal_threads() {
+    let host = Host::boot("veth");
+    host.start_netrt();
+    let address = RT.address(100);
+    host.host.make_namespace("service", RT, address).unwrap();
+    let words = "ip netns exec service chrt -f 70 steadyvm netrt serve 0.0.0.0:7700";
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut service = host.host.connection().spawn(&words).unwrap();
+    service.wait_for_line("ready", PATIENCE).unwrap();
+    let before = host.counter("handed", 0);
+    let run = host.requests_to(address, 300);
+    assert_eq!((run.samples.len(), run.counters.lost), (300, 0));
+    let handed = host.counter("handed", 0) - before;
+    assert!(handed >= 300, "{handed} polls of what was handed on");
+
+    // Level 0's own work stays ksoftirqd's.
+    host.run("sysctl -qw net.core.rtnet_prio=0");
+    let before = host.counter("handed", 0);
+    host.requests_to(address, 50);
+    assert_eq!(host.counter("handed", 0), before);
+    drop(service);
+    host.check_log();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn marked_packets_keep_their_order_while_their_interrupt_moves() {
+    let host = Host::boot("moving");
+    store_marking_program(&host);
+    host.run(
+        "ip link set dev bulk xdpdrv object /run/mark.o section xdp; \
+         sysctl -qw net.core.rtnet_prio=70 net.core.rtnet_xdp_prio=7",
+    );
+    Datagrams::to(&host).wait_for_card();
+    let taken = host.counter("backlog_enqueued", 1);
+    let options = ["-u", "-b", "10M", "-l", "1000", "-t", "15"];
+    let udp = host.start_stream(BULK, 7007, &options);
+    let moved = host.run(
+        "moved=0; for round in $(seq 100); do \
+         for irq in $(ls /sys/class/net/bulk/device/msi_irqs); do \
+         echo $((round % 2 + 1)) > /proc/irq/$irq/smp_affinity && moved=$((moved + 1)); \
+         done; done; echo $moved",
+    );
+    let said = udp.finish();
+    assert!(moved.trim().parse::<u32>().unwrap() >= 100, "{moved}");
+    assert!(!said.contains("OUT OF ORDER"), "{said}");
+    let taken = host.counter("backlog_enqueued", 1) - taken;
+    assert!(taken > 1000, "{taken} marked packets: {said}");
+    host.check_log();
+}
+
+/// What a VCPU that computes and a flood at the RT NIC leave to RCU, timers and the disk.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_minute_of_computing_and_flooding_at_rt_ranks_stalls_neither_rcu_nor_timers() {
+    let host = Host::boot("minute");
+    host.start_netrt();
+    host.rank_rcu(85);
+    let computing = host.compute(70);
+    let socket = host
+        .host
+        .outside()
+        .enter(|| Ok(UdpSocket::bind("0.0.0.0:0").unwrap()));
+    let socket = socket.unwrap();
+    flood_while(&socket, (RT.host(), 9).into(), || {
+        // 60 timers of a second, and writes to the host's disk, on any CPU.
+        let said = host.run(
+            "for second in $(seq 60); do sleep 1; done; \
+             dd if=/dev/zero of=/run/written bs=64k count=16 2>&1 | tail -1; sync; echo survived",
+        );
+        assert!(said.contains("survived"), "{said}");
+    });
+    drop(computing);
+    let log = host.run("dmesg");
+    for report in [
+        "stall",
+        "blocked for more than",
+        "lockup",
+        "BUG:",
+        "WARNING:",
+    ] {
+        assert!(!log.contains(report), "{report}: {log}");
+    }
+    let run = host.requests(100);
+    assert_eq!((run.samples.len(), run.counters.lost), (100, 0));
     host.check_log();
 }
 
@@ -325,31 +490,58 @@ fn polls_of_a_short_quantum_merge_as_many_packets_as_full_ones() {
     host.check_log();
 }
 
+/// A program of `tests/programs`, built here and put on the host.
+fn install(host: &Host, source: &str, path: &str) {
+    let program = host.logs.path().join("program");
+    let source = format!("{}/tests/programs/{source}", env!("CARGO_MANIFEST_DIR"));
+    let built = Command::new("gcc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-static", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(built.unwrap().success());
+    host.store(&std::fs::read(program).unwrap(), path);
+    host.run(&format!("chmod +x {path}"));
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
-fn marked_packets_have_a_backlog_of_their_own() {
+fn prioritised_packets_have_a_backlog_of_their_own_and_a_namespace_has_no_say() {
     let host = Host::boot("backlog");
-    // TOS 0x10 is priority 6 of the socket, and loopback keeps it.
-    // So many packets, however long a kernel that checks itself takes for them.
-    let stream = "iperf3 -s -1 -D; \
-                  iperf3 -c 127.0.0.1 -u -b 20M -l 1000 -k 2000 --tos 0x10 | tail -3";
-    host.run("ip link set lo up; sysctl -qw net.core.rtnet_skb_prio=6");
-    let said = host.run(stream);
-    let (taken, polled) = (
-        host.counter("backlog_enqueued", 1),
-        host.counter("packets", 1),
+    install(&host, "datagrams.c", "/run/datagrams");
+    host.run(
+        "ip link set lo up; ip netns add tenant; ip -n tenant link set lo up; \
+         sysctl -qw net.core.rtnet_skb_prio=7",
     );
-    assert!(taken > 1000, "{taken}: {said}");
-    assert_eq!(polled, taken, "all that it took is processed");
+    // Loopback keeps the priority of the socket.
+    let taken = || host.counter("backlog_enqueued", 1);
+    for (namespace, priority, of_rt_level) in [
+        ("", 7, true),
+        ("", 15, true),
+        ("", 6, false),
+        ("ip netns exec tenant", 7, false),
+        ("ip netns exec tenant", 15, false),
+    ] {
+        let before = taken();
+        host.run(&format!(
+            "{namespace} /run/datagrams 127.0.0.1 9 500 {priority}"
+        ));
+        let expected = if of_rt_level { 500 } else { 0 };
+        assert_eq!(taken() - before, expected, "{namespace} {priority}");
+    }
+    assert_eq!(host.counter("packets", 1), taken(), "all are processed");
     assert_eq!(host.counter("backlog_length", 1), 0);
-    host.run("sysctl -qw net.core.rtnet_skb_prio=7");
-    host.run(stream);
-    assert_eq!(host.counter("backlog_enqueued", 1), taken);
+
+    // Where only XDP programs say what is urgent, no socket does.
+    host.run("sysctl -qw net.core.rtnet_skb_prio=0 net.core.rtnet_xdp_prio=1");
+    let before = taken();
+    host.run("/run/datagrams 127.0.0.1 9 500 15");
+    assert_eq!(taken(), before);
     host.check_log();
 }
 
-/// Loads support/mark.bpf.c into the bulk card's driver.
-fn load_marking_program(host: &Host) {
+/// Puts support/mark.bpf.c on the host, as /run/mark.o.
+fn store_marking_program(host: &Host) {
     let object = host.logs.path().join("mark.o");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/mark.bpf.c");
     let compiled = Command::new("clang")
@@ -359,7 +551,6 @@ fn load_marking_program(host: &Host) {
         .status();
     assert!(compiled.unwrap().success());
     host.store(&std::fs::read(object).unwrap(), "/run/mark.o");
-    host.run("ip link set dev bulk xdpdrv object /run/mark.o section xdp");
 }
 
 /// UDP packets to the bulk card, for ports that nobody has.
@@ -439,15 +630,16 @@ fn flood_while(socket: &UdpSocket, to: SocketAddr, work: impl FnOnce()) {
 #[ignore = "needs the lab: make lab-tests"]
 fn an_xdp_program_says_the_level_of_each_packet() {
     let host = Host::boot("early");
-    load_marking_program(&host);
+    store_marking_program(&host);
+    host.run("ip link set dev bulk xdpdrv object /run/mark.o section xdp");
     let datagrams = Datagrams::to(&host);
     datagrams.wait_for_card();
     let taken = || host.counter("backlog_enqueued", 1);
-    host.run("sysctl -qw net.core.rtnet_skb_prio=7");
+    host.run("sysctl -qw net.core.rtnet_prio=70");
     datagrams.send(7007, 50);
     assert_eq!(taken(), 0, "nobody has asked for marks to be taken");
 
-    host.run("sysctl -qw net.core.rtnet_xdp_prio=1");
+    host.run("sysctl -qw net.core.rtnet_xdp_prio=7");
     for (port, count, of_rt_level) in [
         (7007, 200, true),
         (7015, 50, true),
@@ -477,11 +669,11 @@ fn an_xdp_program_says_the_level_of_each_packet() {
         host.run(
             "for round in $(seq 8); do ip link set bulk down; ip link set bulk up; \
              echo $((round % 2 * 2)) > /sys/class/net/bulk/queues/rx-0/rps_cpus; \
-             sysctl -qw net.core.rtnet_xdp_prio=$((round % 2)); \
-             sysctl -qw net.core.rtnet_skb_prio=$((round % 3 * 5)); done",
+             sysctl -qw net.core.rtnet_xdp_prio=$((round % 2 * 7)); \
+             sysctl -qw net.core.rtnet_skb_prio=$((round % 3 * 7)); done",
         );
     });
-    host.run("sysctl -qw net.core.rtnet_xdp_prio=1 net.core.rtnet_skb_prio=7");
+    host.run("sysctl -qw net.core.rtnet_xdp_prio=7 net.core.rtnet_skb_prio=0");
     let until = Instant::now() + PATIENCE;
     while host.counter("backlog_length", 1) > 0 {
         assert!(Instant::now() < until, "packets wait for ever");
@@ -512,23 +704,29 @@ fn devices_go_down_move_and_die_under_a_flood() {
          ip link set bulk down; ip link set bulk name flood; ip link set flood up; \
          echo auto > /sys/class/net/flood/rx_level",
     );
-    // Floods through veth into a namespace that dies with the device, and through the RT level's
-    // backlog of a loopback device that dies too.
+    // Floods through veth into and out of a namespace that dies with the device: out of it through the
+    // RT level's backlog, by the marks of an XDP program, where its own level is 0.
+    store_marking_program(&host);
     host.run(
-        "sysctl -qw net.core.rtnet_skb_prio=6; for round in $(seq 5); do \
+        "sysctl -qw net.core.rtnet_xdp_prio=7; for round in $(seq 5); do \
          ip netns add dying; ip link add near type veth peer name far netns dying; \
-         ip addr add 10.78.0.1/24 dev near; ip link set near up; ip -n dying link set lo up; \
+         ip link set dev near xdpdrv object /run/mark.o section xdp; \
+         ip addr add 10.78.0.1/24 dev near; ip link set near up; \
          ip -n dying addr add 10.78.0.2/24 dev far; ip -n dying link set far up; \
-         echo 1 > /sys/class/net/near/rx_level; \
+         echo $((round % 2)) > /sys/class/net/near/rx_level; \
          timeout 20 bash -c 'exec 4> /dev/udp/10.78.0.2/9; while :; do echo x >&4; done' \
          2> /dev/null & flood=$!; \
-         timeout 20 ip netns exec dying iperf3 -s -1 > /dev/null & server=$!; \
-         timeout 20 sh -c 'until ip netns exec dying iperf3 -c 127.0.0.1 -u -b 50M -t 15 \
-         --tos 0x10; do :; done' > /dev/null 2>&1 & client=$!; \
-         far() { cat /sys/class/net/near/statistics/tx_packets; }; \
-         until [ $(far) -gt 200 ]; do :; done; \
-         ip link del near; kill $flood $client $server; ip netns del dying; wait || true; done",
+         timeout 20 ip netns exec dying bash -c \
+         'exec 4> /dev/udp/10.78.0.1/7007; while :; do echo x >&4; done' 2> /dev/null & marked=$!; \
+         sent() { cat /sys/class/net/near/statistics/$1; }; \
+         until [ $(sent tx_packets) -gt 200 ] && [ $(sent rx_packets) -gt 200 ]; do :; done; \
+         ip link del near; kill $flood $marked; ip netns del dying; wait || true; done",
     );
+    assert!(
+        host.counter("backlog_enqueued", 1) > 0,
+        "nothing was marked"
+    );
+    assert_eq!(host.counter("backlog_length", 1), 0);
     flood.finish();
     let run = host.requests(200);
     assert_eq!((run.samples.len(), run.counters.lost), (200, 0));
@@ -637,20 +835,6 @@ fn a_cpu_goes_and_comes_back_under_a_flood() {
     host.check_log();
 }
 
-/// The program of a task that keeps its CPU from the midst of a poll, put on the host.
-fn install_runaway(host: &Host) {
-    let program = host.logs.path().join("run_away");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/run_away.c");
-    let built = Command::new("gcc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-static", "-o"])
-        .arg(&program)
-        .arg(source)
-        .status();
-    assert!(built.unwrap().success());
-    host.store(&std::fs::read(program).unwrap(), RUNAWAY);
-    host.run(&format!("chmod +x {RUNAWAY}"));
-}
-
 const RUNAWAY: &str = "/run/run_away";
 
 /// Lets a task of FIFO 60 keep the CPU of the cards' interrupts for ten times the share's period (100 ms).
@@ -687,7 +871,7 @@ fn a_poll_that_a_runaway_real_time_task_preempts_gets_its_share() {
     // stay below the task: above it, one that wants bottom halves off would poll level 0 until nothing is
     // left.
     host.run("sysctl -qw net.core.rtnet_quantum='1 64'");
-    install_runaway(&host);
+    install(&host, "run_away.c", RUNAWAY);
     run_away_in_a_poll(&host);
     // What tells a flood that never came from a share that was not given.
     let seen = host.run("cat /proc/net/rx_levels /proc/interrupts; grep bulk /proc/net/dev");

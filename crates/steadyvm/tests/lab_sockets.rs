@@ -19,7 +19,7 @@ use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use steadyvm_lab::artifact::{Cache, DistributionKernel, sockets_module};
+use steadyvm_lab::artifact::{Cache, DistributionKernel, KernelModule, sockets_module};
 use steadyvm_lab::child;
 use steadyvm_lab::host::RT;
 use steadyvm_lab::progress::Silent;
@@ -157,4 +157,67 @@ fn a_service_runs_without_network_interrupts() {
         .unwrap_or_else(|| panic!("{console}"));
     let counts: Vec<&str> = line.split_whitespace().skip(1).take(2).collect();
     assert_eq!(counts, ["0", "0"], "{line}");
+}
+
+/// A firewall's hook, as a module of the guest's kernel.
+const FILTER: KernelModule<'_> = KernelModule {
+    name: "filter",
+    file: "filter.ko",
+    sources: &[
+        ("Kbuild", "obj-m := filter.o\n"),
+        (
+            "filter.c",
+            include_str!("../../../kernel/modules/steadyvm_sockets/tests/host/filter.c"),
+        ),
+    ],
+};
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_guest_with_a_firewall_keeps_its_sockets_unless_it_asks_for_all() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = Lab::boot("firewall", logs);
+    let cache = Cache::of_this_machine().unwrap();
+    let kernel = &lab.laboratory.distribution_kernel;
+    let filter = FILTER
+        .obtain(&cache, &kernel.release, &kernel.version, &Silent)
+        .unwrap();
+    // A socket of the guest's own shows in its table, one of the host's does not.
+    lab.upload_guest(
+        "P=/sys/module/steadyvm_sockets/parameters/policy\n\
+         ip link set lo up\n\
+         whose() {\n\
+           bash -c 'exec 3<> /dev/udp/127.0.0.1/5201; \
+             grep -q :1451 /proc/net/udp && echo $0: guest || echo $0: host' $1\n\
+         }\n\
+         echo policy $(cat $P)\n\
+         whose without\n\
+         insmod /filter.ko\n\
+         whose filtered\n\
+         echo all > $P\n\
+         whose all\n\
+         echo unfiltered > $P\n\
+         rmmod filter\n\
+         whose after\n\
+         dmesg | grep 'netfilter hooks'\n",
+        &[("/filter.ko", &*filter)],
+    );
+    let console = lab.run_guest("/boot/guest-kernel", guest(2), PATIENCE);
+    for line in [
+        "policy unfiltered",
+        "without: host",
+        "filtered: guest",
+        "all: host",
+        "after: host",
+    ] {
+        assert!(
+            console.lines().any(|said| said == line),
+            "{line}: {console}"
+        );
+    }
+    assert!(
+        console.contains("new sockets are the guest's own"),
+        "nobody was told: {console}"
+    );
 }

@@ -197,7 +197,9 @@ fn a_guest_that_panics_or_restarts_ends_its_vm() {
         let more = format!("vcpus = {vcpus}\n{DISK}");
         let script = format!("echo {key} > /proc/sysrq-trigger");
         describe(&host, "/tmp/vm.toml", &script, &more);
-        let done = finished(start(&host, &["steadyvm", "up", "/tmp/vm.toml"]));
+        let done = start(&host, &["steadyvm", "up", "/tmp/vm.toml"]);
+        let done = done.finish(PATIENCE).unwrap();
+        assert_eq!(done.status, Status::Exited(4), "a reset has its own code");
         let console = done.text();
         let panicked = console.contains("Kernel panic - not syncing");
         assert_eq!(panicked, panics, "{console}");
@@ -263,7 +265,7 @@ fn sigterm_and_the_escape_key_end_a_guest_and_give_the_terminal_back() {
 }
 
 /// The user `nobody`, who has been given the devices, memory and priority that a VM needs.
-const AS_NOBODY: &str = "prlimit --memlock=unlimited --rtprio=99 \
+const AS_NOBODY: &str = "prlimit --memlock=unlimited --rtprio=99 --nofile=8192 \
                          setpriv --reuid 65534 --regid 65534 --clear-groups";
 
 #[test]
@@ -272,7 +274,9 @@ fn a_user_without_rights_runs_a_guest_or_is_told_what_is_missing() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
     let host = host(logs);
-    let more = format!("rt_vcpus = [0]\n{DISK}{CARD}[sockets]\nnamespace = \"current\"\n");
+    let more = format!(
+        "rt_vcpus = [0]\n{DISK}{CARD}[sockets]\nnamespace = \"current\"\nallow_host_network = true\n"
+    );
     describe(&host, "/tmp/vm.toml", "echo is up", &more);
     let words = format!("{AS_NOBODY} steadyvm up /tmp/vm.toml </dev/null 2>&1 || echo exit $?");
     let attempt = || inside(&host, &words);

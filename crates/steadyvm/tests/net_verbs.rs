@@ -1,10 +1,11 @@
-//! The verb `net` as a user calls it. Nothing here changes the machine.
+//! The verb `net` as a user calls it. What sets something of this machine says so, and gives it back.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 fn net(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_steadyvm"))
@@ -112,4 +113,154 @@ fn show_and_undo_of_nothing_are_no_errors() {
         "nothing is in force\n"
     );
     assert_eq!(net(directory.path(), &["undo"]).status.code(), Some(0));
+}
+
+/// Budgets of the receive softirq in force.
+fn budgets() -> (String, String) {
+    let read = |name: &str| fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap();
+    (read("netdev_budget"), read("netdev_budget_usecs"))
+}
+
+/// Held by the tests that set budgets of this machine.
+static BUDGETS: Mutex<()> = Mutex::new(());
+
+/// Gives the machine its own budgets back, whatever became of the test.
+struct Budgets((String, String));
+
+impl Drop for Budgets {
+    fn drop(&mut self) {
+        let _ = fs::write("/proc/sys/net/core/netdev_budget", &self.0.0);
+        let _ = fs::write("/proc/sys/net/core/netdev_budget_usecs", &self.0.1);
+    }
+}
+
+/// Runs a script in a mount namespace with a /run of its own, and so a lock of its own: what it printed
+/// and what it complained of; none where this user may not mount.
+fn in_own_mounts(directory: &Path, script: &str) -> Option<(String, String)> {
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c"])
+        .arg(format!(
+            "mount -t tmpfs none /run || {{ echo skipped; exit; }}\n{script}"
+        ))
+        .env("STEADYVM", env!("CARGO_BIN_EXE_steadyvm"))
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    let (text, errors) = (
+        String::from_utf8(output.stdout.clone()).unwrap(),
+        said(&output),
+    );
+    if (!output.status.success() && text.is_empty()) || text == "skipped\n" {
+        eprintln!("skipped: this user may not mount: {errors}");
+        return None;
+    }
+    Some((text, errors))
+}
+
+/// A second apply that meets a full disk, or is killed while it writes its journal, keeps what the
+/// first recorded. It sets two budgets of this machine for a moment.
+#[test]
+fn a_full_disk_and_a_kill_while_the_journal_is_written_lose_nothing() {
+    const SCRIPT: &str = r#"
+        mkdir /run/small
+        mount -t tmpfs -o size=16k none /run/small
+        net() { "$STEADYVM" net --state-dir /run/small/state "$@"; }
+        show() { cat /proc/sys/net/core/netdev_budget /proc/sys/net/core/netdev_budget_usecs | xargs; }
+        net apply one.toml > out || exit 10
+        show
+        cat /dev/zero > /run/small/fill 2> errors
+        net apply two.toml > out 2> errors; echo full $?
+        show
+        rm /run/small/fill
+        (ulimit -f 0; net apply two.toml) > out 2> killed; echo killed $?
+        show
+        cat /dev/zero > /run/small/fill 2> out
+        net undo > out; echo undone $?
+        show
+    "#;
+    let directory = tempfile::tempdir().unwrap();
+    let _alone = BUDGETS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (packets, time_us) = budgets();
+    let numbers = |text: &str| text.trim().parse::<u32>().unwrap();
+    let (packets, time_us) = (numbers(&packets), numbers(&time_us));
+    let _guard = Budgets(budgets());
+    for (name, more) in [("one.toml", 1), ("two.toml", 2)] {
+        let text = format!(
+            "[net]\nbudget_packets = {}\nbudget_us = {}\n",
+            packets + more,
+            time_us + 1000 * more
+        );
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    let Some((text, errors)) = in_own_mounts(directory.path(), SCRIPT) else {
+        return;
+    };
+    let (one, old) = (
+        format!("{} {}", packets + 1, time_us + 1000),
+        format!("{packets} {time_us}"),
+    );
+    let killed = text
+        .lines()
+        .find(|line| line.starts_with("killed"))
+        .unwrap();
+    assert_ne!(killed, "killed 0", "{text}");
+    let expected = format!("{one}\nfull 3\n{one}\n{killed}\n{one}\nundone 0\n{old}\n");
+    assert_eq!(text, expected, "{errors}");
+    let told = fs::read_to_string(directory.path().join("errors")).unwrap();
+    assert!(
+        told.contains("journal") && told.contains("free some space"),
+        "{told}"
+    );
+}
+
+#[test]
+fn drift_ends_show_with_1() {
+    const SCRIPT: &str = r#"
+        "$STEADYVM" net apply one.toml > out || exit 10
+        "$STEADYVM" net show > out; echo $?
+        cat /proc/sys/net/core/netdev_max_backlog > /proc/sys/net/core/netdev_budget
+        "$STEADYVM" net show > out; echo $?
+        "$STEADYVM" host apply --method preempt-rt --rt-nic lo --rt-process $$ 2> told; echo $?
+        "$STEADYVM" net undo > out; echo $?
+        "$STEADYVM" net show > out; echo $?
+    "#;
+    let directory = tempfile::tempdir().unwrap();
+    let _alone = BUDGETS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = Budgets(budgets());
+    let other = budgets().0.trim().parse::<u32>().unwrap() + 3;
+    let text = format!("[net]\nbudget_packets = {other}\n");
+    fs::write(directory.path().join("one.toml"), text).unwrap();
+    let Some((text, errors)) = in_own_mounts(directory.path(), SCRIPT) else {
+        return;
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    // Without PREEMPT_RT the method is refused for that, and with it for what is in force.
+    assert!(["2", "3"].contains(&lines[2]), "{text} {errors}");
+    assert_eq!(
+        [lines[0], lines[1], lines[3], lines[4]],
+        ["0", "1", "0", "0"],
+        "{text}"
+    );
+}
+
+#[test]
+fn a_lock_that_is_held_is_waited_for_and_named() {
+    const SCRIPT: &str = r#"
+        mkdir -m 700 /run/steadyvm
+        exec 9> /run/steadyvm/lock; flock 9
+        "$STEADYVM" net undo --wait 0 --state-dir /run/elsewhere 2> told; echo $?
+        "$STEADYVM" net undo --wait 60 --state-dir /run/elsewhere 9>&- > out & waiter=$!
+        flock -u 9
+        wait $waiter; echo $?
+    "#;
+    let directory = tempfile::tempdir().unwrap();
+    let Some((text, errors)) = in_own_mounts(directory.path(), SCRIPT) else {
+        return;
+    };
+    assert_eq!(text, "3\n0\n", "{errors}");
+    let told = fs::read_to_string(directory.path().join("told")).unwrap();
+    assert!(
+        told.contains("/run/steadyvm/lock") && told.contains("--wait"),
+        "{told}"
+    );
 }

@@ -5,7 +5,7 @@ use linux_loader::configurator::{BootConfigurator, BootParams};
 use linux_loader::loader::bootparam::{boot_e820_entry, boot_params};
 use linux_loader::loader::{BzImage, Cmdline, KernelLoader, load_cmdline};
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
 use steadyvm_sockets::Memory;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
@@ -49,7 +49,7 @@ impl Image {
     /// Opens them.
     pub fn open(configuration: &Configuration) -> Result<Self> {
         let open = |path: &Path, key: &str| {
-            File::open(path)
+            open_file(path)
                 .map_err(|error| Error::input(format!("{key} = \"{}\"", path.display()), error))
         };
         let initramfs = configuration.initramfs.as_deref();
@@ -57,6 +57,15 @@ impl Image {
             kernel: open(&configuration.kernel, "kernel")?,
             initramfs: initramfs.map(|path| open(path, "initramfs")).transpose()?,
         })
+    }
+
+    /// Whether the VM can boot them: puts them into memory that is thrown away.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn check(&mut self, configuration: &Configuration) -> Result<()> {
+        let memory = layout::allocate(configuration.memory_mib << 20)?;
+        self.load(&memory, configuration).map(drop)
     }
 
     /// Puts everything that the boot VCPU needs into memory: where it starts.
@@ -79,7 +88,12 @@ impl Image {
             ..Default::default()
         };
         // The decompressor works in place, in so much memory.
-        let unpacked = header.pref_address.max(layout::KERNEL) + u64::from(header.init_size);
+        let unpacked = header.pref_address.max(layout::KERNEL);
+        let unpacked = unpacked
+            .checked_add(header.init_size.into())
+            .ok_or_else(|| {
+                Error::input(place(), "its header asks for an address that there is not")
+            })?;
         let kernel_end = loaded.kernel_end.max(unpacked);
         parameters.hdr.type_of_loader = UNKNOWN_LOADER;
         parameters.hdr.cmd_line_ptr = layout::COMMAND_LINE as u32;
@@ -109,14 +123,16 @@ impl Image {
         };
         let size = file.seek(SeekFrom::End(0)).doing("read the initramfs")?;
         file.rewind().doing("read the initramfs")?;
-        let address = layout::initramfs_address(memory, size, kernel_end).ok_or_else(|| {
-            let why = format!(
-                "{} is too little for the kernel and an initramfs of {} MiB",
-                configuration.memory_mib,
-                size >> 20
-            );
-            Error::input("memory_mib", why)
-        })?;
+        let address =
+            layout::initramfs_address(memory, size, kernel_end, parameters.hdr.initrd_addr_max)
+                .ok_or_else(|| {
+                    let why = format!(
+                        "{} is too little for the kernel and an initramfs of {} MiB",
+                        configuration.memory_mib,
+                        size >> 20
+                    );
+                    Error::input("memory_mib", why)
+                })?;
         memory
             .read_exact_volatile_from(GuestAddress(address), file, size as usize)
             .doing("read the initramfs")?;
@@ -124,6 +140,14 @@ impl Image {
         parameters.hdr.ramdisk_size = size as u32;
         Ok(())
     }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    Ok(file)
 }
 
 fn write_command_line(memory: &Memory, text: &str) -> Result<()> {

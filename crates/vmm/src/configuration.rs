@@ -6,6 +6,7 @@ use steadyvm_sockets::Limits;
 
 use crate::error::{Error, Result};
 use crate::layout;
+use crate::thread;
 
 /// The most VCPUs of a VM.
 pub const MAX_VCPUS: u8 = 4;
@@ -17,6 +18,9 @@ const MAX_PORT_NAME: usize = 64;
 const LEAST_MEMORY_MIB: u64 = 64;
 /// More than a VM of this monitor's size needs; page tables and slots are made for it.
 const MOST_MEMORY_MIB: u64 = 64 << 10;
+
+/// A terabyte of console is a mistake.
+const MOST_CONSOLE_MIB: u64 = 1 << 20;
 
 /// What the kernel gets when `cmdline` is not set: the serial console, no search for a PCI bus
 /// that is not there, and a panic ends the VM.
@@ -44,7 +48,7 @@ pub struct Configuration {
     /// Numbers of the VCPUs that run at [`rt_priority`](Self::rt_priority).
     #[serde(default)]
     pub rt_vcpus: Vec<u8>,
-    /// `SCHED_FIFO` priority of the RT VCPUs' threads, 1 to 99.
+    /// `SCHED_FIFO` priority of the RT VCPUs' threads, 1 to 98: the kernel's migration threads have 99.
     #[serde(default = "default_rt_priority")]
     pub rt_priority: i32,
     /// Whether all memory of the VM and of its monitor is locked.
@@ -53,6 +57,19 @@ pub struct Configuration {
     /// Where the serial console goes.
     #[serde(default)]
     pub console: Console,
+    /// MiB that the console may write to a file; what comes after is dropped.
+    #[serde(default = "default_console_max_mib")]
+    pub console_max_mib: u64,
+    /// The user, by number, that the monitor becomes once everything is open; root alone can.
+    pub user: Option<u32>,
+    /// The group, by number; without it the number of the user.
+    pub group: Option<u32>,
+    /// Whether the guest may run guests of its own.
+    #[serde(default)]
+    pub nested: bool,
+    /// Whether the guest has the processor's performance counters.
+    #[serde(default)]
+    pub pmu: bool,
     /// Disks, in the guest `/dev/vda` and so on.
     #[serde(default)]
     pub disk: Vec<Disk>,
@@ -160,6 +177,11 @@ pub struct Sockets {
     pub buffer_mib: u64,
     /// KiB of data in one request.
     pub request_kib: u32,
+    /// The highest `SO_PRIORITY` that the guest may set, 0 to 6: higher ones are for who administers
+    /// the network.
+    pub max_priority: u8,
+    /// Whether the namespace may be that of the host itself, with its loopback and all its addresses.
+    pub allow_host_network: bool,
 }
 
 impl Default for Sockets {
@@ -170,6 +192,8 @@ impl Default for Sockets {
             max_sockets: limits.sockets,
             buffer_mib: limits.buffer_bytes >> 20,
             request_kib: limits.request_bytes >> 10,
+            max_priority: limits.priority,
+            allow_host_network: false,
         }
     }
 }
@@ -181,6 +205,7 @@ impl Sockets {
             sockets: self.max_sockets,
             buffer_bytes: self.buffer_mib << 20,
             request_bytes: self.request_kib << 10,
+            priority: self.max_priority,
             ..Limits::default()
         }
     }
@@ -195,7 +220,7 @@ pub enum Namespace {
     New,
     /// "current": the one in which the monitor is started.
     Current,
-    /// An existing one: a name of `ip netns`, or a path.
+    /// An existing one: a name of `ip netns`, or a path, which has a '/'.
     Existing(PathBuf),
 }
 
@@ -204,6 +229,7 @@ impl From<String> for Namespace {
         match text.as_str() {
             "new" => Self::New,
             "current" => Self::Current,
+            _ if text.contains('/') => Self::Existing(text.into()),
             _ => Self::Existing(Path::new("/run/netns").join(text)),
         }
     }
@@ -215,6 +241,10 @@ fn default_command_line() -> String {
 
 const fn default_memory_mib() -> u64 {
     256
+}
+
+const fn default_console_max_mib() -> u64 {
+    64
 }
 
 const fn one() -> u8 {
@@ -257,6 +287,13 @@ impl Configuration {
         if let Some(channel) = &mut self.channel {
             resolve(&mut channel.socket);
         }
+        if let Some(Sockets {
+            namespace: Namespace::Existing(path),
+            ..
+        }) = &mut self.sockets
+        {
+            resolve(path);
+        }
         self
     }
 
@@ -289,10 +326,16 @@ impl Configuration {
                 format!("there is no VCPU {number}: they are 0 to {last}"),
             );
         }
-        if !(1..=99).contains(&self.rt_priority) {
+        if !(1..=thread::HIGHEST_FIFO).contains(&self.rt_priority) {
             return refuse(
                 "rt_priority",
-                format!("{} is not 1 to 99", self.rt_priority),
+                format!("{} is not 1 to 98", self.rt_priority),
+            );
+        }
+        if !(1..=MOST_CONSOLE_MIB).contains(&self.console_max_mib) {
+            return refuse(
+                "console_max_mib",
+                format!("{} is not 1 to {MOST_CONSOLE_MIB}", self.console_max_mib),
             );
         }
         if !(LEAST_MEMORY_MIB..=MOST_MEMORY_MIB).contains(&self.memory_mib) {
@@ -346,7 +389,8 @@ impl Sockets {
         };
         within("max_sockets", self.max_sockets.into(), 1, 1 << 20)?;
         within("buffer_mib", self.buffer_mib, 1, 1 << 20)?;
-        within("request_kib", self.request_kib.into(), 4, 16 << 10)
+        within("request_kib", self.request_kib.into(), 4, 16 << 10)?;
+        within("max_priority", self.max_priority.into(), 0, 6)
     }
 }
 
@@ -384,6 +428,11 @@ mod tests {
             rt_priority = 60
             lock_memory = false
             console = "log"
+            console_max_mib = 3
+            user = 1000
+            group = 1001
+            nested = true
+            pmu = true
             [[disk]]
             path = "d"
             read_only = true
@@ -398,6 +447,8 @@ mod tests {
             max_sockets = 100
             buffer_mib = 64
             request_kib = 64
+            max_priority = 3
+            allow_host_network = true
         "#;
         let configuration = parse(text).unwrap().relative_to(Path::new("/vms"));
         assert_eq!(configuration.kernel, Path::new("/vms/k"));
@@ -405,17 +456,23 @@ mod tests {
         assert_eq!(configuration.console, Console::File("/vms/log".into()));
         assert_eq!(configuration.net[0].mac, Mac([0x52, 0x54, 0, 0x78, 0, 1]));
         assert_eq!(configuration.virtio_devices(), 4);
-        let channel = configuration.channel.unwrap();
+        let channel = configuration.channel.clone().unwrap();
         assert_eq!(channel.socket, Path::new("/vms/agent.socket"));
         assert_eq!(channel.name, "org.qemu.guest_agent.0");
-        let sockets = configuration.sockets.unwrap();
+        let sockets = configuration.sockets.clone().unwrap();
         assert_eq!(
             sockets.namespace,
             Namespace::Existing("/run/netns/web".into())
         );
         let limits = sockets.limits();
         assert_eq!((limits.sockets, limits.buffer_bytes), (100, 64 << 20));
-        assert_eq!(limits.request_bytes, 64 << 10);
+        assert_eq!((limits.request_bytes, limits.priority), (64 << 10, 3));
+        assert!(sockets.allow_host_network && configuration.nested && configuration.pmu);
+        assert_eq!(
+            (configuration.user, configuration.group),
+            (Some(1000), Some(1001))
+        );
+        assert_eq!(configuration.console_max_mib, 3);
     }
 
     #[test]
@@ -428,6 +485,13 @@ mod tests {
             ("vcpus = 5", "vcpus: 5"),
             ("rt_vcpus = [1]", "there is no VCPU 1: they are 0 to 0"),
             ("rt_priority = 0", "rt_priority"),
+            ("rt_priority = 99", "rt_priority: 99 is not 1 to 98"),
+            ("console_max_mib = 0", "console_max_mib"),
+            ("user = \"root\"", "expected u32"),
+            (
+                "[sockets]\nmax_priority = 7",
+                "max_priority: 7 is not 0 to 6",
+            ),
             ("memory_mib = 63", "memory_mib"),
             (
                 "[[net]]\ntap = \"t\"\nmac = \"52:54:00:78:00\"",

@@ -9,6 +9,7 @@ use kvm_ioctls::{Cap, Kvm, VcpuFd};
 use steadyvm_sockets::Memory;
 use vm_memory::{Bytes, GuestAddress};
 
+use crate::configuration::Configuration;
 use crate::error::{Doing, Error, Result};
 use crate::layout;
 
@@ -60,10 +61,16 @@ pub fn write_tables(memory: &Memory) -> Result<()> {
     Ok(())
 }
 
-/// Sets VCPU `number` of `vcpus` up; the boot VCPU, number 0, starts at `entry`.
-pub fn set_up(kvm: &Kvm, vcpu: &VcpuFd, number: u8, vcpus: u8, entry: u64) -> Result<()> {
+/// Sets VCPU `number` up; the boot VCPU, number 0, starts at `entry`.
+pub fn set_up(
+    kvm: &Kvm,
+    vcpu: &VcpuFd,
+    number: u8,
+    configuration: &Configuration,
+    entry: u64,
+) -> Result<()> {
     let what = || format!("set VCPU {number} up");
-    vcpu.set_cpuid2(&features(kvm, number, vcpus)?)
+    vcpu.set_cpuid2(&features(kvm, number, configuration)?)
         .doing(what())?;
     let entries = [MISC_ENABLE, MEMORY_TYPE].map(|(index, data)| kvm_msr_entry {
         index,
@@ -173,27 +180,73 @@ fn descriptor(segment: &kvm_segment) -> u64 {
         | (base >> 24 & 0xff) << 56
 }
 
-/// What the VCPU says of itself: all that KVM offers, with this VCPU's place in the topology: one
-/// socket, one thread a core.
-fn features(kvm: &Kvm, number: u8, vcpus: u8) -> Result<CpuId> {
+/// What the VCPU says of itself: what KVM offers, without what was not asked for.
+fn features(kvm: &Kvm, number: u8, configuration: &Configuration) -> Result<CpuId> {
     let offered = kvm
         .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
         .doing("ask KVM for the processor's features")?;
     let deadline_timer = kvm.check_extension(Cap::TscDeadlineTimer);
+    let mut entries = normalized(offered.as_slice(), number, configuration);
+    for entry in &mut entries {
+        if entry.function == 1 {
+            // The only timer that a machine without PIT and HPET can have.
+            entry.ecx |= u32::from(deadline_timer) << 24;
+        }
+    }
+    CpuId::from_entries(&entries)
+        .map_err(|_| Error::input("processor features", "KVM offers more than it takes"))
+}
+
+/// Leaf 1's bits of Intel's nested virtualisation, and of performance counters and their records.
+const VMX: u32 = 5;
+const DEBUG_STORE: u32 = 21;
+const COUNTERS_CAPABILITY: u32 = 15;
+/// Leaf `0x8000_0001`'s of AMD's nested virtualisation, and of its counters.
+const SVM: u32 = 2;
+const COUNTERS_OF_CORE: u32 = 23;
+const COUNTERS_OF_NORTH_BRIDGE: u32 = 24;
+const COUNTERS_OF_LAST_LEVEL: u32 = 28;
+
+/// This VCPU's place in the topology, one socket with a thread a core, instead of the host's; without
+/// nested virtualisation and performance counters where the VM is not to have them.
+fn normalized(
+    offered: &[kvm_cpuid_entry2],
+    number: u8,
+    configuration: &Configuration,
+) -> Vec<kvm_cpuid_entry2> {
     let id = u32::from(number);
-    let count = u32::from(vcpus);
-    let mut entries: Vec<_> = offered.as_slice().to_vec();
+    let count = u32::from(configuration.vcpus);
+    let (nested, pmu) = (configuration.nested, configuration.pmu);
+    let mut entries = offered.to_vec();
     // KVM leaves the topology to us.
-    entries.retain(|entry| !matches!(entry.function, TOPOLOGY | NEWER_TOPOLOGY));
+    entries.retain(|entry| match entry.function {
+        TOPOLOGY | NEWER_TOPOLOGY | AMD_TOPOLOGY => false,
+        COUNTERS | COUNTER_RECORDS | AMD_COUNTERS => pmu,
+        AMD_NESTED => nested,
+        _ => true,
+    });
     entries.extend(topology(id, count));
     for entry in &mut entries {
         match entry.function {
             1 => {
                 entry.ebx = entry.ebx & 0xff00 | id << 24 | count << 16;
-                // Runs under a hypervisor. The deadline timer is the only one that a machine
-                // without PIT and HPET can have.
-                entry.ecx |= 1 << 31 | u32::from(deadline_timer) << 24;
+                // Runs under a hypervisor.
+                entry.ecx |= 1 << 31;
                 set_bit(&mut entry.edx, 28, count > 1);
+                keep_bit(&mut entry.ecx, VMX, nested);
+                keep_bit(&mut entry.ecx, COUNTERS_CAPABILITY, pmu);
+                keep_bit(&mut entry.edx, DEBUG_STORE, pmu);
+            }
+            CACHES | AMD_CACHES if entry.eax & 0x1f != 0 => share_cache(entry, count),
+            0x8000_0001 => {
+                keep_bit(&mut entry.ecx, SVM, nested);
+                for bit in [
+                    COUNTERS_OF_CORE,
+                    COUNTERS_OF_NORTH_BRIDGE,
+                    COUNTERS_OF_LAST_LEVEL,
+                ] {
+                    keep_bit(&mut entry.ecx, bit, pmu);
+                }
             }
             // AMD: cores of the package, and this one's number.
             0x8000_0008 => entry.ecx = entry.ecx & !0xf0ff | (count - 1),
@@ -201,10 +254,34 @@ fn features(kvm: &Kvm, number: u8, vcpus: u8) -> Result<CpuId> {
             _ => {}
         }
     }
-    CpuId::from_entries(&entries)
-        .map_err(|_| Error::input("processor features", "KVM offers more than it takes"))
+    entries
 }
 
+/// Who shares a cache: caches of the third level and beyond belong to the package, others to a core. The
+/// host's threads and cores are none of the guest's.
+fn share_cache(entry: &mut kvm_cpuid_entry2, count: u32) {
+    const THREADS: u32 = 0xfff << 14;
+    const CORES: u32 = 0x3f << 26;
+    let level = entry.eax >> 5 & 7;
+    let sharing = if level >= 3 { count - 1 } else { 0 };
+    entry.eax = entry.eax & !THREADS | sharing << 14;
+    // AMD's leaf has nothing there.
+    if entry.function == CACHES {
+        entry.eax = entry.eax & !CORES | (count - 1) << 26;
+    }
+}
+
+/// Deterministic cache parameters.
+const CACHES: u32 = 4;
+const AMD_CACHES: u32 = 0x8000_001d;
+/// Performance counters, architectural and recorded (LBR), and AMD's second version of them.
+const COUNTERS: u32 = 0xa;
+const COUNTER_RECORDS: u32 = 0x1c;
+const AMD_COUNTERS: u32 = 0x8000_0022;
+/// AMD's nested virtualisation.
+const AMD_NESTED: u32 = 0x8000_000a;
+/// AMD's extended topology, which Linux 6.9 and newer read.
+const AMD_TOPOLOGY: u32 = 0x8000_0026;
 /// Leaves of the extended topology.
 const TOPOLOGY: u32 = 0xb;
 const NEWER_TOPOLOGY: u32 = 0x1f;
@@ -227,4 +304,70 @@ fn topology(id: u32, count: u32) -> [kvm_cpuid_entry2; 2] {
 
 fn set_bit(register: &mut u32, bit: u32, value: bool) {
     *register = *register & !(1 << bit) | u32::from(value) << bit;
+}
+
+fn keep_bit(register: &mut u32, bit: u32, keep: bool) {
+    if !keep {
+        *register &= !(1 << bit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn configuration(more: &str) -> Configuration {
+        let text = format!("name = \"a\"\nkernel = \"k\"\nvcpus = 4\n{more}");
+        Configuration::parse(&text, "vm.toml").unwrap()
+    }
+
+    fn leaf(entries: &[kvm_cpuid_entry2], function: u32) -> Option<&kvm_cpuid_entry2> {
+        entries.iter().find(|entry| entry.function == function)
+    }
+
+    prop_compose! {
+        /// Whatever a host offers.
+        fn offered()(words in prop::collection::vec(any::<[u32; 4]>(), 16)) -> Vec<kvm_cpuid_entry2> {
+            let functions = [
+                0, 1, 4, 7, 0xa, 0xb, 0xd, 0x1c, 0x1f, 0x8000_0001, 0x8000_0008, 0x8000_000a,
+                0x8000_001d, 0x8000_001e, 0x8000_0022, 0x8000_0026,
+            ];
+            functions.into_iter().zip(words).map(|(function, [eax, ebx, ecx, edx])| {
+                kvm_cpuid_entry2 { function, eax, ebx, ecx, edx, ..Default::default() }
+            }).collect()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_guest_has_counters_and_guests_of_its_own_only_where_asked(offered in offered(), asked in any::<bool>()) {
+            let configuration = configuration(&format!("nested = {asked}\npmu = {asked}"));
+            let entries = normalized(&offered, 1, &configuration);
+            for function in [0xa, 0x1c, 0x8000_000a, 0x8000_0022] {
+                prop_assert_eq!(leaf(&entries, function).is_some(), asked);
+            }
+            let (one, amd) = (leaf(&entries, 1).unwrap(), leaf(&entries, 0x8000_0001).unwrap());
+            let before = (leaf(&offered, 1).unwrap(), leaf(&offered, 0x8000_0001).unwrap());
+            let left = |bits: u32| if asked { bits } else { 0 };
+            prop_assert_eq!(one.ecx & 1 << 5, left(before.0.ecx & 1 << 5));
+            prop_assert_eq!(one.ecx & 1 << 15, left(before.0.ecx & 1 << 15));
+            prop_assert_eq!(amd.ecx & 1 << 2, left(before.1.ecx & 1 << 2));
+            prop_assert_eq!(amd.ecx & 1 << 23, left(before.1.ecx & 1 << 23));
+        }
+
+        #[test]
+        fn caches_and_topology_are_the_guests(offered in offered(), number in 0_u8..4) {
+            let entries = normalized(&offered, number, &configuration(""));
+            prop_assert!(leaf(&entries, 0x8000_0026).is_none());
+            let cache = leaf(&entries, 4).unwrap();
+            if cache.eax & 0x1f != 0 {
+                let shared = cache.eax >> 14 & 0xfff;
+                prop_assert_eq!(shared, if cache.eax >> 5 & 7 >= 3 { 3 } else { 0 });
+                prop_assert_eq!(cache.eax >> 26, 3);
+            }
+            prop_assert_eq!(leaf(&entries, 1).unwrap().ebx >> 24, u32::from(number));
+            prop_assert_eq!(leaf(&entries, 0xb).unwrap().edx, u32::from(number));
+        }
+    }
 }

@@ -106,9 +106,15 @@ pub fn allocate(bytes: u64) -> Result<Memory> {
 }
 
 /// Where an initramfs goes: as high as memory below 4 GiB allows, at a page's beginning.
-/// `None` where it does not fit above `kernel_end`.
-pub fn initramfs_address(memory: &Memory, size: u64, kernel_end: u64) -> Option<u64> {
-    let below = memory.iter().next()?.len();
+/// `None` where it does not fit above `kernel_end`. `last` is the last byte that the kernel takes one in
+/// (`initrd_addr_max` of its header; 0 where it does not say).
+pub fn initramfs_address(memory: &Memory, size: u64, kernel_end: u64, last: u32) -> Option<u64> {
+    let most = if last == 0 {
+        u64::MAX
+    } else {
+        u64::from(last) + 1
+    };
+    let below = memory.iter().next()?.len().min(most);
     let address = below.checked_sub(size)? & !0xfff;
     (address >= kernel_end).then_some(address)
 }
@@ -131,14 +137,17 @@ mod tests {
         }
 
         #[test]
-        fn an_initramfs_lies_in_memory_and_above_the_kernel(size in 0_u64..1 << 24) {
+        fn an_initramfs_lies_where_the_kernel_takes_it(
+            size in 0_u64..1 << 24, last in prop_oneof![Just(0), 0_u32..32 << 20, Just(u32::MAX)],
+        ) {
             let memory = allocate(16 << 20).unwrap();
-            match initramfs_address(&memory, size, 2 << 20) {
+            let end = if last == 0 { 16 << 20 } else { (u64::from(last) + 1).min(16 << 20) };
+            match initramfs_address(&memory, size, 2 << 20, last) {
                 Some(address) => {
-                    prop_assert!(address >= 2 << 20 && address + size <= 16 << 20);
+                    prop_assert!(address >= 2 << 20 && address + size <= end);
                     prop_assert_eq!(address % 0x1000, 0);
                 }
-                None => prop_assert!(size > 13 << 20),
+                None => prop_assert!(size + (2 << 20) + 0x1000 > end),
             }
         }
     }

@@ -4,56 +4,94 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use vmm_sys_util::eventfd::EventFd;
 
 use crate::configuration::{Configuration, Console};
 use crate::error::{Doing, Error, Result};
-use crate::machine::Machine;
+use crate::force;
+use crate::jail::{self, Jail, Limits};
+use crate::machine::{Machine, Surroundings};
 use crate::namespace;
+use crate::output::{Messages, Outputs, Pipe, Sink};
 use crate::resources::Resources;
 use crate::seccomp::{Filters, Role};
 use crate::statistics::Report;
 use crate::terminal::{RawTerminal, borrow};
 use crate::thread;
-use crate::threads::Threads;
+use crate::threads::{Confinement, Threads};
 use crate::vcpu::{End, Ending};
 
 /// Runs a VM from start to end. Statistics go to a file at the end, and at every SIGUSR1.
 ///
+/// The process is the VM's alone, and has one thread: descriptors that it inherited are closed, it leaves
+/// the host's namespaces and file system, and gives up its rights.
+///
 /// # Errors
 /// What is missing, or how the guest failed.
 pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<End> {
+    jail::close_inherited()?;
     let signals = Signals::take()?;
     thread::prepare_kicks()?;
-    let filters = Arc::new(Filters::new()?);
-    let resources = Resources::open(configuration)?;
+    let filters = Filters::new(
+        configuration.sockets.is_some(),
+        !configuration.net.is_empty(),
+    )?;
+    let mut resources = Resources::open(configuration)?;
     let mut report = statistics
         .map(|path| Report::create(path, &configuration.name))
         .transpose()?;
-    if let Some(sockets) = &configuration.sockets {
-        namespace::enter(&sockets.namespace)?;
-    }
+    Limits::set(configuration, resources.largest_file()?)?;
+    let later_is_locked = configuration.lock_memory && Limits::allow_locked_memory();
+    let jail = Jail::enter(configuration)?;
+    let sockets = configuration.sockets.as_ref();
+    let _namespace = sockets.map(namespace::enter).transpose()?;
+
     let ending = Arc::new(Ending::new().doing("make an event")?);
-    let machine = Machine::new(configuration, resources, &ending.stopping)?;
+    let (surroundings, outputs) = outputs(&ending, resources.console()?)?;
+    let machine = Machine::new(configuration, resources, &surroundings)?;
     if let Some(report) = &mut report {
         machine.vcpus.iter().for_each(|vcpu| report.add(vcpu));
     }
     if configuration.lock_memory {
-        lock_memory()?;
+        lock_memory(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)?;
     }
     let terminal = match configuration.console {
         Console::Standard => Some(RawTerminal::enter().doing("set the terminal's mode")?),
         Console::File(_) => None,
     };
-    let threads = Threads::start(configuration, machine, &ending, terminal.as_ref(), &filters)?;
-    filters.apply(Role::Other)?;
+    jail.leave_file_system()?;
+    let confinement = Arc::new(Confinement { jail, filters });
+    let mut threads = Threads::start(
+        configuration,
+        machine,
+        outputs,
+        &ending,
+        terminal.as_ref(),
+        &confinement,
+    )?;
+    if configuration.lock_memory && !later_is_locked {
+        // All that there is stays locked; what comes later would be refused once the right to lock more
+        // is given up.
+        lock_memory(MlockAllFlags::MCL_CURRENT)?;
+    }
+    Jail::hide()?;
+    confinement.confine(Role::Main)?;
+    threads.release();
+
     let end = signals.wait_for_end(&ending, report.as_mut());
-    threads.join()?;
+    force::arm(end.exit_code())?;
+    let all_ended = threads.join();
     drop(terminal);
     if let Some(mut report) = report {
         report.write()?;
+    }
+    if !all_ended {
+        eprintln!("steadyvm up: a thread waits for the host's kernel, and ends with the process");
     }
     match end {
         End::Failed(why) => Err(Error::Guest(why)),
@@ -61,8 +99,25 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
     }
 }
 
-fn lock_memory() -> Result<()> {
-    mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE).doing_or(
+/// What devices write to, and who carries it out of the process.
+fn outputs(ending: &Ending, console: Sink) -> Result<(Surroundings, Outputs)> {
+    let what = "make the way of the console";
+    let bell = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).doing(what)?;
+    let pipe = || Pipe::new(&bell).doing(what);
+    let (of_console, of_messages) = (pipe()?, pipe()?);
+    let errors = io::stderr().as_fd().try_clone_to_owned().doing(what)?;
+    let surroundings = Surroundings {
+        stopping: Arc::clone(&ending.stopping),
+        console: Arc::clone(&of_console),
+        messages: Messages(Arc::clone(&of_messages)),
+    };
+    let errors = Sink::stream(File::from(errors));
+    let outputs = Outputs::new(bell, (of_console, console), (of_messages, errors));
+    Ok((surroundings, outputs))
+}
+
+fn lock_memory(what: MlockAllFlags) -> Result<()> {
+    mlockall(what).doing_or(
         "lock the VM's memory",
         "raise the limit (ulimit -l unlimited, or LimitMEMLOCK=infinity), or set lock_memory = false",
     )
@@ -84,6 +139,7 @@ impl Signals {
         .into_iter()
         .collect();
         signals.thread_block().doing(what)?;
+        force::prepare()?;
         SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map(Self)
             .doing(what)

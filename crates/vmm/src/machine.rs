@@ -16,13 +16,13 @@ use crate::cpu;
 use crate::devices::block::{self, Block};
 use crate::devices::channel::{self, Channel};
 use crate::devices::net::{Net, QueueEvents};
-use crate::devices::serial::{Console, Output};
+use crate::devices::serial::Console;
 use crate::devices::sockets::Sockets;
 use crate::devices::tap::Tap;
-use crate::devices::transport::InterruptStatus;
 use crate::devices::{Backend, Interrupt, MmioDevice};
 use crate::error::{Doing, Error, Result};
 use crate::layout;
+use crate::output::{Messages, Pipe};
 use crate::resources::Resources;
 use crate::statistics::Counters;
 
@@ -42,6 +42,16 @@ pub struct Machine {
     pub sockets: Option<Arc<SocketsDevice>>,
     /// To be kept as long as a VCPU may run.
     pub vm: KernelVm,
+}
+
+/// What devices know of the monitor around them.
+pub struct Surroundings {
+    /// The VM's end has come.
+    pub stopping: Arc<AtomicBool>,
+    /// The serial port's output.
+    pub console: Arc<Pipe>,
+    /// What there is to say about the guest.
+    pub messages: Messages,
 }
 
 /// A VCPU with its statistics.
@@ -77,18 +87,19 @@ pub struct KernelVm {
 
 impl Machine {
     /// Makes it, with everything in memory that its boot VCPU needs. The calling thread is in the
-    /// network namespace of the guest's sockets. `stopping` tells devices that the end has come.
+    /// network namespace of the guest's sockets.
     pub fn new(
         configuration: &Configuration,
         mut resources: Resources,
-        stopping: &Arc<AtomicBool>,
+        surroundings: &Surroundings,
     ) -> Result<Self> {
+        let stopping = &surroundings.stopping;
         let memory = layout::allocate(configuration.memory_mib << 20)?;
         let entry = resources.image.load(&memory, configuration)?;
         let vm = make_vm(&resources.kvm, &memory)?;
-        let mut slots = Slots::new(&vm, memory.clone(), resources.console)?;
+        let mut slots = Slots::new(&vm, memory.clone(), surroundings)?;
         for disk in resources.disks {
-            slots.add_disk(disk)?;
+            slots.add_disk(disk, stopping)?;
         }
         let sleepers = configuration.sockets.is_some();
         for (tap, net) in resources.taps.into_iter().zip(&configuration.net) {
@@ -109,7 +120,7 @@ impl Machine {
             sockets,
             ..
         } = slots;
-        let vcpus = make_vcpus(&resources.kvm, &vm, configuration.vcpus, entry)?;
+        let vcpus = make_vcpus(&resources.kvm, &vm, configuration, entry)?;
         Ok(Self {
             vcpus,
             bus: Arc::new(Bus { console, devices }),
@@ -151,18 +162,36 @@ fn make_vm(kvm: &Kvm, memory: &Memory) -> Result<VmFd> {
     Ok(vm)
 }
 
-fn make_vcpus(kvm: &Kvm, vm: &VmFd, count: u8, entry: u64) -> Result<Vec<CountedVcpu>> {
+/// Newer kernels start a worker of KVM's at a VM's first `KVM_RUN`, as a thread of this process with the
+/// caller's priority (`kvm_mmu_post_init_vm()`). Here that is an ordinary one; an RT VCPU's it would keep.
+/// The call returns before the guest begins.
+fn start_workers(vcpu: &mut VcpuFd) {
+    vcpu.set_kvm_immediate_exit(1);
+    // It is interrupted, as asked; what else is wrong shows when the VCPU runs.
+    let _ = vcpu.run();
+    vcpu.set_kvm_immediate_exit(0);
+}
+
+fn make_vcpus(
+    kvm: &Kvm,
+    vm: &VmFd,
+    configuration: &Configuration,
+    entry: u64,
+) -> Result<Vec<CountedVcpu>> {
     let make = |number: u8| {
-        let vcpu = vm
+        let mut vcpu = vm
             .create_vcpu(number.into())
             .doing(format!("make VCPU {number}"))?;
-        cpu::set_up(kvm, &vcpu, number, count, entry)?;
+        cpu::set_up(kvm, &vcpu, number, configuration, entry)?;
+        if number == 0 {
+            start_workers(&mut vcpu);
+        }
         Ok(CountedVcpu {
             fd: vcpu,
             counters: Arc::default(),
         })
     };
-    (0..count).map(make).collect()
+    (0..configuration.vcpus).map(make).collect()
 }
 
 /// Fills the device window, a slot a device.
@@ -170,6 +199,7 @@ struct Slots<'v> {
     vm: &'v VmFd,
     memory: Memory,
     console: Console,
+    messages: Messages,
     devices: Vec<Arc<MmioDevice>>,
     disks: Vec<Arc<Block>>,
     channel: Option<Arc<Channel>>,
@@ -178,13 +208,14 @@ struct Slots<'v> {
 }
 
 impl<'v> Slots<'v> {
-    fn new(vm: &'v VmFd, memory: Memory, output: Output) -> Result<Self> {
+    fn new(vm: &'v VmFd, memory: Memory, surroundings: &Surroundings) -> Result<Self> {
         let line = event()?;
         connect_line(vm, &line, layout::SERIAL_LINE)?;
         Ok(Self {
             vm,
             memory,
-            console: Console::new(&line, output)?,
+            console: Console::new(&line, Arc::clone(&surroundings.console))?,
+            messages: surroundings.messages.clone(),
             devices: Vec::new(),
             disks: Vec::new(),
             channel: None,
@@ -193,10 +224,10 @@ impl<'v> Slots<'v> {
         })
     }
 
-    fn add_disk(&mut self, image: block::Image) -> Result<()> {
+    fn add_disk(&mut self, image: block::Image, stopping: &Arc<AtomicBool>) -> Result<()> {
         let (interrupt, rung) = (self.next_interrupt()?, self.next_bell(0)?);
-        let block = Block::new(image, self.memory.clone(), Arc::clone(&interrupt), rung)
-            .doing("make a disk")?;
+        let (memory, told) = (self.memory.clone(), Arc::clone(&interrupt));
+        let block = Block::new(image, memory, told, rung, stopping).doing("make a disk")?;
         let block = Arc::new(block);
         self.disks.push(Arc::clone(&block));
         self.add(Box::new(block::Registers(block)), interrupt);
@@ -275,10 +306,7 @@ impl<'v> Slots<'v> {
     fn next_interrupt(&self) -> Result<Arc<Interrupt>> {
         let line = event()?;
         connect_line(self.vm, &line, layout::device_line(self.devices.len()))?;
-        Ok(Arc::new(Interrupt {
-            status: Arc::new(InterruptStatus::default()),
-            line,
-        }))
+        Ok(Arc::new(Interrupt::new(line, self.messages.clone())))
     }
 
     /// An event that queue `queue` of the device that is added next rings.

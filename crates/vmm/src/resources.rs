@@ -2,27 +2,62 @@
 //! at once, and everything after runs without the right to open it.
 
 use kvm_ioctls::Kvm;
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use crate::boot;
-use crate::configuration::{self, Configuration, Console};
+use crate::configuration::{self, Configuration, Console, Namespace, Sockets};
 use crate::devices::block;
-use crate::devices::serial::Output;
 use crate::devices::tap::Tap;
 use crate::error::{Doing, Error, Result};
+use crate::output::Sink;
 
-/// Whether the files that a description names can be opened.
+/// Whether a VM can be made of what a description names, without making it: kernel and initramfs are
+/// loaded into memory that is thrown away, all else is looked at.
 ///
 /// # Errors
-/// Which cannot.
+/// What cannot be used.
 pub fn check(configuration: &Configuration) -> Result<()> {
-    boot::Image::open(configuration)?;
-    configuration
-        .disk
-        .iter()
-        .try_for_each(|disk| block::Image::open(disk).map(drop))
+    boot::Image::open(configuration)?.check(configuration)?;
+    for disk in &configuration.disk {
+        block::Image::open(disk)?;
+    }
+    for net in &configuration.net {
+        Tap::check(&net.tap)?;
+    }
+    if let Some(channel) = &configuration.channel {
+        let place = || format!("channel.socket = \"{}\"", channel.socket.display());
+        let kind = fs::metadata(&channel.socket).map_err(|error| Error::input(place(), error))?;
+        if !kind.file_type().is_socket() {
+            return Err(Error::input(place(), "it is no socket"));
+        }
+    }
+    if let Console::File(path) = &configuration.console {
+        let place = || format!("console = \"{}\"", path.display());
+        let directory = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        let kind = fs::metadata(directory).map_err(|error| Error::input(place(), error))?;
+        if !kind.is_dir() || path.is_dir() || path.is_symlink() {
+            return Err(Error::input(place(), "it is no place for a file"));
+        }
+    }
+    if let Some(Sockets {
+        namespace: Namespace::Existing(path),
+        ..
+    }) = &configuration.sockets
+    {
+        let place = format!("sockets.namespace = \"{}\"", path.display());
+        fs::metadata(path).map_err(|error| {
+            Error::input(place, format!("{error}; make it with: ip netns add NAME"))
+        })?;
+    }
+    Ok(())
 }
 
 /// Open files of the host.
@@ -35,8 +70,10 @@ pub struct Resources {
     pub disks: Vec<block::Image>,
     /// Tap devices, in the configuration's order, from the namespace of the caller.
     pub taps: Vec<Tap>,
-    /// Where the console's output goes.
-    pub console: Output,
+    /// Where the console's output goes, until it is taken.
+    console: Option<Sink>,
+    /// The most bytes of a file that the console may write.
+    console_bytes: u64,
     /// The other end of the channel into the guest.
     pub channel: Option<UnixStream>,
 }
@@ -50,7 +87,7 @@ impl Resources {
         let image = boot::Image::open(configuration)?;
         let disks = configuration.disk.iter().map(block::Image::open);
         let disks = disks.collect::<Result<_>>()?;
-        let console = open_console(&configuration.console)?;
+        let console = open_console(configuration)?;
         let channel = configuration
             .channel
             .as_ref()
@@ -67,9 +104,38 @@ impl Resources {
             image,
             disks,
             taps: taps.collect::<Result<_>>()?,
-            console,
+            console: Some(console),
+            console_bytes: configuration.console_max_mib << 20,
             channel,
         })
+    }
+
+    /// Takes the console's sink.
+    ///
+    /// # Errors
+    /// The second time.
+    pub fn console(&mut self) -> Result<Sink> {
+        let sink = self.console.take().ok_or("it is taken");
+        sink.doing("write the console")
+    }
+
+    /// The size to which the largest file may grow that the VM writes to.
+    ///
+    /// # Errors
+    /// Where standard output and error cannot be looked at.
+    pub fn largest_file(&self) -> Result<u64> {
+        /// More than a report, and than the messages that a guest can cause in years.
+        const OTHERS: u64 = 64 << 20;
+        let what = "look at standard output and error";
+        let size = |fd: BorrowedFd| {
+            let file = File::from(fd.try_clone_to_owned()?);
+            Ok::<_, io::Error>(file.metadata()?.len())
+        };
+        let output = size(io::stdout().as_fd()).doing(what)?;
+        let errors = size(io::stderr().as_fd()).doing(what)?;
+        let streams = (output + self.console_bytes).max(errors) + OTHERS;
+        let disks = self.disks.iter().map(block::Image::bytes);
+        Ok(disks.fold(streams, u64::max))
     }
 }
 
@@ -83,14 +149,32 @@ fn open_channel(channel: &configuration::Channel) -> Result<UnixStream> {
     })
 }
 
-fn open_console(place: &Console) -> Result<Output> {
-    match place {
-        Console::Standard => Ok(Box::new(io::stdout())),
+/// The guest decides what a file gets, and how much of it: so the file is not one that a link leads
+/// to, and it has a limit.
+fn open_console(configuration: &Configuration) -> Result<Sink> {
+    let most = configuration.console_max_mib << 20;
+    match &configuration.console {
+        Console::Standard => {
+            let output = io::stdout().as_fd().try_clone_to_owned();
+            let file = File::from(output.doing("share the standard output")?);
+            let is_file = file
+                .metadata()
+                .doing("look at the standard output")?
+                .is_file();
+            Ok(if is_file {
+                Sink::limited(file, most)
+            } else {
+                Sink::stream(file)
+            })
+        }
         Console::File(path) => {
-            let file = File::create(path).map_err(|error| {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true);
+            let file = options.custom_flags(libc::O_NOFOLLOW).open(path);
+            let file = file.map_err(|error| {
                 Error::input(format!("console = \"{}\"", path.display()), error)
             })?;
-            Ok(Box::new(file))
+            Ok(Sink::limited(file, most))
         }
     }
 }

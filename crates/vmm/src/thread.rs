@@ -61,6 +61,9 @@ pub fn kick(thread: &std::thread::JoinHandle<()>) {
     unsafe { libc::pthread_kill(thread.as_pthread_t(), kick_signal()) };
 }
 
+/// The highest priority that a thread of a VM may have: at 99 are the kernel's migration threads.
+pub const HIGHEST_FIFO: i32 = 98;
+
 /// Gives the calling thread a `SCHED_FIFO` priority.
 pub fn set_fifo(priority: i32) -> io::Result<()> {
     let parameters = libc::sched_param {

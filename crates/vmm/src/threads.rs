@@ -1,22 +1,30 @@
-//! The threads of a VM: one a VCPU, one a disk, one for the console's input, one for the channel, one
-//! for the cards' interrupts where somebody has to be woken for them.
+//! The threads of a VM: one a VCPU, one a disk, one for the console's input, one for what is written,
+//! one for the channel, one for the cards' interrupts where somebody has to be woken for them.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 use steadyvm_sockets::Device as SocketsDevice;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::bus::Bus;
 use crate::configuration::Configuration;
 use crate::devices::channel::{Channel, Wanted};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
+use crate::jail::Jail;
 use crate::machine::{CountedVcpu, KernelVm, Machine};
+use crate::output::Outputs;
 use crate::seccomp::{Filters, Role};
 use crate::terminal::{self, RawTerminal, borrow};
 use crate::thread;
 use crate::vcpu::{End, Ending, Vcpu};
+
+/// How long threads have for their end; what a kernel keeps longer is abandoned.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// How often they are called to it: a call may come just before what blocks.
+const CALL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// VCPUs that may sleep in the idle call of outsourced sockets. An interrupt that comes by the kernel
 /// alone does not end that sleep: whoever raises one wakes them.
@@ -34,67 +42,121 @@ impl Sleepers {
     }
 }
 
+/// What confines each thread before the guest begins.
+pub struct Confinement {
+    /// Users, groups, capabilities.
+    pub jail: Jail,
+    /// System calls.
+    pub filters: Filters,
+}
+
+impl Confinement {
+    /// Confines the calling thread, for ever.
+    ///
+    /// # Errors
+    /// The guest must not begin then.
+    pub fn confine(&self, role: Role) -> Result<()> {
+        self.jail.drop_privileges(role)?;
+        self.filters.apply(role)
+    }
+}
+
 /// The threads of a VM, all of which end when its end has come.
 pub struct Threads {
-    vcpus: Vec<JoinHandle<()>>,
-    others: Vec<JoinHandle<()>>,
+    all: Vec<JoinHandle<()>>,
+    /// Opens to threads that are ready.
+    gates: Vec<Sender<()>>,
+    /// From each thread, once it is what it is to be.
+    ready: (Sender<Result<()>>, Receiver<Result<()>>),
+    /// Each thread holds the sender until it ends.
+    ended: (Option<Sender<()>>, Receiver<()>),
     sleepers: Sleepers,
     ending: Arc<Ending>,
-    filters: Arc<Filters>,
+    confinement: Arc<Confinement>,
     name: String,
-    _vm: KernelVm,
+    vm: KernelVm,
 }
 
 impl Threads {
-    /// Starts them. No VCPU enters the guest before all threads are what they are to be.
+    /// Starts them, and waits until each has its priority and is confined. None does anything before
+    /// [`release`](Self::release).
     pub fn start(
         configuration: &Configuration,
         machine: Machine,
+        outputs: Outputs,
         ending: &Arc<Ending>,
         terminal: Option<&RawTerminal>,
-        filters: &Arc<Filters>,
+        confinement: &Arc<Confinement>,
     ) -> Result<Self> {
+        let (ended, last) = channel();
         let mut threads = Self {
-            vcpus: Vec::new(),
-            others: Vec::new(),
+            all: Vec::new(),
+            gates: Vec::new(),
+            ready: channel(),
+            ended: (Some(ended), last),
             sleepers: Sleepers {
                 device: machine.sockets,
                 vcpus: configuration.vcpus.into(),
             },
             ending: Arc::clone(ending),
-            filters: Arc::clone(filters),
+            confinement: Arc::clone(confinement),
             name: configuration.name.clone(),
-            _vm: machine.vm,
+            vm: machine.vm,
         };
         let start = || {
+            let stop = Arc::clone(ending);
+            threads.carry("output", None, move || outputs.carry(&stop.event))?;
             for (index, disk) in machine.disks.into_iter().enumerate() {
                 let bell = disk.bell().try_clone().doing("share an event")?;
-                threads.serve(&format!("disk{index}"), bell, move || disk.serve())?;
+                threads.serve(&format!("disk{index}"), Role::Disk, None, bell, move || {
+                    disk.serve();
+                })?;
             }
             if let Some(channel) = machine.channel {
                 threads.carry_channel(channel)?;
             }
             for (index, relay) in machine.relays.into_iter().enumerate() {
                 let bell = relay.from_kernel.try_clone().doing("share an event")?;
-                threads.serve(&format!("net{index}"), bell, move || relay.pass_on())?;
+                let name = format!("net{index}");
+                let priority = relay_priority(configuration);
+                threads.serve(&name, Role::Carrier, priority, bell, move || {
+                    relay.pass_on();
+                })?;
             }
             if let Some(terminal) = terminal {
                 threads.feed_console(&machine.bus, terminal.is_raw())?;
             }
-            threads.start_vcpus(configuration, machine.vcpus, &machine.bus)
+            threads.start_vcpus(configuration, machine.vcpus, &machine.bus)?;
+            let ready = threads.ready.1.iter().take(threads.all.len());
+            ready.collect::<Result<()>>()
         };
         if let Err(error) = start() {
             ending.come(End::Failed(error.to_string()));
-            threads.join()?;
+            threads.join();
             return Err(error);
         }
         Ok(threads)
     }
 
+    /// Lets them begin.
+    pub fn release(&mut self) {
+        for gate in self.gates.drain(..) {
+            // A thread that is gone has said why.
+            let _ = gate.send(());
+        }
+    }
+
     /// Does `work`, which raises interrupts, whenever `bell` is rung.
-    fn serve(&mut self, role: &str, bell: EventFd, work: impl Fn() + Send + 'static) -> Result<()> {
+    fn serve(
+        &mut self,
+        name: &str,
+        role: Role,
+        priority: Option<i32>,
+        bell: EventFd,
+        work: impl Fn() + Send + 'static,
+    ) -> Result<()> {
         let (ending, sleepers) = (Arc::clone(&self.ending), self.sleepers.clone());
-        self.start_other(role, move || {
+        self.spawn(name, role, priority, move || {
             while wait_for(&bell, &ending) {
                 work();
                 sleepers.wake();
@@ -102,9 +164,18 @@ impl Threads {
         })
     }
 
+    fn carry(
+        &mut self,
+        name: &str,
+        priority: Option<i32>,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
+        self.spawn(name, Role::Carrier, priority, work)
+    }
+
     fn carry_channel(&mut self, channel: Arc<Channel>) -> Result<()> {
         let (ending, sleepers) = (Arc::clone(&self.ending), self.sleepers.clone());
-        self.start_other("channel", move || {
+        self.carry("channel", None, move || {
             let mut wanted = Wanted::default();
             while channel.wait(wanted, &ending.event) {
                 let interrupted;
@@ -122,21 +193,11 @@ impl Threads {
             Arc::clone(&self.ending),
             self.sleepers.clone(),
         );
-        self.start_other("console", move || {
+        self.carry("console", None, move || {
             if terminal::feed(&bus.console, &ending.event, raw, || sleepers.wake()) {
                 ending.come(End::Asked("Ctrl-A x".into()));
             }
         })
-    }
-
-    fn start_other(&mut self, role: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
-        let (filters, ending) = (Arc::clone(&self.filters), Arc::clone(&self.ending));
-        let thread = self.spawn(role, move || match filters.apply(Role::Other) {
-            Ok(()) => work(),
-            Err(error) => ending.come(End::Failed(error.to_string())),
-        })?;
-        self.others.push(thread);
-        Ok(())
     }
 
     fn start_vcpus(
@@ -145,8 +206,6 @@ impl Threads {
         vcpus: Vec<CountedVcpu>,
         bus: &Arc<Bus>,
     ) -> Result<()> {
-        let (tell_ready, ready) = channel();
-        let mut gates = Vec::new();
         for (number, counted) in vcpus.into_iter().enumerate() {
             let rt = configuration.rt_vcpus.contains(&(number as u8));
             let priority = rt.then_some(configuration.rt_priority);
@@ -156,29 +215,21 @@ impl Threads {
                 bus: Arc::clone(bus),
                 ending: Arc::clone(&self.ending),
             };
-            let filters = Arc::clone(&self.filters);
-            let tell_ready = tell_ready.clone();
-            let (open, gate) = channel();
-            let thread = self.spawn(&format!("vcpu{number}"), move || {
-                let _ = tell_ready.send(prepare_vcpu_thread(priority, &filters));
-                // Without an opener the VM does not start.
-                if gate.recv().is_ok() {
-                    vcpu.run();
-                }
-            })?;
-            self.vcpus.push(thread);
-            gates.push(open);
-        }
-        ready.iter().take(gates.len()).collect::<Result<()>>()?;
-        for gate in gates {
-            let _ = gate.send(());
+            let name = format!("vcpu{number}");
+            self.spawn(&name, Role::Vcpu, priority, move || vcpu.run())?;
         }
         Ok(())
     }
 
-    /// Starts a thread named ROLE/NAME, of which the kernel shows 15 bytes. If it panics, the VM
-    /// ends.
-    fn spawn(&self, role: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    /// Starts a thread named NAME/NAME OF THE VM, of which the kernel shows 15 bytes. If it panics, the
+    /// VM ends.
+    fn spawn(
+        &mut self,
+        name: &str,
+        role: Role,
+        priority: Option<i32>,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
         struct EndOnPanic(Arc<Ending>);
         impl Drop for EndOnPanic {
             fn drop(&mut self) {
@@ -189,36 +240,69 @@ impl Threads {
             }
         }
         let guard = EndOnPanic(Arc::clone(&self.ending));
-        Builder::new()
-            .name(format!("{role}/{}", self.name))
+        let confinement = Arc::clone(&self.confinement);
+        let tell_ready = self.ready.0.clone();
+        let ended = self.ended.0.clone();
+        let (open, gate) = channel();
+        let thread = Builder::new()
+            .name(format!("{name}/{}", self.name))
             .spawn(move || {
+                let _ended = ended;
                 let _guard = guard;
-                work();
+                let _ = tell_ready.send(prepare(priority, role, &confinement));
+                // Without an opener the VM does not start.
+                if gate.recv().is_ok() {
+                    work();
+                }
             })
-            .doing("start a thread")
+            .doing("start a thread")?;
+        self.all.push(thread);
+        self.gates.push(open);
+        Ok(())
     }
 
-    /// Waits for the end of all threads, after the end has come.
-    pub fn join(self) -> Result<()> {
-        self.sleepers.wake();
-        self.vcpus.iter().for_each(thread::kick);
-        for thread in self.vcpus.into_iter().chain(self.others) {
-            let panicked = |_| Error::Guest("a thread of the monitor panicked; see above".into());
-            thread.join().map_err(panicked)?;
+    /// Waits for the end of all threads, after the end has come, for as long as [`PATIENCE`] lasts. One
+    /// that the kernel keeps, as for a disk that does not answer, ends with the process: then `false`.
+    pub fn join(mut self) -> bool {
+        self.gates.clear();
+        self.ended.0 = None;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.sleepers.wake();
+            self.all.iter().for_each(thread::kick);
+            match self.ended.1.recv_timeout(CALL_INTERVAL) {
+                Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
+                Err(RecvTimeoutError::Disconnected) | Ok(()) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    // Whoever still runs may use the guest's memory.
+                    std::mem::forget(self.vm);
+                    return false;
+                }
+            }
         }
-        Ok(())
+        for thread in self.all {
+            // A panic has been said, and has become how the VM ended.
+            let _ = thread.join();
+        }
+        true
     }
 }
 
-fn prepare_vcpu_thread(priority: Option<i32>, filters: &Filters) -> Result<()> {
+/// A relay is one stage of a card's way to an RT VCPU: it comes before that, as vhost does.
+fn relay_priority(configuration: &Configuration) -> Option<i32> {
+    let rt = !configuration.rt_vcpus.is_empty();
+    rt.then(|| (configuration.rt_priority + 1).min(thread::HIGHEST_FIFO))
+}
+
+fn prepare(priority: Option<i32>, role: Role, confinement: &Confinement) -> Result<()> {
     if let Some(priority) = priority {
         thread::set_fifo(priority).doing_or(
-            format!("give an RT VCPU's thread SCHED_FIFO priority {priority}"),
+            format!("give an RT VM's thread SCHED_FIFO priority {priority}"),
             "run as root, or raise the limit (ulimit -r 99, or LimitRTPRIO=99); in a container, \
              give it CAP_SYS_NICE",
         )?;
     }
-    filters.apply(Role::Vcpu)
+    confinement.confine(role)
 }
 
 /// Waits until the bell is rung; `false` where the end has come.

@@ -1,6 +1,6 @@
 //! A VCPU's thread: the guest, and what it leaves the guest for.
 
-use kvm_bindings::{KVM_SYSTEM_EVENT_RESET, KVM_SYSTEM_EVENT_SHUTDOWN};
+use kvm_bindings::{KVM_EXIT_INTERNAL_ERROR, KVM_SYSTEM_EVENT_RESET, KVM_SYSTEM_EVENT_SHUTDOWN};
 use kvm_ioctls::{VcpuExit, VcpuFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,6 +23,17 @@ pub enum End {
     Asked(String),
 }
 
+impl End {
+    /// The exit code of a program that ran the VM: a supervisor tells a reset from a power-off by it.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::PoweredOff | Self::Asked(_) => 0,
+            Self::Failed(_) => 1,
+            Self::Reset => 4,
+        }
+    }
+}
+
 /// The end of a VM, for all its threads: the first one counts.
 pub struct Ending {
     end: OnceLock<End>,
@@ -38,7 +49,7 @@ impl Ending {
         Ok(Self {
             end: OnceLock::new(),
             stopping: Arc::new(AtomicBool::new(false)),
-            event: EventFd::new(libc::EFD_NONBLOCK)?,
+            event: EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)?,
         })
     }
 
@@ -120,7 +131,8 @@ impl Vcpu {
             Ok(VcpuExit::Shutdown) => return Some(End::Failed("triple fault".into())),
             Ok(exit) => {
                 count(Exit::Other);
-                return Some(End::Failed(format!("unexpected exit {exit:?}")));
+                let exit = format!("unexpected exit {exit:?}");
+                return Some(End::Failed(exit + &self.internal_error()));
             }
             Err(error) => match error.errno() {
                 libc::EINTR | libc::EAGAIN => {
@@ -131,5 +143,18 @@ impl Vcpu {
             },
         }
         None
+    }
+
+    /// What KVM says besides of an exit for `KVM_EXIT_INTERNAL_ERROR`; empty for others.
+    fn internal_error(&mut self) -> String {
+        let run = self.fd.get_kvm_run();
+        if run.exit_reason != KVM_EXIT_INTERNAL_ERROR {
+            return String::new();
+        }
+        // SAFETY: the exit's reason says that this member of the union is the one that is set; it is
+        // plain integers.
+        let internal = unsafe { run.__bindgen_anon_1.internal };
+        let data = &internal.data[..internal.data.len().min(internal.ndata as usize)];
+        format!(": suberror {} with {data:x?}", internal.suberror)
     }
 }

@@ -9,6 +9,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/context_tracking.h>
+#include <linux/cpu.h>
 #include <linux/io.h>
 #include <linux/sched/clock.h>
 #include <linux/virtio.h>
@@ -40,11 +41,17 @@ static size_t svs_payload_len(const struct svs_payload *payload)
 	return payload ? payload->len : 0;
 }
 
+/* Descriptors that payload takes besides the head that it follows. */
+static unsigned int svs_segments(const struct svs_payload *payload)
+{
+	return payload && !payload->piece ? payload->segments : 0;
+}
+
 /* Adds a head and the pages that follow it to the chain; the entry behind them. */
 static struct scatterlist *svs_chain(struct scatterlist *entry, void *head, size_t len,
 				     const struct svs_payload *payload)
 {
-	unsigned int pages = payload && !payload->piece ? payload->segments : 0;
+	unsigned int pages = svs_segments(payload);
 	unsigned int i;
 
 	sg_init_table(entry, pages + 1);
@@ -111,7 +118,7 @@ static void svs_notify(const struct svs_channel *channel)
  * Waits in the device as an idle CPU: RCU does not wait for it. Nothing in between may need RCU;
  * interrupts stay off.
  */
-static void svs_notify_from_idle(const struct svs_channel *channel)
+static __cpuidle void svs_notify_from_idle(const struct svs_channel *channel)
 {
 	ct_idle_enter();
 	svs_notify(channel);
@@ -156,6 +163,8 @@ static int svs_take_answer(const struct svs_channel *channel, struct svs_call *c
 static int svs_break(struct svs_channel *channel, const char *why)
 {
 	WRITE_ONCE(channel->broken, why);
+	/* Its CPU cannot ring those any more that wait. */
+	svs_idle_end();
 	return -EIO;
 }
 
@@ -175,6 +184,10 @@ int svs_exchange(struct svs_channel *channel, struct svs_call *call)
 
 	if (channel->broken)
 		return -EIO;
+	/* Of another device's payload, or by a mistake of ours: beyond the chain's memory. */
+	if (WARN_ON_ONCE(svs_segments(call->send) + svs_segments(call->receive) >
+			 channel->max_segments))
+		return -EMSGSIZE;
 	err = svs_ask(channel, call);
 	if (err)
 		return svs_break(channel, "no room for a request");
@@ -338,6 +351,44 @@ int svs_call(struct svs_call *call)
 	return svs_call_device(0, call);
 }
 
+/* In a channel that may be in use. */
+static int svs_try_on(struct svs_channel *channel, struct svs_call *call)
+{
+	int err;
+
+	if (!raw_spin_trylock(&channel->lock))
+		return -EBUSY;
+	err = svs_exchange(channel, call);
+	raw_spin_unlock(&channel->lock);
+	return err;
+}
+
+/**
+ * svs_call_elsewhere - carry a request out in a channel that is not this CPU's
+ * @call: the request without payload, and its answer
+ *
+ * For what must not be lost where this CPU's own channel is broken or amid an exchange.
+ *
+ * Return: as svs_call_on(), or -EBUSY where all other channels are in use (an idle CPU's is, while
+ * it waits).
+ */
+int svs_call_elsewhere(struct svs_call *call)
+{
+	struct svs_device *device;
+	unsigned long flags;
+	int err = -EBUSY;
+	unsigned int i;
+
+	local_irq_save(flags);
+	rcu_read_lock();
+	device = rcu_dereference(svs_device);
+	for (i = 0; device && err && i < device->channel_count; i++)
+		err = svs_try_on(&device->channels[i], call);
+	rcu_read_unlock();
+	local_irq_restore(flags);
+	return err;
+}
+
 /**
  * svs_call_socket - carry a request of a socket out
  * @sk: the socket
@@ -393,15 +444,14 @@ void svs_harvest_set_up(struct svs_channel *channel)
 
 /**
  * svs_harvest_start - start a channel's harvest
- * @channel: the channel
+ * @channel: the channel; its harvest does not run
  * @cpu: where it runs
- *
- * A CPU that waits in the device when it is idle need not be woken for it.
+ * @waits: that CPU waits in the channel when it is idle, and need not be woken for it
  */
-void svs_harvest_start(struct svs_channel *channel, int cpu)
+void svs_harvest_start(struct svs_channel *channel, int cpu, bool waits)
 {
-	if (channel->device->waits)
-		timer_setup(&channel->harvest, svs_harvest, TIMER_PINNED | TIMER_DEFERRABLE);
+	timer_setup(&channel->harvest, svs_harvest,
+		    TIMER_PINNED | (waits ? TIMER_DEFERRABLE : 0));
 	channel->harvest.expires = jiffies + 1;
 	add_timer_on(&channel->harvest, cpu);
 }

@@ -5,6 +5,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/cpu.h>
+#include <linux/cpuhotplug.h>
 #include <linux/io.h>
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -71,6 +72,7 @@ static int svs_alloc_channels(struct svs_device *device, struct virtqueue **queu
 	unsigned int i;
 	int err;
 
+	device->max_segments = UINT_MAX;
 	for (i = 0; i < device->channel_count; i++) {
 		struct svs_channel *channel = &device->channels[i];
 
@@ -83,6 +85,8 @@ static int svs_alloc_channels(struct svs_device *device, struct virtqueue **queu
 			svs_free_channels(device, i);
 			return err;
 		}
+		/* A request is described before it is known which channel it takes. */
+		device->max_segments = min(device->max_segments, channel->max_segments);
 	}
 	return 0;
 }
@@ -178,7 +182,6 @@ static struct svs_device *svs_alloc_device(struct virtio_device *vdev)
 	device->max_data = max_data;
 	device->port = port;
 	device->channel_count = channels;
-	device->waits = virtio_has_feature(vdev, SVS_F_WAIT);
 	device->states = alloc_pages_exact(svs_states_size(device), gfp | __GFP_ZERO);
 	device->sockets = kvcalloc(max_sockets, sizeof(*device->sockets), gfp);
 	if (!device->states || !device->sockets) {
@@ -200,24 +203,80 @@ static void svs_free_device(struct svs_device *device)
 	kfree(device);
 }
 
-/* Which channel's harvest a CPU runs: the first CPU of each channel. */
-static void svs_start_harvests(struct svs_device *device)
-{
-	int cpu;
+/* The device whose channels are harvested. Constant while svs_harvest_state is set up. */
+static struct svs_device *svs_harvested;
+static enum cpuhp_state svs_harvest_state;
 
-	cpus_read_lock();
-	for_each_online_cpu(cpu)
-		if (cpu < device->channel_count)
-			svs_harvest_start(&device->channels[cpu], cpu);
-	cpus_read_unlock();
+/* Which channel's harvest a CPU runs: the first CPU of each channel. */
+static int svs_harvest_online(unsigned int cpu)
+{
+	if (cpu < svs_harvested->channel_count) {
+		struct svs_channel *channel = &svs_harvested->channels[cpu];
+
+		svs_harvest_stop(channel);
+		svs_harvest_start(channel, cpu, svs_harvested->waits);
+	}
+	return 0;
+}
+
+/* Sockets may have events to come there: another CPU looks, even if it is idle. */
+static int svs_harvest_offline(unsigned int cpu)
+{
+	if (cpu < svs_harvested->channel_count) {
+		struct svs_channel *channel = &svs_harvested->channels[cpu];
+
+		svs_harvest_stop(channel);
+		svs_harvest_start(channel, cpumask_any_but(cpu_online_mask, cpu), false);
+	}
+	return 0;
+}
+
+static int svs_start_harvests(struct svs_device *device)
+{
+	int err;
+
+	svs_harvested = device;
+	err = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "steadyvm/sockets:harvest",
+				svs_harvest_online, svs_harvest_offline);
+	if (err < 0)
+		return err;
+	svs_harvest_state = err;
+	return 0;
 }
 
 static void svs_stop_harvests(struct svs_device *device)
 {
 	unsigned int i;
 
+	cpuhp_remove_state_nocalls(svs_harvest_state);
 	for (i = 0; i < device->channel_count; i++)
 		svs_harvest_stop(&device->channels[i]);
+}
+
+/* The device goes under open sockets: what waits for them learns it. */
+static void svs_fail_sockets(struct svs_device *device)
+{
+	u32 i;
+
+	rcu_read_lock();
+	for (i = 0; i < device->max_sockets; i++) {
+		struct svs_sock *svs = rcu_dereference(device->sockets[i]);
+
+		if (svs) {
+			WRITE_ONCE(svs_sock_of(svs)->sk_err, ENODEV);
+			svs_wake(svs, SVS_READY_IN | SVS_READY_OUT | SVS_READY_ERR | SVS_READY_HUP);
+		}
+	}
+	rcu_read_unlock();
+}
+
+/* Takes the device from everybody. */
+static void svs_unpublish(struct svs_device *device)
+{
+	rcu_assign_pointer(svs_device, NULL);
+	/* Every call runs with interrupts off, so none is left after this. */
+	synchronize_rcu();
+	svs_fail_sockets(device);
 }
 
 static int svs_probe(struct virtio_device *vdev)
@@ -242,10 +301,17 @@ static int svs_probe(struct virtio_device *vdev)
 		dev_err(&vdev->dev, "the host refuses the memory for events: error %d\n", err);
 		goto reset;
 	}
+	/* Before any CPU waits in it: who waits is rung by a request. */
+	rcu_assign_pointer(svs_device, device);
 	/* Without it, events are found by harvests alone: later, but found. */
 	svs_idle_start(device);
-	rcu_assign_pointer(svs_device, device);
-	svs_start_harvests(device);
+	err = svs_start_harvests(device);
+	if (err) {
+		dev_err(&vdev->dev, "no callbacks for CPUs that come and go: error %d\n", err);
+		svs_idle_stop(device);
+		svs_unpublish(device);
+		goto reset;
+	}
 	dev_info(&vdev->dev, "%u channels, %u sockets, idle CPUs wait %s\n",
 		 device->channel_count, device->max_sockets,
 		 device->waits ? "in the host" : "for the next tick");
@@ -259,33 +325,13 @@ free_device:
 	return err;
 }
 
-/* The device goes under open sockets: what waits for them learns it. */
-static void svs_fail_sockets(struct svs_device *device)
-{
-	u32 i;
-
-	rcu_read_lock();
-	for (i = 0; i < device->max_sockets; i++) {
-		struct svs_sock *svs = rcu_dereference(device->sockets[i]);
-
-		if (svs) {
-			WRITE_ONCE(svs_sock_of(svs)->sk_err, ENODEV);
-			svs_wake(svs, SVS_READY_IN | SVS_READY_OUT | SVS_READY_ERR | SVS_READY_HUP);
-		}
-	}
-	rcu_read_unlock();
-}
-
 static void svs_remove(struct virtio_device *vdev)
 {
 	struct svs_device *device = vdev->priv;
 
 	svs_stop_harvests(device);
 	svs_idle_stop(device);
-	rcu_assign_pointer(svs_device, NULL);
-	/* Every call runs with interrupts off, so none is left after this. */
-	synchronize_rcu();
-	svs_fail_sockets(device);
+	svs_unpublish(device);
 	virtio_reset_device(vdev);
 	svs_release_channels(device);
 	svs_free_device(device);

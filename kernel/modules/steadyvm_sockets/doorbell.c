@@ -54,8 +54,8 @@ static struct {
 } svs_native;
 
 /*
- * Rings, if the CPU waits, and says what for: whether it waits. A full barrier comes before it, so
- * that the CPU sees why it is rung.
+ * Rings, if the CPU waits, and says what for: whether it waits and was rung. A full barrier comes
+ * before it, so that the CPU sees why it is rung.
  */
 static bool svs_ring(int cpu, enum svs_waiting what_for)
 {
@@ -69,9 +69,10 @@ static bool svs_ring(int cpu, enum svs_waiting what_for)
 		if (waiting >= what_for)
 			return true;
 	} while (!atomic_try_cmpxchg(&bell->waiting, &waiting, what_for));
-	if (waiting == SVS_ARMED)
-		svs_call(&call);
-	return true;
+	if (waiting != SVS_ARMED)
+		return true;
+	/* Where no channel is to be had it comes out at its next timer, as for an interrupt. */
+	return !svs_call(&call) || !svs_call_elsewhere(&call);
 }
 
 /**
@@ -141,6 +142,8 @@ bool svs_doorbell_arm(void)
 		/* An exit in which KVM sees what is pending, whatever way it came. */
 		kvm_hypercall0(KVM_HC_VAPIC_POLL_IRQ);
 		local_irq_disable();
+		/* One of them may have set a timer: the idle loop has to begin anew. */
+		return false;
 	}
 	return !need_resched() && atomic_read(&bell->waiting) == SVS_ARMED;
 }

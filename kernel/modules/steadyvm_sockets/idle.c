@@ -13,6 +13,7 @@
 #include <linux/module.h>
 #include <linux/reboot.h>
 #include <linux/sched/clock.h>
+#include <linux/virtio_config.h>
 #include <asm/irqflags.h>
 
 #include "internal.h"
@@ -28,7 +29,10 @@ MODULE_PARM_DESC(keep_tick_ms, "the tick goes on while idle, for so long after t
 /* The device that is waited in. Constant while the driver is registered. */
 static struct svs_device *svs_idle_device;
 
-/* The machine goes down: its last interrupts between CPUs do not ring. */
+/*
+ * CPUs wait no more: the machine goes down, whose last interrupts between CPUs do not ring, or a
+ * channel is broken, whose CPU cannot ring.
+ */
 static bool svs_idle_ends;
 
 /* Indices of the driver's states. */
@@ -40,8 +44,18 @@ static DEFINE_PER_CPU(u64, svs_came_ns);
 static DEFINE_PER_CPU(struct cpuidle_device, svs_cpuidle_devices);
 static enum cpuhp_state svs_idle_state;
 
+/**
+ * svs_idle_end - let CPUs that come out of their wait halt from now on
+ *
+ * Any context.
+ */
+void svs_idle_end(void)
+{
+	WRITE_ONCE(svs_idle_ends, true);
+}
+
 /* As without this driver. */
-static void svs_halt(void)
+static __cpuidle void svs_halt(void)
 {
 	ct_idle_enter();
 	raw_safe_halt();
@@ -140,7 +154,7 @@ static int svs_idle_offline(unsigned int cpu)
 
 static int svs_idle_reboot(struct notifier_block *block, unsigned long action, void *data)
 {
-	WRITE_ONCE(svs_idle_ends, true);
+	svs_idle_end();
 	/* Those that wait come out, and do not wait again. */
 	kick_all_cpus_sync();
 	return NOTIFY_DONE;
@@ -154,7 +168,7 @@ static bool svs_idle_is_possible(const struct svs_device *device)
 {
 	if (!svs_idle)
 		return false;
-	if (!device->waits || !kvm_para_available()) {
+	if (!virtio_has_feature(device->vdev, SVS_F_WAIT) || !kvm_para_available()) {
 		pr_warn("idle CPUs cannot wait in this host's device: events are noticed at the next tick\n");
 		return false;
 	}
@@ -196,18 +210,17 @@ int svs_idle_start(struct svs_device *device)
 {
 	int err;
 
-	if (!svs_idle_is_possible(device)) {
-		device->waits = false;
+	if (!svs_idle_is_possible(device))
 		return -EOPNOTSUPP;
-	}
 	svs_idle_device = device;
+	WRITE_ONCE(svs_idle_ends, false);
 	svs_doorbells_start();
 	err = svs_idle_register();
 	if (err) {
 		svs_doorbells_stop();
-		device->waits = false;
 		return err;
 	}
+	WRITE_ONCE(device->waits, true);
 	register_reboot_notifier(&svs_idle_reboot_block);
 	return 0;
 }

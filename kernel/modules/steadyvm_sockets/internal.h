@@ -76,7 +76,7 @@ struct svs_answer {
  * @message: the request being made
  * @answer: the answer to it
  * @descriptors: the chain being made
- * @max_segments: descriptors of payload that fit into the queue beside the two heads
+ * @max_segments: descriptors of payload that fit into this queue beside the two heads
  * @ring: its event ring; the device writes produced and the events
  * @events: the entries of @ring
  * @consumed: events taken from @ring
@@ -114,7 +114,8 @@ struct svs_channel {
  * @epoch: which device it is, of all that there were since the module was loaded
  * @max_sockets: entries of @states and @sockets
  * @max_data: most bytes of payload in one request
- * @waits: SVS_OP_WAIT may be used
+ * @max_segments: descriptors of payload that fit into the shortest queue beside the two heads
+ * @waits: idle CPUs wait in it
  * @states: what each socket is ready for, written by the device
  * @sockets: the sockets by index of their handles. A socket writes its own entry, by cmpxchg()
  *	where it leaves; read under RCU.
@@ -128,6 +129,7 @@ struct svs_device {
 	u32 epoch;
 	u32 max_sockets;
 	u32 max_data;
+	unsigned int max_segments;
 	u16 port;
 	bool waits;
 	struct svs_state *states;
@@ -280,6 +282,7 @@ void svs_device_stop(void);
 
 /* call.c */
 int svs_call(struct svs_call *call);
+int svs_call_elsewhere(struct svs_call *call);
 int svs_call_on(struct svs_channel *channel, struct svs_call *call);
 int svs_call_socket(struct sock *sk, struct svs_call *call);
 int svs_exchange(struct svs_channel *channel, struct svs_call *call);
@@ -287,7 +290,7 @@ void svs_deliver(struct svs_device *device, u64 handle, u32 ready);
 void svs_deliver_events(struct svs_channel *channel);
 unsigned int svs_channel_here(const struct svs_device *device);
 void svs_harvest_set_up(struct svs_channel *channel);
-void svs_harvest_start(struct svs_channel *channel, int cpu);
+void svs_harvest_start(struct svs_channel *channel, int cpu, bool waits);
 void svs_harvest_stop(struct svs_channel *channel);
 
 /* payload.c */
@@ -346,6 +349,7 @@ void svs_options_stop(void);
 
 /* idle.c */
 int svs_idle_start(struct svs_device *device);
+void svs_idle_end(void);
 void svs_idle_stop(struct svs_device *device);
 
 /* doorbell.c */

@@ -68,8 +68,11 @@ static int svs_connect(struct socket *sock, struct sockaddr *name, int len, int 
 		interrupted = svs_wait(sk, EPOLLOUT, &timeout, seen, NULL);
 		if (interrupted == -EAGAIN)
 			break;
-		if (interrupted)
+		if (interrupted) {
+			/* It goes on, and poll() tells how it ended. */
+			sock->state = SS_CONNECTING;
 			return interrupted;
+		}
 	}
 	if (!err)
 		sock->state = SS_CONNECTED;
@@ -285,6 +288,7 @@ static int svs_release(struct socket *sock)
 	.getname = svs_getname,			\
 	.poll = svs_poll_socket,		\
 	.ioctl = svs_ioctl,			\
+	.gettstamp = sock_gettstamp,		\
 	.listen = svs_listen,			\
 	.shutdown = svs_shutdown,		\
 	.setsockopt = svs_setsockopt,		\

@@ -7,6 +7,7 @@
 
 #include <linux/kprobes.h>
 #include <linux/net.h>
+#include <linux/pkt_sched.h>
 #include <linux/sockptr.h>
 #include <net/sock.h>
 
@@ -55,6 +56,23 @@ static bool svs_is_mirrored(int optname)
 	}
 }
 
+/*
+ * What takes a capability on the ordinary stack takes it here: the host knows the monitor's alone.
+ * SO_PRIORITY is the one such option on the host's list.
+ */
+static bool svs_may_set(const struct sock *sk, int level, int optname, const u8 *value,
+			unsigned int optlen)
+{
+	struct user_namespace *user_ns = sock_net(sk)->user_ns;
+	int priority;
+
+	if (level != SOL_SOCKET || optname != SO_PRIORITY || optlen < sizeof(priority))
+		return true;
+	memcpy(&priority, value, sizeof(priority));
+	return (priority >= TC_PRIO_BESTEFFORT && priority <= TC_PRIO_INTERACTIVE) ||
+	       ns_capable(user_ns, CAP_NET_RAW) || ns_capable(user_ns, CAP_NET_ADMIN);
+}
+
 /**
  * svs_setsockopt - setsockopt() of a socket, all levels
  * @sock: the socket
@@ -81,6 +99,8 @@ int svs_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval
 		return -EINVAL;
 	if (copy_from_sockptr(value, optval, optlen))
 		return -EFAULT;
+	if (!svs_may_set(sock->sk, level, optname, value, optlen))
+		return -EPERM;
 	err = svs_call_socket(sock->sk, &call);
 	/* The host has taken it: what the guest's kernel thinks of it does not matter. */
 	if (!err && level == SOL_SOCKET && svs_is_mirrored(optname))

@@ -30,7 +30,7 @@ static unsigned int svs_max_segments(void)
 	rcu_read_lock();
 	device = rcu_dereference(svs_device);
 	if (device)
-		most = min(most, device->channels[0].max_segments);
+		most = min(most, device->max_segments);
 	rcu_read_unlock();
 	return most;
 }

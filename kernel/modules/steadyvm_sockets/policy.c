@@ -10,27 +10,30 @@
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter_ipv4.h>
 #include <linux/nsproxy.h>
 #include <net/net_namespace.h>
 
 #include "internal.h"
 
-enum svs_policy { SVS_POLICY_NONE, SVS_POLICY_CGROUP, SVS_POLICY_ALL };
+enum svs_policy { SVS_POLICY_NONE, SVS_POLICY_CGROUP, SVS_POLICY_UNFILTERED, SVS_POLICY_ALL };
 
 static const char *const svs_policy_names[] = {
 	[SVS_POLICY_NONE] = "none",
 	[SVS_POLICY_CGROUP] = "cgroup",
+	[SVS_POLICY_UNFILTERED] = "unfiltered",
 	[SVS_POLICY_ALL] = "all",
 };
 
-static int svs_policy = SVS_POLICY_ALL;
+static int svs_policy = SVS_POLICY_UNFILTERED;
 
 static int svs_policy_set(const char *text, const struct kernel_param *param)
 {
 	int policy = sysfs_match_string(svs_policy_names, text);
 
 	if (policy < 0) {
-		pr_err("policy is one of: all, cgroup, none\n");
+		pr_err("policy is one of: unfiltered, all, cgroup, none\n");
 		return policy;
 	}
 	WRITE_ONCE(svs_policy, policy);
@@ -48,7 +51,7 @@ static const struct kernel_param_ops svs_policy_ops = {
 };
 
 module_param_cb(policy, &svs_policy_ops, NULL, 0644);
-MODULE_PARM_DESC(policy, "which new sockets are outsourced: all, cgroup (those of tasks in 'cgroup'), none (all)");
+MODULE_PARM_DESC(policy, "which new sockets are outsourced: unfiltered (all, while the guest has neither netfilter hooks nor IPsec policies), all, cgroup (those of tasks in 'cgroup'), none (unfiltered)");
 
 /* The cgroup of SVS_POLICY_CGROUP. Replaced under the lock of parameters, read under RCU. */
 static struct cgroup __rcu *svs_cgroup;
@@ -109,6 +112,65 @@ static const struct kernel_param_ops svs_cgroup_ops = {
 module_param_cb(cgroup, &svs_cgroup_ops, NULL, 0644);
 MODULE_PARM_DESC(cgroup, "the cgroup of policy=cgroup, as a path below the mount point of cgroup2");
 
+#ifdef CONFIG_NETFILTER
+/* Whether any of these hooks is somebody's rules. Security modules have theirs always. */
+static bool svs_has_rules(const struct nf_hook_entries *entries)
+{
+	struct nf_hook_ops **ops;
+	unsigned int i;
+
+	if (!entries)
+		return false;
+	ops = nf_hook_entries_get_hook_ops(entries);
+	for (i = 0; i < entries->num_hook_entries; i++) {
+		int priority = READ_ONCE(ops[i])->priority;
+
+		/* INT_MIN: one that is being taken away. */
+		if (priority != NF_IP_PRI_SELINUX_FIRST && priority != NF_IP_PRI_SELINUX_LAST &&
+		    priority != INT_MIN)
+			return true;
+	}
+	return false;
+}
+
+static bool svs_netfilter_has_rules(void)
+{
+	bool has = false;
+	unsigned int i;
+
+	rcu_read_lock();
+	for (i = 0; i < NF_INET_NUMHOOKS && !has; i++)
+		has = svs_has_rules(rcu_dereference(init_net.nf.hooks_ipv4[i])) ||
+		      svs_has_rules(rcu_dereference(init_net.nf.hooks_ipv6[i]));
+	rcu_read_unlock();
+	return has;
+}
+#else
+static bool svs_netfilter_has_rules(void)
+{
+	return false;
+}
+#endif
+
+static bool svs_ipsec_has_policies(void)
+{
+#ifdef CONFIG_XFRM
+	return READ_ONCE(init_net.xfrm.policy_count[XFRM_POLICY_IN]) ||
+	       READ_ONCE(init_net.xfrm.policy_count[XFRM_POLICY_OUT]);
+#else
+	return false;
+#endif
+}
+
+/* Outsourced sockets pass the firewall and IPsec of the guest by: not unless that is asked for. */
+static bool svs_is_unfiltered(void)
+{
+	if (!svs_netfilter_has_rules() && !svs_ipsec_has_policies())
+		return true;
+	pr_warn_once("the guest has netfilter hooks or IPsec policies, which do not apply to outsourced sockets: new sockets are the guest's own; policy=all outsources them all the same\n");
+	return false;
+}
+
 /* Whether this task's sockets are outsourced. */
 static bool svs_policy_takes(void)
 {
@@ -118,6 +180,8 @@ static bool svs_policy_takes(void)
 	switch (READ_ONCE(svs_policy)) {
 	case SVS_POLICY_ALL:
 		return true;
+	case SVS_POLICY_UNFILTERED:
+		return svs_is_unfiltered();
 	case SVS_POLICY_CGROUP:
 		rcu_read_lock();
 		cgroup = rcu_dereference(svs_cgroup);
@@ -134,7 +198,12 @@ static bool svs_is_for_host(int type, int protocol)
 {
 	switch (type) {
 	case SOCK_STREAM:
-		return protocol == 0 || protocol == IPPROTO_TCP;
+		/*
+		 * MPTCP, for which Go's servers ask first, is TCP to peers that do not speak it.
+		 * Else it would be the guest's own, where nobody comes.
+		 */
+		return protocol == 0 || protocol == IPPROTO_TCP ||
+		       (IS_ENABLED(CONFIG_MPTCP) && protocol == IPPROTO_MPTCP);
 	case SOCK_DGRAM:
 		return protocol == 0 || protocol == IPPROTO_UDP;
 	default:

@@ -3,6 +3,7 @@
  * The protocol: a number of its own in AF_INET and AF_INET6, which policy.c puts in the place of
  * TCP's and UDP's when a socket is made. To programs the socket says the ordinary number.
  */
+#include <linux/security.h>
 #include <linux/slab.h>
 #include <net/inet_common.h>
 #include <net/ipv6.h>
@@ -189,6 +190,7 @@ struct sock *svs_accepted_alloc(struct sock *parent, struct socket *sock, bool k
 		return NULL;
 	/* sock_graft() joins it to @sock when there is a connection. */
 	sock_init_data(NULL, sk);
+	security_sk_clone(parent, sk);
 	sk->sk_type = parent->sk_type;
 	sk->sk_destruct = parent->sk_destruct;
 	if (sk->sk_family == AF_INET6)

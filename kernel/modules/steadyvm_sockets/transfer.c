@@ -22,6 +22,10 @@
 /* What a host may say of a message; other flags are the guest's kernel's own. */
 #define SVS_ANSWERED_FLAGS	(MSG_OOB | MSG_TRUNC | MSG_CTRUNC | MSG_EOR | MSG_ERRQUEUE)
 
+static unsigned int svs_request_kib = 64;
+module_param_named(request_kib, svs_request_kib, uint, 0644);
+MODULE_PARM_DESC(request_kib, "most payload of one request: no task of its CPU runs meanwhile; at least 64 (64)");
+
 static size_t svs_max_data(void)
 {
 	const struct svs_device *device;
@@ -30,7 +34,8 @@ static size_t svs_max_data(void)
 	rcu_read_lock();
 	device = rcu_dereference(svs_device);
 	if (device)
-		most = device->max_data;
+		most = min_t(size_t, device->max_data,
+			     SZ_1K * (size_t)max(READ_ONCE(svs_request_kib), 64U));
 	rcu_read_unlock();
 	return most;
 }
@@ -336,6 +341,19 @@ static ssize_t svs_receive(const struct svs_wanted *wanted)
 	}
 }
 
+/*
+ * SIOCGSTAMP tells when the last datagram came. The host's own stamp comes only to who has asked
+ * for control messages; this is when it was received.
+ */
+static void svs_stamp(struct sock *sk)
+{
+	if (sock_flag(sk, SOCK_TIMESTAMP))
+		sock_write_timestamp(sk, ktime_get_real());
+	else if (sock_read_timestamp(sk) == SK_DEFAULT_STAMP)
+		/* As on the ordinary stack: who asks first is told the time of asking. */
+		sock_write_timestamp(sk, 0);
+}
+
 /**
  * svs_recvmsg - recvmsg() of a socket
  * @sock: the socket
@@ -361,6 +379,8 @@ int svs_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 	msg->msg_namelen = 0;
 	received = svs_receive(&wanted);
 	kfree(wanted.control);
+	if (received >= 0 && !svs_is_stream(sk))
+		svs_stamp(sk);
 	if (received <= 0 && !(flags & MSG_ERRQUEUE)) {
 		/* What was asked of the host by SO_ERROR, or that the device went. */
 		err = sock_error(sk);

@@ -1,6 +1,7 @@
 //! The processors: siblings, frequency, sleep, clock.
 
-use super::{Check, check, text};
+use super::{Check, check, isolation, text};
+use crate::cpu_set::CpuSet;
 use crate::machine::Machine;
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
@@ -8,8 +9,10 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
         smt(machine),
         governor(machine),
         c_states(machine),
+        isolation::check_of(machine),
         clock_source(machine),
         constant_tsc(machine),
+        firmware(),
     ]
 }
 
@@ -72,6 +75,9 @@ fn governor(machine: &Machine) -> Check {
 /// A sleep state that takes longer to leave costs as much as the network path itself.
 const TOLERABLE_EXIT_US: u64 = 50;
 
+/// Each CPU has states of its own, and a wish of its own how long waking up may take
+/// (`pm_qos_resume_latency_us`: 0 is no wish, `n/a` is none at all). The shortest of it and the
+/// whole machine's (`/dev/cpu_dma_latency`) bars states (`cpuidle_governor_latency_req()`).
 fn c_states(machine: &Machine) -> Check {
     let check = check(
         "cpu.c-states",
@@ -82,8 +88,54 @@ fn c_states(machine: &Machine) -> Check {
     let driver = text(machine, &format!("{CPUS}/cpuidle/current_driver"))
         .filter(|driver| !driver.is_empty())
         .unwrap_or_else(|| "none".into());
-    let states = format!("{CPUS}/cpu0/cpuidle");
-    let deepest = machine
+    let global_us = global_latency_us(machine);
+    let online = machine.online().unwrap_or_default();
+    let deepest = online
+        .iter()
+        .map(|cpu| (cpu, deepest_state(machine, cpu, global_us)));
+    let deep: Vec<(usize, u64, String)> = deepest
+        .filter_map(|(cpu, state)| state.map(|(latency_us, name)| (cpu, latency_us, name)))
+        .collect();
+    let Some(worst) = deep.iter().max_by_key(|(_, latency_us, _)| *latency_us) else {
+        return check.ok(format!(
+            "cpuidle driver: {driver}; no states in {CPUS}/cpu*/cpuidle"
+        ));
+    };
+    let (_, latency_us, name) = worst;
+    let limit = match global_us {
+        Some(us) => format!("/dev/cpu_dma_latency asks for {us} us"),
+        None => "/dev/cpu_dma_latency cannot be read".into(),
+    };
+    if *latency_us <= TOLERABLE_EXIT_US {
+        return check.ok(format!(
+            "cpuidle driver: {driver}; the deepest state that any CPU may use is {name}, \
+             {latency_us} us to leave ({limit})"
+        ));
+    }
+    let slow = deep.iter().filter(|(_, us, _)| *us > TOLERABLE_EXIT_US);
+    let slow: CpuSet = slow.map(|(cpu, ..)| *cpu).collect();
+    check.warn(
+        format!(
+            "cpuidle driver: {driver}; CPUs {slow} may use states up to {name}, {latency_us} us to \
+             leave ({limit})"
+        ),
+        "for the CPUs of the RT path: echo n/a > \
+         /sys/devices/system/cpu/cpuN/power/pm_qos_resume_latency_us, or hold \
+         /dev/cpu_dma_latency open with 0, or cpupower idle-set -D 50",
+    )
+}
+
+/// The deepest state that a CPU may use: microseconds to leave it, and its name.
+fn deepest_state(machine: &Machine, cpu: usize, global_us: Option<u64>) -> Option<(u64, String)> {
+    let wish = format!("{CPUS}/cpu{cpu}/power/pm_qos_resume_latency_us");
+    let wish_us = match text(machine, &wish).as_deref() {
+        Some("n/a") => Some(0),
+        Some(text) => text.parse().ok().filter(|&us| us > 0),
+        None => None,
+    };
+    let limit_us = wish_us.into_iter().chain(global_us).min();
+    let states = format!("{CPUS}/cpu{cpu}/cpuidle");
+    machine
         .tree
         .list(&states)
         .unwrap_or_default()
@@ -92,24 +144,20 @@ fn c_states(machine: &Machine) -> Check {
         .filter_map(|state| {
             let read = |file: &str| text(machine, &format!("{states}/{state}/{file}"));
             let enabled = read("disable").is_none_or(|disable| disable == "0");
-            let latency: u64 = read("latency")?.parse().ok()?;
-            enabled.then(|| (latency, read("name").unwrap_or_else(|| state.clone())))
+            let latency_us: u64 = read("latency")?.parse().ok()?;
+            let allowed = limit_us.is_none_or(|limit_us| latency_us <= limit_us);
+            // The first is always allowed: there is no CPU without one.
+            let usable = enabled && (allowed || state == "state0");
+            usable.then(|| (latency_us, read("name").unwrap_or_else(|| state.clone())))
         })
-        .max();
-    match deepest {
-        None => check.ok(format!("cpuidle driver: {driver}; no states in {states}")),
-        Some((latency, name)) if latency <= TOLERABLE_EXIT_US => check.ok(format!(
-            "cpuidle driver: {driver}; the deepest enabled state of {states} is {name}, {latency} \
-             us to leave"
-        )),
-        Some((latency, name)) => check.warn(
-            format!(
-                "cpuidle driver: {driver}; the deepest enabled state of {states} is {name}, \
-                 {latency} us to leave"
-            ),
-            "cpupower idle-set -D 50, or hold /dev/cpu_dma_latency open with 0",
-        ),
-    }
+        .max()
+}
+
+/// What `/dev/cpu_dma_latency` holds: 32 bits, in the machine's order.
+fn global_latency_us(machine: &Machine) -> Option<u64> {
+    let bytes = machine.tree.read_bytes("/dev/cpu_dma_latency").ok()?;
+    let number = i32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
+    u64::try_from(number).ok()
 }
 
 fn clock_source(machine: &Machine) -> Check {
@@ -161,4 +209,18 @@ fn constant_tsc(machine: &Machine) -> Check {
     } else {
         check.bad(found, fix)
     }
+}
+
+/// No file counts them: `MSR_SMI_COUNT` is Intel's alone and needs the module msr.
+fn firmware() -> Check {
+    check(
+        "cpu.smi",
+        "firmware interrupts",
+        "Firmware may stop all CPUs for milliseconds (SMI), below every kernel and priority.",
+    )
+    .unknown(
+        "nothing in /proc or /sys counts them",
+        "measure with no load for some minutes: rtla hwnoise, or the tracer hwlat; then switch off \
+         in the firmware what makes them (legacy USB, power capping, error polling)",
+    )
 }

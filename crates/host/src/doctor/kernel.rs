@@ -4,7 +4,7 @@ use std::io::Read;
 
 use flate2::read::GzDecoder;
 
-use super::{Check, check, text};
+use super::{Check, check, network, text};
 use crate::machine::Machine;
 use crate::parse;
 
@@ -18,8 +18,8 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
 }
 
 /// A kernel's build configuration, and where it was read.
-struct Config {
-    path: String,
+pub(super) struct Config {
+    pub(super) path: String,
     text: String,
 }
 
@@ -27,7 +27,7 @@ struct Config {
 const LARGEST_CONFIG: u64 = 4 << 20;
 
 impl Config {
-    fn read(machine: &Machine) -> Option<Self> {
+    pub(super) fn read(machine: &Machine) -> Option<Self> {
         let path = "/proc/config.gz".to_owned();
         if let Ok(packed) = machine.tree.read_bytes(&path) {
             let mut text = String::new();
@@ -50,7 +50,7 @@ impl Config {
         })
     }
 
-    fn has(&self, option: &str) -> bool {
+    pub(super) fn has(&self, option: &str) -> bool {
         self.text
             .lines()
             .any(|line| line.trim() == format!("{option}=y"))
@@ -75,53 +75,62 @@ fn preempt_rt(machine: &Machine) -> Check {
     }
 }
 
+/// Whether interrupt threads wait for each other's softirqs, and what that means for the NICs.
+///
+/// Until 6.18 disabling softirqs takes a lock of the CPU, which boosts its holder. Without the lock
+/// nobody boosts a preempted `net_rx_action()`, and a NAPI that is queued behind it waits with it
+/// (`____napi_schedule()` raises nothing while `in_net_rx_action`). So the other NICs' NAPI belongs
+/// into threads on every version.
 fn bh_lock(machine: &Machine, config: Option<&Config>) -> Check {
     let check = check(
         "kernel.bh-lock",
         "softirq lock",
-        "Where disabling softirqs takes a lock of the CPU, the RT NIC's interrupt thread waits \
-         for the whole softirq round of a non-RT NIC: a priority inversion.",
+        "The RT NIC's interrupt thread waits for a softirq round of a non-RT NIC on its CPU: with \
+         the lock for its end, without it until the preempted thread runs again, which nobody \
+         hastens.",
     );
-    let option = "CONFIG_PREEMPT_RT_NEEDS_BH_LOCK";
-    let release = machine.kernel_release().unwrap_or_default();
     if !machine.preempt_rt().0 {
         return check.warn(
             "not PREEMPT_RT: no thread runs before a softirq that has begun",
             "boot a PREEMPT_RT kernel",
         );
     }
+    let release = machine.kernel_release().unwrap_or_default();
     let Some(version) = parse::kernel_version(&release) else {
         return check.unknown(format!("kernel release `{release}` has no version"), "");
     };
-    if version < (6, 18) {
-        return check.warn(
-            format!("kernel {release} always takes the lock (until 6.18)"),
-            "use a kernel of 6.18 or later, or turn threaded NAPI on for the non-RT NICs, which \
-             shortens the wait to one poll",
-        );
+    let option = "CONFIG_PREEMPT_RT_NEEDS_BH_LOCK";
+    let lock = if version < (6, 18) {
+        format!("kernel {release} always takes the lock (until 6.18)")
+    } else {
+        match config {
+            None => format!(
+                "neither /proc/config.gz nor /boot/config-{release} can be read, where {option} \
+                 would say whether there is a lock"
+            ),
+            Some(config) if config.has(option) => format!("{} has {option}=y", config.path),
+            Some(config) => format!(
+                "{} does not set {option}: no lock, and no boost either",
+                config.path
+            ),
+        }
+    };
+    let shared = network::nics_on_the_poll_list(machine);
+    if shared.len() < 2 {
+        return check.ok(format!(
+            "{lock}; at most one NIC is polled in softirqs, so none waits for another"
+        ));
     }
-    match config {
-        None => check.unknown(
-            format!("neither /proc/config.gz nor /boot/config-{release} can be read"),
-            &format!("look for {option} in the kernel's configuration"),
-        ),
-        Some(config) if config.has(option) => check.warn(
-            format!("{} has {option}=y", config.path),
-            &format!("build the kernel without {option}"),
-        ),
-        Some(config) => check.ok(format!("{} does not set {option}", config.path)),
-    }
+    check.warn(
+        format!("{lock}; polled in softirqs: {}", shared.join(", ")),
+        "turn threaded NAPI on for the non-RT NICs (echo 1 > /sys/class/net/NIC/threaded), on any \
+         version: methods rt-profile and rt-levels do it",
+    )
 }
 
 fn command_line(machine: &Machine) -> Vec<Check> {
     let path = "/proc/cmdline";
     let line = text(machine, path);
-    let isolation = check(
-        "kernel.isolation",
-        "isolated CPUs",
-        "Method dedicated moves threads and interrupts at run time. The timer tick and RCU \
-         callbacks leave a CPU only by the kernel command line.",
-    );
     let idle = check(
         "kernel.idle",
         "idle parameters",
@@ -135,7 +144,7 @@ fn command_line(machine: &Machine) -> Vec<Check> {
          mean nothing.",
     );
     let Some(line) = line else {
-        return [isolation, idle, mitigations]
+        return [idle, mitigations]
             .map(|check| check.unknown(format!("{path} cannot be read"), ""))
             .into();
     };
@@ -149,7 +158,6 @@ fn command_line(machine: &Machine) -> Vec<Check> {
             })
             .collect()
     };
-    let isolated = words(&["isolcpus", "nohz_full", "rcu_nocbs"]);
     let idling = words(&[
         "idle",
         "intel_idle.max_cstate",
@@ -157,25 +165,17 @@ fn command_line(machine: &Machine) -> Vec<Check> {
         "cpuidle.off",
         "haltpoll.guest_halt_poll_ns",
     ]);
-    let mitigating = words(&["mitigations"]);
+    let mitigating = words(MITIGATIONS);
     vec![
-        if isolated.is_empty() {
-            isolation.warn(
-                format!("{path} has none of isolcpus=, nohz_full=, rcu_nocbs="),
-                "for method dedicated on CPU N, boot with nohz_full=N rcu_nocbs=N",
-            )
-        } else {
-            isolation.ok(format!("{path}: {}", isolated.join(" ")))
-        },
         if idling.is_empty() {
             idle.ok(format!("{path} has none: see C-states"))
         } else {
             idle.ok(format!("{path}: {}", idling.join(" ")))
         },
-        if mitigating.contains(&"mitigations=off") {
+        if mitigating.iter().any(|word| switches_off(word)) {
             mitigations.warn(
                 format!("{path}: {}", mitigating.join(" ")),
-                "on a host of tenants who do not trust each other, remove it",
+                "on a host of tenants who do not trust each other, remove what switches them off",
             )
         } else if mitigating.is_empty() {
             mitigations.ok(format!("{path} does not say: the kernel's default"))
@@ -183,6 +183,44 @@ fn command_line(machine: &Machine) -> Vec<Check> {
             mitigations.ok(format!("{path}: {}", mitigating.join(" ")))
         },
     ]
+}
+
+/// Parameters that change a mitigation (Documentation/admin-guide/hw-vuln).
+const MITIGATIONS: &[&str] = &[
+    "mitigations",
+    "nopti",
+    "pti",
+    "kpti",
+    "nospectre_v1",
+    "nospectre_v2",
+    "spectre_v2",
+    "spectre_v2_user",
+    "spec_store_bypass_disable",
+    "nospec_store_bypass_disable",
+    "l1tf",
+    "mds",
+    "tsx_async_abort",
+    "mmio_stale_data",
+    "reg_file_data_sampling",
+    "retbleed",
+    "spec_rstack_overflow",
+    "gather_data_sampling",
+    "srbds",
+    "spectre_bhi",
+    "indirect_target_selection",
+    "tsa",
+    "vmscape",
+    "kvm-intel.vmentry_l1d_flush",
+    "kvm.nx_huge_pages",
+];
+
+fn switches_off(word: &str) -> bool {
+    match word.split_once('=') {
+        Some((_, value)) => value
+            .split(',')
+            .any(|value| matches!(value, "off" | "0" | "never" | "n" | "N")),
+        None => word.starts_with("no"),
+    }
 }
 
 fn btf(machine: &Machine) -> Check {
@@ -217,8 +255,11 @@ fn sched_ext(machine: &Machine) -> Check {
     }
     match text(machine, &format!("{path}/state")) {
         Some(state) if state == "enabled" => check.warn(
-            format!("{path}/state is enabled: a scheduler is loaded already"),
-            "stop it before you compare methods",
+            format!(
+                "{path}/state is enabled: a scheduler is loaded already. Its watchdog ends it when \
+                 a task waits too long, as behind RT threads that fill a CPU"
+            ),
+            "stop it before you compare methods, and keep RT threads off some CPUs",
         ),
         Some(state) => check.ok(format!("{path}/state is {state}")),
         None => check.ok(format!("{path} is there")),

@@ -11,6 +11,7 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
         vendor(machine),
         nested(machine),
         vhost(machine),
+        halt_polling(machine),
     ]
 }
 
@@ -39,8 +40,18 @@ fn device(machine: &Machine) -> Check {
     }
 }
 
-/// The vendor modules, and where their processor flag is.
-const VENDORS: [(&str, &str); 2] = [("kvm_intel", "vmx"), ("kvm_amd", "svm")];
+/// The vendor modules and their processors.
+const VENDORS: [(&str, &str); 2] = [("kvm_intel", "GenuineIntel"), ("kvm_amd", "AuthenticAMD")];
+
+/// The module of this processor that is there: a kernel may have both built in.
+fn vendors_module(machine: &Machine) -> Option<&'static str> {
+    let cpuinfo = text(machine, "/proc/cpuinfo").unwrap_or_default();
+    let is_loaded = |module: &str| machine.tree.exists(&format!("/sys/module/{module}"));
+    VENDORS
+        .iter()
+        .find(|(module, vendor)| cpuinfo.contains(vendor) && is_loaded(module))
+        .map(|(module, _)| *module)
+}
 
 fn vendor(machine: &Machine) -> Check {
     let check = check(
@@ -50,10 +61,7 @@ fn vendor(machine: &Machine) -> Check {
          tiny guests and hang on a stock kernel.",
     );
     let modules = machine.tree.list("/sys/module").unwrap_or_default();
-    if let Some((module, _)) = VENDORS
-        .iter()
-        .find(|(module, _)| modules.iter().any(|name| name == module))
-    {
+    if let Some(module) = vendors_module(machine) {
         return check.ok(format!("/sys/module/{module} is there"));
     }
     let cpuinfo = text(machine, "/proc/cpuinfo").unwrap_or_default();
@@ -90,11 +98,11 @@ fn nested(machine: &Machine) -> Check {
         "Only the lab needs it: its emulated host runs KVM guests of its own. Without it the lab \
          emulates the processor.",
     );
-    for (module, _) in VENDORS {
-        let path = format!("/sys/module/{module}/parameters/nested");
-        let Some(value) = text(machine, &path) else {
-            continue;
-        };
+    let path = |module: &str| format!("/sys/module/{module}/parameters/nested");
+    if let Some((module, value)) =
+        vendors_module(machine).and_then(|module| Some((module, text(machine, &path(module))?)))
+    {
+        let path = path(module);
         return if matches!(value.as_str(), "Y" | "1") {
             check.ok(format!("{path} is {value}"))
         } else {
@@ -122,5 +130,25 @@ fn vhost(machine: &Machine) -> Check {
         check.ok(format!("{path} is there"))
     } else {
         check.warn(format!("{path} does not exist"), "modprobe vhost_net")
+    }
+}
+
+fn halt_polling(machine: &Machine) -> Check {
+    let path = "/sys/module/kvm/parameters/halt_poll_ns";
+    let check = check(
+        "kvm.halt-poll",
+        "halt polling",
+        "A VCPU that waits polls for so long before its thread sleeps. At real-time priority it \
+         keeps the CPU from all that is below it meanwhile.",
+    );
+    match text(machine, path).as_deref() {
+        Some("0") => check.ok(format!("{path} is 0")),
+        Some(value) => check.warn(
+            format!("{path} is {value}"),
+            "on CPUs that RT VCPUs share with other work: echo 0 > \
+             /sys/module/kvm/parameters/halt_poll_ns; on a CPU of its own leave it, as it shortens \
+             the wake-up",
+        ),
+        None => check.unknown(format!("{path} cannot be read"), ""),
     }
 }

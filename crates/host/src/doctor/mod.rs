@@ -1,9 +1,11 @@
 //! `steadyvm doctor`: what a machine can and cannot promise, check by check.
 
 mod cpus;
+mod isolation;
 mod kernel;
 mod kvm;
 mod network;
+mod realtime;
 mod scheduling;
 #[cfg(test)]
 mod tests;
@@ -11,7 +13,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::levels;
-use crate::machine::Machine;
+use crate::machine::{Machine, printable};
 use crate::method::Method;
 
 /// What a check found.
@@ -79,10 +81,14 @@ pub fn examine(machine: &Machine) -> Report {
         ("kernel", kernel::checks(machine)),
         ("processors", cpus::checks(machine)),
         ("network", network::checks(machine)),
+        ("scheduling and memory", realtime::checks(machine)),
         ("scheduling and memory", scheduling::checks(machine)),
     ] {
         checks.extend(found.into_iter().map(|check| Check {
             group: group.into(),
+            found: printable(&check.found).into_owned(),
+            fix: printable(&check.fix).into_owned(),
+            title: printable(&check.title).into_owned(),
             ..check
         }));
     }

@@ -4,23 +4,33 @@ use super::{Check, check, text};
 use crate::discover;
 use crate::machine::{Machine, Thread};
 
+/// The interfaces that are devices.
+fn physical(machine: &Machine) -> Vec<String> {
+    let names = machine.tree.list("/sys/class/net").unwrap_or_default();
+    let is_device = |name: &String| {
+        let device = format!("/sys/class/net/{name}/device");
+        machine.tree.exists(&device)
+    };
+    names.into_iter().filter(is_device).collect()
+}
+
+/// The NICs that share their CPU's poll list: those whose NAPI is not threaded.
+pub(super) fn nics_on_the_poll_list(machine: &Machine) -> Vec<String> {
+    let is_shared = |name: &String| {
+        let threaded = text(machine, &format!("/sys/class/net/{name}/threaded"));
+        threaded.is_none_or(|value| value == "0")
+    };
+    physical(machine).into_iter().filter(is_shared).collect()
+}
+
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
-    let names: Vec<String> = machine
-        .tree
-        .list("/sys/class/net")
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|name| {
-            machine
-                .tree
-                .exists(&format!("/sys/class/net/{name}/device"))
-        })
-        .collect();
+    let names = physical(machine);
     let threads = machine.all_threads().unwrap_or_default();
     let mut checks = vec![count(&names)];
     for name in &names {
         checks.push(queues(machine, &threads, name));
         checks.push(threaded_napi(machine, name));
+        checks.push(moderation(machine, name));
     }
     checks
 }
@@ -74,7 +84,8 @@ fn queues(machine: &Machine, threads: &[Thread], name: &str) -> Check {
         nic.irq_threads.len()
     );
     if nic.irqs.is_empty() {
-        return check.warn(found, &format!("ip link set {name} up"));
+        let (why, fix) = discover::without_interrupts(machine, name);
+        return check.warn(format!("{found}: {why}"), &fix);
     }
     if machine.preempt_rt().0 && nic.irq_threads.is_empty() && nic.napi_threads.is_empty() {
         return check.warn(
@@ -103,5 +114,31 @@ fn threaded_napi(machine: &Machine, name: &str) -> Check {
             format!("{path} cannot be read"),
             "use a kernel of 5.12 or later, and bring the interface up",
         ),
+    }
+}
+
+fn moderation(machine: &Machine, name: &str) -> Check {
+    let check = check(
+        &format!("network.moderation.{name}"),
+        &format!("{name}: moderation"),
+        "The NIC holds a packet back so that one interrupt serves several: a delay before any \
+         priority counts.",
+    );
+    match machine.links.moderation(name) {
+        Ok(found) if found.rx_us == 0 && !found.is_adaptive => {
+            check.ok("rx-usecs is 0, adaptive-rx is off (ethtool -c)")
+        }
+        Ok(found) => check.warn(
+            format!(
+                "rx-usecs is {}, adaptive-rx is {} (ethtool -c)",
+                found.rx_us,
+                if found.is_adaptive { "on" } else { "off" }
+            ),
+            &format!("if {name} carries RT traffic: ethtool -C {name} adaptive-rx off rx-usecs 0"),
+        ),
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            check.ok("the driver has none that ethtool shows")
+        }
+        Err(error) => check.unknown(format!("cannot be read: {error}"), ""),
     }
 }

@@ -11,6 +11,7 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
         throttling(machine),
         fair_servers(machine),
         irqbalance(machine),
+        swap(machine),
         switch(
             machine,
             "/proc/sys/kernel/numa_balancing",
@@ -179,4 +180,29 @@ fn switch(machine: &Machine, path: &str, check: Check, fix: &str) -> Check {
         Some(value) => check.warn(format!("{path} is {value}"), fix),
         None => check.ok(format!("{path} does not exist")),
     }
+}
+
+fn swap(machine: &Machine) -> Check {
+    let path = "/proc/swaps";
+    let check = check(
+        "memory.swap",
+        "swap",
+        "A page of a VM that was swapped out is read from the disk when the VM needs it.",
+    );
+    let Some(table) = text(machine, path) else {
+        return check.ok(format!("{path} does not exist"));
+    };
+    // The first line is the heading.
+    let areas = table.lines().skip(1);
+    let areas: Vec<&str> = areas
+        .filter_map(|line| line.split_ascii_whitespace().next())
+        .collect();
+    if areas.is_empty() {
+        return check.ok(format!("{path} names none"));
+    }
+    check.warn(
+        format!("{path}: {}", areas.join(", ")),
+        "lock the RT VM's memory (libvirt: <memoryBacking><locked/>; QEMU: -overcommit \
+         mem-lock=on), or swapoff -a",
+    )
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{FakeHost, FakeState, error};
-use crate::links::{FlowRule, FlowTable, Links, PortSocket, Qdisc, UNLIMITED_BYTES};
+use crate::links::{FlowRule, FlowTable, Links, Moderation, PortSocket, Qdisc, UNLIMITED_BYTES};
 
 /// What a fake kernel attaches by itself.
 const DEFAULT_QDISC: &str = "pfifo_fast";
@@ -114,6 +114,12 @@ impl Links for FakeHost {
             let rule = steering.rules.remove(&place);
             rule.map(drop).ok_or_else(|| error(libc::ENOENT))
         })
+    }
+
+    fn moderation(&self, device: &str) -> io::Result<Moderation> {
+        let inner = self.lock();
+        let found = inner.state.moderation.get(device);
+        found.copied().ok_or_else(|| error(libc::EOPNOTSUPP))
     }
 
     fn rx_frames(&self, device: &str) -> io::Result<u32> {

@@ -6,7 +6,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::{FlowMatch, FlowRule, FlowTable, PortProtocol};
+use super::{FlowMatch, FlowRule, FlowTable, Moderation, PortProtocol};
 
 // Commands and values of include/uapi/linux/ethtool.h.
 const GET_COALESCING: u32 = 0x0e;
@@ -104,6 +104,16 @@ pub(super) fn set_flow_steering(device: &str, on: bool) -> io::Result<()> {
 
 pub(super) fn rx_frames(device: &str) -> io::Result<u32> {
     coalescing(device).map(|coalescing| coalescing.rx_frames)
+}
+
+/// `use_adaptive_rx_coalesce` is the eleventh word of `struct ethtool_coalesce`.
+const ADAPTIVE: usize = 10 - 3;
+
+pub(super) fn moderation(device: &str) -> io::Result<Moderation> {
+    coalescing(device).map(|coalescing| Moderation {
+        rx_us: coalescing.rx_us,
+        is_adaptive: coalescing.others[ADAPTIVE] != 0,
+    })
 }
 
 /// Leaves the device's other values as they are.

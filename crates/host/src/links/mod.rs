@@ -80,6 +80,15 @@ pub struct PortSocket {
     pub listens: bool,
 }
 
+/// How long a device gathers received packets before it interrupts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moderation {
+    /// For so long at most (`rx-usecs`).
+    pub rx_us: u32,
+    /// The driver changes that by the traffic (`adaptive-rx`).
+    pub is_adaptive: bool,
+}
+
 /// The system calls on network devices.
 pub trait Links: Send + Sync {
     /// The root queueing discipline.
@@ -102,6 +111,9 @@ pub trait Links: Send + Sync {
     fn rx_frames(&self, device: &str) -> io::Result<u32>;
     /// Sets it.
     fn set_rx_frames(&self, device: &str, frames: u32) -> io::Result<()>;
+    /// How long a device gathers packets before it interrupts (`ethtool -c`). `EOPNOTSUPP` if it
+    /// does not.
+    fn moderation(&self, device: &str) -> io::Result<Moderation>;
     /// The send buffer in bytes of the queue of a tap that a process has open by this descriptor,
     /// [`UNLIMITED_BYTES`] without a limit. `ENODEV` if the descriptor is something else.
     fn tap_send_buffer(&self, pid: u32, descriptor: u32, tap: &str) -> io::Result<u32>;
@@ -152,6 +164,10 @@ impl Links for KernelLinks {
 
     fn delete_flow_rule(&self, device: &str, place: u32) -> io::Result<()> {
         ethtool::delete_flow_rule(device, place)
+    }
+
+    fn moderation(&self, device: &str) -> io::Result<Moderation> {
+        ethtool::moderation(device)
     }
 
     fn rx_frames(&self, device: &str) -> io::Result<u32> {

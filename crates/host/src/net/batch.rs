@@ -10,10 +10,11 @@ use std::io;
 
 use super::profile::{Class, ThreadPriority, VmProfile, at};
 use super::vms::{self, Running};
-use crate::change::{Change, Step};
+use crate::engine::Step;
 use crate::error::HostError;
 use crate::links::UNLIMITED_BYTES;
 use crate::machine::{Machine, ThreadId};
+use crate::settings::{Change, ChangeOf, Device, RxFrames, TapSendBuffer};
 
 /// More than a ring of 256 packets holds, so that only the way of packets changes, and no VM waits
 /// for room in the buffer.
@@ -27,7 +28,13 @@ pub(super) fn steps(
     steps: &mut Vec<Step>,
     warnings: &mut Vec<String>,
 ) -> Result<(), HostError> {
-    let Running { profile, vm, taps } = running;
+    let Running {
+        profile, vm, taps, ..
+    } = running;
+    let asked = profile.class.tap_qdisc.is_some() || profile.class.tap_batch.is_some();
+    if asked && !running.taps_elsewhere.is_empty() {
+        warnings.push(elsewhere(profile, &running.taps_elsewhere));
+    }
     let Some(packets) = batch_of(&profile.class, levels_from) else {
         return Ok(());
     };
@@ -37,21 +44,14 @@ pub(super) fn steps(
         });
     };
     for tap in taps {
-        if !machine.tree.exists(&format!("/sys/class/net/{tap}")) {
-            warnings.push(elsewhere(profile, tap));
-            continue;
-        }
         // Before the send buffer, and so after it in undo: what a tap has gathered when `rx-frames`
         // becomes 0 stays there.
         let changes = [
             rx_frames(machine, tap, packets - 1)?,
             send_buffer(machine, &monitor.id, tap)?,
         ];
-        steps.extend(changes.map(|change| Step {
-            change,
-            why: format!("so that others wait for {packets} of the VM's packets at most"),
-            required: true,
-        }));
+        let why = format!("so that others wait for {packets} of the VM's packets at most");
+        steps.extend(changes.map(|change| Step::required(change, why.clone())));
     }
     Ok(())
 }
@@ -64,10 +64,12 @@ fn batch_of(class: &Class, levels_from: Option<u32>) -> Option<u32> {
     })
 }
 
-fn elsewhere(profile: &VmProfile, tap: &str) -> String {
+fn elsewhere(profile: &VmProfile, taps: &[String]) -> String {
     let what = format!(
-        "the tap {tap} of VM \"{}\" is in another network namespace: its batch is left as it is",
-        profile.name
+        "VM \"{}\" has taps in another network namespace ({}): their queueing discipline and batch \
+         are left as they are",
+        profile.name,
+        taps.join(", ")
     );
     at(&profile.place, &what)
 }
@@ -77,11 +79,12 @@ fn rx_frames(machine: &Machine, tap: &str, new_frames: u32) -> Result<Change, Ho
         .links
         .rx_frames(tap)
         .map_err(|source| HostError::io("read rx-frames of", tap, source))?;
-    Ok(Change::RxFrames {
-        device: tap.to_owned(),
-        old_frames,
-        new_frames,
-    })
+    let device = Device::find(machine, tap);
+    Ok(Change::from(ChangeOf {
+        setting: RxFrames { device },
+        old: old_frames,
+        new: new_frames,
+    }))
 }
 
 /// A limit that someone set is one already.
@@ -89,16 +92,19 @@ fn send_buffer(machine: &Machine, monitor: &ThreadId, tap: &str) -> Result<Chang
     let now = send_buffers(machine, monitor.pid, tap).map_err(|cause| unreadable(tap, cause))?;
     // A queue that was attached after the others' limit was set has none.
     let old_bytes = now.last().copied().unwrap_or(UNLIMITED_BYTES);
-    Ok(Change::TapSendBuffer {
-        tap: tap.to_owned(),
-        monitor: monitor.clone(),
-        old_bytes,
-        new_bytes: if old_bytes == UNLIMITED_BYTES {
-            LIMIT_BYTES
-        } else {
-            old_bytes
+    let new_bytes = if old_bytes == UNLIMITED_BYTES {
+        LIMIT_BYTES
+    } else {
+        old_bytes
+    };
+    Ok(Change::from(ChangeOf {
+        setting: TapSendBuffer {
+            tap: Device::find(machine, tap),
+            monitor: monitor.clone(),
         },
-    })
+        old: [old_bytes].into(),
+        new: [new_bytes].into(),
+    }))
 }
 
 fn unreadable(tap: &str, cause: io::Error) -> HostError {

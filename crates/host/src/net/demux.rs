@@ -8,12 +8,13 @@ use steadyvm_demux::{Levels, Queues, Specification};
 
 use super::profile::{ThreadPriority, at};
 use super::softirqs::policy;
-use crate::change::{Change, Step};
 use crate::cpu_set::CpuSet;
 use crate::demux::Presence;
+use crate::engine::Step;
 use crate::error::HostError;
 use crate::levels;
 use crate::machine::{Machine, Thread};
+use crate::settings::{Change, ChangeOf, EarlyDemux, Installed};
 
 /// Early demultiplexing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,7 +151,7 @@ pub(super) fn steps(
     let presence = machine.demux.presence(specification).map_err(read)?;
     let is_ours = own
         .iter()
-        .any(|step| matches!(step.change, Change::EarlyDemux { .. }));
+        .any(|step| matches!(step.change, Change::EarlyDemux(_)));
     if presence != Presence::Absent && !is_ours {
         return refuse(
             "demux: programs of an earlier steadyvm are pinned below /sys/fs/bpf, and no journal \
@@ -162,14 +163,15 @@ pub(super) fn steps(
         let (asker, instead) = ("[net.demux] rt_from", "give it cpu and levels");
         steps.extend(levels::mark_steps(machine, asker, instead)?);
     }
-    let change = Change::EarlyDemux {
-        specification: specification.clone(),
+    let change = ChangeOf {
+        setting: EarlyDemux {
+            specification: specification.clone(),
+        },
+        old: Installed::Absent,
+        new: Installed::Whole,
     };
-    steps.push(Step {
-        change,
-        why: "so that packets are processed with the rank of the process that receives them".into(),
-        required: true,
-    });
+    let why = "so that packets are processed with the rank of the process that receives them";
+    steps.push(Step::required(change, why));
     if presence != Presence::Whole {
         return Ok(());
     }
@@ -185,7 +187,7 @@ pub(super) fn steps(
             .filter(|thread| thread.is_kernel() && thread.id.comm == *name);
         for thread in named {
             let why = "so that a level's packets have the level's rank";
-            steps.push(policy(machine, &thread.id, *priority, 0, why)?);
+            steps.extend(policy(machine, &thread.id, *priority, 0, why)?);
         }
     }
     Ok(())

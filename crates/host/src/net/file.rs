@@ -1,7 +1,7 @@
 //! The network part of steadyvm.toml. What is for the plan of VCPUs is left to `steadyvm plan`.
 //!
 //! ```toml
-//! [net]                       # the host's deferred work
+//! [net]                       # the host's deferred work; rcu and timers stand above VCPUs unless set
 //! budget_packets = 64
 //!
 //! [class.rt.net]              # what the VMs, NICs and queues of class rt get
@@ -62,6 +62,7 @@ struct HostTable {
     budget_us: Option<u32>,
     ksoftirqd: Option<ThreadPriority>,
     rcu: Option<ThreadPriority>,
+    timers: Option<ThreadPriority>,
     fair_server_us: Option<u32>,
     levels_from: Option<u32>,
     demux: Option<Spanned<DemuxTable>>,
@@ -118,6 +119,23 @@ struct VmTable {
 /// # Errors
 /// What is wrong, with its line and column.
 pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
+    let profile = parse_any(name, text)?;
+    if profile == Profile::default() {
+        let what = "nothing in it is for the network";
+        return Err(Reader { name, text }.wrong(
+            0,
+            what,
+            "add [net], a [[nic]] with a class, or net settings to the class of a VM",
+        ));
+    }
+    Ok(profile)
+}
+
+/// As [`parse`], also of a file that says nothing of the network.
+///
+/// # Errors
+/// What is wrong, with its line and column.
+pub fn parse_any(name: &str, text: &str) -> Result<Profile, HostError> {
     let reader = Reader { name, text };
     let file: File = toml::from_str(text).map_err(|error| {
         let place = error.span().map_or(0, |span| span.start);
@@ -145,14 +163,14 @@ pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
     for vm in &file.vm {
         profile.vms.extend(reader.vm(vm, classes)?);
     }
-    if profile == Profile::default() {
-        let what = "nothing in it is for the network";
-        return Err(reader.wrong(
-            0,
-            what,
-            "add [net], a [[nic]] with a class, or net settings to the class of a VM",
-        ));
-    }
+    // A VCPU that computes without end must not stop the threads that all of the host depends on.
+    let above = profile.highest_of_tenants().map(|highest| highest + 1);
+    let above = above
+        .filter(|above| *above <= HIGHEST_PRIORITY)
+        .map(ThreadPriority::Fifo);
+    let softirqs = &mut profile.softirqs;
+    softirqs.rcu = softirqs.rcu.or(above);
+    softirqs.timers = softirqs.timers.or(above);
     profile.check()?;
     Ok(profile)
 }
@@ -276,6 +294,7 @@ impl Reader<'_> {
             queues,
             steer: steer.collect::<Result<_, _>>()?,
             place: self.place(at),
+            ..NicProfile::default()
         })
     }
 
@@ -381,6 +400,7 @@ impl HostTable {
             budget_us: self.budget_us,
             ksoftirqd: self.ksoftirqd,
             rcu: self.rcu,
+            timers: self.timers,
             levels_from: self.levels_from,
         })
     }

@@ -4,10 +4,11 @@
 use serde::Deserialize;
 
 use super::profile::{NicProfile, at};
-use crate::change::{Change, Step};
+use crate::engine::Step;
 use crate::error::HostError;
 use crate::links::{FlowMatch, FlowRule, PortProtocol};
 use crate::machine::Machine;
+use crate::settings::{Change, ChangeOf, Device, FlowPlace, FlowRuleAt, FlowSteering};
 
 /// A rule in the file: `{ queue = 1, mac = "52:54:00:00:00:01" }`, or `{ queue = 1, udp = 7 }`.
 #[derive(Deserialize)]
@@ -91,24 +92,23 @@ pub(super) fn steer(
         .links
         .flow_steering(device)
         .map_err(|error| HostError::io("read the flow steering of", device, error))?;
-    let switch = Change::FlowSteering {
-        device: device.clone(),
+    let device = Device::find(machine, device);
+    let switch = ChangeOf {
+        setting: FlowSteering {
+            device: device.clone(),
+        },
         old,
         new: true,
     };
-    steps.push(Step {
-        change: switch,
-        why: "so that the NIC steers by rules".into(),
-        required: true,
-    });
+    steps.push(Step::required(switch, "so that the NIC steers by rules"));
     let mut taken: Vec<u32> = table.rules.keys().copied().collect();
     for rule in &nic.steer {
         let ours = own.iter().find_map(|step| match &step.change {
-            Change::FlowRule {
-                device: named,
-                place,
-                rule: made,
-            } if named == device && made == rule => Some(*place),
+            Change::FlowRuleAt(made)
+                if made.setting.device.is(&device) && made.setting.rule == *rule =>
+            {
+                Some(made.setting.place)
+            }
             _ => None,
         });
         let there = table
@@ -121,20 +121,25 @@ pub(super) fn steer(
         let free = || (0..table.size.unwrap_or(u32::MAX)).find(|place| !taken.contains(place));
         let Some(place) = ours.or_else(free) else {
             return Err(HostError::Unsupported {
-                missing: at(&nic.place, &format!("the rule table of {device} is full")),
+                missing: at(
+                    &nic.place,
+                    &format!("the rule table of {} is full", nic.name),
+                ),
                 fix: "steer fewer flows, or delete rules (ethtool -N)".into(),
             });
         };
         taken.push(place);
-        steps.push(Step {
-            change: Change::FlowRule {
+        let change = ChangeOf {
+            setting: FlowRuleAt {
                 device: device.clone(),
                 place,
                 rule: *rule,
             },
-            why: "so that these packets come by a queue of their own".into(),
-            required: true,
-        });
+            old: FlowPlace::Free,
+            new: FlowPlace::Rule,
+        };
+        let why = "so that these packets come by a queue of their own";
+        steps.push(Step::required(change, why));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! docs/design/no-patch-profile.md says why each setting is there.
 
 mod batch;
-mod control;
+mod budget;
 mod demux;
 pub mod file;
 mod flows;
@@ -18,7 +18,7 @@ mod softirqs;
 mod vms;
 
 pub(crate) use batch::{send_buffers, set_send_buffer};
-pub use control::{ProfileApplied, ProfilePlan};
+pub use budget::VcpuBudget;
 pub use demux::DemuxProfile;
 pub use profile::{
     Class, NicProfile, ProcessProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile,

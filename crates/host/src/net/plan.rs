@@ -3,19 +3,25 @@
 use std::collections::BTreeMap;
 
 use super::batch;
+use super::budget;
 use super::demux;
 use super::flows;
-use super::profile::{Class, NicProfile, ProcessProfile, Profile, at};
+use super::profile::{Class, NicProfile, ProcessProfile, Profile, VmProfile, at};
 use super::queues::{self, Queue};
 use super::softirqs::{self, policy};
 use super::vms::{self, Running};
-use crate::change::{self, Change, Form, Step};
 use crate::cpu_set::CpuSet;
+use crate::dedicated;
 use crate::discover::{self, Nic};
+use crate::engine::Step;
 use crate::error::HostError;
 use crate::fair_server;
+use crate::links::Qdisc;
 use crate::machine::{Machine, Thread, ThreadId};
 use crate::parse;
+use crate::settings::{
+    Change, ChangeOf, Device, File, Form, IrqAffinity, RootQdisc, SettingKind, ThreadAffinity,
+};
 use crate::threads::RESET_ON_FORK;
 
 /// What a profile wants on a machine.
@@ -27,18 +33,29 @@ pub(crate) struct Wanted {
     pub warnings: Vec<String>,
 }
 
-/// Plans a profile. `own` are the steps that are in force already.
+/// What is known while planning.
+pub(crate) struct Context<'a> {
+    /// The steps that are in force already.
+    pub own: &'a [Step],
+    /// Whether nothing was made yet: a VM or process that is named and does not run is the caller's
+    /// mistake then, and has ended meanwhile later.
+    pub is_first: bool,
+}
+
+/// Plans a profile.
 ///
 /// NAPI threads that `threaded` will start exist only after that step is made: plan again then.
 pub(crate) fn plan(
     machine: &Machine,
     profile: &Profile,
-    own: &[Step],
+    context: &Context<'_>,
 ) -> Result<Wanted, HostError> {
     profile.check()?;
+    let own = context.own;
     let threads = machine.all_threads()?;
     let online = machine.online()?;
     let mut wanted = Wanted::default();
+    let mut path = dedicated::Path::default();
     softirqs::steps(machine, &threads, &profile.softirqs, &mut wanted.steps)?;
     if let Some(piece_us) = profile.fair_server_us {
         let piece_ns = u64::from(piece_us) * 1000;
@@ -49,18 +66,30 @@ pub(crate) fn plan(
         demux::steps(machine, &threads, profile, &online, own, &mut wanted.steps)?;
     }
     for nic in &profile.nics {
-        let found = discover::nic(machine, &threads, &nic.name)
-            .map_err(|error| place(error, &nic.place))?;
+        let found = match discover::nic(machine, &threads, &nic.name) {
+            Ok(found) => found,
+            // It went away meanwhile, and nobody named it.
+            Err(_) if nic.is_other => continue,
+            Err(error) => return Err(place(error, &nic.place)),
+        };
         plan_nic(machine, nic, &found, &online, &mut wanted)?;
         flows::steer(machine, nic, own, &mut wanted.steps)?;
+        if !nic.is_other {
+            path.irqs.extend(found.irqs.clone());
+            path.threads.extend(found.napi_threads.iter().cloned());
+            path.nics.insert(found.name);
+        }
     }
     for vm in &profile.vms {
-        match vms::find(machine, &threads, vm)? {
+        match find_vm(machine, &threads, vm, context)? {
             Some(running) => {
                 plan_vm(machine, &running, &online, own, &mut wanted)?;
                 let Wanted { steps, warnings } = &mut wanted;
                 let levels_from = profile.softirqs.levels_from;
                 batch::steps(machine, &running, levels_from, steps, warnings)?;
+                path.threads
+                    .extend(running.vm.vhost_workers.iter().cloned());
+                path.threads.extend(rt_vcpus(&running));
             }
             None => wanted.warnings.push(format!(
                 "VM \"{}\" does not run: apply again when it does",
@@ -69,10 +98,35 @@ pub(crate) fn plan(
         }
     }
     for process in &profile.processes {
-        plan_process(machine, process, &mut wanted)?;
+        if !context.is_first && machine.threads_of(process.pid).is_empty() {
+            let what = format!("process {} has ended", process.pid);
+            wanted.warnings.push(what);
+            continue;
+        }
+        path.threads
+            .extend(plan_process(machine, process, &mut wanted)?);
     }
+    if let Some(cpu) = profile.dedicated_cpu {
+        let steps = dedicated::steps(machine, &threads, cpu, &path, own)?;
+        wanted.steps.extend(steps);
+    }
+    throttling(machine, profile, &mut wanted);
     warn_of_irqbalance(&threads, profile, &mut wanted);
     Ok(wanted)
+}
+
+/// One that was named by its process and does not run is none either, unless that is a mistake.
+fn find_vm<'p>(
+    machine: &Machine,
+    threads: &[Thread],
+    vm: &'p VmProfile,
+    context: &Context<'_>,
+) -> Result<Option<Running<'p>>, HostError> {
+    let has_ended = |pid| machine.threads_of(pid).is_empty();
+    if !context.is_first && vm.pid.is_some_and(has_ended) {
+        return Ok(None);
+    }
+    vms::find(machine, threads, vm)
 }
 
 /// Every NIC that has interrupts.
@@ -97,21 +151,40 @@ fn plan_nic(
 ) -> Result<(), HostError> {
     let name = &profile.name;
     check_cpus(&profile.class, online, &profile.place)?;
-    if nic.irqs.is_empty() {
-        return Err(HostError::BadInput {
-            what: at(
-                &profile.place,
-                &format!("{name} has no interrupt of its own"),
-            ),
-            fix: "name the physical interface, not the bridge or tap, and bring it up first \
-                  (drivers ask for their interrupts when it goes up)"
-                .into(),
-        });
-    }
     let has_irq_threads = !nic.irq_threads.is_empty();
-    let threaded = profile.class.threaded_napi.unwrap_or(!has_irq_threads);
-    threaded_napi(machine, profile, threaded, &mut wanted.steps)?;
-    if !has_irq_threads && profile.class.irq.is_some() {
+    let has_threads = has_irq_threads || !nic.napi_threads.is_empty();
+    let fix = "name the physical interface, not the bridge or tap, and bring it up first (drivers \
+               ask for their interrupts when it goes up)";
+    let refuse = |what: String| {
+        Err(HostError::BadInput {
+            what: at(&profile.place, &what),
+            fix: fix.into(),
+        })
+    };
+    if profile.leave_napi && !has_threads {
+        return refuse(format!(
+            "{name} has no IRQ thread and no NAPI thread to give a priority to (it has {} \
+             interrupts in /proc/interrupts)",
+            nic.irqs.len()
+        ));
+    }
+    if !profile.leave_napi && nic.irqs.is_empty() {
+        if profile.is_other {
+            return Ok(());
+        }
+        return refuse(format!("{name} has no interrupt of its own"));
+    }
+    if profile.class.irq.is_some() {
+        warn_of_shared_interrupts(nic, wanted);
+    }
+    let threaded = if profile.leave_napi {
+        !nic.napi_threads.is_empty()
+    } else {
+        let threaded = profile.class.threaded_napi.unwrap_or(!has_irq_threads);
+        threaded_napi(machine, profile, threaded, &mut wanted.steps)?;
+        threaded
+    };
+    if !has_irq_threads && !profile.leave_napi && profile.class.irq.is_some() {
         wanted.warnings.push(format!(
             "{name} has no IRQ threads on this kernel (PREEMPT_RT or `threadirqs` makes them): \
              only its NAPI threads get a priority"
@@ -141,7 +214,7 @@ fn plan_nic(
             );
             wanted
                 .steps
-                .push(policy(machine, thread, priority, 0, &why)?);
+                .extend(policy(machine, thread, priority, 0, &why)?);
         }
     }
     if !threaded {
@@ -161,10 +234,10 @@ fn plan_nic(
             );
             wanted
                 .steps
-                .push(policy(machine, thread, priority, 0, &why)?);
+                .extend(policy(machine, thread, priority, 0, &why)?);
         }
         if let Some(cpus) = &class.cpus {
-            wanted.steps.push(thread_cpus(machine, thread, cpus)?);
+            wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
         }
     }
     Ok(())
@@ -178,10 +251,13 @@ fn threaded_napi(
     steps: &mut Vec<Step>,
 ) -> Result<(), HostError> {
     let path = format!("/sys/class/net/{}/threaded", profile.name);
-    let change = Change::File {
-        old: machine.must_read(&path)?.trim().to_owned(),
-        path,
-        form: Form::Text,
+    if profile.is_other && !machine.tree.exists(&path) {
+        return Ok(());
+    }
+    let old = machine.must_read(&path)?.trim().to_owned();
+    let change = ChangeOf {
+        setting: File::new(machine, path, Form::Text),
+        old,
         new: u32::from(threaded).to_string(),
     };
     let why = if threaded {
@@ -189,10 +265,11 @@ fn threaded_napi(
     } else {
         "so that it is polled by its IRQ threads themselves"
     };
-    steps.push(Step {
-        change,
-        why: why.into(),
-        required: true,
+    // Drivers without NAPI of their own refuse it (EOPNOTSUPP), as those of Wi-Fi cards do.
+    steps.push(if profile.is_other {
+        Step::optional(change, why)
+    } else {
+        Step::required(change, why)
     });
     Ok(())
 }
@@ -246,10 +323,12 @@ fn plan_vm(
     own: &[Step],
     wanted: &mut Wanted,
 ) -> Result<(), HostError> {
-    let Running { profile, vm, taps } = running;
+    let Running {
+        profile, vm, taps, ..
+    } = running;
     let class = &profile.class;
     check_cpus(class, online, &profile.place)?;
-    if vm.vhost_workers.is_empty() && class.vhost.is_some() {
+    if vm.vhost_workers.is_empty() && class.vhost.is_some() && !taps.is_empty() {
         wanted.warnings.push(format!(
             "VM \"{}\" has no vhost worker: its packets go through its monitor's threads; use \
              vhost-net (vhost=on)",
@@ -261,25 +340,35 @@ fn plan_vm(
             let why = "so that packets enter the VM with the rank of its class";
             wanted
                 .steps
-                .push(policy(machine, thread, priority, 0, why)?);
+                .extend(policy(machine, thread, priority, 0, why)?);
         }
         if let Some(cpus) = &class.cpus {
-            wanted.steps.push(thread_cpus(machine, thread, cpus)?);
+            wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
         }
     }
+    for (number, budget) in &profile.budgets {
+        let Some(thread) = vm.vcpus.get(number) else {
+            wanted.warnings.push(format!(
+                "VM \"{}\" is planned with VCPU {number} and runs without it",
+                profile.name
+            ));
+            continue;
+        };
+        let step = budget::step(machine, thread, budget, &profile.place)?;
+        wanted.steps.extend(step);
+    }
     if let Some(priority) = class.vcpu {
-        for (&number, thread) in &vm.vcpus {
-            let chosen = if profile.rt_vcpus.is_empty() {
-                number != 0 || vm.vcpus.len() == 1
-            } else {
-                profile.rt_vcpus.contains(&number)
-            };
-            if chosen {
-                let why = "so that the VM's service runs with the rank of its class";
-                wanted
-                    .steps
-                    .push(policy(machine, thread, priority, RESET_ON_FORK, why)?);
-            }
+        if profile.rt_vcpus.is_empty() && vm.vcpus.len() == 1 && profile.budgets.is_empty() {
+            wanted.warnings.push(format!(
+                "VM {} has one VCPU: its housekeeping runs at real-time priority too; give it two",
+                vm.pid
+            ));
+        }
+        for thread in rt_vcpus(running) {
+            let why = "so that the VM's service runs with the rank of its class";
+            wanted
+                .steps
+                .extend(policy(machine, &thread, priority, RESET_ON_FORK, why)?);
         }
     }
     if let Some(new) = class.tap_qdisc {
@@ -290,21 +379,75 @@ fn plan_vm(
     Ok(())
 }
 
+/// The VCPUs that run the service: those that are named; else all but VCPU 0, which keeps the
+/// guest's housekeeping, unless it is the only one.
+fn rt_vcpus(running: &Running<'_>) -> Vec<ThreadId> {
+    let Running { profile, vm, .. } = running;
+    let is_rt = |number: u32| {
+        if profile.budgets.contains_key(&number) {
+            false
+        } else if profile.rt_vcpus.is_empty() {
+            number != 0 || vm.vcpus.len() == 1
+        } else {
+            profile.rt_vcpus.contains(&number)
+        }
+    };
+    let chosen = vm.vcpus.iter().filter(|(number, _)| is_rt(**number));
+    chosen.map(|(_, thread)| thread.clone()).collect()
+}
+
+/// Returns the threads of the process.
 fn plan_process(
     machine: &Machine,
     profile: &ProcessProfile,
     wanted: &mut Wanted,
-) -> Result<(), HostError> {
-    let Some(priority) = profile.class.vcpu else {
-        return Ok(());
-    };
-    for thread in discover::process(machine, profile.pid)?.threads {
-        let why = "so that the service runs with the rank of its class";
-        wanted
-            .steps
-            .push(policy(machine, &thread, priority, RESET_ON_FORK, why)?);
+) -> Result<Vec<ThreadId>, HostError> {
+    let threads = discover::process(machine, profile.pid)?.threads;
+    if let Some(priority) = profile.class.vcpu {
+        for thread in &threads {
+            let why = "so that the service runs with the rank of its class";
+            wanted
+                .steps
+                .extend(policy(machine, thread, priority, RESET_ON_FORK, why)?);
+        }
     }
-    Ok(())
+    Ok(threads)
+}
+
+fn warn_of_shared_interrupts(nic: &Nic, wanted: &mut Wanted) {
+    for (irq, actions) in &nic.irqs {
+        if actions.contains(", ") {
+            wanted.warnings.push(format!(
+                "IRQ {irq} of {} is shared ({actions}): the other devices' threads get the priority \
+                 too",
+                nic.name
+            ));
+        }
+    }
+}
+
+fn throttling(machine: &Machine, profile: &Profile, wanted: &mut Wanted) {
+    let path = "/proc/sys/kernel/sched_rt_runtime_us";
+    let setting = File::new(machine, path, Form::Text);
+    let Ok(old) = setting.read(machine) else {
+        return;
+    };
+    if profile.rt_throttling_off {
+        let new = "-1".to_owned();
+        let why = "because the caller asked for no RT throttling";
+        let change = ChangeOf { setting, old, new };
+        wanted.steps.push(Step::required(change, why));
+        return;
+    }
+    // From 6.12 on the fair server has taken its place.
+    let release = machine.kernel_release().unwrap_or_default();
+    let throttles = parse::kernel_version(&release).is_some_and(|version| version < (6, 12));
+    if throttles && old != "-1" && profile.highest_of_tenants().is_some() {
+        wanted.warnings.push(format!(
+            "{path} is {old}: RT threads that use more than that share of a period are stopped for \
+             the rest of it (--rt-throttling-off sets -1)"
+        ));
+    }
 }
 
 /// Replaces only what the kernel attached by itself: a discipline that someone configured has
@@ -320,8 +463,10 @@ fn tap_qdisc(
         .links
         .root_qdisc(tap)
         .map_err(|source| HostError::io("read the queueing discipline of", tap, source))?;
+    let device = Device::find(machine, tap);
     let ours = own.iter().any(|step| {
-        matches!(&step.change, Change::RootQdisc { device, new, .. } if device == tap && *new == now.kind)
+        matches!(&step.change, Change::RootQdisc(made)
+            if made.setting.device.is(&device) && made.new.kind == now.kind)
     });
     if !now.is_default && !ours {
         wanted.warnings.push(format!(
@@ -330,56 +475,54 @@ fn tap_qdisc(
         ));
         return Ok(());
     }
-    wanted.steps.push(Step {
-        change: Change::RootQdisc {
-            device: tap.to_owned(),
-            old: now.kind,
-            new: new.to_owned(),
+    let change = ChangeOf {
+        setting: RootQdisc { device },
+        old: now,
+        new: Qdisc {
+            kind: new.to_owned(),
+            is_default: false,
         },
-        why: "so that a preempted sender does not strand the VM's packets".into(),
-        required: true,
-    });
+    };
+    let why = "so that a preempted sender does not strand the VM's packets";
+    wanted.steps.push(Step::required(change, why));
     Ok(())
 }
 
 fn irq_cpus(machine: &Machine, irq: u32, action: &str, cpus: &CpuSet) -> Result<Step, HostError> {
-    let path = change::irq_file(irq);
-    let malformed = |problem: String| HostError::Malformed {
-        path: path.clone(),
-        problem,
-    };
-    let old: CpuSet = machine
-        .must_read(&path)?
-        .parse()
-        .map_err(|error| malformed(format!("{error}")))?;
-    let change = Change::IrqAffinity {
+    let setting = IrqAffinity {
         irq,
         name: action.to_owned(),
-        old_effective: change::effective_of(machine, irq).filter(|set| set.is_subset(&old)),
+    };
+    let change = ChangeOf {
+        old: setting.read(machine)?,
+        setting,
+        new: cpus.clone().into(),
+    };
+    Ok(Step::required(change, "because its class has these CPUs"))
+}
+
+/// None if the thread ended meanwhile.
+fn thread_cpus(
+    machine: &Machine,
+    thread: &ThreadId,
+    cpus: &CpuSet,
+) -> Result<Option<Step>, HostError> {
+    let old = match machine.threads.affinity(thread.tid) {
+        Ok(old) => old,
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+        Err(cause) => return Err(HostError::io("read the CPUs of", thread.to_string(), cause)),
+    };
+    let change = ChangeOf {
+        setting: ThreadAffinity {
+            thread: thread.clone(),
+        },
         old,
         new: cpus.clone(),
     };
-    Ok(Step {
+    Ok(Some(Step::required(
         change,
-        why: "because its class has these CPUs".into(),
-        required: true,
-    })
-}
-
-fn thread_cpus(machine: &Machine, thread: &ThreadId, cpus: &CpuSet) -> Result<Step, HostError> {
-    let old = machine
-        .threads
-        .affinity(thread.tid)
-        .map_err(|source| HostError::io("read the CPUs of", thread.to_string(), source))?;
-    Ok(Step {
-        change: Change::ThreadAffinity {
-            thread: thread.clone(),
-            old,
-            new: cpus.clone(),
-        },
-        why: "because its class has these CPUs".into(),
-        required: true,
-    })
+        "because its class has these CPUs",
+    )))
 }
 
 fn check_cpus(class: &Class, online: &CpuSet, place: &str) -> Result<(), HostError> {
@@ -402,6 +545,7 @@ fn warn_of_irqbalance(threads: &[Thread], profile: &Profile, wanted: &mut Wanted
     let places = profile.nics.iter().any(|nic| {
         nic.class.cpus.is_some() || nic.queues.values().any(|class| class.cpus.is_some())
     });
+    let places = places || profile.dedicated_cpu.is_some();
     if places && threads.iter().any(|thread| thread.id.comm == "irqbalance") {
         wanted.warnings.push(
             "irqbalance runs and may move interrupts again: stop it, or give it --banirq and \

@@ -1,11 +1,12 @@
 //! What a profile of the receive path asks for. Pure: no machine, no file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{self, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::budget::VcpuBudget;
 use super::demux::DemuxProfile;
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
@@ -76,6 +77,12 @@ pub struct NicProfile {
     pub queues: BTreeMap<u32, Class>,
     /// Packets that the NIC itself is to put into a queue.
     pub steer: Vec<FlowRule>,
+    /// Whether it polls as it does now: `threaded_napi` of its class is not looked at.
+    #[serde(default)]
+    pub leave_napi: bool,
+    /// Whether nobody named it: what it refuses is skipped.
+    #[serde(default)]
+    pub is_other: bool,
     /// Where the profile names it, for messages.
     pub place: String,
 }
@@ -89,6 +96,9 @@ pub struct VmProfile {
     pub pid: Option<u32>,
     /// The VCPUs that `vcpu` is for; empty: all but VCPU 0.
     pub rt_vcpus: Vec<u32>,
+    /// Budgets by VCPU; these get no priority of the class.
+    #[serde(default)]
+    pub budgets: BTreeMap<u32, VcpuBudget>,
     /// Its class.
     pub class: Class,
     /// Where the profile names it, for messages.
@@ -115,6 +125,9 @@ pub struct Softirqs {
     pub ksoftirqd: Option<ThreadPriority>,
     /// The threads of RCU.
     pub rcu: Option<ThreadPriority>,
+    /// The threads of the timers (`ktimers/N` of PREEMPT_RT).
+    #[serde(default)]
+    pub timers: Option<ThreadPriority>,
     /// `net.core.rtnet_prio`: IRQ threads with this priority or more poll their NICs at the RT
     /// level, on a kernel with our patches.
     pub levels_from: Option<u32>,
@@ -142,6 +155,12 @@ pub struct Profile {
     /// Early demultiplexing, if it is asked for.
     #[serde(default)]
     pub demux: Option<DemuxProfile>,
+    /// The CPU that serves the NICs, VMs and processes that are named, and nothing else.
+    #[serde(default)]
+    pub dedicated_cpu: Option<usize>,
+    /// Whether RT throttling is switched off.
+    #[serde(default)]
+    pub rt_throttling_off: bool,
 }
 
 impl ThreadPriority {
@@ -304,16 +323,13 @@ impl Class {
 }
 
 impl Profile {
-    /// Method `rt-profile`: the RT NICs and VMs as in `preempt-rt`, and the others below them.
-    ///
-    /// The others' NAPI is polled by threads of its own at normal priority: a threaded NAPI is
-    /// never on the poll list that the RT NIC's thread goes through, and gives the softirq lock
-    /// up after each poll. `other_nics` are those that have interrupts.
-    pub fn of_target(target: &Target, other_nics: &[String]) -> Self {
+    /// The ranks of the path from the RT NICs to the RT VMs and processes: switch `rt`.
+    pub fn of_target(target: &Target) -> Self {
         let Priorities {
             irq,
             napi,
             vhost,
+            housekeeping,
             vcpu,
         } = target.priorities;
         let fifo = |priority| Some(ThreadPriority::Fifo(priority));
@@ -322,38 +338,89 @@ impl Profile {
             napi: fifo(napi),
             vhost: fifo(vhost),
             vcpu: fifo(vcpu),
-            ..Class::built_in("rt").unwrap_or_default()
+            ..Class::default()
         };
-        let other = Class {
-            name: "other".into(),
-            ..Class::built_in("best-effort").unwrap_or_default()
-        };
-        let nic = |name: &String, class: &Class| NicProfile {
+        let nics = target.rt_nics.iter().map(|name| NicProfile {
             name: name.clone(),
-            class: class.clone(),
+            class: rt.clone(),
+            leave_napi: true,
             ..NicProfile::default()
-        };
-        let rt_nics = target.rt_nics.iter().map(|name| nic(name, &rt));
-        let other_nics = other_nics.iter().map(|name| nic(name, &other));
+        });
         let vms = target.rt_vms.iter().map(|vm| VmProfile {
             name: format!("process {}", vm.pid),
             pid: Some(vm.pid),
             rt_vcpus: vm.rt_vcpus.clone(),
             class: rt.clone(),
-            place: String::new(),
+            ..VmProfile::default()
         });
-        let processes = target.rt_processes.iter().map(|&pid| ProcessProfile {
+        let pids: BTreeSet<u32> = target.rt_processes.iter().copied().collect();
+        let processes = pids.into_iter().map(|pid| ProcessProfile {
             pid,
             class: rt.clone(),
         });
+        let rank = fifo(housekeeping).filter(|_| !target.keep_housekeeping);
         Self {
-            nics: rt_nics.chain(other_nics).collect(),
+            nics: nics.collect(),
             vms: vms.collect(),
             processes: processes.collect(),
-            softirqs: Softirqs::default(),
+            softirqs: Softirqs {
+                rcu: rank,
+                timers: rank,
+                ..Softirqs::default()
+            },
             fair_server_us: (!target.keep_fair_server).then_some(FAIR_SERVER_US),
-            demux: None,
+            rt_throttling_off: target.disable_rt_throttling,
+            ..Self::default()
         }
+    }
+
+    /// Puts the receive path of other NICs below that of those in it: switch `profile`.
+    ///
+    /// The others' NAPI is polled by threads of its own at normal priority: a threaded NAPI is
+    /// never on the poll list that the RT NIC's thread goes through, and gives the softirq lock
+    /// up after each poll.
+    pub fn put_below(&mut self, other_nics: &[String]) {
+        for nic in &mut self.nics {
+            nic.leave_napi = false;
+            nic.class.tap_qdisc = Some(TapQdisc::Noqueue);
+        }
+        for vm in &mut self.vms {
+            vm.class.tap_qdisc = Some(TapQdisc::Noqueue);
+        }
+        let class = Class {
+            name: "other".into(),
+            napi: Some(ThreadPriority::Normal),
+            threaded_napi: Some(true),
+            ..Class::default()
+        };
+        self.nics.extend(other_nics.iter().map(|name| NicProfile {
+            name: name.clone(),
+            class: class.clone(),
+            is_other: true,
+            ..NicProfile::default()
+        }));
+    }
+
+    /// Where the path has priorities and nothing is said of the fair server: in short pieces, as in
+    /// every method.
+    pub fn bound_fair_server(&mut self) {
+        if self.highest_of_tenants().is_some() {
+            self.fair_server_us = self.fair_server_us.or(Some(FAIR_SERVER_US));
+        }
+    }
+
+    /// The highest FIFO priority that a tenant keeps busy as it likes: vhost workers and VCPUs.
+    pub(crate) fn highest_of_tenants(&self) -> Option<u32> {
+        let vms = self.vms.iter().map(|vm| &vm.class);
+        let ranks = vms.flat_map(|class| [class.vhost, class.vcpu]);
+        let processes = self.processes.iter().map(|process| process.class.vcpu);
+        ranks
+            .chain(processes)
+            .filter_map(|priority| match priority? {
+                ThreadPriority::Fifo(priority) => Some(priority),
+                ThreadPriority::Normal => None,
+            })
+            .max()
     }
 
     fn classes(&self) -> impl Iterator<Item = (&Class, &str)> {
@@ -386,20 +453,30 @@ impl Profile {
         let Some((lowest, class, place)) = lowest else {
             return Ok(());
         };
-        let deferred = [
-            ("ksoftirqd", self.softirqs.ksoftirqd),
-            ("rcu", self.softirqs.rcu),
-        ];
-        for (name, priority) in deferred {
+        if let Some(ThreadPriority::Fifo(priority)) = self.softirqs.ksoftirqd
+            && priority >= lowest
+        {
+            let what = format!(
+                "[net] ksoftirqd = {priority} does not stand below class \"{}\", whose lowest stage \
+                 has {lowest}",
+                class.name
+            );
+            return wrong(place, what, "deferred work of the whole host comes last");
+        }
+        let highest = self.highest_of_tenants();
+        for (name, priority) in [("rcu", self.softirqs.rcu), ("timers", self.softirqs.timers)] {
             if let Some(ThreadPriority::Fifo(priority)) = priority
                 && priority >= lowest
+                && highest.is_none_or(|highest| priority <= highest)
             {
                 let what = format!(
-                    "[net] {name} = {priority} does not stand below class \"{}\", whose lowest \
-                     stage has {lowest}",
+                    "[net] {name} = {priority} stands neither below class \"{}\", whose lowest \
+                     stage has {lowest}, nor above all vhost workers and VCPUs",
                     class.name
                 );
-                return wrong(place, what, "deferred work of the whole host comes last");
+                let above = highest.map_or(lowest, |highest| highest + 1);
+                let fix = format!("use {above} or more: a busy VCPU must not stop them");
+                return wrong(place, what, &fix);
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Which interrupt and which NAPI thread serve which receive queue of a NIC.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::discover::Nic;
 use crate::machine::ThreadId;
@@ -17,11 +17,12 @@ pub(super) struct Queue {
 /// The receive queues of a NIC by number. NAPI threads are matched to queues only if there are
 /// as many of them as of vectors, or as of receive queues.
 pub(super) fn of(nic: &Nic) -> BTreeMap<u32, Queue> {
-    let vectors: Vec<(u32, Vector)> = nic
+    let mut vectors: Vec<(u32, Vector)> = nic
         .irqs
         .iter()
         .filter_map(|(irq, actions)| Some((*irq, vector(&nic.name, actions)?)))
         .collect();
+    number(&mut vectors, nic.receive_queues);
     let mut queues: BTreeMap<u32, Queue> = BTreeMap::new();
     for (irq, vector) in vectors.iter().filter(|(_, vector)| vector.receives) {
         let queue = queues.entry(vector.queue).or_default();
@@ -54,6 +55,26 @@ pub(super) fn of(nic: &Nic) -> BTreeMap<u32, Queue> {
     queues
 }
 
+/// Gives vectors the numbers of the kernel's receive queues, where the driver counts otherwise:
+/// tg3's first queue is `rx-1`, vmxnet3 numbers its events after its queues.
+fn number(vectors: &mut [(u32, Vector)], receive_queues: u32) {
+    if receive_queues == 0 {
+        return;
+    }
+    let receiving = vectors.iter().filter(|(_, vector)| vector.receives);
+    let numbers: BTreeSet<u32> = receiving.map(|(_, vector)| vector.queue).collect();
+    let is_shifted = numbers.len() == receive_queues as usize
+        && numbers.first() == Some(&1)
+        && numbers.last() == Some(&receive_queues);
+    for (_, vector) in vectors {
+        if is_shifted && vector.receives {
+            vector.queue -= 1;
+        }
+        // There is no such queue to steer packets to.
+        vector.receives &= vector.queue < receive_queues;
+    }
+}
+
 /// An interrupt of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Vector {
@@ -74,9 +95,12 @@ fn vector(nic: &str, actions: &str) -> Option<Vector> {
         return None;
     }
     let sends_only = kind.contains("output") || (kind.contains("tx") && !kind.contains("rx"));
+    let is_event = ["event", "misc", "async", "control", "config"]
+        .iter()
+        .any(|word| kind.contains(word));
     Some(Vector {
         queue: number.parse().ok()?,
-        receives: !sends_only,
+        receives: !sends_only && !is_event,
     })
 }
 
@@ -120,6 +144,7 @@ mod tests {
             name: "eth0".into(),
             irqs: vectors.iter().enumerate().map(named).collect(),
             irq_threads: Vec::new(),
+            receive_queues: 0,
             napi_threads: napis.iter().enumerate().map(napi).collect(),
         }
     }
@@ -140,5 +165,30 @@ mod tests {
         assert_eq!(napi_names(&both), first_two);
         let one = nic(&["", "-TxRx-0", "-TxRx-1"], &[9]);
         assert_eq!(napi_names(&one), [None, None]);
+    }
+
+    #[test]
+    fn there_are_no_more_queues_than_the_kernel_has() {
+        let numbers = |vectors: &[&str], receive_queues| {
+            let nic = Nic {
+                receive_queues,
+                ..nic(vectors, &[])
+            };
+            let queues = of(&nic);
+            let irqs = queues
+                .iter()
+                .map(|(number, queue)| (*number, queue.irqs.clone()));
+            irqs.collect::<Vec<_>>()
+        };
+        let first_two = [(0, vec![0]), (1, vec![1])];
+        assert_eq!(numbers(&["-rxtx-0", "-rxtx-1", "-event-2"], 2), first_two);
+        assert_eq!(numbers(&["-rxtx-0", "-rxtx-1", "-2"], 2), first_two);
+        // tg3: the first vector only sends.
+        let shifted = ["-tx-0", "-rx-1", "-rx-2"];
+        assert_eq!(numbers(&shifted, 2), [(0, vec![1]), (1, vec![2])]);
+        // Four vectors of a NIC that has been told to use two.
+        let many = ["-TxRx-0", "-TxRx-1", "-TxRx-2", "-TxRx-3"];
+        assert_eq!(numbers(&many, 2), first_two);
+        assert_eq!(numbers(&many, 0).len(), 4);
     }
 }

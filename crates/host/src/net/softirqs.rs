@@ -2,21 +2,27 @@
 //! ksoftirqd and RCU's threads stand.
 
 use super::profile::{Softirqs, ThreadPriority};
-use crate::change::{Change, Form, Step};
+use crate::engine::Step;
 use crate::error::HostError;
 use crate::levels;
-use crate::machine::{Machine, Thread};
+use crate::machine::{Machine, Thread, ThreadId};
+use crate::method::Priorities;
+use crate::settings::{ChangeOf, File, Form, ThreadPolicy};
 
 /// Threads of RCU, by the beginning of their names (kernel/rcu/tree*.c): grace periods, boosting,
 /// callbacks on their CPU and off it.
-const RCU_THREADS: [&str; 6] = [
+const RCU_THREADS: [&str; 7] = [
     "rcu_preempt",
     "rcu_sched",
+    "rcu_exp_",
     "rcub/",
     "rcuc/",
     "rcuog/",
     "rcuop/",
 ];
+
+/// Threads of PREEMPT_RT's timer softirqs (kernel/softirq.c).
+const TIMER_THREADS: [&str; 1] = ["ktimers/"];
 
 pub(super) fn steps(
     machine: &Machine,
@@ -30,60 +36,66 @@ pub(super) fn steps(
     ];
     for (path, value) in budgets {
         let Some(value) = value else { continue };
-        let change = Change::File {
-            path: path.into(),
-            form: Form::Text,
+        let change = ChangeOf {
+            setting: File::new(machine, path, Form::Text),
             old: machine.must_read(path)?.trim().to_owned(),
             new: value.to_string(),
         };
-        steps.push(Step {
-            change,
-            why: "so that a round of the receive softirq ends earlier".into(),
-            required: true,
-        });
+        let why = "so that a round of the receive softirq ends earlier";
+        steps.push(Step::required(change, why));
     }
     if let Some(priority) = softirqs.levels_from {
         let (asker, instead) = ("[net] levels_from", "leave levels_from out");
         steps.extend(levels::steps(machine, priority, asker, instead)?);
     }
-    let groups: [(&[&str], Option<ThreadPriority>); 2] = [
-        (&["ksoftirqd/"], softirqs.ksoftirqd),
-        (&RCU_THREADS, softirqs.rcu),
+    let last = "so that deferred work of all stands below the receive path";
+    let alive = "so that no VCPU or packet stops it, and with it the host";
+    let why = |priority| if is_above(priority) { alive } else { last };
+    let groups: [(&[&str], Option<ThreadPriority>, &str); 3] = [
+        (&["ksoftirqd/"], softirqs.ksoftirqd, last),
+        (&RCU_THREADS, softirqs.rcu, why(softirqs.rcu)),
+        (&TIMER_THREADS, softirqs.timers, why(softirqs.timers)),
     ];
-    for (names, priority) in groups {
+    for (names, priority, why) in groups {
         let Some(priority) = priority else { continue };
         let members = threads.iter().filter(|thread| {
             thread.is_kernel() && names.iter().any(|name| thread.id.comm.starts_with(name))
         });
         for thread in members {
-            let why = "so that deferred work of all stands below the receive path";
-            steps.push(policy(machine, &thread.id, priority, 0, why)?);
+            steps.extend(policy(machine, &thread.id, priority, 0, why)?);
         }
     }
     Ok(())
 }
 
-/// A step that gives a thread its priority.
+/// Whether it is above the IRQ threads of all devices: no deferred work is put there by chance.
+fn is_above(priority: Option<ThreadPriority>) -> bool {
+    priority > Some(ThreadPriority::Fifo(Priorities::OTHER_IRQ_THREADS))
+}
+
+/// A step that gives a thread its priority; none if it ended meanwhile.
 pub(super) fn policy(
     machine: &Machine,
-    thread: &crate::machine::ThreadId,
+    thread: &ThreadId,
     priority: ThreadPriority,
     flags: u64,
     why: &str,
-) -> Result<Step, HostError> {
-    let old = machine
-        .threads
-        .scheduling(thread.tid)
-        .map_err(|source| HostError::io("read the policy of", thread.to_string(), source))?;
+) -> Result<Option<Step>, HostError> {
+    let old = match machine.threads.scheduling(thread.tid) {
+        Ok(old) => old,
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+        Err(cause) => {
+            return Err(HostError::io(
+                "read the policy of",
+                thread.to_string(),
+                cause,
+            ));
+        }
+    };
     let mut new = priority.scheduling(flags);
     new.flags |= old.flags & crate::threads::RESET_ON_FORK;
-    Ok(Step {
-        change: Change::ThreadPolicy {
-            thread: thread.clone(),
-            old,
-            new,
-        },
-        why: why.to_owned(),
-        required: true,
-    })
+    let setting = ThreadPolicy {
+        thread: thread.clone(),
+    };
+    Ok(Some(Step::required(ChangeOf { setting, old, new }, why)))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::discover;
+use crate::discover::{self, VmSelector};
 use crate::error::HostError;
 use crate::machine::{Machine, Thread};
 
@@ -12,7 +12,10 @@ use super::profile::{VmProfile, at};
 pub(super) struct Running<'p> {
     pub profile: &'p VmProfile,
     pub vm: discover::Vm,
+    /// The taps that it has open in this network namespace.
     pub taps: Vec<String>,
+    /// Its taps that cannot be set from here.
+    pub taps_elsewhere: Vec<String>,
 }
 
 /// Finds a VM; none if it does not run.
@@ -21,13 +24,13 @@ pub(super) fn find<'p>(
     threads: &[Thread],
     profile: &'p VmProfile,
 ) -> Result<Option<Running<'p>>, HostError> {
-    let Some(pid) = profile
+    let wanted = profile
         .pid
-        .or_else(|| by_name(machine, threads, &profile.name))
-    else {
+        .map_or_else(|| VmSelector::Name(profile.name.clone()), VmSelector::Pid);
+    let mut warnings = Vec::new();
+    let Some(vm) = discover::find_vm(machine, threads, &wanted, &mut warnings)? else {
         return Ok(None);
     };
-    let vm = discover::vm(machine, threads, pid)?;
     if let Some(absent) = profile
         .rt_vcpus
         .iter()
@@ -42,39 +45,38 @@ pub(super) fn find<'p>(
             fix: format!("its VCPUs are {}", known.join(", ")),
         });
     }
-    let taps = taps_of(machine, pid);
-    Ok(Some(Running { profile, vm, taps }))
+    let (taps, taps_elsewhere) = taps(machine, vm.pid);
+    Ok(Some(Running {
+        profile,
+        vm,
+        taps,
+        taps_elsewhere,
+    }))
 }
 
-/// The process whose command line names the VM as QEMU and libvirt do: `-name NAME,…` or
-/// `-name guest=NAME,…`.
-fn by_name(machine: &Machine, threads: &[Thread], name: &str) -> Option<u32> {
-    threads
-        .iter()
-        .filter(|thread| !thread.is_kernel() && thread.id.tid == thread.id.pid)
-        .map(|thread| thread.id.pid)
-        .find(|pid| {
-            let bytes = machine.tree.read_bytes(&format!("/proc/{pid}/cmdline"));
-            bytes.is_ok_and(|bytes| is_named(&bytes, name))
-        })
-}
-
-fn is_named(command_line: &[u8], name: &str) -> bool {
-    let words: Vec<&[u8]> = command_line.split(|&byte| byte == 0).collect();
-    words.windows(2).any(|pair| {
-        (pair[0] == b"-name" || pair[0] == b"--name") && {
-            let value = String::from_utf8_lossy(pair[1]);
-            let first = value.split(',').next().unwrap_or_default();
-            first.strip_prefix("guest=").unwrap_or(first) == name
-        }
-    })
-}
-
-/// The taps a process has open.
-pub(crate) fn taps_of(machine: &Machine, pid: u32) -> Vec<String> {
+/// The taps a process has open in this network namespace, and those it has in another (a pod's).
+/// The latter may have the names of taps here.
+fn taps(machine: &Machine, pid: u32) -> (Vec<String>, Vec<String>) {
     let queues = tap_queues(machine, pid);
     let taps: BTreeSet<String> = queues.into_iter().map(|(_, tap)| tap).collect();
-    taps.into_iter().collect()
+    let all_elsewhere = !taps.is_empty() && is_elsewhere(machine, pid);
+    // A descriptor may also have been handed over from another namespace.
+    let is_here = |tap: &String| {
+        let flags = format!("/sys/class/net/{tap}/tun_flags");
+        !all_elsewhere && machine.tree.exists(&flags)
+    };
+    taps.into_iter().partition(is_here)
+}
+
+/// The taps a process has open that can be set from here.
+pub(crate) fn taps_of(machine: &Machine, pid: u32) -> Vec<String> {
+    taps(machine, pid).0
+}
+
+/// Whether a process is in another network namespace. One that may not be looked at is.
+fn is_elsewhere(machine: &Machine, pid: u32) -> bool {
+    let namespace = |process: &str| machine.tree.link(&format!("/proc/{process}/ns/net")).ok();
+    namespace(&pid.to_string()) != namespace("thread-self")
 }
 
 /// The descriptors by which a process has attached queues of taps, and the taps:
@@ -90,25 +92,4 @@ pub(super) fn tap_queues(machine: &Machine, pid: u32) -> Vec<(u32, String)> {
         (!tap.is_empty()).then_some((name.parse().ok()?, tap.to_owned()))
     };
     names.iter().filter_map(queue_of).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_monitor_is_known_by_its_name_only() {
-        for (words, named) in [
-            (&["qemu", "-name", "rt,debug-threads=on"][..], true),
-            (&["qemu", "-name", "guest=rt,debug-threads=on"], true),
-            (&["qemu", "-name", "rt"], true),
-            (&["qemu", "-name", "rt2"], false),
-            (&["qemu", "-append", "rt"], false),
-            (&["grep", "rt"], false),
-            (&["qemu", "-name"], false),
-        ] {
-            let line = words.join("\0") + "\0";
-            assert_eq!(is_named(line.as_bytes(), "rt"), named, "{words:?}");
-        }
-    }
 }

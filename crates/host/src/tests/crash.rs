@@ -18,7 +18,7 @@ pub fn crash_everywhere(host: &FakeHost, target: &Target, method: Method) {
     let steps = count_mutations(host, target, method, &before);
     for at in 0..steps {
         for fault in [Fault::CrashBefore, Fault::CrashAfter] {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = super::scenario::directory();
             let control = control(host, &directory);
             host.fault_at(at, fault);
             assert!(crashing(|| {
@@ -33,7 +33,7 @@ pub fn crash_everywhere(host: &FakeHost, target: &Target, method: Method) {
 }
 
 fn count_mutations(host: &FakeHost, target: &Target, method: Method, before: &FakeState) -> usize {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = super::scenario::directory();
     let control = control(host, &directory);
     let start = host.mutations();
     control.apply(target, method).unwrap();
@@ -80,8 +80,8 @@ fn a_refusal_at_any_step_rolls_back_or_is_skipped() {
     let steps = count_mutations(&host, &target, Method::Dedicated, &before);
     let (mut rolled_back, mut skipped) = (0, 0);
     for at in 0..steps {
-        for number in [libc::EPERM, libc::EIO, libc::EBUSY, libc::ESRCH] {
-            let directory = tempfile::tempdir().unwrap();
+        for number in [libc::EPERM, libc::EIO, libc::EBUSY] {
+            let directory = super::scenario::directory();
             let control = control(&host, &directory);
             host.fault_at(at, Fault::Refuse(number));
             match control.apply(&target, Method::Dedicated) {
@@ -106,7 +106,7 @@ fn a_refusal_at_any_step_rolls_back_or_is_skipped() {
 
 #[test]
 fn a_torn_journal_still_undoes() {
-    let (host, directory) = (paper_host(2), tempfile::tempdir().unwrap());
+    let (host, directory) = (paper_host(2), super::scenario::directory());
     let before = host.state();
     let control = control(&host, &directory);
     control.apply(&paper_target(), Method::PreemptRt).unwrap();
@@ -114,7 +114,7 @@ fn a_torn_journal_still_undoes() {
     let whole = fs::read(&path).unwrap();
     // Cutting inside the mark of completeness loses no step.
     fs::write(&path, &whole[..whole.len() - 5]).unwrap();
-    assert_eq!(control.undo().unwrap().restored, 6);
+    assert_eq!(control.undo().unwrap().restored, 7);
     assert_eq!(host.state(), before);
     // A journal that was cut before its header was whole was never followed by a change.
     fs::write(&path, &whole[..20]).unwrap();
@@ -123,7 +123,7 @@ fn a_torn_journal_still_undoes() {
 
 #[test]
 fn a_damaged_line_does_not_stop_the_others() {
-    let (host, directory) = (paper_host(2), tempfile::tempdir().unwrap());
+    let (host, directory) = (paper_host(2), super::scenario::directory());
     let control = control(&host, &directory);
     control.apply(&paper_target(), Method::PreemptRt).unwrap();
     let path = directory.path().join("state/journal.jsonl");
@@ -135,12 +135,15 @@ fn a_damaged_line_does_not_stop_the_others() {
         .collect();
     fs::write(&path, lines.join("\n") + "\n").unwrap();
     let undone = control.undo().unwrap();
-    assert_eq!(undone.restored, 5);
-    assert!(
-        undone.notes.iter().any(|note| note.contains("line 3")),
-        "{:?}",
-        undone.notes
-    );
+    assert_eq!(undone.restored, 6);
+    assert!(undone.failed[0].contains("line 3"), "{:?}", undone.failed);
+    // The line stays for whoever can read it.
+    assert!(fs::read_to_string(&path).unwrap().ends_with("\n{broken\n"));
+    let error = control
+        .apply(&paper_target(), Method::PreemptRt)
+        .unwrap_err();
+    assert!(error.to_string().contains("line 2"), "{error}");
+    assert_eq!(error.exit_code(), 3);
     fs::write(&path, "rubbish\n").unwrap();
     let error = control.undo().unwrap_err().to_string();
     assert!(
@@ -151,7 +154,7 @@ fn a_damaged_line_does_not_stop_the_others() {
 
 #[test]
 fn an_unwritable_state_directory_is_named_and_nothing_is_changed() {
-    let (host, directory) = (paper_host(2), tempfile::tempdir().unwrap());
+    let (host, directory) = (paper_host(2), super::scenario::directory());
     fs::write(directory.path().join("state"), "a file").unwrap();
     let before = host.state();
     let error = control(&host, &directory)

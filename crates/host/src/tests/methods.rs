@@ -4,14 +4,13 @@ use super::net;
 use super::scenario::{
     FIFO_50, bound_fair_servers, control, nic, paper_host, paper_target, threaded_irq,
 };
-use crate::change::Change;
 use crate::fake::{FakeHost, Fault};
 use crate::parse::PF_KTHREAD;
 use crate::threads::{RESET_ON_FORK, Scheduling};
-use crate::{CpuSet, ErrorKind, HostError, Method, RtVm, State, Target, discover};
+use crate::{Change, CpuSet, ErrorKind, HostError, Method, RtVm, State, Target, discover};
 
 fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    super::scenario::directory()
 }
 
 #[test]
@@ -37,8 +36,8 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
     let before = host.state();
     let control = control(&host, &directory);
     let applied = control.apply(&paper_target(), Method::PreemptRt).unwrap();
-    // Four threads, and the fair servers of two CPUs.
-    assert_eq!(applied.steps.len(), 6);
+    // Four threads of the path, RCU's, and the fair servers of two CPUs.
+    assert_eq!(applied.steps.len(), 7);
     let mut expected = before.clone();
     bound_fair_servers(&mut expected);
     for (tid, scheduling) in [
@@ -46,6 +45,7 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
         (41, Scheduling::fifo(80, 0)),
         (109, Scheduling::fifo(75, 0)),
         (102, Scheduling::fifo(70, RESET_ON_FORK)),
+        (13, Scheduling::fifo(76, 0)),
     ] {
         expected.threads.get_mut(&tid).unwrap().scheduling = scheduling;
     }
@@ -53,10 +53,10 @@ fn preempt_rt_orders_the_path_of_the_rt_vm_only() {
     let shown = control.show().unwrap();
     assert_eq!(
         (shown.state, shown.method),
-        (State::Applied, Some(Method::PreemptRt))
+        (State::Applied, Some(Method::PreemptRt.into()))
     );
     assert!(shown.settings.iter().all(|setting| setting.holds));
-    assert_eq!(control.undo().unwrap().restored, 6);
+    assert_eq!(control.undo().unwrap().restored, 7);
     assert_eq!(host.state(), before);
 }
 
@@ -73,7 +73,7 @@ fn methods_with_levels_are_those_without_and_the_level_of_the_rt_nic() {
         let mut expected = host.state();
         control.undo().unwrap();
         control.apply(&paper_target(), with).unwrap();
-        assert_eq!(control.show().unwrap().method, Some(with));
+        assert_eq!(control.show().unwrap().method, Some(with.into()));
         // IRQ threads of other NICs stay at 50, below it; all of the RT path is at it or above.
         let lowest_of_the_path = expected.threads[&102].scheduling.priority;
         let file = "/proc/sys/net/core/rtnet_prio".to_owned();
@@ -83,7 +83,7 @@ fn methods_with_levels_are_those_without_and_the_level_of_the_rt_nic() {
         expected.files.insert(file, "16\t64\n".to_owned());
         assert_eq!(net::kept(host.state()), net::kept(expected), "{with}");
         // What is made as a network profile is also taken back as one.
-        let undone = if with.is_profile() {
+        let undone = if with.switches().profile {
             control.undo_profile()
         } else {
             assert!(control.undo_profile().is_err());
@@ -182,6 +182,7 @@ fn a_process_of_the_host_can_be_the_service() {
         (41, Scheduling::fifo(80, 0)),
         (300, Scheduling::fifo(70, RESET_ON_FORK)),
         (301, Scheduling::fifo(70, RESET_ON_FORK)),
+        (13, Scheduling::fifo(76, 0)),
     ] {
         expected.threads.get_mut(&tid).unwrap().scheduling = scheduling;
     }
@@ -247,6 +248,8 @@ fn a_kernel_without_preempt_rt_is_refused_with_what_to_do() {
 fn bad_targets_are_refused_by_name() {
     let host = paper_host(2);
     host.thread(300, 300, "bash", 0);
+    host.thread(400, 400, "a-monitor", 0);
+    host.kvm_vm(400, 2);
     host.file("/sys/class/net/br0/mtu", "1500\n");
     let good = paper_target();
     let vm = |pid, rt_vcpus: &[u32]| {
@@ -301,6 +304,13 @@ fn bad_targets_are_refused_by_name() {
         (
             Target {
                 rt_vms: vm(300, &[1]),
+                ..good.clone()
+            },
+            "holds no KVM VM",
+        ),
+        (
+            Target {
+                rt_vms: vm(400, &[1]),
                 ..good.clone()
             },
             "no thread that is known as a VCPU",
@@ -409,7 +419,7 @@ fn a_recycled_thread_number_is_not_touched() {
     });
     let recycled = host.state().threads[&102].clone();
     let undone = control.undo().unwrap();
-    assert_eq!((undone.vanished, undone.restored), (2, 4));
+    assert_eq!((undone.vanished, undone.restored), (2, 5));
     assert_eq!(host.state().threads[&102], recycled);
 }
 
@@ -469,7 +479,7 @@ fn an_interrupt_returns_to_the_cpu_that_served_it() {
 fn a_setting_that_the_kernel_ignores_fails_and_rolls_back() {
     let (host, directory) = (paper_host(2), directory());
     let before = host.state();
-    host.fault_at(2, Fault::Ignore);
+    host.fault_at(0, Fault::Ignore);
     let error = control(&host, &directory)
         .apply(&paper_target(), Method::PreemptRt)
         .unwrap_err();
@@ -485,7 +495,7 @@ fn what_cannot_be_restored_stays_in_the_journal() {
     control.apply(&paper_target(), Method::PreemptRt).unwrap();
     host.fault_at(0, Fault::Refuse(libc::EPERM));
     let undone = control.undo().unwrap();
-    assert_eq!((undone.failed.len(), undone.restored), (1, 5));
+    assert_eq!((undone.failed.len(), undone.restored), (1, 6));
     assert_eq!(control.show().unwrap().state, State::Incomplete);
     host.heal();
     assert_eq!(control.undo().unwrap().restored, 1);
@@ -501,6 +511,7 @@ fn a_vm_with_outsourced_sockets_needs_no_vhost_worker() {
     host.thread(300, 300, "steadyvm", 0);
     host.thread(300, 301, "vcpu0/echo", 0);
     host.thread(300, 302, "vcpu1/echo", 0);
+    host.kvm_vm(300, 2);
     let target = Target {
         rt_vms: vec!["300:1".parse().unwrap()],
         ..paper_target()
@@ -510,11 +521,12 @@ fn a_vm_with_outsourced_sockets_needs_no_vhost_worker() {
     assert_eq!(plan.warnings, [] as [String; 0]);
     let set = |tid: u32| {
         plan.steps.iter().any(
-            |step| matches!(&step.change, Change::ThreadPolicy { thread, .. } if thread.tid == tid),
+            |step| matches!(&step.change, Change::ThreadPolicy(change) if change.setting.thread.tid == tid),
         )
     };
     assert!(set(302) && !set(301) && !set(300));
     host.file("/proc/300/fdinfo/9", "pos:\t0\niff:\ttap0\n");
+    host.file("/sys/class/net/tap0/tun_flags", "0x5002\n");
     let plan = control.plan(&target, Method::PreemptRt).unwrap();
     assert!(plan.warnings[0].contains("no vhost worker"));
 }
@@ -547,7 +559,7 @@ fn the_fair_server_is_left_where_asked_and_told_of_where_it_cannot_be_reached() 
     // Without debugfs, and before there was one.
     host.edit(|state| state.files.retain(|path, _| !path.contains("fair_server")));
     let applied = control.apply(&paper_target(), Method::PreemptRt).unwrap();
-    let told = |applied: &crate::Applied| {
+    let told = |applied: &crate::Report| {
         let mut warnings = applied.warnings.iter();
         warnings.any(|warning| warning.contains("mount debugfs"))
     };
@@ -608,6 +620,7 @@ fn finds_old_vhost_kernel_threads_virtio_nics_and_napi_threads() {
     let host = FakeHost::new(2);
     host.thread(100, 100, "qemu", 0);
     host.thread(100, 101, "CPU 0/KVM", 0);
+    host.kvm_vm(100, 1);
     host.thread(60, 60, "vhost-100", PF_KTHREAD);
     host.thread(61, 61, "vhost-999", PF_KTHREAD);
     host.thread(62, 62, "napi/eth0-8193", PF_KTHREAD);
@@ -645,7 +658,10 @@ fn finds_unnamed_vcpus_through_debugfs() {
     for tid in 100..103 {
         host.thread(100, tid, "qemu-system-x86", 0);
     }
-    host.file("/sys/kernel/debug/kvm/100-12/vcpu1/pid", "102\n");
+    host.kvm_vm(100, 2);
+    host.file("/sys/kernel/debug/kvm/100-10/vcpu1/pid", "102\n");
+    // Not a descriptor of its own.
+    host.file("/sys/kernel/debug/kvm/100-12/vcpu0/pid", "101\n");
     host.file("/sys/kernel/debug/kvm/1001-12/vcpu0/pid", "101\n");
     let machine = host.machine();
     let vm = discover::vm(&machine, &machine.all_threads().unwrap(), 100).unwrap();
@@ -680,8 +696,8 @@ fn a_vm_of_one_vcpu_is_real_time_as_a_whole() {
 #[test]
 fn two_at_once_are_refused() {
     let (host, directory) = (paper_host(2), directory());
-    let state = crate::journal::StateDirectory::new(directory.path().join("state"));
-    let _lock = state.lock().unwrap();
+    let runtime = crate::engine::lock::Runtime::new(directory.path());
+    let _lock = runtime.lock(std::time::Duration::ZERO).unwrap();
     let error = control(&host, &directory).undo().unwrap_err();
     assert!(matches!(error, HostError::Busy { .. }));
 }

@@ -1,11 +1,17 @@
 //! Tests over whole hosts: a fake one for what can go wrong, and real threads.
 
 mod crash;
+mod devices;
+mod discovery;
+mod journal;
 mod methods;
 mod net;
 mod net_batch;
 mod net_demux;
 mod net_file;
+mod placement;
 mod properties;
 mod real;
 pub(crate) mod scenario;
+mod switches;
+mod up_to_date;

@@ -28,7 +28,7 @@ fn bulk(net: &str, class: &str) -> Profile {
 }
 
 fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    super::scenario::directory()
 }
 
 /// The limits by process and descriptor, and the packets that taps gather.

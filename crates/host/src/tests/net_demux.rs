@@ -78,7 +78,7 @@ fn comparable(mut state: FakeState) -> FakeState {
 
 #[test]
 fn the_sockets_of_running_processes_are_entered_with_their_priority() {
-    let (host, directory) = (host(), tempfile::tempdir().unwrap());
+    let (host, directory) = (host(), super::scenario::directory());
     let before = host.state();
     let control = control(&host, &directory);
     let applied = control.apply_profile(&profile(FILE)).unwrap();
@@ -127,7 +127,7 @@ fn the_sockets_of_running_processes_are_entered_with_their_priority() {
 #[test]
 fn the_kernels_own_levels_get_marked_packets_and_no_threads() {
     for (lowest_mark, in_force) in [("0\n", "15\n"), ("6\n", "6\n")] {
-        let (host, directory) = (host(), tempfile::tempdir().unwrap());
+        let (host, directory) = (host(), super::scenario::directory());
         host.writable_file(SKB_PRIORITY, lowest_mark);
         let before = host.state();
         let control = control(&host, &directory);
@@ -145,7 +145,7 @@ fn the_kernels_own_levels_get_marked_packets_and_no_threads() {
 
 #[test]
 fn a_kernel_that_takes_no_marks_is_refused() {
-    let (host, directory) = (host(), tempfile::tempdir().unwrap());
+    let (host, directory) = (host(), super::scenario::directory());
     host.edit(|state| state.files.remove(XDP_PRIORITY));
     let before = host.state();
     let error = control(&host, &directory)
@@ -193,7 +193,7 @@ fn either_threads_or_the_kernels_own_levels() {
 
 #[test]
 fn a_profile_without_it_ends_it_and_keeps_the_ranks() {
-    let (host, directory) = (host(), tempfile::tempdir().unwrap());
+    let (host, directory) = (host(), super::scenario::directory());
     let before = host.state();
     let control = control(&host, &directory);
     control.apply_profile(&profile(FILE)).unwrap();
@@ -218,7 +218,7 @@ fn other_levels_take_the_place_of_the_ones_in_force_or_leave_them() {
     let other = FILE.replace("from = 50, thread = 60", "from = 40, thread = 50");
     let mut failures = 0;
     for at in 0.. {
-        let (host, directory) = (host(), tempfile::tempdir().unwrap());
+        let (host, directory) = (host(), super::scenario::directory());
         let before = host.state();
         let control = control(&host, &directory);
         control.apply_profile(&profile(FILE)).unwrap();
@@ -268,7 +268,7 @@ fn crashes_and_refusals_leave_nothing() {
                 Fault::CrashAfter,
                 Fault::Refuse(libc::EPERM),
             ] {
-                let (host, directory) = (host(), tempfile::tempdir().unwrap());
+                let (host, directory) = (host(), super::scenario::directory());
                 let before = host.state();
                 let control = control(&host, &directory);
                 host.fault_at(at, fault);
@@ -293,7 +293,7 @@ fn crashes_and_refusals_leave_nothing() {
 
 #[test]
 fn programs_that_no_journal_knows_are_not_touched() {
-    let (host, directory) = (host(), tempfile::tempdir().unwrap());
+    let (host, directory) = (host(), super::scenario::directory());
     let control = control(&host, &directory);
     control.apply_profile(&profile(FILE)).unwrap();
     control.forget().unwrap();
@@ -333,7 +333,7 @@ fn levels_that_would_invert_are_refused_with_their_place() {
             "{error}"
         );
     }
-    let (host, directory) = (host(), tempfile::tempdir().unwrap());
+    let (host, directory) = (host(), super::scenario::directory());
     for (from, to, what) in [
         ("cpu = 1", "cpu = 7", "CPU 7 is not online"),
         (

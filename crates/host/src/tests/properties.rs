@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::crash::crashing;
 use super::scenario::{control, nic, threaded_irq};
 use crate::fake::{FakeHost, FakeState, Fault};
-use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
+use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER};
 use crate::threads::{Policy, RESET_ON_FORK, Scheduling};
 use crate::{CpuSet, Method, RtVm, Snapshot, Target};
 
@@ -74,7 +74,8 @@ fn random_host() -> impl Strategy<Value = FakeHost> {
                 host.thread(pid, pid, "qemu", 0);
                 host.thread(pid, pid + 1, "CPU 0/KVM", 0);
                 host.thread(pid, pid + 2, "CPU 1/KVM", 0);
-                host.thread(pid, pid + 3, "vhost-1", 0);
+                host.thread(pid, pid + 3, "vhost-1", PF_USER_WORKER);
+                host.kvm_vm(pid, 2);
             }
             for (tid, (kind, _)) in (300..).zip(&others) {
                 let flags = [0, PF_KTHREAD, PF_KTHREAD | PF_NO_SETAFFINITY][usize::from(kind % 3)];
@@ -153,7 +154,7 @@ proptest! {
 
     #[test]
     fn apply_then_undo_restores_every_host((host, (target, method)) in (random_host(), random_target())) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = super::scenario::directory();
         let control = control(&host, &directory);
         let (before, snapshot) = (host.state(), control.snapshot().unwrap());
         control.apply(&target, method).unwrap();
@@ -170,7 +171,7 @@ proptest! {
         (host, (target, method)) in (random_host(), random_target()),
         gone in prop::sample::subsequence(vec![1_u32, 40, 51, SERVICE, 100, 101, 102, 103, 200, 300], 0..10),
     ) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = super::scenario::directory();
         let control = control(&host, &directory);
         let before = host.state();
         control.apply(&target, method).unwrap();
@@ -192,7 +193,7 @@ proptest! {
             Fault::Refuse(libc::EPERM),
         ]),
     ) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = super::scenario::directory();
         let control = control(&host, &directory);
         let before = host.state();
         host.fault_at(at, fault);
@@ -214,8 +215,9 @@ proptest! {
 
     #[test]
     fn journals_of_any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = super::scenario::directory();
         std::fs::write(directory.path().join("journal.jsonl"), bytes).unwrap();
-        let _ = crate::journal::StateDirectory::new(directory.path()).read();
+        let storage = std::sync::Arc::new(crate::engine::Directory::new(directory.path()));
+        let _ = crate::engine::journal::JournalFile::new(storage).read();
     }
 }

@@ -3,9 +3,12 @@
 use std::sync::mpsc;
 use std::thread;
 
-use crate::change::Restored;
+use crate::settings::{
+    Change, ChangeOf, Device, Restored, RxFrames, SettingKind, TapSendBuffer, ThreadAffinity,
+    ThreadPolicy,
+};
 use crate::threads::{KernelThreads, RESET_ON_FORK, Scheduling, Threads};
-use crate::{Change, CpuSet, HostTree, Machine, Snapshot};
+use crate::{CpuSet, HostTree, Machine, Snapshot};
 
 /// Runs `work` with the number of a thread that waits meanwhile.
 fn with_thread(work: impl FnOnce(u32)) {
@@ -50,14 +53,11 @@ fn policies_are_set_and_restored_by_the_kernel() {
             KernelThreads.set_scheduling(tid, &start).unwrap();
             let old = KernelThreads.scheduling(tid).unwrap();
             let new = Scheduling::fifo(11, RESET_ON_FORK);
-            let change = Change::ThreadPolicy {
-                thread: id.clone(),
-                old,
-                new,
-            };
+            let setting = ThreadPolicy { thread: id.clone() };
+            let change = Change::from(ChangeOf { setting, old, new });
             change.make(&machine).unwrap();
             assert!(KernelThreads.scheduling(tid).unwrap().same_as(&new));
-            assert_eq!(change.restore(&machine), Restored::Restored);
+            assert_eq!(change.restore(&machine), Restored::Restored { note: None });
             assert_eq!(KernelThreads.scheduling(tid).unwrap(), old);
             assert_eq!(change.restore(&machine), Restored::AlreadyOld);
         }
@@ -72,24 +72,22 @@ fn affinities_are_set_and_restored_by_the_kernel() {
         let old = KernelThreads.affinity(tid).unwrap();
         assert!(!old.is_empty());
         let new = CpuSet::single(old.last().unwrap());
-        let change = Change::ThreadAffinity {
-            thread: id.clone(),
+        let setting = ThreadAffinity { thread: id.clone() };
+        let change = Change::from(ChangeOf {
+            setting,
             old: old.clone(),
             new: new.clone(),
-        };
+        });
         change.make(&machine).unwrap();
         assert_eq!(KernelThreads.affinity(tid).unwrap(), new);
         if old != new {
-            assert_eq!(change.restore(&machine), Restored::Restored);
+            assert_eq!(change.restore(&machine), Restored::Restored { note: None });
         }
         assert_eq!(KernelThreads.affinity(tid).unwrap(), old);
         let mut recycled = id;
         recycled.start_time += 1;
-        let change = Change::ThreadAffinity {
-            thread: recycled,
-            old,
-            new,
-        };
+        let setting = ThreadAffinity { thread: recycled };
+        let change = Change::from(ChangeOf { setting, old, new });
         assert_eq!(change.restore(&machine), Restored::Vanished);
     });
 }
@@ -98,7 +96,9 @@ fn affinities_are_set_and_restored_by_the_kernel() {
 fn a_snapshot_of_this_machine_can_be_taken() {
     let snapshot = Snapshot::take(&Machine::real()).unwrap();
     let own = std::process::id();
-    assert!(snapshot.threads.iter().any(|thread| thread.id.pid == own));
+    let machine = Machine::real();
+    let entry = machine.thread(own, own).unwrap().id.entry();
+    assert!(snapshot.settings["thread-policy"].contains_key(&entry));
     assert_eq!(
         KernelThreads.scheduling(0).unwrap_err().raw_os_error(),
         Some(libc::ESRCH)
@@ -153,26 +153,55 @@ fn a_taps_batch_is_set_and_restored_by_the_kernel() {
     let Some((tun, tap)) = make_tap() else { return };
     let machine = Machine::real();
     let own = std::process::id();
-    let send_buffer = Change::TapSendBuffer {
-        tap: tap.clone(),
-        monitor: machine.thread(own, own).unwrap().id,
-        old_bytes: crate::UNLIMITED_BYTES,
-        new_bytes: 16 << 20,
-    };
-    let rx_frames = Change::RxFrames {
-        device: tap,
-        old_frames: 0,
-        new_frames: 7,
-    };
+    let device = Device::find(&machine, &tap);
+    assert!(device.index.is_some());
+    let send_buffer = Change::from(ChangeOf {
+        setting: TapSendBuffer {
+            tap: device.clone(),
+            monitor: machine.thread(own, own).unwrap().id,
+        },
+        old: [crate::UNLIMITED_BYTES].into(),
+        new: [16 << 20].into(),
+    });
+    let rx_frames = Change::from(ChangeOf {
+        setting: RxFrames { device },
+        old: 0,
+        new: 7,
+    });
     for change in [&rx_frames, &send_buffer] {
         assert!(change.read(&machine).unwrap().is_old);
         change.make(&machine).unwrap();
         assert!(change.read(&machine).unwrap().is_new);
-        assert_eq!(change.restore(&machine), Restored::Restored);
+        assert_eq!(change.restore(&machine), Restored::Restored { note: None });
         assert_eq!(change.restore(&machine), Restored::AlreadyOld);
     }
     drop(tun);
     for change in [&rx_frames, &send_buffer] {
         assert_eq!(change.restore(&machine), Restored::Vanished);
     }
+}
+
+/// A thread of this test's own as a virtual CPU: the kernel takes its budget and gives the old policy back.
+#[test]
+fn budgets_are_set_and_restored_by_the_kernel() {
+    let machine = Machine::real();
+    let own = machine
+        .all_threads()
+        .unwrap()
+        .into_iter()
+        .find(|thread| thread.id.tid == crate::threads::calling_thread())
+        .unwrap()
+        .id;
+    let setting = ThreadPolicy { thread: own };
+    let old = setting.read(&machine).unwrap();
+    let new = Scheduling::deadline(1_000_000, 10_000_000, 10_000_000, RESET_ON_FORK);
+    if let Err(error) = setting.write(&machine, &old, &new) {
+        eprintln!("skipped: this machine lets no thread have a budget: {error}");
+        return;
+    }
+    let now = setting.read(&machine).unwrap();
+    assert!(setting.same(&now, &new), "{now}");
+    setting.restore(&machine, &old, &new).unwrap();
+    let now = setting.read(&machine).unwrap();
+    assert!(setting.same(&now, &old), "{now}");
 }

@@ -3,7 +3,7 @@
 use crate::fair_server::file;
 use crate::fake::{FakeHost, FakeState};
 use crate::levels::{SKB_PRIORITY, XDP_PRIORITY};
-use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
+use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER};
 use crate::threads::{Policy, Scheduling};
 use crate::{HostControl, RtVm, Target};
 
@@ -33,6 +33,7 @@ pub fn threaded_irq(host: &FakeHost, irq: u32, tid: u32, action: &str, cpu: usiz
 pub fn nic(host: &FakeHost, name: &str, irq: u32, tid: u32) {
     let device = format!("/sys/devices/pci0000:00/0000:00:{irq:02}.0");
     host.file(&format!("{device}/net/{name}/mtu"), "1500\n");
+    host.file(&format!("{device}/net/{name}/ifindex"), &format!("{irq}\n"));
     host.writable_file(&format!("{device}/net/{name}/queues/rx-0/rps_cpus"), "0\n");
     host.file(&format!("{device}/net/{name}/queues/rx-1/rps_cpus"), "0\n");
     host.writable_file(&format!("{device}/net/{name}/threaded"), "0\n");
@@ -84,12 +85,15 @@ pub fn paper_host(cpus: usize) -> FakeHost {
             &format!("pos:\t0\niff:\ttap-{name}\n"),
         );
         host.file(&format!("/sys/class/net/tap-{name}/mtu"), "1500\n");
+        let index = format!("{}\n", 1000 + pid);
+        host.file(&format!("/sys/class/net/tap-{name}/ifindex"), &index);
         host.file(&format!("/sys/class/net/tap-{name}/tun_flags"), "0x5002\n");
         host.thread(pid, pid, "qemu-system-x86", 0);
         for vcpu in 0..vcpus {
             host.thread(pid, pid + 1 + vcpu, &format!("CPU {vcpu}/KVM"), 0);
         }
-        host.thread(pid, pid + 9, &format!("vhost-{pid}"), 0);
+        host.thread(pid, pid + 9, &format!("vhost-{pid}"), PF_USER_WORKER);
+        host.kvm_vm(pid, vcpus);
     }
     host
 }
@@ -115,4 +119,11 @@ pub fn paper_target() -> Target {
 
 pub fn control(host: &FakeHost, directory: &tempfile::TempDir) -> HostControl {
     HostControl::new(host.machine(), directory.path().join("state"))
+}
+
+/// A directory for a journal, in memory where there is such a place: every change is flushed.
+pub fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
 }

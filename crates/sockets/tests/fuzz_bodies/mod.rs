@@ -16,6 +16,7 @@ mod guest;
 use guest::{Call, Guest, QUEUE_SIZE, Vcpu, enter_namespace, message, name};
 
 const LIMITS: Limits = Limits {
+    priority: 6,
     sockets: 16,
     buffer_bytes: 1 << 24,
     request_bytes: 1 << 16,

@@ -263,3 +263,111 @@ fn bad_limits_are_refused_with_the_reason() {
         assert!(error.contains(why), "{error}");
     }
 }
+
+/// A stream whose peer does not read, full of data that it has not taken, with its peer.
+fn filled(vcpu: &mut crate::guest::Vcpu, listener: &std::net::TcpListener) -> (u64, TcpStream) {
+    let socket = vcpu.stream();
+    let address = listener.local_addr().unwrap().to_string();
+    assert_eq!(vcpu.connect(socket, &address), Err(libc::EINPROGRESS));
+    let (peer, _) = listener.accept().unwrap();
+    let piece = vec![0; 64 << 10];
+    let sent = loop {
+        match vcpu.send(socket, &piece, 0) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(sent, libc::EAGAIN);
+    (socket, peer)
+}
+
+#[test]
+fn what_is_closed_stays_charged_until_its_data_has_gone() {
+    let limits = Limits {
+        sockets: 4,
+        ..patient()
+    };
+    let mut vcpu = Guest::new(limits, 1).vcpu(0);
+    vcpu.set_up();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut peers = Vec::new();
+    for _ in 0..4 {
+        let (socket, peer) = filled(&mut vcpu, &listener);
+        peers.push(peer);
+        vcpu.close(socket).unwrap();
+        assert_eq!(vcpu.local(socket), Err(libc::EBADF), "its handle has ended");
+    }
+    // Four closed sockets' data is with the kernel: no fifth.
+    let refused = vcpu.socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+    assert_eq!(refused, Err(libc::ENOBUFS));
+    // A peer that reads gets every byte and then the end, and the slot is free again.
+    let mut first = peers.remove(0);
+    let mut all = Vec::new();
+    first.read_to_end(&mut all).unwrap();
+    assert!(all.len() > 64 << 10, "{}", all.len());
+    vcpu.datagram();
+    // One that goes frees it, too.
+    drop(peers.remove(0));
+    vcpu.datagram();
+    let refused = vcpu.socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+    assert_eq!(refused, Err(libc::ENOBUFS));
+}
+
+#[test]
+fn a_low_water_mark_that_grows_the_buffer_is_charged() {
+    let limits = Limits {
+        buffer_bytes: 400_000,
+        ..patient()
+    };
+    let mut vcpu = Guest::new(limits, 1).vcpu(0);
+    let socket = vcpu.stream();
+    let buffer = |vcpu: &mut crate::guest::Vcpu| {
+        vcpu.get_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)
+            .unwrap()
+    };
+    let before = buffer(&mut vcpu);
+    let more = vcpu.set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 2 << 20);
+    assert_eq!(more, Err(libc::ENOBUFS));
+    assert_eq!(buffer(&mut vcpu), before);
+    assert_eq!(
+        vcpu.get_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+        Ok(1)
+    );
+    vcpu.set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1000)
+        .unwrap();
+}
+
+#[test]
+fn a_connection_beyond_the_bytes_stays_in_the_backlog() {
+    let mut probe = Guest::new(patient(), 1).vcpu(0);
+    let stream = probe.stream();
+    let mut size = |option| {
+        probe
+            .get_int(stream, libc::SOL_SOCKET, option)
+            .unwrap()
+            .unsigned_abs()
+    };
+    let one = u64::from(size(libc::SO_SNDBUF) + size(libc::SO_RCVBUF));
+    let limits = Limits {
+        buffer_bytes: 2 * one + one / 2,
+        ..patient()
+    };
+    let mut vcpu = Guest::new(limits, 1).vcpu(0);
+    vcpu.set_up();
+    let (listener, address) = listening(&mut vcpu);
+    let other = vcpu.stream();
+    let peer = TcpStream::connect(address).unwrap();
+    vcpu.idle_until(listener, ready::IN);
+    assert_eq!(vcpu.accept(listener), Err(libc::ENOBUFS));
+    vcpu.close(other).unwrap();
+    let (_, from) = vcpu.accept(listener).unwrap();
+    assert_eq!(from, peer.local_addr().unwrap());
+}
+
+#[test]
+fn an_event_ring_is_no_larger_than_the_sockets_need() {
+    let mut vcpu = crate::guest::alone();
+    let address = vcpu.base + 0x10_0000;
+    vcpu.event_ring(address, 1024).unwrap();
+    assert_eq!(vcpu.event_ring(address, 2048), Err(libc::EINVAL));
+}

@@ -12,4 +12,5 @@ mod hostile;
 mod limits;
 mod options;
 mod readiness;
+mod rights;
 mod streams;

@@ -192,3 +192,25 @@ fn interfaces_are_those_of_the_namespace() {
     vcpu.set(socket, SOCKET, libc::SO_BINDTODEVICE, b"lo")
         .unwrap();
 }
+
+#[test]
+fn the_time_of_the_last_datagram_is_told() {
+    let mut vcpu = alone();
+    let (stream, datagram) = (vcpu.stream(), vcpu.datagram());
+    // SIOCGSTAMP, SIOCGSTAMPNS, and their newer numbers.
+    for request in [0x8906, 0x8907, 0x8010_8906, 0x8010_8907_u64] {
+        for socket in [stream, datagram] {
+            let none = vcpu.ioctl(socket, request, &[0; 16]);
+            assert_eq!(none, Err(libc::ENOENT), "{request:x}");
+        }
+    }
+    vcpu.bind(datagram, "127.0.0.1:0").unwrap();
+    let to = vcpu.local(datagram).unwrap();
+    vcpu.send_to(datagram, b"x", &to.to_string()).unwrap();
+    vcpu.receive(datagram, 1, 0).unwrap();
+    let stamp = vcpu.ioctl(datagram, 0x8906, &[0; 16]).unwrap();
+    let seconds = i64::from_ne_bytes(stamp[..8].try_into().unwrap());
+    let now = std::time::SystemTime::now();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert!(now.as_secs().abs_diff(seconds as u64) < 3600, "{seconds}");
+}

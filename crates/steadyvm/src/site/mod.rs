@@ -6,6 +6,7 @@
 pub mod apply;
 mod events;
 mod pace;
+mod sched;
 pub mod status;
 pub mod undo;
 pub mod watch;
@@ -15,10 +16,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use steadyvm_analysis::plan::{self, Report};
-use steadyvm_host::net::{Profile, ProfileApplied, ProfilePlan};
-use steadyvm_host::{HostControl, HostError};
+use steadyvm_host::net::{Profile, file};
+use steadyvm_host::{HostControl, HostError, Plan, Report as Reconciled};
 
-use crate::net::{name_processes, named_process, profile_of, text_of};
+use crate::net::{name_processes, named_process, text_of};
+
+use self::sched::Mechanism;
 
 /// Where the owner of a host keeps the file.
 pub const DEFAULT_FILE: &str = "/etc/steadyvm.toml";
@@ -43,13 +46,15 @@ pub struct Site {
     name: String,
     profile: Profile,
     plan: Option<Report>,
+    /// How what is enforced differs from the plan.
+    differences: Vec<String>,
     /// What was said already: a watch says each warning once for as long as it holds.
     said: BTreeSet<String>,
 }
 
 /// What bringing the host up to date did.
 pub struct Done {
-    applied: ProfileApplied,
+    applied: Reconciled,
     new_warnings: Vec<String>,
 }
 
@@ -66,9 +71,18 @@ impl Site {
                 "write {DEFAULT_FILE} or name a file (docs/guide/host.md has a first one)"
             ),
         })?;
-        let mut profile = profile_of(&name, &text)?;
-        name_processes(&mut profile, &args.vms)?;
         let plan = plan_of(&name, &text)?;
+        let mechanism = sched::mechanism(&name, &text)?;
+        let mut profile = if plan.is_some() && mechanism != Mechanism::None {
+            file::parse_any(&name, &text)?
+        } else {
+            file::parse(&name, &text)?
+        };
+        profile.bound_fair_server();
+        let differences = plan.as_ref().map_or_else(Vec::new, |plan| {
+            sched::put_in(&mut profile, plan, mechanism)
+        });
+        name_processes(&mut profile, &args.vms)?;
         if args.strict
             && let Some(plan) = &plan
             && !plan.feasible
@@ -83,14 +97,15 @@ impl Site {
             name,
             profile,
             plan,
+            differences,
             said: BTreeSet::new(),
         })
     }
 
     /// What bringing the host up to date would change. Reads only.
-    pub fn plan(&self, control: &HostControl) -> Result<ProfilePlan> {
+    pub fn plan(&self, control: &HostControl) -> Result<Plan> {
         let mut plan = control.plan_profile(&self.profile)?;
-        plan.warnings.splice(0..0, self.infeasible());
+        plan.warnings.splice(0..0, self.doubts());
         Ok(plan)
     }
 
@@ -98,7 +113,7 @@ impl Site {
     pub fn reconcile(&mut self, control: &HostControl) -> Result<Done> {
         let applied = control.apply_profile(&self.profile)?;
         let warnings: BTreeSet<String> = self
-            .infeasible()
+            .doubts()
             .chain(applied.warnings.iter().cloned())
             .collect();
         let new_warnings = warnings.difference(&self.said).cloned().collect();
@@ -109,15 +124,17 @@ impl Site {
         })
     }
 
-    fn infeasible(&self) -> impl Iterator<Item = String> {
+    /// Why bounds of the plan may be missed.
+    fn doubts(&self) -> impl Iterator<Item = String> {
         let plan = self.plan.iter().filter(|plan| !plan.feasible);
-        plan.map(|plan| {
+        let infeasible = plan.map(|plan| {
             format!(
                 "{}: this host cannot hold the plan, so bounds may be missed: {}",
                 self.name,
                 reasons(plan)
             )
-        })
+        });
+        infeasible.chain(self.differences.iter().cloned())
     }
 }
 

@@ -7,8 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde::Serialize;
 use steadyvm_analysis::plan::{Report, ServiceReport, VcpuReport};
-use steadyvm_host::net::ProfilePlan;
-use steadyvm_host::{Setting, State};
+use steadyvm_host::{Plan, Setting, State};
 
 use super::{FileArgs, Site};
 use crate::host::{ControlArgs, print_json};
@@ -72,7 +71,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
-fn status(site: &Site, shown: steadyvm_host::Shown, planned: ProfilePlan) -> Status {
+fn status(site: &Site, shown: steadyvm_host::Status, planned: Plan) -> Status {
     let (held, drifted): (Vec<Setting>, Vec<Setting>) = shown
         .settings
         .into_iter()

@@ -155,7 +155,8 @@ impl Lab {
              path = \"/dev/vda\"\n\
              read_only = true\n\
              [sockets]\n\
-             namespace = \"{namespace}\"\n"
+             namespace = \"{namespace}\"\n\
+             allow_host_network = true\n"
         );
         self.upload(&self.write("vm.toml", &description), "/tmp/vm.toml");
         let process = self

@@ -296,8 +296,14 @@ impl Channel {
     ) -> Progress {
         let mut progress = Progress::default();
         for _ in 0..QUEUE_SIZE {
-            let Ok(mut chains) = queue.iter(&self.memory) else {
-                return progress;
+            let mut chains = match queue.iter(&self.memory) {
+                Ok(chains) => chains,
+                // Not set up yet, or not any more.
+                Err(virtio_queue::Error::QueueNotReady) => return progress,
+                Err(error) => {
+                    self.broken(&error);
+                    return progress;
+                }
             };
             let Some(chain) = chains.next() else {
                 return progress;
@@ -308,7 +314,8 @@ impl Channel {
                 progress.waits = true;
                 return progress;
             };
-            if queue.add_used(&self.memory, head, written).is_err() {
+            if let Err(error) = queue.add_used(&self.memory, head, written) {
+                self.broken(&error);
                 return progress;
             }
             progress.interrupt |= queue.needs_notification(&self.memory).unwrap_or(false);
@@ -316,6 +323,11 @@ impl Channel {
         // A guest that is as fast as this thread shall not keep it from the other queues and the end.
         let _ = self.rung.write(1);
         progress
+    }
+
+    fn broken(&self, error: &virtio_queue::Error) {
+        let why = format!("virtio-console: the guest broke a queue: {error}");
+        self.interrupt.broken(&Broken::new(why));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::devices::transport::{InterruptStatus, QueueSetup};
+use crate::devices::transport::QueueSetup;
 use crate::layout;
 use proptest::prelude::*;
 use std::os::unix::net::UnixStream;
@@ -32,10 +32,7 @@ impl Rig {
     fn new(features: u64) -> Self {
         let memory = layout::allocate(8 << 20).unwrap();
         let event = || EventFd::new(libc::EFD_NONBLOCK).unwrap();
-        let interrupt = Arc::new(Interrupt {
-            status: Arc::new(InterruptStatus::default()),
-            line: event(),
-        });
+        let interrupt = Interrupt::alone();
         let (here, peer) = UnixStream::pair().unwrap();
         peer.set_nonblocking(true).unwrap();
         let channel = Channel::new("a.port", here, memory.clone(), interrupt, event()).unwrap();

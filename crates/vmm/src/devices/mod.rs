@@ -10,19 +10,61 @@ pub mod transport;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use transport::{Action, Activation, Identity, InterruptStatus, Transport};
 use virtio_bindings::virtio_mmio::{VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_QUEUE_NOTIFY};
 use vmm_sys_util::eventfd::EventFd;
 
-/// The interrupt line of a device.
+use crate::output::{Limiter, Messages};
+
+/// The interrupt line of a device, and what else those who serve it tell.
 pub struct Interrupt {
     /// What the guest reads when the interrupt has come.
     pub status: Arc<InterruptStatus>,
     /// Raises the line in the kernel.
     pub line: EventFd,
+    messages: Messages,
+    /// The guest can break its devices at any rate: not all of it is said.
+    limiter: Limiter,
 }
 
 impl Interrupt {
+    /// A line with registers as after a reset.
+    pub fn new(line: EventFd, messages: Messages) -> Self {
+        Self {
+            status: Arc::default(),
+            line,
+            messages,
+            limiter: Limiter::default(),
+        }
+    }
+
+    /// A line whose messages nobody carries out.
+    #[cfg(test)]
+    pub fn alone() -> Arc<Self> {
+        let event = || EventFd::new(libc::EFD_NONBLOCK).unwrap();
+        let messages = crate::output::Pipe::new(&event()).unwrap();
+        Arc::new(Self::new(event(), Messages(messages)))
+    }
+
+    /// The device needs a reset: says why, and tells the guest.
+    pub fn broken(&self, why: &Broken) {
+        self.say(&format!("{why}; the device needs a reset"));
+        self.status.broken();
+        self.raise();
+    }
+
+    /// Says something that a guest can cause at any rate.
+    pub fn say(&self, line: &str) {
+        match self.limiter.allows(Instant::now()) {
+            None => {}
+            Some(0) => self.messages.say(line),
+            Some(more) => self
+                .messages
+                .say(&format!("{line} ({more} messages before are left out)")),
+        }
+    }
+
     /// Tells the guest that a buffer has been used.
     pub fn used_buffer(&self) {
         self.status.used_buffer();
@@ -117,7 +159,7 @@ impl MmioDevice {
             let mut transport = self.lock();
             match transport.write(offset, value) {
                 Action::None => {}
-                Action::Activate(activation) => self.activate(&mut transport, &activation),
+                Action::Activate(activation) => self.activate(&activation),
                 Action::Reset => self.reset(),
             }
         }
@@ -128,29 +170,27 @@ impl MmioDevice {
         if self.active.load(Ordering::Acquire)
             && let Err(broken) = self.backend.notify(queue)
         {
-            self.give_up(&mut self.lock(), &broken);
+            self.give_up(&broken);
         }
     }
 
-    fn activate(&self, transport: &mut Transport, activation: &Activation) {
+    fn activate(&self, activation: &Activation) {
         match self.backend.activate(activation) {
             Ok(()) => self.active.store(true, Ordering::Release),
-            Err(broken) => self.give_up(transport, &broken),
+            Err(broken) => self.give_up(&broken),
         }
     }
 
-    fn give_up(&self, transport: &mut Transport, broken: &Broken) {
-        // Said once a breakage: the guest cannot fill the log faster than it resets the device.
-        if self.active.swap(false, Ordering::AcqRel) {
-            eprintln!("steadyvm up: {broken}; the device needs a reset");
-        }
-        transport.needs_reset();
-        self.interrupt.raise();
+    fn give_up(&self, broken: &Broken) {
+        self.active.store(false, Ordering::Release);
+        self.interrupt.broken(broken);
     }
 
     fn reset(&self) {
         self.active.store(false, Ordering::Release);
         self.backend.reset();
+        // Who served until now may have said that the device is broken.
+        self.interrupt.status.clear();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Transport> {
@@ -159,3 +199,7 @@ impl MmioDevice {
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+#[path = "device_tests.rs"]
+mod tests;

@@ -1,12 +1,13 @@
 //! The serial console: vm-superio's 16550 between the guest and a terminal or file.
 
-use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use vm_superio::Trigger;
 use vm_superio::serial::{Serial, SerialEvents};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::error::{Doing, Result};
+use crate::output::{Entry, Pipe};
 
 /// The port's interrupt line.
 pub struct Line(EventFd);
@@ -32,25 +33,22 @@ impl SerialEvents for Drained {
     }
 }
 
-/// Where the guest's output goes.
-pub type Output = Box<dyn Write + Send>;
-
 /// The guest's first serial port.
 pub struct Console {
     /// Held for one register access, or while input is put in.
-    port: Mutex<Serial<Line, Drained, Output>>,
+    port: Mutex<Serial<Line, Drained, Entry>>,
     drained: EventFd,
 }
 
 impl Console {
     /// A port whose interrupt is `line`.
-    pub fn new(line: &EventFd, output: Output) -> Result<Self> {
+    pub fn new(line: &EventFd, output: Arc<Pipe>) -> Result<Self> {
         let what = "make the serial console";
-        let drained = EventFd::new(libc::EFD_NONBLOCK).doing(what)?;
+        let drained = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).doing(what)?;
         let line = Line(line.try_clone().doing(what)?);
         let events = Drained(drained.try_clone().doing(what)?);
         Ok(Self {
-            port: Mutex::new(Serial::with_events(line, events, output)),
+            port: Mutex::new(Serial::with_events(line, events, Entry(output))),
             drained,
         })
     }
@@ -60,8 +58,8 @@ impl Console {
         self.lock().read(offset)
     }
 
-    /// The guest writes a register. Output that cannot be written is lost, as on a line that
-    /// nobody listens to.
+    /// The guest writes a register. Output that nobody reads is lost, as on a line that nobody
+    /// listens to.
     pub fn write(&self, offset: u8, value: u8) {
         let _ = self.lock().write(offset, value);
     }
@@ -77,7 +75,7 @@ impl Console {
         &self.drained
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Serial<Line, Drained, Output>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Serial<Line, Drained, Entry>> {
         self.port.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

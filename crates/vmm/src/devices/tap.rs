@@ -5,9 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::AsRawFd;
-use std::path::Path;
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
 
 /// The header before each frame: `struct virtio_net_hdr_v1`.
 static HEADER: c_int = 12;
@@ -21,20 +20,35 @@ pub struct Tap(File);
 
 impl Tap {
     /// Opens an existing tap device of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Where there is none, or it is not this user's.
     pub fn open(name: &str) -> Result<Self> {
-        let what = format!("open the tap device \"{name}\"");
-        let remedy = format!(
+        Self::check(name)?;
+        Self::attach(name).doing_or(Self::what(name), Self::remedy(name))
+    }
+
+    /// Whether the calling thread's network namespace has such an interface.
+    ///
+    /// # Errors
+    /// Where it does not.
+    pub fn check(name: &str) -> Result<()> {
+        // Not /sys/class/net, which shows the namespace of whoever mounted it.
+        nix::net::if_::if_nametoindex(name)
+            .map(drop)
+            .map_err(|_| "there is no such interface here")
+            .doing_or(Self::what(name), Self::remedy(name))
+    }
+
+    fn what(name: &str) -> String {
+        format!("open the tap device \"{name}\"")
+    }
+
+    fn remedy(name: &str) -> String {
+        format!(
             "make it first, as root: ip tuntap add dev {name} mode tap vnet_hdr user USER; \
              ip link set dev {name} up"
-        );
-        if !Path::new("/sys/class/net").join(name).exists() {
-            return Err(Error::Machine {
-                what,
-                why: "there is no such interface here".into(),
-                what_to_do: remedy,
-            });
-        }
-        Self::attach(name).doing_or(what, remedy)
+        )
     }
 
     fn attach(name: &str) -> io::Result<Self> {

@@ -3,7 +3,7 @@
 //! time. What breaks the protocol is ignored, or ends in `DEVICE_NEEDS_RESET`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use virtio_bindings::virtio_config::{
     VIRTIO_CONFIG_S_ACKNOWLEDGE, VIRTIO_CONFIG_S_DRIVER, VIRTIO_CONFIG_S_DRIVER_OK,
     VIRTIO_CONFIG_S_FAILED, VIRTIO_CONFIG_S_FEATURES_OK, VIRTIO_CONFIG_S_NEEDS_RESET,
@@ -26,19 +26,36 @@ const MAGIC: u32 = 0x7472_6976;
 /// "STDY": no vendor has a number for virtio-mmio.
 const VENDOR: u32 = 0x5944_5453;
 
-/// The interrupt status register, which those who serve the queues set.
+/// What those who serve the queues tell the registers.
 #[derive(Debug, Default)]
-pub struct InterruptStatus(AtomicU32);
+pub struct InterruptStatus {
+    /// The interrupt status register.
+    bits: AtomicU32,
+    /// The device needs a reset.
+    broken: AtomicBool,
+}
 
 impl InterruptStatus {
     /// A buffer of a queue has been used.
     pub fn used_buffer(&self) {
-        self.0.fetch_or(VIRTIO_MMIO_INT_VRING, Ordering::SeqCst);
+        self.bits.fetch_or(VIRTIO_MMIO_INT_VRING, Ordering::SeqCst);
     }
 
-    /// The device's status has changed.
-    pub fn changed(&self) {
-        self.0.fetch_or(VIRTIO_MMIO_INT_CONFIG, Ordering::SeqCst);
+    /// The driver or the device has broken something: `DEVICE_NEEDS_RESET` until the next reset.
+    pub fn broken(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+        self.bits.fetch_or(VIRTIO_MMIO_INT_CONFIG, Ordering::SeqCst);
+    }
+
+    /// Whether it does.
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::SeqCst)
+    }
+
+    /// As after a reset.
+    pub fn clear(&self) {
+        self.broken.store(false, Ordering::SeqCst);
+        self.bits.store(0, Ordering::SeqCst);
     }
 }
 
@@ -149,7 +166,7 @@ impl Transport {
             ..QueueSetup::default()
         };
         self.queues = self.identity.queue_sizes.iter().map(unset).collect();
-        self.interrupt.0.store(0, Ordering::SeqCst);
+        self.interrupt.clear();
     }
 
     /// Reads the register at `offset`, below the configuration space. Where none is: zero.
@@ -177,7 +194,10 @@ impl Transport {
                 } else {
                     0
                 };
-                self.interrupt.0.load(Ordering::SeqCst) | always
+                self.interrupt.bits.load(Ordering::SeqCst) | always
+            }
+            VIRTIO_MMIO_STATUS if self.interrupt.is_broken() => {
+                self.status | VIRTIO_CONFIG_S_NEEDS_RESET
             }
             VIRTIO_MMIO_STATUS => self.status,
             // No device here has shared memory: a length of all ones.
@@ -195,18 +215,12 @@ impl Transport {
             VIRTIO_MMIO_DRIVER_FEATURES => self.set_driver_features(value),
             VIRTIO_MMIO_QUEUE_SEL => self.queue_selector = value,
             VIRTIO_MMIO_INTERRUPT_ACK => {
-                self.interrupt.0.fetch_and(!value, Ordering::SeqCst);
+                self.interrupt.bits.fetch_and(!value, Ordering::SeqCst);
             }
             VIRTIO_MMIO_STATUS => return self.set_status(value),
             _ => self.set_up_queue(offset, value),
         }
         Action::None
-    }
-
-    /// The driver or the device has broken something: nothing is served until the next reset.
-    pub fn needs_reset(&mut self) {
-        self.status |= VIRTIO_CONFIG_S_NEEDS_RESET;
-        self.interrupt.changed();
     }
 
     fn set_driver_features(&mut self, value: u32) {

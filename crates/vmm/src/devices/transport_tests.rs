@@ -90,7 +90,7 @@ fn interrupts_are_acknowledged_except_those_of_the_kernel() {
     let status = Arc::new(InterruptStatus::default());
     let mut transport = Transport::new(identity(), Arc::clone(&status));
     status.used_buffer();
-    status.changed();
+    status.broken();
     assert_eq!(transport.read(VIRTIO_MMIO_INTERRUPT_STATUS), 3);
     transport.write(VIRTIO_MMIO_INTERRUPT_ACK, VIRTIO_MMIO_INT_VRING);
     assert_eq!(transport.read(VIRTIO_MMIO_INTERRUPT_STATUS), 2);

@@ -316,3 +316,28 @@ void not_ours(void)
 	told("listen udp", listen(bound(AF_INET, SOCK_DGRAM), 1));
 	told("accept", accept(bound(AF_INET, SOCK_STREAM), NULL, NULL));
 }
+
+/* What Go's servers do: MPTCP where the kernel has it, else TCP. Plain clients reach them. */
+void mptcp_first(void)
+{
+	static const int families[] = { AF_INET, AF_INET6 };
+
+	for (unsigned int i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+		int server = socket(families[i], SOCK_STREAM, IPPROTO_MPTCP);
+		int client = must("socket", socket(families[i], SOCK_STREAM, 0)), fd;
+		name_t name;
+		socklen_t len = loopback(&name, families[i], 0);
+		char text[8] = "";
+
+		if (server < 0)
+			server = must("socket", socket(families[i], SOCK_STREAM, 0));
+		must("bind", bind(server, &name.any, len));
+		must("listen", listen(server, 1));
+		len = loopback(&name, families[i], port_of(server));
+		told("connect", connect(client, &name.any, len));
+		fd = must("accept", accept(server, NULL, NULL));
+		told("send", send(client, "served", 6, 0));
+		told("recv", recv(fd, text, sizeof(text), 0));
+		say(" %s", text);
+	}
+}

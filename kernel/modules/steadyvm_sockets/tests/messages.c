@@ -257,3 +257,27 @@ void out_of_band(void)
 	say(" %c", text[0]);
 	told("oob again", recv(fds[1], text, 8, MSG_OOB));
 }
+
+/* SIOCGSTAMP: when the last datagram came. Streams have none. */
+void stamps(void)
+{
+	int streams[2], datagrams[2];
+	struct timeval before, stamp;
+	char text[4];
+
+	pair(AF_INET, streams);
+	told("stream", ioctl(streams[0], SIOCGSTAMP, &stamp));
+	send(streams[1], "x", 1, 0);
+	must("recv", recv(streams[0], text, sizeof(text), 0));
+	told("stream", ioctl(streams[0], SIOCGSTAMP, &stamp));
+
+	udp_pair(AF_INET, datagrams);
+	told("none yet", ioctl(datagrams[0], SIOCGSTAMP, &stamp));
+	for (int i = 0; i < 2; i++) {
+		gettimeofday(&before, NULL);
+		must("send", send(datagrams[1], "x", 1, 0));
+		must("recv", recv(datagrams[0], text, sizeof(text), 0));
+		told("datagram", ioctl(datagrams[0], SIOCGSTAMP, &stamp));
+		say(" since it was sent %d", !timercmp(&stamp, &before, <));
+	}
+}

@@ -133,3 +133,17 @@ void inherited_options(void)
 	getsockopt(server, SOL_SOCKET, SO_ACCEPTCONN, &got, &len);
 	say(" listens %d", got);
 }
+
+/* What takes a capability takes one here, too, whatever the host's monitor may do. */
+void priority_of_nobody(void)
+{
+	static const int priorities[] = { 0, 6, 7, 15, 16, 0x10001, -1 };
+	int fd = must("socket", socket(AF_INET, SOCK_DGRAM, 0)), got;
+	socklen_t len = sizeof(got);
+
+	must("setuid", setresuid(65534, 65534, 65534));
+	for (unsigned int i = 0; i < sizeof(priorities) / sizeof(priorities[0]); i++)
+		option(fd, "PRIORITY", SOL_SOCKET, SO_PRIORITY, priorities[i]);
+	getsockopt(fd, SOL_SOCKET, SO_PRIORITY, &got, &len);
+	say(" in the end %d", got);
+}

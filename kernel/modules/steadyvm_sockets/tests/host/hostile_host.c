@@ -20,7 +20,8 @@
 #include "steadyvm_sockets.h"
 
 #define CHANNELS	2
-#define ENTRIES		64
+/* Of the longest queue; each has its own length, so that they are unequal. */
+#define ENTRIES		256
 #define SOCKETS		64
 
 static u64 seed = 1;
@@ -38,6 +39,7 @@ MODULE_PARM_DESC(served, "requests so far, about");
 /* A queue's other side; used by one CPU at a time, as its channel is. */
 struct side {
 	struct virtqueue *queue;
+	unsigned int entries;
 	struct vring vring;
 	void *pages;
 	u16 seen;
@@ -180,11 +182,11 @@ static void answer(struct side *side, const struct svs_request *request,
 static u32 serve(struct side *side, u16 head)
 {
 	const struct svs_request *request = NULL;
-	u32 written = 0, left = ENTRIES;
+	u32 written = 0, left = side->entries;
 	u16 number = head;
 
 	while (left--) {
-		struct vring_desc *descriptor = &side->vring.desc[number % ENTRIES];
+		struct vring_desc *descriptor = &side->vring.desc[number % side->entries];
 		u32 length = le32_to_cpu((__force __le32)descriptor->len);
 		u16 flags = le16_to_cpu((__force __le16)descriptor->flags);
 		u8 *at = phys_to_virt(le64_to_cpu((__force __le64)descriptor->addr));
@@ -217,8 +219,8 @@ static void put_used(struct side *side, u16 head, u32 length)
 		head = any(chance);
 	if (one_in(chance, rarity))
 		return;
-	used->ring[index % ENTRIES].id = (__force __virtio32)cpu_to_le32(head);
-	used->ring[index % ENTRIES].len = (__force __virtio32)cpu_to_le32(length);
+	used->ring[index % side->entries].id = (__force __virtio32)cpu_to_le32(head);
+	used->ring[index % side->entries].len = (__force __virtio32)cpu_to_le32(length);
 	index += one_in(chance, rarity) ? below(chance, 10) : 1;
 	/* As the real device: the answer is there when it is counted. */
 	smp_store_release(&used->idx, (__force __virtio16)cpu_to_le16(index));
@@ -232,7 +234,7 @@ static bool notified(struct virtqueue *queue)
 	/* Pairs with the driver's: what is counted is there. */
 	available = le16_to_cpu((__force __le16)smp_load_acquire(&side->vring.avail->idx));
 	while (side->seen != available) {
-		__virtio16 entry = side->vring.avail->ring[side->seen++ % ENTRIES];
+		__virtio16 entry = side->vring.avail->ring[side->seen++ % side->entries];
 		u16 head = le16_to_cpu((__force __le16)entry);
 
 		put_used(side, head, serve(side, head));
@@ -290,17 +292,19 @@ static int find_vqs(struct virtio_device *vdev, unsigned int count, struct virtq
 	for (i = 0; i < count; i++) {
 		struct side *side = &sides[i];
 
-		side->pages = kzalloc(vring_size(ENTRIES, SMP_CACHE_BYTES), GFP_KERNEL);
+		/* 4 is the least that a request fits into. */
+		side->entries = ENTRIES >> below(&side->chance, 7);
+		side->pages = kzalloc(vring_size(side->entries, SMP_CACHE_BYTES), GFP_KERNEL);
 		if (side->pages)
-			side->queue = vring_new_virtqueue(i, ENTRIES, SMP_CACHE_BYTES, vdev, true,
-							  false, side->pages, notified,
+			side->queue = vring_new_virtqueue(i, side->entries, SMP_CACHE_BYTES, vdev,
+							  true, false, side->pages, notified,
 							  information[i].callback,
 							  information[i].name);
 		if (!side->queue) {
 			del_vqs(vdev);
 			return -ENOMEM;
 		}
-		vring_init(&side->vring, ENTRIES, side->pages, SMP_CACHE_BYTES);
+		vring_init(&side->vring, side->entries, side->pages, SMP_CACHE_BYTES);
 		queues[i] = side->queue;
 	}
 	return 0;

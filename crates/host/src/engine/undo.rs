@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Change, Restored, Step};
-use crate::heirs;
-use crate::journal::Journal;
+use super::heirs;
+use super::journal::Journal;
+use super::step::Step;
 use crate::machine::Machine;
+use crate::settings::{Change, Restored};
 
 /// How long undo waits for interrupts to move back to the CPU that served them. Without
 /// interrupt remapping the kernel moves an interrupt when it next fires; drivers such as igb
@@ -31,6 +32,8 @@ pub struct Undone {
     pub changed_by_others: Vec<String>,
     /// Settings that could not be restored; they stay in the journal.
     pub failed: Vec<String>,
+    /// Settings that cannot be restored now, but may be later; they stay in the journal.
+    pub postponed: Vec<String>,
     /// Remarks for people.
     pub notes: Vec<String>,
 }
@@ -48,13 +51,17 @@ impl Undone {
         add(self.vanished, "gone");
         add(self.heirs, "inherited settings widened");
         add(self.changed_by_others.len(), "changed by others and left");
+        add(self.postponed.len(), "postponed");
         add(self.failed.len(), "NOT restored");
         text
     }
 
     fn count(&mut self, change: &Change, outcome: Restored) -> bool {
         match outcome {
-            Restored::Restored => self.restored += 1,
+            Restored::Restored { note } => {
+                self.restored += 1;
+                self.notes.extend(note);
+            }
             Restored::AlreadyOld => self.already_old += 1,
             Restored::Vanished => self.vanished += 1,
             Restored::ChangedByOthers { now } => self.changed_by_others.push(format!(
@@ -62,6 +69,10 @@ impl Undone {
                 change.subject(),
                 change.new_text()
             )),
+            Restored::Postponed { why } => {
+                self.postponed.push(why);
+                return false;
+            }
             Restored::Failed { error } => {
                 self.failed.push(error);
                 return false;
@@ -76,45 +87,48 @@ impl Undone {
 pub(crate) fn take_back(machine: &Machine, journal: &Journal) -> (Undone, Vec<Step>) {
     let mut undone = Undone::default();
     let mut left = Vec::new();
-    let mut to_settle: Vec<&Step> = Vec::new();
+    let mut to_settle: Vec<(&Step, Option<String>)> = Vec::new();
     for step in journal.steps.iter().rev() {
-        match (step.change.restore(machine), &step.change) {
-            (Restored::Restored, Change::IrqAffinity { .. }) => to_settle.push(step),
-            (Restored::Restored, change) => {
-                if !undone.count(change, change.verify_old(machine)) {
-                    left.push(step.clone());
-                }
+        let change = &step.change;
+        let outcome = match change.restore(machine) {
+            Restored::Restored { note } if change.settles() => {
+                to_settle.push((step, note));
+                continue;
             }
-            (outcome, change) => {
-                if !undone.count(change, outcome) {
-                    left.push(step.clone());
-                }
-            }
+            Restored::Restored { note } => change.verify_old(machine, note),
+            other => other,
+        };
+        if !undone.count(change, outcome) {
+            left.push(step.clone());
         }
     }
     // After their parents, so that children started meanwhile are found too.
     undone.heirs = heirs::widen(machine, journal);
     let mut waited = Duration::ZERO;
-    while waited < SETTLING_TIME && !to_settle.iter().all(|step| step.change.is_settled(machine)) {
+    while waited < SETTLING_TIME
+        && !to_settle
+            .iter()
+            .all(|(step, _)| step.change.is_settled(machine))
+    {
         machine.tree.wait(SETTLING_STEP);
         waited += SETTLING_STEP;
     }
-    for step in to_settle
+    for (step, _) in to_settle
         .iter()
-        .filter(|step| !step.change.is_settled(machine))
+        .filter(|(step, _)| !step.change.is_settled(machine))
     {
         undone.notes.push(format!(
             "{}: it did not fire meanwhile, so it may stay on the CPU that served it last",
             step.change.subject()
         ));
     }
-    for step in to_settle {
-        if !undone.count(&step.change, step.change.settle(machine)) {
+    for (step, note) in to_settle {
+        if !undone.count(&step.change, step.change.settle(machine, note)) {
             left.push(step.clone());
         }
     }
     for line in &journal.unreadable {
-        undone.notes.push(format!(
+        undone.failed.push(format!(
             "the journal's {line}: what it recorded is not restored"
         ));
     }

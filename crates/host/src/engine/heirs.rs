@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use crate::change::Change;
+use super::journal::Journal;
 use crate::cpu_set::CpuSet;
-use crate::journal::Journal;
 use crate::machine::{Machine, Thread, ThreadId};
+use crate::settings::Change;
 
 /// How far up the family tree an inherited setting is looked for.
 const GENERATIONS: usize = 64;
@@ -22,11 +22,11 @@ type Moves<'a> = HashMap<&'a ThreadId, (&'a CpuSet, &'a CpuSet)>;
 pub(crate) fn widen(machine: &Machine, journal: &Journal) -> usize {
     let mut moves = Moves::new();
     for step in &journal.steps {
-        if let Change::ThreadAffinity { thread, old, new } = &step.change {
+        if let Change::ThreadAffinity(change) = &step.change {
             moves
-                .entry(thread)
-                .and_modify(|(_, latest)| *latest = new)
-                .or_insert((old, new));
+                .entry(&change.setting.thread)
+                .and_modify(|(_, latest)| *latest = &change.new)
+                .or_insert((&change.old, &change.new));
         }
     }
     let mut widened = 0;

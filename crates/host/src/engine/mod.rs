@@ -1,0 +1,30 @@
+//! The reconcile engine: brings a host to a desired state, and back.
+//!
+//! - [`Engine::plan`]: what reconciling would change. Reads only.
+//! - [`Engine::reconcile`]: makes the host what it is to be, all or nothing. Idempotent: what holds
+//!   is left, what is missing is set, what is no longer wanted is taken back. Called again and again
+//!   it keeps a host up to date for VMs and devices that come later.
+//! - [`Engine::status`]: each setting as it was wanted and as it is found. Reads only.
+//! - [`Engine::undo`]: everything as it was before the first `reconcile`.
+//!
+//! One [`Journal`] records what may be in force, and one lock of the machine guards it.
+
+mod desired;
+mod heirs;
+pub(crate) mod journal;
+pub(crate) mod lock;
+mod reconcile;
+mod snapshot;
+mod status;
+mod step;
+mod storage;
+mod undo;
+
+pub use desired::Desired;
+pub use journal::{DEFAULT_STATE_DIRECTORY, Header, Journal};
+pub use reconcile::{Engine, Plan, Report};
+pub use snapshot::Snapshot;
+pub use status::{Setting, State, Status};
+pub use step::Step;
+pub use storage::{Directory, Storage, StoredFile};
+pub use undo::Undone;

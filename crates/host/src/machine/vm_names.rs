@@ -1,0 +1,234 @@
+//! Which VM somebody means: by what its monitor was told, by its systemd unit or cgroup, by number.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
+use super::descriptors::Descriptors;
+use super::printable::printable;
+use super::vm::{Vm, vm};
+use super::{Machine, Thread, cgroup};
+use crate::error::HostError;
+
+/// A VM as somebody names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VmSelector {
+    /// The process of its monitor.
+    Pid(u32),
+    /// What its monitor was told: QEMU's `-name` (libvirt's domain), Proxmox VE's `-id`,
+    /// Firecracker's `--id`, the `name` of `steadyvm up`.
+    Name(String),
+    /// A unit of the system's systemd, such as libvirt's `machine-qemu\x2d1\x2drt.scope`.
+    Unit(String),
+    /// A cgroup, as `/proc/PID/cgroup` gives it, or one above.
+    Cgroup(String),
+}
+
+impl std::fmt::Display for VmSelector {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pid(pid) => write!(formatter, "process {pid}"),
+            Self::Name(name) => write!(formatter, "VM \"{}\"", printable(name)),
+            Self::Unit(unit) => write!(formatter, "VM of unit {}", printable(unit)),
+            Self::Cgroup(path) => write!(formatter, "VM of cgroup {}", printable(path)),
+        }
+    }
+}
+
+/// Finds a VM; none if it does not run. `threads` are all threads of the host.
+///
+/// A name is a claim, which any user who may start VMs can make. It is not believed of a process in
+/// an ordinary user's session: `warnings` tells of those.
+///
+/// # Errors
+/// Several VMs that it may be; or what [`vm`] says of the one.
+pub fn find(
+    machine: &Machine,
+    threads: &[Thread],
+    wanted: &VmSelector,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Vm>, HostError> {
+    if let VmSelector::Pid(pid) = wanted {
+        return vm(machine, threads, *pid).map(Some);
+    }
+    let mut processes: BTreeMap<u32, Vec<&Thread>> = BTreeMap::new();
+    for thread in threads.iter().filter(|thread| !thread.is_kernel()) {
+        processes.entry(thread.id.pid).or_default().push(thread);
+    }
+    let mut found: Vec<u32> = Vec::new();
+    let mut unreadable = None;
+    for (pid, own) in processes {
+        if !is_meant(machine, pid, &own, wanted) {
+            continue;
+        }
+        match Descriptors::of(machine, pid) {
+            Ok(files) if files.kvm_vms.is_empty() => {}
+            Ok(_) if matches!(wanted, VmSelector::Name(_)) && is_of_a_session(machine, pid) => {
+                warnings.push(format!(
+                    "process {pid} says that it is {wanted}, but an ordinary user's session has \
+                     started it: it is left; name it by its number or cgroup if it is the one"
+                ));
+            }
+            Ok(_) => found.push(pid),
+            // It has ended.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => unreadable = Some((pid, error)),
+        }
+    }
+    match (found.as_slice(), unreadable) {
+        ([], None) => Ok(None),
+        ([], Some((pid, error))) => Err(HostError::io("list", format!("/proc/{pid}/fd"), error)),
+        ([only], _) => vm(machine, threads, *only).map(Some),
+        (several, _) => Err(ambiguous(machine, several, wanted)),
+    }
+}
+
+fn is_meant(machine: &Machine, pid: u32, own: &[&Thread], wanted: &VmSelector) -> bool {
+    let in_cgroup = |is_it: &dyn Fn(&str) -> bool| {
+        let mut paths = cgroup::of(machine, pid).into_iter();
+        paths.any(|path| is_it(&path))
+    };
+    match wanted {
+        VmSelector::Pid(number) => pid == *number,
+        VmSelector::Unit(unit) => in_cgroup(&|path| cgroup::is_of_unit(path, unit)),
+        VmSelector::Cgroup(above) => in_cgroup(&|path| cgroup::is_below(path, above)),
+        VmSelector::Name(name) => {
+            own.iter().any(|thread| is_vcpu_of(&thread.id.comm, name)) || {
+                let line = machine.tree.read_bytes(&format!("/proc/{pid}/cmdline"));
+                line.is_ok_and(|line| names(&line).iter().any(|own| own == name))
+            }
+        }
+    }
+}
+
+fn is_of_a_session(machine: &Machine, pid: u32) -> bool {
+    let paths = cgroup::of(machine, pid);
+    paths.iter().any(|path| cgroup::is_of_ordinary_user(path))
+}
+
+fn ambiguous(machine: &Machine, pids: &[u32], wanted: &VmSelector) -> HostError {
+    let one = |pid: &u32| {
+        let status = machine.tree.read(&format!("/proc/{pid}/status"));
+        let status = status.unwrap_or_default();
+        let user = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Uid:")?.split_ascii_whitespace().next());
+        let user = user.unwrap_or("?");
+        match cgroup::of(machine, *pid).pop() {
+            Some(path) => format!("process {pid} of user {user} in {}", printable(&path)),
+            None => format!("process {pid} of user {user}"),
+        }
+    };
+    let all: Vec<String> = pids.iter().map(one).collect();
+    HostError::BadInput {
+        what: format!("{wanted} may be any of: {}", all.join(", ")),
+        fix: "stop the one that is not meant, or name the VM by its number, unit or cgroup".into(),
+    }
+}
+
+/// Whether a thread is a VCPU of the VM that `steadyvm up` calls `name`: `vcpu1/NAME`, which Linux
+/// cuts after 15 bytes.
+fn is_vcpu_of(comm: &str, name: &str) -> bool {
+    let Some((role, cut)) = comm.split_once('/') else {
+        return false;
+    };
+    let number = role.strip_prefix("vcpu").map(str::parse::<u32>);
+    let is_cut = comm.len() == 15;
+    matches!(number, Some(Ok(_))) && (cut == name || is_cut && name.starts_with(cut))
+}
+
+/// The names that a monitor's command line gives its VM.
+fn names(command_line: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(command_line);
+    let words: Vec<&str> = text.split('\0').collect();
+    let mut names = Vec::new();
+    for pair in words.windows(2) {
+        match pair[0] {
+            "-name" | "--name" => names.extend(guest_name(pair[1])),
+            "-id" | "--id" => names.push(pair[1].to_owned()),
+            _ => {}
+        }
+    }
+    let by_sign = words.iter().filter_map(|word| word.strip_prefix("--id="));
+    names.extend(by_sign.map(str::to_owned));
+    names
+}
+
+/// The guest's name in QEMU's `-name [guest=]NAME[,KEY=VALUE]...`, keys in any order, the last of
+/// several. A comma in a value is written twice (`get_opt_value()`).
+fn guest_name(value: &str) -> Option<String> {
+    let mut options = vec![String::new()];
+    let mut rest = value.chars().peekable();
+    while let Some(character) = rest.next() {
+        if character == ',' && rest.next_if_eq(&',').is_none() {
+            options.push(String::new());
+        } else if let Some(last) = options.last_mut() {
+            last.push(character);
+        }
+    }
+    let mut guests =
+        options
+            .iter()
+            .enumerate()
+            .filter_map(|(place, option)| match option.split_once('=') {
+                Some((key, value)) => (key == "guest").then(|| value.to_owned()),
+                // Only the first may do without a key.
+                None => (place == 0).then(|| option.clone()),
+            });
+    guests.next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_on_command_lines() {
+        for (words, expected) in [
+            (&["qemu", "-name", "rt,debug-threads=on"][..], &["rt"][..]),
+            (&["qemu", "-name", "guest=rt,debug-threads=on"], &["rt"]),
+            (&["qemu", "-name", "debug-threads=on,guest=rt"], &["rt"]),
+            (&["qemu", "-name", "guest=a,guest=rt"], &["rt"]),
+            (&["qemu", "-name", "a,,b,process=x"], &["a,b"]),
+            (&["qemu", "-name", "guest=a,,,,b"], &["a,,b"]),
+            (&["qemu", "-name", "process=rt"], &[]),
+            (&["kvm", "-id", "100", "-name", "rt"], &["100", "rt"]),
+            (&["firecracker", "--id=rt"], &["rt"]),
+            (&["qemu", "-append", "rt"], &[]),
+            (&["qemu", "-name"], &[]),
+        ] {
+            // As the kernel gives it: each word ends with a zero.
+            let line = words.join("\0");
+            assert_eq!(names(line.as_bytes()), expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn vcpus_of_steadyvm() {
+        assert!(is_vcpu_of("vcpu0/rt", "rt"));
+        assert!(!is_vcpu_of("vcpu0/rt", "rt2"));
+        assert!(!is_vcpu_of("disk0/rt", "rt"));
+        assert!(is_vcpu_of("vcpu0/a-longer-", "a-longer-name"));
+        assert!(!is_vcpu_of("vcpu0/a-longer", "a-longer-name"));
+    }
+
+    proptest! {
+        /// Whatever a VM is called, QEMU's own way of writing it is read back.
+        #[test]
+        fn a_name_with_any_commas(name in "[a-z,= ]{1,12}", first in any::<bool>()) {
+            let written = format!("guest={}", name.replace(',', ",,"));
+            let value = if first {
+                format!("{written},debug-threads=on")
+            } else {
+                format!("debug-threads=on,{written}")
+            };
+            prop_assert_eq!(guest_name(&value), Some(name));
+        }
+
+        #[test]
+        fn no_command_line_panics(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = names(&bytes);
+        }
+    }
+}

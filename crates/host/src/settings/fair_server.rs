@@ -1,0 +1,98 @@
+//! How a CPU's fair server gives normal threads their share: in longer or shorter pieces.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Entries, SettingKind};
+use crate::error::HostError;
+use crate::fair_server::{self, Reservation, Way};
+use crate::machine::Machine;
+
+/// The fair server of a CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FairServer {
+    /// The CPU.
+    pub cpu: usize,
+}
+
+impl SettingKind for FairServer {
+    type Value = Reservation;
+
+    fn subject(&self) -> String {
+        format!("fair server of CPU {}", self.cpu)
+    }
+
+    fn text(&self, value: &Reservation) -> String {
+        value.to_string()
+    }
+
+    fn read(&self, machine: &Machine) -> Result<Reservation, HostError> {
+        fair_server::read(machine, self.cpu)
+            .map_err(|cause| HostError::io("read", self.subject(), cause))
+    }
+
+    /// `to` has the share of `from` in shorter pieces.
+    fn write(&self, machine: &Machine, from: &Reservation, to: &Reservation) -> io::Result<()> {
+        let way = Way::new(self.cpu, *from, *to);
+        way.go(machine).inspect_err(|_| {
+            // Halfway it would take up to twice its share.
+            let _ = way.go_back(machine);
+        })
+    }
+
+    fn restore(
+        &self,
+        machine: &Machine,
+        old: &Reservation,
+        new: &Reservation,
+    ) -> io::Result<Option<String>> {
+        let way = Way::new(self.cpu, *old, *new);
+        way.go_back(machine).map(|()| None)
+    }
+
+    fn is_halfway(&self, old: &Reservation, new: &Reservation, found: &Reservation) -> bool {
+        found != old && found != new && Way::new(self.cpu, *old, *new).passes(*found)
+    }
+
+    /// It is written from its own CPU.
+    fn is_postponed(&self, machine: &Machine) -> Option<String> {
+        let online = machine.online().ok()?;
+        (!online.contains(self.cpu)).then(|| {
+            format!(
+                "{}: the CPU is offline; it keeps its share in short pieces until the CPU is \
+                 online and `steadyvm host undo` runs again",
+                self.subject()
+            )
+        })
+    }
+
+    fn hint(&self, _machine: &Machine, errno: i32) -> Option<&'static str> {
+        (errno == libc::EBUSY)
+            .then_some("; SCHED_DEADLINE threads have taken the bandwidth that the way there needs")
+    }
+
+    fn snapshot(machine: &Machine, entries: &mut Entries) -> Result<(), HostError> {
+        for cpu in machine.online()?.iter() {
+            if let Ok(now) = fair_server::read(machine, cpu) {
+                let exact = format!("{} ns of each {} ns", now.runtime_ns, now.period_ns);
+                entries.insert(format!("CPU {cpu}"), exact);
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(any(test, feature = "fake"))]
+    fn example(host: &crate::fake::FakeHost) -> super::ChangeOf<Self> {
+        host.fair_servers();
+        let old = fair_server::read(&host.machine(), 1).unwrap_or(Reservation {
+            runtime_ns: 50_000_000,
+            period_ns: 1_000_000_000,
+        });
+        super::ChangeOf {
+            setting: Self { cpu: 1 },
+            old,
+            new: old.in_pieces_of(fair_server::LONGEST_PIECE_NS),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A thread's scheduling policy and priority.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Entries, SettingKind};
+use crate::error::HostError;
+use crate::machine::{Machine, ThreadId};
+use crate::threads::{Policy, Scheduling};
+
+/// A thread's scheduling policy, with its priority or budget.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadPolicy {
+    /// The thread.
+    pub thread: ThreadId,
+}
+
+impl SettingKind for ThreadPolicy {
+    type Value = Scheduling;
+
+    fn subject(&self) -> String {
+        format!("policy of {}", self.thread)
+    }
+
+    fn text(&self, value: &Scheduling) -> String {
+        value.to_string()
+    }
+
+    fn is_same_setting(&self, other: &Self) -> bool {
+        self.thread.is(&other.thread)
+    }
+
+    fn must_exist(&self, machine: &Machine) -> Result<(), HostError> {
+        machine.must_run(&self.thread)
+    }
+
+    fn read(&self, machine: &Machine) -> Result<Scheduling, HostError> {
+        machine.must_run(&self.thread)?;
+        machine
+            .threads
+            .scheduling(self.thread.tid)
+            .map_err(|cause| HostError::io("read", self.subject(), cause))
+    }
+
+    fn write(&self, machine: &Machine, _from: &Scheduling, to: &Scheduling) -> io::Result<()> {
+        machine.threads.set_scheduling(self.thread.tid, to)
+    }
+
+    /// From 6.12 on the kernel reports a slice for normal threads and takes one given back as the
+    /// thread's own: so none is given first, and the recorded one only if the kernel's default
+    /// differs from it.
+    fn restore(
+        &self,
+        machine: &Machine,
+        old: &Scheduling,
+        _new: &Scheduling,
+    ) -> io::Result<Option<String>> {
+        let tid = self.thread.tid;
+        if old.policy == Policy::Deadline {
+            return machine.threads.set_scheduling(tid, old).map(|()| None);
+        }
+        let plain = Scheduling {
+            runtime_ns: 0,
+            ..*old
+        };
+        machine.threads.set_scheduling(tid, &plain)?;
+        let own_slice =
+            old.runtime_ns != 0 && machine.threads.scheduling(tid)?.runtime_ns != old.runtime_ns;
+        if own_slice {
+            machine.threads.set_scheduling(tid, old)?;
+        }
+        Ok(None)
+    }
+
+    fn same(&self, one: &Scheduling, other: &Scheduling) -> bool {
+        one.same_as(other)
+    }
+
+    fn hint(&self, machine: &Machine, errno: i32) -> Option<&'static str> {
+        // Only the admission of SCHED_DEADLINE answers this (kernel/sched/syscalls.c, sched_dl_overflow).
+        if errno == libc::EBUSY {
+            return Some(
+                "; the CPUs have no room for this budget: the kernel admits 95 % of them, less what other \
+                 deadline threads and each CPU's fair server have; plan smaller budgets",
+            );
+        }
+        if errno != libc::EPERM {
+            return None;
+        }
+        if machine.has_rt_group_scheduling() {
+            return Some(
+                "; this kernel has RT_GROUP_SCHED: give the thread's cpu control group a budget \
+                 (cpu.rt_runtime_us), move the thread to the root group, or run as root",
+            );
+        }
+        let may_run_on = machine.threads.affinity(self.thread.tid).ok()?;
+        let is_pinned = !machine.online().ok()?.is_subset(&may_run_on);
+        is_pinned.then_some(
+            "; SCHED_DEADLINE takes only threads that may run on all CPUs of their root domain: unpin this \
+             one (libvirt: remove <vcpupin>), or give its CPUs a cpuset partition",
+        )
+    }
+
+    fn snapshot(machine: &Machine, entries: &mut Entries) -> Result<(), HostError> {
+        for thread in machine.all_threads()? {
+            if let Ok(scheduling) = machine.threads.scheduling(thread.id.tid) {
+                let entry = comparable(&scheduling);
+                entries.insert(thread.id.entry(), entry);
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(any(test, feature = "fake"))]
+    fn example(host: &crate::fake::FakeHost) -> super::ChangeOf<Self> {
+        host.thread(800, 800, "example", 0);
+        let machine = host.machine();
+        super::ChangeOf {
+            setting: Self {
+                thread: ThreadId {
+                    pid: 800,
+                    tid: 800,
+                    start_time: 2400,
+                    comm: "example".into(),
+                },
+            },
+            old: machine
+                .threads
+                .scheduling(800)
+                .unwrap_or(Scheduling::normal()),
+            new: Scheduling::fifo(11, 0),
+        }
+    }
+}
+
+/// All that [`Scheduling::same_as`] compares.
+fn comparable(scheduling: &Scheduling) -> String {
+    let Scheduling {
+        flags, deadline_ns, ..
+    } = scheduling;
+    match scheduling.policy {
+        Policy::Deadline => format!("{scheduling}, deadline {deadline_ns} ns, flags {flags}"),
+        _ if *flags == 0 => scheduling.to_string(),
+        _ => format!("{scheduling}, flags {flags}"),
+    }
+}

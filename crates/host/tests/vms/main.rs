@@ -1,0 +1,246 @@
+//! Which process is a VM: real processes, and real KVM VMs where this machine makes any.
+
+#![allow(clippy::unwrap_used)]
+
+mod processes;
+
+use steadyvm_host::net::{Class, Profile, TapQdisc, ThreadPriority, VmProfile};
+use steadyvm_host::{Change, HostControl, HostError, Machine, Plan, discover};
+
+use processes::{Looks, Process, has_kvm, make_tap, start};
+
+const MONITOR: &[&str] = &["CPU 0/KVM", "CPU 1/KVM"];
+
+/// A name that no other process of this machine has.
+fn name(of: &str) -> String {
+    format!("{of}-of-{}", std::process::id())
+}
+
+/// A VM with two VCPUs, by QEMU's words.
+fn qemu(name: &str) -> Process {
+    let looks = Looks {
+        vcpus: 2,
+        threads: MONITOR,
+        ..Looks::default()
+    };
+    start(
+        &looks,
+        &["-name", &format!("guest={name},debug-threads=on")],
+    )
+}
+
+fn profile(name: &str) -> Profile {
+    Profile {
+        vms: vec![VmProfile {
+            name: name.to_owned(),
+            class: Class {
+                name: "rt".into(),
+                vhost: Some(ThreadPriority::Fifo(75)),
+                vcpu: Some(ThreadPriority::Fifo(70)),
+                ..Class::default()
+            },
+            ..VmProfile::default()
+        }],
+        ..Profile::default()
+    }
+}
+
+fn plan(profile: &Profile) -> Result<Plan, HostError> {
+    let directory = tempfile::tempdir().unwrap();
+    let control = HostControl::new(Machine::real(), directory.path().join("state"));
+    control.plan_profile(profile)
+}
+
+/// The threads that a profile for VM `name` ranks: process and name.
+fn ranked(name: &str) -> Result<Vec<(u32, String)>, HostError> {
+    let plan = plan(&profile(name))?;
+    let ranked = plan.steps.iter().filter_map(|step| match &step.change {
+        Change::ThreadPolicy(change) => {
+            let thread = &change.setting.thread;
+            Some((thread.pid, thread.comm.clone()))
+        }
+        _ => None,
+    });
+    Ok(ranked.collect())
+}
+
+#[test]
+fn an_impostor_gets_nothing_and_the_vm_its_ranks() {
+    if !has_kvm() {
+        return;
+    }
+    let rt = name("rt");
+    // Started first, so that it has the lower number.
+    let looks = Looks {
+        threads: &["CPU 1/KVM", "vhost-1"],
+        is_nobody: true,
+        ..Looks::default()
+    };
+    let _impostor = start(&looks, &["-name", &rt]);
+    assert_eq!(ranked(&rt).unwrap(), []);
+    let vm = qemu(&rt);
+    assert_eq!(ranked(&rt).unwrap(), [(vm.pid, "CPU 1/KVM".into())]);
+}
+
+#[test]
+fn what_a_vm_is_started_by_is_not_the_vm() {
+    if !has_kvm() {
+        return;
+    }
+    let rt = name("wrapped");
+    let looks = Looks {
+        vcpus: 2,
+        threads: MONITOR,
+        wrapper: &["timeout", "600"],
+        ..Looks::default()
+    };
+    let vm = start(&looks, &["-name", &rt]);
+    let _search = start(&Looks::default(), &["/srv", "-name", &rt]);
+    assert_eq!(ranked(&rt).unwrap(), [(vm.pid, "CPU 1/KVM".into())]);
+}
+
+#[test]
+fn two_vms_of_one_name_are_both_named() {
+    if !has_kvm() {
+        return;
+    }
+    let rt = name("twins");
+    let (one, other) = (qemu(&rt), qemu(&rt));
+    let error = ranked(&rt).unwrap_err();
+    let text = error.to_string();
+    for pid in [one.pid, other.pid] {
+        assert!(text.contains(&pid.to_string()), "{text}");
+    }
+    assert_eq!(error.exit_code(), 2);
+}
+
+#[test]
+fn vms_are_found_by_any_monitors_words() {
+    if !has_kvm() {
+        return;
+    }
+    let rt = name("words");
+    let looks = Looks {
+        vcpus: 2,
+        threads: MONITOR,
+        ..Looks::default()
+    };
+    let mixed = format!("debug-threads=on,guest={rt}");
+    let comma = format!("guest={rt},,b");
+    for (words, asked) in [
+        (&["-name", &mixed][..], rt.clone()),
+        (&["-name", &comma], format!("{rt},b")),
+        // Proxmox VE: the number and the name.
+        (&["-id", "1234567", "-name", &rt], rt.clone()),
+        (&["-id", "1234567", "-name", &rt], "1234567".into()),
+        (&["--id", &rt, "--api-sock", "x"], rt.clone()),
+    ] {
+        let vm = start(&looks, words);
+        let found = ranked(&asked).unwrap();
+        assert_eq!(found, [(vm.pid, "CPU 1/KVM".into())], "{words:?} {asked}");
+    }
+}
+
+#[test]
+fn a_vm_of_steadyvm_up_is_found_by_its_threads_and_its_cards_are_ranked() {
+    if !has_kvm() {
+        return;
+    }
+    // Linux keeps 15 bytes: enough for the start of a name.
+    let rt = format!("u{}x-and-more", std::process::id());
+    let cut = |role: &str| format!("{role}/{rt}").chars().take(15).collect::<String>();
+    let names = ["vcpu0", "vcpu1", "net0", "disk0"].map(cut);
+    let looks = Looks {
+        vcpus: 2,
+        threads: &[&names[0], &names[1], &names[2], &names[3]],
+        ..Looks::default()
+    };
+    let vm = start(&looks, &["up", "vm.toml"]);
+    let expected = [&names[2], &names[1]].map(|name| (vm.pid, name.clone()));
+    assert_eq!(ranked(&rt).unwrap(), expected);
+}
+
+#[test]
+fn only_workers_of_the_kernel_are_vhosts() {
+    if !has_kvm() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, "").unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (net, vsock) = (file("vhost-net"), file("vhost-vsock"));
+    let rt = name("vhost");
+    let workers = |kernel_workers: &[&str], files: &[&str]| {
+        let looks = Looks {
+            vcpus: 1,
+            threads: &["CPU 0/KVM", "vhost-7"],
+            kernel_workers,
+            files,
+            ..Looks::default()
+        };
+        let vm = start(&looks, &["-name", &rt]);
+        let ranked = ranked(&rt).unwrap();
+        let names = ranked.into_iter().filter(|(pid, _)| *pid == vm.pid);
+        names.map(|(_, comm)| comm).collect::<Vec<_>>()
+    };
+    assert_eq!(workers(&["vhost-8"], &[&net]), ["vhost-8", "CPU 0/KVM"]);
+    // The worker of a device that carries no packets.
+    assert_eq!(workers(&["vhost-8"], &[&vsock]), ["CPU 0/KVM"]);
+    assert_eq!(workers(&[], &[&net]), ["CPU 0/KVM"]);
+}
+
+#[test]
+fn a_process_without_a_vm_is_refused_by_number_too() {
+    let looks = Looks {
+        threads: MONITOR,
+        ..Looks::default()
+    };
+    let process = start(&looks, &[]);
+    let machine = Machine::real();
+    let threads = machine.all_threads().unwrap();
+    let error = discover::vm(&machine, &threads, process.pid).unwrap_err();
+    assert!(error.to_string().contains("kvm-vm"), "{error}");
+    assert_eq!(error.exit_code(), 2);
+}
+
+#[test]
+fn a_tap_of_another_network_namespace_is_left_even_if_one_here_has_its_name() {
+    if !has_kvm() {
+        return;
+    }
+    let rt = name("pod");
+    let tap = format!("svt{}", std::process::id());
+    let mut profile = profile(&rt);
+    profile.vms[0].class.tap_qdisc = Some(TapQdisc::Noqueue);
+    profile.vms[0].class.tap_batch = Some(4);
+    let changes = |has_network_namespace| {
+        let looks = Looks {
+            vcpus: 2,
+            threads: MONITOR,
+            // All threads of the process, unlike the system call in one of them.
+            wrapper: if has_network_namespace {
+                &["unshare", "--net"]
+            } else {
+                &[]
+            },
+            tap: &tap,
+            ..Looks::default()
+        };
+        let _vm = start(&looks, &["-name", &rt]);
+        let _ours = has_network_namespace.then(|| make_tap(&tap));
+        let plan = plan(&profile).unwrap();
+        let on_tap = |change: &Change| change.subject().contains(&tap);
+        let steps = plan
+            .steps
+            .iter()
+            .filter(|step| on_tap(&step.change))
+            .count();
+        let told = plan.warnings.iter().any(|told| told.contains("namespace"));
+        (steps > 0, told)
+    };
+    assert_eq!(changes(false), (true, false));
+    assert_eq!(changes(true), (false, true));
+}

@@ -1,0 +1,169 @@
+//! `[sched]`: which mechanism keeps the plan's budgets.
+
+use anyhow::Result;
+use serde::Deserialize;
+use steadyvm_analysis::plan::Report;
+use steadyvm_host::HostError;
+use steadyvm_host::net::{Profile, VcpuBudget, VmProfile};
+
+/// What enforces budgets. Other fields of the table are the scheduler's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mechanism {
+    /// The best that `apply` has: today `deadline`.
+    #[default]
+    Auto,
+    /// `SCHED_DEADLINE`, on any kernel.
+    Deadline,
+    /// The `sched_ext` scheduler, which a program of its own keeps loaded.
+    Ext,
+    /// Nothing: budgets are computed only.
+    None,
+}
+
+#[derive(Default, Deserialize)]
+struct Table {
+    #[serde(default)]
+    mechanism: Mechanism,
+}
+
+#[derive(Deserialize)]
+struct File {
+    sched: Option<Table>,
+}
+
+/// The mechanism of a file; none where it has no `[sched]`.
+pub fn mechanism(name: &str, text: &str) -> Result<Mechanism, HostError> {
+    let file: File = toml::from_str(text).map_err(|error| {
+        let place = error.span().map_or(0, |span| span.start);
+        let line = text.get(..place).unwrap_or(text).matches('\n').count() + 1;
+        HostError::BadInput {
+            what: format!("{name} line {line}: {}", error.message()),
+            fix: "mechanism is \"auto\", \"deadline\", \"ext\" or \"none\"".into(),
+        }
+    })?;
+    Ok(file.sched.map_or(Mechanism::None, |table| table.mechanism))
+}
+
+/// Puts the plan's budgets into a profile. Returns how what is enforced differs from the plan.
+pub fn put_in(profile: &mut Profile, plan: &Report, mechanism: Mechanism) -> Vec<String> {
+    match mechanism {
+        Mechanism::None => return Vec::new(),
+        Mechanism::Ext => {
+            return vec![
+                "[sched] mechanism = \"ext\": the budgets are in force only while `steadyvm sched` runs"
+                    .to_owned(),
+            ];
+        }
+        Mechanism::Auto | Mechanism::Deadline => {}
+    }
+    let mut differences = Vec::new();
+    if plan.scheduler != "gedf" {
+        differences.push(format!(
+            "the plan is for {}, but SCHED_DEADLINE without cpuset partitions is global EDF: plan with \
+             scheduler = \"gedf\"",
+            plan.scheduler
+        ));
+    }
+    for vm in plan.vms.iter().filter(|vm| vm.rt) {
+        let budgets = vm
+            .vcpus
+            .iter()
+            .enumerate()
+            .filter(|(_, vcpu)| vcpu.budget > 0);
+        for (number, vcpu) in budgets {
+            if vcpu.budget >= vcpu.period {
+                differences.push(format!(
+                    "VCPU {number} of VM \"{}\" is planned a whole CPU, which SCHED_DEADLINE does not give: \
+                     it keeps the priority of its class",
+                    vm.name
+                ));
+                continue;
+            }
+            let (Ok(runtime_ns), Ok(period_ns)) =
+                (u64::try_from(vcpu.budget), u64::try_from(vcpu.period))
+            else {
+                differences.push(format!(
+                    "VCPU {number} of VM \"{}\": {} ns in {} ns is beyond what a kernel counts",
+                    vm.name, vcpu.budget, vcpu.period
+                ));
+                continue;
+            };
+            let budget = VcpuBudget {
+                runtime_ns,
+                deadline_ns: period_ns,
+                period_ns,
+            };
+            vm_of(profile, &vm.name)
+                .budgets
+                .insert(number as u32, budget);
+        }
+    }
+    differences
+}
+
+/// The VM of a profile; one without settings for the network is added.
+fn vm_of<'p>(profile: &'p mut Profile, name: &str) -> &'p mut VmProfile {
+    let place = profile.vms.iter().position(|vm| vm.name == name);
+    let place = place.unwrap_or_else(|| {
+        profile.vms.push(VmProfile {
+            name: name.to_owned(),
+            ..VmProfile::default()
+        });
+        profile.vms.len() - 1
+    });
+    &mut profile.vms[place]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadyvm_analysis::plan;
+
+    const FILE: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[vm]]\nname = \"a\"\ninterface = \"prm\"\n\
+                        period = \"10ms\"\nbudget = \"4ms\"\n[[vm]]\nname = \"b\"\nrt = false\n";
+
+    fn planned(text: &str) -> (Profile, Vec<String>) {
+        let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
+        let mut profile = Profile::default();
+        let differences = put_in(&mut profile, &report, mechanism("f", text).unwrap());
+        (profile, differences)
+    }
+
+    #[test]
+    fn planned_budgets_become_budgets_of_virtual_cpus() {
+        let (profile, differences) = planned(FILE);
+        assert!(differences.is_empty(), "{differences:?}");
+        assert_eq!(profile.vms.len(), 1, "b is not real-time");
+        let expected = VcpuBudget {
+            runtime_ns: 4_000_000,
+            deadline_ns: 10_000_000,
+            period_ns: 10_000_000,
+        };
+        assert_eq!(profile.vms[0].budgets[&0], expected);
+    }
+
+    #[test]
+    fn what_the_mechanism_does_not_do_is_said() {
+        let (_, differences) = planned(&FILE.replace("gedf", "pedf"));
+        assert!(
+            differences[0].contains("cpuset partitions"),
+            "{differences:?}"
+        );
+        let (profile, differences) = planned(&FILE.replace("\"4ms\"", "\"10ms\""));
+        assert!(differences[0].contains("a whole CPU"), "{differences:?}");
+        assert!(profile.vms.is_empty());
+        let (profile, _) = planned(&FILE.replace("[sched]\n", ""));
+        assert!(profile.vms.is_empty(), "nothing is enforced unasked");
+    }
+
+    #[test]
+    fn a_wrong_mechanism_is_told_with_its_line_and_the_right_ones() {
+        let error = mechanism("f", "\n[sched]\nmechanism = \"cfs\"\n").unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("f line 3") && text.contains("deadline"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! The end of the process that nothing holds up: two seconds after the VM's, or at a second signal.
+
+use nix::sys::signal::{SigSet, Signal};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
+use vmm_sys_util::signal::register_signal_handler;
+
+use crate::error::{Doing, Result};
+use crate::terminal;
+
+/// Signals that end the VM, and the alarm.
+const ENDING: [Signal; 5] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGALRM,
+];
+/// Seconds from the VM's end to the process's.
+const PATIENCE_S: libc::c_ulong = 2;
+
+static EXIT_CODE: AtomicI32 = AtomicI32::new(1);
+
+/// Only what a signal handler may call; and what cannot block, for that is what it is for.
+extern "C" fn on_force(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
+    const TEXT: &[u8] = b"steadyvm up: what has not ended yet is abandoned\n";
+    terminal::restore();
+    let mut errors = libc::pollfd {
+        fd: 2,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: poll gets one pollfd, write a buffer of that length; _exit takes no pointers.
+    unsafe {
+        if libc::poll(&raw mut errors, 1, 0) == 1 {
+            libc::write(2, TEXT.as_ptr().cast(), TEXT.len());
+        }
+        libc::_exit(EXIT_CODE.load(Ordering::SeqCst));
+    }
+}
+
+fn signals() -> SigSet {
+    ENDING.into_iter().collect()
+}
+
+/// Prepares it: handlers, and no thread takes these signals yet. To be called before threads start.
+///
+/// # Errors
+/// The kernel's.
+pub fn prepare() -> Result<()> {
+    let what = "handle signals";
+    signals().thread_block().doing(what)?;
+    for signal in ENDING {
+        register_signal_handler(signal as c_int, on_force).doing(what)?;
+    }
+    Ok(())
+}
+
+/// The VM has ended: from now on the process ends with `exit_code` at the next signal, at the latest
+/// when [`PATIENCE_S`] are over.
+///
+/// # Errors
+/// The kernel's.
+pub fn arm(exit_code: u8) -> Result<()> {
+    EXIT_CODE.store(exit_code.into(), Ordering::SeqCst);
+    // SAFETY: takes no pointers.
+    unsafe { libc::syscall(libc::SYS_alarm, PATIENCE_S) };
+    signals()
+        .thread_unblock()
+        .doing("let signals end the process")
+}
