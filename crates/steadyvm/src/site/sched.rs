@@ -66,13 +66,19 @@ pub fn put_in(profile: &mut Profile, plan: &Report, mechanism: Mechanism) -> Vec
         ));
     }
     for vm in plan.vms.iter().filter(|vm| vm.rt) {
-        let budgets = vm
-            .vcpus
-            .iter()
-            .enumerate()
-            .filter(|(_, vcpu)| vcpu.budget > 0);
-        for (number, vcpu) in budgets {
-            if vcpu.budget >= vcpu.period {
+        for (number, vcpu) in vm.vcpus.iter().enumerate() {
+            if vcpu.budget == 0 {
+                continue;
+            }
+            // The budget alone is what the guest was analysed with; the host's costs come on top.
+            let Some(install) = &vcpu.install else {
+                differences.push(format!(
+                    "VCPU {number} of VM \"{}\" has no place in the plan: it gets no budget",
+                    vm.name
+                ));
+                continue;
+            };
+            if vcpu.dedicated || install.runtime_ns >= install.period_ns {
                 differences.push(format!(
                     "VCPU {number} of VM \"{}\" is planned a whole CPU, which SCHED_DEADLINE does not give: \
                      it keeps the priority of its class",
@@ -80,18 +86,18 @@ pub fn put_in(profile: &mut Profile, plan: &Report, mechanism: Mechanism) -> Vec
                 ));
                 continue;
             }
-            let (Ok(runtime_ns), Ok(period_ns)) =
-                (u64::try_from(vcpu.budget), u64::try_from(vcpu.period))
-            else {
+            let times =
+                [install.runtime_ns, install.deadline_ns, install.period_ns].map(u64::try_from);
+            let [Ok(runtime_ns), Ok(deadline_ns), Ok(period_ns)] = times else {
                 differences.push(format!(
                     "VCPU {number} of VM \"{}\": {} ns in {} ns is beyond what a kernel counts",
-                    vm.name, vcpu.budget, vcpu.period
+                    vm.name, install.runtime_ns, install.period_ns
                 ));
                 continue;
             };
             let budget = VcpuBudget {
                 runtime_ns,
-                deadline_ns: period_ns,
+                deadline_ns,
                 period_ns,
             };
             vm_of(profile, &vm.name)
@@ -141,6 +147,26 @@ mod tests {
             period_ns: 10_000_000,
         };
         assert_eq!(profile.vms[0].budgets[&0], expected);
+    }
+
+    #[test]
+    fn the_hosts_costs_come_on_top_of_the_budget() {
+        let costs = "[host.overheads]\ncontext_switch = \"10us\"\n[sched]\n";
+        let (profile, _) = planned(&FILE.replace("[sched]\n", costs));
+        let budget = profile.vms[0].budgets[&0];
+        assert!(budget.runtime_ns > 4_000_000, "{budget:?}");
+        assert_eq!(budget.period_ns, 10_000_000);
+    }
+
+    #[test]
+    fn a_reservation_that_begins_at_a_wake_up_is_due_before_its_period_ends() {
+        let (profile, _) = planned(
+            "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[service]]\nvm = \"a\"\nc = \"2ms\"\n\
+             t = \"10ms\"\nlimit = \"5ms\"\n",
+        );
+        let budget = profile.vms[0].budgets[&0];
+        assert!(budget.runtime_ns >= 2_000_000, "{budget:?}");
+        assert!(budget.deadline_ns <= 5_000_000, "{budget:?}");
     }
 
     #[test]
