@@ -17,11 +17,11 @@ pub(crate) const QUANTUM: &str = "/proc/sys/net/core/rtnet_quantum";
 /// docs/design/receive-path-levels.md, "The quantum".
 const LOWEST_QUANTUM: u32 = 16;
 
-/// Packets of this `skb->priority` or more wait in the backlog of the RT level; 0: none does.
-pub(crate) const SKB_PRIORITY: &str = "/proc/sys/net/core/rtnet_skb_prio";
-
-/// Whether XDP programs give packets their `skb->priority`.
+/// The lowest mark of an XDP program that puts a packet on the RT level; 0: marks count for nothing.
 pub(crate) const XDP_PRIORITY: &str = "/proc/sys/net/core/rtnet_xdp_prio";
+
+/// The rank of the threads `rx_level/CPU`; 0: that of the interrupt threads that they serve.
+pub(crate) const THREAD_PRIORITY: &str = "/proc/sys/net/core/rtnet_thread_prio";
 
 /// The steps that put the NAPIs of IRQ threads with this priority or more on the RT level. `asker`
 /// wants it, and `instead` is what to do without. A step may change nothing.
@@ -40,25 +40,34 @@ pub(crate) fn steps(
     Ok(vec![first, step(machine, QUANTUM, quantum, shorter, why)])
 }
 
-/// The steps that send packets which an XDP program has marked ([`MARK`]) to the RT level. `asker`
-/// wants it, and `instead` is what to do without. Marks that wait there already go on to do so.
+/// The steps that send packets which an XDP program has marked ([`MARK`]) to the RT level, whose
+/// threads then have `rank`: the interrupt threads of a marking card may stand below what computes. `asker`
+/// wants it, and `instead` is what to do without.
+///
+/// `rtnet_skb_prio` has no part in it, since any socket that may set SO_PRIORITY could reach the RT level by that
+/// (finding S1).
 pub(crate) fn mark_steps(
     machine: &Machine,
+    rank: u32,
     asker: &str,
     instead: &str,
 ) -> Result<Vec<Step>, HostError> {
     let read = |path| read(machine, path, asker, instead);
-    let (lowest, taken) = (read(SKB_PRIORITY)?, read(XDP_PRIORITY)?);
-    let new = match lowest.as_str() {
+    let (marks, threads) = (read(XDP_PRIORITY)?, read(THREAD_PRIORITY)?);
+    let why = "so that the kernel takes the marks of early demultiplexing";
+    let lowest = match marks.as_str() {
         "0" => MARK.to_string(),
         in_use => in_use.to_owned(),
     };
-    let why = "so that packets for real-time processes have a backlog of their own";
-    let first = step(machine, SKB_PRIORITY, lowest, new, why);
-    let why = "so that the kernel takes the marks of early demultiplexing";
+    let first = step(machine, XDP_PRIORITY, marks, lowest, why);
+    let why = "so that marked packets do not wait for what computes";
+    let higher = match threads.parse::<u32>() {
+        Ok(own) if own >= rank => threads.clone(),
+        _ => rank.to_string(),
+    };
     Ok(vec![
         first,
-        step(machine, XDP_PRIORITY, taken, "1".into(), why),
+        step(machine, THREAD_PRIORITY, threads, higher, why),
     ])
 }
 

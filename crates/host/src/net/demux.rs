@@ -118,11 +118,13 @@ fn refuse_inversions(levels: &[LevelTable]) -> Result<(), String> {
     Ok(())
 }
 
-/// The steps that install it; its threads' priorities, once they are there.
+/// The steps that install it; its threads' priorities, once they are there. The kernel's own levels begin
+/// at priority `levels_from`.
 pub(super) fn steps(
     machine: &Machine,
     threads: &[Thread],
     profile: &DemuxProfile,
+    levels_from: Option<u32>,
     online: &CpuSet,
     own: &[Step],
     steps: &mut Vec<Step>,
@@ -161,7 +163,8 @@ pub(super) fn steps(
     }
     if specification.queues == Queues::Kernel {
         let (asker, instead) = ("[net.demux] rt_from", "give it cpu and levels");
-        steps.extend(levels::mark_steps(machine, asker, instead)?);
+        let rank = levels_from.unwrap_or_default();
+        steps.extend(levels::mark_steps(machine, rank, asker, instead)?);
     }
     let change = ChangeOf {
         setting: EarlyDemux {

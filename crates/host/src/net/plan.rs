@@ -62,8 +62,17 @@ pub(crate) fn plan(
         let steps = fair_server::steps(machine, piece_ns, &mut wanted.warnings)?;
         wanted.steps.extend(steps);
     }
-    if let Some(profile) = &profile.demux {
-        demux::steps(machine, &threads, profile, &online, own, &mut wanted.steps)?;
+    if let Some(demuxed) = &profile.demux {
+        let levels_from = profile.softirqs.levels_from;
+        demux::steps(
+            machine,
+            &threads,
+            demuxed,
+            levels_from,
+            &online,
+            own,
+            &mut wanted.steps,
+        )?;
     }
     for nic in &profile.nics {
         let found = match discover::nic(machine, &threads, &nic.name) {

@@ -155,8 +155,8 @@ impl SettingKind for File {
             "/proc/sys/net/core/netdev_budget_usecs",
             levels::PRIORITY,
             levels::QUANTUM,
-            levels::SKB_PRIORITY,
             levels::XDP_PRIORITY,
+            levels::THREAD_PRIORITY,
         ];
         let mut paths: Vec<String> = fixed.iter().map(ToString::to_string).collect();
         for nic in machine.tree.list("/sys/class/net").unwrap_or_default() {

@@ -5,7 +5,7 @@ use steadyvm_demux::{Protocol, Queues};
 use super::crash::crashing;
 use super::scenario::{control, paper_host};
 use crate::fake::{FakeHost, FakeState, Fault};
-use crate::levels::{SKB_PRIORITY, XDP_PRIORITY};
+use crate::levels::{THREAD_PRIORITY, XDP_PRIORITY};
 use crate::net::{Profile, file};
 use crate::threads::Scheduling;
 use crate::{HostError, PortSocket, Undone};
@@ -126,15 +126,16 @@ fn the_sockets_of_running_processes_are_entered_with_their_priority() {
 
 #[test]
 fn the_kernels_own_levels_get_marked_packets_and_no_threads() {
-    for (lowest_mark, in_force) in [("0\n", "15\n"), ("6\n", "6\n")] {
+    for (old, in_force) in [(["0", "0"], ["15", "70"]), (["6", "85"], ["6", "85"])] {
         let (host, directory) = (host(), super::scenario::directory());
-        host.writable_file(SKB_PRIORITY, lowest_mark);
+        host.writable_file(XDP_PRIORITY, &format!("{}\n", old[0]));
+        host.writable_file(THREAD_PRIORITY, &format!("{}\n", old[1]));
         let before = host.state();
         let control = control(&host, &directory);
         control.apply_profile(&profile(&marking())).unwrap();
         let state = host.state();
-        assert_eq!(state.files[SKB_PRIORITY], in_force);
-        assert_eq!(state.files[XDP_PRIORITY], "1\n");
+        let files = [XDP_PRIORITY, THREAD_PRIORITY].map(|path| state.files[path].trim().to_owned());
+        assert_eq!(files, in_force);
         assert_eq!(state.demux_sockets, [(7, 701, 55), (9, 701, 55)]);
         assert_eq!(state.demux.unwrap().queues, Queues::Kernel);
         assert!(!state.threads.contains_key(&900), "no level has a thread");

@@ -2,7 +2,7 @@
 
 use crate::fair_server::file;
 use crate::fake::{FakeHost, FakeState};
-use crate::levels::{SKB_PRIORITY, XDP_PRIORITY};
+use crate::levels::{THREAD_PRIORITY, XDP_PRIORITY};
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER};
 use crate::threads::{Policy, Scheduling};
 use crate::{HostControl, RtVm, Target};
@@ -70,7 +70,7 @@ pub fn paper_host(cpus: usize) -> FakeHost {
     host.writable_file("/proc/sys/net/core/netdev_budget_usecs", "2000\n");
     host.writable_file("/proc/sys/net/core/rtnet_prio", "0\n");
     host.writable_file("/proc/sys/net/core/rtnet_quantum", "64\t64\n");
-    host.writable_file(SKB_PRIORITY, "0\n");
+    host.writable_file(THREAD_PRIORITY, "0\n");
     host.writable_file(XDP_PRIORITY, "0\n");
     host.fair_servers();
     host.edit(|state| {
