@@ -6,7 +6,7 @@
 #[path = "support/profile.rs"]
 mod profile;
 
-use profile::{inside, laboratory, write};
+use profile::{all_hold, inside, laboratory, shown, undo, write};
 use steadyvm_lab::agent::{Connection, Process};
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};
@@ -132,8 +132,9 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
         "0\n"
     );
 
-    inside(&host, "pkill -9 -f neighbour; steadyvm undo");
-    inside(&host, "steadyvm host snapshot --compare /run/before.json");
+    assert!(all_hold(&shown(&host)));
+    inside(&host, "pkill -9 -f neighbour");
+    undo(&host);
     let complaints = inside(&host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");
     assert_eq!(complaints, "");
 }
