@@ -113,6 +113,7 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
     let _fifo = spin(host.connection(), "taskset -c 1 chrt -f 60");
     let beside_fifo = share(&host, &thread);
     eprintln!("alone {alone:.2}, normal {beside_normal:.2}, fifo {beside_fifo:.2} % of a CPU");
+    inside(&host, "pkill -9 -f neighbour");
     for share in [alone, beside_normal, beside_fifo] {
         assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
     }
@@ -133,7 +134,6 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
     );
 
     assert!(all_hold(&shown(&host)));
-    inside(&host, "pkill -9 -f neighbour");
     undo(&host);
     let complaints = inside(&host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");
     assert_eq!(complaints, "");

@@ -126,8 +126,8 @@ mod tests {
     use super::*;
     use steadyvm_analysis::plan;
 
-    const FILE: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[vm]]\nname = \"a\"\ninterface = \"prm\"\n\
-                        period = \"10ms\"\nbudget = \"4ms\"\n[[vm]]\nname = \"b\"\nrt = false\n";
+    const FILE: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[vm]]\nname = \"a\"\nclass = \"rt\"\n\
+                        interface = \"prm\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n[[vm]]\nname = \"b\"\nclass = \"best-effort\"\n";
 
     fn planned(text: &str) -> (Profile, Vec<String>) {
         let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
