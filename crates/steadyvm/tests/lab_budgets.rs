@@ -41,7 +41,7 @@ const TOLERANCE: f64 = 0.5;
 
 const SPIN: &str = "while :; do :; done";
 
-/// Starts a thread that computes until its group is killed by `pkill -f`'s word.
+/// Starts a thread that computes; the host's are killed by `pkill -f neighbour`.
 fn spin(machine: &Connection, how: &str) -> Process {
     let words = format!("exec {how} bash -c ': neighbour; {SPIN}'");
     machine.spawn(&["sh", "-c", &words]).unwrap()
@@ -56,13 +56,16 @@ fn vcpu(host: &EmulatedHost) -> String {
     found.trim().to_owned()
 }
 
-/// CPU time of a thread over time that passed, per cent, in ten seconds. Both ends are read without starting a
-/// process, from a thread that nobody keeps waiting.
-fn share(host: &EmulatedHost, thread: &str) -> f64 {
+/// CPU time of a thread over time that passed, per cent, in ten seconds, beside neighbours that a shell starts. Both
+/// ends are read without starting a process, from a thread that nobody keeps waiting.
+fn share(host: &EmulatedHost, thread: &str, neighbours: &str) -> f64 {
     let script = format!(
         "look() {{ read ran _ < /proc/{thread}/schedstat; now=$EPOCHREALTIME; }}
+         spin() {{ chrt -o 0 \"$@\" bash -c '{SPIN}' & started+=\" $!\"; }}
+         started=''; {neighbours}
          look; before=$ran began=${{now/./}}; sleep 10; look
-         echo $((ran - before)) $((${{now/./}} - began))"
+         echo $((ran - before)) $((${{now/./}} - began))
+         [ -z \"$started\" ] || kill -9 $started"
     );
     let text = host
         .connection()
@@ -106,14 +109,16 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
 
     // It wants more than its budget, and has no neighbour.
     let _computes = spin(rt.connection(), "env");
-    let alone = share(&host, &thread);
-    // Four normal ones, then one that never leaves its CPU to a normal thread.
-    let _normal: Vec<Process> = (0..4).map(|_| spin(host.connection(), "env")).collect();
-    let beside_normal = share(&host, &thread);
-    let _fifo = spin(host.connection(), "taskset -c 1 chrt -f 60");
-    let beside_fifo = share(&host, &thread);
+    let alone = share(&host, &thread, "");
+    // Four normal ones, then one that never leaves its CPU to a normal thread, below the interrupts' threads.
+    let four = "for _ in 1 2 3 4; do spin env; done";
+    let beside_normal = share(&host, &thread, four);
+    let beside_fifo = share(
+        &host,
+        &thread,
+        &format!("{four}; spin taskset -c 1 chrt -f 40"),
+    );
     eprintln!("alone {alone:.2}, normal {beside_normal:.2}, fifo {beside_fifo:.2} % of a CPU");
-    inside(&host, "pkill -9 -f neighbour");
     for share in [alone, beside_normal, beside_fifo] {
         assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
     }
