@@ -174,7 +174,7 @@ fn budgets_beyond_the_host_are_refused_and_nothing_is_changed() {
     let code = exit_code(&host, "steadyvm apply /run/steadyvm.toml");
     let said = inside(&host, "cat /run/said");
     assert_ne!(code, "0\n", "{said}");
-    assert!(said.contains("SCHED_DEADLINE"), "{said}");
+    assert!(said.contains("no room for this budget"), "{said}");
     inside(&host, "pkill -9 -f neighbour");
     let policy = inside(&host, &format!("chrt -p {thread}"));
     assert!(policy.contains("SCHED_OTHER"), "{policy}");
