@@ -175,7 +175,7 @@ fn budgets_beyond_the_host_are_refused_and_nothing_is_changed() {
     let said = inside(&host, "cat /run/said");
     assert_ne!(code, "0\n", "{said}");
     assert!(said.contains("no room for this budget"), "{said}");
-    inside(&host, "pkill -9 -f neighbour");
+    inside(&host, "pkill -9 -f '[:] neighbour'");
     let policy = inside(&host, &format!("chrt -p {thread}"));
     assert!(policy.contains("SCHED_OTHER"), "{policy}");
     inside(&host, "steadyvm host snapshot --compare /run/before.json");

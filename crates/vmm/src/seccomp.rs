@@ -125,8 +125,10 @@ fn compile(role: Role, sockets: bool, cards: bool) -> Compiled<BpfProgram> {
     let also = |rules: &mut Rules, calls: &[c_long]| {
         rules.extend(calls.iter().map(|call| (*call, Vec::new())));
     };
-    // The handler of a violation gives the terminal, standard input, its mode back.
-    let mut requests = vec![all(&[equal(0, 0)?, equal(1, libc::TCSETS)?])?];
+    // The main thread and the handler of a violation give the terminal, standard input, its mode back:
+    // tcsetattr(3) sets it, and asks what came of it.
+    let of_terminal = |request| all(&[equal(0, 0)?, equal(1, request)?]);
+    let mut requests = vec![of_terminal(libc::TCSETS)?, of_terminal(libc::TCGETS)?];
     // Sockets that are left at the VM's end go with the last thread, and must not linger.
     let linger = || {
         all(&[
@@ -411,6 +413,7 @@ mod tests {
                 (role, libc::SYS_setsockopt, linger),
                 // By the handler of a violation.
                 (role, libc::SYS_ioctl, [0, libc::TCSETS as c_long, 0, 0]),
+                (role, libc::SYS_ioctl, [0, libc::TCGETS as c_long, 0, 0]),
             ]);
         }
         for (role, call, arguments) in allowed {
