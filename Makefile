@@ -51,6 +51,7 @@ quick: ## Formatting, lints and tests of the crates that changed since BASE (mai
 check: ## Formatting, lints, licences
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm/tests/programs/*.sh
 	tools/check-dependencies
 	tools/check-module
