@@ -483,7 +483,7 @@ fn an_explanation_that_is_killed_leaves_nothing_on_the_host() {
 fn a_host_without_kvm_says_so() {
     let logs = tempfile::tempdir().unwrap();
     let specification = HostSpecification {
-        kernel_words: "initcall_blacklist=svm_init,vmx_init".to_owned(),
+        kernel_words: "clearcpuid=svm,vmx".to_owned(),
         ..laboratory(logs.path())
             .host("no-kvm", HostKernel::PreemptRt)
             .unwrap()

@@ -168,8 +168,19 @@ impl Lab {
         process
     }
 
-    /// The console of a guest that ran to its end.
+    /// The console of a guest that powered off.
     pub fn run_guest(&self, kernel: &str, guest: Guest, patience: Duration) -> String {
+        self.run_guest_to(0, kernel, guest, patience)
+    }
+
+    /// The console of a guest that ran to its end, for which the monitor has this exit code.
+    pub fn run_guest_to(
+        &self,
+        code: i32,
+        kernel: &str,
+        guest: Guest,
+        patience: Duration,
+    ) -> String {
         let (mut console, mut error) = (Vec::new(), Vec::new());
         let process = self.start_guest_on(kernel, guest);
         let ended = process.follow_within(patience, |stream, data| match stream {
@@ -179,7 +190,7 @@ impl Lab {
         let console = String::from_utf8_lossy(&console).replace('\r', "");
         let error = String::from_utf8_lossy(&error);
         let status = ended.unwrap_or_else(|why| panic!("{why}\n{error}\n{console}"));
-        assert_eq!(status, Status::Exited(0), "{error}\n{console}");
+        assert_eq!(status, Status::Exited(code), "{error}\n{console}");
         console
     }
 
