@@ -116,7 +116,7 @@ fn load_modules(directory: &Path) -> Result<()> {
 /// Lets guests have timers on a host that misjudged its TSC at first.
 ///
 /// A kernel measures its TSC's rate while it boots, and again seconds later. Where the processor does not promise
-/// a constant rate, which the emulator cannot, KVM gives its guests the first figure; where that is off by more
+/// a constant rate, as in the distribution's QEMU, KVM gives its guests the first figure; where that is off by more
 /// than its tolerance (250 ppm), as it is when the emulator did not run for a while in between, it scales their TSC
 /// by zero (`kvm_set_tsc_khz()` returns before it sets a scale), and not one of their timers ever expires.
 fn keep_guests_timers() -> Result<()> {
