@@ -309,7 +309,8 @@ fn the_schema_and_the_reader_agree() {
             .cloned()
             .collect()
     };
-    let wrap: [(&str, Wrap); 4] = [
+    let wrap: [(&str, Wrap); 5] = [
+        ("flow", |value| json!({"flows": [value]})),
         ("host", |value| json!({"host": value})),
         ("vm", |value| json!({"vms": [value]})),
         ("task", |value| json!({"vms": [{"tasks": [value]}]})),

@@ -134,11 +134,12 @@ pub(super) fn notes(request: &Request, vms: &[VmReport]) -> Vec<String> {
         }
     }
     for service in &request.services {
-        if service.send == 0 || service.wake == 0 {
+        let back = service.send_path.bound;
+        if back == 0 || service.wake == 0 {
             notes.push(format!(
                 "service \"{}\": the bound ends before {}; give wake and send to count them",
                 service.name,
-                match (service.wake, service.send) {
+                match (service.wake, back) {
                     (0, 0) => "the guest's wake-up and the way back",
                     (0, _) => "the guest's wake-up",
                     _ => "the way back",

@@ -21,6 +21,18 @@ pub enum SchedulerName {
     Pedf,
 }
 
+impl SchedulerName {
+    /// The word itself.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Dm => "dm",
+            Self::Edf => "edf",
+            Self::Gedf => "gedf",
+            Self::Pedf => "pedf",
+        }
+    }
+}
+
 impl From<SchedulerName> for GuestScheduler {
     fn from(name: SchedulerName) -> Self {
         match name {
@@ -46,6 +58,19 @@ pub enum InterfaceName {
     Reservation,
     /// The cheaper of `reservation` (where there is one task) and `prm`.
     Best,
+}
+
+impl InterfaceName {
+    /// The word itself.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Prm => "prm",
+            Self::Mpr => "mpr",
+            Self::Dmpr => "dmpr",
+            Self::Reservation => "reservation",
+            Self::Best => "best",
+        }
+    }
 }
 
 impl From<InterfaceName> for InterfaceKind {
