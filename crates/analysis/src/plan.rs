@@ -8,18 +8,22 @@
 //! JSON, text ([`text`]) or a picture ([`svg`]). Nothing here reads or writes a file.
 
 mod choice;
+pub mod cluster;
 mod duration;
 mod enforcement;
 mod explain;
 pub mod file;
 pub mod json;
 mod names;
+pub mod random;
 mod report;
 mod run;
 mod service;
 mod suggest;
 pub mod svg;
+pub mod sweep;
 pub mod text;
+mod value;
 mod view;
 mod way;
 

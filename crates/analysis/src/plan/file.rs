@@ -59,6 +59,9 @@ pub(super) struct File {
     /// For whom enforces budgets.
     #[serde(rename = "sched")]
     _sched: Option<IgnoredAny>,
+    /// For `steadyvm plan --sweep`.
+    #[serde(rename = "random")]
+    _random: Option<IgnoredAny>,
     /// For `steadyvm simulate`.
     #[serde(rename = "simulate")]
     _simulate: Option<IgnoredAny>,

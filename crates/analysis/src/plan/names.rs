@@ -138,6 +138,13 @@ pub enum ServerName {
     Deferrable,
 }
 
+impl ServerName {
+    /// Whether it uses its budget while the guest sleeps, so that a wake-up is no switch.
+    pub const fn is_idling(self) -> bool {
+        matches!(self, Self::Periodic)
+    }
+}
+
 impl From<ServerName> for VcpuServer {
     fn from(name: ServerName) -> Self {
         match name {
