@@ -185,6 +185,7 @@ pub struct Vcpu {
     deadline: Time,
     period: Time,
     mask: Option<Vec<u32>>,
+    wakeups: Time,
 }
 
 impl Vcpu {
@@ -210,6 +211,7 @@ impl Vcpu {
             deadline: period,
             period,
             mask: None,
+            wakeups: 1,
         })
     }
 
@@ -262,6 +264,17 @@ impl Vcpu {
         Ok(self)
     }
 
+    /// The same VCPU, whose guest makes it run anew up to `wakeups` times in a period ([`overhead::wakeups`]).
+    pub fn waking(self, wakeups: Time) -> Self {
+        let wakeups = wakeups.max(1);
+        Self { wakeups, ..self }
+    }
+
+    /// What it costs the host in each period.
+    pub fn cost(&self, overheads: &Overheads) -> Time {
+        overheads.inflate(self.budget, self.period, self.wakeups)
+    }
+
     /// Theta.
     pub const fn budget(&self) -> Time {
         self.budget
@@ -305,7 +318,7 @@ pub(crate) struct Candidate {
 impl Candidate {
     /// `None` if budget and overheads do not fit the period.
     fn new(index: usize, vcpu: &Vcpu, host: &Host) -> Option<Self> {
-        let execution = host.overheads.inflate(vcpu.budget, vcpu.period);
+        let execution = vcpu.cost(&host.overheads);
         let jitter = if vcpu.is_full() {
             0
         } else {

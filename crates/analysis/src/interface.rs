@@ -33,10 +33,11 @@ pub use uniprocessor::minimal_prm;
 use crate::{
     error::{Error, positive},
     guest::partitioned::LocalScheduler,
+    host::overhead::{Overheads, wakeups},
     ratio::Fraction,
     supply::{Dedicated, MultiprocessorPeriodic, PeriodicResource},
     task::Task,
-    time::Time,
+    time::{Amount, Time},
     verdict::{Stop, Verdict, Violation},
     work::Work,
 };
@@ -94,6 +95,37 @@ pub struct Interface {
 }
 
 impl Interface {
+    /// How often `tasks` (those it is for) make its VCPU `vcpu` run anew in a period, at most. Where tasks are not
+    /// pinned, each of them may wake each VCPU.
+    pub fn wakeups(&self, tasks: &[Task], vcpu: usize) -> Time {
+        if self.due.is_some() {
+            // Its period begins with the wake-up, and its budget is not used up before the request is done.
+            return 1;
+        }
+        match self
+            .partition
+            .as_ref()
+            .and_then(|partition| partition.get(vcpu))
+        {
+            Some(members) => wakeups(
+                members
+                    .iter()
+                    .filter_map(|&member| tasks.get(member).copied()),
+                self.period,
+            ),
+            None => wakeups(tasks.iter().copied(), self.period),
+        }
+    }
+
+    /// What its VCPUs cost a host in each period.
+    pub fn cost(&self, tasks: &[Task], overheads: &Overheads) -> Amount {
+        (self.vcpu_budgets.iter().enumerate())
+            .map(|(vcpu, &budget)| {
+                Amount::from(overheads.inflate(budget, self.period, self.wakeups(tasks, vcpu)))
+            })
+            .sum()
+    }
+
     /// Decides whether `budget`, spread evenly over the same VCPUs, would do for `tasks` (those the
     /// interface is for): the witness for a given budget that is too small.
     pub fn test_with(

@@ -4,12 +4,13 @@
 //! a guest task whose release is the request's arrival in the guest. Preconditions: the VM's interface
 //! holds on the host; requests come no faster than the task's period.
 //!
-//! Method: busy windows with jitter propagation (holistic analysis, as in compositional performance analysis):
+//! Method: busy windows with jitter propagation (holistic analysis, as in compositional performance analysis),
+//! [`crate::path`] on the paths that a service shares:
 //! what the receive path may delay one packet more than another, its bound less its best case, is release
 //! jitter of the guest's task, and every response in the guest is computed with it.
 //!
 //! Formula: bound = receive path + VCPU blackout + guest response + guest wake-up + way back, where
-//! - receive path = interrupt latency + (packets of one batch of a lower level in service + packets of
+//! - receive path, on a shared path: [`crate::path::response`]; else = interrupt latency + (packets of one batch of a lower level in service + packets of
 //!   its own and higher levels ahead + 1) packet costs;
 //! - blackout = the longest window in which the interface supplies nothing;
 //! - guest response = the task's worst-case response time on the interface, less the blackout it begins
@@ -37,11 +38,6 @@ pub struct ReceivePath {
 }
 
 impl ReceivePath {
-    /// The shortest time from a packet's arrival to its delivery: its own processing.
-    pub fn best(&self) -> Time {
-        self.packet
-    }
-
     /// The longest time from a packet's arrival to its delivery.
     ///
     /// # Errors

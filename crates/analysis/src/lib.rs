@@ -13,6 +13,7 @@
 //! | [`server`] | fixed-priority servers and the tasks in them |
 //! | [`host`] | admission of VCPUs on CPUs, the least number of CPUs, overheads |
 //! | [`latency`] | the bound of a request/response service |
+//! | [`path`] | packets on a shared path: busy windows, jitter at the next path |
 //! | [`plan`] | all of it for one host, from TOML or JSON |
 //!
 //! Decisions use whole numbers or exact fractions only. No input makes a function panic, no function
@@ -26,6 +27,7 @@ pub mod guest;
 pub mod host;
 pub mod interface;
 pub mod latency;
+pub mod path;
 pub mod plan;
 pub mod ratio;
 pub mod server;

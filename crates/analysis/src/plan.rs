@@ -8,23 +8,29 @@
 //! JSON, text ([`text`]) or a picture ([`svg`]). Nothing here reads or writes a file.
 
 mod choice;
+pub mod cluster;
 mod duration;
 mod enforcement;
 mod explain;
 pub mod file;
 pub mod json;
 mod names;
+pub mod random;
 mod report;
 mod run;
 mod service;
 mod suggest;
 pub mod svg;
+pub mod sweep;
 pub mod text;
+mod value;
 mod view;
+mod way;
 
 pub use names::{Enforcement, HostName, InterfaceName, Method, SchedulerName, ServerName};
 pub use report::{
-    CpuReport, Explanation, Install, InterfaceReport, Report, ServiceReport, VcpuReport, VmReport,
+    CpuReport, Explanation, Install, InterfaceReport, Report, ServiceReport, StageReport,
+    TermReport, VcpuReport, VmReport,
 };
 pub use run::run;
 pub use view::duration_ns;
@@ -32,7 +38,7 @@ pub use view::duration_ns;
 use std::fmt;
 
 use crate::{
-    host::Host, interface::best_period::PeriodRange, latency::ReceivePath, task::Task, time::Time,
+    host::Host, interface::best_period::PeriodRange, path::Arrivals, task::Task, time::Time,
 };
 
 /// The most VMs in one plan.
@@ -70,6 +76,8 @@ pub struct Request {
     enforce: Option<Enforcement>,
     vms: Vec<Vm>,
     services: Vec<Service>,
+    /// Other traffic on the services' paths.
+    flows: Vec<way::Flow>,
     unit: Unit,
     /// What was supposed while reading.
     notes: Vec<String>,
@@ -157,14 +165,27 @@ struct Service {
     name: String,
     vm: usize,
     task: usize,
-    receive: ReceivePath,
+    /// Its requests on the wire.
+    requests: Arrivals,
+    receive: way::Way,
+    send: way::Way,
+    /// The way in, bounded.
+    receive_path: way::Passage,
     /// From the guest's wake-up to its task.
     wake: Time,
-    /// The way back.
-    send: Time,
+    /// The way back, bounded for every plan that meets the limit.
+    send_path: way::Passage,
     limit: Option<Time>,
+    /// Why no plan can do it.
+    impossible: Option<Impossible>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Impossible {
     /// Receive path, execution, wake-up and way back alone exceed the limit or the deadline.
-    impossible: bool,
+    TooLong,
+    /// A path has no bound.
+    Path(String),
 }
 
 impl TaskNeeds {

@@ -309,7 +309,8 @@ fn the_schema_and_the_reader_agree() {
             .cloned()
             .collect()
     };
-    let wrap: [(&str, Wrap); 4] = [
+    let wrap: [(&str, Wrap); 5] = [
+        ("flow", |value| json!({"flows": [value]})),
         ("host", |value| json!({"host": value})),
         ("vm", |value| json!({"vms": [value]})),
         ("task", |value| json!({"vms": [{"tasks": [value]}]})),
@@ -381,4 +382,160 @@ fn reservations_take_half_of_the_best_periodic_resource() {
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
     println!("{ratios:?}, mean {mean:.3}");
     assert!(mean <= 0.5, "{ratios:?}");
+}
+
+/// A3: without a number, every release may wake the guest of a server that may sleep; a periodic server idles on.
+#[test]
+fn switches_are_counted_from_the_tasks() {
+    let plan = |server: &str, vm: Value| {
+        let overheads = json!({"context_switch": 10, "cache_reload": 5});
+        let host =
+            json!({"pcpus": 4, "scheduler": "pedf", "server": server, "overheads": overheads});
+        of_json(&json!({"vms": [vm], "host": host, "unit": "ns"})).unwrap()
+    };
+    let costs = |report: &Report| -> Vec<i64> {
+        let vcpus = &report.vms[0].vcpus;
+        vcpus
+            .iter()
+            .map(|vcpu| vcpu.install.as_ref().unwrap().runtime_ns - vcpu.budget)
+            .collect()
+    };
+    let tasks = json!([{"c": 10, "t": 2_000}, {"c": 100, "t": 10_000, "jitter": 1_000}]);
+    let one = json!({"name": "a", "scheduler": "edf", "interface": "prm", "period": 4_000, "tasks": tasks});
+    // Two releases of the one, one of the other, and the budget's own return.
+    assert_eq!(costs(&plan("cbs", one.clone())), [4 * 25]);
+    assert_eq!(costs(&plan("periodic", one.clone())), [25]);
+    // Tasks pinned to VCPUs wake their own only.
+    let heavy = json!([{"c": 600, "t": 2_000}, {"c": 6_000, "t": 10_000}, {"c": 500, "t": 1_000}]);
+    let pinned = json!({"name": "a", "period": 1_000, "interface": "prm", "tasks": heavy});
+    let report = plan("cbs", pinned);
+    assert!(
+        report.feasible && report.vms[0].vcpus.len() > 1,
+        "{report:?}"
+    );
+    assert!(
+        costs(&report).iter().all(|&cost| cost <= 3 * 25),
+        "{report:?}"
+    );
+    // Given budgets: nothing is known of the guest, and that is said.
+    let given = plan("cbs", json!({"name": "a", "budget": 100, "period": 4_000}));
+    assert_eq!(costs(&given), [25]);
+    let unknown = |note: &String| note.contains("how often its guest wakes is unknown");
+    assert!(given.notes.iter().any(unknown), "{:?}", given.notes);
+    // A request that wakes its reservation wakes it once.
+    let reserved =
+        json!({"name": "a", "interface": "reservation", "tasks": [{"c": 100, "t": 4_000}]});
+    assert_eq!(costs(&plan("cbs", reserved)), [25]);
+}
+
+/// A4: more than one VCPU and no scheduler said: tasks are pinned, which needs no help of the guest.
+#[test]
+fn guests_on_several_vcpus_are_partitioned_by_default() {
+    let plan = |vm: &str| {
+        toml(&format!(
+            "[host]\npcpus = 4\nscheduler = \"pedf\"\n[[vm]]\nname = \"a\"\n{vm}\ntasks = [ {{ c = \"6ms\", t = \"10ms\" }}, \
+             {{ c = \"6ms\", t = \"11ms\" }}, {{ c = \"6ms\", t = \"12ms\" }} ]"
+        ))
+        .unwrap()
+    };
+    for vm in [
+        "",
+        "period = \"2ms\"",
+        "vcpus = 3",
+        "vcpus = 3\nperiod = \"1ms\"",
+    ] {
+        let report = plan(vm);
+        assert!(report.feasible, "{vm}: {report:?}");
+        let vcpus = &report.vms[0].vcpus;
+        assert!(
+            vcpus.len() > 1 && vcpus.iter().all(|vcpu| !vcpu.tasks.is_empty()),
+            "{vm}: {report:?}"
+        );
+        assert!(
+            !report
+                .notes
+                .iter()
+                .any(|note| note.contains("global scheduler"))
+        );
+    }
+    // One VCPU is asked for: refused, as before.
+    assert!(!plan("vcpus = 1").feasible);
+}
+
+/// What a reservation needs of the guest is said in the text and in JSON, with and without a unit.
+#[test]
+fn reservations_say_what_they_need_of_the_guest() {
+    let said = |report: &Report| {
+        let note = "holds only while nothing else wakes that VCPU";
+        let json = serde_json::to_value(report).unwrap();
+        let notes = json["notes"].to_string().contains(note);
+        assert_eq!(notes, plan::text::render(report, false).contains(note));
+        notes
+    };
+    let service = |more: Value| {
+        let mut request = json!({"services": [{"vm": "web", "c": 2_000_000, "t": 10_000_000, "limit": 5_000_000}]});
+        request
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        of_json(&request).unwrap()
+    };
+    assert!(said(&service(json!({}))) && said(&service(json!({"unit": "ns"}))));
+    let host = json!({"pcpus": 1, "scheduler": "pedf", "server": "periodic"});
+    assert!(!said(&service(json!({"host": host}))));
+}
+
+/// Of a whole host, no budget can be one unit smaller: the plan that takes it is refused and names the VM.
+#[test]
+fn a_whole_host_with_one_unit_less_is_refused() {
+    use rand::{Rng, SeedableRng};
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(6);
+    let (mut hosts, mut smaller) = (0, 0);
+    while hosts < 300 {
+        let scheduler = ["pedf", "gedf", "pdm", "gdm"][rng.random_range(0..4)];
+        let server = ["cbs", "periodic", "deferrable", "sporadic"][rng.random_range(0..4)];
+        let cpus = rng.random_range(1..=3);
+        let vms: Vec<Value> = (0..rng.random_range(2..=cpus + 2))
+            .map(|vm| {
+                let tasks: Vec<Value> = (0..rng.random_range(1..=3))
+                    .map(|_| {
+                        let t = rng.random_range(20..200);
+                        json!({"c": rng.random_range(1..=t / 8), "d": rng.random_range(t / 2..=t), "t": t})
+                    })
+                    .collect();
+                let guest = ["edf", "dm"][rng.random_range(0..2)];
+                json!({"name": format!("vm{vm}"), "scheduler": guest, "interface": "prm",
+                       "period": rng.random_range(4..20), "tasks": tasks})
+            })
+            .collect();
+        let host = json!({"pcpus": cpus, "scheduler": scheduler, "server": server});
+        let request = json!({"vms": vms, "host": host});
+        let report = of_json(&request).unwrap();
+        if !report.feasible {
+            continue;
+        }
+        hosts += 1;
+        let with = |vm: usize, budget: i64| {
+            let mut request = request.clone();
+            request["vms"][vm]["budget"] = budget.into();
+            of_json(&request).unwrap()
+        };
+        for (vm, least) in report.vms.iter().enumerate() {
+            let budget = least.interface.as_ref().unwrap().budget;
+            assert!(with(vm, budget).feasible, "{request}");
+            if budget == 1 {
+                continue;
+            }
+            smaller += 1;
+            let less = with(vm, budget - 1);
+            assert!(!less.feasible, "{request}: VM {vm} with {}", budget - 1);
+            let reason = &less.explanations[0];
+            assert_eq!(reason.vm.as_ref(), Some(&least.name), "{reason:?}");
+            assert!(
+                reason.demand > reason.supply && !reason.undecided,
+                "{reason:?}"
+            );
+        }
+    }
+    assert!(smaller > 500, "{smaller}");
 }

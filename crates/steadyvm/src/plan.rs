@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use steadyvm_analysis::plan::{self, Report, Request};
+use steadyvm_analysis::plan::{self, Request};
 
 /// The longest input read, bytes.
 const MAX_INPUT: u64 = 256 << 20;
@@ -29,6 +29,19 @@ pub struct Args {
     /// Also draw the plan into this file
     #[arg(long, value_name = "OUT")]
     svg: Option<PathBuf>,
+    /// Plan every value of a field, such as vm.web.period=1ms..10ms/1ms; without a field, the random task sets of
+    /// the file's [random] table
+    #[arg(
+        long,
+        value_name = "FIELD=FROM..TO/STEP",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ""
+    )]
+    sweep: Option<String>,
+    /// Print a sweep as comma-separated values
+    #[arg(long, requires = "sweep", conflicts_with = "json")]
+    csv: bool,
 }
 
 /// Runs the verb.
@@ -36,37 +49,106 @@ pub struct Args {
 /// # Errors
 /// Input that cannot be read or is no plan, output that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let request = read(&args.file)?;
-    let report = plan::run(&request).with_context(|| place(&args.file))?;
-    if let Some(svg) = &args.svg {
-        fs::write(svg, plan::svg::render(&report))
-            .with_context(|| format!("cannot write the picture {}", svg.display()))?;
+    let text = text_at(&args.file)?;
+    if let Some(axis) = &args.sweep {
+        return sweep(args, &text, axis);
     }
-    print(&report, args)?;
-    Ok(if report.feasible {
-        ExitCode::SUCCESS
+    if plan::cluster::is_cluster(&text) {
+        return cluster(args, &text);
+    }
+    let request = request(&args.file, &text)?;
+    let report = plan::run(&request).with_context(|| place(&args.file))?;
+    draw(args, || plan::svg::render(&report))?;
+    let text = if args.json {
+        json(&report)?
     } else {
-        ExitCode::from(1)
+        plan::text::render(&report, args.explain)
+    };
+    print(&text)?;
+    Ok(code(report.feasible))
+}
+
+fn code(feasible: bool) -> ExitCode {
+    ExitCode::from(u8::from(!feasible))
+}
+
+fn draw(args: &Args, picture: impl FnOnce() -> String) -> Result<()> {
+    args.svg.as_ref().map_or(Ok(()), |svg| {
+        fs::write(svg, picture())
+            .with_context(|| format!("cannot write the picture {}", svg.display()))
     })
 }
 
-fn read(file: &Path) -> Result<Request> {
-    let from_stdin = file == Path::new("-");
-    let text = if from_stdin {
-        text_of(io::stdin().lock()).with_context(|| place(file))?
-    } else {
-        let opened =
-            fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-        text_of(opened).with_context(|| place(file))?
+/// Exit code 0 if any of the plans holds.
+fn sweep(args: &Args, text: &str, axis: &str) -> Result<ExitCode> {
+    if axis.is_empty() {
+        return curves(args, text);
+    }
+    let axis = plan::sweep::Axis::parse(axis)?;
+    let points = plan::sweep::run(text, &axis).with_context(|| place(&args.file))?;
+    draw(args, || plan::sweep::svg(&axis, &points))?;
+    print(&match (args.json, args.csv) {
+        (true, _) => json(&points)?,
+        (_, true) => plan::sweep::csv(&axis, &points),
+        _ => plan::sweep::text(&axis, &points),
+    })?;
+    Ok(code(points.iter().any(|point| point.plan.feasible)))
+}
+
+fn curves(args: &Args, text: &str) -> Result<ExitCode> {
+    let random = plan::random::Random::of(text).with_context(|| place(&args.file))?;
+    let Some(random) = random else {
+        bail!(
+            "{}: nothing to sweep: there is no [random] table; give --sweep=FIELD=FROM..TO/STEP, or the table",
+            place(&args.file)
+        );
     };
-    let is_json = from_stdin
+    let curves = plan::random::run(text, &random).with_context(|| place(&args.file))?;
+    draw(args, || plan::random::svg(&curves))?;
+    print(&match (args.json, args.csv) {
+        (true, _) => json(&curves)?,
+        (_, true) => plan::random::csv(&curves),
+        _ => plan::random::text(&curves),
+    })?;
+    Ok(code(
+        (curves.rows.iter()).any(|row| row.accepted.iter().any(|&sets| sets > 0)),
+    ))
+}
+
+fn cluster(args: &Args, text: &str) -> Result<ExitCode> {
+    if args.svg.is_some() {
+        bail!("a cluster has no picture; leave out --svg, or plan one host");
+    }
+    let report = plan::cluster::run(text).with_context(|| place(&args.file))?;
+    print(&if args.json {
+        json(&report)?
+    } else {
+        plan::cluster::render(&report, args.explain)
+    })?;
+    Ok(code(report.feasible))
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String> {
+    Ok(serde_json::to_string_pretty(value).context("cannot write the plan as JSON")? + "\n")
+}
+
+fn text_at(file: &Path) -> Result<String> {
+    if file == Path::new("-") {
+        return text_of(io::stdin().lock()).with_context(|| place(file));
+    }
+    let opened = fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    text_of(opened).with_context(|| place(file))
+}
+
+fn request(file: &Path, text: &str) -> Result<Request> {
+    let is_json = file == Path::new("-")
         || file
             .extension()
             .is_some_and(|extension| extension == "json");
     if is_json {
-        plan::json::parse(&text).with_context(|| place(file))
+        plan::json::parse(text).with_context(|| place(file))
     } else {
-        plan::file::parse(&text).with_context(|| place(file))
+        plan::file::parse(text).with_context(|| place(file))
     }
 }
 
@@ -91,12 +173,7 @@ fn text_of(source: impl Read) -> Result<String> {
     String::from_utf8(bytes).context("is not UTF-8 text")
 }
 
-fn print(report: &Report, args: &Args) -> Result<()> {
-    let text = if args.json {
-        serde_json::to_string_pretty(report).context("cannot write the plan as JSON")? + "\n"
-    } else {
-        plan::text::render(report, args.explain)
-    };
+fn print(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         // A reader that has seen enough is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

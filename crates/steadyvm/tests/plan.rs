@@ -300,3 +300,46 @@ fn huge_requests_are_answered() {
         }
     }
 }
+
+/// Sweeps and clusters: tables, JSON, comma-separated values, pictures and exit codes.
+#[test]
+fn sweeps_and_clusters() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (web, svg) = (path("web.toml"), path("web.svg"));
+    let service = "[[service]]\nvm = \"web\"\nc = \"2ms\"\nt = \"10ms\"\nlimit = \"5ms\"\n";
+    std::fs::write(&web, service).unwrap();
+    let sweep = "--sweep=service.web.limit=1ms..5ms/2ms";
+    let text = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
+    let table = plan(&[&web, sweep, "--svg", &svg], "");
+    assert_eq!(table.status.code(), Some(0), "{table:?}");
+    assert_eq!(text(&table).lines().count(), 4);
+    assert!(
+        std::fs::read_to_string(&svg)
+            .unwrap()
+            .contains("<polyline")
+    );
+    let csv = text(&plan(&[&web, sweep, "--csv"], ""));
+    assert!(csv.lines().nth(1).unwrap().starts_with("1000000,false,"));
+    assert!(csv.lines().nth(3).unwrap().starts_with("5000000,true,"));
+    let json: serde_json::Value =
+        serde_json::from_slice(&plan(&[&web, sweep, "--json"], "").stdout).unwrap();
+    assert_eq!(json[2]["plan"]["feasible"], true);
+    // None of the values will do; no table of random sets; no range.
+    for (arguments, code, words) in [
+        ("--sweep=service.web.limit=1ms..1ms/1ms", 1, ""),
+        ("--sweep", 2, "[random]"),
+        ("--sweep=service.web.limit", 2, "FROM..TO/STEP"),
+    ] {
+        let output = plan(&[&web, arguments], "");
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(words));
+    }
+    let example = |name: &str| format!("{}/../../examples/{name}", env!("CARGO_MANIFEST_DIR"));
+    let cluster = plan(&[&example("cluster.toml")], "");
+    assert_eq!(cluster.status.code(), Some(0), "{cluster:?}");
+    assert!(text(&cluster).contains("== rack2"), "{}", text(&cluster));
+    let json: serde_json::Value =
+        serde_json::from_slice(&plan(&[&example("cluster.toml"), "--json"], "").stdout).unwrap();
+    assert_eq!(json["hosts"][0]["vms"][1], "video");
+}

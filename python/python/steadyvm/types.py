@@ -56,6 +56,32 @@ class Receive(TypedDict, total=False):
     packet: int
     batch: int
     ahead: int
+    least: int
+    on: str
+    level: int
+
+
+class Send(TypedDict, total=False):
+    guest: int
+    host: int
+    nic: int
+    on: str
+    level: int
+    packet: int
+    batch: int
+    interrupt: int
+
+
+class _FlowRequired(TypedDict):
+    on: str
+    packet: int
+    t: int
+
+
+class Flow(_FlowRequired, total=False):
+    name: str
+    level: int
+    jitter: int
 
 
 class _ServiceRequestRequired(TypedDict):
@@ -71,7 +97,7 @@ class ServiceRequest(_ServiceRequestRequired, total=False):
     limit: int
     receive: Receive
     wake: int
-    send: int
+    send: Union[int, Send]
 
 
 class Request(TypedDict, total=False):
@@ -80,6 +106,7 @@ class Request(TypedDict, total=False):
     host: Host
     vms: List[Vm]
     services: List[ServiceRequest]
+    flows: List[Flow]
 
 
 class _InterfaceRequired(TypedDict):
@@ -134,6 +161,19 @@ class Cpu(TypedDict):
     slack: float
 
 
+class Term(TypedDict):
+    what: str
+    time: int
+
+
+class Stage(TypedDict):
+    name: Literal["receive", "send"]
+    on: Optional[str]
+    bound: int
+    least: int
+    terms: List[Term]
+
+
 class Service(TypedDict):
     name: str
     vm: str
@@ -143,6 +183,7 @@ class Service(TypedDict):
     guest_response: Optional[int]
     guest_wakeup: Optional[int]
     send_path: Optional[int]
+    stages: List[Stage]
     limit: Optional[int]
     met: bool
 

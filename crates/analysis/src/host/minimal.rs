@@ -74,7 +74,7 @@ pub fn minimal_processors(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Optio
 fn lower_bound(host: &Host, vcpus: &[Vcpu]) -> u32 {
     let loads = || {
         vcpus.iter().map(|vcpu| {
-            let cost = host.overheads.inflate(vcpu.budget, vcpu.period);
+            let cost = vcpu.cost(&host.overheads);
             Fraction::new(cost.into(), vcpu.period.into())
         })
     };

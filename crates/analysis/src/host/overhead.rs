@@ -1,8 +1,10 @@
 //! What the hypervisor's own work costs a VCPU.
 //!
 //! Model: a VCPU that is not always running is released, scheduled, switched to and from k times in each of
-//! its periods (once, and once more for each further time that its guest sleeps and wakes), and each time finds
-//! its caches cold; budgets are enforced, and releases seen, at the
+//! its periods, and each time finds its caches cold. A server that idles its budget away: k = 1. One whose guest may
+//! sleep: k = 1 + sum over its tasks of ceil((Pi + J) / T), as every release may wake it, and twice that for a task
+//! that suspends itself once a job; a reservation that wakes with the request: k = 1.
+//! Besides, budgets are enforced, and releases seen, at the
 //! scheduler's quantum if it has one.
 //!
 //! Formula: with quantum q > 0: budget' = ceil(Theta / q) q and scheduler calls = budget' / q + 1, and
@@ -15,6 +17,7 @@
 
 use crate::{
     error::{Error, not_negative},
+    task::Task,
     time::{Time, div_ceil},
 };
 
@@ -31,7 +34,8 @@ pub struct Overheads {
     pub migration: Time,
     /// Filling the caches again after a switch.
     pub cache_reload: Time,
-    /// How often a guest may sleep and wake in one of its VCPU's periods; 1 for one that idles its budget away.
+    /// How often a guest may sleep and wake in one of its VCPU's periods; 1 for one that idles its budget away;
+    /// 0: what each VCPU says ([`super::Vcpu::waking`]).
     pub wakeups: Time,
 }
 
@@ -48,6 +52,20 @@ impl Default for Overheads {
     }
 }
 
+/// How often a guest with `tasks` on a VCPU makes it run anew in one of its periods, at most: once as its budget
+/// comes back, and once for each release, and each end of a suspension, that may wake it.
+pub fn wakeups(tasks: impl Iterator<Item = Task>, period: Time) -> Time {
+    let wakes = |task: Task| {
+        let releases = div_ceil(period.saturating_add(task.jitter()), task.period());
+        if task.suspension() > 0 {
+            releases.saturating_mul(2)
+        } else {
+            releases
+        }
+    };
+    tasks.map(wakes).fold(1, Time::saturating_add)
+}
+
 impl Overheads {
     /// Checks the range of every cost.
     ///
@@ -59,11 +77,13 @@ impl Overheads {
         not_negative("the context switch's cost", self.context_switch)?;
         not_negative("the migration's cost", self.migration)?;
         not_negative("the cache reload's cost", self.cache_reload)?;
+        not_negative("the number of wake-ups", self.wakeups)?;
         Ok(self)
     }
 
-    /// The processor time that `budget` in each `period` costs the host. May exceed the period.
-    pub fn inflate(&self, budget: Time, period: Time) -> Time {
+    /// The processor time that `budget` in each `period` costs the host, of a VCPU whose guest sleeps and wakes
+    /// `wakeups` times in a period, unless the host's number says otherwise. May exceed the period.
+    pub fn inflate(&self, budget: Time, period: Time, wakeups: Time) -> Time {
         if budget == 0 || budget == period {
             return budget;
         }
@@ -77,9 +97,14 @@ impl Overheads {
             .saturating_add(2 * self.context_switch)
             .saturating_add(self.cache_reload)
             .saturating_add(self.migration);
+        let wakeups = if self.wakeups > 0 {
+            self.wakeups
+        } else {
+            wakeups
+        };
         (calls - 2)
             .saturating_mul(self.scheduler)
             .saturating_add(budget)
-            .saturating_add(self.wakeups.max(1).saturating_mul(once))
+            .saturating_add(wakeups.max(1).saturating_mul(once))
     }
 }

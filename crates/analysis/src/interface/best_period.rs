@@ -88,7 +88,7 @@ pub fn best(
     for period in range.periods() {
         match minimal(tasks, scheduler, kind, period, vcpus, work)? {
             Ok(interface) => {
-                let cost = cost(&interface, overheads);
+                let cost = interface.cost(tasks, overheads);
                 let better = best.as_ref().is_none_or(|(least, other)| {
                     compare(cost, period, *least, other.period) != Ordering::Greater
                 });
@@ -103,15 +103,6 @@ pub fn best(
         Some((_, interface)) => Ok(interface),
         None => Err(failure.unwrap_or(Infeasible::Undecided(Stop::precision()))),
     })
-}
-
-fn cost(interface: &Interface, overheads: &Overheads) -> Amount {
-    let period = interface.period;
-    interface
-        .vcpu_budgets
-        .iter()
-        .map(|&budget| Amount::from(overheads.inflate(budget, period)))
-        .sum()
 }
 
 /// cost_a / period_a against cost_b / period_b.

@@ -10,6 +10,7 @@ use crate::{
     error::Error,
     host::{Host, VcpuServer},
     interface::{Infeasible, Interface, minimal, reservation},
+    task::Task,
     time::{Amount, Time},
     verdict::Stop,
     work::Work,
@@ -61,10 +62,11 @@ pub(super) fn ranked(
                 Err(reason) => failure = failure.or(Some(reason)),
             }
         }
-        let best = (resources.into_iter()).min_by(|a, b| cheaper(host, &a.interface, &b.interface));
+        let best = (resources.into_iter())
+            .min_by(|a, b| cheaper(host, &tasks, &a.interface, &b.interface));
         choices.extend(best);
     }
-    choices.sort_by(|a, b| cheaper(host, &a.interface, &b.interface));
+    choices.sort_by(|a, b| cheaper(host, &tasks, &a.interface, &b.interface));
     if choices.is_empty() {
         return Ok(Err(
             failure.unwrap_or(Infeasible::Undecided(Stop::precision()))
@@ -98,13 +100,8 @@ fn periods(needs: &TaskNeeds, unit: Unit) -> Vec<Time> {
 }
 
 /// Compares bandwidths with costs; at equal ones the longer period comes first.
-fn cheaper(host: &Host, a: &Interface, b: &Interface) -> std::cmp::Ordering {
-    let cost = |interface: &Interface| -> Amount {
-        let vcpus = interface.vcpu_budgets.iter();
-        vcpus
-            .map(|&budget| Amount::from(host.overheads().inflate(budget, interface.period)))
-            .sum()
-    };
+fn cheaper(host: &Host, tasks: &[Task], a: &Interface, b: &Interface) -> std::cmp::Ordering {
+    let cost = |interface: &Interface| interface.cost(tasks, host.overheads());
     let left = cost(a) * Amount::from(b.period);
     let right = cost(b) * Amount::from(a.period);
     left.cmp(&right).then(b.period.cmp(&a.period))

@@ -107,11 +107,12 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
 /// What a reader should know of a plan before installing it.
 pub(super) fn notes(request: &Request, vms: &[VmReport]) -> Vec<String> {
     let mut notes = request.notes.clone();
+    notes.extend(preconditions(request, vms));
     if request.unit != super::Unit::Nanosecond {
         return notes;
     }
     let overheads = request.host.overheads();
-    let free = overheads.inflate(1, 2) == 1 && overheads.quantum == 0;
+    let free = overheads.inflate(1, 2, 1) == 1 && overheads.quantum == 0;
     let shared = vms
         .iter()
         .flat_map(|vm| &vm.vcpus)
@@ -134,15 +135,47 @@ pub(super) fn notes(request: &Request, vms: &[VmReport]) -> Vec<String> {
         }
     }
     for service in &request.services {
-        if service.send == 0 || service.wake == 0 {
+        let back = service.send_path.bound;
+        if back == 0 || service.wake == 0 {
             notes.push(format!(
                 "service \"{}\": the bound ends before {}; give wake and send to count them",
                 service.name,
-                match (service.wake, service.send) {
+                match (service.wake, back) {
                     (0, 0) => "the guest's wake-up and the way back",
                     (0, _) => "the guest's wake-up",
                     _ => "the way back",
                 }
+            ));
+        }
+    }
+    notes
+}
+
+/// What the guests must do for the promise.
+fn preconditions(request: &Request, vms: &[VmReport]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let overheads = request.host.overheads();
+    let counted = overheads.wakeups == 0 && overheads.inflate(1, 2, 1) > 1;
+    for report in vms {
+        let aligned = |interface: &super::InterfaceReport| interface.deadline.is_some();
+        if report.interface.as_ref().is_some_and(aligned) {
+            notes.push(format!(
+                "VM \"{}\" has a reservation that wakes with the request: it holds only while nothing else wakes that \
+                 VCPU. Keep interrupts, timers, kernel threads and other processes of the guest on another VCPU; \
+                 where that cannot be, use interface = \"prm\", which needs nothing of the guest",
+                report.name
+            ));
+        }
+        if counted
+            && report
+                .interface
+                .as_ref()
+                .is_some_and(|interface| interface.utilization.is_none())
+        {
+            notes.push(format!(
+                "VM \"{}\" is given, not computed, so how often its guest wakes is unknown: one wake-up a period is \
+                 counted; give its tasks, or overheads.wakeups",
+                report.name
             ));
         }
     }

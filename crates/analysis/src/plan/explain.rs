@@ -167,7 +167,7 @@ pub(super) fn host(
         ),
         RejectionReason::OverheadsExceedPeriod => {
             let overheads = request.host.overheads();
-            let cost = overheads.inflate(vcpu.budget(), vcpu.period());
+            let cost = vcpu.cost(overheads);
             let violation = Violation {
                 index: rejection.vcpu,
                 at: vcpu.period(),

@@ -16,10 +16,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, de::IgnoredAny};
 
-use self::{host::HostTable, places::Places, service::ServiceTable, vm::Settings};
+use self::{
+    host::HostTable,
+    places::Places,
+    service::{FlowTable, ServiceTable, carry},
+    vm::Settings,
+};
 use super::{
     HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Method, Needs, Request, Unit, Vm,
-    report::SCHEMA_VERSION,
+    report::SCHEMA_VERSION, way::Flow,
 };
 use crate::{
     host::{Host, HostScheduler, VcpuServer, overhead::Overheads},
@@ -42,6 +47,9 @@ pub(super) struct File {
     vm: Vec<Settings>,
     #[serde(default, alias = "services")]
     service: Vec<ServiceTable>,
+    /// Other traffic on the services' paths.
+    #[serde(default, alias = "flows")]
+    flow: Vec<FlowTable>,
     /// For `steadyvm net`.
     #[serde(rename = "net")]
     _net: Option<IgnoredAny>,
@@ -51,6 +59,9 @@ pub(super) struct File {
     /// For whom enforces budgets.
     #[serde(rename = "sched")]
     _sched: Option<IgnoredAny>,
+    /// For `steadyvm plan --sweep`.
+    #[serde(rename = "random")]
+    _random: Option<IgnoredAny>,
     /// For `steadyvm simulate`.
     #[serde(rename = "simulate")]
     _simulate: Option<IgnoredAny>,
@@ -146,6 +157,23 @@ impl File {
             services.push(table.read(&mut vms, &place, unit)?);
             tasks += 1;
         }
+        if self.flow.len() > MAX_VMS {
+            let message = format!("a plan holds at most {MAX_VMS} flows");
+            return Err(InputError::new("flow", message));
+        }
+        let flows = (self.flow.iter().enumerate())
+            .map(|(index, table)| table.read(index, unit))
+            .collect::<Result<Vec<_>, _>>()?;
+        let used = |flow: &Flow| services.iter().any(|service| service.uses(&flow.on));
+        if let Some((index, flow)) = (flows.iter().enumerate()).find(|(_, flow)| !used(flow)) {
+            let message = format!(
+                "flow \"{}\" is on path \"{}\", which no service's receive or send names; correct the name, or \
+                 leave the flow out",
+                flow.name, flow.on
+            );
+            return Err(InputError::new(format!("flow[{index}]"), message));
+        }
+        carry(&mut vms, &mut services, &flows);
         if tasks > MAX_TASKS {
             let message = format!("a plan holds at most {MAX_TASKS} tasks");
             return Err(InputError::new(places.vms(), message));
@@ -159,6 +187,7 @@ impl File {
             enforce,
             vms,
             services,
+            flows,
             unit,
             notes,
         })

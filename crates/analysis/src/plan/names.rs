@@ -21,6 +21,18 @@ pub enum SchedulerName {
     Pedf,
 }
 
+impl SchedulerName {
+    /// The word itself.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Dm => "dm",
+            Self::Edf => "edf",
+            Self::Gedf => "gedf",
+            Self::Pedf => "pedf",
+        }
+    }
+}
+
 impl From<SchedulerName> for GuestScheduler {
     fn from(name: SchedulerName) -> Self {
         match name {
@@ -46,6 +58,19 @@ pub enum InterfaceName {
     Reservation,
     /// The cheaper of `reservation` (where there is one task) and `prm`.
     Best,
+}
+
+impl InterfaceName {
+    /// The word itself.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Prm => "prm",
+            Self::Mpr => "mpr",
+            Self::Dmpr => "dmpr",
+            Self::Reservation => "reservation",
+            Self::Best => "best",
+        }
+    }
 }
 
 impl From<InterfaceName> for InterfaceKind {
@@ -111,6 +136,13 @@ pub enum ServerName {
     Sporadic,
     /// Deferrable server.
     Deferrable,
+}
+
+impl ServerName {
+    /// Whether it uses its budget while the guest sleeps, so that a wake-up is no switch.
+    pub const fn is_idling(self) -> bool {
+        matches!(self, Self::Periodic)
+    }
 }
 
 impl From<ServerName> for VcpuServer {

@@ -149,10 +149,36 @@ pub struct ServiceReport {
     pub guest_wakeup: Option<Time>,
     /// The way back, time.
     pub send_path: Option<Time>,
+    /// The ways in and out, term by term.
+    pub stages: Vec<StageReport>,
     /// The limit asked for, time.
     pub limit: Option<Time>,
     /// The bound is within the limit.
     pub met: bool,
+}
+
+/// A way of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StageReport {
+    /// "receive" or "send".
+    pub name: &'static str,
+    /// The path it shares with other streams; `null` if it shares none.
+    pub on: Option<String>,
+    /// The sum of its terms, time.
+    pub bound: Time,
+    /// The shortest time it takes; the rest is jitter of what follows, time.
+    pub least: Time,
+    /// What it is made of.
+    pub terms: Vec<TermReport>,
+}
+
+/// A term of a way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TermReport {
+    /// What costs it.
+    pub what: String,
+    /// Time.
+    pub time: Time,
 }
 
 /// A reason.

@@ -280,10 +280,15 @@ pub(super) fn vcpus_of(request: &Request, outcomes: &[Outcome]) -> Result<Owned,
         let Some(interface) = outcome.interface() else {
             continue;
         };
+        let tasks = match &vm.needs {
+            Needs::Tasks(needs) => needs.tasks(),
+            _ => Vec::new(),
+        };
         for (position, &budget) in interface.vcpu_budgets.iter().enumerate() {
             if budget == 0 {
                 continue;
             }
+            let wakeups = interface.wakeups(&tasks, position);
             let vcpu = Vcpu::new(number, budget, interface.period)
                 .and_then(|vcpu| match interface.due {
                     Some(due) if budget < interface.period => vcpu.due(due),
@@ -294,7 +299,7 @@ pub(super) fn vcpus_of(request: &Request, outcomes: &[Outcome]) -> Result<Owned,
                     None => Ok(vcpu),
                 });
             let wrong = |error| InputError::new(&vm.place, request.unit.error(&error));
-            vcpus.push(vcpu.map_err(wrong)?);
+            vcpus.push(vcpu.map_err(wrong)?.waking(wakeups));
             owners.push((number, position));
         }
     }
@@ -334,7 +339,7 @@ fn install(
     cpus: &[u32],
     priority: Option<&u32>,
 ) -> Option<Install> {
-    let runtime = (request.host.overheads()).inflate(vcpu.budget(), vcpu.period());
+    let runtime = vcpu.cost(request.host.overheads());
     let unit = request.unit;
     Some(Install {
         runtime_ns: unit.nanoseconds(runtime)?,
@@ -422,25 +427,27 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
             utilization,
             exact: interface.exact,
         }),
-        chosen: chosen(outcome, host, unit),
+        chosen: chosen(vm, outcome, host, unit),
         vcpu_count: interface.vcpu_budgets.len(),
         vcpus: vcpus.collect(),
     }
 }
 
 /// What the plan chose, and the next best, in words.
-fn chosen(outcome: &Outcome, host: &Host, unit: Unit) -> Option<String> {
+fn chosen(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> Option<String> {
     let Outcome::Chosen(choices) = outcome else {
         return None;
+    };
+    let tasks = match &vm.needs {
+        Needs::Tasks(needs) => needs.tasks(),
+        _ => Vec::new(),
     };
     let words = |choice: &Choice| {
         let interface = &choice.interface;
         let due = interface.due.map_or(String::new(), |due| {
             format!(" within {}", unit.show(due.into()))
         });
-        let cost: i64 = (interface.vcpu_budgets.iter())
-            .map(|&budget| host.overheads().inflate(budget, interface.period))
-            .sum();
+        let cost = interface.cost(&tasks, host.overheads());
         format!(
             "{}, {}{due} in every {} = {:.3} CPUs with the host's costs",
             choice.name,
@@ -459,7 +466,7 @@ fn chosen(outcome: &Outcome, host: &Host, unit: Unit) -> Option<String> {
 fn cpu_reports(host: &Host, vcpus: &[Vcpu], placements: Option<&[Placement]>) -> Vec<CpuReport> {
     let mut loads = vec![0.0; host.cpus() as usize];
     for (vcpu, placement) in vcpus.iter().zip(placements.unwrap_or_default()) {
-        let cost = host.overheads().inflate(vcpu.budget(), vcpu.period());
+        let cost = vcpu.cost(host.overheads());
         let load = cost as f64 / vcpu.period() as f64;
         let cpus = match placement {
             Placement::Dedicated(cpu) | Placement::Pinned(cpu) => std::slice::from_ref(cpu),

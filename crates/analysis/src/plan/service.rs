@@ -1,8 +1,10 @@
 //! Bounds of the services of a plan (see [`crate::latency`]).
 
 use super::{
-    Explanation, InterfaceName, Method, Needs, Request, SchedulerName, Service, ServiceReport,
+    Explanation, Impossible, InterfaceName, Method, Needs, Request, SchedulerName, Service,
+    ServiceReport, StageReport, TermReport,
     run::Outcome,
+    way::{Passage, Traveller, passages},
 };
 use crate::{
     guest::{edf_response, fixed_priority},
@@ -19,23 +21,34 @@ pub(super) fn bounds(
     outcomes: &[Outcome],
     explanations: &mut Vec<Explanation>,
 ) -> Vec<ServiceReport> {
-    request
-        .services
-        .iter()
+    let mut found: Vec<Option<LatencyBound>> = (request.services.iter())
         .map(|service| {
-            let vm = &request.vms[service.vm];
-            let bound = outcomes[service.vm]
+            outcomes[service.vm]
                 .interface()
                 .filter(|_| request.method != Method::Vanilla)
-                .and_then(|interface| bound(request, service, interface));
+                .and_then(|interface| bound(request, service, interface))
+        })
+        .collect();
+    let ways = ways(request, &found);
+    for (bound, (_, back)) in found.iter_mut().zip(&ways) {
+        if let Some(bound) = bound {
+            bound.send_path = bound.send_path.min(back.bound);
+        }
+    }
+    (request.services.iter())
+        .zip(found)
+        .zip(ways)
+        .map(|((service, bound), (there, back))| {
+            let vm = &request.vms[service.vm];
             let met = match (bound, service.limit) {
                 (Some(bound), Some(limit)) => bound.total() <= limit,
                 (bound, _) => bound.is_some(),
             };
-            let met = met && !service.impossible;
+            let met = met && service.impossible.is_none();
             if !met && outcomes[service.vm].interface().is_some() {
                 explanations.push(missed(request, service, bound));
             }
+            let shown = bound.is_some();
             ServiceReport {
                 name: service.name.clone(),
                 vm: vm.name.clone(),
@@ -45,11 +58,58 @@ pub(super) fn bounds(
                 guest_response: bound.map(|bound| bound.guest_response),
                 guest_wakeup: bound.map(|bound| bound.guest_wakeup),
                 send_path: bound.map(|bound| bound.send_path),
+                stages: if shown {
+                    vec![stage("receive", &there), stage("send", &back)]
+                } else {
+                    Vec::new()
+                },
                 limit: service.limit,
                 met,
             }
         })
         .collect()
+}
+
+/// The ways in and out with what this plan lets precede the way back.
+fn ways(request: &Request, found: &[Option<LatencyBound>]) -> Vec<(Passage, Passage)> {
+    let travellers: Vec<Traveller<'_>> = (request.services.iter().zip(found))
+        .map(|(service, bound)| Traveller {
+            name: &service.name,
+            receive: &service.receive,
+            send: &service.send,
+            requests: service.requests,
+            ready: bound
+                .map(|bound| bound.total() - bound.send_path - service.receive_path.least)
+                .into_iter()
+                .chain(service.limit)
+                .min()
+                .unwrap_or_default(),
+        })
+        .collect();
+    let refined = passages(&travellers, &request.flows, &mut Work::default());
+    (request.services.iter().zip(refined))
+        .map(|(service, refined)| {
+            let first = (service.receive_path.clone(), service.send_path.clone());
+            match refined {
+                Ok((_, back)) if back.bound <= first.1.bound => (first.0, back),
+                _ => first,
+            }
+        })
+        .collect()
+}
+
+fn stage(name: &'static str, passage: &Passage) -> StageReport {
+    let terms = passage.terms.iter().map(|(what, time)| TermReport {
+        what: what.clone(),
+        time: *time,
+    });
+    StageReport {
+        name,
+        on: passage.on.clone(),
+        bound: passage.bound,
+        least: passage.least,
+        terms: terms.collect(),
+    }
 }
 
 /// Why a service does not keep its limit, or has no bound at all.
@@ -66,23 +126,25 @@ fn missed(request: &Request, service: &Service, bound: Option<LatencyBound>) -> 
         (None, Some(named)) => (named.task.deadline(), named.task.demand()),
         (limit, None) => (limit.unwrap_or_default(), 1),
     };
-    let least =
-        service.receive.bound().unwrap_or_default() + execution + service.wake + service.send;
-    let (demand, supply, text) = match bound {
-        _ if service.impossible => (
+    let (there, back) = (service.receive_path.bound, service.send_path.bound);
+    let least = there + execution + service.wake + back;
+    let (demand, supply, text) = match (&service.impossible, bound) {
+        // Before its packet is delivered nothing of a request can be executed.
+        (Some(Impossible::Path(why)), _) => (execution, 0, format!("service \"{name}\": {why}")),
+        (Some(Impossible::TooLong), _) => (
             least.max(limit.saturating_add(1)),
             limit,
             format!(
                 "service \"{name}\": no plan can do this: receive path {}, execution {}, wake-up {} and way \
                  back {} do not fit {} even on an idle CPU; raise the limit (or the task's deadline), or shorten one of them",
-                show(service.receive.bound().unwrap_or_default()),
+                show(there),
                 show(execution),
                 show(service.wake),
-                show(service.send),
+                show(back),
                 show(limit),
             ),
         ),
-        Some(bound) => (
+        (None, Some(bound)) => (
             bound.total(),
             limit,
             format!(
@@ -98,7 +160,7 @@ fn missed(request: &Request, service: &Service, bound: Option<LatencyBound>) -> 
             ),
         ),
         // Before its packet is delivered nothing of a request can be executed.
-        None => (
+        (None, None) => (
             execution,
             0,
             format!(
@@ -128,7 +190,10 @@ pub(super) fn bound(
     let Needs::Tasks(needs) = &request.vms[service.vm].needs else {
         return None;
     };
-    let receive_path = service.receive.bound().ok()?;
+    if matches!(service.impossible, Some(Impossible::Path(_))) {
+        return None;
+    }
+    let receive_path = service.receive_path.bound;
     let tasks = needs.tasks();
     let mut work = Work::default();
     let (response, blackout) = if let Some(due) = interface.due {
@@ -173,11 +238,11 @@ pub(super) fn bound(
         )
     };
     // Responses count from the release, at the packet's earliest delivery; the receive path has the jitter.
-    let variation = receive_path - service.receive.best();
+    let variation = receive_path - service.receive_path.least;
     let bound = LatencyBound::new(receive_path, response - variation, blackout);
     Some(LatencyBound {
         guest_wakeup: service.wake,
-        send_path: service.send,
+        send_path: service.send_path.bound,
         ..bound
     })
 }

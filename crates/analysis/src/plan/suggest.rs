@@ -147,7 +147,7 @@ fn wake_with_request(
     let Needs::Tasks(needs) = &mut changed.vms[service.vm].needs else {
         return None;
     };
-    if service.impossible || needs.is_chosen() {
+    if service.impossible.is_some() || needs.is_chosen() {
         return None;
     }
     (needs.interface, needs.period, needs.vcpus, needs.budget) =

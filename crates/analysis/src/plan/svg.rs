@@ -155,3 +155,85 @@ fn escape(text: &str) -> String {
         .replace('>', "&gt;")
         .replace('"', "&quot;")
 }
+
+/// A curve: x, y, and whether the mark is filled.
+pub(super) struct Curve {
+    pub name: String,
+    pub marks: Vec<(f64, f64, bool)>,
+}
+
+/// Curves over one axis, whose ends are labelled; y begins at 0.
+pub(super) fn curves(title: &str, ends: &[String; 2], curves: &[Curve]) -> String {
+    let (height, below) = (260.0, 320.0);
+    let all = || curves.iter().flat_map(|curve| &curve.marks);
+    let low = all().map(|mark| mark.0).fold(f64::INFINITY, f64::min);
+    let wide = (all().map(|mark| mark.0).fold(low, f64::max) - low).max(f64::MIN_POSITIVE);
+    let top = all()
+        .map(|mark| mark.1)
+        .fold(0.0, f64::max)
+        .max(f64::MIN_POSITIVE);
+    let total = (
+        LEFT + WIDTH + 20.0,
+        below + 24.0 * (curves.len() + 1) as f64,
+    );
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" \
+         font-family=\"sans-serif\" font-size=\"14\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n\
+         <text x=\"{LEFT}\" y=\"24\" font-weight=\"bold\">{2}</text>\n",
+        total.0,
+        total.1,
+        escape(title)
+    );
+    let base = 40.0 + height;
+    let _ = writeln!(
+        out,
+        "<path d=\"M{LEFT} 40V{base}H{}\" fill=\"none\" stroke=\"#444444\"/>\n\
+         <text x=\"{}\" y=\"46\" text-anchor=\"end\">{top:.2}</text>\n\
+         <text x=\"{}\" y=\"{base}\" text-anchor=\"end\">0</text>\n\
+         <text x=\"{LEFT}\" y=\"{}\">{}</text>\n<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+        LEFT + WIDTH,
+        LEFT - 8.0,
+        LEFT - 8.0,
+        base + 18.0,
+        escape(&ends[0]),
+        LEFT + WIDTH,
+        base + 18.0,
+        escape(&ends[1]),
+    );
+    for (number, curve) in curves.iter().enumerate() {
+        let colour = COLOURS[number % COLOURS.len()];
+        let place = |mark: &(f64, f64, bool)| {
+            (
+                LEFT + WIDTH * (mark.0 - low) / wide,
+                base - height * mark.1 / top,
+            )
+        };
+        let line: Vec<String> = (curve.marks.iter().map(place))
+            .map(|(x, y)| format!("{x:.1},{y:.1}"))
+            .collect();
+        let _ = writeln!(
+            out,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
+            line.join(" ")
+        );
+        for mark in &curve.marks {
+            let (x, y) = place(mark);
+            let fill = if mark.2 { colour } else { "#ffffff" };
+            let _ = writeln!(
+                out,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{fill}\" stroke=\"{colour}\"/>"
+            );
+        }
+        let y = below + 24.0 * number as f64 + 20.0;
+        let _ = writeln!(
+            out,
+            "<rect x=\"{LEFT}\" y=\"{}\" width=\"14\" height=\"14\" fill=\"{colour}\"/>\n\
+             <text x=\"{}\" y=\"{y}\">{}</text>",
+            y - 12.0,
+            LEFT + 22.0,
+            escape(&curve.name)
+        );
+    }
+    out.push_str("</svg>\n");
+    out
+}

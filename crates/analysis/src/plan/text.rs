@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Report, Unit, VcpuReport, VmReport};
+use super::{Report, ServiceReport, Unit, VcpuReport, VmReport};
 
 /// The plan; with `explain`, also what each figure means and why VCPUs cost more than tasks.
 pub fn render(report: &Report, explain: bool) -> String {
@@ -115,6 +115,9 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
         for vm in &report.vms {
             explain_vm(out, vm, unit)?;
         }
+        for service in &report.services {
+            explain_service(out, service, unit)?;
+        }
     }
     Ok(())
 }
@@ -163,6 +166,45 @@ fn write_vm(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::f
             "",
             cpus(vcpu)
         )?;
+    }
+    Ok(())
+}
+
+/// The ways of a service, term by term.
+fn explain_service(out: &mut String, service: &ServiceReport, unit: Unit) -> std::fmt::Result {
+    let name = &service.name;
+    for stage in &service.stages {
+        let way = if stage.name == "receive" {
+            "the way in"
+        } else {
+            "the way back"
+        };
+        let on = (stage.on.as_ref()).map_or(String::new(), |on| format!(" on path \"{on}\""));
+        let terms: Vec<String> = (stage.terms.iter())
+            .filter(|term| term.time != 0)
+            .map(|term| format!("{} {}", term.what, unit.show(term.time.into())))
+            .collect();
+        if terms.is_empty() {
+            writeln!(
+                out,
+                "  {name}: {way} is not counted: none of its terms is given."
+            )?;
+            continue;
+        }
+        writeln!(
+            out,
+            "  {name}: {way}{on} takes at most {}: {}; at least {}.",
+            unit.show(stage.bound.into()),
+            terms.join(" + "),
+            unit.show(stage.least.into()),
+        )?;
+        if stage.name == "receive" && stage.bound > stage.least {
+            writeln!(
+                out,
+                "  {name}: the difference, {}, is release jitter of its task.",
+                unit.show((stage.bound - stage.least).into()),
+            )?;
+        }
     }
     Ok(())
 }

@@ -7,6 +7,8 @@
 
 mod exhaustive;
 mod explorer;
+mod guest_explorer;
+mod guest_kinds;
 mod guests;
 mod hosts;
 mod server_explorer;

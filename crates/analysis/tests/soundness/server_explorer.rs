@@ -16,6 +16,10 @@ pub enum Kind {
     Job,
     /// Chunks: what a use takes comes back a period after the use began.
     Sporadic,
+    /// Pieces of budget, each with the instant from which it may be used, its deadline a period later; what is used
+    /// comes back then. A wake-up makes one piece, from now, of those that may be used (Stanovich et al., RTAS 2010;
+    /// crates/sched-policy/policy/sporadic.h). `back`: slots to a piece's deadline, and its amount.
+    Pieces,
     /// Hard constant-bandwidth server with `SCHED_DEADLINE`'s wake-up rule, the revised one where D < T.
     ConstantBandwidth,
 }
@@ -39,8 +43,8 @@ pub enum Policy {
 
 /// A server before a slot.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
-struct Server {
-    ready: bool,
+pub struct Server {
+    pub ready: bool,
     /// What may still be executed by `due`.
     left: u8,
     /// Slots to the deadline of `left`; 0: none.
@@ -53,7 +57,7 @@ struct Server {
     back: [(u8, u8); 3],
 }
 
-type State = [Server; MOST];
+pub type State = [Server; MOST];
 
 /// `FxHash`: the states are many and small, and nobody attacks this table.
 #[derive(Default)]
@@ -73,17 +77,23 @@ impl std::hash::Hasher for Hasher {
     }
 }
 
+/// All asleep, with their budgets.
+pub fn start(vcpus: &[Vcpu], kind: Kind) -> State {
+    let mut start = State::default();
+    for (server, vcpu) in start.iter_mut().zip(vcpus) {
+        match kind {
+            Kind::Sporadic => server.pool = vcpu.budget,
+            Kind::Pieces => server.back[0] = (vcpu.period, vcpu.budget),
+            _ => {}
+        }
+    }
+    start
+}
+
 /// Whether every promise is kept in every schedule; `None` beyond `most` states.
 pub fn holds(vcpus: &[Vcpu], kind: Kind, policy: Policy, most: usize) -> Option<bool> {
     assert!(vcpus.len() <= MOST);
-    let mut start = State::default();
-    for (server, vcpu) in start.iter_mut().zip(vcpus) {
-        server.pool = if kind == Kind::Sporadic {
-            vcpu.budget
-        } else {
-            0
-        };
-    }
+    let start = start(vcpus, kind);
     let mut seen: HashSet<State, BuildHasherDefault<Hasher>> = HashSet::default();
     seen.insert(start);
     let mut frontier = vec![start];
@@ -130,12 +140,12 @@ pub fn holds(vcpus: &[Vcpu], kind: Kind, policy: Policy, most: usize) -> Option<
     Some(true)
 }
 
-fn wants(server: &Server) -> bool {
+pub fn wants(server: &Server) -> bool {
     server.ready && server.left > 0
 }
 
 /// What a server may be in this slot.
-fn choices(vcpu: Vcpu, kind: Kind, server: Server, options: &mut Vec<Server>) {
+pub fn choices(vcpu: Vcpu, kind: Kind, server: Server, options: &mut Vec<Server>) {
     let asleep = Server {
         ready: false,
         ..server
@@ -143,6 +153,7 @@ fn choices(vcpu: Vcpu, kind: Kind, server: Server, options: &mut Vec<Server>) {
     let awake = match kind {
         Kind::Job => job(vcpu, server),
         Kind::Sporadic => sporadic(vcpu, server),
+        Kind::Pieces => pieces(vcpu, woken(vcpu, server)),
         Kind::ConstantBandwidth => constant_bandwidth(vcpu, server),
     };
     if !server.ready {
@@ -159,6 +170,7 @@ fn choices(vcpu: Vcpu, kind: Kind, server: Server, options: &mut Vec<Server>) {
             ..asleep
         },
         Kind::Sporadic => end_chunk(vcpu, asleep),
+        Kind::Pieces => pieces(vcpu, asleep),
         Kind::ConstantBandwidth => asleep,
     };
     options.push(slept);
@@ -174,7 +186,7 @@ fn choices(vcpu: Vcpu, kind: Kind, server: Server, options: &mut Vec<Server>) {
 fn begin(vcpu: Vcpu, kind: Kind, server: Server) -> Server {
     match kind {
         Kind::Sporadic if server.left == 0 => sporadic(vcpu, server),
-        Kind::Sporadic => server,
+        Kind::Sporadic | Kind::Pieces => server,
         _ if server.left == 0 && server.wait == 0 => fresh(vcpu, server),
         _ => server,
     }
@@ -234,6 +246,73 @@ fn end_chunk(_vcpu: Vcpu, mut server: Server) -> Server {
     }
 }
 
+/// In order, equal instants as one; what may be used now is `left`, by `due`. While it sleeps, the age of a piece that
+/// may be used is forgotten.
+fn pieces(vcpu: Vcpu, mut server: Server) -> Server {
+    let mut sorted: Vec<(u8, u8)> = server
+        .back
+        .into_iter()
+        .filter(|piece| piece.1 > 0)
+        .collect();
+    if !server.ready {
+        for piece in &mut sorted {
+            piece.0 = piece.0.max(vcpu.period);
+        }
+    }
+    sorted.sort_unstable();
+    server.back = Default::default();
+    let mut count = 0;
+    for piece in sorted {
+        if count > 0 && server.back[count - 1].0 == piece.0 {
+            server.back[count - 1].1 += piece.1;
+        } else {
+            server.back[count] = piece;
+            count += 1;
+        }
+    }
+    let (due, amount) = server.back[0];
+    let usable = amount > 0 && due <= vcpu.period;
+    (server.left, server.due) = if usable { (amount, due) } else { (0, 0) };
+    server
+}
+
+fn woken(vcpu: Vcpu, mut server: Server) -> Server {
+    for piece in server
+        .back
+        .iter_mut()
+        .filter(|piece| piece.0 <= vcpu.period)
+    {
+        piece.0 = vcpu.period;
+    }
+    Server {
+        ready: true,
+        ..server
+    }
+}
+
+/// A slot of a server of pieces; `None`: one that may be used was not, by its deadline.
+fn pieces_slot(vcpu: Vcpu, mut server: Server, ran: bool) -> Option<Server> {
+    if ran {
+        server.back[0].1 -= 1;
+        let again = (server.back[0].0 + vcpu.period, 1);
+        match server
+            .back
+            .iter_mut()
+            .find(|piece| piece.0 == again.0 && piece.1 > 0)
+        {
+            Some(piece) => piece.1 += 1,
+            None => *server.back.iter_mut().find(|piece| piece.1 == 0)? = again,
+        }
+    }
+    for piece in &mut server.back {
+        piece.0 = piece.0.saturating_sub(1);
+    }
+    if server.ready && server.back.iter().any(|piece| piece.1 > 0 && piece.0 == 0) {
+        return None;
+    }
+    Some(pieces(vcpu, server))
+}
+
 fn constant_bandwidth(vcpu: Vcpu, server: Server) -> Server {
     let awake = Server {
         ready: true,
@@ -266,7 +345,7 @@ fn constant_bandwidth(vcpu: Vcpu, server: Server) -> Server {
 }
 
 /// Every set of servers that may run: in order of urgency, ties in any order, each on any free CPU of its own.
-fn assignments(
+pub fn assignments(
     vcpus: &[Vcpu],
     policy: Policy,
     state: &State,
@@ -304,7 +383,7 @@ fn assignments(
 }
 
 /// What a slot ends in.
-enum After {
+pub enum After {
     State(State),
     /// A promise is broken.
     Missed,
@@ -313,9 +392,17 @@ enum After {
 }
 
 /// One slot.
-fn slot(vcpus: &[Vcpu], kind: Kind, mut state: State, running: u8) -> After {
+pub fn slot(vcpus: &[Vcpu], kind: Kind, mut state: State, running: u8) -> After {
     for (number, (server, vcpu)) in state.iter_mut().zip(vcpus).enumerate() {
-        if running >> number & 1 == 1 {
+        let ran = running >> number & 1 == 1;
+        if kind == Kind::Pieces {
+            match pieces_slot(*vcpu, *server, ran) {
+                Some(after) => *server = after,
+                None => return After::Missed,
+            }
+            continue;
+        }
+        if ran {
             server.left -= 1;
             server.used += u8::from(kind == Kind::Sporadic);
         }

@@ -8,6 +8,7 @@ use crate::{
         Enforcement, HostName, InputError, Method, ServerName, Unit,
         duration::{Count, Written},
     },
+    time::Time,
 };
 
 #[derive(Deserialize)]
@@ -36,7 +37,7 @@ struct OverheadTable {
     migration: Written,
     cache_reload: Written,
     /// Times a guest may sleep and wake in one of its VCPU's periods.
-    wakeups: Count,
+    wakeups: Option<Count>,
 }
 
 impl Default for OverheadTable {
@@ -48,7 +49,7 @@ impl Default for OverheadTable {
             context_switch: none,
             migration: none,
             cache_reload: none,
-            wakeups: Count(1),
+            wakeups: None,
         }
     }
 }
@@ -63,10 +64,11 @@ impl HostTable {
             context_switch: table.context_switch.0,
             migration: table.migration.0,
             cache_reload: table.cache_reload.0,
-            wakeups: table
-                .wakeups
-                .within("host.overheads.wakeups", 1_000)?
-                .into(),
+            wakeups: match table.wakeups {
+                Some(wakeups) => wakeups.within("host.overheads.wakeups", 1_000)?.into(),
+                // A periodic server idles its budget away; of the others, every release may wake the guest.
+                None => Time::from(self.server.is_idling()),
+            },
         };
         Host::new(cpus, self.scheduler.into(), self.server.into(), overheads)
             .map_err(|error| InputError::new("host.overheads", unit.error(&error)))

@@ -1,17 +1,23 @@
 //! One service of a request.
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IntoDeserializer},
+};
 
 use crate::{
     error::{not_negative, positive},
     latency::ReceivePath,
+    path::{Arrivals, Front, Stream},
     plan::{
-        InputError, InterfaceName, NamedTask, Needs, Period, SchedulerName, Service, TaskNeeds,
-        Unit, Vm,
+        Impossible, InputError, InterfaceName, NamedTask, Needs, Period, SchedulerName, Service,
+        TaskNeeds, Unit, Vm,
         duration::{Count, Written},
+        way::{Flow, Passage, Queue, Traveller, Way, passages},
     },
     task::Task,
     time::Time,
+    work::Work,
 };
 
 /// A `[[service]]`: of a task of a VM, or with c, t and limit a task of its own.
@@ -30,9 +36,176 @@ pub(super) struct ServiceTable {
     /// From the guest's wake-up to its task: interrupt injection, softirq, the guest's scheduler.
     #[serde(default)]
     wake: Written,
-    /// The way back: guest transmit, vhost or outsourced send, NIC.
+    /// The way back.
     #[serde(default)]
-    send: Written,
+    send: Send,
+}
+
+/// The way back: one time, or its parts.
+#[derive(Clone)]
+enum Send {
+    Time(Written),
+    Parts(Box<SendTable>),
+}
+
+impl Default for Send {
+    fn default() -> Self {
+        Self::Time(Written(0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Send {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Send;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(
+                    "a time such as \"10us\", or { guest = .., host = .., nic = .., on = .., .. }",
+                )
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Send, E> {
+                Ok(Send::Time(Written(value)))
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Send, E> {
+                Written::deserialize(value.into_deserializer()).map(Send::Time)
+            }
+
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<Send, E> {
+                Written::deserialize(value.into_deserializer()).map(Send::Time)
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Send, A::Error> {
+                let deserializer = de::value::MapAccessDeserializer::new(map);
+                SendTable::deserialize(deserializer).map(|table| Send::Parts(Box::new(table)))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields, default, expecting = "an object of a way back")]
+struct SendTable {
+    /// The guest's transmit path.
+    guest: Written,
+    /// vhost, or the outsourced send.
+    host: Written,
+    /// The NIC and its wire.
+    nic: Written,
+    on: Option<String>,
+    level: Count,
+    packet: Written,
+    batch: Count,
+    interrupt: Written,
+}
+
+impl Default for SendTable {
+    fn default() -> Self {
+        let none = Written(0);
+        Self {
+            guest: none,
+            host: none,
+            nic: none,
+            on: None,
+            level: Count(0),
+            packet: none,
+            batch: Count(1),
+            interrupt: none,
+        }
+    }
+}
+
+impl SendTable {
+    fn read(&self) -> Result<Way, crate::Error> {
+        let terms = vec![
+            ("guest transmit", not_negative("guest", self.guest.0)?),
+            (
+                "vhost or outsourced send",
+                not_negative("host", self.host.0)?,
+            ),
+            ("NIC", not_negative("nic", self.nic.0)?),
+        ];
+        let queue = queue(
+            self.on.as_ref(),
+            self.level,
+            self.packet,
+            self.batch,
+            self.interrupt,
+        )?;
+        Ok(Way {
+            terms,
+            least: 0,
+            queue,
+        })
+    }
+}
+
+/// Its place on a shared path, if it names one.
+fn queue(
+    on: Option<&String>,
+    level: Count,
+    packet: Written,
+    batch: Count,
+    interrupt: Written,
+) -> Result<Option<Queue>, crate::Error> {
+    let Some(on) = on else { return Ok(None) };
+    Ok(Some(Queue {
+        on: on.clone(),
+        packet: positive("the packet cost on a shared path", packet.0)?,
+        level: level.0,
+        front: Front {
+            interrupt: not_negative("the interrupt latency", interrupt.0)?,
+            // A packet that is begun is finished.
+            batch: positive("the batch on a shared path", batch.0)?,
+        },
+    }))
+}
+
+/// A `[[flow]]`: other traffic on a path.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object that describes a flow")]
+pub(super) struct FlowTable {
+    name: Option<String>,
+    on: String,
+    #[serde(default = "no_level")]
+    level: Count,
+    packet: Written,
+    t: Written,
+    #[serde(default)]
+    jitter: Written,
+}
+
+const fn no_level() -> Count {
+    Count(0)
+}
+
+impl FlowTable {
+    pub(super) fn read(&self, index: usize, unit: Unit) -> Result<Flow, InputError> {
+        let bad =
+            |error: crate::Error| InputError::new(format!("flow[{index}]"), unit.error(&error));
+        let arrivals = Arrivals {
+            period: self.t.0,
+            jitter: self.jitter.0,
+        };
+        Ok(Flow {
+            name: self
+                .name
+                .clone()
+                .unwrap_or_else(|| format!("flow[{index}]")),
+            on: self.on.clone(),
+            stream: Stream {
+                packet: positive("the packet cost", self.packet.0).map_err(bad)?,
+                level: self.level.0,
+                arrivals: arrivals.checked().map_err(bad)?,
+            },
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -42,6 +215,67 @@ struct ReceiveTable {
     packet: Written,
     batch: Count,
     ahead: Count,
+    /// The shortest time to the guest.
+    least: Written,
+    /// The path it shares with others; then what is ahead is computed.
+    on: Option<String>,
+    level: Count,
+}
+
+impl ReceiveTable {
+    fn read(&self) -> Result<Way, crate::Error> {
+        let least = not_negative("the shortest receive path", self.least.0)?;
+        if self.on.is_some() && self.ahead.0 != 0 {
+            return Err(crate::Error::Contradiction {
+                what: "receive has on and ahead".to_owned(),
+                advice: "what is ahead on a shared path is computed; leave out ahead",
+            });
+        }
+        let queue = queue(
+            self.on.as_ref(),
+            self.level,
+            self.packet,
+            self.batch,
+            self.interrupt,
+        )?;
+        let path = ReceivePath {
+            interrupt: self.interrupt.0,
+            packet: self.packet.0,
+            batch: self.batch.0,
+            ahead: self.ahead.0,
+        };
+        let bound = path.bound()?;
+        let shortest = if queue.is_some() {
+            self.packet.0
+        } else {
+            bound
+        };
+        if least > shortest {
+            return Err(crate::Error::Exceeds {
+                what: "the shortest receive path",
+                value: least,
+                limit_name: "its bound",
+                limit: shortest,
+                advice: "give the least time from a packet's arrival to its delivery",
+            });
+        }
+        let packets = |count: Time| count.saturating_mul(self.packet.0);
+        let terms = if queue.is_some() {
+            Vec::new()
+        } else {
+            vec![
+                ("interrupt", self.interrupt.0),
+                ("less urgent packets in service", packets(self.batch.0)),
+                ("packets ahead", packets(self.ahead.0)),
+                ("its own packet", self.packet.0),
+            ]
+        };
+        Ok(Way {
+            terms,
+            least,
+            queue,
+        })
+    }
 }
 
 impl Default for ReceiveTable {
@@ -51,6 +285,9 @@ impl Default for ReceiveTable {
             packet: Written(0),
             batch: Count(1),
             ahead: Count(0),
+            least: Written(0),
+            on: None,
+            level: Count(0),
         }
     }
 }
@@ -79,13 +316,17 @@ impl ServiceTable {
         let wrong =
             |message: String| InputError::new(place, format!("service \"{name}\": {message}"));
         let bad = |error: crate::Error| wrong(unit.error(&error));
-        let receive = ReceivePath {
-            interrupt: self.receive.interrupt.0,
-            packet: self.receive.packet.0,
-            batch: self.receive.batch.0,
-            ahead: self.receive.ahead.0,
+        let receive = self.receive.read().map_err(bad)?;
+        let send = match &self.send {
+            Send::Time(time) => Way {
+                terms: vec![(
+                    "way back",
+                    not_negative("the way back", time.0).map_err(bad)?,
+                )],
+                ..Way::default()
+            },
+            Send::Parts(table) => table.read().map_err(bad)?,
         };
-        receive.bound().map_err(bad)?;
         let limit = self
             .limit
             .map(|limit| positive("the limit", limit.0))
@@ -95,12 +336,25 @@ impl ServiceTable {
             name: name.to_owned(),
             vm: 0,
             task: 0,
+            requests: Arrivals {
+                period: 1,
+                jitter: 0,
+            },
             receive,
+            send,
+            receive_path: Passage::default(),
             wake: not_negative("the guest's wake-up", self.wake.0).map_err(bad)?,
-            send: not_negative("the way back", self.send.0).map_err(bad)?,
+            send_path: Passage::default(),
             limit,
-            impossible: false,
+            impossible: None,
         };
+        if service.send.queue.is_some() && limit.is_none() {
+            return Err(wrong(
+                "its way back is on a shared path, so limit is needed: it bounds how late a response is sent; \
+                 give the longest latency it may have"
+                    .to_owned(),
+            ));
+        }
         let found = vms.iter().position(|vm| vm.name == self.vm);
         if self.makes_task() {
             let (Some(c), Some(t)) = (self.c, self.t) else {
@@ -156,24 +410,54 @@ impl ServiceTable {
                 .ok_or_else(|| wrong(format!("VM \"{}\" has no task \"{task}\"", self.vm)))?;
             service.vm = vm;
         }
-        if let Needs::Tasks(needs) = &mut vms[service.vm].needs {
-            let named = &mut needs.tasks[service.task];
-            match carried(named.task, &service) {
-                Some(task) => named.task = task,
-                None => service.impossible = true,
-            }
+        if let Needs::Tasks(needs) = &vms[service.vm].needs {
+            let task = needs.tasks[service.task].task;
+            service.requests = Arrivals {
+                period: task.period(),
+                jitter: task.jitter(),
+            };
         }
         Ok(service)
+    }
+}
+
+/// Bounds the ways of all services, and carries them into the tasks: release jitter, earlier deadlines.
+pub(super) fn carry(vms: &mut [Vm], services: &mut [Service], flows: &[Flow]) {
+    let travellers: Vec<Traveller<'_>> = (services.iter())
+        .map(|service| Traveller {
+            name: &service.name,
+            receive: &service.receive,
+            send: &service.send,
+            requests: service.requests,
+            ready: service.limit.unwrap_or_default(),
+        })
+        .collect();
+    let ways = passages(&travellers, flows, &mut Work::default());
+    for (service, way) in services.iter_mut().zip(ways) {
+        match way {
+            Ok((receive, send)) => (service.receive_path, service.send_path) = (receive, send),
+            Err(why) => {
+                service.impossible = Some(Impossible::Path(why));
+                continue;
+            }
+        }
+        if let Needs::Tasks(needs) = &mut vms[service.vm].needs {
+            let named = &mut needs.tasks[service.task];
+            match carried(named.task, service) {
+                Some(task) => named.task = task,
+                None => service.impossible = Some(Impossible::TooLong),
+            }
+        }
     }
 }
 
 /// The task as the guest sees it: released when its packet would arrive at best, up to the receive path's
 /// variation later; due so early that wake-up and way back fit the limit. `None`: no schedule can do that.
 fn carried(task: Task, service: &Service) -> Option<Task> {
-    let best = service.receive.best();
-    let late = service.receive.bound().ok()? - best;
+    let best = service.receive_path.least;
+    let late = service.receive_path.bound - best;
     let rest = service.limit.map_or(Time::MAX, |limit| {
-        limit - best - service.wake - service.send
+        limit - best - service.wake - service.send_path.bound
     });
     let deadline = task.deadline().min(rest);
     Task::new(task.execution(), deadline, task.period())

@@ -9,7 +9,7 @@ use crate::{
         InputError, InterfaceName, NamedTask, Needs, Period, SchedulerName, TaskNeeds, Unit, Vm,
         duration::{Count, Written},
     },
-    ratio::Fraction,
+    ratio::{Fraction, Interval},
     task::Task,
 };
 use serde::{
@@ -188,7 +188,7 @@ impl Settings {
                     InputError::new(places.task(index, number), message)
                 })
             })
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
         // Nothing said of interface and period: the best are chosen.
         let interface = self
             .interface
@@ -197,9 +197,25 @@ impl Settings {
             } else {
                 InterfaceName::Prm
             });
+        // More than one VCPU: pinned tasks, which need no help of the guest.
+        let load = Interval::of(
+            tasks
+                .iter()
+                .map(|named: &NamedTask| named.task.utilization()),
+        );
+        let overfull = load.compare(Fraction::new(1, 1)) == Some(std::cmp::Ordering::Greater);
+        let several = vcpus.map_or(overfull, |vcpus| vcpus > 1);
+        let scheduler = match interface {
+            InterfaceName::Prm | InterfaceName::Best if several => SchedulerName::Pedf,
+            _ => SchedulerName::Edf,
+        };
+        let interface = match interface {
+            InterfaceName::Best if several => InterfaceName::Prm,
+            _ => interface,
+        };
         let needs = TaskNeeds {
             tasks,
-            scheduler: self.scheduler.unwrap_or(SchedulerName::Edf),
+            scheduler: self.scheduler.unwrap_or(scheduler),
             interface,
             period: period.unwrap_or(Period::Chosen),
             vcpus,
