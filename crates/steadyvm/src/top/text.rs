@@ -44,7 +44,7 @@ fn write_table(text: &mut String, frame: &Frame) -> std::fmt::Result {
     let own = own.map_or("-".to_owned(), |own| format!("{own:.2}"));
     writeln!(
         text,
-        "; {watch}; over {:.1} s; own CPU {own} %",
+        "; {watch}\nover {:.1} s; own CPU {own} %",
         frame.interval_s
     )?;
     for (kind, groups) in kinds(frame) {
