@@ -26,11 +26,6 @@ fn main() {
     let patches = kernel.join("patches/6.12");
     let is_patch = |file: &Path| has_extension(file, "patch");
     source += &texts(
-        "LAB_PATCHES",
-        "Patches that only the lab needs",
-        &files_in(&patches.join("lab"), is_patch),
-    );
-    source += &texts(
         "LEVELS_PATCHES",
         "Levels of the receive path",
         &files_in(&patches, is_patch),

@@ -143,13 +143,17 @@ impl Machine {
     /// What runs its instructions, and which processor it is.
     fn processor_arguments(&self) -> [String; 4] {
         let (accelerator, processor) = match self.accelerator {
-            Accelerator::Kvm => ("kvm".to_owned(), "host"),
+            // KVM of a PREEMPT_RT kernel starts only where the TSC is promised to be constant.
+            Accelerator::Kvm => ("kvm".to_owned(), "host,migratable=off,+invtsc"),
             // Without fast string moves, kernels and C libraries copy by words: the emulation does
             // `rep movsb` byte by byte.
             Accelerator::Tcg => {
                 let spin = self.lock_spin_us;
                 let spin = spin.map_or_else(String::new, |us| format!(",lock-spin-us={us}"));
-                (format!("tcg,thread=multi{spin}"), "max,-erms,-fsrm")
+                (
+                    format!("tcg,thread=multi{spin}"),
+                    "max,-erms,-fsrm,migratable=off,+invtsc",
+                )
             }
         };
         ["-accel", &accelerator, "-cpu", processor].map(str::to_owned)

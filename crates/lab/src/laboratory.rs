@@ -2,8 +2,8 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Cache, DistributionKernel, Flavour, Initramfs, PackedInitramfs, RtKernel, UserSpace, emulator,
-    sockets_module, user_space_image,
+    Cache, DistributionKernel, Flavour, Initramfs, KernelPackage, PackedInitramfs, RtKernel,
+    UserSpace, emulator, sockets_module, user_space_image,
 };
 use crate::emulator::{Accelerator, Card, Machine, Monitor};
 use crate::error::{At, Error, Result};
@@ -20,14 +20,27 @@ use steadyvm_host::Method;
 /// How long a host may take to come up whose kernel checks itself.
 const DEBUG_BOOT_PATIENCE: Duration = Duration::from_secs(600);
 
+/// The newest series of Debian's kernels that the lab knows.
+const NEWEST_SERIES: &str = "7.3";
+
+/// Where a kernel comes from.
+enum Origin {
+    Package(KernelPackage),
+    Built(Flavour),
+}
+
 /// Which kernel a host runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostKernel {
     /// The distribution's, unmodified.
     Distribution,
-    /// Ours, with PREEMPT_RT.
+    /// The distribution's with PREEMPT_RT, unmodified.
     PreemptRt,
-    /// `PreemptRt` with levels of the receive path.
+    /// The distribution's newest, unmodified.
+    Newest,
+    /// The same with PREEMPT_RT.
+    NewestRt,
+    /// Ours, with PREEMPT_RT and levels of the receive path.
     RtLevels,
     /// `RtLevels` that checks itself, too slow to measure with.
     RtLevelsDebug,
@@ -39,14 +52,24 @@ impl HostKernel {
     /// Those that methods need.
     pub const OF_METHODS: [Self; 3] = [Self::Distribution, Self::PreemptRt, Self::RtLevels];
 
-    /// How we build it; `None` for the distribution's.
-    fn flavour(self) -> Option<Flavour> {
+    /// Where it comes from.
+    fn origin(self) -> Origin {
+        let newest = |preempt_rt| KernelPackage {
+            series: NEWEST_SERIES,
+            preempt_rt,
+            backported: true,
+        };
         match self {
-            Self::Distribution => None,
-            Self::PreemptRt => Some(Flavour::Plain),
-            Self::RtLevels => Some(Flavour::Levels),
-            Self::RtLevelsDebug => Some(Flavour::LevelsDebug),
-            Self::LevelsDebug => Some(Flavour::PreemptDebug),
+            Self::Distribution => Origin::Package(KernelPackage::STANDARD),
+            Self::PreemptRt => Origin::Package(KernelPackage {
+                preempt_rt: true,
+                ..KernelPackage::STANDARD
+            }),
+            Self::Newest => Origin::Package(newest(false)),
+            Self::NewestRt => Origin::Package(newest(true)),
+            Self::RtLevels => Origin::Built(Flavour::Levels),
+            Self::RtLevelsDebug => Origin::Built(Flavour::LevelsDebug),
+            Self::LevelsDebug => Origin::Built(Flavour::PreemptDebug),
         }
     }
 
@@ -55,6 +78,8 @@ impl HostKernel {
         match self {
             Self::Distribution => "vanilla",
             Self::PreemptRt => "preempt-rt",
+            Self::Newest => "7.3",
+            Self::NewestRt => "7.3-rt",
             Self::RtLevels => "rt-levels",
             Self::RtLevelsDebug => "rt-levels-debug",
             Self::LevelsDebug => "levels-debug",
@@ -64,8 +89,8 @@ impl HostKernel {
     /// How long a host with it may take to come up.
     fn boot_patience(self) -> Duration {
         match self {
-            Self::Distribution | Self::PreemptRt | Self::RtLevels => BOOT_PATIENCE,
             Self::RtLevelsDebug | Self::LevelsDebug => DEBUG_BOOT_PATIENCE,
+            _ => BOOT_PATIENCE,
         }
     }
 
@@ -96,14 +121,14 @@ impl HostKernel {
 
     fn is_preempt_rt(self) -> bool {
         match self {
-            Self::Distribution | Self::LevelsDebug => false,
-            Self::PreemptRt | Self::RtLevels | Self::RtLevelsDebug => true,
+            Self::Distribution | Self::Newest | Self::LevelsDebug => false,
+            Self::PreemptRt | Self::NewestRt | Self::RtLevels | Self::RtLevelsDebug => true,
         }
     }
 
     fn has_levels(self) -> bool {
         match self {
-            Self::Distribution | Self::PreemptRt => false,
+            Self::Distribution | Self::PreemptRt | Self::Newest | Self::NewestRt => false,
             Self::RtLevels | Self::RtLevelsDebug | Self::LevelsDebug => true,
         }
     }
@@ -136,7 +161,7 @@ pub const SOCKETS_MODULE: &str = "/usr/local/lib/steadyvm_sockets.ko";
 
 /// The lab's kernels, images and the way to run them.
 pub struct Laboratory {
-    /// The distribution's kernel.
+    /// The kernel of guests, and of hosts whose method is `vanilla`.
     pub distribution_kernel: DistributionKernel,
     /// The kernels that we built, as far as they were asked for.
     pub our_kernels: BTreeMap<HostKernel, RtKernel>,
@@ -152,14 +177,16 @@ pub struct Laboratory {
     pub kernel_instead: Option<HostKernel>,
     image: PathBuf,
     log_directory: PathBuf,
-    distribution_initramfs: Arc<PackedInitramfs>,
-    rt_initramfs: Arc<PackedInitramfs>,
+    /// The distribution's kernels that hosts run, as far as they were asked for, with their modules.
+    packages: BTreeMap<HostKernel, (DistributionKernel, Arc<PackedInitramfs>)>,
+    /// For kernels without modules.
+    initramfs: Arc<PackedInitramfs>,
 }
 
 impl Laboratory {
     /// Gets everything from the cache, building what is missing, and finds out how to run it.
-    /// Of the kernels only `kernels` and the distribution's, which guests run: each of ours takes
-    /// minutes to build. `program` is the statically linked `steadyvm` that serves inside the
+    /// Of the kernels only `kernels` and the distribution's 6.12, which guests run: each of ours takes
+    /// minutes to build, the others of the distribution are a download. `program` is the statically linked `steadyvm` that serves inside the
     /// machines; their consoles and logs go to `log_directory`.
     pub fn open(
         cache: &Cache,
@@ -170,7 +197,8 @@ impl Laboratory {
     ) -> Result<Self> {
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
         // Fails at once, and not after minutes, where the kernel's source is missing.
-        let distribution_kernel = DistributionKernel::obtain(cache, observer)?;
+        let distribution_kernel =
+            DistributionKernel::obtain(cache, KernelPackage::STANDARD, observer)?;
         let image = user_space_image(cache, UserSpace::Lab, observer)?;
         let sockets_module = sockets_module(
             cache,
@@ -178,12 +206,6 @@ impl Laboratory {
             &distribution_kernel.version,
             observer,
         )?;
-        let mut our_kernels = BTreeMap::new();
-        for kernel in kernels {
-            if let Some(flavour) = kernel.flavour() {
-                our_kernels.insert(*kernel, RtKernel::obtain(cache, flavour, observer)?);
-            }
-        }
         let guest = Initramfs {
             program,
             modules: Some(&distribution_kernel.guest_modules),
@@ -191,7 +213,7 @@ impl Laboratory {
         }
         .pack()?;
         let guest_path = guest.path();
-        let pack = |modules| {
+        let pack = |modules: Option<&Path>| -> Result<PackedInitramfs> {
             let additions = vec![
                 (GUEST_KERNEL, &*distribution_kernel.image),
                 (GUEST_INITRAMFS, &*guest_path),
@@ -203,9 +225,23 @@ impl Laboratory {
             }
             .pack()
         };
+        let mut our_kernels = BTreeMap::new();
+        let mut packages = BTreeMap::new();
+        for &kernel in kernels.iter().chain(&[HostKernel::Distribution]) {
+            match kernel.origin() {
+                Origin::Built(flavour) => {
+                    our_kernels.insert(kernel, RtKernel::obtain(cache, flavour, observer)?);
+                }
+                Origin::Package(package) => {
+                    let package = DistributionKernel::obtain(cache, package, observer)?;
+                    let initramfs = Arc::new(pack(Some(&package.host_modules))?);
+                    packages.insert(kernel, (package, initramfs));
+                }
+            }
+        }
         let mut laboratory = Self {
-            distribution_initramfs: Arc::new(pack(Some(&distribution_kernel.host_modules))?),
-            rt_initramfs: Arc::new(pack(None)?),
+            packages,
+            initramfs: Arc::new(pack(None)?),
             distribution_kernel,
             our_kernels,
             sockets_module,
@@ -216,7 +252,7 @@ impl Laboratory {
             image,
             log_directory: log_directory.to_owned(),
         };
-        let first = laboratory.our_kernels.keys().next().copied();
+        let first = kernels.first().copied();
         let trial = laboratory.host("trial", first.unwrap_or(HostKernel::Distribution))?;
         laboratory.accelerator = accelerator::choose(&trial, observer);
         if laboratory.accelerator == Accelerator::Tcg {
@@ -253,9 +289,13 @@ impl Laboratory {
 
     /// A kernel's version and kind, for people.
     pub fn kernel_title(&self, kernel: HostKernel) -> String {
-        match self.our_kernels.get(&kernel) {
-            None => format!("{} (distribution)", self.distribution_kernel.version),
-            Some(ours) => format!("{} ({})", ours.version, ours.kind),
+        match (self.our_kernels.get(&kernel), self.packages.get(&kernel)) {
+            (Some(ours), _) => format!("{} ({})", ours.version, ours.kind),
+            (None, Some((package, _))) if kernel.is_preempt_rt() => {
+                format!("{} (distribution, PREEMPT_RT)", package.version)
+            }
+            (None, Some((package, _))) => format!("{} (distribution)", package.version),
+            (None, None) => kernel.name().to_owned(),
         }
     }
 
@@ -264,18 +304,14 @@ impl Laboratory {
     /// # Errors
     /// The laboratory was opened without this kernel.
     pub fn host(&self, name: &str, kernel: HostKernel) -> Result<HostSpecification> {
-        let (image, initramfs) = if kernel == HostKernel::Distribution {
-            (
-                &self.distribution_kernel.image,
-                &self.distribution_initramfs,
-            )
-        } else {
-            let ours = self.our_kernels.get(&kernel).ok_or_else(|| {
-                let why = format!("the kernel {} was not asked for", kernel.name());
-                Error::input(format!("boot the host {name}"), why)
-            })?;
-            (&ours.image, &self.rt_initramfs)
-        };
+        let package = self.packages.get(&kernel);
+        let package = package.map(|(package, initramfs)| (&package.image, initramfs));
+        let ours = self.our_kernels.get(&kernel);
+        let ours = ours.map(|ours| (&ours.image, &self.initramfs));
+        let (image, initramfs) = package.or(ours).ok_or_else(|| {
+            let why = format!("the kernel {} was not asked for", kernel.name());
+            Error::input(format!("boot the host {name}"), why)
+        })?;
         Ok(HostSpecification {
             name: name.to_owned(),
             kernel: image.clone(),

@@ -8,16 +8,24 @@ use steadyvm_lab::laboratory::HostKernel;
 /// A kernel that a host can run.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Kernel {
-    /// Our PREEMPT_RT build.
+    /// Debian's 6.12 with PREEMPT_RT, unmodified.
+    #[value(alias = "6.12-rt")]
     PreemptRt,
-    /// The same with levels of the receive path (kernel/patches/6.12).
+    /// Ours: that with levels of the receive path (kernel/patches/6.12).
     RtLevels,
     /// The same with lockdep, KASAN and their kin: slow, not built by `prepare`.
     RtLevelsDebug,
     /// The same without PREEMPT_RT.
     LevelsDebug,
-    /// The distribution's, unmodified.
+    /// Debian's 6.12, unmodified.
+    #[value(alias = "6.12")]
     Vanilla,
+    /// Debian 13's newest from its backports, unmodified.
+    #[value(name = "7.3")]
+    Newest,
+    /// The same with PREEMPT_RT.
+    #[value(name = "7.3-rt")]
+    NewestRt,
 }
 
 impl From<Kernel> for HostKernel {
@@ -28,6 +36,8 @@ impl From<Kernel> for HostKernel {
             Kernel::RtLevelsDebug => Self::RtLevelsDebug,
             Kernel::LevelsDebug => Self::LevelsDebug,
             Kernel::Vanilla => Self::Distribution,
+            Kernel::Newest => Self::Newest,
+            Kernel::NewestRt => Self::NewestRt,
         }
     }
 }

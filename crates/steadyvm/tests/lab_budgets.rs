@@ -6,7 +6,7 @@
 #[path = "support/profile.rs"]
 mod profile;
 
-use profile::{inside, laboratory, write};
+use profile::{all_hold, inside, laboratory, shown, undo, write};
 use steadyvm_lab::agent::{Connection, Process};
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};
@@ -41,7 +41,7 @@ const TOLERANCE: f64 = 0.5;
 
 const SPIN: &str = "while :; do :; done";
 
-/// Starts a thread that computes until its group is killed by `pkill -f`'s word.
+/// Starts a thread that computes; the host's are killed by `pkill -f neighbour`.
 fn spin(machine: &Connection, how: &str) -> Process {
     let words = format!("exec {how} bash -c ': neighbour; {SPIN}'");
     machine.spawn(&["sh", "-c", &words]).unwrap()
@@ -56,13 +56,16 @@ fn vcpu(host: &EmulatedHost) -> String {
     found.trim().to_owned()
 }
 
-/// CPU time of a thread over time that passed, per cent, in ten seconds. Both ends are read without starting a
-/// process, from a thread that nobody keeps waiting.
-fn share(host: &EmulatedHost, thread: &str) -> f64 {
+/// CPU time of a thread over time that passed, per cent, in ten seconds, beside neighbours that a shell starts. Both
+/// ends are read without starting a process, from a thread that nobody keeps waiting.
+fn share(host: &EmulatedHost, thread: &str, neighbours: &str) -> f64 {
     let script = format!(
         "look() {{ read ran _ < /proc/{thread}/schedstat; now=$EPOCHREALTIME; }}
+         spin() {{ chrt -o 0 \"$@\" bash -c '{SPIN}' & started+=\" $!\"; }}
+         started=''; {neighbours}
          look; before=$ran began=${{now/./}}; sleep 10; look
-         echo $((ran - before)) $((${{now/./}} - began))"
+         echo $((ran - before)) $((${{now/./}} - began))
+         [ -z \"$started\" ] || kill -9 $started"
     );
     let text = host
         .connection()
@@ -106,12 +109,15 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
 
     // It wants more than its budget, and has no neighbour.
     let _computes = spin(rt.connection(), "env");
-    let alone = share(&host, &thread);
-    // Four normal ones, then one that never leaves its CPU to a normal thread.
-    let _normal: Vec<Process> = (0..4).map(|_| spin(host.connection(), "env")).collect();
-    let beside_normal = share(&host, &thread);
-    let _fifo = spin(host.connection(), "taskset -c 1 chrt -f 60");
-    let beside_fifo = share(&host, &thread);
+    let alone = share(&host, &thread, "");
+    // Four normal ones, then one that never leaves its CPU to a normal thread, below the interrupts' threads.
+    let four = "for _ in 1 2 3 4; do spin env; done";
+    let beside_normal = share(&host, &thread, four);
+    let beside_fifo = share(
+        &host,
+        &thread,
+        &format!("{four}; spin taskset -c 1 chrt -f 40"),
+    );
     eprintln!("alone {alone:.2}, normal {beside_normal:.2}, fifo {beside_fifo:.2} % of a CPU");
     for share in [alone, beside_normal, beside_fifo] {
         assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
@@ -132,8 +138,8 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
         "0\n"
     );
 
-    inside(&host, "pkill -9 -f neighbour; steadyvm undo");
-    inside(&host, "steadyvm host snapshot --compare /run/before.json");
+    assert!(all_hold(&shown(&host)));
+    undo(&host);
     let complaints = inside(&host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");
     assert_eq!(complaints, "");
 }
@@ -168,7 +174,7 @@ fn budgets_beyond_the_host_are_refused_and_nothing_is_changed() {
     let code = exit_code(&host, "steadyvm apply /run/steadyvm.toml");
     let said = inside(&host, "cat /run/said");
     assert_ne!(code, "0\n", "{said}");
-    assert!(said.contains("SCHED_DEADLINE"), "{said}");
+    assert!(said.contains("no room for this budget"), "{said}");
     inside(&host, "pkill -9 -f neighbour");
     let policy = inside(&host, &format!("chrt -p {thread}"));
     assert!(policy.contains("SCHED_OTHER"), "{policy}");

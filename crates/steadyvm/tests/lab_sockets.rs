@@ -19,7 +19,9 @@ use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use steadyvm_lab::artifact::{Cache, DistributionKernel, KernelModule, sockets_module};
+use steadyvm_lab::artifact::{
+    Cache, DistributionKernel, KernelModule, KernelPackage, sockets_module,
+};
 use steadyvm_lab::child;
 use steadyvm_lab::host::RT;
 use steadyvm_lab::progress::Silent;
@@ -55,7 +57,7 @@ fn programs_on_linux_6_1_see_what_they_see_on_the_host() {
     }
     let lab = Lab::boot("sockets-6.1", logs);
     let cache = Cache::of_this_machine().unwrap();
-    let kernel = DistributionKernel::of_series("6.1", &cache, &Silent).unwrap();
+    let kernel = DistributionKernel::obtain(&cache, KernelPackage::own("6.1"), &Silent).unwrap();
     let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
     let cases = build_cases(&lab);
     let expected = expected(&lab, &cases);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 use steadyvm_lab::agent::{Finished, Process, Status, Stream, TerminalSize};
-use steadyvm_lab::artifact::{Cache, DistributionKernel, sockets_module};
+use steadyvm_lab::artifact::{Cache, DistributionKernel, KernelPackage, sockets_module};
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Silent;
@@ -177,7 +177,7 @@ fn debian_s_kernels_boot_on_up_to_four_vcpus() {
         return;
     }
     let cache = Cache::of_this_machine().unwrap();
-    let kernel = DistributionKernel::of_series("6.1", &cache, &Silent).unwrap();
+    let kernel = DistributionKernel::obtain(&cache, KernelPackage::own("6.1"), &Silent).unwrap();
     let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
     lab.upload(&kernel.image, "/tmp/kernel-6.1");
     lab.upload_initramfs(&kernel.guest_modules, &module, script, &[]);

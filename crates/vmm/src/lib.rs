@@ -10,6 +10,7 @@
 //! reached by volatile copies.
 
 mod acpi;
+mod allocator;
 mod boot;
 mod bus;
 pub mod configuration;

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use vmm_sys_util::eventfd::EventFd;
 
+use crate::allocator;
 use crate::configuration::{Configuration, Console};
 use crate::error::{Doing, Error, Result};
 use crate::force;
@@ -34,6 +35,7 @@ use crate::vcpu::{End, Ending};
 /// # Errors
 /// What is missing, or how the guest failed.
 pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<End> {
+    allocator::prepare();
     jail::close_inherited()?;
     let signals = Signals::take()?;
     thread::prepare_kicks()?;

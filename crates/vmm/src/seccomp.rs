@@ -422,4 +422,41 @@ mod tests {
             );
         }
     }
+
+    /// glibc's allocator opens a file the first time that it trims an arena other than the first: so in a process
+    /// of its own.
+    #[test]
+    fn a_confined_thread_frees_what_it_allocated() {
+        let program = std::env::current_exe().unwrap();
+        let words = [
+            "--ignored",
+            "--exact",
+            "seccomp::tests::allocating",
+            "--nocapture",
+        ];
+        let done = std::process::Command::new(program)
+            .args(words)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(
+            done.status.success() && said.contains("1 passed"),
+            "{done:?}"
+        );
+    }
+
+    #[test]
+    #[ignore = "no test: what the process of another runs"]
+    fn allocating() {
+        crate::allocator::prepare();
+        let filters = Filters::new(true, true).unwrap();
+        let worker = std::thread::spawn(move || {
+            filters.apply(Role::Vcpu).unwrap();
+            for _ in 0..2 {
+                let pieces: Vec<Vec<u8>> = (0..4096).map(|_| vec![1; 4096]).collect();
+                std::hint::black_box(&pieces);
+            }
+        });
+        worker.join().unwrap();
+    }
 }

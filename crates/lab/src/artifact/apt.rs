@@ -25,35 +25,65 @@ pub fn installed_source_version(package: &str) -> Result<String> {
     output(Command::new("dpkg-query").args(["-W", "-f", format, package]))
 }
 
+/// A state of apt's own: other sources, with their indexes. The machine's list and indexes are left alone.
+pub struct Apt {
+    directory: PathBuf,
+    words: Vec<String>,
+}
+
+impl Apt {
+    /// The state in a directory, with these lines of a sources.list.
+    pub fn new(directory: &Path, sources: &str) -> Result<Self> {
+        let (list, indexes) = (directory.join("sources.list"), directory.join("indexes"));
+        let partial = indexes.join("partial");
+        fs::create_dir_all(&partial).at("create", &partial)?;
+        fs::write(&list, sources).at("write", &list)?;
+        let words = [
+            format!("-oDir::Etc::SourceList={}", list.display()),
+            "-oDir::Etc::SourceParts=-".to_owned(),
+            format!("-oDir::State::Lists={}", indexes.display()),
+            "-oDir::Cache::pkgcache=".to_owned(),
+            "-oDir::Cache::srcpkgcache=".to_owned(),
+            // Its user for downloads cannot write here.
+            "-oAPT::Sandbox::User=root".to_owned(),
+        ];
+        Ok(Self {
+            directory: directory.to_owned(),
+            words: words.to_vec(),
+        })
+    }
+
+    /// One of apt's programs, on this state.
+    pub fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        command.args(&self.words).current_dir(&self.directory);
+        command
+    }
+
+    /// Fetches the indexes.
+    pub fn update(&self) -> Result<()> {
+        run(self.program("apt-get").args(["-q", "update"]))
+    }
+}
+
 /// Downloads a source package's upstream archive into a directory. The machine's own list of sources is
 /// left alone, and need not have any of source packages.
 pub fn download_source(package: &str, version: &str, directory: &Path) -> Result<PathBuf> {
-    let (list, indexes) = (directory.join("sources.list"), directory.join("indexes"));
-    fs::write(&list, of_source_packages(&debian_sources()?)).at("write", &list)?;
+    let apt = Apt::new(directory, &of_source_packages(&debian_sources()?))?;
     let archives = directory.join("archives");
-    for place in [&archives, &indexes.join("partial")] {
-        fs::create_dir_all(place).at("create", place)?;
-    }
-    let apt = || {
-        let mut apt = Command::new("apt-get");
-        apt.arg("-q")
-            .arg(format!("-oDir::Etc::SourceList={}", list.display()))
-            .arg("-oDir::Etc::SourceParts=-")
-            .arg(format!("-oDir::State::Lists={}", indexes.display()))
-            .args(["-oDir::Cache::pkgcache=", "-oDir::Cache::srcpkgcache="])
-            // Its user for downloads cannot write here.
-            .arg("-oAPT::Sandbox::User=root")
-            .current_dir(&archives);
-        apt
-    };
+    fs::create_dir_all(&archives).at("create", &archives)?;
     let what = format!("download the source of {package} {version}");
+    let advise = |error: Error| {
+        let advice = "`apt-get update && apt-get upgrade`, then try again";
+        Error::machine(&what, error.why).what_to_do(advice)
+    };
+    apt.update().map_err(advise)?;
     let wanted = format!("{package}={version}");
-    for words in [&["update"][..], &["source", "--tar-only", &wanted]] {
-        run(apt().args(words)).map_err(|error| {
-            let advice = "`apt-get update && apt-get upgrade`, then try again";
-            Error::machine(&what, error.why).what_to_do(advice)
-        })?;
-    }
+    let mut source = apt.program("apt-get");
+    source
+        .args(["-q", "source", "--tar-only", &wanted])
+        .current_dir(&archives);
+    run(&source).map_err(advise)?;
     let mut files = fs::read_dir(&archives).at("read", &archives)?;
     let file = files
         .next()
@@ -72,24 +102,33 @@ fn of_source_packages(sources: &str) -> String {
 }
 
 /// The name and version of the distribution's kernel image whose version is `wanted`, or else
-/// the newest of the same series ("6.12").
-pub fn kernel_image(series: &str, wanted: &str) -> Result<(String, String)> {
+/// the newest of the same series ("6.12"). `program` makes one of apt's programs.
+pub fn kernel_image(
+    series: &str,
+    preempt_rt: bool,
+    wanted: &str,
+    program: &dyn Fn(&str) -> Command,
+) -> Result<(String, String)> {
     let pattern = format!(
         "^linux-image-{}[.][0-9].*-amd64$",
         series.replace('.', "[.]")
     );
-    let names = output(Command::new("apt-cache").args(["--names-only", "search", &pattern]))?;
+    let names = output(program("apt-cache").args(["--names-only", "search", &pattern]))?;
     let names: Vec<&str> = names
         .lines()
         .filter_map(|line| line.split(' ').next())
-        .filter(|name| !name.contains("-rt-") && !name.contains("-cloud-"))
+        .filter(|name| name.contains("-rt-") == preempt_rt && !name.contains("-cloud-"))
         .collect();
-    let mut command = Command::new("apt-cache");
-    let table = output(command.arg("madison").args(&names))?;
-    choose_image(&table, wanted).ok_or_else(|| {
-        let what = format!("find Debian's kernel image {series}");
+    let kind = if preempt_rt { "-rt" } else { "" };
+    let missing = || {
+        let what = format!("find Debian's kernel image {series}{kind}");
         Error::machine(what, "no package source of this machine has it").what_to_do(SET_UP)
-    })
+    };
+    if names.is_empty() {
+        return Err(missing());
+    }
+    let table = output(program("apt-cache").arg("madison").args(&names))?;
+    choose_image(&table, wanted).ok_or_else(missing)
 }
 
 /// Picks from `apt-cache madison`'s lines "name | version | source". Names sort by their
@@ -141,6 +180,29 @@ pub fn debian_sources() -> Result<String> {
     Ok(lines.join("\n") + "\n")
 }
 
+/// One line of a sources.list for another suite of the machine's own mirror of Debian.
+pub fn source_of_suite(suite: &str) -> Result<String> {
+    suite_of_mirror(&debian_sources()?, suite).ok_or_else(|| {
+        let what = format!("find a mirror of Debian's {suite}");
+        Error::machine(
+            what,
+            "no package source of this machine is one of Debian's own",
+        )
+        .what_to_do("name Debian's mirror in /etc/apt, run `apt-get update` and try again")
+    })
+}
+
+/// The first source that is not of security updates, which have a mirror of their own, with another suite.
+fn suite_of_mirror(sources: &str, suite: &str) -> Option<String> {
+    let key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]";
+    sources
+        .lines()
+        .filter_map(|line| line.strip_prefix("deb "))
+        .filter_map(|line| line.split_once(' '))
+        .find(|(_, rest)| !rest.contains("-security"))
+        .map(|(mirror, _)| format!("deb {key} {mirror} {suite} main\n"))
+}
+
 /// The release's code name, such as "bookworm".
 pub fn release() -> Result<String> {
     let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -175,6 +237,17 @@ linux-image-6.12.100+deb12-amd64 | 6.12.100-2~deb12u1 | a source
                 "deb-src {key} file:/a/deb trixie main\ndeb-src {key} file:/b trixie-updates main\n"
             )
         );
+    }
+
+    #[test]
+    fn another_suite_is_looked_for_at_the_mirror_of_the_release() {
+        let sources = "deb file:/security bookworm-security main\ndeb file:/debian bookworm main\n";
+        let line = suite_of_mirror(sources, "trixie-backports").unwrap();
+        assert!(
+            line.ends_with("] file:/debian trixie-backports main\n"),
+            "{line}"
+        );
+        assert_eq!(suite_of_mirror("", "sid"), None);
     }
 
     #[test]

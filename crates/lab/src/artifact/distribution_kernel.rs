@@ -1,6 +1,6 @@
-//! The distribution's own kernels, unmodified: `vanilla`'s host kernel and every guest's kernel.
+//! The distribution's own kernels, unmodified: those of most hosts, and every guest's.
 
-use super::apt::kernel_image;
+use super::apt::{Apt, kernel_image, source_of_suite};
 use super::cache::{Cache, Inputs};
 use super::output;
 use super::rt_kernel::source_version;
@@ -11,8 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What hosts and guests run.
-const SERIES: &str = "6.12";
+/// Where a kernel comes from that this machine's own release does not have.
+const BACKPORTS: &str = "trixie-backports";
 const RECIPE: &str = "1";
 
 /// What a host needs besides what the kernel has built in.
@@ -43,6 +43,31 @@ const GUEST_MODULES: &[&str] = &[
     "overlay",
 ];
 
+/// One of the distribution's kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelPackage {
+    /// Such as "6.12".
+    pub series: &'static str,
+    /// The flavour with PREEMPT_RT.
+    pub preempt_rt: bool,
+    /// From Debian 13's backports, whatever release this machine runs.
+    pub backported: bool,
+}
+
+impl KernelPackage {
+    /// What guests run, and hosts whose method is `vanilla`.
+    pub const STANDARD: Self = Self::own("6.12");
+
+    /// Of this machine's own release.
+    pub const fn own(series: &'static str) -> Self {
+        Self {
+            series,
+            preempt_rt: false,
+            backported: false,
+        }
+    }
+}
+
 /// The unpacked kernel.
 #[derive(Debug, Clone)]
 pub struct DistributionKernel {
@@ -59,15 +84,30 @@ pub struct DistributionKernel {
 }
 
 impl DistributionKernel {
-    /// The kernel that hosts and guests run, from the cache; the package is downloaded, not
-    /// installed, if need be.
-    pub fn obtain(cache: &Cache, observer: &dyn Observer) -> Result<Self> {
-        Self::of_series(SERIES, cache, observer)
-    }
-
-    /// The same of another series, such as "6.1".
-    pub fn of_series(series: &str, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
-        let (package, version) = kernel_image(series, &source_version()?)?;
+    /// The kernel from the cache; the package is downloaded, not installed, if need be.
+    pub fn obtain(cache: &Cache, kernel: KernelPackage, observer: &dyn Observer) -> Result<Self> {
+        let apt = kernel.backported.then(|| backports(cache)).transpose()?;
+        let program = |name: &str| match &apt {
+            Some(apt) => apt.program(name),
+            None => Command::new(name),
+        };
+        let find = || {
+            kernel_image(
+                kernel.series,
+                kernel.preempt_rt,
+                &source_version()?,
+                &program,
+            )
+        };
+        let (package, version) = match (find(), &apt) {
+            // No indexes yet.
+            (Err(_), Some(apt)) => {
+                let title = format!("fetch the index of {BACKPORTS} (once)");
+                task(observer, title, || apt.update())?;
+                find()?
+            }
+            (found, _) => found?,
+        };
         let inputs = Inputs::default()
             .with("recipe", RECIPE)
             .with("package", format!("{package} {version}"))
@@ -75,7 +115,16 @@ impl DistributionKernel {
             .with("guest modules", GUEST_MODULES.join(" "));
         let entry = cache.entry("kernel-distribution", &inputs, observer, |directory| {
             let title = format!("fetch and unpack {package} (once)");
-            task(observer, title, || unpack(directory, &package, &version))
+            let fetch = || {
+                let mut download = program("apt-get");
+                download.current_dir(directory);
+                unpack(directory, &package, &version, download)
+            };
+            task(observer, title, || match (fetch(), &apt) {
+                // The mirror has a newer one by now, and no longer this one.
+                (Err(error), Some(apt)) => apt.update().and(Err(error)),
+                (result, _) => result,
+            })
         })?;
         Ok(Self {
             image: entry.join("vmlinuz"),
@@ -87,13 +136,19 @@ impl DistributionKernel {
     }
 }
 
-fn unpack(directory: &Path, package: &str, version: &str) -> Result<()> {
+/// The index of Debian 13's backports.
+fn backports(cache: &Cache) -> Result<Apt> {
+    Apt::new(
+        &cache.helper_directory(BACKPORTS),
+        &source_of_suite(BACKPORTS)?,
+    )
+}
+
+/// Downloads a package by `apt-get`, which runs in `directory`, and keeps image and modules.
+fn unpack(directory: &Path, package: &str, version: &str, mut download: Command) -> Result<()> {
     let tree = directory.join("package");
     fs::create_dir_all(&tree).at("create", &tree)?;
-    let mut download = Command::new("apt-get");
-    download
-        .args(["-q", "download", &format!("{package}={version}")])
-        .current_dir(directory);
+    download.args(["-q", "download", &format!("{package}={version}")]);
     output(&mut download).map_err(|error| {
         error.what_to_do("check that this machine reaches its package sources; apt-get update")
     })?;

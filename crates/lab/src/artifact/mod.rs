@@ -12,7 +12,7 @@ mod source;
 mod user_space;
 
 pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
-pub use distribution_kernel::DistributionKernel;
+pub use distribution_kernel::{DistributionKernel, KernelPackage};
 pub use emulator::emulator;
 pub use initramfs::{Initramfs, PackedInitramfs};
 pub use rt_kernel::{Flavour, RtKernel};

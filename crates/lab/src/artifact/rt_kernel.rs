@@ -1,4 +1,4 @@
-//! The lab's PREEMPT_RT kernels, and one without, built from Debian's source package.
+//! The kernels with levels of the receive path, built from Debian's source package.
 
 use super::apt::installed_version;
 use super::cache::{Cache, Inputs, sha256_of};
@@ -28,8 +28,6 @@ const HEADERS: &str = "headers.tar";
 /// Which kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
-    /// As the source package has it.
-    Plain,
     /// With `kernel/patches/6.12`: levels of the receive path.
     Levels,
     /// `Levels` that checks itself: lockdep, KASAN and their kin.
@@ -42,7 +40,6 @@ impl Flavour {
     /// The name of its cache entry.
     fn entry(self) -> &'static str {
         match self {
-            Self::Plain => "kernel-preempt-rt",
             Self::Levels => "kernel-rt-levels",
             Self::LevelsDebug => "kernel-rt-levels-debug",
             Self::PreemptDebug => "kernel-levels-debug",
@@ -52,7 +49,7 @@ impl Flavour {
     /// The options that it must have.
     fn configuration(self) -> String {
         let layers: &[&str] = match self {
-            Self::Plain | Self::Levels => &[inputs::CONFIGURATION],
+            Self::Levels => &[inputs::CONFIGURATION],
             Self::LevelsDebug => &[inputs::CONFIGURATION, inputs::DEBUG_CONFIGURATION],
             Self::PreemptDebug => &[
                 inputs::CONFIGURATION,
@@ -68,19 +65,14 @@ impl Flavour {
         self == Self::PreemptDebug
     }
 
-    /// Its patches, in the order they are applied: name and text.
-    fn patches(self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-        let own = match self {
-            Self::Plain => &[],
-            Self::Levels | Self::LevelsDebug | Self::PreemptDebug => inputs::LEVELS_PATCHES,
-        };
-        inputs::LAB_PATCHES.iter().chain(own)
+    /// Their patches, in the order they are applied: name and text.
+    fn patches() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+        inputs::LEVELS_PATCHES.iter()
     }
 
     /// What is special about it.
     fn kind(self) -> &'static str {
         match self {
-            Self::Plain => "PREEMPT_RT",
             Self::Levels => "PREEMPT_RT, levels",
             Self::LevelsDebug => "PREEMPT_RT, levels, lockdep, KASAN",
             Self::PreemptDebug => "PREEMPT, levels, lockdep, KASAN",
@@ -90,7 +82,6 @@ impl Flavour {
     /// What it is, for people.
     fn title(self) -> &'static str {
         match self {
-            Self::Plain => "PREEMPT_RT kernel",
             Self::Levels => "PREEMPT_RT kernel with levels",
             Self::LevelsDebug => "PREEMPT_RT kernel with levels that checks itself",
             Self::PreemptDebug => "kernel with levels, without PREEMPT_RT, that checks itself",
@@ -136,7 +127,7 @@ impl RtKernel {
                 "pahole",
                 first_line(&output(Command::new("pahole").arg("--version"))?),
             );
-        for (name, text) in flavour.patches() {
+        for (name, text) in Flavour::patches() {
             inputs = inputs.with(&format!("patch {name}"), *text);
         }
         if flavour.has_headers() {
@@ -178,7 +169,7 @@ fn build(
         Path::new(&format!("/usr/src/{SOURCE_PACKAGE}.tar.xz")),
         &tree,
     )?;
-    for (name, text) in flavour.patches() {
+    for (name, text) in Flavour::patches() {
         apply_patch(&tree, name, text)?;
     }
     configure(&tree, &flavour.configuration(), directory)?;
@@ -265,7 +256,7 @@ fn compile(
         .env("KBUILD_BUILD_TIMESTAMP", "steadyvm")
         .current_dir(tree);
     build_with(&make, BUILD_LINES, observer).map_err(|error| Error {
-        what: "build the PREEMPT_RT kernel".to_owned(),
+        what: "build the kernel with levels".to_owned(),
         ..error
     })
 }

@@ -86,7 +86,8 @@ impl Site {
         })?;
         let plan = plan_of(&name, &text)?;
         let mechanism = sched::mechanism(&name, &text)?;
-        let mut profile = if plan.is_some() && mechanism != Mechanism::None {
+        let keeps = mechanism.is_some_and(|mechanism| mechanism != Mechanism::None);
+        let mut profile = if plan.is_some() && keeps {
             file::parse_any(&name, &text)?
         } else {
             file::parse(&name, &text)?

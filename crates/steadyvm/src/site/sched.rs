@@ -32,8 +32,8 @@ struct File {
     sched: Option<Table>,
 }
 
-/// The mechanism of a file; none where it has no `[sched]`.
-pub fn mechanism(name: &str, text: &str) -> Result<Mechanism, HostError> {
+/// The mechanism of a file, if it has a `[sched]`.
+pub fn mechanism(name: &str, text: &str) -> Result<Option<Mechanism>, HostError> {
     let file: File = toml::from_str(text).map_err(|error| {
         let place = error.span().map_or(0, |span| span.start);
         let line = text.get(..place).unwrap_or(text).matches('\n').count() + 1;
@@ -42,20 +42,23 @@ pub fn mechanism(name: &str, text: &str) -> Result<Mechanism, HostError> {
             fix: "mechanism is \"auto\", \"deadline\", \"ext\" or \"none\"".into(),
         }
     })?;
-    Ok(file.sched.map_or(Mechanism::None, |table| table.mechanism))
+    Ok(file.sched.map(|table| table.mechanism))
 }
 
 /// Puts the plan's budgets into a profile. Returns how what is enforced differs from the plan.
-pub fn put_in(profile: &mut Profile, plan: &Report, mechanism: Mechanism) -> Vec<String> {
+pub fn put_in(profile: &mut Profile, plan: &Report, mechanism: Option<Mechanism>) -> Vec<String> {
     match mechanism {
-        Mechanism::None => return Vec::new(),
-        Mechanism::Ext => {
+        None if plan.vms.iter().any(|vm| vm.rt && !vm.vcpus.is_empty()) => {
+            return vec!["nothing keeps the plan's budgets: add [sched] to the file".to_owned()];
+        }
+        None | Some(Mechanism::None) => return Vec::new(),
+        Some(Mechanism::Ext) => {
             return vec![
                 "[sched] mechanism = \"ext\": the budgets are in force only while `steadyvm sched` runs"
                     .to_owned(),
             ];
         }
-        Mechanism::Auto | Mechanism::Deadline => {}
+        Some(Mechanism::Auto | Mechanism::Deadline) => {}
     }
     let mut differences = Vec::new();
     if plan.scheduler != "gedf" {
@@ -126,8 +129,8 @@ mod tests {
     use super::*;
     use steadyvm_analysis::plan;
 
-    const FILE: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[vm]]\nname = \"a\"\ninterface = \"prm\"\n\
-                        period = \"10ms\"\nbudget = \"4ms\"\n[[vm]]\nname = \"b\"\nrt = false\n";
+    const FILE: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[vm]]\nname = \"a\"\nclass = \"rt\"\n\
+                        interface = \"prm\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n[[vm]]\nname = \"b\"\nclass = \"best-effort\"\n";
 
     fn planned(text: &str) -> (Profile, Vec<String>) {
         let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
@@ -179,8 +182,11 @@ mod tests {
         let (profile, differences) = planned(&FILE.replace("\"4ms\"", "\"10ms\""));
         assert!(differences[0].contains("a whole CPU"), "{differences:?}");
         assert!(profile.vms.is_empty());
-        let (profile, _) = planned(&FILE.replace("[sched]\n", ""));
+        let (profile, differences) = planned(&FILE.replace("[sched]\n", ""));
         assert!(profile.vms.is_empty(), "nothing is enforced unasked");
+        assert!(differences[0].contains("add [sched]"), "{differences:?}");
+        let (_, differences) = planned(&FILE.replace("[sched]", "[sched]\nmechanism = \"none\""));
+        assert!(differences.is_empty(), "{differences:?}");
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! Classes: settings that several VMs share.
+//!
+//! Classes "rt" and "best-effort" need not be written, as for the receive path: the first sets nothing, VMs of the
+//! second are not real-time.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +27,20 @@ pub(super) fn settings(
             "a VM has its network settings from its class; move them to [class.NAME.net]",
         ));
     }
+    let rt = Settings::default();
+    let mut best_effort = Settings::default();
+    best_effort.rt = Some(false);
     let mut settings = vm.clone();
     let mut chain: Vec<&str> = Vec::new();
     let mut place = String::new();
     let mut next = vm.class.as_deref();
     while let Some(name) = next {
-        let Some(class) = classes.get(name) else {
+        let built_in = match name {
+            "rt" => Some(&rt),
+            "best-effort" => Some(&best_effort),
+            _ => None,
+        };
+        let Some(class) = classes.get(name).or(built_in) else {
             return Err(InputError::new(
                 place,
                 format!("there is no class \"{name}\"; add [class.{name}]"),

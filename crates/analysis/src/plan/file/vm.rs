@@ -18,13 +18,13 @@ use serde::{
 };
 
 /// A `[[vm]]`, or a `[class.NAME]` (which has no name, and `extends` in place of `class`).
-#[derive(Deserialize, Clone)]
+#[derive(Deserialize, Clone, Default)]
 #[serde(deny_unknown_fields, expecting = "an object that describes a VM")]
 pub(super) struct Settings {
     pub name: Option<String>,
     pub class: Option<String>,
     pub extends: Option<String>,
-    rt: Option<bool>,
+    pub rt: Option<bool>,
     scheduler: Option<SchedulerName>,
     interface: Option<InterfaceName>,
     period: Option<PeriodTable>,

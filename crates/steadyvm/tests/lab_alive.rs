@@ -1,0 +1,108 @@
+//! The host stays alive beside a VM that computes at real-time priority and a flood at its card: what
+//! steadyvm does about RCU's and the timers' threads, and what happens without it. As tests/lab.rs.
+
+#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
+
+#[path = "support/profile.rs"]
+mod profile;
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use profile::{inside, laboratory, undo, write};
+use steadyvm_lab::host::{EmulatedHost, RT};
+use steadyvm_lab::laboratory::{HostKernel, guest};
+use steadyvm_lab::progress::Silent;
+
+/// The flood ends where the work beside it fails, too.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The README's six lines, for the lab's card and guest.
+const SIX_LINES: &str =
+    "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
+
+/// What a kernel says of itself when threads of its own get no CPU.
+const REPORTS: &str = "stall|blocked for more than|lockup|BUG:|WARNING:|starved";
+
+/// Sends packets to the RT card's address while the work is done.
+fn flood_while<T>(host: &EmulatedHost, work: impl FnOnce() -> T) -> T {
+    let socket = host
+        .outside()
+        .enter(|| Ok(UdpSocket::bind("0.0.0.0:0").unwrap()))
+        .unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let until = Instant::now() + PATIENCE;
+            while !stop.load(Ordering::Relaxed) && Instant::now() < until {
+                // Nobody reads them; a refusal told to this socket is no end.
+                let _ = socket.send_to(b"flood", (RT.host(), 9));
+            }
+        });
+        let done = work();
+        stop.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+/// A minute of a host whose CPUs real-time VCPUs do not leave: sleeps that end, a grace period of RCU, a write to a
+/// file, an interrupt moved. Returns what its kernel reported.
+fn minute(host: &EmulatedHost) -> String {
+    inside(
+        host,
+        "dmesg -C; echo 5 > /sys/module/rcupdate/parameters/rcu_cpu_stall_timeout",
+    );
+    let script = "
+        end=$(($(date +%s) + 60))
+        while [ $(date +%s) -lt $end ]; do
+            sleep 0.1
+            echo 1 > /sys/kernel/rcu_expedited; echo 0 > /sys/kernel/rcu_expedited
+            dd if=/dev/zero of=/run/written bs=64k count=16 2> /dev/null
+        done";
+    // It may take longer than a connection waits for one command's word.
+    let worker = host.connection().spawn(&["sh", "-euc", script]).unwrap();
+    let ended = worker.finish(PATIENCE).unwrap();
+    assert_eq!(ended.status.shell_code(), 0, "{}", ended.text());
+    inside(host, &format!("dmesg | grep -iE '{REPORTS}' || true"))
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn virtual_cpus_that_compute_and_a_flood_stall_neither_rcu_nor_timers_nor_disks() {
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
+    let specification = laboratory.host("alive", HostKernel::PreemptRt).unwrap();
+    let host = EmulatedHost::boot(&specification).unwrap();
+    // VCPU 0 keeps the guest's own housekeeping; 1 and 2 are real-time, one for each CPU of the host.
+    let rt = host
+        .start_guest(&guest("rt", 1, 3), &[RT], &Silent)
+        .unwrap();
+    write(&host, "/run/steadyvm.toml", SIX_LINES);
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm apply /run/steadyvm.toml");
+    let computes = |cpu: &str| {
+        let words = ["taskset", "-c", cpu, "sh", "-c", "while :; do :; done"];
+        rt.connection().spawn(&words).unwrap()
+    };
+    let _both = [computes("1"), computes("2")];
+
+    let reports = flood_while(&host, || minute(&host));
+    assert_eq!(reports, "");
+
+    // The same minute with RCU's threads where a stock kernel has them: it can tell.
+    inside(
+        &host,
+        "for thread in $(ps -eLo lwp=,comm= | sed -nE 's/^ *([0-9]+) (rcu[bcgo_].*|rcu_preempt)$/\\1/p'); do
+             chrt -f -p 1 $thread || true
+         done",
+    );
+    let reports = flood_while(&host, || minute(&host));
+    eprintln!("with RCU's threads at FIFO 1: {reports}");
+    assert!(
+        reports.contains("stall") || reports.contains("starved"),
+        "{reports}"
+    );
+    drop(rt);
+    undo(&host);
+}
