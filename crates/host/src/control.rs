@@ -68,6 +68,19 @@ impl HostControl {
         self.engine.reconcile(&Desired::of_file(profile.clone()))
     }
 
+    /// What is to be in force in this boot, as it was asked for; none if nothing is.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn desired_in_force(&self) -> Result<Option<Desired>, HostError> {
+        self.engine.desired()
+    }
+
+    /// Brings the host to a desired state: see [`Engine::reconcile`].
+    pub fn reconcile(&self, desired: &Desired) -> Result<Report, HostError> {
+        self.engine.reconcile(desired)
+    }
+
     /// Takes the profile back. Nothing in force is no error.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ mod vm_names;
 pub use nic::{Nic, nic, without_interrupts};
 pub use printable::printable;
 pub use vm::{Vm, vm};
-pub use vm_names::{VmSelector, find as find_vm};
+pub use vm_names::{VmSelector, all as all_vms, find as find_vm};
 
 use std::path::PathBuf;
 use std::sync::Arc;

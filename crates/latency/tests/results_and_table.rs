@@ -75,7 +75,7 @@ fn figures_are_exact_and_of_every_sample() {
             );
         }
         assert!(
-            hgrm_of_method(method)
+            hgrm_of_method(method, Phase::Full)
                 .unwrap()
                 .contains("Total count    =         2100")
         );

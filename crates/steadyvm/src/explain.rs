@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use steadyvm_host::{HostError, Machine, discover};
-use steadyvm_trace::receive_path::{Findings, Report, Setup, Wanted, analyse, render};
+use steadyvm_host::{HostError, Machine, Thread, discover};
+use steadyvm_trace::receive_path::{
+    Findings, Rank, Report, Setup, VmThreads, Wanted, analyse, render, render_worst,
+};
 use steadyvm_trace::{Name, Recorder, Recording, socket, softirq_lock_offset};
 
 use crate::output;
@@ -33,6 +35,10 @@ use crate::output;
 /// lock of `PREEMPT_RT`, and by whom; and the slowest packets as timelines. Means and percentiles
 /// are over all packets, with 0 for those a cause did not touch, so means add up to the total.
 ///
+/// --worst N shows the N slowest packets on one page, each from its hard interrupt through the vhost worker and
+/// the VCPU into the guest, until the guest sends: how long each woken thread waited for a CPU, and what ran
+/// there instead. Of the guest the host sees when its VCPU runs and when it kicks its card.
+///
 /// Needs root and Linux 6.3. Recording costs about as much as perf does, and its own figures
 /// include it. Nothing is changed on the host, and nothing is left when it ends, however it ends.
 /// Ctrl-C ends the recording early and prints what there is.
@@ -40,10 +46,11 @@ use crate::output;
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:
   steadyvm explain --receive-path --device eth1
+  steadyvm explain --worst 5 --device eth1 --seconds 30
   steadyvm explain --receive-path --port 7700 --seconds 30 --json")]
 pub struct Args {
-    /// Measure from hard interrupts to wake-ups; the only measurement so far.
-    #[arg(long, required = true)]
+    /// Measure from hard interrupts to wake-ups, with all causes.
+    #[arg(long, required_unless_present = "worst")]
     receive_path: bool,
     /// The packets that this network interface receives.
     #[arg(long, value_name = "DEV", required_unless_present = "port")]
@@ -59,9 +66,10 @@ pub struct Args {
     /// End when about this many packets were seen.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     packets: Option<u64>,
-    /// How many of the slowest packets to show.
-    #[arg(long, value_name = "K", default_value_t = 3)]
-    worst: usize,
+    /// How many of the slowest packets to show; 3 if left out. Without --receive-path only these are shown, and
+    /// they are the slowest of the whole way, the guest's part included.
+    #[arg(long, value_name = "K")]
+    worst: Option<usize>,
     /// Memory for each CPU's events until they are fetched, several times a second.
     #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
     buffer_mib: u64,
@@ -70,6 +78,7 @@ pub struct Args {
     json: bool,
 }
 
+const DEFAULT_WORST: usize = 3;
 const DEFAULT_SECONDS: u64 = 10;
 const MOST_SECONDS: u64 = 600;
 
@@ -93,6 +102,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let report = report(args, duration_s, &recording, &findings);
     if args.json {
         output::json(&report)?;
+    } else if !args.receive_path {
+        output::print(&render_worst(&report))?;
     } else {
         output::print(&render(&report))?;
     }
@@ -169,7 +180,23 @@ fn setup(args: &Args) -> Result<Setup> {
         interrupts,
         wanted,
         softirq_lock_offset: softirq_lock_offset(),
+        vms: vms(&machine, &threads),
     })
+}
+
+/// The VMs that packets are followed into.
+fn vms(machine: &Machine, threads: &[Thread]) -> Vec<VmThreads> {
+    let all = discover::all_vms(machine, threads).into_iter();
+    all.map(|(name, vm)| VmThreads {
+        name,
+        carriers: vm.vhost_workers.iter().map(|thread| thread.tid).collect(),
+        vcpus: vm
+            .vcpus
+            .iter()
+            .map(|(number, thread)| (thread.tid, *number))
+            .collect(),
+    })
+    .collect()
 }
 
 fn report(args: &Args, duration_s: f64, recording: &Recording, findings: &Findings) -> Report {
@@ -177,9 +204,15 @@ fn report(args: &Args, duration_s: f64, recording: &Recording, findings: &Findin
         (None, Some(port)) => format!("port {port}"),
         (device, _) => format!("device {}", device.as_deref().unwrap_or_default()),
     };
+    let worst = args.worst.unwrap_or(DEFAULT_WORST);
+    let rank = if args.receive_path {
+        Rank::WakeUp
+    } else {
+        Rank::Whole
+    };
     Report {
         lost_events: recording.lost,
         missing: recording.missing.clone(),
-        ..Report::new(packets, duration_s, findings, args.worst)
+        ..Report::new(packets, duration_s, findings, worst, rank)
     }
 }

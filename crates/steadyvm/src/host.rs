@@ -45,6 +45,11 @@ impl ControlArgs {
         let wait = Duration::from_secs(self.wait);
         HostControl::new(Machine::real(), &self.state_dir).waiting(wait)
     }
+
+    /// Where the journal of changes is kept.
+    pub fn state_directory(&self) -> &Path {
+        &self.state_dir
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -68,7 +68,8 @@ fn kernel_builds(laboratory: &Laboratory) -> BTreeMap<String, KernelBuild> {
         .collect()
 }
 
-fn load_average() -> f64 {
+/// The load average over one minute; 0 where the kernel does not tell.
+pub fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ')
         .next()

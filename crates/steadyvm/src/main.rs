@@ -12,6 +12,7 @@ mod lab;
 mod load;
 mod machine;
 mod markdown;
+mod measure;
 mod methods;
 mod net;
 mod netrt;
@@ -21,6 +22,7 @@ mod progress;
 mod sched;
 mod simulate;
 mod site;
+mod top;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -55,12 +57,16 @@ enum Verb {
     Host(host::Args),
     Lab(lab::Args),
     Load(load::Args),
+    Measure(measure::Args),
     Net(net::Args),
     Netrt(netrt::Args),
     Plan(plan::Args),
+    #[command(hide = true)]
+    RestoreAtEnd(measure::guard::Args),
     Sched(sched::Args),
     Simulate(simulate::Args),
     Status(site::status::Args),
+    Top(top::Args),
     Undo(site::undo::Args),
     Up(up::Args),
     Watch(site::watch::Args),
@@ -86,9 +92,12 @@ fn main() -> ExitCode {
         Verb::Host(args) => host::run(&args),
         Verb::Lab(args) => lab::run(&args),
         Verb::Load(args) => load::run(&args),
+        Verb::Measure(args) => measure::run(&args),
+        Verb::RestoreAtEnd(args) => measure::guard::run(&args),
         Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
         Verb::Sched(args) => sched::run(&args),
+        Verb::Top(args) => top::run(&args),
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),

@@ -19,10 +19,21 @@ impl MarkdownArgs {
     /// Writes the page if it was asked for. `title` is its heading, `compared` names its rows
     /// ("methods"), `table` is what the run prints.
     pub fn write(&self, title: &str, compared: &str, run: &RunRecord, table: &str) -> Result<()> {
+        self.write_page(title, &RunRecord::emulated(compared), &run.facts(), table)
+    }
+
+    /// The same for a run that is not the lab's, with what a reader must know first.
+    pub fn write_page(
+        &self,
+        title: &str,
+        warning: &str,
+        facts: &[(String, String)],
+        table: &str,
+    ) -> Result<()> {
         let Some(file) = &self.markdown else {
             return Ok(());
         };
-        let page = page(title, &RunRecord::emulated(compared), &run.facts(), table);
+        let page = page(title, warning, facts, table);
         fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))
     }
 }

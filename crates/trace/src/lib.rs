@@ -16,6 +16,7 @@ pub mod record;
 mod recorder;
 pub mod socket;
 mod tracefs;
+pub mod wake_ups;
 
 pub use error::TraceError;
 pub use name::Name;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::desired::Desired;
 use super::reconcile::{self, Engine};
 use super::step::Step;
 use crate::demux::DemuxState;
@@ -121,7 +122,19 @@ impl Engine {
         Ok(status)
     }
 
-    fn find_pending(&self, desired: &super::Desired, own: &[Step], status: &mut Status) {
+    /// What the journal says is to be in force in this boot; none if nothing is.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn desired(&self) -> Result<Option<Desired>, HostError> {
+        let Some(journal) = self.journal.read()? else {
+            return Ok(None);
+        };
+        let is_of_this_boot = journal.header.boot_id == self.machine.boot_id()?;
+        Ok(is_of_this_boot.then_some(journal.header.desired))
+    }
+
+    fn find_pending(&self, desired: &Desired, own: &[Step], status: &mut Status) {
         let wanted = match self.wanted(desired, own, false) {
             Ok(wanted) => wanted,
             Err(error) => {

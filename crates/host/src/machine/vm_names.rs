@@ -82,6 +82,32 @@ pub fn find(
     }
 }
 
+/// Every VM of the host whose VCPUs can be told, with a name: what its monitor was told, or its process.
+/// `threads` are all threads of the host.
+pub fn all(machine: &Machine, threads: &[Thread]) -> Vec<(String, Vm)> {
+    let mut processes: BTreeMap<u32, Vec<&Thread>> = BTreeMap::new();
+    for thread in threads.iter().filter(|thread| !thread.is_kernel()) {
+        processes.entry(thread.id.pid).or_default().push(thread);
+    }
+    let vm_of = |(pid, own): (u32, Vec<&Thread>)| {
+        let files = Descriptors::of(machine, pid).ok()?;
+        if files.kvm_vms.is_empty() {
+            return None;
+        }
+        let found = vm(machine, threads, pid).ok()?;
+        let line = machine.tree.read_bytes(&format!("/proc/{pid}/cmdline"));
+        let told = line.ok().and_then(|line| names(&line).pop());
+        let by_thread = || {
+            let mut comms = own.iter().map(|thread| thread.id.comm.as_str());
+            let name = comms.find_map(|comm| comm.strip_prefix("vcpu")?.split_once('/'));
+            name.map(|(_, name)| name.to_owned())
+        };
+        let name = told.or_else(by_thread);
+        Some((name.unwrap_or_else(|| format!("process {pid}")), found))
+    };
+    processes.into_iter().filter_map(vm_of).collect()
+}
+
 fn is_meant(machine: &Machine, pid: u32, own: &[&Thread], wanted: &VmSelector) -> bool {
     let in_cgroup = |is_it: &dyn Fn(&str) -> bool| {
         let mut paths = cgroup::of(machine, pid).into_iter();

@@ -15,11 +15,11 @@ mod receivers;
 mod station;
 mod watch;
 
-pub(crate) use cpu::CpuTimes;
+pub use cpu::CpuTimes;
 pub(crate) use disturbance::CpuUse;
 pub use disturbance::{Disturbance, Standstills};
 pub use method::{ComparedMethod, Guests};
-pub use output::{Meta, write_output};
+pub use output::{Meta, write_files, write_output};
 pub(crate) use watch::{Limit, Repetitions, STANDSTILL};
 
 use crate::error::{Blame, Error, Result};
@@ -286,7 +286,7 @@ fn boot_stations(
 ) -> Result<Vec<Station>> {
     let with = match options.service {
         Service::Vm => " and two guests",
-        Service::Host => "",
+        Service::Host | Service::Own => "",
     };
     let tell = |methods: &[ComparedMethod]| {
         let names: Vec<String> = methods.iter().map(ToString::to_string).collect();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use steadyvm_latency::report::render;
+use steadyvm_latency::report::{ReportMeta, render};
 use steadyvm_latency::results::{Phase, Results, RunData, Service, hgrm_of_method};
 
 /// meta.json: what a reader needs to judge the figures, or to make them again.
@@ -35,6 +35,35 @@ pub fn write_output(
     results: &Results,
     meta: &Meta,
 ) -> Result<()> {
+    let mut about = (meta.run).report_meta("steadyvm compare".to_owned(), "methods");
+    let boots = ("Boots of each host".to_owned(), meta.boots.to_string());
+    about.facts.push(boots);
+    write_files(directory, data, results, meta, &about)?;
+    for method in &data.methods {
+        for (round, round_data) in method.rounds.iter().enumerate() {
+            for phase in Phase::ALL {
+                if let Some(traced) = &round_data.phase(phase).receive_path {
+                    let (name, key) = (&method.name, phase.wake_up_key());
+                    let path = directory.join(format!("{name}.{key}.{}.json", round + 1));
+                    fs::write(&path, &traced.report).at("write", &path)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes results.json, meta.json, samples.csv, report.html and a .hgrm a method of any measurement.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn write_files(
+    directory: &Path,
+    data: &RunData,
+    results: &Results,
+    meta: &impl Serialize,
+    about: &ReportMeta,
+) -> Result<()> {
     let write = |name: &str, content: &str| {
         let path = directory.join(name);
         fs::write(&path, content).at("write", &path)
@@ -46,24 +75,12 @@ pub fn write_output(
     let meta_text = serde_json::to_string_pretty(meta).doing("write meta.json")?;
     write("meta.json", &(meta_text + "\n"))?;
     write("samples.csv", &samples_table(data))?;
+    let phase = data.service.phases()[0];
     for method in &data.methods {
-        let text = hgrm_of_method(method).doing(format!("write {}.hgrm", method.name))?;
+        let text = hgrm_of_method(method, phase).doing(format!("write {}.hgrm", method.name))?;
         write(&format!("{}.hgrm", method.name), &text)?;
     }
-    for method in &data.methods {
-        for (round, round_data) in method.rounds.iter().enumerate() {
-            for phase in Phase::ALL {
-                if let Some(traced) = &round_data.phase(phase).receive_path {
-                    let (name, key) = (&method.name, phase.wake_up_key());
-                    write(&format!("{name}.{key}.{}.json", round + 1), &traced.report)?;
-                }
-            }
-        }
-    }
-    let mut about = (meta.run).report_meta("steadyvm compare".to_owned(), "methods");
-    let boots = ("Boots of each host".to_owned(), meta.boots.to_string());
-    about.facts.push(boots);
-    write("report.html", &render(results, &about))
+    write("report.html", &render(results, about))
 }
 
 /// Every counted round trip, a line each.

@@ -63,7 +63,8 @@ impl Receivers {
         match service {
             Service::Vm if guests == Guests::OutsourcedBulk => Self::beside_a_guest(host, observer),
             Service::Vm => Self::in_guests(guests, host, observer),
-            Service::Host => Self::on_the_host(host),
+            // A host of the lab is nobody's own.
+            Service::Host | Service::Own => Self::on_the_host(host),
         }
     }
 

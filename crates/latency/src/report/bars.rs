@@ -1,7 +1,7 @@
 //! Throughput and CPU time as bars, rounds as dots on them.
 
 use super::svg::{Svg, escape, shortened};
-use crate::results::{MethodResult, Results};
+use crate::results::{MethodResult, Results, Service};
 use crate::table::figure;
 
 const WIDTH: f64 = 400.0;
@@ -13,6 +13,8 @@ const METHOD_GAP: f64 = 24.0;
 /// Characters of a method's name that fit the width, wide ones too.
 const NAME_CHARACTERS: usize = 36;
 
+const BUSY: &str = "Host CPU time busy, % of all CPUs";
+
 /// One bar.
 pub(super) struct Bar<'a> {
     /// What is to its left.
@@ -23,8 +25,18 @@ pub(super) struct Bar<'a> {
     pub rounds: &'a [f64],
 }
 
-/// Two cards: what NetStream carried, and how busy the host was.
+/// Two cards: what NetStream carried, and how busy the host was; the second alone without `NetStream`.
 pub(super) fn cards(results: &Results) -> String {
+    if results.service == Service::Own {
+        return of_methods(results, BUSY, |method| {
+            let percent = method.host.idle_cpu_busy_fraction.map(|it| it * 100.0);
+            vec![Bar {
+                name: "host",
+                value: percent,
+                rounds: &[],
+            }]
+        });
+    }
     let throughput = of_methods(results, "NetStream received, Mbit/s", |method| {
         let stream = &method.netstream;
         vec![
@@ -40,7 +52,7 @@ pub(super) fn cards(results: &Results) -> String {
             },
         ]
     });
-    let busy = of_methods(results, "Host CPU time busy, % of all CPUs", |method| {
+    let busy = of_methods(results, BUSY, |method| {
         let percent = |fraction: Option<f64>| fraction.map(|it| it * 100.0);
         let host = &method.host;
         vec![

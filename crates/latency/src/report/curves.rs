@@ -18,12 +18,13 @@ pub(super) fn cards(results: &Results, phase: Phase) -> String {
         .map(|method| method.latency(phase))
         .collect();
     let legend = legend(results.methods.iter().map(|it| label(it, phase)));
-    let title = escape(phase.title());
+    let phase_title = results.service.phase_title(phase);
+    let title = escape(phase_title);
     format!(
         "<figure class=\"card\"><h3>Cumulative distribution, {title}</h3>{}{legend}</figure>\n\
          <figure class=\"card\"><h3>Round trip by percentile, {title}</h3>{}{legend}</figure>\n",
-        cumulative(&curves, phase),
-        by_percentile(&curves, phase),
+        cumulative(&curves, phase_title),
+        by_percentile(&curves, phase_title),
     )
 }
 
@@ -39,11 +40,8 @@ fn label(method: &MethodResult, phase: Phase) -> String {
 }
 
 /// Fraction of round trips not above x; x logarithmic.
-fn cumulative(curves: &[&LatencyResult], phase: Phase) -> String {
-    let label = format!(
-        "Cumulative distribution of NetRT round trips, {}",
-        phase.title()
-    );
+fn cumulative(curves: &[&LatencyResult], phase_title: &str) -> String {
+    let label = format!("Cumulative distribution of NetRT round trips, {phase_title}");
     let mut svg = Svg::new(WIDTH, HEIGHT, &label);
     let Some(range) = range(curves) else {
         return nothing(svg);
@@ -79,8 +77,8 @@ fn cumulative(curves: &[&LatencyResult], phase: Phase) -> String {
 
 /// Round trip over percentile, the percentile as 1/(1-p) on a logarithmic scale, as HdrHistogram's
 /// plots: each decade to the right is one more nine. The maximum stands at p = 1 - 1/2n.
-fn by_percentile(curves: &[&LatencyResult], phase: Phase) -> String {
-    let label = format!("NetRT round trips by percentile, {}", phase.title());
+fn by_percentile(curves: &[&LatencyResult], phase_title: &str) -> String {
+    let label = format!("NetRT round trips by percentile, {phase_title}");
     let mut svg = Svg::new(WIDTH, HEIGHT, &label);
     let Some(range) = range(curves) else {
         return nothing(svg);

@@ -1,7 +1,7 @@
 //! Ratios with their intervals on a logarithmic axis, one card a pair of methods.
 
 use super::svg::{LogScale, Svg, escape, tick_words};
-use crate::results::{Phase, RatioResult, Results};
+use crate::results::{Phase, RatioResult, Results, Service};
 use crate::table::{figure_words, ratio_words};
 use std::fmt::Write;
 
@@ -39,14 +39,14 @@ pub(super) fn cards(results: &Results) -> String {
             "<figure class=\"card\"><h3>{} / {}</h3>{}</figure>",
             escape(of),
             escape(to),
-            draw(&ratios, of, to, colour(of))
+            draw(&ratios, of, to, colour(of), results.service)
         );
     }
     cards
 }
 
-fn draw(ratios: &[&RatioResult], of: &str, to: &str, colour: usize) -> String {
-    let groups = grouped(ratios);
+fn draw(ratios: &[&RatioResult], of: &str, to: &str, colour: usize, service: Service) -> String {
+    let groups = grouped(ratios, service);
     let rows = ratios.len() + groups.len();
     let height = rows as f64 * ROW_HEIGHT + AXIS_HEIGHT + 6.0;
     let mut svg = Svg::new(
@@ -98,8 +98,15 @@ fn row(svg: &mut Svg, x: &LogScale, y: f64, ratio: &RatioResult, colour: usize) 
 }
 
 /// What a figure of the ratios, by its path in results.json, is about.
-fn title_of(figure: &str) -> &'static str {
+fn title_of(figure: &str, service: Service) -> &'static str {
     let key = figure.split_once('.').map_or("", |(key, _)| key);
+    if service == Service::Own {
+        return if key == Phase::Idle.key() {
+            "NetRT round trips"
+        } else {
+            "CPU"
+        };
+    }
     for phase in Phase::ALL {
         let (netrt, wake_up) = match phase {
             Phase::Full => (
@@ -122,10 +129,13 @@ fn title_of(figure: &str) -> &'static str {
     "Traffic and CPU"
 }
 
-fn grouped<'a>(ratios: &[&'a RatioResult]) -> Vec<(&'static str, Vec<&'a RatioResult>)> {
+fn grouped<'a>(
+    ratios: &[&'a RatioResult],
+    service: Service,
+) -> Vec<(&'static str, Vec<&'a RatioResult>)> {
     let mut groups: Vec<(&'static str, Vec<&RatioResult>)> = Vec::new();
     for &ratio in ratios {
-        let title = title_of(&ratio.figure);
+        let title = title_of(&ratio.figure, service);
         match groups.last_mut() {
             Some((last, members)) if *last == title => members.push(ratio),
             _ => groups.push((title, vec![ratio])),
@@ -204,7 +214,7 @@ mod tests {
             ("host.cpu_busy_fraction", "Traffic and CPU"),
             ("netstream.mbit_per_s", "Traffic and CPU"),
         ] {
-            assert_eq!(title_of(figure), title, "{figure}");
+            assert_eq!(title_of(figure, Service::Vm), title, "{figure}");
         }
     }
 }

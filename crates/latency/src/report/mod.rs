@@ -42,13 +42,17 @@ pub fn render(results: &Results, meta: &ReportMeta) -> String {
     page += &notes(meta);
     page += &facts(meta);
     page += &ratios(results);
-    for phase in Phase::ALL {
+    for &phase in results.service.phases() {
         page += &phase_section(results, phase);
     }
     page += &wake_ups(results);
+    let title = match results.service {
+        Service::Vm | Service::Host => "Traffic carried and CPU time",
+        Service::Own => "CPU time",
+    };
     let _ = write!(
         page,
-        "<h2>Traffic carried and CPU time</h2>\n<div class=\"grid\">\n{}</div>\n",
+        "<h2>{title}</h2>\n<div class=\"grid\">\n{}</div>\n",
         bars::cards(results)
     );
     page += &guests(results);
@@ -132,7 +136,7 @@ fn phase_section(results: &Results, phase: Phase) -> String {
          <div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>µs</th><th>n</th><th>lost</th>\
          {headers}</tr></thead><tbody>{rows}</tbody></table></div>\n\
          <div class=\"grid\">\n{}</div>\n",
-        escape(phase.title()),
+        escape(results.service.phase_title(phase)),
         curves::cards(results, phase)
     )
 }

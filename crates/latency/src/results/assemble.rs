@@ -1,6 +1,6 @@
 //! From samples to results. Pure.
 
-use super::data::{MethodData, Phase, RunData};
+use super::data::{MethodData, Phase, RunData, Service};
 use super::document::{
     BootstrapResult, DistributionPoint, HostResult, LatencyResult, LatencyRound, MethodResult,
     NetStreamResult, RatioResult, Results, SCHEMA_VERSION, WakeUpResult,
@@ -22,6 +22,9 @@ pub struct AssembleOptions {
 
 /// The figures of [`draw_latency`], as results.json names them, in its order.
 const LATENCY_FIGURES: [&str; 5] = ["mean_us", "sd_us", "p50_us", "p99_us", "p999_us"];
+
+/// The host's CPU time without `NetStream`.
+const IDLE_BUSY: &str = "host.idle_cpu_busy_fraction";
 
 /// All figures and ratios of a run.
 ///
@@ -66,12 +69,12 @@ pub fn assemble(data: &RunData, options: AssembleOptions) -> Results {
     }
 }
 
-/// One method's round trips under NetStream at full speed, as .hgrm text.
+/// One method's round trips of a phase, as .hgrm text.
 ///
 /// # Errors
 /// A round trip that a histogram cannot hold (146 years).
-pub fn hgrm_of_method(method: &MethodData) -> Result<String, HistogramError> {
-    hgrm(&method.round_trips_ns(Phase::Full).concat())
+pub fn hgrm_of_method(method: &MethodData, phase: Phase) -> Result<String, HistogramError> {
+    hgrm(&method.round_trips_ns(phase).concat())
 }
 
 fn method_result(method: &MethodData) -> MethodResult {
@@ -254,7 +257,7 @@ fn all_ratios(
     for (of_index, of) in draws.iter().enumerate() {
         for (to_index, to) in draws.iter().enumerate().take(of_index) {
             let names = (&*data.methods[of_index].name, &*data.methods[to_index].name);
-            missing.push((names, add_ratios(names, of, to, &mut ratios)));
+            missing.push((names, add_ratios(names, data.service, of, to, &mut ratios)));
         }
     }
     note_missing(&missing, notes);
@@ -351,7 +354,7 @@ fn draw_method(
                 "host.equal_cpu_busy_fraction",
                 rates(busy(equal), stream + 7),
             ),
-            ("host.idle_cpu_busy_fraction", rates(busy(idle), stream + 8)),
+            (IDLE_BUSY, rates(busy(idle), stream + 8)),
         ],
     }
 }
@@ -374,6 +377,7 @@ fn rates_of_seconds(run: Option<&NetStreamRun>) -> Vec<f64> {
 
 fn add_ratios(
     (of_name, to_name): (&str, &str),
+    service: Service,
     of: &MethodDraws,
     to: &MethodDraws,
     ratios: &mut Vec<RatioResult>,
@@ -392,7 +396,11 @@ fn add_ratios(
             rounds: found.rounds as u64,
         }),
     };
+    let is_measured = |phase: &Phase| service.phases().contains(phase);
     for (phase, (of, to)) in Phase::ALL.iter().zip(of.latency.iter().zip(&to.latency)) {
+        if !is_measured(phase) {
+            continue;
+        }
         for (index, name) in LATENCY_FIGURES.iter().enumerate() {
             add(format!("{}.{name}", phase.key()), ratio(of, to, index));
         }
@@ -409,6 +417,9 @@ fn add_ratios(
         }
     }
     for ((name, of), (_, to)) in of.rates.iter().zip(&to.rates) {
+        if service == Service::Own && *name != IDLE_BUSY {
+            continue;
+        }
         add((*name).to_owned(), ratio(of, to, 0));
     }
     missing

@@ -1,7 +1,7 @@
 //! What a comparison measured, before any figure is computed.
 
 use super::guest::GuestCounts;
-use crate::netrt::ClientRun;
+use crate::netrt::{ClientRun, Counters, EndedBy};
 use crate::netstream::NetStreamRun;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,9 @@ pub enum Service {
     Vm,
     /// By processes of the host itself; there is no VM.
     Host,
+    /// By a service of the user's own host, beside whatever that host does: `steadyvm measure`. There is
+    /// one phase then, [`Phase::Idle`], and no `NetStream` of ours.
+    Own,
 }
 
 impl Service {
@@ -32,6 +35,23 @@ impl Service {
         match self {
             Self::Vm => "NetRT and NetStream are received in a VM each",
             Self::Host => "NetRT and NetStream are received by the host itself, without VMs",
+            Self::Own => "NetRT is received by a service of this host, beside the host's own load",
+        }
+    }
+
+    /// The phases that are measured, in the order they are shown.
+    pub fn phases(self) -> &'static [Phase] {
+        match self {
+            Self::Vm | Self::Host => &Phase::ALL,
+            Self::Own => &[Phase::Idle],
+        }
+    }
+
+    /// A phase in words.
+    pub fn phase_title(self, phase: Phase) -> &'static str {
+        match self {
+            Self::Vm | Self::Host => phase.title(),
+            Self::Own => "beside the host's own load",
         }
     }
 }
@@ -73,6 +93,24 @@ pub struct PhaseData {
     /// there was none. Nothing else of the phase is of that repetition.
     #[serde(default)]
     pub receive_path: Option<ReceivePathData>,
+}
+
+impl PhaseData {
+    /// A phase that is not measured: no samples, and no figure.
+    pub fn not_measured() -> Self {
+        Self {
+            netrt: ClientRun {
+                samples: Vec::new(),
+                counters: Counters::default(),
+                ended_by: EndedBy::Done,
+                duration_ns: 0,
+            },
+            netstream: None,
+            host_cpu_busy_fraction: f64::NAN,
+            guest: None,
+            receive_path: None,
+        }
+    }
 }
 
 /// The receive path of the host as it traced it.

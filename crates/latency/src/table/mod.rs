@@ -5,7 +5,7 @@ mod ratios;
 pub(crate) use ratios::{figure_words, ratio_words};
 
 use crate::results::{
-    GuestResult, HostResult, LatencyResult, NetStreamResult, Phase, Results, WakeUpResult,
+    GuestResult, HostResult, LatencyResult, NetStreamResult, Phase, Results, Service, WakeUpResult,
 };
 use std::fmt::Write;
 
@@ -20,11 +20,9 @@ pub(crate) const FIGURE_HEADERS: [&str; 7] = ["mean", "SD", "p50", "p90", "p99",
 /// their intervals, notes. Ends with a newline.
 pub fn render(results: &Results) -> String {
     let mut text = format!("{}\n\n", results.service.title());
-    for phase in Phase::ALL {
-        line(
-            &mut text,
-            &format!("NetRT round trips in µs, {}", phase.title()),
-        );
+    for &phase in results.service.phases() {
+        let title = results.service.phase_title(phase);
+        line(&mut text, &format!("NetRT round trips in µs, {title}"));
         line(&mut text, &latency_header());
         for method in &results.methods {
             line(&mut text, &latency_row(&method.name, method.latency(phase)));
@@ -32,16 +30,10 @@ pub fn render(results: &Results) -> String {
         line(&mut text, "");
     }
     wake_ups(&mut text, results);
-    line(
-        &mut text,
-        "NetStream received in Mbit/s, and the host's busy CPU time in % of all CPUs",
-    );
-    line(&mut text, &traffic_header());
-    for method in &results.methods {
-        line(
-            &mut text,
-            &traffic_row(&method.name, &method.netstream, &method.host),
-        );
+    if results.service == Service::Own {
+        busy(&mut text, results);
+    } else {
+        traffic(&mut text, results);
     }
     guests(&mut text, results);
     text += &ratios::tables(results);
@@ -50,6 +42,30 @@ pub fn render(results: &Results) -> String {
         wrapped(&mut text, &format!("Note: {}.", printable(note)));
     }
     text
+}
+
+fn traffic(text: &mut String, results: &Results) {
+    line(
+        text,
+        "NetStream received in Mbit/s, and the host's busy CPU time in % of all CPUs",
+    );
+    line(text, &traffic_header());
+    for method in &results.methods {
+        line(
+            text,
+            &traffic_row(&method.name, &method.netstream, &method.host),
+        );
+    }
+}
+
+/// The host's CPU time where there is no traffic of ours.
+fn busy(text: &mut String, results: &Results) {
+    line(text, "The host's busy CPU time in % of all CPUs");
+    for method in &results.methods {
+        let percent = method.host.idle_cpu_busy_fraction.map(|it| it * 100.0);
+        let name = cut(&method.name, NAME_WIDTH);
+        line(text, &format!("  {name} {:>10}", figure(percent)));
+    }
 }
 
 /// A figure of a table: whole from 1,000 on, one decimal below, a power of ten where digits would

@@ -1,7 +1,7 @@
 //! Ratios and their intervals, in words and as tables: a table a phase, a row a pair of methods.
 
 use super::{WIDTH, cut, line};
-use crate::results::{Phase, RatioResult, Results};
+use crate::results::{Phase, RatioResult, Results, Service};
 use std::fmt::Write;
 
 const PAIR_WIDTH: usize = 22;
@@ -33,6 +33,7 @@ pub(super) fn tables(results: &Results) -> String {
         &format!("Ratios with 95 % confidence intervals{basis}; * = excludes 1"),
     );
     let loads = |phase| match phase {
+        _ if results.service == Service::Own => "round trips",
         Phase::Full => "full-speed NetStream",
         Phase::Equal => "equal-rate NetStream",
         Phase::Idle => "no NetStream",
@@ -42,14 +43,15 @@ pub(super) fn tables(results: &Results) -> String {
         Phase::Equal => "wake-up, equal rate",
         Phase::Idle => "wake-up, no stream",
     };
-    let round_trips = Phase::ALL.map(|phase| (loads(phase), phase.key()));
+    let measured = results.service.phases().iter();
+    let round_trips = measured.map(|phase| (loads(*phase), phase.key()));
     let wake_ups = Phase::ALL.map(|phase| (wake_ups(phase), phase.wake_up_key()));
     let is_traced = |(_, key): &(_, &str)| {
         let figure = format!("{key}.mean_us");
         results.ratios.iter().any(|it| it.figure == figure)
     };
     let wake_ups = wake_ups.into_iter().filter(is_traced);
-    for (title, key) in round_trips.into_iter().chain(wake_ups) {
+    for (title, key) in round_trips.chain(wake_ups) {
         let path = |name: &str| format!("{key}.{name}");
         let has_p999 = results.ratios.iter().any(|it| it.figure == path("p999_us"));
         let names = if has_p999 {
@@ -59,31 +61,19 @@ pub(super) fn tables(results: &Results) -> String {
         };
         let figures = names.map(path);
         let headers = names.map(figure_words);
-        table(
-            &mut text,
-            title,
-            headers,
-            figures.each_ref().map(String::as_str),
-            results,
-        );
+        let figures = figures.each_ref().map(String::as_str);
+        table(&mut text, title, &headers, &figures, results);
     }
-    table(
-        &mut text,
-        "traffic and CPU",
-        TRAFFIC_HEADERS,
-        TRAFFIC_FIGURES,
-        results,
-    );
+    let (title, headers, figures): (_, &[&str], &[&str]) = if results.service == Service::Own {
+        ("CPU", &["CPU"], &["host.idle_cpu_busy_fraction"])
+    } else {
+        ("traffic and CPU", &TRAFFIC_HEADERS, &TRAFFIC_FIGURES)
+    };
+    table(&mut text, title, headers, figures, results);
     text
 }
 
-fn table(
-    text: &mut String,
-    title: &str,
-    headers: [&str; 4],
-    figures: [&str; 4],
-    results: &Results,
-) {
+fn table(text: &mut String, title: &str, headers: &[&str], figures: &[&str], results: &Results) {
     let mut header = format!("  {title:PAIR_WIDTH$}");
     for name in headers {
         let _ = write!(header, " {name:>CELL_WIDTH$}");
@@ -107,7 +97,7 @@ fn table(
             let found = results
                 .ratios
                 .iter()
-                .find(|it| it.of == of && it.to == to && it.figure == figure);
+                .find(|it| it.of == of && it.to == to && it.figure == *figure);
             let _ = write!(row, " {:>CELL_WIDTH$}", found.map_or("-".to_owned(), cell));
         }
         line(text, &row);

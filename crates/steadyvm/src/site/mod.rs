@@ -4,8 +4,10 @@
 //! path (`[[nic]]`, `[class.NAME.net]`) the host's; both read the same text and share VMs and classes.
 
 pub mod apply;
+pub mod drift;
 mod events;
 mod pace;
+pub mod peers;
 mod sched;
 pub mod status;
 pub mod undo;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use steadyvm_analysis::plan::{self, Report};
 use steadyvm_host::net::{Profile, file};
-use steadyvm_host::{HostControl, HostError, Plan, Report as Reconciled};
+use steadyvm_host::{Desired, HostControl, HostError, Plan, Report as Reconciled};
 
 use crate::net::{name_processes, named_process, text_of};
 
@@ -39,6 +41,17 @@ pub struct FileArgs {
     /// be repeated.
     #[arg(long = "vm", value_name = "NAME=PID", value_parser = named_process)]
     vms: Vec<(String, u32)>,
+}
+
+impl FileArgs {
+    /// This file alone.
+    pub fn of(file: &Path) -> Self {
+        Self {
+            file: file.to_owned(),
+            strict: false,
+            vms: Vec::new(),
+        }
+    }
 }
 
 /// A file that was read and found good.
@@ -103,6 +116,11 @@ impl Site {
         })
     }
 
+    /// What the host is to have.
+    pub fn desired(&self) -> Desired {
+        Desired::of_file(self.profile.clone())
+    }
+
     /// What bringing the host up to date would change. Reads only.
     pub fn plan(&self, control: &HostControl) -> Result<Plan> {
         let mut plan = control.plan_profile(&self.profile)?;
@@ -140,6 +158,12 @@ impl Site {
 }
 
 impl Done {
+    /// The settings that were made.
+    pub fn made(&self) -> BTreeSet<String> {
+        let steps = self.applied.steps.iter();
+        steps.map(|step| step.change.subject()).collect()
+    }
+
     /// Says on stderr what changed.
     pub fn log(&self) {
         for warning in &self.new_warnings {

@@ -9,6 +9,8 @@ use serde::Serialize;
 use steadyvm_analysis::plan::{Report, ServiceReport, VcpuReport};
 use steadyvm_host::{Plan, Setting, State};
 
+use super::drift::{Drift, Mended, ago, now_unix_s};
+use super::peers::{self, Role};
 use super::{FileArgs, Site};
 use crate::host::{ControlArgs, print_json};
 use crate::output;
@@ -16,7 +18,8 @@ use crate::output;
 /// Show what a steadyvm.toml plans, what of it is in force, and what has drifted.
 ///
 /// Drift is a setting that steadyvm made and that no longer holds, or one that the file wants and that
-/// is not made, as of a VM that started since. Exit code 1 if anything has drifted or is not in force.
+/// is not made, as of a VM that started since. A watch mends drift at once; what it cannot mend, it notes, and
+/// then the line says since when. Exit code 1 if anything has drifted or is not in force.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -43,13 +46,34 @@ struct Status {
     /// Settings in force that hold.
     holding: usize,
     /// Settings that were made and no longer hold.
-    drifted: Vec<Setting>,
+    drifted: Vec<Drifted>,
     /// What the file wants and is not in force, in words.
     missing: Vec<String>,
+    /// The settings of these, and when a watch saw first that they are missing, in seconds after 1970.
+    missing_since_unix_s: BTreeMap<String, Option<u64>>,
+    /// Whether a watch keeps the file in force.
+    watch: bool,
+    /// What a watch has mended, the last one last.
+    mended: Vec<Mended>,
     /// What is in force and the file no longer wants.
     unwanted: Vec<String>,
     /// What the reader should know.
     warnings: Vec<String>,
+}
+
+/// A setting that was made and no longer holds.
+#[derive(Debug, Serialize)]
+struct Drifted {
+    #[serde(flatten)]
+    setting: Setting,
+    /// When a watch saw that first, in seconds after 1970; null if none has.
+    drifted_since_unix_s: Option<u64>,
+}
+
+/// What is known besides the settings themselves.
+struct Seen {
+    drift: Drift,
+    watch: bool,
 }
 
 /// Runs the verb.
@@ -58,7 +82,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let site = Site::read(&args.file)?;
     let shown = control.show()?;
     let planned = site.plan(&control)?;
-    let status = status(&site, shown, planned);
+    let directory = args.control.state_directory();
+    let seen = Seen {
+        drift: Drift::read(directory),
+        watch: peers::is_held(directory, Role::Watch),
+    };
+    let status = status(&site, shown, planned, seen);
     if args.control.json {
         print_json(&status)?;
     } else {
@@ -71,7 +100,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
-fn status(site: &Site, shown: steadyvm_host::Status, planned: Plan) -> Status {
+fn status(site: &Site, shown: steadyvm_host::Status, planned: Plan, seen: Seen) -> Status {
+    let since = |subject: &String| seen.drift.open.get(subject).copied();
     let (held, drifted): (Vec<Setting>, Vec<Setting>) = shown
         .settings
         .into_iter()
@@ -89,7 +119,21 @@ fn status(site: &Site, shown: steadyvm_host::Status, planned: Plan) -> Status {
             .collect(),
         services: plan.map_or_else(Vec::new, |plan| plan.services.clone()),
         holding: held.len(),
-        drifted,
+        drifted: drifted
+            .into_iter()
+            .map(|setting| Drifted {
+                drifted_since_unix_s: since(&setting.subject),
+                setting,
+            })
+            .collect(),
+        missing_since_unix_s: planned
+            .steps
+            .iter()
+            .map(|step| step.change.subject())
+            .map(|subject| (subject.clone(), since(&subject)))
+            .collect(),
+        watch: seen.watch,
+        mended: seen.drift.mended.clone(),
         missing: planned.steps.iter().map(ToString::to_string).collect(),
         unwanted: planned
             .taken_back
@@ -150,16 +194,34 @@ impl Status {
                 service.name, service.vm
             )?;
         }
-        for setting in &self.drifted {
+        let now_unix_s = now_unix_s();
+        for drifted in &self.drifted {
+            let setting = &drifted.setting;
             let now = setting.now.as_deref().unwrap_or("gone");
             writeln!(
                 text,
-                "drifted: {}: {} expected, now {now}",
-                setting.subject, setting.new
+                "drifted: {}: {} expected, now {now}; {}",
+                setting.subject,
+                setting.new,
+                seen_since(drifted.drifted_since_unix_s, now_unix_s)
             )?;
         }
         for step in &self.missing {
             writeln!(text, "missing: {step}")?;
+        }
+        let oldest = self.missing_since_unix_s.values().flatten().min();
+        if let Some(oldest) = oldest {
+            let ago = ago(*oldest, now_unix_s);
+            writeln!(text, "missing, as a watch saw first {ago}")?;
+        }
+        if let Some(last) = self.mended.last() {
+            let ago = ago(last.mended_unix_s, now_unix_s);
+            let count = self.mended.len();
+            writeln!(
+                text,
+                "a watch set or mended {count} settings, the last {ago}: {}",
+                last.subject
+            )?;
         }
         for subject in &self.unwanted {
             writeln!(text, "no longer wanted: {subject}")?;
@@ -169,6 +231,13 @@ impl Status {
         }
         Ok(())
     }
+}
+
+fn seen_since(since_unix_s: Option<u64>, now_unix_s: u64) -> String {
+    since_unix_s.map_or_else(
+        || "since when is not known: no watch saw it".to_owned(),
+        |since| format!("a watch saw it first {}", ago(since, now_unix_s)),
+    )
 }
 
 /// A time of the analysis, nanoseconds, for people.

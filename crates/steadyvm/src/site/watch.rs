@@ -1,12 +1,16 @@
 //! `steadyvm watch`: keeps a file in force while VMs, cards and CPUs come and go.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use steadyvm_host::Status;
 
+use super::drift::{Drift, now_unix_s};
 use super::events::{Event, Events};
 use super::pace::Pace;
+use super::peers::{self, Role};
 use super::{FileArgs, Site};
 use crate::host::ControlArgs;
 
@@ -15,7 +19,8 @@ use crate::host::ControlArgs;
 /// Runs in the foreground, under systemd as steadyvm.service. It acts on KVM's own events, on link and
 /// CPU changes, and every 30 seconds. SIGHUP reads the file again; SIGTERM ends it, and what it has set
 /// stays in force unless --undo-at-stop is given. If it is killed, what it has set stays too; started
-/// again, it goes on from the journal.
+/// again, it goes on from the journal. While `steadyvm measure` runs, it keeps off. What did not hold, and since
+/// when, `steadyvm status` tells.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -33,8 +38,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut events = Events::open().context("cannot listen for events of this host")?;
     let control = args.control.open();
     let mut site = Site::read(&args.file)?;
+    let directory = args.control.state_directory();
+    let held = peers::hold(directory, Role::Watch);
+    let _held = held.with_context(|| format!("cannot write to {}", directory.display()))?;
+    let mut drift = Drift::read(directory);
+    let mut is_paused = false;
     // A file that is wrong from the start is the caller's to mend; later on the last good one counts.
-    site.reconcile(&control)?.log();
+    if !peers::is_held(directory, Role::Measure) {
+        site.reconcile(&control)?.log();
+    }
     ready();
     let mut pace = Pace::new(Instant::now());
     loop {
@@ -52,9 +64,31 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             pace.note(event, Instant::now());
         }
         if pace.take(Instant::now()) {
+            if peers::is_held(directory, Role::Measure) {
+                if !is_paused {
+                    log("`steadyvm measure` runs: keeping off until its end");
+                }
+                is_paused = true;
+                continue;
+            }
+            is_paused = false;
+            let before = drift.clone();
             match site.reconcile(&control) {
-                Ok(done) => done.log(),
-                Err(error) => log(&format!("cannot bring this host up to date: {error:#}")),
+                Ok(done) => {
+                    done.log();
+                    drift.see_mended(&done.made(), now_unix_s());
+                }
+                Err(error) => {
+                    log(&format!("cannot bring this host up to date: {error:#}"));
+                    if let Ok(status) = control.show() {
+                        drift.see(&drifted(&status), now_unix_s());
+                    }
+                }
+            }
+            if drift != before
+                && let Err(error) = drift.write(directory)
+            {
+                log(&format!("cannot write down what did not hold: {error}"));
             }
         }
     }
@@ -66,6 +100,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What does not hold, or is wanted and not in force.
+fn drifted(status: &Status) -> BTreeSet<String> {
+    let settings = status.settings.iter();
+    let drifted = settings.filter(|setting| !setting.holds);
+    let drifted = drifted.map(|setting| setting.subject.clone());
+    drifted.chain(status.pending.iter().cloned()).collect()
 }
 
 /// Tells systemd that the host is as the file says (`sd_notify(3)`); without systemd, nobody.

@@ -5,6 +5,7 @@
 
 mod cause;
 mod cpu;
+mod journey;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -13,8 +14,12 @@ mod vectors;
 mod way;
 
 pub use cause::{Cause, Own};
-pub use report::{Blocked, CauseFigures, Figures, Owner, Report, WorstPacket, WorstSpan};
-pub use text::render;
+pub use journey::{Piece, Stage, Step, VmThreads};
+pub use report::{
+    Blocked, CauseFigures, Figures, Owner, Rank, Report, WorstPacket, WorstPiece, WorstSpan,
+    WorstStage,
+};
+pub use text::{render, render_worst};
 
 use crate::event::{Event, Kind, Priority};
 use crate::name::Name;
@@ -30,6 +35,8 @@ pub struct Setup {
     pub wanted: Wanted,
     /// Where the softirq lock of PREEMPT_RT lies in every CPU's own area.
     pub softirq_lock_offset: Option<u64>,
+    /// The VMs of the host, which packets are followed into.
+    pub vms: Vec<VmThreads>,
 }
 
 /// Which packets are measured.
@@ -61,8 +68,12 @@ pub struct Way {
     pub spans: Vec<Span>,
     /// The thread that was woken; empty if the reader was awake.
     pub woken: Name,
+    /// Its number; `None` if the reader was awake.
+    pub woken_tid: Option<u32>,
     /// The owners of the locks that the device's thread was blocked on, in order.
     pub waits: Vec<Wait>,
+    /// What came after the wake-up, as far as it is known.
+    pub stages: Vec<Stage>,
 }
 
 /// What the CPU did for a while.
@@ -96,6 +107,12 @@ impl Way {
     pub fn total_ns(&self) -> u64 {
         self.spans.iter().map(|span| span.for_ns).sum()
     }
+
+    /// From the hard interrupt to the end of the last stage that is known.
+    pub fn whole_ns(&self) -> u64 {
+        let stages = self.stages.iter().map(Stage::total_ns);
+        self.total_ns() + stages.sum::<u64>()
+    }
 }
 
 /// All that was found.
@@ -118,5 +135,9 @@ pub fn analyse(recording: &Recording, setup: &Setup) -> Findings {
         findings.ways.extend(ways);
     }
     findings.ways.sort_by_key(|(_, way)| way.since_ns);
+    let timeline = journey::Timeline::of(&recording.cpus);
+    for (_, way) in &mut findings.ways {
+        way.stages = timeline.follow(way, &setup.vms);
+    }
     findings
 }

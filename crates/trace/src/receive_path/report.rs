@@ -1,6 +1,7 @@
 //! Figures of what was found. Times in microseconds, `None` without packets; exact, of every
 //! packet, percentiles nearest-rank.
 
+use super::journey::Stage;
 use super::{Cause, Findings, Wait, Way};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -107,6 +108,55 @@ pub struct WorstPacket {
     pub woken: String,
     /// What the CPU did, in order.
     pub timeline: Vec<WorstSpan>,
+    /// From hard interrupt to the end of the last stage.
+    #[serde(default)]
+    pub whole_us: f64,
+    /// What came after the wake-up, as far as it is known, in order.
+    #[serde(default)]
+    pub stages: Vec<WorstStage>,
+}
+
+/// A stage of a slow packet's way behind the wake-up of its reader.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorstStage {
+    /// "wait", "carry", "guest" or "serve".
+    pub kind: String,
+    /// The thread that it is about.
+    pub thread: String,
+    /// The VM, if the thread is a VCPU.
+    pub vm: Option<String>,
+    /// The number of the VCPU.
+    pub vcpu: Option<u32>,
+    /// The CPU.
+    pub cpu: usize,
+    /// Since the hard interrupt.
+    pub after_us: f64,
+    /// How long.
+    pub for_us: f64,
+    /// What ran on that CPU, in order.
+    pub ran: Vec<WorstPiece>,
+    /// How it ended, where that is not the next stage.
+    pub end: String,
+}
+
+/// A thread that ran for a while.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorstPiece {
+    /// How long.
+    pub for_us: f64,
+    /// The thread; empty if unknown.
+    pub thread: String,
+    /// Its priority, as in [`WorstSpan`].
+    pub priority: String,
+}
+
+/// Which packets are the slowest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rank {
+    /// By the time from hard interrupt to the wake-up of the reader.
+    WakeUp,
+    /// By all that is known of their way, the guest's part included.
+    Whole,
 }
 
 /// A stretch of a slow packet's time.
@@ -130,7 +180,13 @@ pub struct WorstSpan {
 
 impl Report {
     /// Computes the figures, and keeps this many of the slowest packets.
-    pub fn new(packets: String, duration_s: f64, findings: &Findings, worst: usize) -> Self {
+    pub fn new(
+        packets: String,
+        duration_s: f64,
+        findings: &Findings,
+        worst: usize,
+        rank: Rank,
+    ) -> Self {
         let ways: Vec<&Way> = findings.ways.iter().map(|(_, way)| way).collect();
         let samples_ns: Vec<u64> = ways.iter().map(|way| way.total_ns()).collect();
         let awake = ways.iter().filter(|way| way.woken.is_empty()).count();
@@ -143,7 +199,7 @@ impl Report {
             followers: findings.followers,
             causes: causes(&ways),
             blocked: blocked(&ways),
-            worst: slowest(findings, worst),
+            worst: slowest(findings, worst, rank),
             samples_ns,
             lost_events: 0,
             missing: Vec::new(),
@@ -226,9 +282,14 @@ fn blocked(ways: &[&Way]) -> Blocked {
     }
 }
 
-fn slowest(findings: &Findings, count: usize) -> Vec<WorstPacket> {
+fn slowest(findings: &Findings, count: usize, rank: Rank) -> Vec<WorstPacket> {
     let mut ways: Vec<&(usize, Way)> = findings.ways.iter().collect();
-    ways.sort_by_key(|(_, way)| std::cmp::Reverse(way.total_ns()));
+    ways.sort_by_key(|(_, way)| {
+        std::cmp::Reverse(match rank {
+            Rank::WakeUp => way.total_ns(),
+            Rank::Whole => way.whole_ns(),
+        })
+    });
     let packet = |(cpu, way): &(usize, Way)| {
         let mut after_ns = 0;
         let timeline = way.spans.iter().map(|span| {
@@ -250,9 +311,36 @@ fn slowest(findings: &Findings, count: usize) -> Vec<WorstPacket> {
             cpu: *cpu,
             total_us: microseconds(way.total_ns()),
             woken: way.woken.to_string(),
+            whole_us: microseconds(way.whole_ns()),
+            stages: stages(way),
         }
     };
     ways.into_iter().take(count).map(packet).collect()
+}
+
+fn stages(way: &Way) -> Vec<WorstStage> {
+    let mut after_ns = way.total_ns();
+    let stage = |stage: &Stage| {
+        let began_ns = after_ns;
+        after_ns += stage.total_ns();
+        let pieces = stage.pieces.iter().map(|piece| WorstPiece {
+            for_us: microseconds(piece.for_ns),
+            thread: piece.thread.to_string(),
+            priority: piece.priority.to_string(),
+        });
+        WorstStage {
+            kind: stage.step.kind().to_owned(),
+            thread: stage.thread.to_string(),
+            vm: stage.vcpu.as_ref().map(|(vm, _)| vm.clone()),
+            vcpu: stage.vcpu.as_ref().map(|(_, number)| *number),
+            cpu: stage.cpu,
+            after_us: microseconds(began_ns),
+            for_us: microseconds(stage.total_ns()),
+            ran: pieces.collect(),
+            end: stage.end.to_owned(),
+        }
+    };
+    way.stages.iter().map(stage).collect()
 }
 
 fn microseconds(nanoseconds: u64) -> f64 {

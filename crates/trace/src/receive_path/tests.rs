@@ -20,6 +20,7 @@ fn setup() -> Setup {
         interrupts: BTreeMap::from([(RT_IRQ, "rt".into()), (BULK_IRQ, "bulk".into())]),
         wanted: Wanted::Device("rt".into()),
         softirq_lock_offset: Some(SOFTIRQ_LOCK),
+        vms: Vec::new(),
     }
 }
 
@@ -196,7 +197,7 @@ fn a_threaded_interrupt_behind_a_lock_and_another_device() {
             owner: comm(OTHER)
         }]
     );
-    let report = Report::new("device rt".into(), 1.0, &findings, 1);
+    let report = Report::new("device rt".into(), 1.0, &findings, 1, Rank::WakeUp);
     assert_eq!(report.blocked.figures.max_us, Some(0.202));
     assert_eq!(report.samples_ns, [640]);
     let text = render(&report);
@@ -230,7 +231,7 @@ fn a_softirq_on_the_way_out_of_an_interrupt() {
     let findings = script.analyse();
     assert_eq!(durations(&findings.ways[0].1), expected);
     assert!(findings.ways[0].1.woken.is_empty(), "its reader was awake");
-    let report = Report::new("device rt".into(), 1.0, &findings, 0);
+    let report = Report::new("device rt".into(), 1.0, &findings, 0, Rank::WakeUp);
     assert_eq!(report.readers_awake, 1);
 }
 
@@ -500,7 +501,7 @@ proptest! {
         for (_, way) in &findings.ways {
             prop_assert!(way.since_ns + way.total_ns() <= now_ns);
         }
-        let report = Report::new("device rt".into(), 1.0, &findings, 2);
+        let report = Report::new("device rt".into(), 1.0, &findings, 2, Rank::WakeUp);
         let shares: f64 = report.causes.iter().map(|cause| cause.share).sum();
         prop_assert!(report.samples_ns.iter().sum::<u64>() == 0 || (shares - 1.0).abs() < 1e-9);
         let json = serde_json::to_string(&report).unwrap();

@@ -1,6 +1,6 @@
 //! A report for a terminal, at most 100 columns wide.
 
-use super::report::{CauseFigures, Figures, Report, WorstPacket};
+use super::report::{CauseFigures, Figures, Report, WorstPacket, WorstStage};
 use std::fmt::Write;
 
 /// Causes with a smaller share than this are summed up in one line.
@@ -74,6 +74,64 @@ pub fn render(report: &Report) -> String {
     text
 }
 
+/// The slowest packets alone, each from its interrupt to the guest's answer: what ran, and what ran instead.
+/// Ends with a newline.
+pub fn render_worst(report: &Report) -> String {
+    let count = report.worst.len();
+    let mut text = format!(
+        "the {count} slowest of {} packets of {} in {:.1} s, each from its hard interrupt on\n",
+        report.total.n, report.packets, report.duration_s
+    );
+    if report.lost_events > 0 {
+        let lost = report.lost_events;
+        line(&mut text, &format!("WARNING: {lost} events were lost"));
+    }
+    for (number, packet) in report.worst.iter().enumerate() {
+        worst(&mut text, number + 1, packet);
+    }
+    text
+}
+
+/// A stage behind the wake-up, and what ran meanwhile.
+fn stage(text: &mut String, stage: &WorstStage) {
+    let thread = match (&stage.vm, stage.vcpu) {
+        (Some(vm), Some(number)) => format!("VCPU {number} of {vm} ({})", stage.thread),
+        _ => stage.thread.clone(),
+    };
+    let title = match stage.kind.as_str() {
+        "wait" => format!("{thread} is woken and waits for CPU {}", stage.cpu),
+        "carry" => format!("{thread} carries the packet, on CPU {}", stage.cpu),
+        "guest" => format!("{thread} runs the guest, on CPU {}", stage.cpu),
+        _ => format!("{thread} runs, on CPU {}", stage.cpu),
+    };
+    line(
+        text,
+        &format!("  {:>9.1} {:>9.1}   {title}", stage.after_us, stage.for_us),
+    );
+    // A thread that runs in its own stage is what is meant to run.
+    let is_expected = |thread: &str| stage.kind != "wait" && thread == stage.thread;
+    for piece in stage.ran.iter().take(MOST_SPANS) {
+        if is_expected(&piece.thread) {
+            continue;
+        }
+        let name = if piece.thread.is_empty() {
+            "unknown"
+        } else {
+            &piece.thread
+        };
+        line(
+            text,
+            &format!(
+                "            {:>9.1}     instead {name} ({})",
+                piece.for_us, piece.priority
+            ),
+        );
+    }
+    if !stage.end.is_empty() {
+        line(text, &format!("                          {}", stage.end));
+    }
+}
+
 fn cause_row(cause: &CauseFigures) -> String {
     // In the device's own thread: the inversion that the thread's priority cannot cure.
     let place = if cause.in_own_thread && cause.kind != "own" {
@@ -125,8 +183,11 @@ fn worst(text: &mut String, number: usize, packet: &WorstPacket) {
     line(
         text,
         &format!(
-            "\nslowest packet {number}: {:.1} µs on CPU {} at {:.6} s, {woken}",
-            packet.total_us, packet.cpu, packet.at_s
+            "\nslowest packet {number}: {:.1} µs on CPU {} at {:.6} s, {woken}{}",
+            packet.total_us,
+            packet.cpu,
+            packet.at_s,
+            whole(packet)
         ),
     );
     line(
@@ -147,6 +208,18 @@ fn worst(text: &mut String, number: usize, packet: &WorstPacket) {
     let more = packet.timeline.len().saturating_sub(MOST_SPANS);
     if more > 0 {
         line(text, &format!("  ... {more} more, see --json"));
+    }
+    for one in &packet.stages {
+        stage(text, one);
+    }
+}
+
+/// How long all of it took, where more is known than the way to the wake-up.
+fn whole(packet: &WorstPacket) -> String {
+    if packet.stages.is_empty() {
+        String::new()
+    } else {
+        format!("; {:.1} µs in all", packet.whole_us)
     }
 }
 

@@ -109,7 +109,9 @@ impl Known<'_> {
             since_ns: way.since_ns,
             spans,
             woken: closed.woken.map(comm).unwrap_or_default(),
+            woken_tid: closed.woken,
             waits: way.waits.clone(),
+            stages: Vec::new(),
         }
     }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use steadyvm_trace::Recording;
 use steadyvm_trace::event::{Decoder, TRACEPOINTS};
 use steadyvm_trace::format::Format;
-use steadyvm_trace::receive_path::{Report, Setup, Wanted, analyse, render};
+use steadyvm_trace::receive_path::{
+    Rank, Report, Setup, VmThreads, Wanted, analyse, render, render_worst,
+};
 use steadyvm_trace::record::{Record, records};
 
 /// Bytes as the format of a tracepoint, up to the first zero, and then as the content of a ring
@@ -39,10 +41,16 @@ pub fn trace_events(bytes: &[u8]) -> usize {
             interrupts: BTreeMap::from([(1, "rt".into())]),
             wanted: Wanted::Device("rt".into()),
             softirq_lock_offset: Some(64),
+            vms: vec![VmThreads {
+                name: "vm".into(),
+                carriers: (0..8).collect(),
+                vcpus: (8..16).map(|tid| (tid, tid)).collect(),
+            }],
         };
         let findings = analyse(&recording, &setup);
-        let report = Report::new(String::new(), 1.0, &findings, 3);
+        let report = Report::new(String::new(), 1.0, &findings, 3, Rank::Whole);
         assert!(render(&report).ends_with('\n'));
+        assert!(render_worst(&report).ends_with('\n'));
     }
     count
 }

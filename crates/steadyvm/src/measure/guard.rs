@@ -1,0 +1,143 @@
+//! Restores the state that a measurement found, however the measurement ends.
+//!
+//! A process of its own waits until the pipe from the measurement closes, and then restores. The kernel
+//! closes that pipe at any end of the measurement: done, failed, panicked, or killed. So there is one path
+//! of restoring, and it is always the same one.
+
+use std::io::{BufRead, BufReader, Read, Write, stdin};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use steadyvm_host::{Desired, HostControl, Machine};
+
+use crate::output;
+use crate::site::peers::{self, Role};
+use crate::this_program;
+
+/// How long restoring waits for another steadyvm that changes the host.
+const WAIT: Duration = Duration::from_secs(60);
+const READY: &str = "ready";
+
+/// Restore a state when standard input ends; `measure` starts it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where the journal of changes is kept.
+    #[arg(long, value_name = "DIR")]
+    state_dir: PathBuf,
+}
+
+/// What is to be restored.
+#[derive(Debug, Serialize, Deserialize)]
+struct Found {
+    /// What was in force; none if nothing was.
+    desired: Option<Desired>,
+}
+
+/// The process that will restore.
+pub struct Guard {
+    child: Child,
+}
+
+impl Guard {
+    /// Starts it. From here on the state is restored, whatever happens.
+    ///
+    /// # Errors
+    /// It does not start, or another measurement runs.
+    pub fn start(state_directory: &Path, desired: Option<Desired>) -> Result<Self> {
+        let mut child = Command::new(this_program())
+            .args(["restore-at-end", "--state-dir"])
+            .arg(state_directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the process that restores the state at the end")?;
+        let mut line = serde_json::to_vec(&Found { desired })?;
+        line.push(b'\n');
+        if let Some(input) = &mut child.stdin {
+            // If it has ended already, what it says below tells why.
+            let _ = input.write_all(&line).and_then(|()| input.flush());
+        }
+        let mut said = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output).read_line(&mut said)?;
+        }
+        if said.trim() != READY {
+            let status = child.wait()?;
+            bail!("the process that restores the state at the end did not start: {status}");
+        }
+        Ok(Self { child })
+    }
+
+    /// Restores the state that was found.
+    ///
+    /// # Errors
+    /// Something could not be restored; what, is on standard error.
+    pub fn restore(mut self) -> Result<(), NotRestored> {
+        drop(self.child.stdin.take());
+        match self.child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(NotRestored(status.to_string())),
+            Err(error) => Err(NotRestored(error.to_string())),
+        }
+    }
+}
+
+/// The state that was found is not in force again.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the state found at the start is not in force again ({0}, see above); run `steadyvm undo`, then \
+     `steadyvm apply`"
+)]
+pub struct NotRestored(String);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // Whoever sees this process end finds the state restored.
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the hidden verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    // Signals of the terminal and of systemd are for the measurement; its end is what counts here.
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    nix::unistd::setsid().context("cannot leave the terminal's session")?;
+    let Some(_held) = peers::hold(&args.state_dir, Role::Measure)
+        .with_context(|| format!("cannot write to {}", args.state_dir.display()))?
+    else {
+        bail!("another `steadyvm measure` runs on this host: wait for its end");
+    };
+    let mut input = BufReader::new(stdin());
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let found: Found = serde_json::from_str(&line)
+        .context("standard input does not begin with a state to restore")?;
+    output::line(READY)?;
+    let mut rest = Vec::new();
+    // An error is an end too.
+    let _ = input.read_to_end(&mut rest);
+    let control = HostControl::new(Machine::real(), &args.state_dir).waiting(WAIT);
+    restore(&control, found.desired.as_ref())
+}
+
+fn restore(control: &HostControl, desired: Option<&Desired>) -> Result<ExitCode> {
+    let Some(desired) = desired else {
+        let undone = control.undo()?;
+        for failed in undone.failed.iter().chain(&undone.postponed) {
+            eprintln!("steadyvm: not restored: {failed}");
+        }
+        let all = undone.failed.is_empty() && undone.postponed.is_empty();
+        return Ok(ExitCode::from(if all { 0 } else { 3 }));
+    };
+    control.reconcile(desired)?;
+    Ok(ExitCode::SUCCESS)
+}

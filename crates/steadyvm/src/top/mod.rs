@@ -1,0 +1,146 @@
+//! `steadyvm top`: what serves this host's VMs, live.
+//!
+//! - `frame`: figures of one look; pure
+//! - `look`: reads the host
+//! - `text`: a frame as a table and as metrics; pure
+
+mod frame;
+mod look;
+mod text;
+
+use std::fs;
+use std::io::{IsTerminal as _, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use self::frame::Frame;
+use self::look::Watcher;
+use crate::host::ControlArgs;
+use crate::output;
+
+/// Show what serves this host's VMs, live: ranks, budgets, CPU time, wake-up latency by stage.
+///
+/// A line is a thread on the way of a packet: the card's interrupt and NAPI threads, then for each VM its
+/// vhost workers and VCPUs. "of own" is how much of its SCHED_DEADLINE budget it used, in per cent. Wake-ups are
+/// the times from being woken to running, each one, by two tracepoints that the kernel filters by these
+/// threads; without the right to trace, means of the kernel's counters.
+///
+/// Shown are the cards, VMs and services of what `apply` has put in force; if nothing is, all VMs.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+#[command(after_help = "Examples:
+  steadyvm top
+  steadyvm top --once --json --interval 10
+  steadyvm top --once --format openmetrics --out /var/lib/prometheus/node-exporter/steadyvm.prom")]
+pub struct Args {
+    /// Show one frame, of one interval, and end.
+    #[arg(long)]
+    once: bool,
+    /// Show so many frames and end.
+    #[arg(long, value_name = "N", conflicts_with = "once")]
+    count: Option<u64>,
+    /// Seconds of a frame.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    interval: f64,
+    /// As what. JSON is a line a frame, unless it is one frame only.
+    #[arg(long, value_enum, default_value_t = Format::Table, conflicts_with = "json")]
+    format: Format,
+    /// Write each frame to this file instead, in one step, so that a collector never reads half of one.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+/// What a frame is printed as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+    #[value(name = "openmetrics")]
+    OpenMetrics,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if (0.1..=3600.0).contains(&number) {
+        Ok(number)
+    } else {
+        Err("seconds are between 0.1 and 3600".into())
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let control = args.control.open();
+    let mut watcher = Watcher::new(&control, args.control.state_directory())?;
+    let mut left = if args.once { Some(1) } else { args.count };
+    while left != Some(0) {
+        thread::sleep(Duration::from_secs_f64(args.interval));
+        let frame = watcher.look()?;
+        args.show(&frame)?;
+        left = left.map(|left| left - 1);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn show(&self, frame: &Frame) -> Result<()> {
+        let format = if self.control.json {
+            Format::Json
+        } else {
+            self.format
+        };
+        let text = match format {
+            Format::Table => text::table(frame),
+            Format::Json if self.once => serde_json::to_string_pretty(frame)? + "\n",
+            Format::Json => serde_json::to_string(frame)? + "\n",
+            Format::OpenMetrics => text::open_metrics(frame),
+        };
+        match &self.out {
+            Some(file) => {
+                replace(file, &text).with_context(|| format!("cannot write to {}", file.display()))
+            }
+            None if format == Format::Table && !self.once && stdout().is_terminal() => {
+                // To the first place, and all of the screen cleared (ECMA-48: CUP, ED).
+                output::print(&format!("\u{1b}[H\u{1b}[2J{text}"))
+            }
+            None => output::print(&text),
+        }
+    }
+}
+
+/// Puts a file with this text in the place of the one that may be there.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".new");
+    fs::write(&beside, text)?;
+    fs::rename(&beside, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_in_one_step() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("steadyvm.prom");
+        for text in ["one\n", "two\n"] {
+            replace(&file, text).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_interval_has_a_range() {
+        assert!(seconds("0").is_err() && seconds("NaN").is_err() && seconds("1e9").is_err());
+        assert_eq!(seconds("0.5"), Ok(0.5));
+    }
+}

@@ -1,0 +1,341 @@
+//! A frame as a table for people, and as `OpenMetrics` text for a collector.
+
+use std::fmt::Write as _;
+
+use steadyvm_host::State;
+
+use super::frame::{Frame, Group, Stage};
+use crate::site::drift::ago;
+
+/// A table of at most 100 columns.
+pub fn table(frame: &Frame) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_table(&mut text, frame);
+    text
+}
+
+fn write_table(text: &mut String, frame: &Frame) -> std::fmt::Result {
+    let in_force = &frame.in_force;
+    let state = match in_force.state {
+        State::None => "nothing is in force",
+        State::Applied => "in force",
+        State::Incomplete => "an apply or undo was interrupted",
+        State::BeforeReboot => "nothing is in force since the reboot",
+    };
+    let method = in_force.method.as_deref().unwrap_or("steadyvm");
+    write!(
+        text,
+        "{method}: {state}, {} settings hold",
+        in_force.holding
+    )?;
+    if in_force.drifted > 0 {
+        write!(text, ", {} DRIFTED", in_force.drifted)?;
+        if let Some(since) = in_force.drifted_since_unix_s {
+            write!(text, " (first seen {})", ago(since, frame.at_unix_s))?;
+        }
+    }
+    let watch = if in_force.watch {
+        "a watch"
+    } else {
+        "no watch"
+    };
+    let own = frame.own_cpu_percent;
+    let own = own.map_or("-".to_owned(), |own| format!("{own:.2}"));
+    writeln!(
+        text,
+        "; {watch}\nover {:.1} s; own CPU {own} %",
+        frame.interval_s
+    )?;
+    for (kind, groups) in kinds(frame) {
+        for group in groups {
+            let pid = group.pid.map_or(String::new(), |pid| format!(" ({pid})"));
+            writeln!(text, "\n{kind} {}{pid}", group.name)?;
+            if group.stages.is_empty() {
+                writeln!(text, "  has no thread of its own now")?;
+                continue;
+            }
+            writeln!(
+                text,
+                "  {:<24} {:<22} {:>6} {:>6} {:>8} {:>7} {:>7} {:>8}",
+                "thread", "rank", "CPU %", "of own", "wake-ups", "p50 µs", "p99 µs", "max µs"
+            )?;
+            for stage in &group.stages {
+                writeln!(text, "{}", row(stage).trim_end())?;
+            }
+        }
+    }
+    if frame.wake_ups_from == "schedstat" {
+        writeln!(text, "\np50 is the mean here, and there is no other figure")?;
+    }
+    for warning in &frame.warnings {
+        writeln!(text, "warning: {warning}")?;
+    }
+    Ok(())
+}
+
+fn row(stage: &Stage) -> String {
+    let number = stage.number.map_or(String::new(), |it| format!(" {it}"));
+    let title = cut(&format!("{}{number} {}", stage.stage, stage.thread), 24);
+    let figure = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+    let wake_up = &stage.wake_up;
+    format!(
+        "  {title:<24} {:<22} {:>6} {:>6} {:>8} {:>7} {:>7} {:>8}",
+        cut(&stage.rank, 22),
+        figure(stage.cpu_percent),
+        figure(stage.budget.and_then(|budget| budget.used_percent)),
+        wake_up.n,
+        figure(wake_up.p50_us.or(wake_up.mean_us)),
+        figure(wake_up.p99_us),
+        figure(wake_up.max_us),
+    )
+}
+
+fn cut(text: &str, width: usize) -> String {
+    text.chars().take(width).collect()
+}
+
+fn kinds(frame: &Frame) -> [(&'static str, &Vec<Group>); 3] {
+    [
+        ("card", &frame.nics),
+        ("VM", &frame.vms),
+        ("service", &frame.processes),
+    ]
+}
+
+type Value = fn(&Stage) -> Option<f64>;
+
+/// A metric of a thread: name, unit, help, value.
+const METRICS: [(&str, &str, Value); 9] = [
+    (
+        "cpu_ratio",
+        "CPU time of a thread over the interval, of one CPU.",
+        |stage| Some(stage.cpu_percent? / 100.0),
+    ),
+    (
+        "budget_seconds",
+        "CPU time that SCHED_DEADLINE gives a thread in each period.",
+        |stage| Some(stage.budget?.runtime_us / 1e6),
+    ),
+    (
+        "budget_period_seconds",
+        "The period of a thread's budget.",
+        |stage| Some(stage.budget?.period_us / 1e6),
+    ),
+    (
+        "budget_used_ratio",
+        "How much of its budget a thread used over the interval.",
+        |stage| Some(stage.budget?.used_percent? / 100.0),
+    ),
+    (
+        "wake_ups",
+        "Wake-ups of a thread in the interval.",
+        |stage| Some(stage.wake_up.n as f64),
+    ),
+    (
+        "wake_up_mean_seconds",
+        "Mean time from wake-up to running.",
+        |stage| Some(stage.wake_up.mean_us? / 1e6),
+    ),
+    (
+        "wake_up_p50_seconds",
+        "Median time from wake-up to running.",
+        |stage| Some(stage.wake_up.p50_us? / 1e6),
+    ),
+    (
+        "wake_up_p99_seconds",
+        "99th percentile of the time from wake-up to running.",
+        |stage| Some(stage.wake_up.p99_us? / 1e6),
+    ),
+    (
+        "wake_up_max_seconds",
+        "Largest time from wake-up to running.",
+        |stage| Some(stage.wake_up.max_us? / 1e6),
+    ),
+];
+
+/// `OpenMetrics` text; node_exporter's textfile collector reads it too.
+pub fn open_metrics(frame: &Frame) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_metrics(&mut text, frame);
+    text
+}
+
+fn write_metrics(text: &mut String, frame: &Frame) -> std::fmt::Result {
+    let in_force = &frame.in_force;
+    let is_applied = in_force.state == State::Applied;
+    let whole: [(&str, &str, Option<f64>); 7] = [
+        (
+            "in_force",
+            "Whether settings are in force.",
+            Some(f64::from(u8::from(is_applied))),
+        ),
+        (
+            "settings_holding",
+            "Settings that hold.",
+            Some(in_force.holding as f64),
+        ),
+        (
+            "settings_drifted",
+            "Settings that do not hold or are pending.",
+            Some(in_force.drifted as f64),
+        ),
+        (
+            "drifted_since_seconds",
+            "When a watch saw drift first, in seconds after 1970.",
+            in_force.drifted_since_unix_s.map(|it| it as f64),
+        ),
+        (
+            "watch",
+            "Whether a watch keeps the settings in force.",
+            Some(f64::from(u8::from(in_force.watch))),
+        ),
+        (
+            "interval_seconds",
+            "How long the figures of threads are of.",
+            Some(frame.interval_s),
+        ),
+        (
+            "own_cpu_ratio",
+            "CPU time of the program that made this, of one CPU.",
+            frame.own_cpu_percent.map(|own| own / 100.0),
+        ),
+    ];
+    for (name, help, value) in whole {
+        if let Some(value) = value {
+            writeln!(text, "# HELP steadyvm_{name} {help}")?;
+            writeln!(text, "# TYPE steadyvm_{name} gauge")?;
+            writeln!(text, "steadyvm_{name} {value}")?;
+        }
+    }
+    for (name, help, value) in METRICS {
+        let mut samples = String::new();
+        for (kind, groups) in kinds(frame) {
+            for group in groups {
+                for stage in &group.stages {
+                    if let Some(value) = value(stage) {
+                        let labels = labels(kind, group, stage);
+                        writeln!(samples, "steadyvm_thread_{name}{{{labels}}} {value}")?;
+                    }
+                }
+            }
+        }
+        if !samples.is_empty() {
+            writeln!(text, "# HELP steadyvm_thread_{name} {help}")?;
+            writeln!(text, "# TYPE steadyvm_thread_{name} gauge")?;
+            text.push_str(&samples);
+        }
+    }
+    writeln!(text, "# EOF")
+}
+
+fn labels(kind: &str, group: &Group, stage: &Stage) -> String {
+    let of = match kind {
+        "card" => "nic",
+        "VM" => "vm",
+        _ => "service",
+    };
+    let number = stage.number.map_or(String::new(), |it| it.to_string());
+    format!(
+        "{of}=\"{}\",stage=\"{}\",number=\"{number}\",tid=\"{}\",thread=\"{}\",rank=\"{}\"",
+        escape(&group.name),
+        stage.stage,
+        stage.tid,
+        escape(&stage.thread),
+        escape(&stage.rank),
+    )
+}
+
+/// A label's value: `\`, `"` and line feeds are written by two characters.
+fn escape(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::frame::{Budget, InForce, WakeUp};
+
+    fn frame() -> Frame {
+        let stage = Stage {
+            stage: "vcpu",
+            number: Some(1),
+            tid: 7,
+            thread: "CPU 1/KVM".into(),
+            rank: "deadline 4000/10000 us".into(),
+            budget: Some(Budget {
+                runtime_us: 4000.0,
+                deadline_us: 10_000.0,
+                period_us: 10_000.0,
+                used_percent: Some(50.0),
+            }),
+            cpus: "0-1".into(),
+            cpu_percent: Some(20.0),
+            wake_up: WakeUp {
+                n: 3,
+                mean_us: Some(2.0),
+                p50_us: Some(2.0),
+                p99_us: Some(4.0),
+                max_us: Some(4.0),
+            },
+        };
+        Frame {
+            schema_version: 1,
+            at_unix_s: 1000,
+            interval_s: 1.0,
+            in_force: InForce {
+                state: State::Applied,
+                method: Some("rt+profile".into()),
+                holding: 30,
+                drifted: 2,
+                drifted_since_unix_s: Some(900),
+                watch: true,
+            },
+            wake_ups_from: "tracepoints",
+            lost_events: 0,
+            own_cpu_percent: Some(0.25),
+            nics: Vec::new(),
+            vms: vec![Group {
+                name: "we\"b".into(),
+                pid: Some(5),
+                stages: vec![stage],
+            }],
+            processes: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_table_has_ranks_budgets_and_wake_ups_within_100_columns() {
+        let text = table(&frame());
+        assert!(
+            text.contains("2 DRIFTED (first seen 100 s ago); a watch"),
+            "{text}"
+        );
+        assert!(text.contains("VM we\"b (5)"), "{text}");
+        let row = text.lines().find(|line| line.contains("vcpu 1")).unwrap();
+        for figure in ["deadline 4000/10000 us", "20.0", "50.0", "4.0"] {
+            assert!(row.contains(figure), "{row}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 100));
+    }
+
+    #[test]
+    fn metrics_are_of_the_format() {
+        let text = open_metrics(&frame());
+        assert!(text.ends_with("# EOF\n"));
+        assert!(text.contains("steadyvm_settings_drifted 2\n"));
+        let line = "steadyvm_thread_wake_up_p99_seconds{vm=\"we\\\"b\",stage=\"vcpu\",number=\"1\",tid=\"7\",\
+                    thread=\"CPU 1/KVM\",rank=\"deadline 4000/10000 us\"} 0.000004\n";
+        assert!(text.contains(line), "{text}");
+        // A family is told once, before its samples.
+        let mut seen = std::collections::BTreeSet::new();
+        for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            assert!(seen.insert(family), "{family} twice");
+        }
+    }
+}
