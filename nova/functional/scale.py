@@ -47,7 +47,7 @@ class Cluster:
         self.specs: dict[str, Any] = {}
         self.states = [self._state(number) for number in range(hosts)]
         self.claimed = {state.uuid: 0 for state in self.states}
-        self.accounts = Accounts(Records(self._read, shown_flavor_id))
+        self.accounts = Accounts(Records(self._read, shown_flavor_id, lambda uuids: {}))
         self.filter, self.weigher = rt_filter.RtFilter(), rt_weigher.RtWeigher()
         self.filters = filters.HostFilterHandler()
         self.weights = weights.HostWeightHandler()

@@ -45,7 +45,11 @@ class Accounts:
     def hosts(self, states: Sequence[Any], spec: Any, reserved_cpus: int) -> list[Host]:
         """The accounts of ``states``, without the VM that ``spec`` itself moves or resizes."""
         own = spec.instance_uuid if "instance_uuid" in spec else None
-        interfaces = self.records.interfaces({state.uuid: state.instances for state in states}, own)
+        interfaces = self.records.interfaces(
+            {state.uuid: state.instances for state in states},
+            lambda: {state.uuid: (state.host, state.nodename) for state in states},
+            own,
+        )
         placed = self._placed.get(spec)
         if placed is not None:
             for uuid, count in placed.count.items():
