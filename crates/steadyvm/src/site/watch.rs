@@ -13,9 +13,10 @@ use crate::host::ControlArgs;
 /// Keep a steadyvm.toml in force: bring the host up to date as VMs, cards and CPUs come and go.
 ///
 /// Runs in the foreground, under systemd as steadyvm.service. It acts on KVM's own events, on link and
-/// CPU changes, and every 30 seconds. SIGHUP reads the file again; SIGTERM ends it, and what it has set
-/// stays in force unless --undo-at-stop is given. If it is killed, what it has set stays too; started
-/// again, it goes on from the journal.
+/// CPU changes, and every 30 seconds; each time it looks for other VMs in the files beside (steadyvm.d).
+/// SIGHUP reads the file again; SIGTERM ends it, and what it has set stays in force unless
+/// --undo-at-stop is given. If it is killed, what it has set stays too; started again, it goes on from
+/// the journal.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -52,6 +53,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             pace.note(event, Instant::now());
         }
         if pace.take(Instant::now()) {
+            if let Err(error) = site.reread_drop_ins(&args.file) {
+                log(&format!(
+                    "VMs stay as they were described before: {error:#}"
+                ));
+            }
             match site.reconcile(&control) {
                 Ok(done) => done.log(),
                 Err(error) => log(&format!("cannot bring this host up to date: {error:#}")),
