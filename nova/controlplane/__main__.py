@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import signal
 import subprocess
@@ -168,7 +169,24 @@ def run(options: argparse.Namespace) -> int:
     if _running(options) is not None:
         print("openstack: it is up; `tools/openstack down` first", file=sys.stderr)
         return 2
-    return subprocess.call(_inside(options, "use", *options.arguments))
+    # If this process is killed, so is the outer one of the namespaces, and with it all that is inside.
+    process = subprocess.Popen(_inside(options, "use", *options.arguments), preexec_fn=_die_with_parent)  # noqa: PLW1509
+
+    def end(number: int, frame: object) -> None:
+        inner = _first_inside(process.pid)
+        if inner is not None:
+            os.kill(inner, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGHUP, end)
+    # Whoever types Ctrl-C means the process inside, which gets it too.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return process.wait()
+
+
+def _die_with_parent() -> None:
+    set_death_signal = 1
+    ctypes.CDLL(None, use_errno=True).prctl(set_death_signal, signal.SIGKILL)
 
 
 def use(options: argparse.Namespace) -> int:

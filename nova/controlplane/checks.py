@@ -62,6 +62,19 @@ class Checks:
             raise Wrong("a refused request has left a server or a claim")
         return f"{refused} of {refused} wrong requests were refused with HTTP 400; no server, no claim"
 
+    def fourteen_at_once_as_placement_comes(self) -> str:
+        """The counter-check: without the guide's line for Placement, claims that meet may all pass."""
+        self.cloud.restart_placement(sound=False)
+        try:
+            servers = self._create_at_once(14, "check-one", host=EIGHT)
+            active = [self.api.settled(server)["status"] for server in servers].count("ACTIVE")
+            held = sum(accounts.claims(self.cloud)[EIGHT].values())
+        finally:
+            self.cloud.restart_placement(sound=True)
+        if active < 8:
+            raise Wrong(f"only {active} servers run")
+        return self._rest(f"{active} of 14 run; {held} ppm of 8000000 are claimed")
+
     def fourteen_at_once(self) -> str:
         """Of 14 concurrent requests for a host of eight, eight are held."""
         servers = self._create_at_once(14, "check-one", host=EIGHT)
@@ -180,10 +193,15 @@ def _must_refuse(name: str, words: str, call: Callable[[], Any]) -> None:
 
 
 CHECKS: list[tuple[str, Callable[[Checks], str]]] = [
-    ("wrong flavors and hints", Checks.wrong_specs_are_refused),
+    (
+        "14 requests at once for a host of 8, MariaDB's default isolation for Placement (no promise)",
+        Checks.fourteen_at_once_as_placement_comes,
+    ),
     ("14 requests at once for a host of 8", Checks.fourteen_at_once),
-    ("one request for 8, one for 14", Checks.one_request_for_many),
+    ("the same again", Checks.fourteen_at_once),
     ("scheduler killed in the middle", Checks.scheduler_killed),
     ("compute killed, and back", Checks.compute_killed),
+    ("wrong flavors and hints", Checks.wrong_specs_are_refused),
+    ("one request for 8, one for 14", Checks.one_request_for_many),
     ("message broker killed in the middle", Checks.broker_killed),
 ]

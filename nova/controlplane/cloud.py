@@ -255,6 +255,13 @@ class Cloud:
         self.start_nova("scheduler")
         self._wait_scheduler(before)
 
+    def restart_placement(self, sound: bool) -> None:
+        """Starts Placement anew: as the guide says, or as it comes."""
+        configuration.write_placement(self.layout, sound)
+        self.processes.end("placement")
+        self._serve("placement")
+        self._wait_served("placement")
+
     def restart_broker(self) -> None:
         """Kills RabbitMQ, and starts it again with what it had on disk."""
         self.processes.end("rabbitmq", signal.SIGKILL)

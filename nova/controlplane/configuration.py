@@ -47,7 +47,7 @@ def write(layout: Layout, policy: Policy, scheduler: str = "rt-openstack") -> No
     shipped = layout.environment / "etc"
     for service, name in (("glance", "glance-api-paste.ini"), ("neutron", "api-paste.ini")):
         (layout.etc / service / name).write_bytes((shipped / service / name).read_bytes())
-    _ini(layout.etc / "placement" / "placement.conf", _placement(layout))
+    write_placement(layout)
     write_nova(layout, policy, scheduler)
 
 
@@ -106,7 +106,21 @@ def _glance(layout: Layout) -> Sections:
     }
 
 
-def _placement(layout: Layout) -> Sections:
+def write_placement(layout: Layout, sound: bool = True) -> None:
+    """placement.conf.
+
+    When two claims meet, Placement tries the second again inside its transaction. Under MariaDB's default,
+    that transaction sees the sums as they were before the first claim, and both pass. With READ COMMITTED it
+    sees them as they are. ``sound`` sets that, as the guide says; otherwise Placement is as it comes.
+    """
+    sections = _placement(layout)
+    if sound:
+        level = "init_command=SET+SESSION+TRANSACTION+ISOLATION+LEVEL+READ+COMMITTED"
+        sections["placement_database"]["connection_parameters"] = level
+    _ini(layout.etc / "placement" / "placement.conf", sections)
+
+
+def _placement(layout: Layout) -> dict[str, dict[str, str | int | Sequence[str]]]:
     return {
         "placement_database": {"connection": layout.database("placement")},
         "api": {"auth_strategy": "keystone"},

@@ -68,10 +68,15 @@ class Records:
         # Of hosts that list an instance which is elsewhere: the very object that they show.
         self._elsewhere: dict[tuple[str, str], object] = {}
 
-    def forget(self, uuid: str) -> None:
-        """Drops what is known of an instance, as when it is about to change."""
+    def forget(self, uuid: str) -> str | None:
+        """Drops what is known of an instance, as when it is about to change; the host that it was on."""
         with self._lock:
-            self._known.pop(uuid, None)
+            entry = self._known.pop(uuid, None)
+        return None if entry is None else entry.host
+
+    def keeps(self, host: str, instances: Iterable[str]) -> bool:
+        """Whether all instances that a host lists are known for more than one request."""
+        return all(uuid in self._known or (host, uuid) in self._elsewhere for uuid in instances)
 
     def interfaces(
         self,
