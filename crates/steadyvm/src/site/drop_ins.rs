@@ -102,6 +102,10 @@ fn cannot_read(path: &Path, why: &str) -> HostError {
 
 #[cfg(test)]
 mod tests {
+    use steadyvm_analysis::plan;
+    use steadyvm_host::net::Profile;
+
+    use super::super::sched::{self, Mechanism};
     use super::*;
 
     fn beside(files: &[(&str, &str)]) -> Result<String, HostError> {
@@ -166,6 +170,27 @@ mod tests {
             assert!(
                 error.contains("cannot read") && error.contains("nova-x.toml"),
                 "{error}"
+            );
+        }
+    }
+
+    /// The same file as in nova/tests/test_hook.py: what the hook writes for two VCPUs of 4 ms in 10 ms each.
+    #[test]
+    fn the_vm_that_a_clouds_hook_describes_gets_the_budget_of_its_flavor() {
+        let vm = include_str!("../../../../nova/tests/data/drop-in.toml");
+        let text = format!("[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n{vm}");
+        let report = plan::run(&plan::file::parse(&text).unwrap()).unwrap();
+        assert!(report.feasible, "{:?}", report.explanations);
+        let mut profile = Profile::default();
+        let differences = sched::put_in(&mut profile, &report, Mechanism::Deadline);
+        assert!(differences.is_empty(), "{differences:?}");
+        let budgets: Vec<_> = profile.vms[0].budgets.values().collect();
+        assert_eq!(profile.vms[0].name, "instance-00000001");
+        assert_eq!(budgets.len(), 2);
+        for budget in budgets {
+            assert_eq!(
+                (budget.runtime_ns, budget.period_ns),
+                (4_000_000, 10_000_000)
             );
         }
     }
