@@ -115,7 +115,7 @@ def page(steadyvm: str, source: str) -> Iterator[str]:
     yield ""
     yield f"Written by `tools/openstack simulate` on {today}. Nova made the placements of seed {seed}:"
     yield f"[openstack](openstack.md). `steadyvm simulate` plays each host for {DURATION}: gEDF, deferrable"
-    yield "servers. Other VMs compute all the time, as the paper's Hadoop does. n = 1 run a host, of the jobs shown."
+    yield "servers. Other VMs compute all the time, as the paper's Hadoop does. n = 1 run a host."
     yield "Two columns of the paper's Table 4.4 are missing: Xen's credit scheduler is not simulated."
     yield ""
     yield "## Table 4.4: late jobs"
