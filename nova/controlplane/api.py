@@ -141,7 +141,7 @@ class Api:
         return {provider["name"]: provider["uuid"] for provider in found}
 
 
-def until(ready: Callable[[], Any], what: str, timeout_s: float = 240.0) -> Any:
+def until(ready: Callable[[], Any], what: str, timeout_s: float = 600.0) -> Any:
     """What ``ready`` returns, once it is true: nova's API has no event to wait for."""
     end = time.monotonic() + timeout_s
     while not (found := ready()):

@@ -51,7 +51,7 @@ class Processes:
             if code != 0:
                 raise Failed(f"{name} ended with {code}: {self.tail(name)}")
 
-    def wait_for(self, name: str, what: str, ready: Callable[[], bool], timeout_s: float = 240.0) -> None:
+    def wait_for(self, name: str, what: str, ready: Callable[[], bool], timeout_s: float = 600.0) -> None:
         """Until ``ready``; Failed if the process ends before, or too late."""
         end = time.monotonic() + timeout_s
         while not ready():
