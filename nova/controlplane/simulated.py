@@ -1,6 +1,6 @@
 """Table 4.4 and figure 4.4 on simulated hosts: the placements of a results page, by `steadyvm simulate`.
 
-    python -m controlplane.simulated STEADYVM docs/results/openstack.md
+    python -m controlplane.simulated STEADYVM docs/results/openstack-placement.md
 
 Nova made the placements; what runs on each host is the discrete-event simulator of crates/sim.
 """
@@ -23,7 +23,7 @@ from steadyvm_nova.interface import Interface
 from .paper import OTHER_VCPUS, SHAPES, rt_vms
 
 DURATION = "60s"
-_SECTION = re.compile(r"^### (?P<name>.*), seed (?P<seed>\d+)$")
+_SECTION = re.compile(r"^###? (?P<name>RT-OpenStack|Nova, [a-z ]+)(?:, seed \d+)?$")
 _HOST = re.compile(r"^\| (?P<host>host\d) \|.*\| (?P<rt>[^|]*) \| (?P<others>\d+) \|$")
 
 
@@ -37,16 +37,17 @@ class Placed(NamedTuple):
 def placements(page: str) -> tuple[int, dict[str, dict[str, Placed]]]:
     """The seed, and by scheduler and host who is there."""
     found: dict[str, dict[str, Placed]] = {}
-    name, seed = "", 0
+    name = ""
     for line in page.splitlines():
         if section := _SECTION.match(line):
-            name, seed = section["name"], int(section["seed"])
+            name = section["name"]
         elif name and (row := _HOST.match(line)):
             numbers = [int(number) for number in re.findall(r"RT (\d+)", row["rt"])]
             found.setdefault(name, {})[row["host"]] = Placed(numbers, int(row["others"]))
-    if not found:
-        raise SystemExit("the page has no placements; write it by `tools/openstack run`")
-    return seed, found
+    seed = re.search(r"seed (\d+)", page)
+    if not found or seed is None:
+        raise SystemExit("the page has no placements; write it by `tools/test-nova --placement`")
+    return int(seed[1]), found
 
 
 def plan(host: str, placed: Placed, vms: dict[int, tuple[str, Interface]]) -> str:
@@ -114,8 +115,8 @@ def page(steadyvm: str, source: str) -> Iterator[str]:
     yield "# Deadlines and CPU use of the placements, simulated"
     yield ""
     yield f"Written by `tools/openstack simulate` on {today}. Nova made the placements of seed {seed}:"
-    yield f"[openstack](openstack.md). `steadyvm simulate` plays each host for {DURATION}: gEDF, deferrable"
-    yield "servers. Other VMs compute all the time, as the paper's Hadoop does. n = 1 run a host."
+    yield f"[openstack-placement](openstack-placement.md). `steadyvm simulate` plays each host for {DURATION}:"
+    yield "gEDF, deferrable servers. Other VMs compute all the time, as the paper's Hadoop does. n = 1 run a host."
     yield "Two columns of the paper's Table 4.4 are missing: Xen's credit scheduler is not simulated."
     yield ""
     yield "## Table 4.4: late jobs"
