@@ -61,6 +61,10 @@ check: ## Formatting, lints, licences
 unit-tests: ## Tests that need no lab
 	cargo test --locked
 
+.PHONY: openstack
+openstack: ## A real OpenStack control plane with steadyvm-nova; `tools/openstack down` ends it
+	$(AS_ROOT) tools/openstack up
+
 .PHONY: python-tests
 python-tests: ## Build the Python package and test it
 	tools/test-python

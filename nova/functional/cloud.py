@@ -7,13 +7,14 @@ import shutil
 import sys
 import tempfile
 import time
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import fixtures
 import nova.conf
 from nova.tests.functional import integrated_helpers
 from nova.virt import fake
 
+from controlplane.paper import Shape
 from steadyvm_nova import command, config
 from steadyvm_nova.admission import Host, admit
 from steadyvm_nova.claim import RESOURCE_CLASS
@@ -21,13 +22,6 @@ from steadyvm_nova.interface import Interface
 from steadyvm_nova.nova_records import accounts
 
 CONF = nova.conf.CONF
-
-
-class Shape(NamedTuple):
-    """A compute host: what nova may give to guests."""
-
-    cpus: int
-    memory_mb: int
 
 
 class ShapedDriver(fake.FakeDriver):  # type: ignore[misc]

@@ -10,47 +10,21 @@ real-time VMs as RT-OpenStack took, as ordinary ones: it has no reason to refuse
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
-import random
 import sys
 import unittest
 from typing import Any, ClassVar
 
 from nova import version
 
-from steadyvm_nova.interface import Interface, SpecError, interface_of
+from controlplane.paper import OTHER_MEMORY_MB, OTHER_VCPUS, RT_MEMORY_MB, SHAPES, rt_vms, table
+from steadyvm_nova.interface import Interface
 
-from .cloud import Cloud, Shape
+from .cloud import Cloud
 
-# Host 2 has six cores, the others four; core 0 is domain 0's and the agent VM's, who have 4.2 GB.
-_TAKEN_MB = 4_301
-SHAPES = {
-    f"host{number}": Shape(cores - 1, memory_gb * 1024 - _TAKEN_MB)
-    for number, (cores, memory_gb) in enumerate([(4, 8), (4, 8), (6, 12), (4, 16), (4, 16), (4, 16), (4, 16)])
-}
-RT_MEMORY_MB, OTHER_MEMORY_MB = 1_792, 3_840
 _SEED = int(os.environ.get("STEADYVM_PLACEMENT_SEED", "4"))
 FOUND: dict[str, Any] = {}
-
-
-def rt_vms(seed: int) -> Any:
-    """A video and an audio encoder each: period 20 to 33 ms, execution time 10 to 20 ms, whole ms."""
-    source = random.Random(seed)
-    while True:
-        drawn = []
-        for _ in range(2):
-            period = source.randint(20, 33)
-            drawn.append((source.randint(10, 20), period))
-        tasks = ", ".join(f"{c}ms/{t}ms" for c, t in drawn)
-        for vcpus in (1, 2, 3):
-            # The fewest VCPUs that serve the tasks.
-            with contextlib.suppress(SpecError):
-                interface = interface_of({"rt:tasks": tasks}, {}, vcpus)
-                assert interface is not None
-                yield tasks, interface
-                break
 
 
 class _Sequence(Cloud):
@@ -69,7 +43,7 @@ class _Sequence(Cloud):
                 break
             accepted += 1
             where[self.host_of(server)].append((f"RT {number}", interface))
-        other, count = self.flavor("other", 2, OTHER_MEMORY_MB), 0
+        other, count = self.flavor("other", OTHER_VCPUS, OTHER_MEMORY_MB), 0
         while (server := self.boot(other))["status"] == "ACTIVE":
             count += 1
             where[self.host_of(server)].append((f"{count}", None))
@@ -134,19 +108,7 @@ def markdown() -> str:
     for name, found in FOUND.items():
         lines += ["", f"## {name}", ""]
         lines += [f"{found['rt']} real-time and {found['others']} other VMs.", ""]
-        lines += ["| host | CPU claimed | limit | over | memory MB | real-time VMs (CPU) | other VMs |"]
-        lines += ["|---|---|---|---|---|---|---|"]
-        for host, vms in found["hosts"].items():
-            rt = [(label, vm) for label, vm in vms if vm is not None]
-            others = len(vms) - len(rt)
-            claimed = sum(vm.ppm for _, vm in rt) / 1e6
-            limit, memory = SHAPES[host]
-            used = len(rt) * RT_MEMORY_MB + others * OTHER_MEMORY_MB
-            shown = ", ".join(f"{label} ({vm.ppm / 1e6:.2f})" for label, vm in rt)
-            over = "**yes**" if claimed > limit else ""
-            lines.append(
-                f"| {host} | {claimed:.2f} | {limit} | {over} | {used} of {memory} | {shown} | {others} |"
-            )
+        lines += table(found["hosts"])
     return "\n".join(lines)
 
 

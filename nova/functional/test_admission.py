@@ -149,8 +149,9 @@ class TwoHosts(Cloud):
         self._evacuate_server(server, expected_host=source, expected_migration_status="done")
         self.assertEqual(2_000_000, self.claim_of(server["id"])[source])
         self.assertEqual("ERROR", self.boot(self.small, host=source)["status"])
-        self.admin_api.put_service(identity, {"forced_down": "false"})
+        # nova takes the host back only when its compute has seen what was moved away.
         self.restart_compute_service(service)
+        self.admin_api.put_service(identity, {"forced_down": "false"})
         self.assertEqual({source: 2_000_000}, self.claim_of(server["id"]))
         self.assertEqual(other, self.host_of(self.boot(self.large)))
 

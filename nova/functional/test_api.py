@@ -12,7 +12,7 @@ from .cloud import Cloud
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests"))
 
-from test_interface import WRONG
+from wrong_specs import WRONG
 
 
 class Api(Cloud):

@@ -7,9 +7,15 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steadyvm_nova import hook
+from steadyvm_nova.interface import Interface
 
 DATA = Path(__file__).parent / "data"
 UUID = "5a3b0f6e-1f5c-4c8e-9b86-3f0d9b2f0a01"
@@ -160,6 +166,45 @@ def test_what_cannot_be_enforced_does_not_start(host: HookHost) -> None:
     status, words = host.call("started", xml("34.0.0", "rt"))
     assert status == 1
     assert "no scheduler" in words
+
+
+@pytest.fixture
+def drop_ins(host: HookHost) -> Path:
+    directory = host.state.parent / "steadyvm.d"
+    host.configuration.write_text(f'{host.configuration.read_text()}drop_ins = "{directory}"\n')
+    return directory
+
+
+def test_a_vm_is_described_for_apply_while_it_runs(host: HookHost, drop_ins: Path) -> None:
+    """The Rust test of site/drop_ins.rs plans the very same file."""
+    guest = xml("34.0.0", "rt")
+    assert host.call("prepare", guest) == (0, "")
+    assert not drop_ins.exists()
+    assert host.call("started", guest) == (0, "")
+    [path] = drop_ins.iterdir()
+    assert path.name == f"nova-{UUID}.toml"
+    assert path.read_text() == (DATA / "drop-in.toml").read_text()
+    assert host.call("release", guest) == (0, "")
+    assert list(drop_ins.iterdir()) == []
+    assert [verb for verb, _ in host.called()] == ["apply", "remove"]
+
+
+def test_a_vm_that_apply_refuses_is_described_no_more(host: HookHost, drop_ins: Path) -> None:
+    guest = xml("34.0.0", "rt")
+    host.fails.touch()
+    assert host.call("prepare", guest) == (0, "")
+    assert host.call("started", guest)[0] == 1
+    assert list(drop_ins.iterdir()) == []
+    # One that runs on keeps its place in the plan.
+    assert host.call("reconnect", guest)[0] == 0
+    assert [path.name for path in drop_ins.iterdir()] == [f"nova-{UUID}.toml"]
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1))
+def test_any_name_of_a_vm_is_toml(name: str) -> None:
+    domain = hook.Domain(UUID, name, None, takes_hints=False)
+    described = tomllib.loads(hook.description(domain, Interface(10_000, 4_000, 2)))
+    assert described["vm"][0]["name"] == name
 
 
 @pytest.mark.parametrize("damage", ["program", "state", "configuration", "xml", "specs", "uuid", "vcpus"])

@@ -314,11 +314,7 @@ fn sweeps_and_clusters() {
     let table = plan(&[&web, sweep, "--svg", &svg], "");
     assert_eq!(table.status.code(), Some(0), "{table:?}");
     assert_eq!(text(&table).lines().count(), 4);
-    assert!(
-        std::fs::read_to_string(&svg)
-            .unwrap()
-            .contains("<polyline")
-    );
+    assert!(std::fs::read_to_string(&svg).unwrap().contains("<polyline"));
     let csv = text(&plan(&[&web, sweep, "--csv"], ""));
     assert!(csv.lines().nth(1).unwrap().starts_with("1000000,false,"));
     assert!(csv.lines().nth(3).unwrap().starts_with("5000000,true,"));

@@ -18,11 +18,36 @@ from .claim import WHOLE_PPM, Policy
 from .interface import Interface
 
 
-class Host(NamedTuple):
-    """CPUs for guests, and the interfaces of the real-time VMs that are accounted there."""
+class Host:
+    """CPUs for guests, and the interfaces of the real-time VMs that are accounted there.
 
-    cpus: int
-    interfaces: tuple[Interface, ...]
+    A host whose VMs stay is asked about with every request: what follows from them is computed once."""
+
+    __slots__ = ("_measures", "cpus", "interfaces")
+
+    def __init__(self, cpus: int, interfaces: tuple[Interface, ...]) -> None:
+        self.cpus = cpus
+        self.interfaces = interfaces
+        self._measures: _Measures | None = None
+
+    def __repr__(self) -> str:
+        return f"Host({self.cpus}, {self.interfaces})"
+
+    def measures(self, policy: Policy) -> _Measures:
+        """What the policy makes of its VMs."""
+        found = self._measures
+        if found is None or found.policy is not policy:
+            found = self._measures = _measures(self, policy)
+        return found
+
+
+class _Measures(NamedTuple):
+    """Under one policy: ppm that remain, what the analysis is asked, why it is not asked."""
+
+    policy: Policy
+    remaining_ppm: int
+    question: tuple[int, list[tuple[int, int, int]]]
+    refusal: str | None
 
 
 class Verdict(NamedTuple):
@@ -37,15 +62,15 @@ def admit(hosts: Sequence[Host], request: Interface, policy: Policy) -> list[Ver
     """One verdict a host, in the order of ``hosts``; one call into the analysis for all of them."""
     costs = _costs(policy)
     of_request = costs[request]
-    rests = [remaining_ppm(host, policy) - of_request.ppm for host in hosts]
+    measures = [host.measures(policy) for host in hosts]
+    rests = [one.remaining_ppm - of_request.ppm for one in measures]
     if of_request.refusal:
         return [Verdict(False, rest, of_request.refusal) for rest in rests]
-    reasons = [_plain_refusal(host, rest, policy) for host, rest in zip(hosts, rests, strict=True)]
-    questions = [
-        (host.cpus, [costs[vm].scaled for vm in host.interfaces])
-        for host, reason in zip(hosts, reasons, strict=True)
-        if reason is None
+    reasons = [
+        _overcommitted(host, rest, policy) if rest < 0 or one.refusal else None
+        for host, rest, one in zip(hosts, rests, measures, strict=True)
     ]
+    questions = [one.question for one, reason in zip(measures, reasons, strict=True) if reason is None]
     answers = iter(steadyvm.admit(questions, of_request.scaled, policy.scheduler, "cbs"))
     verdicts = []
     for host, rest, reason in zip(hosts, rests, reasons, strict=True):
@@ -60,8 +85,7 @@ def admit(hosts: Sequence[Host], request: Interface, policy: Policy) -> list[Ver
 
 def remaining_ppm(host: Host, policy: Policy) -> int:
     """What real-time VMs may have of the host's CPUs, less their bandwidth; negative if overcommitted."""
-    costs = _costs(policy)
-    return host.cpus * policy.cpu_limit_ppm - sum([costs[vm].ppm for vm in host.interfaces])
+    return host.measures(policy).remaining_ppm
 
 
 class _Cost(NamedTuple):
@@ -93,21 +117,29 @@ def _costs(policy: Policy) -> _Costs:
     return _Costs(policy)
 
 
-def _plain_refusal(host: Host, rest: int, policy: Policy) -> str | None:
-    """What needs no analysis, and has the better words for it."""
+def _measures(host: Host, policy: Policy) -> _Measures:
+    costs = _costs(policy)
+    of_vms = [costs[vm] for vm in host.interfaces]
+    refusal = None
     if host.cpus < 1:
-        return "the host has no CPU for real-time VMs"
-    if rest < 0:
+        refusal = "the host has no CPU for real-time VMs"
+    else:
+        # Admitted under another configuration: the analysis has nothing to promise it.
+        refused = next((cost.refusal for cost in of_vms if cost.refusal), None)
+        if refused is not None:
+            refusal = f"of a VM that is there already: {refused}"
+    remaining = host.cpus * policy.cpu_limit_ppm - sum([cost.ppm for cost in of_vms])
+    return _Measures(policy, remaining, (host.cpus, [cost.scaled for cost in of_vms]), refusal)
+
+
+def _overcommitted(host: Host, rest: int, policy: Policy) -> str | None:
+    """What needs no analysis, and has the better words for it."""
+    if host.cpus >= 1 and rest < 0:
         return (
             f"with it, real-time VMs would claim {-rest} ppm more than the "
             f"{host.cpus * policy.cpu_limit_ppm} ppm that the host's {host.cpus} CPUs give them"
         )
-    costs = _costs(policy)
-    for vm in host.interfaces:
-        # Admitted under another configuration: the analysis has nothing to promise it.
-        if refusal := costs[vm].refusal:
-            return f"of a VM that is there already: {refusal}"
-    return None
+    return host.measures(policy).refusal
 
 
 def _no_place(host: Host, policy: Policy) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from oslo_config import cfg
@@ -72,7 +73,11 @@ def register(conf: Any) -> Any:
 
 def policy(section: Any) -> Policy:
     """The policy that the section [steadyvm] asks for."""
-    return Policy(section.scheduler, section.cpu_limit_ppm, section.max_vcpu_ppm, section.claim)
+    return _policy(section.scheduler, section.cpu_limit_ppm, section.max_vcpu_ppm, section.claim)
+
+
+# The same object for the same options: accounts of hosts keep what follows from it.
+_policy = lru_cache(maxsize=8)(Policy)
 
 
 def list_options() -> list[tuple[str, list[Any]]]:

@@ -5,6 +5,9 @@ writes the flavor's extra specs into the XML's metadata (33 and later); a VM tha
 ``<interface budget= period= xmlns="urn:steadyvm:rt"/>`` there. A start that the host cannot hold is
 refused; nova then tries another host. ``reconnect`` never fails: libvirt would kill a VM that runs.
 
+``steadyvm apply`` puts budgets in force: the hook writes the VM into a file of its own beside
+/etc/steadyvm.toml (``drop_ins``, /etc/steadyvm.d), and calls it when the VM has started and when it is gone.
+
 The hook must not call libvirt, which waits for it. What it has admitted is one file per VM in a directory
 that is gone after a reboot, as the VMs are.
 """
@@ -47,6 +50,8 @@ class Configuration:
     cpus: int
     policy: Policy = field(default_factory=Policy)
     state: Path = Path("/run/steadyvm/nova")
+    # Where `steadyvm apply` looks for VMs; None writes no file.
+    drop_ins: Path | None = None
     apply: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     timeout_s: float = 20.0
@@ -90,8 +95,9 @@ def configuration(path: Path) -> Configuration:
         for key in ("apply", "remove"):
             if key in values:
                 values[key] = tuple(values[key])
-        if "state" in values:
-            values["state"] = Path(values["state"])
+        for key in ("state", "drop_ins"):
+            if key in values:
+                values[key] = Path(values[key])
         return Configuration(policy=Policy(**policy), **values)
     except (OSError, ValueError, TypeError) as error:
         raise HookError(f"{path}: {error}; the guide for OpenStack shows the file") from error
@@ -131,13 +137,21 @@ def act(operation: str, domain: Domain, options: Configuration) -> None:
     if operation == "release":
         _forget(domain, options)
     elif operation == "prepare":
-        with _locked(options.state) as held:
-            _check(domain, domain.interface, held, options)
+        with _locked(options.state):
+            _check(domain, domain.interface, _held(options.state), options)
             _write(domain, domain.interface, options)
     else:
-        # After an upgrade, a VM that runs may have no file yet.
-        _write(domain, domain.interface, options)
-        call_steadyvm(options.apply, domain, options)
+        with _locked(options.state):
+            # After an upgrade, a VM that runs may have no file yet.
+            _write(domain, domain.interface, options)
+            _describe(domain, domain.interface, options)
+            try:
+                call_steadyvm(options.apply, domain, options)
+            except HookError:
+                # A VM that libvirt now ends must not burden the plan; one that runs on is still there.
+                if operation == "started":
+                    _forget_description(domain, options)
+                raise
 
 
 def call_steadyvm(command: Sequence[str], domain: Domain, options: Configuration) -> None:
@@ -180,31 +194,70 @@ def _check(
 def _forget(domain: Domain, options: Configuration) -> None:
     with _locked(options.state):
         (options.state / f"{domain.uuid}.json").unlink(missing_ok=True)
-    call_steadyvm(options.remove, domain, options)
+        _forget_description(domain, options)
+        call_steadyvm(options.remove, domain, options)
 
 
-def _write(domain: Domain, interface: Interface, options: Configuration) -> None:
-    options.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = options.state / f"{domain.uuid}.json"
+def description(domain: Domain, interface: Interface) -> str:
+    """The VM as `steadyvm apply` reads it: docs/design/plan-file.md."""
+    # JSON's string is TOML's, but for the one control character that JSON leaves as it is.
+    name = json.dumps(domain.name, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return f"""\
+# Written by steadyvm-hook when the VM started, and deleted when it ends.
+[[vm]]
+name = {name}
+interface = "mpr"
+period = "{interface.period_us}us"
+budget = "{interface.budget_us * interface.vcpus}us"
+vcpus = {interface.vcpus}
+"""
+
+
+def _describe(domain: Domain, interface: Interface, options: Configuration) -> None:
+    if options.drop_ins is not None:
+        options.drop_ins.mkdir(parents=True, exist_ok=True)
+        _replace(_description_file(options.drop_ins, domain), description(domain, interface))
+
+
+def _forget_description(domain: Domain, options: Configuration) -> None:
+    if options.drop_ins is not None:
+        _description_file(options.drop_ins, domain).unlink(missing_ok=True)
+
+
+def _description_file(directory: Path, domain: Domain) -> Path:
+    return directory / f"nova-{domain.uuid}.toml"
+
+
+def _replace(path: Path, text: str) -> None:
     new = path.with_suffix(".new")
-    new.write_text(json.dumps(interface._asdict()))
+    new.write_text(text)
     # Whole or not at all: a hook may be killed at any point.
     new.replace(path)
 
 
+def _write(domain: Domain, interface: Interface, options: Configuration) -> None:
+    options.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _replace(options.state / f"{domain.uuid}.json", json.dumps(interface._asdict()))
+
+
 @contextmanager
-def _locked(state: Path) -> Iterator[dict[str, Interface]]:
-    """The interfaces that were admitted, by uuid, while no other hook may change them."""
+def _locked(state: Path) -> Iterator[None]:
+    """While no other hook may change what was admitted."""
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (state / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        held = {}
-        for path in state.glob("*.json"):
-            try:
-                held[path.stem] = Interface(**json.loads(path.read_text()))
-            except (ValueError, TypeError) as error:
-                raise HookError(f"{path} is damaged ({error}); delete it if that VM does not run") from error
-        yield held
+        yield
+
+
+def _held(state: Path) -> dict[str, Interface]:
+    """The interfaces that were admitted, by uuid."""
+    held = {}
+    for path in state.glob("*.json"):
+        try:
+            held[path.stem] = Interface(**json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise HookError(f"{path} is damaged ({error}); delete it if that VM does not run") from error
+    return held
 
 
 if __name__ == "__main__":

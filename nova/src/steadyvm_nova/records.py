@@ -3,6 +3,9 @@
 A HostState may hold an instance of which only the uuid is known; flavor and hints are in its RequestSpec,
 one query away. What was read is kept as long as the instance stays on its host with its flavor: a resize, a
 migration, an evacuation and their reverts change one of the two.
+
+A host that was down lists a VM that was evacuated until its compute reports again. Where two hosts list an
+instance, nova's database says where it is.
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ class Record:
     flavor_id: int | None
 
 
+# A host as nova's database names it: the service's host, and the node.
+Place = tuple[str, str]
 Reader = Callable[[Iterable[str]], Mapping[str, Record]]
+Locator = Callable[[Iterable[str]], Mapping[str, Place]]
 
 
 class _Known(NamedTuple):
@@ -40,27 +46,47 @@ class _Known(NamedTuple):
 class Records:
     """A cache of records; ``read`` gets those it does not have, many at a time.
 
-    ``flavor_id`` says which flavor an object of nova's shows, None if it has only the uuid. nova replaces its
-    object with every message about the instance, so the same object needs no second look.
+    ``locate`` says where instances are now, for those that two hosts list. ``flavor_id`` says which flavor an
+    object of nova's shows, None if it has only the uuid. nova replaces its object with every message about
+    the instance, so the same object needs no second look.
     """
 
-    def __init__(self, read: Reader, flavor_id: Callable[[Any], int | None], limit: int = 200_000) -> None:
+    def __init__(
+        self,
+        read: Reader,
+        flavor_id: Callable[[Any], int | None],
+        locate: Locator,
+        limit: int = 200_000,
+    ) -> None:
         self._read = read
+        self._locate = locate
         self._flavor_id = flavor_id
         self._limit = limit
         self._lock = threading.Lock()
         # Written under _lock.
         self._known: dict[str, _Known] = {}
+        # Of hosts that list an instance which is elsewhere: the very object that they show.
+        self._elsewhere: dict[tuple[str, str], object] = {}
 
-    def forget(self, uuid: str) -> None:
-        """Drops what is known of an instance, as when it is about to change."""
+    def forget(self, uuid: str) -> str | None:
+        """Drops what is known of an instance, as when it is about to change; the host that it was on."""
         with self._lock:
-            self._known.pop(uuid, None)
+            entry = self._known.pop(uuid, None)
+        return None if entry is None else entry.host
+
+    def keeps(self, host: str, instances: Iterable[str]) -> bool:
+        """Whether all instances that a host lists are known for more than one request."""
+        return all(uuid in self._known or (host, uuid) in self._elsewhere for uuid in instances)
 
     def interfaces(
-        self, instances: Mapping[str, Mapping[str, Any]], without: str | None = None
+        self,
+        instances: Mapping[str, Mapping[str, Any]],
+        places: Callable[[], Mapping[str, Place]],
+        without: str | None = None,
     ) -> dict[str, list[Interface]]:
-        """The interfaces by host of {host: {uuid: nova's object}}, but for the instance ``without``."""
+        """The interfaces by host of {host: {uuid: nova's object}}, but for the instance ``without``.
+
+        ``places`` gives nova's names of the hosts; it is called only if two list an instance."""
         known = self._known
         result: dict[str, list[Interface]] = {}
         missing: list[tuple[str, str, Any]] = []
@@ -72,10 +98,14 @@ class Records:
                     entry = self._second_look(entry, host, uuid, instance)
                 if uuid == without:
                     continue
+                if entry is None and self._elsewhere.get((host, uuid)) is instance:
+                    continue
                 if entry is None:
                     missing.append((host, uuid, instance))
                 elif entry.record.interface is not None:
                     found.append(entry.record.interface)
+        if missing:
+            missing = self._that_are_there(missing, places, instances, result)
         if missing:
             fresh = self._load([uuid for _, uuid, _ in missing])
             for host, uuid, _ in missing:
@@ -99,6 +129,45 @@ class Records:
                 self._known[uuid] = renewed
         return renewed
 
+    def _that_are_there(
+        self,
+        missing: list[tuple[str, str, Any]],
+        places: Callable[[], Mapping[str, Place]],
+        instances: Mapping[str, Mapping[str, Any]],
+        result: dict[str, list[Interface]],
+    ) -> list[tuple[str, str, Any]]:
+        """Without those that nova's database has on another host than the one that lists them.
+
+        One that the old host's list has already put into ``result`` is taken out again."""
+        seen: dict[str, str] = {}
+        doubtful = set()
+        for host, uuid, _ in missing:
+            known = self._known.get(uuid)
+            before = seen.setdefault(uuid, host) if known is None else known.host
+            if before != host:
+                doubtful.add(uuid)
+        if not doubtful:
+            return missing
+        located, named = self._locate(doubtful), places()
+        there = []
+        for host, uuid, instance in missing:
+            place = located.get(uuid)
+            if place is None or place == named[host]:
+                there.append((host, uuid, instance))
+                continue
+            with self._lock:
+                self._elsewhere[host, uuid] = instance
+        for uuid in doubtful & located.keys():
+            old = self._known.get(uuid)
+            if old is None or old.host not in named or named[old.host] == located[uuid]:
+                continue
+            if instances[old.host].get(uuid) is old.instance and old.record.interface is not None:
+                result[old.host].remove(old.record.interface)
+            with self._lock:
+                self._elsewhere[old.host, uuid] = old.instance
+                self._known.pop(uuid, None)
+        return there
+
     def _load(self, uuids: list[str]) -> dict[str, Record]:
         fresh: dict[str, Record] = {}
         for start in range(0, len(uuids), BATCH):
@@ -112,6 +181,7 @@ class Records:
         with self._lock:
             if len(self._known) + len(fresh) > self._limit:
                 self._known.clear()
+                self._elsewhere.clear()
             for host, uuid, instance in missing:
                 record = fresh[uuid]
                 # While a resize is in flight, the request already has the flavor to come: use it once.

@@ -50,7 +50,7 @@ class RtFilter(filters.BaseHostFilter):
     def _admitted(self, states: list[Any], spec: Any, interface: Interface) -> list[Any]:
         policy = config.policy(self._options)
         book = accounts()
-        book.records.forget(spec.instance_uuid)
+        book.forget(spec.instance_uuid)
         book.note_placed(states, spec, interface)
         hosts = book.hosts(states, spec, self._options.reserved_cpus)
         claim = policy.claim_ppm(interface)

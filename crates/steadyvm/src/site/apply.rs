@@ -14,6 +14,9 @@ use crate::output;
 /// since. If a step fails, what was in force before is in force again. `steadyvm undo` restores
 /// everything; `steadyvm watch` keeps the file in force.
 ///
+/// Beside /etc/steadyvm.toml, files in /etc/steadyvm.d describe more VMs by [[vm]] tables, such as those
+/// that a cloud's hook writes.
+///
 /// A first file, for one real-time VM whose packets come through eth1:
 ///
 ///     [[nic]]

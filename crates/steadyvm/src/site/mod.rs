@@ -2,9 +2,11 @@
 //!
 //! The file is steadyvm.toml. Its plan (`[host]`, tasks, services) is the analysis' part, its receive
 //! path (`[[nic]]`, `[class.NAME.net]`) the host's; both read the same text and share VMs and classes.
+//! VMs that a cloud starts are described in files beside it (`drop_ins`).
 
 pub mod apply;
 pub mod drift;
+mod drop_ins;
 mod events;
 mod pace;
 pub mod peers;
@@ -63,6 +65,8 @@ pub struct Site {
     differences: Vec<String>,
     /// What was said already: a watch says each warning once for as long as it holds.
     said: BTreeSet<String>,
+    /// The owner's text and that of the files beside it, which the rest was made of.
+    texts: (String, String),
 }
 
 /// What bringing the host up to date did.
@@ -78,12 +82,34 @@ impl Site {
     /// What is wrong with the file, with its place; with `--strict` a plan that does not hold.
     pub fn read(args: &FileArgs) -> Result<Self> {
         let name = name_of(&args.file);
-        let text = text_of(&args.file).map_err(|error| HostError::BadInput {
+        let owners = text_of(&args.file).map_err(|error| HostError::BadInput {
             what: format!("cannot read {name}: {error}"),
             fix: format!(
                 "write {DEFAULT_FILE} or name a file (docs/guide/host.md has a first one)"
             ),
         })?;
+        let beside = drop_ins::text_beside(&args.file)?;
+        Self::of(args, (owners, beside))
+    }
+
+    /// Reads the files beside the owner's again. Tells whether they have changed.
+    ///
+    /// # Errors
+    /// As `read`; this one stays as it was.
+    pub fn reread_drop_ins(&mut self, args: &FileArgs) -> Result<bool> {
+        let beside = drop_ins::text_beside(&args.file)?;
+        if beside == self.texts.1 {
+            return Ok(false);
+        }
+        let mut new = Self::of(args, (self.texts.0.clone(), beside))?;
+        new.said = std::mem::take(&mut self.said);
+        *self = new;
+        Ok(true)
+    }
+
+    fn of(args: &FileArgs, texts: (String, String)) -> Result<Self> {
+        let name = name_of(&args.file);
+        let text = format!("{}{}", texts.0, texts.1);
         let plan = plan_of(&name, &text)?;
         let mechanism = sched::mechanism(&name, &text)?;
         let keeps = mechanism.is_some_and(|mechanism| mechanism != Mechanism::None);
@@ -113,6 +139,7 @@ impl Site {
             plan,
             differences,
             said: BTreeSet::new(),
+            texts,
         })
     }
 

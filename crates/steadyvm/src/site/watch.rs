@@ -17,10 +17,11 @@ use crate::host::ControlArgs;
 /// Keep a steadyvm.toml in force: bring the host up to date as VMs, cards and CPUs come and go.
 ///
 /// Runs in the foreground, under systemd as steadyvm.service. It acts on KVM's own events, on link and
-/// CPU changes, and every 30 seconds. SIGHUP reads the file again; SIGTERM ends it, and what it has set
-/// stays in force unless --undo-at-stop is given. If it is killed, what it has set stays too; started
-/// again, it goes on from the journal. While `steadyvm measure` runs, it keeps off. What did not hold, and since
-/// when, `steadyvm status` tells.
+/// CPU changes, and every 30 seconds; each time it looks for other VMs in the files beside (steadyvm.d).
+/// SIGHUP reads the file again; SIGTERM ends it, and what it has set stays in force unless
+/// --undo-at-stop is given. If it is killed, what it has set stays too; started again, it goes on from
+/// the journal. While `steadyvm measure` runs, it keeps off. What did not hold, and since when,
+/// `steadyvm status` tells.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -72,6 +73,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 continue;
             }
             is_paused = false;
+            if let Err(error) = site.reread_drop_ins(&args.file) {
+                log(&format!(
+                    "VMs stay as they were described before: {error:#}"
+                ));
+            }
             let before = drift.clone();
             match site.reconcile(&control) {
                 Ok(done) => {

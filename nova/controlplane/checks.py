@@ -1,0 +1,207 @@
+"""What must hold on the real control plane, whatever happens to it. Each check raises if it does not."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from steadyvm_nova.interface import Interface
+
+from . import accounts
+from .accounts import Wrong
+from .api import Refused, until
+from .cloud import Cloud
+from .paper import Shape
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from wrong_specs import WRONG
+
+# Flavors of the checks: what a server of each claims is 1,000,000, 500,000 and 250,000 ppm.
+FLAVORS = {
+    "check-one": Interface(10_000, 4_000, 2),
+    "check-half": Interface(10_000, 4_000, 1),
+    "check-quarter": Interface(10_000, 2_000, 1),
+}
+EIGHT = "eight"
+
+
+class Checks:
+    """One after the other on the same cloud; each leaves no server behind."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.api = cloud.api
+        self.flavors = {
+            name: self.api.flavor(
+                name, vm.vcpus, 128, {"rt:vcpu_budget": str(vm.budget_us), "rt:period": str(vm.period_us)}
+            )
+            for name, vm in FLAVORS.items()
+        }
+        cloud.add_hosts({EIGHT: Shape(8, 64_000)})
+
+    def wrong_specs_are_refused(self) -> str:
+        """Every wrong flavor and hint is HTTP 400 with words that help; nothing is created."""
+        api, refused = self.api, 0
+        opened = api.flavor("check-open", 2, 128, {"rt:hints": "allowed"})
+        for name, specs, words in WRONG:
+            flavor = api.flavor(f"wrong {name}", 2, 128)
+            path = f"/flavors/{flavor}/os-extra_specs"
+            _must_refuse(name, words, lambda p=path, s=specs: api.compute("POST", p, {"extra_specs": s}))
+            if api.compute("GET", path)["extra_specs"]:
+                raise Wrong(f"the flavor with a wrong {name} has got extra specs")
+            if "rt:hints" not in specs:
+                _must_refuse(name, words, lambda s=specs: api.create(opened, self.cloud.image, s))
+                refused += 1
+            refused += 1
+        if self.api.servers() or accounts.check_sums(self.cloud):
+            raise Wrong("a refused request has left a server or a claim")
+        return f"{refused} of {refused} wrong requests were refused with HTTP 400; no server, no claim"
+
+    def fourteen_at_once_as_placement_comes(self) -> str:
+        """The counter-check: without the guide's line for Placement, claims that meet may all pass."""
+        self.cloud.restart_placement(sound=False)
+        try:
+            servers = self._create_at_once(14, "check-one", host=EIGHT)
+            active = [self.api.settled(server)["status"] for server in servers].count("ACTIVE")
+            held = sum(accounts.claims(self.cloud)[EIGHT].values())
+        finally:
+            self.cloud.restart_placement(sound=True)
+        if active < 8:
+            raise Wrong(f"only {active} servers run")
+        return self._rest(f"{active} of 14 run; {held} ppm of 8000000 are claimed")
+
+    def fourteen_at_once(self) -> str:
+        """Of 14 concurrent requests for a host of eight, eight are held."""
+        servers = self._create_at_once(14, "check-one", host=EIGHT)
+        statuses = [self.api.settled(server)["status"] for server in servers]
+        held = sum(accounts.claims(self.cloud)[EIGHT].values())
+        active = statuses.count("ACTIVE")
+        if (active, held) != (8, 8_000_000):
+            raise Wrong(f"{active} servers run, and {held} ppm are claimed")
+        return self._rest("8 of 14 run; 8,000,000 of 8,000,000 ppm are claimed")
+
+    def one_request_for_many(self) -> str:
+        """A request for 8 together is held; for 14 together nova refuses all, and nothing stays claimed."""
+        found = []
+        for count in (8, 14):
+            body = {"min_count": count, "max_count": count, "host": EIGHT}
+            self.api.create(self.flavors["check-one"], self.cloud.image, **body)
+            ids = [server["id"] for server in self.api.servers()]
+            active = [self.api.settled(one)["status"] for one in ids].count("ACTIVE")
+            held = sum(accounts.claims(self.cloud)[EIGHT].values())
+            found.append((len(ids), active, held))
+            self.api.delete_all()
+        if found != [(8, 8, 8_000_000), (14, 0, 0)]:
+            raise Wrong(f"servers, of these active, ppm claimed: {found}")
+        return self._rest("8 of 8 run; 0 of 14 run, and 0 ppm are claimed")
+
+    def scheduler_killed(self) -> str:
+        """SIGKILL with requests in flight; a new scheduler knows what runs."""
+        before = self._boot_some()
+        flying = self._create_at_once(12, "check-half")
+        self.cloud.restart_scheduler(how=signal.SIGKILL)
+        statuses = [self.api.settled(server)["status"] for server in flying]
+        running = accounts.check(self.cloud, FLAVORS)
+        after = self.api.boot(self.flavors["check-half"], self.cloud.image)
+        if after["status"] != "ACTIVE":
+            raise Wrong("the new scheduler finds no host")
+        words = f"{before} ran before, of 12 in flight {statuses.count('ACTIVE')} came to run"
+        return self._rest(f"{words}; accounts right with {running} running")
+
+    def compute_killed(self) -> str:
+        """SIGKILL of a compute with servers on it and on their way to it; then it comes back."""
+        host = "host3"
+        for _ in range(2):
+            self.api.boot(self.flavors["check-half"], self.cloud.image, host=host)
+        flying = self._create_at_once(3, "check-quarter", host=host)
+        self.cloud.processes.end(f"compute-{host}", signal.SIGKILL)
+        until(lambda: self._state(host) == "down", f"nova sees that {host} is down")
+        accounts.check_sums(self.cloud)
+        elsewhere = [self.api.boot(self.flavors["check-one"], self.cloud.image) for _ in range(3)]
+        places = {server["OS-EXT-SRV-ATTR:host"] for server in elsewhere}
+        if host in places or any(server["status"] != "ACTIVE" for server in elsewhere):
+            raise Wrong(f"while {host} is down, servers came to {places}")
+        self.cloud.start_compute(host)
+        until(lambda: self._state(host) == "up", f"{host} is back")
+        self.cloud.wait_compute(host)
+        statuses = [self.api.settled(server)["status"] for server in flying]
+        running = accounts.check(self.cloud, FLAVORS)
+        words = f"3 went elsewhere while it was down; of 3 in flight {statuses.count('ACTIVE')} came to run"
+        return self._rest(f"{words}; accounts right with {running} running")
+
+    def broker_killed(self) -> str:
+        """SIGKILL of RabbitMQ with requests in flight: messages are lost or come twice."""
+        flying = self._create_at_once(8, "check-quarter")
+        self.cloud.restart_broker()
+        after = self.api.boot(self.flavors["check-half"], self.cloud.image)
+        accounts.check_sums(self.cloud)
+        # What was lost with the broker stays in BUILD, as it does in any cloud of nova's.
+        stuck = [one for one in flying if self.api.server(one)["status"] == "BUILD"]
+        self.api.delete_all(stuck)
+        running = accounts.check(self.cloud, FLAVORS)
+        if after["status"] != "ACTIVE":
+            raise Wrong("no server can be made after the broker's death")
+        words = (
+            f"of 8 in flight {8 - len(stuck)} came to an end, {len(stuck)} stayed in BUILD and were deleted"
+        )
+        return self._rest(f"{words}; accounts right with {running} running")
+
+    # Parts.
+
+    def _create_at_once(self, count: int, flavor: str, **server: Any) -> list[str]:
+        # Each thread with a session of its own: they do not wait for each other.
+        with ThreadPoolExecutor(count) as pool:
+            made = [
+                pool.submit(lambda: self.cloud.api.create(self.flavors[flavor], self.cloud.image, **server))
+                for _ in range(count)
+            ]
+            return [one.result() for one in made]
+
+    def _boot_some(self) -> int:
+        servers = [self.api.boot(self.flavors[name], self.cloud.image) for name in FLAVORS]
+        return [server["status"] for server in servers].count("ACTIVE")
+
+    def _state(self, host: str) -> str:
+        found = next(one for one in self.api.services("nova-compute") if one["host"] == host)
+        return str(found["state"])
+
+    def _rest(self, words: str) -> str:
+        """Deletes all servers: nothing may stay claimed."""
+        self.api.delete_all()
+        left = accounts.check_sums(self.cloud)
+        if left:
+            raise Wrong(f"all servers are deleted, and {left} ppm are still claimed")
+        return f"{words}; 0 ppm after deletion"
+
+
+def _must_refuse(name: str, words: str, call: Callable[[], Any]) -> None:
+    import re  # noqa: PLC0415
+
+    try:
+        call()
+    except Refused as error:
+        unknown = "does not appear to be a valid extra spec|is not known"
+        if error.status != 400 or not re.search(f"{words}|{unknown}", error.words):
+            raise Wrong(f"{name}: HTTP {error.status}: {error.words}") from error
+        return
+    raise Wrong(f"{name} was taken")
+
+
+CHECKS: list[tuple[str, Callable[[Checks], str]]] = [
+    (
+        "14 requests at once for a host of 8, MariaDB's default isolation for Placement (no promise)",
+        Checks.fourteen_at_once_as_placement_comes,
+    ),
+    ("14 requests at once for a host of 8", Checks.fourteen_at_once),
+    ("the same again", Checks.fourteen_at_once),
+    ("scheduler killed in the middle", Checks.scheduler_killed),
+    ("compute killed, and back", Checks.compute_killed),
+    ("wrong flavors and hints", Checks.wrong_specs_are_refused),
+    ("one request for 8, one for 14", Checks.one_request_for_many),
+    ("message broker killed in the middle", Checks.broker_killed),
+]

@@ -1,0 +1,236 @@
+"""Writes the services' configurations, with steadyvm-nova in nova as docs/guide/openstack.md says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from steadyvm_nova import command
+from steadyvm_nova.claim import Policy
+
+from .layout import REGION, Layout, url
+from .paper import Shape
+
+Sections = Mapping[str, Mapping[str, str | int | Sequence[str]]]
+
+_FILTERS = (
+    "ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,"
+    "ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter"
+)
+_ML2 = {"type_drivers": "local", "tenant_network_types": "local", "mechanism_drivers": ""}
+# What differs between the schedulers that are compared.
+SCHEDULERS: dict[str, dict[str, str | Sequence[str]]] = {
+    "rt-openstack": {
+        "available_filters": ["nova.scheduler.filters.all_filters", "steadyvm_nova.rt_filter.RtFilter"],
+        "enabled_filters": f"{_FILTERS},RtFilter",
+        "weight_classes": ["nova.scheduler.weights.all_weighers", "steadyvm_nova.rt_weigher.RtWeigher"],
+    },
+    "stock": {"enabled_filters": _FILTERS},
+    "stock-memory": {
+        "enabled_filters": _FILTERS,
+        "weight_classes": ["nova.scheduler.weights.ram.RAMWeigher"],
+    },
+}
+
+
+def write(layout: Layout, policy: Policy, scheduler: str = "rt-openstack") -> None:
+    """All of them."""
+    layout.etc.mkdir(parents=True, exist_ok=True)
+    for service in ("keystone", "glance", "placement", "neutron"):
+        (layout.etc / service).mkdir(exist_ok=True)
+    keystone, glance, neutron = layout.etc / "keystone", layout.etc / "glance", layout.etc / "neutron"
+    _ini(keystone / "keystone.conf", _keystone(layout))
+    _ini(glance / "glance-api.conf", _glance(layout))
+    _ini(neutron / "neutron.conf", _neutron(layout))
+    (neutron / "plugins/ml2").mkdir(parents=True, exist_ok=True)
+    _ini(neutron / "plugins/ml2/ml2_conf.ini", {"ml2": _ML2})
+    shipped = layout.environment / "etc"
+    for service, name in (("glance", "glance-api-paste.ini"), ("neutron", "api-paste.ini")):
+        (layout.etc / service / name).write_bytes((shipped / service / name).read_bytes())
+    write_placement(layout)
+    write_nova(layout, policy, scheduler)
+
+
+def write_nova(layout: Layout, policy: Policy, scheduler: str) -> None:
+    """nova's files: one for all of its services, one more for each compute host."""
+    directory = layout.etc / "nova"
+    directory.mkdir(exist_ok=True)
+    _ini(directory / "nova.conf", _nova(layout, policy, scheduler))
+    _paste(layout, directory / "api-paste.ini")
+    for name, shape in layout.shapes.items():
+        write_host(layout, policy, name, shape)
+
+
+def write_host(layout: Layout, policy: Policy, name: str, shape: Shape) -> None:
+    """The files of one compute host: its own options, and its inventory of real-time CPU."""
+    providers = layout.etc / "nova" / "providers" / name
+    providers.mkdir(parents=True, exist_ok=True)
+    options = command._parser().parse_args(["provider-yaml", "--cpus", str(shape.cpus)])
+    (providers / "steadyvm.yaml").write_text(command.provider_yaml(options, policy))
+    state = layout.run / "state" / name
+    state.mkdir(parents=True, exist_ok=True)
+    _ini(
+        layout.etc / "nova" / f"{name}.conf",
+        {
+            "DEFAULT": {"host": name, "state_path": str(state)},
+            "compute": {"provider_config_location": str(providers)},
+            "oslo_concurrency": {"lock_path": str(state)},
+        },
+    )
+
+
+def _keystone(layout: Layout) -> Sections:
+    return {
+        "database": {"connection": layout.database("keystone")},
+        "fernet_tokens": {"key_repository": str(layout.run / "fernet")},
+        "fernet_receipts": {"key_repository": str(layout.run / "fernet")},
+        "credential": {"key_repository": str(layout.run / "credential")},
+        "token": {"expiration": 86_400},
+    }
+
+
+def _glance(layout: Layout) -> Sections:
+    images = layout.run / "images"
+    images.mkdir(exist_ok=True)
+    return {
+        "DEFAULT": {"enabled_backends": "files:file", "log_options": "false"},
+        "database": {"connection": layout.database("glance")},
+        "glance_store": {"default_backend": "files"},
+        "files": {"filesystem_store_datadir": str(images)},
+        "keystone_authtoken": _account(layout),
+        "paste_deploy": {
+            "flavor": "keystone",
+            "config_file": str(layout.etc / "glance/glance-api-paste.ini"),
+        },
+        "oslo_concurrency": {"lock_path": str(layout.run)},
+    }
+
+
+def write_placement(layout: Layout, sound: bool = True) -> None:
+    """placement.conf.
+
+    When two claims meet, Placement tries the second again inside its transaction. Under MariaDB's default,
+    that transaction sees the sums as they were before the first claim, and both pass. With READ COMMITTED it
+    sees them as they are. ``sound`` sets that, as the guide says; otherwise Placement is as it comes.
+    """
+    sections = _placement(layout)
+    if sound:
+        level = "init_command=SET+SESSION+TRANSACTION+ISOLATION+LEVEL+READ+COMMITTED"
+        sections["placement_database"]["connection_parameters"] = level
+    _ini(layout.etc / "placement" / "placement.conf", sections)
+
+
+def _placement(layout: Layout) -> dict[str, dict[str, str | int | Sequence[str]]]:
+    return {
+        "placement_database": {"connection": layout.database("placement")},
+        "api": {"auth_strategy": "keystone"},
+        "keystone_authtoken": _account(layout),
+    }
+
+
+def _neutron(layout: Layout) -> Sections:
+    """Its API alone: servers here have no network, but nova asks neutron what ports they have."""
+    return {
+        "DEFAULT": {
+            "core_plugin": "ml2",
+            # neutron's query for ports reads what these plugins declare.
+            "service_plugins": "router,port_forwarding",
+            "auth_strategy": "keystone",
+            "transport_url": _transport(),
+            "api_paste_config": str(layout.etc / "neutron/api-paste.ini"),
+            "state_path": str(layout.run),
+            "notify_nova_on_port_status_changes": "false",
+            "notify_nova_on_port_data_changes": "false",
+        },
+        "database": {"connection": layout.database("neutron")},
+        "keystone_authtoken": _account(layout),
+        "oslo_concurrency": {"lock_path": str(layout.run)},
+    }
+
+
+def _nova(layout: Layout, policy: Policy, scheduler: str) -> Sections:
+    return {
+        "DEFAULT": {
+            "transport_url": _transport(),
+            "state_path": str(layout.run),
+            "my_ip": "127.0.0.1",
+            "compute_driver": "fake.ShapedDriver",
+            "cpu_allocation_ratio": "16.0",
+            "ram_allocation_ratio": "1.0",
+            "reserved_host_memory_mb": 0,
+            "reserved_host_cpus": 0,
+            "reserved_host_disk_mb": 0,
+            "report_interval": 5,
+            "service_down_time": 30,
+            "log_options": "false",
+            # A scheduler that dies with a request in hand is waited for no longer than this.
+            "rpc_response_timeout": 30,
+            "running_deleted_instance_action": "log",
+        },
+        "wsgi": {"api_paste_config": str(layout.etc / "nova/api-paste.ini")},
+        "api_database": {"connection": layout.database("nova_api")},
+        "database": {"connection": layout.database("nova")},
+        "keystone_authtoken": _account(layout),
+        "placement": _account(layout),
+        "neutron": _account(layout),
+        "glance": _account(layout) | {"api_servers": url("glance")},
+        "service_user": {"send_service_user_token": "false"},
+        "conductor": {"workers": 1},
+        "scheduler": {"workers": 1},
+        "vnc": {"enabled": "false"},
+        "oslo_concurrency": {"lock_path": str(layout.run)},
+        "quota": {"instances": -1, "cores": -1, "ram": -1, "server_groups": -1},
+        "filter_scheduler": SCHEDULERS[scheduler],
+        "steadyvm": {
+            "scheduler": policy.scheduler,
+            "cpu_limit_ppm": policy.cpu_limit_ppm,
+            "max_vcpu_ppm": policy.max_vcpu_ppm,
+            "claim": policy.claim,
+        },
+    }
+
+
+def _paste(layout: Layout, path: Path) -> None:
+    """nova's own api-paste.ini with our filter behind keystonecontext."""
+    text = (layout.environment / "etc/nova/api-paste.ini").read_text()
+    changed = text.replace(
+        "keystonecontext osapi_compute_app_v21", "keystonecontext steadyvm osapi_compute_app_v21"
+    )
+    if changed == text:
+        raise RuntimeError("this nova's api-paste.ini has no `keystonecontext osapi_compute_app_v21`")
+    path.write_text(
+        changed + "\n[filter:steadyvm]\npaste.filter_factory = steadyvm_nova.api:filter_factory\n"
+    )
+
+
+def _account(layout: Layout) -> dict[str, str | int | Sequence[str]]:
+    """How a service shows itself to keystone, and to others."""
+    return {
+        "auth_url": url("keystone", "/v3"),
+        "www_authenticate_uri": url("keystone", "/v3"),
+        "auth_type": "password",
+        "username": "service",
+        "password": layout.password,
+        "project_name": "service",
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+        "region_name": REGION,
+        "service_token_roles": "service",
+        "service_token_roles_required": "true",
+    }
+
+
+def _transport() -> str:
+    return f"rabbit://guest:guest@127.0.0.1:{5672}/"
+
+
+def _ini(path: Path, sections: Sections) -> None:
+    lines = []
+    for section, options in sections.items():
+        lines.append(f"[{section}]")
+        for name, value in options.items():
+            values = value if isinstance(value, list | tuple) else [value]
+            lines += [f"{name} = {one}" for one in values]
+        lines.append("")
+    path.write_text("\n".join(lines))
+    path.chmod(0o600)
