@@ -162,7 +162,7 @@ int control_host(struct host_request *request)
 	recording = request->recording;
 	event = record_begin();
 	if (event) {
-		record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_HOST, 0, POLICY_EVENT_NO_SERVER, 0);
+		record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_HOST, 0, POLICY_EVENT_NO_SERVER, host.partitioned);
 		event->parameters.kind = host.order;
 		event->parameters.period_ns = host.quantum_ns;
 		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);

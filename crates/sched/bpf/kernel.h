@@ -21,6 +21,8 @@ typedef __s64 s64;
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct cpumask {

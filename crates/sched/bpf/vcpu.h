@@ -105,6 +105,7 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 	if (time <= v->last_ns)
 		time = v->last_ns + 1;
 	v->last_ns = time;
+	v->kind = kind;
 	switch (kind) {
 	case POLICY_EVENT_WAKE:
 		happened = !s->ready;
@@ -147,6 +148,12 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 		happened = before != s->release_ns || deadline != s->deadline_ns;
 		break;
 	}
+	/*
+	 * Read back from memory the verifier knows nothing of them: it then looks at what follows once, and not again for
+	 * each kind.
+	 */
+	v->happened = happened;
+	kind = READ_ONCE(v->kind);
 	out->running = v->running;
 	out->home = policy_home(s);
 	out->key = policy_key(s, &host);
@@ -161,8 +168,12 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 		v->counters.throttled_ns += time - v->parked_ns;
 		v->parked_ns = 0;
 	}
-	if (event)
-		record_fill(event, time, kind, cpu, slot, amount);
+	if (event) {
+		record_fill(event, time, kind, cpu, slot, kind == POLICY_EVENT_RUN ? out->remaining_ns : amount);
+		if (kind == POLICY_EVENT_RUN)
+			event->parameters.period_ns = out->key;
+	}
+	happened = READ_ONCE(v->happened);
 	bpf_spin_unlock(&v->lock);
 	if (event) {
 		if (happened)
