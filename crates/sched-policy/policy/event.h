@@ -11,7 +11,7 @@
 
 #include "types.h"
 
-#define POLICY_EVENT_VERSION 1U
+#define POLICY_EVENT_VERSION 2U
 #define POLICY_EVENT_NO_SERVER 0xffffffffU
 
 enum policy_event_kind {
@@ -21,13 +21,19 @@ enum policy_event_kind {
 	POLICY_EVENT_PARAMETERS = 1,
 	/* The mask of CPUs changes to `cpus`. */
 	POLICY_EVENT_CPUS = 2,
-	/* The host's policy changes: `order`, `quantum_ns` in parameters.kind and parameters.period_ns. */
+	/*
+	 * The host's policy changes: `order`, `quantum_ns` in parameters.kind and parameters.period_ns; `amount_ns`: 1 if
+	 * partitioned.
+	 */
 	POLICY_EVENT_HOST = 3,
 	/* policy_wake; `amount_ns`: least_virtual_runtime_ns. */
 	POLICY_EVENT_WAKE = 4,
 	/* policy_block. */
 	POLICY_EVENT_BLOCK = 5,
-	/* `server` begins to run on `cpu`; `other`: the idle holder it runs for, else POLICY_EVENT_NO_SERVER. */
+	/*
+	 * `server` begins to run on `cpu`; `other`: the idle holder it runs for, else POLICY_EVENT_NO_SERVER. `amount_ns`:
+	 * policy_remaining; parameters.period_ns: policy_key.
+	 */
 	POLICY_EVENT_RUN = 6,
 	/* `server` stops on `cpu` after `amount_ns` were accounted; `other` as in its RUN. */
 	POLICY_EVENT_STOP = 7,
@@ -54,7 +60,7 @@ struct policy_event {
 	u32 server; /* a number the recorder gave it at INIT, below 65,536 */
 	u32 other;
 	u64 amount_ns;
-	struct policy_parameters parameters; /* INIT, PARAMETERS, HOST; else zero */
+	struct policy_parameters parameters; /* INIT, PARAMETERS, HOST, RUN; else zero */
 	u64 cpus[POLICY_CPU_WORDS]; /* INIT, CPUS; else zero */
 };
 

@@ -20,7 +20,12 @@ typedef int64_t s64;
 typedef uint32_t u32;
 #endif
 
+/* The verifier of BPF programs looks at less where functions stay functions: a fifth of the instructions. */
+#ifdef __bpf__
+#define POLICY_FN static __attribute__((noinline, unused))
+#else
 #define POLICY_FN static inline __attribute__((always_inline, unused))
+#endif
 
 /* The longest period: products of two durations then fit 64 bits. */
 #define POLICY_MAX_PERIOD_NS 0xffffffffULL

@@ -82,3 +82,27 @@ pub struct Event {
     /// Of INIT and CPUS.
     pub cpus: CpuSet,
 }
+
+impl Event {
+    /// Of INIT and PARAMETERS; of HOST, the order as kind and the quantum as period.
+    pub const fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// The key at a RUN.
+    pub const fn key_ns(&self) -> u64 {
+        self.parameters.period_ns()
+    }
+
+    /// From its bytes in a record; zero where they are too few.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        let mut event = std::mem::MaybeUninit::<Self>::zeroed();
+        let length = bytes.len().min(size_of::<Self>());
+        // SAFETY: so many bytes are read from a live slice and written into a live value. The type consists of numbers,
+        // which all bit patterns are, and the rest of it is zero.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), event.as_mut_ptr().cast(), length);
+            event.assume_init()
+        }
+    }
+}

@@ -10,11 +10,13 @@ mod error;
 mod event;
 mod ffi;
 mod parameters;
+mod replay;
 mod server;
 
 pub use error::ParametersError;
 pub use event::{Event, EventKind, NO_SERVER};
 pub use parameters::{Host, Kind, Order, Parameters};
+pub use replay::{Record, ReplayError, Replayed};
 pub use server::{CpuSet, Server};
 
 #[cfg(test)]

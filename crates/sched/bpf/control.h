@@ -43,21 +43,20 @@ static __noinline void queue_anew(u64 queue)
 	struct task_struct *p;
 
 	bpf_for_each(scx_dsq, p, queue, 0) {
-		struct vcpu *v = vcpu_of(p);
-		struct outcome now;
-		u64 to;
+		u32 slot = vcpu_slot(p);
+		struct outcome now = {};
+		u64 to, key;
 
-		if (!v) {
-			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, non_rt_time);
-			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, SHARED, 0);
+		if (slot == NO_VCPU) {
+			move_by(BPF_FOR_EACH_ITER, p, SHARED, NON_RT_SLICE_NS, non_rt_time);
 			continue;
 		}
-		vcpu_event(v, POLICY_EVENT_ADVANCE, 0, &now);
-		to = now.remaining_ns ? ready_queue(v) : PARKED;
-		if (to == queue && p->scx.dsq_vtime == (now.remaining_ns ? now.key : now.next_ns))
+		vcpu_event(slot, POLICY_EVENT_ADVANCE, 0, 0, &now);
+		to = now.remaining_ns ? ready_queue(now.home) : PARKED;
+		key = now.remaining_ns ? now.key : now.next_ns;
+		if (to == queue && p->scx.dsq_vtime == key)
 			continue;
-		scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, now.remaining_ns ? now.key : now.next_ns);
-		if (scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, to, 0) && now.remaining_ns)
+		if (move_by(BPF_FOR_EACH_ITER, p, to, now.remaining_ns ?: NON_RT_SLICE_NS, key) && now.remaining_ns)
 			call_cpu(p, now.key);
 	}
 }
@@ -163,7 +162,7 @@ int control_host(struct host_request *request)
 	recording = request->recording;
 	event = record_begin();
 	if (event) {
-		record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_HOST, 0, POLICY_EVENT_NO_SERVER, 0);
+		record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_HOST, 0, POLICY_EVENT_NO_SERVER, host.partitioned);
 		event->parameters.kind = host.order;
 		event->parameters.period_ns = host.quantum_ns;
 		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);

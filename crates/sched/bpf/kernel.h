@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the scheduler uses of the kernel, declared by hand: members are found by name when it is loaded (CO-RE), so that no
- * generated vmlinux.h is needed. Names and values: kernel/sched/ext.c and include/linux/sched/ext.h of Linux 6.12.
+ * generated vmlinux.h is needed. Names and values: kernel/sched/ext.c and include/linux/sched/ext.h of Linux 6.12
+ * and 7.3.
  */
 #ifndef STEADYVM_KERNEL_H
 #define STEADYVM_KERNEL_H
@@ -20,6 +21,8 @@ typedef __s64 s64;
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct cpumask {
@@ -27,6 +30,7 @@ struct cpumask {
 };
 
 struct sched_ext_entity {
+	u32 flags;
 	u32 weight;
 	u64 slice;
 	u64 dsq_vtime;
@@ -77,6 +81,8 @@ struct sched_ext_ops {
 	char name[128];
 };
 
+/* sched_ext_entity.flags: the task has work. */
+#define SCX_TASK_QUEUED 1U
 #define SCX_OPS_ENQ_LAST (1ULL << 1)
 #define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
 #define SCX_ENQ_WAKEUP 1ULL
@@ -90,15 +96,6 @@ struct sched_ext_ops {
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
 s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags, bool *is_idle) __ksym;
-void scx_bpf_dispatch(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym;
-void scx_bpf_dispatch_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags) __ksym;
-bool scx_bpf_consume(u64 dsq_id) __ksym;
-void scx_bpf_dispatch_from_dsq_set_slice(struct bpf_iter_scx_dsq *it__iter, u64 slice) __ksym;
-void scx_bpf_dispatch_from_dsq_set_vtime(struct bpf_iter_scx_dsq *it__iter, u64 vtime) __ksym;
-bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id,
-			       u64 enq_flags) __ksym;
-bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id,
-				     u64 enq_flags) __ksym;
 u32 scx_bpf_reenqueue_local(void) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
@@ -107,11 +104,95 @@ void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
 s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
-struct rq *scx_bpf_cpu_rq(s32 cpu) __ksym;
 u32 scx_bpf_nr_cpu_ids(void) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 void bpf_rcu_read_lock(void) __ksym;
 void bpf_rcu_read_unlock(void) __ksym;
+
+/* Linux 6.12 has the first name of each, 6.13 and later the second. */
+void scx_bpf_dispatch(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
+void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
+void scx_bpf_dispatch_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags) __ksym __weak;
+void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags) __ksym __weak;
+bool scx_bpf_consume(u64 dsq_id) __ksym __weak;
+bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym __weak;
+void scx_bpf_dispatch_from_dsq_set_slice(struct bpf_iter_scx_dsq *it__iter, u64 slice) __ksym __weak;
+void scx_bpf_dsq_move_set_slice(struct bpf_iter_scx_dsq *it__iter, u64 slice) __ksym __weak;
+void scx_bpf_dispatch_from_dsq_set_vtime(struct bpf_iter_scx_dsq *it__iter, u64 vtime) __ksym __weak;
+void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it__iter, u64 vtime) __ksym __weak;
+bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id,
+			       u64 enq_flags) __ksym __weak;
+bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id, u64 enq_flags) __ksym __weak;
+bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id,
+				     u64 enq_flags) __ksym __weak;
+bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id,
+			    u64 enq_flags) __ksym __weak;
+struct rq *scx_bpf_cpu_rq(s32 cpu) __ksym __weak;
+struct task_struct *scx_bpf_cpu_curr(s32 cpu) __ksym __weak;
+
+/* To the end of a queue. */
+static __always_inline void insert(struct task_struct *p, u64 queue, u64 slice, u64 flags)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_insert))
+		scx_bpf_dsq_insert(p, queue, slice, flags);
+	else
+		scx_bpf_dispatch(p, queue, slice, flags);
+}
+
+/* To the place in a queue that `key` has. */
+static __always_inline void insert_by(struct task_struct *p, u64 queue, u64 slice, u64 key, u64 flags)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_insert_vtime))
+		scx_bpf_dsq_insert_vtime(p, queue, slice, key, flags);
+	else
+		scx_bpf_dispatch_vtime(p, queue, slice, key, flags);
+}
+
+/* The first task of a queue runs here next. */
+static __always_inline bool take(u64 queue)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local))
+		return scx_bpf_dsq_move_to_local(queue);
+	return scx_bpf_consume(queue);
+}
+
+/* A task of the queue that is walked runs here next, for `slice`. */
+static __always_inline bool take_this(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 slice)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move)) {
+		scx_bpf_dsq_move_set_slice(it, slice);
+		return scx_bpf_dsq_move(it, p, SCX_DSQ_LOCAL, 0);
+	}
+	scx_bpf_dispatch_from_dsq_set_slice(it, slice);
+	return scx_bpf_dispatch_from_dsq(it, p, SCX_DSQ_LOCAL, 0);
+}
+
+/* A task of the queue that is walked goes to another, or to another place in the same. */
+static __always_inline bool move_by(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 queue, u64 slice, u64 key)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move_vtime)) {
+		scx_bpf_dsq_move_set_slice(it, slice);
+		scx_bpf_dsq_move_set_vtime(it, key);
+		return scx_bpf_dsq_move_vtime(it, p, queue, 0);
+	}
+	scx_bpf_dispatch_from_dsq_set_slice(it, slice);
+	scx_bpf_dispatch_from_dsq_set_vtime(it, key);
+	return scx_bpf_dispatch_vtime_from_dsq(it, p, queue, 0);
+}
+
+/* Whether a thread of a higher class has the CPU, so that nothing of ours can run there. */
+static __always_inline bool is_taken(s32 cpu)
+{
+	if (bpf_ksym_exists(scx_bpf_cpu_curr)) {
+		struct task_struct *curr = scx_bpf_cpu_curr(cpu);
+
+		return curr && curr->prio < MAX_RT_PRIO;
+	} else {
+		struct rq *rq = scx_bpf_cpu_rq(cpu);
+
+		return rq && BPF_CORE_READ(rq, curr, prio) < MAX_RT_PRIO;
+	}
+}
 
 /* include/uapi/linux/bpf.h has it from 6.4 on. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0)

@@ -30,8 +30,8 @@
 struct cpu {
 	u64 key; /* of what runs, or comes next; POLICY_KEY_IDLE: nothing of sched_ext */
 	u64 event_ns; /* when the running VCPU's claim may end */
-	u32 vcpu;
-	u32 coming; /* 1: a VCPU was put here and does not run yet */
+	u64 since_ns; /* since when a non-RT thread has run */
+	u64 coming; /* 1: a VCPU was put here and does not run yet */
 };
 
 struct cpu cpus[POLICY_MAX_CPUS];
@@ -62,14 +62,9 @@ static __always_inline void arm(u64 time)
 	bpf_ringbuf_output(&wake, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
 }
 
-static __always_inline u64 ready_queue(const struct vcpu *v)
+static __always_inline u64 ready_queue(u32 home)
 {
-	u32 home;
-
-	if (!host.partitioned)
-		return READY;
-	home = policy_home(&v->server);
-	return READY + (home < POLICY_MAX_CPUS ? home : 0);
+	return host.partitioned && home < POLICY_MAX_CPUS ? READY + home : READY;
 }
 
 static __always_inline bool may_run_on(struct task_struct *p, s32 cpu)
@@ -77,14 +72,6 @@ static __always_inline bool may_run_on(struct task_struct *p, s32 cpu)
 	if ((p->migration_disabled || p->nr_cpus_allowed == 1) && scx_bpf_task_cpu(p) != cpu)
 		return false;
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
-}
-
-/* Whether a thread of a higher class has the CPU, so that nothing of ours can run there. */
-static __always_inline bool is_taken(s32 cpu)
-{
-	struct rq *rq = scx_bpf_cpu_rq(cpu);
-
-	return rq && BPF_CORE_READ(rq, curr, prio) < MAX_RT_PRIO;
 }
 
 /* The CPU that a VCPU with `key` takes from another: that of the greatest key; -1 for none. */
@@ -130,11 +117,14 @@ static __always_inline void call_cpu(struct task_struct *p, u64 key)
 }
 
 /* The CPU belongs to a VCPU that is put there next, unless another one is on its way. */
-static __always_inline bool claim_cpu(struct cpu *c, u64 key)
+static __always_inline bool claim_cpu(s32 cpu, struct cpu *c, u64 key)
 {
 	u64 held = c->key;
 
 	if (c->coming || !policy_preempts(key, held))
+		return false;
+	/* It would wait there until that thread sleeps. */
+	if (held == POLICY_KEY_IDLE && is_taken(cpu))
 		return false;
 	if (!__sync_bool_compare_and_swap(&c->key, held, key))
 		return false;
@@ -145,19 +135,19 @@ static __always_inline bool claim_cpu(struct cpu *c, u64 key)
 SEC("struct_ops/select_cpu")
 s32 BPF_PROG(steadyvm_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
-	struct vcpu *v = vcpu_of(p);
-	struct outcome now;
+	u32 slot = vcpu_slot(p);
+	struct outcome now = {};
 	bool idle = false;
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle), victim;
 
-	if (!v) {
+	if (slot == NO_VCPU) {
 		if (idle)
-			scx_bpf_dispatch(p, SCX_DSQ_LOCAL, NON_RT_SLICE_NS, 0);
+			insert(p, SCX_DSQ_LOCAL, NON_RT_SLICE_NS, 0);
 		return cpu;
 	}
 	if (idle)
 		return cpu;
-	vcpu_event(v, POLICY_EVENT_WAKE, cpu, &now);
+	vcpu_event(slot, POLICY_EVENT_WAKE, cpu, 0, &now);
 	victim = now.remaining_ns ? find_victim(p, now.key) : -1;
 	return victim >= 0 ? victim : prev_cpu;
 }
@@ -169,19 +159,19 @@ static __always_inline void enqueue_non_rt(struct task_struct *p, u64 enq_flags)
 
 	/* The only one that has work keeps the CPU. */
 	if (enq_flags & SCX_ENQ_LAST) {
-		scx_bpf_dispatch(p, SCX_DSQ_LOCAL, NON_RT_SLICE_NS, enq_flags);
+		insert(p, SCX_DSQ_LOCAL, NON_RT_SLICE_NS, enq_flags);
 		return;
 	}
 	/* Sleep earns one slice at most. */
 	if ((s64)(time - (non_rt_time - NON_RT_SLICE_NS)) < 0)
 		time = non_rt_time - NON_RT_SLICE_NS;
 	if (p->nr_cpus_allowed == 1 || p->migration_disabled) {
-		scx_bpf_dispatch_vtime(p, OWN + cpu, NON_RT_SLICE_NS, time, enq_flags);
+		insert_by(p, OWN + cpu, NON_RT_SLICE_NS, time, enq_flags);
 		if (scx_bpf_test_and_clear_cpu_idle(cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return;
 	}
-	scx_bpf_dispatch_vtime(p, SHARED, NON_RT_SLICE_NS, time, enq_flags);
+	insert_by(p, SHARED, NON_RT_SLICE_NS, time, enq_flags);
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
@@ -190,32 +180,32 @@ static __always_inline void enqueue_non_rt(struct task_struct *p, u64 enq_flags)
 SEC("struct_ops/enqueue")
 void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	struct vcpu *v = vcpu_of(p);
-	struct outcome now;
+	u32 slot = vcpu_slot(p);
+	struct outcome now = {};
 	struct cpu *c;
 
-	if (!v) {
+	if (slot == NO_VCPU) {
 		enqueue_non_rt(p, enq_flags);
 		return;
 	}
-	vcpu_event(v, POLICY_EVENT_WAKE, scx_bpf_task_cpu(p), &now);
+	vcpu_event(slot, POLICY_EVENT_WAKE, scx_bpf_task_cpu(p), 0, &now);
 	if (!now.remaining_ns) {
-		scx_bpf_dispatch_vtime(p, PARKED, NON_RT_SLICE_NS, now.next_ns, enq_flags);
+		insert_by(p, PARKED, NON_RT_SLICE_NS, now.next_ns, enq_flags);
 		arm(now.next_ns);
 		return;
 	}
 	c = cpu_of(scx_bpf_task_cpu(p));
 	if (enq_flags & SCX_ENQ_LAST) {
 		c->key = now.key;
-		scx_bpf_dispatch(p, SCX_DSQ_LOCAL, now.remaining_ns, enq_flags);
+		insert(p, SCX_DSQ_LOCAL, now.remaining_ns, enq_flags);
 		return;
 	}
 	/* A wake-up holds the lock of this CPU's queue: the VCPU is put there without another interrupt. */
-	if ((enq_flags & SCX_ENQ_WAKEUP) && claim_cpu(c, now.key)) {
-		scx_bpf_dispatch(p, SCX_DSQ_LOCAL, now.remaining_ns, enq_flags | SCX_ENQ_PREEMPT);
+	if ((enq_flags & SCX_ENQ_WAKEUP) && claim_cpu(scx_bpf_task_cpu(p), c, now.key)) {
+		insert(p, SCX_DSQ_LOCAL, now.remaining_ns, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	scx_bpf_dispatch_vtime(p, ready_queue(v), now.remaining_ns, now.key, enq_flags);
+	insert_by(p, ready_queue(now.home), now.remaining_ns, now.key, enq_flags);
 	call_cpu(p, now.key);
 }
 
@@ -225,24 +215,21 @@ static __noinline void unpark(u64 time)
 	struct task_struct *p;
 
 	bpf_for_each(scx_dsq, p, PARKED, 0) {
-		struct vcpu *v = vcpu_of(p);
-		struct outcome now;
+		u32 slot = vcpu_slot(p);
+		struct outcome now = {};
 
-		if (!v) {
-			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, SHARED, 0);
+		if (slot == NO_VCPU) {
+			move_by(BPF_FOR_EACH_ITER, p, SHARED, NON_RT_SLICE_NS, non_rt_time);
 			continue;
 		}
 		if (p->scx.dsq_vtime > time)
 			break;
-		vcpu_event(v, POLICY_EVENT_ADVANCE, 0, &now);
+		vcpu_event(slot, POLICY_EVENT_ADVANCE, 0, 0, &now);
 		if (now.remaining_ns) {
-			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, now.key);
-			scx_bpf_dispatch_from_dsq_set_slice(BPF_FOR_EACH_ITER, now.remaining_ns);
-			if (scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, ready_queue(v), 0))
+			if (move_by(BPF_FOR_EACH_ITER, p, ready_queue(now.home), now.remaining_ns, now.key))
 				call_cpu(p, now.key);
 		} else {
-			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, now.next_ns);
-			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, PARKED, 0);
+			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
 			arm(now.next_ns);
 		}
 	}
@@ -254,33 +241,29 @@ static __noinline bool take_ready(s32 cpu, u64 queue, u64 than)
 	struct task_struct *p;
 
 	bpf_for_each(scx_dsq, p, queue, 0) {
-		struct vcpu *v;
-		struct outcome now;
+		struct outcome now = {};
+		u32 slot;
 
 		if (p->scx.dsq_vtime >= than)
 			return false;
-		v = vcpu_of(p);
-		if (!v) {
-			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, non_rt_time);
-			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, SHARED, 0);
+		slot = vcpu_slot(p);
+		if (slot == NO_VCPU) {
+			move_by(BPF_FOR_EACH_ITER, p, SHARED, NON_RT_SLICE_NS, non_rt_time);
 			continue;
 		}
-		vcpu_event(v, POLICY_EVENT_ADVANCE, cpu, &now);
+		vcpu_event(slot, POLICY_EVENT_ADVANCE, cpu, 0, &now);
 		if (!now.remaining_ns) {
-			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, now.next_ns);
-			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, PARKED, 0);
+			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
 			arm(now.next_ns);
 			continue;
 		}
 		if (now.key != p->scx.dsq_vtime) {
-			scx_bpf_dispatch_from_dsq_set_vtime(BPF_FOR_EACH_ITER, now.key);
-			scx_bpf_dispatch_vtime_from_dsq(BPF_FOR_EACH_ITER, p, queue, 0);
+			move_by(BPF_FOR_EACH_ITER, p, queue, now.remaining_ns, now.key);
 			continue;
 		}
 		if (!may_run_on(p, cpu))
 			continue;
-		scx_bpf_dispatch_from_dsq_set_slice(BPF_FOR_EACH_ITER, now.remaining_ns);
-		if (scx_bpf_dispatch_from_dsq(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
+		if (take_this(BPF_FOR_EACH_ITER, p, now.remaining_ns)) {
 			cpu_of(cpu)->key = now.key;
 			return true;
 		}
@@ -298,61 +281,58 @@ static __noinline u64 first_time(u64 queue)
 	return ~0ULL;
 }
 
-static __always_inline void take_non_rt(s32 cpu)
+static __always_inline bool take_non_rt(s32 cpu)
 {
 	u64 own = first_time(OWN + cpu), shared = first_time(SHARED);
 
-	if (own != ~0ULL && (shared == ~0ULL || (s64)(own - shared) <= 0) && scx_bpf_consume(OWN + cpu))
-		return;
-	if (!scx_bpf_consume(SHARED))
-		scx_bpf_consume(OWN + cpu);
+	if (own != ~0ULL && (shared == ~0ULL || (s64)(own - shared) <= 0) && take(OWN + cpu))
+		return true;
+	return take(SHARED) || take(OWN + cpu);
 }
 
 SEC("struct_ops/dispatch")
 void BPF_PROG(steadyvm_dispatch, s32 cpu, struct task_struct *prev)
 {
-	struct vcpu *v = prev ? vcpu_of(prev) : NULL;
+	u32 slot = prev ? vcpu_slot(prev) : NO_VCPU;
 	struct cpu *c = cpu_of(cpu);
-	struct outcome now = { .key = POLICY_KEY_IDLE };
-	bool keeps = false;
+	struct outcome now = {};
+	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
 
 	unpark(bpf_ktime_get_ns());
-	if (v && v->running) {
-		vcpu_event(v, POLICY_EVENT_ACCOUNT, cpu, &now);
-		/* `ready` is still true for one that goes to sleep: then it is not in the queue, and its slice is of no use. */
-		keeps = now.remaining_ns > 0;
-	}
-	if (take_ready(cpu, READY + (host.partitioned ? cpu : 0), keeps ? now.key : POLICY_KEY_IDLE))
+	if (slot != NO_VCPU && goes_on)
+		vcpu_event(slot, POLICY_EVENT_ACCOUNT, cpu, 0, &now);
+	if (take_ready(cpu, READY + (host.partitioned ? cpu : 0), now.remaining_ns ? now.key : POLICY_KEY_IDLE))
 		return;
-	if (keeps) {
+	if (now.remaining_ns) {
 		prev->scx.slice = now.remaining_ns;
 		c->key = now.key;
 		c->event_ns = now.next_ns;
 		arm(now.next_ns);
 		return;
 	}
-	take_non_rt(cpu);
+	/* Nobody else has work. */
+	if (!take_non_rt(cpu) && goes_on && slot == NO_VCPU)
+		prev->scx.slice = NON_RT_SLICE_NS;
 }
 
 SEC("struct_ops/running")
 void BPF_PROG(steadyvm_running, struct task_struct *p)
 {
-	struct vcpu *v = vcpu_of(p);
+	u32 slot = vcpu_slot(p);
 	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
-	struct outcome now;
+	struct outcome now = {};
 
 	c->coming = 0;
-	if (!v) {
+	if (slot == NO_VCPU) {
 		c->key = POLICY_KEY_NON_RT;
 		c->event_ns = POLICY_NEVER;
-		c->vcpu = NO_VCPU;
+		c->since_ns = bpf_ktime_get_ns();
 		if ((s64)(non_rt_time - p->scx.dsq_vtime) < 0)
 			non_rt_time = p->scx.dsq_vtime;
 		return;
 	}
-	vcpu_event(v, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), &now);
+	vcpu_event(slot, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), 0, &now);
 	c->key = now.key;
-	c->vcpu = vcpu_slot(p);
 	c->event_ns = now.next_ns;
 	arm(now.next_ns);
 }
@@ -360,47 +340,42 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 SEC("struct_ops/stopping")
 void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 {
-	struct vcpu *v = vcpu_of(p);
+	u32 slot = vcpu_slot(p);
 	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
-	struct outcome now;
+	struct outcome now = {};
 
 	c->event_ns = POLICY_NEVER;
 	if (!c->coming)
 		c->key = POLICY_KEY_IDLE;
-	if (v) {
-		vcpu_event(v, POLICY_EVENT_STOP, scx_bpf_task_cpu(p), &now);
-		if (runnable && now.remaining_ns)
-			__sync_fetch_and_add(&v->counters.preemptions, 1);
+	if (slot != NO_VCPU) {
+		vcpu_event(slot, POLICY_EVENT_STOP, scx_bpf_task_cpu(p), runnable, &now);
 		return;
 	}
-	/* The slice counts down as the thread runs; it is 0 for one that was preempted: then it pays the whole. */
-	p->scx.dsq_vtime += (NON_RT_SLICE_NS - (p->scx.slice < NON_RT_SLICE_NS ? p->scx.slice : NON_RT_SLICE_NS)) *
-			    100 / (p->scx.weight ?: 100);
+	p->scx.dsq_vtime += (bpf_ktime_get_ns() - c->since_ns) * 100 / (p->scx.weight ?: 100);
 }
 
 SEC("struct_ops/quiescent")
 void BPF_PROG(steadyvm_quiescent, struct task_struct *p, u64 deq_flags)
 {
-	struct vcpu *v = vcpu_of(p);
-	struct outcome now;
+	u32 slot = vcpu_slot(p);
+	struct outcome now = {};
 
-	if (v && (deq_flags & SCX_DEQ_SLEEP))
-		vcpu_event(v, POLICY_EVENT_BLOCK, scx_bpf_task_cpu(p), &now);
+	if (slot != NO_VCPU && (deq_flags & SCX_DEQ_SLEEP))
+		vcpu_event(slot, POLICY_EVENT_BLOCK, scx_bpf_task_cpu(p), 0, &now);
 }
 
 SEC("struct_ops/set_cpumask")
 void BPF_PROG(steadyvm_set_cpumask, struct task_struct *p, const struct cpumask *mask)
 {
-	struct vcpu *v = vcpu_of(p);
-	u64 words[POLICY_CPU_WORDS] = {};
-	u32 size = bpf_core_type_size(struct cpumask);
+	u32 slot = vcpu_slot(p), size = bpf_core_type_size(struct cpumask);
+	struct cpu_words words = {};
 
-	if (!v)
+	if (slot == NO_VCPU)
 		return;
 	if (size > sizeof(words))
 		size = sizeof(words);
-	bpf_probe_read_kernel(words, size, mask);
-	vcpu_set_cpus(v, words);
+	bpf_probe_read_kernel(&words, size, mask);
+	vcpu_set_cpus(slot, &words);
 }
 
 /* A thread of a higher class has taken the CPU: what waits here may run elsewhere. */

@@ -27,7 +27,8 @@ struct vcpu {
 	u32 exited; /* 1: the thread has ended */
 	u32 running; /* 1: between running and stopping */
 	u32 cpu; /* where it ran last */
-	u32 unused;
+	u32 kind; /* of the event that is handled */
+	u32 happened; /* whether it is recorded */
 	u64 started_ns; /* when it began to run, or its time was last accounted */
 	u64 last_ns; /* of the last event: each is later than the one before */
 	u64 parked_ns; /* since when it has waited for budget; 0: it does not */

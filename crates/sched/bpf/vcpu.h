@@ -37,12 +37,18 @@ u64 lost;
 /* Written by the loader's thread only. */
 struct policy_host host;
 
+/* A mask of CPUs. */
+struct cpu_words {
+	u64 words[POLICY_CPU_WORDS];
+};
+
 /* How a VCPU stands after an event. */
 struct outcome {
-	u64 time_ns;
 	u64 key;
 	u64 remaining_ns;
 	u64 next_ns; /* when that changes by itself */
+	u32 home; /* policy_home */
+	u32 running;
 };
 
 static __always_inline u32 vcpu_slot(struct task_struct *p)
@@ -50,13 +56,6 @@ static __always_inline u32 vcpu_slot(struct task_struct *p)
 	u32 tid = p->pid, *slot = bpf_map_lookup_elem(&slots, &tid);
 
 	return slot ? *slot : NO_VCPU;
-}
-
-static __always_inline struct vcpu *vcpu_of(struct task_struct *p)
-{
-	u32 slot = vcpu_slot(p);
-
-	return slot == NO_VCPU ? NULL : bpf_map_lookup_elem(&vcpus, &slot);
 }
 
 static __always_inline struct policy_event *record_begin(void)
@@ -86,19 +85,27 @@ static __always_inline void record_fill(struct policy_event *event, u64 time, u3
 
 /*
  * `kind` is WAKE (nothing if it has work already), BLOCK, RUN, STOP, ACCOUNT or ADVANCE. A STOP or ACCOUNT of a VCPU that
- * began to run before it was named counts nothing.
+ * began to run before it was named counts nothing. `has_work`: of a STOP, whether it could have gone on.
+ *
+ * Global, so that the verifier looks at it once and not again for each caller.
  */
-static __noinline int vcpu_event(struct vcpu *v, u32 kind, u32 cpu, struct outcome *out)
+__noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outcome *out)
 {
-	struct policy_event *event = record_begin();
-	struct policy_server *s = &v->server;
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &slot);
 	u64 time = bpf_ktime_get_ns(), amount = 0, before, deadline;
+	struct policy_event *event;
+	struct policy_server *s;
 	u32 happened = 1;
 
+	if (!v || !out)
+		return 0;
+	s = &v->server;
+	event = record_begin();
 	bpf_spin_lock(&v->lock);
 	if (time <= v->last_ns)
 		time = v->last_ns + 1;
 	v->last_ns = time;
+	v->kind = kind;
 	switch (kind) {
 	case POLICY_EVENT_WAKE:
 		happened = !s->ready;
@@ -131,6 +138,8 @@ static __noinline int vcpu_event(struct vcpu *v, u32 kind, u32 cpu, struct outco
 		}
 		if (kind == POLICY_EVENT_STOP)
 			v->running = 0;
+		if (has_work && policy_remaining(s, time))
+			v->counters.preemptions++;
 		break;
 	default:
 		before = s->release_ns;
@@ -139,7 +148,14 @@ static __noinline int vcpu_event(struct vcpu *v, u32 kind, u32 cpu, struct outco
 		happened = before != s->release_ns || deadline != s->deadline_ns;
 		break;
 	}
-	out->time_ns = time;
+	/*
+	 * Read back from memory the verifier knows nothing of them: it then looks at what follows once, and not again for
+	 * each kind.
+	 */
+	v->happened = happened;
+	kind = READ_ONCE(v->kind);
+	out->running = v->running;
+	out->home = policy_home(s);
 	out->key = policy_key(s, &host);
 	out->remaining_ns = policy_remaining(s, time);
 	out->next_ns = policy_next_event(s, time, v->running);
@@ -152,8 +168,12 @@ static __noinline int vcpu_event(struct vcpu *v, u32 kind, u32 cpu, struct outco
 		v->counters.throttled_ns += time - v->parked_ns;
 		v->parked_ns = 0;
 	}
-	if (event)
-		record_fill(event, time, kind, cpu, v->slot, amount);
+	if (event) {
+		record_fill(event, time, kind, cpu, slot, kind == POLICY_EVENT_RUN ? out->remaining_ns : amount);
+		if (kind == POLICY_EVENT_RUN)
+			event->parameters.period_ns = out->key;
+	}
+	happened = READ_ONCE(v->happened);
 	bpf_spin_unlock(&v->lock);
 	if (event) {
 		if (happened)
@@ -164,22 +184,26 @@ static __noinline int vcpu_event(struct vcpu *v, u32 kind, u32 cpu, struct outco
 	return 0;
 }
 
-static __noinline int vcpu_set_cpus(struct vcpu *v, const u64 *words)
+__noinline int vcpu_set_cpus(u32 slot, const struct cpu_words *words)
 {
-	struct policy_event *event = record_begin();
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &slot);
 	u64 time = bpf_ktime_get_ns();
+	struct policy_event *event;
 	u32 i;
 
+	if (!v || !words)
+		return 0;
+	event = record_begin();
 	bpf_spin_lock(&v->lock);
 	if (time <= v->last_ns)
 		time = v->last_ns + 1;
 	v->last_ns = time;
 	for (i = 0; i < POLICY_CPU_WORDS; i++)
-		v->server.cpus[i] = words[i];
+		v->server.cpus[i] = words->words[i];
 	if (event) {
-		record_fill(event, time, POLICY_EVENT_CPUS, 0, v->slot, 0);
+		record_fill(event, time, POLICY_EVENT_CPUS, 0, slot, 0);
 		for (i = 0; i < POLICY_CPU_WORDS; i++)
-			event->cpus[i] = words[i];
+			event->cpus[i] = words->words[i];
 	}
 	bpf_spin_unlock(&v->lock);
 	if (event)
@@ -190,8 +214,8 @@ static __noinline int vcpu_set_cpus(struct vcpu *v, const u64 *words)
 /* The thread is gone. Its slot stays taken until the loader frees it: its counters are still to be read. */
 static __noinline int vcpu_forget(struct task_struct *p)
 {
-	u32 tid = p->pid;
-	struct vcpu *v = vcpu_of(p);
+	u32 tid = p->pid, slot = vcpu_slot(p);
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &slot);
 	struct policy_event *event;
 
 	if (!v)
@@ -199,7 +223,7 @@ static __noinline int vcpu_forget(struct task_struct *p)
 	bpf_map_delete_elem(&slots, &tid);
 	event = record_begin();
 	if (event) {
-		record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_EXIT, 0, v->slot, 0);
+		record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_EXIT, 0, slot, 0);
 		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	}
 	v->exited = 1;

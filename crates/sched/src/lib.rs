@@ -13,3 +13,4 @@ pub mod show;
 mod timer;
 
 pub use scheduler::{Error, Scheduler, is_attached};
+pub use steadyvm_sched_policy::{Record, ReplayError};

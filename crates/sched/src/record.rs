@@ -16,7 +16,7 @@ use steadyvm_sched_policy::Host;
 
 /// How often records are fetched, in milliseconds: they wake nobody.
 const INTERVAL_MS: u16 = 20;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Starts to write `path`. Ends when `stop` can be read, after what is there then.
 pub(crate) fn start(

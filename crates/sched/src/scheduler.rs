@@ -100,10 +100,10 @@ impl Program {
     pub fn run(&self, argument: &mut [u8]) -> Result<(), Error> {
         let mut options = libbpf_sys::bpf_test_run_opts {
             sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
-            ctx_in: argument.as_ptr().cast(),
+            // The kernel writes the argument back to where it came from, and refuses another place
+            // (bpf_prog_test_run_syscall).
+            ctx_in: argument.as_mut_ptr().cast(),
             ctx_size_in: argument.len() as u32,
-            ctx_out: argument.as_mut_ptr().cast(),
-            ctx_size_out: argument.len() as u32,
             ..Default::default()
         };
         // SAFETY: a program's descriptor, and options that point to `argument`, which lives through the call.

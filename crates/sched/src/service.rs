@@ -131,8 +131,11 @@ impl Service {
                 self.vcpus.remove(at);
             }
         }
-        for (name, vm, number, tid) in wanted {
-            let parameters = vm.parameters(&config.server)?;
+        // Each VCPU has a priority of its own, as in the analysis: of equal ones, the earlier in the file's order of
+        // names comes first.
+        wanted.sort_by_key(|&(_, vm, ..)| vm.priority);
+        for (rank, (name, vm, number, tid)) in wanted.into_iter().enumerate() {
+            let parameters = vm.parameters(&config.server)?.with_priority(rank as u32);
             let cpus = vm.cpu_set(self.cpus);
             match self.vcpus.iter_mut().find(|vcpu| vcpu.tid == tid) {
                 Some(vcpu) if vcpu.parameters == parameters => {}

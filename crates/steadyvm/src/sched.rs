@@ -13,13 +13,11 @@ use steadyvm_host::{Machine, discover};
 use steadyvm_sched::config::{Config, Mechanism};
 use steadyvm_sched::service::{self, Reply, Request, Service};
 use steadyvm_sched::show::Standing;
-use steadyvm_sched::{Error, Scheduler, is_attached};
+use steadyvm_sched::{Error, Record, ReplayError, Scheduler, is_attached};
 
 use crate::output;
 
 /// Give the VCPUs of VMs a budget of CPU time in every period, and show how they stand.
-///
-/// Experimental: the BPF program compiles and has not been loaded by a kernel yet.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -46,6 +44,14 @@ enum Verb {
         count: Option<u64>,
         #[command(flatten)]
         show: ShowArgs,
+    },
+    /// Replay a record on the policy; the first difference ends it with exit code 1.
+    Replay {
+        /// What `steadyvm sched ext run --record` wrote.
+        file: PathBuf,
+        /// How long the host may take to react to what happens, in microseconds.
+        #[arg(long, value_name = "US", default_value_t = 1000)]
+        reaction_us: u64,
     },
 }
 
@@ -149,6 +155,33 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 }
             }
             Ok(ExitCode::SUCCESS)
+        }
+        Verb::Replay { file, reaction_us } => replay(file, *reaction_us),
+    }
+}
+
+fn replay(file: &Path, reaction_us: u64) -> Result<ExitCode> {
+    let input = |why: String| anyhow::Error::new(Error::Input(why));
+    let bytes = fs::read(file)
+        .map_err(|error| input(format!("cannot read {}: {error}", file.display())))?;
+    let outcome =
+        Record::parse(&bytes).and_then(|record| record.replay(reaction_us.saturating_mul(1000)));
+    match outcome {
+        Ok(done) => {
+            output::line(&format!(
+                "{} records, {} decisions, none differs; longest inversion {} us",
+                done.events,
+                done.decisions,
+                done.longest_inversion_ns / 1000
+            ))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error @ ReplayError::NotARecord(_)) => {
+            Err(input(format!("{}: {error}", file.display())))
+        }
+        Err(error) => {
+            output::line(&format!("{}: {error}", file.display()))?;
+            Ok(ExitCode::FAILURE)
         }
     }
 }

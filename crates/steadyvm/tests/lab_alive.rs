@@ -10,7 +10,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use profile::{inside, laboratory, undo, write};
+use profile::{all_hold, inside, laboratory, shown, undo, write};
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};
 use steadyvm_lab::progress::Silent;
@@ -81,6 +81,7 @@ fn virtual_cpus_that_compute_and_a_flood_stall_neither_rcu_nor_timers_nor_disks(
     write(&host, "/run/steadyvm.toml", SIX_LINES);
     inside(&host, "steadyvm host snapshot > /run/before.json");
     inside(&host, "steadyvm apply /run/steadyvm.toml");
+    assert!(all_hold(&shown(&host)));
     let computes = |cpu: &str| {
         let words = ["taskset", "-c", cpu, "sh", "-c", "while :; do :; done"];
         rt.connection().spawn(&words).unwrap()

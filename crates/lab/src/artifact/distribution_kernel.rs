@@ -116,9 +116,12 @@ impl DistributionKernel {
         let entry = cache.entry("kernel-distribution", &inputs, observer, |directory| {
             let title = format!("fetch and unpack {package} (once)");
             let fetch = || {
-                let mut download = program("apt-get");
-                download.current_dir(directory);
-                unpack(directory, &package, &version, download)
+                let download = || {
+                    let mut download = program("apt-get");
+                    download.current_dir(directory);
+                    download
+                };
+                unpack(directory, &package, &version, &download)
             };
             task(observer, title, || match (fetch(), &apt) {
                 // The mirror has a newer one by now, and no longer this one.
@@ -145,22 +148,31 @@ fn backports(cache: &Cache) -> Result<Apt> {
 }
 
 /// Downloads a package by `apt-get`, which runs in `directory`, and keeps image and modules.
-fn unpack(directory: &Path, package: &str, version: &str, mut download: Command) -> Result<()> {
+fn unpack(
+    directory: &Path,
+    package: &str,
+    version: &str,
+    download: &dyn Fn() -> Command,
+) -> Result<()> {
     let tree = directory.join("package");
     fs::create_dir_all(&tree).at("create", &tree)?;
-    download.args(["-q", "download", &format!("{package}={version}")]);
-    output(&mut download).map_err(|error| {
-        error.what_to_do("check that this machine reaches its package sources; apt-get update")
+    let release = package.trim_start_matches("linux-image-");
+    fetch_into(&tree, directory, package, version, download())?;
+    // From Debian's 7 on, image and modules are packages of their own, which this one asks for.
+    if image_of(&tree, release).is_none() {
+        for part in ["linux-binary", "linux-modules", "linux-base"] {
+            let part = format!("{part}-{release}");
+            fetch_into(&tree, directory, &part, version, download())?;
+        }
+    }
+    let image = image_of(&tree, release).ok_or_else(|| {
+        let what = format!("find the kernel image of {package}");
+        Error::machine(what, "none of its packages has one")
     })?;
-    let archive = only_file(directory, ".deb")?;
-    output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&tree))?;
-    fs::remove_file(&archive).at("remove", &archive)?;
-    let image = only_file(&tree.join("boot"), "")?;
     fs::copy(&image, directory.join("vmlinuz")).at("copy", &image)?;
-    let release = release_name(&image)?;
     let base = base_of_modules(&tree);
-    output(Command::new("depmod").arg("-b").arg(&base).arg(&release))?;
-    let modules = base.join("lib/modules").join(&release);
+    output(Command::new("depmod").arg("-b").arg(&base).arg(release))?;
+    let modules = base.join("lib/modules").join(release);
     let dependencies = modules.join("modules.dep");
     let text = fs::read_to_string(&dependencies).at("read", &dependencies)?;
     for (names, target) in [
@@ -183,36 +195,36 @@ fn base_of_modules(tree: &Path) -> PathBuf {
     }
 }
 
-/// The one file of a directory whose name ends so; in /boot, the kernel image.
-fn only_file(directory: &Path, ending: &str) -> Result<PathBuf> {
-    let wanted = |path: &Path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if ending.is_empty() {
-            name.starts_with("vmlinuz-")
-        } else {
-            name.ends_with(ending)
-        }
-    };
-    fs::read_dir(directory)
+/// Downloads one package and unpacks it into `tree`.
+fn fetch_into(
+    tree: &Path,
+    directory: &Path,
+    package: &str,
+    version: &str,
+    mut download: Command,
+) -> Result<()> {
+    download.args(["-q", "download", &format!("{package}={version}")]);
+    output(&mut download).map_err(|error| {
+        error.what_to_do("check that this machine reaches its package sources; apt-get update")
+    })?;
+    let archive = fs::read_dir(directory)
         .at("read", directory)?
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| wanted(path))
+        .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
         .ok_or_else(|| {
-            Error::machine(
-                format!("unpack into {}", directory.display()),
-                "no such file",
-            )
-        })
+            Error::machine(format!("download {package}"), "apt-get downloaded nothing")
+        })?;
+    output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(tree))?;
+    fs::remove_file(&archive).at("remove", &archive)
 }
 
-fn release_name(image: &Path) -> Result<String> {
-    let name = image
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let release = name.strip_prefix("vmlinuz-").map(str::to_owned);
-    release.ok_or_else(|| Error::machine("read the kernel's release", format!("{name} has none")))
+/// The kernel image of a release among unpacked packages, wherever they put it.
+fn image_of(tree: &Path, release: &str) -> Option<PathBuf> {
+    let places = [
+        tree.join(format!("boot/vmlinuz-{release}")),
+        tree.join(format!("usr/lib/modules/{release}/vmlinuz")),
+    ];
+    places.into_iter().find(|place| place.is_file())
 }
 
 /// The module files to load for `names`, each after everything that it needs.
@@ -282,6 +294,18 @@ mod tests {
             // Both have other things in usr/lib.
             fs::create_dir_all(tree.path().join("usr/lib/linux-image")).unwrap();
             assert_eq!(base_of_modules(tree.path()), tree.path().join(base));
+        }
+    }
+
+    #[test]
+    fn the_image_is_found_where_either_kind_of_package_puts_it() {
+        for place in ["boot/vmlinuz-7.3", "usr/lib/modules/7.3/vmlinuz"] {
+            let tree = tempfile::tempdir().unwrap();
+            let place = tree.path().join(place);
+            assert_eq!(image_of(tree.path(), "7.3"), None);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::write(&place, "").unwrap();
+            assert_eq!(image_of(tree.path(), "7.3"), Some(place));
         }
     }
 

@@ -1,0 +1,310 @@
+//! Replays what a running scheduler recorded (`policy/event.h`) on the policy, and finds the first difference.
+//!
+//! Each server's events give its whole state again, so that budget and key at each RUN are compared exactly. Between
+//! servers, one may run while another of less key waits only for as long as the host takes to react.
+
+use crate::event::{Event, EventKind, NO_SERVER};
+use crate::{CpuSet, Host, MAX_CPUS, Order, Server};
+use std::collections::BTreeMap;
+
+/// `POLICY_EVENT_VERSION`.
+const VERSION: u32 = 2;
+const HEADER: usize = 32;
+const MAGIC: &[u8; 8] = b"SVMSCHED";
+
+/// Why a record cannot be replayed, or where it differs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// No record of this version.
+    #[error("this is no record of version {VERSION}: {0}; record again with this program")]
+    NotARecord(&'static str),
+    /// The scheduler and the policy differ.
+    #[error("record {index} ({kind:?}, server {server}, CPU {cpu}, {time_ns} ns): {what}")]
+    Difference {
+        /// The record's number in order of time, 0 first.
+        index: usize,
+        /// What was recorded.
+        kind: EventKind,
+        /// The server's number.
+        server: u32,
+        /// The CPU.
+        cpu: u32,
+        /// When, ns.
+        time_ns: u64,
+        /// How it differs.
+        what: String,
+    },
+}
+
+/// What was replayed without a difference.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Records.
+    pub events: usize,
+    /// Of them: a server began to run, and budget and key were compared.
+    pub decisions: usize,
+    /// The longest that a server of greater key ran while one of less key waited, ns.
+    pub longest_inversion_ns: u64,
+}
+
+#[derive(Debug)]
+struct Replica {
+    server: Server,
+    /// Where it runs, and since when its time is not accounted.
+    runs: Option<(u32, u64)>,
+}
+
+/// A record in memory.
+#[derive(Debug)]
+pub struct Record {
+    host: Host,
+    events: Vec<Event>,
+}
+
+impl Record {
+    /// Reads the format of `policy/event.h`. A last record that was cut off is left out.
+    ///
+    /// # Errors
+    /// Another format or version.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ReplayError> {
+        let number = |at: usize| {
+            let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
+            word.map_or(0, u32::from_ne_bytes)
+        };
+        if bytes.len() < HEADER || &bytes[..8] != MAGIC {
+            return Err(ReplayError::NotARecord("it does not begin as one"));
+        }
+        if number(8) != VERSION {
+            return Err(ReplayError::NotARecord("it is of another version"));
+        }
+        let order = order(number(16)).ok_or(ReplayError::NotARecord("it has no such order"))?;
+        let quantum_ns = u64::from(number(24)) | u64::from(number(28)) << 32;
+        let mut events: Vec<Event> = bytes[HEADER..]
+            .chunks_exact(size_of::<Event>())
+            .map(Event::from_bytes)
+            .collect();
+        // Records of several CPUs are in the order they were begun.
+        events.sort_by_key(|event| event.time_ns);
+        Ok(Self {
+            host: Host::new(order, number(20) != 0, quantum_ns),
+            events,
+        })
+    }
+
+    /// Replays it. `reaction_ns`: how long the host may take from what happens to what follows from it.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn replay(&self, reaction_ns: u64) -> Result<Replayed, ReplayError> {
+        let mut replay = Replay {
+            host: self.host,
+            replicas: BTreeMap::new(),
+            inversions: BTreeMap::new(),
+            outcome: Replayed::default(),
+        };
+        for (index, event) in self.events.iter().enumerate() {
+            let kind = EventKind::ALL.get(event.kind as usize).copied();
+            let kind = kind.ok_or(ReplayError::NotARecord("it has unknown records"))?;
+            let done = replay
+                .apply(kind, event)
+                .and_then(|()| replay.compare_servers(event.time_ns, reaction_ns));
+            done.map_err(|what| ReplayError::Difference {
+                index,
+                kind,
+                server: event.server,
+                cpu: event.cpu,
+                time_ns: event.time_ns,
+                what,
+            })?;
+            replay.outcome.events += 1;
+        }
+        Ok(replay.outcome)
+    }
+}
+
+fn order(number: u32) -> Option<Order> {
+    [
+        Order::EarliestDeadline,
+        Order::DeadlineMonotonic,
+        Order::RateMonotonic,
+        Order::Explicit,
+    ]
+    .into_iter()
+    .find(|order| *order as u32 == number)
+}
+
+struct Replay {
+    host: Host,
+    replicas: BTreeMap<u32, Replica>,
+    /// Who runs while who waits, and since when.
+    inversions: BTreeMap<(u32, u32), u64>,
+    outcome: Replayed,
+}
+
+impl Replay {
+    fn apply(&mut self, kind: EventKind, event: &Event) -> Result<(), String> {
+        let now = event.time_ns;
+        match kind {
+            EventKind::Init => {
+                let server = Server::new(event.parameters(), &event.cpus, now)
+                    .map_err(|error| format!("the policy refuses it: {error}"))?;
+                self.replicas
+                    .insert(event.server, Replica { server, runs: None });
+                return Ok(());
+            }
+            EventKind::Host => {
+                let order =
+                    order(event.parameters().kind() as u32).ok_or("there is no such order")?;
+                let partitioned = event.amount_ns != 0;
+                self.host = Host::new(order, partitioned, event.parameters().period_ns());
+                // All queues are made anew.
+                self.inversions.clear();
+                return Ok(());
+            }
+            EventKind::Exit => {
+                self.replicas.remove(&event.server);
+                self.inversions
+                    .retain(|&(a, b), _| a != event.server && b != event.server);
+                return Ok(());
+            }
+            EventKind::Lost => return Err(format!("{} records were lost", event.amount_ns)),
+            _ => {}
+        }
+        let host = self.host;
+        let Some(replica) = self.replicas.get_mut(&event.server) else {
+            return Err("no INIT was recorded of this server".into());
+        };
+        let server = &mut replica.server;
+        match kind {
+            EventKind::Parameters => {
+                if let Some((_, since)) = &mut replica.runs {
+                    server.account(now - *since, now);
+                    *since = now;
+                }
+                server
+                    .set_parameters(event.parameters(), now)
+                    .map_err(|error| format!("the policy refuses them: {error}"))?;
+            }
+            EventKind::Cpus => server.set_cpus(event.cpus),
+            EventKind::Wake => server.wake(now, event.amount_ns),
+            EventKind::Block => server.block(now),
+            EventKind::Advance => server.advance(now),
+            EventKind::Run => {
+                if event.other != NO_SERVER {
+                    return Err("this scheduler lends no budget".into());
+                }
+                if let Some((cpu, _)) = replica.runs {
+                    return Err(format!("it runs on CPU {cpu} already"));
+                }
+                replica.runs = Some((event.cpu, now));
+                let (budget, key) = (server.remaining_ns(now), server.key(&host));
+                if (event.amount_ns, event.key_ns()) != (budget, key) {
+                    return Err(format!(
+                        "the scheduler has a budget of {} ns and the key {}; the policy {budget} ns and {key}",
+                        event.amount_ns,
+                        event.key_ns()
+                    ));
+                }
+                if !server.cpus().contains(event.cpu) {
+                    return Err("it may not run on this CPU".into());
+                }
+                self.outcome.decisions += 1;
+            }
+            EventKind::Stop | EventKind::Account => {
+                let Some((cpu, since)) = replica.runs else {
+                    return Err("it does not run".into());
+                };
+                if event.amount_ns != now - since {
+                    return Err(format!(
+                        "{} ns are accounted; it ran for {} ns",
+                        event.amount_ns,
+                        now - since
+                    ));
+                }
+                server.account(event.amount_ns, now);
+                replica.runs = (kind == EventKind::Account).then_some((cpu, now));
+            }
+            other => return Err(format!("this scheduler records no {other:?}")),
+        }
+        if server.is_consistent() {
+            Ok(())
+        } else {
+            Err("its budget is not conserved".into())
+        }
+    }
+
+    /// Who runs without budget, or before one of less key, for longer than the host may take to see it.
+    fn compare_servers(&mut self, now: u64, reaction_ns: u64) -> Result<(), String> {
+        let stand: Vec<Stand> = self
+            .replicas
+            .iter()
+            .map(|(&number, replica)| Stand::of(number, replica, &self.host, now))
+            .collect();
+        let mut inversions = BTreeMap::new();
+        for running in &stand {
+            let Some(cpu) = running.runs else { continue };
+            if running.overrun_ns > reaction_ns {
+                return Err(format!(
+                    "server {} ran {} ns beyond its budget",
+                    running.number, running.overrun_ns
+                ));
+            }
+            for waiting in stand.iter().filter(|other| other.waits) {
+                let shares = !self.host.is_partitioned() || waiting.home == cpu;
+                if !shares || !waiting.cpus.contains(cpu) || waiting.key >= running.key {
+                    continue;
+                }
+                let pair = (running.number, waiting.number);
+                let since = self.inversions.get(&pair).copied().unwrap_or(now);
+                let lasts = now - since;
+                self.outcome.longest_inversion_ns = self.outcome.longest_inversion_ns.max(lasts);
+                if lasts > reaction_ns {
+                    return Err(format!(
+                        "server {} has run for {lasts} ns on CPU {cpu} with the key {}, while server {} waits with {}",
+                        running.number, running.key, waiting.number, waiting.key
+                    ));
+                }
+                inversions.insert(pair, since);
+            }
+        }
+        self.inversions = inversions;
+        Ok(())
+    }
+}
+
+/// A server at an instant.
+struct Stand {
+    number: u32,
+    runs: Option<u32>,
+    /// It has work and budget, and runs nowhere.
+    waits: bool,
+    key: u64,
+    overrun_ns: u64,
+    home: u32,
+    cpus: CpuSet,
+}
+
+impl Stand {
+    fn of(number: u32, replica: &Replica, host: &Host, now: u64) -> Self {
+        let mut server = replica.server.clone();
+        let mut overrun_ns = 0;
+        if let Some((_, since)) = replica.runs {
+            let ran = now - since;
+            server.account(ran, now);
+            if server.remaining_ns(now) == 0 {
+                overrun_ns = ran.saturating_sub(replica.server.remaining_ns(since));
+            }
+        } else {
+            server.advance(now);
+        }
+        Self {
+            number,
+            runs: replica.runs.map(|(cpu, _)| cpu),
+            waits: replica.runs.is_none() && server.is_ready() && server.claims(now),
+            key: server.key(host),
+            overrun_ns,
+            home: server.home().min(MAX_CPUS),
+            cpus: *server.cpus(),
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The sched_ext scheduler in the emulated host: it loads, keeps budgets whatever others do, and ends with its loader. As
+//! tests/lab.rs. `STEADYVM_TEST_KERNEL`: the host's kernel, `rt-levels` or `7.3-rt`.
+
+#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::Path;
+use steadyvm_lab::agent::Process;
+use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::host::{EmulatedHost, RT};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
+use steadyvm_lab::progress::Silent;
+
+/// The budget over the period, per cent.
+const GRANTED: f64 = 40.0;
+/// Table 4.2 of the dissertation holds the share to this, per cent of a CPU.
+const TOLERANCE: f64 = 0.5;
+const CONFIG: &str = "/run/sched.toml";
+/// An emulated CPU may stand still for as long as its thread waits for the machine's.
+const REACTION_US: u32 = 20_000;
+
+struct Lab {
+    host: EmulatedHost,
+    _logs: tempfile::TempDir,
+}
+
+impl Lab {
+    fn boot(name: &str) -> Self {
+        let kernel = match std::env::var("STEADYVM_TEST_KERNEL").as_deref() {
+            Err(_) | Ok("rt-levels") => HostKernel::RtLevels,
+            Ok("7.3-rt") => HostKernel::NewestRt,
+            Ok(other) => panic!("STEADYVM_TEST_KERNEL: no test runs on {other}"),
+        };
+        let logs = tempfile::tempdir().unwrap();
+        let cache = Cache::of_this_machine().unwrap();
+        let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
+        let laboratory =
+            Laboratory::open(&cache, program, logs.path(), &[kernel], &Silent).unwrap();
+        let host = EmulatedHost::boot(&laboratory.host(name, kernel).unwrap()).unwrap();
+        Self { host, _logs: logs }
+    }
+
+    fn run(&self, words: &str) -> String {
+        let done = self.host.connection().text(&["bash", "-euc", words]);
+        done.unwrap_or_else(|error| panic!("{words}: {error}"))
+    }
+
+    /// A thread that computes until it is killed, and its number.
+    fn spin(&self, how: &str) -> Spinner {
+        let words = format!("exec {how} bash -c ': spinner; while :; do :; done'");
+        let process = self.host.connection().spawn(&["sh", "-c", &words]).unwrap();
+        let tid = process.pid();
+        self.run(&format!(
+            "until grep -q spinner /proc/{tid}/cmdline; do :; done"
+        ));
+        Spinner {
+            tid,
+            _process: process,
+        }
+    }
+
+    /// Starts the loader, and waits until the scheduler is at work.
+    fn load(&self, config: &str, words: &str) -> Process {
+        self.write(config);
+        let words = format!("exec steadyvm sched ext run --config {CONFIG} {words} 2> /run/said");
+        let loader = self.host.connection().spawn(&["sh", "-c", &words]).unwrap();
+        let pid = loader.pid();
+        self.run(&format!(
+            "until [ -S /run/steadyvm/sched.sock ] && steadyvm sched show > /dev/null; do
+                 [ -d /proc/{pid} ] || {{ cat /run/said >&2; exit 1; }}
+             done"
+        ));
+        loader
+    }
+
+    fn write(&self, config: &str) {
+        self.run(&format!("cat > {CONFIG} <<'END'\n{config}\nEND"));
+    }
+
+    fn apply(&self, config: &str, words: &str) {
+        self.write(config);
+        self.run(&format!(
+            "steadyvm sched ext apply --config {CONFIG} {words}"
+        ));
+    }
+
+    fn show(&self) -> Value {
+        // 1: nothing is enforced.
+        let text = self.run("steadyvm sched show --json || [ $? = 1 ]");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// CPU time of a thread over time that passed, per cent, in ten seconds. Both ends are read without starting a
+    /// process, from a thread that nobody keeps waiting.
+    fn share(&self, tid: u32) -> f64 {
+        let script = format!(
+            "look() {{ read ran _ < /proc/{tid}/schedstat; now=$EPOCHREALTIME; }}
+             look; before=$ran began=${{now/./}}; sleep 10; look
+             echo $((ran - before)) $((${{now/./}} - began))"
+        );
+        let text = self
+            .host
+            .connection()
+            .text(&["chrt", "-f", "90", "bash", "-euc", &script])
+            .unwrap();
+        let numbers: Vec<f64> = text
+            .split_whitespace()
+            .map(|word| word.parse().unwrap())
+            .collect();
+        let [ran_ns, passed_us] = numbers[..] else {
+            panic!("{text}");
+        };
+        ran_ns / 1e3 / passed_us * 100.0
+    }
+
+    /// The kernel's own scheduler has all threads, and the host is usable.
+    fn require_stock(&self) {
+        self.run("until [ \"$(cat /sys/kernel/sched_ext/state)\" = disabled ]; do :; done");
+        assert_eq!(self.show()["attached"], false);
+        let text = self.run("steadyvm sched show || [ $? = 1 ]");
+        assert!(text.contains("budgets are not enforced"), "{text}");
+        assert_eq!(self.run("sleep 0.1; echo lives"), "lives\n");
+    }
+
+    fn require_quiet_kernel(&self) {
+        let complaints = self.run("dmesg | grep -iE 'WARNING|BUG:|stall|runtime error' || true");
+        assert_eq!(complaints, "");
+    }
+}
+
+struct Spinner {
+    tid: u32,
+    _process: Process,
+}
+
+/// One VM `rt` with this budget.
+fn config(budget_us: u32) -> String {
+    format!(
+        "[sched]\nmechanism = \"ext\"\n[sched.vm.rt]\nbudget_us = {budget_us}\nperiod_us = 10000"
+    )
+}
+
+/// Table 4.2 of the dissertation.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_vcpu_gets_its_budget_whatever_neighbours_do_and_no_more() {
+    let lab = Lab::boot("shares");
+    let rt = lab.spin("env");
+    let _loader = lab.load(&config(4000), &format!("--thread rt={}", rt.tid));
+    assert_eq!(lab.show()["attached"], true);
+    assert_eq!(lab.show()["vcpus"][0]["tid"], rt.tid);
+
+    let mut shares = vec![("alone", lab.share(rt.tid))];
+    let mut neighbours = Vec::new();
+    for count in [1, 4] {
+        while neighbours.len() < count {
+            neighbours.push(lab.spin("env"));
+        }
+        shares.push(("beside normal ones", lab.share(rt.tid)));
+    }
+    // One that never leaves its CPU.
+    let fifo = lab.spin("taskset -c 1 chrt -f 60");
+    shares.push(("beside a FIFO one", lab.share(rt.tid)));
+    lab.run(&format!("kill -9 {}", fifo.tid));
+    eprintln!("{shares:?}");
+    for (beside, share) in shares {
+        assert!(
+            (share - GRANTED).abs() <= TOLERANCE,
+            "{share} % of a CPU {beside}"
+        );
+    }
+    // All others ran on: none waits for ever.
+    for neighbour in &neighbours {
+        assert!(lab.share(neighbour.tid) > 5.0);
+    }
+    assert_eq!(lab.show()["attached"], true);
+    lab.require_quiet_kernel();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_vm_of_the_host_gets_its_budget() {
+    let lab = Lab::boot("vm");
+    let vm = lab
+        .host
+        .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
+        .unwrap();
+    let pid = lab.host.guest_pid("rt").unwrap();
+    let _loader = lab.load(&config(4000), &format!("--vm rt={pid}"));
+    let tid: u32 = lab.show()["vcpus"][0]["tid"].to_string().parse().unwrap();
+    let _computes = vm
+        .connection()
+        .spawn(&["bash", "-c", "while :; do :; done"])
+        .unwrap();
+    let _neighbours = [(); 2].map(|()| lab.spin("env"));
+    let share = lab.share(tid);
+    eprintln!("{share} % of a CPU");
+    assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
+    lab.require_quiet_kernel();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn the_loaders_death_leaves_a_usable_host_and_another_loader_takes_over_under_load() {
+    let lab = Lab::boot("death");
+    lab.require_stock();
+    let rt = lab.spin("env");
+    let _neighbours = [(); 3].map(|()| lab.spin("env"));
+    let thread = format!("--thread rt={}", rt.tid);
+    let loader = lab.load(&config(4000), &thread);
+    lab.run(&format!("kill -9 {}", loader.pid()));
+    lab.require_stock();
+
+    let _loader = lab.load(&config(2000), &thread);
+    let share = lab.share(rt.tid);
+    assert!((share - GRANTED / 2.0).abs() <= TOLERANCE, "{share}");
+
+    // Parameters change while it runs: nothing is lost, and the last ones hold.
+    for round in 0..100 {
+        lab.apply(&config(1000 + round * 50), &thread);
+    }
+    lab.apply(&config(6000), &thread);
+    let share = lab.share(rt.tid);
+    assert!((share - GRANTED * 1.5).abs() <= TOLERANCE, "{share}");
+
+    lab.run("steadyvm sched ext stop");
+    lab.require_stock();
+    lab.require_quiet_kernel();
+}
+
+/// What the scheduler was told and decided is what the policy says, for every server, order and queue that it takes.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn every_decision_is_explained_by_the_policy() {
+    const ORDERS: [&str; 4] = [
+        "earliest-deadline",
+        "deadline-monotonic",
+        "rate-monotonic",
+        "explicit",
+    ];
+    let lab = Lab::boot("conformance");
+    let computes = [(); 3].map(|()| lab.spin("env"));
+    // These have work now and then.
+    let naps = "while :; do read -t 0.003 _ < /run/never || for _ in {1..200}; do :; done; done";
+    lab.run("mkfifo /run/never");
+    let sleeps: Vec<Process> = (0..2)
+        .map(|_| {
+            let words = format!("exec 3<> /run/never; {naps}");
+            lab.host
+                .connection()
+                .spawn(&["bash", "-c", &words])
+                .unwrap()
+        })
+        .collect();
+    let tids = computes.iter().map(|spinner| spinner.tid);
+    let tids: Vec<u32> = tids.chain(sleeps.iter().map(Process::pid)).collect();
+    let mut words = String::new();
+    for (vm, tid) in tids.iter().enumerate() {
+        let _ = write!(words, " --thread v{vm}={tid}");
+    }
+    let scenario = |number: usize, server: &str, order: &str, queue: &str| {
+        let mut text = format!(
+            "[sched]\nmechanism = \"ext\"\nserver = \"{server}\"\norder = \"{order}\"\nqueue = \"{queue}\"\n"
+        );
+        for vm in 0..tids.len() {
+            let period = 4000 + 1500 * ((vm + number) % 5);
+            let _ = writeln!(
+                text,
+                "[sched.vm.v{vm}]\nbudget_us = {}\nperiod_us = {period}\npriority = {}",
+                period / 4 + 100 * vm,
+                (vm * 3 + number) % 5,
+            );
+            if queue == "partitioned" {
+                let _ = writeln!(text, "cpus = [{}]", vm % 2);
+            }
+        }
+        text
+    };
+    let first = scenario(0, "deferrable", ORDERS[0], "global");
+    let record = format!("{words} --record /run/record");
+    let _loader = lab.load(&first, &record);
+    let mut number = 0;
+    for queue in ["global", "partitioned"] {
+        for server in ["deferrable", "polling", "sporadic", "cbs"] {
+            for order in ORDERS {
+                number += 1;
+                lab.apply(&scenario(number, server, order, queue), &words);
+                lab.run("sleep 0.5");
+            }
+        }
+    }
+    assert_eq!(lab.show()["attached"], true);
+    lab.run("steadyvm sched ext stop");
+    let said = lab.run(&format!(
+        "steadyvm sched replay --reaction-us {REACTION_US} /run/record || [ $? = 1 ]"
+    ));
+    eprintln!("{number} scenarios: {said}");
+    assert!(said.contains("none differs"), "{said}");
+    lab.require_quiet_kernel();
+}
