@@ -265,6 +265,7 @@ impl Vcpu {
     }
 
     /// The same VCPU, whose guest makes it run anew up to `wakeups` times in a period ([`overhead::wakeups`]).
+    #[must_use]
     pub fn waking(self, wakeups: Time) -> Self {
         let wakeups = wakeups.max(1);
         Self { wakeups, ..self }

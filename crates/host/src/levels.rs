@@ -44,7 +44,7 @@ pub(crate) fn steps(
 /// threads then have `rank`: the interrupt threads of a marking card may stand below what computes. `asker`
 /// wants it, and `instead` is what to do without.
 ///
-/// `rtnet_skb_prio` has no part in it, since any socket that may set SO_PRIORITY could reach the RT level by that
+/// `rtnet_skb_prio` has no part in it, since any socket that may set `SO_PRIORITY` could reach the RT level by that
 /// (finding S1).
 pub(crate) fn mark_steps(
     machine: &Machine,

@@ -125,7 +125,9 @@ pub fn run(text: &str) -> Result<ClusterReport, InputError> {
     }
     let mut take = |names: [&str; 2]| -> Vec<Value> {
         let taken = value::list(&mut object, names).map(std::mem::take);
-        names.iter().for_each(|name| drop(object.remove(*name)));
+        for name in names {
+            object.remove(name);
+        }
         taken.unwrap_or_default()
     };
     let vms = take(["vm", "vms"]);
@@ -149,7 +151,7 @@ pub fn run(text: &str) -> Result<ClusterReport, InputError> {
             let message = format!("VM \"{name}\": every VM needs a name of its own");
             return Err(InputError::new(format!("vm[{index}]"), message));
         }
-        if let Err(why) = place(&mut candidates, vm, memory, &rest)? {
+        if let Err(why) = place(&mut candidates, &vm, memory, &rest)? {
             refused.push(Refused { vm: name, why });
         }
     }
@@ -192,7 +194,7 @@ fn all_vms(mut vms: Vec<Value>, services: &[Value]) -> Vec<Value> {
 /// Worst fit: the roomiest host whose plan holds. The inner error: why the roomiest one does not take it.
 fn place(
     candidates: &mut [Candidate],
-    vm: Value,
+    vm: &Value,
     memory: u64,
     rest: &Rest,
 ) -> Result<Result<(), String>, InputError> {

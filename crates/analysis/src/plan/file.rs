@@ -89,7 +89,8 @@ pub fn parse(text: &str) -> Result<Request, InputError> {
 }
 
 impl File {
-    pub(super) fn read(self, places: &Places, unit: Unit) -> Result<Request, InputError> {
+    /// Its version, and that it has VMs or services and not too many.
+    fn check_lists(&self, places: &Places) -> Result<(), InputError> {
         if self
             .schema_version
             .is_some_and(|version| version != SCHEMA_VERSION)
@@ -110,6 +111,11 @@ impl File {
             let message = format!("a plan holds at most {MAX_VMS} VMs and as many services");
             return Err(InputError::new(places.vms(), message));
         }
+        Ok(())
+    }
+
+    pub(super) fn read(self, places: &Places, unit: Unit) -> Result<Request, InputError> {
+        self.check_lists(places)?;
         let mut notes = Vec::new();
         let (host, host_name, method, enforce) = match &self.host {
             Some(table) => (

@@ -292,6 +292,19 @@ impl Default for ReceiveTable {
     }
 }
 
+impl Send {
+    /// The way that it describes.
+    fn way(&self) -> Result<Way, crate::Error> {
+        match self {
+            Self::Time(time) => Ok(Way {
+                terms: vec![("way back", not_negative("the way back", time.0)?)],
+                ..Way::default()
+            }),
+            Self::Parts(table) => table.read(),
+        }
+    }
+}
+
 impl ServiceTable {
     /// Whether it makes a task.
     pub(super) fn makes_task(&self) -> bool {
@@ -317,16 +330,7 @@ impl ServiceTable {
             |message: String| InputError::new(place, format!("service \"{name}\": {message}"));
         let bad = |error: crate::Error| wrong(unit.error(&error));
         let receive = self.receive.read().map_err(bad)?;
-        let send = match &self.send {
-            Send::Time(time) => Way {
-                terms: vec![(
-                    "way back",
-                    not_negative("the way back", time.0).map_err(bad)?,
-                )],
-                ..Way::default()
-            },
-            Send::Parts(table) => table.read().map_err(bad)?,
-        };
+        let send = self.send.way().map_err(bad)?;
         let limit = self
             .limit
             .map(|limit| positive("the limit", limit.0))
