@@ -62,6 +62,7 @@ fn send_requests(host: &EmulatedHost, requests: u64) -> u64 {
     let options = ClientOptions {
         warmup: 0,
         end: End::Requests(requests),
+        timeout: PATIENCE,
         ..ClientOptions::default()
     };
     let run = netrt::run(
@@ -121,6 +122,7 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
     let rt = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
+    rt.set_network_up(RT.address(SERVICE)).unwrap();
     let refused = host.connection().spawn(&["sh", "-c", &measure(2, 4)]);
     let refused = refused.unwrap().finish(PATIENCE).unwrap();
     assert_eq!(refused.status, Status::Exited(2), "nothing is in force");

@@ -1,7 +1,7 @@
 //! Looks at the host again and again, at little cost.
 //!
-//! Which threads there are, and what is in force, is found anew every ten seconds, or when a thread has ended:
-//! both read much of procfs. In between a look reads one file of each thread and the buffers of two
+//! Which threads there are, and what is in force, is found anew every ten seconds, less often where that takes
+//! long, and when a thread has ended: both read much of procfs. In between a look reads one file of each thread and the buffers of two
 //! tracepoints that the kernel filters.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +19,15 @@ use super::frame::{Frame, Group, InForce, Reading, Role, SCHEMA_VERSION, SchedSt
 use crate::site::drift::{Drift, now_unix_s};
 use crate::site::peers::{self, Role as PeerRole};
 
-/// How often threads and settings are looked for anew.
+/// How often threads and settings are looked for anew, at most.
 const REDISCOVER_EVERY: Duration = Duration::from_secs(10);
+/// It takes this share of the time at most: on a slow host, or one with many threads, it is done less often.
+const MOST_COST: f64 = 0.005;
+
+/// When to look for threads and settings anew, after that took so much CPU time.
+fn rediscover_after(cost: Duration) -> Duration {
+    cost.div_f64(MOST_COST).max(REDISCOVER_EVERY)
+}
 
 /// A card, a VM or a process, and its threads.
 struct Party {
@@ -52,6 +59,7 @@ pub struct Watcher<'c> {
     parties: Parties,
     in_force: InForce,
     found_at: Instant,
+    rediscover_after: Duration,
     wake_ups: Option<WakeUps>,
     no_wake_ups: Option<String>,
     traced: BTreeSet<u32>,
@@ -70,6 +78,7 @@ impl<'c> Watcher<'c> {
             parties: Parties::default(),
             in_force: InForce::default(),
             found_at: Instant::now(),
+            rediscover_after: REDISCOVER_EVERY,
             wake_ups: None,
             no_wake_ups: None,
             traced: BTreeSet::new(),
@@ -150,7 +159,7 @@ impl<'c> Watcher<'c> {
         };
         // What finding costs is in the next look's own CPU time.
         self.before.own = own_after;
-        let is_due = self.found_at.elapsed() >= REDISCOVER_EVERY;
+        let is_due = self.found_at.elapsed() >= self.rediscover_after;
         if has_ended || is_due {
             self.discover()?;
         }
@@ -175,6 +184,17 @@ impl<'c> Watcher<'c> {
     /// Finds what is in force, and which threads serve it.
     fn discover(&mut self) -> Result<()> {
         self.found_at = Instant::now();
+        let before = own_sched_stat();
+        self.find()?;
+        let ran = before.zip(own_sched_stat()).map(|(before, after)| {
+            Duration::from_nanos(after.ran_ns.saturating_sub(before.ran_ns))
+        });
+        let cost = ran.unwrap_or_else(|| self.found_at.elapsed());
+        self.rediscover_after = rediscover_after(cost);
+        Ok(())
+    }
+
+    fn find(&mut self) -> Result<()> {
         let status = self.control.show()?;
         let drift = Drift::read(&self.directory);
         let holding = status.settings.iter().filter(|setting| setting.holds);
@@ -318,4 +338,21 @@ fn sched_stat(machine: &Machine, thread: &ThreadId) -> Option<SchedStat> {
 /// Of this thread, which does all the work.
 fn own_sched_stat() -> Option<SchedStat> {
     SchedStat::parse(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finding_anew_takes_half_a_per_cent_of_the_time_at_most() {
+        assert_eq!(
+            rediscover_after(Duration::from_millis(20)),
+            REDISCOVER_EVERY
+        );
+        assert_eq!(
+            rediscover_after(Duration::from_millis(600)),
+            Duration::from_secs(120)
+        );
+    }
 }
