@@ -115,7 +115,7 @@ def page(steadyvm: str, source: str) -> Iterator[str]:
     yield "# Deadlines and CPU use of the placements, simulated"
     yield ""
     yield f"Written by `tools/openstack simulate` on {today}. Nova made the placements of seed {seed}:"
-    yield "[openstack-placement](openstack-placement.md). `steadyvm simulate` plays each host for "
+    yield "[openstack-placement](openstack-placement.md). `steadyvm simulate` plays each host for"
     yield f"{DURATION}: gEDF, deferrable servers. Other VMs compute all the time, as the paper's Hadoop"
     yield "does. n = 1 run a host."
     yield "Two columns of the paper's Table 4.4 are missing: Xen's credit scheduler is not simulated."
