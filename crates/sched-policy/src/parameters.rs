@@ -178,6 +178,15 @@ impl Parameters {
         .checked()
     }
 
+    /// As a RUN's record holds its key.
+    #[cfg(test)]
+    pub(crate) const fn with_key(self, key: u64) -> Self {
+        Self {
+            period_ns: key,
+            ..self
+        }
+    }
+
     fn checked(self) -> Result<Self, ParametersError> {
         // SAFETY: points to a live value of the C type (layout test).
         ParametersError::check(unsafe { ffi::steadyvm_policy_validate(&raw const self) })

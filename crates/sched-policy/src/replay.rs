@@ -308,3 +308,88 @@ impl Stand {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Parameters};
+
+    const MS: u64 = 1_000_000;
+
+    fn event(time_ns: u64, kind: EventKind, server: u32, amount_ns: u64, key: u64) -> Event {
+        let mut event = Event::from_bytes(&[]);
+        event.time_ns = time_ns;
+        event.kind = kind as u32;
+        event.server = server;
+        event.other = NO_SERVER;
+        event.amount_ns = amount_ns;
+        event.cpus = CpuSet::first(1);
+        if kind == EventKind::Init {
+            event.parameters = Parameters::new(Kind::Deferrable, 4 * MS, key).unwrap();
+        } else {
+            event.parameters = event.parameters.with_key(key);
+        }
+        event
+    }
+
+    /// Server 0 runs its 4 ms; server 1, of a later deadline, runs after it.
+    fn record() -> Record {
+        use EventKind::{Init, Run, Stop, Wake};
+        Record {
+            host: Host::new(Order::EarliestDeadline, false, 0),
+            events: vec![
+                event(1, Init, 0, 0, 10 * MS),
+                event(1, Init, 1, 0, 20 * MS),
+                event(2, Wake, 0, 0, 0),
+                event(2, Wake, 1, 0, 0),
+                event(3, Run, 0, 4 * MS, 1 + 10 * MS),
+                event(3 + 4 * MS, Stop, 0, 4 * MS, 0),
+                event(4 + 4 * MS, Run, 1, 4 * MS, 1 + 20 * MS),
+                event(4 + 6 * MS, Stop, 1, 2 * MS, 0),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_record_of_the_policy_has_no_difference_and_each_wrong_one_is_found() {
+        let replayed = record().replay(MS).unwrap();
+        assert_eq!((replayed.events, replayed.decisions), (8, 2));
+        type Wrong = fn(&mut Vec<Event>);
+        let wrong: [(Wrong, &str); 4] = [
+            (|events| events[4].amount_ns -= 1, "the policy 4000000 ns"),
+            (|events| events[5].amount_ns -= 1, "it ran for 4000000 ns"),
+            (
+                |events| {
+                    events[5].time_ns += 2 * MS;
+                    events[5].amount_ns += 2 * MS;
+                    events.truncate(6);
+                },
+                "beyond its budget",
+            ),
+            (
+                |events| {
+                    // The one of the later deadline runs first.
+                    events.remove(5);
+                    events.remove(4);
+                },
+                "while server 0 waits",
+            ),
+        ];
+        for (make_wrong, says) in wrong {
+            let mut record = record();
+            make_wrong(&mut record.events);
+            let error = record.replay(MS).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        for bytes in [&b"SVMSCHED"[..], &[0; 64], b""] {
+            assert!(matches!(
+                Record::parse(bytes),
+                Err(ReplayError::NotARecord(_))
+            ));
+        }
+    }
+}
