@@ -1,4 +1,4 @@
-//! Budgets of a plan in the emulated host, kept by SCHED_DEADLINE whatever the neighbours do. As
+//! Budgets of a plan in the emulated host, kept by `SCHED_DEADLINE` whatever the neighbours do. As
 //! tests/lab.rs.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
