@@ -105,8 +105,10 @@ impl Record {
         for (index, event) in self.events.iter().enumerate() {
             let kind = EventKind::ALL.get(event.kind as usize).copied();
             let kind = kind.ok_or(ReplayError::NotARecord("it has unknown records"))?;
+            // Before it happens, too: what lasted up to here ends with a STOP.
             let done = replay
-                .apply(kind, event)
+                .compare_servers(event.time_ns, reaction_ns)
+                .and_then(|()| replay.apply(kind, event))
                 .and_then(|()| replay.compare_servers(event.time_ns, reaction_ns));
             done.map_err(|what| ReplayError::Difference {
                 index,
