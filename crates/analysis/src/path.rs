@@ -200,7 +200,7 @@ mod tests {
 
     /// Earliest arrivals: the first as late as jitter lets it, all others as early.
     fn arrivals(stream: Stream, until: Time) -> Vec<Time> {
-        (1..)
+        (1..=Time::MAX)
             .map(|count| stream.arrivals.least(count))
             .take_while(|&time| time < until)
             .collect()

@@ -354,9 +354,9 @@ mod tests {
 
     #[test]
     fn a_record_of_the_policy_has_no_difference_and_each_wrong_one_is_found() {
+        type Wrong = fn(&mut Vec<Event>);
         let replayed = record().replay(MS).unwrap();
         assert_eq!((replayed.events, replayed.decisions), (8, 2));
-        type Wrong = fn(&mut Vec<Event>);
         let wrong: [(Wrong, &str); 4] = [
             (|events| events[4].amount_ns -= 1, "the policy 4000000 ns"),
             (|events| events[5].amount_ns -= 1, "it ran for 4000000 ns"),

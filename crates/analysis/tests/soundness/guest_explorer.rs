@@ -236,7 +236,7 @@ impl Guest for Request {
             for (guest, now) in arrived {
                 let mut take = |choice: usize| out.push((guest, options[choice]));
                 match (guest.arrived, asleep_before) {
-                    (true, true) => take(1),
+                    (true, true) | (false, false) => take(1),
                     (true, false) => {
                         take(0);
                         if now {
@@ -245,7 +245,6 @@ impl Guest for Request {
                         }
                     }
                     (false, true) => take(0),
-                    (false, false) => take(1),
                 }
                 if self.disturbed && !guest.arrived {
                     take(usize::from(asleep_before));

@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// The same file as in nova/tests/test_hook.py: what the hook writes for two VCPUs of 4 ms in 10 ms each.
+    /// The same file as in `nova/tests/test_hook.py`: what the hook writes for two VCPUs of 4 ms in 10 ms each.
     #[test]
     fn the_vm_that_a_clouds_hook_describes_gets_the_budget_of_its_flavor() {
         let vm = include_str!("../../../../nova/tests/data/drop-in.toml");

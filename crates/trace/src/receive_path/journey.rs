@@ -408,8 +408,9 @@ mod tests {
 
     #[test]
     fn a_packet_is_followed_into_the_guest_and_back_out() {
+        type Pieces = Vec<(u64, Name)>;
         let stages = Timeline::of(&events()).follow(&way(VHOST), &[vm()]);
-        let shown: Vec<(Step, usize, Vec<(u64, Name)>)> = stages
+        let shown: Vec<(Step, usize, Pieces)> = stages
             .iter()
             .map(|stage| {
                 let pieces = stage.pieces.iter();
