@@ -38,10 +38,15 @@ fn measure(rounds: u32, samples: u32) -> String {
 /// A long run, started, and waited for until the settings are taken back.
 fn started(host: &EmulatedHost) -> Process {
     let words = measure(2, 1_000_000);
+    let words = format!("{words} > /run/said 2>&1");
+    inside(host, "rm -f /run/said");
     let process = host.connection().spawn(&["sh", "-euc", &words]).unwrap();
     inside(
         host,
-        "until steadyvm host show --json | grep -q '\"state\": \"none\"'; do :; done",
+        "until [ -e /run/said ]; do :; done
+         until steadyvm host show --json | grep -q '\"state\": \"none\"'; do
+           pgrep -f 'steadyvm measur[e]' > /run/runs || { cat /run/said >&2; exit 1; }
+         done",
     );
     process
 }

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use steadyvm_host::{Desired, HostControl, Machine};
+use steadyvm_host::{Desired, HostControl, Machine, Undone};
 
 use crate::output;
 use crate::site::peers::{self, Role};
@@ -22,6 +23,7 @@ use crate::this_program;
 
 /// How long restoring waits for another steadyvm that changes the host.
 const WAIT: Duration = Duration::from_secs(60);
+const RETRY_EVERY: Duration = Duration::from_millis(200);
 const READY: &str = "ready";
 
 /// Restore a state when standard input ends; `measure` starts it.
@@ -129,15 +131,48 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     restore(&control, found.desired.as_ref())
 }
 
+/// Tries again what the kernel refuses for a while, as a fair server that just serves (`EBUSY`). The last
+/// answer counts.
+pub fn patiently<T>(
+    patience: Duration,
+    is_done: impl Fn(&T) -> bool,
+    mut act: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let begun = Instant::now();
+    loop {
+        let answer = act();
+        if answer.as_ref().is_ok_and(&is_done) || begun.elapsed() >= patience {
+            return answer;
+        }
+        thread::sleep(RETRY_EVERY);
+    }
+}
+
 fn restore(control: &HostControl, desired: Option<&Desired>) -> Result<ExitCode> {
     let Some(desired) = desired else {
-        let undone = control.undo()?;
+        let all = |undone: &Undone| undone.failed.is_empty() && undone.postponed.is_empty();
+        let undone = patiently(WAIT, all, || Ok(control.undo()?))?;
         for failed in undone.failed.iter().chain(&undone.postponed) {
             eprintln!("steadyvm: not restored: {failed}");
         }
         let all = undone.failed.is_empty() && undone.postponed.is_empty();
         return Ok(ExitCode::from(if all { 0 } else { 3 }));
     };
-    control.reconcile(desired)?;
+    patiently(WAIT, |_| true, || Ok(control.reconcile(desired)?))?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_for_a_while_is_tried_again_and_the_last_answer_counts() {
+        let mut answers = [Err("busy"), Ok(1), Ok(2)].into_iter();
+        let mut next = || answers.next().unwrap_or(Ok(3)).map_err(anyhow::Error::msg);
+        let found = patiently(WAIT, |answer| *answer == 2, &mut next);
+        assert_eq!(found.unwrap(), 2);
+        let refused = patiently(Duration::ZERO, |(): &()| true, || bail!("busy"));
+        assert_eq!(refused.unwrap_err().to_string(), "busy");
+    }
 }

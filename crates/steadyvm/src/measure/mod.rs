@@ -15,10 +15,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use steadyvm_host::{Desired, HostControl, HostError, State};
+use steadyvm_host::{Desired, HostControl, HostError, State, Undone};
 use steadyvm_lab::compare::{CpuTimes, write_files};
 use steadyvm_lab::progress::{News, Observer};
 use steadyvm_latency::results::{
@@ -98,6 +99,9 @@ pub struct Args {
 
 /// Requests that show, before anything is changed, that the service answers.
 const TRIAL: u64 = 10;
+
+/// How long the kernel may refuse a setting before a measurement ends.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -277,7 +281,9 @@ impl Rounds<'_> {
         let round = round + 1;
         match condition {
             Condition::Without => {
-                let undone = self.control.undo()?;
+                let none_failed = |undone: &Undone| undone.failed.is_empty();
+                let undo = || Ok(self.control.undo()?);
+                let undone = guard::patiently(PATIENCE, none_failed, undo)?;
                 let left = undone.failed.iter().chain(&undone.postponed);
                 let left: Vec<String> = left.chain(&undone.changed_by_others).cloned().collect();
                 if !undone.failed.is_empty() {
@@ -289,7 +295,8 @@ impl Rounds<'_> {
                 self.notes.extend(notes);
             }
             Condition::With => {
-                let report = self.control.reconcile(self.with)?;
+                let reconcile = || Ok(self.control.reconcile(self.with)?);
+                let report = guard::patiently(PATIENCE, |_| true, reconcile)?;
                 let skipped = report.skipped.iter();
                 let skipped = skipped.map(|what| format!("round {round}, with: refused: {what}"));
                 self.notes.extend(skipped);
