@@ -443,6 +443,31 @@ fn undo_restores_after_a_crash_at_any_step() {
 }
 
 #[test]
+fn an_apply_after_a_crash_at_any_step_is_as_the_first() {
+    let whole = {
+        let (host, directory) = (host(), directory());
+        control(&host, &directory)
+            .apply_profile(&profile(FILE))
+            .unwrap();
+        kept(host.state())
+    };
+    for at in 0..count_mutations(&host()) {
+        let (host, directory) = (host(), directory());
+        let before = host.state();
+        let control = control(&host, &directory);
+        host.fault_at(at, Fault::CrashAfter);
+        assert!(crashing(|| {
+            let _ = control.apply_profile(&profile(FILE));
+        }));
+        host.heal();
+        control.apply_profile(&profile(FILE)).unwrap();
+        assert_eq!(kept(host.state()), whole, "crashed at {at}");
+        control.undo_profile().unwrap();
+        assert_eq!(kept(host.state()), kept(before), "crashed at {at}");
+    }
+}
+
+#[test]
 fn a_refusal_at_any_step_leaves_the_host_as_it_was() {
     for at in 0..count_mutations(&host()) {
         for fault in [
