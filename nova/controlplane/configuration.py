@@ -110,9 +110,9 @@ def write_placement(layout: Layout, sound: bool = True) -> None:
     """placement.conf.
 
     When two claims meet, Placement tries the second again inside the same transaction, which still has the
-    first try's rows. They count as what the consumer had before; a claim that makes no host fuller than it was
-    is taken, whatever the capacity. One try alone ends the transaction, and nova asks again. ``sound`` sets
-    that, as the guide says; otherwise Placement is as it comes.
+    first try's rows. They count as what the consumer had before; a claim that makes no host fuller than
+    before is taken, whatever the capacity. One try alone ends the transaction, and nova asks again.
+    ``sound`` sets that, as the guide says; otherwise Placement is as it comes.
     """
     sections = _placement(layout)
     if sound:
