@@ -194,7 +194,7 @@ def _must_refuse(name: str, words: str, call: Callable[[], Any]) -> None:
 
 CHECKS: list[tuple[str, Callable[[Checks], str]]] = [
     (
-        "14 requests at once for a host of 8, MariaDB's default isolation for Placement (no promise)",
+        "14 requests at once for a host of 8, Placement as it comes (no promise)",
         Checks.fourteen_at_once_as_placement_comes,
     ),
     ("14 requests at once for a host of 8", Checks.fourteen_at_once),

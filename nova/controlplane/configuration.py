@@ -109,14 +109,14 @@ def _glance(layout: Layout) -> Sections:
 def write_placement(layout: Layout, sound: bool = True) -> None:
     """placement.conf.
 
-    When two claims meet, Placement tries the second again inside its transaction. Under MariaDB's default,
-    that transaction sees the sums as they were before the first claim, and both pass. With READ COMMITTED it
-    sees them as they are. ``sound`` sets that, as the guide says; otherwise Placement is as it comes.
+    When two claims meet, Placement tries the second again inside the same transaction, which still has the
+    first try's rows. They count as what the consumer had before; a claim that makes no host fuller than
+    before is taken, whatever the capacity. One try alone ends the transaction, and nova asks again.
+    ``sound`` sets that, as the guide says; otherwise Placement is as it comes.
     """
     sections = _placement(layout)
     if sound:
-        level = "init_command=SET+SESSION+TRANSACTION+ISOLATION+LEVEL+READ+COMMITTED"
-        sections["placement_database"]["connection_parameters"] = level
+        sections["placement"] = {"allocation_conflict_retry_count": 1}
     _ini(layout.etc / "placement" / "placement.conf", sections)
 
 
