@@ -37,7 +37,7 @@ pub struct Mended {
     /// When it was seen not to hold, in seconds after 1970.
     pub seen_unix_s: u64,
     /// When it held again.
-    pub mended_unix_s: u64,
+    pub holds_since_unix_s: u64,
 }
 
 impl Drift {
@@ -65,7 +65,7 @@ impl Drift {
         let known: BTreeSet<String> = self
             .mended
             .iter()
-            .filter(|mended| mended.mended_unix_s == now_unix_s)
+            .filter(|mended| mended.holds_since_unix_s == now_unix_s)
             .map(|mended| mended.subject.clone())
             .collect();
         for subject in subjects.difference(&known) {
@@ -73,11 +73,11 @@ impl Drift {
         }
     }
 
-    fn note_mended(&mut self, subject: String, seen_unix_s: u64, mended_unix_s: u64) {
+    fn note_mended(&mut self, subject: String, seen_unix_s: u64, holds_since_unix_s: u64) {
         self.mended.push(Mended {
             subject,
             seen_unix_s,
-            mended_unix_s,
+            holds_since_unix_s,
         });
         let more = self.mended.len().saturating_sub(MOST_MENDED);
         self.mended.drain(..more);
@@ -139,7 +139,7 @@ mod tests {
         let expected = Mended {
             subject: "a".into(),
             seen_unix_s: 10,
-            mended_unix_s: 30,
+            holds_since_unix_s: 30,
         };
         assert_eq!(drift.mended, [expected]);
         // It is new when it comes again.

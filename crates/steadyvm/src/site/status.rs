@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         drift: Drift::read(directory),
         watch: peers::is_held(directory, Role::Watch),
     };
-    let status = status(&site, shown, planned, seen);
+    let status = status(&site, shown, planned, &seen);
     if args.control.json {
         print_json(&status)?;
     } else {
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
-fn status(site: &Site, shown: steadyvm_host::Status, planned: Plan, seen: Seen) -> Status {
+fn status(site: &Site, shown: steadyvm_host::Status, planned: Plan, seen: &Seen) -> Status {
     let since = |subject: &String| seen.drift.open.get(subject).copied();
     let (held, drifted): (Vec<Setting>, Vec<Setting>) = shown
         .settings
@@ -215,7 +215,7 @@ impl Status {
             writeln!(text, "missing, as a watch saw first {ago}")?;
         }
         if let Some(last) = self.mended.last() {
-            let ago = ago(last.mended_unix_s, now_unix_s);
+            let ago = ago(last.holds_since_unix_s, now_unix_s);
             let count = self.mended.len();
             writeln!(
                 text,

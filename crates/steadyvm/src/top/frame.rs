@@ -64,6 +64,7 @@ pub struct Group {
 
 /// A thread on the way of a packet.
 #[derive(Debug, Clone, Serialize)]
+#[allow(clippy::struct_field_names)] // the word of JSON
 pub struct Stage {
     /// "irq", "napi", "vhost", "vcpu", "vfio", "io", "main" or "thread".
     pub stage: &'static str,

@@ -26,7 +26,7 @@ use crate::output;
 /// Show what serves this host's VMs, live: ranks, budgets, CPU time, wake-up latency by stage.
 ///
 /// A line is a thread on the way of a packet: the card's interrupt and NAPI threads, then for each VM its
-/// vhost workers and VCPUs. "of own" is how much of its SCHED_DEADLINE budget it used, in per cent. Wake-ups are
+/// vhost workers and VCPUs. "of own" is how much of its `SCHED_DEADLINE` budget it used, in per cent. Wake-ups are
 /// the times from being woken to running, each one, by two tracepoints that the kernel filters by these
 /// threads; without the right to trace, means of the kernel's counters.
 ///

@@ -154,7 +154,7 @@ const METRICS: [(&str, &str, Value); 9] = [
     ),
 ];
 
-/// `OpenMetrics` text; node_exporter's textfile collector reads it too.
+/// `OpenMetrics` text; `node_exporter`'s textfile collector reads it too.
 pub fn open_metrics(frame: &Frame) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
