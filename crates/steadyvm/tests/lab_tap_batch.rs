@@ -128,9 +128,10 @@ fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() 
     let mut flood = load(sender.connection(), &["flood", &receiver, "64"]);
     inside(&host, PROBES);
     inside(&host, "steadyvm host snapshot > /run/before.json");
-    let before = inside(&host, "cat /run/before.json");
-    let batch = format!("\"{tap}\": \"send buffer {{2147483647}}, rx-frames 0\"");
-    assert!(before.contains(&batch), "{before}");
+    let before: Value = serde_json::from_str(&inside(&host, "cat /run/before.json")).unwrap();
+    let settings = &before["settings"];
+    assert_eq!(settings["tap-send-buffer"][tap], "{2147483647} bytes");
+    assert_eq!(settings["rx-frames"][tap], "0");
     let plain = sections(&host, &mut flood);
     println!("packets in a section, sections: plain {plain:?}");
     assert!((9..=LONGEST).contains(&longest(&plain)), "{plain:?}");
