@@ -34,11 +34,12 @@ const WAKES: &str = "
 
 /// Lets a FIFO thread and a normal one run on CPU 1 for some seconds: that is what is measured. How long the FIFO thread waited
 /// for the CPU, and how often it came back to it, are the kernel's own counts: but for the kernel's
-/// migration thread, and a reader of the normal thread's, nobody stands above it, so whoever else had the CPU had it from the server.
+/// migration thread, and a reader of the normal thread's, nobody stands above it, nor do RCU's and the timers' threads
+/// (76), so whoever else had the CPU had it from the server.
 fn pieces(host: &EmulatedHost, normal: &str) -> Pieces {
     let script = "
         taskset -cp 0 $$ > /dev/null
-        taskset -c 1 chrt -f 60 sh -c 'while :; do :; done' & fifo=$!
+        taskset -c 1 chrt -f 78 sh -c 'while :; do :; done' & fifo=$!
         NORMAL
         until [ \"$(chrt -p $fifo 2> /dev/null | grep -c SCHED_FIFO)\" = 1 ]; do :; done
         read before _ < /proc/uptime; read _ waited_before count_before < /proc/$fifo/schedstat

@@ -31,6 +31,7 @@ const HOST_MODULES: &[&str] = &[
     "udp_diag",
     "bridge",
     "veth",
+    "macvlan",
 ];
 /// What a guest needs.
 const GUEST_MODULES: &[&str] = &[
