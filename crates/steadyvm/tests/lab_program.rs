@@ -156,7 +156,7 @@ fn a_comparison_without_kvm_in_the_host_is_refused() {
         ])
         .args([
             "--kernel-words",
-            "initcall_blacklist=svm_init,vmx_init",
+            "clearcpuid=svm,vmx",
             "--out",
         ])
         .arg(out.path())
