@@ -154,11 +154,7 @@ fn a_comparison_without_kvm_in_the_host_is_refused() {
             "--rounds",
             "1",
         ])
-        .args([
-            "--kernel-words",
-            "clearcpuid=svm,vmx",
-            "--out",
-        ])
+        .args(["--kernel-words", "clearcpuid=svm,vmx", "--out"])
         .arg(out.path())
         .output()
         .unwrap();
