@@ -12,6 +12,12 @@
 //! the way there halves the period, lets the runtime follow, and so on: between one and two times the
 //! share. The way back is the same.
 //!
+//! Rule: a decrease that is refused is made while a `SCHED_DEADLINE` thread of ours holds what it takes
+//! away. 6.12 forgets the servers whenever it counts a root domain anew (`dl_clear_root_domain()`), and
+//! does so for each reader of `sched_rt_runtime_us` (`sched_rt_handler()`). Where that happens between an
+//! increase and its decrease, the decrease underflows, now and at each later try. Afterwards the domain
+//! is counted anew, so that the end of our thread takes away nothing that is not counted.
+//!
 //! And the writer is a normal thread on the server's own CPU, so that the server is active: the kernel
 //! stops it before it takes the new values, and 6.12.117 warns in its log where it stops one that stands
 //! still (`task_non_contending()`; its count of active bandwidth underflows, and is put right).
@@ -25,10 +31,15 @@ use crate::error::HostError;
 use crate::machine::Machine;
 use crate::parse;
 use crate::settings::{ChangeOf, FairServer};
+use crate::threads::Scheduling;
 
 /// The longest piece. A stock kernel ends it at the tick that finds it used up (4 ms apart with
 /// HZ=250) and takes the excess off the pieces that follow; one with our patch 0013 ends it on time.
 pub(crate) const LONGEST_PIECE_NS: u64 = 1_000_000;
+/// Who writes its value back has the root domains counted anew; on 6.12 its reader, too.
+const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+/// `BW_SHIFT` of kernel/sched/sched.h
+const BANDWIDTH_SHIFT: u32 = 20;
 /// The kernel takes no shorter period.
 const SHORTEST_PERIOD_NS: u64 = 100_000;
 
@@ -56,6 +67,13 @@ impl Reservation {
             runtime_ns: piece_ns,
             period_ns,
         }
+    }
+
+    /// As the kernel counts it, of 2^20 (`to_ratio()`).
+    pub(crate) fn bandwidth(self) -> u64 {
+        let ratio =
+            (u128::from(self.runtime_ns) << BANDWIDTH_SHIFT) / u128::from(self.period_ns.max(1));
+        ratio.try_into().unwrap_or(u64::MAX)
     }
 
     /// All reservations on the way from this one to one of the same share with shorter pieces, both
@@ -141,7 +159,17 @@ impl Way {
             };
             let path = file(self.cpu, name);
             let value = value.to_string();
-            machine.tree.write_from(self.cpu, &path, &value)?;
+            let write = || machine.tree.write_from(self.cpu, &path, &value);
+            match write() {
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EBUSY)
+                        && to.bandwidth() < from.bandwidth() =>
+                {
+                    recounted(machine, from.bandwidth() - to.bandwidth(), write)
+                        .map_err(|_| error)?;
+                }
+                written => written?,
+            }
             let now = read(machine, self.cpu)?;
             if now != to {
                 return Err(io::Error::other(format!("asked for {to}, it is {now}")));
@@ -149,6 +177,25 @@ impl Way {
         }
         Ok(())
     }
+}
+
+/// Writes while a thread of ours adds `missing` to what the root domain counts, and has it counted anew
+/// before the thread ends.
+fn recounted(
+    machine: &Machine,
+    missing: u64,
+    write: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    const PERIOD_NS: u64 = 100_000_000;
+    /// The kernel takes no shorter runtime (`__checkparam_dl()`).
+    const SHORTEST_RUNTIME_NS: u64 = 1 << 10;
+    let runtime_ns = scaled(PERIOD_NS, missing + 1, 1 << BANDWIDTH_SHIFT).max(SHORTEST_RUNTIME_NS);
+    let reservation = Scheduling::deadline(runtime_ns, PERIOD_NS, PERIOD_NS, 0);
+    let cpus = machine.online().map_err(io::Error::other)?;
+    let _held = machine.threads.reserve(&cpus, &reservation)?;
+    write()?;
+    let now = machine.tree.read(THROTTLING)?;
+    machine.tree.write(THROTTLING, now.trim())
 }
 
 /// Steps that let the fair servers of all CPUs give their shares in pieces of at most `piece_ns`:
@@ -232,11 +279,6 @@ mod tests {
         assert_eq!(off.in_pieces_of(LONGEST_PIECE_NS), off);
     }
 
-    /// What the kernel compares (`to_ratio()`).
-    fn bandwidth(reservation: Reservation) -> u64 {
-        (reservation.runtime_ns << 20) / reservation.period_ns
-    }
-
     proptest! {
         #[test]
         fn the_way_is_one_file_at_a_time_and_never_below_the_share(
@@ -249,8 +291,8 @@ mod tests {
             let way = old.way_to(new);
             prop_assert_eq!((way.first(), way.last()), (Some(&old), Some(&new)));
             for (at, station) in way.iter().enumerate() {
-                prop_assert!(bandwidth(*station) >= bandwidth(old));
-                prop_assert!(bandwidth(*station) <= 2 * bandwidth(old) + 64);
+                prop_assert!(station.bandwidth() >= old.bandwidth());
+                prop_assert!(station.bandwidth() <= 2 * old.bandwidth() + 64);
                 prop_assert!(!way[..at].contains(station), "{station} twice");
             }
             for pair in way.windows(2) {

@@ -20,7 +20,7 @@ use crate::cpu_set::CpuSet;
 use crate::links::{FlowRule, Moderation, PortSocket};
 use crate::machine::Machine;
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
-use crate::threads::{Scheduling, Threads};
+use crate::threads::{Reserved, Scheduling, Threads};
 use crate::tree::HostTree;
 
 pub use storage::{FaultyStorage, StorageFault};
@@ -81,6 +81,8 @@ pub enum Fault {
     Ignore,
     /// This thread ends just before.
     End(u32),
+    /// The kernel counts the root domain anew just before, as for a reader of `sched_rt_runtime_us`.
+    Recount,
 }
 
 /// Everything the fake host holds.
@@ -120,6 +122,8 @@ pub struct FakeState {
     pub demux_sockets: Vec<(u16, u32, u32)>,
     /// What the root domain counts of `SCHED_DEADLINE` bandwidth.
     pub deadline_bandwidth: u64,
+    /// What of that its threads have: what a root domain begins with that is counted anew.
+    pub deadline_threads: u64,
     /// The sockets that have a port.
     pub sockets: Vec<PortSocket>,
 }
@@ -315,6 +319,10 @@ impl FakeHost {
                 inner.state.threads.remove(&tid);
                 change(&mut inner.state)
             }
+            Some(Fault::Recount) => {
+                inner.state.recount();
+                change(&mut inner.state)
+            }
             Some(Fault::Refuse(number)) => Err(io::Error::from_raw_os_error(number)),
             Some(Fault::CrashBefore) => {
                 drop(inner);
@@ -499,6 +507,9 @@ impl HostTree for FakeHost {
             if let Some(cpu) = FakeState::fair_server_of(&path) {
                 return state.write_fair_server(cpu, &path, value);
             }
+            if path == "/proc/sys/kernel/sched_rt_runtime_us" {
+                state.recount();
+            }
             if let (Some(device), "1") = (path.strip_suffix("/threaded"), value) {
                 state.start_napi_threads(device);
             }
@@ -627,5 +638,9 @@ impl Threads for FakeHost {
             thread.cpus = cpus;
             Ok(())
         })
+    }
+
+    fn reserve(&self, _cpus: &CpuSet, reservation: &Scheduling) -> io::Result<Box<dyn Reserved>> {
+        fair_server::FakeReserved::admit(self, reservation)
     }
 }

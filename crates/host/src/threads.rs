@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 use std::mem;
+use std::sync::mpsc;
+use std::thread;
 
 use serde::{Deserialize, Serialize};
 
@@ -165,7 +167,13 @@ pub trait Threads: Send + Sync {
     fn affinity(&self, tid: u32) -> io::Result<CpuSet>;
     /// `sched_setaffinity`
     fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> io::Result<()>;
+    /// A thread of our own that sleeps with this `SCHED_DEADLINE` reservation on these CPUs, which must be
+    /// all of a root domain, until what is returned is dropped.
+    fn reserve(&self, cpus: &CpuSet, reservation: &Scheduling) -> io::Result<Box<dyn Reserved>>;
 }
+
+/// A reservation that is held.
+pub trait Reserved {}
 
 /// The threads of the running kernel.
 #[derive(Debug, Clone, Copy, Default)]
@@ -191,6 +199,24 @@ const _: () = assert!(ATTRIBUTES_SIZE == 48);
 
 /// A CPU mask as the affinity calls want it: one bit a CPU, in machine words.
 type KernelMask = [u64; (MAX_CPU + 1) / 64];
+
+/// A thread that sleeps until its channel closes.
+struct Sleeper {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Reserved for Sleeper {}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say; a panic of it has been printed.
+            let _ = thread.join();
+        }
+    }
+}
 
 impl Threads for KernelThreads {
     fn scheduling(&self, tid: u32) -> io::Result<Scheduling> {
@@ -290,6 +316,30 @@ impl Threads for KernelThreads {
         } else {
             Ok(())
         }
+    }
+
+    fn reserve(&self, cpus: &CpuSet, reservation: &Scheduling) -> io::Result<Box<dyn Reserved>> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let (cpus, reservation) = (cpus.clone(), *reservation);
+        let thread = thread::Builder::new().spawn(move || {
+            let own = calling_thread();
+            let admitted = KernelThreads
+                .set_affinity(own, &cpus)
+                .and_then(|()| KernelThreads.set_scheduling(own, &reservation));
+            let sleeps = admitted.is_ok();
+            // Without somebody who waits there is nobody to sleep for, either.
+            if tell.send(admitted).is_ok() && sleeps {
+                let _ = stopped.recv();
+            }
+        })?;
+        let sleeper = Sleeper {
+            stop: Some(stop),
+            thread: Some(thread),
+        };
+        let ended = |_| Err(io::Error::other("the thread that reserves panicked"));
+        told.recv().unwrap_or_else(ended)?;
+        Ok(Box::new(sleeper))
     }
 }
 

@@ -152,6 +152,12 @@ fn normal_threads_get_their_share_in_short_pieces_and_undo_gives_the_long_ones_b
             &format!("cat {directory}/runtime {directory}/period"),
         );
         assert_eq!(halfway, "50000000\n500000000\n");
+        // A reader has 6.12 forget what it has counted of the servers: the decrease on the way back is refused.
+        inside(&host, "cat /proc/sys/kernel/sched_rt_runtime_us");
+        let decrease = format!(
+            "taskset -c {cpu} sh -c 'echo 1000000000 > {directory}/period' 2>&1 || echo refused"
+        );
+        assert!(inside(&host, &decrease).contains("refused"));
         inside(&host, "steadyvm host undo");
         inside(&host, "steadyvm host snapshot --compare /run/before.json");
     }

@@ -5,6 +5,7 @@ use std::io;
 
 use super::{FakeHost, FakeState, error};
 use crate::fair_server::{Reservation, file};
+use crate::threads::{Reserved, Scheduling};
 
 /// Deadline tasks may have 95 % of each CPU (`sched_rt_runtime_us`).
 const LIMIT: u64 = (950_000 << 20) / 1_000_000;
@@ -60,8 +61,8 @@ impl FakeState {
         }
         let total = self
             .deadline_bandwidth
-            .wrapping_sub(bandwidth(old))
-            .wrapping_add(bandwidth(new));
+            .wrapping_sub(old.bandwidth())
+            .wrapping_add(new.bandwidth());
         if total > LIMIT * self.online.len() as u64 {
             return Err(error(libc::EBUSY));
         }
@@ -69,8 +70,50 @@ impl FakeState {
         self.files.insert(path.to_owned(), format!("{value}\n"));
         Ok(())
     }
+
+    /// As `dl_clear_root_domain()` and what follows it: the servers are forgotten.
+    pub(crate) fn recount(&mut self) {
+        self.deadline_bandwidth = self.deadline_threads;
+    }
 }
 
-fn bandwidth(reservation: Reservation) -> u64 {
-    (reservation.runtime_ns << 20) / reservation.period_ns
+/// A thread's reservation, counted until it is dropped.
+pub(super) struct FakeReserved {
+    host: FakeHost,
+    bandwidth: u64,
+}
+
+impl FakeReserved {
+    pub(super) fn admit(host: &FakeHost, asked: &Scheduling) -> io::Result<Box<dyn Reserved>> {
+        let bandwidth = Reservation {
+            runtime_ns: asked.runtime_ns,
+            period_ns: asked.period_ns,
+        }
+        .bandwidth();
+        let mut admitted = Err(error(libc::EBUSY));
+        host.edit(|state| {
+            let total = state.deadline_bandwidth.wrapping_add(bandwidth);
+            if total <= LIMIT * state.online.len() as u64 {
+                state.deadline_bandwidth = total;
+                state.deadline_threads += bandwidth;
+                admitted = Ok(());
+            }
+        });
+        admitted?;
+        Ok(Box::new(Self {
+            host: host.clone(),
+            bandwidth,
+        }))
+    }
+}
+
+impl Reserved for FakeReserved {}
+
+impl Drop for FakeReserved {
+    fn drop(&mut self) {
+        self.host.edit(|state| {
+            state.deadline_bandwidth = state.deadline_bandwidth.wrapping_sub(self.bandwidth);
+            state.deadline_threads -= self.bandwidth;
+        });
+    }
 }

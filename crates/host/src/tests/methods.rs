@@ -572,25 +572,6 @@ fn the_fair_server_is_left_where_asked_and_told_of_where_it_cannot_be_reached() 
 }
 
 #[test]
-fn a_fair_server_that_the_kernel_does_not_let_through_fails_and_rolls_back() {
-    let (host, directory) = (paper_host(2), directory());
-    // SCHED_DEADLINE tasks have all that they may have: 95 % of two CPUs.
-    host.edit(|state| state.deadline_bandwidth = (19 << 21) / 20);
-    let before = host.state();
-    let control = control(&host, &directory);
-    let error = control
-        .apply(&paper_target(), Method::PreemptRt)
-        .unwrap_err();
-    assert!(error.to_string().contains("SCHED_DEADLINE"), "{error}");
-    assert_eq!((error.exit_code(), host.state() == before), (3, true));
-    let target = Target {
-        keep_fair_server: true,
-        ..paper_target()
-    };
-    control.apply(&target, Method::PreemptRt).unwrap();
-}
-
-#[test]
 fn rt_throttling_is_touched_only_when_asked() {
     let (host, directory) = (paper_host(2), directory());
     let control = control(&host, &directory);

@@ -3,6 +3,7 @@
 mod crash;
 mod devices;
 mod discovery;
+mod fair_server;
 mod journal;
 mod methods;
 mod net;
