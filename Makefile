@@ -72,15 +72,15 @@ python-tests: ## Build the Python package and test it
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_site --test lab_budgets --test lab_tap_batch --test lab_vmm --test lab_sockets --test lab_fair_server --test lab_outsourcing --test lab_many --test lab_hostile --test lab_rtca --test lab_wake_ups --test lab_copies --test lab_nisp --test lab_emulator -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_site --test lab_budgets --test lab_tap_batch --test lab_vmm --test lab_sockets --test lab_fair_server --test lab_outsourcing --test lab_many --test lab_hostile --test lab_rtca --test lab_wake_ups --test lab_copies --test lab_nisp --test lab_measure --test lab_emulator -- --ignored --test-threads=1
 
 .PHONY: test-lab
 test-lab: build ## Some tests in the emulated host: FILTER=name of a test or a part of it, TEST=file
 	cargo test --release --locked -p steadyvm $(if $(TEST),--test $(TEST),--tests) -- --ignored --test-threads=1 $(FILTER)
 
 .PHONY: sched-tests
-sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, `measure` there, a host whose CPUs are all taken
-	cargo test --release --locked -p steadyvm --no-fail-fast --test lab_sched --test lab_alive --test lab_measure -- --ignored --test-threads=1
+sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, a host whose CPUs are all taken
+	cargo test --release --locked -p steadyvm --no-fail-fast --test lab_sched --test lab_alive -- --ignored --test-threads=1
 
 .PHONY: program-tests
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets
