@@ -138,6 +138,30 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
         "0\n"
     );
 
+    // The plan of partitioned EDF keeps it on one CPU, which stays everyone's: the same neighbours there, and the
+    // same FIFO thread.
+    write(
+        &host,
+        "/run/partitioned.toml",
+        &FILE.replace("gedf", "pedf"),
+    );
+    inside(&host, "steadyvm apply /run/partitioned.toml");
+    let cpus = inside(&host, &format!("taskset -cp {thread}"));
+    let cpu = cpus.trim().rsplit(' ').next().unwrap();
+    assert!(["0", "1"].contains(&cpu), "{cpus}");
+    let policy = inside(&host, &format!("chrt -p {thread}"));
+    assert!(policy.contains("4000000/10000000/10000000"), "{policy}");
+    let there = format!("spin taskset -c {cpu}");
+    let pinned = share(
+        &host,
+        &thread,
+        &format!("{there} env; {there} env; {there} chrt -f 40"),
+    );
+    eprintln!("on CPU {cpu} {pinned:.2} %");
+    assert!((pinned - GRANTED).abs() <= TOLERANCE, "{pinned}");
+    let others = inside(&host, "taskset -cp 1");
+    assert!(others.contains("0,1"), "no CPU is set aside: {others}");
+
     assert!(all_hold(&shown(&host)));
     undo(&host);
     let complaints = inside(&host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");

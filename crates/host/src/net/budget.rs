@@ -2,15 +2,22 @@
 //!
 //! A virtual CPU then gets its runtime in every period before all FIFO and normal threads, and no more
 //! (kernel/sched/deadline.c, constant bandwidth server). The kernel refuses what the CPUs cannot hold, and
-//! threads that may not run on all CPUs of their root domain.
+//! threads that may not run on all CPUs of their root domain: that is global EDF.
+//!
+//! **Partitioned EDF.** A cpuset partition would take the CPU from every other thread of the host. So the
+//! kernel's admission is switched off (`sched_rt_runtime_us` = -1), the plan's takes its place, and each
+//! virtual CPU is pinned to the CPU of its plan. From 6.12 on that sysctl limits nothing else: the fair server
+//! keeps normal threads alive. Before, it also bounds FIFO threads, so that older kernels are refused.
 
 use serde::{Deserialize, Serialize};
 
 use super::profile::at;
+use crate::cpu_set::CpuSet;
 use crate::engine::Step;
 use crate::error::HostError;
 use crate::machine::{Machine, ThreadId};
-use crate::settings::{ChangeOf, SettingKind, ThreadPolicy};
+use crate::parse;
+use crate::settings::{ChangeOf, File, Form, SettingKind, ThreadAffinity, ThreadPolicy};
 use crate::threads::Scheduling;
 
 /// The least runtime that the kernel takes (`DL_SCALE` bits: include/linux/sched.h).
@@ -19,6 +26,9 @@ const LEAST_RUNTIME_NS: u64 = 1 << 10;
 const LEAST_PERIOD_NS: u64 = 100_000;
 /// `sysctl_sched_dl_period_max` of kernel/sched/deadline.c, 2^22 us.
 const MOST_PERIOD_NS: u64 = (1 << 22) * 1000;
+
+/// Its -1 switches admission off.
+const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
 /// CPU time of a virtual CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +39,9 @@ pub struct VcpuBudget {
     pub deadline_ns: u64,
     /// The period.
     pub period_ns: u64,
+    /// The one CPU that it is kept on; none: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
 }
 
 impl VcpuBudget {
@@ -41,6 +54,7 @@ impl VcpuBudget {
             runtime_ns,
             deadline_ns,
             period_ns,
+            cpu: _,
         } = *self;
         let ranges = [
             ("runtime", runtime_ns, LEAST_RUNTIME_NS, deadline_ns),
@@ -62,13 +76,33 @@ impl VcpuBudget {
     }
 }
 
-/// The step that gives a virtual CPU its budget. `place` is the VM's in the file, for messages.
-pub(super) fn step(
+/// The step that switches off the kernel's admission, which knows global EDF only.
+pub(super) fn admission_off(machine: &Machine) -> Result<Step, HostError> {
+    let release = machine.kernel_release().unwrap_or_default();
+    if parse::kernel_version(&release).is_none_or(|version| version < (6, 12)) {
+        return Err(HostError::Unsupported {
+            missing: format!(
+                "budgets on CPUs of their own on kernel {release}: without its admission its FIFO threads \
+                 have no bound either"
+            ),
+            fix: "plan with scheduler = \"gedf\", or use Linux 6.12 or later".into(),
+        });
+    }
+    let setting = File::new(machine, THROTTLING, Form::Text);
+    let old = setting.read(machine)?;
+    let new = "-1".to_owned();
+    let why = "so that virtual CPUs with budgets stay on the CPUs of their plan, which admits them";
+    Ok(Step::required(ChangeOf { setting, old, new }, why))
+}
+
+/// The steps that give a virtual CPU its budget, and its CPU before that. None if it ended meanwhile. `place` is
+/// the VM's in the file, for messages.
+pub(super) fn steps(
     machine: &Machine,
     thread: &ThreadId,
     budget: &VcpuBudget,
     place: &str,
-) -> Result<Option<Step>, HostError> {
+) -> Result<Vec<Step>, HostError> {
     budget.check().map_err(|what| HostError::BadInput {
         what: at(place, &what),
         fix: "choose another period or budget".into(),
@@ -78,13 +112,38 @@ pub(super) fn step(
     };
     let old = match setting.read(machine) {
         Ok(old) => old,
-        Err(HostError::Vanished { .. }) => return Ok(None),
+        Err(HostError::Vanished { .. }) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
+    let mut steps = Vec::new();
+    if let Some(cpu) = budget.cpu {
+        let cpus = CpuSet::single(cpu as usize);
+        if !cpus.is_subset(&machine.online()?) {
+            return Err(HostError::BadInput {
+                what: at(
+                    place,
+                    &format!("its plan is for CPU {cpu}, which is not online"),
+                ),
+                fix: "bring the CPU online, or plan with fewer pcpus".into(),
+            });
+        }
+        let setting = ThreadAffinity {
+            thread: thread.clone(),
+        };
+        let old = match setting.read(machine) {
+            Ok(old) => old,
+            Err(HostError::Vanished { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let why = "because its budget is planned on this CPU";
+        let new = cpus;
+        steps.push(Step::required(ChangeOf { setting, old, new }, why));
+    }
     // Without it a thread with a budget cannot start others (kernel/sched/core.c, sched_fork).
     let new = budget.scheduling(crate::threads::RESET_ON_FORK);
     let why = "so that it gets its planned budget in every period, and no more";
-    Ok(Some(Step::required(ChangeOf { setting, old, new }, why)))
+    steps.push(Step::required(ChangeOf { setting, old, new }, why));
+    Ok(steps)
 }
 
 #[cfg(test)]
@@ -97,6 +156,7 @@ mod tests {
             runtime_ns: 2_000_000,
             deadline_ns: 10_000_000,
             period_ns: 10_000_000,
+            cpu: None,
         };
         good.check().unwrap();
         for (bad, name) in [
@@ -126,6 +186,7 @@ mod tests {
                     runtime_ns: 50_000,
                     deadline_ns: 99_999,
                     period_ns: 99_999,
+                    cpu: None,
                 },
                 "period",
             ),

@@ -57,6 +57,11 @@ pub(crate) fn plan(
     let mut wanted = Wanted::default();
     let mut path = dedicated::Path::default();
     softirqs::steps(machine, &threads, &profile.softirqs, &mut wanted.steps)?;
+    let mut budgets = profile.vms.iter().flat_map(|vm| vm.budgets.values());
+    let is_partitioned = budgets.any(|budget| budget.cpu.is_some());
+    if is_partitioned {
+        wanted.steps.push(budget::admission_off(machine)?);
+    }
     if let Some(piece_us) = profile.fair_server_us {
         let piece_ns = u64::from(piece_us) * 1000;
         let steps = fair_server::steps(machine, piece_ns, &mut wanted.warnings)?;
@@ -119,7 +124,9 @@ pub(crate) fn plan(
         let steps = dedicated::steps(machine, &threads, cpu, &path, own)?;
         wanted.steps.extend(steps);
     }
-    throttling(machine, profile, &mut wanted);
+    if !is_partitioned {
+        throttling(machine, profile, &mut wanted);
+    }
     warn_of_irqbalance(&threads, profile, &mut wanted);
     Ok(wanted)
 }
@@ -363,8 +370,8 @@ fn plan_vm(
             ));
             continue;
         };
-        let step = budget::step(machine, thread, budget, &profile.place)?;
-        wanted.steps.extend(step);
+        let steps = budget::steps(machine, thread, budget, &profile.place)?;
+        wanted.steps.extend(steps);
     }
     if let Some(priority) = class.vcpu {
         if profile.rt_vcpus.is_empty() && vm.vcpus.len() == 1 && profile.budgets.is_empty() {

@@ -98,7 +98,7 @@ impl SettingKind for ThreadPolicy {
         let is_pinned = !machine.online().ok()?.is_subset(&may_run_on);
         is_pinned.then_some(
             "; SCHED_DEADLINE takes only threads that may run on all CPUs of their root domain: unpin this \
-             one (libvirt: remove <vcpupin>), or give its CPUs a cpuset partition",
+             one (libvirt: remove <vcpupin>), or plan with scheduler = \"pedf\"",
         )
     }
 

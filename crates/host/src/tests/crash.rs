@@ -78,13 +78,18 @@ fn a_refusal_at_any_step_rolls_back_or_is_skipped() {
         ..paper_target()
     };
     let steps = count_mutations(&host, &target, Method::Dedicated, &before);
-    let (mut rolled_back, mut skipped) = (0, 0);
+    let (mut rolled_back, mut skipped, mut mended) = (0, 0, 0);
     for at in 0..steps {
         for number in [libc::EPERM, libc::EIO, libc::EBUSY] {
             let directory = super::scenario::directory();
             let control = control(&host, &directory);
             host.fault_at(at, Fault::Refuse(number));
             match control.apply(&target, Method::Dedicated) {
+                // The decrease of a fair server: see crate::fair_server.
+                Ok(applied) if number == libc::EBUSY && applied.skipped.is_empty() => {
+                    mended += 1;
+                    control.undo().unwrap();
+                }
                 Ok(applied) => {
                     assert_eq!(applied.skipped.len(), 1);
                     skipped += 1;
@@ -101,7 +106,7 @@ fn a_refusal_at_any_step_rolls_back_or_is_skipped() {
             assert!(control.undo().unwrap() == crate::Undone::default());
         }
     }
-    assert!(rolled_back > 0 && skipped > 0);
+    assert!(rolled_back > 0 && skipped > 0 && mended > 0);
 }
 
 #[test]

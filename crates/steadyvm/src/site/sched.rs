@@ -61,10 +61,9 @@ pub fn put_in(profile: &mut Profile, plan: &Report, mechanism: Option<Mechanism>
         Some(Mechanism::Auto | Mechanism::Deadline) => {}
     }
     let mut differences = Vec::new();
-    if plan.scheduler != "gedf" {
+    if !matches!(plan.scheduler, "gedf" | "pedf") {
         differences.push(format!(
-            "the plan is for {}, but SCHED_DEADLINE without cpuset partitions is global EDF: plan with \
-             scheduler = \"gedf\"",
+            "the plan is for {}, but SCHED_DEADLINE is EDF: plan with scheduler = \"gedf\" or \"pedf\"",
             plan.scheduler
         ));
     }
@@ -102,6 +101,10 @@ pub fn put_in(profile: &mut Profile, plan: &Report, mechanism: Option<Mechanism>
                 runtime_ns,
                 deadline_ns,
                 period_ns,
+                cpu: match install.cpus[..] {
+                    [cpu] if plan.scheduler == "pedf" => Some(cpu),
+                    _ => None,
+                },
             };
             vm_of(profile, &vm.name)
                 .budgets
@@ -148,8 +151,16 @@ mod tests {
             runtime_ns: 4_000_000,
             deadline_ns: 10_000_000,
             period_ns: 10_000_000,
+            cpu: None,
         };
         assert_eq!(profile.vms[0].budgets[&0], expected);
+        let (profile, differences) = planned(&FILE.replace("gedf", "pedf"));
+        assert!(differences.is_empty(), "{differences:?}");
+        let on_its_cpu = VcpuBudget {
+            cpu: Some(0),
+            ..expected
+        };
+        assert_eq!(profile.vms[0].budgets[&0], on_its_cpu);
     }
 
     #[test]
@@ -174,11 +185,8 @@ mod tests {
 
     #[test]
     fn what_the_mechanism_does_not_do_is_said() {
-        let (_, differences) = planned(&FILE.replace("gedf", "pedf"));
-        assert!(
-            differences[0].contains("cpuset partitions"),
-            "{differences:?}"
-        );
+        let (_, differences) = planned(&FILE.replace("gedf", "pdm"));
+        assert!(differences[0].contains("is EDF"), "{differences:?}");
         let (profile, differences) = planned(&FILE.replace("\"4ms\"", "\"10ms\""));
         assert!(differences[0].contains("a whole CPU"), "{differences:?}");
         assert!(profile.vms.is_empty());
