@@ -117,6 +117,7 @@ pub struct Host {
     scheduler: HostScheduler,
     server: VcpuServer,
     overheads: Overheads,
+    usable_percent: u8,
 }
 
 impl Host {
@@ -143,7 +144,17 @@ impl Host {
             scheduler,
             server,
             overheads: overheads.checked()?,
+            usable_percent: 100,
         })
+    }
+
+    /// The same host, of whose CPUs what enforces budgets gives VCPUs no more than this share, 1 to 100 per cent.
+    #[must_use]
+    pub fn with_usable_percent(self, percent: u8) -> Self {
+        Self {
+            usable_percent: percent.clamp(1, 100),
+            ..self
+        }
     }
 
     /// The same host with another number of CPUs.

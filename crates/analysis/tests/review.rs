@@ -250,6 +250,47 @@ fn what_no_kernel_installs_is_said() {
     );
 }
 
+/// Where the kernel enforces, VCPUs are placed and counted by what it leaves of a CPU.
+#[test]
+fn placement_keeps_to_the_share_that_the_kernel_leaves() {
+    use std::fmt::Write as _;
+    let plan = |scheduler: &str, budgets_ms: &[u32]| {
+        let mut text =
+            format!("[host]\npcpus = 2\nscheduler = \"{scheduler}\"\nenforce = \"deadline\"\n");
+        for (number, budget) in budgets_ms.iter().enumerate() {
+            let _ = write!(
+                text,
+                "[[vm]]\nname = \"{number}\"\nperiod = \"10ms\"\nbudget = \"{budget}ms\"\n"
+            );
+        }
+        toml(&text).unwrap()
+    };
+    // One CPU would hold both without the kernel.
+    let apart = plan("pedf", &[4, 6]);
+    assert!(apart.feasible, "{apart:?}");
+    let cpus: Vec<_> = apart.vms.iter().map(|vm| &vm.vcpus[0].cpus).collect();
+    assert_ne!(cpus[0], cpus[1]);
+    assert_eq!(plan("pedf", &[4, 5]).min_pcpus, Some(1));
+    for scheduler in ["pedf", "gedf"] {
+        // 1.8 of 1.8 CPUs, and a tenth of one more.
+        assert!(plan("pedf", &[5, 4, 6, 3]).feasible);
+        let report = plan(scheduler, &[5, 4, 6, 3, 1]);
+        assert!(
+            !report.feasible && report.min_pcpus >= Some(3),
+            "{report:?}"
+        );
+        let why = report.explanations.iter().map(|reason| &*reason.text);
+        assert!(
+            why.collect::<String>().contains("VCPUs may have 90 %"),
+            "{report:?}"
+        );
+        for reason in &report.explanations {
+            assert!(reason.demand > reason.supply, "{reason:?}");
+        }
+    }
+    assert!(plan("gedf", &[9, 9]).feasible);
+}
+
 /// A7: other words of the answer.
 #[test]
 fn refusals_say_what_is_so() {

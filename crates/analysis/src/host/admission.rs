@@ -162,6 +162,7 @@ fn partitioned(
     let rules = Rules {
         dispatch: host.scheduler.dispatch(),
         server: host.server,
+        usable_percent: host.usable_percent,
     };
     match packing::pack(candidates, free, rules, work) {
         Packing::Packed(bins) => {
@@ -197,6 +198,13 @@ fn global(
     mut placements: Vec<Placement>,
     work: &mut Work,
 ) -> Admission {
+    let tasks = candidates.iter().map(|candidate| &candidate.task);
+    let last = candidates.len() - 1;
+    if let Some(violation) = packing::beyond_usable(host.usable_percent, tasks, free.len(), last) {
+        let index = candidates[last].index;
+        let reason = RejectionReason::Violation(Violation { index, ..violation });
+        return Admission::rejected(index, reason, true);
+    }
     let dispatch = host.scheduler.dispatch();
     if dispatch == Dispatch::FixedPriority {
         candidates.sort_by_key(|candidate| candidate.task.deadline());

@@ -15,7 +15,8 @@ use super::{Candidate, Dispatch, VcpuServer, admission::overloads, partitioned};
 use crate::{
     ratio::{Fraction, Interval},
     task::Task,
-    verdict::{Stop, Verdict},
+    time::{Amount, Time},
+    verdict::{Stop, Verdict, Violation},
     work::{STEPS_SHARE, Work},
 };
 
@@ -30,6 +31,33 @@ pub const SEARCH_NODES: usize = 20_000;
 pub(super) struct Rules {
     pub dispatch: Dispatch,
     pub server: VcpuServer,
+    /// Of each CPU, what VCPUs may have together.
+    pub usable_percent: u8,
+}
+
+/// Where VCPUs have more of so many CPUs than they may: a witness of a second.
+///
+/// Counted as `SCHED_DEADLINE` does, in 2^-20 of a CPU, each rounded down (`to_ratio()`).
+pub(super) fn beyond_usable<'t>(
+    usable_percent: u8,
+    vcpus: impl Iterator<Item = &'t Task>,
+    cpus: usize,
+    index: usize,
+) -> Option<Violation> {
+    const SECOND: Time = 1_000_000_000;
+    if usable_percent >= 100 {
+        return None;
+    }
+    let ratio = |vcpu: &Task| (Amount::from(vcpu.demand()) << 20) / Amount::from(vcpu.period());
+    let load: Amount = vcpus.map(ratio).sum();
+    let usable = Amount::from(usable_percent) * cpus as Amount;
+    let supply = usable * Amount::from(SECOND / 100);
+    (load * 100 > usable << 20).then(|| Violation {
+        index,
+        at: SECOND,
+        demand: ((load * Amount::from(SECOND)) >> 20).max(supply + 1),
+        supply,
+    })
 }
 
 /// A CPU and the candidates on it.
@@ -160,6 +188,9 @@ fn best_fit(
 fn fits(bin: &Bin, index: usize, candidates: &[Candidate], rules: Rules, work: &mut Work) -> bool {
     let task = &candidates[index].task;
     let load = bin.load.plus(task.utilization());
+    if crowded(bin, index, candidates, rules).is_some() {
+        return false;
+    }
     let plain = |task: &Task| task.jitter() == 0 && task.deadline() == task.period();
     let implicit = rules.server != VcpuServer::Deferrable
         && plain(task)
@@ -176,6 +207,13 @@ fn fits(bin: &Bin, index: usize, candidates: &[Candidate], rules: Rules, work: &
     }
 }
 
+/// Where `bin` with one more candidate has more of its CPU than it may.
+fn crowded(bin: &Bin, index: usize, candidates: &[Candidate], rules: Rules) -> Option<Violation> {
+    let members = bin.members.iter().copied().chain([index]);
+    let tasks = members.map(|member| &candidates[member].task);
+    beyond_usable(rules.usable_percent, tasks, 1, index)
+}
+
 /// The verdict of `bin` with one more candidate; a violation's index is a candidate.
 fn test(
     bin: &Bin,
@@ -184,6 +222,9 @@ fn test(
     rules: Rules,
     work: &mut Work,
 ) -> Verdict {
+    if let Some(violation) = crowded(bin, index, candidates, rules) {
+        return Verdict::Unschedulable(violation);
+    }
     let members: Vec<usize> = bin.members.iter().copied().chain([index]).collect();
     let tasks: Vec<Task> = members
         .iter()

@@ -7,13 +7,26 @@
 //! `overheads.quantum` to the tick otherwise.
 
 use super::{Enforcement, Explanation, Request, VmReport};
+use crate::host::Host;
 use crate::time::{Amount, Time};
 
 const LEAST_RUNTIME: Time = 1_024;
 const SHORTEST_PERIOD: Time = 100_000;
 const LONGEST_PERIOD: Time = (1 << 22) * 1_000;
 /// 95 % less the fair server's 5 %, of every CPU.
-const USABLE_PERCENT: Amount = 90;
+const USABLE_PERCENT: u8 = 90;
+
+/// The host of a plan, as what enforces it leaves it to VCPUs.
+pub(super) fn host(host: Host, enforce: Option<Enforcement>) -> Host {
+    match enforce {
+        Some(Enforcement::Deadline) => host.with_usable_percent(USABLE_PERCENT),
+        _ => host,
+    }
+}
+
+/// Why a CPU is not all theirs.
+pub(super) const USABLE: &str = "SCHED_DEADLINE admits 95 % of a CPU (sched_rt_runtime_us), of which its fair \
+                                 server holds 5 %: VCPUs may have 90 %";
 
 /// Why a kernel does not take the plan.
 pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> {
@@ -81,7 +94,7 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
         }
     }
     for (cpus, load) in domains {
-        let room = (USABLE_PERCENT * cpus.len() as Amount) << 20;
+        let room = (Amount::from(USABLE_PERCENT) * cpus.len() as Amount) << 20;
         if load * 100 > room {
             let percent = |parts: Amount| parts as f64 * 100.0 / f64::from(1 << 20);
             let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
@@ -90,7 +103,7 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
                  (sched_rt_runtime_us), and its fair server holds 5 % of that",
                 list.join(","),
                 percent(load),
-                USABLE_PERCENT * cpus.len() as Amount,
+                Amount::from(USABLE_PERCENT) * cpus.len() as Amount,
             );
             refusals.push(Explanation {
                 vm: None,

@@ -6,7 +6,7 @@
 //! whole CPUs).
 
 use super::{
-    Explanation, Needs, Request, TaskNeeds, Unit, Vm,
+    Enforcement, Explanation, Needs, Request, TaskNeeds, Unit, Vm, enforcement,
     run::{Outcome, overloads},
 };
 use crate::{
@@ -161,10 +161,15 @@ pub(super) fn host(
         Explanation::words(name, format!("{text}: {witness}")).with(violation)
     };
     let explanation = match &rejection.reason {
-        RejectionReason::Violation(violation) => failed(
-            violation,
-            format!("{place} cannot promise {what} its budget"),
-        ),
+        RejectionReason::Violation(violation) => {
+            let text = format!("{place} cannot promise {what} its budget");
+            let mut explanation = failed(violation, text);
+            if request.enforce == Some(Enforcement::Deadline) {
+                explanation.text.push_str("; ");
+                explanation.text.push_str(enforcement::USABLE);
+            }
+            explanation
+        }
         RejectionReason::OverheadsExceedPeriod => {
             let overheads = request.host.overheads();
             let cost = vcpu.cost(overheads);

@@ -133,6 +133,7 @@ impl File {
                 return Err(InputError::new(places.host(), message));
             }
         };
+        let host = super::enforcement::host(host, enforce);
         let (mut vms, mut tasks) = (Vec::with_capacity(self.vm.len()), 0);
         for (index, table) in self.vm.iter().enumerate() {
             let place = places.vm(index);
