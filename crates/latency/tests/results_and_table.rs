@@ -3,14 +3,14 @@
 mod common;
 
 use serde_json::Value;
-use steadyvm_latency::bootstrap::BootstrapOptions;
 use steadyvm_latency::report::{ReportMeta, render};
 use steadyvm_latency::results::{
     AssembleOptions, GuestCounts, Phase, Results, ResultsError, RunData, Service, assemble,
     hgrm_of_method,
 };
-use steadyvm_latency::statistics::Summary;
 use steadyvm_latency::table;
+use steadyvm_stats::Summary;
+use steadyvm_stats::bootstrap::BootstrapOptions;
 
 fn options() -> AssembleOptions {
     AssembleOptions {

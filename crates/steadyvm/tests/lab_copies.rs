@@ -13,8 +13,8 @@ use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::Command;
 use steadyvm_lab::host::RT;
-use steadyvm_latency::bootstrap::{BootstrapOptions, draw_latency, ratio};
-use steadyvm_latency::statistics::Summary;
+use steadyvm_stats::Summary;
+use steadyvm_stats::bootstrap::{BootstrapOptions, draw_latency, ratio};
 
 /// The type of a `struct iov_iter` that is one buffer.
 const ITER_UBUF: u64 = 0;

@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use steadyvm_latency::bootstrap::{BootstrapOptions, draw_latency, ratio};
-use steadyvm_latency::statistics::Summary;
+use steadyvm_stats::Summary;
+use steadyvm_stats::bootstrap::{BootstrapOptions, draw_latency, ratio};
 use steadyvm_vmm::thread::{Kickable, kick, prepare_kicks, set_fifo};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 

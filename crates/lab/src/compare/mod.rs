@@ -27,8 +27,8 @@ use crate::host::{boot_again, boot_side_by_side, keep_kernel_logs};
 use crate::laboratory::Laboratory;
 use crate::progress::{News, Observer, task};
 use station::Station;
-use steadyvm_latency::netstream::NetStreamRun;
 use steadyvm_latency::results::{MethodData, Phase, PhaseData, RoundData, RunData, Service};
+use steadyvm_load::netstream::NetStreamRun;
 
 /// The equal rate is this share of the slowest method's full speed: low enough that every
 /// method holds it.

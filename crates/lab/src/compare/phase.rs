@@ -14,9 +14,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
-use steadyvm_latency::netrt::{self, ClientOptions, ClientRun, End};
-use steadyvm_latency::netstream::{self, ClientCommand, NetStreamRun, ServerCommand};
 use steadyvm_latency::results::ReceivePathData;
+use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End};
+use steadyvm_load::netstream::{self, ClientCommand, NetStreamRun, ServerCommand};
 use steadyvm_trace::receive_path::Report;
 
 /// The NetRT service's UDP port.

@@ -1,8 +1,8 @@
 //! The jobs of the high-priority process, whatever comes for the other one.
 
-use crate::job::{Done, Punctuality, Ran};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use steadyvm_load::job::{Done, Punctuality, Ran};
 
 /// Jobs of all rounds under one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

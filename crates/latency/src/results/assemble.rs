@@ -6,12 +6,12 @@ use super::document::{
     NetStreamResult, RatioResult, Results, SCHEMA_VERSION, WakeUpResult,
 };
 use super::guest::guest_result;
-use crate::bootstrap::{
+use steadyvm_load::netrt::Counters;
+use steadyvm_load::netstream::NetStreamRun;
+use steadyvm_stats::bootstrap::{
     BootstrapOptions, CONFIDENCE, Draws, FEWEST_BEYOND, draw_latency, draw_rates, ratio,
 };
-use crate::netrt::Counters;
-use crate::netstream::NetStreamRun;
-use crate::statistics::{HistogramError, Summary, hgrm};
+use steadyvm_stats::{HistogramError, Summary, hgrm};
 
 /// How to assemble.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -161,7 +161,7 @@ fn wake_up_result(method: &MethodData, phase: Phase) -> Option<WakeUpResult> {
     })
 }
 
-fn latency_round(run: &crate::netrt::ClientRun) -> LatencyRound {
+fn latency_round(run: &steadyvm_load::netrt::ClientRun) -> LatencyRound {
     let round_trips: Vec<u64> = run.samples.iter().map(|sample| sample.rtt_ns).collect();
     let summary = Summary::of(&round_trips);
     LatencyRound {
@@ -383,7 +383,7 @@ fn add_ratios(
     ratios: &mut Vec<RatioResult>,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    let mut add = |figure: String, found: Option<crate::bootstrap::Ratio>| match found {
+    let mut add = |figure: String, found: Option<steadyvm_stats::bootstrap::Ratio>| match found {
         None => missing.push(figure),
         Some(found) => ratios.push(RatioResult {
             of: of_name.to_owned(),

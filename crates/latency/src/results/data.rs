@@ -1,9 +1,9 @@
 //! What a comparison measured, before any figure is computed.
 
 use super::guest::GuestCounts;
-use crate::netrt::{ClientRun, Counters, EndedBy};
-use crate::netstream::NetStreamRun;
 use serde::{Deserialize, Serialize};
+use steadyvm_load::netrt::{ClientRun, Counters, EndedBy};
+use steadyvm_load::netstream::NetStreamRun;
 
 /// One comparison: every method, every round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use super::data::{ConfigurationData, Cost, Interference, LevelData, RunData};
 use super::results::{
     ConfigurationResult, CostResult, LevelResult, RatioToBase, Results, SCHEMA_VERSION,
 };
-use crate::bootstrap::{BootstrapOptions, Draws, draw_percentiles, draw_rates, ratio};
-use crate::statistics::{PerMille, mean, nearest_rank};
+use steadyvm_stats::bootstrap::{BootstrapOptions, Draws, draw_percentiles, draw_rates, ratio};
+use steadyvm_stats::{PerMille, mean, nearest_rank};
 
 /// Median and 95th percentile: what gets an interval, in this order.
 const PERCENTILES: [PerMille; 2] = [PerMille::P50, PerMille::P95];

@@ -1,7 +1,7 @@
 //! What the experiment measured, before any figure is computed.
 
-use crate::netrt::ClientRun;
 use serde::{Deserialize, Serialize};
+use steadyvm_load::netrt::ClientRun;
 
 /// How much the low-priority endpoints send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

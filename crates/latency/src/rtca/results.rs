@@ -1,8 +1,8 @@
 //! The types of results.json. A figure that does not exist is `null`.
 
 use super::data::{Endpoints, Interference};
-use crate::bootstrap::Ratio;
 use serde::{Deserialize, Serialize};
+use steadyvm_stats::bootstrap::Ratio;
 
 /// The version of the shape below.
 pub const SCHEMA_VERSION: u32 = 1;

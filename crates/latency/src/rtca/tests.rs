@@ -1,7 +1,7 @@
 use super::*;
-use crate::bootstrap::BootstrapOptions;
-use crate::netrt::{ClientRun, Counters, EndedBy, Sample};
 use crate::report::{ReportMeta, render_rtca};
+use steadyvm_load::netrt::{ClientRun, Counters, EndedBy, Sample};
+use steadyvm_stats::bootstrap::BootstrapOptions;
 
 /// Round trips of 1 ms, those of one level `slower` times as long, every tenth three times that.
 fn level(slower: f64, packets_per_s: f64, round: u64) -> LevelData {

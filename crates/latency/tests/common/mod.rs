@@ -2,9 +2,9 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use steadyvm_latency::netrt::{ClientRun, Counters, EndedBy, Sample};
-use steadyvm_latency::netstream::{Interval, NetStreamRun};
 use steadyvm_latency::results::{MethodData, PhaseData, RoundData, RunData};
+use steadyvm_load::netrt::{ClientRun, Counters, EndedBy, Sample};
+use steadyvm_load::netstream::{Interval, NetStreamRun};
 
 /// Method, level in ms, spread on the log scale, chance of a burst, NetStream's Mbit/s, busy share.
 type Character = (&'static str, f64, f64, f64, f64, f64);

@@ -13,8 +13,8 @@ use steadyvm_lab::compare::Disturbance;
 use steadyvm_lab::experiment::Meta;
 use steadyvm_lab::experiment::nisp::{Outcome, SCALE, SCALES, Times, tcp, udp};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
-use steadyvm_latency::bootstrap::BootstrapOptions;
 use steadyvm_latency::nisp;
+use steadyvm_stats::bootstrap::BootstrapOptions;
 
 use crate::kernel::InsteadArgs;
 use crate::load::Protocol;

@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use steadyvm_host::Method;
-use steadyvm_latency::flood::Count;
-use steadyvm_latency::job::{Ran, Task};
+use steadyvm_load::flood::Count;
+use steadyvm_load::job::{Ran, Task};
 
 /// So many jobs tell how long one takes.
 const CALIBRATION_JOBS: u64 = 101;

@@ -11,9 +11,9 @@ use crate::laboratory::Laboratory;
 use crate::progress::Observer;
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use steadyvm_latency::netrt::{ClientOptions, ClientRun, End};
-use steadyvm_latency::netstream::{self, ClientCommand, ServerCommand};
 use steadyvm_latency::rtca::{Cost, Interference, LevelData, StreamData};
+use steadyvm_load::netrt::{ClientOptions, ClientRun, End};
+use steadyvm_load::netstream::{self, ClientCommand, ServerCommand};
 
 const NETRT_PORT: u16 = 7700;
 const SINK_PORT: u16 = 7701;

@@ -3,12 +3,12 @@
 use super::data::{MethodData, RoundData, RunData, StreamData};
 use super::results::{MethodResult, Results, SCHEMA_VERSION, StreamResult};
 use super::segments::Segments;
-use crate::bootstrap::{BootstrapOptions, Draws, draw_rates, ratio};
 use crate::nisp::JobsResult;
 use crate::nisp::jobs::durations;
 use crate::rtca::RatioToBase;
-use crate::statistics::mean;
 use std::time::Duration;
+use steadyvm_stats::bootstrap::{BootstrapOptions, Draws, draw_rates, ratio};
+use steadyvm_stats::mean;
 
 /// Random streams of the generator that a method uses.
 const FIGURES: u64 = 4;

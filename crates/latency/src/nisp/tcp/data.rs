@@ -1,8 +1,8 @@
 //! What was measured, before any figure is computed.
 
 use super::segments::Segments;
-use crate::job::Ran;
 use serde::{Deserialize, Serialize};
+use steadyvm_load::job::Ran;
 
 /// The whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

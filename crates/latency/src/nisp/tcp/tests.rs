@@ -1,8 +1,8 @@
 use super::*;
-use crate::bootstrap::BootstrapOptions;
-use crate::job::{Done, Ran};
 use crate::report::{ReportMeta, render_nisp_tcp};
 use crate::rtca::RatioToBase;
+use steadyvm_load::job::{Done, Ran};
+use steadyvm_stats::bootstrap::BootstrapOptions;
 
 /// Ten jobs of 12 ms every 30 ms, number n of them `later_ms` · n longer.
 fn jobs(later_ms: u64) -> Ran {

@@ -2,12 +2,12 @@
 
 use super::data::{MethodData, RateData, RunData};
 use super::results::{MethodResult, Point, Results, SCHEMA_VERSION};
-use crate::bootstrap::{BootstrapOptions, Draws, draw_latency, draw_rates, ratio};
-use crate::job::{Done, between_finishes_ns, counted};
 use crate::nisp::JobsResult;
 use crate::nisp::jobs::durations;
 use crate::rtca::RatioToBase;
-use crate::statistics::mean;
+use steadyvm_load::job::{Done, between_finishes_ns, counted};
+use steadyvm_stats::bootstrap::{BootstrapOptions, Draws, draw_latency, draw_rates, ratio};
+use steadyvm_stats::mean;
 
 /// Random streams of the generator that a method uses at one rate.
 const FIGURES: u64 = 3;

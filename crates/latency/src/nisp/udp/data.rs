@@ -1,7 +1,7 @@
 //! What was measured, before any figure is computed.
 
-use crate::job::Ran;
 use serde::{Deserialize, Serialize};
+use steadyvm_load::job::Ran;
 
 /// The whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 use super::*;
-use crate::bootstrap::BootstrapOptions;
-use crate::job::{Done, Ran};
 use crate::report::{ReportMeta, render_nisp_udp};
 use crate::rtca::RatioToBase;
 use proptest::prelude::*;
+use steadyvm_load::job::{Done, Ran};
+use steadyvm_stats::bootstrap::BootstrapOptions;
 
 /// Jobs that are released every 30 ms and take so many milliseconds.
 fn jobs(responses_ms: &[u64]) -> Ran {

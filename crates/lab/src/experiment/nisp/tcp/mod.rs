@@ -19,10 +19,10 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicBool;
 use steadyvm_host::Method;
-use steadyvm_latency::flood::Count;
-use steadyvm_latency::job::{Ran, Task};
 use steadyvm_latency::nisp::tcp::{MethodData, RoundData, RunData, Segments, StreamData};
-use steadyvm_latency::stream;
+use steadyvm_load::flood::Count;
+use steadyvm_load::job::{Ran, Task};
+use steadyvm_load::stream;
 
 /// A second in which the process of the jobs sleeps: nothing to do at its beginning, nothing at its
 /// end.

@@ -71,8 +71,8 @@ fn stream_table(data: &RunData) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steadyvm_latency::job::{Done, Ran};
     use steadyvm_latency::nisp::tcp::{MethodData, Segments, StreamData};
+    use steadyvm_load::job::{Done, Ran};
 
     #[test]
     fn the_tables_have_every_job_and_every_second() {

@@ -21,10 +21,10 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use steadyvm_host::Method;
-use steadyvm_latency::flood::{self, Flooded};
-use steadyvm_latency::job::{FEWEST_JOBS, Ran, Task};
-use steadyvm_latency::mmpp::Mmpp2;
 use steadyvm_latency::nisp::udp::{MethodData, RateData, RunData};
+use steadyvm_load::flood::{self, Flooded};
+use steadyvm_load::job::{FEWEST_JOBS, Ran, Task};
+use steadyvm_load::mmpp::Mmpp2;
 
 /// The paper's packets are small: their number is what counts.
 const PACKET_BYTES: usize = 64;

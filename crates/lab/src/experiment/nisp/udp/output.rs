@@ -44,8 +44,8 @@ fn samples_table(data: &RunData) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steadyvm_latency::job::{Done, Ran};
     use steadyvm_latency::nisp::udp::{MethodData, RateData, RoundData};
+    use steadyvm_load::job::{Done, Ran};
 
     #[test]
     fn the_table_has_every_job_of_every_rate_and_round() {

@@ -1,14 +1,14 @@
 //! The NetRT client against its own server over loopback: the noise floor of this machine.
 //!
-//! `cargo run --release -p steadyvm-latency --example netrt_loopback`
+//! `cargo run --release -p steadyvm-load --example netrt_loopback`
 //! The figures of docs/design/netrt.md come from here.
 
 use std::error::Error;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use steadyvm_latency::netrt::{ClientOptions, run, serve};
-use steadyvm_latency::statistics::Summary;
+use steadyvm_load::netrt::{ClientOptions, run, serve};
+use steadyvm_stats::Summary;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let server = UdpSocket::bind("127.0.0.1:0")?;

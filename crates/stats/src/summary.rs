@@ -87,7 +87,7 @@ impl Summary {
 }
 
 /// The mean of some values; `None` if there are none.
-pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0_u64), |(sum, count), value| (sum + value, count + 1));
     (count > 0).then(|| sum / count as f64)
 }

@@ -6,12 +6,12 @@
 //! true ratio of every figure is that factor exactly, whatever the sampling error of each.
 //!
 //! The table of docs/design/statistics.md:
-//! `cargo test --release -p steadyvm-latency --test bootstrap_coverage -- --ignored --nocapture`
+//! `cargo test --release -p steadyvm-stats --test bootstrap_coverage -- --ignored --nocapture`
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use std::time::Instant;
-use steadyvm_latency::bootstrap::{BootstrapOptions, draw_latency, draw_rates, ratio};
+use steadyvm_stats::bootstrap::{BootstrapOptions, draw_latency, draw_rates, ratio};
 
 const TRUE_RATIO: f64 = 0.5;
 const FIGURES: [&str; 4] = ["mean", "SD", "p50", "p99"];

@@ -3,11 +3,11 @@
 //! As in section V of NISP (Lee, Kim, Shin 2015): jobs are released a period apart; a job that is
 //! not done by then delays the next one's release to its own end.
 
-use crate::statistics::Summary;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
+use steadyvm_stats::Summary;
 
 /// A job that was done; times in nanoseconds after the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,13 +29,13 @@ impl Done {
 pub const FEWEST_JOBS: usize = 3;
 
 /// What of a run is judged: its jobs, or none if they are too few.
-pub(crate) fn counted(done: &[Done]) -> &[Done] {
+pub fn counted(done: &[Done]) -> &[Done] {
     if done.len() < FEWEST_JOBS { &[] } else { done }
 }
 
 /// The times between the finishes of each job and the next one of a run, in nanoseconds: what jitter
 /// is of.
-pub(crate) fn between_finishes_ns(done: &[Done]) -> Vec<u64> {
+pub fn between_finishes_ns(done: &[Done]) -> Vec<u64> {
     let pairs = done.windows(2);
     pairs
         .map(|pair| pair[1].finished_ns.saturating_sub(pair[0].finished_ns))

@@ -105,7 +105,7 @@ fn buckets(histogram: &Histogram<u64>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::{PerMille, Summary, nearest_rank};
+    use crate::{PerMille, Summary, nearest_rank};
     use proptest::prelude::*;
 
     fn round_trips() -> impl Strategy<Value = Vec<u64>> {

@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
-use steadyvm_latency::netstream::{ClientCommand, NetStreamError, ServerCommand, parse};
+use steadyvm_load::netstream::{ClientCommand, NetStreamError, ServerCommand, parse};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

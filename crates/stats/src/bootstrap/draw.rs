@@ -1,7 +1,7 @@
 //! Drawing: figures of the data, of the data without each round, and of replicates.
 
 use super::BootstrapOptions;
-use crate::statistics::{PerMille, rank};
+use crate::{PerMille, rank};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -211,7 +211,7 @@ fn below(generator: &mut ChaCha8Rng, bound: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::Summary;
+    use crate::Summary;
     use proptest::prelude::*;
 
     const FEW: BootstrapOptions = BootstrapOptions {
