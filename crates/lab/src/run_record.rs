@@ -3,7 +3,7 @@
 use crate::compare::Disturbance;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use steadyvm_latency::report::ReportMeta;
+use steadyvm_report::ReportMeta;
 
 /// What one of our kernels was built from.
 #[derive(Debug, Clone, Serialize, Deserialize)]

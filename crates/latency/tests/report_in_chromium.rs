@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{fs, io};
 use steadyvm_latency::nisp::udp;
-use steadyvm_latency::report::{ReportMeta, render, render_nisp_udp};
+use steadyvm_latency::report::{render, render_nisp_udp};
 use steadyvm_latency::results::{AssembleOptions, Results, RunData, assemble};
 use steadyvm_load::job::{Done, Ran};
+use steadyvm_report::ReportMeta;
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
 /// What the probe in the page found.

@@ -3,12 +3,13 @@
 mod common;
 
 use serde_json::Value;
-use steadyvm_latency::report::{ReportMeta, render};
+use steadyvm_latency::report::render;
 use steadyvm_latency::results::{
     AssembleOptions, GuestCounts, Phase, Results, ResultsError, RunData, Service, assemble,
     hgrm_of_method,
 };
 use steadyvm_latency::table;
+use steadyvm_report::ReportMeta;
 use steadyvm_stats::Summary;
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
@@ -314,7 +315,7 @@ fn the_table_fits_and_shows_every_method_with_n_and_max() {
     let text = table::render(&results);
     assert!(
         text.lines()
-            .all(|line| line.chars().count() <= table::WIDTH),
+            .all(|line| line.chars().count() <= steadyvm_report::text::WIDTH),
         "{text}"
     );
     let rows: Vec<&str> = text
@@ -361,7 +362,7 @@ fn hostile_names_and_huge_figures_do_not_break_the_table() {
     let text = table::render(&assemble(&data, options()));
     assert!(
         text.lines()
-            .all(|line| line.chars().count() <= table::WIDTH),
+            .all(|line| line.chars().count() <= steadyvm_report::text::WIDTH),
         "{text}"
     );
     assert!(!text.contains('\u{1b}'));

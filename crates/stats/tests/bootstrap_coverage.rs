@@ -172,7 +172,7 @@ fn coverage(scenario: Scenario) -> [Coverage; 4] {
         let to = draw_latency(&slices(&to), options, 2);
         for figure in 0..4 {
             let found = ratio(&of, &to, figure).expect("every figure is supported");
-            let (low, high) = found.interval.expect("samples vary");
+            let (low, high) = found.interval().expect("samples vary");
             covered[figure] += u64::from((low..=high).contains(&TRUE_RATIO));
             widths[figure].push(high / low);
         }
@@ -214,7 +214,7 @@ fn rates_coverage(rounds: usize, data_sets: u64) -> f64 {
             draw_rates(&slices(&to), options, 2),
         );
         let (low, high) = ratio(&of, &to, 0)
-            .and_then(|it| it.interval)
+            .and_then(|it| it.interval())
             .expect("rates vary");
         covered += u64::from((low..=high).contains(&TRUE_RATIO));
     }

@@ -121,7 +121,7 @@ fn small_payload_goes_both_ways_and_their_times_are_told() {
             copied.mean_ns / 1e3,
             described.mean_ns / 1e3,
             ratio.estimate,
-            ratio.interval.unwrap(),
+            ratio.interval().unwrap(),
         );
     }
 }

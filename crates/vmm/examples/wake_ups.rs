@@ -247,7 +247,7 @@ fn main() {
         );
     }
     for (figure, name) in ["mean", "SD", "p50", "p99"].iter().enumerate() {
-        match ratio(&draws[0], &draws[1], figure).map(|ratio| (ratio.estimate, ratio.interval)) {
+        match ratio(&draws[0], &draws[1], figure).map(|ratio| (ratio.estimate, ratio.interval())) {
             Some((estimate, Some((low, high)))) => {
                 println!("wait / halt, {name}: {estimate:.2} [{low:.2}, {high:.2}]");
             }

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use steadyvm_latency::report::{ReportMeta, render};
+use steadyvm_latency::report::render;
 use steadyvm_latency::results::{Phase, Results, RunData, Service, hgrm_of_method};
+use steadyvm_report::ReportMeta;
 
 /// meta.json: what a reader needs to judge the figures, or to make them again.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use crate::run_record::RunRecord;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
-use steadyvm_latency::report::ReportMeta;
 use steadyvm_latency::rtca::Endpoints;
+use steadyvm_report::ReportMeta;
 
 /// meta.json: what a reader needs to judge the figures, or to make them again.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -4,12 +4,10 @@
 //! high-priority process does periodic jobs while packets come for a low-priority one on the same
 //! CPU. The paper's are bursts of UDP ([`udp`]); TCP, which it left open, is [`tcp`].
 
-mod grid;
 mod jobs;
 pub mod tcp;
 pub mod udp;
 
-pub(crate) use grid::Grid;
 pub use jobs::JobsResult;
 
 /// Whole microseconds as milliseconds, without digits that say nothing.

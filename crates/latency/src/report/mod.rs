@@ -9,38 +9,25 @@ mod forest;
 mod nisp;
 mod paper;
 mod rtca;
-mod svg;
 
 pub use nisp::{render_nisp_tcp, render_nisp_udp};
 pub use rtca::render_rtca;
 
 use crate::results::{LatencyResult, Phase, Results, Service};
 use crate::table::{
-    FIGURE_HEADERS, GUEST_HEADERS, GUEST_TITLE, figure, guest_figures, latency_figures,
-    wake_up_figures,
+    FIGURE_HEADERS, GUEST_HEADERS, GUEST_TITLE, guest_figures, latency_figures, wake_up_figures,
 };
 use std::fmt::Write;
-use svg::{escape, joined};
-
-const STYLE: &str = include_str!("style.css");
-
-/// What the report says about the run besides its results.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReportMeta {
-    /// The page's title.
-    pub title: String,
-    /// Facts in the order shown: ("Kernel of vanilla", "6.12.9"), ("Git revision", "…"). Plain text.
-    pub facts: Vec<(String, String)>,
-    /// Sentences a reader must know, such as that the host was emulated. Plain text.
-    pub notes: Vec<String>,
-}
+use steadyvm_report::page::{self, ReportMeta};
+use steadyvm_report::text::figure;
+use steadyvm_report::{escape, joined};
 
 /// The report as HTML. All text is escaped: names, facts and notes may hold anything.
 pub fn render(results: &Results, meta: &ReportMeta) -> String {
-    let mut page = begin(meta);
+    let mut page = page::begin(meta);
     let _ = writeln!(page, "<p>{}.</p>", results.service.title());
-    page += &notes(meta);
-    page += &facts(meta);
+    page += &page::notes(meta);
+    page += &page::facts(meta);
     page += &ratios(results);
     for &phase in results.service.phases() {
         page += &phase_section(results, phase);
@@ -62,47 +49,8 @@ pub fn render(results: &Results, meta: &ReportMeta) -> String {
         page += &paper::section(&names);
     }
     page += &reading(results);
-    page += "</main>\n</body>\n</html>\n";
+    page += page::END;
     page
-}
-
-/// A page up to its title.
-fn begin(meta: &ReportMeta) -> String {
-    let title = escape(&meta.title);
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
-    )
-}
-
-/// The beginning of an experiment's page: what it did, what the run was, and the results' notes.
-fn introduced(meta: &ReportMeta, introduction: &str, said: &[String]) -> String {
-    let said = joined(said, |note| {
-        format!("<p class=\"quiet\">Note: {}.</p>\n", escape(note))
-    });
-    let introduction = escape(introduction);
-    begin(meta) + &format!("<p>{introduction}</p>\n") + &notes(meta) + &facts(meta) + &said
-}
-
-fn notes(meta: &ReportMeta) -> String {
-    let notes = joined(&meta.notes, |note| format!("<p>{}</p>", escape(note)));
-    if notes.is_empty() {
-        notes
-    } else {
-        format!("<div class=\"notes\">{notes}</div>\n")
-    }
-}
-
-fn facts(meta: &ReportMeta) -> String {
-    if meta.facts.is_empty() {
-        return String::new();
-    }
-    let facts = joined(&meta.facts, |(name, value)| {
-        format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value))
-    });
-    format!("<dl>\n{facts}</dl>\n")
 }
 
 fn ratios(results: &Results) -> String {

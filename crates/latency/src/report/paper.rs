@@ -1,6 +1,6 @@
 //! The published figures, for orientation.
 
-use super::svg::joined;
+use steadyvm_report::joined;
 
 /// Table 2 and section 4.2 of Garcia, Shinjo and Pu 2018: method, mean, SD, p99 in µs, NetStream in
 /// Gbit/s.

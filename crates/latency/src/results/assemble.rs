@@ -9,7 +9,7 @@ use super::guest::guest_result;
 use steadyvm_load::netrt::Counters;
 use steadyvm_load::netstream::NetStreamRun;
 use steadyvm_stats::bootstrap::{
-    BootstrapOptions, CONFIDENCE, Draws, FEWEST_BEYOND, draw_latency, draw_rates, ratio,
+    BootstrapOptions, CONFIDENCE, Draws, FEWEST_BEYOND, Ratio, draw_latency, draw_rates, ratio,
 };
 use steadyvm_stats::{HistogramError, Summary, hgrm};
 
@@ -383,15 +383,15 @@ fn add_ratios(
     ratios: &mut Vec<RatioResult>,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    let mut add = |figure: String, found: Option<steadyvm_stats::bootstrap::Ratio>| match found {
+    let mut add = |figure: String, found: Option<Ratio>| match found {
         None => missing.push(figure),
         Some(found) => ratios.push(RatioResult {
             of: of_name.to_owned(),
             to: to_name.to_owned(),
             figure,
             median: found.median,
-            low: found.interval.map(|(low, _)| low),
-            high: found.interval.map(|(_, high)| high),
+            low: found.low,
+            high: found.high,
             estimate: Some(found.estimate),
             rounds: found.rounds as u64,
         }),

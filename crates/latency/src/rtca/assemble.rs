@@ -1,10 +1,10 @@
 //! From what was measured to figures and intervals.
 
 use super::data::{ConfigurationData, Cost, Interference, LevelData, RunData};
-use super::results::{
-    ConfigurationResult, CostResult, LevelResult, RatioToBase, Results, SCHEMA_VERSION,
+use super::results::{ConfigurationResult, CostResult, LevelResult, Results, SCHEMA_VERSION};
+use steadyvm_stats::bootstrap::{
+    BootstrapOptions, Draws, Ratio, draw_percentiles, draw_rates, ratio,
 };
-use steadyvm_stats::bootstrap::{BootstrapOptions, Draws, draw_percentiles, draw_rates, ratio};
 use steadyvm_stats::{PerMille, mean, nearest_rank};
 
 /// Median and 95th percentile: what gets an interval, in this order.
@@ -98,7 +98,7 @@ fn level_result(
     let (of, base) = (&draws[level as usize], &draws[Interference::Base as usize]);
     let streams = rounds.iter().flat_map(|it| it.stream.mbit_per_s.clone());
     // Over itself, or where nobody sends, there is nothing to say.
-    let to_base = |found: Option<RatioToBase>| found.filter(|_| level != Interference::Base);
+    let to_base = |found: Option<Ratio>| found.filter(|_| level != Interference::Base);
     let first = first.filter(|first| !std::ptr::eq(*first, draws));
     let to_first = |others: fn(&LevelDraws) -> &Draws<1>| {
         let first = &first?[level as usize];
@@ -129,7 +129,7 @@ fn level_result(
 
 fn cost_result(
     costs: impl Iterator<Item = Cost> + Clone,
-    others_to_first: Option<RatioToBase>,
+    others_to_first: Option<Ratio>,
 ) -> CostResult {
     CostResult {
         cpu_busy_fraction: mean(costs.clone().map(|cost| cost.cpu_busy_fraction)),
@@ -138,8 +138,8 @@ fn cost_result(
     }
 }
 
-fn interval<const K: usize>(of: &Draws<K>, to: &Draws<K>, figure: usize) -> Option<RatioToBase> {
-    ratio(of, to, figure).map(RatioToBase::from)
+fn interval<const K: usize>(of: &Draws<K>, to: &Draws<K>, figure: usize) -> Option<Ratio> {
+    ratio(of, to, figure)
 }
 
 fn of_level(configuration: &ConfigurationData, level: Interference) -> Vec<&LevelData> {

@@ -13,10 +13,7 @@ pub use assemble::assemble;
 pub use data::{
     ConfigurationData, Cost, Endpoints, Interference, LevelData, RoundData, RunData, StreamData,
 };
-pub use results::{
-    ConfigurationResult, CostResult, LevelResult, RatioToBase, Results, SCHEMA_VERSION,
-};
-pub(crate) use table::ratio_words;
+pub use results::{ConfigurationResult, CostResult, LevelResult, Results, SCHEMA_VERSION};
 pub use table::render;
 
 #[cfg(test)]

@@ -50,13 +50,13 @@ pub struct LevelResult {
     /// The longest.
     pub max_us: Option<f64>,
     /// The median over that at Base.
-    pub median_to_base: Option<RatioToBase>,
+    pub median_to_base: Option<Ratio>,
     /// The 95th percentile over that at Base.
-    pub p95_to_base: Option<RatioToBase>,
+    pub p95_to_base: Option<Ratio>,
     /// What the stream between the two carried, in Mbit/s: mean over rounds and their seconds.
     pub mbit_per_s: Option<f64>,
     /// That over what it carried at Base.
-    pub mbit_per_s_to_base: Option<RatioToBase>,
+    pub mbit_per_s_to_base: Option<Ratio>,
     /// While round trips were measured.
     pub round_trips_cost: CostResult,
     /// While the stream flowed.
@@ -71,26 +71,5 @@ pub struct CostResult {
     /// Packets a second that the low-priority endpoints got from one another.
     pub others_packets_per_s: Option<f64>,
     /// That over the first configuration's at the same level.
-    pub others_to_first: Option<RatioToBase>,
-}
-
-/// A ratio with its 95 % confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct RatioToBase {
-    /// The ratio of the figures as they stand.
-    pub estimate: f64,
-    /// Low end; `None` if one value is all there is.
-    pub low: Option<f64>,
-    /// High end.
-    pub high: Option<f64>,
-}
-
-impl From<Ratio> for RatioToBase {
-    fn from(ratio: Ratio) -> Self {
-        Self {
-            estimate: ratio.estimate,
-            low: ratio.interval.map(|(low, _)| low),
-            high: ratio.interval.map(|(_, high)| high),
-        }
-    }
+    pub others_to_first: Option<Ratio>,
 }

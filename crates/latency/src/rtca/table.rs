@@ -1,8 +1,8 @@
 //! The table for a terminal.
 
-use super::results::{ConfigurationResult, CostResult, LevelResult, RatioToBase, Results};
-use crate::table::figure;
+use super::results::{ConfigurationResult, CostResult, LevelResult, Results};
 use std::fmt::Write;
+use steadyvm_report::text::{capitalised, figure, ratio_words};
 
 /// The table, at most 100 columns wide. Ends with a newline.
 pub fn render(results: &Results) -> String {
@@ -78,36 +78,4 @@ fn cost(cost: &CostResult) -> String {
         .others_packets_per_s
         .map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
     format!("{:>5} {packets:>8}", figure(percent))
-}
-
-/// `1.20 [1.10, 1.31]`, or a dash.
-pub(crate) fn ratio_words(ratio: Option<RatioToBase>) -> String {
-    let Some(RatioToBase {
-        estimate,
-        low,
-        high,
-    }) = ratio
-    else {
-        return "-".to_owned();
-    };
-    match low.zip(high) {
-        None => short(estimate),
-        Some((low, high)) => format!("{} [{}, {}]", short(estimate), short(low), short(high)),
-    }
-}
-
-/// Three characters or four: large ratios need no fraction, small ones all their digits.
-fn short(value: f64) -> String {
-    match value {
-        ..10.0 => format!("{value:.2}"),
-        ..100.0 => format!("{value:.1}"),
-        ..10_000.0 => format!("{value:.0}"),
-        _ => format!("{value:.0e}"),
-    }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut characters = text.chars();
-    let first = characters.next().map(|it| it.to_uppercase().to_string());
-    first.unwrap_or_default() + characters.as_str()
 }

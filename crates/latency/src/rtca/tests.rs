@@ -1,7 +1,8 @@
 use super::*;
-use crate::report::{ReportMeta, render_rtca};
+use crate::report::render_rtca;
 use steadyvm_load::netrt::{ClientRun, Counters, EndedBy, Sample};
-use steadyvm_stats::bootstrap::BootstrapOptions;
+use steadyvm_report::ReportMeta;
+use steadyvm_stats::bootstrap::{BootstrapOptions, Ratio};
 
 /// Round trips of 1 ms, those of one level `slower` times as long, every tenth three times that.
 fn level(slower: f64, packets_per_s: f64, round: u64) -> LevelData {
@@ -71,7 +72,7 @@ fn figures_are_over_base_of_the_same_configuration() {
         (heavy.interference, heavy.n, heavy.lost),
         (Interference::Heavy, 600, 3)
     );
-    let near = |ratio: Option<RatioToBase>, expected: f64| {
+    let near = |ratio: Option<Ratio>, expected: f64| {
         let ratio = ratio.unwrap();
         assert!((ratio.estimate / expected - 1.0).abs() < 0.01, "{ratio:?}");
         let (low, high) = (ratio.low.unwrap(), ratio.high.unwrap());

@@ -1,4 +1,4 @@
-//! The comparison as text for a terminal, at most [`WIDTH`] columns wide.
+//! The comparison as text for a terminal, at most [`WIDTH`](steadyvm_report::text::WIDTH) columns wide.
 
 mod ratios;
 
@@ -8,9 +8,7 @@ use crate::results::{
     GuestResult, HostResult, LatencyResult, NetStreamResult, Phase, Results, Service, WakeUpResult,
 };
 use std::fmt::Write;
-
-/// Width of the widest line, in characters.
-pub const WIDTH: usize = 100;
+use steadyvm_report::text::{cut, figure, line, printable, wrapped};
 
 /// Columns of a method's name; longer ones are cut.
 const NAME_WIDTH: usize = 14;
@@ -65,18 +63,6 @@ fn busy(text: &mut String, results: &Results) {
         let percent = method.host.idle_cpu_busy_fraction.map(|it| it * 100.0);
         let name = cut(&method.name, NAME_WIDTH);
         line(text, &format!("  {name} {:>10}", figure(percent)));
-    }
-}
-
-/// A figure of a table: whole from 1,000 on, one decimal below, a power of ten where digits would
-/// not fit; "-" if there is none.
-/// Shared with the report, so that both show the same digits.
-pub(crate) fn figure(value: Option<f64>) -> String {
-    match value {
-        Some(value) if value.is_finite() && value.abs() >= 99_999_999.5 => format!("{value:.2e}"),
-        Some(value) if value.is_finite() && value.abs() >= 999.95 => format!("{value:.0}"),
-        Some(value) if value.is_finite() => format!("{value:.1}"),
-        _ => "-".to_owned(),
     }
 }
 
@@ -217,44 +203,4 @@ fn traffic_row(name: &str, netstream: &NetStreamResult, host: &HostResult) -> St
         percent(host.equal_cpu_busy_fraction),
         percent(host.idle_cpu_busy_fraction),
     )
-}
-
-/// A name in a column of `width` characters: padded, or cut with an ellipsis.
-fn cut(name: &str, width: usize) -> String {
-    let name = printable(name);
-    if name.chars().count() > width {
-        name.chars().take(width - 1).chain(['…']).collect()
-    } else {
-        format!("{name:width$}")
-    }
-}
-
-/// Without control characters, which could move the terminal's cursor.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|it| if it.is_control() { '\u{fffd}' } else { it })
-        .collect()
-}
-
-pub(crate) fn wrapped(text: &mut String, words: &str) {
-    let mut width = 0;
-    for word in words.split(' ') {
-        let mut word: Vec<char> = word.chars().collect();
-        word.truncate(WIDTH - 4);
-        if width > 0 && width + 1 + word.len() > WIDTH {
-            text.push_str("\n    ");
-            width = 4;
-        } else if width > 0 {
-            text.push(' ');
-            width += 1;
-        }
-        width += word.len();
-        text.extend(word);
-    }
-    text.push('\n');
-}
-
-pub(crate) fn line(text: &mut String, content: &str) {
-    text.push_str(content.trim_end());
-    text.push('\n');
 }

@@ -1,8 +1,8 @@
 //! Ratios and their intervals, in words and as tables: a table a phase, a row a pair of methods.
 
-use super::{WIDTH, cut, line};
 use crate::results::{Phase, RatioResult, Results, Service};
 use std::fmt::Write;
+use steadyvm_report::text::{WIDTH, cut, line};
 
 const PAIR_WIDTH: usize = 22;
 const CELL_WIDTH: usize = 18;

@@ -1,19 +1,29 @@
 //! From draws to an interval.
 
 use super::draw::{Draws, Figures};
+use serde::{Deserialize, Serialize};
 
 /// A ratio between two methods' figures and its 95 % confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The ratio of the two figures as measured.
     pub estimate: f64,
     /// Median of the bootstrap distribution.
     pub median: f64,
-    /// Low and high end of the interval; `None` where nothing shows how much the ratio varies (a
-    /// figure with one value, from a single round).
-    pub interval: Option<(f64, f64)>,
+    /// Low end of the interval; `None` where nothing shows how much the ratio varies (a figure with
+    /// one value, from a single round).
+    pub low: Option<f64>,
+    /// High end of the interval.
+    pub high: Option<f64>,
     /// Rounds it rests on. With one, the interval covers variation within that round only.
     pub rounds: usize,
+}
+
+impl Ratio {
+    /// The ends of the interval, if there is one.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        self.low.zip(self.high)
+    }
 }
 
 /// The normal distribution's 97.5 % quantile.
@@ -63,7 +73,8 @@ pub fn ratio<const K: usize>(of: &Draws<K>, to: &Draws<K>, figure: usize) -> Opt
     Some(Ratio {
         estimate: estimate.exp(),
         median: median.exp(),
-        interval,
+        low: interval.map(|(low, _)| low),
+        high: interval.map(|(_, high)| high),
         rounds: of.rounds,
     })
 }
@@ -189,7 +200,7 @@ mod tests {
                 let Some(found) = ratio(&of, &to, figure) else { continue };
                 let exact = of.pooled.0[figure] / to.pooled.0[figure];
                 prop_assert!((found.estimate - exact).abs() <= 1e-9 * exact);
-                if let Some((low, high)) = found.interval {
+                if let Some((low, high)) = found.interval() {
                     prop_assert!(low > 0.0 && low <= found.median && found.median <= high, "{found:?}");
                 }
             }
@@ -205,7 +216,7 @@ mod tests {
         ) {
             let (of, to) = (draw_latency(&slices(&of), FEW, 1), draw_latency(&slices(&to), FEW, 2));
             let (there, back) = (ratio(&of, &to, 0).unwrap(), ratio(&to, &of, 0).unwrap());
-            let ((low, high), (back_low, back_high)) = (there.interval.unwrap(), back.interval.unwrap());
+            let ((low, high), (back_low, back_high)) = (there.interval().unwrap(), back.interval().unwrap());
             prop_assert!((low * back_high - 1.0).abs() < 1e-6 && (high * back_low - 1.0).abs() < 1e-6);
         }
     }
@@ -219,7 +230,7 @@ mod tests {
             draw_rates(&slices(&of), FEW, 1),
             draw_rates(&slices(&to), FEW, 2),
         );
-        let (low, high) = ratio(&of, &to, 0).unwrap().interval.unwrap();
+        let (low, high) = ratio(&of, &to, 0).unwrap().interval().unwrap();
         let expected = 4.302_653 * 0.1 / 3_f64.sqrt();
         assert!(
             ((high / low).ln() / 2.0 - expected).abs() < 0.01 * expected,
@@ -242,7 +253,7 @@ mod tests {
         let (of, to) = (draw_rates(&[&[3.0]], FEW, 1), draw_rates(&[&[4.0]], FEW, 2));
         let found = ratio(&of, &to, 0).unwrap();
         assert!((found.estimate - 0.75).abs() < 1e-12);
-        assert_eq!((found.interval, found.rounds), (None, 1));
+        assert_eq!((found.interval(), found.rounds), (None, 1));
     }
 
     /// Against quantiles from numerical integration of the density, between tabulated values too.

@@ -5,7 +5,6 @@ use super::results::{MethodResult, Results, SCHEMA_VERSION, StreamResult};
 use super::segments::Segments;
 use crate::nisp::JobsResult;
 use crate::nisp::jobs::durations;
-use crate::rtca::RatioToBase;
 use std::time::Duration;
 use steadyvm_stats::bootstrap::{BootstrapOptions, Draws, draw_rates, ratio};
 use steadyvm_stats::mean;
@@ -47,7 +46,7 @@ fn method_result(
         draw_rates(&rates, options, stream + number)
     };
     let before = draw(|round| &round.before.mbit_per_s, 0);
-    let to_before = |of: Draws<1>| ratio(&of, &before, 0).map(RatioToBase::from);
+    let to_before = |of: Draws<1>| ratio(&of, &before, 0);
     let jitter = (
         loaded.punctuality.jitter_sd_us,
         unloaded.punctuality.jitter_sd_us,

@@ -2,8 +2,8 @@
 
 use super::segments::Segments;
 use crate::nisp::JobsResult;
-use crate::rtca::RatioToBase;
 use serde::{Deserialize, Serialize};
+use steadyvm_stats::bootstrap::Ratio;
 
 /// The version of the shape below.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -46,13 +46,13 @@ pub struct MethodResult {
     /// The stream when the jobs are done.
     pub after: StreamResult,
     /// Throughput next to the jobs over that before them.
-    pub during_to_before: Option<RatioToBase>,
+    pub during_to_before: Option<Ratio>,
     /// Throughput after the jobs over that before them.
-    pub after_to_before: Option<RatioToBase>,
+    pub after_to_before: Option<Ratio>,
     /// What the first second after the jobs carried, in Mbit/s.
     pub first_second_mbit_per_s: Option<f64>,
     /// That over the throughput before the jobs.
-    pub first_second_to_before: Option<RatioToBase>,
+    pub first_second_to_before: Option<Ratio>,
 }
 
 /// The stream in one phase of all rounds.

@@ -1,10 +1,12 @@
 //! The table for a terminal, and the cells that it shares with the report.
 
 use super::results::{MethodResult, Results, StreamResult};
-use crate::nisp::grid::{Grid, document, headers, ms};
 use crate::nisp::{JobsResult, deadlines, milliseconds};
-use crate::rtca::{RatioToBase, ratio_words};
-use crate::table::figure;
+use steadyvm_report::text::figure;
+use steadyvm_report::text::ms;
+use steadyvm_report::text::ratio_words;
+use steadyvm_report::{Grid, document, headers};
+use steadyvm_stats::bootstrap::Ratio;
 
 /// What the experiment did, as a sentence.
 pub(crate) fn introduction(results: &Results) -> String {
@@ -35,7 +37,7 @@ pub(crate) fn grids(results: &Results) -> [Grid; 2] {
     let methods = || results.methods.iter();
     [
         Grid {
-            title: "Jobs",
+            title: "Jobs".to_owned(),
             words: 2,
             headers: headers([
                 "",
@@ -53,7 +55,7 @@ pub(crate) fn grids(results: &Results) -> [Grid; 2] {
             rows: methods().flat_map(jobs_rows).collect(),
         },
         Grid {
-            title: "Stream",
+            title: "Stream".to_owned(),
             words: 2,
             headers: headers([
                 "", "", "Mbit/s", "/before", "segments", "again", "again %", "probes", "timeouts",
@@ -108,7 +110,7 @@ fn jobs_row(
 }
 
 fn stream_rows(method: &MethodResult) -> Vec<Vec<String>> {
-    let row = |phase: &str, mbit_per_s, ratio: Option<RatioToBase>, counted: [String; 5]| {
+    let row = |phase: &str, mbit_per_s, ratio: Option<Ratio>, counted: [String; 5]| {
         let what = [method.name.clone(), phase.to_owned()];
         let carried = [figure(mbit_per_s), ratio_words(ratio)];
         what.into_iter().chain(carried).chain(counted).collect()

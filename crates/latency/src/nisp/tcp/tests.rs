@@ -1,8 +1,9 @@
 use super::*;
-use crate::report::{ReportMeta, render_nisp_tcp};
-use crate::rtca::RatioToBase;
+use crate::report::render_nisp_tcp;
 use steadyvm_load::job::{Done, Ran};
+use steadyvm_report::ReportMeta;
 use steadyvm_stats::bootstrap::BootstrapOptions;
+use steadyvm_stats::bootstrap::Ratio;
 
 /// Ten jobs of 12 ms every 30 ms, number n of them `later_ms` · n longer.
 fn jobs(later_ms: u64) -> Ran {
@@ -63,7 +64,7 @@ fn the_stream_is_held_against_itself_before_the_jobs() {
     let [method] = &results.methods[..] else {
         panic!("{results:?}");
     };
-    let near = |ratio: Option<RatioToBase>, expected: f64| {
+    let near = |ratio: Option<Ratio>, expected: f64| {
         let ratio = ratio.unwrap();
         assert!((ratio.estimate / expected - 1.0).abs() < 1e-9, "{ratio:?}");
         let (low, high) = (ratio.low.unwrap(), ratio.high.unwrap());

@@ -4,8 +4,8 @@ use super::data::{MethodData, RateData, RunData};
 use super::results::{MethodResult, Point, Results, SCHEMA_VERSION};
 use crate::nisp::JobsResult;
 use crate::nisp::jobs::durations;
-use crate::rtca::RatioToBase;
 use steadyvm_load::job::{Done, between_finishes_ns, counted};
+use steadyvm_stats::bootstrap::Ratio;
 use steadyvm_stats::bootstrap::{BootstrapOptions, Draws, draw_latency, draw_rates, ratio};
 use steadyvm_stats::mean;
 
@@ -173,8 +173,8 @@ fn method_result(
     })
 }
 
-fn interval<const K: usize>(of: &Draws<K>, to: &Draws<K>, figure: usize) -> Option<RatioToBase> {
-    ratio(of, to, figure).map(RatioToBase::from)
+fn interval<const K: usize>(of: &Draws<K>, to: &Draws<K>, figure: usize) -> Option<Ratio> {
+    ratio(of, to, figure)
 }
 
 /// Of one figure a round.

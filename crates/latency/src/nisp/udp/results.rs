@@ -1,8 +1,8 @@
 //! The types of results.json. A figure that does not exist is `null`.
 
 use crate::nisp::JobsResult;
-use crate::rtca::RatioToBase;
 use serde::{Deserialize, Serialize};
+use steadyvm_stats::bootstrap::Ratio;
 
 /// The version of the shape below. Up to 2 it was nisp.json's, of one run without rounds; up to 3 nothing
 /// was measured without jobs in the rounds.
@@ -46,7 +46,7 @@ pub struct MethodResult {
     /// What it so received in each round.
     pub rounds_alone_packets_per_s: Vec<f64>,
     /// That mean over the first method's.
-    pub alone_to_first: Option<RatioToBase>,
+    pub alone_to_first: Option<Ratio>,
     /// The rates in ascending order, the first without any packet.
     pub points: Vec<Point>,
 }
@@ -63,14 +63,14 @@ pub struct Point {
     /// What it received in each round.
     pub rounds_received_packets_per_s: Vec<f64>,
     /// That mean over the first method's at the same rate.
-    pub received_to_first: Option<RatioToBase>,
+    pub received_to_first: Option<Ratio>,
     /// CPU time that was not idle, of all CPUs: 0 to 1, the mean of the rounds.
     pub cpu_busy_fraction: f64,
     /// The high-priority process's jobs.
     #[serde(flatten)]
     pub jobs: JobsResult,
     /// The mean of their responses over that without packets.
-    pub response_mean_to_unloaded: Option<RatioToBase>,
+    pub response_mean_to_unloaded: Option<Ratio>,
     /// Their jitter's standard deviation over that without packets.
-    pub jitter_sd_to_unloaded: Option<RatioToBase>,
+    pub jitter_sd_to_unloaded: Option<Ratio>,
 }

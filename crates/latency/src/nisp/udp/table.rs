@@ -1,9 +1,10 @@
 //! The table for a terminal, and the cells that it shares with the report.
 
 use super::results::{MethodResult, Point, Results};
-use crate::nisp::grid::{Grid, document, headers, ms};
 use crate::nisp::{deadlines, milliseconds};
-use crate::rtca::ratio_words;
+use steadyvm_report::text::ms;
+use steadyvm_report::text::ratio_words;
+use steadyvm_report::{Grid, document, headers};
 
 /// What the experiment did, as a sentence.
 pub(crate) fn introduction(results: &Results) -> String {
@@ -45,13 +46,13 @@ pub(crate) fn grids(results: &Results) -> [Grid; 3] {
     let compared = headers(["mean/unloaded", "jitter/unloaded", "recv/first"]);
     [
         Grid {
-            title: "Without jobs",
+            title: "Without jobs".to_owned(),
             words: 1,
             headers: headers(["", "peak/s", "alone/s", "/first"]),
             rows: results.methods.iter().map(alone_row).collect(),
         },
         Grid {
-            title: "Jobs",
+            title: "Jobs".to_owned(),
             words: 1,
             headers: headers([
                 "", "sent/s", "recv/s", "CPU %", "n", "mean", "SD", "p99", "max", "wait", "jitter",
@@ -59,7 +60,7 @@ pub(crate) fn grids(results: &Results) -> [Grid; 3] {
             rows: rows(jobs_row),
         },
         Grid {
-            title: "Missed deadlines, and ratios",
+            title: "Missed deadlines, and ratios".to_owned(),
             words: 1,
             headers: headers(["", "sent/s"])
                 .into_iter()

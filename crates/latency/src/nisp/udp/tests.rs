@@ -1,9 +1,10 @@
 use super::*;
-use crate::report::{ReportMeta, render_nisp_udp};
-use crate::rtca::RatioToBase;
+use crate::report::render_nisp_udp;
 use proptest::prelude::*;
 use steadyvm_load::job::{Done, Ran};
+use steadyvm_report::ReportMeta;
 use steadyvm_stats::bootstrap::BootstrapOptions;
+use steadyvm_stats::bootstrap::Ratio;
 
 /// Jobs that are released every 30 ms and take so many milliseconds.
 fn jobs(responses_ms: &[u64]) -> Ran {
@@ -68,7 +69,7 @@ fn results(rounds: u64) -> Results {
     assemble(&data(rounds), BootstrapOptions::default()).unwrap()
 }
 
-fn require_near(ratio: Option<RatioToBase>, expected: f64) {
+fn require_near(ratio: Option<Ratio>, expected: f64) {
     let ratio = ratio.unwrap();
     assert!((ratio.estimate / expected - 1.0).abs() < 1e-9, "{ratio:?}");
     let (low, high) = (ratio.low.unwrap(), ratio.high.unwrap());
@@ -208,10 +209,12 @@ fn the_table_has_a_row_a_rate_and_fits() {
             punctuality.miss_ratios = vec![0.999; 2];
             punctuality.response_p99_us = 123_456.0;
             punctuality.response_max_us = 123_456.0;
-            let ratio = Some(RatioToBase {
+            let ratio = Some(Ratio {
                 estimate: 1.2,
+                median: 1.2,
                 low: Some(0.2),
                 high: Some(1234.0),
+                rounds: 3,
             });
             point.response_mean_to_unloaded = ratio;
             point.jitter_sd_to_unloaded = ratio;

@@ -1,22 +1,21 @@
 //! The report of the experiment of NISP with TCP.
 
-use super::{reading, table};
 use crate::nisp::tcp::{MethodResult, READING, Results, grids, introduction};
-use crate::report::bars::{Bar, draw};
-use crate::report::svg::joined;
-use crate::report::{ReportMeta, introduced};
 use std::fmt::Write;
+use steadyvm_report::bars::{Bar, draw};
+use steadyvm_report::joined;
+use steadyvm_report::page::{self, ReportMeta};
 
 /// The report as HTML: a plot of what the stream carried, and the tables.
 pub fn render_nisp_tcp(results: &Results, meta: &ReportMeta) -> String {
-    let mut page = introduced(meta, &introduction(results), &results.notes);
+    let mut page = page::introduced(meta, &introduction(results), &results.notes);
     let _ = write!(
         page,
         "<h2>What the stream carried</h2>\n<div class=\"grid\">\n{}</div>\n",
         throughput(results)
     );
-    page += &joined(grids(results), |grid| table(&grid));
-    page + &reading(&READING)
+    page += &joined(grids(results), |grid| grid.html());
+    page + &page::reading(&READING)
 }
 
 fn throughput(results: &Results) -> String {

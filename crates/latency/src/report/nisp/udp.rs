@@ -1,14 +1,14 @@
 //! The report of the experiment of NISP with bursts of UDP.
 
-use super::{rates, reading, table};
+use super::rates;
 use crate::nisp::udp::{READING, Results, grids, introduction};
-use crate::report::svg::joined;
-use crate::report::{ReportMeta, introduced};
 use std::fmt::Write;
+use steadyvm_report::joined;
+use steadyvm_report::page::{self, ReportMeta};
 
 /// The report as HTML: plots over the rates, and the tables.
 pub fn render_nisp_udp(results: &Results, meta: &ReportMeta) -> String {
-    let mut page = introduced(meta, &introduction(results), &results.notes);
+    let mut page = page::introduced(meta, &introduction(results), &results.notes);
     let _ = write!(
         page,
         "<h2>Over the rates</h2>\n<div class=\"grid\">\n{}</div>\n\
@@ -16,6 +16,6 @@ pub fn render_nisp_udp(results: &Results, meta: &ReportMeta) -> String {
          plot’s edges.</p>\n",
         rates::cards(results)
     );
-    page += &joined(grids(results), |grid| table(&grid));
-    page + &reading(&READING)
+    page += &joined(grids(results), |grid| grid.html());
+    page + &page::reading(&READING)
 }

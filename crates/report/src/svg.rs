@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// `text` for HTML and SVG content and attribute values. Control characters, which are not allowed
 /// there, become U+FFFD.
-pub(super) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -22,7 +22,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// An SVG being drawn, in user units of about a CSS pixel.
-pub(super) struct Svg {
+pub struct Svg {
     width: f64,
     height: f64,
     label: String,
@@ -31,7 +31,7 @@ pub(super) struct Svg {
 
 impl Svg {
     /// An empty drawing; `label` says what it shows to those who cannot see it.
-    pub(super) fn new(width: f64, height: f64, label: &str) -> Self {
+    pub fn new(width: f64, height: f64, label: &str) -> Self {
         Self {
             width,
             height,
@@ -40,7 +40,7 @@ impl Svg {
         }
     }
 
-    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+    pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = write!(
             self.content,
@@ -48,7 +48,7 @@ impl Svg {
         );
     }
 
-    pub(super) fn polyline(&mut self, class: &str, points: &[(f64, f64)]) {
+    pub fn polyline(&mut self, class: &str, points: &[(f64, f64)]) {
         let _ = write!(self.content, r#"<polyline class="{class}" points=""#);
         for (x, y) in points {
             let _ = write!(self.content, "{x:.1},{y:.1} ");
@@ -56,21 +56,21 @@ impl Svg {
         self.content.push_str("\"/>");
     }
 
-    pub(super) fn dot(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
+    pub fn dot(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
         let _ = write!(
             self.content,
             r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="{radius}"/>"#
         );
     }
 
-    pub(super) fn bar(&mut self, class: &str, (x, y): (f64, f64), width: f64, height: f64) {
+    pub fn bar(&mut self, class: &str, (x, y): (f64, f64), width: f64, height: f64) {
         let _ = write!(
             self.content,
             r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" rx="2"/>"#
         );
     }
 
-    pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
+    pub fn text(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
         let _ = write!(
             self.content,
             r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#,
@@ -78,7 +78,7 @@ impl Svg {
         );
     }
 
-    pub(super) fn finish(self) -> String {
+    pub fn finish(self) -> String {
         let Self {
             width,
             height,
@@ -94,14 +94,14 @@ impl Svg {
 }
 
 /// What `piece` makes of each item, one after the other.
-pub(super) fn joined<T>(items: impl IntoIterator<Item = T>, piece: impl Fn(T) -> String) -> String {
+pub fn joined<T>(items: impl IntoIterator<Item = T>, piece: impl Fn(T) -> String) -> String {
     items
         .into_iter()
         .fold(String::new(), |text, item| text + &piece(item))
 }
 
 /// `text` cut to `most` characters, for places in a drawing that cannot grow.
-pub(super) fn shortened(text: &str, most: usize) -> String {
+pub fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -112,7 +112,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 }
 
 /// A logarithmic scale from values to a coordinate.
-pub(super) struct LogScale {
+pub struct LogScale {
     low_log: f64,
     high_log: f64,
     at_low: f64,
@@ -121,7 +121,7 @@ pub(super) struct LogScale {
 
 impl LogScale {
     /// From `low` to `high` (made positive and distinct) at coordinates `at_low` to `at_high`.
-    pub(super) fn new((low, high): (f64, f64), (at_low, at_high): (f64, f64)) -> Self {
+    pub fn new((low, high): (f64, f64), (at_low, at_high): (f64, f64)) -> Self {
         let low_log = positive(low).log10();
         let high_log = positive(high).log10().max(low_log + 0.05);
         Self {
@@ -133,13 +133,13 @@ impl LogScale {
     }
 
     /// The coordinate of `value`, kept inside the scale.
-    pub(super) fn at(&self, value: f64) -> f64 {
+    pub fn at(&self, value: f64) -> f64 {
         let share = (positive(value).log10() - self.low_log) / (self.high_log - self.low_log);
         self.at_low + share.clamp(0.0, 1.0) * (self.at_high - self.at_low)
     }
 
     /// Round values inside the scale: decades, with steps between them where few fit.
-    pub(super) fn ticks(&self) -> Vec<f64> {
+    pub fn ticks(&self) -> Vec<f64> {
         let span = self.high_log - self.low_log;
         let steps: &[f64] = match span {
             ..0.6 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
@@ -157,7 +157,7 @@ impl LogScale {
 }
 
 /// A linear scale from 0 to a value, to a coordinate.
-pub(super) struct LinearScale {
+pub struct LinearScale {
     high: f64,
     at_zero: f64,
     at_high: f64,
@@ -165,7 +165,7 @@ pub(super) struct LinearScale {
 
 impl LinearScale {
     /// From 0 to `high` (made positive) at coordinates `at_zero` to `at_high`.
-    pub(super) fn new(high: f64, (at_zero, at_high): (f64, f64)) -> Self {
+    pub fn new(high: f64, (at_zero, at_high): (f64, f64)) -> Self {
         Self {
             high: positive(high),
             at_zero,
@@ -174,13 +174,13 @@ impl LinearScale {
     }
 
     /// The coordinate of `value`, kept inside the scale.
-    pub(super) fn at(&self, value: f64) -> f64 {
+    pub fn at(&self, value: f64) -> f64 {
         let share = (positive(value) / self.high).clamp(0.0, 1.0);
         self.at_zero + share * (self.at_high - self.at_zero)
     }
 
     /// Round values inside the scale, 0 among them: steps of 1, 2 or 5 times a power of ten.
-    pub(super) fn ticks(&self) -> Vec<f64> {
+    pub fn ticks(&self) -> Vec<f64> {
         let fewest_between = self.high / 6.0;
         let decade = 10_f64.powf(fewest_between.log10().floor());
         let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
@@ -201,7 +201,7 @@ fn positive(value: f64) -> f64 {
 }
 
 /// A duration in the unit that suits it: `350 µs`, `2.5 ms`, `1 s`.
-pub(super) fn duration_words(us: f64) -> String {
+pub fn duration_words(us: f64) -> String {
     let (value, unit) = match us {
         ..1e3 => (us, "µs"),
         ..1e6 => (us / 1e3, "ms"),
@@ -222,7 +222,7 @@ pub(super) fn duration_words(us: f64) -> String {
 }
 
 /// A tick of a scale without a unit: as many digits as it has, three after the point at most.
-pub(super) fn tick_words(tick: f64) -> String {
+pub fn tick_words(tick: f64) -> String {
     format!("{tick:.3}")
         .trim_end_matches('0')
         .trim_end_matches('.')
@@ -230,7 +230,7 @@ pub(super) fn tick_words(tick: f64) -> String {
 }
 
 /// A line for each label, in HTML, as methods number 0, 1 and so on are drawn.
-pub(super) fn legend(labels: impl IntoIterator<Item = String>) -> String {
+pub fn legend(labels: impl IntoIterator<Item = String>) -> String {
     let labels = labels.into_iter().enumerate();
     let items = joined(labels, |(index, label)| {
         format!(
@@ -243,7 +243,7 @@ pub(super) fn legend(labels: impl IntoIterator<Item = String>) -> String {
 }
 
 /// Colour and dash classes of method number `index`: thirty methods before any two look alike.
-pub(super) fn line_classes(index: usize) -> String {
+pub fn line_classes(index: usize) -> String {
     format!("c{} d{}", index % 6, index % 5)
 }
 
