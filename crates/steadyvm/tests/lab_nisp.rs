@@ -9,7 +9,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use steadyvm_latency::nisp::{tcp, udp};
+use steadyvm_experiment::nisp::{tcp, udp};
 use steadyvm_load::job::Punctuality;
 use support::{Footprint, wait_until_gone};
 

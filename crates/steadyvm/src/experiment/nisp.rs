@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::builder::RangedI64ValueParser;
 use serde::Serialize;
+use steadyvm_experiment::engine::Disturbance;
+use steadyvm_experiment::engine::Meta;
+use steadyvm_experiment::nisp;
+use steadyvm_experiment::nisp::{Outcome, SCALE, SCALES, Times, tcp, udp};
 use steadyvm_host::Method;
 use steadyvm_lab::Error;
 use steadyvm_lab::artifact::Cache;
-use steadyvm_lab::compare::Disturbance;
-use steadyvm_lab::experiment::Meta;
-use steadyvm_lab::experiment::nisp::{Outcome, SCALE, SCALES, Times, tcp, udp};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
-use steadyvm_latency::nisp;
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
 use crate::kernel::InsteadArgs;
