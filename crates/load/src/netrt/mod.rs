@@ -24,5 +24,6 @@ mod tests;
 pub use client::{ClientError, ClientOptions, ClientRun, End, EndedBy, Progress, run};
 pub use ledger::{Counters, Sample};
 pub use schedule::Intervals;
+pub(crate) use schedule::Schedule;
 pub use server::{ServerCounters, ServerError, serve};
 pub use wire::{HEADER_BYTES, MAXIMUM_PAYLOAD_BYTES};
