@@ -343,7 +343,7 @@ impl EmulatedHost {
 
     /// Adds to an error where the state is kept that the host and its guests were in then, `NAME.state` next to
     /// the console; or how the host ended, if it did.
-    pub(crate) fn with_state<'c>(
+    pub fn with_state<'c>(
         &'c self,
         error: Error,
         guests: impl IntoIterator<Item = (&'c str, &'c Connection)>,
@@ -406,7 +406,7 @@ impl EmulatedHost {
     }
 
     /// Lets one CPU take a device's interrupts.
-    pub(crate) fn interrupts_to_cpu(&self, device: &str, cpu: usize) -> Result<()> {
+    pub fn interrupts_to_cpu(&self, device: &str, cpu: usize) -> Result<()> {
         let script = format!(
             "for irq in $(sed -n 's/^ *\\([0-9]*\\):.* {device}\\(-.*\\)\\?$/\\1/p' /proc/interrupts); do \
              echo {cpu} > /proc/irq/$irq/smp_affinity_list; done"
@@ -450,7 +450,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
 
 /// Keeps the kernels' logs of hosts whose figures are measured, which go on from now on. That one cannot
 /// be had is said, and does not cost the figures.
-pub(crate) fn keep_kernel_logs<'h>(
+pub fn keep_kernel_logs<'h>(
     hosts: impl IntoIterator<Item = &'h mut EmulatedHost>,
     observer: &dyn Observer,
 ) {
@@ -463,10 +463,7 @@ pub(crate) fn keep_kernel_logs<'h>(
 
 /// Boots what `boot` boots. Under emulation a machine that is started may reset itself for no fault
 /// of its kernel, so a boot that failed is tried again, and said.
-pub(crate) fn boot_again<T>(
-    observer: &dyn Observer,
-    mut boot: impl FnMut() -> Result<T>,
-) -> Result<T> {
+pub fn boot_again<T>(observer: &dyn Observer, mut boot: impl FnMut() -> Result<T>) -> Result<T> {
     let mut attempts_left = BOOT_ATTEMPTS;
     loop {
         attempts_left -= 1;
@@ -482,7 +479,7 @@ pub(crate) fn boot_again<T>(
 /// Boots what is `wanted`, as many at once as the machine has CPUs, each on a CPU of its own (the
 /// number that `boot` gets): kernels that share CPUs while they boot misjudge their timers. `tell`
 /// is told what is booted next.
-pub(crate) fn boot_side_by_side<W: Sync, T: Send>(
+pub fn boot_side_by_side<W: Sync, T: Send>(
     wanted: &[W],
     tell: impl Fn(&[W]),
     boot: impl Fn(&W, usize) -> Result<T> + Sync,

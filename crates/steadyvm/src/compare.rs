@@ -11,11 +11,11 @@ use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use steadyvm_experiment::compare::results::{AssembleOptions, Service, assemble};
+use steadyvm_experiment::compare::table;
+use steadyvm_experiment::compare::{self, ComparedMethod, Meta, Options, write_output};
 use steadyvm_lab::artifact::Cache;
-use steadyvm_lab::compare::{self, ComparedMethod, Meta, Options, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
-use steadyvm_latency::results::{AssembleOptions, Service, assemble};
-use steadyvm_latency::table;
 
 /// Compare how well host methods hold a service's latency next to bulk traffic.
 ///

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
-use steadyvm_latency::netrt::ClientOptions;
-use steadyvm_latency::{flood, job, netrt, stream};
+use steadyvm_load::netrt::ClientOptions;
+use steadyvm_load::{flood, job, netrt, stream};
 
 use crate::output;
 

@@ -5,11 +5,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use steadyvm_experiment::engine::Disturbance;
+use steadyvm_experiment::engine::{KernelBuild, RunRecord};
 use steadyvm_lab::At;
 use steadyvm_lab::artifact::RtKernel;
-use steadyvm_lab::compare::Disturbance;
 use steadyvm_lab::laboratory::Laboratory;
-use steadyvm_lab::run_record::{KernelBuild, RunRecord};
 
 /// When a measurement began, and what the machine was at then.
 pub struct Beginning {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use steadyvm_lab::run_record::RunRecord;
+use steadyvm_experiment::engine::RunRecord;
 
 /// Where a run's page goes.
 #[derive(Debug, clap::Args)]

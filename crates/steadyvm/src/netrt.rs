@@ -12,8 +12,8 @@ use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use steadyvm_host::HostError;
-use steadyvm_latency::netrt::{self, ClientOptions, ClientRun, End, EndedBy, Progress};
-use steadyvm_latency::statistics::Summary;
+use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End, EndedBy, Progress};
+use steadyvm_stats::Summary;
 
 use crate::measure::order;
 use crate::output;

@@ -23,7 +23,7 @@ use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Silent;
-use steadyvm_latency::netrt::{self, ClientOptions, End};
+use steadyvm_load::netrt::{self, ClientOptions, End};
 use steadyvm_trace::receive_path::Report;
 use support::{Footprint, wait_until_gone};
 

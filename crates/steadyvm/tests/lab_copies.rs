@@ -13,8 +13,8 @@ use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::Command;
 use steadyvm_lab::host::RT;
-use steadyvm_latency::bootstrap::{BootstrapOptions, draw_latency, ratio};
-use steadyvm_latency::statistics::Summary;
+use steadyvm_stats::Summary;
+use steadyvm_stats::bootstrap::{BootstrapOptions, draw_latency, ratio};
 
 /// The type of a `struct iov_iter` that is one buffer.
 const ITER_UBUF: u64 = 0;
@@ -121,7 +121,7 @@ fn small_payload_goes_both_ways_and_their_times_are_told() {
             copied.mean_ns / 1e3,
             described.mean_ns / 1e3,
             ratio.estimate,
-            ratio.interval.unwrap(),
+            ratio.interval().unwrap(),
         );
     }
 }

@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use steadyvm_latency::nisp::{tcp, udp};
-use steadyvm_latency::rtca::{Interference, Results};
+use steadyvm_experiment::nisp::{tcp, udp};
+use steadyvm_experiment::rtca::{Interference, Results};
 
 /// Jobs of NISP's experiment, each time.
 const JOBS: usize = 20;

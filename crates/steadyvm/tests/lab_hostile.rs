@@ -19,7 +19,7 @@ use steadyvm_lab::agent::{Process, Status};
 use steadyvm_lab::artifact::{Cache, KernelModule};
 use steadyvm_lab::host::RT;
 use steadyvm_lab::progress::Silent;
-use steadyvm_latency::netrt::{self, ClientOptions, End};
+use steadyvm_load::netrt::{self, ClientOptions, End};
 
 macro_rules! module_source {
     ($name:literal) => {

@@ -20,7 +20,7 @@ use steadyvm_lab::child::{self, Child};
 use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Silent;
-use steadyvm_latency::netrt::{self, ClientOptions, ClientRun, End};
+use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End};
 
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 const PATIENCE: Duration = Duration::from_secs(60);

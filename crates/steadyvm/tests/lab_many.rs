@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 use steadyvm_lab::agent::{Process, Status};
 use steadyvm_lab::host::RT;
-use steadyvm_latency::netrt::{self, ClientOptions, End, Intervals};
+use steadyvm_load::netrt::{self, ClientOptions, End, Intervals};
 
 const NAMESPACES: [&str; 10] = [
     "vm0", "vm1", "vm2", "vm3", "vm4", "vm5", "vm6", "vm7", "vm8", "vm9",

@@ -16,7 +16,7 @@ use steadyvm_lab::agent::{Process, Status};
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};
 use steadyvm_lab::progress::Silent;
-use steadyvm_latency::netrt::{self, ClientOptions, End};
+use steadyvm_load::netrt::{self, ClientOptions, End};
 use steadyvm_trace::receive_path::{Report, WorstStage, render_worst};
 
 const PATIENCE: Duration = Duration::from_secs(120);

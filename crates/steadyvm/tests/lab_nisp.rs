@@ -9,8 +9,8 @@ mod support;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use steadyvm_latency::job::Punctuality;
-use steadyvm_latency::nisp::{tcp, udp};
+use steadyvm_experiment::nisp::{tcp, udp};
+use steadyvm_load::job::Punctuality;
 use support::{Footprint, wait_until_gone};
 
 /// Runs the experiment with 20 jobs and gives what it printed, the figures that are in results.json too.

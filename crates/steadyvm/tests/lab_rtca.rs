@@ -8,7 +8,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
-use steadyvm_latency::rtca::{Endpoints, Interference, LevelResult, Results};
+use steadyvm_experiment::rtca::{Endpoints, Interference, LevelResult, Results};
 use support::{Footprint, wait_until_gone};
 
 const SAMPLES: u64 = 30;

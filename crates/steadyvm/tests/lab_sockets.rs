@@ -25,7 +25,7 @@ use steadyvm_lab::artifact::{
 use steadyvm_lab::child;
 use steadyvm_lab::host::RT;
 use steadyvm_lab::progress::Silent;
-use steadyvm_latency::netrt::{self, ClientOptions, End};
+use steadyvm_load::netrt::{self, ClientOptions, End};
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]

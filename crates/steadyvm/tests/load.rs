@@ -7,9 +7,9 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use steadyvm_latency::flood::Count;
-use steadyvm_latency::job::{Ran, Task};
-use steadyvm_latency::stream;
+use steadyvm_load::flood::Count;
+use steadyvm_load::job::{Ran, Task};
+use steadyvm_load::stream;
 
 /// `steadyvm load WORDS`, ready.
 struct Load {

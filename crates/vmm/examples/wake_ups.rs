@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use steadyvm_latency::bootstrap::{BootstrapOptions, draw_latency, ratio};
-use steadyvm_latency::statistics::Summary;
+use steadyvm_stats::Summary;
+use steadyvm_stats::bootstrap::{BootstrapOptions, draw_latency, ratio};
 use steadyvm_vmm::thread::{Kickable, kick, prepare_kicks, set_fifo};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
@@ -247,7 +247,7 @@ fn main() {
         );
     }
     for (figure, name) in ["mean", "SD", "p50", "p99"].iter().enumerate() {
-        match ratio(&draws[0], &draws[1], figure).map(|ratio| (ratio.estimate, ratio.interval)) {
+        match ratio(&draws[0], &draws[1], figure).map(|ratio| (ratio.estimate, ratio.interval())) {
             Some((estimate, Some((low, high)))) => {
                 println!("wait / halt, {name}: {estimate:.2} [{low:.2}, {high:.2}]");
             }

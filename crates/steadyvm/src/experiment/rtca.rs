@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use steadyvm_experiment::engine::Meta;
+use steadyvm_experiment::rtca::{self, Configuration, Options, write_output};
+use steadyvm_experiment::rtca::{Endpoints, assemble, render};
 use steadyvm_lab::artifact::Cache;
-use steadyvm_lab::experiment::Meta;
-use steadyvm_lab::experiment::rtca::{self, Configuration, Options, write_output};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
-use steadyvm_latency::bootstrap::BootstrapOptions;
-use steadyvm_latency::rtca::{Endpoints, assemble, render};
+use steadyvm_stats::bootstrap::BootstrapOptions;
 
 use crate::kernel::InsteadArgs;
 use crate::machine::Beginning;

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use steadyvm_latency::netrt::ClientRun;
+use steadyvm_load::netrt::ClientRun;
 
 use super::Stop;
 use crate::netrt::{ClientArgs, Line};

@@ -19,13 +19,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use steadyvm_host::{Desired, HostControl, HostError, State, Undone};
-use steadyvm_lab::compare::{CpuTimes, write_files};
-use steadyvm_lab::progress::{News, Observer};
-use steadyvm_latency::results::{
+use steadyvm_experiment::compare::results::{
     AssembleOptions, MethodData, PhaseData, RoundData, RunData, Service, assemble,
 };
-use steadyvm_latency::table;
+use steadyvm_experiment::compare::table;
+use steadyvm_experiment::compare::write_files;
+use steadyvm_experiment::engine::CpuTimes;
+use steadyvm_host::{Desired, HostControl, HostError, State, Undone};
+use steadyvm_lab::progress::{News, Observer};
 
 use crate::directory;
 use crate::host::ControlArgs;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steadyvm_latency::netrt::Intervals;
+use steadyvm_load::netrt::Intervals;
 
 /// Whether what steadyvm has in force is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use steadyvm_host::{Desired, HostControl};
-use steadyvm_latency::report::ReportMeta;
+use steadyvm_report::ReportMeta;
 
 use crate::machine::{cpu_model, load_average};
 use crate::site::peers::{self, Role};

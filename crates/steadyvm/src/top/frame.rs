@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use steadyvm_host::{CpuSet, Policy, Scheduling, State, ThreadId};
-use steadyvm_latency::statistics::{PerMille, Summary, nearest_rank};
+use steadyvm_stats::{PerMille, Summary, nearest_rank};
 
 /// The version of the shape of JSON.
 pub const SCHEMA_VERSION: u32 = 1;

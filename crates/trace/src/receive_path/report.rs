@@ -5,7 +5,7 @@ use super::journey::Stage;
 use super::{Cause, Findings, Wait, Way};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use steadyvm_latency::statistics::Summary;
+use steadyvm_stats::Summary;
 
 /// What `steadyvm explain --receive-path --json` prints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,0 +1,189 @@
+//! What is compared: what is set on the host, and how the guests are run.
+
+use crate::compare::results::Service;
+use std::fmt;
+use std::str::FromStr;
+use steadyvm_host::Method;
+use steadyvm_lab::laboratory::HostKernel;
+use steadyvm_lab::{Error, Result};
+
+/// A method of a comparison. The host's part is a method of `crates/host`, the only writer of host
+/// state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ComparedMethod {
+    /// The name on the command line and in results.
+    pub name: &'static str,
+    /// What is set on the host.
+    pub host: Method,
+    /// The host's kernel.
+    pub kernel: HostKernel,
+    /// How the guests are run, all of them alike.
+    pub guests: Guests,
+}
+
+/// How guests are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guests {
+    /// By QEMU, with virtio-net over vhost-net.
+    Qemu,
+    /// By `steadyvm up`, with virtio-net over vhost-net.
+    Steadyvm,
+    /// By `steadyvm up`, with outsourced sockets, each guest's in a network namespace of its own.
+    Outsourced,
+    /// So, but the latency-critical service has no guest: it is a process of the host in the
+    /// namespace that its guest's sockets would be in.
+    OutsourcedBulk,
+}
+
+/// Every method of the host with QEMU's guests, then those with guests of `steadyvm up`, then what
+/// levels cost that nobody uses.
+const ALL: [ComparedMethod; Method::ALL.len() + 7] = {
+    let [a, b, c, d, e, f] = Method::ALL;
+    [
+        with_qemu(a),
+        with_qemu(b),
+        with_qemu(c),
+        with_qemu(d),
+        with_qemu(e),
+        with_qemu(f),
+        ComparedMethod {
+            name: "preempt-rt-vmm",
+            guests: Guests::Steadyvm,
+            ..with_qemu(Method::PreemptRt)
+        },
+        ComparedMethod {
+            name: "rt-sockets",
+            guests: Guests::Outsourced,
+            ..with_qemu(Method::PreemptRt)
+        },
+        ComparedMethod {
+            name: "no-patch",
+            guests: Guests::Outsourced,
+            ..with_qemu(Method::RtProfile)
+        },
+        ComparedMethod {
+            name: "rt-process",
+            guests: Guests::OutsourcedBulk,
+            ..with_qemu(Method::PreemptRt)
+        },
+        ComparedMethod {
+            name: "outsourcing",
+            guests: Guests::Outsourced,
+            ..with_qemu(Method::RtPollList)
+        },
+        ComparedMethod {
+            name: "steadyvm",
+            guests: Guests::Outsourced,
+            ..with_qemu(Method::RtLevels)
+        },
+        ComparedMethod {
+            name: "levels-off",
+            kernel: HostKernel::RtLevels,
+            ..with_qemu(Method::PreemptRt)
+        },
+    ]
+};
+
+const fn with_qemu(host: Method) -> ComparedMethod {
+    ComparedMethod {
+        name: host.name(),
+        host,
+        kernel: HostKernel::of(host),
+        guests: Guests::Qemu,
+    }
+}
+
+impl ComparedMethod {
+    /// Refuses a method that is about guests where there are none.
+    pub(super) fn check(self, service: Service) -> Result<()> {
+        if self.guests == Guests::Qemu || service == Service::Vm {
+            return Ok(());
+        }
+        let why = "it differs in how guests are run, and with --service host there are none";
+        let what_to_do = format!("use --service vm, or the method {}", self.host);
+        Err(Error::input(format!("compare method {self}"), why).what_to_do(what_to_do))
+    }
+
+    /// What readers of its figures must know.
+    pub fn note(self) -> Option<String> {
+        let why = match self.guests {
+            Guests::Steadyvm => {
+                "its guests' cards are virtio-mmio, with two exits an interrupt that QEMU's, on PCI \
+                 with MSI-X, do not have"
+            }
+            Guests::OutsourcedBulk => {
+                "its latency-critical service is in no VM: what remains of rt-sockets where a VM \
+                 costs nothing"
+            }
+            Guests::Qemu | Guests::Outsourced => return None,
+        };
+        Some(format!("{self}: {why}"))
+    }
+}
+
+impl fmt::Display for ComparedMethod {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name)
+    }
+}
+
+impl FromStr for ComparedMethod {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let found = ALL.into_iter().find(|method| method.name == text);
+        found.ok_or_else(|| {
+            let names = ALL.map(|method| method.name).join(", ");
+            format!("unknown method `{text}`: use one of: {names}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_method_has_a_name_of_its_own() {
+        for method in ALL {
+            assert_eq!(method.name.parse::<ComparedMethod>(), Ok(method));
+        }
+        let names: BTreeSet<&str> = ALL.iter().map(|method| method.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        let unknown = "rt-socket".parse::<ComparedMethod>().unwrap_err();
+        assert!(unknown.contains("outsourcing"), "{unknown}");
+    }
+
+    /// Control rows differ from what they control in one thing.
+    #[test]
+    fn methods_are_composed_of_host_and_guests() {
+        let parse = |name: &str| name.parse::<ComparedMethod>().unwrap();
+        let [base, control, sockets] = ["preempt-rt", "preempt-rt-vmm", "rt-sockets"].map(parse);
+        assert!(base.host == control.host && control.host == sockets.host);
+        assert_eq!(
+            [base, control, sockets].map(|method| method.guests),
+            [Guests::Qemu, Guests::Steadyvm, Guests::Outsourced]
+        );
+        let bound = parse("rt-process");
+        assert_eq!(bound.host, sockets.host);
+        let both = parse("outsourcing");
+        assert_eq!(both.guests, sockets.guests);
+        let levels = parse("rt-poll-list");
+        assert_eq!(both.kernel, levels.kernel);
+        let all = parse("steadyvm");
+        assert_eq!((all.guests, all.kernel), (both.guests, both.kernel));
+        assert_eq!(all.host, parse("rt-levels").host);
+        let off = parse("levels-off");
+        assert_eq!((off.host, off.kernel), (base.host, levels.kernel));
+    }
+
+    #[test]
+    fn methods_about_guests_need_guests() {
+        for method in ALL {
+            assert!(method.check(Service::Vm).is_ok());
+            let alone = method.check(Service::Host).is_ok();
+            assert_eq!(alone, method.guests == Guests::Qemu, "{method}");
+        }
+    }
+}

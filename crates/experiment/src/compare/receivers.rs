@@ -1,0 +1,212 @@
+//! Where the loads are received: in a guest each, or by the host itself.
+
+use super::counts::Counters;
+use super::method::Guests;
+use super::phase;
+use crate::compare::results::Service;
+use std::net::Ipv4Addr;
+use std::thread;
+use steadyvm_lab::Guest;
+use steadyvm_lab::agent::{Connection, Process};
+use steadyvm_lab::emulator::{Machine, Monitor};
+use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
+use steadyvm_lab::laboratory::guest;
+use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{Error, Result};
+
+/// Last byte of a guest's address in its network.
+const GUEST_ADDRESS: u8 = 3;
+/// The guest of the latency-critical service: one VCPU for housekeeping, one for the service.
+const RT_GUEST: &str = "rt";
+const RT_VCPU: u32 = 1;
+/// The guest that receives the bulk stream.
+const BULK_GUEST: &str = "bulk";
+
+/// A machine of the lab, the host or a guest, that receives a load.
+pub struct Receiver {
+    /// Where its processes are started.
+    pub connection: Connection,
+    /// Its address in the load's network.
+    pub address: Ipv4Addr,
+}
+
+impl Receiver {
+    /// At a guest's address.
+    fn of_guest(connection: &Connection, network: Network) -> Self {
+        Self {
+            connection: connection.clone(),
+            address: network.address(GUEST_ADDRESS),
+        }
+    }
+}
+
+/// What receives the two loads.
+pub struct Receivers {
+    /// The latency-critical service, which listens.
+    pub netrt: Receiver,
+    /// The bulk stream.
+    pub netstream: Receiver,
+    /// The counters of the latency-critical service's guest, if it runs in one.
+    pub counters: Option<Counters>,
+    /// The option of `steadyvm host apply` that names the latency-critical service.
+    pub named: Vec<String>,
+}
+
+impl Receivers {
+    /// Starts what receives the loads in or on a host, up to a NetRT service that listens.
+    pub fn start(
+        service: Service,
+        guests: Guests,
+        host: &EmulatedHost,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        match service {
+            Service::Vm if guests == Guests::OutsourcedBulk => Self::beside_a_guest(host, observer),
+            Service::Vm => Self::in_guests(guests, host, observer),
+            // A host of the lab is nobody's own.
+            Service::Host | Service::Own => Self::on_the_host(host),
+        }
+    }
+
+    /// The machines of the two, with what they receive.
+    pub fn machines(&self) -> impl Iterator<Item = (&str, &Connection)> {
+        [
+            ("NetRT's receiver", &self.netrt.connection),
+            ("NetStream's receiver", &self.netstream.connection),
+        ]
+        .into_iter()
+    }
+
+    fn in_guests(guests: Guests, host: &EmulatedHost, observer: &dyn Observer) -> Result<Self> {
+        host.require_kvm()?;
+        let (rt, bulk) = start_guests(guests, host, observer)?;
+        if guests != Guests::Outsourced {
+            card_to_rt_vcpu(&rt)?;
+        }
+        start_service_in(&rt)?;
+        let monitor = host.guest_pid(RT_GUEST)?;
+        let counters = Counters::new(host.connection().clone(), rt.connection().clone(), monitor);
+        Ok(Self {
+            netrt: Receiver::of_guest(rt.connection(), RT),
+            netstream: Receiver::of_guest(bulk.connection(), BULK),
+            counters: Some(counters),
+            named: vec!["--rt-vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
+        })
+    }
+
+    /// The service is a process of the host where its guest's sockets would be, the bulk stream goes
+    /// to a guest.
+    fn beside_a_guest(host: &EmulatedHost, observer: &dyn Observer) -> Result<Self> {
+        host.require_kvm()?;
+        let namespace = namespace_of(RT_GUEST);
+        host.make_namespace_on_card(&namespace, RT, RT.address(GUEST_ADDRESS))?;
+        let service = serve_netrt(host.connection(), &["ip", "netns", "exec", &namespace])?;
+        let machine = guest(BULK_GUEST, 2, 1);
+        let bulk = start_guest(Guests::OutsourcedBulk, host, machine, BULK, observer)?;
+        Ok(Self {
+            netrt: Receiver::of_guest(host.connection(), RT),
+            netstream: Receiver::of_guest(bulk.connection(), BULK),
+            counters: None,
+            named: rt_process(service),
+        })
+    }
+
+    /// The service is an ordinary process here: its priority is the method's to set.
+    fn on_the_host(host: &EmulatedHost) -> Result<Self> {
+        let service = serve_netrt(host.connection(), &[])?;
+        let receiver = |network: Network| Receiver {
+            connection: host.connection().clone(),
+            address: network.host(),
+        };
+        Ok(Self {
+            netrt: receiver(RT),
+            netstream: receiver(BULK),
+            counters: None,
+            named: rt_process(service),
+        })
+    }
+}
+
+fn rt_process(service: u32) -> Vec<String> {
+    vec!["--rt-process".to_owned(), service.to_string()]
+}
+
+/// The network namespace of a guest's outsourced sockets.
+fn namespace_of(guest: &str) -> String {
+    format!("vm-{guest}")
+}
+
+fn start_guests(
+    guests: Guests,
+    host: &EmulatedHost,
+    observer: &dyn Observer,
+) -> Result<(Guest, Guest)> {
+    let (rt, bulk) = thread::scope(|scope| {
+        let rt = scope.spawn(|| start_guest(guests, host, guest(RT_GUEST, 1, 2), RT, observer));
+        let bulk = start_guest(guests, host, guest(BULK_GUEST, 2, 1), BULK, observer);
+        let panicked = |_| Err(Error::machine("start a guest", "a thread panicked"));
+        (rt.join().unwrap_or_else(panicked), bulk)
+    });
+    Ok((rt?, bulk?))
+}
+
+fn start_guest(
+    guests: Guests,
+    host: &EmulatedHost,
+    mut machine: Machine,
+    network: Network,
+    observer: &dyn Observer,
+) -> Result<Guest> {
+    let address = network.address(GUEST_ADDRESS);
+    machine.monitor = match guests {
+        Guests::Qemu => Monitor::Qemu,
+        Guests::Steadyvm => Monitor::Steadyvm { sockets: None },
+        Guests::Outsourced | Guests::OutsourcedBulk => {
+            let namespace = namespace_of(&machine.name);
+            host.make_namespace_on_card(&namespace, network, address)?;
+            machine.cards.clear();
+            Monitor::Steadyvm {
+                sockets: Some(namespace),
+            }
+        }
+    };
+    let guest = host.start_guest(&machine, &[network], observer)?;
+    match guests {
+        Guests::Qemu | Guests::Steadyvm => guest.set_network_up(address)?,
+        Guests::Outsourced | Guests::OutsourcedBulk => guest.outsource_sockets()?,
+    }
+    Ok(guest)
+}
+
+/// Lets the card interrupt the VCPU of the service, as the paper's section 2 has it. Its interrupts
+/// have its name alone, or one a queue.
+fn card_to_rt_vcpu(rt_guest: &Guest) -> Result<()> {
+    let interrupts_to_rt_vcpu = format!(
+        "card=$(basename $(readlink /sys/class/net/eth0/device)); \
+         for irq in $(sed -n \"s/^ *\\([0-9]*\\):.* $card\\(-\\(input\\|output\\).*\\)\\?$/\\1/p\" \
+         /proc/interrupts); do echo {} > /proc/irq/$irq/smp_affinity; done",
+        1 << RT_VCPU
+    );
+    let argv = ["sh", "-euc", &interrupts_to_rt_vcpu];
+    rt_guest.connection().run(&argv).map(drop)
+}
+
+/// Starts the NetRT server on the guest's second CPU, at real-time priority. The same for every
+/// method.
+fn start_service_in(rt_guest: &Guest) -> Result<()> {
+    let cpu = RT_VCPU.to_string();
+    let by = ["taskset", "-c", &cpu, "chrt", "-f", "50"];
+    serve_netrt(rt_guest.connection(), &by).map(drop)
+}
+
+/// Starts the NetRT server, by the command in front of it, and gives its process id.
+fn serve_netrt(connection: &Connection, by: &[&str]) -> Result<u32> {
+    let listen = format!("{}:{}", Ipv4Addr::UNSPECIFIED, phase::NETRT_PORT);
+    let argv = [by, &["steadyvm", "netrt", "serve", &listen]].concat();
+    let mut service: Process = connection.spawn(&argv)?;
+    service.wait_for_line("ready", phase::SERVICE_PATIENCE)?;
+    let pid = service.pid();
+    // It serves until its machine is gone.
+    std::mem::forget(service);
+    Ok(pid)
+}

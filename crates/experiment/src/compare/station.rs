@@ -1,0 +1,165 @@
+//! One method's emulated host with what receives the loads, ready to be measured.
+
+use super::Options;
+use super::counts::Counters;
+use super::method::ComparedMethod;
+use super::phase::{self, Load};
+use super::receivers::Receivers;
+use crate::compare::results::{Phase, PhaseData};
+use crate::engine::CpuTimes;
+use std::time::Duration;
+use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
+use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{Error, Result};
+
+/// A receiver that starves under its method still runs a process within this time.
+const LIFE_SIGN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A booted host with what receives the loads, with its method in force.
+pub struct Station {
+    method: ComparedMethod,
+    host: EmulatedHost,
+    receivers: Receivers,
+    broken: bool,
+}
+
+impl Station {
+    /// Boots the host, starts what receives the loads, puts the method in force and stops the
+    /// host's clock. Until then all the host's processors share the CPU `on_cpu`.
+    pub fn boot(
+        laboratory: &Laboratory,
+        method: ComparedMethod,
+        options: &Options,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let named = |mut error: Error| {
+            error.what = format!("{method}: {}", error.what);
+            error
+        };
+        Self::boot_unnamed(laboratory, method, options, on_cpu, observer).map_err(named)
+    }
+
+    fn boot_unnamed(
+        laboratory: &Laboratory,
+        method: ComparedMethod,
+        options: &Options,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let specification = HostSpecification {
+            boot_on_cpu: Some(on_cpu),
+            ..laboratory.host(method.name, laboratory.in_place_of(method.kernel))?
+        };
+        let mut host = EmulatedHost::boot(&specification)?;
+        let receivers = Receivers::start(options.service, method.guests, &host, observer)?;
+        let mut apply = receivers.named.clone();
+        if options.keep_fair_server {
+            apply.push("--keep-fair-server".to_owned());
+        }
+        host.put_in_force(method.host, RT, &apply)?;
+        host.pause()?;
+        host.spread_processors()?;
+        Ok(Self {
+            method,
+            host,
+            receivers,
+            broken: false,
+        })
+    }
+
+    /// Its method.
+    pub fn method(&self) -> ComparedMethod {
+        self.method
+    }
+
+    /// Lets the host run for one phase.
+    ///
+    /// # Errors
+    /// A machine of the station died: the station [`is_broken`](Self::is_broken) from then on.
+    pub fn measure(&mut self, phase: Phase, rate: Option<f64>, load: &Load) -> Result<PhaseData> {
+        let measured = self.resume_and_measure(phase, rate, load);
+        self.broken = measured.is_err();
+        measured.map_err(|error| {
+            let mut error = self.host.with_state(error, self.receivers.machines());
+            error.what = format!("{}: {}", self.method, error.what);
+            error
+        })
+    }
+
+    /// The host itself.
+    pub fn host(&mut self) -> &mut EmulatedHost {
+        &mut self.host
+    }
+
+    /// The process id of the host's emulator.
+    pub fn emulator(&self) -> u32 {
+        self.host.emulator()
+    }
+
+    /// Whether it has to be booted again.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    fn resume_and_measure(
+        &mut self,
+        phase: Phase,
+        rate: Option<f64>,
+        load: &Load,
+    ) -> Result<PhaseData> {
+        self.host.resume()?;
+        let data = self.measure_running(phase, rate, load)?;
+        self.host.pause()?;
+        Ok(data)
+    }
+
+    fn measure_running(&self, phase: Phase, rate: Option<f64>, load: &Load) -> Result<PhaseData> {
+        let untraced = self.run_phase(phase, rate, load)?;
+        if !load.receive_path {
+            return Ok(untraced);
+        }
+        let tracing = phase::start_tracing(self.host.connection())?;
+        self.run_phase(phase, rate, load)?;
+        Ok(PhaseData {
+            receive_path: Some(tracing.finish()?),
+            ..untraced
+        })
+    }
+
+    fn run_phase(&self, phase: Phase, rate: Option<f64>, load: &Load) -> Result<PhaseData> {
+        // Before the stream, whose time is measured out for the requests.
+        let counters = self.receivers.counters.as_ref();
+        let counting = counters.map(Counters::begin).transpose()?;
+        let stream = match phase {
+            Phase::Idle => None,
+            Phase::Full | Phase::Equal => Some(phase::start_stream(
+                self.host.outside(),
+                &self.receivers.netstream,
+                rate,
+                load,
+            )?),
+        };
+        let before = CpuTimes::read(self.host.connection())?;
+        let netrt = phase::run_netrt(self.host.outside(), self.receivers.netrt.address, load)?;
+        let host_cpu_busy_fraction =
+            CpuTimes::read(self.host.connection())?.busy_fraction_since(&before);
+        let sent = phase::WARMUP_REQUESTS + netrt.counters.requests;
+        let count = |(counters, counting): (&Counters, _)| counters.end(counting, sent);
+        let guest = counters.zip(counting.as_ref()).map(count).transpose()?;
+        // No answer at all is a result of the method, unless its receiver is gone.
+        if netrt.samples.is_empty() {
+            let receiver = &self.receivers.netrt.connection;
+            receiver.require_alive(LIFE_SIGN_PATIENCE)?;
+        }
+        let netstream = stream.map(phase::Stream::finish).transpose()?;
+        Ok(PhaseData {
+            netrt,
+            netstream,
+            host_cpu_busy_fraction,
+            guest,
+            receive_path: None,
+        })
+    }
+}

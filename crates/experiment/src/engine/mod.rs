@@ -1,0 +1,14 @@
+//! What every experiment needs: rounds, turns, repetition after a pause of this machine, hosts that
+//! died, and what a run says of itself.
+
+mod cpu;
+mod disturbance;
+mod output;
+mod record;
+mod watch;
+
+pub use cpu::CpuTimes;
+pub use disturbance::{CpuUse, Disturbance, Standstills};
+pub use output::{Meta, report_meta, write_run};
+pub use record::{KernelBuild, RunRecord};
+pub use watch::{Limit, Repetitions, STANDSTILL, Watch};

@@ -1,0 +1,10 @@
+//! Experiments in the emulated host, a folder each, on one engine.
+//!
+//! [`compare`] is the main one: NetRT next to NetStream under several host methods. [`nisp`] and
+//! [`rtca`] are of papers. Each folder's README names its paper, its question and its command.
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod engine;
+pub mod nisp;
+pub mod rtca;

@@ -1,0 +1,267 @@
+//! With a TCP stream at full speed, which the paper left open: "delaying interrupt handling can
+//! defer TCP acknowledgments, and may make the TCP communication unstable".
+//!
+//! A round has a run of jobs without a stream, then one connection: first alone, then next to as
+//! many jobs, then alone again. So what the stream carries after the jobs is held against what
+//! the same connection carried before them, and a sender that has backed off shows in the first second.
+//!
+//! The stream is one connection a round, and a phase ends when the jobs do: what the receiver has got and
+//! what the sender's TCP has counted is read at that moment, so no clocks have to be aligned. The
+//! sender's counters are those of its network namespace, in which nothing else speaks TCP.
+
+mod assemble;
+mod data;
+mod output;
+mod report;
+mod results;
+mod segments;
+mod table;
+
+pub use assemble::assemble;
+pub use data::{MethodData, RoundData, RunData, StreamData};
+pub use output::write_output;
+pub use report::render_nisp_tcp;
+pub use results::{MethodResult, Results, SCHEMA_VERSION, StreamResult};
+pub use segments::Segments;
+pub use table::render;
+use table::{READING, grids, introduction};
+
+#[cfg(test)]
+mod results_tests;
+
+use super::{BULK, Outcome, PATIENCE, Place, Processes, REPEATED, SINK_PORT, Times, beside};
+use crate::engine::{Disturbance, Repetitions, STANDSTILL};
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::AtomicBool;
+use steadyvm_host::Method;
+use steadyvm_lab::host::{EmulatedHost, keep_kernel_logs};
+use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::progress::{News, Observer, task};
+use steadyvm_lab::{At, Error, Result};
+use steadyvm_load::flood::Count;
+use steadyvm_load::job::{Ran, Task};
+use steadyvm_load::stream;
+
+/// A second in which the process of the jobs sleeps: nothing to do at its beginning, nothing at its
+/// end.
+const IDLE_SECOND: Task = Task {
+    period_us: 1_000_000,
+    work: 0,
+    jobs: 2,
+};
+/// A turn before the first round, unmeasured: an emulator has to translate what has not run yet.
+const WARM_UP: Load = Load {
+    jobs: 10,
+    stream_s: 1,
+};
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Methods, in the order shown.
+    pub methods: Vec<Method>,
+    /// The jobs'.
+    pub times: Times,
+    /// Rounds.
+    pub rounds: u64,
+    /// How much load a round has.
+    pub load: Load,
+}
+
+/// How much load a round has.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Jobs without the stream, and as many next to it.
+    pub jobs: u64,
+    /// How long the stream flows without jobs, in seconds, before them and after them.
+    pub stream_s: u32,
+}
+
+/// Measures everything: in a round the methods take turns, beginning with another one each, and
+/// the others stand still.
+pub fn run(
+    laboratory: &Laboratory,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<Outcome<RunData>> {
+    let sink = ["--protocol", "tcp"];
+    let mut places = Place::boot_all(laboratory, &options.methods, options.times, &sink, observer)?;
+    task(observer, "warm up", || {
+        let mut places = places.iter_mut();
+        places.try_for_each(|place| place.round(WARM_UP).map(drop))
+    })?;
+    let before = Place::cpu_use(&places)?;
+    let count = places.len();
+    let mut repetitions = Repetitions::start(options.rounds * count as u64 / REPEATED, STANDSTILL)?;
+    let mut rounds: Vec<Vec<RoundData>> = vec![Vec::new(); count];
+    for round in 0..options.rounds {
+        let title = format!("round {} of {}", round + 1, options.rounds);
+        task(observer, title, || -> Result<()> {
+            for turn in 0..count {
+                let index = (turn + round as usize) % count;
+                observer.tell(News::Advance {
+                    done: turn as u64,
+                    of: count as u64,
+                    detail: places[index].method.to_string(),
+                });
+                let place = &mut places[index];
+                rounds[index].push(place.turn(options.load, &mut repetitions, observer)?);
+            }
+            Ok(())
+        })?;
+    }
+    let disturbance = Disturbance {
+        standstills: repetitions.standstills(),
+        ..Place::cpu_use(&places)?.since(&before)
+    };
+    keep_kernel_logs(places.iter_mut().map(|place| &mut place.host), observer);
+    let methods = places.iter().zip(rounds);
+    Ok(Outcome {
+        data: RunData {
+            period_us: options.times.period_us,
+            execution_us: options.times.execution_us,
+            deadlines_us: options.times.deadlines_us.to_vec(),
+            methods: methods
+                .map(|(place, rounds)| MethodData {
+                    name: place.method.to_string(),
+                    rounds,
+                })
+                .collect(),
+        },
+        disturbance,
+    })
+}
+
+impl Place {
+    /// One round; again, if this machine stood still meanwhile.
+    fn turn(
+        &mut self,
+        load: Load,
+        repetitions: &mut Repetitions,
+        observer: &dyn Observer,
+    ) -> Result<RoundData> {
+        loop {
+            repetitions.begin();
+            let measured = self.round(load)?;
+            if !repetitions.are_needed(self.method.name(), observer) {
+                return Ok(measured);
+            }
+        }
+    }
+
+    /// Lets the host run for one round.
+    fn round(&mut self, load: Load) -> Result<RoundData> {
+        let jobs = self.jobs(load.jobs);
+        self.host.resume()?;
+        let unloaded = self.processes.run(&jobs)?;
+        let connection = connect(&self.host)?;
+        let send = |stop: &AtomicBool| stream::send(&connection, stop).doing("send a TCP stream");
+        let (host, processes) = (&self.host, &mut self.processes);
+        let (round, _) = beside(send, || {
+            // What TCP does until it has found its speed is no figure.
+            processes.run(&IDLE_SECOND)?;
+            let mut stream = Stream::of_now(host, processes)?;
+            let before = stream.alone(load.stream_s)?;
+            let (loaded, part) = stream.beside_jobs(&jobs)?;
+            let during = stream.phase_of(&[part])?;
+            let after = stream.alone(load.stream_s)?;
+            Ok(RoundData {
+                unloaded,
+                before,
+                loaded,
+                during,
+                after,
+            })
+        })?;
+        self.host.pause()?;
+        Ok(round)
+    }
+}
+
+/// A stream that flows. One phase begins with the count that ended the one before: between them
+/// nothing is asked that could take long.
+struct Stream<'a> {
+    host: &'a EmulatedHost,
+    processes: &'a mut Processes,
+    received: Count,
+    sent: Segments,
+}
+
+/// What it carried in some time.
+struct Part {
+    mbit_per_s: f64,
+    duration_s: f64,
+}
+
+impl<'a> Stream<'a> {
+    /// Whose first phase begins now.
+    fn of_now(host: &'a EmulatedHost, processes: &'a mut Processes) -> Result<Self> {
+        Ok(Self {
+            received: processes.count()?,
+            sent: segments(host)?,
+            host,
+            processes,
+        })
+    }
+
+    /// What it carries while jobs are done.
+    fn beside_jobs(&mut self, jobs: &Task) -> Result<(Ran, Part)> {
+        let ran = self.processes.run(jobs)?;
+        let received = self.processes.count()?;
+        let part = Part {
+            mbit_per_s: 8.0 * received.per_s_since(&self.received) / 1e6,
+            duration_s: received.seconds_since(&self.received),
+        };
+        self.received = received;
+        Ok((ran, part))
+    }
+
+    /// What it carries while the process of the jobs sleeps, second by second.
+    fn alone(&mut self, seconds: u32) -> Result<StreamData> {
+        let second = |_| Ok(self.beside_jobs(&IDLE_SECOND)?.1);
+        let parts = (0..seconds).map(second).collect::<Result<Vec<_>>>()?;
+        self.phase_of(&parts)
+    }
+
+    /// A phase that consists of these parts and ends now.
+    fn phase_of(&mut self, parts: &[Part]) -> Result<StreamData> {
+        Ok(StreamData {
+            mbit_per_s: parts.iter().map(|part| part.mbit_per_s).collect(),
+            durations_s: parts.iter().map(|part| part.duration_s).collect(),
+            segments: self.segments()?,
+        })
+    }
+
+    /// What the sender's TCP has counted since this was asked last.
+    fn segments(&mut self) -> Result<Segments> {
+        let now = segments(self.host)?;
+        let since = now.since(&self.sent);
+        self.sent = now;
+        Ok(since)
+    }
+}
+
+fn segments(host: &EmulatedHost) -> Result<Segments> {
+    host.outside().enter(|| {
+        let read = |name: &str| {
+            let path = format!("/proc/thread-self/net/{name}");
+            fs::read_to_string(&path).at("read", path)
+        };
+        let text = read("snmp")? + &read("netstat")?;
+        let unknown = || Error::machine("read TCP's counters", "/proc/net lacks one of them");
+        Segments::parse(&text).ok_or_else(unknown)
+    })
+}
+
+/// A connection from outside to the sink. One to a host that is gone fails in time.
+fn connect(host: &EmulatedHost) -> Result<TcpStream> {
+    host.outside().enter(|| {
+        let what = "connect to the receiver";
+        let sink = SocketAddr::from((BULK.host(), SINK_PORT));
+        let connection = TcpStream::connect_timeout(&sink, PATIENCE).doing(what)?;
+        connection.set_write_timeout(Some(PATIENCE)).doing(what)?;
+        connection.set_read_timeout(Some(PATIENCE)).doing(what)?;
+        Ok(connection)
+    })
+}

@@ -1,0 +1,287 @@
+use super::render_nisp_udp;
+use super::*;
+use proptest::prelude::*;
+use steadyvm_load::job::{Done, Ran};
+use steadyvm_report::ReportMeta;
+use steadyvm_stats::bootstrap::BootstrapOptions;
+use steadyvm_stats::bootstrap::Ratio;
+
+/// Jobs that are released every 30 ms and take so many milliseconds.
+fn jobs(responses_ms: &[u64]) -> Ran {
+    let done = |(number, response_ms): (usize, &u64)| Done {
+        released_ns: number as u64 * 30_000_000,
+        finished_ns: (number as u64 * 30 + response_ms) * 1_000_000,
+    };
+    Ran {
+        done: responses_ms.iter().enumerate().map(done).collect(),
+        waited_ns: responses_ms.len() as u64 * 1_500_000,
+    }
+}
+
+fn rate(responses_ms: &[u64], packets_per_s: f64) -> RateData {
+    RateData {
+        ran: jobs(responses_ms),
+        sent_packets_per_s: packets_per_s,
+        received_packets_per_s: 0.9 * packets_per_s,
+        cpu_busy_fraction: 0.5,
+    }
+}
+
+/// Of 21 jobs: eleven of the shorter time and ten of the longer one, in turn.
+fn alternating(shorter_ms: u64, longer_ms: u64) -> Vec<u64> {
+    let times = [shorter_ms, longer_ms].into_iter().cycle();
+    times.take(21).collect()
+}
+
+/// A method whose unloaded jobs take 11 and 13 ms in turn. With 1,000 packets a second, of which it gets
+/// nine in ten times `receives`, they take 18 ms less and more `apart_ms`.
+fn method(name: &str, apart_ms: u64, receives: f64, rounds: u64) -> MethodData {
+    let round = |_| {
+        let mut loaded = rate(&alternating(18 - apart_ms, 18 + apart_ms), 1000.0);
+        loaded.received_packets_per_s *= receives;
+        RoundData {
+            rates: vec![rate(&alternating(11, 13), 0.0), loaded],
+            alone_packets_per_s: 990.0 * receives,
+        }
+    };
+    MethodData {
+        name: name.into(),
+        peak_packets_per_s: 1000.0 * receives,
+        rounds: (0..rounds).map(round).collect(),
+    }
+}
+
+fn data(rounds: u64) -> RunData {
+    RunData {
+        period_us: 30_000,
+        execution_us: 12_000,
+        deadlines_us: vec![16_000, 30_000],
+        asked_packets_per_s: vec![0.0, 1000.0],
+        alone_asked_packets_per_s: 2000.0,
+        methods: vec![
+            method("vanilla", 4, 1.0, rounds),
+            method("rt-poll-list", 1, 0.75, rounds),
+        ],
+    }
+}
+
+fn results(rounds: u64) -> Results {
+    assemble(&data(rounds), BootstrapOptions::default()).unwrap()
+}
+
+fn require_near(ratio: Option<Ratio>, expected: f64) {
+    let ratio = ratio.unwrap();
+    assert!((ratio.estimate / expected - 1.0).abs() < 1e-9, "{ratio:?}");
+    let (low, high) = (ratio.low.unwrap(), ratio.high.unwrap());
+    let room = 1.0 + 1e-9;
+    assert!(
+        low <= room * ratio.estimate && ratio.estimate <= room * high,
+        "{ratio:?}"
+    );
+}
+
+/// By hand: between the finishes of vanilla's jobs there are 32 and 28 ms in turn without packets, 38 and 22
+/// with them, 20 times a round and nothing from one round to the next. So of two rounds all 40 deviate by 2
+/// or 8 ms from 30.
+#[test]
+fn jobs_are_held_against_those_without_packets() {
+    let results = results(2);
+    let [unloaded, loaded] = &results.methods[0].points[..] else {
+        panic!("{results:?}");
+    };
+    let (quiet, busy) = (&unloaded.jobs.punctuality, &loaded.jobs.punctuality);
+    assert_eq!((quiet.jobs, busy.jobs), (42, 42));
+    let bessel = (40.0_f64 / 39.0).sqrt();
+    assert!((quiet.jitter_sd_us - 2000.0 * bessel).abs() < 1e-6);
+    assert!((busy.jitter_sd_us - 8000.0 * bessel).abs() < 1e-6);
+    require_near(loaded.jitter_sd_to_unloaded, 4.0);
+    require_near(
+        loaded.response_mean_to_unloaded,
+        (11.0 * 14.0 + 10.0 * 22.0) / (11.0 * 11.0 + 10.0 * 13.0),
+    );
+    // Those of 22 ms.
+    assert_eq!(
+        (&busy.misses[..], &busy.miss_ratios[..]),
+        (&[20, 0][..], &[20.0 / 42.0, 0.0][..])
+    );
+    assert!((loaded.jobs.waited_mean_us - 1500.0).abs() < 1e-9);
+    assert_eq!(
+        (
+            unloaded.jitter_sd_to_unloaded,
+            unloaded.response_mean_to_unloaded
+        ),
+        (None, None),
+        "it is what the others are held against"
+    );
+}
+
+#[test]
+fn what_is_received_is_held_against_the_first_method() {
+    let results = results(3);
+    let [first, other] = &results.methods[..] else {
+        panic!("{results:?}");
+    };
+    assert!((other.points[1].received_packets_per_s - 675.0).abs() < 1e-9);
+    let rounds = &other.points[1].rounds_received_packets_per_s;
+    assert!(rounds.len() == 3 && rounds.iter().all(|it| (it - 675.0).abs() < 1e-9));
+    require_near(other.points[1].received_to_first, 0.75);
+    assert_eq!(other.points[0].received_to_first, None, "nothing was sent");
+    require_near(other.alone_to_first, 0.75);
+    assert!((other.alone_packets_per_s - 742.5).abs() < 1e-9);
+    assert_eq!(other.rounds_alone_packets_per_s.len(), 3);
+    assert_eq!(
+        (first.alone_to_first, first.points[1].received_to_first),
+        (None, None),
+        "it is the first"
+    );
+    assert!((results.peak_packets_per_s - 1000.0).abs() < 1e-9);
+    assert_eq!((results.schema_version, results.rounds), (4, 3));
+}
+
+#[test]
+fn a_rate_without_three_jobs_in_any_round_or_without_data_is_no_result() {
+    let options = BootstrapOptions::default;
+    let mut short = data(2);
+    short.methods[1].rounds[0].rates[1].ran.done.truncate(2);
+    let found = assemble(&short, options()).unwrap();
+    let point = &found.methods[1].points[1];
+    assert_eq!(point.jobs.punctuality.jobs, 21, "the other round's");
+    short.methods[1].rounds[1].rates[1].ran.done.truncate(2);
+    assert_eq!(assemble(&short, options()), None);
+    let mut missing = data(2);
+    missing.methods[0].rounds[1].rates.pop();
+    assert_eq!(assemble(&missing, options()), None);
+    assert_eq!(assemble(&data(0), options()), None);
+    let mut nothing = data(1);
+    nothing.methods.clear();
+    let nothing = assemble(&nothing, options()).unwrap();
+    render(&nothing);
+    render_nisp_udp(&nothing, &ReportMeta::default());
+}
+
+#[test]
+fn results_are_the_same_from_json() {
+    let results = results(3);
+    let json = serde_json::to_string(&results).unwrap();
+    assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);
+    for field in [
+        r#"{"schema_version":4,"#,
+        r#""rounds":3,"#,
+        r#""punctuality":{"jobs":63,"#,
+        r#""waited_mean_us":1500.0"#,
+        r#""misses":[30,0]"#,
+    ] {
+        assert!(json.contains(field), "{field}\n{json}");
+    }
+}
+
+#[test]
+fn the_table_has_a_row_a_rate_and_fits() {
+    let mut results = results(3);
+    results.notes.push("a note\u{1b}".into());
+    let text = render(&results);
+    let rows = |text: &str, start: &str| {
+        let rows = text.lines().filter(|line| line.starts_with(start));
+        rows.count()
+    };
+    // Once in each of the three tables.
+    assert_eq!(
+        (rows(&text, "vanilla "), rows(&text, "rt-poll-list ")),
+        (3, 3),
+        "{text}"
+    );
+    assert!(
+        text.contains(" 30 47.6% "),
+        "misses and their share\n{text}"
+    );
+    assert!(text.contains("0.75 [0.75, 0.75]"), "{text}");
+    assert!(text.ends_with("note: a note\u{fffd}\n"), "{text}");
+    // As many figures as there may be.
+    for method in &mut results.methods {
+        method.peak_packets_per_s = 999_999.0;
+        method.alone_packets_per_s = 999_999.0;
+        for point in &mut method.points {
+            point.sent_packets_per_s = 999_999.0;
+            point.received_packets_per_s = 999_999.0;
+            let punctuality = &mut point.jobs.punctuality;
+            punctuality.jobs = 100_000;
+            punctuality.misses = vec![100_000; 2];
+            punctuality.miss_ratios = vec![0.999; 2];
+            punctuality.response_p99_us = 123_456.0;
+            punctuality.response_max_us = 123_456.0;
+            let ratio = Some(Ratio {
+                estimate: 1.2,
+                median: 1.2,
+                low: Some(0.2),
+                high: Some(1234.0),
+                rounds: 3,
+            });
+            point.response_mean_to_unloaded = ratio;
+            point.jitter_sd_to_unloaded = ratio;
+            point.received_to_first = ratio;
+        }
+    }
+    let text = render(&results);
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest.unwrap() <= 100, "{widest:?}\n{text}");
+}
+
+#[test]
+fn the_report_has_a_plot_a_figure_and_nothing_is_fetched() {
+    let mut results = results(3);
+    results.methods[0].name = "<b>".into();
+    let meta = ReportMeta {
+        title: "nisp & more".into(),
+        facts: vec![("Revision".into(), "abc".into())],
+        notes: vec!["emulated".into()],
+    };
+    let page = render_nisp_udp(&results, &meta);
+    // Mean, p99, two deadlines, jitter, received; a line a method in each.
+    assert_eq!(page.matches("class=\"plot\"").count(), 6);
+    assert_eq!(page.matches("<polyline").count(), 12);
+    assert!(page.contains("over unloaded (dashed: target 1.5)</h3>"));
+    assert_eq!(page.matches("<line class=\"one\"").count(), 1);
+    assert!(page.contains("Jobs that missed the deadline of 16 ms"));
+    // A peak, and two rates in each of two tables.
+    assert_eq!(
+        page.matches("<th scope=\"row\">rt-poll-list</th>").count(),
+        5
+    );
+    assert!(page.contains("nisp &amp; more") && page.contains("<th scope=\"row\">&lt;b&gt;</th>"));
+    assert!(!page.contains("<b><b>") && !page.contains("http"));
+    assert!(page.ends_with("</html>\n"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Whatever was measured: no panic, ratios are those of the figures, all is shown and survives JSON.
+    #[test]
+    fn any_data_are_judged_and_shown(
+        responses_ms in prop::collection::vec(prop::collection::vec(0_u64..1000, 0..8), 12),
+        received in prop::collection::vec(0.0_f64..1e6, 12),
+    ) {
+        let mut data = data(3);
+        let mut measured = responses_ms.iter().zip(received);
+        for rate in data.methods.iter_mut().flat_map(|it| &mut it.rounds).flat_map(|it| &mut it.rates) {
+            let (responses_ms, received) = measured.next().unwrap();
+            rate.ran = jobs(responses_ms);
+            rate.received_packets_per_s = received;
+        }
+        let options = BootstrapOptions { replicates: 200, seed: 1 };
+        let Some(found) = assemble(&data, options) else { return Ok(()) };
+        for method in &found.methods {
+            let [unloaded, loaded] = &method.points[..] else { panic!("{method:?}") };
+            if let Some(ratio) = loaded.jitter_sd_to_unloaded {
+                let exact = loaded.jobs.punctuality.jitter_sd_us / unloaded.jobs.punctuality.jitter_sd_us;
+                prop_assert!((ratio.estimate / exact - 1.0).abs() < 1e-6, "{ratio:?} {exact}");
+            }
+        }
+        render(&found);
+        let page = render_nisp_udp(&found, &ReportMeta::default());
+        prop_assert!(!page.contains("NaN"));
+        let json = serde_json::to_string(&found).unwrap();
+        let again: Results = serde_json::from_str(&json).unwrap();
+        prop_assert_eq!(render(&again), render(&found));
+    }
+}

@@ -1,0 +1,373 @@
+//! One host of the experiment with its endpoints and their loads.
+
+use super::configuration::{Configuration, LARGEST_BATCH};
+use super::endpoint::{PATIENCE, Party};
+use super::setting::Setting;
+use crate::engine::CpuTimes;
+use crate::rtca::{Cost, Interference, LevelData, StreamData};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use steadyvm_lab::agent::{Connection, Process};
+use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
+use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{At, Error, Result};
+use steadyvm_load::netrt::{ClientOptions, ClientRun, End};
+use steadyvm_load::netstream::{self, ClientCommand, ServerCommand};
+
+const NETRT_PORT: u16 = 7700;
+const SINK_PORT: u16 = 7701;
+/// The others' packets: small ones, since their number is what counts.
+const PACKET_BYTES: &str = "64";
+/// Requests before the counted ones, in which the others come to speed, too.
+const WARMUP_REQUESTS: u64 = 50;
+/// A reply that takes longer is lost.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How much load a measurement has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    /// Seed of the requests' schedule.
+    pub seed: u64,
+    /// Counted requests.
+    pub samples: u64,
+    /// How long the stream flows, in seconds.
+    pub stream_s: u32,
+}
+
+/// One host.
+pub(super) struct Place {
+    setting: Setting,
+    host: EmulatedHost,
+    party: Party,
+    /// Sends requests from the first of the two to the second, which answers them.
+    client: Process,
+    /// Each of the others' sender to the next one.
+    floods: Vec<Process>,
+    /// The batch in force, if this host has batches.
+    batch: u32,
+    broken: bool,
+    /// These serve until the host is gone.
+    _servers: Vec<Process>,
+}
+
+impl Place {
+    /// Boots a host with its endpoints, puts the method in force, and stops the host's clock.
+    pub fn boot(
+        laboratory: &Laboratory,
+        setting: Setting,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let named = |mut error: Error| {
+            error.what = format!("{}: {}", setting.name(), error.what);
+            error
+        };
+        Self::boot_unnamed(laboratory, setting, on_cpu, observer).map_err(named)
+    }
+
+    fn boot_unnamed(
+        laboratory: &Laboratory,
+        setting: Setting,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let specification = HostSpecification {
+            boot_on_cpu: Some(on_cpu),
+            ..laboratory.host(&setting.name(), laboratory.kernel_of(setting.method))?
+        };
+        let mut host = EmulatedHost::boot(&specification)?;
+        let party = Party::start(&host, setting, observer)?;
+        let anywhere = |port: u16| format!("{}:{port}", Ipv4Addr::UNSPECIFIED);
+        let [first, second] = &party.high;
+        let server = second.start(&["steadyvm", "netrt", "serve", &anywhere(NETRT_PORT)])?;
+        let service = format!("{}:{NETRT_PORT}", second.address);
+        let client = first.start(&["steadyvm", "load", "requests", &service])?;
+        let named = [server.pid(), client.pid()];
+        let mut servers = vec![server];
+        let mut floods = Vec::new();
+        for (number, endpoint) in party.low.iter().enumerate() {
+            let next = &party.low[(number + 1) % party.low.len()];
+            let sink = format!("{}:{SINK_PORT}", next.address);
+            servers.push(endpoint.start(&["steadyvm", "load", "sink", &anywhere(SINK_PORT)])?);
+            floods.push(endpoint.start(&["steadyvm", "load", "flood", &sink, PACKET_BYTES])?);
+        }
+        let options = party.options(&host, setting.endpoints, &named)?;
+        host.put_in_force(setting.method, RT, &options)?;
+        servers.extend(keep_awake(host.connection())?);
+        host.pause()?;
+        host.spread_processors()?;
+        Ok(Self {
+            setting,
+            host,
+            party,
+            client,
+            floods,
+            // A tap's own: see `set_batch`.
+            batch: 1,
+            broken: false,
+            _servers: servers,
+        })
+    }
+
+    /// What it was booted with.
+    pub fn setting(&self) -> Setting {
+        self.setting
+    }
+
+    /// Whether a configuration is measured here.
+    pub fn serves(&self, configuration: Configuration) -> bool {
+        Setting::of(configuration, self.setting.endpoints) == self.setting
+    }
+
+    /// The host itself.
+    pub fn host(&mut self) -> &mut EmulatedHost {
+        &mut self.host
+    }
+
+    /// The process id of the host's emulator.
+    pub fn emulator(&self) -> u32 {
+        self.host.emulator()
+    }
+
+    /// Whether it has to be booted again.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Lets the host run for one level of interference.
+    ///
+    /// # Errors
+    /// One of its machines died: the place [`is_broken`](Self::is_broken) from then on.
+    pub fn measure(
+        &mut self,
+        configuration: Configuration,
+        level: Interference,
+        load: &Load,
+    ) -> Result<LevelData> {
+        let measured = self.resume_and_measure(configuration, level, load);
+        self.broken = measured.is_err();
+        measured.map_err(|error| {
+            let mut error = self.host.with_state(error, self.party.machines());
+            error.what = format!("{configuration}, {}: {}", level.title(), error.what);
+            error
+        })
+    }
+
+    fn resume_and_measure(
+        &mut self,
+        configuration: Configuration,
+        level: Interference,
+        load: &Load,
+    ) -> Result<LevelData> {
+        self.host.resume()?;
+        if let Some(batch) = configuration.batch {
+            self.set_batch(batch)?;
+        }
+        for flood in &mut self.floods[..level.senders()] {
+            ask(flood, "start", PATIENCE)?;
+        }
+        let data = self.measure_flooded(load)?;
+        for flood in &mut self.floods[..level.senders()] {
+            ask(flood, "stop", PATIENCE)?;
+        }
+        self.host.pause()?;
+        Ok(data)
+    }
+
+    /// Bounds what is taken of one endpoint at a time: by the level's quantum where the kernel has levels,
+    /// and by the taps of the others.
+    fn set_batch(&mut self, batch: u32) -> Result<()> {
+        let inside = self.host.connection();
+        if self.setting.method.has_levels() {
+            let quantum = format!("net.core.rtnet_quantum={batch} {LARGEST_BATCH}");
+            inside.run(&["sysctl", "-qw", &quantum])?;
+        }
+        if batch == self.batch {
+            return Ok(());
+        }
+        self.batch = batch;
+        if self.setting.endpoints == crate::rtca::Endpoints::Vms {
+            // A tap gathers so many packets and handles them with the next one.
+            let gathered = (batch - 1).to_string();
+            for device in self.party.low_devices() {
+                inside.run(&["ethtool", "-C", device, "rx-frames", &gathered])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn measure_flooded(&mut self, load: &Load) -> Result<LevelData> {
+        let before = self.counters()?;
+        let round_trips = self.ask_for_requests(load)?;
+        let between = self.counters()?;
+        let mbit_per_s = self.stream(load.stream_s)?;
+        let after = self.counters()?;
+        Ok(LevelData {
+            round_trips,
+            round_trips_cost: between.since(&before),
+            stream: StreamData {
+                mbit_per_s: vec![mbit_per_s],
+                cost: after.since(&between),
+            },
+        })
+    }
+
+    fn ask_for_requests(&mut self, load: &Load) -> Result<ClientRun> {
+        let options = ClientOptions {
+            seed: load.seed,
+            warmup: WARMUP_REQUESTS,
+            end: End::Requests(load.samples),
+            timeout: TIMEOUT,
+            ..ClientOptions::default()
+        };
+        let request = serde_json::to_string(&options).doing("describe the requests")?;
+        let longest = options.intervals.longest * (WARMUP_REQUESTS + load.samples) as u32;
+        let answer = ask(&mut self.client, &request, PATIENCE + longest)?;
+        serde_json::from_str(&answer).doing("read the round trips")
+    }
+
+    /// What iperf3 carries from the first of the two to the second.
+    fn stream(&self, stream_s: u32) -> Result<f64> {
+        let [first, second] = &self.party.high;
+        let one_connection = ServerCommand {
+            one_off: true,
+            ..ServerCommand::default()
+        };
+        let mut server = second.spawn(&words(
+            &["iperf3", "--forceflush"],
+            &one_connection.arguments(),
+        ))?;
+        server.wait_for_line("listening", PATIENCE)?;
+        let stream = ClientCommand {
+            // As in the paper: from the first byte on.
+            omit_s: 0,
+            ..ClientCommand::to_server(second.address.into(), stream_s)
+        };
+        let client = first.spawn(&words(&["iperf3"], &stream.arguments()))?;
+        let patience = PATIENCE + Duration::from_secs(stream_s.into());
+        let said = client.finish(patience)?.text();
+        // The next stream's server wants the same port.
+        server.finish(PATIENCE)?;
+        let carried = netstream::parse(&said).doing("read what the stream carried")?;
+        Ok(carried.mbit_per_s)
+    }
+
+    fn counters(&self) -> Result<Counters> {
+        let devices: Vec<String> = self
+            .party
+            .low_devices()
+            .map(|device| format!("/sys/class/net/{device}/statistics/tx_packets"))
+            .collect();
+        let script = format!(
+            "head -n1 /proc/stat; cat /proc/uptime {}",
+            devices.join(" ")
+        );
+        Counters::read(self.host.connection(), &script)
+    }
+}
+
+/// Computes on every CPU whenever nothing else does. An emulated CPU that halts wakes up late, so the
+/// host that has least to do would be the slowest.
+fn keep_awake(host: &Connection) -> Result<Vec<Process>> {
+    let cpus = host.text(&["nproc"])?;
+    let cpus: usize = cpus.trim().parse().doing("count the host's CPUs")?;
+    let on = |cpu: usize| {
+        let cpu = cpu.to_string();
+        let before = ["nice", "-n", "19", "chrt", "-i", "0", "taskset", "-c", &cpu];
+        let endless = ["sh", "-c", "while :; do :; done"];
+        host.spawn(&[&before[..], &endless].concat())
+    };
+    (0..cpus).map(on).collect()
+}
+
+// The arguments are owned by their command.
+fn words<'a>(program: &[&'a str], arguments: &'a [String]) -> Vec<&'a str> {
+    let arguments = arguments.iter().map(String::as_str);
+    program.iter().copied().chain(arguments).collect()
+}
+
+/// What a host has counted.
+struct Counters {
+    cpu: CpuTimes,
+    uptime_s: f64,
+    /// Packets that the others' devices handed to them.
+    others: u64,
+}
+
+impl Counters {
+    fn read(host: &Connection, script: &str) -> Result<Self> {
+        let text = host.text(&["sh", "-euc", script])?;
+        Self::parse(&text).ok_or_else(|| Error::machine("read the host's counters", text))
+    }
+
+    /// The CPU line of /proc/stat, /proc/uptime, and a line a device.
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let cpu = CpuTimes::parse(&with_nice_as_idle(lines.next()?))?;
+        let uptime_s = lines.next()?.split_whitespace().next()?.parse().ok()?;
+        let packets: Option<Vec<u64>> = lines.map(|line| line.trim().parse().ok()).collect();
+        Some(Self {
+            cpu,
+            uptime_s,
+            others: packets?.iter().sum(),
+        })
+    }
+
+    fn since(&self, earlier: &Self) -> Cost {
+        let passed_s = self.uptime_s - earlier.uptime_s;
+        let packets = self.others.saturating_sub(earlier.others) as f64;
+        Cost {
+            cpu_busy_fraction: self.cpu.busy_fraction_since(&earlier.cpu),
+            others_packets_per_s: if passed_s > 0.0 {
+                packets / passed_s
+            } else {
+                0.0
+            },
+        }
+    }
+}
+
+/// "cpu user nice system idle …" with the nice time, which is that of [`keep_awake`], among the idle.
+fn with_nice_as_idle(line: &str) -> String {
+    let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    let number = |word: Option<&String>| word.and_then(|word| word.parse::<u64>().ok());
+    if let (Some(nice), Some(idle)) = (number(words.get(2)), number(words.get(4))) {
+        "0".clone_into(&mut words[2]);
+        words[4] = (nice + idle).to_string();
+    }
+    words.join(" ")
+}
+
+/// Writes a line to a process of `steadyvm load` and gives the line that it answers.
+fn ask(process: &mut Process, request: &str, patience: Duration) -> Result<String> {
+    process.input(format!("{request}\n").as_bytes())?;
+    process.wait_for_line("", patience)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_and_their_rates_are_a_seconds() {
+        let before = Counters::parse("cpu  10 5 0 95 0 0 0 0\n100.00 1.0\n5\n7\n0\n").unwrap();
+        let after = Counters::parse("cpu  40 12 0 98 0 0 0 0\n102.50 1.0\n255\n257\n0\n").unwrap();
+        let cost = after.since(&before);
+        assert!((cost.others_packets_per_s - 200.0).abs() < 1e-9);
+        assert!((cost.cpu_busy_fraction - 0.75).abs() < 1e-9);
+        assert!(before.since(&before).others_packets_per_s.abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn what_are_no_counters_is_refused() {
+        for text in [
+            "",
+            "cpu 1 2 3 4 5 6 7 8",
+            "cpu 1 2 3 4 5 6 7 8\nx\n1",
+            "cpu 1 2 3 4 5 6 7 8\n1.0 1\nx",
+        ] {
+            assert!(Counters::parse(text).is_none(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+use super::render_rtca;
+use super::*;
+use steadyvm_load::netrt::{ClientRun, Counters, EndedBy, Sample};
+use steadyvm_report::ReportMeta;
+use steadyvm_stats::bootstrap::{BootstrapOptions, Ratio};
+
+/// Round trips of 1 ms, those of one level `slower` times as long, every tenth three times that.
+fn level(slower: f64, packets_per_s: f64, round: u64) -> LevelData {
+    let samples: Vec<Sample> = (0..200)
+        .map(|sequence| Sample {
+            sequence,
+            sent_ns: sequence * 5_000_000,
+            rtt_ns: (1e6 * slower * if sequence % 10 == 0 { 3.0 } else { 1.0 }) as u64
+                + 1000 * (sequence % 7)
+                + round,
+        })
+        .collect();
+    let cost = Cost {
+        cpu_busy_fraction: 0.5,
+        others_packets_per_s: packets_per_s,
+    };
+    LevelData {
+        round_trips: ClientRun {
+            samples,
+            counters: Counters {
+                lost: 1,
+                ..Counters::default()
+            },
+            ended_by: EndedBy::Done,
+            duration_ns: 1,
+        },
+        round_trips_cost: cost,
+        stream: StreamData {
+            mbit_per_s: vec![1000.0 / slower, 1010.0 / slower],
+            cost,
+        },
+    }
+}
+
+fn configuration(name: &str, slower: f64, packets_per_s: f64) -> ConfigurationData {
+    let round = |round| {
+        RoundData(Interference::ALL.map(|it| {
+            let senders = it.senders() as f64;
+            level(1.0 + senders * slower, senders * packets_per_s, round)
+        }))
+    };
+    ConfigurationData {
+        name: name.to_owned(),
+        rounds: (0..3).map(round).collect(),
+    }
+}
+
+fn results() -> Results {
+    let data = RunData {
+        endpoints: Endpoints::Vms,
+        configurations: vec![
+            configuration("preempt-rt", 50.0, 100_000.0),
+            configuration("rt-poll-list:64", 0.05, 50_000.0),
+        ],
+    };
+    assemble(&data, BootstrapOptions::default())
+}
+
+#[test]
+fn figures_are_over_base_of_the_same_configuration() {
+    let results = results();
+    let [plain, levels] = &results.configurations[..] else {
+        panic!("{results:?}");
+    };
+    let heavy = &plain.levels[3];
+    assert_eq!(
+        (heavy.interference, heavy.n, heavy.lost),
+        (Interference::Heavy, 600, 3)
+    );
+    let near = |ratio: Option<Ratio>, expected: f64| {
+        let ratio = ratio.unwrap();
+        assert!((ratio.estimate / expected - 1.0).abs() < 0.01, "{ratio:?}");
+        let (low, high) = (ratio.low.unwrap(), ratio.high.unwrap());
+        assert!(
+            low <= ratio.estimate * 1.001 && ratio.estimate <= high * 1.001,
+            "{ratio:?}"
+        );
+    };
+    near(heavy.median_to_base, 151.0);
+    near(heavy.p95_to_base, 151.0);
+    near(heavy.mbit_per_s_to_base, 1.0 / 151.0);
+    near(levels.levels[3].median_to_base, 1.15);
+    near(levels.levels[3].round_trips_cost.others_to_first, 0.5);
+    near(levels.levels[1].stream_cost.others_to_first, 0.5);
+    assert_eq!(
+        heavy.round_trips_cost.others_to_first, None,
+        "it is the first"
+    );
+    assert_eq!(plain.levels[0].median_to_base, None, "it is Base");
+    assert_eq!(levels.levels[0].stream_cost.others_to_first, None);
+}
+
+#[test]
+fn results_are_the_same_from_json() {
+    let results = results();
+    let json = serde_json::to_string(&results).unwrap();
+    assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);
+    assert!(
+        json.contains(r#""schema_version":1,"endpoints":"vms","rounds":3"#),
+        "{json}"
+    );
+    assert!(json.contains(r#""interference":"heavy""#), "{json}");
+}
+
+#[test]
+fn the_table_has_a_row_a_level_and_fits() {
+    let mut results = results();
+    results.notes.push("a note".into());
+    let text = render(&results);
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest.unwrap() <= 100, "{widest:?}\n{text}");
+    for title in ["Base", "Light", "Medium", "Heavy"] {
+        let rows = text
+            .lines()
+            .filter(|line| line.get(16..).is_some_and(|it| it.starts_with(title)));
+        assert_eq!(rows.count(), 4, "{title}\n{text}");
+    }
+    assert!(
+        text.contains("151 [") && text.ends_with("note: a note\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_level_without_an_answer_is_no_figure_and_no_panic() {
+    let mut broken = configuration("vanilla", 1.0, 10.0);
+    for round in &mut broken.rounds {
+        round.0[3].round_trips.samples.clear();
+        round.0[3].stream.mbit_per_s.clear();
+    }
+    let data = RunData {
+        endpoints: Endpoints::Namespaces,
+        configurations: vec![broken],
+    };
+    let results = assemble(&data, BootstrapOptions::default());
+    let heavy = &results.configurations[0].levels[3];
+    assert_eq!(
+        (heavy.n, heavy.median_us, heavy.mbit_per_s),
+        (0, None, None)
+    );
+    assert_eq!((heavy.p95_to_base, heavy.mbit_per_s_to_base), (None, None));
+    assert!(render(&results).contains('-'));
+    let nothing = RunData {
+        endpoints: Endpoints::Vms,
+        configurations: Vec::new(),
+    };
+    let nothing = assemble(&nothing, BootstrapOptions::default());
+    assert_eq!(nothing.rounds, 0);
+    render(&nothing);
+    render_rtca(&nothing, &ReportMeta::default());
+}
+
+#[test]
+fn the_report_has_plots_and_tables_and_nothing_is_fetched() {
+    let mut results = results();
+    results.configurations[0].name = "<b>".into();
+    let meta = ReportMeta {
+        title: "rtca & more".into(),
+        facts: vec![("Revision".into(), "abc".into())],
+        notes: vec!["emulated".into()],
+    };
+    let page = render_rtca(&results, &meta);
+    assert_eq!(page.matches("class=\"plot\"").count(), 4);
+    assert_eq!(page.matches("<td>Heavy</td>").count(), 4);
+    assert!(
+        page.contains("rtca &amp; more") && page.contains("&lt;b&gt;") && !page.contains("<b><b>")
+    );
+    assert!(!page.contains("http"), "nothing is fetched");
+    assert!(page.ends_with("</html>\n"));
+}

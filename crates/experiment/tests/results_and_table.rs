@@ -1,0 +1,413 @@
+//! results.json's promised shape, and the table a terminal shows of it.
+
+mod common;
+
+use serde_json::Value;
+use steadyvm_experiment::compare::report::render;
+use steadyvm_experiment::compare::results::{
+    AssembleOptions, GuestCounts, Phase, Results, ResultsError, RunData, Service, assemble,
+    hgrm_of_method,
+};
+use steadyvm_experiment::compare::table;
+use steadyvm_report::ReportMeta;
+use steadyvm_stats::Summary;
+use steadyvm_stats::bootstrap::BootstrapOptions;
+
+fn options() -> AssembleOptions {
+    AssembleOptions {
+        bootstrap: BootstrapOptions {
+            replicates: 400,
+            seed: 1,
+        },
+    }
+}
+
+#[test]
+fn the_promised_fields_are_there_with_their_names() {
+    let results = assemble(&common::comparison(3, 700), options());
+    let json: Value = serde_json::from_str(&results.to_json().unwrap()).unwrap();
+    assert_eq!(json["schema_version"], 1);
+    for method in json["methods"].as_array().unwrap() {
+        assert!(method["name"].is_string());
+        for phase in ["netrt", "netrt_equal", "netrt_idle"] {
+            for figure in [
+                "n", "lost", "mean_us", "sd_us", "p50_us", "p90_us", "p99_us", "p999_us", "max_us",
+            ] {
+                assert!(method[phase][figure].is_number(), "{phase}.{figure}");
+            }
+        }
+        assert!(method["netstream"]["mbit_per_s"].is_number());
+        assert!(method["netstream"]["equal_mbit_per_s"].is_number());
+        assert!(method["host"]["cpu_busy_fraction"].is_number());
+    }
+    for ratio in json["ratios"].as_array().unwrap() {
+        for name in ["of", "to", "figure"] {
+            assert!(ratio[name].is_string());
+        }
+        for value in ["median", "low", "high"] {
+            assert!(ratio[value].is_number(), "{ratio}");
+        }
+        // Every figure's name is a path into a method's entry.
+        let path = format!("/{}", ratio["figure"].as_str().unwrap().replace('.', "/"));
+        assert!(json["methods"][0].pointer(&path).is_some(), "{path}");
+    }
+}
+
+#[test]
+fn figures_are_exact_and_of_every_sample() {
+    let data = common::comparison(3, 700);
+    let results = assemble(&data, options());
+    for (method, shown) in data.methods.iter().zip(&results.methods) {
+        for phase in Phase::ALL {
+            let exact = Summary::of(&method.round_trips_ns(phase).concat()).unwrap();
+            let latency = shown.latency(phase);
+            assert_eq!((latency.n, exact.n), (2100, 2100));
+            assert_eq!(latency.lost, 3);
+            assert_eq!(latency.max_us, Some(exact.max_ns as f64 / 1000.0));
+            assert_eq!(latency.p999_us, Some(exact.p999_ns as f64 / 1000.0));
+            assert_eq!(latency.mean_us, Some(exact.mean_ns / 1000.0));
+            assert_eq!(latency.sd_us, exact.sd_ns.map(|sd| sd / 1000.0));
+            let last = latency.distribution.last().unwrap();
+            assert_eq!((last.fraction, Some(last.us)), (1.0, latency.max_us));
+            assert!(
+                latency
+                    .distribution
+                    .is_sorted_by(|a, b| a.fraction < b.fraction && a.us <= b.us)
+            );
+        }
+        assert!(
+            hgrm_of_method(method, Phase::Full)
+                .unwrap()
+                .contains("Total count    =         2100")
+        );
+    }
+}
+
+#[test]
+fn ratios_are_of_each_method_to_those_before_it() {
+    let results = assemble(&common::comparison(3, 700), options());
+    let pairs = [
+        ("preempt-rt", "vanilla"),
+        ("dedicated", "vanilla"),
+        ("dedicated", "preempt-rt"),
+    ];
+    for (of, to) in pairs {
+        let of_pair: Vec<_> = results
+            .ratios
+            .iter()
+            .filter(|it| it.of == of && it.to == to)
+            .collect();
+        // Mean, SD, p50, p99 in three phases, two rates, three shares of CPU time.
+        assert_eq!(of_pair.len(), 4 * 3 + 5, "{of} / {to}");
+    }
+    assert_eq!(results.ratios.len(), 3 * 17);
+    assert!(
+        results
+            .notes
+            .iter()
+            .any(|note| note.contains("netrt.p999_us")),
+        "{:?}",
+        results.notes
+    );
+
+    let mean = results
+        .ratios
+        .iter()
+        .find(|it| (&*it.of, &*it.figure) == ("preempt-rt", "netrt.mean_us"))
+        .unwrap();
+    let means: Vec<f64> = results
+        .methods
+        .iter()
+        .map(|it| it.netrt.mean_us.unwrap())
+        .collect();
+    assert!((mean.estimate.unwrap() - means[1] / means[0]).abs() < 1e-9);
+    // The synthetic data's levels: 1.9 ms to 2.6 ms, and fewer bursts.
+    assert!(mean.excludes_one() && mean.high.unwrap() < 0.8, "{mean:?}");
+    let equal = |it: &&_| matches!(it, steadyvm_experiment::compare::results::RatioResult { figure, .. } if figure == "netstream.equal_mbit_per_s");
+    assert!(
+        results
+            .ratios
+            .iter()
+            .filter(equal)
+            .all(|it| !it.excludes_one())
+    );
+}
+
+#[test]
+fn the_same_data_and_seed_give_the_same_results() {
+    let data = common::comparison(3, 300);
+    assert_eq!(assemble(&data, options()), assemble(&data, options()));
+    let other_seed = BootstrapOptions {
+        seed: 2,
+        ..options().bootstrap
+    };
+    assert_ne!(
+        assemble(
+            &data,
+            AssembleOptions {
+                bootstrap: other_seed
+            }
+        ),
+        assemble(&data, options())
+    );
+}
+
+#[test]
+fn five_thousand_samples_have_a_ratio_of_p999() {
+    let results = assemble(&common::comparison(2, 2500), options());
+    assert!(results.ratios.iter().any(|it| it.figure == "netrt.p999_us"));
+    assert!(results.notes.is_empty(), "{:?}", results.notes);
+}
+
+#[test]
+fn one_round_gives_intervals_and_says_what_they_leave_out() {
+    let results = assemble(&common::comparison(1, 700), options());
+    let mean = results
+        .ratios
+        .iter()
+        .find(|it| it.figure == "netrt.mean_us")
+        .unwrap();
+    assert!(mean.low.is_some() && mean.high.is_some());
+    assert_eq!((mean.rounds, results.bootstrap.paired_rounds), (1, 1));
+    assert!(
+        results
+            .notes
+            .iter()
+            .any(|note| note.contains("one round only"))
+    );
+    assert!(table::render(&results).contains("within one round"));
+    // A single value says nothing of its own variation.
+    let busy = results
+        .ratios
+        .iter()
+        .find(|it| it.figure == "host.cpu_busy_fraction")
+        .unwrap();
+    assert_eq!((busy.low, busy.high), (None, None));
+}
+
+#[test]
+fn an_interrupted_comparison_uses_the_rounds_every_method_has() {
+    let mut data = common::comparison(3, 300);
+    data.methods[2].rounds.pop();
+    let results = assemble(&data, options());
+    assert_eq!(results.bootstrap.paired_rounds, 2);
+    assert!(
+        results
+            .notes
+            .iter()
+            .any(|note| note.contains("vanilla has 3 rounds"))
+    );
+    assert_eq!(results.methods[0].netrt.n, 900);
+
+    data.methods[1].rounds.clear();
+    let results = assemble(&data, options());
+    assert!(results.ratios.is_empty());
+    assert_eq!(results.methods[1].netrt.mean_us, None);
+    assert!(assemble(&RunData::default(), options()).methods.is_empty());
+}
+
+#[test]
+fn what_was_not_measured_is_null_and_never_a_number() {
+    let mut data = common::comparison(2, 300);
+    for round in &mut data.methods[1].rounds {
+        round.full.netrt.samples.clear();
+        round.full.netstream = None;
+        round.full.host_cpu_busy_fraction = f64::NAN;
+    }
+    let results = assemble(&data, options());
+    let json: Value = serde_json::from_str(&results.to_json().unwrap()).unwrap();
+    let method = &json["methods"][1];
+    assert_eq!(method["netrt"]["n"], 0);
+    for path in [
+        "/netrt/mean_us",
+        "/netrt/max_us",
+        "/netstream/mbit_per_s",
+        "/host/cpu_busy_fraction",
+    ] {
+        assert_eq!(method.pointer(path), Some(&Value::Null), "{path}");
+    }
+    assert!(
+        results
+            .notes
+            .iter()
+            .any(|note| note.contains("preempt-rt / vanilla"))
+    );
+    assert_eq!(
+        Results::from_json(&results.to_json().unwrap()).unwrap(),
+        results
+    );
+}
+
+#[test]
+fn other_files_and_versions_are_refused_with_a_reason() {
+    for text in ["", "{}", "[1]", "{\"schema_version\":1}", "not json"] {
+        let error = Results::from_json(text).unwrap_err();
+        assert!(matches!(error, ResultsError::Json(_)), "{error}");
+    }
+    let error = Results::from_json("{\"schema_version\":2}").unwrap_err();
+    assert!(error.to_string().contains("schema_version is 2"), "{error}");
+}
+
+#[test]
+fn where_the_loads_were_received_is_said() {
+    let data = RunData {
+        service: Service::Host,
+        ..common::comparison(1, 50)
+    };
+    let results = assemble(&data, options());
+    let json = results.to_json().unwrap();
+    assert!(json.contains("\"service\": \"host\""), "{json}");
+    assert_eq!(Results::from_json(&json).unwrap(), results);
+    let page = render(&results, &ReportMeta::default());
+    for text in [table::render(&results), page.clone()] {
+        assert!(text.contains(Service::Host.title()), "{text}");
+    }
+    assert!(!page.contains("the paper’s figures"), "it has none of this");
+    let older = json.replace("\"service\": \"host\",", "");
+    assert_eq!(Results::from_json(&older).unwrap().service, Service::Vm);
+}
+
+/// Counts are summed over rounds and shown a request, where there was a guest.
+#[test]
+fn what_the_guest_counted_is_shown_a_request() {
+    let mut data = common::comparison(2, 100);
+    for (round, exits) in data.methods[1].rounds.iter_mut().zip([300, 600]) {
+        round.idle.guest = Some(GuestCounts {
+            requests: 150,
+            network_interrupts: 7,
+            network_softirqs: 11,
+            timer_interrupts: 30,
+            injected_interrupts: 75,
+            exits,
+            exit_reasons: [("mmio_exits".to_owned(), 60), ("irq_exits".to_owned(), 9)].into(),
+        });
+    }
+    let results = assemble(&data, options());
+    let [without, with, _] = &results.methods[..] else {
+        panic!("three methods");
+    };
+    assert!(without.guest_idle.is_none() && with.guest.is_none());
+    let guest = with.guest_idle.as_ref().unwrap();
+    assert_eq!((guest.requests, guest.network_interrupts), (300, 14));
+    assert!((guest.exits_per_request - 3.0).abs() < 1e-9);
+    assert!((guest.exit_reasons_per_request["mmio_exits"] - 0.4).abs() < 1e-9);
+
+    let text = table::render(&results);
+    let row = text.lines().find(|line| line.ends_with("2.60")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    let figures = [
+        "14", "22", "0.20", "0.50", "3.00", "0.00", "0.40", "0.00", "2.60",
+    ];
+    assert_eq!(cells, [&["preempt-rt"][..], &figures].concat());
+    let page = render(&results, &ReportMeta::default());
+    assert!(
+        page.contains("<td>14</td><td>22</td><td>0.20</td><td>0.50</td>"),
+        "{page}"
+    );
+    let none = assemble(&common::comparison(2, 100), options());
+    assert!(!table::render(&none).contains("softirqs"));
+    assert!(!render(&none, &ReportMeta::default()).contains("softirqs"));
+}
+
+#[test]
+fn the_table_fits_and_shows_every_method_with_n_and_max() {
+    let results = assemble(&common::comparison(3, 700), options());
+    let text = table::render(&results);
+    assert!(
+        text.lines()
+            .all(|line| line.chars().count() <= steadyvm_report::text::WIDTH),
+        "{text}"
+    );
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("  vanilla "))
+        .collect();
+    // Three phases, and traffic.
+    assert_eq!(rows.len(), 4, "{text}");
+    let max_us = results.methods[0].netrt.max_us.unwrap();
+    let fields: Vec<&str> = rows[0].split_whitespace().collect();
+    assert_eq!(fields[..3], ["vanilla", "2100", "3"]);
+    assert_eq!(*fields.last().unwrap(), format!("{max_us:.0}"));
+    // Three phases and traffic; the mean's ratio and interval come first.
+    let ratios: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("  preempt-rt / vanilla "))
+        .collect();
+    assert_eq!(ratios.len(), 4, "{text}");
+    let mean = results
+        .ratios
+        .iter()
+        .find(|it| it.figure == "netrt.mean_us")
+        .unwrap();
+    let (low, high) = (mean.low.unwrap(), mean.high.unwrap());
+    let expected = format!("{:.2} [{low:.2}, {high:.2}]*", mean.median);
+    assert!(ratios[0].contains(&expected), "{expected} in {}", ratios[0]);
+}
+
+#[test]
+fn pairs_of_methods_that_differ_in_their_ends_are_told_apart() {
+    let mut data = common::comparison(2, 60);
+    data.methods[0].name = "preempt-rt-vmm".to_owned();
+    data.methods[1].name = "rt-sockets".to_owned();
+    let text = table::render(&assemble(&data, options()));
+    let pair = "\n  rt-sockets / preempt-rt-vmm\n";
+    assert_eq!(text.matches(pair).count(), 4, "{text}");
+}
+
+#[test]
+fn hostile_names_and_huge_figures_do_not_break_the_table() {
+    let mut data = common::comparison(2, 60);
+    data.methods[0].name = "\u{1b}[2J\n".to_owned() + &"name".repeat(60);
+    data.methods[1].rounds[0].full.netrt.samples[0].rtt_ns = 86_400_000_000_000;
+    let text = table::render(&assemble(&data, options()));
+    assert!(
+        text.lines()
+            .all(|line| line.chars().count() <= steadyvm_report::text::WIDTH),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}'));
+    assert!(text.contains("8.64e10"), "the maximum is not shown: {text}");
+    assert!(table::render(&assemble(&RunData::default(), options())).ends_with('\n'));
+}
+
+#[test]
+fn any_figures_in_results_json_are_shown_without_panic() {
+    let json: Value = serde_json::from_str(
+        &assemble(&common::comparison(2, 60), options())
+            .to_json()
+            .unwrap(),
+    )
+    .unwrap();
+    for (float, integer) in [
+        (0.0, 0),
+        (-1.0, 1),
+        (1e-308, 2),
+        (1e308, u64::MAX),
+        (f64::MIN, u64::MAX / 3),
+    ] {
+        let mut changed = json.clone();
+        set_numbers(&mut changed, float, integer);
+        changed["schema_version"] = 1.into();
+        let results = Results::from_json(&changed.to_string()).unwrap();
+        let page = render(&results, &ReportMeta::default());
+        assert!(
+            !page.contains("NaN") && !page.contains("inf\""),
+            "with {float} and {integer}"
+        );
+        assert!(table::render(&results).contains("vanilla"));
+    }
+}
+
+fn set_numbers(value: &mut Value, float: f64, integer: u64) {
+    match value {
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|it| set_numbers(it, float, integer)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|it| set_numbers(it, float, integer)),
+        Value::Number(number) if number.is_u64() => *value = integer.into(),
+        Value::Number(_) => *value = float.into(),
+        _ => {}
+    }
+}
