@@ -60,6 +60,10 @@ class Api:
             raise Refused(response.status_code, response.text)
         return response.json() if response.text else {}
 
+    def request(self, service: str, version: str, method: str, path: str, body: Any) -> Any:
+        """As ``steadyvm-nova audit`` asks."""
+        return self.call(service, method, path, body, microversion=version)
+
     def compute(self, method: str, path: str, body: Any = None) -> Any:
         """A request to nova."""
         return self.call("compute", method, path, body)

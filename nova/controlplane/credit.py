@@ -1,7 +1,7 @@
 """Xen's credit scheduler on one simulated host: what the paper's two columns "Credit" ran on.
 
-After sched_credit.c of Xen 4.1, which XenServer 6.2 has: run queues per CPU, ticks of 10 ms, slices and accounting of
-30 ms, weights alike, BOOST for VCPUs that wake, and CPUs that steal what is more urgent than their own.
+After sched_credit.c of Xen 4.1, which XenServer 6.2 has: run queues per CPU, ticks of 10 ms, slices and
+accounting of 30 ms, weights alike, BOOST for VCPUs that wake, and CPUs that steal what is more urgent.
 Guests are those of crates/sim: n jobs keep min(n, VCPUs) VCPUs awake, and the first jobs by deadline run.
 Times are whole microseconds. The same seed gives the same.
 """
@@ -13,6 +13,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 TICK_US = 10_000
 SLICE_US = 30_000
@@ -98,7 +99,7 @@ class _Host:
         source = random.Random(seed)
         self.vms = [self._vm(guest, source) for guest in guests]
         for number in range(cpus):
-            self._at(source.randrange(TICK_US), lambda number=number: self._tick(number))
+            self._at(source.randrange(TICK_US), partial(self._tick, number))
         self._at(source.randrange(SLICE_US), self._account)
 
     def run(self, duration_us: int) -> None:
@@ -127,10 +128,10 @@ class _Host:
         vm.left_us = [0] * len(guest.tasks)
         for task, (_, period_us) in enumerate(guest.tasks):
             first = source.randrange(period_us)
-            self._at(first, lambda task=task: self._release(vm, task))
+            self._at(first, partial(self._release, vm, task))
         if not guest.tasks:
             for vcpu in vm.vcpus:
-                self._at(0, lambda vcpu=vcpu: self._wake(vcpu))
+                self._at(0, partial(self._wake, vcpu))
         return vm
 
     def _release(self, vm: _Vm, task: int) -> None:

@@ -39,7 +39,9 @@ class Sequence:
 def main(cloud: Cloud, arguments: list[str]) -> int:
     """Writes parts into ``--parts``; 1 if a check failed."""
     parser = argparse.ArgumentParser(prog="tools/openstack run", description=__doc__)
-    parser.add_argument("--seeds", default=f"0,1,2,3,4,{PAPER_SEED}", help="of the real-time VMs that are drawn")
+    parser.add_argument(
+        "--seeds", default=f"0,1,2,3,4,{PAPER_SEED}", help="of the real-time VMs that are drawn"
+    )
     parser.add_argument("--lives", type=int, default=1000, help="random lives of VMs in flight together")
     parser.add_argument("--only", choices=("figures", "checks"), help="one of the two parts")
     parser.add_argument("--quick", action="store_true", help=f"seed {PAPER_SEED} and 20 lives")
