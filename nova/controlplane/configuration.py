@@ -79,6 +79,35 @@ def write_host(layout: Layout, policy: Policy, name: str, shape: Shape) -> None:
     )
 
 
+def write_libvirt_host(layout: Layout, name: str) -> None:
+    """Adds nova's libvirt driver to the files of a compute host."""
+    files = [layout.etc / "nova" / "nova.conf", layout.etc / "nova" / f"{name}.conf"]
+    helper = " ".join([layout.program("privsep-helper"), *(f"--config-file {file}" for file in files)])
+    own = (
+        files[1]
+        .read_text()
+        .replace(
+            "[DEFAULT]\n", "[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\nforce_config_drive = false\n"
+        )
+    )
+    sections: Sections = {
+        "libvirt": {
+            "virt_type": "kvm",
+            "connection_uri": "qemu:///system",
+            "cpu_mode": "host-passthrough",
+            "images_type": "raw",
+            "use_virtio_for_bridges": "false",
+        },
+        # This process is root, and has no sudo.
+        "nova_sys_admin": {"helper_command": helper},
+        "privsep_osbrick": {"helper_command": helper},
+        "vif_plug_ovs_privileged": {"helper_command": helper},
+        "vif_plug_linux_bridge_privileged": {"helper_command": helper},
+    }
+    _ini(files[1], sections)
+    files[1].write_text(own + files[1].read_text())
+
+
 def _keystone(layout: Layout) -> Sections:
     return {
         "database": {"connection": layout.database("keystone")},

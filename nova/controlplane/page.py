@@ -49,12 +49,14 @@ def _page(steadyvm: str, parts: Mapping[str, Any]) -> Iterator[str]:
         yield f"{versions}. It was up after {part['up_s']:.0f} s."
         yield ""
     yield "`tools/openstack page` wrote this page. All services are real, on MariaDB and RabbitMQ of Debian."
-    yield "Only the virt driver is fake. neutron runs its API alone: servers have no network."
+    yield "Only the virt driver is fake, but where libvirt is named."
+    yield "neutron runs its API alone: servers have no network."
     if "figures" in parts:
         yield from _figures(parts["figures"]["runs"])
         yield from _tables(steadyvm, parts["figures"]["runs"])
-    if "checks" in parts:
-        yield from _checks(parts["checks"]["checks"])
+    checks = [check for name in ("checks", "libvirt") if name in parts for check in parts[name]["checks"]]
+    if checks:
+        yield from _checks(checks)
 
 
 def _placement(run: Mapping[str, Any]) -> Placement:
@@ -128,7 +130,7 @@ def _tables(steadyvm: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> I
     yield "`steadyvm simulate` with global EDF and deferrable servers, as in the paper."
     yield "Credit is nova/controlplane/credit.py, after Xen 4.1."
     yield "Other VMs compute all the time, as the paper's Hadoop does, and get what is left."
-    yield f"Each has {simulated.BATCH_CPU_S} s of work for a CPU; the batch job ends with the last; its time is"
+    yield f"Each has {simulated.BATCH_CPU_S} s of work for a CPU; the job ends with the last; its time is"
     yield "extrapolated. A late job goes on, and the next waits: an overloaded VM misses nearly all."
     yield ""
     yield f"| VM, seed {seed} | {' | '.join(titles)} |"
