@@ -69,7 +69,7 @@ def cluster(steadyvm: str, hosts: Mapping[str, tuple[Sequence[Vm], int]], schedu
         if scheduler == "credit":
             got = _credit(host, vms, names)
         else:
-            got = _steadyvm(steadyvm, plan(host, vms, names, scheduler))
+            got = steadyvm_simulate(steadyvm, plan(SHAPES[host].cpus, vms, names, scheduler))
         rt, rest = (sum(got[name].cpus for name in of) for of in ([vm.name for vm in vms], names))
         found.jobs |= {vm.name: (got[vm.name].late, got[vm.name].jobs) for vm in vms}
         found.used[host] = (rt, rest)
@@ -86,24 +86,33 @@ def _credit(host: str, vms: Sequence[Vm], others: Sequence[str]) -> dict[str, Go
     }
 
 
-def plan(host: str, vms: Sequence[Vm], others: Sequence[str], scheduler: str = "gedf") -> str:
-    """The host as `steadyvm simulate` reads it: deferrable servers, as in section 4.3.1."""
-    lines = ["[host]", f"pcpus = {SHAPES[host].cpus}", f'scheduler = "{scheduler}"', "[simulate]"]
-    lines += [f'duration = "{DURATION_S}s"', 'server = "deferrable"', "random_offsets = true"]
+def plan(
+    cpus: int,
+    vms: Sequence[Vm],
+    others: Sequence[str],
+    scheduler: str,
+    *,
+    server: str = "deferrable",
+    duration_s: int = DURATION_S,
+) -> str:
+    """A host as `steadyvm simulate` reads it; deferrable servers are those of section 4.3.1."""
+    lines = ["[host]", f"pcpus = {cpus}", f'scheduler = "{scheduler}"', "[simulate]"]
+    lines += [f'duration = "{duration_s}s"', f'server = "{server}"', "random_offsets = true"]
     for vm in vms:
         one = vm.interface
         lines += ["[[vm]]", f'name = "{vm.name}"', 'scheduler = "gedf"', 'interface = "mpr"']
         lines += [f'period = "{one.period_us}us"', f'budget = "{one.budget_us * one.vcpus}us"']
         lines += [f"vcpus = {one.vcpus}", "tasks = ["]
-        for name, (execution, period) in zip(("video", "audio"), vm.tasks, strict=True):
-            lines.append(f'  {{ name = "{name}", c = "{execution}us", t = "{period}us" }},')
+        for number, (execution, period) in enumerate(vm.tasks):
+            lines.append(f'  {{ name = "task {number}", c = "{execution}us", t = "{period}us" }},')
         lines.append("]")
     for name in others:
         lines += ["[[vm]]", f'name = "{name}"', "rt = false", f"vcpus = {OTHER_VCPUS}"]
     return "\n".join(lines)
 
 
-def _steadyvm(steadyvm: str, text: str) -> dict[str, Got]:
+def steadyvm_simulate(steadyvm: str, text: str) -> dict[str, Got]:
+    """What each VM of a plan gets."""
     if "[[vm]]" not in text:
         return {}
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
