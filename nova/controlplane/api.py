@@ -115,7 +115,8 @@ class Api:
             done = found["status"] in ("ACTIVE", "ERROR") and not found["OS-EXT-STS:task_state"]
             return found if done else None
 
-        return until(look, f"server {identity} is ACTIVE or ERROR")
+        found: dict[str, Any] = until(look, f"server {identity} is ACTIVE or ERROR")
+        return found
 
     def boot(self, flavor: str, image: str, hints: Any = None, **server: Any) -> dict[str, Any]:
         """A new server, once it is ACTIVE or ERROR."""

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,11 @@ class Checks:
         for name, specs, words in WRONG:
             flavor = api.flavor(f"wrong {name}", 2, 128)
             path = f"/flavors/{flavor}/os-extra_specs"
-            _must_refuse(name, words, lambda p=path, s=specs: api.compute("POST", p, {"extra_specs": s}))
+            _must_refuse(name, words, partial(api.compute, "POST", path, {"extra_specs": specs}))
             if api.compute("GET", path)["extra_specs"]:
                 raise Wrong(f"the flavor with a wrong {name} has got extra specs")
             if "rt:hints" not in specs:
-                _must_refuse(name, words, lambda s=specs: api.create(opened, self.cloud.image, s))
+                _must_refuse(name, words, partial(api.create, opened, self.cloud.image, specs))
                 refused += 1
             refused += 1
         if self.api.servers() or accounts.check_sums(self.cloud):

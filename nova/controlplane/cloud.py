@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,10 +270,10 @@ class Cloud:
         self.processes.start("rabbitmq", [_RABBITMQ])
         self.processes.wait_for("rabbitmq", "answer on its port", lambda: listens(layout.RABBITMQ))
         for name in ("nova-scheduler", "nova-conductor", "nova-compute"):
-            until(
-                lambda kind=name: all(one["state"] == "up" for one in self.api.services(kind)),
-                f"{name} reports",
-            )
+            until(partial(self._all_up, name), f"{name} reports")
+
+    def _all_up(self, kind: str) -> bool:
+        return all(one["state"] == "up" for one in self.api.services(kind))
 
     def start_compute(self, name: str) -> None:
         """nova-compute of one host."""
