@@ -38,6 +38,12 @@ def check_sums(cloud: Cloud) -> int:
     return total
 
 
+def repair(cloud: Cloud) -> int:
+    """What ``steadyvm-nova audit --repair`` does; the number of claims that it has deleted."""
+    services = audit.Services(cloud.api.request, cloud.policy)
+    return len(audit.repair(services, audit.settled(services, 2.0)))
+
+
 def check(cloud: Cloud, interfaces: Mapping[str, Interface]) -> int:
     """Right when nothing is under way: the audit finds nothing, and the exact test admits each host.
 

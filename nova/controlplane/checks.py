@@ -108,11 +108,17 @@ class Checks:
         flying = self._create_at_once(12, "check-half")
         self.cloud.restart_scheduler(how=signal.SIGKILL)
         statuses = [self.api.settled(server)["status"] for server in flying]
+        # Nova forgets what the scheduler claimed before it died; it never over-commits.
+        accounts.check_sums(self.cloud)
+        deleted = accounts.repair(self.cloud)
         running = accounts.check(self.cloud, FLAVORS)
         after = self.api.boot(self.flavors["check-half"], self.cloud.image)
         if after["status"] != "ACTIVE":
             raise Wrong("the new scheduler finds no host")
-        words = f"{before} ran before, of 12 in flight {statuses.count('ACTIVE')} came to run"
+        words = (
+            f"{before} ran before, of 12 in flight {statuses.count('ACTIVE')} came to run; "
+            f"`steadyvm-nova audit --repair` deleted {deleted} claims of servers in ERROR"
+        )
         return self._rest(f"{words}; accounts right with {running} running")
 
     def compute_killed(self) -> str:
@@ -132,8 +138,10 @@ class Checks:
         until(lambda: self._state(host) == "up", f"{host} is back")
         self.cloud.wait_compute(host)
         statuses = [self.api.settled(server)["status"] for server in flying]
+        deleted = accounts.repair(self.cloud)
         running = accounts.check(self.cloud, FLAVORS)
         words = f"3 went elsewhere while it was down; of 3 in flight {statuses.count('ACTIVE')} came to run"
+        words += f"; `steadyvm-nova audit --repair` deleted {deleted} claims"
         return self._rest(f"{words}; accounts right with {running} running")
 
     def broker_killed(self) -> str:
@@ -145,11 +153,13 @@ class Checks:
         # What was lost with the broker stays in BUILD, as it does in any cloud of nova's.
         stuck = [one for one in flying if self.api.server(one)["status"] == "BUILD"]
         self.api.delete_all(stuck)
+        deleted = accounts.repair(self.cloud)
         running = accounts.check(self.cloud, FLAVORS)
         if after["status"] != "ACTIVE":
             raise Wrong("no server can be made after the broker's death")
         words = (
-            f"of 8 in flight {8 - len(stuck)} came to an end, {len(stuck)} stayed in BUILD and were deleted"
+            f"of 8 in flight {8 - len(stuck)} came to an end, {len(stuck)} stayed in BUILD and were deleted; "
+            f"`steadyvm-nova audit --repair` deleted {deleted} claims"
         )
         return self._rest(f"{words}; accounts right with {running} running")
 

@@ -85,6 +85,10 @@ def audit(state: State) -> list[Finding]:
             elif server.host not in (None, host):
                 words = f"{amount} ppm are claimed for a server on {server.host}; --repair deletes the claim"
                 found.append(Finding(host, consumer, words, True))
+            elif server.host is None and server.status != "BUILD":
+                # The scheduler claims before a host is known; if it dies then, Nova gives up and forgets.
+                words = f"{amount} ppm are claimed for a server in {server.status} on no host; --repair deletes it"
+                found.append(Finding(host, consumer, words, True))
             elif words := _wrong_claim(server, amount):
                 found.append(Finding(host, consumer, words))
     for server in state.servers:
@@ -97,12 +101,7 @@ def audit(state: State) -> list[Finding]:
 
 
 def _wrong_claim(server: Server, amount: int) -> str:
-    """Of a server that is on this host, or on none."""
-    if server.host is None:
-        # The scheduler claims before the host is known.
-        if server.status == "BUILD":
-            return ""
-        return f"{amount} ppm are claimed for a server that is {server.status} on no host; delete the server"
+    """Of a server that is on this host, or on its way to one."""
     if server.needs_ppm is None:
         return f"{amount} ppm are claimed for a server that is not real-time"
     if server.needs_ppm != amount:
@@ -211,13 +210,19 @@ def settled(services: Services, settle_s: float) -> list[Finding]:
     return [finding for finding in again if finding in first]
 
 
+def repair(services: Services, findings: Sequence[Finding]) -> list[Finding]:
+    """Deletes claims that nothing needs; those that it deleted."""
+    deleted = [finding for finding in findings if finding.left_over]
+    for finding in deleted:
+        services.delete_claim(finding.consumer, finding.host)
+    return deleted
+
+
 def run(options: argparse.Namespace, policy: Policy) -> tuple[str, int]:
     """What is wrong as text or JSON, and the exit code: 1 if something is, and stays."""
     services = Services(request_by_environment(), policy)
     found = settled(services, options.settle)
-    deleted = [finding for finding in found if finding.left_over and options.repair]
-    for finding in deleted:
-        services.delete_claim(finding.consumer, finding.host)
+    deleted = repair(services, found) if options.repair else []
     rest = [finding for finding in found if finding not in deleted]
     if options.json:
         shown = {
