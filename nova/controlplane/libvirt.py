@@ -118,7 +118,8 @@ def _start(cloud: Cloud) -> None:
     )
     (etc / "libvirtd.conf").write_text('auth_unix_rw = "none"\n')
     _write_hook(cloud, etc / "hooks" / "qemu.d" / "50-steadyvm")
-    cloud.processes.start("libvirtd", ["libvirtd"])
+    reaper = [cloud.layout.program("python"), "-m", "controlplane.reaper"]
+    cloud.processes.start("libvirtd", [*reaper, "libvirtd"])
     cloud.processes.wait_for("libvirtd", "answer", lambda: _virsh("version").returncode == 0, 60)
     cpus = os.cpu_count() or 1
     shape = Shape(cpus, 4096)

@@ -87,7 +87,9 @@ def audit(state: State) -> list[Finding]:
                 found.append(Finding(host, consumer, words, True))
             elif server.host is None and server.status != "BUILD":
                 # The scheduler claims before a host is known; if it dies then, Nova gives up and forgets.
-                words = f"{amount} ppm are claimed for a server in {server.status} on no host; --repair deletes it"
+                words = (
+                    f"{amount} ppm are claimed for a server on no host, {server.status}; --repair deletes it"
+                )
                 found.append(Finding(host, consumer, words, True))
             elif words := _wrong_claim(server, amount):
                 found.append(Finding(host, consumer, words))
