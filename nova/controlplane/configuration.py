@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -68,7 +69,10 @@ def write_host(layout: Layout, policy: Policy, name: str, shape: Shape) -> None:
     options = command._parser().parse_args(["provider-yaml", "--cpus", str(shape.cpus)])
     (providers / "steadyvm.yaml").write_text(command.provider_yaml(options, policy))
     state = layout.run / "state" / name
-    state.mkdir(parents=True, exist_ok=True)
+    # Where nova's libvirt driver looks for disks.
+    (state / "instances").mkdir(parents=True, exist_ok=True)
+    # nova-compute is the same node after a restart, and refuses to start without this.
+    (state / "compute_id").write_text(str(uuid.uuid5(uuid.NAMESPACE_DNS, name)))
     _ini(
         layout.etc / "nova" / f"{name}.conf",
         {

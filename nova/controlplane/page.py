@@ -195,12 +195,12 @@ def _hosts(run: Mapping[str, Any]) -> dict[str, tuple[list[simulated.Vm], int]]:
 
 def _checks(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from ["", "## What holds when things go wrong", ""]
-    yield "| what was done | what came of it | s |"
-    yield "|---|---|---|"
+    yield "| what was done | what came of it | s | revision |"
+    yield "|---|---|---|---|"
     for check in checks:
         words = check["words"].replace("|", " ").replace("\n", " ")
         failed = "**FAILED**: " if check["failed"] else ""
-        yield f"| {check['name']} | {failed}{words} | {check['seconds']:.0f} |"
+        yield f"| {check['name']} | {failed}{words} | {check['seconds']:.0f} | {check['revision']} |"
     yield ""
     yield "Accounts are right when each host's claims in Placement are those of its servers, no more,"
     yield "within its inventory, and the exact test admits the servers of each host together."
