@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -169,25 +169,46 @@ def one_decision(options: argparse.Namespace) -> dict[str, Any]:
         for state in cluster.states:
             for _ in range(options.per_host):
                 cluster.put(state, cluster.spec())
-        times, cpu, passed = [], [], []
-        for _ in range(options.rounds + 1):
-            cluster.candidates()
-            spec = cluster.spec()
-            begin, begin_cpu = time.perf_counter(), time.thread_time()
-            hosts = cluster.decide(spec)
-            times.append((time.perf_counter() - begin) * 1000)
-            cpu.append((time.thread_time() - begin_cpu) * 1000)
-            passed.append(len(hosts))
-    # The first has every record to read; a scheduler has it once, when it starts.
+        # The first has every record to read; a scheduler has it once, when it starts.
+        (first_ms,), _, _ = _decisions(cluster, 1)
+        times, cpu, passed = _decisions(cluster, options.rounds)
+        with _before_others():
+            alone, _, _ = _decisions(cluster, options.rounds)
     return {
         "hosts": options.hosts,
         "vms": options.hosts * options.per_host,
         "n": options.rounds,
-        "first_ms": times[0],
-        **_spread("decision_ms", times[1:]),
-        **_spread("decision_cpu_ms", cpu[1:]),
+        "first_ms": first_ms,
+        **_spread("decision_ms", times),
+        **_spread("decision_cpu_ms", cpu),
+        **_spread("decision_alone_ms", alone),
         "hosts_passed_mean": statistics.mean(passed),
+        "load": os.getloadavg()[0],
     }
+
+
+def _decisions(cluster: Cluster, rounds: int) -> tuple[list[float], list[float], list[int]]:
+    """Of each: the time that passed and the CPU time in ms, and how many hosts passed."""
+    times, cpu, passed = [], [], []
+    for _ in range(rounds):
+        cluster.candidates()
+        spec = cluster.spec()
+        begin, begin_cpu = time.perf_counter(), time.thread_time()
+        hosts = cluster.decide(spec)
+        times.append((time.perf_counter() - begin) * 1000)
+        cpu.append((time.thread_time() - begin_cpu) * 1000)
+        passed.append(len(hosts))
+    return times, cpu, passed
+
+
+@contextlib.contextmanager
+def _before_others() -> Iterator[None]:
+    """This thread has a CPU whenever it wants one: what passes is then what an idle machine takes."""
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def arrivals(options: argparse.Namespace) -> dict[str, Any]:
@@ -300,12 +321,14 @@ def page(one: dict[str, Any], many: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|",
         row("one decision, CPU time", one, one["n"], "decision_cpu_ms"),
         row("one decision, time that passed", one, one["n"], "decision_ms"),
+        row("one decision, time that passed at real-time priority", one, one["n"], "decision_alone_ms"),
         row("an arrival, CPU time", many, many["arrivals"], "decision_cpu_ms"),
         row("an arrival, time that passed", many, many["arrivals"], "decision_ms"),
         "",
         f"One decision: {one['hosts']} hosts of {one['vms'] // one['hosts']} real-time VMs each.",
         f"The first, which reads every record, took {one['first_ms']:.0f} ms.",
-        f"Time that passed is that of a machine with {os.cpu_count()} CPUs beside other work.",
+        f"Time that passed is that of a machine of {os.cpu_count()} CPUs beside other work (load average "
+        f"{one['load']:.1f}). At real-time priority (SCHED_FIFO), other work does not count.",
         "The greatest CPU times are Python's collections of garbage over all of the hosts' objects.",
         "",
         "## VMs that arrive and leave",
@@ -352,7 +375,7 @@ def _accounts(cluster: Cluster) -> contextlib.ExitStack:
 
 
 def main() -> int:
-    """Prints JSON; 1 if the median decision takes longer than ``--limit-ms``."""
+    """Prints JSON; 1 if a decision at real-time priority takes longer than ``--limit-ms`` at p95."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--hosts", type=int, default=1000)
     parser.add_argument("--per-host", type=int, default=8)
@@ -371,10 +394,10 @@ def main() -> int:
         options.vms = options.vms or 10_000
         many = json.loads(options.many.read_text()) if options.many else arrivals(options)
         print(page(one, many))
-        return 0 if one["decision_ms_median"] <= options.limit_ms else 1
+        return 0 if one["decision_alone_ms_p95"] <= options.limit_ms else 1
     found = arrivals(options) if options.vms else one_decision(options)
     print(json.dumps({"schema_version": 1, **found}))
-    return 0 if options.vms or found["decision_ms_median"] <= options.limit_ms else 1
+    return 0 if options.vms or found["decision_alone_ms_p95"] <= options.limit_ms else 1
 
 
 if __name__ == "__main__":
