@@ -6,6 +6,7 @@ Files below /etc/libvirt, /run/libvirt and the like are this cloud's own: bind m
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -17,7 +18,8 @@ from .api import until
 from .cloud import Cloud
 from .paper import Shape
 
-HOST = "real"
+# What libvirt calls this machine is the name of the node in Placement.
+HOST = socket.gethostname()
 PERIOD_US, BUDGET_US = 10_000, 2_000
 _GREETING = b"steadyvm boots\r\n"
 _MEASURED_S = 5.0
