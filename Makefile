@@ -65,6 +65,10 @@ unit-tests: ## Tests that need no lab
 openstack: ## A real OpenStack control plane with steadyvm-nova; `tools/openstack down` ends it
 	$(AS_ROOT) tools/openstack up
 
+.PHONY: test-nova
+test-nova: ## The package for OpenStack Nova: formatting, types, unit and property tests
+	tools/test-nova
+
 .PHONY: python-tests
 python-tests: ## Build the Python package and test it
 	tools/test-python

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from steadyvm_nova import audit
 from steadyvm_nova.admission import Host, admit
-from steadyvm_nova.claim import RESOURCE_CLASS
 from steadyvm_nova.interface import Interface
 
 from .cloud import Cloud
@@ -15,16 +15,14 @@ class Wrong(AssertionError):
     """An account that is not what it must be."""
 
 
-def claims(cloud: Cloud) -> dict[str, dict[str, int]]:
+def state(cloud: Cloud) -> audit.State:
+    """Inventories, claims, servers and moves, as ``steadyvm-nova audit`` reads them."""
+    return audit.Services(cloud.api.request, cloud.policy).state()
+
+
+def claims(cloud: Cloud) -> Mapping[str, Mapping[str, int]]:
     """Real-time CPU in ppm by host and consumer, as Placement has it."""
-    found = {}
-    for name, provider in cloud.api.providers().items():
-        allocations = cloud.api.placement(f"/resource_providers/{provider}/allocations")["allocations"]
-        found[name] = {
-            consumer: one["resources"][RESOURCE_CLASS]
-            for consumer, one in allocations.items()
-            if RESOURCE_CLASS in one["resources"]
-        }
+    _, found = audit.Services(cloud.api.request, cloud.policy).claims()
     return found
 
 
@@ -40,40 +38,31 @@ def check_sums(cloud: Cloud) -> int:
     return total
 
 
+def repair(cloud: Cloud) -> int:
+    """What ``steadyvm-nova audit --repair`` does; the number of claims that it has deleted."""
+    services = audit.Services(cloud.api.request, cloud.policy)
+    return len(audit.repair(services, audit.settled(services, 2.0)))
+
+
 def check(cloud: Cloud, interfaces: Mapping[str, Interface]) -> int:
-    """Right when nothing is under way: claims are those of the servers, and the exact test admits each host.
+    """Right when nothing is under way: the audit finds nothing, and the exact test admits each host.
 
     ``interfaces`` are those of flavors, by name. Returns the number of real-time servers that run.
     """
-    check_sums(cloud)
-    held = claims(cloud)
-    by_host: dict[str, list[Interface]] = {host: [] for host in held}
-    expected: dict[str, dict[str, int]] = {host: {} for host in held}
-    held_by_moves = _moves(cloud)
+    found = audit.audit(state(cloud))
+    if found:
+        raise Wrong("; ".join(f"{one.host} {one.consumer}: {one.words}" for one in found))
+    by_host: dict[str, list[Interface]] = {host: [] for host in cloud.shapes}
     for server in cloud.api.servers():
         interface = interfaces.get(server["flavor"]["original_name"])
         host = server["OS-EXT-SRV-ATTR:host"]
-        if interface is None or not host:
-            continue
-        if server["status"] == "ERROR" and server["id"] not in held[host]:
-            continue
-        by_host[host].append(interface)
-        expected[host][server["id"]] = cloud.policy.claim_ppm(interface)
-    for host, consumers in held.items():
-        # A resize that may yet be reverted holds its old place.
-        extra = {one: amount for one, amount in consumers.items() if one not in held_by_moves}
-        if extra != expected[host]:
-            raise Wrong(f"{host}: Placement has {extra}, the servers there need {expected[host]}")
-        if by_host[host]:
-            *before, last = by_host[host]
+        if interface is not None and host and server["status"] != "ERROR":
+            by_host[host].append(interface)
+    for host, vms in by_host.items():
+        if vms:
+            *before, last = vms
             shape = cloud.shapes[host]
             verdict = admit([Host(shape.cpus, tuple(sorted(before)))], last, cloud.policy)[0]
             if not verdict.admitted:
                 raise Wrong(f"{host}: {verdict.reason}")
     return sum(len(vms) for vms in by_host.values())
-
-
-def _moves(cloud: Cloud) -> set[str]:
-    """Moves that hold a place until they are confirmed or reverted."""
-    found = cloud.api.compute("GET", "/os-migrations")["migrations"]
-    return {one["uuid"] for one in found if one["status"] in ("finished", "post-migrating", "migrating")}

@@ -60,6 +60,10 @@ class Api:
             raise Refused(response.status_code, response.text)
         return response.json() if response.text else {}
 
+    def request(self, service: str, version: str, method: str, path: str, body: Any) -> Any:
+        """As ``steadyvm-nova audit`` asks."""
+        return self.call(service, method, path, body, microversion=version)
+
     def compute(self, method: str, path: str, body: Any = None) -> Any:
         """A request to nova."""
         return self.call("compute", method, path, body)
@@ -111,7 +115,8 @@ class Api:
             done = found["status"] in ("ACTIVE", "ERROR") and not found["OS-EXT-STS:task_state"]
             return found if done else None
 
-        return until(look, f"server {identity} is ACTIVE or ERROR")
+        found: dict[str, Any] = until(look, f"server {identity} is ACTIVE or ERROR")
+        return found
 
     def boot(self, flavor: str, image: str, hints: Any = None, **server: Any) -> dict[str, Any]:
         """A new server, once it is ACTIVE or ERROR."""

@@ -6,12 +6,13 @@ import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from steadyvm_nova.interface import Interface
 
-from . import accounts
+from . import accounts, messages
 from .accounts import Wrong
 from .api import Refused, until
 from .cloud import Cloud
@@ -36,6 +37,7 @@ class Checks:
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
         self.api = cloud.api
+        self.host = "host3"
         self.flavors = {
             name: self.api.flavor(
                 name, vm.vcpus, 128, {"rt:vcpu_budget": str(vm.budget_us), "rt:period": str(vm.period_us)}
@@ -51,11 +53,11 @@ class Checks:
         for name, specs, words in WRONG:
             flavor = api.flavor(f"wrong {name}", 2, 128)
             path = f"/flavors/{flavor}/os-extra_specs"
-            _must_refuse(name, words, lambda p=path, s=specs: api.compute("POST", p, {"extra_specs": s}))
+            _must_refuse(name, words, partial(api.compute, "POST", path, {"extra_specs": specs}))
             if api.compute("GET", path)["extra_specs"]:
                 raise Wrong(f"the flavor with a wrong {name} has got extra specs")
             if "rt:hints" not in specs:
-                _must_refuse(name, words, lambda s=specs: api.create(opened, self.cloud.image, s))
+                _must_refuse(name, words, partial(api.create, opened, self.cloud.image, specs))
                 refused += 1
             refused += 1
         if self.api.servers() or accounts.check_sums(self.cloud):
@@ -106,11 +108,17 @@ class Checks:
         flying = self._create_at_once(12, "check-half")
         self.cloud.restart_scheduler(how=signal.SIGKILL)
         statuses = [self.api.settled(server)["status"] for server in flying]
+        # Nova forgets what the scheduler claimed before it died; it never over-commits.
+        accounts.check_sums(self.cloud)
+        deleted = accounts.repair(self.cloud)
         running = accounts.check(self.cloud, FLAVORS)
         after = self.api.boot(self.flavors["check-half"], self.cloud.image)
         if after["status"] != "ACTIVE":
             raise Wrong("the new scheduler finds no host")
-        words = f"{before} ran before, of 12 in flight {statuses.count('ACTIVE')} came to run"
+        words = (
+            f"{before} ran before, of 12 in flight {statuses.count('ACTIVE')} came to run; "
+            f"`steadyvm-nova audit --repair` deleted {deleted} claims of servers in ERROR"
+        )
         return self._rest(f"{words}; accounts right with {running} running")
 
     def compute_killed(self) -> str:
@@ -130,8 +138,10 @@ class Checks:
         until(lambda: self._state(host) == "up", f"{host} is back")
         self.cloud.wait_compute(host)
         statuses = [self.api.settled(server)["status"] for server in flying]
+        deleted = accounts.repair(self.cloud)
         running = accounts.check(self.cloud, FLAVORS)
         words = f"3 went elsewhere while it was down; of 3 in flight {statuses.count('ACTIVE')} came to run"
+        words += f"; `steadyvm-nova audit --repair` deleted {deleted} claims"
         return self._rest(f"{words}; accounts right with {running} running")
 
     def broker_killed(self) -> str:
@@ -143,13 +153,69 @@ class Checks:
         # What was lost with the broker stays in BUILD, as it does in any cloud of nova's.
         stuck = [one for one in flying if self.api.server(one)["status"] == "BUILD"]
         self.api.delete_all(stuck)
+        deleted = accounts.repair(self.cloud)
         running = accounts.check(self.cloud, FLAVORS)
         if after["status"] != "ACTIVE":
             raise Wrong("no server can be made after the broker's death")
         words = (
-            f"of 8 in flight {8 - len(stuck)} came to an end, {len(stuck)} stayed in BUILD and were deleted"
+            f"of 8 in flight {8 - len(stuck)} came to an end, {len(stuck)} stayed in BUILD and were deleted; "
+            f"`steadyvm-nova audit --repair` deleted {deleted} claims"
         )
         return self._rest(f"{words}; accounts right with {running} running")
+
+    def message_twice(self) -> str:
+        """The scheduler and a compute get the requests of a boot again, as copies and as new messages."""
+        api, host = self.api, self.host
+        topics = {"scheduler": "select_destinations", f"compute.{host}": "build_and_run_instance"}
+        sent = 0
+        for new in (False, True):
+            for topic, method in topics.items():
+                with messages.tap(topic) as tap:
+                    server = api.boot(self.flavors["check-half"], self.cloud.image, host=host)
+                    (message,) = tap.taken(method)
+                    before = accounts.claims(self.cloud)
+                    for _ in range(3):
+                        tap.again(message, new)
+                        sent += 1
+                # What is asked of the same service after it has come through when this has.
+                after = api.boot(self.flavors["check-quarter"], self.cloud.image, host=host)
+                api.delete_all([after["id"]])
+                if server["status"] != "ACTIVE" or after["status"] != "ACTIVE":
+                    raise Wrong(f"the servers are {server['status']} and {after['status']}")
+                if accounts.claims(self.cloud) != before:
+                    raise Wrong(f"{method} again changes claims: {before} to {accounts.claims(self.cloud)}")
+                if api.server(server["id"])["status"] != "ACTIVE":
+                    raise Wrong(f"{method} again breaks a server that runs")
+        running = accounts.check(self.cloud, FLAVORS)
+        return self._rest(f"{sent} messages again; claims as before, accounts right with {running} running")
+
+    def message_lost(self) -> str:
+        """A compute never hears of a boot, and never of a deletion."""
+        api, host = self.api, self.host
+        running = api.boot(self.flavors["check-half"], self.cloud.image, host=host)
+        # It counts as alive for some time; what is sent to it waits.
+        self.cloud.processes.end(f"compute-{host}", signal.SIGKILL)
+        lost = api.create(self.flavors["check-quarter"], self.cloud.image, host=host)
+        api.compute("DELETE", f"/servers/{running['id']}")
+        wanted = {"build_and_run_instance", "terminate_instance"}
+        gone: set[str] = set()
+
+        def all_lost() -> bool:
+            gone.update(messages.lose(f"compute.{host}"))
+            return wanted <= gone
+
+        until(all_lost, f"{' and '.join(sorted(wanted))} wait for {host}", 60)
+        self.cloud.start_compute(host)
+        # nova-compute goes on with a deletion that it finds in the database.
+        until(lambda: running["id"] not in {one["id"] for one in api.servers()}, "the deletion is done", 120)
+        self.cloud.wait_compute(host)
+        accounts.check(self.cloud, FLAVORS)
+        status = api.server(lost)["status"]
+        claims = sum(accounts.claims(self.cloud)[host].values())
+        words = (
+            f"a boot and a deletion were lost; the first server is {status}, {claims} ppm claimed on its host"
+        )
+        return self._rest(f"{words}; accounts right")
 
     # Parts.
 
@@ -201,6 +267,8 @@ CHECKS: list[tuple[str, Callable[[Checks], str]]] = [
     ("the same again", Checks.fourteen_at_once),
     ("scheduler killed in the middle", Checks.scheduler_killed),
     ("compute killed, and back", Checks.compute_killed),
+    ("boot messages to the scheduler and a compute come again", Checks.message_twice),
+    ("boot and deletion messages to a compute are lost", Checks.message_lost),
     ("wrong flavors and hints", Checks.wrong_specs_are_refused),
     ("one request for 8, one for 14", Checks.one_request_for_many),
     ("message broker killed in the middle", Checks.broker_killed),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +104,7 @@ class Cloud:
         self._start_services()
         self.say(f"computes: {', '.join(self.shapes)}")
         self.add_hosts(self.shapes)
-        self.image = self._make_image()
+        self.image = self.make_image("empty", bytes(512))
         self.say("up")
 
     def down(self) -> None:
@@ -268,10 +270,10 @@ class Cloud:
         self.processes.start("rabbitmq", [_RABBITMQ])
         self.processes.wait_for("rabbitmq", "answer on its port", lambda: listens(layout.RABBITMQ))
         for name in ("nova-scheduler", "nova-conductor", "nova-compute"):
-            until(
-                lambda kind=name: all(one["state"] == "up" for one in self.api.services(kind)),
-                f"{name} reports",
-            )
+            until(partial(self._all_up, name), f"{name} reports")
+
+    def _all_up(self, kind: str) -> bool:
+        return all(one["state"] == "up" for one in self.api.services(kind))
 
     def start_compute(self, name: str) -> None:
         """nova-compute of one host."""
@@ -283,6 +285,18 @@ class Cloud:
             [self.layout.program("python"), "-m", "controlplane.compute", *files],
             {"STEADYVM_SHAPE": f"{shape.cpus}:{shape.memory_mb}"},
         )
+
+    def start_real_compute(self, name: str) -> None:
+        """nova-compute with the driver that the host's file names."""
+        nova = self.layout.etc / "nova"
+        files = ["--config-file", str(nova / "nova.conf"), "--config-file", str(nova / f"{name}.conf")]
+        self.processes.start(f"compute-{name}", [self.layout.program("nova-compute"), *files])
+
+    @property
+    def steadyvm(self) -> str:
+        """The program that puts budgets in force."""
+        default = Path(__file__).parents[2] / "target/x86_64-unknown-linux-gnu/release/steadyvm"
+        return os.environ.get("STEADYVM", str(default))
 
     def wait_compute(self, name: str) -> None:
         """Until the host is up, and Placement has its real-time CPU."""
@@ -307,6 +321,10 @@ class Cloud:
             self.start_compute(name)
         for name in shapes:
             self.wait_compute(name)
+        self.map_hosts()
+
+    def map_hosts(self) -> None:
+        """Maps computes that are new into the cell."""
         nova = f"{self.layout.program('nova-manage')} --config-file {self.layout.etc / 'nova/nova.conf'}"
         self.processes.run_together(
             {"discover-hosts": ["sh", "-c", f"{nova} cell_v2 discover_hosts --by-service"]}, {}
@@ -317,12 +335,13 @@ class Cloud:
         service = next(one for one in self.api.services("nova-compute") if one["host"] == name)
         self.api.compute("PUT", f"/os-services/{service['id']}", status)
 
-    def _make_image(self) -> str:
+    def make_image(self, name: str, content: bytes) -> str:
+        """A raw disk in glance."""
         api = self.api
-        body = {"name": "empty", "disk_format": "raw", "container_format": "bare"}
+        body = {"name": name, "disk_format": "raw", "container_format": "bare"}
         image = str(api.call("image", "POST", "/v2/images", body)["id"])
         headers = {"Content-Type": "application/octet-stream"}
-        api.call("image", "PUT", f"/v2/images/{image}/file", None, data=bytes(512), headers=headers)
+        api.call("image", "PUT", f"/v2/images/{image}/file", None, data=content, headers=headers)
         until(
             lambda: api.call("image", "GET", f"/v2/images/{image}")["status"] == "active",
             "the image is active",

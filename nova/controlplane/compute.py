@@ -13,7 +13,7 @@ from nova.cmd import compute
 from nova.virt import fake
 
 
-class ShapedDriver(fake.PredictableNodeUUIDDriver):  # type: ignore[misc]
+class ShapedDriver(fake.PredictableNodeUUIDDriver):
     """nova's fake driver with the CPUs and memory of one host, who is the same host after a restart."""
 
     capabilities: ClassVar[dict[str, bool]] = {

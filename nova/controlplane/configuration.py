@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -68,7 +69,10 @@ def write_host(layout: Layout, policy: Policy, name: str, shape: Shape) -> None:
     options = command._parser().parse_args(["provider-yaml", "--cpus", str(shape.cpus)])
     (providers / "steadyvm.yaml").write_text(command.provider_yaml(options, policy))
     state = layout.run / "state" / name
-    state.mkdir(parents=True, exist_ok=True)
+    # Where nova's libvirt driver looks for disks.
+    (state / "instances").mkdir(parents=True, exist_ok=True)
+    # nova-compute is the same node after a restart, and refuses to start without this.
+    (state / "compute_id").write_text(str(uuid.uuid5(uuid.NAMESPACE_DNS, name)))
     _ini(
         layout.etc / "nova" / f"{name}.conf",
         {
@@ -77,6 +81,35 @@ def write_host(layout: Layout, policy: Policy, name: str, shape: Shape) -> None:
             "oslo_concurrency": {"lock_path": str(state)},
         },
     )
+
+
+def write_libvirt_host(layout: Layout, name: str) -> None:
+    """Adds nova's libvirt driver to the files of a compute host."""
+    files = [layout.etc / "nova" / "nova.conf", layout.etc / "nova" / f"{name}.conf"]
+    helper = " ".join([layout.program("privsep-helper"), *(f"--config-file {file}" for file in files)])
+    own = (
+        files[1]
+        .read_text()
+        .replace(
+            "[DEFAULT]\n", "[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\nforce_config_drive = false\n"
+        )
+    )
+    sections: Sections = {
+        "libvirt": {
+            "virt_type": "kvm",
+            "connection_uri": "qemu:///system",
+            "cpu_mode": "host-passthrough",
+            "images_type": "raw",
+            "use_virtio_for_bridges": "false",
+        },
+        # This process is root, and has no sudo.
+        "nova_sys_admin": {"helper_command": helper},
+        "privsep_osbrick": {"helper_command": helper},
+        "vif_plug_ovs_privileged": {"helper_command": helper},
+        "vif_plug_linux_bridge_privileged": {"helper_command": helper},
+    }
+    _ini(files[1], sections)
+    files[1].write_text(own + files[1].read_text())
 
 
 def _keystone(layout: Layout) -> Sections:

@@ -25,6 +25,9 @@ SHAPES = {
 }
 RT_MEMORY_MB, OTHER_MEMORY_MB, OTHER_VCPUS = 1_792, 3_840, 2
 
+# The first seed whose VMs fill the hosts with the paper's 11 real-time and 9 other VMs (draws.py).
+PAPER_SEED, PAPER_COUNTS = 53, (11, 9)
+
 # The VMs of a host: a label each, and the interface of the real-time ones.
 Placement = Mapping[str, Sequence[tuple[str, Interface | None]]]
 

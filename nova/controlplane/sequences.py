@@ -1,101 +1,192 @@
-"""Random create, resize, migrate and delete requests in flight together, on the real control plane."""
+"""Random lives of VMs in flight together: create, resize, migrate, delete, on hosts that are mostly full."""
 
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from . import accounts
-from .api import Refused, until
+from .api import Api, Refused
 from .checks import FLAVORS, Checks
+from .cloud import Cloud
 
-TOGETHER = 6
-_MOVING = ("BUILD", "RESIZE", "REVERT_RESIZE", "MIGRATING", "DELETED")
+TOGETHER = 12
+# All accounts are compared after so many lives, when nothing is under way.
+ROUND = 48
+HOSTS = ("host4", "host5", "host6")
+_LOOK_S = 0.5
+_PATIENCE_S = 600.0
 _SEED = 1
 
 
-def check(steps: int) -> Callable[[Checks], str]:
-    """A check of ``steps`` requests."""
-    return lambda checks: _Run(checks, steps).all()
+def check(lives: int) -> Callable[[Checks], str]:
+    """A check of ``lives`` lives."""
+    return lambda checks: _Lives(checks, lives).all()
 
 
-class _Run:
-    def __init__(self, checks: Checks, steps: int) -> None:
+class _Watch:
+    """Looks at all servers and claims again and again: who waits for a server waits here."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._changed = threading.Condition()
+        self._servers: dict[str, dict[str, Any]] = {}
+        self._error: BaseException | None = None
+        self._ended = threading.Event()
+        self.looks = 0
+        self.fullest = 0.0
+
+    def run(self) -> None:
+        """Until ``end``; what goes wrong comes out of every ``until``."""
+        try:
+            api = self._cloud.api
+            while not self._ended.wait(_LOOK_S):
+                # While all of them are in flight: Placement never holds more than there is.
+                held = accounts.check_sums(self._cloud)
+                offered = sum(
+                    self._cloud.policy.inventory_ppm(self._cloud.shapes[host].cpus) for host in HOSTS
+                )
+                found = {server["id"]: server for server in api.servers()}
+                with self._changed:
+                    self._servers = found
+                    self.looks += 1
+                    self.fullest = max(self.fullest, held / offered)
+                    self._changed.notify_all()
+        except BaseException as error:
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def end(self) -> None:
+        """No more looks."""
+        self._ended.set()
+
+    def until(self, identity: str, ready: Callable[[dict[str, Any] | None], bool]) -> dict[str, Any] | None:
+        """The server (None if it is gone) once a look that begins from now on finds it ``ready``."""
+        with self._changed:
+            # A look that is under way may be older than the request that is waited for.
+            after = self.looks + 1
+            if not self._changed.wait_for(
+                lambda: (
+                    self._error is not None or (self.looks > after and ready(self._servers.get(identity)))
+                ),
+                _PATIENCE_S,
+            ):
+                raise accounts.Wrong(f"not within {_PATIENCE_S:.0f} s: {self._servers.get(identity)}")
+            if self._error is not None:
+                raise accounts.Wrong(f"while requests are in flight: {self._error}") from self._error
+            return self._servers.get(identity)
+
+
+class _Lives:
+    def __init__(self, checks: Checks, lives: int) -> None:
         self.cloud, self.flavors = checks.cloud, checks.flavors
-        self.steps = steps
-        self.source = random.Random(_SEED)
+        self.lives = lives
         self.done: Counter[str] = Counter()
+        self.watch = _Watch(self.cloud)
 
     def all(self) -> str:
-        looks = 0
-        with ThreadPoolExecutor(TOGETHER) as pool:
-            while self.done.total() < self.steps:
-                servers = self._quiet()
-                accounts.check(self.cloud, FLAVORS)
-                self.source.shuffle(servers)
-                some = [*servers[:TOGETHER], *[None] * TOGETHER][:TOGETHER]
-                requests = [self._request(server) for server in some]
-                for name, taken in pool.map(self._send, requests):
-                    self.done[name if taken else f"{name} refused"] += 1
-                # While all of them are in flight: Placement never holds more than there is.
-                accounts.check_sums(self.cloud)
-                looks += 1
-        self._quiet()
-        running = accounts.check(self.cloud, FLAVORS)
+        others = [host for host in self.cloud.shapes if host not in HOSTS]
+        for host in others:
+            self.cloud.set_host(host, status="disabled")
+        watcher = threading.Thread(target=self.watch.run, daemon=True)
+        watcher.start()
+        rounds = 0
+        try:
+            with ThreadPoolExecutor(TOGETHER) as pool:
+                for start in range(0, self.lives, ROUND):
+                    numbers = range(start, min(self.lives, start + ROUND))
+                    for counted in pool.map(self._life, numbers):
+                        self.done += counted
+                    # Some lives end with a server that stays until the next round.
+                    running = accounts.check(self.cloud, FLAVORS)
+                    rounds += 1
+                    self.cloud.say(f"{numbers[-1] + 1} lives; {running} servers stay; {dict(self.done)}")
+                    if rounds % 2 == 0:
+                        self.cloud.api.delete_all()
+        finally:
+            self.watch.end()
+            watcher.join()
+            for host in others:
+                self.cloud.set_host(host, status="enabled")
         for action in ("create", "resize", "migrate", "delete"):
             if not self.done[action]:
-                raise accounts.Wrong(f"the sequence had no {action}: {dict(self.done)}")
+                raise accounts.Wrong(f"the lives had no {action}: {dict(self.done)}")
         self.cloud.api.delete_all()
         left = accounts.check_sums(self.cloud)
         if left:
             raise accounts.Wrong(f"all servers are deleted, and {left} ppm are still claimed")
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self.done.items()))
         return (
-            f"{self.done.total()} requests ({counts}), {TOGETHER} in flight together; accounts right at "
-            f"{looks + 1} looks, {running} running in the end; 0 ppm after deletion"
+            f"{self.lives} lives, {TOGETHER} in flight together ({counts}); no host over-committed at "
+            f"{self.watch.looks} looks in between (at most {self.watch.fullest:.0%} claimed); accounts right "
+            f"{rounds} times, when nothing was under way; 0 ppm after deletion"
         )
 
-    def _request(self, server: dict[str, Any] | None) -> tuple[str, str, Any]:
-        """A name, a path and a body; drawn in one thread so that the seed decides."""
-        if server is None or self.source.random() < 0.3:
-            flavor = self.flavors[self.source.choice(list(FLAVORS))]
-            body = {"name": "vm", "flavorRef": flavor, "imageRef": self.cloud.image, "networks": "none"}
-            return "create", "/servers", {"server": body}
-        path = f"/servers/{server['id']}"
-        if server["status"] == "ERROR":
-            return "delete", path, None
-        if server["status"] == "VERIFY_RESIZE":
-            end = self.source.choice(["confirm", "revert"])
-            return end, f"{path}/action", {f"{end}Resize": None}
-        action = self.source.choice(["resize", "resize", "migrate", "delete"])
-        if action == "delete":
-            return action, path, None
-        if action == "resize":
-            flavor = self.flavors[self.source.choice(list(FLAVORS))]
-            return action, f"{path}/action", {"resize": {"flavorRef": flavor}}
-        return action, f"{path}/action", {"migrate": None}
+    def _life(self, number: int) -> Counter[str]:
+        """One VM; its own random numbers, so that the seed decides what is asked, if not when."""
+        source, api, done = random.Random(f"{_SEED}/{number}"), self.cloud.api, Counter[str]()
+        identity = api.create(self.flavors[source.choice(list(FLAVORS))], self.cloud.image)
+        done["create"] += 1
+        if source.random() < 0.2:
+            # While it is on its way to a host.
+            self._delete(api, identity, done)
+            return done
+        server = self.watch.until(identity, _is_quiet)
+        if server is None or server["status"] != "ACTIVE":
+            done["refused: no host"] += 1
+            self._delete(api, identity, done)
+            return done
+        for _ in range(source.randint(1, 2)):
+            action = source.choice(["resize", "resize", "migrate"])
+            body: dict[str, Any] = {"migrate": None}
+            if action == "resize":
+                body = {"resize": {"flavorRef": self.flavors[source.choice(list(FLAVORS))]}}
+            if not self._send(api, identity, action, body, done):
+                continue
+            if source.random() < 0.15:
+                # While it moves.
+                self._delete(api, identity, done)
+                return done
+            server = self.watch.until(identity, _is_quiet)
+            if server is not None and server["status"] == "VERIFY_RESIZE":
+                end = source.choice(["confirm", "revert"])
+                if self._send(api, identity, end, {f"{end}Resize": None}, done):
+                    self.watch.until(identity, _is_quiet)
+        if source.random() < 0.9:
+            self._delete(api, identity, done)
+        return done
 
-    def _send(self, request: tuple[str, str, Any]) -> tuple[str, bool]:
-        name, path, body = request
+    def _send(self, api: Api, identity: str, name: str, body: dict[str, Any], done: Counter[str]) -> bool:
         try:
-            self.cloud.api.compute("DELETE" if body is None else "POST", path, body)
+            api.compute("POST", f"/servers/{identity}/action", body)
         except Refused as error:
-            # A conflict or a full cloud is an answer too.
+            # No host is an answer, and so is a flavor that the server has already.
             if error.status not in (400, 404, 409):
                 raise
-            return name, False
-        return name, True
+            done[f"{name} refused"] += 1
+            return False
+        done[name] += 1
+        return True
 
-    def _quiet(self) -> list[dict[str, Any]]:
-        """All servers, once none is on its way."""
+    def _delete(self, api: Api, identity: str, done: Counter[str]) -> None:
+        try:
+            api.compute("DELETE", f"/servers/{identity}")
+            done["delete"] += 1
+        except Refused as error:
+            # Nova takes no deletion while a server is between two states; then it is asked again.
+            if error.status not in (404, 409):
+                raise
+            done["delete refused"] += 1
+            self.watch.until(identity, lambda server: server is None or _is_quiet(server))
+            self.cloud.api.delete_all([identity])
+        self.watch.until(identity, lambda server: server is None)
 
-        def look() -> tuple[list[dict[str, Any]]] | None:
-            servers = self.cloud.api.servers()
-            moving = any(one["OS-EXT-STS:task_state"] or one["status"] in _MOVING for one in servers)
-            return None if moving else (servers,)
 
-        found: list[dict[str, Any]] = until(look, "no server is on its way")[0]
-        return found
+def _is_quiet(server: dict[str, Any] | None) -> bool:
+    moving = ("BUILD", "RESIZE", "REVERT_RESIZE", "MIGRATING", "DELETED")
+    return server is None or not (server["OS-EXT-STS:task_state"] or server["status"] in moving)

@@ -12,7 +12,7 @@ from typing import Any
 from gunicorn.app.base import BaseApplication
 
 
-class _Server(BaseApplication):  # type: ignore[misc]
+class _Server(BaseApplication):
     """One worker: a service's own locks and caches are per process."""
 
     def __init__(self, module: str, port: int) -> None:

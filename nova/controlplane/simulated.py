@@ -1,75 +1,120 @@
-"""Table 4.4 and figure 4.4 on simulated hosts: the placements of a results page, by `steadyvm simulate`.
-
-    python -m controlplane.simulated STEADYVM docs/results/openstack-placement.md
-
-Nova made the placements; what runs on each host is the discrete-event simulator of crates/sim.
-"""
+"""A placement's hosts, simulated: RT-Xen by `steadyvm simulate`, Xen's credit scheduler by credit.py."""
 
 from __future__ import annotations
 
-import datetime
 import json
-import re
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from steadyvm_nova.interface import Interface
 
-from .paper import OTHER_VCPUS, SHAPES, rt_vms
+from . import credit
+from .paper import OTHER_VCPUS, SHAPES
 
-DURATION = "60s"
-_SECTION = re.compile(r"^###? (?P<name>RT-OpenStack|Nova, [a-z ]+)(?:, seed \d+)?$")
-_HOST = re.compile(r"^\| (?P<host>host\d) \|.*\| (?P<rt>[^|]*) \| (?P<others>\d+) \|$")
-
-
-class Placed(NamedTuple):
-    """Who is on a host: numbers of real-time VMs, and how many others."""
-
-    rt: list[int]
-    others: int
+DURATION_S = 60
+# What each of the other VMs computes; the time of the slowest is the batch job's.
+BATCH_CPU_S = 300
+# A VM that gets less of a CPU than this makes no progress to speak of.
+_STARVED_CPUS = 0.01
+_US = 1_000_000
 
 
-def placements(page: str) -> tuple[int, dict[str, dict[str, Placed]]]:
-    """The seed, and by scheduler and host who is there."""
-    found: dict[str, dict[str, Placed]] = {}
-    name = ""
-    for line in page.splitlines():
-        if section := _SECTION.match(line):
-            name = section["name"]
-        elif name and (row := _HOST.match(line)):
-            numbers = [int(number) for number in re.findall(r"RT (\d+)", row["rt"])]
-            found.setdefault(name, {})[row["host"]] = Placed(numbers, int(row["others"]))
-    seed = re.search(r"seed (\d+)", page)
-    if not found or seed is None:
-        raise SystemExit("the page has no placements; write it by `tools/test-nova --placement`")
-    return int(seed[1]), found
+class Vm(NamedTuple):
+    """A real-time VM: its tasks as (execution time, period) in us, and its interface."""
+
+    name: str
+    tasks: tuple[tuple[int, int], ...]
+    interface: Interface
 
 
-def plan(host: str, placed: Placed, vms: dict[int, tuple[str, Interface]]) -> str:
-    """The host as `steadyvm simulate` reads it: gEDF and deferrable servers, as in section 4.3.1."""
-    lines = ["[host]", f"pcpus = {SHAPES[host].cpus}", 'scheduler = "gedf"', "[simulate]"]
-    lines += [f'duration = "{DURATION}"', 'server = "deferrable"', "random_offsets = true"]
-    for number in placed.rt:
-        tasks, vm = vms[number]
-        lines += ["[[vm]]", f'name = "RT {number}"', 'scheduler = "gedf"', 'interface = "mpr"']
-        lines += [f'period = "{vm.period_us}us"', f'budget = "{vm.budget_us * vm.vcpus}us"']
-        lines += [f"vcpus = {vm.vcpus}", "tasks = ["]
-        for name, task in zip(("video", "audio"), tasks.split(", "), strict=True):
-            execution, period = task.split("/")
-            lines.append(f'  {{ name = "{name}", c = "{execution}", t = "{period}" }},')
+@dataclass
+class Cluster:
+    """All hosts under one placement and one scheduler."""
+
+    # By real-time VM: late jobs, and jobs that ended or were late.
+    jobs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    # By host: CPUs that real-time and other VMs used.
+    used: dict[str, tuple[float, float]] = field(default_factory=dict)
+    # CPUs that each of the other VMs got.
+    batch: list[float] = field(default_factory=list)
+
+    @property
+    def vms_with_misses(self) -> int:
+        """Real-time VMs with at least one late job."""
+        return sum(late > 0 for late, _ in self.jobs.values())
+
+    @property
+    def batch_s(self) -> float | None:
+        """When the last of the other VMs is done; None if one gets next to nothing."""
+        slowest = min(self.batch, default=0.0)
+        return BATCH_CPU_S / slowest if slowest >= _STARVED_CPUS else None
+
+
+class Got(NamedTuple):
+    """Of one VM: CPUs that it used, late jobs, jobs."""
+
+    cpus: float
+    late: int
+    jobs: int
+
+
+def cluster(steadyvm: str, hosts: Mapping[str, tuple[Sequence[Vm], int]], scheduler: str) -> Cluster:
+    """Simulates each host's real-time VMs and number of others; ``scheduler`` is gedf, pedf or credit."""
+    found = Cluster()
+    for host, (vms, others) in hosts.items():
+        names = [f"other {number}" for number in range(others)]
+        if scheduler == "credit":
+            got = _credit(host, vms, names)
+        else:
+            got = steadyvm_simulate(steadyvm, plan(SHAPES[host].cpus, vms, names, scheduler))
+        rt, rest = (sum(got[name].cpus for name in of) for of in ([vm.name for vm in vms], names))
+        found.jobs |= {vm.name: (got[vm.name].late, got[vm.name].jobs) for vm in vms}
+        found.used[host] = (rt, rest)
+        found.batch += [got[name].cpus for name in names]
+    return found
+
+
+def _credit(host: str, vms: Sequence[Vm], others: Sequence[str]) -> dict[str, Got]:
+    guests = [credit.Guest(vm.name, vm.interface.vcpus, vm.tasks) for vm in vms]
+    guests += [credit.Guest(name, OTHER_VCPUS) for name in others]
+    found = credit.simulate(SHAPES[host].cpus, guests, DURATION_S * _US)
+    return {
+        name: Got(one.supplied_us / (DURATION_S * _US), one.late, one.jobs) for name, one in found.items()
+    }
+
+
+def plan(
+    cpus: int,
+    vms: Sequence[Vm],
+    others: Sequence[str],
+    scheduler: str,
+    *,
+    server: str = "deferrable",
+    duration_s: int = DURATION_S,
+) -> str:
+    """A host as `steadyvm simulate` reads it; deferrable servers are those of section 4.3.1."""
+    lines = ["[host]", f"pcpus = {cpus}", f'scheduler = "{scheduler}"', "[simulate]"]
+    lines += [f'duration = "{duration_s}s"', f'server = "{server}"', "random_offsets = true"]
+    for vm in vms:
+        one = vm.interface
+        lines += ["[[vm]]", f'name = "{vm.name}"', 'scheduler = "gedf"', 'interface = "mpr"']
+        lines += [f'period = "{one.period_us}us"', f'budget = "{one.budget_us * one.vcpus}us"']
+        lines += [f"vcpus = {one.vcpus}", "tasks = ["]
+        for number, (execution, period) in enumerate(vm.tasks):
+            lines.append(f'  {{ name = "task {number}", c = "{execution}us", t = "{period}us" }},')
         lines.append("]")
-    for number in range(placed.others):
-        lines += ["[[vm]]", f'name = "other {number}"', "rt = false", f"vcpus = {OTHER_VCPUS}"]
+    for name in others:
+        lines += ["[[vm]]", f'name = "{name}"', "rt = false", f"vcpus = {OTHER_VCPUS}"]
     return "\n".join(lines)
 
 
-def simulate(steadyvm: str, text: str) -> Any:
-    """The outcome."""
+def steadyvm_simulate(steadyvm: str, text: str) -> dict[str, Got]:
+    """What each VM of a plan gets."""
+    if "[[vm]]" not in text:
+        return {}
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(text)
         file.flush()
@@ -78,74 +123,15 @@ def simulate(steadyvm: str, text: str) -> Any:
     # 1 is a host with late jobs, which is what is looked for.
     if done.returncode not in (0, 1):
         raise SystemExit(f"steadyvm simulate ended with {done.returncode}: {done.stderr}")
-    return json.loads(done.stdout)
+    outcome = json.loads(done.stdout)
+    return {vm["name"]: _got(outcome, vm) for vm in outcome["vms"]}
 
 
-def used_cpus(outcome: Any, vm: Any) -> float:
-    """What a VM's VCPUs got."""
-    return float(sum(vcpu["supplied_ns"] for vcpu in vm["vcpus"]) / outcome["duration_ns"])
-
-
-def page(steadyvm: str, source: str) -> Iterator[str]:
-    """Lines of Markdown."""
-    seed, found = placements(source)
-    count = max(number for hosts in found.values() for placed in hosts.values() for number in placed.rt)
-    vms = dict(enumerate(islice(rt_vms(seed), count), start=1))
-    misses: dict[str, dict[int, tuple[int, int]]] = {}
-    used: dict[str, dict[str, tuple[float, float]]] = {}
-    for name, hosts in found.items():
-        misses[name], used[name] = {}, {}
-        for host, placed in hosts.items():
-            if not placed.rt and not placed.others:
-                continue
-            outcome = simulate(steadyvm, plan(host, placed, vms))
-            rt = others = 0.0
-            for vm in outcome["vms"]:
-                if vm["name"].startswith("RT "):
-                    tasks = [task["outcome"] for task in vm["tasks"]]
-                    late = sum(task["misses"] + task["unfinished_misses"] for task in tasks)
-                    # Jobs that ended, and those that were late and had not.
-                    jobs = sum(task["jobs"] + task["unfinished_misses"] for task in tasks)
-                    misses[name][int(vm["name"][3:])] = (late, jobs)
-                    rt += used_cpus(outcome, vm)
-                else:
-                    others += used_cpus(outcome, vm)
-            used[name][host] = (rt, others)
-    today = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-    yield "# Deadlines and CPU use of the placements, simulated"
-    yield ""
-    yield f"Written by `tools/openstack simulate` on {today}. Nova made the placements of seed {seed}:"
-    yield "[openstack-placement](openstack-placement.md). `steadyvm simulate` plays each host for"
-    yield f"{DURATION}: gEDF, deferrable servers. Other VMs compute all the time, as the paper's Hadoop"
-    yield "does. n = 1 run a host."
-    yield "Two columns of the paper's Table 4.4 are missing: Xen's credit scheduler is not simulated."
-    yield ""
-    yield "## Table 4.4: late jobs"
-    yield ""
-    yield f"| VM | {' | '.join(misses)} |"
-    yield "|---" * (len(misses) + 1) + "|"
-    for number in sorted(vms):
-        cells = []
-        for of_scheduler in misses.values():
-            late, jobs = of_scheduler.get(number, (0, 0))
-            cells.append(f"{late / jobs:.1%} ({late} of {jobs})" if jobs else "not placed")
-        yield f"| RT {number} | {' | '.join(cells)} |"
-    yield ""
-    yield "## Figure 4.4: CPUs used, real-time and other VMs, of the limit"
-    yield ""
-    yield f"| host | limit | {' | '.join(used)} |"
-    yield "|---" * (len(used) + 2) + "|"
-    for host, shape in SHAPES.items():
-        cells = []
-        for of_hosts in used.values():
-            rt, others = of_hosts.get(host, (0.0, 0.0))
-            cells.append(f"{rt:.2f} + {others:.2f}")
-        yield f"| {host} | {shape.cpus} | {' | '.join(cells)} |"
-    yield ""
-    yield "Others get, of all hosts together: " + ", ".join(
-        f"{name} {sum(others for _, others in of_hosts.values()):.2f} CPUs" for name, of_hosts in used.items()
+def _got(outcome: Any, vm: Any) -> Got:
+    tasks = [task["outcome"] for task in vm["tasks"]]
+    return Got(
+        sum(vcpu["supplied_ns"] for vcpu in vm["vcpus"]) / outcome["duration_ns"],
+        sum(task["misses"] + task["unfinished_misses"] for task in tasks),
+        # Jobs that ended, and those that were late and had not.
+        sum(task["jobs"] + task["unfinished_misses"] for task in tasks),
     )
-
-
-if __name__ == "__main__":
-    print("\n".join(page(sys.argv[1], Path(sys.argv[2]).read_text())))

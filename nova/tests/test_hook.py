@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -198,6 +199,26 @@ def test_a_vm_that_apply_refuses_is_described_no_more(host: HookHost, drop_ins: 
     # One that runs on keeps its place in the plan.
     assert host.call("reconnect", guest)[0] == 0
     assert [path.name for path in drop_ins.iterdir()] == [f"nova-{UUID}.toml"]
+
+
+def test_apply_is_told_the_vms_process(host: HookHost, tmp_path: Path) -> None:
+    """A VM that apply does not find only gets a warning; one that is named must be there."""
+    pid_files, words_of_apply = tmp_path / "qemu", tmp_path / "words"
+    pid_files.mkdir()
+    program = tmp_path / "words-of"
+    program.write_text(f'#!/bin/sh\necho "$*" > {words_of_apply}\n')
+    program.chmod(0o755)
+    host.configuration.write_text(
+        f'cpus = 2\nstate = "{host.state}"\npid_files = "{pid_files}"\napply = ["{program}", "apply"]\n'
+    )
+    guest = xml("34.0.0", "rt")
+    status, words = host.call("started", guest)
+    assert status == 1
+    assert "is pid_files where libvirt keeps NAME.pid?" in words
+    name = ElementTree.fromstring(guest).findtext("name")
+    (pid_files / f"{name}.pid").write_text("4711\n")
+    assert host.call("started", guest) == (0, "")
+    assert words_of_apply.read_text() == f"apply --vm {name}=4711\n"
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1))

@@ -1,4 +1,4 @@
-"""``steadyvm-nova``: lines for provider.yaml and flavors, and what the claim gives away."""
+"""``steadyvm-nova``: lines for provider.yaml and flavors, the audit, and what the claim gives away."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import json
 import sys
 from collections.abc import Sequence
 
-from . import giveaway
+from . import audit, giveaway
 from .claim import RESOURCE_CLASS, WHOLE_PPM, Policy
 from .interface import SpecError, interface_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 2 wrong use or bad input."""
+    """Exit codes: 0 done, 1 the audit has found something, 2 wrong use or bad input."""
     options = _parser().parse_args(arguments)
     policy = Policy(options.scheduler, options.cpu_limit_ppm, options.max_vcpu_ppm, options.claim)
     try:
-        print(options.run(options, policy))
+        found = options.run(options, policy)
     except SpecError as error:
         print(f"steadyvm-nova: {error}", file=sys.stderr)
         return 2
-    return 0
+    text, code = found if isinstance(found, tuple) else (found, 0)
+    print(text)
+    return int(code)
 
 
 def provider_yaml(options: argparse.Namespace, policy: Policy) -> str:
@@ -84,6 +86,17 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--vcpus", type=_positive, required=True)
     verb.add_argument("specs", nargs="+", metavar="rt:KEY=VALUE")
     verb.set_defaults(run=flavor)
+
+    verb = verbs.add_parser("audit", parents=[common], help="Placement's claims against the servers' needs")
+    verb.add_argument("--repair", action="store_true", help="delete the claims of servers that are gone")
+    verb.add_argument(
+        "--settle",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="what is right again so much later is not shown",
+    )
+    verb.set_defaults(run=audit.run)
 
     verb = verbs.add_parser("giveaway", parents=[common], help="what the claim gives away: a table")
     verb.add_argument("--sets", type=_positive, default=200, help="random request sequences per row")

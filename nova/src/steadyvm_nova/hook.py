@@ -54,6 +54,8 @@ class Configuration:
     drop_ins: Path | None = None
     apply: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
+    # Where libvirt keeps NAME.pid; `apply` then gets --vm NAME=PID, and must find that very process.
+    pid_files: Path | None = None
     timeout_s: float = 20.0
 
 
@@ -95,7 +97,7 @@ def configuration(path: Path) -> Configuration:
         for key in ("apply", "remove"):
             if key in values:
                 values[key] = tuple(values[key])
-        for key in ("state", "drop_ins"):
+        for key in ("state", "drop_ins", "pid_files"):
             if key in values:
                 values[key] = Path(values[key])
         return Configuration(policy=Policy(**policy), **values)
@@ -146,12 +148,24 @@ def act(operation: str, domain: Domain, options: Configuration) -> None:
             _write(domain, domain.interface, options)
             _describe(domain, domain.interface, options)
             try:
-                call_steadyvm(options.apply, domain, options)
+                call_steadyvm(_of_process(options.apply, domain, options), domain, options)
             except HookError:
                 # A VM that libvirt now ends must not burden the plan; one that runs on is still there.
                 if operation == "started":
                     _forget_description(domain, options)
                 raise
+
+
+def _of_process(command: tuple[str, ...], domain: Domain, options: Configuration) -> tuple[str, ...]:
+    """The command with the VM's process: a VM that it would not find must not run without its budget."""
+    if not command or options.pid_files is None:
+        return command
+    path = options.pid_files / f"{domain.name}.pid"
+    try:
+        process = int(path.read_text())
+    except (OSError, ValueError) as error:
+        raise HookError(f"{path}: {error}; is pid_files where libvirt keeps NAME.pid?") from error
+    return (*command, "--vm", f"{domain.name}={process}")
 
 
 def call_steadyvm(command: Sequence[str], domain: Domain, options: Configuration) -> None:
