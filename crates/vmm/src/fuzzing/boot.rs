@@ -85,7 +85,7 @@ pub fn boot(bytes: &[u8]) {
         .set_len(initramfs_bytes as u64)
         .expect("a file in memory");
     let toml = format!(
-        "name = \"a\"\nkernel = \"{}\"\nmemory_mib = 16\nvcpus = {vcpus}\n",
+        "name = \"a\"\nkernel = \"{}\"\nmemory_mib = 64\nvcpus = {vcpus}\n",
         path(&kernel)
     );
     let mut configuration = Configuration::parse(&toml, "vm.toml").expect("a good file");
