@@ -105,11 +105,12 @@ class Plan(unittest.TestCase):
 
     def test_a_sweep_plans_every_value(self) -> None:
         wanted = request([(2_000_000, 10_000_000, 10_000_000)])
+        wanted["unit"] = "ns"
         points = steadyvm.sweep(wanted, "vm.a.period=1ms..9ms/1ms")
         self.assertEqual([point["value"] for point in points], list(range(1_000_000, 10_000_000, 1_000_000)))
         for point in points:
             wanted["vms"][0]["period"] = point["value"]
-            self.assertEqual(point["plan"]["vms"], steadyvm.plan({**wanted, "unit": "ns"})["vms"])
+            self.assertEqual(point["plan"]["vms"], steadyvm.plan(wanted)["vms"])
         text = json.dumps(wanted)
         self.assertEqual(len(steadyvm.sweep_csv(text, "vm.a.period=1ms..9ms/1ms").splitlines()), 10)
         self.assertEqual(steadyvm.sweep_svg(text, "vm.a.period=1ms..9ms/1ms").count("<circle"), 9)
