@@ -7,6 +7,7 @@
 #![allow(clippy::needless_pass_by_value)]
 
 mod admission;
+mod many;
 
 use pyo3::{exceptions::PyValueError, prelude::*};
 use steadyvm_analysis::{
@@ -176,5 +177,10 @@ fn _steadyvm(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(minimal_budget, module)?)?;
     module.add_function(wrap_pyfunction!(response_times, module)?)?;
     module.add_function(wrap_pyfunction!(supply_bound, module)?)?;
-    module.add_function(wrap_pyfunction!(admit_hosts, module)?)
+    module.add_function(wrap_pyfunction!(admit_hosts, module)?)?;
+    module.add_function(wrap_pyfunction!(many::sweep_json, module)?)?;
+    module.add_function(wrap_pyfunction!(many::sweep_csv, module)?)?;
+    module.add_function(wrap_pyfunction!(many::sweep_svg, module)?)?;
+    module.add_function(wrap_pyfunction!(many::curves_json, module)?)?;
+    module.add_function(wrap_pyfunction!(many::cluster_json, module)?)
 }

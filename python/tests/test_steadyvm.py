@@ -103,6 +103,62 @@ class Plan(unittest.TestCase):
         self.assertIn("feasible", steadyvm.plan_text(path.read_text()))
         self.assertTrue(steadyvm.plan_svg(path.read_text()).startswith("<svg"))
 
+    def test_a_sweep_plans_every_value(self) -> None:
+        wanted = request([(2_000_000, 10_000_000, 10_000_000)])
+        wanted["unit"] = "ns"
+        points = steadyvm.sweep(wanted, "vm.a.period=1ms..9ms/1ms")
+        self.assertEqual([point["value"] for point in points], list(range(1_000_000, 10_000_000, 1_000_000)))
+        for point in points:
+            wanted["vms"][0]["period"] = point["value"]
+            self.assertEqual(point["plan"]["vms"], steadyvm.plan(wanted)["vms"])
+        text = json.dumps(wanted)
+        self.assertEqual(len(steadyvm.sweep_csv(text, "vm.a.period=1ms..9ms/1ms").splitlines()), 10)
+        self.assertEqual(steadyvm.sweep_svg(text, "vm.a.period=1ms..9ms/1ms").count("<circle"), 9)
+
+    def test_sweeps_name_the_field(self) -> None:
+        wanted = request([(2, 10, 10)])
+        for axis, words in [
+            ("vm.b.period=1..2/1", "vm.b.period: .*no such part"),
+            ("vm.a.perod=1..2/1", "vm.a.perod = 1.*perod"),
+            ("host.pcpus=0..2/1", "host.pcpus = 0"),
+            ("vm.a.period=1", r"there is no \.\."),
+        ]:
+            with self.subTest(axis), self.assertRaisesRegex(ValueError, words):
+                steadyvm.sweep(wanted, axis)
+        wrong = request([(2, 10, 10)])
+        wrong["vms"][0]["tasks"][0]["c"] = "long"
+        with self.assertRaisesRegex(ValueError, r"vms?\[0\]\.tasks\[0\]\.c"):
+            steadyvm.sweep(wrong, "vm.a.period=1..2/1")
+
+    def test_curves_are_of_the_random_table(self) -> None:
+        text = (ROOT / "examples" / "random.toml").read_text()
+        text = text.replace("sets = 25", "sets = 2").replace("step = 0.2", "step = 1.9")
+        curves = steadyvm.curves(text)
+        self.assertEqual((curves["sets"], len(curves["columns"]), len(curves["rows"])), (2, 4, 3))
+        self.assertTrue(all(0 <= sets <= 2 for row in curves["rows"] for sets in row["accepted"]))
+        with self.assertRaisesRegex(ValueError, "random: there is no such table"):
+            steadyvm.curves(request([(2, 10, 10)]))
+        with self.assertRaisesRegex(ValueError, "random.*step"):
+            steadyvm.curves(text.replace("step = 1.9", ""))
+
+    def test_a_cluster_says_which_host_takes_which_vm(self) -> None:
+        text = (ROOT / "examples" / "cluster.toml").read_text()
+        cluster = steadyvm.cluster(text)
+        self.assertTrue(cluster["feasible"])
+        self.assertEqual([host["vms"] for host in cluster["hosts"]], [["robot", "video"], ["press", "web"], []])
+        small = steadyvm.cluster(text.replace("12288", "8192"))
+        self.assertEqual([refused["vm"] for refused in small["refused"]], ["video"])
+        host = {"name": "one", "pcpus": 1, "scheduler": "pedf"}
+        vms = request([(2_000_000, 10_000_000, 10_000_000)], period=1_000_000)["vms"]
+        dictionary = steadyvm.cluster({"host": [host], "vm": vms})
+        self.assertEqual(dictionary["hosts"][0]["vms"], ["a"])
+        with self.assertRaisesRegex(ValueError, "host one.*pcpu"):
+            steadyvm.cluster({"host": [{"name": "one", "pcpu": 1, "scheduler": "pedf"}], "vm": vms})
+        with self.assertRaisesRegex(ValueError, r"vm\[0\].*memory_mib"):
+            steadyvm.cluster({"host": [host], "vm": [{**vms[0], "memory_mib": "1G"}]})
+        with self.assertRaisesRegex(ValueError, "host: a cluster has"):
+            steadyvm.cluster({"vm": vms})
+
     def test_other_threads_run_meanwhile(self) -> None:
         # Takes a second: U is so close to 0.6 that windows far away decide.
         tasks = [(6 * t // 1_280, 9 * t // 10, t) for t in range(20_000_000, 148_000_000, 1_000_000)]

@@ -4,6 +4,7 @@
 mod demux;
 mod fair_server;
 mod links;
+pub mod paper;
 mod storage;
 mod vms;
 

@@ -34,6 +34,8 @@ mod error;
 mod fair_server;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod levels;
 mod links;
 mod machine;

@@ -45,3 +45,8 @@ fn chains() {
 fn requests() {
     bounded::run("socket_requests", 5_000, mutated, fuzz_bodies::requests);
 }
+
+#[test]
+fn channels() {
+    bounded::run("socket_channels", 1_000, mutated, fuzz_bodies::channels);
+}

@@ -69,3 +69,72 @@ pub fn arm(exit_code: u8) -> Result<()> {
         .thread_unblock()
         .doing("let signals end the process")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::kill;
+    use nix::unistd::Pid;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    const CODE: u8 = 42;
+
+    /// What the tests below run in a process of its own: a VM that has ended, and a thread that does
+    /// not.
+    #[test]
+    #[ignore = "run by the tests beside it: it ends the process"]
+    fn an_end_that_is_held_up() {
+        prepare().unwrap();
+        arm(CODE).unwrap();
+        println!("armed");
+        loop {
+            std::thread::park();
+        }
+    }
+
+    fn held_up() -> Child {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "force::tests::an_end_that_is_held_up"])
+            .args(["--ignored", "--nocapture"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(
+            lines
+                .map_while(std::result::Result::ok)
+                .any(|line| line.ends_with("armed"))
+        );
+        child
+    }
+
+    #[test]
+    fn the_alarm_ends_what_does_not_end_by_itself() {
+        let begin = Instant::now();
+        let output = held_up().wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(CODE.into()), "{output:?}");
+        // The kernel rounds an alarm to whole seconds from its start.
+        assert!(begin.elapsed() > Duration::from_secs(1), "before its time");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("what has not ended yet is abandoned"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_second_signal_ends_it_at_once() {
+        let child = held_up();
+        let begin = Instant::now();
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(CODE.into()), "{output:?}");
+        assert!(
+            begin.elapsed() < Duration::from_secs(1),
+            "the alarm ended it"
+        );
+    }
+}

@@ -18,6 +18,8 @@ mod cpu;
 mod devices;
 mod error;
 mod force;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod jail;
 mod layout;
 pub mod life;

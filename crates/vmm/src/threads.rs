@@ -320,3 +320,49 @@ fn wait_for(bell: &EventFd, ending: &Ending) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn configuration(rt: bool, priority: i32) -> Configuration {
+        let vcpus = if rt { "[1]" } else { "[]" };
+        let text = format!(
+            "name = \"a\"\nkernel = \"k\"\nvcpus = 2\nrt_vcpus = {vcpus}\nrt_priority = {priority}\n"
+        );
+        Configuration::parse(&text, "vm.toml").unwrap()
+    }
+
+    proptest! {
+        /// The way of a card's interrupt has no stage below the VCPU that it is for.
+        #[test]
+        fn a_relay_is_never_below_the_vcpus_that_it_is_for(priority in 1..=thread::HIGHEST_FIFO) {
+            let relay = relay_priority(&configuration(true, priority));
+            prop_assert!(relay.is_some_and(|relay| relay >= priority));
+            prop_assert!(relay.is_some_and(|relay| relay <= thread::HIGHEST_FIFO));
+            prop_assert_eq!(relay == Some(priority), priority == thread::HIGHEST_FIFO);
+            prop_assert_eq!(relay_priority(&configuration(false, priority)), None);
+        }
+    }
+
+    /// As root, or where the limit allows a real-time priority: a thread gets its rank before it works.
+    #[test]
+    fn a_threads_rank_is_in_force() {
+        let rank = relay_priority(&configuration(true, 7)).unwrap();
+        let found = std::thread::spawn(move || {
+            thread::set_fifo(rank).unwrap();
+            let mut parameters = libc::sched_param { sched_priority: 0 };
+            // SAFETY: the kernel writes one sched_param; 0 is the calling thread.
+            let policy = unsafe {
+                libc::sched_getparam(0, &raw mut parameters);
+                libc::sched_getscheduler(0)
+            };
+            (
+                policy & !libc::SCHED_RESET_ON_FORK,
+                parameters.sched_priority,
+            )
+        });
+        assert_eq!(found.join().unwrap(), (libc::SCHED_FIFO, 8));
+    }
+}

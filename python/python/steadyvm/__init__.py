@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import List, Literal, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import types
 from ._steadyvm import (
     __version__,
     admit_hosts,
+    cluster_json,
+    curves_json,
     minimal_budget,
     plan_json,
     plan_svg,
@@ -22,6 +24,9 @@ from ._steadyvm import (
     plan_toml,
     response_times,
     supply_bound,
+    sweep_csv,
+    sweep_json,
+    sweep_svg,
 )
 
 __all__ = [
@@ -29,6 +34,10 @@ __all__ = [
     "__version__",
     "admit",
     "admit_hosts",
+    "cluster",
+    "cluster_json",
+    "curves",
+    "curves_json",
     "minimal_budget",
     "plan",
     "plan_file",
@@ -38,6 +47,10 @@ __all__ = [
     "plan_toml",
     "response_times",
     "supply_bound",
+    "sweep",
+    "sweep_csv",
+    "sweep_json",
+    "sweep_svg",
     "types",
 ]
 
@@ -73,3 +86,30 @@ def admit(
     A VM is (budget, period, number of VCPUs): each of its VCPUs has the budget in every period, in nanoseconds.
     """
     return [Verdict(*verdict) for verdict in admit_hosts(hosts, request, scheduler, server)]
+
+
+def _text(request: Union[str, Mapping[str, Any]]) -> str:
+    """The text of a steadyvm.toml, or a request as JSON."""
+    return request if isinstance(request, str) else json.dumps(request)
+
+
+def sweep(request: Union[str, Mapping[str, Any]], axis: str) -> List[types.Point]:
+    """The plan with each value of a field, as ``steadyvm plan --sweep``.
+
+    ``request`` is the text of a steadyvm.toml or a request's dictionary, in nanoseconds; ``axis`` is FIELD=FROM..TO/STEP,
+    for example ``vm.web.period=1ms..10ms/1ms``. ``sweep_csv`` and ``sweep_svg`` take texts and give texts.
+    """
+    answer: List[types.Point] = json.loads(sweep_json(_text(request), axis))
+    return answer
+
+
+def curves(request: Union[str, Mapping[str, Any]]) -> types.Curves:
+    """How many random task sets each combination of the table ``random`` holds (``steadyvm plan --sweep``)."""
+    answer: types.Curves = json.loads(curves_json(_text(request)))
+    return answer
+
+
+def cluster(request: Union[str, Mapping[str, Any]]) -> types.Cluster:
+    """Which host takes which VM, worst fit by CPU and memory: ``host`` is a list. Times are in nanoseconds."""
+    answer: types.Cluster = json.loads(cluster_json(_text(request)))
+    return answer

@@ -12,6 +12,11 @@ __all__ = [
     "response_times",
     "supply_bound",
     "admit_hosts",
+    "sweep_json",
+    "sweep_csv",
+    "sweep_svg",
+    "curves_json",
+    "cluster_json",
 ]
 
 __version__: str
@@ -31,3 +36,8 @@ def admit_hosts(
     scheduler: Literal["pedf", "gedf", "pdm", "gdm"] = "pedf",
     server: Literal["cbs", "periodic", "sporadic", "deferrable"] = "cbs",
 ) -> List[Tuple[bool, Optional[str]]]: ...
+def sweep_json(text: str, axis: str) -> str: ...
+def sweep_csv(text: str, axis: str) -> str: ...
+def sweep_svg(text: str, axis: str) -> str: ...
+def curves_json(text: str) -> str: ...
+def cluster_json(text: str) -> str: ...

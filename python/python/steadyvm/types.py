@@ -215,3 +215,40 @@ class _PlanRequired(TypedDict):
 class Plan(_PlanRequired, total=False):
     services: List[Service]
     notes: List[str]
+
+
+class Point(TypedDict):
+    value: int
+    shown: str
+    plan: Plan
+
+
+class CurveRow(TypedDict):
+    utilization: float
+    accepted: List[int]
+    mean_bandwidth: List[Optional[float]]
+
+
+class Curves(TypedDict):
+    sets: int
+    columns: List[str]
+    rows: List[CurveRow]
+
+
+class ClusterHost(TypedDict):
+    name: str
+    vms: List[str]
+    memory_mib: Optional[int]
+    memory_used_mib: int
+    plan: Optional[Plan]
+
+
+class Refused(TypedDict):
+    vm: str
+    why: str
+
+
+class Cluster(TypedDict):
+    feasible: bool
+    hosts: List[ClusterHost]
+    refused: List[Refused]

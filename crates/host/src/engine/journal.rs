@@ -223,7 +223,9 @@ fn parse(bytes: &[u8]) -> Result<Option<Journal>, String> {
     let Some((whole, _torn)) = text.rsplit_once('\n') else {
         return Ok(None);
     };
-    let mut lines = whole.lines().enumerate();
+    // By line ends alone, so that what cannot be read is kept to the byte. Empty lines record nothing.
+    let lines = whole.split('\n').enumerate();
+    let mut lines = lines.filter(|(_, line)| !line.trim().is_empty());
     let Some((_, first)) = lines.next() else {
         return Ok(None);
     };

@@ -10,8 +10,11 @@ use virtio_queue::QueueT;
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::IntoBytes;
 
+mod channels;
 #[path = "../guest/mod.rs"]
 mod guest;
+
+pub use channels::channels;
 
 use guest::{Call, Guest, QUEUE_SIZE, Vcpu, enter_namespace, message, name};
 

@@ -1,0 +1,45 @@
+//! Bodies of fuzz targets: a hostile guest's bytes, and what must hold whatever they are.
+//!
+//! They are here since what they drive is private. `fuzz/` builds them by the feature `fuzzing`; `cargo
+//! test` runs them on the corpora and on mutations of those.
+
+mod boot;
+mod devices;
+mod guest;
+
+pub use boot::boot;
+pub use devices::devices;
+
+/// Takes values off the front; zeros when there is nothing left.
+struct Source<'a>(&'a [u8]);
+
+impl<'a> Source<'a> {
+    fn bytes(&mut self, len: usize) -> &'a [u8] {
+        let (now, later) = self.0.split_at(len.min(self.0.len()));
+        self.0 = later;
+        now
+    }
+
+    fn word(&mut self, len: usize) -> u64 {
+        let mut word = [0; 8];
+        let bytes = self.bytes(len);
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.word(1) as u8
+    }
+
+    /// A number below `most`.
+    fn below(&mut self, most: usize) -> usize {
+        usize::from(self.byte()) % most
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! Two VCPUs of one guest, in two threads, on the same outsourced sockets. As root: the body makes a
+//! network namespace. It also runs in `cargo test -p steadyvm-sockets --test fuzz`.
+#![no_main]
+
+#[path = "../../crates/sockets/tests/fuzz_bodies/mod.rs"]
+mod fuzz_bodies;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_bodies::channels(bytes));
