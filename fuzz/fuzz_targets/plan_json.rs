@@ -2,6 +2,7 @@
 //! `cargo test -p steadyvm-analysis --test fuzz`.
 #![no_main]
 
+#[allow(dead_code, unused_imports)] // the other targets' bodies
 #[path = "../../crates/analysis/tests/fuzz_bodies/mod.rs"]
 mod fuzz_bodies;
 

@@ -2,6 +2,7 @@
 //! the body makes a network namespace. It also runs in `cargo test -p steadyvm-sockets --test fuzz`.
 #![no_main]
 
+#[allow(dead_code, unused_imports)] // the other targets' bodies
 #[path = "../../crates/sockets/tests/fuzz_bodies/mod.rs"]
 mod fuzz_bodies;
 

@@ -2,6 +2,7 @@
 //! also runs in `cargo test -p steadyvm-trace --test fuzz`.
 #![no_main]
 
+#[allow(dead_code, unused_imports)] // the other targets' bodies
 #[path = "../../crates/trace/tests/fuzz_bodies/mod.rs"]
 mod fuzz_bodies;
 

@@ -35,7 +35,7 @@ fn one_request(vcpu: &mut Vcpu, source: &mut Source, handles: &mut Vec<u64>) {
     let len = usize::from(source.byte());
     match call.op {
         op::SOCKET => {
-            let stream = call.arguments[0] % 2 == 0;
+            let stream = call.arguments[0].is_multiple_of(2);
             let kind = if stream {
                 libc::SOCK_STREAM
             } else {
