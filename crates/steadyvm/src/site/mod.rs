@@ -110,10 +110,12 @@ impl Site {
     fn of(args: &FileArgs, texts: (String, String)) -> Result<Self> {
         let name = name_of(&args.file);
         let text = format!("{}{}", texts.0, texts.1);
-        let plan = plan_of(&name, &text)?;
+        let tables: toml::Table = text.parse().with_context(|| name.clone())?;
+        let plan = plan_of(&name, &text, &tables)?;
         let mechanism = sched::mechanism(&name, &text)?;
         let keeps = mechanism.is_some_and(|mechanism| mechanism != Mechanism::None);
-        let mut profile = if plan.is_some() && keeps {
+        // A host that keeps budgets may have no VM now: the last one has gone, or the first is to come.
+        let mut profile = if tables.contains_key("host") && keeps {
             file::parse_any(&name, &text)?
         } else {
             file::parse(&name, &text)?
@@ -228,10 +230,13 @@ fn name_of(path: &Path) -> String {
     }
 }
 
-/// The plan of a file; none where it says nothing of the host's CPUs.
-fn plan_of(name: &str, text: &str) -> Result<Option<Report>> {
-    let tables: toml::Table = text.parse().with_context(|| name.to_owned())?;
-    if !tables.contains_key("host") {
+/// The plan of a file; none where it says nothing of the host's CPUs, or of no VM.
+fn plan_of(name: &str, text: &str, tables: &toml::Table) -> Result<Option<Report>> {
+    let has_any = |table: &str| {
+        let listed = tables.get(table).and_then(toml::Value::as_array);
+        listed.is_some_and(|list| !list.is_empty())
+    };
+    if !tables.contains_key("host") || !(has_any("vm") || has_any("service")) {
         return Ok(None);
     }
     let request = plan::file::parse(text).map_err(|error| bad(name, &error.to_string()))?;
@@ -243,5 +248,42 @@ fn bad(name: &str, error: &str) -> HostError {
     HostError::BadInput {
         what: format!("{name} {error}"),
         fix: "see docs/design/plan-file.md".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(text: &str) -> Result<Site> {
+        let args = FileArgs {
+            file: "steadyvm.toml".into(),
+            vms: Vec::new(),
+            strict: false,
+        };
+        Site::of(&args, (text.to_owned(), String::new()))
+    }
+
+    /// The last VM of a host goes, and its budget with it.
+    #[test]
+    fn a_host_that_keeps_budgets_may_have_no_vm_now() {
+        const HOST: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n";
+        let empty = site(&format!("{HOST}[sched]\n")).unwrap();
+        assert!(empty.plan.is_none() && empty.differences.is_empty());
+        let vm = "[[vm]]\nname = \"a\"\nclass = \"rt\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n";
+        let one = site(&format!("{HOST}[sched]\n{vm}")).unwrap();
+        assert_eq!(one.profile.vms[0].budgets.len(), 1);
+        // Nothing to keep is a slip.
+        for text in [
+            "",
+            HOST,
+            "[sched]\n",
+            &format!("{HOST}[sched]\nmechanism = \"none\"\n"),
+        ] {
+            let Err(error) = site(text) else {
+                panic!("{text}");
+            };
+            assert!(error.to_string().contains("nothing in it"), "{error}");
+        }
     }
 }

@@ -142,13 +142,12 @@ pub fn boot(bytes: &[u8]) {
             "{start:#x} to {end:#x} is called memory"
         );
     }
-    let mut command_line = vec![0; configuration.cmdline.len() + 1];
+    // The loader takes white space off both ends (linux-loader, Cmdline::insert_str).
+    let given = configuration.cmdline.trim();
+    let mut command_line = vec![0; given.len() + 1];
     memory
         .read_slice(&mut command_line, GuestAddress(layout::COMMAND_LINE))
         .expect("a command line");
-    assert_eq!(
-        command_line.strip_suffix(&[0]),
-        Some(configuration.cmdline.as_bytes())
-    );
+    assert_eq!(command_line.strip_suffix(&[0]), Some(given.as_bytes()));
     assert!(command_line.len() <= layout::COMMAND_LINE_SIZE);
 }
