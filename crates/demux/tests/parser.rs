@@ -156,6 +156,21 @@ proptest! {
     }
 }
 
+/// etherparse reads tags of kind 0x9100 as well; a fragment behind one is the kernel's all the same.
+#[test]
+fn what_follows_a_tag_that_the_kernel_does_not_read_is_the_kernels() {
+    let mut frame = ipv4(17, 0x0100, &UDP);
+    let own = frame.clone();
+    frame.splice(12..12, [0x91, 0, 0, 7]);
+    assert_eq!(parse(&frame), Kind::Kernel);
+    never_misread(&frame).unwrap();
+    frame.splice(12..12, [0x88, 0xa8, 0, 7]);
+    assert_eq!(parse(&frame), Kind::Kernel);
+    never_misread(&frame).unwrap();
+    // Without the tag it is a fragment, and told as one.
+    assert_ne!(parse(&own), Kind::Kernel);
+}
+
 fn ipv4(protocol: u8, flags_and_offset: u16, l4: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend([8, 0, 0x45, 0]);

@@ -6,5 +6,7 @@
 
 pub mod compare;
 pub mod engine;
+pub mod memcached;
 pub mod nisp;
+pub mod registry;
 pub mod rtca;

@@ -267,6 +267,15 @@ impl Laboratory {
         Ok(self)
     }
 
+    /// Gives hosts and guests real services to measure, too, from an image that is built if need be.
+    ///
+    /// # Errors
+    /// The image cannot be built.
+    pub fn with_services(mut self, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
+        self.image = user_space_image(cache, UserSpace::Services, observer)?;
+        Ok(self)
+    }
+
     /// The kernel of a method's host.
     pub fn kernel_of(&self, method: Method) -> HostKernel {
         self.in_place_of(HostKernel::of(method))

@@ -16,12 +16,24 @@ pub fn port(frame: &[u8]) -> Option<(Protocol, u16)> {
     }
 }
 
+/// Whether a tag is one that etherparse reads and the kernel does not (0x9100: net/core/skbuff.c,
+/// `eth_type_vlan()`): what follows it is nobody's IP packet.
+fn has_foreign_tag(frame: &[u8]) -> bool {
+    let kind = |at: usize| frame.get(at..at + 2).map(|kind| [kind[0], kind[1]]);
+    let mut at = 12;
+    while matches!(kind(at), Some([0x81, 0] | [0x88, 0xa8])) {
+        at += 4;
+    }
+    kind(at) == Some([0x91, 0])
+}
+
 fn is_fragment(frame: &[u8]) -> bool {
-    SlicedPacket::from_ethernet(frame).is_ok_and(|packet| match packet.net {
-        Some(NetSlice::Ipv4(ip)) => ip.header().is_fragmenting_payload(),
-        Some(NetSlice::Ipv6(ip)) => ip.is_payload_fragmented(),
-        _ => false,
-    })
+    !has_foreign_tag(frame)
+        && SlicedPacket::from_ethernet(frame).is_ok_and(|packet| match packet.net {
+            Some(NetSlice::Ipv4(ip)) => ip.header().is_fragmenting_payload(),
+            Some(NetSlice::Ipv6(ip)) => ip.is_payload_fragmented(),
+            _ => false,
+        })
 }
 
 /// How the BPF program's parser misreads a frame: a port that is not there, or a part of a

@@ -8,8 +8,8 @@
 mod counts;
 mod method;
 mod output;
-mod phase;
-mod receivers;
+pub(crate) mod phase;
+pub(crate) mod receivers;
 pub mod report;
 pub mod results;
 mod station;

@@ -52,6 +52,42 @@ pub struct Receivers {
     pub named: Vec<String>,
 }
 
+/// The latency-critical service's program.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Its command.
+    pub words: Vec<String>,
+    /// The beginning of the line that it prints when it listens, if it prints one.
+    pub ready: Option<&'static str>,
+}
+
+impl Server {
+    /// The NetRT service.
+    pub fn netrt() -> Self {
+        let listen = format!("{}:{}", Ipv4Addr::UNSPECIFIED, phase::NETRT_PORT);
+        Self {
+            words: ["steadyvm", "netrt", "serve", &listen]
+                .map(str::to_owned)
+                .into(),
+            ready: Some("ready"),
+        }
+    }
+
+    /// Starts it, by the command in front of it, and gives its process id.
+    fn start(&self, connection: &Connection, by: &[&str]) -> Result<u32> {
+        let words = self.words.iter().map(String::as_str);
+        let argv: Vec<&str> = by.iter().copied().chain(words).collect();
+        let mut service: Process = connection.spawn(&argv)?;
+        if let Some(mark) = self.ready {
+            service.wait_for_line(mark, phase::SERVICE_PATIENCE)?;
+        }
+        let pid = service.pid();
+        // It serves until its machine is gone.
+        std::mem::forget(service);
+        Ok(pid)
+    }
+}
+
 impl Receivers {
     /// Starts what receives the loads in or on a host, up to a NetRT service that listens.
     pub fn start(
@@ -62,7 +98,7 @@ impl Receivers {
     ) -> Result<Self> {
         match service {
             Service::Vm if guests == Guests::OutsourcedBulk => Self::beside_a_guest(host, observer),
-            Service::Vm => Self::in_guests(guests, host, observer),
+            Service::Vm => Self::in_guests(guests, host, &Server::netrt(), observer),
             // A host of the lab is nobody's own.
             Service::Host | Service::Own => Self::on_the_host(host),
         }
@@ -77,13 +113,19 @@ impl Receivers {
         .into_iter()
     }
 
-    fn in_guests(guests: Guests, host: &EmulatedHost, observer: &dyn Observer) -> Result<Self> {
+    /// The service of a guest, and the bulk stream to another one.
+    pub fn in_guests(
+        guests: Guests,
+        host: &EmulatedHost,
+        server: &Server,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
         host.require_kvm()?;
         let (rt, bulk) = start_guests(guests, host, observer)?;
         if guests != Guests::Outsourced {
             card_to_rt_vcpu(&rt)?;
         }
-        start_service_in(&rt)?;
+        start_service_in(&rt, server)?;
         let monitor = host.guest_pid(RT_GUEST)?;
         let counters = Counters::new(host.connection().clone(), rt.connection().clone(), monitor);
         Ok(Self {
@@ -100,7 +142,8 @@ impl Receivers {
         host.require_kvm()?;
         let namespace = namespace_of(RT_GUEST);
         host.make_namespace_on_card(&namespace, RT, RT.address(GUEST_ADDRESS))?;
-        let service = serve_netrt(host.connection(), &["ip", "netns", "exec", &namespace])?;
+        let service =
+            Server::netrt().start(host.connection(), &["ip", "netns", "exec", &namespace])?;
         let machine = guest(BULK_GUEST, 2, 1);
         let bulk = start_guest(Guests::OutsourcedBulk, host, machine, BULK, observer)?;
         Ok(Self {
@@ -113,7 +156,7 @@ impl Receivers {
 
     /// The service is an ordinary process here: its priority is the method's to set.
     fn on_the_host(host: &EmulatedHost) -> Result<Self> {
-        let service = serve_netrt(host.connection(), &[])?;
+        let service = Server::netrt().start(host.connection(), &[])?;
         let receiver = |network: Network| Receiver {
             connection: host.connection().clone(),
             address: network.host(),
@@ -191,22 +234,10 @@ fn card_to_rt_vcpu(rt_guest: &Guest) -> Result<()> {
     rt_guest.connection().run(&argv).map(drop)
 }
 
-/// Starts the NetRT server on the guest's second CPU, at real-time priority. The same for every
+/// Starts the server on the guest's second CPU, at real-time priority. The same for every
 /// method.
-fn start_service_in(rt_guest: &Guest) -> Result<()> {
+fn start_service_in(rt_guest: &Guest, server: &Server) -> Result<()> {
     let cpu = RT_VCPU.to_string();
     let by = ["taskset", "-c", &cpu, "chrt", "-f", "50"];
-    serve_netrt(rt_guest.connection(), &by).map(drop)
-}
-
-/// Starts the NetRT server, by the command in front of it, and gives its process id.
-fn serve_netrt(connection: &Connection, by: &[&str]) -> Result<u32> {
-    let listen = format!("{}:{}", Ipv4Addr::UNSPECIFIED, phase::NETRT_PORT);
-    let argv = [by, &["steadyvm", "netrt", "serve", &listen]].concat();
-    let mut service: Process = connection.spawn(&argv)?;
-    service.wait_for_line("ready", phase::SERVICE_PATIENCE)?;
-    let pid = service.pid();
-    // It serves until its machine is gone.
-    std::mem::forget(service);
-    Ok(pid)
+    server.start(rt_guest.connection(), &by).map(drop)
 }

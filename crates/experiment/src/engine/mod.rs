@@ -3,8 +3,10 @@
 
 mod cpu;
 mod disturbance;
+pub mod latency;
 mod output;
 mod record;
+pub mod rounds;
 mod watch;
 
 pub use cpu::CpuTimes;

@@ -31,6 +31,9 @@ const PACKAGES: &[&str] = &[
     "strace",
 ];
 
+/// Real services, to be measured.
+const SERVICES: &[&str] = &["memcached"];
+
 /// What network programs of all kinds are, for tests of outsourced sockets.
 const PROGRAMS: &[&str] = &[
     "redis-server",
@@ -64,7 +67,9 @@ const COMPILE_PYTHON: &str =
 pub enum UserSpace {
     /// The lab's own work.
     Lab,
-    /// That, and real programs to test outsourced sockets with.
+    /// That, and real services to measure.
+    Services,
+    /// The lab's, and real programs to test outsourced sockets with.
     Programs,
 }
 
@@ -72,6 +77,7 @@ impl UserSpace {
     fn name(self) -> &'static str {
         match self {
             Self::Lab => "user-space",
+            Self::Services => "user-space-services",
             Self::Programs => "user-space-programs",
         }
     }
@@ -79,13 +85,14 @@ impl UserSpace {
     fn packages(self) -> Vec<&'static str> {
         match self {
             Self::Lab => PACKAGES.to_vec(),
+            Self::Services => [PACKAGES, SERVICES].concat(),
             Self::Programs => [PACKAGES, PROGRAMS].concat(),
         }
     }
 
     fn hooks(self) -> &'static [&'static str] {
         match self {
-            Self::Lab => &[],
+            Self::Lab | Self::Services => &[],
             Self::Programs => &[COMPILE_PYTHON],
         }
     }

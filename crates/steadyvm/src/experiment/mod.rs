@@ -1,6 +1,7 @@
 //! `steadyvm lab experiment`: experiments of papers, in the emulated host.
 
 mod nisp;
+mod registered;
 mod rtca;
 
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ enum Verb {
     /// trips between the two, also over those at Base, the throughput of a TCP stream between them, and the
     /// cost: CPU time and what the others received.
     Rtca(rtca::Args),
+    #[command(flatten)]
+    Registered(registered::Registered),
 }
 
 /// Runs the verb.
@@ -46,5 +49,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.verb {
         Verb::Nisp(args) => nisp::run(args),
         Verb::Rtca(args) => rtca::run(args),
+        Verb::Registered(experiment) => experiment.run().map(|()| ExitCode::SUCCESS),
     }
 }

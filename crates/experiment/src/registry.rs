@@ -1,0 +1,67 @@
+//! The experiments of one shape: percentiles of a service's latencies, by method and condition.
+//! A new one is a folder and a line here; the command line has a verb for each.
+
+use crate::compare::ComparedMethod;
+use crate::engine::Disturbance;
+use crate::engine::latency::{Latencies, Words};
+use crate::memcached;
+use steadyvm_lab::Result;
+use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::progress::Observer;
+
+/// The experiments, by the verbs of `steadyvm lab experiment`.
+pub const EXPERIMENTS: &[&Experiment] = &[&memcached::EXPERIMENT];
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Methods, in the order shown; the first is what the others are held against.
+    pub methods: Vec<ComparedMethod>,
+    /// Counted requests per method and condition, over all rounds.
+    pub samples: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Seed of the first round's schedule of requests.
+    pub seed: u64,
+}
+
+/// An experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its verb, and what its page says.
+    pub words: Words,
+    /// The heading of its page.
+    pub title: &'static str,
+    /// Its help.
+    pub about: &'static str,
+    /// Refuses what cannot be measured.
+    pub check: fn(&Options) -> Result<()>,
+    /// Measures everything.
+    pub run: fn(&Laboratory, &Options, &dyn Observer) -> Result<Outcome>,
+}
+
+/// What was measured, and what a reader of the figures must see with it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The latencies.
+    pub latencies: Vec<Latencies>,
+    /// What is to be said of them, a sentence each.
+    pub notes: Vec<String>,
+    /// The rounds that were dropped because a machine died, a sentence each.
+    pub dropped_rounds: Vec<String>,
+    /// What else the machine did during the rounds.
+    pub disturbance: Disturbance,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_experiment_has_a_verb_of_its_own() {
+        let names: BTreeSet<&str> = EXPERIMENTS.iter().map(|it| it.words.name).collect();
+        assert_eq!(names.len(), EXPERIMENTS.len());
+        assert!(!names.contains("nisp") && !names.contains("rtca"));
+    }
+}

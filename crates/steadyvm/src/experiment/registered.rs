@@ -1,0 +1,166 @@
+//! The verbs of `steadyvm lab experiment` that the registry of experiments has.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{ArgMatches, Args as _, Command, FromArgMatches, Subcommand};
+use steadyvm_experiment::compare::ComparedMethod;
+use steadyvm_experiment::engine::Meta;
+use steadyvm_experiment::engine::latency::{assemble, write_output};
+use steadyvm_experiment::registry::{EXPERIMENTS, Experiment, Options};
+use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
+use steadyvm_stats::bootstrap::BootstrapOptions;
+
+use crate::kernel::InsteadArgs;
+use crate::machine::Beginning;
+use crate::markdown::MarkdownArgs;
+use crate::methods::without_repeats;
+use crate::progress::Display;
+use crate::{directory, output, this_program};
+
+/// The options of every such experiment.
+#[derive(Debug, clap::Args)]
+struct Args {
+    /// Methods to measure, as in `steadyvm compare`; the first is what the others are held against.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "preempt-rt,dedicated,rt-sockets,outsourcing"
+    )]
+    methods: Vec<ComparedMethod>,
+    #[command(flatten)]
+    kernel: InsteadArgs,
+    /// Counted requests per method and condition, over all rounds.
+    #[arg(long, value_name = "N", default_value_t = 2400, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    samples: u64,
+    /// Rounds.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
+    /// Seed of the requests' schedules.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where results.json, report.html and the other files go; made if it does not exist [default:
+    /// out/NAME].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print results.json instead of the tables.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    markdown: MarkdownArgs,
+}
+
+/// An experiment of the registry with its options.
+#[derive(Debug)]
+pub struct Registered {
+    experiment: &'static Experiment,
+    args: Args,
+}
+
+impl FromArgMatches for Registered {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let verb = matches.subcommand();
+        let found = verb.and_then(|(name, matches)| {
+            let mut experiments = EXPERIMENTS.iter();
+            let experiment = experiments.find(|it| it.words.name == name)?;
+            Some((*experiment, matches))
+        });
+        let missing = clap::error::ErrorKind::MissingSubcommand;
+        let (experiment, matches) = found.ok_or_else(|| clap::Error::new(missing))?;
+        let args = Args::from_arg_matches(matches)?;
+        Ok(Self { experiment, args })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Registered {
+    fn augment_subcommands(command: Command) -> Command {
+        EXPERIMENTS.iter().fold(command, |command, experiment| {
+            let verb = Command::new(experiment.words.name);
+            // The options' own description would take the experiment's place.
+            command.subcommand(Args::augment_args(verb).about(experiment.about))
+        })
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        EXPERIMENTS.iter().any(|it| it.words.name == name)
+    }
+}
+
+impl Registered {
+    /// Measures and shows it.
+    pub fn run(&self) -> Result<()> {
+        let (experiment, args) = (self.experiment, &self.args);
+        let words = &experiment.words;
+        let options = Options {
+            methods: without_repeats(&args.methods),
+            samples: args.samples,
+            rounds: args.rounds,
+            seed: args.seed,
+        };
+        (experiment.check)(&options)?;
+        let own = |it: &ComparedMethod| (it.host, it.kernel);
+        let wanted = args.kernel.wanted(options.methods.iter().map(own))?;
+        let out = PathBuf::from("out").join(words.name);
+        let out = args.out.clone().unwrap_or(out);
+        directory::prepare(&out)?;
+        require_root()?;
+        let display = Display::on_standard_error();
+        let beginning = Beginning::now();
+        let (cache, program) = (Cache::of_this_machine()?, this_program());
+        let logs = out.join("logs");
+        let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+        let mut laboratory = laboratory.with_services(&cache, &display)?;
+        laboratory.kernel_instead = args.kernel.kernel();
+        let measured = (experiment.run)(&laboratory, &options, &display)?;
+        let bootstrap = BootstrapOptions::default();
+        let mut results = assemble(words.name, &measured.latencies, bootstrap);
+        let dropped = measured.dropped_rounds.iter().cloned();
+        results.notes = (measured.notes.iter().cloned())
+            .chain(laboratory.note())
+            .chain(dropped)
+            .chain(measured.disturbance.notes())
+            .collect();
+        let meta = Meta {
+            run: beginning.record(
+                &laboratory,
+                kernels(&laboratory, &options),
+                measured.disturbance,
+                measured.dropped_rounds,
+            ),
+            endpoints: None,
+            seed: Some(options.seed),
+        };
+        write_output(&out, &measured.latencies, &results, words, &meta)?;
+        let rendered = results.text(words);
+        args.markdown
+            .write(experiment.title, "methods", &meta.run, &rendered)?;
+        if args.json {
+            return output::json(&results);
+        }
+        output::print(&rendered)?;
+        let report = out.join("report.html");
+        output::line(&format!("\nreport: {}", report.display()))
+    }
+}
+
+fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
+    let title = |kernel| laboratory.kernel_title(kernel);
+    let of = |it: &ComparedMethod| {
+        let kernel = laboratory.in_place_of(it.kernel);
+        (it.to_string(), title(kernel))
+    };
+    let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
+    kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
+    kernels
+}
