@@ -260,21 +260,21 @@ fn placement_keeps_to_the_share_that_the_kernel_leaves() {
         for (number, budget) in budgets_ms.iter().enumerate() {
             let _ = write!(
                 text,
-                "[[vm]]\nname = \"{number}\"\nperiod = \"10ms\"\nbudget = \"{budget}ms\"\n"
+                "[[vm]]\nname = \"{number}\"\nperiod = \"100ms\"\nbudget = \"{budget}ms\"\n"
             );
         }
         toml(&text).unwrap()
     };
     // One CPU would hold both without the kernel.
-    let apart = plan("pedf", &[4, 6]);
+    let apart = plan("pedf", &[40, 60]);
     assert!(apart.feasible, "{apart:?}");
     let cpus: Vec<_> = apart.vms.iter().map(|vm| &vm.vcpus[0].cpus).collect();
     assert_ne!(cpus[0], cpus[1]);
-    assert_eq!(plan("pedf", &[4, 5]).min_pcpus, Some(1));
+    assert_eq!(plan("pedf", &[40, 50]).min_pcpus, Some(1));
     for scheduler in ["pedf", "gedf"] {
         // 1.8 of 1.8 CPUs, and a tenth of one more.
-        assert!(plan("pedf", &[5, 4, 6, 3]).feasible);
-        let report = plan(scheduler, &[5, 4, 6, 3, 1]);
+        assert!(plan("pedf", &[50, 40, 60, 30]).feasible);
+        let report = plan(scheduler, &[50, 40, 60, 30, 10]);
         assert!(
             !report.feasible && report.min_pcpus >= Some(3),
             "{report:?}"
@@ -288,7 +288,11 @@ fn placement_keeps_to_the_share_that_the_kernel_leaves() {
             assert!(reason.demand > reason.supply, "{reason:?}");
         }
     }
-    assert!(plan("gedf", &[9, 9]).feasible);
+    assert!(plan("gedf", &[90, 90]).feasible);
+    // More than a CPU each has room only beside an empty one; a CPU of its own has none.
+    let two = plan("gedf", &[95, 91]);
+    assert!(!two.feasible && two.min_pcpus == Some(3), "{two:?}");
+    assert_eq!(plan("pedf", &[95, 91]).min_pcpus, None);
 }
 
 /// A7: other words of the answer.

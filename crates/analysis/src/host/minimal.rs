@@ -36,7 +36,9 @@ pub fn minimal_processors(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Optio
     let low = lower_bound(host, vcpus);
     let masks = vcpus.iter().filter_map(|vcpu| vcpu.mask.as_ref()?.last());
     let masked = masks.max().map_or(0, |&last| last.saturating_add(1));
-    let enough = u32::try_from(vcpus.len()).unwrap_or(MAX_CPUS);
+    // A CPU for each, and as many more as what enforces budgets keeps of these.
+    let enough = (vcpus.len() * 100).div_ceil(usize::from(host.usable_percent));
+    let enough = u32::try_from(enough).unwrap_or(MAX_CPUS);
     let high = enough
         .max(low)
         .max(masked.saturating_add(enough))
