@@ -158,10 +158,10 @@ fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() 
     let eight = sections(&host, &mut flood);
     println!("batch 8 {eight:?}");
     assert_eq!(longest(&eight), 8, "{eight:?}");
-    // Fewer where the guest has no more yet, often of one on a slow machine; but those that the limit ends are
-    // all of 8, which chance would not make out of ever longer ones.
-    let shorter: usize = eight.range(2..8).map(|(_, count)| count).sum();
-    assert!(eight[&8] > shorter, "{eight:?}");
+    // Fewer where the guest has no more yet, the more often the slower the machine: longer ones are rarer then. But
+    // those that the limit ends are all of 8, however long they would have been: 8 stands out of its neighbours.
+    let neighbours: usize = eight.range(6..8).map(|(_, count)| count).sum();
+    assert!(eight[&8] > neighbours, "{eight:?}");
     undo(&host);
     assert_eq!(rx_frames(&host, tap), "0");
 
