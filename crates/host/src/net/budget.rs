@@ -76,8 +76,43 @@ impl VcpuBudget {
     }
 }
 
-/// The step that switches off the kernel's admission, which knows global EDF only.
-pub(super) fn admission_off(machine: &Machine) -> Result<Step, HostError> {
+/// Of each CPU, per cent: the kernel's 95 less the fair server's 5.
+const USABLE_PERCENT: u64 = 90;
+
+/// Takes the place of the kernel's admission: no CPU, nor all together, may be promised more than it would admit,
+/// counted as `to_ratio()` does. Else budgets would starve every other thread, those of interrupts too.
+fn admit(budgets: &[VcpuBudget], online: &CpuSet) -> Result<(), HostError> {
+    let share = |budget: &VcpuBudget| {
+        let ratio = (u128::from(budget.runtime_ns) << 20) / u128::from(budget.period_ns.max(1));
+        u64::try_from(ratio).unwrap_or(u64::MAX)
+    };
+    let check = |place: String, load: u64, cpus: u64| {
+        let room = USABLE_PERCENT * cpus * (1 << 20);
+        if load.saturating_mul(100) <= room {
+            return Ok(());
+        }
+        Err(HostError::BadInput {
+            what: format!(
+                "budgets of {:.1} % on {place} are more than the {} % that it has to give: 95 % of a CPU, less its fair \
+                 server's 5 %",
+                load as f64 * 100.0 / f64::from(1 << 20),
+                USABLE_PERCENT * cpus
+            ),
+            fix: "plan with enforce = \"deadline\", smaller budgets or more CPUs; nothing was changed".into(),
+        })
+    };
+    for cpu in online.iter() {
+        let here = |budget: &&VcpuBudget| budget.cpu.is_some_and(|own| own as usize == cpu);
+        let loads = budgets.iter().filter(here).map(share);
+        check(format!("CPU {cpu}"), loads.fold(0, u64::saturating_add), 1)?;
+    }
+    let all = budgets.iter().map(share).fold(0, u64::saturating_add);
+    check("all CPUs".into(), all, online.len() as u64)
+}
+
+/// The step that switches off the kernel's admission, which knows global EDF only, where these budgets pass ours.
+pub(super) fn admission_off(machine: &Machine, budgets: &[VcpuBudget]) -> Result<Step, HostError> {
+    admit(budgets, &machine.online()?)?;
     let release = machine.kernel_release().unwrap_or_default();
     if parse::kernel_version(&release).is_none_or(|version| version < (6, 12)) {
         return Err(HostError::Unsupported {

@@ -57,10 +57,11 @@ pub(crate) fn plan(
     let mut wanted = Wanted::default();
     let mut path = dedicated::Path::default();
     softirqs::steps(machine, &threads, &profile.softirqs, &mut wanted.steps)?;
-    let mut budgets = profile.vms.iter().flat_map(|vm| vm.budgets.values());
-    let is_partitioned = budgets.any(|budget| budget.cpu.is_some());
+    let budgets = profile.vms.iter().flat_map(|vm| vm.budgets.values());
+    let budgets: Vec<_> = budgets.copied().collect();
+    let is_partitioned = budgets.iter().any(|budget| budget.cpu.is_some());
     if is_partitioned {
-        wanted.steps.push(budget::admission_off(machine)?);
+        wanted.steps.push(budget::admission_off(machine, &budgets)?);
     }
     if let Some(piece_us) = profile.fair_server_us {
         let piece_ns = u64::from(piece_us) * 1000;

@@ -85,3 +85,39 @@ fn budgets_on_cpus_of_their_own_are_refused_where_they_would_do_harm_or_cannot_b
     );
     assert_eq!(host.state(), before);
 }
+
+/// The kernel admits nobody then: what it would refuse, is refused before anything is changed.
+#[test]
+fn a_cpu_is_never_promised_more_than_the_kernel_would_admit() {
+    let (host, directory) = (newest(), directory());
+    let control = control(&host, &directory);
+    let before = host.state();
+    let with = |shares: &[(u64, Option<u32>)]| {
+        let mut profile = budgeted(None);
+        profile.vms[0].budgets.clear();
+        for (number, &(percent, cpu)) in shares.iter().enumerate() {
+            let budget = VcpuBudget {
+                runtime_ns: percent * 100_000,
+                deadline_ns: 10_000_000,
+                period_ns: 10_000_000,
+                cpu,
+            };
+            profile.vms[0].budgets.insert(number as u32, budget);
+        }
+        profile
+    };
+    for shares in [
+        &[(91, Some(0))][..],
+        &[(50, Some(1)), (41, Some(1))],
+        &[(90, Some(0)), (50, Some(1)), (41, None)],
+    ] {
+        let error = control.apply_profile(&with(shares)).unwrap_err();
+        assert!(error.to_string().contains("fair server"), "{error}");
+        assert_eq!(host.state(), before, "{shares:?}");
+    }
+    control
+        .apply_profile(&with(&[(90, Some(0)), (90, Some(1))]))
+        .unwrap();
+    control.undo().unwrap();
+    assert_eq!(host.state(), before);
+}
