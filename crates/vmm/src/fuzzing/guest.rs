@@ -31,10 +31,10 @@ impl Guarded {
         let mut regions = Vec::new();
         for (start, size) in REGIONS {
             let (protection, flags) = (outer.prot(), outer.flags());
+            let first = outer.as_ptr();
             // SAFETY: the bytes from `at` on belong to `outer`, are of whole pages, and live as long:
             // `Guarded` has both, and its devices are dropped before it.
-            let region =
-                unsafe { MmapRegion::build_raw(outer.as_ptr().add(at), size, protection, flags) };
+            let region = unsafe { MmapRegion::build_raw(first.add(at), size, protection, flags) };
             let region = region.expect("a part of a mapping");
             let region = GuestRegionMmap::new(region, GuestAddress(start));
             regions.push(region.expect("an address below 2^64"));
