@@ -40,7 +40,9 @@ MODULE_PARM_DESC(answer_ms, "how long a CPU waits for another monitor's host, in
  * struct svs_area - the beginning of a channel's area of shared memory
  * @descriptors: of one request
  * @available: which the device is to take
+ * @pad0: not used
  * @used: which it has answered
+ * @pad1: not used
  * @served: requests that were served, and after which the event ring was filled
  *
  * The device is told of no other place for these: they are where the interface says.
@@ -112,8 +114,8 @@ static int svs_shared_offer(struct svs_channel *channel, const struct svs_call *
 		svs_describe(channel, count, channel->incoming, call->receive->len,
 			     VRING_DESC_F_WRITE);
 
-	/* Every request begins at descriptor 0, as the ring says that was cleared. */
 	channel->made++;
+	/* The request is there before it is counted; the ring says that it begins at 0. */
 	virt_store_release(&area->available.index, cpu_to_le16(channel->made));
 	return 0;
 }
@@ -129,6 +131,7 @@ static const char *svs_shared_take(struct svs_channel *channel, unsigned int *le
 	struct svs_area *area = channel->area;
 	u64 until = local_clock() + (u64)READ_ONCE(svs_answer_ms) * NSEC_PER_MSEC;
 
+	/* The answer and the events are read after the count. */
 	while (le32_to_cpu(virt_load_acquire(&area->served)) != channel->made) {
 		if (local_clock() > until)
 			return "the host did not answer in time (answer_ms)";
@@ -209,6 +212,7 @@ static int svs_shared_begin(struct svs_device *device)
 		memset(device->channels[i].area, 0, SVS_SHARED_DRIVERS);
 		device->channels[i].made = 0;
 	}
+	/* What was cleared is seen as such. */
 	virt_store_release(&head->asked, asked);
 	svs_shared_ring(device, 0);
 	if (read_poll_timeout(READ_ONCE, done, done == asked, 50, SVS_BEGIN_US, false,
@@ -234,7 +238,7 @@ struct svs_shared_memory {
 	resource_size_t size;
 };
 
-/* Reads what the host has said of its memory, once; the offsets of a first channel and of others. */
+/* Reads what the host says of its memory, once: what it offers, and where its channels are. */
 static int svs_shared_look(struct pci_dev *pdev, const struct svs_shared_memory *shared,
 			   struct svs_offer *host, u32 *first, u32 *step)
 {

@@ -174,11 +174,11 @@ struct svs_event {
 
 /*
  * The device without virtio, for a monitor that is not ours: in the memory that QEMU's stock
- * ivshmem-doorbell shares between the guest (its BAR 2) and the process that serves it. Addresses in
- * descriptors and operations are offsets in that memory, where all payload goes through.
+ * ivshmem-doorbell shares between the guest (its BAR 2) and the process that serves it. Addresses
+ * in descriptors and operations are offsets in that memory, where all payload goes through.
  *
  *	0			struct svs_shared
- *	first_channel		the area of channel 0, of channel_size bytes, then those of the others
+ *	first_channel		the area of channel 0, of channel_size bytes, then those of others
  *	behind them		the driver's, to the end: the state table
  *
  * Doorbells: the driver rings peer SVS_SHARED_SERVER, vector 0 after it has written asked, vector
@@ -199,7 +199,7 @@ struct svs_event {
 #define SVS_SHARED_DRIVERS	512
 
 struct svs_shared {
-	__le32 magic;		/* SVS_SHARED_MAGIC, written last */
+	__le32 magic;		/* SVS_SHARED_MAGIC */
 	__le32 version;		/* SVS_VERSION */
 	__le32 channels;	/* as in struct svs_config */
 	__le32 max_sockets;
