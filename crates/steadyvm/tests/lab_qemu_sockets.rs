@@ -39,7 +39,7 @@ fn serve(lab: &Lab, namespace: &str) -> Process {
          --allow-host-network 2>&1",
         DOOR,
         namespace,
-        &channels,
+        channels.as_str(),
     ];
     let mut server = lab.host.connection().spawn(&words).unwrap();
     server.wait_for_line("is waited for", PATIENCE).unwrap();
