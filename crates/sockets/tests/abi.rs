@@ -116,6 +116,7 @@ fn in_c() -> BTreeMap<String, u64> {
 }
 
 /// What Rust makes of `abi`.
+#[allow(clippy::too_many_lines, reason = "a list")]
 fn in_rust() -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     let mut add = |name: &str, value: u64| assert_eq!(found.insert(name.to_owned(), value), None);

@@ -46,21 +46,21 @@ impl Layout {
     /// Bytes of all: a power of two, as the size of a PCI device's memory is.
     pub fn size(self) -> u32 {
         let states = self.sockets * size_of::<State>() as u32;
-        (self.area(self.channels) + states).next_power_of_two()
+        (Self::area(self.channels) + states).next_power_of_two()
     }
 
-    fn area(self, channel: u16) -> u32 {
+    fn area(channel: u16) -> u32 {
         HEAD_BYTES + u32::from(channel) * CHANNEL_BYTES
     }
 
     /// Where requests of a channel that were served are counted.
     pub fn served(self, channel: u16) -> GuestAddress {
-        GuestAddress(u64::from(self.area(channel) + shared::SERVED))
+        GuestAddress(u64::from(Self::area(channel) + shared::SERVED))
     }
 
     /// The request queue of a channel.
     pub fn queue(self, channel: u16) -> QueueSetup {
-        let at = |offset: u32| u64::from(self.area(channel) + offset);
+        let at = |offset: u32| u64::from(Self::area(channel) + offset);
         QueueSetup {
             size: shared::QUEUE as u16,
             descriptors: at(shared::DESCRIPTORS),
@@ -77,7 +77,7 @@ impl Layout {
             channels: u32::from(self.channels).into(),
             max_sockets: self.sockets.into(),
             max_data: self.data.into(),
-            first_channel: self.area(0).into(),
+            first_channel: Self::area(0).into(),
             channel_size: CHANNEL_BYTES.into(),
             size: self.size().into(),
             ..Head::default()

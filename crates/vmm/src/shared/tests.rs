@@ -381,7 +381,7 @@ proptest! {
                     let area = 4096 + u64::from(channel) * (256 << 10);
                     // The queue and a request's head, with numbers that mean something there.
                     let place = if near { u64::from(place) % 768 } else { u64::from(place) };
-                    let value = if near { value % 0x400 | (area + 512) * (value >> 63) } else { value };
+                    let value = if near { (value % 0x400) | ((area + 512) * (value >> 63)) } else { value };
                     memory.write_slice(&value.to_le_bytes(), GuestAddress(area + place)).unwrap();
                     server.serve(channel as u16, &ending);
                 }
