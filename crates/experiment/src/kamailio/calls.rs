@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::process::{ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use steadyvm_lab::child::{self, Child};
@@ -69,7 +69,7 @@ fn start(outside: &Namespace, program: &str, arguments: &[String]) -> Result<Chi
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null());
+        .stderr(Stdio::piped());
     outside.hold(&mut command)?;
     child::spawn(command)
 }
@@ -116,7 +116,7 @@ fn steer(caller: &mut Child, own: Ipv4Addr, calls: &Calls) -> Result<()> {
             // 1: calls failed; their messages are counted as lost.
             return match status.code() {
                 Some(0 | 1) => Ok(()),
-                _ => Err(Error::machine("call by SIPp", status)),
+                _ => Err(Error::machine("call by SIPp", why(status, caller))),
             };
         }
         if Instant::now() >= end {
@@ -130,6 +130,17 @@ fn steer(caller: &mut Child, own: Ipv4Addr, calls: &Calls) -> Result<()> {
         thread::sleep(calls.each);
     }
     Ok(())
+}
+
+/// How it ended, and the last thing that it said.
+fn why(status: ExitStatus, ended: &mut Child) -> String {
+    let mut said = String::new();
+    if let Some(mut error) = ended.streams().stderr.take() {
+        // Whatever can be read of it.
+        let _ = error.read_to_string(&mut said);
+    }
+    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+    format!("{status}: {}", last.unwrap_or("it said nothing"))
 }
 
 /// A capture under way.

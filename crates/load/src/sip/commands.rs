@@ -14,8 +14,10 @@ pub const CALLEE_PORT: u16 = 5070;
 pub const CALLER_PORT: u16 = 5080;
 /// Where the caller takes commands.
 const CONTROL_PORT: u16 = 8888;
+/// Where the callee does: nobody sends it any, but it takes the caller's port unless told otherwise.
+const CALLEE_CONTROL_PORT: u16 = 8889;
 /// More calls than ever are under way at once: SIPp starts none beyond this number.
-const AT_ONCE: &str = "100000";
+const AT_ONCE: &str = "10000";
 
 /// Calls at a rate that changes at random.
 #[derive(Debug, Clone)]
@@ -90,6 +92,7 @@ impl Calls {
     /// The callee's: it answers until it is ended.
     pub fn callee_arguments(own: Ipv4Addr) -> Vec<String> {
         let (own, port) = (own.to_string(), CALLEE_PORT.to_string());
+        let control = CALLEE_CONTROL_PORT.to_string();
         let words = [
             "-sn",
             "uas",
@@ -97,6 +100,8 @@ impl Calls {
             &own,
             "-p",
             &port,
+            "-cp",
+            &control,
             "-timer_resol",
             "1",
             "-nostdin",
