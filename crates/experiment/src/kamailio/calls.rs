@@ -16,6 +16,9 @@ use steadyvm_load::sip::{CALLEE_PORT, Calls, MESSAGES, Run, delays, tcpdump_argu
 
 /// Calls before the counted ones.
 pub(super) const WARMUP_CALLS: u64 = 34;
+/// The paper's rates are per second. The emulated host is slower: all that it could forward at those is
+/// a queue.
+pub(super) const SECONDS: u32 = 4;
 /// A message that is not forwarded within this time is lost.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// A program starts within this time, on a loaded machine too.
@@ -33,6 +36,7 @@ pub(super) fn calls(load: Load) -> Calls {
     Calls {
         calls: WARMUP_CALLS + load.samples.div_ceil(MESSAGES.len() as u64),
         seed: load.seed,
+        seconds: SECONDS,
         ..Calls::default()
     }
 }
@@ -111,7 +115,7 @@ fn steer(caller: &mut Child, own: Ipv4Addr, calls: &Calls) -> Result<()> {
     let what = "set SIPp's rate";
     let socket = UdpSocket::bind((own, 0)).doing(what)?;
     let end = Instant::now() + Duration::from_secs_f64(longest_s(calls)) + LAST_CALL;
-    for rate in calls.rates() {
+    for rate in calls.rates_per_s() {
         if let Some(status) = caller.try_wait()? {
             // 1: calls failed; their messages are counted as lost.
             return match status.code() {
@@ -218,7 +222,7 @@ mod tests {
         };
         let calls = calls(load);
         assert_eq!((calls.calls, calls.seed), (WARMUP_CALLS + 101, 3));
-        let mean: f64 = calls.rates().take(1000).map(f64::from).sum::<f64>() / 1000.0;
+        let mean: f64 = calls.rates_per_s().take(1000).sum::<f64>() / 1000.0;
         assert!(calls.calls as f64 / mean < longest_s(&calls));
     }
 }

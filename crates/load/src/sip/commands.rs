@@ -24,8 +24,10 @@ const AT_ONCE: &str = "10000";
 pub struct Calls {
     /// How many.
     pub calls: u64,
-    /// The rates, in calls per second.
-    pub rates_per_s: RangeInclusive<u32>,
+    /// The rates, in calls per [`seconds`](Self::seconds).
+    pub rates: RangeInclusive<u32>,
+    /// How many seconds the rates are of: more for a slower server.
+    pub seconds: u32,
     /// How long each rate holds.
     pub each: Duration,
     /// Seed of the rates.
@@ -37,7 +39,8 @@ impl Default for Calls {
     fn default() -> Self {
         Self {
             calls: 100,
-            rates_per_s: 17..=167,
+            rates: 17..=167,
+            seconds: 1,
             each: Duration::from_millis(100),
             seed: 1,
         }
@@ -45,25 +48,27 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// The rates one after the other, without end, uniform over the range.
-    pub fn rates(&self) -> impl Iterator<Item = u32> + use<> {
+    /// The rates one after the other in calls per second, without end, uniform over the range.
+    pub fn rates_per_s(&self) -> impl Iterator<Item = f64> + use<> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
-        let (first, last) = (*self.rates_per_s.start(), *self.rates_per_s.end());
+        let (first, last) = (*self.rates.start(), *self.rates.end());
+        let seconds = f64::from(self.seconds);
         let span = u64::from(last.saturating_sub(first)) + 1;
         std::iter::repeat_with(move || {
             // The upper half of a product: the remainder would prefer some.
-            first + ((u64::from(random.next_u32()) * span) >> 32) as u32
+            let above_first = ((u64::from(random.next_u32()) * span) >> 32) as u32;
+            f64::from(first + above_first) / seconds
         })
     }
 
     /// The mean rate, in calls per second.
     pub fn mean_rate_per_s(&self) -> f64 {
-        f64::from(self.rates_per_s.start() + self.rates_per_s.end()) / 2.0
+        f64::from(self.rates.start() + self.rates.end()) / 2.0 / f64::from(self.seconds)
     }
 
     /// The caller's arguments after `sipp`.
     pub fn caller_arguments(&self, own: Ipv4Addr, server: Ipv4Addr) -> Vec<String> {
-        let (calls, rate) = (self.calls.to_string(), self.rates_per_s.start().to_string());
+        let (calls, rate) = (self.calls.to_string(), self.mean_rate_per_s().to_string());
         let (own, server) = (own.to_string(), format!("{server}:{SERVER_PORT}"));
         let (port, control) = (CALLER_PORT.to_string(), CONTROL_PORT.to_string());
         let words = [
@@ -115,7 +120,7 @@ impl Calls {
     }
 
     /// What sets its rate.
-    pub fn rate_command(per_s: u32) -> String {
+    pub fn rate_command(per_s: f64) -> String {
         format!("cset rate {per_s}")
     }
 }
@@ -171,18 +176,26 @@ request_route {{
 mod tests {
     use super::*;
 
+    fn in_whole(calls: &Calls) -> Vec<u32> {
+        let rates = calls.rates_per_s().take(15_100);
+        rates.map(|rate| (rate * 4.0).round() as u32).collect()
+    }
+
     #[test]
     fn rates_are_uniform_over_their_range_and_the_seeds_own() {
-        let calls = Calls::default();
-        let rates: Vec<u32> = calls.rates().take(15_100).collect();
-        assert_eq!(rates, calls.rates().take(15_100).collect::<Vec<_>>());
+        let calls = Calls {
+            seconds: 4,
+            ..Calls::default()
+        };
+        let rates: Vec<u32> = in_whole(&calls);
+        assert_eq!(rates, in_whole(&calls));
         for rate in 17..=167 {
             let count = rates.iter().filter(|&&it| it == rate).count();
             assert!((50..=160).contains(&count), "{rate}: {count}");
         }
-        assert!(rates.iter().all(|rate| calls.rates_per_s.contains(rate)));
+        assert!(rates.iter().all(|rate| calls.rates.contains(rate)));
         let other = Calls { seed: 2, ..calls };
-        assert_ne!(rates, other.rates().take(15_100).collect::<Vec<_>>());
+        assert_ne!(rates, in_whole(&other));
     }
 
     #[test]
@@ -197,6 +210,6 @@ mod tests {
         let relay = relay_configuration(own);
         assert!(relay.contains("listen=udp:0.0.0.0:5060\n"), "{relay}");
         assert!(relay.contains("$du = \"sip:10.0.0.1:5070\""), "{relay}");
-        assert_eq!(Calls::rate_command(9), "cset rate 9");
+        assert_eq!(Calls::rate_command(4.25), "cset rate 4.25");
     }
 }
