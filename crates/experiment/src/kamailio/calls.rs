@@ -18,7 +18,7 @@ use steadyvm_load::sip::{CALLEE_PORT, Calls, MESSAGES, Run, delays, tcpdump_argu
 pub(super) const WARMUP_CALLS: u64 = 34;
 /// The paper's rates are per second. The emulated host is slower: all that it could forward at those is
 /// a queue.
-pub(super) const SECONDS: u32 = 4;
+pub(super) const SECONDS: u32 = 10;
 /// A message that is not forwarded within this time is lost.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// A program starts within this time, on a loaded machine too.

@@ -21,7 +21,7 @@ const CONFIGURATION: &str = "/run/kamailio.cfg";
 pub const EXPERIMENT: Experiment = Experiment {
     words: Words {
         name: NAME,
-        introduction: "Calls over Kamailio in a VM, from SIPp to SIPp at 17 to 167 calls per 4 seconds, at random: \
+        introduction: "Calls over Kamailio in a VM, from SIPp to SIPp at 17 to 167 calls per 10 seconds, at random: \
              how long it takes to forward each of a call's six messages.",
         reading: &[
             "A forward delay is from a message's arrival on the wire until the server has sent it on, by a \
