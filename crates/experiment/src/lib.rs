@@ -6,7 +6,9 @@
 
 pub mod compare;
 pub mod engine;
+pub mod kamailio;
 pub mod memcached;
 pub mod nisp;
 pub mod registry;
 pub mod rtca;
+pub mod service;

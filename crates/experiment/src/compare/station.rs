@@ -137,8 +137,7 @@ impl Station {
             Phase::Full | Phase::Equal => Some(phase::start_stream(
                 self.host.outside(),
                 &self.receivers.netstream,
-                rate,
-                load,
+                phase::Bulk::beside(load, rate),
             )?),
         };
         let before = CpuTimes::read(self.host.connection())?;
