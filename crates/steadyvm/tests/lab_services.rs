@@ -54,7 +54,14 @@ fn kamailio_forwards_every_message() {
         let all = format!("all six messages, {beside}");
         assert_eq!(counts(&results, &all), (60, 0), "{all}");
     }
-    for message in ["INVITE", "180 Ringing", "200 OK to INVITE", "ACK", "BYE", "200 OK to BYE"] {
+    for message in [
+        "INVITE",
+        "180 Ringing",
+        "200 OK to INVITE",
+        "ACK",
+        "BYE",
+        "200 OK to BYE",
+    ] {
         let cell = format!("{message}, beside NetStream at full speed");
         assert_eq!(counts(&results, &cell), (10, 0), "{cell}");
     }
