@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -46,6 +47,7 @@ class Cloud:
         self.shapes = dict(where.shapes)
         self.image = ""
         self._began = time.monotonic()
+        self._of_thread = threading.local()
         etc = where.etc
         self.processes = Processes(
             where.logs,
@@ -83,8 +85,11 @@ class Cloud:
 
     @property
     def api(self) -> Api:
-        """The cloud as its administrator sees it."""
-        return Api(self.layout.password)
+        """The cloud as its administrator sees it; a thread keeps its session, since each costs a token."""
+        found: Api | None = getattr(self._of_thread, "api", None)
+        if found is None:
+            found = self._of_thread.api = Api(self.layout.password)
+        return found
 
     def up(self) -> None:
         """All of it; returns when every host takes servers."""

@@ -119,6 +119,8 @@ def _keystone(layout: Layout) -> Sections:
         "fernet_receipts": {"key_repository": str(layout.run / "fernet")},
         "credential": {"key_repository": str(layout.run / "credential")},
         "token": {"expiration": 86_400},
+        # The least that bcrypt knows: passwords here live as long as the cloud.
+        "identity": {"password_hash_rounds": 4},
     }
 
 

@@ -39,25 +39,30 @@ class Sequence:
     boot_s: list[float] = field(default_factory=list)
 
 
-def main(cloud: Cloud, arguments: list[str]) -> int:
-    """Writes parts into ``--parts``; 1 if a check failed."""
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """What ``run`` takes; ends the program for wrong words and for --help, before anything is started."""
     parser = argparse.ArgumentParser(prog="tools/openstack run", description=__doc__)
     parser.add_argument(
         "--seeds", default=f"0,1,2,3,4,{PAPER_SEED}", help="of the real-time VMs that are drawn"
     )
     parser.add_argument("--lives", type=int, default=1000, help="random lives of VMs in flight together")
-    parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas (all)")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas ({','.join(PARTS)})")
     parser.add_argument(
         "--match", default="", help="checks whose name has this expression; others stay as they were"
     )
     parser.add_argument("--quick", action="store_true", help=f"seed {PAPER_SEED} and 20 lives")
-    parser.add_argument("--parts", type=Path, required=True, help="a directory for JSON")
+    parser.add_argument("--parts", type=Path, required=True, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if set(options.only.split(",")) - set(PARTS):
+        parser.error(f"parts are {', '.join(PARTS)}")
+    return options
+
+
+def main(cloud: Cloud, options: argparse.Namespace) -> int:
+    """Writes parts into ``--parts``; 1 if a check failed."""
     options.parts.mkdir(parents=True, exist_ok=True)
     up_s, failed = cloud.seconds(), 0
     wanted = options.only.split(",")
-    if set(wanted) - set(PARTS):
-        parser.error(f"parts are {', '.join(PARTS)}")
     if "figures" in wanted:
         seeds = [PAPER_SEED] if options.quick else [int(seed) for seed in options.seeds.split(",")]
         _keep(cloud, options.parts / "figures.json", _figures(cloud, seeds), up_s)

@@ -43,18 +43,15 @@ class _Watch:
     def run(self) -> None:
         """Until ``end``; what goes wrong comes out of every ``until``."""
         try:
-            api = self._cloud.api
+            api, sums = self._cloud.api, accounts.Sums(self._cloud, HOSTS)
             while not self._ended.wait(_LOOK_S):
                 # While all of them are in flight: Placement never holds more than there is.
-                held = accounts.check_sums(self._cloud)
-                offered = sum(
-                    self._cloud.policy.inventory_ppm(self._cloud.shapes[host].cpus) for host in HOSTS
-                )
+                claimed = sums.check()
                 found = {server["id"]: server for server in api.servers()}
                 with self._changed:
                     self._servers = found
                     self.looks += 1
-                    self.fullest = max(self.fullest, held / offered)
+                    self.fullest = max(self.fullest, claimed)
                     self._changed.notify_all()
         except BaseException as error:
             with self._changed:
