@@ -143,7 +143,8 @@ def _write_hook(cloud: Cloud, path: Path) -> None:
     apply = f'"{cloud.steadyvm}", "apply", "{place / "host.toml"}", "--state-dir", "{place / "journal"}"'
     (place / "hook.toml").write_text(
         f'cpus = {os.cpu_count()}\nscheduler = "{policy.scheduler}"\ncpu_limit_ppm = {policy.cpu_limit_ppm}\n'
-        f'state = "{place / "state"}"\ndrop_ins = "{place / "host.d"}"\npid_files = "/run/libvirt/qemu"\n'
+        f'state = "{place / "state"}"\ndrop_ins = "{place / "host.d"}"\nclass = "rt"\n'
+        f'pid_files = "/run/libvirt/qemu"\n'
         f'apply = [{apply}, "--strict"]\nremove = [{apply}]\n'
     )
     log = cloud.layout.logs / "hook.log"
