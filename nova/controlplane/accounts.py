@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from steadyvm_nova import audit
 from steadyvm_nova.admission import Host, admit
-from steadyvm_nova.claim import RESOURCE_CLASS
 from steadyvm_nova.interface import Interface
 
 from .api import until
@@ -41,27 +40,6 @@ def check_sums(cloud: Cloud) -> int:
             raise Wrong(f"{host}: Placement holds {held} ppm of {offered}")
         total += held
     return total
-
-
-class Sums:
-    """Placement's own sums of some hosts, by one request each: cheap enough to look again and again."""
-
-    def __init__(self, cloud: Cloud, hosts: Sequence[str]) -> None:
-        found = cloud.api.providers()
-        self._cloud = cloud
-        self._providers = {host: found[host] for host in hosts}
-        self._offered = {host: cloud.policy.inventory_ppm(cloud.shapes[host].cpus) for host in hosts}
-
-    def check(self) -> float:
-        """Raises Wrong if a host is over-committed. Returns the share of all that is claimed."""
-        total = 0
-        for host, provider in self._providers.items():
-            usages = self._cloud.api.placement(f"/resource_providers/{provider}/usages")["usages"]
-            held = int(usages.get(RESOURCE_CLASS, 0))
-            if held > self._offered[host]:
-                raise Wrong(f"{host}: Placement holds {held} ppm of {self._offered[host]}")
-            total += held
-        return total / sum(self._offered.values())
 
 
 def repair(cloud: Cloud) -> int:

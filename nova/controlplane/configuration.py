@@ -197,6 +197,8 @@ def _nova(layout: Layout, policy: Policy, scheduler: str) -> Sections:
             "reserved_host_disk_mb": 0,
             "report_interval": 5,
             "service_down_time": 30,
+            # Nine computes on one machine: each looks at itself less often than every minute.
+            "update_resources_interval": 180,
             "log_options": "false",
             # A scheduler that dies with a request in hand is waited for no longer than this.
             "rpc_response_timeout": 30,

@@ -46,6 +46,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--seeds", default=f"0,1,2,3,4,{PAPER_SEED}", help="of the real-time VMs that are drawn"
     )
     parser.add_argument("--lives", type=int, default=1000, help="random lives of VMs in flight together")
+    parser.add_argument(
+        "--patience", type=float, default=1500.0, help="seconds after which no more lives begin (1500)"
+    )
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas ({','.join(PARTS)})")
     parser.add_argument(
         "--match", default="", help="checks whose name has this expression; others stay as they were"
@@ -68,7 +71,7 @@ def main(cloud: Cloud, options: argparse.Namespace) -> int:
         _keep(cloud, options.parts / "figures.json", _figures(cloud, seeds), up_s)
     for part in [part for part in ("libvirt", "checks") if part in wanted]:
         path = options.parts / f"{part}.json"
-        for name, check in _checks(cloud, part, 20 if options.quick else options.lives):
+        for name, check in _checks(cloud, part, 20 if options.quick else options.lives, options.patience):
             if re.search(options.match, name) is None:
                 continue
             done = _run(cloud, name, check)
@@ -92,13 +95,13 @@ def _figures(cloud: Cloud, seeds: list[int]) -> dict[str, Any]:
     return {"runs": {kind: [asdict(run) for run in of_kind] for kind, of_kind in found.items()}}
 
 
-def _checks(cloud: Cloud, part: str, lives: int) -> list[tuple[str, Callable[[], str]]]:
+def _checks(cloud: Cloud, part: str, lives: int, patience_s: float) -> list[tuple[str, Callable[[], str]]]:
     if part == "libvirt":
         return [("a compute with the real libvirt driver and KVM", lambda: libvirt.check(cloud))]
     if part == "figures":
         return []
     under_test = Checks(cloud)
-    named = [*CHECKS, ("random lives of VMs in flight together", sequences.check(lives))]
+    named = [*CHECKS, ("random lives of VMs in flight together", sequences.check(lives, patience_s))]
     return [(name, partial(check, under_test)) for name, check in named]
 
 

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from steadyvm_nova.admission import Host, admit
+from steadyvm_nova.interface import Interface
 
 from . import accounts
 from .api import Api, Refused
 from .checks import FLAVORS, Checks
 from .cloud import Cloud
+from .database import Database, Row
 
 TOGETHER = 12
 # All accounts are compared after so many lives, when nothing is under way.
-ROUND = 48
+ROUND = 100
 HOSTS = ("host4", "host5", "host6")
-_LOOK_S = 0.5
+_LOOK_S = 0.1
 _PATIENCE_S = 600.0
-_SEED = 1
+SEED = 1
 
 
-def check(lives: int) -> Callable[[Checks], str]:
-    """A check of ``lives`` lives."""
-    return lambda checks: _Lives(checks, lives).all()
+def check(lives: int, patience_s: float) -> Callable[[Checks], str]:
+    """A check of ``lives`` lives; it begins no round after ``patience_s`` seconds, and then fails."""
+    return lambda checks: _Lives(checks, lives, patience_s).all()
 
 
 class _Watch:
@@ -33,36 +38,59 @@ class _Watch:
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
+        self._offered = {host: cloud.policy.inventory_ppm(cloud.shapes[host].cpus) for host in HOSTS}
         self._changed = threading.Condition()
-        self._servers: dict[str, dict[str, Any]] = {}
+        self._servers: dict[str, Row] = {}
         self._error: BaseException | None = None
         self._ended = threading.Event()
         self.looks = 0
         self.fullest = 0.0
+        self.most_in_flight = 0
 
     def run(self) -> None:
         """Until ``end``; what goes wrong comes out of every ``until``."""
+        database = Database(self._cloud.layout)
         try:
-            api, sums = self._cloud.api, accounts.Sums(self._cloud, HOSTS)
             while not self._ended.wait(_LOOK_S):
-                # While all of them are in flight: Placement never holds more than there is.
-                claimed = sums.check()
-                found = {server["id"]: server for server in api.servers()}
+                claimed, found = database.sums(), database.servers()
+                self._check(claimed, found)
                 with self._changed:
                     self._servers = found
                     self.looks += 1
-                    self.fullest = max(self.fullest, claimed)
+                    share = sum(claimed.values()) / sum(self._offered.values())
+                    self.fullest = max(self.fullest, share)
+                    moving = sum(not row.quiet for row in found.values())
+                    self.most_in_flight = max(self.most_in_flight, moving)
                     self._changed.notify_all()
         except BaseException as error:
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
+        finally:
+            database.close()
+
+    def _check(self, claimed: Mapping[str, int], servers: Mapping[str, Row]) -> None:
+        """While all are in flight: neither Placement's account nor the exact test is ever exceeded."""
+        for host, held in claimed.items():
+            if held > self._offered.get(host, 0):
+                raise accounts.Wrong(f"{host}: Placement holds {held} ppm of {self._offered.get(host, 0)}")
+        by_host: dict[str, list[Interface]] = {}
+        for row in servers.values():
+            # One that moves has a host and a flavor that do not belong together.
+            if row.host and row.quiet and row.vm_state != "error" and row.flavor in FLAVORS:
+                by_host.setdefault(row.host, []).append(FLAVORS[row.flavor])
+        for host, vms in by_host.items():
+            *before, last = vms
+            shape = self._cloud.shapes[host]
+            verdict = admit([Host(shape.cpus, tuple(sorted(before)))], last, self._cloud.policy)[0]
+            if not verdict.admitted:
+                raise accounts.Wrong(f"{host}, by the exact test: {verdict.reason}")
 
     def end(self) -> None:
         """No more looks."""
         self._ended.set()
 
-    def until(self, identity: str, ready: Callable[[dict[str, Any] | None], bool]) -> dict[str, Any] | None:
+    def until(self, identity: str, ready: Callable[[Row | None], bool]) -> Row | None:
         """The server (None if it is gone) once a look that begins from now on finds it ``ready``."""
         with self._changed:
             # A look that is under way may be older than the request that is waited for.
@@ -80,9 +108,9 @@ class _Watch:
 
 
 class _Lives:
-    def __init__(self, checks: Checks, lives: int) -> None:
+    def __init__(self, checks: Checks, lives: int, patience_s: float) -> None:
         self.cloud, self.flavors = checks.cloud, checks.flavors
-        self.lives = lives
+        self.lives, self.patience_s = lives, patience_s
         self.done: Counter[str] = Counter()
         self.watch = _Watch(self.cloud)
 
@@ -92,17 +120,18 @@ class _Lives:
             self.cloud.set_host(host, status="disabled")
         watcher = threading.Thread(target=self.watch.run, daemon=True)
         watcher.start()
-        rounds = 0
+        begin, lived, rounds = time.monotonic(), 0, 0
         try:
             with ThreadPoolExecutor(TOGETHER) as pool:
-                for start in range(0, self.lives, ROUND):
-                    numbers = range(start, min(self.lives, start + ROUND))
+                while lived < self.lives and time.monotonic() - begin < self.patience_s:
+                    numbers = range(lived, min(self.lives, lived + ROUND))
                     for counted in pool.map(self._life, numbers):
                         self.done += counted
                     # Some lives end with a server that stays until the next round.
                     running = accounts.check(self.cloud, FLAVORS)
                     rounds += 1
-                    self.cloud.say(f"{numbers[-1] + 1} lives; {running} servers stay; {dict(self.done)}")
+                    lived = numbers[-1] + 1
+                    self.cloud.say(f"{lived} lives; {running} servers stay; {dict(self.done)}")
                     if rounds % 2 == 0:
                         self.cloud.api.delete_all()
         finally:
@@ -110,6 +139,7 @@ class _Lives:
             watcher.join()
             for host in others:
                 self.cloud.set_host(host, status="enabled")
+        took_s = time.monotonic() - begin
         for action in ("create", "resize", "migrate", "delete"):
             if not self.done[action]:
                 raise accounts.Wrong(f"the lives had no {action}: {dict(self.done)}")
@@ -118,15 +148,20 @@ class _Lives:
         if left:
             raise accounts.Wrong(f"all servers are deleted, and {left} ppm are still claimed")
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self.done.items()))
-        return (
-            f"{self.lives} lives, {TOGETHER} in flight together ({counts}); no host over-committed at "
-            f"{self.watch.looks} looks in between (at most {self.watch.fullest:.0%} claimed); accounts right "
+        words = (
+            f"{lived} of {self.lives} lives, seed {SEED}, {TOGETHER} in flight together ({counts}), in "
+            f"{took_s:.0f} s; by Placement's account and by the exact test no host over-committed at "
+            f"{self.watch.looks} looks in between (at most {self.watch.fullest:.0%} claimed, "
+            f"{self.watch.most_in_flight} servers on their way); accounts right "
             f"{rounds} times, when nothing was under way; 0 ppm after deletion"
         )
+        if lived < self.lives:
+            raise accounts.Wrong(f"missed, for want of time: {words}")
+        return words
 
     def _life(self, number: int) -> Counter[str]:
         """One VM; its own random numbers, so that the seed decides what is asked, if not when."""
-        source, api, done = random.Random(f"{_SEED}/{number}"), self.cloud.api, Counter[str]()
+        source, api, done = random.Random(f"{SEED}/{number}"), self.cloud.api, Counter[str]()
         identity = api.create(self.flavors[source.choice(list(FLAVORS))], self.cloud.image)
         done["create"] += 1
         if source.random() < 0.2:
@@ -134,11 +169,11 @@ class _Lives:
             self._delete(api, identity, done)
             return done
         server = self.watch.until(identity, _is_quiet)
-        if server is None or server["status"] != "ACTIVE":
+        if server is None or server.vm_state != "active":
             done["refused: no host"] += 1
             self._delete(api, identity, done)
             return done
-        for _ in range(source.randint(1, 2)):
+        for _ in range(source.choice([1, 1, 1, 2])):
             action = source.choice(["resize", "resize", "migrate"])
             body: dict[str, Any] = {"migrate": None}
             if action == "resize":
@@ -150,7 +185,7 @@ class _Lives:
                 self._delete(api, identity, done)
                 return done
             server = self.watch.until(identity, _is_quiet)
-            if server is not None and server["status"] == "VERIFY_RESIZE":
+            if server is not None and server.vm_state == "resized":
                 end = source.choice(["confirm", "revert"])
                 if self._send(api, identity, end, {f"{end}Resize": None}, done):
                     self.watch.until(identity, _is_quiet)
@@ -179,11 +214,10 @@ class _Lives:
             if error.status not in (404, 409):
                 raise
             done["delete refused"] += 1
-            self.watch.until(identity, lambda server: server is None or _is_quiet(server))
+            self.watch.until(identity, _is_quiet)
             self.cloud.api.delete_all([identity])
         self.watch.until(identity, lambda server: server is None)
 
 
-def _is_quiet(server: dict[str, Any] | None) -> bool:
-    moving = ("BUILD", "RESIZE", "REVERT_RESIZE", "MIGRATING", "DELETED")
-    return server is None or not (server["OS-EXT-STS:task_state"] or server["status"] in moving)
+def _is_quiet(server: Row | None) -> bool:
+    return server is None or server.quiet
