@@ -6,13 +6,14 @@ An API's answer takes them a tenth of a second of a CPU; this takes a thousandth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pymysql
 
 from steadyvm_nova.claim import RESOURCE_CLASS
 
 from . import layout
+from .invariant import Row
 from .layout import Layout
 
 _SUMS = """
@@ -25,21 +26,6 @@ _SERVERS = """
 SELECT i.uuid, i.host, i.vm_state, i.task_state, f.name FROM {cell}.instances i
 LEFT JOIN nova_api.flavors f ON f.id = i.instance_type_id WHERE i.deleted = 0
 """
-_MOVING = ("building", "deleted", "soft-delete")
-
-
-class Row(NamedTuple):
-    """A server: on its way to a host it has neither host nor flavor."""
-
-    host: str | None
-    vm_state: str
-    task_state: str | None
-    flavor: str | None
-
-    @property
-    def quiet(self) -> bool:
-        """Whether nothing is under way with it."""
-        return self.task_state is None and self.vm_state not in _MOVING
 
 
 class Database:

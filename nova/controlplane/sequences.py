@@ -6,18 +6,16 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-from steadyvm_nova.admission import Host, admit
-from steadyvm_nova.interface import Interface
 
 from . import accounts
 from .api import Api, Refused
 from .checks import FLAVORS, Checks
 from .cloud import Cloud
-from .database import Database, Row
+from .database import Database
+from .invariant import Row, broken
 
 TOGETHER = 12
 # All accounts are compared after so many lives, when nothing is under way.
@@ -38,7 +36,7 @@ class _Watch:
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._offered = {host: cloud.policy.inventory_ppm(cloud.shapes[host].cpus) for host in HOSTS}
+        self._offered = {name: cloud.policy.inventory_ppm(one.cpus) for name, one in cloud.shapes.items()}
         self._changed = threading.Condition()
         self._servers: dict[str, Row] = {}
         self._error: BaseException | None = None
@@ -53,12 +51,15 @@ class _Watch:
         try:
             while not self._ended.wait(_LOOK_S):
                 claimed, found = database.sums(), database.servers()
-                self._check(claimed, found)
+                # While all of them are in flight.
+                words = broken(claimed, found, self._cloud.shapes, FLAVORS, self._cloud.policy)
+                if words is not None:
+                    raise accounts.Wrong(words)
                 with self._changed:
                     self._servers = found
                     self.looks += 1
-                    share = sum(claimed.values()) / sum(self._offered.values())
-                    self.fullest = max(self.fullest, share)
+                    held = sum(claimed.get(host, 0) for host in HOSTS)
+                    self.fullest = max(self.fullest, held / sum(self._offered[host] for host in HOSTS))
                     moving = sum(not row.quiet for row in found.values())
                     self.most_in_flight = max(self.most_in_flight, moving)
                     self._changed.notify_all()
@@ -68,23 +69,6 @@ class _Watch:
                 self._changed.notify_all()
         finally:
             database.close()
-
-    def _check(self, claimed: Mapping[str, int], servers: Mapping[str, Row]) -> None:
-        """While all are in flight: neither Placement's account nor the exact test is ever exceeded."""
-        for host, held in claimed.items():
-            if held > self._offered.get(host, 0):
-                raise accounts.Wrong(f"{host}: Placement holds {held} ppm of {self._offered.get(host, 0)}")
-        by_host: dict[str, list[Interface]] = {}
-        for row in servers.values():
-            # One that moves has a host and a flavor that do not belong together.
-            if row.host and row.quiet and row.vm_state != "error" and row.flavor in FLAVORS:
-                by_host.setdefault(row.host, []).append(FLAVORS[row.flavor])
-        for host, vms in by_host.items():
-            *before, last = vms
-            shape = self._cloud.shapes[host]
-            verdict = admit([Host(shape.cpus, tuple(sorted(before)))], last, self._cloud.policy)[0]
-            if not verdict.admitted:
-                raise accounts.Wrong(f"{host}, by the exact test: {verdict.reason}")
 
     def end(self) -> None:
         """No more looks."""
