@@ -48,6 +48,8 @@ class Cloud:
         self.policy = policy
         self.shapes = dict(where.shapes)
         self.image = ""
+        # Whether the databases were there from an earlier start.
+        self.kept_databases = False
         self._began = time.monotonic()
         self._of_thread = threading.local()
         etc = where.etc
@@ -103,6 +105,7 @@ class Cloud:
         configuration.write(self.layout, self.policy)
         self.say("MariaDB and RabbitMQ")
         known = snapshot.restore(self.layout, self.versions())
+        self.kept_databases = known is not None
         if known is not None:
             self.layout = known
             configuration.write(self.layout, self.policy)

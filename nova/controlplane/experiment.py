@@ -131,6 +131,7 @@ def _keep(cloud: Cloud, path: Path, part: Mapping[str, Any], up_s: float) -> Non
         "revision": _revision(),
         "versions": cloud.versions(),
         "up_s": up_s,
+        "kept_databases": cloud.kept_databases,
         "command": " ".join(["tools/openstack run", *_without_parts(sys.argv[4:])]),
     }
     path.write_text(json.dumps({**head, **part}, indent=1))

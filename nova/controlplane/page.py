@@ -49,7 +49,8 @@ def _page(steadyvm: str, parts: Mapping[str, Any]) -> Iterator[str]:
     for name, part in parts.items():
         versions = ", ".join(f"{service} {version}" for service, version in part["versions"].items())
         yield f"{name.capitalize()}: `{part['command']}`, {part['when']}, revision {part['revision']};"
-        yield f"{versions}. It was up after {part['up_s']:.0f} s."
+        kept = ", with databases kept from an earlier start" if part.get("kept_databases") else ""
+        yield f"{versions}. It was up after {part['up_s']:.0f} s{kept}."
         yield ""
     yield "`tools/openstack page` wrote this page. All services are real, on MariaDB and RabbitMQ of Debian."
     yield "Only the virt driver is fake, but where libvirt is named."
