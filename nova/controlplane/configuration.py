@@ -98,7 +98,8 @@ def write_libvirt_host(layout: Layout, name: str) -> None:
         "libvirt": {
             "virt_type": "kvm",
             "connection_uri": "qemu:///system",
-            "cpu_mode": "host-passthrough",
+            # QEMU's own CPU: a KVM that is itself in a VM may not set all registers of the machine's.
+            "cpu_mode": "none",
             "images_type": "raw",
             "use_virtio_for_bridges": "false",
         },
