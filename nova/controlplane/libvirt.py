@@ -36,7 +36,9 @@ def boot_sector() -> bytes:
         "88e0 baf803 ee ebe9"  # send it; next
         "ebfe"  # the end: here
     )
-    return (code + _GREETING + b"\0").ljust(510, b"\0") + b"\x55\xaa"
+    # glance takes no disk with a boot sector that has no partition.
+    partition = bytes.fromhex("80 000200 83 002100 01000000 ff070000")
+    return (code + _GREETING + b"\0").ljust(446, b"\0") + partition.ljust(64, b"\0") + b"\x55\xaa"
 
 
 def check(cloud: Cloud) -> str:
