@@ -362,6 +362,13 @@ class Cloud:
         service = next(one for one in self.api.services("nova-compute") if one["host"] == name)
         self.api.compute("PUT", f"/os-services/{service['id']}", status)
 
+    def remove_host(self, name: str) -> None:
+        """Makes nova and Placement forget a host whose compute has ended."""
+        for service in self.api.services("nova-compute"):
+            if service["host"] == name:
+                self.api.compute("DELETE", f"/os-services/{service['id']}")
+        self.shapes.pop(name, None)
+
     def make_image(self, name: str, content: bytes) -> str:
         """A raw disk in glance."""
         api = self.api

@@ -50,6 +50,7 @@ def check(cloud: Cloud) -> str:
         cloud.api.delete_all()
         cloud.processes.end(f"compute-{HOST}")
         cloud.processes.end("libvirtd")
+        cloud.remove_host(HOST)
 
 
 def _check(cloud: Cloud) -> str:
