@@ -117,6 +117,10 @@ def _start(cloud: Cloud) -> None:
         own = place / parent.strip("/").replace("/", "-")
         own.mkdir()
         _bind(own, Path(parent) / "libvirt")
+    # What `steadyvm apply` has in force here ends with these namespaces.
+    own = place / "run-steadyvm"
+    own.mkdir()
+    _bind(own, Path("/run/steadyvm"))
     (etc / "qemu.conf").write_text(
         'security_driver = "none"\nuser = "root"\ngroup = "root"\ndynamic_ownership = 0\nremember_owner = 0\n'
         'cgroup_controllers = [ ]\nnamespaces = [ ]\nstdio_handler = "file"\n'
