@@ -122,6 +122,8 @@ def _keystone(layout: Layout) -> Sections:
         "token": {"expiration": 86_400},
         # The least that bcrypt knows: passwords here live as long as the cloud.
         "identity": {"password_hash_rounds": 4},
+        # One process serves all, so its own memory is a cache that nothing else has to hear of.
+        "cache": {"enabled": "true", "backend": "dogpile.cache.memory"},
     }
 
 

@@ -19,7 +19,7 @@ from .invariant import Row, broken
 
 TOGETHER = 12
 # All accounts are compared after so many lives, when nothing is under way.
-ROUND = 100
+ROUND = 36
 HOSTS = ("host4", "host5", "host6")
 _LOOK_S = 0.1
 _PATIENCE_S = 600.0

@@ -32,6 +32,8 @@ def restore(layout: Layout, versions: Mapping[str, str]) -> Layout | None:
         return None
     for part in _PARTS:
         shutil.copytree(kept / part, layout.run / part)
+        # keystone warns of keys that others may read.
+        (layout.run / part).chmod(0o700)
     return dataclasses.replace(layout, password=(kept / "password").read_text())
 
 
