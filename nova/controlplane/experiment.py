@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help=f"seed {PAPER_SEED} and 20 lives")
     parser.add_argument("--parts", type=Path, required=True, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    _revision()
     if set(options.only.split(",")) - set(PARTS):
         parser.error(f"parts are {', '.join(PARTS)}")
     return options
@@ -168,7 +169,9 @@ def boot_sequence(cloud: Cloud, kind: str, seed: int, rt_limit: int | None) -> S
     return done
 
 
+@cache
 def _revision() -> str:
+    """Of the code that runs: asked once, since commits may be made meanwhile."""
     done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )
