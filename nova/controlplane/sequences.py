@@ -71,8 +71,11 @@ class _Watch:
             database.close()
 
     def end(self) -> None:
-        """No more looks."""
+        """No more looks, and nobody waits for one."""
         self._ended.set()
+        with self._changed:
+            self._error = self._error or accounts.Wrong("told to end")
+            self._changed.notify_all()
 
     def until(self, identity: str, ready: Callable[[Row | None], bool]) -> Row | None:
         """The server (None if it is gone) once a look that begins from now on finds it ``ready``."""
@@ -96,6 +99,7 @@ class _Lives:
         self.cloud, self.flavors = checks.cloud, checks.flavors
         self.lives, self.patience_s = lives, patience_s
         self.done: Counter[str] = Counter()
+        self.lived = self.rounds = 0
         self.watch = _Watch(self.cloud)
 
     def all(self) -> str:
@@ -104,20 +108,19 @@ class _Lives:
             self.cloud.set_host(host, status="disabled")
         watcher = threading.Thread(target=self.watch.run, daemon=True)
         watcher.start()
-        begin, lived, rounds = time.monotonic(), 0, 0
+        begin = time.monotonic()
         try:
             with ThreadPoolExecutor(TOGETHER) as pool:
-                while lived < self.lives and time.monotonic() - begin < self.patience_s:
-                    numbers = range(lived, min(self.lives, lived + ROUND))
-                    for counted in pool.map(self._life, numbers):
-                        self.done += counted
-                    # Some lives end with a server that stays until the next round.
-                    running = accounts.check(self.cloud, FLAVORS)
-                    rounds += 1
-                    lived = numbers[-1] + 1
-                    self.cloud.say(f"{lived} lives; {running} servers stay; {dict(self.done)}")
-                    if rounds % 2 == 0:
-                        self.cloud.api.delete_all()
+                try:
+                    while self.lived < self.lives and time.monotonic() - begin < self.patience_s:
+                        self._round(pool)
+                    # What the last looks have found, for which nobody has waited.
+                    self.watch.until("", lambda server: True)
+                except BaseException:
+                    # The pool waits for its threads, which must not wait for servers any more.
+                    self.watch.end()
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
         finally:
             self.watch.end()
             watcher.join()
@@ -133,15 +136,27 @@ class _Lives:
             raise accounts.Wrong(f"all servers are deleted, and {left} ppm are still claimed")
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self.done.items()))
         words = (
-            f"{lived} of {self.lives} lives, seed {SEED}, {TOGETHER} in flight together ({counts}), in "
+            f"{self.lived} of {self.lives} lives, seed {SEED}, {TOGETHER} in flight together ({counts}), in "
             f"{took_s:.0f} s; by Placement's account and by the exact test no host over-committed at "
             f"{self.watch.looks} looks in between (at most {self.watch.fullest:.0%} claimed, "
             f"{self.watch.most_in_flight} servers on their way); accounts right "
-            f"{rounds} times, when nothing was under way; 0 ppm after deletion"
+            f"{self.rounds} times, when nothing was under way; 0 ppm after deletion"
         )
-        if lived < self.lives:
+        if self.lived < self.lives:
             raise accounts.Wrong(f"missed, for want of time: {words}")
         return words
+
+    def _round(self, pool: ThreadPoolExecutor) -> None:
+        numbers = range(self.lived, min(self.lives, self.lived + ROUND))
+        for counted in pool.map(self._life, numbers):
+            self.done += counted
+        # Some lives end with a server that stays until the next round.
+        running = accounts.check(self.cloud, FLAVORS)
+        self.rounds += 1
+        self.lived = numbers[-1] + 1
+        self.cloud.say(f"{self.lived} lives; {running} servers stay; {dict(self.done)}")
+        if self.rounds % 2 == 0:
+            self.cloud.api.delete_all()
 
     def _life(self, number: int) -> Counter[str]:
         """One VM; its own random numbers, so that the seed decides what is asked, if not when."""
