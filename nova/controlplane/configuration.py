@@ -204,7 +204,7 @@ def _nova(layout: Layout, policy: Policy, scheduler: str) -> Sections:
             "update_resources_interval": 180,
             "log_options": "false",
             # A scheduler that dies with a request in hand is waited for no longer than this.
-            "rpc_response_timeout": 30,
+            "rpc_response_timeout": 60,
             "running_deleted_instance_action": "log",
         },
         "wsgi": {"api_paste_config": str(layout.etc / "nova/api-paste.ini")},
