@@ -114,6 +114,7 @@ int control_vcpu(struct vcpu_request *request)
 
 			policy_account(&v->server, amount, time);
 			v->started_ns = time;
+			v->ran_ns += amount;
 		}
 		error = policy_set_parameters(&v->server, &parameters, time);
 	} else {

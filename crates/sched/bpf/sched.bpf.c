@@ -11,8 +11,8 @@
  * Keys in READY may be old: a period that has ended since only makes a key greater. So the first one is looked at again
  * when it is taken, and put back if its key has changed. What makes a key less (other parameters) queues anew at once.
  *
- * Time: the CPU is charged by the clock from running() to stopping(), as in RT-Xen; what interrupts take of it is the
- * VCPU's. A budget's end comes from the loader's thread (control.h); the slice, seen at the tick, stands in for it.
+ * Time: a VCPU is charged the CPU time that the kernel counts, as by SCHED_DEADLINE: what interrupts take meanwhile is not
+ * its own. RT-Xen charges all that passes. A budget's end comes from the loader's thread (control.h); the slice, seen at the tick, stands in for it.
  */
 #include "kernel.h"
 #include "shared.h"
@@ -45,6 +45,13 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } wake SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, POLICY_MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct decisions);
+} decisions SEC(".maps");
 
 static __always_inline struct cpu *cpu_of(u32 cpu)
 {
@@ -290,8 +297,30 @@ static __always_inline bool take_non_rt(s32 cpu)
 	return take(SHARED) || take(OWN + cpu);
 }
 
-SEC("struct_ops/dispatch")
-void BPF_PROG(steadyvm_dispatch, s32 cpu, struct task_struct *prev)
+/* A decision on `cpu` took so long. Steps below 8 ns are 1 ns wide. */
+static __noinline int decided(u32 cpu, u64 took_ns)
+{
+	struct decisions *d = bpf_map_lookup_elem(&decisions, &cpu);
+	u64 rest = took_ns;
+	u32 top = 0, half, step;
+
+	if (!d)
+		return 0;
+	for (half = 32; half; half /= 2) {
+		if (rest >> half) {
+			rest >>= half;
+			top += half;
+		}
+	}
+	step = top < 3 ? took_ns : (top - 2) * 8 + ((took_ns >> ((top - 3) & 63)) & 7);
+	d->count[step & (DECISION_STEPS - 1)]++;
+	d->total_ns += took_ns;
+	if (took_ns > d->longest_ns)
+		d->longest_ns = took_ns;
+	return 0;
+}
+
+static __always_inline void choose(s32 cpu, struct task_struct *prev)
 {
 	u32 slot = prev ? vcpu_slot(prev) : NO_VCPU;
 	struct cpu *c = cpu_of(cpu);
@@ -299,8 +328,10 @@ void BPF_PROG(steadyvm_dispatch, s32 cpu, struct task_struct *prev)
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
 
 	unpark(bpf_ktime_get_ns());
-	if (slot != NO_VCPU && goes_on)
+	if (slot != NO_VCPU && goes_on) {
+		now.ran_ns = prev->se.sum_exec_runtime;
 		vcpu_event(slot, POLICY_EVENT_ACCOUNT, cpu, 0, &now);
+	}
 	if (take_ready(cpu, READY + (host.partitioned ? cpu : 0), now.remaining_ns ? now.key : POLICY_KEY_IDLE))
 		return;
 	if (now.remaining_ns) {
@@ -313,6 +344,15 @@ void BPF_PROG(steadyvm_dispatch, s32 cpu, struct task_struct *prev)
 	/* Nobody else has work. */
 	if (!take_non_rt(cpu) && goes_on && slot == NO_VCPU)
 		prev->scx.slice = NON_RT_SLICE_NS;
+}
+
+SEC("struct_ops/dispatch")
+void BPF_PROG(steadyvm_dispatch, s32 cpu, struct task_struct *prev)
+{
+	u64 began = bpf_ktime_get_ns();
+
+	choose(cpu, prev);
+	decided(cpu, bpf_ktime_get_ns() - began);
 }
 
 SEC("struct_ops/running")
@@ -331,6 +371,7 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 			non_rt_time = p->scx.dsq_vtime;
 		return;
 	}
+	now.ran_ns = p->se.sum_exec_runtime;
 	vcpu_event(slot, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), 0, &now);
 	c->key = now.key;
 	c->event_ns = now.next_ns;
@@ -348,6 +389,7 @@ void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 	if (!c->coming)
 		c->key = POLICY_KEY_IDLE;
 	if (slot != NO_VCPU) {
+		now.ran_ns = p->se.sum_exec_runtime;
 		vcpu_event(slot, POLICY_EVENT_STOP, scx_bpf_task_cpu(p), runnable, &now);
 		return;
 	}
