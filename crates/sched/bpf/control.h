@@ -3,7 +3,7 @@
  * What the loader's threads run by BPF_PROG_TEST_RUN.
  *
  * `control_advance` is the timer: bpf_timer is refused on PREEMPT_RT, but a system-call program may move tasks between
- * queues and kick CPUs. A FIFO thread with a timerfd runs it at every budget event.
+ * queues and kick CPUs. A FIFO thread runs it at every budget event.
  */
 #ifndef STEADYVM_CONTROL_H
 #define STEADYVM_CONTROL_H

@@ -10,6 +10,8 @@ use steadyvm_lab::{At, Error, Result};
 const CONFIG: &str = "/run/vcpu.toml";
 /// An emulated host verifies the BPF scheduler within this time, and takes it off.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Of a lab's host.
+const ALL_CPUS: &str = "0,1";
 /// RT VCPUs under stock FIFO.
 const FIFO_PRIORITY: &str = "70";
 
@@ -50,6 +52,8 @@ impl Enforcement {
         for it in granted {
             let tid = it.tid.to_string();
             let ns = |us: u64| (us * 1000).to_string();
+            // `SCHED_DEADLINE` wants all CPUs of its domain; so have the others.
+            run(host, &["taskset", "-cp", ALL_CPUS, &tid])?;
             match mechanism {
                 Mechanism::Fair | Mechanism::Ext => run(host, &["chrt", "-o", "-p", "0", &tid])?,
                 Mechanism::Fifo => run(host, &["chrt", "-f", "-p", FIFO_PRIORITY, &tid])?,

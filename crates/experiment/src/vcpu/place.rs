@@ -4,7 +4,7 @@ use super::condition::{Beside, Cell, Condition, Mechanism};
 use super::domains::VCPUS;
 use super::mechanism::{Decisions, Enforcement, Granted};
 use super::service::{self, Plan};
-use super::window::{self, Window};
+use super::window::{Counter, NEVER, Window};
 use crate::engine::rounds::Station;
 use std::time::Duration;
 use steadyvm_host::Method;
@@ -26,7 +26,7 @@ const RT_VCPU: u32 = 1;
 const LAST_ADDRESS_BYTE: u8 = 3;
 const SPIN: &str = "while :; do :; done";
 /// Leaves 5 of 100 ms: 6.12 has no server for `sched_ext` threads that a FIFO thread starves.
-const SPIN_MOSTLY: &str = "exec 3<> <(:); while :; do end=$((${EPOCHREALTIME/./} + 95000)); \
+const SPIN_MOSTLY: &str = "while :; do end=$((${EPOCHREALTIME/./} + 95000)); \
     while ((${EPOCHREALTIME/./} < end)); do :; done; read -t 0.005 -u 3 _ || :; done";
 
 /// How much is measured in one cell and round.
@@ -210,7 +210,9 @@ impl Place {
         self.enforcement.apply(host, mechanism, &granted)?;
         let mut threads = vec![tid];
         threads.extend(neighbours.iter().map(Process::pid));
-        let window = window::count(host, &threads, window_s)?;
+        let counter = Counter::start(host, &threads, window_s)?;
+        counter.go()?;
+        let window = counter.finish()?;
         self.enforcement.release(host, &granted)?;
         neighbours.iter().try_for_each(kill)?;
         Ok(window)
@@ -237,13 +239,16 @@ impl Place {
             .collect();
         self.enforcement.apply(host, mechanism, &granted)?;
         let before = self.enforcement.decisions(host)?;
+        let threads: Vec<u32> = neighbours.iter().map(Process::pid).collect();
+        let counter = Counter::start(host, &threads, window_s)?;
+        // All before the tasks: two that are overloaded may leave the host no CPU.
+        counter.go()?;
         for (vcpu, task) in VCPUS.iter().zip(&self.tasks) {
             let work = vcpu.task(window_s, overloaded, self.units_per_ms);
             let request = serde_json::to_string(&work).doing("describe the jobs")?;
             task.input(format!("run {request}\n").as_bytes())?;
         }
-        let threads: Vec<u32> = neighbours.iter().map(Process::pid).collect();
-        let window = window::count(host, &threads, window_s)?;
+        let window = counter.finish()?;
         let mut ran = Vec::new();
         for task in &mut self.tasks {
             let answer = task.wait_for_line("", PATIENCE)?;
@@ -294,11 +299,9 @@ fn neighbours(host: &Connection, beside: Beside) -> Result<Vec<Process>> {
         started.push(spin(host, &[], SPIN)?);
     }
     if beside == Beside::Fifo {
-        started.push(spin(
-            host,
-            &["taskset", "-c", "1", "chrt", "-f", "40"],
-            SPIN_MOSTLY,
-        )?);
+        let script = format!("[ -p {NEVER} ] || mkfifo {NEVER}; exec 3<> {NEVER}; {SPIN_MOSTLY}");
+        let by = ["taskset", "-c", "1", "chrt", "-f", "40"];
+        started.push(spin(host, &by, &script)?);
     }
     Ok(started)
 }

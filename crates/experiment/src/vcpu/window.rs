@@ -3,9 +3,14 @@
 //! Both ends are read without starting a process, by a shell that nobody keeps waiting.
 
 use std::fmt::Write as _;
-use steadyvm_lab::agent::Connection;
+use std::time::Duration;
+use steadyvm_lab::agent::{Connection, Process};
 use steadyvm_lab::{Error, Result};
 
+/// A FIFO that nobody writes to: reading it with a timeout waits without starting a process.
+pub const NEVER: &str = "/run/never";
+/// A window, and the start of a shell, end within this time, though others have all CPUs.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The shell's FIFO priority.
 const PRIORITY: &str = "90";
 
@@ -20,14 +25,44 @@ pub struct Window {
     pub context_switches_per_s: f64,
 }
 
-/// Counts for so many seconds.
-///
-/// # Errors
-/// A thread has ended, or the host does not answer.
-pub fn count(host: &Connection, threads: &[u32], window_s: u64) -> Result<Window> {
-    let script = format!("{}look; sleep {window_s}; look", look(threads));
-    let text = host.text(&["chrt", "-f", PRIORITY, "bash", "-euc", &script])?;
-    parse(&text).ok_or_else(|| Error::machine("count CPU time", text))
+/// A shell that is ready to count.
+pub struct Counter {
+    shell: Process,
+}
+
+impl Counter {
+    /// Starts the shell: from then on it needs nothing of the host but its CPU time.
+    ///
+    /// # Errors
+    /// A thread has ended, or the host does not answer.
+    pub fn start(host: &Connection, threads: &[u32], window_s: u64) -> Result<Self> {
+        let script = format!(
+            "{}exec 3<> {NEVER}; echo ready; read -r _; look; read -r -t {window_s} -u 3 _ || :; look",
+            look(threads)
+        );
+        host.run(&["sh", "-c", &format!("[ -p {NEVER} ] || mkfifo {NEVER}")])?;
+        let words = ["chrt", "-f", PRIORITY, "bash", "-euc", &script];
+        let mut shell = host.spawn(&words)?;
+        shell.wait_for_line("ready", PATIENCE)?;
+        Ok(Self { shell })
+    }
+
+    /// The window begins.
+    ///
+    /// # Errors
+    /// The host does not answer.
+    pub fn go(&self) -> Result<()> {
+        self.shell.input(b"go\n")
+    }
+
+    /// What happened in it.
+    ///
+    /// # Errors
+    /// A thread has ended, or the host does not answer.
+    pub fn finish(self) -> Result<Window> {
+        let text = self.shell.finish(PATIENCE)?.text();
+        parse(&text).ok_or_else(|| Error::machine("count CPU time", text))
+    }
 }
 
 /// Defines `look`: a line of the time in microseconds, context switches, and each thread's CPU time in ns.
