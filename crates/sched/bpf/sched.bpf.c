@@ -26,6 +26,9 @@
 /* How long a non-RT thread runs before others have their turn. */
 #define NON_RT_SLICE_NS (4 * 1000 * 1000ULL)
 
+/* After this the loader's thread is late. */
+#define LATE_NS (500 * 1000ULL)
+
 /* What runs on a CPU. Written by that CPU, and by one that puts a VCPU there; read by all. */
 struct cpu {
 	u64 key; /* of what runs, or comes next; POLICY_KEY_IDLE: nothing of sched_ext */
@@ -58,15 +61,32 @@ static __always_inline struct cpu *cpu_of(u32 cpu)
 	return &cpus[cpu & (POLICY_MAX_CPUS - 1)];
 }
 
+/* Wakes the loader's thread. On PREEMPT_RT by irq_work/N, which a FIFO thread on that CPU holds up. */
+static __always_inline void wake_loader(void)
+{
+	u64 word = 0;
+
+	bpf_ringbuf_output(&wake, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
+}
+
+/* The loader's thread is late: the CPU that woke it may have been taken. Another one does it again. */
+static __always_inline void wake_late_loader(u64 time)
+{
+	if (armed_ns + LATE_NS > time)
+		return;
+	armed_ns = time;
+	wake_loader();
+}
+
 /* An event comes at `time`: the loader's thread is to know. */
 static __always_inline void arm(u64 time)
 {
-	u64 at = policy_at_quantum(time, host.quantum_ns), word = 0;
+	u64 at = policy_at_quantum(time, host.quantum_ns);
 
 	if (at >= armed_ns)
 		return;
 	armed_ns = at;
-	bpf_ringbuf_output(&wake, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
+	wake_loader();
 }
 
 static __always_inline u64 ready_queue(u32 home)
@@ -326,8 +346,10 @@ static __always_inline void choose(s32 cpu, struct task_struct *prev)
 	struct cpu *c = cpu_of(cpu);
 	struct outcome now = {};
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	u64 time = bpf_ktime_get_ns();
 
-	unpark(bpf_ktime_get_ns());
+	unpark(time);
+	wake_late_loader(time);
 	if (slot != NO_VCPU && goes_on) {
 		now.ran_ns = prev->se.sum_exec_runtime;
 		vcpu_event(slot, POLICY_EVENT_ACCOUNT, cpu, 0, &now);
@@ -425,6 +447,8 @@ SEC("struct_ops/cpu_release")
 void BPF_PROG(steadyvm_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	cpu_of(cpu)->coming = 0;
+	/* Its current thread is still the old one: without this the CPU would look free, and be called. */
+	cpu_of(cpu)->key = 0;
 	scx_bpf_reenqueue_local();
 }
 

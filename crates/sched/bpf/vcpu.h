@@ -132,11 +132,8 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 		if (happened) {
 			u64 left = policy_remaining(s, time);
 
-			/* Never more than passed: what the two clocks differ by comes with the next one. */
-			amount = time - v->started_ns;
-			if ((s64)(out->ran_ns - v->ran_ns) <= 0)
-				amount = 0;
-			else if (out->ran_ns - v->ran_ns < amount)
+			/* control_vcpu may have accounted a little more already. */
+			if ((s64)(out->ran_ns - v->ran_ns) > 0)
 				amount = out->ran_ns - v->ran_ns;
 			policy_account(s, amount, time);
 			v->started_ns = time;
