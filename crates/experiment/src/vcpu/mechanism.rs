@@ -196,6 +196,12 @@ impl Decisions {
     }
 }
 
+/// The words that put a thread under stock FIFO, and back.
+pub fn fifo(tid: u32) -> (String, String) {
+    let before = format!("chrt -f -p {FIFO_PRIORITY} {tid}");
+    (before, format!("chrt -o -p 0 {tid}"))
+}
+
 fn run(host: &Connection, words: &[&str]) -> Result<()> {
     host.run(words).map(drop)
 }

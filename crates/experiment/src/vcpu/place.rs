@@ -2,7 +2,7 @@
 
 use super::condition::{Beside, Cell, Condition, Mechanism};
 use super::domains::VCPUS;
-use super::mechanism::{Decisions, Enforcement, Granted};
+use super::mechanism::{Decisions, Enforcement, Granted, fifo};
 use super::service::{self, Plan};
 use super::window::{Counter, NEVER, Window};
 use crate::engine::rounds::Station;
@@ -207,10 +207,15 @@ impl Place {
             budget_us: SHARE_US.0,
             period_us: SHARE_US.1,
         }];
+        // Under stock FIFO it may leave the host's own interrupts no CPU: the shell that counts sets and ends it.
+        let (mechanism, around) = match mechanism {
+            Mechanism::Fifo => (Mechanism::Fair, fifo(tid)),
+            other => (other, (":".to_owned(), ":".to_owned())),
+        };
         self.enforcement.apply(host, mechanism, &granted)?;
         let mut threads = vec![tid];
         threads.extend(neighbours.iter().map(Process::pid));
-        let counter = Counter::start(host, &threads, window_s)?;
+        let counter = Counter::start(host, &threads, window_s, (&around.0, &around.1))?;
         counter.go()?;
         let window = counter.finish()?;
         self.enforcement.release(host, &granted)?;
@@ -240,7 +245,7 @@ impl Place {
         self.enforcement.apply(host, mechanism, &granted)?;
         let before = self.enforcement.decisions(host)?;
         let threads: Vec<u32> = neighbours.iter().map(Process::pid).collect();
-        let counter = Counter::start(host, &threads, window_s)?;
+        let counter = Counter::start(host, &threads, window_s, (":", ":"))?;
         // All before the tasks: two that are overloaded may leave the host no CPU.
         counter.go()?;
         for (vcpu, task) in VCPUS.iter().zip(&self.tasks) {

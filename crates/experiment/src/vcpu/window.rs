@@ -31,13 +31,20 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Starts the shell: from then on it needs nothing of the host but its CPU time.
+    /// Starts the shell: from then on it needs nothing of the host but its CPU time. `before` and `after` are words that
+    /// it says around the window: what may leave nobody else a CPU.
     ///
     /// # Errors
     /// A thread has ended, or the host does not answer.
-    pub fn start(host: &Connection, threads: &[u32], window_s: u64) -> Result<Self> {
+    pub fn start(
+        host: &Connection,
+        threads: &[u32],
+        window_s: u64,
+        (before, after): (&str, &str),
+    ) -> Result<Self> {
         let script = format!(
-            "{}exec 3<> {NEVER}; echo ready; read -r _; look; read -r -t {window_s} -u 3 _ || :; look",
+            "{}exec 3<> {NEVER}; echo ready; read -r _; {before}
+             look; read -r -t {window_s} -u 3 _ || :; look; {after}",
             look(threads)
         );
         host.run(&["sh", "-c", &format!("[ -p {NEVER} ] || mkfifo {NEVER}")])?;
