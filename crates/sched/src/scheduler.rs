@@ -1,6 +1,7 @@
 //! Loading the scheduler, keeping it, and telling it what to do.
 
 use crate::abi::{Decisions, HostRequest, MAX_VCPUS, Shared, Vcpu, VcpuRequest};
+use crate::kicks::Raised;
 use crate::{record, timer};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use std::fs;
@@ -151,6 +152,7 @@ pub struct Scheduler {
     decisions: MapHandle,
     timer: Helper,
     recorder: Option<Helper>,
+    _kicks: Raised,
     host: Host,
     used: Vec<bool>,
     _object: Object,
@@ -212,6 +214,7 @@ impl Scheduler {
                 })
             })
             .transpose()?;
+        let kicks = Raised::to(timer::FIFO_PRIORITY)?;
         let mut operations = object
             .maps_mut()
             .find(|map| map.name() == "steadyvm")
@@ -232,6 +235,7 @@ impl Scheduler {
                 stop: Some(write),
             },
             recorder,
+            _kicks: kicks,
             host,
             used: vec![false; MAX_VCPUS as usize],
             _object: object,

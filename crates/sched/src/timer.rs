@@ -20,7 +20,7 @@ use std::time::Duration;
 use steadyvm_sched_policy::NEVER;
 
 /// Above VCPUs and housekeeping, below interrupt and vhost threads of the RT path.
-const FIFO_PRIORITY: i32 = 49;
+pub(crate) const FIFO_PRIORITY: i32 = 49;
 
 /// Starts it. It ends when `stop` can be read.
 pub(crate) fn start(
