@@ -83,7 +83,7 @@ test-lab: build ## Some tests in the emulated host: FILTER=name of a test or a p
 	cargo test --release --locked -p steadyvm $(if $(TEST),--test $(TEST),--tests) -- --ignored --test-threads=1 $(FILTER)
 
 .PHONY: sched-tests
-sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, a host whose CPUs are all taken
+sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, a host whose CPUs are all taken; takes minutes
 	cargo test --release --locked -p steadyvm --no-fail-fast --test lab_sched --test lab_alive -- --ignored --test-threads=1
 
 .PHONY: program-tests

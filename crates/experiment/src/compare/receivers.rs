@@ -259,7 +259,7 @@ fn start_guest(
 
 /// Lets the card interrupt the VCPU of the service, as the paper's section 2 has it. Its interrupts
 /// have its name alone, or one a queue.
-fn card_to_rt_vcpu(rt_guest: &Guest) -> Result<()> {
+pub fn card_to_rt_vcpu(rt_guest: &Guest) -> Result<()> {
     let interrupts_to_rt_vcpu = format!(
         "card=$(basename $(readlink /sys/class/net/eth0/device)); \
          for irq in $(sed -n \"s/^ *\\([0-9]*\\):.* $card\\(-\\(input\\|output\\).*\\)\\?$/\\1/p\" \
