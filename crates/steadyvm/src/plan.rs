@@ -140,7 +140,11 @@ fn text_at(file: &Path) -> Result<String> {
     text_of(opened).with_context(|| place(file))
 }
 
-fn request(file: &Path, text: &str) -> Result<Request> {
+/// Reads a plan, JSON by its name or from standard input.
+///
+/// # Errors
+/// What is no plan, with its place.
+pub fn request(file: &Path, text: &str) -> Result<Request> {
     let is_json = file == Path::new("-")
         || file
             .extension()
