@@ -45,12 +45,13 @@ use terms::Comparison;
 /// are over all packets, with 0 for those a cause did not touch, so means add up to the total.
 ///
 /// --worst N shows the N slowest packets on one page, each from its hard interrupt through the vhost worker and
-/// the VCPU into the guest, until the guest sends, and back out to the card's driver: how long each woken thread
-/// waited for a CPU, and what ran there instead. Of the guest the host sees when its VCPU runs and when it kicks its card.
+/// the VCPU into the guest, until the guest sends, and back out to the card's driver: how long
+/// each woken thread waited for a CPU, and what ran there instead. Of the guest the host sees when
+/// its VCPU runs and when it kicks its card.
 ///
-/// --plan FILE shows the bound of a service, term by term, beside what was measured of each: n, median, 99th
-/// percentile, longest. Of a term that the host cannot see it says why. Exit code 1: a term took longer than
-/// planned, or no packet was followed into the service's VM.
+/// --plan FILE shows the bound of a service, term by term, beside what was measured of each: n,
+/// median, 99th percentile, longest. Of a term that the host cannot see it says why. Exit code 1:
+/// a term took longer than planned, or no packet was followed into the service's VM.
 ///
 /// --record FILE keeps the events; --from FILE explains them later, without root, on any machine.
 ///

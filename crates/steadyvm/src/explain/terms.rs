@@ -131,7 +131,7 @@ pub fn compare(service: &ServiceReport, legs: &Legs) -> Comparison {
             "guest: response, wake-up, transmit",
             guest,
             legs.guest,
-            &[("of it other threads in the VCPU's place", legs.preempted)],
+            &[("of it other threads ran instead", legs.preempted)],
         ),
         unseen(
             "  guest wake-up alone",
@@ -225,8 +225,7 @@ pub fn render(comparison: &Comparison) -> String {
         ) {
             (true, _) => "No measured term is longer than planned.",
             (false, true) => {
-                "OVER: the plan's bound does not hold on this host; enter larger terms, or find what ran instead with \
-             --worst."
+                "OVER: the bound does not hold on this host. Enter larger terms, or see with --worst what ran."
             }
             (false, false) => "Nothing was measured: no packet was followed into this VM.",
         },
