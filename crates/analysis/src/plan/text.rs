@@ -35,14 +35,22 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
         "NOT feasible"
     };
     let needs = match report.min_pcpus {
+        // More CPUs than there are: they would help. Else they are not what is missing.
+        Some(cpus) if !report.feasible && cpus <= report.pcpus => {
+            format!(
+                "its VCPUs fit {}, which is not what is missing",
+                count(cpus)
+            )
+        }
         Some(cpus) if report.min_pcpus_exact => format!("needs {cpus}"),
         Some(cpus) => format!("needs at most {cpus}"),
         None => "no number of CPUs holds it as it is".to_owned(),
     };
     writeln!(
         out,
-        "{answer}: {} CPUs under {}; {needs}",
-        report.pcpus, report.scheduler
+        "{answer}: {} under {}; {needs}",
+        count(report.pcpus),
+        report.scheduler
     )?;
     writeln!(out, "\nVMs")?;
     let width = report
@@ -120,6 +128,14 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+fn count(cpus: u32) -> String {
+    if cpus == 1 {
+        "1 CPU".to_owned()
+    } else {
+        format!("{cpus} CPUs")
+    }
 }
 
 fn write_vm(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::fmt::Result {

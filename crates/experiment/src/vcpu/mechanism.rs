@@ -74,7 +74,7 @@ impl Enforcement {
     }
 
     /// Makes the threads normal ones again; the scheduler stays loaded for the next ones.
-    pub fn release(&self, host: &Connection, granted: &[Granted]) -> Result<()> {
+    pub fn release(host: &Connection, granted: &[Granted]) -> Result<()> {
         let normal = |it: &Granted| run(host, &["chrt", "-o", "-p", "0", &it.tid.to_string()]);
         granted.iter().try_for_each(normal)
     }

@@ -218,7 +218,7 @@ impl Place {
         let counter = Counter::start(host, &threads, window_s, (&around.0, &around.1))?;
         counter.go()?;
         let window = counter.finish()?;
-        self.enforcement.release(host, &granted)?;
+        Enforcement::release(host, &granted)?;
         neighbours.iter().try_for_each(kill)?;
         Ok(window)
     }
@@ -261,7 +261,7 @@ impl Place {
         }
         let host = self.host.connection();
         let after = self.enforcement.decisions(host)?;
-        self.enforcement.release(host, &granted)?;
+        Enforcement::release(host, &granted)?;
         neighbours.iter().try_for_each(kill)?;
         Ok(Domains {
             ran,
@@ -284,7 +284,7 @@ impl Place {
         self.enforcement.apply(host, mechanism, &granted)?;
         let address = RT.address(LAST_ADDRESS_BYTE);
         let run = service::request(self.host.outside(), address, load)?;
-        self.enforcement.release(host, &granted)?;
+        Enforcement::release(host, &granted)?;
         neighbours.iter().try_for_each(kill)?;
         Ok(run)
     }

@@ -311,6 +311,11 @@ impl ServiceTable {
         self.task.is_none()
     }
 
+    /// Whether its name is its own.
+    pub(super) const fn is_named(&self) -> bool {
+        self.name.is_some()
+    }
+
     fn name(&self) -> &str {
         self.name
             .as_deref()
@@ -372,6 +377,13 @@ impl ServiceTable {
                 return Err(wrong(
                     "limit is missing; give the longest latency it may have".to_owned(),
                 ));
+            }
+            if self.d.is_none() && c.0 > t.0 && t.0 > 0 {
+                return Err(wrong(format!(
+                    "a request executes for {} and the next comes after {}: no CPU can keep up; shorten c, or raise t",
+                    unit.show(c.0.into()),
+                    unit.show(t.0.into())
+                )));
             }
             // A request whose answer may take longer than t: the next may wait for it, so t bounds the deadline.
             let task = Task::new(c.0, self.d.map_or(t.0, |d| d.0), t.0).map_err(bad)?;
