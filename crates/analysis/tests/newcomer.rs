@@ -80,7 +80,7 @@ fn what_is_refused_says_what_to_write() {
         ),
         ("{\"services\": []}".to_owned(), "this is JSON"),
         (
-            format!("{0}name = \"a\"\n{0}name = \"a\"\n", SERVICE),
+            format!("{SERVICE}name = \"a\"\n{SERVICE}name = \"a\"\n"),
             "a second service is called \"a\"",
         ),
     ] {

@@ -1,7 +1,7 @@
 //! The kernel's threads that carry out preemptions.
 //!
-//! On `PREEMPT_RT`, `scx_bpf_kick_cpu` and the wake-ups of ring buffers go through irq_work/N, of FIFO priority 1
-//! (kernel/irq_work.c). A FIFO thread above that would hold up every preemption that begins on its CPU. So the threads get
+//! On `PREEMPT_RT`, `scx_bpf_kick_cpu` and the wake-ups of ring buffers go through `irq_work/N`, of FIFO priority 1
+//! (`kernel/irq_work.c`). A FIFO thread above that would hold up every preemption that begins on its CPU. So the threads get
 //! the timer's priority while the scheduler is at work. A loader that is killed leaves them there.
 
 use crate::scheduler::Error;
@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 pub(crate) struct Raised(Vec<(i32, i32, libc::sched_param)>);
 
 impl Raised {
-    /// Gives every irq_work/N this FIFO priority. A kernel without such threads has none to raise.
+    /// Gives every `irq_work/N` this FIFO priority. A kernel without such threads has none to raise.
     pub fn to(priority: i32) -> Result<Self, Error> {
         let mut raised = Self(Vec::new());
         for thread in threads().map_err(Error::io("look for irq_work threads"))? {

@@ -230,11 +230,11 @@ fn measured(args: &Args, service: Option<&ServiceReport>) -> Result<Recorded> {
         (None, Some(port)) => format!("port {port}"),
         (device, _) => format!("device {}", device.as_deref().unwrap_or_default()),
     };
-    let recorded = Recorded::new(packets, duration_s, setup, recorder.finish());
+    let recording = Recorded::new(packets, duration_s, setup, recorder.finish());
     if let Some(file) = &args.record {
-        recorded.save(file)?;
+        recording.save(file)?;
     }
-    Ok(recorded)
+    Ok(recording)
 }
 
 /// Empties the buffers until the time is over, enough packets were seen, or a signal comes.

@@ -27,7 +27,8 @@ pub struct Comparison {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Term {
     /// Its name in the plan.
-    pub term: &'static str,
+    #[serde(rename = "term")]
+    pub name: &'static str,
     /// What the plan allows; `None` if the plan has no bound.
     pub planned_us: Option<f64>,
     /// What was measured; `None` if the host cannot see it.
@@ -83,7 +84,7 @@ pub fn compare(service: &ServiceReport, legs: &Legs) -> Comparison {
     };
     let (transmit, nic) = (of_send("guest transmit"), of_send("NIC"));
     let unseen = |term, planned: Option<i64>, not_seen| Term {
-        term,
+        name: term,
         planned_us: planned.map(microseconds),
         measured: None,
         parts: Vec::new(),
@@ -96,7 +97,7 @@ pub fn compare(service: &ServiceReport, legs: &Legs) -> Comparison {
             let over =
                 matches!((planned_us, measured.max_us), (Some(most), Some(max)) if max > most);
             Term {
-                term,
+                name: term,
                 planned_us,
                 measured: Some(measured),
                 parts: parts
@@ -202,7 +203,7 @@ pub fn render(comparison: &Comparison) -> String {
         let Some(measured) = &term.measured else {
             line(&format!(
                 "{:<40} {planned}  not visible from the host:",
-                term.term
+                term.name
             ));
             wrap(term.not_seen, &mut line);
             continue;
@@ -210,7 +211,7 @@ pub fn render(comparison: &Comparison) -> String {
         let over = if term.over { " OVER" } else { "" };
         line(&format!(
             "{:<40} {planned}{}{over}",
-            term.term,
+            term.name,
             figures(measured)
         ));
         for part in &term.parts {
