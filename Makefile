@@ -83,12 +83,12 @@ test-lab: build ## Some tests in the emulated host: FILTER=name of a test or a p
 	cargo test --release --locked -p steadyvm $(if $(TEST),--test $(TEST),--tests) -- --ignored --test-threads=1 $(FILTER)
 
 .PHONY: sched-tests
-sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, a host whose CPUs are all taken
+sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, a host whose CPUs are all taken; takes minutes
 	cargo test --release --locked -p steadyvm --no-fail-fast --test lab_sched --test lab_alive -- --ignored --test-threads=1
 
 .PHONY: program-tests
-program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets
-	cargo test --release --locked -p steadyvm --test lab_programs -- --ignored --test-threads=1
+program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets, and measured
+	cargo test --release --locked -p steadyvm --test lab_programs --test lab_services -- --ignored --test-threads=1
 
 .PHONY: cpython-tests
 cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets in the emulated host; goes on where it was interrupted

@@ -165,7 +165,10 @@ def _say_how_to_use(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Up, the experiment and the checks, down; the page goes to standard output."""
+    """Up, the experiment and the checks, down."""
+    from . import experiment  # noqa: PLC0415
+
+    experiment.parse(options.arguments)
     if _running(options) is not None:
         print("openstack: it is up; `tools/openstack down` first", file=sys.stderr)
         return 2
@@ -193,7 +196,8 @@ def use(options: argparse.Namespace) -> int:
     """Inside: what ``run`` runs."""
     from . import experiment  # noqa: PLC0415
 
-    return with_cloud(_cloud(options), lambda cloud: experiment.main(cloud, options.arguments))
+    wanted = experiment.parse(options.arguments)
+    return with_cloud(_cloud(options), lambda cloud: experiment.main(cloud, wanted))
 
 
 def _pid_file(options: argparse.Namespace) -> Path:

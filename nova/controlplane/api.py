@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,9 +22,10 @@ class Refused(Exception):
     """An API said no: the status, and its words."""
 
     def __init__(self, status: int, words: str) -> None:
-        super().__init__(f"HTTP {status}: {words}")
+        # Some services answer with a page for a browser.
+        self.words = " ".join(re.sub("<[a-z/!][^>]*>", " ", words).split())
         self.status = status
-        self.words = words
+        super().__init__(f"HTTP {status}: {self.words}")
 
 
 class Api:

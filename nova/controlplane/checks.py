@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -137,11 +137,20 @@ class Checks:
         self.cloud.start_compute(host)
         until(lambda: self._state(host) == "up", f"{host} is back")
         self.cloud.wait_compute(host)
-        statuses = [self.api.settled(server)["status"] for server in flying]
+        # What is sent to this host now comes after what was sent before: that has arrived, or died with it.
+        after = self.api.boot(self.flavors["check-quarter"], self.cloud.image, host=host)
+        if after["status"] != "ACTIVE":
+            raise Wrong(f"{host} is back, and takes no server")
+        lost = self._lost(flying)
+        ended = [self.api.settled(one)["status"] for one in flying if one not in lost]
+        self.api.delete_all(lost)
         deleted = accounts.repair(self.cloud)
         running = accounts.check(self.cloud, FLAVORS)
-        words = f"3 went elsewhere while it was down; of 3 in flight {statuses.count('ACTIVE')} came to run"
-        words += f"; `steadyvm-nova audit --repair` deleted {deleted} claims"
+        words = (
+            f"3 went elsewhere while it was down; of 3 in flight {ended.count('ACTIVE')} came to run, "
+            f"{ended.count('ERROR')} ended in ERROR, {len(lost)} stayed in BUILD and were deleted; "
+            f"`steadyvm-nova audit --repair` deleted {deleted} claims"
+        )
         return self._rest(f"{words}; accounts right with {running} running")
 
     def broker_killed(self) -> str:
@@ -150,8 +159,7 @@ class Checks:
         self.cloud.restart_broker()
         after = self.api.boot(self.flavors["check-half"], self.cloud.image)
         accounts.check_sums(self.cloud)
-        # What was lost with the broker stays in BUILD, as it does in any cloud of nova's.
-        stuck = [one for one in flying if self.api.server(one)["status"] == "BUILD"]
+        stuck = self._lost(flying)
         self.api.delete_all(stuck)
         deleted = accounts.repair(self.cloud)
         running = accounts.check(self.cloud, FLAVORS)
@@ -227,6 +235,15 @@ class Checks:
                 for _ in range(count)
             ]
             return [one.result() for one in made]
+
+    def _lost(self, servers: Sequence[str]) -> list[str]:
+        """Those in BUILD that no compute has begun with: nova has no message any more, and waits for ever."""
+        found = {one: self.api.server(one) for one in servers}
+        return [
+            one
+            for one, server in found.items()
+            if server["status"] == "BUILD" and not server["OS-EXT-SRV-ATTR:host"]
+        ]
 
     def _boot_some(self) -> int:
         servers = [self.api.boot(self.flavors[name], self.cloud.image) for name in FLAVORS]

@@ -6,15 +6,18 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from keystoneauth1.exceptions import ClientException
+
 from steadyvm_nova.claim import RESOURCE_CLASS, Policy
 
-from . import configuration, layout
+from . import configuration, layout, snapshot
 from .api import Api, Refused, until
 from .layout import DATABASES, REGION, Layout, url
 from .paper import Shape
@@ -45,7 +48,10 @@ class Cloud:
         self.policy = policy
         self.shapes = dict(where.shapes)
         self.image = ""
+        # Whether the databases were there from an earlier start.
+        self.kept_databases = False
         self._began = time.monotonic()
+        self._of_thread = threading.local()
         etc = where.etc
         self.processes = Processes(
             where.logs,
@@ -83,8 +89,11 @@ class Cloud:
 
     @property
     def api(self) -> Api:
-        """The cloud as its administrator sees it."""
-        return Api(self.layout.password)
+        """The cloud as its administrator sees it; a thread keeps its session, since each costs a token."""
+        found: Api | None = getattr(self._of_thread, "api", None)
+        if found is None:
+            found = self._of_thread.api = Api(self.layout.password)
+        return found
 
     def up(self) -> None:
         """All of it; returns when every host takes servers."""
@@ -95,9 +104,19 @@ class Cloud:
         self.layout.run.chmod(0o700)
         configuration.write(self.layout, self.policy)
         self.say("MariaDB and RabbitMQ")
-        self._start_stores()
-        self.say("databases of keystone, glance, neutron, placement, nova (the longest step)")
-        self._make_databases()
+        known = snapshot.restore(self.layout, self.versions())
+        self.kept_databases = known is not None
+        if known is not None:
+            self.layout = known
+            configuration.write(self.layout, self.policy)
+        self._start_stores(new=known is None)
+        if known is None:
+            self.say("databases of keystone, glance, neutron, placement, nova (the longest step, once)")
+            self._make_databases()
+            # At rest: what is kept must not change while it is copied.
+            self.processes.end("mariadb", timeout_s=120)
+            snapshot.keep(self.layout, self.versions())
+            self._start_mariadb()
         self.say("keystone: accounts and endpoints")
         self._start_keystone()
         self.say("glance, neutron's API, placement, nova's API, conductor and scheduler")
@@ -114,7 +133,14 @@ class Cloud:
 
     # Parts.
 
-    def _start_stores(self) -> None:
+    def _start_stores(self, new: bool) -> None:
+        (self.layout.etc / "rabbitmq.conf").write_text("listeners.tcp.local = 127.0.0.1:5672\n")
+        self.processes.start("rabbitmq", [_RABBITMQ])
+        self._start_mariadb(*(self._new_mariadb() if new else ()))
+        self.processes.wait_for("rabbitmq", "answer on its port", lambda: listens(layout.RABBITMQ))
+
+    def _new_mariadb(self) -> list[str]:
+        """An empty one; the options that its first start takes."""
         run, password = self.layout.run, self.layout.password
         statements = [f"CREATE DATABASE {name} CHARACTER SET utf8mb4" for name in DATABASES]
         statements += [f"CREATE USER openstack@'127.0.0.1' IDENTIFIED BY '{password}'"]
@@ -122,44 +148,44 @@ class Cloud:
         first = run / "first.sql"
         first.write_text("".join(f"{statement};\n" for statement in statements))
         first.chmod(0o600)
-        (self.layout.etc / "rabbitmq.conf").write_text("listeners.tcp.local = 127.0.0.1:5672\n")
-        self.processes.start("rabbitmq", [_RABBITMQ])
-        data = str(run / "mariadb")
         self.processes.run_together(
             {
                 "mariadb-install-db": [
                     "mariadb-install-db",
                     "--no-defaults",
                     "--user=root",
-                    f"--datadir={data}",
+                    f"--datadir={run / 'mariadb'}",
                     "--auth-root-authentication-method=socket",
                     "--skip-test-db",
                 ]
             },
             {},
         )
+        return [f"--init-file={first}"]
+
+    def _start_mariadb(self, *options: str) -> None:
+        run = self.layout.run
         self.processes.start(
             "mariadb",
             [
                 "mariadbd",
                 "--no-defaults",
                 "--user=root",
-                f"--datadir={data}",
+                f"--datadir={run / 'mariadb'}",
                 f"--socket={run / 'mariadb.sock'}",
                 f"--pid-file={run / 'mariadb.pid'}",
                 "--bind-address=127.0.0.1",
                 f"--port={layout.MARIADB}",
                 "--skip-name-resolve",
                 "--max-connections=1000",
-                f"--init-file={first}",
                 # What is lost in a crash of this machine is thrown away anyway.
                 "--innodb-flush-log-at-trx-commit=0",
                 "--skip-innodb-doublewrite",
                 "--skip-log-bin",
+                *options,
             ],
         )
         self.processes.wait_for("mariadb", "answer on its port", lambda: listens(layout.MARIADB))
-        self.processes.wait_for("rabbitmq", "answer on its port", lambda: listens(layout.RABBITMQ))
 
     def _make_databases(self) -> None:
         program, etc = self.layout.program, self.layout.etc
@@ -201,7 +227,8 @@ class Cloud:
     def _start_keystone(self) -> None:
         self._serve("keystone")
         self._wait_served("keystone")
-        api = self.api
+        # Not the one that is kept: its token comes with the endpoints of this moment.
+        api = Api(self.layout.password)
         project = api.identity("POST", "/projects", {"project": {"name": "service", "domain_id": "default"}})
         body = {"user": {"name": "service", "domain_id": "default", "password": self.layout.password}}
         user = api.identity("POST", "/users", body)["user"]["id"]
@@ -335,6 +362,13 @@ class Cloud:
         service = next(one for one in self.api.services("nova-compute") if one["host"] == name)
         self.api.compute("PUT", f"/os-services/{service['id']}", status)
 
+    def remove_host(self, name: str) -> None:
+        """Makes nova and Placement forget a host whose compute has ended."""
+        for service in self.api.services("nova-compute"):
+            if service["host"] == name:
+                self.api.compute("DELETE", f"/os-services/{service['id']}")
+        self.shapes.pop(name, None)
+
     def make_image(self, name: str, content: bytes) -> str:
         """A raw disk in glance."""
         api = self.api
@@ -366,7 +400,7 @@ def with_cloud(cloud: Cloud, use: Callable[[Cloud], int]) -> int:
     except KeyboardInterrupt:
         cloud.say("told to end")
         return 130
-    except (Failed, Refused, TimeoutError) as error:
+    except (Failed, Refused, TimeoutError, ClientException) as error:
         cloud.say(f"failed: {error}")
         return 3
     finally:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -39,31 +39,40 @@ class Sequence:
     boot_s: list[float] = field(default_factory=list)
 
 
-def main(cloud: Cloud, arguments: list[str]) -> int:
-    """Writes parts into ``--parts``; 1 if a check failed."""
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """What ``run`` takes; ends the program for wrong words and for --help, before anything is started."""
     parser = argparse.ArgumentParser(prog="tools/openstack run", description=__doc__)
     parser.add_argument(
         "--seeds", default=f"0,1,2,3,4,{PAPER_SEED}", help="of the real-time VMs that are drawn"
     )
     parser.add_argument("--lives", type=int, default=1000, help="random lives of VMs in flight together")
-    parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas (all)")
+    parser.add_argument(
+        "--patience", type=float, default=1500.0, help="seconds after which no more lives begin (1500)"
+    )
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas ({','.join(PARTS)})")
     parser.add_argument(
         "--match", default="", help="checks whose name has this expression; others stay as they were"
     )
     parser.add_argument("--quick", action="store_true", help=f"seed {PAPER_SEED} and 20 lives")
-    parser.add_argument("--parts", type=Path, required=True, help="a directory for JSON")
+    parser.add_argument("--parts", type=Path, required=True, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    _revision()
+    if set(options.only.split(",")) - set(PARTS):
+        parser.error(f"parts are {', '.join(PARTS)}")
+    return options
+
+
+def main(cloud: Cloud, options: argparse.Namespace) -> int:
+    """Writes parts into ``--parts``; 1 if a check failed."""
     options.parts.mkdir(parents=True, exist_ok=True)
     up_s, failed = cloud.seconds(), 0
     wanted = options.only.split(",")
-    if set(wanted) - set(PARTS):
-        parser.error(f"parts are {', '.join(PARTS)}")
     if "figures" in wanted:
         seeds = [PAPER_SEED] if options.quick else [int(seed) for seed in options.seeds.split(",")]
         _keep(cloud, options.parts / "figures.json", _figures(cloud, seeds), up_s)
     for part in [part for part in ("libvirt", "checks") if part in wanted]:
         path = options.parts / f"{part}.json"
-        for name, check in _checks(cloud, part, 20 if options.quick else options.lives):
+        for name, check in _checks(cloud, part, 20 if options.quick else options.lives, options.patience):
             if re.search(options.match, name) is None:
                 continue
             done = _run(cloud, name, check)
@@ -87,13 +96,13 @@ def _figures(cloud: Cloud, seeds: list[int]) -> dict[str, Any]:
     return {"runs": {kind: [asdict(run) for run in of_kind] for kind, of_kind in found.items()}}
 
 
-def _checks(cloud: Cloud, part: str, lives: int) -> list[tuple[str, Callable[[], str]]]:
+def _checks(cloud: Cloud, part: str, lives: int, patience_s: float) -> list[tuple[str, Callable[[], str]]]:
     if part == "libvirt":
         return [("a compute with the real libvirt driver and KVM", lambda: libvirt.check(cloud))]
     if part == "figures":
         return []
     under_test = Checks(cloud)
-    named = [*CHECKS, ("random lives of VMs in flight together", sequences.check(lives))]
+    named = [*CHECKS, ("random lives of VMs in flight together", sequences.check(lives, patience_s))]
     return [(name, partial(check, under_test)) for name, check in named]
 
 
@@ -123,6 +132,7 @@ def _keep(cloud: Cloud, path: Path, part: Mapping[str, Any], up_s: float) -> Non
         "revision": _revision(),
         "versions": cloud.versions(),
         "up_s": up_s,
+        "kept_databases": cloud.kept_databases,
         "command": " ".join(["tools/openstack run", *_without_parts(sys.argv[4:])]),
     }
     path.write_text(json.dumps({**head, **part}, indent=1))
@@ -159,7 +169,9 @@ def boot_sequence(cloud: Cloud, kind: str, seed: int, rt_limit: int | None) -> S
     return done
 
 
+@cache
 def _revision() -> str:
+    """Of the code that runs: asked once, since commits may be made meanwhile."""
     done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )

@@ -36,7 +36,9 @@ def boot_sector() -> bytes:
         "88e0 baf803 ee ebe9"  # send it; next
         "ebfe"  # the end: here
     )
-    return (code + _GREETING + b"\0").ljust(510, b"\0") + b"\x55\xaa"
+    # glance takes no disk with a boot sector that has no partition.
+    partition = bytes.fromhex("80 000200 83 002100 01000000 ff070000")
+    return (code + _GREETING + b"\0").ljust(446, b"\0") + partition.ljust(64, b"\0") + b"\x55\xaa"
 
 
 def check(cloud: Cloud) -> str:
@@ -48,6 +50,7 @@ def check(cloud: Cloud) -> str:
         cloud.api.delete_all()
         cloud.processes.end(f"compute-{HOST}")
         cloud.processes.end("libvirtd")
+        cloud.remove_host(HOST)
 
 
 def _check(cloud: Cloud) -> str:
@@ -114,6 +117,10 @@ def _start(cloud: Cloud) -> None:
         own = place / parent.strip("/").replace("/", "-")
         own.mkdir()
         _bind(own, Path(parent) / "libvirt")
+    # What `steadyvm apply` has in force here ends with these namespaces.
+    own = place / "run-steadyvm"
+    own.mkdir()
+    _bind(own, Path("/run/steadyvm"))
     (etc / "qemu.conf").write_text(
         'security_driver = "none"\nuser = "root"\ngroup = "root"\ndynamic_ownership = 0\nremember_owner = 0\n'
         'cgroup_controllers = [ ]\nnamespaces = [ ]\nstdio_handler = "file"\n'
@@ -143,7 +150,8 @@ def _write_hook(cloud: Cloud, path: Path) -> None:
     apply = f'"{cloud.steadyvm}", "apply", "{place / "host.toml"}", "--state-dir", "{place / "journal"}"'
     (place / "hook.toml").write_text(
         f'cpus = {os.cpu_count()}\nscheduler = "{policy.scheduler}"\ncpu_limit_ppm = {policy.cpu_limit_ppm}\n'
-        f'state = "{place / "state"}"\ndrop_ins = "{place / "host.d"}"\npid_files = "/run/libvirt/qemu"\n'
+        f'state = "{place / "state"}"\ndrop_ins = "{place / "host.d"}"\nclass = "rt"\n'
+        f'pid_files = "/run/libvirt/qemu"\n'
         f'apply = [{apply}, "--strict"]\nremove = [{apply}]\n'
     )
     log = cloud.layout.logs / "hook.log"

@@ -5,6 +5,7 @@ python -m controlplane.page STEADYVM PARTS PAGE
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -14,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from steadyvm_nova import giveaway
 from steadyvm_nova.claim import Policy
 from steadyvm_nova.interface import Interface
 
@@ -21,6 +23,7 @@ from . import draws, simulated
 from .paper import PAPER_COUNTS, PAPER_SEED, SHAPES, Placement, overloaded, rt_vms, table
 
 DRAWS = 1000
+GIVEAWAY_SETS = 100
 NAMES = {
     "rt-openstack": "RT-OpenStack",
     "stock": "Nova, default weighers",
@@ -46,7 +49,8 @@ def _page(steadyvm: str, parts: Mapping[str, Any]) -> Iterator[str]:
     for name, part in parts.items():
         versions = ", ".join(f"{service} {version}" for service, version in part["versions"].items())
         yield f"{name.capitalize()}: `{part['command']}`, {part['when']}, revision {part['revision']};"
-        yield f"{versions}. It was up after {part['up_s']:.0f} s."
+        kept = ", with databases kept from an earlier start" if part.get("kept_databases") else ""
+        yield f"{versions}. It was up after {part['up_s']:.0f} s{kept}."
         yield ""
     yield "`tools/openstack page` wrote this page. All services are real, on MariaDB and RabbitMQ of Debian."
     yield "Only the virt driver is fake, but where libvirt is named."
@@ -54,6 +58,7 @@ def _page(steadyvm: str, parts: Mapping[str, Any]) -> Iterator[str]:
     if "figures" in parts:
         yield from _figures(parts["figures"]["runs"])
         yield from _tables(steadyvm, parts["figures"]["runs"])
+    yield from _giveaway()
     checks = [check for name in ("checks", "libvirt") if name in parts for check in parts[name]["checks"]]
     if checks:
         yield from _checks(checks)
@@ -204,6 +209,16 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
     yield "Accounts are right when each host's claims in Placement are those of its servers, no more,"
     yield "within its inventory, and the exact test admits the servers of each host together."
+
+
+def _giveaway() -> Iterator[str]:
+    options = argparse.Namespace(sets=GIVEAWAY_SETS, seed=1, json=False)
+    yield from ["", "## What the claim in Placement gives away", ""]
+    yield f"`steadyvm-nova giveaway --sets {GIVEAWAY_SETS}`: random VMs ask for one host,"
+    yield "until 30 in a row are refused."
+    yield "A claim is a sum, which must be enough whatever the packing; the exact test packs."
+    yield ""
+    yield giveaway.table(options, Policy())
 
 
 def _seconds(found: float | None) -> str:

@@ -190,6 +190,21 @@ def test_a_vm_is_described_for_apply_while_it_runs(host: HookHost, drop_ins: Pat
     assert [verb for verb, _ in host.called()] == ["apply", "remove"]
 
 
+def test_a_vms_other_threads_are_ranked_by_the_class_of_the_hosts_owner(
+    host: HookHost, drop_ins: Path
+) -> None:
+    guest = xml("34.0.0", "rt")
+    text = host.configuration.read_text()
+    host.configuration.write_text(f'{text}class = "rt"\n')
+    assert host.call("started", guest) == (0, "")
+    [path] = drop_ins.iterdir()
+    assert tomllib.loads(path.read_text())["vm"][0]["class"] == "rt"
+    host.configuration.write_text(f"{text}class = 4\n")
+    status, words = host.call("prepare", guest)
+    assert status == 1
+    assert "name of a class" in words
+
+
 def test_a_vm_that_apply_refuses_is_described_no_more(host: HookHost, drop_ins: Path) -> None:
     guest = xml("34.0.0", "rt")
     host.fails.touch()

@@ -13,6 +13,7 @@ mod duration;
 mod enforcement;
 mod explain;
 pub mod file;
+mod hints;
 pub mod json;
 mod names;
 pub mod random;

@@ -1,12 +1,15 @@
 //! Experiments in the emulated host, a folder each, on one engine.
 //!
-//! [`compare`] is the main one: NetRT next to NetStream under several host methods. [`nisp`] and
-//! [`rtca`] are of papers. Each folder's README names its paper, its question and its command.
+//! [`compare`] is the main one: NetRT next to NetStream under several host methods. [`nisp`],
+//! [`rtca`] and [`vcpu`] are of papers. Each folder's README names its paper, its question and its command.
 #![forbid(unsafe_code)]
 
 pub mod compare;
 pub mod engine;
+pub mod kamailio;
 pub mod memcached;
 pub mod nisp;
 pub mod registry;
 pub mod rtca;
+pub mod service;
+pub mod vcpu;

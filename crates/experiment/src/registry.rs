@@ -4,13 +4,13 @@
 use crate::compare::ComparedMethod;
 use crate::engine::Disturbance;
 use crate::engine::latency::{Latencies, Words};
-use crate::memcached;
+use crate::{kamailio, memcached};
 use steadyvm_lab::Result;
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
 
 /// The experiments, by the verbs of `steadyvm lab experiment`.
-pub const EXPERIMENTS: &[&Experiment] = &[&memcached::EXPERIMENT];
+pub const EXPERIMENTS: &[&Experiment] = &[&kamailio::EXPERIMENT, &memcached::EXPERIMENT];
 
 /// What to measure.
 #[derive(Debug, Clone)]

@@ -52,6 +52,17 @@ impl HostKernel {
     /// Those that methods need.
     pub const OF_METHODS: [Self; 3] = [Self::Distribution, Self::PreemptRt, Self::RtLevels];
 
+    /// Every one.
+    pub const ALL: [Self; 7] = [
+        Self::Distribution,
+        Self::PreemptRt,
+        Self::Newest,
+        Self::NewestRt,
+        Self::RtLevels,
+        Self::RtLevelsDebug,
+        Self::LevelsDebug,
+    ];
+
     /// Where it comes from.
     fn origin(self) -> Origin {
         let newest = |preempt_rt| KernelPackage {
@@ -84,6 +95,21 @@ impl HostKernel {
             Self::RtLevelsDebug => "rt-levels-debug",
             Self::LevelsDebug => "levels-debug",
         }
+    }
+
+    /// The name that says which release it is, where the distribution made it.
+    pub fn release_name(self) -> &'static str {
+        match self {
+            Self::Distribution => "6.12",
+            Self::PreemptRt => "6.12-rt",
+            other => other.name(),
+        }
+    }
+
+    /// The kernel of a name, of either kind.
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|kernel| [kernel.name(), kernel.release_name()].contains(&name))
     }
 
     /// How long a host with it may take to come up.
@@ -134,7 +160,10 @@ impl HostKernel {
     }
 
     /// Refuses a method that cannot be in force on this kernel.
-    fn require_for(self, method: Method) -> Result<()> {
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub fn require_for(self, method: Method) -> Result<()> {
         let why = if method != Method::Vanilla && !self.is_preempt_rt() {
             "it has no PREEMPT_RT"
         } else if method.has_levels() && !self.has_levels() {
@@ -142,9 +171,9 @@ impl HostKernel {
         } else {
             return Ok(());
         };
-        let what = format!("boot {method}'s host with --kernel {}", self.name());
+        let what = format!("boot {method}'s host with the kernel {}", self.name());
         Err(Error::input(what, why).what_to_do(format!(
-            "leave the method out, or use --kernel {}",
+            "leave the method out, or use the kernel {}",
             Self::of(method).name()
         )))
     }

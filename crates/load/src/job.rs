@@ -1,7 +1,7 @@
 //! A periodic job that needs the CPU, and how punctually it is done.
 //!
 //! As in section V of NISP (Lee, Kim, Shin 2015): jobs are released a period apart; a job that is
-//! not done by then delays the next one's release to its own end.
+//! not done by then delays the next one's release to its own end. With a backlog it delays none.
 
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
@@ -69,6 +69,9 @@ pub struct Task {
     pub work: u64,
     /// How many jobs.
     pub jobs: u64,
+    /// Whether releases stay a period apart whatever is late, as in RT-Xen's experiments: jobs queue up.
+    #[serde(default)]
+    pub backlog: bool,
 }
 
 /// Does the task's jobs.
@@ -85,7 +88,10 @@ pub fn run(task: &Task) -> Vec<Done> {
             released_ns: release.as_nanos() as u64,
             finished_ns: finished.as_nanos() as u64,
         });
-        release = (release + period).max(finished);
+        release += period;
+        if !task.backlog {
+            release = release.max(finished);
+        }
     }
     done
 }
@@ -249,6 +255,7 @@ mod tests {
             period_us: 300,
             work: 10,
             jobs: 20,
+            backlog: false,
         };
         let done = run(&task);
         assert_eq!(done.len(), 20);
@@ -257,6 +264,22 @@ mod tests {
             assert_eq!(pair[1].released_ns, due.max(pair[0].finished_ns));
             assert!(pair[1].finished_ns >= pair[1].released_ns);
         }
+    }
+
+    #[test]
+    fn with_a_backlog_late_jobs_delay_no_release() {
+        let task = Task {
+            period_us: 1,
+            work: 100,
+            jobs: 20,
+            backlog: true,
+        };
+        let done = run(&task);
+        for (number, job) in (0..).zip(&done) {
+            assert_eq!(job.released_ns, number * 1000);
+        }
+        // Each takes more than its period: what waits grows.
+        assert!(done[19].response_ns() > done[0].response_ns());
     }
 
     proptest! {

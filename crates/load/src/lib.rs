@@ -4,7 +4,7 @@
 //! round trip kept. [`netstream`] describes the bulk traffic beside it (iperf3) and reads what it
 //! reports. [`mmpp`], [`flood`], [`stream`] and [`job`] are the loads of the experiment of NISP: bursts
 //! of packets or a TCP stream for one process, next to a periodic job of another. [`memcached`] sends a
-//! key-value store its requests.
+//! key-value store its requests, [`sip`] a SIP server its calls.
 //!
 //! The crate starts no process and knows no namespace: callers hand it sockets and text. It knows no
 //! experiment either.
@@ -16,4 +16,5 @@ pub mod memcached;
 pub mod mmpp;
 pub mod netrt;
 pub mod netstream;
+pub mod sip;
 pub mod stream;

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 /// `POLICY_EVENT_VERSION`.
 const VERSION: u32 = 2;
 const HEADER: usize = 32;
+/// Interrupts take less than one in this many of the time that servers have a CPU.
+const MOST_INTERRUPTED: u64 = 4;
 const MAGIC: &[u8; 8] = b"SVMSCHED";
 
 /// Why a record cannot be replayed, or where it differs.
@@ -34,6 +36,16 @@ pub enum ReplayError {
         /// How it differs.
         what: String,
     },
+    /// More of the time is accounted to nobody than interrupts can have taken.
+    #[error(
+        "servers had a CPU for {held_ns} ns, and {interrupted_ns} ns of that are accounted to none"
+    )]
+    Unaccounted {
+        /// How long servers had a CPU, ns.
+        held_ns: u64,
+        /// What of it was not accounted, ns.
+        interrupted_ns: u64,
+    },
 }
 
 /// What was replayed without a difference.
@@ -45,6 +57,10 @@ pub struct Replayed {
     pub decisions: usize,
     /// The longest that a server of greater key ran while one of less key waited, ns.
     pub longest_inversion_ns: u64,
+    /// How long servers had a CPU, ns.
+    pub held_ns: u64,
+    /// Of that, what was accounted to none: interrupts took it.
+    pub interrupted_ns: u64,
 }
 
 #[derive(Debug)]
@@ -108,7 +124,7 @@ impl Record {
             // Before it happens, too: what lasted up to here ends with a STOP.
             let done = replay
                 .compare_servers(event.time_ns, reaction_ns)
-                .and_then(|()| replay.apply(kind, event))
+                .and_then(|()| replay.apply(kind, event, reaction_ns))
                 .and_then(|()| replay.compare_servers(event.time_ns, reaction_ns));
             done.map_err(|what| ReplayError::Difference {
                 index,
@@ -120,7 +136,14 @@ impl Record {
             })?;
             replay.outcome.events += 1;
         }
-        Ok(replay.outcome)
+        let outcome = replay.outcome;
+        if outcome.interrupted_ns > outcome.held_ns / MOST_INTERRUPTED {
+            return Err(ReplayError::Unaccounted {
+                held_ns: outcome.held_ns,
+                interrupted_ns: outcome.interrupted_ns,
+            });
+        }
+        Ok(outcome)
     }
 }
 
@@ -144,7 +167,7 @@ struct Replay {
 }
 
 impl Replay {
-    fn apply(&mut self, kind: EventKind, event: &Event) -> Result<(), String> {
+    fn apply(&mut self, kind: EventKind, event: &Event, reaction_ns: u64) -> Result<(), String> {
         let now = event.time_ns;
         match kind {
             EventKind::Init => {
@@ -216,13 +239,17 @@ impl Replay {
                 let Some((cpu, since)) = replica.runs else {
                     return Err("it does not run".into());
                 };
-                if event.amount_ns != now - since {
+                // The kernel counts CPU time a little before or after the scheduler is told.
+                let held_ns = now - since;
+                if held_ns.abs_diff(event.amount_ns) > reaction_ns {
                     return Err(format!(
-                        "{} ns are accounted; it ran for {} ns",
-                        event.amount_ns,
-                        now - since
+                        "{} ns are accounted; it had the CPU for {held_ns} ns",
+                        event.amount_ns
                     ));
                 }
+                let interrupted_ns = held_ns.saturating_sub(event.amount_ns);
+                self.outcome.held_ns += held_ns;
+                self.outcome.interrupted_ns += interrupted_ns;
                 server.account(event.amount_ns, now);
                 replica.runs = (kind == EventKind::Account).then_some((cpu, now));
             }
@@ -357,9 +384,24 @@ mod tests {
         type Wrong = fn(&mut Vec<Event>);
         let replayed = record().replay(MS).unwrap();
         assert_eq!((replayed.events, replayed.decisions), (8, 2));
-        let wrong: [(Wrong, &str); 4] = [
+        assert_eq!((replayed.held_ns, replayed.interrupted_ns), (6 * MS, 0));
+        let wrong: [(Wrong, &str); 6] = [
             (|events| events[4].amount_ns -= 1, "the policy 4000000 ns"),
-            (|events| events[5].amount_ns -= 1, "it ran for 4000000 ns"),
+            (
+                |events| events[5].amount_ns += MS + 1,
+                "it had the CPU for 4000000 ns",
+            ),
+            (
+                |events| events[7].amount_ns = MS - 1,
+                "it had the CPU for 2000000 ns",
+            ),
+            (
+                |events| {
+                    events.retain(|event| event.server == 1);
+                    events[3].amount_ns -= MS;
+                },
+                "1000000 ns of that are accounted to none",
+            ),
             (
                 |events| {
                     events[5].time_ns += 2 * MS;

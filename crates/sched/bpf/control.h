@@ -3,7 +3,7 @@
  * What the loader's threads run by BPF_PROG_TEST_RUN.
  *
  * `control_advance` is the timer: bpf_timer is refused on PREEMPT_RT, but a system-call program may move tasks between
- * queues and kick CPUs. A FIFO thread with a timerfd runs it at every budget event.
+ * queues and kick CPUs. A FIFO thread runs it at every budget event.
  */
 #ifndef STEADYVM_CONTROL_H
 #define STEADYVM_CONTROL_H
@@ -114,6 +114,7 @@ int control_vcpu(struct vcpu_request *request)
 
 			policy_account(&v->server, amount, time);
 			v->started_ns = time;
+			v->ran_ns += amount;
 		}
 		error = policy_set_parameters(&v->server, &parameters, time);
 	} else {

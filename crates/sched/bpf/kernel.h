@@ -36,12 +36,17 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 };
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
+
 struct task_struct {
 	int pid;
 	int prio;
 	int nr_cpus_allowed;
 	unsigned short migration_disabled;
 	const struct cpumask *cpus_ptr;
+	struct sched_entity se;
 	struct sched_ext_entity scx;
 };
 

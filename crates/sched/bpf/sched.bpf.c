@@ -11,8 +11,8 @@
  * Keys in READY may be old: a period that has ended since only makes a key greater. So the first one is looked at again
  * when it is taken, and put back if its key has changed. What makes a key less (other parameters) queues anew at once.
  *
- * Time: the CPU is charged by the clock from running() to stopping(), as in RT-Xen; what interrupts take of it is the
- * VCPU's. A budget's end comes from the loader's thread (control.h); the slice, seen at the tick, stands in for it.
+ * Time: a VCPU is charged the CPU time that the kernel counts, as by SCHED_DEADLINE: what interrupts take meanwhile is not
+ * its own. RT-Xen charges all that passes. A budget's end comes from the loader's thread (control.h); the slice, seen at the tick, stands in for it.
  */
 #include "kernel.h"
 #include "shared.h"
@@ -25,6 +25,9 @@
 
 /* How long a non-RT thread runs before others have their turn. */
 #define NON_RT_SLICE_NS (4 * 1000 * 1000ULL)
+
+/* After this the loader's thread is late. */
+#define LATE_NS (500 * 1000ULL)
 
 /* What runs on a CPU. Written by that CPU, and by one that puts a VCPU there; read by all. */
 struct cpu {
@@ -46,20 +49,44 @@ struct {
 	__uint(max_entries, 4096);
 } wake SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, POLICY_MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct decisions);
+} decisions SEC(".maps");
+
 static __always_inline struct cpu *cpu_of(u32 cpu)
 {
 	return &cpus[cpu & (POLICY_MAX_CPUS - 1)];
 }
 
+/* Wakes the loader's thread. On PREEMPT_RT by irq_work/N, which a FIFO thread on that CPU holds up. */
+static __always_inline void wake_loader(void)
+{
+	u64 word = 0;
+
+	bpf_ringbuf_output(&wake, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
+}
+
+/* The loader's thread is late: the CPU that woke it may have been taken. Another one does it again. */
+static __always_inline void wake_late_loader(u64 time)
+{
+	if (armed_ns + LATE_NS > time)
+		return;
+	armed_ns = time;
+	wake_loader();
+}
+
 /* An event comes at `time`: the loader's thread is to know. */
 static __always_inline void arm(u64 time)
 {
-	u64 at = policy_at_quantum(time, host.quantum_ns), word = 0;
+	u64 at = policy_at_quantum(time, host.quantum_ns);
 
 	if (at >= armed_ns)
 		return;
 	armed_ns = at;
-	bpf_ringbuf_output(&wake, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
+	wake_loader();
 }
 
 static __always_inline u64 ready_queue(u32 home)
@@ -290,17 +317,43 @@ static __always_inline bool take_non_rt(s32 cpu)
 	return take(SHARED) || take(OWN + cpu);
 }
 
-SEC("struct_ops/dispatch")
-void BPF_PROG(steadyvm_dispatch, s32 cpu, struct task_struct *prev)
+/* A decision on `cpu` took so long. Steps below 8 ns are 1 ns wide. */
+static __noinline int decided(u32 cpu, u64 took_ns)
+{
+	struct decisions *d = bpf_map_lookup_elem(&decisions, &cpu);
+	u64 rest = took_ns;
+	u32 top = 0, half, step;
+
+	if (!d)
+		return 0;
+	for (half = 32; half; half /= 2) {
+		if (rest >> half) {
+			rest >>= half;
+			top += half;
+		}
+	}
+	step = top < 3 ? took_ns : (top - 2) * 8 + ((took_ns >> ((top - 3) & 63)) & 7);
+	d->count[step & (DECISION_STEPS - 1)]++;
+	d->total_ns += took_ns;
+	if (took_ns > d->longest_ns)
+		d->longest_ns = took_ns;
+	return 0;
+}
+
+static __always_inline void choose(s32 cpu, struct task_struct *prev)
 {
 	u32 slot = prev ? vcpu_slot(prev) : NO_VCPU;
 	struct cpu *c = cpu_of(cpu);
 	struct outcome now = {};
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	u64 time = bpf_ktime_get_ns();
 
-	unpark(bpf_ktime_get_ns());
-	if (slot != NO_VCPU && goes_on)
+	unpark(time);
+	wake_late_loader(time);
+	if (slot != NO_VCPU && goes_on) {
+		now.ran_ns = prev->se.sum_exec_runtime;
 		vcpu_event(slot, POLICY_EVENT_ACCOUNT, cpu, 0, &now);
+	}
 	if (take_ready(cpu, READY + (host.partitioned ? cpu : 0), now.remaining_ns ? now.key : POLICY_KEY_IDLE))
 		return;
 	if (now.remaining_ns) {
@@ -313,6 +366,15 @@ void BPF_PROG(steadyvm_dispatch, s32 cpu, struct task_struct *prev)
 	/* Nobody else has work. */
 	if (!take_non_rt(cpu) && goes_on && slot == NO_VCPU)
 		prev->scx.slice = NON_RT_SLICE_NS;
+}
+
+SEC("struct_ops/dispatch")
+void BPF_PROG(steadyvm_dispatch, s32 cpu, struct task_struct *prev)
+{
+	u64 began = bpf_ktime_get_ns();
+
+	choose(cpu, prev);
+	decided(cpu, bpf_ktime_get_ns() - began);
 }
 
 SEC("struct_ops/running")
@@ -331,6 +393,7 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 			non_rt_time = p->scx.dsq_vtime;
 		return;
 	}
+	now.ran_ns = p->se.sum_exec_runtime;
 	vcpu_event(slot, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), 0, &now);
 	c->key = now.key;
 	c->event_ns = now.next_ns;
@@ -348,6 +411,7 @@ void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 	if (!c->coming)
 		c->key = POLICY_KEY_IDLE;
 	if (slot != NO_VCPU) {
+		now.ran_ns = p->se.sum_exec_runtime;
 		vcpu_event(slot, POLICY_EVENT_STOP, scx_bpf_task_cpu(p), runnable, &now);
 		return;
 	}
@@ -383,6 +447,8 @@ SEC("struct_ops/cpu_release")
 void BPF_PROG(steadyvm_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	cpu_of(cpu)->coming = 0;
+	/* Its current thread is still the old one: without this the CPU would look free, and be called. */
+	cpu_of(cpu)->key = 0;
 	scx_bpf_reenqueue_local();
 }
 

@@ -19,6 +19,16 @@ struct vcpu_counters {
 	u64 overrun_ns; /* the longest that it ran beyond its budget */
 };
 
+/* Steps of a histogram of times: eight to each doubling. */
+#define DECISION_STEPS 512U
+
+/* How long dispatch() took on one CPU since the scheduler was loaded. Written by that CPU only. */
+struct decisions {
+	u64 total_ns;
+	u64 longest_ns;
+	u64 count[DECISION_STEPS];
+};
+
 /* An element of the map `vcpus`. */
 struct vcpu {
 	struct bpf_spin_lock lock; /* guards all below but `tid` */
@@ -30,6 +40,7 @@ struct vcpu {
 	u32 kind; /* of the event that is handled */
 	u32 happened; /* whether it is recorded */
 	u64 started_ns; /* when it began to run, or its time was last accounted */
+	u64 ran_ns; /* of the thread's CPU time, what is accounted */
 	u64 last_ns; /* of the last event: each is later than the one before */
 	u64 parked_ns; /* since when it has waited for budget; 0: it does not */
 	struct vcpu_counters counters;
@@ -58,6 +69,6 @@ struct advance_request {
 	u64 next_ns; /* out: when it is to be called again */
 };
 
-_Static_assert(sizeof(struct vcpu) == 56 + sizeof(struct vcpu_counters) + sizeof(struct policy_server), "src/abi.rs");
+_Static_assert(sizeof(struct vcpu) == 64 + sizeof(struct vcpu_counters) + sizeof(struct policy_server), "src/abi.rs");
 
 #endif

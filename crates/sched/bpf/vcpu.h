@@ -47,6 +47,7 @@ struct outcome {
 	u64 key;
 	u64 remaining_ns;
 	u64 next_ns; /* when that changes by itself */
+	u64 ran_ns; /* in, for RUN, STOP and ACCOUNT: the thread's CPU time */
 	u32 home; /* policy_home */
 	u32 running;
 };
@@ -119,6 +120,7 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 	case POLICY_EVENT_RUN:
 		v->running = 1;
 		v->started_ns = time;
+		v->ran_ns = out->ran_ns;
 		v->counters.dispatches++;
 		if (v->counters.dispatches > 1 && v->cpu != cpu)
 			v->counters.migrations++;
@@ -130,9 +132,12 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 		if (happened) {
 			u64 left = policy_remaining(s, time);
 
-			amount = time - v->started_ns;
+			/* control_vcpu may have accounted a little more already. */
+			if ((s64)(out->ran_ns - v->ran_ns) > 0)
+				amount = out->ran_ns - v->ran_ns;
 			policy_account(s, amount, time);
 			v->started_ns = time;
+			v->ran_ns += amount;
 			if (amount > left && amount - left > v->counters.overrun_ns)
 				v->counters.overrun_ns = amount - left;
 		}

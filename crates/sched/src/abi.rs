@@ -30,10 +30,40 @@ pub(crate) struct Vcpu {
     kind: u32,
     happened: u32,
     pub started_ns: u64,
+    pub ran_ns: u64,
     pub last_ns: u64,
     pub parked_ns: u64,
     pub counters: Counters,
     pub server: Server,
+}
+
+/// `DECISION_STEPS`.
+pub(crate) const DECISION_STEPS: usize = 512;
+
+/// `struct decisions`.
+#[derive(Debug, Clone)]
+#[repr(C)]
+pub(crate) struct Decisions {
+    pub total_ns: u64,
+    pub longest_ns: u64,
+    pub count: [u64; DECISION_STEPS],
+}
+
+impl Decisions {
+    /// From an element of the map `decisions`; `None` if it has another size.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != size_of::<Self>() {
+            return None;
+        }
+        let mut numbers = bytes
+            .chunks_exact(size_of::<u64>())
+            .map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
+        Some(Self {
+            total_ns: numbers.next()?,
+            longest_ns: numbers.next()?,
+            count: std::array::from_fn(|_| numbers.next().unwrap_or(0)),
+        })
+    }
 }
 
 /// `struct vcpu_request`.

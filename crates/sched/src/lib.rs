@@ -6,6 +6,7 @@
 
 mod abi;
 pub mod config;
+mod kicks;
 mod record;
 mod scheduler;
 pub mod service;

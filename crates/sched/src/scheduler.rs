@@ -1,6 +1,7 @@
 //! Loading the scheduler, keeping it, and telling it what to do.
 
-use crate::abi::{HostRequest, MAX_VCPUS, Shared, Vcpu, VcpuRequest};
+use crate::abi::{Decisions, HostRequest, MAX_VCPUS, Shared, Vcpu, VcpuRequest};
+use crate::kicks::Raised;
 use crate::{record, timer};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use std::fs;
@@ -148,8 +149,10 @@ pub struct Scheduler {
     control_vcpu: Program,
     control_host: Program,
     vcpus: MapHandle,
+    decisions: MapHandle,
     timer: Helper,
     recorder: Option<Helper>,
+    _kicks: Raised,
     host: Host,
     used: Vec<bool>,
     _object: Object,
@@ -191,8 +194,9 @@ impl Scheduler {
                 map.ok_or_else(|| Error::State(format!("the scheduler has no map {name}")))?;
             MapHandle::try_from(&map).map_err(Error::bpf("open a map"))
         };
-        let (vcpus, wake, events) = (
+        let (vcpus, decisions, wake, events) = (
             map(&object, "vcpus")?,
+            map(&object, "decisions")?,
             map(&object, "wake")?,
             map(&object, "events")?,
         );
@@ -210,6 +214,7 @@ impl Scheduler {
                 })
             })
             .transpose()?;
+        let kicks = Raised::to(timer::FIFO_PRIORITY)?;
         let mut operations = object
             .maps_mut()
             .find(|map| map.name() == "steadyvm")
@@ -224,11 +229,13 @@ impl Scheduler {
             control_vcpu,
             control_host,
             vcpus,
+            decisions,
             timer: Helper {
                 thread: Some(timer),
                 stop: Some(write),
             },
             recorder,
+            _kicks: kicks,
             host,
             used: vec![false; MAX_VCPUS as usize],
             _object: object,
@@ -324,6 +331,20 @@ impl Scheduler {
         bytes
             .and_then(|bytes| Vcpu::from_bytes(&bytes))
             .ok_or_else(|| Error::State("a VCPU has another layout in the scheduler".into()))
+    }
+
+    /// How long decisions took on each of so many CPUs.
+    pub(crate) fn decisions(&self, cpus: u32) -> Result<Vec<Decisions>, Error> {
+        let of = |cpu: u32| {
+            let bytes = self
+                .decisions
+                .lookup(&cpu.to_ne_bytes(), MapFlags::ANY)
+                .map_err(Error::bpf("read how long decisions took"))?;
+            bytes
+                .and_then(|bytes| Decisions::from_bytes(&bytes))
+                .ok_or_else(|| Error::State("times have another layout in the scheduler".into()))
+        };
+        (0..cpus).map(of).collect()
     }
 
     /// Ends it; tells what went wrong in its threads.

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Vm};
 use crate::scheduler::{Error, Scheduler, is_attached};
-use crate::show::{Standing, VcpuStanding};
+use crate::show::{DecisionTimes, Standing, VcpuStanding};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -192,6 +192,7 @@ impl Service {
             mechanism: "ext".into(),
             attached: is_attached(),
             at_ns: now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64,
+            decisions: DecisionTimes::of(&self.scheduler.decisions(self.cpus)?),
             vcpus: self.vcpus.iter().map(one).collect::<Result<_, Error>>()?,
         })
     }

@@ -2,14 +2,17 @@
 //!
 //! `bpf_timer` is refused on `PREEMPT_RT`. So a FIFO thread sleeps until the next event and runs the program
 //! `control_advance`, which moves what has budget again and calls the CPUs whose VCPU has none left. When a new event comes
-//! before the time that is armed, the scheduler wakes the thread by a ring buffer.
+//! before the time that is awaited, the scheduler wakes the thread by a ring buffer.
+//!
+//! It waits by ppoll's timeout, not by a timerfd. On `PREEMPT_RT` that of a FIFO thread ends in the timer's interrupt
+//! (`hrtimer_init_sleeper`); a timerfd's ends in ktimers/N, of FIFO priority 1, which any FIFO thread on that CPU holds up.
 
 use crate::abi::{AdvanceRequest, Shared};
 use crate::scheduler::{Error, Program};
 use libbpf_rs::{MapHandle, RingBufferBuilder};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::time::{ClockId, clock_gettime};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -17,7 +20,7 @@ use std::time::Duration;
 use steadyvm_sched_policy::NEVER;
 
 /// Above VCPUs and housekeeping, below interrupt and vhost threads of the RT path.
-const FIFO_PRIORITY: i32 = 49;
+pub(crate) const FIFO_PRIORITY: i32 = 49;
 
 /// Starts it. It ends when `stop` can be read.
 pub(crate) fn start(
@@ -53,8 +56,6 @@ pub(crate) fn start(
 }
 
 fn run(advance: &Program, wake: &MapHandle, stop: &OwnedFd) -> Result<(), Error> {
-    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::empty())
-        .map_err(Error::system("make a timer"))?;
     let mut builder = RingBufferBuilder::new();
     builder
         .add(wake, |_| 0)
@@ -67,32 +68,27 @@ fn run(advance: &Program, wake: &MapHandle, stop: &OwnedFd) -> Result<(), Error>
     loop {
         let mut request = AdvanceRequest::default();
         advance.run(request.bytes_mut())?;
-        let expiration = if request.next_ns >= NEVER {
+        let timeout = if request.next_ns >= NEVER {
             None
         } else {
-            // A time of 0 would disarm it; an absolute one that has passed expires at once.
-            Some(Expiration::OneShot(TimeSpec::from_duration(
-                Duration::from_nanos(request.next_ns.max(1)),
-            )))
+            let now =
+                clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(Error::system("read the clock"))?;
+            // One that has passed is 0: it ends at once.
+            let left = Duration::from_nanos(request.next_ns).saturating_sub(now.into());
+            Some(TimeSpec::from_duration(left))
         };
-        match expiration {
-            Some(expiration) => timer.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME),
-            None => timer.unset(),
-        }
-        .map_err(Error::system("set the timer"))?;
         let mut descriptors = [
-            PollFd::new(timer.as_fd(), PollFlags::POLLIN),
             PollFd::new(woken, PollFlags::POLLIN),
             PollFd::new(stop.as_fd(), PollFlags::POLLIN | PollFlags::POLLHUP),
         ];
-        match poll(&mut descriptors, PollTimeout::NONE) {
+        match ppoll(&mut descriptors, timeout, None) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(Error::system("wait for the next event")(error)),
         }
-        if descriptors[2].any().unwrap_or(false) {
+        if descriptors[1].any().unwrap_or(false) {
             return Ok(());
         }
-        if descriptors[1].any().unwrap_or(false) {
+        if descriptors[0].any().unwrap_or(false) {
             ring.consume()
                 .map_err(Error::bpf("read the wake-up buffer"))?;
         }

@@ -5,6 +5,7 @@
 mod enhanced;
 mod multicore;
 mod shares;
+mod theory;
 
 /// An experiment.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +19,7 @@ pub struct Experiment {
 
 impl Experiment {
     /// All of them.
-    pub const ALL: [Self; 3] = [
+    pub const ALL: [Self; 4] = [
         Self {
             name: "multicore",
             figures: "Figures 3.4 (RT-Xen's curves), 3.5 to 3.9",
@@ -33,6 +34,11 @@ impl Experiment {
             name: "periodic-servers",
             figures: "Figures 2.7 to 2.9",
             run: enhanced::run,
+        },
+        Self {
+            name: "theory",
+            figures: "Table 2.4; the analysis of sections 4.3.2 and 4.3.3",
+            run: theory::run,
         },
     ];
 

@@ -36,6 +36,7 @@ pub struct Args {
     /// rt-process is rt-sockets, but its latency-critical service is a process of the host: what no VM
     /// can beat.
     /// levels-off is preempt-rt on the kernel of rt-poll-list: what levels cost where nobody uses them.
+    /// METHOD@KERNEL is a method on a kernel of your choice, such as preempt-rt@7.3-rt beside preempt-rt@6.12-rt.
     #[arg(
         long,
         value_delimiter = ',',
@@ -122,8 +123,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         seed: args.seed,
     };
     options.check()?;
-    let with_own = |method: &ComparedMethod| (method.host, method.kernel);
-    let wanted = args.kernel.wanted(options.methods.iter().map(with_own))?;
+    let wanted = args.kernel.wanted_by(&options.methods)?;
     directory::prepare(&args.out)?;
     require_root()?;
     let display = Display::on_standard_error();

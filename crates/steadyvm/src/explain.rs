@@ -1,21 +1,30 @@
 //! `steadyvm explain`: where a packet's time goes on this host.
 
+mod recorded;
+mod terms;
+
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use steadyvm_analysis::plan::{self, ServiceReport};
 use steadyvm_host::{HostError, Machine, Thread, discover};
 use steadyvm_trace::receive_path::{
-    Findings, Rank, Report, Setup, VmThreads, Wanted, analyse, render, render_worst,
+    Findings, Legs, Rank, Report, Setup, VmThreads, Wanted, analyse, render, render_worst,
 };
-use steadyvm_trace::{Name, Recorder, Recording, socket, softirq_lock_offset};
+use steadyvm_trace::{Name, Recorder, socket, softirq_lock_offset};
 
 use crate::output;
+use recorded::Recorded;
+use terms::Comparison;
 
 /// Say where a packet's time goes on this host, by the kernel's own tracepoints.
 ///
@@ -36,8 +45,15 @@ use crate::output;
 /// are over all packets, with 0 for those a cause did not touch, so means add up to the total.
 ///
 /// --worst N shows the N slowest packets on one page, each from its hard interrupt through the vhost worker and
-/// the VCPU into the guest, until the guest sends: how long each woken thread waited for a CPU, and what ran
-/// there instead. Of the guest the host sees when its VCPU runs and when it kicks its card.
+/// the VCPU into the guest, until the guest sends, and back out to the card's driver: how long
+/// each woken thread waited for a CPU, and what ran there instead. Of the guest the host sees when
+/// its VCPU runs and when it kicks its card.
+///
+/// --plan FILE shows the bound of a service, term by term, beside what was measured of each: n,
+/// median, 99th percentile, longest. Of a term that the host cannot see it says why. Exit code 1:
+/// a term took longer than planned, or no packet was followed into the service's VM.
+///
+/// --record FILE keeps the events; --from FILE explains them later, without root, on any machine.
 ///
 /// Needs root and Linux 6.3. Recording costs about as much as perf does, and its own figures
 /// include it. Nothing is changed on the host, and nothing is left when it ends, however it ends.
@@ -47,13 +63,14 @@ use crate::output;
 #[command(after_help = "Examples:
   steadyvm explain --receive-path --device eth1
   steadyvm explain --worst 5 --device eth1 --seconds 30
+  steadyvm explain --plan steadyvm.toml --service netrt --device eth1 --packets 1000
   steadyvm explain --receive-path --port 7700 --seconds 30 --json")]
 pub struct Args {
     /// Measure from hard interrupts to wake-ups, with all causes.
-    #[arg(long, required_unless_present = "worst")]
+    #[arg(long, required_unless_present_any = ["worst", "plan", "record"])]
     receive_path: bool,
     /// The packets that this network interface receives.
-    #[arg(long, value_name = "DEV", required_unless_present = "port")]
+    #[arg(long, value_name = "DEV", required_unless_present_any = ["port", "from"])]
     device: Option<String>,
     /// The packets that wake the process that listens on this UDP or TCP port (in this network
     /// namespace), whatever interface they come from.
@@ -76,6 +93,18 @@ pub struct Args {
     /// Print JSON, with every packet's time.
     #[arg(long)]
     json: bool,
+    /// Compare the terms of a service's bound in this plan file with what is measured.
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+    /// Which service of the plan; needless if it has one.
+    #[arg(long, value_name = "NAME", requires = "plan")]
+    service: Option<String>,
+    /// Also keep the recording in this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    record: Option<PathBuf>,
+    /// Explain this recording in place of a new one.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "port", "seconds", "packets", "buffer_mib"])]
+    from: Option<PathBuf>,
 }
 
 const DEFAULT_WORST: usize = 3;
@@ -85,9 +114,109 @@ const MOST_SECONDS: u64 = 600;
 /// How often the buffers are emptied while the host is measured.
 const FETCH_INTERVAL: Duration = Duration::from_millis(200);
 
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    /// With `--plan`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<&'a Comparison>,
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    let service = args
+        .plan
+        .as_deref()
+        .map(|file| planned(file, args.service.as_deref()));
+    let service = service.transpose()?;
+    let recorded = match &args.from {
+        Some(file) => Recorded::load(file)?,
+        None => measured(args, service.as_ref())?,
+    };
+    let findings = analyse(&recorded.recording, &recorded.setup);
+    let report = report(args, &recorded, &findings);
+    let comparison = service.map(|service| {
+        let legs = legs(&findings, &recorded.setup, &service)?;
+        Ok::<_, HostError>(terms::compare(&service, &legs))
+    });
+    let comparison = comparison.transpose()?;
+    if args.json {
+        let plan = comparison.as_ref();
+        output::json(&Answer {
+            report: &report,
+            plan,
+        })?;
+    } else {
+        output::print(&words(args, &report, comparison.as_ref()))?;
+    }
+    if report.total.n == 0 {
+        eprintln!(
+            "steadyvm: no such packet reached a reader; does traffic flow, and is the interface \
+             the physical one?"
+        );
+    }
+    let within = comparison.is_none_or(|comparison| comparison.within);
+    Ok(ExitCode::from(u8::from(!within)))
+}
+
+fn words(args: &Args, report: &Report, comparison: Option<&Comparison>) -> String {
+    let path = if args.receive_path {
+        render(report)
+    } else if args.worst.is_some() {
+        render_worst(report)
+    } else {
+        String::new()
+    };
+    let Some(comparison) = comparison else {
+        return path;
+    };
+    let gap = if path.is_empty() { "" } else { "\n" };
+    path + gap + &terms::render(comparison)
+}
+
+/// The service of a plan file.
+fn planned(file: &Path, name: Option<&str>) -> Result<ServiceReport> {
+    let bad = |error: &anyhow::Error| HostError::BadInput {
+        what: format!("{}: {error:#}", file.display()),
+        fix: "try it with `steadyvm plan`".into(),
+    };
+    let read = || -> Result<ServiceReport> {
+        let text = fs::read_to_string(file).context("cannot be read")?;
+        let plan = plan::run(&crate::plan::request(file, &text)?)?;
+        terms::service(&plan, name).cloned()
+    };
+    read().map_err(|error| bad(&error).into())
+}
+
+/// What was measured of the service's VM.
+fn legs(findings: &Findings, setup: &Setup, service: &ServiceReport) -> Result<Legs, HostError> {
+    Legs::of(findings, setup, &service.vm).ok_or_else(|| {
+        let known: Vec<&str> = setup.vms.iter().map(|vm| vm.name.as_str()).collect();
+        HostError::BadInput {
+            what: format!(
+                "service \"{}\" is in VM \"{}\", and no such VM runs here (running: {})",
+                service.name,
+                service.vm,
+                if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                }
+            ),
+            fix: "start it, or give it the plan's name".into(),
+        }
+    })
+}
+
+/// Records this host.
+fn measured(args: &Args, service: Option<&ServiceReport>) -> Result<Recorded> {
     let setup = setup(args)?;
+    if let Some(service) = service {
+        // Said before anything is recorded.
+        legs(&Findings::default(), &setup, service)?;
+    }
     let cpus: Vec<usize> = Machine::real().online()?.iter().collect();
     let buffer_bytes = (args.buffer_mib << 20) as usize;
     let mut recorder = Recorder::open(&cpus, buffer_bytes, args.device.as_deref())?;
@@ -97,23 +226,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     record(args, &setup.wanted, &mut recorder, &stop);
     recorder.stop()?;
     let duration_s = begun.elapsed().as_secs_f64();
-    let recording = recorder.finish();
-    let findings = analyse(&recording, &setup);
-    let report = report(args, duration_s, &recording, &findings);
-    if args.json {
-        output::json(&report)?;
-    } else if !args.receive_path {
-        output::print(&render_worst(&report))?;
-    } else {
-        output::print(&render(&report))?;
+    let packets = match (&args.device, args.port) {
+        (None, Some(port)) => format!("port {port}"),
+        (device, _) => format!("device {}", device.as_deref().unwrap_or_default()),
+    };
+    let recording = Recorded::new(packets, duration_s, setup, recorder.finish());
+    if let Some(file) = &args.record {
+        recording.save(file)?;
     }
-    if report.total.n == 0 {
-        eprintln!(
-            "steadyvm: no such packet reached a reader; does traffic flow, and is the interface \
-             the physical one?"
-        );
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(recording)
 }
 
 /// Empties the buffers until the time is over, enough packets were seen, or a signal comes.
@@ -199,20 +320,17 @@ fn vms(machine: &Machine, threads: &[Thread]) -> Vec<VmThreads> {
     .collect()
 }
 
-fn report(args: &Args, duration_s: f64, recording: &Recording, findings: &Findings) -> Report {
-    let packets = match (&args.device, args.port) {
-        (None, Some(port)) => format!("port {port}"),
-        (device, _) => format!("device {}", device.as_deref().unwrap_or_default()),
-    };
+fn report(args: &Args, recorded: &Recorded, findings: &Findings) -> Report {
     let worst = args.worst.unwrap_or(DEFAULT_WORST);
     let rank = if args.receive_path {
         Rank::WakeUp
     } else {
         Rank::Whole
     };
+    let packets = recorded.packets.clone();
     Report {
-        lost_events: recording.lost,
-        missing: recording.missing.clone(),
-        ..Report::new(packets, duration_s, findings, worst, rank)
+        lost_events: recorded.recording.lost,
+        missing: recorded.recording.missing.clone(),
+        ..Report::new(packets, recorded.duration_s, findings, worst, rank)
     }
 }

@@ -1,9 +1,10 @@
 //! The hosts' kernels on the command line.
 
 use clap::ValueEnum;
+use steadyvm_experiment::compare::ComparedMethod;
 use steadyvm_host::Method;
-use steadyvm_lab::Result;
 use steadyvm_lab::laboratory::HostKernel;
+use steadyvm_lab::{Error, Result};
 
 /// A kernel that a host can run.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -66,5 +67,19 @@ impl InsteadArgs {
         methods: impl IntoIterator<Item = (Method, HostKernel)>,
     ) -> Result<Vec<HostKernel>> {
         HostKernel::of_all(methods, self.kernel())
+    }
+
+    /// The same of compared methods.
+    ///
+    /// # Errors
+    /// That, or a method whose own kernel was asked for by name beside one for all.
+    pub fn wanted_by(&self, methods: &[ComparedMethod]) -> Result<Vec<HostKernel>> {
+        let named = methods.iter().find(|method| method.kernel_is_named);
+        if let (Some(method), Some(kernel)) = (named, self.kernel()) {
+            let what = format!("boot {method}'s host with --kernel {}", kernel.name());
+            return Err(Error::input(what, "the method names another kernel")
+                .what_to_do("leave out --kernel, or what follows the @"));
+        }
+        self.wanted(methods.iter().map(|method| (method.host, method.kernel)))
     }
 }

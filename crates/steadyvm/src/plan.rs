@@ -18,7 +18,7 @@ const MAX_INPUT: u64 = 256 << 20;
 /// Computes what each VM needs, where its VCPUs run, and the bounds of its services
 #[derive(clap::Args)]
 pub struct Args {
-    /// The plan file (steadyvm.toml), or "-" for a JSON request on standard input
+    /// The plan file (steadyvm.toml, or a request in NAME.json); "-" for either on standard input
     file: PathBuf,
     /// Print the plan as JSON
     #[arg(long)]
@@ -140,11 +140,16 @@ fn text_at(file: &Path) -> Result<String> {
     text_of(opened).with_context(|| place(file))
 }
 
-fn request(file: &Path, text: &str) -> Result<Request> {
-    let is_json = file == Path::new("-")
-        || file
-            .extension()
-            .is_some_and(|extension| extension == "json");
+/// Reads a plan, JSON by its name, or on standard input by its first brace.
+///
+/// # Errors
+/// What is no plan, with its place.
+pub fn request(file: &Path, text: &str) -> Result<Request> {
+    let is_json = if file == Path::new("-") {
+        text.trim_start().starts_with('{')
+    } else {
+        (file.extension()).is_some_and(|extension| extension == "json")
+    };
     if is_json {
         plan::json::parse(text).with_context(|| place(file))
     } else {

@@ -12,7 +12,7 @@ use clap::{Subcommand, ValueEnum};
 use steadyvm_host::{Machine, discover};
 use steadyvm_sched::config::{Config, Mechanism};
 use steadyvm_sched::service::{self, Reply, Request, Service};
-use steadyvm_sched::show::Standing;
+use steadyvm_sched::show::{DecisionTimes, Standing};
 use steadyvm_sched::{Error, Record, ReplayError, Scheduler, is_attached};
 
 use crate::output;
@@ -169,10 +169,12 @@ fn replay(file: &Path, reaction_us: u64) -> Result<ExitCode> {
     match outcome {
         Ok(done) => {
             output::line(&format!(
-                "{} records, {} decisions, none differs; longest inversion {} us",
+                "{} records, {} decisions, none differs; longest inversion {} us; {} of {} us went to interrupts",
                 done.events,
                 done.decisions,
-                done.longest_inversion_ns / 1000
+                done.longest_inversion_ns / 1000,
+                done.interrupted_ns / 1000,
+                done.held_ns / 1000
             ))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -206,6 +208,7 @@ fn standing(socket: &Path) -> Result<Standing> {
             mechanism: "ext".into(),
             attached: false,
             at_ns: 0,
+            decisions: DecisionTimes::default(),
             vcpus: Vec::new(),
         });
     }

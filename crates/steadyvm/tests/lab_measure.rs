@@ -109,8 +109,63 @@ fn require_explained(host: &EmulatedHost) {
     eprintln!("{}", render_worst(&report));
 }
 
+/// A plan whose terms are far above what an emulated host takes, and one that allows next to nothing.
+const TERMS: &str = "[[service]]\nname = \"netrt\"\nvm = \"rt\"\nc = \"400ms\"\nt = \"4s\"\nlimit = \"3s\"\nwake = \"100ms\"\n\
+    receive = { interrupt = \"200ms\", packet = \"100ms\" }\nsend = { guest = \"50ms\", host = \"300ms\", nic = \"5ms\" }\n";
+const TIGHT: &str = "[[service]]\nname = \"netrt\"\nvm = \"rt\"\nc = \"1us\"\nt = \"10ms\"\nlimit = \"5ms\"\n\
+    receive = { interrupt = \"1us\", packet = \"1us\" }\nsend = { guest = \"1us\", host = \"1us\", nic = \"1us\" }\n";
+
+/// Each term of a plan's bound that the host sees has figures of real packets, both ways; the others say why not.
+fn require_terms(host: &EmulatedHost) {
+    write(host, "/run/terms.toml", TERMS);
+    write(host, "/run/tight.toml", TIGHT);
+    let words = "exec steadyvm explain --plan /run/terms.toml --device rt --record /run/recording.json \
+                 --seconds 600 --json";
+    let mut explain = host.connection().spawn(&["sh", "-c", words]).unwrap();
+    explain.wait_for_line("recording", PATIENCE).unwrap();
+    assert!(send_requests(host, 12) > 0);
+    explain.signal(libc::SIGINT).unwrap();
+    let said = explain.finish(PATIENCE).unwrap();
+    assert_eq!(said.status, Status::Exited(0), "{}", said.text());
+    let terms = json(&said.text())["plan"]["terms"].clone();
+    for term in terms.as_array().unwrap() {
+        let is_seen = term["measured"]["n"].as_u64().is_some_and(|n| n > 0);
+        let has_reason = !term["not_seen"].as_str().unwrap().is_empty();
+        assert!(is_seen != has_reason, "{term}");
+    }
+    // The same recording, later: a plan that allows too little is found out.
+    let words = "exec steadyvm explain --plan /run/tight.toml --from /run/recording.json";
+    let tight = host.connection().spawn(&["sh", "-c", words]).unwrap();
+    let tight = tight.finish(PATIENCE).unwrap();
+    assert_eq!(tight.status, Status::Exited(1), "{}", tight.text());
+    assert!(tight.text().contains("OVER"), "{}", tight.text());
+    eprintln!("{}", tight.text());
+    if let Ok(file) = std::env::var("STEADYVM_RECORDING") {
+        std::fs::write(file, inside(host, "cat /run/recording.json")).unwrap();
+    }
+}
+
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// With `STEADYVM_RECORDING=FILE` it keeps the recording: how crates/steadyvm/tests/recordings/ was made.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_plans_terms_are_measured_both_ways() {
+    let logs = tempfile::tempdir().unwrap();
+    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
+    let specification = laboratory.host("terms", HostKernel::PreemptRt).unwrap();
+    let host = EmulatedHost::boot(&specification).unwrap();
+    let rt = host
+        .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
+        .unwrap();
+    rt.set_network_up(RT.address(SERVICE)).unwrap();
+    let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
+    let mut service = rt.connection().spawn(&serve).unwrap();
+    service.wait_for_line("ready", PATIENCE).unwrap();
+    send_requests(&host, 5);
+    require_terms(&host);
 }
 
 #[test]

@@ -93,6 +93,7 @@ fn jobs_are_done_and_what_they_waited_is_told() {
         period_us: 1000,
         work: units,
         jobs: 5,
+        backlog: false,
     };
     let request = format!("run {}", serde_json::to_string(&task).unwrap());
     let ran: Ran = load.ask(&request);

@@ -196,10 +196,12 @@ fn bad_requests_end_with_2_and_their_place() {
     refused(&["--json", "-"], "[[[[", "line 1 column", "");
     refused(
         &["--json", "-"],
-        &"[".repeat(100_000),
+        &format!("{{\"vms\": {}", "[".repeat(100_000)),
         "line 1 column",
         "invalid type",
     );
+    // What begins with no brace is a file.
+    refused(&["-"], &"[".repeat(100_000), "line 1 column", "");
 }
 
 #[test]
@@ -338,4 +340,14 @@ fn sweeps_and_clusters() {
     let json: serde_json::Value =
         serde_json::from_slice(&plan(&[&example("cluster.toml"), "--json"], "").stdout).unwrap();
     assert_eq!(json["hosts"][0]["vms"][1], "video");
+}
+
+/// The review's inputs 17 and 20: standard input holds a file or a request; nothing on it is no riddle.
+#[test]
+fn standard_input_holds_a_file_or_a_request() {
+    let file = "[[service]]\nvm = \"web\"\nc = \"2ms\"\nt = \"10ms\"\nlimit = \"5ms\"\n";
+    let output = plan(&["-"], file);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(plan(&["-"], &request(7)).status.code(), Some(0));
+    refused(&["-"], "", "standard input", "The shortest plan is");
 }

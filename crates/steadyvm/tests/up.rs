@@ -293,6 +293,27 @@ fn a_monitor_of_an_ordinary_user_makes_its_namespaces_itself() {
 }
 
 #[test]
+fn the_kernels_choice_when_memory_is_short_is_the_files() {
+    if !kvm() {
+        return;
+    }
+    // More readily is everybody's to choose.
+    let more = "lock_memory = false\nuser = 65534\noom_score_adj = 900\n";
+    let vm = Vm::new(&sleeper(), more);
+    let monitor = Monitor::started(vm.command());
+    let adjustment = fs::read_to_string(monitor.proc("oom_score_adj")).unwrap();
+    assert_eq!(adjustment, "900\n");
+
+    // Nobody may lower what it has.
+    let vm = Vm::new(&sleeper(), "lock_memory = false\noom_score_adj = -900\n");
+    let refused = vm.command_as_nobody().output().unwrap();
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("oom_score_adj = -900"), "{said}");
+    assert!(said.contains("OOMScoreAdjust="), "{said}");
+}
+
+#[test]
 fn memory_stays_locked_and_threads_keep_their_priorities() {
     if !kvm() {
         return;

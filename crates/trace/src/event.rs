@@ -2,11 +2,12 @@
 
 use crate::format::{Field, Format};
 use crate::name::Name;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
 
 /// A tracepoint that was passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// When, in nanoseconds of the monotonic clock.
     pub time_ns: u64,
@@ -17,7 +18,8 @@ pub struct Event {
 }
 
 /// What happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A device's hard interrupt begins. Where interrupts are threaded it only wakes its thread.
     InterruptBegin {
@@ -51,6 +53,11 @@ pub enum Kind {
     /// A packet leaves its driver for the network stack.
     Packet {
         /// The device it is received on.
+        device: Name,
+    },
+    /// A driver has taken a packet to send.
+    Sent {
+        /// The device it is sent on.
         device: Name,
     },
     /// A socket, or a tap device's reader, is told that there is data.
@@ -94,7 +101,7 @@ pub enum Kind {
 
 /// A thread's priority as the scheduler's events show it: below 0 deadline, below 100 real-time (98
 /// is FIFO 1, 0 is FIFO 99), above normal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Priority(pub i32);
 
 impl Default for Priority {
@@ -116,7 +123,7 @@ impl fmt::Display for Priority {
 
 /// The tracepoints that are decoded: system and name, and whether no measurement is possible
 /// without. Which fields they have is checked in [`Decoder::add`].
-pub const TRACEPOINTS: [(&str, &str, bool); 14] = [
+pub const TRACEPOINTS: [(&str, &str, bool); 15] = [
     ("irq", "irq_handler_entry", true),
     ("irq", "irq_handler_exit", true),
     ("irq_vectors", "local_timer_entry", false),
@@ -125,6 +132,7 @@ pub const TRACEPOINTS: [(&str, &str, bool); 14] = [
     ("irq", "softirq_exit", true),
     ("napi", "napi_poll", true),
     ("net", "netif_receive_skb", true),
+    ("net", "net_dev_xmit", false),
     ("sock", "sk_data_ready", true),
     ("sched", "sched_waking", true),
     ("sched", "sched_switch", true),
@@ -163,6 +171,10 @@ enum Reading {
     },
     Packet {
         device: Field,
+    },
+    Sent {
+        device: Field,
+        code: Field,
     },
     Wake {
         tid: Field,
@@ -212,6 +224,10 @@ impl Decoder {
             "netif_receive_skb" => Reading::Packet {
                 device: field("name")?,
             },
+            "net_dev_xmit" => Reading::Sent {
+                device: field("name")?,
+                code: field("rc")?,
+            },
             "sk_data_ready" => Reading::Fixed(Kind::SocketReady),
             "sched_waking" => Reading::Wake {
                 tid: field("pid")?,
@@ -239,7 +255,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes one payload; `None` if it is cut or of an unknown tracepoint.
+    /// Decodes one payload; `None` if it is cut, of an unknown tracepoint, or says that nothing happened.
     pub fn decode(&self, time_ns: u64, payload: &[u8]) -> Option<Event> {
         let id = u16::from_le_bytes(payload.get(..2)?.try_into().ok()?);
         let layout = self.layouts.get(&id)?;
@@ -266,6 +282,11 @@ impl Decoder {
                 packets: number(packets)?,
             },
             Reading::Packet { device } => Kind::Packet {
+                device: name(device)?,
+            },
+            // A driver that is busy gets the packet once more (`NETDEV_TX_OK` is 0).
+            Reading::Sent { code, .. } if number(code)? != 0 => return None,
+            Reading::Sent { device, .. } => Kind::Sent {
                 device: name(device)?,
             },
             Reading::Wake { tid, comm } => Kind::Wake {
@@ -326,6 +347,12 @@ mod tests {
         );
         decoder.add("napi_poll", &poll).unwrap();
         decoder.add("softirq_exit", &format(10, "")).unwrap();
+        let sent = format(
+            11,
+            "\tfield:int rc;\toffset:8;\tsize:4;\tsigned:1;\n\
+             \tfield:__data_loc char[] name;\toffset:12;\tsize:4;\tsigned:0;\n",
+        );
+        decoder.add("net_dev_xmit", &sent).unwrap();
         decoder
     }
 
@@ -354,6 +381,18 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_that_a_busy_driver_gives_back_is_not_sent() {
+        let payload = |code: u8| {
+            let mut bytes = vec![11, 0, 0, 0, 42, 0, 0, 0, code, 0, 0, 0, 16, 0, 5, 0];
+            bytes.extend(b"eth1\0");
+            decoder().decode(5, &bytes).map(|event| event.kind)
+        };
+        let device = "eth1".into();
+        assert_eq!(payload(0), Some(Kind::Sent { device }));
+        assert_eq!(payload(16), None);
+    }
+
+    #[test]
     fn a_missing_field_is_named() {
         let missing = Decoder::default().add("napi_poll", &format(9, ""));
         assert_eq!(missing, Err("napi".to_owned()));
@@ -361,7 +400,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_payload_panics(mut payload in prop::collection::vec(any::<u8>(), 0..40), id in 8_u8..12) {
+        fn no_payload_panics(mut payload in prop::collection::vec(any::<u8>(), 0..40), id in 8_u8..13) {
             if let Some(first) = payload.first_mut() {
                 *first = id;
             }

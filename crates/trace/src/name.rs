@@ -1,5 +1,6 @@
 //! Short names of the kernel: threads, devices, interrupts.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// How many bytes of a name are kept. Thread and device names have 15 at most.
@@ -55,6 +56,19 @@ impl fmt::Display for Name {
             }
         };
         formatter.pad(&text.chars().map(printable).collect::<String>())
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(text.as_str().into())
     }
 }
 

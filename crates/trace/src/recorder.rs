@@ -5,7 +5,11 @@ use crate::event::{Decoder, Event, TRACEPOINTS};
 use crate::perf::{Buffer, Tracepoint};
 use crate::record::{Record, records};
 use crate::tracefs;
+use serde::{Deserialize, Serialize};
 use std::ffi::CString;
+
+/// Tracepoints of single packets, which name their device.
+const PACKETS: [&str; 2] = ["netif_receive_skb", "net_dev_xmit"];
 
 /// Tracepoints that record while it lives.
 pub struct Recorder {
@@ -24,7 +28,7 @@ struct CpuLog {
 }
 
 /// What was recorded.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Recording {
     /// The events of each CPU that has any, in order of time.
     pub cpus: Vec<(usize, Vec<Event>)>,
@@ -36,7 +40,7 @@ pub struct Recording {
 
 impl Recorder {
     /// Opens the tracepoints on these CPUs, not recording yet. `buffer_bytes` is for each CPU; of
-    /// packets only those received on `device` are recorded, if one is named.
+    /// packets only those received or sent on `device` are recorded, if one is named.
     ///
     /// # Errors
     /// Without the right to trace, without tracefs, and on kernels that lack a tracepoint that the
@@ -88,7 +92,7 @@ impl Recorder {
         let first = self.tracepoints.len();
         for (name, id) in wanted {
             let tracepoint = Tracepoint::open(*id, cpu)?;
-            if let Some(filter) = packet_filter.filter(|_| *name == "netif_receive_skb") {
+            if let Some(filter) = packet_filter.filter(|_| PACKETS.contains(name)) {
                 tracepoint.set_filter(filter)?;
             }
             match self.tracepoints.get(first) {

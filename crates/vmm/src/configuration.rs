@@ -54,6 +54,9 @@ pub struct Configuration {
     /// Whether all memory of the VM and of its monitor is locked.
     #[serde(default = "yes")]
     pub lock_memory: bool,
+    /// What the kernel adds to the monitor's score when it looks for a process to kill because memory is
+    /// short, in thousandths of all memory: -1000 (never) to 1000. Without it what it has stays.
+    pub oom_score_adj: Option<i16>,
     /// Where the serial console goes.
     #[serde(default)]
     pub console: Console,
@@ -326,6 +329,14 @@ impl Configuration {
                 format!("there is no VCPU {number}: they are 0 to {last}"),
             );
         }
+        if let Some(adjustment) = self.oom_score_adj
+            && !(-1000..=1000).contains(&adjustment)
+        {
+            return refuse(
+                "oom_score_adj",
+                format!("{adjustment} is not -1000 to 1000"),
+            );
+        }
         if !(1..=thread::HIGHEST_FIFO).contains(&self.rt_priority) {
             return refuse(
                 "rt_priority",
@@ -427,6 +438,7 @@ mod tests {
             rt_vcpus = [1]
             rt_priority = 60
             lock_memory = false
+            oom_score_adj = -900
             console = "log"
             console_max_mib = 3
             user = 1000
@@ -486,6 +498,7 @@ mod tests {
             ("rt_vcpus = [1]", "there is no VCPU 1: they are 0 to 0"),
             ("rt_priority = 0", "rt_priority"),
             ("rt_priority = 99", "rt_priority: 99 is not 1 to 98"),
+            ("oom_score_adj = -1001", "oom_score_adj: -1001 is not"),
             ("console_max_mib = 0", "console_max_mib"),
             ("user = \"root\"", "expected u32"),
             (

@@ -315,6 +315,17 @@ impl Limits {
         set(Resource::RLIMIT_CORE, 0).doing(what)
     }
 
+    /// How readily the kernel kills the monitor when memory is short, of all its threads and children.
+    ///
+    /// # Errors
+    /// Less readily than now takes `CAP_SYS_RESOURCE`.
+    pub fn set_oom_score_adj(adjustment: i16) -> Result<()> {
+        fs::write("/proc/self/oom_score_adj", adjustment.to_string()).doing_or(
+            format!("set oom_score_adj = {adjustment}"),
+            "run with CAP_SYS_RESOURCE, set OOMScoreAdjust= in the unit, or leave it out",
+        )
+    }
+
     /// Whether what is mapped later may be locked in memory without privileges: raises the limit where
     /// it may.
     pub fn allow_locked_memory() -> bool {

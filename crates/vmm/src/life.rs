@@ -48,6 +48,9 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
         .map(|path| Report::create(path, &configuration.name))
         .transpose()?;
     Limits::set(configuration, resources.largest_file()?)?;
+    configuration
+        .oom_score_adj
+        .map_or(Ok(()), Limits::set_oom_score_adj)?;
     let later_is_locked = configuration.lock_memory && Limits::allow_locked_memory();
     let jail = Jail::enter(&configuration.into())?;
     let sockets = configuration.sockets.as_ref();

@@ -52,6 +52,8 @@ class Configuration:
     state: Path = Path("/run/steadyvm/nova")
     # Where `steadyvm apply` looks for VMs; None writes no file.
     drop_ins: Path | None = None
+    # The class in /etc/steadyvm.toml by which `apply` ranks the VM's other threads; None ranks none.
+    vm_class: str | None = None
     apply: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     # Where libvirt keeps NAME.pid; `apply` then gets --vm NAME=PID, and must find that very process.
@@ -97,6 +99,10 @@ def configuration(path: Path) -> Configuration:
         for key in ("apply", "remove"):
             if key in values:
                 values[key] = tuple(values[key])
+        if "class" in values:
+            values["vm_class"] = values.pop("class")
+            if not isinstance(values["vm_class"], str):
+                raise ValueError('class must be the name of a class, such as "rt"')
         for key in ("state", "drop_ins", "pid_files"):
             if key in values:
                 values[key] = Path(values[key])
@@ -212,25 +218,31 @@ def _forget(domain: Domain, options: Configuration) -> None:
         call_steadyvm(options.remove, domain, options)
 
 
-def description(domain: Domain, interface: Interface) -> str:
+def description(domain: Domain, interface: Interface, vm_class: str | None = None) -> str:
     """The VM as `steadyvm apply` reads it: docs/design/plan-file.md."""
-    # JSON's string is TOML's, but for the one control character that JSON leaves as it is.
-    name = json.dumps(domain.name, ensure_ascii=False).replace("\x7f", "\\u007f")
+    of_class = "" if vm_class is None else f"class = {_toml(vm_class)}\n"
     return f"""\
 # Written by steadyvm-hook when the VM started, and deleted when it ends.
 [[vm]]
-name = {name}
-interface = "mpr"
+name = {_toml(domain.name)}
+{of_class}interface = "mpr"
 period = "{interface.period_us}us"
 budget = "{interface.budget_us * interface.vcpus}us"
 vcpus = {interface.vcpus}
 """
 
 
+def _toml(text: str) -> str:
+    # JSON's string is TOML's, but for the one control character that JSON leaves as it is.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def _describe(domain: Domain, interface: Interface, options: Configuration) -> None:
     if options.drop_ins is not None:
         options.drop_ins.mkdir(parents=True, exist_ok=True)
-        _replace(_description_file(options.drop_ins, domain), description(domain, interface))
+        _replace(
+            _description_file(options.drop_ins, domain), description(domain, interface, options.vm_class)
+        )
 
 
 def _forget_description(domain: Domain, options: Configuration) -> None:

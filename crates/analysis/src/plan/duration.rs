@@ -7,6 +7,9 @@ use serde::{Deserialize, Deserializer, de};
 use super::InputError;
 use crate::time::Time;
 
+/// The sign of a millionth: the micro sign, and the Greek letter.
+const MICRO: [char; 2] = ['\u{b5}', '\u{3bc}'];
+
 const UNITS: [(&str, Time); 4] = [
     ("ns", 1),
     ("us", 1_000),
@@ -97,8 +100,9 @@ impl<'de> Deserialize<'de> for Written {
 /// The time in nanoseconds; `None` if it is no time, too large, or finer than a nanosecond.
 pub(super) fn parse(text: &str) -> Option<Time> {
     let text = text.trim();
-    let end = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let end = text.find(|c: char| c.is_ascii_alphabetic() || MICRO.contains(&c))?;
     let (number, unit) = text.split_at(end);
+    let unit = unit.replace(MICRO, "u");
     let (_, scale) = *UNITS.iter().find(|(name, _)| *name == unit)?;
     let number = number.trim();
     let (negative, number) = number
@@ -154,6 +158,9 @@ mod tests {
             ("10ms", Some(10_000_000)),
             ("1.5us", Some(1_500)),
             ("2 s", Some(2_000_000_000)),
+            ("200\u{b5}s", Some(200_000)),
+            ("200 \u{3bc}s", Some(200_000)),
+            ("2\u{b5}", None),
             ("-3ns", Some(-3)),
             ("1.50ns", None),
             ("1.0ns", Some(1)),

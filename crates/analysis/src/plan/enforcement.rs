@@ -120,6 +120,10 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
 /// What a reader should know of a plan before installing it.
 pub(super) fn notes(request: &Request, vms: &[VmReport]) -> Vec<String> {
     let mut notes = request.notes.clone();
+    if request.unit == super::Unit::Nanosecond {
+        // First: a forgotten unit makes all the rest wrong.
+        notes.extend(too_short(request, vms));
+    }
     notes.extend(preconditions(request, vms));
     if request.unit != super::Unit::Nanosecond {
         return notes;
@@ -136,17 +140,6 @@ pub(super) fn notes(request: &Request, vms: &[VmReport]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    for vm in vms {
-        let tiny = |vcpu: &&super::VcpuReport| vcpu.period < SHORTEST_PERIOD;
-        if let Some(vcpu) = vm.vcpus.iter().find(tiny) {
-            notes.push(format!(
-                "VM \"{}\" has a period of {}: no kernel switches so often (SCHED_DEADLINE: 100 us at least); a \
-                 number without a unit is nanoseconds",
-                vm.name,
-                request.unit.show(vcpu.period.into())
-            ));
-        }
-    }
     for service in &request.services {
         let back = service.send_path.bound;
         if back == 0 || service.wake == 0 {
@@ -162,6 +155,24 @@ pub(super) fn notes(request: &Request, vms: &[VmReport]) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Periods that no kernel keeps.
+fn too_short(request: &Request, vms: &[VmReport]) -> Vec<String> {
+    let tiny = |vcpu: &&super::VcpuReport| vcpu.period < SHORTEST_PERIOD;
+    let found = vms
+        .iter()
+        .filter_map(|vm| Some((vm, vm.vcpus.iter().find(tiny)?)));
+    found
+        .map(|(vm, vcpu)| {
+            format!(
+                "VM \"{}\" has a period of {}: no kernel switches so often (SCHED_DEADLINE: 100 us at least); a \
+                 number without a unit is nanoseconds",
+                vm.name,
+                request.unit.show(vcpu.period.into())
+            )
+        })
+        .collect()
 }
 
 /// What the guests must do for the promise.

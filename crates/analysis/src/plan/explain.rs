@@ -180,7 +180,12 @@ pub(super) fn host(
                 supply: vcpu.period().into(),
             };
             let text = format!("{what} costs more than its period with the host's overheads");
-            failed(&violation, text)
+            let mut explanation = failed(&violation, text);
+            explanation.text.push_str(
+                "; lower [host.overheads], or give it a longer period, or a CPU of its own (budget = period), which \
+                 is never switched",
+            );
+            explanation
         }
         RejectionReason::NoCpu(violation) => failed(
             violation,

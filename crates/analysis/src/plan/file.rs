@@ -12,7 +12,7 @@ pub(super) mod places;
 mod service;
 mod vm;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, de::IgnoredAny};
 
@@ -23,8 +23,8 @@ use self::{
     vm::Settings,
 };
 use super::{
-    HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Method, Needs, Request, Unit, Vm,
-    report::SCHEMA_VERSION, way::Flow,
+    HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Method, Needs, Request, Service, Unit,
+    Vm, hints, report::SCHEMA_VERSION, way::Flow,
 };
 use crate::{
     host::{Host, HostScheduler, VcpuServer, overhead::Overheads},
@@ -78,12 +78,18 @@ pub(super) enum UnitName {
 /// # Errors
 /// What is not as described above, with its line.
 pub fn parse(text: &str) -> Result<Request, InputError> {
+    if text.trim_start().starts_with('{') {
+        return Err(InputError::new(
+            "the file",
+            "this is JSON, and its name says TOML; name it *.json, or give it on standard input: steadyvm plan -",
+        ));
+    }
     let file: File = toml::from_str(text).map_err(|error| {
         let place = error.span().map_or_else(
             || "the file".to_owned(),
             |span| places::line(text, span.start),
         );
-        InputError::new(place, error.message())
+        InputError::new(place, hints::words(error.message()))
     })?;
     file.read(&Places::of_toml(text), Unit::Nanosecond)
 }
@@ -129,7 +135,8 @@ impl File {
                 (one_cpu()?, HostName::Pedf, Method::default(), None)
             }
             None => {
-                let message = "missing field `host`: give pcpus and scheduler";
+                let message = "missing field `host`: with [[vm]] tables the plan needs the host they are for, such as\n  \
+                               [host]\n  pcpus = 4\n  scheduler = \"pedf\"";
                 return Err(InputError::new(places.host(), message));
             }
         };
@@ -155,6 +162,11 @@ impl File {
                 .any(|service| service.makes_task() && service.vm == *name);
             let settings = settings.read(name, index, places, unit, served)?;
             settings.check_cpus(&host)?;
+            if settings.is_best_effort() && table.has_tasks() {
+                notes.push(format!(
+                    "VM \"{name}\" is rt = false, so nothing is promised to its tasks; leave out rt to plan them"
+                ));
+            }
             tasks += settings.task_count();
             vms.push(settings);
         }
@@ -180,6 +192,7 @@ impl File {
             );
             return Err(InputError::new(format!("flow[{index}]"), message));
         }
+        check_service_names(&self.service, &mut services, places)?;
         carry(&mut vms, &mut services, &flows);
         if tasks > MAX_TASKS {
             let message = format!("a plan holds at most {MAX_TASKS} tasks");
@@ -201,6 +214,31 @@ impl File {
     }
 }
 
+/// Services without a name of their own are numbered where they share one; given names must differ.
+fn check_service_names(
+    tables: &[ServiceTable],
+    services: &mut [Service],
+    places: &Places,
+) -> Result<(), InputError> {
+    let mut seen = HashSet::new();
+    for (index, (table, service)) in tables.iter().zip(services).enumerate() {
+        if table.is_named() && !seen.insert(service.name.clone()) {
+            let message = format!(
+                "a second service is called \"{}\"; names must differ",
+                service.name
+            );
+            return Err(InputError::new(places.service(index), message));
+        }
+        let plain = service.name.clone();
+        let mut number = 1;
+        while !table.is_named() && !seen.insert(service.name.clone()) {
+            number += 1;
+            service.name = format!("{plain} {number}");
+        }
+    }
+    Ok(())
+}
+
 fn one_cpu() -> Result<Host, InputError> {
     let scheduler = HostScheduler::PartitionedEarliestDeadline;
     Host::new(1, scheduler, VcpuServer::default(), Overheads::default())
@@ -208,6 +246,10 @@ fn one_cpu() -> Result<Host, InputError> {
 }
 
 impl Vm {
+    fn is_best_effort(&self) -> bool {
+        matches!(self.needs, Needs::BestEffort { .. })
+    }
+
     /// What must hold once the services have given their tasks.
     fn check(&self, host: &Host) -> Result<(), InputError> {
         if let Needs::Tasks(needs) = &self.needs

@@ -6,6 +6,7 @@
 use super::{
     InputError, InterfaceName, Period, Request, SchedulerName, TaskNeeds, Unit,
     file::{File, places::Places},
+    hints,
 };
 
 /// Reads a request.
@@ -37,7 +38,7 @@ fn at(error: &serde_json::Error, path: &str) -> InputError {
     } else {
         format!("{line}, {path}")
     };
-    InputError::new(place, message)
+    InputError::new(place, hints::words(message))
 }
 
 impl TaskNeeds {

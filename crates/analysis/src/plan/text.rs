@@ -35,14 +35,22 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
         "NOT feasible"
     };
     let needs = match report.min_pcpus {
+        // More CPUs than there are: they would help. Else they are not what is missing.
+        Some(cpus) if !report.feasible && cpus <= report.pcpus => {
+            format!(
+                "its VCPUs fit {}, which is not what is missing",
+                count(cpus)
+            )
+        }
         Some(cpus) if report.min_pcpus_exact => format!("needs {cpus}"),
         Some(cpus) => format!("needs at most {cpus}"),
         None => "no number of CPUs holds it as it is".to_owned(),
     };
     writeln!(
         out,
-        "{answer}: {} CPUs under {}; {needs}",
-        report.pcpus, report.scheduler
+        "{answer}: {} under {}; {needs}",
+        count(report.pcpus),
+        report.scheduler
     )?;
     writeln!(out, "\nVMs")?;
     let width = report
@@ -65,31 +73,7 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
         writeln!(out, "\nServices")?;
     }
     for service in &report.services {
-        let show = |time: Option<i64>| time.map_or("?".to_owned(), |time| unit.show(time.into()));
-        let limit = service.limit.map_or(String::new(), |limit| {
-            format!(
-                " ({} limit {})",
-                match (report.feasible, service.met) {
-                    (true, _) => "within",
-                    (false, true) => "would be within",
-                    (false, false) => "over",
-                },
-                unit.show(limit.into())
-            )
-        });
-        writeln!(
-            out,
-            "  {} in {}: at most {}{limit} = receive path {} + VCPU blackout {} + guest response {} \
-             + guest wake-up {} + way back {}",
-            service.name,
-            service.vm,
-            show(service.bound),
-            show(service.receive_path),
-            show(service.blackout),
-            show(service.guest_response),
-            show(service.guest_wakeup),
-            show(service.send_path),
-        )?;
+        write_service(out, service, report.feasible, unit)?;
     }
     for (title, lines) in [
         (
@@ -120,6 +104,47 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+fn write_service(
+    out: &mut String,
+    service: &ServiceReport,
+    feasible: bool,
+    unit: Unit,
+) -> std::fmt::Result {
+    let show = |time: Option<i64>| time.map_or("?".to_owned(), |time| unit.show(time.into()));
+    let limit = service.limit.map_or(String::new(), |limit| {
+        format!(
+            " ({} limit {})",
+            match (feasible, service.met) {
+                (true, _) => "within",
+                (false, true) => "would be within",
+                (false, false) => "over",
+            },
+            unit.show(limit.into())
+        )
+    });
+    writeln!(
+        out,
+        "  {} in {}: at most {}{limit} = receive path {} + VCPU blackout {} + guest response {} \
+         + guest wake-up {} + way back {}",
+        service.name,
+        service.vm,
+        show(service.bound),
+        show(service.receive_path),
+        show(service.blackout),
+        show(service.guest_response),
+        show(service.guest_wakeup),
+        show(service.send_path),
+    )
+}
+
+fn count(cpus: u32) -> String {
+    if cpus == 1 {
+        "1 CPU".to_owned()
+    } else {
+        format!("{cpus} CPUs")
+    }
 }
 
 fn write_vm(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::fmt::Result {

@@ -10,7 +10,7 @@
 use std::{collections::HashSet, hash::Hash};
 
 /// The most tasks or VCPUs of a system.
-pub const MOST: usize = 4;
+pub const MOST: usize = 5;
 
 /// The most processors.
 const PROCESSORS: usize = 3;
@@ -256,6 +256,18 @@ pub fn deferrable_promises(
     processors: usize,
     most: usize,
 ) -> Option<bool> {
+    let masks = vec![u8::MAX >> (8 - processors); vcpus.len()];
+    masked_deferrable_promises(vcpus, &masks, policy, processors, most)
+}
+
+/// The same with the processors that each may use, a bit each. Who comes first takes any one of its own that is free.
+pub fn masked_deferrable_promises(
+    vcpus: &[(u8, u8)],
+    masks: &[u8],
+    policy: Policy,
+    processors: usize,
+    most: usize,
+) -> Option<bool> {
     assert!(vcpus.len() <= MOST);
     let mut starts = vec![[Server::default(); MOST]];
     for (number, &(budget, period)) in vcpus.iter().enumerate() {
@@ -277,27 +289,60 @@ pub fn deferrable_promises(
                 state[number].ready_since = ready_since;
             });
         }
+        let all = u8::MAX >> (8 - processors);
+        let mut runs = Vec::new();
         choices.iter().all(|&state| {
-            let after = server_slot(vcpus, policy, processors, state);
-            next.extend(after);
-            after.is_some()
+            runs.clear();
+            let order = server_order(vcpus, policy, &state);
+            running(&order, masks, all, 0, &mut runs);
+            runs.iter().all(|&running| {
+                let after = server_slot(vcpus, running, state);
+                next.extend(after);
+                after.is_some()
+            })
         })
     })
 }
 
-fn server_slot(
-    vcpus: &[(u8, u8)],
-    policy: Policy,
-    processors: usize,
-    mut state: [Server; MOST],
-) -> Option<[Server; MOST]> {
+/// Those that want to run, the most urgent first.
+fn server_order(vcpus: &[(u8, u8)], policy: Policy, state: &[Server; MOST]) -> Vec<usize> {
     let wants = |&vcpu: &usize| state[vcpu].ready_since.is_some() && state[vcpu].left > 0;
     let mut order: Vec<usize> = (0..vcpus.len()).filter(wants).collect();
     if policy == Policy::EarliestDeadline {
         order.sort_by_key(|&vcpu| vcpus[vcpu].1 - state[vcpu].offset);
     }
-    for vcpu in order.into_iter().take(processors) {
-        state[vcpu].left -= 1;
+    order
+}
+
+/// Every set that may run, a bit each: in order, each on any free processor of its own.
+fn running(order: &[usize], masks: &[u8], free: u8, chosen: u8, runs: &mut Vec<u8>) {
+    let Some((&next, rest)) = order.split_first() else {
+        if !runs.contains(&chosen) {
+            runs.push(chosen);
+        }
+        return;
+    };
+    let own = masks[next] & free;
+    if own == 0 {
+        running(rest, masks, free, chosen, runs);
+    }
+    for processor in (0..8).filter(|processor| own >> processor & 1 == 1) {
+        let free = free & !(1 << processor);
+        running(rest, masks, free, chosen | 1 << next, runs);
+        // Processors that all may use are alike.
+        if masks.iter().all(|mask| *mask == masks[next]) {
+            break;
+        }
+    }
+}
+
+fn server_slot(
+    vcpus: &[(u8, u8)],
+    running: u8,
+    mut state: [Server; MOST],
+) -> Option<[Server; MOST]> {
+    for (number, server) in state.iter_mut().enumerate() {
+        server.left -= running >> number & 1;
     }
     for (server, &(budget, period)) in state.iter_mut().zip(vcpus) {
         server.offset += 1;

@@ -11,6 +11,8 @@ mod guest_explorer;
 mod guest_kinds;
 mod guests;
 mod hosts;
+mod larger_hosts;
+mod quantum_explorer;
 mod server_explorer;
 mod server_kinds;
 mod servers;

@@ -8,7 +8,7 @@
 use std::{collections::HashSet, hash::BuildHasherDefault};
 
 /// The most servers.
-pub const MOST: usize = 4;
+pub const MOST: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 /// A VCPU. Times in slots.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vcpu {
     pub budget: u8,
     pub deadline: u8,
@@ -42,7 +42,7 @@ pub enum Policy {
 }
 
 /// A server before a slot.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Server {
     pub ready: bool,
     /// What may still be executed by `due`.
@@ -124,7 +124,7 @@ pub fn holds(vcpus: &[Vcpu], kind: Kind, policy: Policy, most: usize) -> Option<
             assignments(vcpus, policy, &state, wants, u8::MAX, 0, &mut runs);
             for &running in &runs {
                 let after = match slot(vcpus, kind, state, running) {
-                    After::State(after) => after,
+                    After::State(after) => renamed(vcpus, policy, after),
                     After::Missed => return Some(false),
                     After::Unknown => return None,
                 };
@@ -138,6 +138,20 @@ pub fn holds(vcpus: &[Vcpu], kind: Kind, policy: Policy, most: usize) -> Option<
         }
     }
     Some(true)
+}
+
+/// VCPUs that are alike, and neighbours, may change names where ties are anybody's: one of the states stands for all.
+fn renamed(vcpus: &[Vcpu], policy: Policy, mut state: State) -> State {
+    if policy == Policy::EarliestDeadline {
+        for alike in 0..vcpus.len() {
+            for number in 1..vcpus.len() - alike {
+                if vcpus[number] == vcpus[number - 1] && state[number] < state[number - 1] {
+                    state.swap(number, number - 1);
+                }
+            }
+        }
+    }
+    state
 }
 
 pub fn wants(server: &Server) -> bool {

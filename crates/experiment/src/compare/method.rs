@@ -17,6 +17,8 @@ pub struct ComparedMethod {
     pub host: Method,
     /// The host's kernel.
     pub kernel: HostKernel,
+    /// Whether the kernel was asked for by name, as in `preempt-rt@7.3-rt`.
+    pub kernel_is_named: bool,
     /// How the guests are run, all of them alike.
     pub guests: Guests,
 }
@@ -89,6 +91,7 @@ const fn with_qemu(host: Method) -> ComparedMethod {
         name: host.name(),
         host,
         kernel: HostKernel::of(host),
+        kernel_is_named: false,
         guests: Guests::Qemu,
     }
 }
@@ -123,7 +126,11 @@ impl ComparedMethod {
 
 impl fmt::Display for ComparedMethod {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name)
+        if self.kernel_is_named {
+            formatter.pad(&format!("{}@{}", self.name, self.kernel.release_name()))
+        } else {
+            formatter.pad(self.name)
+        }
     }
 }
 
@@ -131,10 +138,29 @@ impl FromStr for ComparedMethod {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let found = ALL.into_iter().find(|method| method.name == text);
-        found.ok_or_else(|| {
+        let (name, kernel) = match text.split_once('@') {
+            Some((name, kernel)) => (name, Some(kernel)),
+            None => (text, None),
+        };
+        let found = ALL.into_iter().find(|method| method.name == name);
+        let method = found.ok_or_else(|| {
             let names = ALL.map(|method| method.name).join(", ");
-            format!("unknown method `{text}`: use one of: {names}")
+            format!("unknown method `{name}`: use one of: {names}")
+        })?;
+        let Some(kernel) = kernel else {
+            return Ok(method);
+        };
+        let found = HostKernel::named(kernel).ok_or_else(|| {
+            let names = HostKernel::ALL.map(HostKernel::release_name).join(", ");
+            format!("unknown kernel `{kernel}`: use one of: {names}")
+        })?;
+        found
+            .require_for(method.host)
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            kernel: found,
+            kernel_is_named: true,
+            ..method
         })
     }
 }
@@ -153,6 +179,29 @@ mod tests {
         assert_eq!(names.len(), ALL.len());
         let unknown = "rt-socket".parse::<ComparedMethod>().unwrap_err();
         assert!(unknown.contains("outsourcing"), "{unknown}");
+    }
+
+    #[test]
+    fn a_method_runs_on_a_kernel_of_ones_choice() {
+        let method: ComparedMethod = "no-patch@7.3-rt".parse().unwrap();
+        assert_eq!(method.kernel, HostKernel::NewestRt);
+        assert_eq!(method.to_string(), "no-patch@7.3-rt");
+        let own: ComparedMethod = "preempt-rt@6.12-rt".parse().unwrap();
+        assert_eq!(
+            own.kernel,
+            "preempt-rt".parse::<ComparedMethod>().unwrap().kernel
+        );
+        let of_lab: ComparedMethod = "preempt-rt@preempt-rt".parse().unwrap();
+        assert_eq!(of_lab, own);
+        for (wrong, said) in [
+            ("preempt-rt@6.1", "7.3-rt"),
+            ("preempt-rt@7.3", "no PREEMPT_RT"),
+            ("rt-levels@7.3-rt", "no levels"),
+            ("nothing@7.3-rt", "unknown method `nothing`"),
+        ] {
+            let error = wrong.parse::<ComparedMethod>().unwrap_err();
+            assert!(error.contains(said), "{wrong}: {error}");
+        }
     }
 
     /// Control rows differ from what they control in one thing.

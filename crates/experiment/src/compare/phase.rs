@@ -61,11 +61,15 @@ impl Load {
         }
     }
 
-    /// How long the stream must flow so that it ends after NetRT: the mean interval is 5.5 ms.
+    /// How long the stream must flow so that it ends after NetRT.
     fn stream_seconds(&self) -> u32 {
-        let requests = (WARMUP_REQUESTS + self.samples) as f64;
-        (requests * 0.0055 * 1.05).ceil() as u32 + 1
+        longest_s(self.samples).ceil() as u32 + 1
     }
+}
+
+/// How long counted requests take with those before them, in seconds: the mean interval is 5.5 ms.
+pub fn longest_s(requests: u64) -> f64 {
+    (WARMUP_REQUESTS + requests) as f64 * 0.0055 * 1.05
 }
 
 /// Sends requests from outside at real-time priority until all are answered or lost.
@@ -121,6 +125,28 @@ impl Tracing {
     }
 }
 
+/// What a NetStream shall be.
+#[derive(Debug, Clone, Copy)]
+pub struct Bulk {
+    /// Its rate; as fast as possible if `None`.
+    pub mbit_per_s: Option<f64>,
+    /// TCP streams.
+    pub streams: u32,
+    /// How long it flows.
+    pub seconds: u32,
+}
+
+impl Bulk {
+    /// One at this rate that flows until the requests have ended.
+    pub fn beside(load: &Load, mbit_per_s: Option<f64>) -> Self {
+        Self {
+            mbit_per_s,
+            streams: load.streams,
+            seconds: load.stream_seconds(),
+        }
+    }
+}
+
 /// A NetStream that flows.
 pub struct Stream {
     client: Child,
@@ -131,12 +157,7 @@ pub struct Stream {
 
 /// Starts iperf3 at the receiver and, when it listens, a client outside; returns when the stream
 /// is accepted.
-pub fn start_stream(
-    outside: &Namespace,
-    receiver: &Receiver,
-    rate_mbit_per_s: Option<f64>,
-    load: &Load,
-) -> Result<Stream> {
+pub fn start_stream(outside: &Namespace, receiver: &Receiver, bulk: Bulk) -> Result<Stream> {
     let one_connection = ServerCommand {
         one_off: true,
         ..ServerCommand::default()
@@ -146,10 +167,10 @@ pub fn start_stream(
     argv.extend(arguments.iter().map(String::as_str));
     let mut server = receiver.connection.spawn(&argv)?;
     server.wait_for_line("listening", SERVICE_PATIENCE)?;
-    let seconds = load.stream_seconds();
+    let seconds = bulk.seconds;
     let stream = ClientCommand {
-        total_mbit_per_s: rate_mbit_per_s,
-        streams: load.streams,
+        total_mbit_per_s: bulk.mbit_per_s,
+        streams: bulk.streams,
         ..ClientCommand::to_server(receiver.address.into(), seconds)
     };
     let mut command = Command::new("nice");

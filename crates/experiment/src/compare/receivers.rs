@@ -7,7 +7,7 @@ use crate::compare::results::Service;
 use std::net::Ipv4Addr;
 use std::thread;
 use steadyvm_lab::Guest;
-use steadyvm_lab::agent::{Connection, Process};
+use steadyvm_lab::agent::{Connection, Process, Status};
 use steadyvm_lab::emulator::{Machine, Monitor};
 use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
 use steadyvm_lab::laboratory::guest;
@@ -50,6 +50,8 @@ pub struct Receivers {
     pub counters: Option<Counters>,
     /// The option of `steadyvm host apply` that names the latency-critical service.
     pub named: Vec<String>,
+    /// The latency-critical service: it serves until its machine is gone.
+    service: Option<Process>,
 }
 
 /// The latency-critical service's program.
@@ -59,6 +61,8 @@ pub struct Server {
     pub words: Vec<String>,
     /// The beginning of the line that it prints when it listens, if it prints one.
     pub ready: Option<&'static str>,
+    /// A file that it reads: path and text.
+    pub file: Option<(&'static str, String)>,
 }
 
 impl Server {
@@ -70,21 +74,28 @@ impl Server {
                 .map(str::to_owned)
                 .into(),
             ready: Some("ready"),
+            file: None,
         }
     }
 
-    /// Starts it, by the command in front of it, and gives its process id.
-    fn start(&self, connection: &Connection, by: &[&str]) -> Result<u32> {
+    /// Starts it, by the command in front of it.
+    fn start(&self, connection: &Connection, by: &[&str]) -> Result<Process> {
+        if let Some((path, text)) = &self.file {
+            let writer = connection.spawn(&["sh", "-euc", &format!("cat > {path}")])?;
+            writer.input(text.as_bytes())?;
+            writer.end_of_input()?;
+            let status = writer.finish(phase::SERVICE_PATIENCE)?.status;
+            if status != Status::Exited(0) {
+                return Err(Error::machine(format!("write {path}"), status));
+            }
+        }
         let words = self.words.iter().map(String::as_str);
         let argv: Vec<&str> = by.iter().copied().chain(words).collect();
         let mut service: Process = connection.spawn(&argv)?;
         if let Some(mark) = self.ready {
             service.wait_for_line(mark, phase::SERVICE_PATIENCE)?;
         }
-        let pid = service.pid();
-        // It serves until its machine is gone.
-        std::mem::forget(service);
-        Ok(pid)
+        Ok(service)
     }
 }
 
@@ -113,6 +124,28 @@ impl Receivers {
         .into_iter()
     }
 
+    /// Checks that the latency-critical service has not ended.
+    ///
+    /// # Errors
+    /// It has: how, and what it said.
+    pub fn require_service(&mut self) -> Result<()> {
+        let Some(service) = self.service.take() else {
+            return Err(Error::machine("serve", "the service has ended"));
+        };
+        let lives = format!("[ -d /proc/{} ]", service.pid());
+        let connection = &self.netrt.connection;
+        let finished = connection.spawn(&["sh", "-c", &lives])?;
+        if finished.finish(phase::SERVICE_PATIENCE)?.status == Status::Exited(0) {
+            self.service = Some(service);
+            return Ok(());
+        }
+        let finished = service.finish(phase::SERVICE_PATIENCE)?;
+        let said = [finished.output, finished.error].concat();
+        let said = String::from_utf8_lossy(&said);
+        let why = format!("{}: {}", finished.status, said.trim());
+        Err(Error::machine("run the service", why))
+    }
+
     /// The service of a guest, and the bulk stream to another one.
     pub fn in_guests(
         guests: Guests,
@@ -125,7 +158,7 @@ impl Receivers {
         if guests != Guests::Outsourced {
             card_to_rt_vcpu(&rt)?;
         }
-        start_service_in(&rt, server)?;
+        let service = start_service_in(&rt, server)?;
         let monitor = host.guest_pid(RT_GUEST)?;
         let counters = Counters::new(host.connection().clone(), rt.connection().clone(), monitor);
         Ok(Self {
@@ -133,6 +166,7 @@ impl Receivers {
             netstream: Receiver::of_guest(bulk.connection(), BULK),
             counters: Some(counters),
             named: vec!["--rt-vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
+            service: Some(service),
         })
     }
 
@@ -150,7 +184,8 @@ impl Receivers {
             netrt: Receiver::of_guest(host.connection(), RT),
             netstream: Receiver::of_guest(bulk.connection(), BULK),
             counters: None,
-            named: rt_process(service),
+            named: rt_process(service.pid()),
+            service: Some(service),
         })
     }
 
@@ -165,7 +200,8 @@ impl Receivers {
             netrt: receiver(RT),
             netstream: receiver(BULK),
             counters: None,
-            named: rt_process(service),
+            named: rt_process(service.pid()),
+            service: Some(service),
         })
     }
 }
@@ -223,7 +259,7 @@ fn start_guest(
 
 /// Lets the card interrupt the VCPU of the service, as the paper's section 2 has it. Its interrupts
 /// have its name alone, or one a queue.
-fn card_to_rt_vcpu(rt_guest: &Guest) -> Result<()> {
+pub fn card_to_rt_vcpu(rt_guest: &Guest) -> Result<()> {
     let interrupts_to_rt_vcpu = format!(
         "card=$(basename $(readlink /sys/class/net/eth0/device)); \
          for irq in $(sed -n \"s/^ *\\([0-9]*\\):.* $card\\(-\\(input\\|output\\).*\\)\\?$/\\1/p\" \
@@ -236,8 +272,8 @@ fn card_to_rt_vcpu(rt_guest: &Guest) -> Result<()> {
 
 /// Starts the server on the guest's second CPU, at real-time priority. The same for every
 /// method.
-fn start_service_in(rt_guest: &Guest, server: &Server) -> Result<()> {
+fn start_service_in(rt_guest: &Guest, server: &Server) -> Result<Process> {
     let cpu = RT_VCPU.to_string();
     let by = ["taskset", "-c", &cpu, "chrt", "-f", "50"];
-    server.start(rt_guest.connection(), &by).map(drop)
+    server.start(rt_guest.connection(), &by)
 }

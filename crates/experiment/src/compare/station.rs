@@ -50,7 +50,7 @@ impl Station {
     ) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(method.name, laboratory.in_place_of(method.kernel))?
+            ..laboratory.host(&method.to_string(), laboratory.in_place_of(method.kernel))?
         };
         let mut host = EmulatedHost::boot(&specification)?;
         let receivers = Receivers::start(options.service, method.guests, &host, observer)?;
@@ -137,8 +137,7 @@ impl Station {
             Phase::Full | Phase::Equal => Some(phase::start_stream(
                 self.host.outside(),
                 &self.receivers.netstream,
-                rate,
-                load,
+                phase::Bulk::beside(load, rate),
             )?),
         };
         let before = CpuTimes::read(self.host.connection())?;

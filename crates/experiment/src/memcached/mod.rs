@@ -1,24 +1,36 @@
 //! Figure 9 of Garcia, Shinjo and Pu 2018: GET requests to memcached in a VM, beside bulk traffic for
 //! another VM. The README in this folder says what differs from the paper.
 
-mod station;
-
-use crate::compare::{ComparedMethod, Guests};
+use crate::compare::phase;
 use crate::engine::latency::{Latencies, Words};
-use crate::engine::rounds::{self, Plan, share};
 use crate::registry::{Experiment, Options, Outcome};
-use station::{Load, Sample, Station};
-use std::fmt;
+use crate::service::{self, CELLS, Load, Receivers, Sample, Server, Service, carried};
+use crate::{compare::ComparedMethod, service::Beside};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
-use steadyvm_lab::{Error, Result};
-use steadyvm_load::memcached::Kind;
+use steadyvm_lab::scheduling;
+use steadyvm_lab::{At, Result};
+use steadyvm_load::memcached::{self, Kind, Run};
 use steadyvm_report::{Grid, headers};
+
+const PORT: u16 = 11_211;
+/// Connections of the client; each request takes the next one.
+const CONNECTIONS: usize = 4;
+/// A server that starts accepts connections within this time, on a loaded machine too.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How soon a refused connection is tried again.
+const AGAIN: Duration = Duration::from_millis(50);
+
+const NAME: &str = "memcached";
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
     words: Words {
-        name: "memcached",
+        name: NAME,
         introduction: "GET requests to memcached in a VM: keys of 64 bytes, values of 1,024 bytes, nine \
              GETs to a SET, 100 to 1,000 requests per second at random intervals.",
         reading: &[
@@ -32,7 +44,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     },
     title: "memcached beside bulk traffic",
     about: "Figure 9 of the outsourcing paper: memcached in a VM beside a TCP stream",
-    check,
+    check: |options| service::check(NAME, options),
     run,
 };
 
@@ -51,89 +63,72 @@ fn paper() -> Grid {
     }
 }
 
-fn check(options: &Options) -> Result<()> {
-    let wrong = if options.methods.is_empty() {
-        "no method is given"
-    } else if options.rounds == 0 || options.samples < options.rounds {
-        "there must be at least one round, and one sample per round"
-    } else if options
-        .methods
-        .iter()
-        .any(|it| it.guests == Guests::OutsourcedBulk)
-    {
-        "rt-process has no VM that memcached could run in"
-    } else {
-        return Ok(());
-    };
-    Err(Error::input("measure memcached", wrong)
-        .what_to_do("see steadyvm lab experiment memcached --help"))
-}
+struct Memcached;
 
-/// What runs beside memcached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Beside {
-    Nothing,
-    NetStream,
-}
+impl Service for Memcached {
+    type Run = Run;
 
-impl fmt::Display for Beside {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
-            Self::Nothing => "GET, no NetStream",
-            Self::NetStream => "GET beside NetStream at full speed",
+    /// Debian's, with one thread for its one VCPU.
+    fn server(&self) -> Server {
+        let words = "memcached -u root -l 0.0.0.0 -t 1 -m 32";
+        Server {
+            words: words.split(' ').map(str::to_owned).collect(),
+            ready: None,
+            file: None,
+        }
+    }
+
+    fn prepare(&self, host: &EmulatedHost, receivers: &Receivers) -> Result<()> {
+        host.outside().enter(|| {
+            let connection = connect(receivers)?;
+            memcached::fill(&connection, &memcached::Options::default()).doing("fill memcached")
+        })
+    }
+
+    fn longest_s(&self, load: Load) -> f64 {
+        // Its requests come at NetRT's intervals.
+        phase::longest_s(load.samples)
+    }
+
+    /// Sends requests at real-time priority until all are answered or lost.
+    fn put_load(&self, host: &EmulatedHost, receivers: &Receivers, load: Load) -> Result<Run> {
+        host.outside().enter(|| {
+            scheduling::make_fifo(0, scheduling::CLIENT_PRIORITY)?;
+            let options = memcached::Options {
+                seed: load.seed,
+                warmup: phase::WARMUP_REQUESTS,
+                requests: load.samples,
+                ..memcached::Options::default()
+            };
+            let connections = (0..CONNECTIONS).map(|_| connect(receivers));
+            let connections = connections.collect::<Result<Vec<_>>>()?;
+            memcached::run(connections, &options).doing("send requests to memcached")
         })
     }
 }
 
-const CELLS: [Beside; 2] = [Beside::Nothing, Beside::NetStream];
-
-struct Memcached<'a>(&'a Options);
-
-impl Plan for Memcached<'_> {
-    type Row = ComparedMethod;
-    type Cell = Beside;
-    type Station = Station;
-    type Sample = Sample;
-
-    fn rows(&self) -> &[ComparedMethod] {
-        &self.0.methods
-    }
-
-    fn cells(&self) -> &[Beside] {
-        &CELLS
-    }
-
-    fn rounds(&self) -> u64 {
-        self.0.rounds
-    }
-
-    fn boot(
-        &self,
-        laboratory: &Laboratory,
-        row: ComparedMethod,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<Station> {
-        Station::boot(laboratory, row, on_cpu, observer)
-    }
-
-    fn measure(&self, station: &mut Station, cell: Beside, round: u64) -> Result<Sample> {
-        let load = Load {
-            seed: self.0.seed.wrapping_add(round),
-            requests: share(self.0.samples, self.0.rounds, round),
-        };
-        station.measure(cell, load)
+/// A connection to memcached, as soon as it listens.
+fn connect(receivers: &Receivers) -> Result<TcpStream> {
+    let address = (receivers.netrt.address, PORT).into();
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match TcpStream::connect_timeout(&address, left.max(AGAIN)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if left.is_zero() => return Err(error).doing("connect to memcached"),
+            // Refused until it listens: nothing tells when that is.
+            Err(_) => thread::sleep(AGAIN),
+        }
     }
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    check(options)?;
-    let measured = rounds::run(laboratory, &Memcached(options), observer)?;
+    let measured = service::measure(laboratory, options, &Memcached, observer)?;
     let mut latencies = Vec::new();
     let mut notes = Vec::new();
     for (cell, beside) in CELLS.into_iter().enumerate() {
         for (method, rounds) in options.methods.iter().zip(&measured.samples) {
-            let samples: Vec<&Sample> = rounds.iter().map(|cells| &cells[cell]).collect();
+            let samples: Vec<&Sample<Run>> = rounds.iter().map(|cells| &cells[cell]).collect();
             latencies.push(latencies_of(method, beside, &samples));
             if beside == Beside::NetStream {
                 notes.push(carried(method, &samples));
@@ -150,29 +145,18 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
 }
 
 /// The GETs of all rounds.
-fn latencies_of(method: &ComparedMethod, beside: Beside, samples: &[&Sample]) -> Latencies {
-    let gets = |sample: &&Sample| {
-        let samples = sample.memcached.samples.iter();
+fn latencies_of(method: &ComparedMethod, beside: Beside, samples: &[&Sample<Run>]) -> Latencies {
+    let gets = |sample: &&Sample<Run>| {
+        let samples = sample.run.samples.iter();
         let gets = samples.filter(|it| it.kind == Kind::Get);
         gets.map(|it| it.response_ns).collect()
     };
     Latencies {
         row: method.to_string(),
-        cell: beside.to_string(),
+        cell: format!("GET, {beside}"),
         rounds: samples.iter().map(gets).collect(),
-        lost: samples.iter().map(|it| it.memcached.lost).sum(),
+        lost: samples.iter().map(|it| it.run.lost).sum(),
     }
-}
-
-/// What the stream carried meanwhile, in words.
-fn carried(method: &ComparedMethod, samples: &[&Sample]) -> String {
-    let rates: Vec<f64> = samples.iter().filter_map(|it| it.mbit_per_s).collect();
-    let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
-    let busy = samples.iter().map(|it| it.cpu_busy_fraction).sum::<f64>();
-    let percent = 100.0 * busy / samples.len().max(1) as f64;
-    format!(
-        "{method}: NetStream received {mean:.0} Mbit/s, and {percent:.0} % of the host's CPU time was busy"
-    )
 }
 
 #[cfg(test)]
@@ -180,34 +164,8 @@ mod tests {
     use super::*;
     use steadyvm_load::memcached;
 
-    fn options() -> Options {
-        Options {
-            methods: ["preempt-rt", "outsourcing"]
-                .map(|it| it.parse().unwrap())
-                .into(),
-            samples: 100,
-            rounds: 2,
-            seed: 1,
-        }
-    }
-
     #[test]
-    fn what_cannot_be_measured_is_refused_first() {
-        check(&options()).unwrap();
-        for spoil in [
-            |it: &mut Options| it.methods.clear(),
-            |it: &mut Options| it.rounds = 0,
-            |it: &mut Options| it.samples = 1,
-            |it: &mut Options| it.methods.push("rt-process".parse().unwrap()),
-        ] {
-            let mut options = options();
-            spoil(&mut options);
-            assert!(check(&options).is_err(), "{options:?}");
-        }
-    }
-
-    #[test]
-    fn gets_alone_are_counted_and_what_the_stream_carried_is_said() {
+    fn gets_alone_are_counted() {
         let sample = |kind, response_ns| memcached::Sample {
             sequence: 0,
             kind,
@@ -215,7 +173,7 @@ mod tests {
             response_ns,
         };
         let round = Sample {
-            memcached: memcached::Run {
+            run: memcached::Run {
                 samples: vec![
                     sample(Kind::Get, 5),
                     sample(Kind::Set, 7),
@@ -228,14 +186,10 @@ mod tests {
             mbit_per_s: Some(200.0),
             cpu_busy_fraction: 0.5,
         };
-        let method = options().methods[0];
+        let method = "preempt-rt".parse().unwrap();
         let found = latencies_of(&method, Beside::NetStream, &[&round, &round]);
         assert_eq!(found.rounds, [[5, 6], [5, 6]]);
         assert_eq!((found.lost, &*found.row), (2, "preempt-rt"));
-        let said = carried(&method, &[&round]);
-        assert!(
-            said.contains("200 Mbit/s") && said.contains("50 %"),
-            "{said}"
-        );
+        assert_eq!(found.cell, "GET, beside NetStream at full speed");
     }
 }

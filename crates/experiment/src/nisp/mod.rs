@@ -155,6 +155,7 @@ impl Place {
             period_us: self.times.period_us,
             work: self.work,
             jobs,
+            backlog: false,
         }
     }
 }
@@ -170,6 +171,7 @@ impl Processes {
             period_us: times.period_us,
             work: undisturbed,
             jobs: CALIBRATION_JOBS,
+            backlog: false,
         })?;
         let median_ns = ran.median_response_ns().filter(|ns| *ns > 0);
         let median_ns = median_ns.ok_or_else(|| {

@@ -32,7 +32,11 @@ const PACKAGES: &[&str] = &[
 ];
 
 /// Real services, to be measured.
-const SERVICES: &[&str] = &["memcached"];
+const SERVICES: &[&str] = &["memcached", "kamailio", "base-passwd"];
+
+/// Services look up the user that they run as: the files that base-passwd's script would install.
+const ADD_USERS: &str = "--extract-hook=for file in passwd group; do \
+     cp \"$1/usr/share/base-passwd/$file.master\" \"$1/etc/$file\" || exit 1; done";
 
 /// What network programs of all kinds are, for tests of outsourced sockets.
 const PROGRAMS: &[&str] = &[
@@ -92,7 +96,8 @@ impl UserSpace {
 
     fn hooks(self) -> &'static [&'static str] {
         match self {
-            Self::Lab | Self::Services => &[],
+            Self::Lab => &[],
+            Self::Services => &[ADD_USERS],
             Self::Programs => &[COMPILE_PYTHON],
         }
     }

@@ -16,9 +16,9 @@ const MS: u64 = 1_000_000;
 const DURATION_NS: u64 = 300_000 * MS;
 /// Task sets a load; the paper has one.
 const SETS: u64 = 20;
-const BUDGETS_MS: [u64; 5] = [2, 4, 6, 8, 10];
+pub(super) const BUDGETS_MS: [u64; 5] = [2, 4, 6, 8, 10];
 /// Table 2.3.
-const CASES: [(&str, [u64; 5]); 3] = [
+pub(super) const CASES: [(&str, [u64; 5]); 3] = [
     ("decreasing", [4, 20, 40, 80, 200]),
     ("even", [10, 20, 30, 40, 50]),
     ("increasing", [40, 40, 40, 40, 20]),
@@ -74,6 +74,20 @@ pub(super) fn run(seed: u64) -> String {
     text
 }
 
+/// The five tasks of a domain that loads `share` of a CPU: (cost, period) in ms.
+pub(super) fn tasks(random: &mut ChaCha8Rng, share: f64) -> Vec<(u64, u64)> {
+    let costs: Vec<f64> = (0..5)
+        .map(|_| f64::from(random.random_range(5..=10)))
+        .collect();
+    let parts: Vec<f64> = (0..5).map(|_| random.random_range(0.1..1.0)).collect();
+    let whole: f64 = parts.iter().sum();
+    let task = |(cost, part): (&f64, &f64)| {
+        let period = (cost / (share * part / whole)).ceil().max(*cost) as u64;
+        (*cost as u64, period)
+    };
+    costs.iter().zip(&parts).map(task).collect()
+}
+
 /// Five tasks a domain: a cost of 5 to 10 ms each, the domain's share times the load spread at random.
 fn system(kind: Kind, periods_ms: &[u64; 5], load: u64, seed: u64) -> System {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -84,19 +98,10 @@ fn system(kind: Kind, periods_ms: &[u64; 5], load: u64, seed: u64) -> System {
             .enumerate()
             .filter_map(|(domain, (&budget, &period))| {
                 let share = budget as f64 / period as f64 * load as f64 / 100.0;
-                let costs: Vec<f64> = (0..5)
-                    .map(|_| f64::from(random.random_range(5..=10)))
-                    .collect();
-                let parts: Vec<f64> = (0..5).map(|_| random.random_range(0.1..1.0)).collect();
-                let whole: f64 = parts.iter().sum();
-                let tasks = costs
-                    .iter()
-                    .zip(&parts)
-                    .enumerate()
-                    .map(|(number, (cost, part))| {
-                        let period = (cost / (share * part / whole)).ceil().max(*cost) as u64;
-                        Task::periodic(number.to_string(), *cost as u64 * MS, period * MS)
-                    });
+                let tasks = tasks(&mut random, share).into_iter().enumerate();
+                let tasks = tasks.map(|(number, (cost, period))| {
+                    Task::periodic(number.to_string(), cost * MS, period * MS)
+                });
                 let parameters = Parameters::new(kind, budget * MS, period * MS).ok()?;
                 Some(Guest {
                     name: format!("domain {}", domain + 1),

@@ -3,6 +3,7 @@
 mod nisp;
 mod registered;
 mod rtca;
+mod vcpu;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,13 @@ enum Verb {
     /// trips between the two, also over those at Base, the throughput of a TCP stream between them, and the
     /// cost: CPU time and what the others received.
     Rtca(rtca::Args),
+    /// RT-Xen on KVM: an RT VCPU's share, isolation, the scheduler's cost, a service in its budget.
+    ///
+    /// On one emulated host, in turns: the stock fair scheduler, stock FIFO 70, `SCHED_DEADLINE`, and our `sched_ext`
+    /// scheduler. Shown for each: the share of a VCPU with 40 % granted, alone and beside others; deadline misses of
+    /// three domains of periodic tasks, one of them overloaded; context switches and how long a decision takes; round
+    /// trips of `NetRT` in a VM under its planned budget, beside the plan's bound. The dissertation's figures stand beside.
+    Vcpu(vcpu::Args),
     #[command(flatten)]
     Registered(registered::Registered),
 }
@@ -49,6 +57,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.verb {
         Verb::Nisp(args) => nisp::run(args),
         Verb::Rtca(args) => rtca::run(args),
+        Verb::Vcpu(args) => vcpu::run(args),
         Verb::Registered(experiment) => experiment.run().map(|()| ExitCode::SUCCESS),
     }
 }

@@ -109,8 +109,7 @@ impl Registered {
             seed: args.seed,
         };
         (experiment.check)(&options)?;
-        let own = |it: &ComparedMethod| (it.host, it.kernel);
-        let wanted = args.kernel.wanted(options.methods.iter().map(own))?;
+        let wanted = args.kernel.wanted_by(&options.methods)?;
         let out = PathBuf::from("out").join(words.name);
         let out = args.out.clone().unwrap_or(out);
         directory::prepare(&out)?;

@@ -146,6 +146,8 @@ impl Cpu<'_> {
             }
             Kind::ContentionBegin { lock } => self.contention(lock),
             Kind::ContentionEnd => self.context().wait = None,
+            // Of the way back, which `journey` follows.
+            Kind::Sent { .. } => {}
             Kind::PriorityLent {
                 tid,
                 owner,

@@ -3,9 +3,11 @@
 //! Rule: a thread's wait ends at the switch to it. What a vhost worker wakes first of its own VM's VCPUs, after it
 //! began to run and before it is woken again, is the VCPU that it interrupts; a VCPU that is awake is interrupted
 //! without a wake-up, and the journey ends there. A VCPU that wakes a worker of its VM has kicked its card: the
-//! guest has sent. Pure.
+//! guest has sent. The first packet that this worker then gives to the card's driver ends the way back. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Kind, Priority};
 use crate::name::Name;
@@ -16,7 +18,7 @@ use super::Way;
 const LONGEST_NS: u64 = 2_000_000_000;
 
 /// The threads of a VM.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmThreads {
     /// Its name.
     pub name: String,
@@ -35,6 +37,8 @@ pub enum Step {
     Carry,
     /// The guest runs, until it sends or sleeps.
     Guest,
+    /// A worker carries what the guest has sent to the card's driver.
+    Send,
     /// A process of the host that reads the packet runs.
     Serve,
 }
@@ -46,6 +50,7 @@ impl Step {
             Self::Wait => "wait",
             Self::Carry => "carry",
             Self::Guest => "guest",
+            Self::Send => "send",
             Self::Serve => "serve",
         }
     }
@@ -80,6 +85,23 @@ pub struct Piece {
 }
 
 impl Stage {
+    /// How the guest's stage ends where it has sent.
+    pub const SENT: &'static str = "the guest kicked its card: it has sent";
+
+    /// Whether the guest's stage ended with a kick of its card.
+    pub fn has_sent(&self) -> bool {
+        self.step == Step::Guest && self.end == Self::SENT
+    }
+
+    /// How long other threads ran.
+    pub fn others_ns(&self) -> u64 {
+        let others = self
+            .pieces
+            .iter()
+            .filter(|piece| piece.thread != self.thread);
+        others.map(|piece| piece.for_ns).sum()
+    }
+
     /// How long it took.
     pub fn total_ns(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.for_ns).sum()
@@ -95,6 +117,8 @@ pub struct Timeline {
     starts: BTreeMap<u32, Vec<(u64, usize)>>,
     /// Wake-ups by whom of whom, in order of time.
     wakes: Vec<Woken>,
+    /// Packets that each thread gave to a card's driver: when.
+    sent: BTreeMap<u32, Vec<u64>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -114,8 +138,8 @@ struct Woken {
 }
 
 impl Timeline {
-    /// Of the events of all CPUs, each CPU's in order of time.
-    pub fn of(cpus: &[(usize, Vec<Event>)]) -> Self {
+    /// Of the events of all CPUs, each CPU's in order of time; packets leave the host by the devices that are meant.
+    pub fn of(cpus: &[(usize, Vec<Event>)], is_meant: impl Fn(Name) -> bool) -> Self {
         let mut timeline = Self::default();
         for (cpu, events) in cpus {
             let runs = timeline.cpus.entry(*cpu).or_default();
@@ -143,12 +167,19 @@ impl Timeline {
                         tid,
                         thread: comm,
                     }),
+                    Kind::Sent { device } if is_meant(device) => {
+                        let sent = timeline.sent.entry(event.tid).or_default();
+                        sent.push(event.time_ns);
+                    }
                     _ => {}
                 }
             }
         }
         for starts in timeline.starts.values_mut() {
             starts.sort_unstable();
+        }
+        for sent in timeline.sent.values_mut() {
+            sent.sort_unstable();
         }
         timeline.wakes.sort_by_key(|woken| woken.at_ns);
         timeline
@@ -293,8 +324,9 @@ impl Timeline {
         let vcpu = vm.vcpus.get(&tid).map(|it| (vm.name.clone(), *it));
         let until_ns = self.next_wake(tid, enters_ns);
         let is_carrier = |tid| vm.carriers.contains(&tid);
-        let (leaves_ns, end) = match self.wake_by(tid, enters_ns, until_ns, is_carrier) {
-            Some(kick) => (kick.at_ns, "the guest kicked its card: it has sent"),
+        let kick = self.wake_by(tid, enters_ns, until_ns, is_carrier);
+        let (leaves_ns, end) = match kick {
+            Some(kick) => (kick.at_ns, Stage::SENT),
             None => (
                 self.last_stop(tid, cpu, enters_ns, until_ns)?,
                 "the VCPU went to sleep, and had not kicked its card",
@@ -302,6 +334,20 @@ impl Timeline {
         };
         let mut stage = self.stage(Step::Guest, thread, vcpu, cpu, enters_ns, leaves_ns);
         stage.end = end;
+        stages.push(stage);
+        self.way_back(kick?, stages)
+    }
+
+    /// From the guest's kick until the card's driver has the packet.
+    fn way_back(&self, worker: Woken, stages: &mut Vec<Stage>) -> Option<()> {
+        let (runs_ns, cpu) = self.start(worker.tid, worker.at_ns)?;
+        stages.push(self.stage(Step::Wait, worker.thread, None, cpu, worker.at_ns, runs_ns));
+        let until_ns = self.next_wake(worker.tid, runs_ns);
+        let sent = self.sent.get(&worker.tid)?;
+        let first = sent.partition_point(|at_ns| *at_ns < runs_ns);
+        let sent_ns = *sent.get(first).filter(|at_ns| **at_ns <= until_ns)?;
+        let mut stage = self.stage(Step::Send, worker.thread, None, cpu, runs_ns, sent_ns);
+        stage.end = "the card's driver has the packet";
         stages.push(stage);
         Some(())
     }
@@ -355,6 +401,15 @@ mod tests {
         event(time_ns, by, Kind::Wake { tid, comm })
     }
 
+    fn sent(time_ns: u64, tid: u32, device: &str) -> Event {
+        let device = device.into();
+        event(time_ns, tid, Kind::Sent { device })
+    }
+
+    fn timeline(cpus: &[(usize, Vec<Event>)]) -> Timeline {
+        Timeline::of(cpus, |device| device == "eth1".into())
+    }
+
     fn name(tid: u32) -> Name {
         format!("t{tid}").as_str().into()
     }
@@ -395,6 +450,10 @@ mod tests {
             wake(170, VHOST, VCPU),
             switch(180, VHOST, 0, 120),
             wake(290, VCPU, VHOST),
+            switch(330, 0, VHOST, 50),
+            sent(340, VHOST, "other"),
+            sent(345, VHOST, "eth1"),
+            sent(349, VHOST, "eth1"),
         ];
         let second = vec![
             switch(60, 0, NOISE + 1, 40),
@@ -409,7 +468,7 @@ mod tests {
     #[test]
     fn a_packet_is_followed_into_the_guest_and_back_out() {
         type Pieces = Vec<(u64, Name)>;
-        let stages = Timeline::of(&events()).follow(&way(VHOST), &[vm()]);
+        let stages = timeline(&events()).follow(&way(VHOST), &[vm()]);
         let shown: Vec<(Step, usize, Pieces)> = stages
             .iter()
             .map(|stage| {
@@ -428,10 +487,16 @@ mod tests {
                 1,
                 vec![(20, name(VCPU)), (30, noise), (40, name(VCPU))],
             ),
+            (Step::Wait, 0, vec![(40, "idle".into())]),
+            (Step::Send, 0, vec![(15, name(VHOST))]),
         ];
         assert_eq!(shown, expected);
         assert_eq!(stages[2].vcpu, Some(("rt".to_owned(), 1)));
-        assert!(stages[3].end.contains("has sent"));
+        assert!(stages[3].has_sent() && stages[3].others_ns() == 30);
+        // What the worker sends by another device is not the answer.
+        let elsewhere = Timeline::of(&events(), |_| false);
+        let stages = elsewhere.follow(&way(VHOST), &[vm()]);
+        assert_eq!((stages.len(), stages[4].step), (5, Step::Wait));
     }
 
     #[test]
@@ -441,11 +506,11 @@ mod tests {
             let is_wake = matches!(event.kind, Kind::Wake { tid, .. } if tid == VCPU);
             !is_wake
         });
-        let stages = Timeline::of(&cpus).follow(&way(VHOST), &[vm()]);
+        let stages = timeline(&cpus).follow(&way(VHOST), &[vm()]);
         let last = stages.last().unwrap();
         assert_eq!((last.step, last.total_ns()), (Step::Carry, 30));
         assert!(last.end.contains("was awake"));
-        let stages = Timeline::of(&events()).follow(&way(VHOST), &[]);
+        let stages = timeline(&events()).follow(&way(VHOST), &[]);
         let steps: Vec<Step> = stages.iter().map(|stage| stage.step).collect();
         assert_eq!(steps, [Step::Wait, Step::Serve]);
         assert!(Timeline::default().follow(&way(VHOST), &[vm()]).is_empty());
@@ -454,22 +519,26 @@ mod tests {
     proptest! {
         #[test]
         fn stages_have_no_gap_and_no_events_panic(
-            script in prop::collection::vec((0_u64..400, 0_usize..2, 0_u32..4, 0_u32..4, any::<bool>()), 0..60)
+            script in prop::collection::vec((0_u64..400, 0_usize..2, 0_u32..4, 0_u32..4, 0_u8..3), 0..60)
         ) {
             let tids = [0, VHOST, VCPU, NOISE];
             let mut cpus = vec![(0, Vec::new()), (1, Vec::new())];
-            for (time, cpu, one, other, is_wake) in script {
+            for (time, cpu, one, other, kind) in script {
                 let (one, other) = (tids[one as usize], tids[other as usize]);
-                let event = if is_wake { wake(time, one, other) } else { switch(time, one, other, 120) };
+                let event = match kind {
+                    0 => wake(time, one, other),
+                    1 => switch(time, one, other, 120),
+                    _ => sent(time, one, "eth1"),
+                };
                 cpus[cpu].1.push(event);
             }
             for (_, events) in &mut cpus {
                 events.sort_by_key(|event| event.time_ns);
             }
-            let timeline = Timeline::of(&cpus);
+            let timeline = timeline(&cpus);
             for reader in [VHOST, VCPU, NOISE] {
                 let stages = timeline.follow(&way(reader), &[vm()]);
-                prop_assert!(stages.len() <= 4);
+                prop_assert!(stages.len() <= 6);
                 // The wait begins at the wake-up, and the next stage where it ends.
                 if let [wait, ..] = &stages[..] {
                     let runs = timeline.start(reader, 110).unwrap().0;

@@ -6,6 +6,7 @@
 mod cause;
 mod cpu;
 mod journey;
+mod legs;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ mod way;
 
 pub use cause::{Cause, Own};
 pub use journey::{Piece, Stage, Step, VmThreads};
+pub use legs::Legs;
 pub use report::{
     Blocked, CauseFigures, Figures, Owner, Rank, Report, WorstPacket, WorstPiece, WorstSpan,
     WorstStage,
@@ -24,10 +26,11 @@ pub use text::{render, render_worst};
 use crate::event::{Event, Kind, Priority};
 use crate::name::Name;
 use crate::recorder::Recording;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which packets are measured, and what is known of the host.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Setup {
     /// The network devices by the numbers of their interrupts.
     pub interrupts: BTreeMap<u32, Name>,
@@ -40,12 +43,23 @@ pub struct Setup {
 }
 
 /// Which packets are measured.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Wanted {
     /// Those received on this device.
     Device(Name),
     /// Those that wake one of these threads.
     Threads(BTreeSet<u32>),
+}
+
+impl Setup {
+    /// Whether the answers of the measured packets leave the host by this device.
+    fn sends_on(&self, device: Name) -> bool {
+        match &self.wanted {
+            Wanted::Device(wanted) => device == *wanted,
+            Wanted::Threads(_) => self.interrupts.values().any(|known| *known == device),
+        }
+    }
 }
 
 impl Wanted {
@@ -135,7 +149,7 @@ pub fn analyse(recording: &Recording, setup: &Setup) -> Findings {
         findings.ways.extend(ways);
     }
     findings.ways.sort_by_key(|(_, way)| way.since_ns);
-    let timeline = journey::Timeline::of(&recording.cpus);
+    let timeline = journey::Timeline::of(&recording.cpus, |device| setup.sends_on(device));
     for (_, way) in &mut findings.ways {
         way.stages = timeline.follow(way, &setup.vms);
     }

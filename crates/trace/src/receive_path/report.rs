@@ -119,7 +119,7 @@ pub struct WorstPacket {
 /// A stage of a slow packet's way behind the wake-up of its reader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorstStage {
-    /// "wait", "carry", "guest" or "serve".
+    /// "wait", "carry", "guest", "send" or "serve".
     pub kind: String,
     /// The thread that it is about.
     pub thread: String,
@@ -208,7 +208,8 @@ impl Report {
 }
 
 impl Figures {
-    fn of(durations_ns: &[u64]) -> Self {
+    /// Of these durations in nanoseconds.
+    pub fn of(durations_ns: &[u64]) -> Self {
         let Some(summary) = Summary::of(durations_ns) else {
             return Self::default();
         };

@@ -102,6 +102,7 @@ fn stage(text: &mut String, stage: &WorstStage) {
         "wait" => format!("{thread} is woken and waits for CPU {}", stage.cpu),
         "carry" => format!("{thread} carries the packet, on CPU {}", stage.cpu),
         "guest" => format!("{thread} runs the guest, on CPU {}", stage.cpu),
+        "send" => format!("{thread} sends the answer, on CPU {}", stage.cpu),
         _ => format!("{thread} runs, on CPU {}", stage.cpu),
     };
     line(

@@ -311,6 +311,11 @@ impl ServiceTable {
         self.task.is_none()
     }
 
+    /// Whether its name is its own.
+    pub(super) const fn is_named(&self) -> bool {
+        self.name.is_some()
+    }
+
     fn name(&self) -> &str {
         self.name
             .as_deref()
@@ -326,8 +331,7 @@ impl ServiceTable {
         unit: Unit,
     ) -> Result<Service, InputError> {
         let name = self.name();
-        let wrong =
-            |message: String| InputError::new(place, format!("service \"{name}\": {message}"));
+        let wrong = |message: String| self.wrong(place, &message);
         let bad = |error: crate::Error| wrong(unit.error(&error));
         let receive = self.receive.read().map_err(bad)?;
         let send = self.send.way().map_err(bad)?;
@@ -360,60 +364,11 @@ impl ServiceTable {
             ));
         }
         let found = vms.iter().position(|vm| vm.name == self.vm);
-        if self.makes_task() {
-            let (Some(c), Some(t)) = (self.c, self.t) else {
-                return Err(wrong(
-                    "give c (execution of a request) and t (time between two), or the \
-                                  name of a task of its VM"
-                        .to_owned(),
-                ));
-            };
-            if limit.is_none() {
-                return Err(wrong(
-                    "limit is missing; give the longest latency it may have".to_owned(),
-                ));
-            }
-            // A request whose answer may take longer than t: the next may wait for it, so t bounds the deadline.
-            let task = Task::new(c.0, self.d.map_or(t.0, |d| d.0), t.0).map_err(bad)?;
-            service.vm = found.unwrap_or_else(|| {
-                vms.push(new_vm(&self.vm, place));
-                vms.len() - 1
-            });
-            let Needs::Tasks(needs) = &mut vms[service.vm].needs else {
-                return Err(wrong(format!(
-                    "VM \"{}\" has no tasks; leave out its budget and rt",
-                    self.vm
-                )));
-            };
-            service.task = needs.tasks.len();
-            needs.tasks.push(NamedTask {
-                name: name.to_owned(),
-                task,
-            });
+        (service.vm, service.task) = if self.makes_task() {
+            self.make_task(vms, found, place, unit)?
         } else {
-            if self.c.is_some() || self.d.is_some() || self.t.is_some() {
-                return Err(wrong(
-                    "its task has c, d and t; leave out task to give them here".to_owned(),
-                ));
-            }
-            let vm = found.ok_or_else(|| {
-                wrong(format!(
-                    "it is in VM \"{}\", but no [[vm]] has that name",
-                    self.vm
-                ))
-            })?;
-            let Needs::Tasks(needs) = &vms[vm].needs else {
-                return Err(wrong(format!(
-                    "VM \"{}\" has no tasks to bound it by; give it tasks",
-                    self.vm
-                )));
-            };
-            let task = self.task.as_deref().unwrap_or_default();
-            let position = needs.tasks.iter().position(|named| named.name == task);
-            service.task = position
-                .ok_or_else(|| wrong(format!("VM \"{}\" has no task \"{task}\"", self.vm)))?;
-            service.vm = vm;
-        }
+            self.find_task(vms, found, place)?
+        };
         if let Needs::Tasks(needs) = &vms[service.vm].needs {
             let task = needs.tasks[service.task].task;
             service.requests = Arrivals {
@@ -422,6 +377,91 @@ impl ServiceTable {
             };
         }
         Ok(service)
+    }
+
+    /// What is wrong with it, as an error.
+    fn wrong(&self, place: &str, message: &str) -> InputError {
+        InputError::new(place, format!("service \"{}\": {message}", self.name()))
+    }
+
+    /// Makes its task, in a VM that is made if need be: the numbers of both.
+    fn make_task(
+        &self,
+        vms: &mut Vec<Vm>,
+        found: Option<usize>,
+        place: &str,
+        unit: Unit,
+    ) -> Result<(usize, usize), InputError> {
+        let wrong = |message: String| self.wrong(place, &message);
+        let (Some(c), Some(t)) = (self.c, self.t) else {
+            return Err(wrong(
+                "give c (execution of a request) and t (time between two), or the \
+                              name of a task of its VM"
+                    .to_owned(),
+            ));
+        };
+        if self.limit.is_none() {
+            return Err(wrong(
+                "limit is missing; give the longest latency it may have".to_owned(),
+            ));
+        }
+        if self.d.is_none() && c.0 > t.0 && t.0 > 0 {
+            return Err(wrong(format!(
+                "a request executes for {} and the next comes after {}: no CPU can keep up; shorten c, or raise t",
+                unit.show(c.0.into()),
+                unit.show(t.0.into())
+            )));
+        }
+        // A request whose answer may take longer than t: the next may wait for it, so t bounds the deadline.
+        let task = Task::new(c.0, self.d.map_or(t.0, |d| d.0), t.0)
+            .map_err(|error| wrong(unit.error(&error)))?;
+        let vm = found.unwrap_or_else(|| {
+            vms.push(new_vm(&self.vm, place));
+            vms.len() - 1
+        });
+        let Needs::Tasks(needs) = &mut vms[vm].needs else {
+            return Err(wrong(format!(
+                "VM \"{}\" has no tasks; leave out its budget and rt",
+                self.vm
+            )));
+        };
+        needs.tasks.push(NamedTask {
+            name: self.name().to_owned(),
+            task,
+        });
+        Ok((vm, needs.tasks.len() - 1))
+    }
+
+    /// Finds its task: the numbers of its VM and of it there.
+    fn find_task(
+        &self,
+        vms: &[Vm],
+        found: Option<usize>,
+        place: &str,
+    ) -> Result<(usize, usize), InputError> {
+        let wrong = |message: String| self.wrong(place, &message);
+        if self.c.is_some() || self.d.is_some() || self.t.is_some() {
+            return Err(wrong(
+                "its task has c, d and t; leave out task to give them here".to_owned(),
+            ));
+        }
+        let vm = found.ok_or_else(|| {
+            wrong(format!(
+                "it is in VM \"{}\", but no [[vm]] has that name",
+                self.vm
+            ))
+        })?;
+        let Needs::Tasks(needs) = &vms[vm].needs else {
+            return Err(wrong(format!(
+                "VM \"{}\" has no tasks to bound it by; give it tasks",
+                self.vm
+            )));
+        };
+        let task = self.task.as_deref().unwrap_or_default();
+        let position = needs.tasks.iter().position(|named| named.name == task);
+        let task =
+            position.ok_or_else(|| wrong(format!("VM \"{}\" has no task \"{task}\"", self.vm)))?;
+        Ok((vm, task))
     }
 }
 

@@ -100,6 +100,11 @@ pub(super) struct TaskTable {
 }
 
 impl Settings {
+    /// Whether it names tasks itself.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.tasks.as_ref().is_some_and(|tasks| !tasks.is_empty())
+    }
+
     /// Takes what is not set yet from `other`.
     pub(super) fn fill_from(&mut self, other: &Self) {
         let other = other.clone();

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use steadyvm_report::text::{cut, figure, line, printable, wrapped};
 
 /// Columns of a method's name; longer ones are cut.
-const NAME_WIDTH: usize = 14;
+const NAME_WIDTH: usize = 17;
 pub(crate) const FIGURE_HEADERS: [&str; 7] = ["mean", "SD", "p50", "p90", "p99", "p99.9", "max"];
 
 /// Everything a terminal should show: where the loads were received, figures by phase and method, traffic and CPU, ratios with
@@ -82,7 +82,7 @@ pub(crate) fn latency_figures(latency: &LatencyResult) -> [Option<f64>; 7] {
 fn latency_header() -> String {
     let mut header = format!("  {:NAME_WIDTH$} {:>7} {:>5}", "method", "n", "lost");
     for name in FIGURE_HEADERS {
-        let _ = write!(header, " {name:>9}");
+        let _ = write!(header, " {name:>8}");
     }
     header
 }
@@ -181,7 +181,7 @@ fn guests(text: &mut String, results: &Results) {
 
 fn figure_columns(figures: [Option<f64>; 7]) -> String {
     figures
-        .map(|value| format!(" {:>9}", figure(value)))
+        .map(|value| format!(" {:>8}", figure(value)))
         .concat()
 }
 

@@ -49,6 +49,7 @@ const IDLE_SECOND: Task = Task {
     period_us: 1_000_000,
     work: 0,
     jobs: 2,
+    backlog: false,
 };
 /// A turn before the first round, unmeasured: an emulator has to translate what has not run yet.
 const WARM_UP: Load = Load {

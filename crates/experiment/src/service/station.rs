@@ -1,0 +1,139 @@
+//! One method's host: the service in one guest, the bulk stream into another.
+
+use super::{Beside, Load, Service};
+use crate::compare::ComparedMethod;
+use crate::compare::phase;
+use crate::compare::receivers::Receivers;
+use crate::engine::CpuTimes;
+use crate::engine::rounds;
+use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
+use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{Error, Result};
+
+/// What one measurement gives.
+#[derive(Debug)]
+pub struct Sample<R> {
+    /// What the service's clients measured.
+    pub run: R,
+    /// What the stream carried, if one flowed.
+    pub mbit_per_s: Option<f64>,
+    /// The host's CPU time that was not idle, of all CPUs: 0 to 1.
+    pub cpu_busy_fraction: f64,
+}
+
+/// A booted host with its method in force.
+pub struct ServiceStation {
+    method: ComparedMethod,
+    host: EmulatedHost,
+    receivers: Receivers,
+    broken: bool,
+}
+
+impl rounds::Station for ServiceStation {
+    fn host(&mut self) -> &mut EmulatedHost {
+        &mut self.host
+    }
+
+    fn emulator(&self) -> u32 {
+        self.host.emulator()
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken
+    }
+}
+
+impl ServiceStation {
+    /// Boots the host with both guests, makes the service ready, puts the method in force and stops
+    /// the host's clock.
+    pub(super) fn boot(
+        laboratory: &Laboratory,
+        method: ComparedMethod,
+        service: &impl Service,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let named = |mut error: Error| {
+            error.what = format!("{method}: {}", error.what);
+            error
+        };
+        Self::boot_unnamed(laboratory, method, service, on_cpu, observer).map_err(named)
+    }
+
+    fn boot_unnamed(
+        laboratory: &Laboratory,
+        method: ComparedMethod,
+        service: &impl Service,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let specification = HostSpecification {
+            boot_on_cpu: Some(on_cpu),
+            ..laboratory.host(&method.to_string(), laboratory.in_place_of(method.kernel))?
+        };
+        let mut host = EmulatedHost::boot(&specification)?;
+        let mut receivers =
+            Receivers::in_guests(method.guests, &host, &service.server(), observer)?;
+        host.put_in_force(method.host, RT, &receivers.named)?;
+        let ready = service.prepare(&host, &receivers);
+        // Why it does not serve, rather than that it does not.
+        ready.or_else(|error| receivers.require_service().and(Err(error)))?;
+        host.pause()?;
+        host.spread_processors()?;
+        Ok(Self {
+            method,
+            host,
+            receivers,
+            broken: false,
+        })
+    }
+
+    /// Lets the host run for one condition.
+    pub(super) fn measure<S: Service>(
+        &mut self,
+        service: &S,
+        beside: Beside,
+        load: Load,
+    ) -> Result<Sample<S::Run>> {
+        let measured = self.resume_and_measure(service, beside, load);
+        self.broken = measured.is_err();
+        measured.map_err(|error| {
+            let mut error = self.host.with_state(error, self.receivers.machines());
+            error.what = format!("{}: {}", self.method, error.what);
+            error
+        })
+    }
+
+    fn resume_and_measure<S: Service>(
+        &mut self,
+        service: &S,
+        beside: Beside,
+        load: Load,
+    ) -> Result<Sample<S::Run>> {
+        self.host.resume()?;
+        let stream = match beside {
+            Beside::Nothing => None,
+            Beside::NetStream => Some(phase::start_stream(
+                self.host.outside(),
+                &self.receivers.netstream,
+                phase::Bulk {
+                    mbit_per_s: None,
+                    streams: 1,
+                    seconds: service.longest_s(load).ceil() as u32 + 1,
+                },
+            )?),
+        };
+        let before = CpuTimes::read(self.host.connection())?;
+        let run = service.put_load(&self.host, &self.receivers, load)?;
+        let cpu_busy_fraction =
+            CpuTimes::read(self.host.connection())?.busy_fraction_since(&before);
+        let carried = stream.map(phase::Stream::finish).transpose()?;
+        self.host.pause()?;
+        Ok(Sample {
+            run,
+            mbit_per_s: carried.map(|it| it.mbit_per_s),
+            cpu_busy_fraction,
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! What is measured: who schedules, and what else computes.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Who schedules the RT VCPUs: a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mechanism {
+    /// The kernel's normal scheduler, which knows no budget.
+    Fair,
+    /// FIFO priority 70, which knows no budget either.
+    Fifo,
+    /// `SCHED_DEADLINE`.
+    Deadline,
+    /// Our `sched_ext` scheduler.
+    Ext,
+}
+
+impl Mechanism {
+    /// In the order shown.
+    pub const ALL: [Self; 4] = [Self::Fair, Self::Fifo, Self::Deadline, Self::Ext];
+
+    /// Its name in tables.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Fair => "stock fair",
+            Self::Fifo => "stock FIFO 70",
+            Self::Deadline => "deadline",
+            Self::Ext => "ext",
+        }
+    }
+
+    /// Whether it knows budgets.
+    pub fn has_budgets(self) -> bool {
+        matches!(self, Self::Deadline | Self::Ext)
+    }
+}
+
+/// What else wants CPU time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Beside {
+    /// So many normal threads that compute; 0: nothing.
+    Computing(usize),
+    /// One thread at FIFO 40 that takes 95 of every 100 ms of CPU 1, beside four normal ones.
+    Fifo,
+}
+
+impl Beside {
+    /// How many normal threads compute.
+    pub fn computing(self) -> usize {
+        match self {
+            Self::Computing(count) => count,
+            Self::Fifo => 4,
+        }
+    }
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Computing(0) => formatter.write_str("alone"),
+            Self::Computing(count) => write!(formatter, "beside {count}"),
+            Self::Fifo => formatter.write_str("beside 4 and a FIFO"),
+        }
+    }
+}
+
+/// A column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Condition {
+    /// Table 4.2: the share of one VCPU, a thread of the host, that wants all it can get.
+    Share(Beside),
+    /// The same of a real VM's VCPU.
+    VmShare(Beside),
+    /// Tables 4.3 and 2.2: three domains of periodic tasks.
+    Domains {
+        /// What computes beside them.
+        beside: Beside,
+        /// Whether domain 2 asks for three times its budget.
+        overloaded: bool,
+    },
+    /// `NetRT` in the VM under its planned budget.
+    NetRt(Beside),
+}
+
+impl Condition {
+    /// In the order of measuring.
+    pub const ALL: [Self; 12] = [
+        Self::Share(Beside::Computing(0)),
+        Self::Share(Beside::Computing(1)),
+        Self::Share(Beside::Computing(4)),
+        Self::Share(Beside::Fifo),
+        Self::VmShare(Beside::Computing(0)),
+        Self::VmShare(Beside::Computing(4)),
+        Self::domains(0, false),
+        Self::domains(2, false),
+        Self::domains(4, false),
+        Self::domains(4, true),
+        Self::NetRt(Beside::Computing(0)),
+        Self::NetRt(Beside::Computing(4)),
+    ];
+
+    const fn domains(computing: usize, overloaded: bool) -> Self {
+        Self::Domains {
+            beside: Beside::Computing(computing),
+            overloaded,
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share(beside) => write!(formatter, "a VCPU {beside}"),
+            Self::VmShare(beside) => write!(formatter, "a VM {beside}"),
+            Self::Domains { beside, overloaded } => {
+                let overloaded = if *overloaded { ", one overloaded" } else { "" };
+                write!(formatter, "domains {beside}{overloaded}")
+            }
+            Self::NetRt(beside) => write!(formatter, "NetRT {beside}"),
+        }
+    }
+}
+
+/// A cell of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    /// Its row.
+    pub mechanism: Mechanism,
+    /// Its column.
+    pub condition: Condition,
+}
+
+impl Cell {
+    /// All of them, by mechanism: one is switched to once a round.
+    pub fn all() -> Vec<Self> {
+        let of = |mechanism| {
+            Condition::ALL.map(|condition| Self {
+                mechanism,
+                condition,
+            })
+        };
+        Mechanism::ALL.into_iter().flat_map(of).collect()
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.mechanism.title(), self.condition)
+    }
+}

@@ -1,0 +1,191 @@
+//! The dissertation's host experiments on KVM: an RT VCPU's share, isolation of domains, the scheduler's cost, and
+//! `NetRT` inside a planned budget. The README in this folder says what differs from the paper.
+
+mod condition;
+mod domains;
+mod mechanism;
+mod place;
+mod results;
+mod service;
+mod table;
+mod window;
+
+pub use condition::{Beside, Condition, Mechanism};
+pub use mechanism::Decisions;
+pub use results::{
+    DomainsResult, MissesResult, NetRtResult, Results, SCHEMA_VERSION, ShareResult, assemble,
+};
+pub use service::Plan;
+pub use table::{render, write_output};
+
+use crate::engine::Disturbance;
+use crate::engine::rounds::{self, Measured};
+use condition::Cell;
+use place::{Load, Place, Sample};
+use std::fmt;
+use std::sync::Mutex;
+use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{Error, Result};
+
+/// What to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Rounds: every condition under every mechanism once each.
+    pub rounds: u64,
+    /// Length of a window in which CPU time is counted and jobs are released, in seconds.
+    pub window_s: u64,
+    /// Counted requests of `NetRT` in each window.
+    pub requests: u64,
+    /// Seed of the first round's schedule of requests.
+    pub seed: u64,
+}
+
+impl Options {
+    /// Refuses what cannot be measured.
+    ///
+    /// # Errors
+    /// No round, no window, or no request.
+    pub fn check(&self) -> Result<()> {
+        let wrong = if self.rounds == 0 {
+            "there must be at least one round"
+        } else if self.window_s == 0 {
+            "a window lasts a second at least"
+        } else if self.requests == 0 {
+            "there must be at least one request"
+        } else {
+            return Ok(());
+        };
+        Err(Error::input("measure VCPU scheduling", wrong)
+            .what_to_do("see steadyvm lab experiment vcpu --help"))
+    }
+}
+
+/// What was measured, and what a reader of the figures must see with it.
+#[derive(Debug)]
+pub struct Run {
+    /// What the service was granted and promised.
+    plan: Option<Plan>,
+    /// Samples by round and cell of [`Cell::all`].
+    samples: Vec<Vec<Sample>>,
+    /// The rounds that were dropped because a machine died, a sentence each.
+    pub dropped_rounds: Vec<String>,
+    /// What else the machine did during the rounds.
+    pub disturbance: Disturbance,
+}
+
+/// The one host: all mechanisms take turns on it.
+#[derive(Debug, Clone, Copy)]
+struct Host;
+
+impl fmt::Display for Host {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad("host")
+    }
+}
+
+struct Experiment<'a> {
+    options: &'a Options,
+    cells: Vec<Cell>,
+    plan: Mutex<Option<Plan>>,
+}
+
+impl rounds::Plan for Experiment<'_> {
+    type Row = Host;
+    type Cell = Cell;
+    type Station = Place;
+    type Sample = Sample;
+
+    fn rows(&self) -> &[Host] {
+        &[Host]
+    }
+
+    fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    fn rounds(&self) -> u64 {
+        self.options.rounds
+    }
+
+    fn boot(
+        &self,
+        laboratory: &Laboratory,
+        _: Host,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Place> {
+        let place = Place::boot(laboratory, on_cpu, observer)?;
+        if let Ok(mut plan) = self.plan.lock() {
+            *plan = Some(place.plan());
+        }
+        Ok(place)
+    }
+
+    fn measure(&self, place: &mut Place, cell: Cell, round: u64) -> Result<Sample> {
+        let load = Load {
+            seed: self.options.seed.wrapping_add(round),
+            window_s: self.options.window_s,
+            requests: self.options.requests,
+        };
+        place.measure(cell, load)
+    }
+}
+
+/// Measures everything.
+///
+/// # Errors
+/// The host does not come up, or dies too often.
+pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Run> {
+    options.check()?;
+    let experiment = Experiment {
+        options,
+        cells: Cell::all(),
+        plan: Mutex::new(None),
+    };
+    let measured: Measured<Sample> = rounds::run(laboratory, &experiment, observer)?;
+    Ok(Run {
+        plan: experiment.plan.into_inner().unwrap_or(None),
+        samples: measured.samples.into_iter().flatten().collect(),
+        dropped_rounds: measured.dropped_rounds,
+        disturbance: measured.disturbance,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_first() {
+        let options = Options {
+            rounds: 1,
+            window_s: 1,
+            requests: 1,
+            seed: 1,
+        };
+        options.check().unwrap();
+        for spoil in [
+            |it: &mut Options| it.rounds = 0,
+            |it: &mut Options| it.window_s = 0,
+            |it: &mut Options| it.requests = 0,
+        ] {
+            let mut options = options;
+            spoil(&mut options);
+            assert!(options.check().is_err(), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn every_mechanism_has_every_condition_and_a_mechanism_is_switched_to_once() {
+        let cells = Cell::all();
+        assert_eq!(cells.len(), Mechanism::ALL.len() * Condition::ALL.len());
+        let switches = cells
+            .windows(2)
+            .filter(|it| it[0].mechanism != it[1].mechanism);
+        assert_eq!(switches.count(), Mechanism::ALL.len() - 1);
+        for (number, cell) in cells.iter().enumerate() {
+            assert_eq!(cells.iter().position(|it| it == cell), Some(number));
+        }
+    }
+}

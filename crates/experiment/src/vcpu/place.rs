@@ -1,0 +1,338 @@
+//! The host with its VM, its domains' tasks and the mechanism in force.
+
+use super::condition::{Beside, Cell, Condition, Mechanism};
+use super::domains::VCPUS;
+use super::mechanism::{Decisions, Enforcement, Granted, fifo};
+use super::service::{self, Plan};
+use super::window::{Counter, NEVER, Window};
+use crate::engine::rounds::Station;
+use std::time::Duration;
+use steadyvm_host::Method;
+use steadyvm_lab::agent::{Connection, Process};
+use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
+use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{At, Error, Guest, Result};
+use steadyvm_load::job::Ran;
+use steadyvm_load::netrt::ClientRun;
+
+/// A process of the host answers within this time, though others have all CPUs.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Table 4.2: 4 ms in every 10 ms.
+const SHARE_US: (u64, u64) = (4_000, 10_000);
+/// The real VM, and which of its VCPUs is the RT one; the other one does the guest's housekeeping.
+const VM: &str = "rt";
+const RT_VCPU: u32 = 1;
+const LAST_ADDRESS_BYTE: u8 = 3;
+const SPIN: &str = "while :; do :; done";
+/// Leaves 5 of 100 ms: 6.12 has no server for `sched_ext` threads that a FIFO thread starves.
+const SPIN_MOSTLY: &str = "while :; do end=$((${EPOCHREALTIME/./} + 95000)); \
+    while ((${EPOCHREALTIME/./} < end)); do :; done; read -t 0.005 -u 3 _ || :; done";
+
+/// How much is measured in one cell and round.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Seed of the requests' schedule.
+    pub seed: u64,
+    /// Length of a window in which CPU time is counted and jobs are released, in seconds.
+    pub window_s: u64,
+    /// Counted requests.
+    pub requests: u64,
+}
+
+/// What one measurement gives.
+#[derive(Debug)]
+pub enum Sample {
+    /// CPU time: the RT VCPU's first, then the neighbours'.
+    Share(Window),
+    /// Jobs.
+    Domains(Domains),
+    /// Requests.
+    NetRt(ClientRun),
+}
+
+/// What the domains did.
+#[derive(Debug)]
+pub struct Domains {
+    /// Of each of [`VCPUS`].
+    pub ran: Vec<Ran>,
+    /// The neighbours' CPU time, and context switches.
+    pub window: Window,
+    /// How long decisions of the `ext` scheduler took.
+    pub decisions: Option<Decisions>,
+}
+
+/// A booted host.
+pub struct Place {
+    host: EmulatedHost,
+    vm: Guest,
+    /// The thread of the VM's RT VCPU.
+    vcpu: u32,
+    /// What the service's VCPU is granted.
+    plan: Plan,
+    /// Of each of [`VCPUS`], its thread.
+    tasks: Vec<Process>,
+    /// Work that takes a millisecond.
+    units_per_ms: f64,
+    enforcement: Enforcement,
+    broken: bool,
+    _service: Process,
+}
+
+impl Station for Place {
+    fn host(&mut self) -> &mut EmulatedHost {
+        &mut self.host
+    }
+
+    fn emulator(&self) -> u32 {
+        self.host.emulator()
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken
+    }
+}
+
+impl Place {
+    /// Boots the host, its VM with the service, and the domains' tasks; stops the host's clock.
+    ///
+    /// # Errors
+    /// One of them does not come up.
+    pub fn boot(laboratory: &Laboratory, on_cpu: usize, observer: &dyn Observer) -> Result<Self> {
+        let specification = HostSpecification {
+            boot_on_cpu: Some(on_cpu),
+            ..laboratory.host("vcpu", HostKernel::RtLevels)?
+        };
+        let mut host = EmulatedHost::boot(&specification)?;
+        host.require_kvm()?;
+        let vm = host.start_guest(&guest(VM, 1, 2), &[RT], observer)?;
+        vm.set_network_up(RT.address(LAST_ADDRESS_BYTE))?;
+        let service = service::start(&vm)?;
+        let monitor = host.guest_pid(VM)?;
+        host.put_in_force(
+            Method::RtLevels,
+            RT,
+            &["--rt-vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
+        )?;
+        let vcpu = vcpu_thread(host.connection())?;
+        let plan = service::plan(host.connection())?;
+        host.pause()?;
+        host.spread_processors()?;
+        host.resume()?;
+        let mut tasks = VCPUS
+            .iter()
+            .map(|_| {
+                let mut task = host.connection().spawn(&["steadyvm", "load", "job"])?;
+                task.wait_for_line("ready", PATIENCE)?;
+                Ok(task)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let units: f64 = ask(&mut tasks[0], "calibrate 10000", PATIENCE)?
+            .trim()
+            .parse()
+            .doing("calibrate the jobs")?;
+        host.pause()?;
+        Ok(Self {
+            host,
+            vm,
+            vcpu,
+            plan,
+            tasks,
+            units_per_ms: units / 10.0,
+            enforcement: Enforcement::default(),
+            broken: false,
+            _service: service,
+        })
+    }
+
+    /// What the service's VCPU is granted, and what that promises.
+    pub fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    /// Lets the host run for one cell.
+    ///
+    /// # Errors
+    /// One of its machines died, or the scheduler was ended: the place is broken from then on.
+    pub fn measure(&mut self, cell: Cell, load: Load) -> Result<Sample> {
+        let measured = self.resume_and_measure(cell, load);
+        self.broken = measured.is_err();
+        measured.map_err(|error| {
+            let guest = [("the VM", self.vm.connection())];
+            let mut error = self.host.with_state(error, guest);
+            error.what = format!("{cell}: {}", error.what);
+            error
+        })
+    }
+
+    fn resume_and_measure(&mut self, cell: Cell, load: Load) -> Result<Sample> {
+        self.host.resume()?;
+        let mechanism = cell.mechanism;
+        let sample = match cell.condition {
+            Condition::Share(beside) => {
+                let rt = spin(self.host.connection(), &[], SPIN)?;
+                let window = self.share(mechanism, rt.pid(), beside, load.window_s)?;
+                kill(&rt)?;
+                Sample::Share(window)
+            }
+            Condition::VmShare(beside) => {
+                let on_rt_vcpu = ["taskset", "-c", &RT_VCPU.to_string()];
+                let inside = spin(self.vm.connection(), &on_rt_vcpu, SPIN)?;
+                let window = self.share(mechanism, self.vcpu, beside, load.window_s)?;
+                kill(&inside)?;
+                Sample::Share(window)
+            }
+            Condition::Domains { beside, overloaded } => {
+                Sample::Domains(self.domains(mechanism, beside, overloaded, load.window_s)?)
+            }
+            Condition::NetRt(beside) => Sample::NetRt(self.requests(mechanism, beside, load)?),
+        };
+        self.host.pause()?;
+        Ok(sample)
+    }
+
+    /// The CPU time of a thread that wants all it can get.
+    fn share(
+        &mut self,
+        mechanism: Mechanism,
+        tid: u32,
+        beside: Beside,
+        window_s: u64,
+    ) -> Result<Window> {
+        let host = self.host.connection();
+        let neighbours = neighbours(host, beside)?;
+        let granted = [Granted {
+            name: "rt",
+            tid,
+            budget_us: SHARE_US.0,
+            period_us: SHARE_US.1,
+        }];
+        // Under stock FIFO it may leave the host's own interrupts no CPU: the shell that counts sets and ends it.
+        let (mechanism, around) = match mechanism {
+            Mechanism::Fifo => (Mechanism::Fair, fifo(tid)),
+            other => (other, (":".to_owned(), ":".to_owned())),
+        };
+        self.enforcement.apply(host, mechanism, &granted)?;
+        let mut threads = vec![tid];
+        threads.extend(neighbours.iter().map(Process::pid));
+        let counter = Counter::start(host, &threads, window_s, (&around.0, &around.1))?;
+        counter.go()?;
+        let window = counter.finish()?;
+        Enforcement::release(host, &granted)?;
+        neighbours.iter().try_for_each(kill)?;
+        Ok(window)
+    }
+
+    fn domains(
+        &mut self,
+        mechanism: Mechanism,
+        beside: Beside,
+        overloaded: bool,
+        window_s: u64,
+    ) -> Result<Domains> {
+        let host = self.host.connection();
+        let neighbours = neighbours(host, beside)?;
+        let granted: Vec<Granted> = VCPUS
+            .iter()
+            .zip(&self.tasks)
+            .map(|(vcpu, task)| Granted {
+                name: vcpu.name,
+                tid: task.pid(),
+                budget_us: vcpu.budget_us,
+                period_us: vcpu.period_us,
+            })
+            .collect();
+        self.enforcement.apply(host, mechanism, &granted)?;
+        let before = self.enforcement.decisions(host)?;
+        let threads: Vec<u32> = neighbours.iter().map(Process::pid).collect();
+        let counter = Counter::start(host, &threads, window_s, (":", ":"))?;
+        // All before the tasks: two that are overloaded may leave the host no CPU.
+        counter.go()?;
+        for (vcpu, task) in VCPUS.iter().zip(&self.tasks) {
+            let work = vcpu.task(window_s, overloaded, self.units_per_ms);
+            let request = serde_json::to_string(&work).doing("describe the jobs")?;
+            task.input(format!("run {request}\n").as_bytes())?;
+        }
+        let window = counter.finish()?;
+        let mut ran = Vec::new();
+        for task in &mut self.tasks {
+            let answer = task.wait_for_line("", PATIENCE)?;
+            ran.push(serde_json::from_str(&answer).doing("read when jobs were done")?);
+        }
+        let host = self.host.connection();
+        let after = self.enforcement.decisions(host)?;
+        Enforcement::release(host, &granted)?;
+        neighbours.iter().try_for_each(kill)?;
+        Ok(Domains {
+            ran,
+            window,
+            decisions: after
+                .zip(before)
+                .map(|(after, before)| after.since(&before)),
+        })
+    }
+
+    fn requests(&mut self, mechanism: Mechanism, beside: Beside, load: Load) -> Result<ClientRun> {
+        let host = self.host.connection();
+        let neighbours = neighbours(host, beside)?;
+        let granted = [Granted {
+            name: VM,
+            tid: self.vcpu,
+            budget_us: self.plan.budget_us,
+            period_us: self.plan.period_us,
+        }];
+        self.enforcement.apply(host, mechanism, &granted)?;
+        let address = RT.address(LAST_ADDRESS_BYTE);
+        let run = service::request(self.host.outside(), address, load)?;
+        Enforcement::release(host, &granted)?;
+        neighbours.iter().try_for_each(kill)?;
+        Ok(run)
+    }
+}
+
+/// The thread of the VM's RT VCPU.
+fn vcpu_thread(host: &Connection) -> Result<u32> {
+    let script =
+        format!("ps -eLo lwp=,comm= | sed -n 's|^ *\\([0-9]*\\) CPU {RT_VCPU}/KVM.*|\\1|p'");
+    let text = host.text(&["sh", "-euc", &script])?;
+    text.trim().parse().doing("find the VCPU's thread")
+}
+
+fn neighbours(host: &Connection, beside: Beside) -> Result<Vec<Process>> {
+    let mut started = Vec::new();
+    for _ in 0..beside.computing() {
+        started.push(spin(host, &[], SPIN)?);
+    }
+    if beside == Beside::Fifo {
+        let script = format!("[ -p {NEVER} ] || mkfifo {NEVER}; exec 3<> {NEVER}; {SPIN_MOSTLY}");
+        let by = ["taskset", "-c", "1", "chrt", "-f", "40"];
+        started.push(spin(host, &by, &script)?);
+    }
+    Ok(started)
+}
+
+/// A thread that computes until it is killed: a normal one, unless `by` says otherwise.
+fn spin(machine: &Connection, by: &[&str], script: &str) -> Result<Process> {
+    let mut words = vec!["chrt", "-o", "0"];
+    words.extend(by);
+    let script = format!("echo spins; {script}");
+    words.extend(["bash", "-c", &script]);
+    let mut process = machine.spawn(&words)?;
+    process.wait_for_line("spins", PATIENCE)?;
+    Ok(process)
+}
+
+fn kill(process: &Process) -> Result<()> {
+    process.signal(libc::SIGKILL)
+}
+
+/// Writes a line to a process of `steadyvm load` and gives the line that it answers.
+fn ask(process: &mut Process, request: &str, patience: Duration) -> Result<String> {
+    process.input(format!("{request}\n").as_bytes())?;
+    process.wait_for_line("", patience)
+}
+
+/// An error of a host that does not do what is asked.
+pub(super) fn wrong(what: &str, why: impl std::fmt::Display) -> Error {
+    Error::machine(what, why.to_string())
+}

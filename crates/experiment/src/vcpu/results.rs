@@ -1,0 +1,314 @@
+//! results.json of the experiment. A figure that does not exist is `null`.
+
+use super::condition::{Beside, Cell, Condition, Mechanism};
+use super::domains::VCPUS;
+use super::mechanism::Decisions;
+use super::place::{Domains, Sample};
+use super::window::Window;
+use super::{Plan, Run};
+use serde::{Deserialize, Serialize};
+use steadyvm_load::netrt::ClientRun;
+use steadyvm_stats::Summary;
+
+/// The version of the shape below.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// results.json.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Rounds.
+    pub rounds: u64,
+    /// Table 4.2.
+    pub shares: Vec<ShareResult>,
+    /// Tables 4.3, 2.2 and 2.1.
+    pub domains: Vec<DomainsResult>,
+    /// `NetRT` inside a budget.
+    pub netrt: Vec<NetRtResult>,
+    /// What the service was granted and promised.
+    pub plan: Option<Plan>,
+    /// What a reader must know.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// The share of one RT VCPU; a window a round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShareResult {
+    /// Who schedules.
+    pub mechanism: Mechanism,
+    /// Whether it is a real VM's VCPU; else a thread of the host.
+    pub is_vm: bool,
+    /// What computes beside it.
+    pub beside: Beside,
+    /// Of each window, per cent of a CPU.
+    pub shares_percent: Vec<f64>,
+    /// The least and the most that a neighbour had in a window, per cent of a CPU.
+    pub neighbours_percent: Option<(f64, f64)>,
+    /// What it and the neighbours had together in the mean, per cent of the host's CPUs.
+    pub together_percent: f64,
+}
+
+/// Jobs of the domains, all rounds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DomainsResult {
+    /// Who schedules.
+    pub mechanism: Mechanism,
+    /// What computes beside them.
+    pub beside: Beside,
+    /// Whether domain 2 asked for three times its budget.
+    pub overloaded: bool,
+    /// Domains 1 to 3.
+    pub domains: Vec<MissesResult>,
+    /// What all neighbours had together in the mean, per cent of the host's CPUs.
+    pub neighbours_percent: f64,
+    /// The host's context switches per second, of each window.
+    pub context_switches_per_s: Vec<f64>,
+    /// How long decisions of the `ext` scheduler took.
+    pub decisions: Option<Decisions>,
+    /// How long was measured, in seconds.
+    pub measured_s: f64,
+}
+
+/// A domain's jobs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MissesResult {
+    /// Jobs.
+    pub jobs: u64,
+    /// Of them, those that were done after their deadline.
+    pub misses: u64,
+    /// The longest response over the deadline: 1 is just in time.
+    pub worst_response: f64,
+}
+
+/// Round trips, all rounds; in microseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NetRtResult {
+    /// Who schedules.
+    pub mechanism: Mechanism,
+    /// What computes beside the VM.
+    pub beside: Beside,
+    /// Counted round trips.
+    pub n: u64,
+    /// Requests without a reply in time.
+    pub lost: u64,
+    /// Their median.
+    pub p50_us: Option<f64>,
+    /// Their 99th percentile.
+    pub p99_us: Option<f64>,
+    /// The longest.
+    pub max_us: Option<f64>,
+    /// How many took longer than the plan's bound.
+    pub over_bound: u64,
+}
+
+/// The lab's CPUs of a host.
+const CPUS: f64 = 2.0;
+
+/// Figures of what was measured.
+pub fn assemble(run: &Run) -> Results {
+    let mut results = Results {
+        schema_version: SCHEMA_VERSION,
+        rounds: run.samples.len() as u64,
+        shares: Vec::new(),
+        domains: Vec::new(),
+        netrt: Vec::new(),
+        plan: run.plan,
+        notes: Vec::new(),
+    };
+    for (number, cell) in Cell::all().into_iter().enumerate() {
+        let samples: Vec<&Sample> = run.samples.iter().filter_map(|it| it.get(number)).collect();
+        match cell.condition {
+            Condition::Share(beside) => {
+                results
+                    .shares
+                    .push(share(cell.mechanism, false, beside, &samples));
+            }
+            Condition::VmShare(beside) => {
+                results
+                    .shares
+                    .push(share(cell.mechanism, true, beside, &samples));
+            }
+            Condition::Domains { beside, overloaded } => {
+                results
+                    .domains
+                    .push(domains(cell.mechanism, beside, overloaded, &samples));
+            }
+            Condition::NetRt(beside) => {
+                results
+                    .netrt
+                    .push(netrt(cell.mechanism, beside, run.plan, &samples));
+            }
+        }
+    }
+    results
+}
+
+fn share(mechanism: Mechanism, is_vm: bool, beside: Beside, samples: &[&Sample]) -> ShareResult {
+    let windows: Vec<&Window> = samples
+        .iter()
+        .filter_map(|sample| match sample {
+            Sample::Share(window) => Some(window),
+            _ => None,
+        })
+        .collect();
+    let neighbours: Vec<f64> = windows
+        .iter()
+        .flat_map(|it| it.shares_percent.iter().skip(1).copied())
+        .collect();
+    let together = |it: &&Window| it.shares_percent.iter().sum::<f64>() / CPUS;
+    ShareResult {
+        mechanism,
+        is_vm,
+        beside,
+        shares_percent: windows
+            .iter()
+            .filter_map(|it| it.shares_percent.first().copied())
+            .collect(),
+        neighbours_percent: least_and_most(&neighbours),
+        together_percent: mean(windows.iter().map(together)),
+    }
+}
+
+fn domains(
+    mechanism: Mechanism,
+    beside: Beside,
+    overloaded: bool,
+    samples: &[&Sample],
+) -> DomainsResult {
+    let measured: Vec<&Domains> = samples
+        .iter()
+        .filter_map(|sample| match sample {
+            Sample::Domains(domains) => Some(domains),
+            _ => None,
+        })
+        .collect();
+    let mut found = vec![MissesResult::default(); 3];
+    for (vcpu, ran) in measured.iter().flat_map(|it| VCPUS.iter().zip(&it.ran)) {
+        let domain = &mut found[vcpu.domain - 1];
+        let deadline_ns = vcpu.task_period_us * 1000;
+        for job in &ran.done {
+            let response_ns = job.response_ns();
+            domain.jobs += 1;
+            domain.misses += u64::from(response_ns > deadline_ns);
+            let over = response_ns as f64 / deadline_ns as f64;
+            domain.worst_response = domain.worst_response.max(over);
+        }
+    }
+    let mut decisions: Option<Decisions> = None;
+    for it in measured.iter().filter_map(|it| it.decisions.as_ref()) {
+        decisions.get_or_insert_default().merge(it);
+    }
+    let windows = || measured.iter().map(|it| &it.window);
+    DomainsResult {
+        mechanism,
+        beside,
+        overloaded,
+        domains: found,
+        neighbours_percent: mean(windows().map(|it| it.shares_percent.iter().sum::<f64>() / CPUS)),
+        context_switches_per_s: windows().map(|it| it.context_switches_per_s).collect(),
+        decisions,
+        measured_s: windows().map(|it| it.passed_s).sum(),
+    }
+}
+
+fn netrt(
+    mechanism: Mechanism,
+    beside: Beside,
+    plan: Option<Plan>,
+    samples: &[&Sample],
+) -> NetRtResult {
+    let runs: Vec<&ClientRun> = samples
+        .iter()
+        .filter_map(|sample| match sample {
+            Sample::NetRt(run) => Some(run),
+            _ => None,
+        })
+        .collect();
+    let trips: Vec<u64> = runs
+        .iter()
+        .flat_map(|run| run.samples.iter().map(|it| it.rtt_ns))
+        .collect();
+    let summary = Summary::of(&trips);
+    let us = |of: fn(&Summary) -> u64| summary.as_ref().map(|it| of(it) as f64 / 1e3);
+    let bound_ns = plan.map_or(u64::MAX, |plan| plan.bound_us * 1000);
+    NetRtResult {
+        mechanism,
+        beside,
+        n: trips.len() as u64,
+        lost: runs.iter().map(|run| run.counters.lost).sum(),
+        p50_us: us(|it| it.p50_ns),
+        p99_us: us(|it| it.p99_ns),
+        max_us: us(|it| it.max_ns),
+        over_bound: trips.iter().filter(|trip| **trip > bound_ns).count() as u64,
+    }
+}
+
+/// 0 without values.
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    steadyvm_stats::mean(values).unwrap_or(0.0)
+}
+
+/// The least and the greatest, if there are any.
+pub(super) fn least_and_most(values: &[f64]) -> Option<(f64, f64)> {
+    let least = values.iter().copied().reduce(f64::min)?;
+    let most = values.iter().copied().reduce(f64::max)?;
+    Some((least, most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadyvm_load::job::{Done, Ran};
+
+    fn window(shares_percent: &[f64]) -> Window {
+        Window {
+            passed_s: 2.0,
+            shares_percent: shares_percent.to_vec(),
+            context_switches_per_s: 500.0,
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_its_windows_and_all_of_both_cpus() {
+        let samples = [
+            Sample::Share(window(&[40.0, 80.0, 70.0])),
+            Sample::Share(window(&[41.0, 79.0, 80.0])),
+        ];
+        let samples: Vec<&Sample> = samples.iter().collect();
+        let found = share(Mechanism::Ext, false, Beside::Computing(2), &samples);
+        assert_eq!(found.shares_percent, [40.0, 41.0]);
+        assert_eq!(found.neighbours_percent, Some((70.0, 80.0)));
+        assert!((found.together_percent - 97.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_domain_has_the_misses_of_its_vcpus_against_their_tasks_periods() {
+        // The second is late against 100 ms, not against 250.
+        let ran = Ran {
+            done: [90, 120]
+                .map(|ms| Done {
+                    released_ns: 0,
+                    finished_ns: ms * 1_000_000,
+                })
+                .into(),
+            waited_ns: 0,
+        };
+        let sample = Sample::Domains(Domains {
+            ran: vec![ran; VCPUS.len()],
+            window: window(&[50.0]),
+            decisions: None,
+        });
+        let found = domains(Mechanism::Fair, Beside::Computing(1), false, &[&sample]);
+        let misses: Vec<(u64, u64)> = found
+            .domains
+            .iter()
+            .map(|it| (it.misses, it.jobs))
+            .collect();
+        assert_eq!(misses, [(1, 2), (2, 4), (0, 2)]);
+        assert!((found.domains[0].worst_response - 1.2).abs() < 1e-9);
+        assert!((found.neighbours_percent - 25.0).abs() < 1e-9);
+        assert_eq!(found.decisions, None);
+    }
+}

@@ -1,0 +1,413 @@
+//! The tables, and the files of a run.
+
+use super::condition::{Beside, Mechanism};
+use super::results::{
+    DomainsResult, MissesResult, NetRtResult, Results, ShareResult, least_and_most,
+};
+use crate::engine::{Meta, report_meta, write_run};
+use std::fmt::Write as _;
+use std::path::Path;
+use steadyvm_lab::Result;
+use steadyvm_report::text::figure;
+use steadyvm_report::{Grid, document, headers, page};
+
+const INTRODUCTION: &str = "RT VCPUs under four mechanisms, in turns on one emulated host of two CPUs: the \
+    dissertation's tables 4.2, 4.3, 2.2 and 2.1 on KVM, and NetRT inside a planned budget. Threads of the host stand for \
+    VCPUs, but where a VM is named.";
+
+const READING: [&str; 6] = [
+    "Beside N: N normal threads that compute. Beside 4 and a FIFO: a thread at FIFO 40, too, which takes 95 of every 100 ms of CPU 1.",
+    "Share: mean over the windows and, in brackets, the least and the most; per cent of one CPU, 40 granted. Stock \
+     schedulers know no budget.",
+    "Misses: jobs that were done after their deadline, of all jobs; worst: the longest response over the deadline. Domain \
+     2 has two VCPUs; overloaded, each of their tasks asks for 120 % of a CPU.",
+    "Decision: time in the callback dispatch of the ext scheduler, in steps of an eighth; the longest is since it was \
+     loaded. Stock schedulers have no such clock: -.",
+    "Switches/s: the host's context switches, all threads; mean over the windows and, in brackets, the least and the most.",
+    "Over bound: round trips that took longer than the plan's bound for the service.",
+];
+
+/// All tables, the paper's own below ours.
+fn grids(results: &Results) -> Vec<Grid> {
+    vec![
+        shares(results),
+        paper_shares(),
+        misses(results),
+        paper_misses(),
+        cost(results),
+        paper_cost(),
+        netrt(results),
+    ]
+}
+
+/// For a terminal. Ends with a newline.
+pub fn render(results: &Results) -> String {
+    document(INTRODUCTION, &grids(results), &READING, &results.notes)
+}
+
+/// Writes results.json, meta.json, windows.csv and report.html.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn write_output(directory: &Path, results: &Results, meta: &Meta) -> Result<()> {
+    let about = report_meta("vcpu", meta);
+    let mut report = page::introduced(&about, INTRODUCTION, &results.notes);
+    for grid in grids(results) {
+        report += &grid.html();
+    }
+    report += &page::reading(&READING);
+    write_run(
+        directory,
+        results,
+        meta,
+        &report,
+        &[("windows.csv", windows(results))],
+    )
+}
+
+/// A line a window.
+fn windows(results: &Results) -> String {
+    let mut table = String::from("mechanism,condition,round,share_percent\n");
+    for it in &results.shares {
+        for (round, share) in it.shares_percent.iter().enumerate() {
+            let (mechanism, condition) = (it.mechanism.title(), place(it));
+            // Writing to a String cannot fail.
+            let _ = writeln!(table, "{mechanism},{condition},{},{share}", round + 1);
+        }
+    }
+    table
+}
+
+fn place(it: &ShareResult) -> String {
+    let what = if it.is_vm { "VM " } else { "" };
+    format!("{what}{}", it.beside)
+}
+
+/// Names in the order they first come.
+fn columns<T>(items: &[T], name: impl Fn(&T) -> String) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for name in items.iter().map(name) {
+        if !found.contains(&name) {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// A row for each mechanism, a column for each condition.
+fn by_mechanism<T>(
+    title: &str,
+    items: &[T],
+    mechanism: impl Fn(&T) -> Mechanism,
+    condition: impl Fn(&T) -> String,
+    cell: impl Fn(&T) -> String,
+) -> Grid {
+    let columns = columns(items, &condition);
+    let row = |of: Mechanism| {
+        let cells = columns.iter().map(|column| {
+            let found = items
+                .iter()
+                .find(|it| mechanism(it) == of && condition(it) == *column);
+            found.map_or_else(|| "-".to_owned(), &cell)
+        });
+        std::iter::once(of.title().to_owned())
+            .chain(cells)
+            .collect()
+    };
+    Grid {
+        title: title.to_owned(),
+        words: 1,
+        headers: std::iter::once(String::new())
+            .chain(columns.clone())
+            .collect(),
+        rows: Mechanism::ALL.map(row).into(),
+    }
+}
+
+fn with_spread(values: &[f64], digits: usize) -> String {
+    let Some((least, most)) = least_and_most(values) else {
+        return "-".to_owned();
+    };
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    format!("{mean:.digits$} [{least:.digits$}, {most:.digits$}]")
+}
+
+fn shares(results: &Results) -> Grid {
+    let title = format!(
+        "Table 4.2: share of an RT VCPU with 4 ms granted in every 10 ms, %; n = {} windows",
+        results.rounds
+    );
+    by_mechanism(
+        &title,
+        &results.shares,
+        |it| it.mechanism,
+        place,
+        |it| with_spread(&it.shares_percent, 2),
+    )
+}
+
+fn paper_shares() -> Grid {
+    Grid {
+        title: "The dissertation's table 4.2, on hardware, one core: the RT VM's share, %"
+            .to_owned(),
+        words: 1,
+        headers: headers([
+            "", "alone", "beside 1", "beside 2", "beside 3", "beside 4", "beside 5",
+        ]),
+        rows: vec![headers([
+            "RT-Xen 2.1",
+            "40.3",
+            "40.2",
+            "40.2",
+            "40.2",
+            "40.2",
+            "40.2",
+        ])],
+    }
+}
+
+fn condition(it: &DomainsResult) -> String {
+    let overloaded = if it.overloaded { ", overload" } else { "" };
+    format!("{}{overloaded}", it.beside)
+}
+
+fn misses(results: &Results) -> Grid {
+    let mut rows = Vec::new();
+    for mechanism in Mechanism::ALL {
+        for it in results
+            .domains
+            .iter()
+            .filter(|it| it.mechanism == mechanism)
+        {
+            let mut row = vec![mechanism.title().to_owned(), condition(it)];
+            row.extend(it.domains.iter().map(missed));
+            row.push(format!("{:.1}", it.neighbours_percent));
+            rows.push(row);
+        }
+    }
+    Grid {
+        title: "Tables 4.3 and 2.2: deadline misses of three domains, (worst response)".to_owned(),
+        words: 2,
+        headers: headers(["", "", "domain 1", "domain 2", "domain 3", "others %"]),
+        rows,
+    }
+}
+
+fn missed(it: &MissesResult) -> String {
+    format!("{}/{} ({:.2})", it.misses, it.jobs, it.worst_response)
+}
+
+fn paper_misses() -> Grid {
+    let row = |words: [&str; 6]| headers(words);
+    Grid {
+        title: "The dissertation's, on hardware: table 4.3 (alone, beside 1, beside 2) and 2.2 (overload)".to_owned(),
+        words: 2,
+        headers: headers(["", "", "1", "2", "3", "4, 5"]),
+        rows: vec![
+            row(["RT-Xen 2.1", "beside 0 to 2", "0", "0", "", ""]),
+            row(["credit", "alone", "0.01 %", "0.5 %", "", ""]),
+            row(["credit", "beside 1", "3.4 %", "15.3 %", "", ""]),
+            row(["credit", "beside 2", "73.7 %", "40.7 %", "", ""]),
+            row(["deferrable", "3 overloaded", "0", "0", "48 %", "0"]),
+            row(["credit", "3 overloaded", "100 %", "0", "1.6 %", "0"]),
+        ],
+    }
+}
+
+fn cost(results: &Results) -> Grid {
+    let mut rows = Vec::new();
+    for mechanism in Mechanism::ALL {
+        for it in results
+            .domains
+            .iter()
+            .filter(|it| it.mechanism == mechanism)
+        {
+            let mut row = vec![
+                mechanism.title().to_owned(),
+                condition(it),
+                with_spread(&it.context_switches_per_s, 0),
+            ];
+            row.extend(decision(it));
+            rows.push(row);
+        }
+    }
+    Grid {
+        title: "Table 2.1 and figure 3.3: context switches and time of a decision, us".to_owned(),
+        words: 2,
+        headers: headers([
+            "",
+            "",
+            "switches/s",
+            "decisions",
+            "p50",
+            "p99",
+            "max",
+            "% of CPUs",
+        ]),
+        rows,
+    }
+}
+
+fn decision(it: &DomainsResult) -> [String; 5] {
+    let Some(decisions) = &it.decisions else {
+        return [(); 5].map(|()| "-".to_owned());
+    };
+    let us = |ns: Option<u64>| figure(ns.map(|ns| ns as f64 / 1e3));
+    // Of the two CPUs while it was measured.
+    let share = decisions.total_ns as f64 / 1e9 / (2.0 * it.measured_s) * 100.0;
+    [
+        decisions.count().to_string(),
+        us(decisions.percentile_ns(50.0)),
+        us(decisions.percentile_ns(99.0)),
+        us(Some(decisions.max_ns)),
+        format!("{share:.2}"),
+    ]
+}
+
+fn paper_cost() -> Grid {
+    let row = |words: [&str; 5]| headers(words);
+    Grid {
+        title: "The dissertation's table 2.1, on hardware: do_schedule, us, and the CPU time lost with it".to_owned(),
+        words: 1,
+        headers: headers(["", "p50", "p99", "max", "% of a CPU"]),
+        rows: vec![
+            row(["deferrable", "0.121", "0.250", "5.642", "0.21"]),
+            row(["credit", "0.108", "0.328", "0.382", "0.04"]),
+        ],
+    }
+}
+
+fn netrt(results: &Results) -> Grid {
+    let plan = results.plan;
+    let granted = plan.map_or_else(String::new, |plan| {
+        format!(
+            ": {} us in every {} us planned, bound {} us",
+            plan.budget_us, plan.period_us, plan.bound_us
+        )
+    });
+    let row = |it: &NetRtResult| {
+        vec![
+            it.mechanism.title().to_owned(),
+            beside(it.beside),
+            it.n.to_string(),
+            it.lost.to_string(),
+            figure(it.p50_us),
+            figure(it.p99_us),
+            figure(it.max_us),
+            plan.map_or_else(|| "-".to_owned(), |plan| plan.bound_us.to_string()),
+            it.over_bound.to_string(),
+        ]
+    };
+    let of = |mechanism| {
+        let all = results.netrt.iter();
+        all.filter(move |it| it.mechanism == mechanism).map(row)
+    };
+    Grid {
+        title: format!("NetRT in the RT VM, us{granted}"),
+        words: 2,
+        headers: headers([
+            "",
+            "",
+            "n",
+            "lost",
+            "p50",
+            "p99",
+            "max",
+            "bound",
+            "over bound",
+        ]),
+        rows: Mechanism::ALL.into_iter().flat_map(of).collect(),
+    }
+}
+
+fn beside(it: Beside) -> String {
+    it.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vcpu::{Decisions, Plan};
+
+    fn results() -> Results {
+        let share = |mechanism, is_vm| ShareResult {
+            mechanism,
+            is_vm,
+            beside: Beside::Computing(4),
+            shares_percent: vec![40.0, 39.5],
+            neighbours_percent: Some((30.0, 31.0)),
+            together_percent: 99.0,
+        };
+        Results {
+            schema_version: 1,
+            rounds: 2,
+            shares: vec![share(Mechanism::Ext, false), share(Mechanism::Ext, true)],
+            domains: vec![DomainsResult {
+                mechanism: Mechanism::Ext,
+                beside: Beside::Computing(4),
+                overloaded: true,
+                domains: vec![
+                    MissesResult {
+                        jobs: 80,
+                        misses: 3,
+                        worst_response: 1.5,
+                    };
+                    3
+                ],
+                neighbours_percent: 20.0,
+                context_switches_per_s: vec![900.0, 1100.0],
+                decisions: Some(Decisions {
+                    up_to_ns: vec![(2000, 99), (4000, 1)],
+                    max_ns: 3500,
+                    total_ns: 200_000,
+                }),
+                measured_s: 10.0,
+            }],
+            netrt: vec![NetRtResult {
+                mechanism: Mechanism::Ext,
+                beside: Beside::Computing(4),
+                n: 100,
+                lost: 0,
+                p50_us: Some(1500.0),
+                p99_us: Some(2500.0),
+                max_us: Some(12_000.0),
+                over_bound: 1,
+            }],
+            plan: Some(Plan {
+                budget_us: 1250,
+                period_us: 5000,
+                bound_us: 11_000,
+            }),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_table_has_its_figures_and_fits() {
+        let text = render(&results());
+        for part in [
+            "39.75 [39.50, 40.00]",
+            "VM beside 4",
+            "3/80 (1.50)",
+            "1000 [900, 1100]",
+            "1250 us in every 5000 us planned, bound 11000 us",
+        ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+        let too_long = text.lines().find(|line| line.chars().count() > 160);
+        assert_eq!(too_long, None);
+    }
+
+    #[test]
+    fn a_window_is_a_line() {
+        let table = windows(&results());
+        assert_eq!(table.lines().count(), 5);
+        assert!(table.contains("ext,VM beside 4,2,39.5\n"), "{table}");
+    }
+
+    #[test]
+    fn results_are_read_as_they_were_written() {
+        let text = serde_json::to_string(&results()).unwrap();
+        assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results());
+    }
+}
