@@ -158,3 +158,48 @@ pub struct Event {
     /// Zero.
     pub reserved: U32,
 }
+
+/// `SVS_SHARED_…`: where things are in memory that is shared without virtio.
+pub mod shared {
+    #![allow(missing_docs)] // the header explains each
+    pub const MAGIC: u32 = 0x4d53_5653;
+    pub const SERVER: u32 = 0;
+    pub const QUEUE: u32 = 8;
+    pub const DESCRIPTORS: u32 = 0;
+    pub const AVAILABLE: u32 = 128;
+    pub const USED: u32 = 192;
+    pub const SERVED: u32 = 320;
+    pub const DRIVERS: u32 = 512;
+}
+
+/// `struct svs_shared`: the head of memory that is shared without virtio.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Shared {
+    /// [`shared::MAGIC`].
+    pub magic: U32,
+    /// [`VERSION`].
+    pub version: U32,
+    /// As in [`Config`].
+    pub channels: U32,
+    /// As in [`Config`].
+    pub max_sockets: U32,
+    /// As in [`Config`].
+    pub max_data: U32,
+    /// Offset of the first channel's area.
+    pub first_channel: U32,
+    /// Bytes of each channel's area.
+    pub channel_size: U32,
+    /// Bytes of all.
+    pub size: U32,
+    /// Zero.
+    pub reserved0: [U32; 8],
+    /// How often the driver has asked to begin anew.
+    pub asked: U32,
+    /// Zero.
+    pub reserved1: [U32; 15],
+    /// The last of these that was done.
+    pub done: U32,
+    /// Zero.
+    pub reserved2: [U32; 15],
+}

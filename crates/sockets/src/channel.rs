@@ -10,6 +10,7 @@ use crate::table::Handle;
 use crate::wait::Ring;
 use rustix::io::Errno;
 use std::mem::size_of;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use virtio_queue::{DescriptorChain, Queue, QueueOwnedT, QueueT};
@@ -62,6 +63,13 @@ impl Channel {
     /// The request queue, for the transport to set up.
     pub const fn queue(&mut self) -> &mut Queue {
         &mut self.queue
+    }
+
+    /// Readable while sockets have events that the ring has not got yet, or the doorbell is rung: for
+    /// who serves the channel in a thread of its own. To be watched edge-triggered, since a full ring
+    /// leaves events behind.
+    pub fn events(&self) -> BorrowedFd<'_> {
+        self.device.epoll_of(self.index).as_fd()
     }
 
     /// As after the making, for a reset of the virtio device.

@@ -165,7 +165,7 @@ impl Device {
     }
 
     /// The epoll of a channel that a socket is known to be in.
-    fn epoll_of(&self, channel: u16) -> &OwnedFd {
+    pub(crate) fn epoll_of(&self, channel: u16) -> &OwnedFd {
         &self.wait_sets[usize::from(channel)].epoll
     }
 

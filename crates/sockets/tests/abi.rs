@@ -10,7 +10,9 @@ use std::mem::{offset_of, size_of};
 use std::path::PathBuf;
 use std::process::Command;
 
-use steadyvm_sockets::abi::{self, Config, Event, EventRing, Request, Response, State, op, ready};
+use steadyvm_sockets::abi::{
+    self, Config, Event, EventRing, Request, Response, Shared, State, op, ready, shared,
+};
 
 fn header() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -114,6 +116,7 @@ fn in_c() -> BTreeMap<String, u64> {
 }
 
 /// What Rust makes of `abi`.
+#[allow(clippy::too_many_lines, reason = "a list")]
 fn in_rust() -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     let mut add = |name: &str, value: u64| assert_eq!(found.insert(name.to_owned(), value), None);
@@ -171,6 +174,23 @@ fn in_rust() -> BTreeMap<String, u64> {
         reserved1
     );
     structure!(Event, "svs_event", handle, ready, reserved);
+    structure!(
+        Shared,
+        "svs_shared",
+        magic,
+        version,
+        channels,
+        max_sockets,
+        max_data,
+        first_channel,
+        channel_size,
+        size,
+        reserved0,
+        asked,
+        reserved1,
+        done,
+        reserved2
+    );
     macro_rules! constants {
         ($module:ident, $prefix:literal, $($name:ident),*) => {
             $(add(concat!($prefix, stringify!($name)), $module::$name.into());)*
@@ -200,6 +220,18 @@ fn in_rust() -> BTreeMap<String, u64> {
         HARVEST,
         WAIT,
         WAKE
+    );
+    constants!(
+        shared,
+        "SVS_SHARED_",
+        MAGIC,
+        SERVER,
+        QUEUE,
+        DESCRIPTORS,
+        AVAILABLE,
+        USED,
+        SERVED,
+        DRIVERS
     );
     constants!(ready, "SVS_READY_", IN, PRI, OUT, ERR, HUP, RDHUP);
     add("SVS_VERSION", abi::VERSION.into());

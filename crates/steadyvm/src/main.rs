@@ -22,6 +22,7 @@ mod progress;
 mod sched;
 mod simulate;
 mod site;
+mod sockets;
 mod top;
 mod up;
 
@@ -65,6 +66,7 @@ enum Verb {
     RestoreAtEnd(measure::guard::Args),
     Sched(sched::Args),
     Simulate(simulate::Args),
+    Sockets(sockets::Args),
     Status(site::status::Args),
     Top(top::Args),
     Undo(site::undo::Args),
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Verb::Net(args) => net::run(&args),
         Verb::Netrt(args) => netrt::run(&args),
         Verb::Sched(args) => sched::run(&args),
+        Verb::Sockets(args) => sockets::run(&args),
         Verb::Top(args) => top::run(&args),
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.

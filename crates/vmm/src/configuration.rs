@@ -390,7 +390,7 @@ impl Configuration {
 }
 
 impl Sockets {
-    fn check(&self, place: &str) -> Result<()> {
+    pub(crate) fn check(&self, place: &str) -> Result<()> {
         let within = |key: &str, value: u64, least: u64, most: u64| {
             if (least..=most).contains(&value) {
                 return Ok(());

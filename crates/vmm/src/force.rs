@@ -23,7 +23,7 @@ static EXIT_CODE: AtomicI32 = AtomicI32::new(1);
 
 /// Only what a signal handler may call; and what cannot block, for that is what it is for.
 extern "C" fn on_force(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
-    const TEXT: &[u8] = b"steadyvm up: what has not ended yet is abandoned\n";
+    const TEXT: &[u8] = b"steadyvm: what has not ended yet is abandoned\n";
     terminal::restore();
     let mut errors = libc::pollfd {
         fd: 2,

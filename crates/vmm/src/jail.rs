@@ -19,7 +19,7 @@ use nix::unistd::{chdir, chroot, getgid, getuid, pivot_root};
 use std::fs;
 use std::io;
 
-use crate::configuration::{Configuration, Namespace};
+use crate::configuration::{Configuration, Namespace, Sockets};
 use crate::error::{Doing, Error, Result};
 use crate::seccomp::Role;
 
@@ -83,6 +83,26 @@ pub fn close_inherited() -> Result<()> {
         .doing_or("close inherited descriptors", "use Linux 5.14 or newer")
 }
 
+/// What a jail is for.
+pub struct Wanted<'a> {
+    /// The user that its threads become; none: they stay who they are.
+    pub user: Option<u32>,
+    /// The group; none: the user's number.
+    pub group: Option<u32>,
+    /// The guest's sockets, if it makes such.
+    pub sockets: Option<&'a Sockets>,
+}
+
+impl<'a> From<&'a Configuration> for Wanted<'a> {
+    fn from(configuration: &'a Configuration) -> Self {
+        Self {
+            user: configuration.user,
+            group: configuration.group,
+            sockets: configuration.sockets.as_ref(),
+        }
+    }
+}
+
 /// The jail of one monitor.
 pub struct Jail {
     user: Option<u32>,
@@ -101,15 +121,15 @@ impl Jail {
     ///
     /// # Errors
     /// `user` without the right to change it; a network namespace that cannot be made.
-    pub fn enter(configuration: &Configuration) -> Result<Self> {
+    pub fn enter(wanted: &Wanted<'_>) -> Result<Self> {
         let what = "leave the host's namespaces";
         let held = capabilities().doing(what)?;
         let has = |capability: u32| held & 1 << capability != 0;
         let mut jail = Self {
-            user: configuration.user,
-            group: configuration.group.or(configuration.user),
+            user: wanted.user,
+            group: wanted.group.or(wanted.user),
             own_mounts: true,
-            binds: configuration.sockets.is_some(),
+            binds: wanted.sockets.is_some(),
             own_users: false,
         };
         if (jail.user.is_some() || jail.group.is_some()) && !(has(CAP_SETUID) && has(CAP_SETGID)) {
@@ -128,7 +148,7 @@ impl Jail {
                 "use a kernel with namespaces for mounts, IPC, host names and cgroups",
             )?;
         } else {
-            jail.enter_as_user(spaces, configuration)?;
+            jail.enter_as_user(spaces, wanted.sockets)?;
         }
         if jail.own_mounts {
             let none = None::<&str>;
@@ -137,7 +157,7 @@ impl Jail {
         Ok(jail)
     }
 
-    fn enter_as_user(&mut self, spaces: CloneFlags, configuration: &Configuration) -> Result<()> {
+    fn enter_as_user(&mut self, spaces: CloneFlags, sockets: Option<&Sockets>) -> Result<()> {
         let (user, group) = (getuid(), getgid());
         let entered = unshare(CloneFlags::CLONE_NEWUSER | spaces)
             .map_err(io::Error::from)
@@ -150,10 +170,7 @@ impl Jail {
             self.own_users = true;
             return Ok(());
         };
-        let needed = configuration
-            .sockets
-            .as_ref()
-            .is_some_and(|sockets| sockets.namespace == Namespace::New);
+        let needed = sockets.is_some_and(|sockets| sockets.namespace == Namespace::New);
         if needed {
             return Err(error).doing_or(
                 "make a network namespace for the guest's sockets without root",
@@ -163,7 +180,7 @@ impl Jail {
             );
         }
         eprintln!(
-            "steadyvm up: this user cannot make a user namespace ({error}): the monitor keeps the host's \
+            "steadyvm: this user cannot make a user namespace ({error}): the monitor keeps the host's \
              file system and namespaces; its system calls are filtered all the same"
         );
         self.own_mounts = false;
@@ -217,7 +234,7 @@ impl Jail {
     pub fn drop_privileges(&self, role: Role) -> Result<()> {
         let what = "give up rights";
         let held = capabilities().doing(what)?;
-        let keeps = u64::from(self.binds && role == Role::Vcpu) << CAP_NET_BIND_SERVICE & held;
+        let keeps = u64::from(self.binds && role.makes_sockets()) << CAP_NET_BIND_SERVICE & held;
         if held != 0 {
             // Of numbers that the kernel does not have: EINVAL ends it.
             (0..64)
@@ -274,8 +291,17 @@ impl Limits {
     /// Where this user may not have so many descriptors.
     pub fn set(configuration: &Configuration, largest_file: u64) -> Result<()> {
         let sockets = configuration.sockets.as_ref();
-        let sockets = sockets.map_or(0, |sockets| u64::from(sockets.max_sockets));
+        let sockets = sockets.map_or(0, |sockets| sockets.max_sockets);
         let parts = configuration.virtio_devices() as u64 + u64::from(configuration.vcpus);
+        Self::of_process(sockets, parts, largest_file)
+    }
+
+    /// The same for a process with these sockets, and parts that have descriptors each.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub fn of_process(sockets: u32, parts: u64, largest_file: u64) -> Result<()> {
+        let sockets = u64::from(sockets);
         let descriptors = sockets + OTHER_DESCRIPTORS + DESCRIPTORS_EACH * parts;
         set(Resource::RLIMIT_NOFILE, descriptors).doing_or(
             format!("have {descriptors} open files, which sockets.max_sockets = {sockets} needs"),

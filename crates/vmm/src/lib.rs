@@ -4,6 +4,7 @@
 //!
 //! - [`configuration`]: what a VM is (`vm.toml`).
 //! - [`life`]: a VM from start to end.
+//! - [`shared`]: the sockets of a guest that QEMU runs.
 //!
 //! The decisions are in `docs/design/vmm.md`. The guest is hostile: the registers of its devices
 //! are a state machine without input or output (`devices/transport.rs`), and guest memory is only
@@ -28,6 +29,7 @@ mod namespace;
 mod output;
 mod resources;
 mod seccomp;
+pub mod shared;
 mod statistics;
 mod terminal;
 pub mod thread;

@@ -6,7 +6,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use vmm_sys_util::eventfd::EventFd;
@@ -52,7 +52,7 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
         .oom_score_adj
         .map_or(Ok(()), Limits::set_oom_score_adj)?;
     let later_is_locked = configuration.lock_memory && Limits::allow_locked_memory();
-    let jail = Jail::enter(configuration)?;
+    let jail = Jail::enter(&configuration.into())?;
     let sockets = configuration.sockets.as_ref();
     let _namespace = sockets.map(namespace::enter).transpose()?;
 
@@ -105,7 +105,7 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
 }
 
 /// What devices write to, and who carries it out of the process.
-fn outputs(ending: &Ending, console: Sink) -> Result<(Surroundings, Outputs)> {
+pub(crate) fn outputs(ending: &Ending, console: Sink) -> Result<(Surroundings, Outputs)> {
     let what = "make the way of the console";
     let bell = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).doing(what)?;
     let pipe = || Pipe::new(&bell).doing(what);
@@ -121,18 +121,18 @@ fn outputs(ending: &Ending, console: Sink) -> Result<(Surroundings, Outputs)> {
     Ok((surroundings, outputs))
 }
 
-fn lock_memory(what: MlockAllFlags) -> Result<()> {
+pub(crate) fn lock_memory(what: MlockAllFlags) -> Result<()> {
     mlockall(what).doing_or(
         "lock the VM's memory",
-        "raise the limit (ulimit -l unlimited, or LimitMEMLOCK=infinity), or set lock_memory = false",
+        "raise the limit (ulimit -l unlimited, or LimitMEMLOCK=infinity), or do without (lock_memory = false, --no-lock-memory)",
     )
 }
 
 /// Signals that the main thread takes one by one. All threads block them.
-struct Signals(SignalFd);
+pub(crate) struct Signals(SignalFd);
 
 impl Signals {
-    fn take() -> Result<Self> {
+    pub(crate) fn take() -> Result<Self> {
         let what = "take signals";
         let signals: SigSet = [
             Signal::SIGTERM,
@@ -150,8 +150,28 @@ impl Signals {
             .doing(what)
     }
 
+    /// Waits until `other` is readable, or a signal comes, which is then said.
+    pub(crate) fn wait_for(&self, other: BorrowedFd<'_>) -> Result<Option<String>> {
+        loop {
+            let mut fds = [self.0.as_fd(), other].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(error) => return Err(error).doing("wait for signals"),
+            }
+            let came = fds[1].any().unwrap_or_default();
+            match self.0.read_signal() {
+                Ok(Some(taken)) if taken.ssi_signo != Signal::SIGUSR1 as u32 => {
+                    let signal = Signal::try_from(taken.ssi_signo as i32);
+                    return Ok(Some(signal.map_or("a signal", Signal::as_str).to_owned()));
+                }
+                _ if came => return Ok(None),
+                _ => {}
+            }
+        }
+    }
+
     /// Waits for the end, which a signal may be. Whatever fails here ends the VM too.
-    fn wait_for_end(&self, ending: &Ending, mut report: Option<&mut Report>) -> End {
+    pub(crate) fn wait_for_end(&self, ending: &Ending, mut report: Option<&mut Report>) -> End {
         loop {
             if let Some(end) = ending.how() {
                 return end.clone();

@@ -45,7 +45,7 @@ pub fn enter(sockets: &Sockets) -> Result<Entered> {
             set_loopback_up().doing("set the loopback interface of a new namespace up")?;
             // As where /proc/sys is read-only; the VM runs all the same.
             if let Err(error) = bound_tcp_tuning() {
-                eprintln!("steadyvm up: {error}");
+                eprintln!("steadyvm: {error}");
             }
             return Ok(Entered { _lock: None });
         }
@@ -59,7 +59,7 @@ pub fn enter(sockets: &Sockets) -> Result<Entered> {
             "sockets.namespace",
             "this is the host's own network: the guest would reach its loopback, metadata services and \
              neighbours with the host's addresses. Give it one of its own (\"new\", or ip netns add NAME), \
-             or say sockets.allow_host_network = true",
+             or say sockets.allow_host_network = true (--allow-host-network)",
         ));
     }
     Ok(Entered {

@@ -98,7 +98,7 @@ pub struct Messages(pub Arc<Pipe>);
 impl Messages {
     /// Says one line.
     pub fn say(&self, line: &str) {
-        self.0.put(format!("steadyvm up: {line}\n").as_bytes());
+        self.0.put(format!("steadyvm: {line}\n").as_bytes());
     }
 }
 

@@ -82,6 +82,8 @@ const CARDS: &[u64] = &[
 pub enum Role {
     /// It runs the guest, and serves its sockets and registers.
     Vcpu,
+    /// It serves the sockets of a guest that another process runs.
+    Server,
     /// It serves a disk.
     Disk,
     /// It moves bytes between descriptors that are open: the console, the channel, cards' interrupts.
@@ -91,7 +93,18 @@ pub enum Role {
 }
 
 impl Role {
-    const ALL: [Self; 4] = [Self::Vcpu, Self::Disk, Self::Carrier, Self::Main];
+    const ALL: [Self; 5] = [
+        Self::Vcpu,
+        Self::Server,
+        Self::Disk,
+        Self::Carrier,
+        Self::Main,
+    ];
+
+    /// Whether it makes the guest's sockets.
+    pub const fn makes_sockets(self) -> bool {
+        matches!(self, Self::Vcpu | Self::Server)
+    }
 }
 
 /// Compiled filters.
@@ -138,9 +151,11 @@ fn compile(role: Role, sockets: bool, cards: bool) -> Compiled<BpfProgram> {
     };
     let mut options = (vec![linger()?], vec![linger()?]);
     match role {
-        Role::Vcpu => {
-            requests.push(one(equal(1, KVM_RUN)?)?);
-            if cards {
+        Role::Vcpu | Role::Server => {
+            if role == Role::Vcpu {
+                requests.push(one(equal(1, KVM_RUN)?)?);
+            }
+            if cards && role == Role::Vcpu {
                 requests.extend(any_of(1, CARDS)?);
             }
             if sockets {
@@ -245,10 +260,10 @@ extern "C" fn on_violation(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
     // `siginfo_t` of SIGSYS: address, then the call's number, behind the three words that all have.
     const CALL: usize = 24 / size_of::<c_int>();
     terminal::restore();
-    let mut text = *b"steadyvm up: stopped at system call ...., which is not on its list\n";
+    let mut text = *b"steadyvm: stopped at system call ...., which is not on its list\n";
     // SAFETY: the kernel gives a handler with SA_SIGINFO a whole siginfo_t, of 128 bytes.
     let mut call = unsafe { info.cast::<c_int>().add(CALL).read() };
-    for place in [39, 38, 37, 36] {
+    for place in [36, 35, 34, 33] {
         text[place] = b'0' + (call % 10).unsigned_abs() as u8;
         call /= 10;
     }
@@ -269,8 +284,8 @@ mod tests {
 
     #[test]
     fn the_message_has_room_for_the_number() {
-        let text = b"steadyvm up: stopped at system call ...., which is not on its list\n";
-        assert_eq!(&text[36..40], b"....");
+        let text = b"steadyvm: stopped at system call ...., which is not on its list\n";
+        assert_eq!(&text[33..37], b"....");
     }
 
     /// A child process under a role's filter makes a call: its exit code, and what it said.
@@ -356,6 +371,10 @@ mod tests {
             .chain([
                 (Role::Vcpu, libc::SYS_pwrite64, [-1, 0, 0, 0]),
                 (Role::Vcpu, libc::SYS_ftruncate, [-1, 0, 0, 0]),
+                (Role::Server, libc::SYS_ioctl, [-1, KVM_RUN as c_long, 0, 0]),
+                (Role::Server, libc::SYS_ioctl, [-1, 0x4028_af11, 0, 0]),
+                (Role::Server, libc::SYS_pwrite64, [-1, 0, 0, 0]),
+                (Role::Server, libc::SYS_ftruncate, [-1, 0, 0, 0]),
                 (Role::Disk, libc::SYS_socket, inet),
                 (Role::Disk, libc::SYS_ioctl, [-1, KVM_RUN as c_long, 0, 0]),
                 (Role::Disk, libc::SYS_ftruncate, [-1, 0, 0, 0]),
@@ -373,9 +392,8 @@ mod tests {
     #[test]
     fn a_thread_that_makes_a_call_outside_of_its_list_is_stopped() {
         for (role, call, arguments) in stopped() {
-            let message = format!(
-                "steadyvm up: stopped at system call {call:04}, which is not on its list\n"
-            );
+            let message =
+                format!("steadyvm: stopped at system call {call:04}, which is not on its list\n");
             let happened = under_filter(role, call, arguments);
             assert_eq!(happened, (1, message), "{role:?} {call} {arguments:x?}");
         }
@@ -395,6 +413,9 @@ mod tests {
             ),
             (Role::Vcpu, libc::SYS_ioctl, [-1, 0x4028_af11, 0, 0]),
             (Role::Vcpu, libc::SYS_setsockopt, [-1, 6, 1, 0]),
+            (Role::Server, libc::SYS_sendmsg, [-1, 0, 0, 0]),
+            (Role::Server, libc::SYS_epoll_pwait, [-1, 0, 0, 0]),
+            (Role::Server, libc::SYS_setsockopt, [-1, 6, 1, 0]),
             (Role::Vcpu, libc::SYS_getsockopt, [-1, 255, 1, 0]),
             (Role::Disk, libc::SYS_pread64, [-1, 0, 0, 0]),
             (Role::Main, libc::SYS_ftruncate, [-1, 0, 0, 0]),

@@ -2,17 +2,17 @@
 /*
  * One exchange with the device, and the events that come with it.
  *
- * A request is made in the channel of this CPU with interrupts off. Its notification is an exit of
- * the VCPU in which the host carries the request out, so the answer is there when it returns. No
- * task can be on this CPU meanwhile in any case, and no other CPU waits for this channel.
+ * A request is made in the channel of this CPU with interrupts off. With our own monitor its
+ * notification is an exit of the VCPU in which the host carries the request out, so the answer is
+ * there when it returns; with another monitor this CPU waits for a thread of the host. No task can
+ * be on this CPU meanwhile in any case, and no other CPU waits for this channel.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/context_tracking.h>
 #include <linux/cpu.h>
-#include <linux/io.h>
 #include <linux/sched/clock.h>
-#include <linux/virtio.h>
+#include <linux/virtio_config.h>
 
 #include "internal.h"
 
@@ -36,41 +36,12 @@ static u8 *svs_put(u8 *to, const void *from, size_t len)
 	return to + len;
 }
 
-static size_t svs_payload_len(const struct svs_payload *payload)
-{
-	return payload ? payload->len : 0;
-}
-
-/* Descriptors that payload takes besides the head that it follows. */
-static unsigned int svs_segments(const struct svs_payload *payload)
-{
-	return payload && !payload->piece ? payload->segments : 0;
-}
-
-/* Adds a head and the pages that follow it to the chain; the entry behind them. */
-static struct scatterlist *svs_chain(struct scatterlist *entry, void *head, size_t len,
-				     const struct svs_payload *payload)
-{
-	unsigned int pages = svs_segments(payload);
-	unsigned int i;
-
-	sg_init_table(entry, pages + 1);
-	sg_set_buf(entry++, head, len);
-	for (i = 0; i < pages; i++, entry++) {
-		const struct bio_vec *segment = &payload->vector[i];
-
-		sg_set_page(entry, segment->bv_page, segment->bv_len, segment->bv_offset);
-	}
-	return entry;
-}
-
 /* Lays the request out and makes it available. */
 static int svs_ask(struct svs_channel *channel, const struct svs_call *call)
 {
 	struct svs_message *message = channel->message;
 	struct svs_answer *answer = channel->answer;
 	size_t room = call->name_size + call->control_size;
-	struct scatterlist *heads[2];
 	u8 *end = message->parts;
 
 	message->request = (struct svs_request) {
@@ -97,21 +68,8 @@ static int svs_ask(struct svs_channel *channel, const struct svs_call *call)
 	/* What another socket received here is not to be had by a lie about lengths. */
 	memset(answer, 0, sizeof(answer->response) + room);
 
-	heads[0] = channel->descriptors;
-	heads[1] = svs_chain(heads[0], message, end - (u8 *)message, call->send);
-	svs_chain(heads[1], answer, sizeof(answer->response) + room, call->receive);
-	return virtqueue_add_sgs(channel->queue, heads, 1, 1, message, GFP_ATOMIC);
-}
-
-/* Leaves the guest: the host has answered when this returns. */
-static void svs_notify(const struct svs_channel *channel)
-{
-	u16 port = channel->device->port;
-
-	if (port)
-		outl(channel->index, port);
-	else
-		virtqueue_notify(channel->queue);
+	return channel->device->transport->offer(channel, call, end - (u8 *)message,
+						 sizeof(answer->response) + room);
 }
 
 /*
@@ -121,7 +79,7 @@ static void svs_notify(const struct svs_channel *channel)
 static __cpuidle void svs_notify_from_idle(const struct svs_channel *channel)
 {
 	ct_idle_enter();
-	svs_notify(channel);
+	channel->device->transport->notify(channel);
 	ct_idle_exit();
 }
 
@@ -153,6 +111,8 @@ static int svs_take_answer(const struct svs_channel *channel, struct svs_call *c
 		memcpy(call->control_room, control, call->answered.control);
 	if (call->receive && call->receive->piece)
 		memcpy(call->receive->piece, data, call->answered.data);
+	else if (call->receive && channel->incoming)
+		svs_payload_take(call->receive, channel->incoming, call->answered.data);
 	return 0;
 }
 
@@ -178,6 +138,7 @@ static int svs_break(struct svs_channel *channel, const char *why)
 int svs_exchange(struct svs_channel *channel, struct svs_call *call)
 {
 	struct svs_device *device = channel->device;
+	const char *wrong;
 	u64 before, after;
 	unsigned int len;
 	int err;
@@ -188,18 +149,20 @@ int svs_exchange(struct svs_channel *channel, struct svs_call *call)
 	if (WARN_ON_ONCE(svs_segments(call->send) + svs_segments(call->receive) >
 			 channel->max_segments))
 		return -EMSGSIZE;
+	/* Where it goes through shared memory. */
+	if (max(svs_payload_len(call->send), svs_payload_len(call->receive)) > channel->room)
+		return -EMSGSIZE;
 	err = svs_ask(channel, call);
 	if (err)
 		return svs_break(channel, "no room for a request");
 	before = atomic64_read(&device->calls);
-	/* Also orders the request before the notification. */
-	virtqueue_kick_prepare(channel->queue);
 	if (call->op == SVS_OP_WAIT)
 		svs_notify_from_idle(channel);
 	else
-		svs_notify(channel);
-	if (!virtqueue_get_buf(channel->queue, &len))
-		return svs_break(channel, "the host left a request unanswered");
+		device->transport->notify(channel);
+	wrong = device->transport->take(channel, &len);
+	if (wrong)
+		return svs_break(channel, wrong);
 	if (len < sizeof(channel->answer->response))
 		return svs_break(channel, "the host's answer is too short");
 
@@ -268,11 +231,13 @@ void svs_deliver(struct svs_device *device, u64 handle, u32 ready)
  * Interrupts are off throughout, so that no task that was taken from the ring waits for the one
  * that took it; the lock is not held while tasks are woken, since that may ring another CPU, which
  * is a request of its own (but never comes here).
+ *
+ * Return: events taken.
  */
-void svs_deliver_events(struct svs_channel *channel)
+unsigned int svs_deliver_events(struct svs_channel *channel)
 {
 	struct svs_event events[SVS_EVENTS_AT_ONCE];
-	unsigned int i, count;
+	unsigned int i, count, all = 0;
 
 	do {
 		raw_spin_lock(&channel->lock);
@@ -281,7 +246,9 @@ void svs_deliver_events(struct svs_channel *channel)
 		for (i = 0; i < count; i++)
 			svs_deliver(channel->device, le64_to_cpu(events[i].handle),
 				    le32_to_cpu(events[i].ready));
+		all += count;
 	} while (count);
+	return all;
 }
 
 /**

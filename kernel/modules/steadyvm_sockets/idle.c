@@ -166,7 +166,7 @@ static struct notifier_block svs_idle_reboot_block = {
 
 static bool svs_idle_is_possible(const struct svs_device *device)
 {
-	if (!svs_idle)
+	if (!svs_idle || device->interrupts)
 		return false;
 	if (!virtio_has_feature(device->vdev, SVS_F_WAIT) || !kvm_para_available()) {
 		pr_warn("idle CPUs cannot wait in this host's device: events are noticed at the next tick\n");

@@ -13,7 +13,8 @@
  *	armed		receives that are left to such a wait
  *	doorbell	how others reach a CPU that waits
  *	call		one exchange with the device; events
- *	device		the virtio device and its memory
+ *	device		the device and its memory, whatever its transport
+ *	virtqueue, shared	the transports: our own monitor's, and memory shared by another's
  */
 #ifndef SVS_INTERNAL_H
 #define SVS_INTERNAL_H
@@ -34,6 +35,10 @@
 
 /* Entries of an event ring, a power of two. */
 #define SVS_RING_ENTRIES	256
+
+/* Bytes of an event ring. */
+#define SVS_RING_SIZE	(sizeof(struct svs_event_ring) + \
+			 SVS_RING_ENTRIES * sizeof(struct svs_event))
 
 /* Bytes up to which payload is copied through a channel's own memory: the longest option value. */
 #define SVS_SMALL		1024
@@ -72,7 +77,12 @@ struct svs_answer {
  * @lock: held, with interrupts off, from the making of a request until its answer is copied out.
  *	Guards all that follows, but for what says otherwise. With a channel for each CPU nobody
  *	ever waits for it, except the harvest of a CPU that went offline, which only tries.
- * @queue: its request queue
+ * @queue: its request queue; NULL where the memory is shared
+ * @area: its area of shared memory, or NULL
+ * @made: requests made in @area since its beginning
+ * @outgoing: payload in pages goes through here to the device; NULL: the device finds the pages
+ * @incoming: the same from the device
+ * @room: bytes there
  * @message: the request being made
  * @answer: the answer to it
  * @descriptors: the chain being made
@@ -92,6 +102,11 @@ struct svs_answer {
 struct svs_channel {
 	raw_spinlock_t lock;
 	struct virtqueue *queue;
+	void *area;
+	u32 made;
+	void *outgoing;
+	void *incoming;
+	size_t room;
 	struct svs_message *message;
 	struct svs_answer *answer;
 	struct scatterlist *descriptors;
@@ -108,14 +123,56 @@ struct svs_channel {
 	struct timer_list harvest;
 };
 
+struct svs_call;
+
+/**
+ * struct svs_transport - how a request gets to the host
+ * @offer: makes the request available: @asked bytes of &svs_channel.message, then the payload to
+ *	send; room for @room bytes of &svs_channel.answer, then for the payload to receive
+ * @notify: tells the host
+ * @take: waits until the request is served and the event ring filled, and gives the bytes of the
+ *	answer. Returns NULL, or what the host did wrong.
+ */
+struct svs_transport {
+	int (*offer)(struct svs_channel *channel, const struct svs_call *call, size_t asked,
+		     size_t room);
+	void (*notify)(const struct svs_channel *channel);
+	const char *(*take)(struct svs_channel *channel, unsigned int *len);
+};
+
+/**
+ * struct svs_offer - what a host offers
+ * @version: as in struct svs_config, as the next four
+ * @channels: -
+ * @max_sockets: -
+ * @max_data: -
+ * @port: -
+ * @shared: memory that the host shares, or NULL where it finds all of the guest's
+ * @states: where in it the state table is
+ */
+struct svs_offer {
+	u32 version;
+	u32 channels;
+	u32 max_sockets;
+	u32 max_data;
+	u32 port;
+	void *shared;
+	size_t states;
+};
+
 /**
  * struct svs_device - the device of this guest
- * @vdev: the virtio device
+ * @dev: what it is in the tree of devices
+ * @transport: how requests get there
+ * @vdev: the virtio device, or NULL
+ * @shared: memory that the host shares, or NULL
+ * @doorbell: the register that rings the host, where memory is shared
  * @epoch: which device it is, of all that there were since the module was loaded
  * @max_sockets: entries of @states and @sockets
  * @max_data: most bytes of payload in one request
  * @max_segments: descriptors of payload that fit into the shortest queue beside the two heads
  * @waits: idle CPUs wait in it
+ * @interrupts: it raises interrupts for events: idle CPUs need not look for them
  * @states: what each socket is ready for, written by the device
  * @sockets: the sockets by index of their handles. A socket writes its own entry, by cmpxchg()
  *	where it leaves; read under RCU.
@@ -125,13 +182,18 @@ struct svs_channel {
  * @channels: by number
  */
 struct svs_device {
+	struct device *dev;
+	const struct svs_transport *transport;
 	struct virtio_device *vdev;
+	void *shared;
+	void __iomem *doorbell;
 	u32 epoch;
 	u32 max_sockets;
 	u32 max_data;
 	unsigned int max_segments;
 	u16 port;
 	bool waits;
+	bool interrupts;
 	struct svs_state *states;
 	struct svs_sock __rcu **sockets;
 	atomic64_t calls;
@@ -276,9 +338,34 @@ struct svs_armed {
 	u8 room[SVS_SMALL];
 };
 
+static inline size_t svs_payload_len(const struct svs_payload *payload)
+{
+	return payload ? payload->len : 0;
+}
+
+/* Descriptors that payload takes besides the head that it follows. */
+static inline unsigned int svs_segments(const struct svs_payload *payload)
+{
+	return payload && !payload->piece ? payload->segments : 0;
+}
+
 /* device.c */
 int svs_device_start(void);
 void svs_device_stop(void);
+struct svs_device *svs_device_alloc(struct device *dev, const struct svs_transport *transport,
+				    const struct svs_offer *host);
+void svs_device_free(struct svs_device *device);
+void svs_channel_set_up(struct svs_device *device, unsigned int index);
+int svs_device_up(struct svs_device *device);
+void svs_device_down(struct svs_device *device);
+
+/* virtqueue.c */
+int svs_virtqueue_start(void);
+void svs_virtqueue_stop(void);
+
+/* shared.c */
+int svs_shared_start(void);
+void svs_shared_stop(void);
 
 /* call.c */
 int svs_call(struct svs_call *call);
@@ -287,7 +374,7 @@ int svs_call_on(struct svs_channel *channel, struct svs_call *call);
 int svs_call_socket(struct sock *sk, struct svs_call *call);
 int svs_exchange(struct svs_channel *channel, struct svs_call *call);
 void svs_deliver(struct svs_device *device, u64 handle, u32 ready);
-void svs_deliver_events(struct svs_channel *channel);
+unsigned int svs_deliver_events(struct svs_channel *channel);
 unsigned int svs_channel_here(const struct svs_device *device);
 void svs_harvest_set_up(struct svs_channel *channel);
 void svs_harvest_start(struct svs_channel *channel, int cpu, bool waits);
@@ -298,6 +385,8 @@ int svs_payload_describe(struct svs_payload *payload, struct iov_iter *iter, siz
 			 bool whole);
 int svs_payload_room(struct svs_payload *payload, size_t len);
 int svs_payload_end(struct svs_payload *payload, struct iov_iter *iter, size_t moved);
+void svs_payload_put(const struct svs_payload *payload, void *to);
+void svs_payload_take(const struct svs_payload *payload, void *from, size_t len);
 
 /* readiness.c */
 void svs_wake(struct svs_sock *svs, u32 ready);

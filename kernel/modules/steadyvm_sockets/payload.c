@@ -281,3 +281,45 @@ int svs_payload_end(struct svs_payload *payload, struct iov_iter *iter, size_t m
 		svs_release_pages(payload, received && moved);
 	return err;
 }
+
+/**
+ * svs_payload_put - copy payload in pages to memory that the host shares
+ * @payload: the payload
+ * @to: memory for all of it
+ *
+ * Any context: the pages are always mapped, as all are on x86-64.
+ */
+void svs_payload_put(const struct svs_payload *payload, void *to)
+{
+	unsigned int i;
+
+	for (i = 0; i < payload->segments; i++) {
+		const struct bio_vec *segment = &payload->vector[i];
+
+		memcpy(to, page_address(segment->bv_page) + segment->bv_offset, segment->bv_len);
+		to += segment->bv_len;
+	}
+}
+
+/**
+ * svs_payload_take - copy from memory that the host shares to payload in pages
+ * @payload: the payload
+ * @from: the memory, which is cleared: a wrong length shows nobody what another socket received
+ * @len: bytes, at most those of @payload
+ *
+ * Any context.
+ */
+void svs_payload_take(const struct svs_payload *payload, void *from, size_t len)
+{
+	unsigned int i;
+
+	for (i = 0; i < payload->segments && len; i++) {
+		const struct bio_vec *segment = &payload->vector[i];
+		size_t part = min_t(size_t, segment->bv_len, len);
+
+		memcpy(page_address(segment->bv_page) + segment->bv_offset, from, part);
+		memset(from, 0, part);
+		from += part;
+		len -= part;
+	}
+}

@@ -172,4 +172,50 @@ struct svs_event {
 	__le32 reserved;
 };
 
+/*
+ * The device without virtio, for a monitor that is not ours: in the memory that QEMU's stock
+ * ivshmem-doorbell shares between the guest (its BAR 2) and the process that serves it. Addresses
+ * in descriptors and operations are offsets in that memory, where all payload goes through.
+ *
+ *	0			struct svs_shared
+ *	first_channel		the area of channel 0, of channel_size bytes, then those of others
+ *	behind them		the driver's, to the end: the state table
+ *
+ * Doorbells: the driver rings peer SVS_SHARED_SERVER, vector 0 after it has written asked, vector
+ * N + 1 after it has made a request of channel N available. The device raises vector N + 1 when
+ * channel N's event ring was filled by no request; never for an answer.
+ *
+ * A request is answered, and the event ring filled, when the word at SVS_SHARED_SERVED of its
+ * channel's area has counted it.
+ */
+#define SVS_SHARED_MAGIC	0x4d535653
+#define SVS_SHARED_SERVER	0
+#define SVS_SHARED_QUEUE	8	/* entries of a request queue */
+/* In a channel's area: the queue, the count of requests served, then what is the driver's. */
+#define SVS_SHARED_DESCRIPTORS	0
+#define SVS_SHARED_AVAILABLE	128
+#define SVS_SHARED_USED		192
+#define SVS_SHARED_SERVED	320
+#define SVS_SHARED_DRIVERS	512
+
+struct svs_shared {
+	__le32 magic;		/* SVS_SHARED_MAGIC */
+	__le32 version;		/* SVS_VERSION */
+	__le32 channels;	/* as in struct svs_config */
+	__le32 max_sockets;
+	__le32 max_data;
+	__le32 first_channel;
+	__le32 channel_size;
+	__le32 size;		/* of all */
+	__le32 reserved0[8];
+	/*
+	 * The driver adds 1 and rings: sockets are closed, queues begin anew, and the device writes
+	 * the same number to done.
+	 */
+	__le32 asked;
+	__le32 reserved1[15];
+	__le32 done;
+	__le32 reserved2[15];
+};
+
 #endif

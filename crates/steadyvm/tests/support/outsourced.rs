@@ -138,7 +138,18 @@ impl Lab {
         panic!("{why}: {error}\n{}", done.text());
     }
 
+    /// The same, and the process's input is the console's.
+    pub fn start_guest_with_input(&self, guest: Guest) -> Process {
+        self.spawn_guest_on("/boot/guest-kernel", guest)
+    }
+
     fn start_guest_on(&self, kernel: &str, guest: Guest) -> Process {
+        let process = self.spawn_guest_on(kernel, guest);
+        process.end_of_input().unwrap();
+        process
+    }
+
+    fn spawn_guest_on(&self, kernel: &str, guest: Guest) -> Process {
         let Guest {
             vcpus,
             memory_mib,
@@ -159,13 +170,10 @@ impl Lab {
              allow_host_network = true\n"
         );
         self.upload(&self.write("vm.toml", &description), "/tmp/vm.toml");
-        let process = self
-            .host
+        self.host
             .connection()
             .spawn(&["steadyvm", "up", "/tmp/vm.toml"])
-            .unwrap();
-        process.end_of_input().unwrap();
-        process
+            .unwrap()
     }
 
     /// The console of a guest that powered off.

@@ -86,7 +86,7 @@ fn why_a_device_is_refused_is_said_and_the_guest_is_told() {
         assert_ne!(rig.status() & VIRTIO_CONFIG_S_NEEDS_RESET, 0);
         assert_eq!(
             rig.said(),
-            "steadyvm up: the queues are not to its taste; the device needs a reset\n"
+            "steadyvm: the queues are not to its taste; the device needs a reset\n"
         );
         rig.write(VIRTIO_MMIO_STATUS, 0);
         assert_eq!(rig.status(), 0, "a reset ends it");

@@ -1,0 +1,255 @@
+//! The device of outsourced sockets in shared memory: each channel is served by a thread of its own, which
+//! sleeps until its doorbell rings or a socket has an event.
+//!
+//! Guest and front end are hostile. Where things are is ours to say (`memory`); what the guest writes there
+//! is judged by `steadyvm_sockets`. A doorbell carries no data, and rings at most the thread of its own VM.
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use steadyvm_sockets::abi::Shared as Head;
+use steadyvm_sockets::{Channel, Device, Limits, Memory};
+use virtio_queue::QueueT;
+use vm_memory::{Bytes, GuestAddress};
+use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
+use vmm_sys_util::eventfd::EventFd;
+
+use super::memory::{Layout, MOST_DATA};
+use crate::error::{Doing, Error, Result};
+use crate::output::{Limiter, Messages};
+use crate::vcpu::{End, Ending};
+
+/// What wakes a thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Token {
+    /// The end.
+    End,
+    /// The driver asks to begin anew.
+    Anew,
+    /// A doorbell, or a socket's event.
+    Work,
+    /// The front end has gone, or says something.
+    FrontEnd,
+}
+
+impl Token {
+    const ALL: [Self; 4] = [Self::End, Self::Anew, Self::Work, Self::FrontEnd];
+
+    fn of(data: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|token| *token as u64 == data)
+    }
+}
+
+/// A channel, and how far it is.
+struct Lane {
+    channel: Channel,
+    /// Requests since the beginning, modulo 2^32.
+    served: u32,
+    /// The driver has asked for the queue, and not broken it since.
+    ready: bool,
+}
+
+/// The device, and the events by which guest and device ring each other.
+pub struct Server {
+    device: Arc<Device>,
+    memory: Memory,
+    layout: Layout,
+    lanes: Vec<Mutex<Lane>>,
+    /// Rung by the guest: one for [`Self::begin_anew`], then one a channel.
+    pub kicks: Vec<EventFd>,
+    /// Interrupts, numbered alike. The first is never raised.
+    pub calls: Vec<EventFd>,
+    messages: Messages,
+    limiter: Limiter,
+}
+
+impl Server {
+    /// A device in the network namespace of the calling thread. It never sleeps in a request.
+    ///
+    /// # Errors
+    /// Limits that make no sense; what the host lacks.
+    pub fn new(limits: Limits, layout: Layout, memory: Memory, messages: Messages) -> Result<Self> {
+        let what = "make the sockets device";
+        let limits = Limits {
+            longest_wait: Duration::ZERO,
+            request_bytes: limits.request_bytes.min(MOST_DATA),
+            ..limits
+        };
+        let refused = |why: steadyvm_sockets::DeviceError| Error::Machine {
+            what: what.into(),
+            why: why.to_string(),
+            what_to_do: String::new(),
+        };
+        let device = Device::new(limits, layout.channels()).map_err(refused)?;
+        let lane = |index| {
+            let channel = Channel::new(&device, index).map_err(refused)?;
+            Ok(Mutex::new(Lane {
+                channel,
+                served: 0,
+                ready: false,
+            }))
+        };
+        let lanes: Vec<_> = (0..layout.channels()).map(lane).collect::<Result<_>>()?;
+        let events = || {
+            let flags = libc::EFD_NONBLOCK | libc::EFD_CLOEXEC;
+            let all = (0..=lanes.len()).map(|_| EventFd::new(flags));
+            all.collect::<std::io::Result<Vec<_>>>().doing(what)
+        };
+        let (kicks, calls) = (events()?, events()?);
+        Ok(Self {
+            device,
+            memory,
+            layout,
+            lanes,
+            kicks,
+            calls,
+            messages,
+            limiter: Limiter::default(),
+        })
+    }
+
+    /// The memory that is shared.
+    #[cfg(test)]
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn lane(&self, index: u16) -> MutexGuard<'_, Lane> {
+        let lane = &self.lanes[usize::from(index)];
+        lane.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What channel `index` waits in. The first one's thread also looks after the whole.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn watch(&self, index: u16, ending: &Ending, front_end: &impl AsRawFd) -> Result<Epoll> {
+        let what = "wait for the guest";
+        let epoll = Epoll::new().doing(what)?;
+        let add = |descriptor, token, set| {
+            let event = EpollEvent::new(set, token as u64);
+            epoll
+                .ctl(ControlOperation::Add, descriptor, event)
+                .doing(what)
+        };
+        // An edge each time that somebody rings: no need to read it. And a full event ring leaves events.
+        let edge = EventSet::IN | EventSet::EDGE_TRIGGERED;
+        let kick = &self.kicks[usize::from(index) + 1];
+        add(ending.event.as_raw_fd(), Token::End, EventSet::IN)?;
+        add(kick.as_raw_fd(), Token::Work, edge)?;
+        add(
+            self.lane(index).channel.events().as_raw_fd(),
+            Token::Work,
+            edge,
+        )?;
+        if index == 0 {
+            add(self.kicks[0].as_raw_fd(), Token::Anew, edge)?;
+            add(front_end.as_raw_fd(), Token::FrontEnd, EventSet::IN)?;
+        }
+        Ok(epoll)
+    }
+
+    /// Serves channel `index` until the end.
+    pub fn run(&self, index: u16, epoll: &Epoll, ending: &Ending) {
+        let mut events = [EpollEvent::default(); Token::ALL.len()];
+        loop {
+            let count = match epoll.wait(-1, &mut events) {
+                Ok(count) => count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    ending.come(End::Failed(format!("nobody can wait for it: {error}")));
+                    return;
+                }
+            };
+            let came = |token| {
+                let tokens = events[..count].iter().map(|event| Token::of(event.data()));
+                tokens.flatten().any(|one| one == token)
+            };
+            if came(Token::End) {
+                return;
+            }
+            if came(Token::FrontEnd) {
+                ending.come(End::Asked("the front end, which has gone".into()));
+                return;
+            }
+            if came(Token::Anew) {
+                self.begin_anew();
+            }
+            if came(Token::Work) {
+                self.serve(index, ending);
+            }
+        }
+    }
+
+    /// Closes all sockets and gives the driver empty queues.
+    pub fn begin_anew(&self) {
+        let at = |offset: usize| GuestAddress(offset as u64);
+        let asked = at(std::mem::offset_of!(Head, asked));
+        // Inside the memory: none of these fails.
+        let asked: u32 = self
+            .memory
+            .load(asked, Ordering::Acquire)
+            .unwrap_or_default();
+        // All channels are held until the sockets are closed, so that none serves meanwhile.
+        let channels = 0..self.layout.channels();
+        let mut lanes: Vec<_> = channels.clone().map(|index| self.lane(index)).collect();
+        for lane in &mut lanes {
+            lane.channel.reset();
+        }
+        self.device.reset(&self.memory);
+        for (index, lane) in channels.zip(&mut lanes) {
+            self.layout.queue(index).apply(lane.channel.queue());
+            lane.served = 0;
+            lane.ready = lane.channel.queue().is_valid(&self.memory);
+            self.count(index, 0);
+        }
+        let done = at(std::mem::offset_of!(Head, done));
+        let _ = self.memory.store(asked, done, Ordering::Release);
+    }
+
+    /// Carries out what is in a channel's queue, and fills its event ring.
+    pub fn serve(&self, index: u16, ending: &Ending) {
+        let mut lane = self.lane(index);
+        if !lane.ready {
+            return;
+        }
+        loop {
+            let served = match lane.channel.serve(&self.memory) {
+                Ok(served) => served,
+                Err(why) => {
+                    lane.ready = false;
+                    self.say(&format!("{why}; it must begin anew"));
+                    return;
+                }
+            };
+            if served.requests == 0 {
+                // Nobody asked: the ring was filled, perhaps, while the guest did something else. Fails only
+                // where it was raised 2^64 - 2 times without the kernel taking it.
+                let _ = self.calls[usize::from(index) + 1].write(1);
+                return;
+            }
+            lane.served = lane.served.wrapping_add(served.requests.into());
+            self.count(index, lane.served);
+            if !served.more || ending.stopping.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+
+    fn count(&self, index: u16, served: u32) {
+        let place = self.layout.served(index);
+        let _ = self.memory.store(served.to_le(), place, Ordering::Release);
+    }
+
+    /// Says what a guest can cause at any rate.
+    fn say(&self, line: &str) {
+        if let Some(left_out) = self.limiter.allows(Instant::now()) {
+            let more = match left_out {
+                0 => String::new(),
+                more => format!(" ({more} messages before are left out)"),
+            };
+            self.messages.say(&format!("{line}{more}"));
+        }
+    }
+}
