@@ -54,12 +54,12 @@ impl Layout {
     }
 
     /// Where requests of a channel that were served are counted.
-    pub fn served(self, channel: u16) -> GuestAddress {
+    pub fn served(channel: u16) -> GuestAddress {
         GuestAddress(u64::from(Self::area(channel) + shared::SERVED))
     }
 
     /// The request queue of a channel.
-    pub fn queue(self, channel: u16) -> QueueSetup {
+    pub fn queue(channel: u16) -> QueueSetup {
         let at = |offset: u32| u64::from(Self::area(channel) + offset);
         QueueSetup {
             size: shared::QUEUE as u16,
@@ -123,12 +123,12 @@ mod tests {
             prop_assert!(layout.size().is_power_of_two());
             let mut end = u64::from(HEAD_BYTES);
             for channel in 0..channels {
-                let queue = layout.queue(channel);
+                let queue = Layout::queue(channel);
                 prop_assert!(queue.descriptors >= end);
                 let size = u64::from(queue.size);
                 prop_assert!(queue.available >= queue.descriptors + 16 * size);
                 prop_assert!(queue.used >= queue.available + 6 + 2 * size);
-                let served = layout.served(channel).0;
+                let served = Layout::served(channel).0;
                 prop_assert!(served >= queue.used + 6 + 8 * size);
                 end = queue.descriptors + u64::from(CHANNEL_BYTES);
                 prop_assert!(served < queue.descriptors + u64::from(shared::DRIVERS));

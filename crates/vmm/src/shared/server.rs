@@ -199,7 +199,7 @@ impl Server {
         }
         self.device.reset(&self.memory);
         for (index, lane) in channels.zip(&mut lanes) {
-            self.layout.queue(index).apply(lane.channel.queue());
+            Layout::queue(index).apply(lane.channel.queue());
             lane.served = 0;
             lane.ready = lane.channel.queue().is_valid(&self.memory);
             self.count(index, 0);
@@ -238,7 +238,7 @@ impl Server {
     }
 
     fn count(&self, index: u16, served: u32) {
-        let place = self.layout.served(index);
+        let place = Layout::served(index);
         let _ = self.memory.store(served.to_le(), place, Ordering::Release);
     }
 
