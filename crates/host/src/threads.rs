@@ -218,6 +218,11 @@ impl Drop for Sleeper {
     }
 }
 
+/// The least runtime that the kernel takes (`DL_SCALE`, kernel/sched/deadline.c).
+const LEAST_RUNTIME_NS: u64 = 1024;
+/// Below the longest period that it takes by default, 4.19 s.
+const LONG_PERIOD_NS: u64 = 4_000_000_000;
+
 impl Threads for KernelThreads {
     fn scheduling(&self, tid: u32) -> io::Result<Scheduling> {
         let mut attributes = KernelAttributes::default();
@@ -247,32 +252,17 @@ impl Threads for KernelThreads {
     }
 
     fn set_scheduling(&self, tid: u32, scheduling: &Scheduling) -> io::Result<()> {
-        let attributes = KernelAttributes {
-            size: ATTRIBUTES_SIZE,
-            policy: scheduling.policy.number(),
-            flags: scheduling.flags & KEPT_FLAGS,
-            nice: scheduling.nice,
-            priority: scheduling.priority,
-            runtime: scheduling.runtime_ns,
-            deadline: scheduling.deadline_ns,
-            period: scheduling.period_ns,
-        };
-        // SAFETY: the kernel reads ATTRIBUTES_SIZE bytes of `attributes`, a live value of that
-        // size whose `size` field says so; it keeps no reference to it. (On a size it does not
-        // know it would write the `size` field only; it knows this one.)
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_sched_setattr,
-                process_id(tid)?,
-                &raw const attributes,
-                0_u32,
-            )
-        };
-        if result < 0 {
-            Err(io::Error::last_os_error())
+        let reserved = if scheduling.policy == Policy::Deadline {
+            None
         } else {
-            Ok(())
+            give_back(tid)
+        };
+        let set = set_attributes(tid, scheduling);
+        if let (Err(_), Some(before)) = (&set, reserved) {
+            // What it had is less than what the kernel counted a moment ago.
+            let _ = set_attributes(tid, &before);
         }
+        set
     }
 
     fn affinity(&self, tid: u32) -> io::Result<CpuSet> {
@@ -341,6 +331,58 @@ impl Threads for KernelThreads {
         told.recv().unwrap_or_else(ended)?;
         Ok(Box::new(sleeper))
     }
+}
+
+/// Sets what `sched_setattr` sets.
+fn set_attributes(tid: u32, scheduling: &Scheduling) -> io::Result<()> {
+    let attributes = KernelAttributes {
+        size: ATTRIBUTES_SIZE,
+        policy: scheduling.policy.number(),
+        flags: scheduling.flags & KEPT_FLAGS,
+        nice: scheduling.nice,
+        priority: scheduling.priority,
+        runtime: scheduling.runtime_ns,
+        deadline: scheduling.deadline_ns,
+        period: scheduling.period_ns,
+    };
+    // SAFETY: the kernel reads ATTRIBUTES_SIZE bytes of `attributes`, a live value of that
+    // size whose `size` field says so; it keeps no reference to it. (On a size it does not
+    // know it would write the `size` field only; it knows this one.)
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setattr,
+            process_id(tid)?,
+            &raw const attributes,
+            0_u32,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Shrinks a thread's reservation of `SCHED_DEADLINE` to the least that there is, and gives what it had.
+///
+/// Rule: no thread leaves `SCHED_DEADLINE` with what it was admitted with. A thread that has slept beyond its 0-lag
+/// time and then leaves keeps its bandwidth in the root domain's account for ever: `switched_from_dl()` arms the timer
+/// that gives it back for queued threads only (kernel/sched/deadline.c, 6.12 to 6.18). Another reservation takes the
+/// place of the old one at once (`sched_dl_overflow()`).
+fn give_back(tid: u32) -> Option<Scheduling> {
+    let before = KernelThreads.scheduling(tid).ok()?;
+    if before.policy != Policy::Deadline {
+        return None;
+    }
+    let least = Scheduling {
+        runtime_ns: LEAST_RUNTIME_NS,
+        deadline_ns: LONG_PERIOD_NS,
+        period_ns: LONG_PERIOD_NS,
+        ..before
+    };
+    // A kernel that takes no such period leaves it as it was.
+    set_attributes(tid, &least).ok()?;
+    Some(before)
 }
 
 /// The number of the thread that asks.

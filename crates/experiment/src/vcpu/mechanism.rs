@@ -59,11 +59,13 @@ impl Enforcement {
                 Mechanism::Fifo => run(host, &["chrt", "-f", "-p", FIFO_PRIORITY, &tid])?,
                 Mechanism::Deadline => {
                     let (budget, period) = (ns(it.budget_us), ns(it.period_us));
-                    // The kernel gives back what a thread had when it could have used it up: at most a period later.
-                    let again = format!(
-                        "for _ in $(seq 200); do chrt -d -T {budget} -D {period} -P {period} -p 0 {tid} && exit; sleep 0.01; done; exit 1"
-                    );
-                    run(host, &["sh", "-c", &again])?;
+                    run(
+                        host,
+                        &[
+                            "chrt", "-d", "-T", &budget, "-D", &period, "-P", &period, "-p", "0",
+                            &tid,
+                        ],
+                    )?;
                 }
             }
         }
@@ -73,10 +75,18 @@ impl Enforcement {
         Ok(())
     }
 
-    /// Makes the threads normal ones again; the scheduler stays loaded for the next ones.
+    /// Makes the threads normal ones again; the scheduler stays loaded for the next ones. A reservation is shrunk
+    /// first: the kernel would keep a sleeping thread's for ever (crates/host/src/threads.rs, `give_back`).
     pub fn release(host: &Connection, granted: &[Granted]) -> Result<()> {
-        let normal = |it: &Granted| run(host, &["chrt", "-o", "-p", "0", &it.tid.to_string()]);
-        granted.iter().try_for_each(normal)
+        for it in granted {
+            let tid = it.tid;
+            let words = format!(
+                "case $(chrt -p {tid}) in *DEADLINE*) chrt -d -T 1024 -D 4000000000 -P 4000000000 -p 0 {tid} ;; esac; \
+                 chrt -o -p 0 {tid}"
+            );
+            run(host, &["sh", "-euc", &words])?;
+        }
+        Ok(())
     }
 
     fn load(&mut self, host: &Connection, granted: &[Granted]) -> Result<()> {

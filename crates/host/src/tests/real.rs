@@ -64,6 +64,31 @@ fn policies_are_set_and_restored_by_the_kernel() {
     });
 }
 
+/// The kernel keeps what a sleeping thread had, unless that is shrunk first.
+#[test]
+fn a_reservation_taken_from_a_sleeping_thread_is_free_again() {
+    const MS: u64 = 1_000_000;
+    let tenth = Scheduling::deadline(10 * MS, 100 * MS, 100 * MS, 0);
+    with_thread(|tid| {
+        if let Err(error) = KernelThreads.set_scheduling(tid, &tenth) {
+            eprintln!("skipped: no reservation may be made here: {error}");
+            return;
+        }
+        KernelThreads
+            .set_scheduling(tid, &Scheduling::normal())
+            .unwrap();
+        let cpus = Machine::real().online().unwrap().iter().count();
+        // More than all CPUs have, one after the other.
+        for number in 0..=cpus * 10 {
+            let made = KernelThreads.set_scheduling(tid, &tenth);
+            assert!(made.is_ok(), "reservation {number}: {made:?}");
+            KernelThreads
+                .set_scheduling(tid, &Scheduling::normal())
+                .unwrap();
+        }
+    });
+}
+
 #[test]
 fn affinities_are_set_and_restored_by_the_kernel() {
     with_thread(|tid| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * calls COUNT - at each line of its input asks a bound socket for its name COUNT times, and says how
- * many nanoseconds each call took. The line "end" ends it.
+ * calls COUNT - at each line of its input asks a bound socket for its name COUNT times, and says
+ * how many nanoseconds each call took. The line "end" ends it.
  */
 #include <netinet/in.h>
 #include <stdio.h>
