@@ -173,7 +173,7 @@ impl HostKernel {
         };
         let what = format!("boot {method}'s host with the kernel {}", self.name());
         Err(Error::input(what, why).what_to_do(format!(
-            "leave the method out, or use the kernel {}",
+            "leave the method out, or use the kernel {} (--kernel, or METHOD@KERNEL)",
             Self::of(method).name()
         )))
     }
