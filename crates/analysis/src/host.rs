@@ -143,7 +143,10 @@ impl Host {
             cpus,
             scheduler,
             server,
-            overheads: overheads.checked()?,
+            overheads: Overheads {
+                keeps_budget: server != VcpuServer::Periodic,
+                ..overheads.checked()?
+            },
             usable_percent: 100,
         })
     }

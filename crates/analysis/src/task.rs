@@ -189,8 +189,20 @@ impl Task {
         period: Time,
         jitter: Time,
     ) -> Self {
-        debug_assert!(execution > 0 && execution + jitter <= deadline && deadline <= period);
-        debug_assert!(period <= MAX_TIME);
+        debug_assert!(execution + jitter <= deadline);
+        Self::late_server(execution, deadline, period, jitter)
+    }
+
+    /// A server as others on its processor see it: its jitter may exceed what its own deadline leaves.
+    /// The caller guarantees `0 < c`, `c <= d <= t`, `0 <= j <= d`.
+    pub(crate) const fn late_server(
+        execution: Time,
+        deadline: Time,
+        period: Time,
+        jitter: Time,
+    ) -> Self {
+        debug_assert!(execution > 0 && execution <= deadline && deadline <= period);
+        debug_assert!(0 <= jitter && jitter <= deadline && period <= MAX_TIME);
         Self {
             execution,
             deadline,

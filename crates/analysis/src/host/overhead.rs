@@ -8,7 +8,8 @@
 //! scheduler's quantum if it has one.
 //!
 //! Formula: with quantum q > 0: budget' = ceil(Theta / q) q and scheduler calls = budget' / q + 1, and
-//! the VCPU's release is seen up to q late (jitter); with q = 0: budget' = Theta, two calls.
+//! the VCPU's release is seen up to q late (jitter); with q = 0: budget' = Theta, two calls. Where a guest that sleeps
+//! keeps the rest of its budget, one q more: the rest may begin anywhere in a quantum, and its end is seen after it.
 //! C = budget' + (calls - 2) scheduler + k (2 scheduler + 2 switches + cache reload, + migration on a global
 //! scheduler).
 //! A VCPU with Theta = Pi is never switched and costs nothing more.
@@ -37,6 +38,8 @@ pub struct Overheads {
     /// How often a guest may sleep and wake in one of its VCPU's periods; 1 for one that idles its budget away;
     /// 0: what each VCPU says ([`super::Vcpu::waking`]).
     pub wakeups: Time,
+    /// Whether a guest that sleeps keeps the rest of its budget. [`super::Host::new`] sets it from the server.
+    pub keeps_budget: bool,
 }
 
 impl Default for Overheads {
@@ -48,6 +51,7 @@ impl Default for Overheads {
             migration: 0,
             cache_reload: 0,
             wakeups: 1,
+            keeps_budget: false,
         }
     }
 }
@@ -88,7 +92,7 @@ impl Overheads {
             return budget;
         }
         let (budget, calls) = if self.quantum > 0 {
-            let quanta = div_ceil(budget, self.quantum);
+            let quanta = div_ceil(budget, self.quantum) + Time::from(self.keeps_budget);
             (quanta.saturating_mul(self.quantum), quanta + 1)
         } else {
             (budget, 2)

@@ -3,13 +3,13 @@
 //! Model: VCPUs pinned to one CPU under EDF or DM (shorter period first).
 //!
 //! Formula, pEDF, periodic: sum of utilisations at most 1 where no VCPU has jitter and D = T; else sum floor((t + J_k + T_k - D_k) / T_k) C_k <= t for all t ([`crate::guest::edf`]).
-//! Sporadic and constant-bandwidth: [`super::reservation`]. Deferrable: J_k = Pi_k - C_k more, for t >= min Pi: a VCPU's promise is for periods in which it is
+//! Sporadic and constant-bandwidth: [`super::reservation`]. Deferrable: J_k = q + Pi_k - C_k with a quantum q, for t >= min Pi: a VCPU's promise is for periods in which it is
 //! ready from the start, so no promised window is shorter than a period; a VCPU that wakes a after its
 //! period began is owed C - a by the deadline, which the condition at t = Pi gives (others' demand at
 //! most Pi - C in it).
 //!
-//! Formula, pDM: w = C_i + sum ceil((w + J_j) / Pi_j) C_j <= Pi_i; for deferrable VCPUs J_j counts
-//! Pi_j - C_j more ([`crate::server`]).
+//! Formula, pDM: w = C_i + sum ceil((w + J_j) / Pi_j) C_j <= Pi_i; for deferrable VCPUs J_j is
+//! q + Pi_j - C_j ([`crate::server`]).
 //!
 //! Complexity: O(n) without jitter under EDF, else pseudo-polynomial. Exact for periodic servers.
 //! Sources: Liu and Layland 1973; Davis and Burns, RTSS 2005; Spuri 1996 (jitter).
@@ -68,11 +68,13 @@ fn earliest_deadline(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Ver
 /// The VCPU with the jitter it interferes with.
 fn late_start(vcpu: &Task, server: VcpuServer) -> Task {
     let jitter = if server == VcpuServer::Deferrable {
-        vcpu.deadline() - vcpu.demand()
+        // The quantum's besides: what is replenished late is also taken away late. No more than Pi: its budget is
+        // at least a quantum.
+        (vcpu.deadline() - vcpu.demand() + vcpu.jitter()).min(vcpu.deadline())
     } else {
         vcpu.jitter()
     };
-    Task::server(vcpu.demand(), vcpu.deadline(), vcpu.period(), jitter)
+    Task::late_server(vcpu.demand(), vcpu.deadline(), vcpu.period(), jitter)
 }
 
 fn deadline_monotonic(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Verdict {

@@ -212,14 +212,42 @@ fn masked_deferrable_servers_hold() {
 /// every promise; of what is admitted without it and refused with it, some miss.
 #[test]
 fn servers_at_a_quantum_hold() {
-    let mut rng = ChaCha8Rng::seed_from_u64(67);
+    servers_hold_at_a_quantum(VcpuServer::Periodic, 67, 12);
+}
+
+/// The same of deferrable ones, whose guests sleep and wake at will.
+#[test]
+fn deferrable_servers_at_a_quantum_hold() {
+    servers_hold_at_a_quantum(VcpuServer::Deferrable, 68, 9);
+}
+
+/// A budget's rest that begins in the middle of a quantum keeps its CPU until the quantum's end.
+#[test]
+fn deferrable_servers_that_miss_at_a_quantum_are_refused() {
+    let overheads = Overheads {
+        quantum: 2,
+        ..Overheads::default()
+    };
+    let scheduler = HostScheduler::GlobalDeadlineMonotonic;
+    let host = Host::new(1, scheduler, VcpuServer::Deferrable, overheads).unwrap();
+    let asked =
+        [(2, 4), (2, 9)].map(|(budget, period)| host::Vcpu::new(0, budget, period).unwrap());
+    assert!(admit(&host, &asked, &mut Work::default()).outcome.is_err());
+    let given = vcpus(&[(2, 4, 4, None), (2, 9, 9, None)], &[1, 1]);
+    let policy = Policy::DeadlineMonotonic;
+    let explored = quantum_explorer::deferrable_holds(&given, policy, 2, 1 << 20);
+    assert_eq!(explored, Some(false));
+}
+
+fn servers_hold_at_a_quantum(server: VcpuServer, seed: u64, longest: u8) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let (mut held, mut needed) = ([0; 4], 0);
     for _ in 0..6_000 {
         let quantum = rng.random_range(2..=3_u8);
         let cpus = rng.random_range(1..=2);
         let given: Vec<(u8, u8)> = (0..rng.random_range(1..=3))
             .map(|_| {
-                let period = rng.random_range(4..=12);
+                let period = rng.random_range(4..=longest);
                 (rng.random_range(1..=period / 2), period)
             })
             .collect();
@@ -230,7 +258,7 @@ fn servers_at_a_quantum_hold() {
                 quantum: quantum.into(),
                 ..Overheads::default()
             };
-            let host = Host::new(cpus, scheduler, VcpuServer::Periodic, overheads).unwrap();
+            let host = Host::new(cpus, scheduler, server, overheads).unwrap();
             let vcpus: Vec<host::Vcpu> = (given.iter().enumerate())
                 .map(|(vm, &(budget, period))| {
                     host::Vcpu::new(vm, budget.into(), period.into()).unwrap()
@@ -245,7 +273,11 @@ fn servers_at_a_quantum_hold() {
         };
         let explored = |places: &[u8]| {
             let given: Vec<Given> = given.iter().map(|&(q, t)| (q, t, t, None)).collect();
-            quantum_explorer::holds(&vcpus(&given, places), policy, quantum, MOST_STATES)
+            let explore = match server {
+                VcpuServer::Deferrable => quantum_explorer::deferrable_holds,
+                _ => quantum_explorer::holds,
+            };
+            explore(&vcpus(&given, places), policy, quantum, MOST_STATES)
         };
         match (places(quantum), places(0)) {
             (Some(places), _) if held[column] < 25 => {

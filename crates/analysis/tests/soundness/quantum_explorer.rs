@@ -1,4 +1,5 @@
-//! Exhaustive search over hosts that decide at a quantum: every legal schedule of a few periodic servers.
+//! Exhaustive search over hosts that decide at a quantum: every legal schedule of a few periodic servers, or of a few
+//! deferrable ones whose guests sleep and wake at will.
 //!
 //! An adversary releases VCPUs at any slot (never sooner than allowed) and ends them early. The host looks at
 //! releases and budgets at every multiple of the quantum only: until then whoever runs keeps its CPU, done or not,
@@ -159,4 +160,116 @@ fn slot(vcpus: &[Vcpu], quantum: u8, mut state: State) -> Option<State> {
         state.running = 0;
     }
     Some(state)
+}
+
+/// A deferrable VCPU before a slot.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Deferrable {
+    /// Budget that the host knows of.
+    left: u8,
+    /// Slots to its period's end.
+    wait: u8,
+    /// A period began, and the host has not looked since.
+    fresh: bool,
+    awake: bool,
+    /// It was awake since its period began.
+    whole: bool,
+    /// What it has had in this period.
+    given: u8,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Sleepers {
+    vcpus: [Deferrable; MOST],
+    phase: u8,
+    running: u8,
+}
+
+/// Whether each VCPU has its budget in each period in which it never sleeps, in every schedule, periods beginning at
+/// any time; `None` beyond `most` states. The host replenishes at its first look in a period.
+pub fn deferrable_holds(vcpus: &[Vcpu], policy: Policy, quantum: u8, most: usize) -> Option<bool> {
+    assert!(vcpus.len() <= MOST && quantum > 0);
+    let mut frontier = vec![Sleepers::default()];
+    for (number, vcpu) in vcpus.iter().enumerate() {
+        let before = std::mem::take(&mut frontier);
+        for state in before {
+            for wait in 0..vcpu.period {
+                let mut next = state;
+                next.vcpus[number].wait = wait;
+                frontier.push(next);
+            }
+        }
+    }
+    let mut seen: HashSet<Sleepers, BuildHasherDefault<Hasher>> = HashSet::default();
+    seen.extend(&frontier);
+    while let Some(state) = frontier.pop() {
+        for awake in 0..1_u8 << vcpus.len() {
+            let mut state = state;
+            for (number, (one, vcpu)) in state.vcpus.iter_mut().zip(vcpus).enumerate() {
+                let now = awake >> number & 1 == 1;
+                if one.wait == 0 {
+                    if one.whole && one.given < vcpu.budget {
+                        return Some(false);
+                    }
+                    *one = Deferrable {
+                        wait: vcpu.period,
+                        fresh: true,
+                        whole: true,
+                        given: 0,
+                        ..*one
+                    };
+                }
+                one.awake = now;
+                one.whole &= now;
+            }
+            for running in looks(vcpus, policy, &mut state) {
+                let after = run(vcpus, quantum, Sleepers { running, ..state });
+                if seen.insert(after) {
+                    frontier.push(after);
+                }
+            }
+        }
+        if seen.len() > most {
+            return None;
+        }
+    }
+    Some(true)
+}
+
+/// What may run in the next slot, with what the host learns if it looks now: also when who runs goes to sleep.
+fn looks(vcpus: &[Vcpu], policy: Policy, state: &mut Sleepers) -> Vec<u8> {
+    let sleeps =
+        |(number, one): (usize, &Deferrable)| state.running >> number & 1 == 1 && !one.awake;
+    if state.phase > 0 && !state.vcpus.iter().enumerate().any(sleeps) {
+        return vec![state.running];
+    }
+    let mut as_jobs = State::default();
+    let mut waiting = 0;
+    for (number, (one, vcpu)) in state.vcpus.iter_mut().zip(vcpus).enumerate() {
+        if one.fresh {
+            one.left = vcpu.budget;
+            one.fresh = false;
+        }
+        as_jobs.jobs[number].due = one.wait;
+        waiting |= u8::from(one.awake && one.left > 0) << number;
+    }
+    let mut runs = Vec::new();
+    decide(vcpus, policy, &as_jobs, waiting, u8::MAX, 0, &mut runs);
+    runs
+}
+
+/// One slot. Who has used its budget keeps its CPU until the host looks.
+fn run(vcpus: &[Vcpu], quantum: u8, mut state: Sleepers) -> Sleepers {
+    for (number, one) in state.vcpus.iter_mut().enumerate().take(vcpus.len()) {
+        if state.running >> number & 1 == 1 && one.awake && one.left > 0 {
+            one.left -= 1;
+            one.given += 1;
+        }
+        one.wait -= 1;
+    }
+    state.phase = (state.phase + 1) % quantum;
+    if state.phase == 0 {
+        state.running = 0;
+    }
+    state
 }

@@ -69,6 +69,7 @@ impl HostTable {
                 // A periodic server idles its budget away; of the others, every release may wake the guest.
                 None => Time::from(self.server.is_idling()),
             },
+            ..Overheads::default()
         };
         Host::new(cpus, self.scheduler.into(), self.server.into(), overheads)
             .map_err(|error| InputError::new("host.overheads", unit.error(&error)))
