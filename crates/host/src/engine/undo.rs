@@ -82,15 +82,32 @@ impl Undone {
     }
 }
 
+/// Whether a setting that was changed more than once has the value of before an earlier change: an undo restored it, and
+/// could not remove the journal then.
+fn is_taken_back(machine: &Machine, change: &Change, earlier: &[Step]) -> bool {
+    let mut same = earlier.iter().map(|step| &step.change);
+    same.any(|first| {
+        first.same_subject(change)
+            && first
+                .read(machine)
+                .is_ok_and(|now| now.is_old && !now.is_new)
+    })
+}
+
 /// Takes back all steps of a journal, the last first. Returns what it did, and the steps that
 /// are left to be taken back. Running it again, or after it was interrupted, is safe.
 pub(crate) fn take_back(machine: &Machine, journal: &Journal) -> (Undone, Vec<Step>) {
     let mut undone = Undone::default();
     let mut left = Vec::new();
     let mut to_settle: Vec<(&Step, Option<String>)> = Vec::new();
-    for step in journal.steps.iter().rev() {
+    for (index, step) in journal.steps.iter().enumerate().rev() {
         let change = &step.change;
         let outcome = match change.restore(machine) {
+            Restored::ChangedByOthers { .. }
+                if is_taken_back(machine, change, &journal.steps[..index]) =>
+            {
+                Restored::AlreadyOld
+            }
             Restored::Restored { note } if change.settles() => {
                 to_settle.push((step, note));
                 continue;

@@ -168,6 +168,27 @@ proptest! {
     }
 }
 
+/// Found by the property above: the second apply is killed, the third one takes all back and cannot remove the journal.
+#[test]
+fn what_was_taken_back_without_its_journal_going_is_nobody_elses_change() {
+    let (host, directory) = (host(), super::scenario::directory());
+    let before = host.state();
+    let (control, storage) = faulty(&host, &directory);
+    control.apply_profile(&other()).unwrap();
+    storage.fault_at(5, StorageFault::StopBefore);
+    assert!(crashing(|| drop(control.apply_profile(&profile(FILE)))));
+    storage.fault_at(0, StorageFault::Refuse(libc::ENOSPC));
+    control.apply_profile(&profile(FILE)).unwrap_err();
+    storage.heal();
+    assert_eq!(kept(host.state()), kept(before));
+    let undone = control.undo().unwrap();
+    assert_eq!(undone.changed_by_others, [] as [String; 0]);
+    assert!(
+        undone.failed.is_empty() && undone.restored == 0,
+        "{undone:?}"
+    );
+}
+
 #[test]
 fn settings_of_another_journal_are_named() {
     let (host, directory) = (paper_host(2), super::scenario::directory());
