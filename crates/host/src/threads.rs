@@ -220,8 +220,9 @@ impl Drop for Sleeper {
 
 /// The least runtime that the kernel takes (`DL_SCALE`, kernel/sched/deadline.c).
 const LEAST_RUNTIME_NS: u64 = 1024;
-/// Below the longest period that it takes by default, 4.19 s.
-const LONG_PERIOD_NS: u64 = 4_000_000_000;
+/// A thread that runs is throttled until the end of this period: a new reservation would wait for it, too. What a thread
+/// that sleeps leaves behind is 0.001 % of a CPU.
+const LONG_PERIOD_NS: u64 = 100_000_000;
 
 impl Threads for KernelThreads {
     fn scheduling(&self, tid: u32) -> io::Result<Scheduling> {
