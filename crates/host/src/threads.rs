@@ -369,10 +369,11 @@ fn set_attributes(tid: u32, scheduling: &Scheduling) -> io::Result<()> {
 /// Rule: no thread leaves `SCHED_DEADLINE` with what it was admitted with. A thread that has slept beyond its 0-lag
 /// time and then leaves keeps its bandwidth in the root domain's account for ever: `switched_from_dl()` arms the timer
 /// that gives it back for queued threads only (kernel/sched/deadline.c, 6.12 to 6.18). Another reservation takes the
-/// place of the old one at once (`sched_dl_overflow()`).
+/// place of the old one at once (`sched_dl_overflow()`). A thread that runs is left alone: it gives back by itself, and
+/// with the least budget it would be throttled, in its next reservation too.
 fn give_back(tid: u32) -> Option<Scheduling> {
     let before = KernelThreads.scheduling(tid).ok()?;
-    if before.policy != Policy::Deadline {
+    if before.policy != Policy::Deadline || is_runnable(tid) {
         return None;
     }
     let least = Scheduling {
@@ -384,6 +385,13 @@ fn give_back(tid: u32) -> Option<Scheduling> {
     // A kernel that takes no such period leaves it as it was.
     set_attributes(tid, &least).ok()?;
     Some(before)
+}
+
+/// Whether a thread runs or waits for a CPU; proc_pid_stat(5), its third field.
+fn is_runnable(tid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    after_name.is_some_and(|rest| rest.starts_with('R'))
 }
 
 /// The number of the thread that asks.

@@ -81,7 +81,7 @@ impl Enforcement {
         for it in granted {
             let tid = it.tid;
             let words = format!(
-                "case $(chrt -p {tid}) in *DEADLINE*) chrt -d -T 1024 -D 100000000 -P 100000000 -p 0 {tid} ;; esac; \
+                "case $(cut -d')' -f2 /proc/{tid}/stat)$(chrt -p {tid}) in ' S'*DEADLINE*) chrt -d -T 1024 -D 100000000 -P 100000000 -p 0 {tid} ;; esac; \
                  chrt -o -p 0 {tid}"
             );
             run(host, &["sh", "-euc", &words])?;
