@@ -218,11 +218,11 @@ impl Drop for Sleeper {
     }
 }
 
-/// The least runtime that the kernel takes (`DL_SCALE`, kernel/sched/deadline.c).
-const LEAST_RUNTIME_NS: u64 = 1024;
-/// A thread that runs is throttled until the end of this period: a new reservation would wait for it, too. What a thread
-/// that sleeps leaves behind is 0.001 % of a CPU.
-const LONG_PERIOD_NS: u64 = 100_000_000;
+/// What a reservation is shrunk to: 0.01 % of a CPU. A thread that wakes meanwhile has this much time to leave. Beyond
+/// it the kernel puts its deadline off by whole periods until the debt is paid (`replenish_dl_entity()`), in a later
+/// reservation, too.
+const SHRUNK_RUNTIME_NS: u64 = 10_000;
+const SHRUNK_PERIOD_NS: u64 = 100_000_000;
 
 impl Threads for KernelThreads {
     fn scheduling(&self, tid: u32) -> io::Result<Scheduling> {
@@ -364,31 +364,31 @@ fn set_attributes(tid: u32, scheduling: &Scheduling) -> io::Result<()> {
     }
 }
 
-/// Shrinks a thread's reservation of `SCHED_DEADLINE` to the least that there is, and gives what it had.
+/// Shrinks a sleeping thread's reservation of `SCHED_DEADLINE` to nearly nothing, and gives what it had.
 ///
 /// Rule: no thread leaves `SCHED_DEADLINE` with what it was admitted with. A thread that has slept beyond its 0-lag
 /// time and then leaves keeps its bandwidth in the root domain's account for ever: `switched_from_dl()` arms the timer
 /// that gives it back for queued threads only (kernel/sched/deadline.c, 6.12 to 6.18). Another reservation takes the
 /// place of the old one at once (`sched_dl_overflow()`). A thread that runs is left alone: it gives back by itself, and
-/// with the least budget it would be throttled, in its next reservation too.
+/// would be in debt at once.
 fn give_back(tid: u32) -> Option<Scheduling> {
     let before = KernelThreads.scheduling(tid).ok()?;
     if before.policy != Policy::Deadline || is_runnable(tid) {
         return None;
     }
-    let least = Scheduling {
-        runtime_ns: LEAST_RUNTIME_NS,
-        deadline_ns: LONG_PERIOD_NS,
-        period_ns: LONG_PERIOD_NS,
+    let shrunk = Scheduling {
+        runtime_ns: SHRUNK_RUNTIME_NS,
+        deadline_ns: SHRUNK_PERIOD_NS,
+        period_ns: SHRUNK_PERIOD_NS,
         ..before
     };
     // A kernel that takes no such period leaves it as it was.
-    set_attributes(tid, &least).ok()?;
+    set_attributes(tid, &shrunk).ok()?;
     Some(before)
 }
 
-/// Whether a thread runs or waits for a CPU; proc_pid_stat(5), its third field.
-fn is_runnable(tid: u32) -> bool {
+/// Whether a thread runs or waits for a CPU; `proc_pid_stat(5)`, its third field.
+pub(crate) fn is_runnable(tid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
     let after_name = stat.rsplit_once(") ").map(|(_, rest)| rest);
     after_name.is_some_and(|rest| rest.starts_with('R'))

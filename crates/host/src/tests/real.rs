@@ -7,7 +7,9 @@ use crate::settings::{
     Change, ChangeOf, Device, Restored, RxFrames, SettingKind, TapSendBuffer, ThreadAffinity,
     ThreadPolicy,
 };
-use crate::threads::{KernelThreads, RESET_ON_FORK, Scheduling, Threads};
+use crate::threads::{
+    KernelThreads, RESET_ON_FORK, Scheduling, Threads, calling_thread, is_runnable,
+};
 use crate::{CpuSet, HostTree, Machine, Snapshot};
 
 /// Runs `work` with the number of a thread that waits meanwhile.
@@ -62,6 +64,19 @@ fn policies_are_set_and_restored_by_the_kernel() {
             assert_eq!(change.restore(&machine), Restored::AlreadyOld);
         }
     });
+}
+
+/// A running thread whose reservation was shrunk would get nothing for a long time.
+#[test]
+fn only_a_sleeping_thread_is_not_runnable() {
+    assert!(is_runnable(calling_thread()));
+    with_thread(|tid| {
+        // It has said its number, and goes to sleep.
+        while is_runnable(tid) {
+            thread::yield_now();
+        }
+    });
+    assert!(!is_runnable(u32::MAX));
 }
 
 /// The kernel keeps what a sleeping thread had, unless that is shrunk first.
