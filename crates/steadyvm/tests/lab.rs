@@ -18,6 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use steadyvm_experiment::compare::results::{MethodResult, Phase, Results, Service};
 use steadyvm_lab::agent::Status;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
@@ -60,7 +61,7 @@ fn comparison_under_way(options: &[&str], out: &Path) -> (Child, JoinHandle<Vec<
 }
 
 /// samples.csv has every counted request of every method and phase once, with what it took.
-fn require_every_sample(file: &Path, methods: &[Value]) {
+fn require_every_sample(file: &Path, methods: &[MethodResult]) {
     let text = std::fs::read_to_string(file).unwrap();
     let mut lines = text.lines();
     let head = "method,round,phase,sequence,sent_ns,round_trip_ns";
@@ -76,13 +77,13 @@ fn require_every_sample(file: &Path, methods: &[Value]) {
     }
     let mut counted = 0;
     for method in methods {
-        for phase in ["netrt", "netrt_equal", "netrt_idle"] {
-            let name = method["name"].as_str().unwrap();
+        for phase in Phase::ALL {
+            let (name, key) = (&*method.name, phase.key());
             let of_phase = seen
                 .iter()
-                .filter(|sample| (sample.0, sample.1) == (name, phase));
-            let n = method[phase]["n"].as_u64().unwrap();
-            assert_eq!(of_phase.count() as u64, n, "{name} {phase}");
+                .filter(|sample| (sample.0, sample.1) == (name, key));
+            let n = method.latency(phase).n;
+            assert_eq!(of_phase.count() as u64, n, "{name} {key}");
             counted += n;
         }
     }
@@ -108,26 +109,23 @@ fn without_vms_the_host_receives_both_loads_in_every_boot() {
         "40",
     ];
     let (results, meta) = short_comparison(&options, out.path());
-    assert_eq!(
-        (&results["service"], &meta["service"]),
-        (&"host".into(), &"host".into())
-    );
+    assert_eq!(results.service, Service::Host);
+    assert_eq!(meta["service"], "host");
     assert!(meta["kernels"].get("guests").is_none(), "{meta}");
     assert_eq!((&meta["boots"], &meta["streams"]), (&2.into(), &2.into()));
     assert_eq!(meta["equal_rate_mbit_per_s"], 40.0);
-    let methods = results["methods"].as_array().unwrap();
-    assert_eq!(methods.len(), 3);
-    for method in methods {
+    assert_eq!(results.methods.len(), 3);
+    for method in &results.methods {
         require_figures(method);
-        let carried = &method["netstream"]["equal_mbit_per_s"];
-        assert!(
-            (20.0..60.0).contains(&carried.as_f64().unwrap()),
-            "{carried}"
-        );
-        for phase in ["wake_up", "wake_up_equal", "wake_up_idle"] {
-            let n = method[phase]["n"].as_u64().unwrap();
-            assert!(n > 100, "{phase}: {}", method[phase]);
-            let name = method["name"].as_str().unwrap();
+        let carried = method.netstream.equal_mbit_per_s.unwrap();
+        assert!((20.0..60.0).contains(&carried), "{carried}");
+        for phase in Phase::ALL {
+            let (name, phase, n) = (
+                &method.name,
+                phase.wake_up_key(),
+                method.wake_up(phase).unwrap().n,
+            );
+            assert!(n > 100, "{name} {phase}: {n}");
             let traced = [1, 2].map(|round| {
                 let file = out.path().join(format!("{name}.{phase}.{round}.json"));
                 let report: Report = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -150,24 +148,18 @@ fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
     let before = Footprint::now();
     let out = tempfile::tempdir().unwrap();
     let (results, meta) = short_comparison(&["--rounds", "1"], out.path());
-    assert_eq!(results["schema_version"], 1);
-    assert_eq!(
-        (&results["service"], &meta["service"]),
-        (&"vm".into(), &"vm".into())
-    );
-    let methods = results["methods"].as_array().unwrap();
-    let names: Vec<&str> = methods
-        .iter()
-        .map(|method| method["name"].as_str().unwrap())
-        .collect();
+    assert_eq!(results.service, Service::Vm);
+    assert_eq!(meta["service"], "vm");
+    let methods = &results.methods;
+    let names: Vec<&str> = methods.iter().map(|it| &*it.name).collect();
     assert_eq!(names, ["vanilla", "preempt-rt", "dedicated"]);
     for method in methods {
         require_figures(method);
-        let name = method["name"].as_str().unwrap();
+        let name = &method.name;
         assert!(out.path().join(format!("{name}.hgrm")).exists());
     }
     require_every_sample(&out.path().join("samples.csv"), methods);
-    let full_speed = |method: &Value| method["netstream"]["mbit_per_s"].as_f64().unwrap();
+    let full_speed = |method: &MethodResult| method.netstream.mbit_per_s.unwrap();
     let slowest = methods.iter().map(full_speed).fold(f64::INFINITY, f64::min);
     let equal = meta["equal_rate_mbit_per_s"].as_f64().unwrap();
     assert!((equal - 0.9 * slowest).abs() < 1e-6 * slowest, "{equal}");
@@ -264,11 +256,10 @@ fn a_round_whose_host_dies_is_dropped_and_measured_again() {
         1,
         "{meta}"
     );
-    let results = std::fs::read(out.path().join("results.json")).unwrap();
-    let results: Value = serde_json::from_slice(&results).unwrap();
-    let netrt = &results["methods"][0]["netrt"];
-    let answered = netrt["n"].as_u64().unwrap() + netrt["lost"].as_u64().unwrap();
-    assert_eq!(answered, 30, "{netrt}");
+    let results = std::fs::read_to_string(out.path().join("results.json")).unwrap();
+    let results = Results::from_json(&results).unwrap();
+    let netrt = &results.methods[0].netrt;
+    assert_eq!(netrt.n + netrt.lost, 30, "{netrt:?}");
     assert_eq!(Footprint::now(), before);
 }
 

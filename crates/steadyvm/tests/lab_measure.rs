@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use profile::{all_hold, inside, laboratory, shown, undo, write};
 use serde_json::Value;
+use steadyvm_experiment::compare::results::{RatioResult, Results};
 use steadyvm_lab::agent::{Process, Status};
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};
@@ -199,28 +200,21 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
 
     require_explained(&host);
 
-    let results = json(&inside(&host, &measure(3, 90)));
-    let methods = results["methods"].as_array().unwrap();
-    let names: Vec<&str> = methods
-        .iter()
-        .filter_map(|it| it["name"].as_str())
-        .collect();
+    let results = Results::from_json(&inside(&host, &measure(3, 90))).unwrap();
+    let names: Vec<&str> = results.methods.iter().map(|it| &*it.name).collect();
     assert_eq!(names, ["without", "with"]);
-    for method in methods {
-        assert_eq!(method["netrt_idle"]["n"], 90, "{method}");
-        assert_eq!(method["netrt_idle"]["rounds"].as_array().unwrap().len(), 3);
-        assert_eq!(method["netrt"]["n"], 0, "there is no such phase");
+    for method in &results.methods {
+        let idle = &method.netrt_idle;
+        assert_eq!((idle.n, idle.rounds.len()), (90, 3), "{idle:?}");
+        assert_eq!(method.netrt.n, 0, "there is no such phase");
     }
-    let ratios = results["ratios"].as_array().unwrap();
-    let of_median = |it: &&Value| it["figure"] == "netrt_idle.p50_us";
+    let ratios = &results.ratios;
+    let of_median = |it: &&RatioResult| it.figure == "netrt_idle.p50_us";
     let median = ratios.iter().find(of_median).unwrap();
-    assert_eq!(
-        (&median["of"], &median["to"]),
-        (&"with".into(), &"without".into())
-    );
-    assert!(median["low"].as_f64() <= median["median"].as_f64());
-    let is_foreign = |it: &Value| {
-        let figure = it["figure"].as_str().unwrap();
+    assert_eq!((&*median.of, &*median.to), ("with", "without"));
+    assert!(median.low <= Some(median.median), "{median:?}");
+    let is_foreign = |it: &RatioResult| {
+        let figure = &*it.figure;
         !figure.starts_with("netrt_idle.") && figure != "host.idle_cpu_busy_fraction"
     };
     assert!(!ratios.iter().any(is_foreign), "{ratios:?}");

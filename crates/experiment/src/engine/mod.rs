@@ -3,14 +3,17 @@
 
 mod cpu;
 mod disturbance;
+mod form;
 pub mod latency;
 mod output;
 mod record;
+pub mod results;
 pub mod rounds;
 mod watch;
 
 pub use cpu::CpuTimes;
 pub use disturbance::{CpuUse, Disturbance, Standstills};
+pub use form::{Form, ratio_figure, ratio_of};
 pub use output::{Meta, report_meta, write_run};
 pub use record::{KernelBuild, RunRecord};
 pub use watch::{Limit, Repetitions, STANDSTILL, Watch};

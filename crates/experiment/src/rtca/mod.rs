@@ -20,6 +20,7 @@ mod data;
 mod endpoint;
 mod output;
 mod place;
+mod record;
 mod report;
 mod results;
 mod setting;
@@ -32,7 +33,7 @@ pub use data::{
 };
 pub use output::write_output;
 pub use report::render_rtca;
-pub use results::{ConfigurationResult, CostResult, LevelResult, Results, SCHEMA_VERSION};
+pub use results::{ConfigurationResult, CostResult, LevelResult, Results};
 pub use table::render;
 
 #[cfg(test)]

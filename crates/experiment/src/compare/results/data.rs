@@ -156,6 +156,15 @@ impl Phase {
         }
     }
 
+    /// The phase's condition in results.json.
+    pub fn cell(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Equal => "equal",
+            Self::Idle => "idle",
+        }
+    }
+
     /// The phase in words.
     pub fn title(self) -> &'static str {
         match self {

@@ -12,6 +12,7 @@
 mod assemble;
 mod data;
 mod output;
+mod record;
 mod report;
 mod results;
 mod segments;
@@ -21,7 +22,7 @@ pub use assemble::assemble;
 pub use data::{MethodData, RoundData, RunData, StreamData};
 pub use output::write_output;
 pub use report::render_nisp_tcp;
-pub use results::{MethodResult, Results, SCHEMA_VERSION, StreamResult};
+pub use results::{MethodResult, Results, StreamResult};
 pub use segments::Segments;
 pub use table::render;
 use table::{READING, grids, introduction};

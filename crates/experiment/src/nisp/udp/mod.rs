@@ -9,6 +9,7 @@ mod assemble;
 mod data;
 mod output;
 mod rates;
+mod record;
 mod report;
 mod results;
 mod rounds;
@@ -18,7 +19,7 @@ pub use assemble::assemble;
 pub use data::{MethodData, RateData, RoundData, RunData};
 pub use output::write_output;
 pub use report::render_nisp_udp;
-pub use results::{MethodResult, Point, Results, SCHEMA_VERSION};
+pub use results::{MethodResult, Point, Results};
 pub use table::render;
 use table::{READING, grids, introduction};
 
