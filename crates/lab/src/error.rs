@@ -67,6 +67,13 @@ impl Error {
         }
     }
 
+    /// Says first whose error it is, such as a host's name.
+    #[must_use]
+    pub fn of(mut self, whose: impl Display) -> Self {
+        self.what = format!("{whose}: {}", self.what);
+        self
+    }
+
     /// Adds what the reader can do.
     #[must_use]
     pub fn what_to_do(mut self, what_to_do: impl Into<String>) -> Self {

@@ -6,6 +6,7 @@ mod disturbance;
 mod form;
 pub mod latency;
 mod output;
+mod plan;
 mod record;
 pub mod results;
 pub mod rounds;

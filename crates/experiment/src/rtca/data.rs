@@ -97,7 +97,7 @@ pub struct ConfigurationData {
 
 /// One round of one configuration: an entry for each of [`Interference::ALL`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RoundData(pub [LevelData; 4]);
+pub struct RoundData(pub Vec<LevelData>);
 
 /// One level of interference in one round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

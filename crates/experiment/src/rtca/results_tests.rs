@@ -40,10 +40,11 @@ fn level(slower: f64, packets_per_s: f64, round: u64) -> LevelData {
 
 fn configuration(name: &str, slower: f64, packets_per_s: f64) -> ConfigurationData {
     let round = |round| {
-        RoundData(Interference::ALL.map(|it| {
+        let levels = Interference::ALL.map(|it| {
             let senders = it.senders() as f64;
             level(1.0 + senders * slower, senders * packets_per_s, round)
-        }))
+        });
+        RoundData(levels.into())
     };
     ConfigurationData {
         name: name.to_owned(),

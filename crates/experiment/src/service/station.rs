@@ -5,11 +5,11 @@ use crate::compare::ComparedMethod;
 use crate::compare::phase;
 use crate::compare::receivers::Receivers;
 use crate::engine::CpuTimes;
-use crate::engine::rounds;
+use crate::engine::rounds::{self, or_broken};
+use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
-use steadyvm_lab::{Error, Result};
 
 /// What one measurement gives.
 #[derive(Debug)]
@@ -54,20 +54,6 @@ impl ServiceStation {
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        let named = |mut error: Error| {
-            error.what = format!("{method}: {}", error.what);
-            error
-        };
-        Self::boot_unnamed(laboratory, method, service, on_cpu, observer).map_err(named)
-    }
-
-    fn boot_unnamed(
-        laboratory: &Laboratory,
-        method: ComparedMethod,
-        service: &impl Service,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
             ..laboratory.host(&method.to_string(), laboratory.in_place_of(method.kernel))?
@@ -97,12 +83,13 @@ impl ServiceStation {
         load: Load,
     ) -> Result<Sample<S::Run>> {
         let measured = self.resume_and_measure(service, beside, load);
-        self.broken = measured.is_err();
-        measured.map_err(|error| {
-            let mut error = self.host.with_state(error, self.receivers.machines());
-            error.what = format!("{}: {}", self.method, error.what);
-            error
-        })
+        let machines = self.receivers.machines();
+        or_broken(
+            measured,
+            (&self.host, &mut self.broken),
+            self.method,
+            machines,
+        )
     }
 
     fn resume_and_measure<S: Service>(

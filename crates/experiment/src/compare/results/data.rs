@@ -2,6 +2,7 @@
 
 use super::guest::GuestCounts;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use steadyvm_load::netrt::{ClientRun, Counters, EndedBy};
 use steadyvm_load::netstream::NetStreamRun;
 
@@ -172,6 +173,12 @@ impl Phase {
             Self::Equal => "NetStream at one equal rate",
             Self::Idle => "no NetStream",
         }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.title())
     }
 }
 
