@@ -1,16 +1,11 @@
-//! A service of a host measured with and without steadyvm, and the host shown live, in the emulated host. As
-//! tests/lab.rs.
-
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-#[path = "support/profile.rs"]
-mod profile;
+//! A service of a host measured with and without steadyvm, and the host shown live, in the emulated host.
 
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use profile::{all_hold, inside, laboratory, shown, undo, write};
+use crate::profile::{all_hold, inside, shown, undo, write};
+use crate::shared;
 use serde_json::Value;
 use steadyvm_experiment::compare::results::{RatioResult, Results};
 use steadyvm_lab::agent::{Process, Status};
@@ -154,10 +149,7 @@ fn json(text: &str) -> Value {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_plans_terms_are_measured_both_ways() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let specification = laboratory.host("terms", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     let rt = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
@@ -172,10 +164,7 @@ fn a_plans_terms_are_measured_both_ways() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let specification = laboratory.host("measure", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     host.make_namespace("client", RT, RT.address(CLIENT))
         .unwrap();
     write(&host, "/run/steadyvm.toml", SIX_LINES);
@@ -255,10 +244,7 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_host_is_shown_live_and_what_a_watch_mended_is_told() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let specification = laboratory.host("top", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     write(&host, "/run/steadyvm.toml", SIX_LINES);
     let rt = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)

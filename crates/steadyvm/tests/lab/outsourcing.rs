@@ -1,11 +1,7 @@
-//! Guests of `steadyvm up` in the lab, and the methods of the comparison that have them. As
-//! tests/lab.rs.
+//! Guests of `steadyvm up` in the lab, and the methods of the comparison that have them.
 
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-mod comparison;
-
-use comparison::{require_figures, short_comparison};
+use crate::comparison::{require_figures, short_comparison};
+use crate::shared;
 use std::path::Path;
 use std::time::Duration;
 use steadyvm_experiment::compare::results::{GuestResult, MethodResult, RatioResult};
@@ -18,17 +14,6 @@ use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Silent;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn boot(logs: &Path) -> EmulatedHost {
-    let cache = Cache::of_this_machine().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
-    let kernels = [HostKernel::PreemptRt];
-    let laboratory = Laboratory::open(&cache, program, logs, &kernels, &Silent).unwrap();
-    let specification = laboratory
-        .host("outsourcing", HostKernel::PreemptRt)
-        .unwrap();
-    EmulatedHost::boot(&specification).unwrap()
-}
 
 /// The channel carries more than any buffer on its way holds, in both directions.
 fn require_channel(guest: &Guest) {
@@ -65,7 +50,7 @@ fn send_to_host(host: &EmulatedHost, guest: &Guest, network: Network) {
 fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
-    let host = boot(logs);
+    let host = shared::host(HostKernel::PreemptRt);
     let inside = |words: &str| host.connection().text(&["sh", "-euc", words]).unwrap();
 
     host.make_namespace("vm-rt", RT, RT.address(3)).unwrap();

@@ -1,13 +1,9 @@
 //! Tests in the emulated host. They need root and what `steadyvm lab prepare` builds, and take
 //! minutes: `make lab-tests` runs them, one at a time.
 
-// A test's helper fails by panicking, as the test itself does.
-#![allow(clippy::unwrap_used)]
-
-mod comparison;
-mod support;
-
-use comparison::{require_figures, short_comparison};
+use crate::comparison::{require_figures, short_comparison};
+use crate::shared;
+use crate::support::{Footprint, wait_until_gone};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -26,17 +22,13 @@ use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Silent;
 use steadyvm_load::netrt::{self, ClientOptions, End};
 use steadyvm_trace::receive_path::Report;
-use support::{Footprint, wait_until_gone};
 
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
 fn laboratory(logs: &Path) -> Laboratory {
-    laboratory_with(logs, &[HostKernel::PreemptRt])
-}
-
-fn laboratory_with(logs: &Path, kernels: &[HostKernel]) -> Laboratory {
+    let kernels = [HostKernel::PreemptRt];
     let cache = Cache::of_this_machine().unwrap();
-    Laboratory::open(&cache, Path::new(STEADYVM), logs, kernels, &Silent).unwrap()
+    Laboratory::open(&cache, Path::new(STEADYVM), logs, &kernels, &Silent).unwrap()
 }
 
 /// A comparison that has booted its hosts and is in its first round, and what it will have said on
@@ -313,10 +305,8 @@ fn the_real_time_kernels_have_what_other_work_needs() {
         (HostKernel::PreemptRt, None),
         (HostKernel::RtLevels, Some("/sys/kernel/sched_ext/state")),
     ];
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory_with(logs.path(), &kernels.map(|(kernel, _)| kernel));
     for (kernel, own) in kernels {
-        let host = EmulatedHost::boot(&laboratory.host("features", kernel).unwrap()).unwrap();
+        let host = shared::host(kernel);
         host.require_kvm().unwrap();
         let inside = |words: &[&str]| host.connection().text(words);
         assert!(inside(&["uname", "-v"]).unwrap().contains("PREEMPT_RT"));
@@ -354,10 +344,8 @@ fn send_requests(host: &EmulatedHost, count: u64) {
 fn packets_are_explained_from_interrupt_to_wake_up() {
     const REQUESTS: u64 = 60;
     let patience = Duration::from_secs(60);
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path());
     for kernel in [HostKernel::Distribution, HostKernel::PreemptRt] {
-        let host = EmulatedHost::boot(&laboratory.host("explain", kernel).unwrap()).unwrap();
+        let host = shared::host(kernel);
         let inside = host.connection();
         let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
         let mut service = inside.spawn(&serve).unwrap();
@@ -436,10 +424,7 @@ fn tracing(host: &EmulatedHost) -> (String, String) {
 #[ignore = "needs the lab: make lab-tests"]
 fn an_explanation_that_is_killed_leaves_nothing_on_the_host() {
     let patience = Duration::from_secs(60);
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path());
-    let specification = laboratory.host("killed", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     let inside = host.connection();
     let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
     let mut service = inside.spawn(&serve).unwrap();
@@ -552,9 +537,7 @@ fn methods_with_levels_hold_on_a_real_kernel_and_undo_restores_everything() {
 }
 
 fn hold_and_are_undone(kernel: HostKernel, methods: &[&str]) {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory_with(logs.path(), &[kernel]);
-    let host = EmulatedHost::boot(&laboratory.host("undo", kernel).unwrap()).unwrap();
+    let host = shared::host(kernel);
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
