@@ -48,7 +48,7 @@ quick: ## Formatting, lints and tests of the crates that changed since BASE (mai
 	$(if $(CHANGED),cargo test --locked $(CHANGED))
 
 .PHONY: check
-check: ## Formatting, lints, licences
+check: ## Formatting, lints, licences, documents
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
@@ -56,6 +56,11 @@ check: ## Formatting, lints, licences
 	tools/check-dependencies
 	tools/check-module
 	tools/check-specification
+	tools/check-documents
+
+.PHONY: book
+book: ## The documents as a book, target/book; needs mdbook (cargo install mdbook)
+	mdbook build docs
 
 .PHONY: unit-tests
 unit-tests: ## Tests that need no lab
