@@ -7,7 +7,7 @@ use super::phase::{self, Load};
 use super::receivers::Receivers;
 use crate::compare::results::{Phase, PhaseData};
 use crate::engine::CpuTimes;
-use crate::engine::rounds::{self, or_broken};
+use crate::engine::rounds::{or_broken, station};
 use std::time::Duration;
 use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
@@ -25,19 +25,7 @@ pub struct Station {
     broken: bool,
 }
 
-impl rounds::Station for Station {
-    fn host(&mut self) -> &mut EmulatedHost {
-        &mut self.host
-    }
-
-    fn emulator(&self) -> u32 {
-        self.host.emulator()
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken
-    }
-}
+station!(Station);
 
 impl Station {
     /// Boots the host, starts what receives the loads, puts the method in force and stops the

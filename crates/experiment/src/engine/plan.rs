@@ -18,6 +18,26 @@ pub trait Station: Send {
     fn is_broken(&self) -> bool;
 }
 
+/// A type with the fields `host` and `broken` is a station.
+macro_rules! station {
+    ($place:ty) => {
+        impl $crate::engine::rounds::Station for $place {
+            fn host(&mut self) -> &mut steadyvm_lab::host::EmulatedHost {
+                &mut self.host
+            }
+
+            fn emulator(&self) -> u32 {
+                self.host.emulator()
+            }
+
+            fn is_broken(&self) -> bool {
+                self.broken
+            }
+        }
+    };
+}
+pub(crate) use station;
+
 /// Notes whether a station is broken from now on, by what came of a measurement of `what`; an error gets the
 /// state of the station's machines.
 ///

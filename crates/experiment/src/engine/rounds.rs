@@ -11,6 +11,7 @@ use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::{News, Observer, task};
 use steadyvm_lab::{Blame, Error, Result};
 
+pub(crate) use super::plan::station;
 pub use super::plan::{Again, Manner, Measured, Outcome, Plan, Station, or_broken};
 
 /// At most one measurement in this many is repeated because the machine paused.

@@ -16,7 +16,7 @@ pub mod udp;
 pub use jobs::JobsResult;
 pub use times::{SCALE, SCALES, Times};
 
-use crate::engine::rounds::{Station, or_broken};
+use crate::engine::rounds::{or_broken, station};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -68,19 +68,7 @@ struct Place {
     broken: bool,
 }
 
-impl Station for Place {
-    fn host(&mut self) -> &mut EmulatedHost {
-        &mut self.host
-    }
-
-    fn emulator(&self) -> u32 {
-        self.host.emulator()
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken
-    }
-}
+station!(Place);
 
 /// The two processes on the experiment's CPU.
 struct Processes {

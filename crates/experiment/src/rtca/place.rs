@@ -4,7 +4,7 @@ use super::configuration::{Configuration, LARGEST_BATCH};
 use super::endpoint::{PATIENCE, Party};
 use super::setting::Setting;
 use crate::engine::CpuTimes;
-use crate::engine::rounds::{Station, or_broken};
+use crate::engine::rounds::{or_broken, station};
 use crate::rtca::{Cost, Interference, LevelData, StreamData};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -54,19 +54,7 @@ pub(super) struct Place {
     _servers: Vec<Process>,
 }
 
-impl Station for Place {
-    fn host(&mut self) -> &mut EmulatedHost {
-        &mut self.host
-    }
-
-    fn emulator(&self) -> u32 {
-        self.host.emulator()
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken
-    }
-}
+station!(Place);
 
 impl Place {
     /// Boots a host with its endpoints, puts the method in force, and stops the host's clock.

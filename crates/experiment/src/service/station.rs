@@ -5,7 +5,7 @@ use crate::compare::ComparedMethod;
 use crate::compare::phase;
 use crate::compare::receivers::Receivers;
 use crate::engine::CpuTimes;
-use crate::engine::rounds::{self, or_broken};
+use crate::engine::rounds::{or_broken, station};
 use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::Laboratory;
@@ -30,19 +30,7 @@ pub struct ServiceStation {
     broken: bool,
 }
 
-impl rounds::Station for ServiceStation {
-    fn host(&mut self) -> &mut EmulatedHost {
-        &mut self.host
-    }
-
-    fn emulator(&self) -> u32 {
-        self.host.emulator()
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken
-    }
-}
+station!(ServiceStation);
 
 impl ServiceStation {
     /// Boots the host with both guests, makes the service ready, puts the method in force and stops
