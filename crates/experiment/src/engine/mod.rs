@@ -5,6 +5,7 @@ mod cpu;
 mod disturbance;
 mod form;
 pub mod latency;
+mod latency_record;
 mod output;
 mod plan;
 mod record;

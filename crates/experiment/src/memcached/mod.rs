@@ -108,26 +108,23 @@ fn connect(receivers: &Receivers) -> Result<TcpStream> {
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    service::outcome(laboratory, options, &Memcached, observer, latencies_of)
+    let gets = |method: &_, beside, samples: &[&_]| vec![latencies_of(method, beside, samples)];
+    service::outcome(laboratory, options, &Memcached, observer, gets)
 }
 
 /// The GETs of all rounds.
-fn latencies_of(
-    method: &ComparedMethod,
-    beside: Beside,
-    samples: &[&Sample<Run>],
-) -> Vec<Latencies> {
+fn latencies_of(method: &ComparedMethod, beside: Beside, samples: &[&Sample<Run>]) -> Latencies {
     let gets = |sample: &&Sample<Run>| {
         let samples = sample.run.samples.iter();
         let gets = samples.filter(|it| it.kind == Kind::Get);
         gets.map(|it| it.response_ns).collect()
     };
-    vec![Latencies {
+    Latencies {
         row: method.to_string(),
         cell: format!("GET, {beside}"),
         rounds: samples.iter().map(gets).collect(),
         lost: samples.iter().map(|it| it.run.lost).sum(),
-    }]
+    }
 }
 
 #[cfg(test)]
@@ -158,7 +155,7 @@ mod tests {
             cpu_busy_fraction: 0.5,
         };
         let method = "preempt-rt".parse().unwrap();
-        let found = latencies_of(&method, Beside::NetStream, &[&round, &round]).remove(0);
+        let found = latencies_of(&method, Beside::NetStream, &[&round, &round]);
         assert_eq!(found.rounds, [[5, 6], [5, 6]]);
         assert_eq!((found.lost, &*found.row), (2, "preempt-rt"));
         assert_eq!(found.cell, "GET, beside NetStream at full speed");
