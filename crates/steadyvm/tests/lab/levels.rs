@@ -6,7 +6,6 @@ use crate::kernel_log;
 use crate::shared::{self, SharedHost};
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +15,6 @@ use steadyvm_lab::host::{BULK, Network, RT};
 use steadyvm_lab::laboratory::HostKernel;
 use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End};
 
-const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 const PATIENCE: Duration = Duration::from_secs(60);
 const NETRT_PORT: u16 = 7700;
 

@@ -2,15 +2,13 @@
 
 use crate::comparison::{require_figures, short_comparison};
 use crate::shared;
-use std::path::Path;
 use std::time::Duration;
 use steadyvm_experiment::compare::results::{GuestResult, MethodResult, RatioResult};
 use steadyvm_lab::Guest;
 use steadyvm_lab::agent::Status;
-use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::emulator::{Machine, Monitor};
 use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
-use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
+use steadyvm_lab::laboratory::{HostKernel, guest};
 use steadyvm_lab::progress::Silent;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,8 +46,6 @@ fn send_to_host(host: &EmulatedHost, guest: &Guest, network: Network) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
-    let place = tempfile::tempdir().unwrap();
-    let logs = place.path();
     let host = shared::host(HostKernel::PreemptRt);
     let inside = |words: &str| host.connection().text(&["sh", "-euc", words]).unwrap();
 

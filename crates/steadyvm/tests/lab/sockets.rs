@@ -3,7 +3,7 @@
 //! `make lab-tests` runs them, one at a time.
 
 use crate::cases::{RUN_CASES, build_cases, check, expected, guest};
-use crate::outsourced::{Guest, Lab, PATIENCE, softirqs};
+use crate::outsourced::{Guest, PATIENCE, softirqs};
 use crate::shared;
 use std::fs;
 use std::net::UdpSocket;

@@ -7,6 +7,7 @@ use crate::nisp::JobsResult;
 use serde::{Deserialize, Serialize};
 
 /// What was set.
+#[allow(clippy::struct_field_names, reason = "a name has its unit")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// From one job's release to the next, in microseconds.
