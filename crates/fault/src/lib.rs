@@ -57,8 +57,7 @@ fn after(mark: &str, words: &str) -> String {
 pub type Result<T> = std::result::Result<T, Fault>;
 
 impl Fault {
-    /// An error of this kind, without advice.
-    pub fn of(blame: Blame, what: impl Into<String>, why: impl Display) -> Self {
+    fn new(blame: Blame, what: impl Into<String>, why: impl Display) -> Self {
         Self {
             blame,
             what: what.into(),
@@ -69,7 +68,7 @@ impl Fault {
 
     /// An error that the machine is to blame for.
     pub fn machine(what: impl Into<String>, why: impl Display) -> Self {
-        Self::of(Blame::Machine, what, why)
+        Self::new(Blame::Machine, what, why)
     }
 
     /// The same; `what` is what was tried: "open /dev/kvm".
@@ -79,17 +78,24 @@ impl Fault {
 
     /// An error that the request is to blame for.
     pub fn input(what: impl Into<String>, why: impl Display) -> Self {
-        Self::of(Blame::Input, what, why)
+        Self::new(Blame::Input, what, why)
     }
 
     /// An error of a machine that lacks something.
     pub fn lack(what: impl Into<String>, why: impl Display) -> Self {
-        Self::of(Blame::Lack, what, why)
+        Self::new(Blame::Lack, what, why)
     }
 
     /// A guest that stopped without having been asked to and without powering off.
     pub fn guest(why: impl Display) -> Self {
-        Self::of(Blame::Guest, "the guest failed", why)
+        Self::new(Blame::Guest, "the guest failed", why)
+    }
+
+    /// Says first whose error it is, such as a host's name.
+    #[must_use]
+    pub fn of(mut self, whose: impl Display) -> Self {
+        self.what = format!("{whose}: {}", self.what);
+        self
     }
 
     /// Adds what the reader can do.
@@ -155,6 +161,7 @@ mod tests {
                 Fault::input("`x` is no device", "").what_to_do("name one"),
                 "`x` is no device; name one",
             ),
+            (Fault::machine("boot", "no").of("vanilla"), "vanilla: boot: no"),
             (Fault::guest("it hangs"), "the guest failed: it hangs"),
         ] {
             assert_eq!(fault.to_string(), text);

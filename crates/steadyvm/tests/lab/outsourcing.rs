@@ -1,33 +1,17 @@
-//! Guests of `steadyvm up` in the lab, and the methods of the comparison that have them. As
-//! tests/lab.rs.
+//! Guests of `steadyvm up` in the lab, and the methods of the comparison that have them.
 
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-mod comparison;
-
-use comparison::{require_figures, short_comparison};
-use std::path::Path;
+use crate::comparison::{require_figures, short_comparison};
+use crate::shared;
 use std::time::Duration;
+use steadyvm_experiment::compare::results::{GuestResult, MethodResult, RatioResult};
 use steadyvm_lab::Guest;
 use steadyvm_lab::agent::Status;
-use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::emulator::{Machine, Monitor};
 use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
-use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
+use steadyvm_lab::laboratory::{HostKernel, guest};
 use steadyvm_lab::progress::Silent;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn boot(logs: &Path) -> EmulatedHost {
-    let cache = Cache::of_this_machine().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
-    let kernels = [HostKernel::PreemptRt];
-    let laboratory = Laboratory::open(&cache, program, logs, &kernels, &Silent).unwrap();
-    let specification = laboratory
-        .host("outsourcing", HostKernel::PreemptRt)
-        .unwrap();
-    EmulatedHost::boot(&specification).unwrap()
-}
 
 /// The channel carries more than any buffer on its way holds, in both directions.
 fn require_channel(guest: &Guest) {
@@ -62,9 +46,7 @@ fn send_to_host(host: &EmulatedHost, guest: &Guest, network: Network) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
-    let place = tempfile::tempdir().unwrap();
-    let logs = place.path();
-    let host = boot(logs);
+    let host = shared::host(HostKernel::PreemptRt);
     let inside = |words: &str| host.connection().text(&["sh", "-euc", words]).unwrap();
 
     host.make_namespace("vm-rt", RT, RT.address(3)).unwrap();
@@ -127,11 +109,8 @@ fn outsourced_sockets_are_compared_with_preempt_rt() {
     let asked = "preempt-rt,rt-sockets,no-patch,steadyvm,rt-process";
     let options = ["--rounds", "1", "--methods", asked];
     let (results, meta) = short_comparison(&options, out.path());
-    let methods = results["methods"].as_array().unwrap();
-    let names: Vec<&str> = methods
-        .iter()
-        .map(|method| method["name"].as_str().unwrap())
-        .collect();
+    let methods = &results.methods;
+    let names: Vec<&str> = methods.iter().map(|it| &*it.name).collect();
     assert_eq!(names.join(","), asked);
     methods.iter().for_each(require_figures);
     let kernels = &meta["kernels"];
@@ -142,29 +121,30 @@ fn outsourced_sockets_are_compared_with_preempt_rt() {
     let [with_stack, rt_sockets, no_patch, all, process] = &methods[..] else {
         panic!("five methods");
     };
-    for phase in ["guest", "guest_equal", "guest_idle"] {
-        assert_eq!(process[phase], serde_json::Value::Null, "it has no guest");
-        let network = ["network_interrupts", "network_softirqs"];
-        for none in [&rt_sockets[phase], &no_patch[phase], &all[phase]] {
-            assert_eq!(none["requests"], 350, "with those that warm up: {none}");
-            assert!(
-                network.iter().all(|name| none[*name] == 0),
-                "{phase}: {none}"
-            );
-            assert!(none["exits_per_request"].as_f64().unwrap() >= 1.0, "{none}");
+    let phases: [fn(&MethodResult) -> Option<&GuestResult>; 3] = [
+        |it| it.guest.as_ref(),
+        |it| it.guest_equal.as_ref(),
+        |it| it.guest_idle.as_ref(),
+    ];
+    for of_phase in phases {
+        assert_eq!(of_phase(process), None, "it has no guest");
+        let network = |it: &GuestResult| [it.network_interrupts, it.network_softirqs];
+        for method in [rt_sockets, no_patch, all] {
+            let none = of_phase(method).unwrap();
+            assert_eq!(none.requests, 350, "with those that warm up: {none:?}");
+            assert_eq!(network(none), [0, 0], "{none:?}");
+            assert!(none.exits_per_request >= 1.0, "{none:?}");
         }
         // The same counters count elsewhere.
-        let counted = network.map(|name| with_stack[phase][name].as_u64().unwrap());
+        let counted = network(of_phase(with_stack).unwrap());
         assert!(counted.iter().all(|&count| count > 100), "{counted:?}");
     }
     // Of the paper's table, by the same names.
     let ratio = |figure: &str| {
-        let ratios = results["ratios"].as_array().unwrap().iter();
-        let of = |ratio: &&serde_json::Value| {
-            (&ratio["of"], &ratio["to"], &ratio["figure"])
-                == (&"rt-sockets".into(), &"preempt-rt".into(), &figure.into())
+        let of = |ratio: &&RatioResult| {
+            (&*ratio.of, &*ratio.to, &*ratio.figure) == ("rt-sockets", "preempt-rt", figure)
         };
-        ratios.filter(of).count()
+        results.ratios.iter().filter(of).count()
     };
     assert_eq!(ratio("netrt.mean_us"), 1);
     let mut consoles = names.iter().map(|name| format!("logs/{name}.console"));

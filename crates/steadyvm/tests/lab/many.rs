@@ -1,13 +1,7 @@
 //! Many guests of `steadyvm up` at once, each with its service in a network namespace of its own.
 
-// A test's helper fails by panicking, as the test itself does.
-#![allow(clippy::unwrap_used)]
-
-#[path = "support/outsourced.rs"]
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod outsourced;
-
-use outsourced::{Guest, Lab, PATIENCE};
+use crate::outsourced::{Guest, Lab, PATIENCE};
+use crate::shared;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;
@@ -85,7 +79,7 @@ fn virtual_machines(lab: &Lab) -> usize {
 fn ten_guests_serve_at_once_and_one_that_is_killed_starts_again() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
-    let lab = Lab::boot("many", logs);
+    let lab = shared::lab(logs);
     lab.upload_guest(SERVICES, &[]);
     let mut guests = Vec::new();
     for (number, namespace) in NAMESPACES.into_iter().enumerate() {

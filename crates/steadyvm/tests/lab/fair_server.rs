@@ -1,15 +1,9 @@
 //! The fair server of a real kernel in the emulated host: the pieces in which it gives normal
-//! threads their share, before and after steadyvm bounds them, and how they come back. As
-//! tests/lab.rs.
+//! threads their share, before and after steadyvm bounds them, and how they come back.
 
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-use std::path::Path;
-
-use steadyvm_lab::artifact::Cache;
+use crate::shared::{self, SharedHost};
 use steadyvm_lab::host::EmulatedHost;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
-use steadyvm_lab::progress::Silent;
+use steadyvm_lab::laboratory::HostKernel;
 
 /// How normal threads got the CPU of a FIFO thread that never leaves it.
 #[derive(Debug)]
@@ -65,18 +59,14 @@ fn inside(host: &EmulatedHost, words: &str) -> String {
     done.unwrap_or_else(|error| panic!("{words}: {error}"))
 }
 
-/// A host, and where its logs go.
-fn boot(kernel: HostKernel) -> (tempfile::TempDir, EmulatedHost) {
-    let logs = tempfile::tempdir().unwrap();
-    let cache = Cache::of_this_machine().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
-    let laboratory = Laboratory::open(&cache, program, logs.path(), &[kernel], &Silent).unwrap();
-    let host = EmulatedHost::boot(&laboratory.host("fair", kernel).unwrap()).unwrap();
+/// A host with a process that methods take for the service.
+fn boot(kernel: HostKernel) -> SharedHost {
+    let host = shared::host(kernel);
     inside(
         &host,
         "sleep 600 < /dev/null > /dev/null 2>&1 & echo $! > /run/service",
     );
-    (logs, host)
+    host
 }
 
 const SERVICE: &str = "--rt-nic rt --rt-process $(cat /run/service)";
@@ -96,7 +86,7 @@ fn halve_pieces(host: &EmulatedHost) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_piece_ends_where_it_is_used_up_while_another_thread_is_woken() {
-    let (_logs, host) = boot(HostKernel::RtLevels);
+    let host = boot(HostKernel::RtLevels);
     inside(
         &host,
         &format!("steadyvm host apply --method rt-poll-list {SERVICE}"),
@@ -120,7 +110,7 @@ fn a_piece_ends_where_it_is_used_up_while_another_thread_is_woken() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn normal_threads_get_their_share_in_short_pieces_and_undo_gives_the_long_ones_back() {
-    let (_logs, host) = boot(HostKernel::PreemptRt);
+    let host = boot(HostKernel::PreemptRt);
     let apply = &format!("steadyvm host apply --method preempt-rt {SERVICE}");
     inside(&host, "steadyvm host snapshot > /run/before.json");
 

@@ -2,27 +2,19 @@
 //! must survive traffic. They need root and what `steadyvm lab prepare` builds, and take minutes:
 //! `make lab-tests` runs them, one at a time.
 
-// A test's helper fails by panicking, as the test itself does.
-#![allow(clippy::unwrap_used)]
-
-#[path = "support/kernel_log.rs"]
-mod kernel_log;
-
+use crate::kernel_log;
+use crate::shared::{self, SharedHost};
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use steadyvm_lab::agent::Status;
-use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::child::{self, Child};
-use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
-use steadyvm_lab::progress::Silent;
+use steadyvm_lab::host::{BULK, Network, RT};
+use steadyvm_lab::laboratory::HostKernel;
 use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End};
 
-const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 const PATIENCE: Duration = Duration::from_secs(60);
 const NETRT_PORT: u16 = 7700;
 
@@ -38,32 +30,26 @@ fn kernel() -> HostKernel {
 
 /// A host whose kernel has levels, the NetRT service and iperf3 servers in it.
 struct Host {
-    host: EmulatedHost,
-    logs: tempfile::TempDir,
+    host: SharedHost,
+    /// What `/proc/net/rx_levels` said at the beginning.
+    counted: String,
+    /// For what is built for it.
+    place: tempfile::TempDir,
 }
 
 impl Host {
-    fn boot(name: &str) -> Self {
-        let logs = tempfile::tempdir().unwrap();
-        let cache = Cache::of_this_machine().unwrap();
-        let laboratory = Laboratory::open(
-            &cache,
-            Path::new(STEADYVM),
-            logs.path(),
-            &[kernel()],
-            &Silent,
-        )
-        .unwrap();
-        // An emulated machine may reset itself while it boots, for no fault of its kernel:
-        // docs/design/lab.md has the measured rate. `compare` boots it again, too.
-        let mut specification = laboratory.host(name, kernel()).unwrap();
-        if kernel() == HostKernel::LevelsDebug {
-            // Without PREEMPT_RT interrupts have threads, whose priorities are levels, only if asked.
-            specification.kernel_words.push_str(" threadirqs");
+    fn boot() -> Self {
+        // Without PREEMPT_RT interrupts have threads, whose priorities are levels, only if asked.
+        let words = match kernel() {
+            HostKernel::LevelsDebug => " threadirqs",
+            _ => "",
+        };
+        let host = shared::host_with_words(kernel(), words);
+        Self {
+            counted: (host.connection().text(&["cat", "/proc/net/rx_levels"])).unwrap(),
+            place: tempfile::tempdir().unwrap(),
+            host,
         }
-        let boot = || EmulatedHost::boot(&specification);
-        let host = boot().or_else(|_| boot()).or_else(|_| boot()).unwrap();
-        Self { host, logs }
     }
 
     /// Runs shell words in the host; they must succeed.
@@ -174,17 +160,10 @@ impl Host {
         }
     }
 
-    /// The sum over the CPUs of one column of `/proc/net/rx_levels` at this level.
+    /// What was counted in this test in one column of `/proc/net/rx_levels` at this level.
     fn counter(&self, column: &str, level: u32) -> u64 {
-        let table = self.run("cat /proc/net/rx_levels");
-        let mut lines = table.lines().map(|line| line.split(' '));
-        let index = lines.next().unwrap().position(|title| title == column);
-        let level = level.to_string();
-        lines
-            .map(Iterator::collect::<Vec<_>>)
-            .filter(|values| values[1] == level)
-            .map(|values| values[index.unwrap()].parse::<u64>().unwrap())
-            .sum()
+        let now = self.run("cat /proc/net/rx_levels");
+        sum(&now, column, level) - sum(&self.counted, column, level)
     }
 
     /// Nothing in the kernel's log that should not be there; a kernel that checks itself still does.
@@ -199,6 +178,18 @@ impl Host {
             assert_eq!(log.trim(), "1");
         }
     }
+}
+
+/// The sum over the CPUs of one column of `/proc/net/rx_levels` at this level.
+fn sum(table: &str, column: &str, level: u32) -> u64 {
+    let mut lines = table.lines().map(|line| line.split(' '));
+    let index = lines.next().unwrap().position(|title| title == column);
+    let level = level.to_string();
+    lines
+        .map(Iterator::collect::<Vec<_>>)
+        .filter(|values| values[1] == level)
+        .map(|values| values[index.unwrap()].parse::<u64>().unwrap())
+        .sum()
 }
 
 /// A task that never sleeps.
@@ -240,7 +231,7 @@ impl Stream {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn wrong_settings_are_refused_and_change_nothing() {
-    let host = Host::boot("refusals");
+    let host = Host::boot();
     let files = "/proc/sys/net/core/rtnet_* /sys/class/net/rt/rx_level";
     let before = host.run(&format!("grep . {files}"));
     let defaults = [
@@ -290,7 +281,7 @@ fn wrong_settings_are_refused_and_change_nothing() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn the_rt_nic_is_polled_at_the_rt_level_only_while_it_is_on() {
-    let host = Host::boot("counting");
+    let host = Host::boot();
     host.start_netrt();
     let run = host.requests(300);
     assert_eq!((run.samples.len(), run.counters.lost), (300, 0));
@@ -326,7 +317,7 @@ fn the_rt_nic_is_polled_at_the_rt_level_only_while_it_is_on() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_computing_task_of_the_services_rank_does_not_stop_the_rt_nic() {
-    let host = Host::boot("computing");
+    let host = Host::boot();
     host.start_netrt();
     // After each packet the interrupt thread leaves its card to rx_level/CPU, interrupt masked.
     host.run(
@@ -344,7 +335,7 @@ fn a_computing_task_of_the_services_rank_does_not_stop_the_rt_nic() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn packets_that_the_rt_level_hands_on_do_not_wait_for_normal_threads() {
-    let host = Host::boot("veth");
+    let host = Host::boot();
     host.start_netrt();
     let address = RT.address(100);
     host.host.make_namespace("service", RT, address).unwrap();
@@ -370,7 +361,7 @@ fn packets_that_the_rt_level_hands_on_do_not_wait_for_normal_threads() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn marked_packets_keep_their_order_while_their_interrupt_moves() {
-    let host = Host::boot("moving");
+    let host = Host::boot();
     store_marking_program(&host);
     host.run(
         "ip link set dev bulk xdpdrv object /run/mark.o section xdp; \
@@ -398,7 +389,7 @@ fn marked_packets_keep_their_order_while_their_interrupt_moves() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_minute_of_computing_and_flooding_at_rt_ranks_stalls_neither_rcu_nor_timers() {
-    let host = Host::boot("minute");
+    let host = Host::boot();
     host.start_netrt();
     host.rank_rcu(85);
     let computing = host.compute(70);
@@ -440,7 +431,7 @@ fn a_minute_of_computing_and_flooding_at_rt_ranks_stalls_neither_rcu_nor_timers(
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn levels_change_while_traffic_flows_and_no_flow_is_reordered() {
-    let host = Host::boot("changes");
+    let host = Host::boot();
     host.start_netrt();
     // GRO is on, as ever; a VLAN, RPS and RFS come on top.
     host.run(
@@ -473,7 +464,7 @@ fn levels_change_while_traffic_flows_and_no_flow_is_reordered() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn polls_of_a_short_quantum_merge_as_many_packets_as_full_ones() {
-    let host = Host::boot("merging");
+    let host = Host::boot();
     // 16 packets of a stream are 23,220 bytes.
     host.run(
         "sysctl -qw net.core.rtnet_prio=70 net.core.rtnet_quantum='16 64'; \
@@ -498,7 +489,7 @@ fn polls_of_a_short_quantum_merge_as_many_packets_as_full_ones() {
 
 /// A program of `tests/programs`, built here and put on the host.
 fn install(host: &Host, source: &str, path: &str) {
-    let program = host.logs.path().join("program");
+    let program = host.place.path().join("program");
     let source = format!("{}/tests/programs/{source}", env!("CARGO_MANIFEST_DIR"));
     let built = Command::new("gcc")
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-static", "-o"])
@@ -513,7 +504,7 @@ fn install(host: &Host, source: &str, path: &str) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn prioritised_packets_have_a_backlog_of_their_own_and_a_namespace_has_no_say() {
-    let host = Host::boot("backlog");
+    let host = Host::boot();
     install(&host, "datagrams.c", "/run/datagrams");
     host.run(
         "ip link set lo up; ip netns add tenant; ip -n tenant link set lo up; \
@@ -548,7 +539,7 @@ fn prioritised_packets_have_a_backlog_of_their_own_and_a_namespace_has_no_say() 
 
 /// Puts support/mark.bpf.c on the host, as /run/mark.o.
 fn store_marking_program(host: &Host) {
-    let object = host.logs.path().join("mark.o");
+    let object = host.place.path().join("mark.o");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/mark.bpf.c");
     let compiled = Command::new("clang")
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-Wall", "-Werror"])
@@ -635,7 +626,7 @@ fn flood_while(socket: &UdpSocket, to: SocketAddr, work: impl FnOnce()) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn an_xdp_program_says_the_level_of_each_packet() {
-    let host = Host::boot("early");
+    let host = Host::boot();
     store_marking_program(&host);
     host.run("ip link set dev bulk xdpdrv object /run/mark.o section xdp");
     let datagrams = Datagrams::to(&host);
@@ -701,7 +692,7 @@ fn an_xdp_program_says_the_level_of_each_packet() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn devices_go_down_move_and_die_under_a_flood() {
-    let host = Host::boot("devices");
+    let host = Host::boot();
     host.start_netrt();
     let flood = host.start_stream(BULK, 5201, &["-t", "40"]);
     host.run(
@@ -760,7 +751,7 @@ fn hear(receiver: &UdpSocket, count: usize, what: &str) -> Vec<String> {
 #[ignore = "needs the lab: make lab-tests"]
 fn netconsole_says_everything_over_both_nics_under_a_flood() {
     const MESSAGES: usize = 1000;
-    let host = Host::boot("netconsole");
+    let host = Host::boot();
     host.start_netrt();
     host.run("sysctl -qw kernel.printk_devkmsg=on");
     let receivers = [RT, BULK].map(|network| {
@@ -828,7 +819,7 @@ fn netconsole_says_everything_over_both_nics_under_a_flood() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_cpu_goes_and_comes_back_under_a_flood() {
-    let host = Host::boot("hotplug");
+    let host = Host::boot();
     host.start_netrt();
     let flood = host.start_stream(BULK, 5201, &["-t", "30"]);
     host.run(
@@ -871,7 +862,7 @@ fn a_poll_that_a_runaway_real_time_task_preempts_gets_its_share() {
         println!("no task preempts a poll without PREEMPT_RT: nothing to see");
         return;
     }
-    let host = Host::boot("runaway");
+    let host = Host::boot();
     host.start_netrt();
     // The poll of one packet leaves its card to be polled again, whatever else has come. RCU's threads
     // stay below the task: above it, one that wants bottom halves off would poll level 0 until nothing is

@@ -1,12 +1,7 @@
 //! How many packets a VM's tap hands to the host in one section: set while the VM runs, undone after a crash
-//! too, and counted. As tests/lab.rs.
+//! too, and counted.
 
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-#[path = "support/profile.rs"]
-mod profile;
-
-use profile::{all_hold, inside, laboratory, shown, undo, write};
+use crate::profile::{all_hold, inside, laboratory, shown, undo, write};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,13 +1,9 @@
-//! A host as one file describes it, in the emulated host: applied, watched, restored. As tests/lab.rs.
-
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-#[path = "support/profile.rs"]
-mod profile;
+//! A host as one file describes it, in the emulated host: applied, watched, restored.
 
 use std::time::Duration;
 
-use profile::{all_hold, inside, laboratory, shown, undo, write};
+use crate::profile::{all_hold, inside, shown, undo, write};
+use crate::shared;
 use serde_json::Value;
 use steadyvm_lab::agent::Process;
 use steadyvm_lab::host::{EmulatedHost, RT};
@@ -39,10 +35,7 @@ fn status(host: &EmulatedHost) -> (Value, i64) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let specification = laboratory.host("site", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     write(&host, "/run/steadyvm.toml", SIX_LINES);
     inside(&host, "steadyvm host snapshot > /run/before.json");
     assert_eq!(status(&host).1, 1, "nothing is in force yet");

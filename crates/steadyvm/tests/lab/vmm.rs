@@ -1,13 +1,7 @@
-//! `steadyvm up` in the emulated host: stock guests boot, do their work, and leave nothing. As
-//! tests/lab.rs.
+//! `steadyvm up` in the emulated host: stock guests boot, do their work, and leave nothing.
 
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-#[path = "support/outsourced.rs"]
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod outsourced;
-
-use outsourced::{Guest, Lab};
+use crate::outsourced::{Guest, Lab};
+use crate::shared;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -80,9 +74,7 @@ fn footprint(host: &EmulatedHost) -> String {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_stock_guest_boots_on_one_and_two_vcpus_receives_and_powers_off() {
-    let place = tempfile::tempdir().unwrap();
-    let logs = place.path();
-    let host = host(logs);
+    let host = shared::host(HostKernel::PreemptRt);
     host.ip("tuntap add dev tap-guest mode tap vnet_hdr")
         .unwrap();
     host.ip("address add 10.99.0.1/24 dev tap-guest").unwrap();
@@ -161,7 +153,7 @@ fn boots_on(lab: &Lab, kernel: &str, release: &str, vcpus: u32) {
 fn debian_s_kernels_boot_on_up_to_four_vcpus() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
-    let lab = Lab::boot("kernels", logs);
+    let lab = shared::lab(logs);
     let script = "for vcpu in $(seq 0 $(($(nproc) - 1))); do\n\
                   taskset -c $vcpu echo on VCPU $vcpu of $(nproc), $(uname -r)\n\
                   done\n";
@@ -189,9 +181,7 @@ fn debian_s_kernels_boot_on_up_to_four_vcpus() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_guest_that_panics_or_restarts_ends_its_vm() {
-    let place = tempfile::tempdir().unwrap();
-    let logs = place.path();
-    let host = host(logs);
+    let host = shared::host(HostKernel::PreemptRt);
     let before = footprint(&host);
     for (vcpus, key, panics) in [(1, "b", false), (1, "c", true), (2, "c", true)] {
         let more = format!("vcpus = {vcpus}\n{DISK}");
@@ -212,9 +202,7 @@ fn a_guest_that_panics_or_restarts_ends_its_vm() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn sigterm_and_the_escape_key_end_a_guest_and_give_the_terminal_back() {
-    let place = tempfile::tempdir().unwrap();
-    let logs = place.path();
-    let host = host(logs);
+    let host = shared::host(HostKernel::PreemptRt);
     let before = footprint(&host);
     describe(
         &host,

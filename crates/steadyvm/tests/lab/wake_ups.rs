@@ -1,13 +1,7 @@
 //! The two ways to wake a VCPU for a socket (`crates/vmm/examples/wake_ups.rs`), measured in
-//! the emulated host. As tests/lab.rs.
+//! the emulated host.
 
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-#[path = "support/outsourced.rs"]
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod outsourced;
-
-use outsourced::Lab;
+use crate::shared;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,7 +10,7 @@ use std::process::Command;
 #[ignore = "needs the lab: make lab-tests"]
 fn both_ways_wake_a_vcpu_and_their_times_are_told() {
     let place = tempfile::tempdir().unwrap();
-    let lab = Lab::boot("wake-ups", place.path());
+    let lab = shared::lab(place.path());
     let words = "build --release --locked -p steadyvm-vmm --example wake_ups";
     let built = Command::new(env!("CARGO"))
         .args(words.split(' '))

@@ -1,17 +1,13 @@
-//! A service of a host measured with and without steadyvm, and the host shown live, in the emulated host. As
-//! tests/lab.rs.
-
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-#[path = "support/profile.rs"]
-mod profile;
+//! A service of a host measured with and without steadyvm, and the host shown live, in the emulated host.
 
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use profile::{all_hold, inside, laboratory, shown, undo, write};
+use crate::profile::{all_hold, inside, shown, undo, write};
+use crate::shared;
 use serde_json::Value;
+use steadyvm_experiment::compare::results::{RatioResult, Results};
 use steadyvm_lab::agent::{Process, Status};
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};
@@ -153,10 +149,7 @@ fn json(text: &str) -> Value {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_plans_terms_are_measured_both_ways() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let specification = laboratory.host("terms", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     let rt = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
@@ -171,10 +164,7 @@ fn a_plans_terms_are_measured_both_ways() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let specification = laboratory.host("measure", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     host.make_namespace("client", RT, RT.address(CLIENT))
         .unwrap();
     write(&host, "/run/steadyvm.toml", SIX_LINES);
@@ -199,28 +189,21 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
 
     require_explained(&host);
 
-    let results = json(&inside(&host, &measure(3, 90)));
-    let methods = results["methods"].as_array().unwrap();
-    let names: Vec<&str> = methods
-        .iter()
-        .filter_map(|it| it["name"].as_str())
-        .collect();
+    let results = Results::from_json(&inside(&host, &measure(3, 90))).unwrap();
+    let names: Vec<&str> = results.methods.iter().map(|it| &*it.name).collect();
     assert_eq!(names, ["without", "with"]);
-    for method in methods {
-        assert_eq!(method["netrt_idle"]["n"], 90, "{method}");
-        assert_eq!(method["netrt_idle"]["rounds"].as_array().unwrap().len(), 3);
-        assert_eq!(method["netrt"]["n"], 0, "there is no such phase");
+    for method in &results.methods {
+        let idle = &method.netrt_idle;
+        assert_eq!((idle.n, idle.rounds.len()), (90, 3), "{idle:?}");
+        assert_eq!(method.netrt.n, 0, "there is no such phase");
     }
-    let ratios = results["ratios"].as_array().unwrap();
-    let of_median = |it: &&Value| it["figure"] == "netrt_idle.p50_us";
+    let ratios = &results.ratios;
+    let of_median = |it: &&RatioResult| it.figure == "netrt_idle.p50_us";
     let median = ratios.iter().find(of_median).unwrap();
-    assert_eq!(
-        (&median["of"], &median["to"]),
-        (&"with".into(), &"without".into())
-    );
-    assert!(median["low"].as_f64() <= median["median"].as_f64());
-    let is_foreign = |it: &Value| {
-        let figure = it["figure"].as_str().unwrap();
+    assert_eq!((&*median.of, &*median.to), ("with", "without"));
+    assert!(median.low <= Some(median.median), "{median:?}");
+    let is_foreign = |it: &RatioResult| {
+        let figure = &*it.figure;
         !figure.starts_with("netrt_idle.") && figure != "host.idle_cpu_busy_fraction"
     };
     assert!(!ratios.iter().any(is_foreign), "{ratios:?}");
@@ -261,10 +244,7 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_host_is_shown_live_and_what_a_watch_mended_is_told() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let specification = laboratory.host("top", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     write(&host, "/run/steadyvm.toml", SIX_LINES);
     let rt = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)

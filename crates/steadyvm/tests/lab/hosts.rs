@@ -1,13 +1,9 @@
 //! Tests in the emulated host. They need root and what `steadyvm lab prepare` builds, and take
 //! minutes: `make lab-tests` runs them, one at a time.
 
-// A test's helper fails by panicking, as the test itself does.
-#![allow(clippy::unwrap_used)]
-
-mod comparison;
-mod support;
-
-use comparison::{require_figures, short_comparison};
+use crate::comparison::{require_figures, short_comparison};
+use crate::shared;
+use crate::support::{Footprint, wait_until_gone};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -18,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use steadyvm_experiment::compare::results::{MethodResult, Phase, Results, Service};
 use steadyvm_lab::agent::Status;
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
@@ -25,17 +22,13 @@ use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Silent;
 use steadyvm_load::netrt::{self, ClientOptions, End};
 use steadyvm_trace::receive_path::Report;
-use support::{Footprint, wait_until_gone};
 
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
 fn laboratory(logs: &Path) -> Laboratory {
-    laboratory_with(logs, &[HostKernel::PreemptRt])
-}
-
-fn laboratory_with(logs: &Path, kernels: &[HostKernel]) -> Laboratory {
+    let kernels = [HostKernel::PreemptRt];
     let cache = Cache::of_this_machine().unwrap();
-    Laboratory::open(&cache, Path::new(STEADYVM), logs, kernels, &Silent).unwrap()
+    Laboratory::open(&cache, Path::new(STEADYVM), logs, &kernels, &Silent).unwrap()
 }
 
 /// A comparison that has booted its hosts and is in its first round, and what it will have said on
@@ -60,7 +53,7 @@ fn comparison_under_way(options: &[&str], out: &Path) -> (Child, JoinHandle<Vec<
 }
 
 /// samples.csv has every counted request of every method and phase once, with what it took.
-fn require_every_sample(file: &Path, methods: &[Value]) {
+fn require_every_sample(file: &Path, methods: &[MethodResult]) {
     let text = std::fs::read_to_string(file).unwrap();
     let mut lines = text.lines();
     let head = "method,round,phase,sequence,sent_ns,round_trip_ns";
@@ -76,13 +69,13 @@ fn require_every_sample(file: &Path, methods: &[Value]) {
     }
     let mut counted = 0;
     for method in methods {
-        for phase in ["netrt", "netrt_equal", "netrt_idle"] {
-            let name = method["name"].as_str().unwrap();
+        for phase in Phase::ALL {
+            let (name, key) = (&*method.name, phase.key());
             let of_phase = seen
                 .iter()
-                .filter(|sample| (sample.0, sample.1) == (name, phase));
-            let n = method[phase]["n"].as_u64().unwrap();
-            assert_eq!(of_phase.count() as u64, n, "{name} {phase}");
+                .filter(|sample| (sample.0, sample.1) == (name, key));
+            let n = method.latency(phase).n;
+            assert_eq!(of_phase.count() as u64, n, "{name} {key}");
             counted += n;
         }
     }
@@ -108,26 +101,23 @@ fn without_vms_the_host_receives_both_loads_in_every_boot() {
         "40",
     ];
     let (results, meta) = short_comparison(&options, out.path());
-    assert_eq!(
-        (&results["service"], &meta["service"]),
-        (&"host".into(), &"host".into())
-    );
+    assert_eq!(results.service, Service::Host);
+    assert_eq!(meta["service"], "host");
     assert!(meta["kernels"].get("guests").is_none(), "{meta}");
     assert_eq!((&meta["boots"], &meta["streams"]), (&2.into(), &2.into()));
     assert_eq!(meta["equal_rate_mbit_per_s"], 40.0);
-    let methods = results["methods"].as_array().unwrap();
-    assert_eq!(methods.len(), 3);
-    for method in methods {
+    assert_eq!(results.methods.len(), 3);
+    for method in &results.methods {
         require_figures(method);
-        let carried = &method["netstream"]["equal_mbit_per_s"];
-        assert!(
-            (20.0..60.0).contains(&carried.as_f64().unwrap()),
-            "{carried}"
-        );
-        for phase in ["wake_up", "wake_up_equal", "wake_up_idle"] {
-            let n = method[phase]["n"].as_u64().unwrap();
-            assert!(n > 100, "{phase}: {}", method[phase]);
-            let name = method["name"].as_str().unwrap();
+        let carried = method.netstream.equal_mbit_per_s.unwrap();
+        assert!((20.0..60.0).contains(&carried), "{carried}");
+        for phase in Phase::ALL {
+            let (name, phase, n) = (
+                &method.name,
+                phase.wake_up_key(),
+                method.wake_up(phase).unwrap().n,
+            );
+            assert!(n > 100, "{name} {phase}: {n}");
             let traced = [1, 2].map(|round| {
                 let file = out.path().join(format!("{name}.{phase}.{round}.json"));
                 let report: Report = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -150,24 +140,18 @@ fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
     let before = Footprint::now();
     let out = tempfile::tempdir().unwrap();
     let (results, meta) = short_comparison(&["--rounds", "1"], out.path());
-    assert_eq!(results["schema_version"], 1);
-    assert_eq!(
-        (&results["service"], &meta["service"]),
-        (&"vm".into(), &"vm".into())
-    );
-    let methods = results["methods"].as_array().unwrap();
-    let names: Vec<&str> = methods
-        .iter()
-        .map(|method| method["name"].as_str().unwrap())
-        .collect();
+    assert_eq!(results.service, Service::Vm);
+    assert_eq!(meta["service"], "vm");
+    let methods = &results.methods;
+    let names: Vec<&str> = methods.iter().map(|it| &*it.name).collect();
     assert_eq!(names, ["vanilla", "preempt-rt", "dedicated"]);
     for method in methods {
         require_figures(method);
-        let name = method["name"].as_str().unwrap();
+        let name = &method.name;
         assert!(out.path().join(format!("{name}.hgrm")).exists());
     }
     require_every_sample(&out.path().join("samples.csv"), methods);
-    let full_speed = |method: &Value| method["netstream"]["mbit_per_s"].as_f64().unwrap();
+    let full_speed = |method: &MethodResult| method.netstream.mbit_per_s.unwrap();
     let slowest = methods.iter().map(full_speed).fold(f64::INFINITY, f64::min);
     let equal = meta["equal_rate_mbit_per_s"].as_f64().unwrap();
     assert!((equal - 0.9 * slowest).abs() < 1e-6 * slowest, "{equal}");
@@ -264,11 +248,10 @@ fn a_round_whose_host_dies_is_dropped_and_measured_again() {
         1,
         "{meta}"
     );
-    let results = std::fs::read(out.path().join("results.json")).unwrap();
-    let results: Value = serde_json::from_slice(&results).unwrap();
-    let netrt = &results["methods"][0]["netrt"];
-    let answered = netrt["n"].as_u64().unwrap() + netrt["lost"].as_u64().unwrap();
-    assert_eq!(answered, 30, "{netrt}");
+    let results = std::fs::read_to_string(out.path().join("results.json")).unwrap();
+    let results = Results::from_json(&results).unwrap();
+    let netrt = &results.methods[0].netrt;
+    assert_eq!(netrt.n + netrt.lost, 30, "{netrt:?}");
     assert_eq!(Footprint::now(), before);
 }
 
@@ -322,10 +305,8 @@ fn the_real_time_kernels_have_what_other_work_needs() {
         (HostKernel::PreemptRt, None),
         (HostKernel::RtLevels, Some("/sys/kernel/sched_ext/state")),
     ];
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory_with(logs.path(), &kernels.map(|(kernel, _)| kernel));
     for (kernel, own) in kernels {
-        let host = EmulatedHost::boot(&laboratory.host("features", kernel).unwrap()).unwrap();
+        let host = shared::host(kernel);
         host.require_kvm().unwrap();
         let inside = |words: &[&str]| host.connection().text(words);
         assert!(inside(&["uname", "-v"]).unwrap().contains("PREEMPT_RT"));
@@ -363,10 +344,8 @@ fn send_requests(host: &EmulatedHost, count: u64) {
 fn packets_are_explained_from_interrupt_to_wake_up() {
     const REQUESTS: u64 = 60;
     let patience = Duration::from_secs(60);
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path());
     for kernel in [HostKernel::Distribution, HostKernel::PreemptRt] {
-        let host = EmulatedHost::boot(&laboratory.host("explain", kernel).unwrap()).unwrap();
+        let host = shared::host(kernel);
         let inside = host.connection();
         let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
         let mut service = inside.spawn(&serve).unwrap();
@@ -445,10 +424,7 @@ fn tracing(host: &EmulatedHost) -> (String, String) {
 #[ignore = "needs the lab: make lab-tests"]
 fn an_explanation_that_is_killed_leaves_nothing_on_the_host() {
     let patience = Duration::from_secs(60);
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path());
-    let specification = laboratory.host("killed", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     let inside = host.connection();
     let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
     let mut service = inside.spawn(&serve).unwrap();
@@ -561,9 +537,7 @@ fn methods_with_levels_hold_on_a_real_kernel_and_undo_restores_everything() {
 }
 
 fn hold_and_are_undone(kernel: HostKernel, methods: &[&str]) {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory_with(logs.path(), &[kernel]);
-    let host = EmulatedHost::boot(&laboratory.host("undo", kernel).unwrap()).unwrap();
+    let host = shared::host(kernel);
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();

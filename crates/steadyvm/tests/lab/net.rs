@@ -1,12 +1,8 @@
 //! The network profile in the emulated host: on the distribution's kernel and on the RT kernel,
-//! with and without early demultiplexing, after a crash too. As tests/lab.rs.
+//! with and without early demultiplexing, after a crash too.
 
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-#[path = "support/profile.rs"]
-mod profile;
-
-use profile::{all_hold, inside, laboratory, shown, undo, write};
+use crate::profile::{all_hold, inside, shown, undo, write};
+use crate::shared;
 use serde_json::Value;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -84,9 +80,7 @@ fn ranks(host: &EmulatedHost, name: &str) -> Vec<String> {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let host = EmulatedHost::boot(&laboratory.host("net", HostKernel::PreemptRt).unwrap()).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
@@ -134,10 +128,7 @@ fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let host =
-        EmulatedHost::boot(&laboratory.host("net", HostKernel::Distribution).unwrap()).unwrap();
+    let host = shared::host(HostKernel::Distribution);
     write(&host, "/run/steadyvm.toml", PROFILE);
     inside(&host, "steadyvm host snapshot > /run/before.json");
     inside(&host, "steadyvm net apply /run/steadyvm.toml 2> /run/said");
@@ -219,10 +210,7 @@ fn send_fifty(host: &EmulatedHost, port: u16, level: usize) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn packets_for_real_time_processes_wait_at_the_kernels_own_level() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::RtLevels);
-    let host = EmulatedHost::boot(&laboratory.host("marks", HostKernel::RtLevels).unwrap());
-    let host = host.unwrap();
+    let host = shared::host(HostKernel::RtLevels);
     let taken = || {
         let table = inside(&host, "cat /proc/net/rx_levels");
         let mut lines = table
@@ -265,10 +253,8 @@ fn packets_for_real_time_processes_wait_at_the_kernels_own_level() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn early_demultiplexing_follows_ports_and_their_priorities() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
     for kernel in [HostKernel::PreemptRt, HostKernel::Distribution] {
-        let host = EmulatedHost::boot(&laboratory.host("demux", kernel).unwrap()).unwrap();
+        let host = shared::host(kernel);
         write(&host, "/run/steadyvm.toml", DEMUX);
         inside(&host, "steadyvm host snapshot > /run/before.json");
         let _before = serve(&host, "chrt -f 30", 4001);

@@ -1,13 +1,8 @@
 //! How payload of outsourced sockets is copied: once, by the host's kernel, where it is large; and
-//! what the threshold below which the module copies it, too, is worth. As `tests/lab_sockets.rs`.
+//! what the threshold below which the module copies it, too, is worth. As `tests/lab/sockets.rs`.
 
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-#[path = "support/outsourced.rs"]
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod outsourced;
-
-use outsourced::{Guest, Lab, PATIENCE};
+use crate::outsourced::{Guest, Lab, PATIENCE};
+use crate::shared;
 use std::collections::HashSet;
 use std::net::UdpSocket;
 use std::path::PathBuf;
@@ -46,7 +41,7 @@ const PROBES: &str = "mountpoint -q /sys/kernel/tracing || mount -t tracefs none
 #[ignore = "needs the lab: make lab-tests"]
 fn large_payload_is_copied_once_between_socket_and_program() {
     let place = tempfile::tempdir().unwrap();
-    let lab = Lab::boot("copies", place.path());
+    let lab = shared::lab(place.path());
     let program = build(&lab);
     lab.upload_guest(&format!("/copies stream {BYTES}"), &[("/copies", &program)]);
     let host = lab.host.connection();
@@ -101,7 +96,7 @@ fn large_payload_is_copied_once_between_socket_and_program() {
 #[ignore = "needs the lab: make lab-tests"]
 fn small_payload_goes_both_ways_and_their_times_are_told() {
     let place = tempfile::tempdir().unwrap();
-    let lab = Lab::boot("threshold", place.path());
+    let lab = shared::lab(place.path());
     let program = build(&lab);
     let script = "/copies threshold /sys/module/steadyvm_sockets/parameters/copy_below 11";
     lab.upload_guest(script, &[("/copies", &program)]);

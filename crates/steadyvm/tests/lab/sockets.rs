@@ -2,18 +2,9 @@
 //! emulated host. They need root, gcc and what `steadyvm lab prepare` builds, and take minutes:
 //! `make lab-tests` runs them, one at a time.
 
-// A test's helper fails by panicking, as the test itself does.
-#![allow(clippy::unwrap_used)]
-
-#[path = "support/cases.rs"]
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod cases;
-#[path = "support/outsourced.rs"]
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod outsourced;
-
-use cases::{RUN_CASES, build_cases, check, expected, guest};
-use outsourced::{Guest, Lab, PATIENCE, softirqs};
+use crate::cases::{RUN_CASES, build_cases, check, expected, guest};
+use crate::outsourced::{Guest, PATIENCE, softirqs};
+use crate::shared;
 use std::fs;
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
@@ -32,7 +23,7 @@ use steadyvm_load::netrt::{self, ClientOptions, End};
 fn programs_see_what_they_see_on_the_host() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
-    let lab = Lab::boot("sockets", logs);
+    let lab = shared::lab(logs);
     let cases = build_cases(&lab);
     let expected = expected(&lab, &cases);
     lab.upload_guest(RUN_CASES, &[("/cases", &cases)]);
@@ -55,7 +46,7 @@ fn programs_on_linux_6_1_see_what_they_see_on_the_host() {
         eprintln!("not tested: only Debian 12 has Linux 6.1 in its package sources");
         return;
     }
-    let lab = Lab::boot("sockets-6.1", logs);
+    let lab = shared::lab(logs);
     let cache = Cache::of_this_machine().unwrap();
     let kernel = DistributionKernel::obtain(&cache, KernelPackage::own("6.1"), &Silent).unwrap();
     let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
@@ -79,7 +70,7 @@ fn programs_on_linux_6_1_see_what_they_see_on_the_host() {
 fn a_guest_that_panics_while_a_cpu_waits_in_the_device_ends_its_vm() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
-    let lab = Lab::boot("panic", logs);
+    let lab = shared::lab(logs);
     for vcpu in [0, 1] {
         let script = format!("taskset -c {vcpu} sh -c 'echo c > /proc/sysrq-trigger'\n");
         lab.upload_guest(&script, &[]);
@@ -94,7 +85,7 @@ fn a_guest_that_panics_while_a_cpu_waits_in_the_device_ends_its_vm() {
 fn a_service_runs_without_network_interrupts() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
-    let lab = Lab::boot("service", logs);
+    let lab = shared::lab(logs);
     lab.upload_guest(
         "steadyvm netrt serve 0.0.0.0:7700 &\n\
      iperf3 --forceflush -s -1 -p 5201\n\
@@ -170,7 +161,7 @@ const FILTER: KernelModule<'_> = KernelModule {
         ("Kbuild", "obj-m := filter.o\n"),
         (
             "filter.c",
-            include_str!("../../../kernel/modules/steadyvm_sockets/tests/host/filter.c"),
+            include_str!("../../../../kernel/modules/steadyvm_sockets/tests/host/filter.c"),
         ),
     ],
 };
@@ -180,7 +171,7 @@ const FILTER: KernelModule<'_> = KernelModule {
 fn a_guest_with_a_firewall_keeps_its_sockets_unless_it_asks_for_all() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
-    let lab = Lab::boot("firewall", logs);
+    let lab = shared::lab(logs);
     let cache = Cache::of_this_machine().unwrap();
     let kernel = &lab.laboratory.distribution_kernel;
     let filter = FILTER

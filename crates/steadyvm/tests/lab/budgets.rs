@@ -1,12 +1,7 @@
-//! Budgets of a plan in the emulated host, kept by `SCHED_DEADLINE` whatever the neighbours do. As
-//! tests/lab.rs.
+//! Budgets of a plan in the emulated host, kept by `SCHED_DEADLINE` whatever the neighbours do.
 
-#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
-
-#[path = "support/profile.rs"]
-mod profile;
-
-use profile::{all_hold, inside, laboratory, shown, undo, write};
+use crate::profile::{all_hold, inside, shown, undo, write};
+use crate::shared;
 use steadyvm_lab::agent::{Connection, Process};
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};
@@ -92,10 +87,7 @@ fn exit_code(host: &EmulatedHost, words: &str) -> String {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let specification = laboratory.host("budgets", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     write(&host, "/run/steadyvm.toml", FILE);
     let rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
@@ -172,10 +164,7 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn budgets_beyond_the_host_are_refused_and_nothing_is_changed() {
-    let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let specification = laboratory.host("beyond", HostKernel::PreemptRt).unwrap();
-    let host = EmulatedHost::boot(&specification).unwrap();
+    let host = shared::host(HostKernel::PreemptRt);
     let _rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
         .unwrap();

@@ -1,15 +1,10 @@
 //! The experiment of RTCA in the emulated host, short. It needs root and what `steadyvm lab prepare`
 //! builds: `make lab-tests` runs it.
 
-// A test's helper fails by panicking, as the test itself does.
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Footprint, wait_until_gone};
 use std::path::Path;
 use std::process::Command;
 use steadyvm_experiment::rtca::{Endpoints, Interference, LevelResult, Results};
-use support::{Footprint, wait_until_gone};
 
 const SAMPLES: u64 = 30;
 

@@ -1,9 +1,6 @@
 //! What our patches of the emulator make of a host's devices. It needs root and what `steadyvm lab prepare`
 //! builds: `make lab-tests` runs it.
 
-// A test's helper fails by panicking, as the test itself does.
-#![allow(clippy::unwrap_used)]
-
 use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,17 +1,12 @@
 //! The experiment of NISP in the emulated host, short. It needs root and what `steadyvm lab prepare`
 //! builds: `make lab-tests` runs it.
 
-// A test's helper fails by panicking, as the test itself does.
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Footprint, wait_until_gone};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use steadyvm_experiment::nisp::{tcp, udp};
 use steadyvm_load::job::Punctuality;
-use support::{Footprint, wait_until_gone};
 
 /// Runs the experiment with 20 jobs and gives what it printed, the figures that are in results.json too.
 fn run(options: &[&str], out: &Path) -> Vec<u8> {

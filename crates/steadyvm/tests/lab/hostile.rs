@@ -1,14 +1,8 @@
 //! A guest that writes garbage into its sockets device, beside one that serves; and a host that
-//! breaks its answers to a guest. As `tests/lab_sockets.rs`.
+//! breaks its answers to a guest. As `tests/lab/sockets.rs`.
 
-// A test's helper fails by panicking, as the test itself does.
-#![allow(clippy::unwrap_used)]
-
-#[path = "support/outsourced.rs"]
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod outsourced;
-
-use outsourced::{Lab, PATIENCE};
+use crate::outsourced::{Lab, PATIENCE};
+use crate::shared;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -174,7 +168,7 @@ fn a_guest_that_abuses_its_sockets_device_harms_itself_alone() {
     let seed = seed();
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
-    let lab = Lab::boot("hostile", logs);
+    let lab = shared::lab(logs);
     let (victim, hostile) = (RT.address(100), RT.address(101));
     for (name, address) in [("service", victim), ("hostile", hostile)] {
         lab.host.make_namespace(name, RT, address).unwrap();
@@ -261,7 +255,7 @@ fn a_host_that_breaks_answers_and_rings_harms_neither_kernel_nor_programs() {
     let seed = seed();
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
-    let lab = Lab::boot("hostile-host", logs);
+    let lab = shared::lab(logs);
     let cache = Cache::of_this_machine().unwrap();
     let kernel = &lab.laboratory.distribution_kernel;
     let module = HOSTILE_HOST
