@@ -270,12 +270,10 @@ fn root_s_monitor_is_confined_before_the_guest_begins() {
     }
     assert!(!monitor.proc("fd/77").exists(), "an inherited descriptor");
     for name in ["tcp_rmem", "tcp_wmem"] {
-        let words = ["sysctl", "-n", &format!("net.ipv4.{name}")].map(str::to_owned);
-        let target = monitor.pid().to_string();
-        let inside = Command::new("nsenter")
-            .args(["-n", "-t", &target])
-            .args(words);
-        let sizes = String::from_utf8(inside.output().unwrap().stdout).unwrap();
+        let (target, key) = (monitor.pid().to_string(), format!("net.ipv4.{name}"));
+        let words = ["-n", "-t", &target, "sysctl", "-n", &key];
+        let read = Command::new("nsenter").args(words).output().unwrap();
+        let sizes = String::from_utf8(read.stdout).unwrap();
         let most: u64 = sizes.split_whitespace().nth(2).unwrap().parse().unwrap();
         assert!(most <= 1 << 20, "{name} = {sizes}");
     }
