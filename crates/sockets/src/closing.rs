@@ -5,10 +5,10 @@
 //! acknowledged is shut down instead, which looks the same to the peer, and keeps its slot and its charge
 //! until the data has gone, the connection has ended, or [`LONGEST_S`] are over.
 
+use crate::lock::Lock;
 use crate::socket::Socket;
-use crate::table::lock;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// How long a peer may leave data unacknowledged, or its window closed, in seconds.
 pub const LONGEST_S: u32 = 120;
@@ -17,12 +17,12 @@ const GLANCE: usize = 4;
 
 /// The sockets of a VM that are closing.
 #[derive(Default)]
-pub struct Closing(Mutex<VecDeque<Arc<Socket>>>);
+pub struct Closing(Lock<VecDeque<Arc<Socket>>>);
 
 impl Closing {
     /// Keeps a socket that has begun to close.
     pub fn keep(&self, socket: Arc<Socket>) {
-        lock(&self.0).push_back(socket);
+        self.0.lock().push_back(socket);
     }
 
     /// Gives up those that are done, of a few that were not looked at for the longest.
@@ -38,7 +38,7 @@ impl Closing {
     fn look(&self, most: usize, done: impl Fn(&Socket)) {
         let mut ended = Vec::new();
         {
-            let mut closing = lock(&self.0);
+            let mut closing = self.0.lock();
             for _ in 0..closing.len().min(most) {
                 let Some(socket) = closing.pop_front() else {
                     break;

@@ -3,15 +3,15 @@
 use crate::abi::{self, State};
 use crate::closing;
 use crate::limits::Charge;
+use crate::lock::{Held, Lock};
 use crate::memory::{Memory, Segments};
 use crate::system::{self, HostSocket};
-use crate::table::{Handle, lock};
+use crate::table::Handle;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use vm_memory::{Bytes, GuestAddress};
 
 const NOW: Timespec = Timespec {
@@ -113,10 +113,10 @@ pub struct Socket {
     handle: Handle,
     /// Held while the host's socket is asked what it is ready for and that is published, so that
     /// what is published last was asked last. No call under this lock blocks.
-    changing: Mutex<Changing>,
+    changing: Lock<Changing>,
     /// Held while something is received, so that a message that was looked at is the one that is
     /// received. No call under this lock blocks.
-    receiving: Mutex<()>,
+    receiving: Lock<()>,
 }
 
 impl AsFd for Socket {
@@ -139,14 +139,14 @@ impl Socket {
             fd,
             kind,
             handle,
-            changing: Mutex::new(Changing {
+            changing: Lock::new(Changing {
                 channel,
                 buffers,
                 charge,
                 closed: false,
                 tells_room: kind == Kind::Stream,
             }),
-            receiving: Mutex::default(),
+            receiving: Lock::default(),
         }
     }
 
@@ -157,26 +157,22 @@ impl Socket {
 
     /// The channel whose wait set it is in.
     pub fn channel(&self) -> u16 {
-        lock(&self.changing).channel
+        self.changing.lock().channel
     }
 
     /// Its buffers, which what it accepts inherits.
     pub fn buffers(&self) -> Buffers {
-        lock(&self.changing).buffers
+        self.changing.lock().buffers
     }
 
     /// Keeps others from receiving.
-    pub fn receive_alone(&self) -> MutexGuard<'_, ()> {
-        lock(&self.receiving)
+    pub fn receive_alone(&self) -> Held<'_, ()> {
+        self.receiving.lock()
     }
 
     /// The same; `None` where somebody else receives.
-    pub fn try_to_receive_alone(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.receiving.try_lock() {
-            Ok(alone) => Some(alone),
-            Err(TryLockError::Poisoned(alone)) => Some(alone.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    pub fn try_to_receive_alone(&self) -> Option<Held<'_, ()>> {
+        self.receiving.try_lock()
     }
 
     /// The length of the next message, or of what a stream has.
@@ -206,7 +202,7 @@ impl Socket {
         table: &StateTable,
         set: impl Fn(u16) -> &'s OwnedFd,
     ) -> u32 {
-        self.publish_under_lock(&mut lock(&self.changing), memory, table, set)
+        self.publish_under_lock(&mut self.changing.lock(), memory, table, set)
     }
 
     /// The same when an event has been taken that the guest is going to be told.
@@ -216,7 +212,7 @@ impl Socket {
         table: &StateTable,
         set: impl Fn(u16) -> &'s OwnedFd,
     ) -> u32 {
-        let mut changing = lock(&self.changing);
+        let mut changing = self.changing.lock();
         let ready = self.publish_under_lock(&mut changing, memory, table, &set);
         // Only here: at any other moment the event may be in the set, and the guest would not be
         // told.
@@ -273,7 +269,7 @@ impl Socket {
 
     /// Puts the socket into its channel's wait set for the first time.
     pub fn join(&self, set: &OwnedFd) -> Result<(), Errno> {
-        self.join_under_lock(&lock(&self.changing), set)
+        self.join_under_lock(&self.changing.lock(), set)
     }
 
     fn join_under_lock(&self, changing: &Changing, set: &OwnedFd) -> Result<(), Errno> {
@@ -287,7 +283,7 @@ impl Socket {
 
     /// Moves the socket to the wait set of `channel`. What it is ready for is an edge there.
     pub fn steer<'s>(&self, channel: u16, set: impl Fn(u16) -> &'s OwnedFd) -> Result<(), Errno> {
-        let mut changing = lock(&self.changing);
+        let mut changing = self.changing.lock();
         if changing.closed {
             return Err(Errno::BADF);
         }
@@ -306,7 +302,7 @@ impl Socket {
     /// # Errors
     /// ENOBUFS where the VM's buffer bytes are used up, else the host's.
     pub fn resize_buffer(&self, option: i32, value: &[u8]) -> Result<(), Errno> {
-        let mut changing = lock(&self.changing);
+        let mut changing = self.changing.lock();
         let fd = self.as_fd();
         let before = system::get_int_option(fd, libc::SOL_SOCKET, option)?;
         let sizes = Buffers::of(fd)?;
@@ -374,7 +370,7 @@ impl Socket {
 
     /// Ends the handle, after it was removed from the table: no events and no state from now on.
     pub fn close<'s>(&self, memory: &Memory, table: &StateTable, set: impl Fn(u16) -> &'s OwnedFd) {
-        let mut changing = lock(&self.changing);
+        let mut changing = self.changing.lock();
         changing.closed = true;
         // It is in the set, unless it could not join it.
         let _ = epoll::delete(set(changing.channel), self);

@@ -8,10 +8,11 @@
 //! or during a system call. Sending and receiving take only the lock of their own socket's slot, so
 //! that a real-time VCPU waits for no VCPU that opens or closes other sockets.
 
+use crate::lock::Lock;
 use crate::socket::Socket;
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A guest's name for a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,22 +53,17 @@ struct Slot {
 
 /// All sockets of a VM.
 pub struct Table {
-    slots: Box<[Mutex<Slot>]>,
+    slots: Box<[Lock<Slot>]>,
     /// Free slots, the longest unused first.
-    free: Mutex<VecDeque<u32>>,
-}
-
-/// Locks, whatever happened to others: every update under these locks is complete at once.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    free: Lock<VecDeque<u32>>,
 }
 
 impl Table {
     /// A table for at most `sockets` at a time.
     pub fn new(sockets: u32) -> Self {
         Self {
-            slots: (0..sockets).map(|_| Mutex::default()).collect(),
-            free: Mutex::new((0..sockets).collect()),
+            slots: (0..sockets).map(|_| Lock::default()).collect(),
+            free: Lock::new((0..sockets).collect()),
         }
     }
 
@@ -76,8 +72,8 @@ impl Table {
     /// # Errors
     /// ENOBUFS where all are in use.
     pub fn reserve(&self) -> Result<Reservation<'_>, Errno> {
-        let index = lock(&self.free).pop_front().ok_or(Errno::NOBUFS)?;
-        let generation = lock(&self.slots[index as usize]).generation + 1;
+        let index = self.free.lock().pop_front().ok_or(Errno::NOBUFS)?;
+        let generation = self.slots[index as usize].lock().generation + 1;
         Ok(Reservation {
             table: self,
             handle: Handle::new(index, generation),
@@ -85,12 +81,16 @@ impl Table {
         })
     }
 
+    fn slot(&self, handle: Handle) -> Result<&Lock<Slot>, Errno> {
+        self.slots.get(handle.index() as usize).ok_or(Errno::BADF)
+    }
+
     /// The socket of a handle.
     ///
     /// # Errors
     /// EBADF where there is none, or no more.
     pub fn get(&self, handle: Handle) -> Result<Arc<Socket>, Errno> {
-        let slot = lock(self.slots.get(handle.index() as usize).ok_or(Errno::BADF)?);
+        let slot = self.slot(handle)?.lock();
         match &slot.socket {
             Some(socket) if slot.generation == handle.generation() => Ok(Arc::clone(socket)),
             _ => Err(Errno::BADF),
@@ -102,7 +102,7 @@ impl Table {
     /// # Errors
     /// EBADF where there is none, or no more.
     pub fn remove(&self, handle: Handle) -> Result<Arc<Socket>, Errno> {
-        let mut slot = lock(self.slots.get(handle.index() as usize).ok_or(Errno::BADF)?);
+        let mut slot = self.slot(handle)?.lock();
         if slot.generation != handle.generation() {
             return Err(Errno::BADF);
         }
@@ -112,7 +112,7 @@ impl Table {
     /// Lets a slot whose socket was removed be used again.
     pub fn release(&self, handle: Handle) {
         if handle.generation() < u32::MAX {
-            lock(&self.free).push_back(handle.index());
+            self.free.lock().push_back(handle.index());
         }
     }
 
@@ -120,7 +120,7 @@ impl Table {
     pub fn drain(&self) -> impl Iterator<Item = Arc<Socket>> {
         self.slots
             .iter()
-            .filter_map(|slot| lock(slot).socket.take())
+            .filter_map(|slot| slot.lock().socket.take())
     }
 }
 
@@ -139,7 +139,7 @@ impl Reservation<'_> {
 
     /// Puts the socket in: its handle is valid from now on.
     pub fn fill(mut self, socket: Arc<Socket>) {
-        let mut slot = lock(&self.table.slots[self.handle.index() as usize]);
+        let mut slot = self.table.slots[self.handle.index() as usize].lock();
         slot.generation = self.handle.generation();
         slot.socket = Some(socket);
         self.used = true;
@@ -167,7 +167,7 @@ mod tests {
         drop(first);
         // It never was a socket's: the same handle may be given again.
         assert_eq!(table.reserve().unwrap().handle(), handle);
-        lock(&table.slots[0]).generation = handle.generation();
+        table.slots[0].lock().generation = handle.generation();
         assert_ne!(table.reserve().unwrap().handle(), handle);
         assert_eq!(table.get(handle).err(), Some(Errno::BADF));
     }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_slot_without_generations_left_is_retired() {
         let table = Table::new(2);
-        lock(&table.slots[0]).generation = u32::MAX - 1;
+        table.slots[0].lock().generation = u32::MAX - 1;
         let last = table.reserve().unwrap();
         assert_eq!(last.handle().generation(), u32::MAX);
         let handle = last.handle();

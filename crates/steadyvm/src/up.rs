@@ -42,7 +42,8 @@ use steadyvm_vmm::{End, Error, life};
 ///
 /// Exit codes: 0 the guest powered off, or was ended by a signal; 1 the guest failed (a triple fault), or
 /// the monitor was stopped at a system call it may not make; 2 the file is wrong; 3 this machine lacks
-/// something; 4 the guest asked for a reset (with panic=-1 a panic is one).
+/// something; 4 the guest asked for a reset; 5 it did so after a panic, which its kernel tells if
+/// it has the driver pvpanic-mmio (panic=-1 makes a panic ask for a reset).
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 #[allow(clippy::doc_markdown)] // TOML for a terminal
@@ -69,6 +70,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &end {
         End::PoweredOff => {}
         End::Reset => eprintln!("steadyvm up: the guest asked for a reset, which ends it here"),
+        End::Panicked => eprintln!("steadyvm up: the guest panicked, which ends it here"),
         End::Asked(by) => eprintln!("steadyvm up: ended by {by}"),
         End::Failed(why) => return Err(Error::guest(why).into()),
     }

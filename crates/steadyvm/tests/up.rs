@@ -30,6 +30,7 @@ const fn out(port: u16, byte: u8) -> [u8; 7] {
 const HALT: [u8; 3] = [0xf4, 0xeb, 0xfd];
 const CONSOLE: u16 = 0x3f8;
 const POWER: u16 = 0x600;
+const PANIC: u16 = 0x505;
 
 /// Says "x" and sleeps.
 fn sleeper() -> Vec<u8> {
@@ -268,6 +269,14 @@ fn root_s_monitor_is_confined_before_the_guest_begins() {
         assert_eq!(bound, "0000000000000000", "{thread}");
     }
     assert!(!monitor.proc("fd/77").exists(), "an inherited descriptor");
+    for name in ["tcp_rmem", "tcp_wmem"] {
+        let (target, key) = (monitor.pid().to_string(), format!("net.ipv4.{name}"));
+        let words = ["-n", "-t", &target, "sysctl", "-n", &key];
+        let read = Command::new("nsenter").args(words).output().unwrap();
+        let sizes = String::from_utf8(read.stdout).unwrap();
+        let most: u64 = sizes.split_whitespace().nth(2).unwrap().parse().unwrap();
+        assert!(most <= 1 << 20, "{name} = {sizes}");
+    }
     for descriptor in fs::read_dir(monitor.proc("fd")).unwrap() {
         let Ok(open) = fs::read_link(descriptor.unwrap().path()) else {
             continue;
@@ -459,22 +468,42 @@ fn two_vms_are_not_in_one_namespace() {
 }
 
 #[test]
-fn exit_codes_tell_a_reset_from_a_power_off_and_a_failure() {
+fn exit_codes_tell_a_reset_from_a_power_off_a_panic_and_a_failure() {
     if !kvm() {
         return;
     }
     // A jump into nothing, without an interrupt table: a triple fault.
-    let fault = [0x0f, 0x0b];
+    let fault = vec![0x0f, 0x0b];
+    let (power_off, reset) = (out(POWER, 0x34), out(POWER, 1));
     let ends = [
-        (&out(POWER, 0x34)[..], 0),
-        (&out(POWER, 1)[..], 4),
-        (&fault[..], 1),
+        (power_off.to_vec(), 0),
+        (reset.to_vec(), 4),
+        (fault, 1),
+        // A panic is one however it is told with other events; a crash kernel's start is none.
+        ([out(PANIC, 1), reset].concat(), 5),
+        ([out(PANIC, 3), reset].concat(), 5),
+        ([out(PANIC, 2), reset].concat(), 4),
+        ([out(PANIC, 1), power_off].concat(), 0),
     ];
     for (code, expected) in ends {
-        let vm = Vm::new(&[code, &HALT].concat(), "lock_memory = false\n");
+        let vm = Vm::new(&[&code[..], &HALT].concat(), "lock_memory = false\n");
         let ended = run(vm.command());
         assert_eq!(ended.status.code(), Some(expected), "{}", said(&ended));
     }
+}
+
+#[test]
+fn what_kvm_cannot_emulate_is_told_with_its_reason() {
+    if !kvm() {
+        return;
+    }
+    // `mov eax, 0xd0000000; jmp rax`: instructions from the device window.
+    let code = [0xb8, 0, 0, 0, 0xd0, 0xff, 0xe0];
+    let vm = Vm::new(&code, "lock_memory = false\n");
+    let ended = run(vm.command());
+    let text = said(&ended);
+    assert_eq!(ended.status.code(), Some(1), "{text}");
+    assert!(text.contains("suberror 1 with ["), "{text}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The ACPI tables: what stock kernels find a machine's processors and devices by.
 //!
 //! Hardware-reduced ACPI (no PIC, PIT, RTC or 8042): local APICs and the I/O APIC in the MADT, the
-//! serial port and one virtio-mmio device (`LNRO0005`) a page in the DSDT. The reason for ACPI is
+//! serial port, a pvpanic device (`QEMU0001`) and one virtio-mmio device (`LNRO0005`) a page in the DSDT. The reason for ACPI is
 //! that Debian's kernels have `VIRTIO_MMIO=m` and no `VIRTIO_MMIO_CMDLINE_DEVICES`.
 
 use acpi_tables::Aml;
@@ -76,6 +76,7 @@ fn dsdt(virtio_devices: usize) -> Sdt {
     let sleep = Package::new(vec![&S5, &S5]);
     Name::new(Path::new("_S5_"), &sleep).to_aml_bytes(&mut aml);
     serial_port(&mut aml);
+    panic_port(&mut aml);
     for index in 0..virtio_devices {
         virtio_device(index, &mut aml);
     }
@@ -93,6 +94,16 @@ fn serial_port(aml: &mut Vec<u8>) {
     let resources = ResourceTemplate::new(vec![&ports, &line]);
     let resources = Name::new(Path::new("_CRS"), &resources);
     let device = Device::new(Path::new("COM1"), vec![&id, &unique, &resources]);
+    Scope::new(Path::new("_SB_"), vec![&device]).to_aml_bytes(aml);
+}
+
+/// A stock kernel's pvpanic-mmio is loaded for it.
+fn panic_port(aml: &mut Vec<u8>) {
+    let id = Name::new(Path::new("_HID"), &"QEMU0001");
+    let ports = IO::new(layout::PANIC_PORT, layout::PANIC_PORT, 1, 1);
+    let resources = ResourceTemplate::new(vec![&ports]);
+    let resources = Name::new(Path::new("_CRS"), &resources);
+    let device = Device::new(Path::new("PEVT"), vec![&id, &resources]);
     Scope::new(Path::new("_SB_"), vec![&device]).to_aml_bytes(aml);
 }
 
@@ -234,6 +245,8 @@ mod tests {
         for part in [
             "Name (_S5, Package (0x02)",
             "Name (_HID, EisaId (\"PNP0501\")",
+            "Name (_HID, \"QEMU0001\")",
+            "0x0505,             // Range Minimum",
             "Device (V001)",
             "Name (_HID, \"LNRO0005\")",
             "0xD0001000,         // Address Base",

@@ -17,7 +17,13 @@ pub enum Asked {
     PowerOff,
     /// Reset.
     Reset,
+    /// To be remembered as a panic of its kernel.
+    Panicked,
 }
+
+/// The event of pvpanic that is known here (`PVPANIC_PANICKED`). A kernel that goes on to its crash
+/// kernel tells another.
+const PANICKED: u8 = 1;
 
 /// The guest's devices by their addresses.
 pub struct Bus {
@@ -35,6 +41,7 @@ impl Bus {
             (Some(offset), [byte]) => *byte = self.console.read(offset),
             // ACPI's sleep status: awake.
             (None, [byte]) if port == layout::POWER_PORT => *byte = 0,
+            (None, [byte]) if port == layout::PANIC_PORT => *byte = PANICKED,
             _ => {}
         }
     }
@@ -45,6 +52,9 @@ impl Bus {
             (Some(offset), [byte]) => self.console.write(offset, *byte),
             (None, [acpi::POWER_OFF]) if port == layout::POWER_PORT => return Asked::PowerOff,
             (None, [acpi::RESET]) if port == layout::POWER_PORT => return Asked::Reset,
+            (None, [events]) if port == layout::PANIC_PORT && events & PANICKED != 0 => {
+                return Asked::Panicked;
+            }
             (None, &[a, b, c, d]) => {
                 let index = layout::notified_device(port);
                 if let Some(device) = index.and_then(|index| self.devices.get(index)) {

@@ -476,6 +476,10 @@ mod tests {
             sockets.namespace,
             Namespace::Existing("/run/netns/web".into())
         );
+        // A path is the file's, as every other.
+        let path = parse("[sockets]\nnamespace = \"./web\"").unwrap();
+        let path = path.relative_to(Path::new("/vms")).sockets.unwrap();
+        assert_eq!(path.namespace, Namespace::Existing("/vms/./web".into()));
         let limits = sockets.limits();
         assert_eq!((limits.sockets, limits.buffer_bytes), (100, 64 << 20));
         assert_eq!((limits.request_bytes, limits.priority), (64 << 10, 3));

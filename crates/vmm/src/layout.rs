@@ -51,6 +51,8 @@ pub const LOCAL_APIC: u32 = 0xfee0_0000;
 pub const SERIAL_PORT: u16 = 0x3f8;
 /// Its interrupt line.
 pub const SERIAL_LINE: u32 = 4;
+/// Where a guest's kernel says that it panicked (QEMU's pvpanic, docs/specs/pvpanic.rst).
+pub const PANIC_PORT: u16 = 0x505;
 /// ACPI's sleep control, sleep status and reset registers, one port.
 pub const POWER_PORT: u16 = 0x600;
 /// Ports that ring queues, one a device: see [`notification_port`].

@@ -27,6 +27,7 @@ mod machine;
 mod namespace;
 mod output;
 mod resources;
+mod routing;
 mod seccomp;
 pub mod shared;
 mod statistics;

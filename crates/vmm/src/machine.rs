@@ -33,11 +33,11 @@ pub struct Machine {
     /// Its devices.
     pub bus: Arc<Bus>,
     /// Disks, each to be served by a thread.
-    pub disks: Vec<Arc<Block>>,
+    pub disks: Vec<OnLine<Arc<Block>>>,
     /// The channel into the guest, to be served by a thread.
-    pub channel: Option<Arc<Channel>>,
+    pub channel: Option<OnLine<Arc<Channel>>>,
     /// Interrupts of cards, each to be passed on by a thread.
-    pub relays: Vec<Relay>,
+    pub relays: Vec<OnLine<Relay>>,
     /// The outsourced sockets, to wake who sleeps there.
     pub sockets: Option<Arc<SocketsDevice>>,
     /// To be kept as long as a VCPU may run.
@@ -52,6 +52,14 @@ pub struct Surroundings {
     pub console: Arc<Pipe>,
     /// What there is to say about the guest.
     pub messages: Messages,
+}
+
+/// What raises an interrupt, with its line of the I/O APIC.
+pub struct OnLine<T> {
+    /// Whatever serves it.
+    pub part: T,
+    /// The line's number.
+    pub line: u32,
 }
 
 /// A VCPU with its statistics.
@@ -81,7 +89,8 @@ impl Relay {
 
 /// The kernel's VM, and the guest's memory behind its slots.
 pub struct KernelVm {
-    _fd: VmFd,
+    /// Where lines lead to is asked of it.
+    pub fd: Arc<VmFd>,
     _memory: Memory,
 }
 
@@ -129,7 +138,7 @@ impl Machine {
             relays,
             sockets,
             vm: KernelVm {
-                _fd: vm,
+                fd: Arc::new(vm),
                 _memory: memory,
             },
         })
@@ -201,9 +210,9 @@ struct Slots<'v> {
     console: Console,
     messages: Messages,
     devices: Vec<Arc<MmioDevice>>,
-    disks: Vec<Arc<Block>>,
-    channel: Option<Arc<Channel>>,
-    relays: Vec<Relay>,
+    disks: Vec<OnLine<Arc<Block>>>,
+    channel: Option<OnLine<Arc<Channel>>>,
+    relays: Vec<OnLine<Relay>>,
     sockets: Option<Arc<SocketsDevice>>,
 }
 
@@ -229,7 +238,7 @@ impl<'v> Slots<'v> {
         let (memory, told) = (self.memory.clone(), Arc::clone(&interrupt));
         let block = Block::new(image, memory, told, rung, stopping).cannot("make a disk")?;
         let block = Arc::new(block);
-        self.disks.push(Arc::clone(&block));
+        self.disks.push(self.on_next_line(Arc::clone(&block)));
         self.add(Box::new(block::Registers(block)), interrupt);
         Ok(())
     }
@@ -242,7 +251,7 @@ impl<'v> Slots<'v> {
         let (memory, told) = (self.memory.clone(), Arc::clone(&interrupt));
         let channel = Channel::new(name, socket, memory, told, rung).cannot("make the channel")?;
         let channel = Arc::new(channel);
-        self.channel = Some(Arc::clone(&channel));
+        self.channel = Some(self.on_next_line(Arc::clone(&channel)));
         self.add(Box::new(channel::Registers(channel)), interrupt);
         Ok(())
     }
@@ -252,10 +261,11 @@ impl<'v> Slots<'v> {
         let share = |event: &EventFd| event.try_clone().cannot("share an event");
         let raise = if sleepers {
             let from_kernel = event()?;
-            self.relays.push(Relay {
+            let relay = Relay {
                 from_kernel: share(&from_kernel)?,
                 interrupt: Arc::clone(&interrupt),
-            });
+            };
+            self.relays.push(self.on_next_line(relay));
             from_kernel
         } else {
             share(&interrupt.line)?
@@ -299,10 +309,22 @@ impl<'v> Slots<'v> {
             .push(Arc::new(MmioDevice::new(backend, interrupt)));
     }
 
+    /// The number of the interrupt line of the device that is added next.
+    fn next_line(&self) -> u32 {
+        layout::device_line(self.devices.len())
+    }
+
+    fn on_next_line<T>(&self, part: T) -> OnLine<T> {
+        OnLine {
+            part,
+            line: self.next_line(),
+        }
+    }
+
     /// The interrupt line of the device that is added next.
     fn next_interrupt(&self) -> Result<Arc<Interrupt>> {
         let line = event()?;
-        connect_line(self.vm, &line, layout::device_line(self.devices.len()))?;
+        connect_line(self.vm, &line, self.next_line())?;
         Ok(Arc::new(Interrupt::new(line, self.messages.clone())))
     }
 

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use steadyvm_sockets::{Held, Lock};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::terminal::borrow;
@@ -31,7 +32,7 @@ struct Pending {
 /// A bounded queue of bytes that never blocks who writes.
 pub struct Pipe {
     /// Held for the time of a copy of at most [`PIECE`] bytes.
-    pending: Mutex<Pending>,
+    pending: Lock<Pending>,
     bell: EventFd,
 }
 
@@ -39,7 +40,7 @@ impl Pipe {
     /// An empty one; `bell` is rung when there is something in it.
     pub fn new(bell: &EventFd) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            pending: Mutex::default(),
+            pending: Lock::default(),
             bell: bell.try_clone()?,
         }))
     }
@@ -72,8 +73,8 @@ impl Pipe {
         taken
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Held<'_, Pending> {
+        self.pending.lock()
     }
 }
 
@@ -104,7 +105,7 @@ impl Messages {
 
 /// Lets through one message a second of those that a guest can cause at will, and counts the others.
 #[derive(Default)]
-pub struct Limiter(Mutex<Allowed>);
+pub struct Limiter(Lock<Allowed>);
 
 #[derive(Default)]
 struct Allowed {
@@ -117,7 +118,7 @@ impl Limiter {
 
     /// Whether a message may be said at `now`: then how many were left out since the last.
     pub fn allows(&self, now: Instant) -> Option<u64> {
-        let mut allowed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allowed = self.0.lock();
         let too_soon = |last: Instant| now.duration_since(last) < Self::INTERVAL;
         if allowed.last.is_some_and(too_soon) {
             allowed.left_out += 1;

@@ -63,6 +63,8 @@ const SOCKETS: &[c_long] = &[
 
 /// `KVM_RUN`.
 const KVM_RUN: u64 = 0xae80;
+/// `KVM_GET_IRQCHIP`: which VCPU an interrupt is for.
+const KVM_GET_IRQCHIP: u64 = 0xc208_ae62;
 /// What a reset or an activation of a card asks vhost-net and its tap device for: `VHOST_SET_FEATURES`,
 /// `_SET_MEM_TABLE`, `_SET_VRING_NUM`, `_ADDR`, `_BASE`, `_KICK`, `_CALL`, `VHOST_NET_SET_BACKEND`.
 const CARDS: &[u64] = &[
@@ -172,11 +174,14 @@ fn compile(role: Role, sockets: bool, cards: bool) -> Compiled<BpfProgram> {
                 options.1 = Vec::new();
             }
         }
-        Role::Disk => also(
-            &mut rules,
-            &[libc::SYS_fdatasync, libc::SYS_pread64, libc::SYS_pwrite64],
-        ),
-        Role::Carrier => {}
+        Role::Disk => {
+            also(
+                &mut rules,
+                &[libc::SYS_fdatasync, libc::SYS_pread64, libc::SYS_pwrite64],
+            );
+            requests.push(one(equal(1, KVM_GET_IRQCHIP)?)?);
+        }
+        Role::Carrier => requests.push(one(equal(1, KVM_GET_IRQCHIP)?)?),
         Role::Main => also(
             &mut rules,
             &[
@@ -379,6 +384,8 @@ mod tests {
                 (Role::Disk, libc::SYS_ioctl, [-1, KVM_RUN as c_long, 0, 0]),
                 (Role::Disk, libc::SYS_ftruncate, [-1, 0, 0, 0]),
                 (Role::Disk, libc::SYS_setsockopt, option),
+                // KVM_SET_IRQCHIP
+                (Role::Carrier, libc::SYS_ioctl, [-1, 0x8208_ae63, 0, 0]),
                 (Role::Carrier, libc::SYS_socket, inet),
                 (Role::Carrier, libc::SYS_pwrite64, [-1, 0, 0, 0]),
                 (Role::Carrier, libc::SYS_setsockopt, option),
@@ -418,6 +425,16 @@ mod tests {
             (Role::Server, libc::SYS_setsockopt, [-1, 6, 1, 0]),
             (Role::Vcpu, libc::SYS_getsockopt, [-1, 255, 1, 0]),
             (Role::Disk, libc::SYS_pread64, [-1, 0, 0, 0]),
+            (
+                Role::Disk,
+                libc::SYS_ioctl,
+                [-1, KVM_GET_IRQCHIP as c_long, 0, 0],
+            ),
+            (
+                Role::Carrier,
+                libc::SYS_ioctl,
+                [-1, KVM_GET_IRQCHIP as c_long, 0, 0],
+            ),
             (Role::Main, libc::SYS_ftruncate, [-1, 0, 0, 0]),
         ];
         for family in [libc::AF_INET, libc::AF_INET6] {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-use steadyvm_sockets::Device as SocketsDevice;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::bus::Bus;
 use crate::configuration::Configuration;
 use crate::devices::channel::{Channel, Wanted};
 use crate::jail::Jail;
-use crate::machine::{CountedVcpu, KernelVm, Machine};
+use crate::machine::{CountedVcpu, KernelVm, Machine, OnLine};
 use crate::output::Outputs;
+use crate::routing::Sleepers;
 use crate::seccomp::{Filters, Role};
 use crate::terminal::{self, RawTerminal, borrow};
 use crate::thread;
@@ -25,22 +25,6 @@ use steadyvm_fault::{At, Result};
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// How often they are called to it: a call may come just before what blocks.
 const CALL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// VCPUs that may sleep in the idle call of outsourced sockets. An interrupt that comes by the kernel
-/// alone does not end that sleep: whoever raises one wakes them.
-#[derive(Clone)]
-struct Sleepers {
-    device: Option<Arc<SocketsDevice>>,
-    vcpus: u16,
-}
-
-impl Sleepers {
-    fn wake(&self) {
-        if let Some(device) = &self.device {
-            (0..self.vcpus).for_each(|vcpu| device.wake(vcpu));
-        }
-    }
-}
 
 /// What confines each thread before the guest begins.
 pub struct Confinement {
@@ -94,10 +78,11 @@ impl Threads {
             gates: Vec::new(),
             ready: channel(),
             ended: (Some(ended), last),
-            sleepers: Sleepers {
-                device: machine.sockets,
-                vcpus: configuration.vcpus.into(),
-            },
+            sleepers: Sleepers::new(
+                machine.sockets,
+                configuration.vcpus.into(),
+                Arc::clone(&machine.vm.fd),
+            ),
             ending: Arc::clone(ending),
             confinement: Arc::clone(confinement),
             name: configuration.name.clone(),
@@ -107,21 +92,28 @@ impl Threads {
             let stop = Arc::clone(ending);
             threads.carry("output", None, move || outputs.carry(&stop.event))?;
             for (index, disk) in machine.disks.into_iter().enumerate() {
+                let OnLine { part: disk, line } = disk;
                 let bell = disk.bell().try_clone().cannot("share an event")?;
-                threads.serve(&format!("disk{index}"), Role::Disk, None, bell, move || {
-                    disk.serve();
-                })?;
+                let name = format!("disk{index}");
+                let work = OnLine {
+                    part: move || disk.serve(),
+                    line,
+                };
+                threads.serve(&name, Role::Disk, None, bell, work)?;
             }
             if let Some(channel) = machine.channel {
                 threads.carry_channel(channel)?;
             }
             for (index, relay) in machine.relays.into_iter().enumerate() {
+                let OnLine { part: relay, line } = relay;
                 let bell = relay.from_kernel.try_clone().cannot("share an event")?;
                 let name = format!("net{index}");
                 let priority = relay_priority(configuration);
-                threads.serve(&name, Role::Carrier, priority, bell, move || {
-                    relay.pass_on();
-                })?;
+                let work = OnLine {
+                    part: move || relay.pass_on(),
+                    line,
+                };
+                threads.serve(&name, Role::Carrier, priority, bell, work)?;
             }
             if let Some(terminal) = terminal {
                 threads.feed_console(&machine.bus, terminal.is_raw())?;
@@ -146,20 +138,19 @@ impl Threads {
         }
     }
 
-    /// Does `work`, which raises interrupts, whenever `bell` is rung.
+    /// Does `work`, which raises interrupts of its line, whenever `bell` is rung.
     fn serve(
         &mut self,
         name: &str,
         role: Role,
         priority: Option<i32>,
         bell: EventFd,
-        work: impl Fn() + Send + 'static,
+        work: OnLine<impl Fn() + Send + 'static>,
     ) -> Result<()> {
         let (ending, sleepers) = (Arc::clone(&self.ending), self.sleepers.clone());
         self.spawn(name, role, priority, move || {
             while wait_for(&bell, &ending) {
-                work();
-                sleepers.wake();
+                sleepers.wake_for(work.line, || ((work.part)(), true));
             }
         })
     }
@@ -173,16 +164,16 @@ impl Threads {
         self.spawn(name, Role::Carrier, priority, work)
     }
 
-    fn carry_channel(&mut self, channel: Arc<Channel>) -> Result<()> {
+    fn carry_channel(&mut self, channel: OnLine<Arc<Channel>>) -> Result<()> {
+        let OnLine {
+            part: channel,
+            line,
+        } = channel;
         let (ending, sleepers) = (Arc::clone(&self.ending), self.sleepers.clone());
         self.carry("channel", None, move || {
             let mut wanted = Wanted::default();
             while channel.wait(wanted, &ending.event) {
-                let interrupted;
-                (wanted, interrupted) = channel.serve();
-                if interrupted {
-                    sleepers.wake();
-                }
+                wanted = sleepers.wake_for(line, || channel.serve());
             }
         })
     }
@@ -194,6 +185,7 @@ impl Threads {
             self.sleepers.clone(),
         );
         self.carry("console", None, move || {
+            // Keys are few: whoever gets them.
             if terminal::feed(&bus.console, &ending.event, raw, || sleepers.wake()) {
                 ending.come(End::Asked("Ctrl-A x".into()));
             }

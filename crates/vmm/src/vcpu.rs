@@ -17,6 +17,8 @@ pub enum End {
     PoweredOff,
     /// The guest asked for a reset, which ends it here.
     Reset,
+    /// The same, after its kernel had said that it panicked.
+    Panicked,
     /// The guest cannot go on: why.
     Failed(String),
     /// Whoever started the monitor ended it: by what.
@@ -30,6 +32,7 @@ impl End {
             Self::PoweredOff | Self::Asked(_) => 0,
             Self::Failed(_) => 1,
             Self::Reset => 4,
+            Self::Panicked => 5,
         }
     }
 }
@@ -37,6 +40,8 @@ impl End {
 /// The end of a VM, for all its threads: the first one counts.
 pub struct Ending {
     end: OnceLock<End>,
+    /// The guest's kernel has said that it panicked.
+    panicked: AtomicBool,
     /// Nothing may begin any more.
     pub stopping: Arc<AtomicBool>,
     /// Readable when the end has come.
@@ -48,6 +53,7 @@ impl Ending {
     pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             end: OnceLock::new(),
+            panicked: AtomicBool::new(false),
             stopping: Arc::new(AtomicBool::new(false)),
             event: EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)?,
         })
@@ -58,6 +64,15 @@ impl Ending {
         let _ = self.end.set(end);
         self.stopping.store(true, Ordering::SeqCst);
         let _ = self.event.write(1);
+    }
+
+    /// The end that a reset is.
+    fn of_reset(&self) -> End {
+        if self.panicked.load(Ordering::SeqCst) {
+            End::Panicked
+        } else {
+            End::Reset
+        }
     }
 
     /// How, if it has.
@@ -121,13 +136,17 @@ impl Vcpu {
                 match self.bus.write_port(port, data) {
                     Asked::Nothing => {}
                     Asked::PowerOff => return Some(End::PoweredOff),
-                    Asked::Reset => return Some(End::Reset),
+                    Asked::Reset => return Some(self.ending.of_reset()),
+                    // It goes on: what it has to say of it comes yet.
+                    Asked::Panicked => self.ending.panicked.store(true, Ordering::SeqCst),
                 }
             }
             Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_SHUTDOWN, _)) => {
                 return Some(End::PoweredOff);
             }
-            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_RESET, _)) => return Some(End::Reset),
+            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_RESET, _)) => {
+                return Some(self.ending.of_reset());
+            }
             Ok(VcpuExit::Shutdown) => return Some(End::Failed("triple fault".into())),
             Ok(exit) => {
                 count(Exit::Other);

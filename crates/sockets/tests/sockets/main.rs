@@ -3,6 +3,8 @@
 
 // Helpers of tests unwrap, too.
 #![allow(clippy::unwrap_used)]
+// No real-time virtual CPU waits for a test.
+#![allow(clippy::disallowed_types)]
 
 mod datagrams;
 mod differential;

@@ -827,6 +827,13 @@ fn a_cpu_goes_and_comes_back_under_a_flood() {
          echo 1 > /sys/devices/system/cpu/cpu1/online; done",
     );
     flood.finish();
+    // A rank that is set while a CPU is away holds there too, once it is back.
+    host.run(
+        "echo 0 > /sys/devices/system/cpu/cpu1/online; sysctl -qw net.core.rtnet_thread_prio=90; \
+         echo 1 > /sys/devices/system/cpu/cpu1/online; \
+         until [ $(ps -eLo rtprio=,comm= | grep -c '90 rx_level') = 2 ]; do :; done; \
+         sysctl -qw net.core.rtnet_thread_prio=0",
+    );
     let run = host.requests(200);
     assert_eq!((run.samples.len(), run.counters.lost), (200, 0));
     host.check_log();

@@ -106,6 +106,10 @@ fn a_stock_guest_boots_on_one_and_two_vcpus_receives_and_powers_off() {
             .count();
         assert_eq!(rt, 1, "{threads}");
         assert!(threads.contains(&format!("vcpu{last}/guest")), "{threads}");
+        // The card's interrupts go through a thread, which is never below the VCPU that they are for.
+        let relay = threads.lines().find(|line| line.starts_with("net0/guest"));
+        let relay: Vec<&str> = relay.unwrap().split_whitespace().skip(1).collect();
+        assert_eq!(relay, ["FF", "71"], "{threads}");
         // More than the guest's memory, which is 256 MiB.
         let monitor = guest.pid();
         let locked = inside(&host, &format!("grep VmLck: /proc/{monitor}/status"));

@@ -5,9 +5,9 @@ use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use steadyvm_sockets::Memory;
+use steadyvm_sockets::{Held, Lock, Memory};
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX,
     VIRTIO_BLK_ID_BYTES, VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP,
@@ -107,7 +107,7 @@ pub struct Block {
     memory: Memory,
     space: [u8; SPACE],
     /// Held while requests are served, or the queue is set up.
-    queue: Mutex<Queue>,
+    queue: Lock<Queue>,
     interrupt: Arc<Interrupt>,
     rung: EventFd,
     /// A VCPU waits for the queue to reset it.
@@ -135,7 +135,7 @@ impl Block {
             space: configuration_space(image.sectors),
             image,
             memory,
-            queue: Mutex::new(Queue::new(QUEUE_SIZE)?),
+            queue: Lock::new(Queue::new(QUEUE_SIZE)?),
             interrupt,
             rung,
             resetting: AtomicBool::new(false),
@@ -190,8 +190,8 @@ impl Block {
         self.resetting.load(Ordering::SeqCst) || self.stopping.load(Ordering::SeqCst)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Held<'_, Queue> {
+        self.queue.lock()
     }
 
     /// Carries one request out: the bytes written to the guest, the last of them the status.

@@ -9,8 +9,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
-use steadyvm_sockets::Memory;
+use std::sync::Arc;
+use steadyvm_sockets::{Held, Lock, Memory};
 use virtio_bindings::virtio_ids::VIRTIO_ID_CONSOLE;
 use virtio_queue::{DescriptorChain, Queue, QueueOwnedT, QueueT};
 use vmm_sys_util::eventfd::EventFd;
@@ -55,7 +55,7 @@ pub struct Channel {
     /// Connected, non-blocking.
     socket: File,
     /// Held while the queues are served or set up.
-    state: Mutex<State>,
+    state: Lock<State>,
     interrupt: Arc<Interrupt>,
     rung: EventFd,
 }
@@ -103,7 +103,7 @@ impl Channel {
             memory,
             name: name.to_owned(),
             socket: File::from(std::os::fd::OwnedFd::from(socket)),
-            state: Mutex::new(State {
+            state: Lock::new(State {
                 queues,
                 owed: Vec::new(),
                 guest_listens: false,
@@ -330,8 +330,8 @@ impl Channel {
         self.interrupt.broken(&Broken::new(why));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Held<'_, State> {
+        self.state.lock()
     }
 }
 

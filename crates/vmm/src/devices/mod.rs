@@ -8,9 +8,10 @@ pub mod sockets;
 pub mod tap;
 pub mod transport;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use steadyvm_sockets::{Held, Lock};
 use transport::{Action, Activation, Identity, InterruptStatus, Transport};
 use virtio_bindings::virtio_mmio::{VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_QUEUE_NOTIFY};
 use vmm_sys_util::eventfd::EventFd;
@@ -113,7 +114,7 @@ pub trait Backend: Send + Sync {
 /// A virtio device in the guest's address space.
 pub struct MmioDevice {
     /// Held while the backend is activated or reset, never while it serves.
-    transport: Mutex<Transport>,
+    transport: Lock<Transport>,
     /// Between activation and reset. A notification that races with a reset finds its queue not
     /// ready.
     active: AtomicBool,
@@ -126,7 +127,7 @@ impl MmioDevice {
     pub fn new(backend: Box<dyn Backend>, interrupt: Arc<Interrupt>) -> Self {
         let transport = Transport::new(backend.identity(), Arc::clone(&interrupt.status));
         Self {
-            transport: Mutex::new(transport),
+            transport: Lock::new(transport),
             active: AtomicBool::new(false),
             interrupt,
             backend,
@@ -193,10 +194,8 @@ impl MmioDevice {
         self.interrupt.status.clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Transport> {
-        self.transport
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Held<'_, Transport> {
+        self.transport.lock()
     }
 }
 

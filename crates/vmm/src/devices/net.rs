@@ -1,8 +1,8 @@
 //! virtio-net over vhost-net and a tap device: packets, notifications and interrupts stay in the
 //! host's kernel. It is here so that network methods can be compared inside one monitor.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use steadyvm_sockets::Memory;
+use std::sync::Arc;
+use steadyvm_sockets::{Lock, Memory};
 use vhost::net::VhostNet;
 use vhost::vhost_kern::net::Net as VhostKernelNet;
 use vhost::{VhostBackend, VringConfigData};
@@ -55,7 +55,7 @@ pub struct QueueEvents {
 /// The backend of a network card.
 pub struct Net {
     /// Held while the queues are joined to vhost or parted from it.
-    vhost: Mutex<VhostKernelNet<Arc<Memory>>>,
+    vhost: Lock<VhostKernelNet<Arc<Memory>>>,
     tap: Tap,
     mac: Mac,
     queue_features: u64,
@@ -74,7 +74,7 @@ impl Net {
             .get_features()
             .cannot("ask vhost-net for its features")?;
         Ok(Self {
-            vhost: Mutex::new(vhost),
+            vhost: Lock::new(vhost),
             tap,
             mac,
             queue_features: offered & bits(&QUEUE_FEATURES),
@@ -146,7 +146,7 @@ impl Backend for Net {
             .map_err(|error| {
                 Broken::new(format!("virtio-net: the tap device's offloads: {error}"))
             })?;
-        let vhost = self.vhost.lock().unwrap_or_else(PoisonError::into_inner);
+        let vhost = self.vhost.lock();
         self.join(&vhost, activation).map_err(|error| {
             Self::part(&vhost);
             Broken::new(format!(
@@ -165,7 +165,7 @@ impl Backend for Net {
     }
 
     fn reset(&self) {
-        Self::part(&self.vhost.lock().unwrap_or_else(PoisonError::into_inner));
+        Self::part(&self.vhost.lock());
     }
 }
 

@@ -1,7 +1,8 @@
 //! The serial console: vm-superio's 16550 between the guest and a terminal or file.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use steadyvm_sockets::{Held, Lock};
 use vm_superio::Trigger;
 use vm_superio::serial::{Serial, SerialEvents};
 use vmm_sys_util::eventfd::EventFd;
@@ -36,7 +37,7 @@ impl SerialEvents for Drained {
 /// The guest's first serial port.
 pub struct Console {
     /// Held for one register access, or while input is put in.
-    port: Mutex<Serial<Line, Drained, Entry>>,
+    port: Lock<Serial<Line, Drained, Entry>>,
     drained: EventFd,
 }
 
@@ -48,7 +49,7 @@ impl Console {
         let line = Line(line.try_clone().cannot(what)?);
         let events = Drained(drained.try_clone().cannot(what)?);
         Ok(Self {
-            port: Mutex::new(Serial::with_events(line, events, Entry(output))),
+            port: Lock::new(Serial::with_events(line, events, Entry(output))),
             drained,
         })
     }
@@ -75,7 +76,7 @@ impl Console {
         &self.drained
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Serial<Line, Drained, Entry>> {
-        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Held<'_, Serial<Line, Drained, Entry>> {
+        self.port.lock()
     }
 }

@@ -1,9 +1,9 @@
 //! The outsourced sockets as a virtio device: each queue is served in the VCPU thread that rings it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use steadyvm_sockets::abi::{FEATURE_EVENTS, FEATURE_WAIT, VIRTIO_ID};
-use steadyvm_sockets::{Channel, Device, Memory};
+use steadyvm_sockets::{Channel, Device, Held, Lock, Memory};
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_INDIRECT_DESC;
 use virtio_queue::QueueT;
 use zerocopy::IntoBytes;
@@ -17,7 +17,7 @@ pub struct Sockets {
     memory: Memory,
     configuration: Vec<u8>,
     /// One a VCPU. A guest that rings the queue of another VCPU waits here for that one.
-    channels: Vec<Mutex<Channel>>,
+    channels: Vec<Lock<Channel>>,
     /// The VM is ending: no further round of requests.
     stopping: Arc<AtomicBool>,
 }
@@ -35,7 +35,7 @@ impl Sockets {
         stopping: Arc<AtomicBool>,
     ) -> Result<Self, steadyvm_sockets::DeviceError> {
         let channels = (0..channels)
-            .map(|index| Channel::new(device, index).map(Mutex::new))
+            .map(|index| Channel::new(device, index).map(Lock::new))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             device: Arc::clone(device),
@@ -46,9 +46,8 @@ impl Sockets {
         })
     }
 
-    fn channel(&self, index: usize) -> Option<std::sync::MutexGuard<'_, Channel>> {
-        let channel = self.channels.get(index)?;
-        Some(channel.lock().unwrap_or_else(PoisonError::into_inner))
+    fn channel(&self, index: usize) -> Option<Held<'_, Channel>> {
+        self.channels.get(index).map(Lock::lock)
     }
 }
 

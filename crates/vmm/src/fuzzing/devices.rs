@@ -1,6 +1,8 @@
 //! A guest that writes anything to the registers, ports and queues of its disk, its channel and its
 //! sockets, and anything into its memory.
 
+#![allow(clippy::disallowed_types)] // no virtual CPU waits here
+
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{Read, Write};

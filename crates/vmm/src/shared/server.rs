@@ -5,11 +5,11 @@
 //! is judged by `steadyvm_sockets`. A doorbell carries no data, and rings at most the thread of its own VM.
 
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use steadyvm_sockets::abi::Shared as Head;
-use steadyvm_sockets::{Channel, Device, Limits, Memory};
+use steadyvm_sockets::{Channel, Device, Held, Limits, Lock, Memory};
 use virtio_queue::QueueT;
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
@@ -55,7 +55,7 @@ pub struct Server {
     device: Arc<Device>,
     memory: Memory,
     layout: Layout,
-    lanes: Vec<Mutex<Lane>>,
+    lanes: Vec<Lock<Lane>>,
     /// Rung by the guest: one for [`Self::begin_anew`], then one a channel.
     pub kicks: Vec<EventFd>,
     /// Interrupts, numbered alike. The first is never raised.
@@ -80,7 +80,7 @@ impl Server {
         let device = Device::new(limits, layout.channels()).map_err(refused)?;
         let lane = |index| {
             let channel = Channel::new(&device, index).map_err(refused)?;
-            Ok(Mutex::new(Lane {
+            Ok(Lock::new(Lane {
                 channel,
                 served: 0,
                 ready: false,
@@ -111,9 +111,8 @@ impl Server {
         &self.memory
     }
 
-    fn lane(&self, index: u16) -> MutexGuard<'_, Lane> {
-        let lane = &self.lanes[usize::from(index)];
-        lane.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lane(&self, index: u16) -> Held<'_, Lane> {
+        self.lanes[usize::from(index)].lock()
     }
 
     /// What channel `index` waits in. The first one's thread also looks after the whole.
