@@ -29,10 +29,11 @@ pub const EXPERIMENT: Experiment = Experiment {
             "Percentiles are nearest-rank, of every counted message of all rounds. /first: over the first \
              method's under the same condition, with a 95 % interval.",
         ],
-        paper,
+        paper: Some(paper),
     },
     title: "Kamailio beside bulk traffic",
     about: "Figure 8 of the outsourcing paper: Kamailio in a VM beside a TCP stream",
+    settings: &[],
     check: |options| service::check(NAME, options),
     run,
 };
@@ -105,6 +106,8 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
     notes.extend(options.methods.iter().filter_map(|method| method.note()));
     Ok(Outcome {
         latencies,
+        figures: Vec::new(),
+        tables: Vec::new(),
         notes,
         dropped_rounds: measured.dropped_rounds,
         disturbance: measured.disturbance,
@@ -130,6 +133,7 @@ fn latencies_of(
             cell,
             rounds: samples.iter().map(delays).collect(),
             lost: lost.filter(|&&it| counts(it)).count() as u64,
+            counts: Vec::new(),
         }
     };
     let mut found = vec![of(format!("all six messages, {beside}"), None)];

@@ -40,10 +40,11 @@ pub const EXPERIMENT: Experiment = Experiment {
             "Percentiles are nearest-rank, of every counted sample of all rounds. /first: over the first \
              method's under the same condition, with a 95 % interval.",
         ],
-        paper,
+        paper: Some(paper),
     },
     title: "memcached beside bulk traffic",
     about: "Figure 9 of the outsourcing paper: memcached in a VM beside a TCP stream",
+    settings: &[],
     check: |options| service::check(NAME, options),
     run,
 };
@@ -138,6 +139,8 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
     notes.extend(options.methods.iter().filter_map(|method| method.note()));
     Ok(Outcome {
         latencies,
+        figures: Vec::new(),
+        tables: Vec::new(),
         notes,
         dropped_rounds: measured.dropped_rounds,
         disturbance: measured.disturbance,
@@ -156,6 +159,7 @@ fn latencies_of(method: &ComparedMethod, beside: Beside, samples: &[&Sample<Run>
         cell: format!("GET, {beside}"),
         rounds: samples.iter().map(gets).collect(),
         lost: samples.iter().map(|it| it.run.lost).sum(),
+        counts: Vec::new(),
     }
 }
 

@@ -169,6 +169,7 @@ mod tests {
             methods: ["preempt-rt", "outsourcing"]
                 .map(|it| it.parse().unwrap())
                 .into(),
+            settings: Vec::new(),
             samples: 100,
             rounds: 2,
             seed: 1,
