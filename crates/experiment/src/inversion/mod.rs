@@ -48,6 +48,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             bulk_in_threads: true,
             ..setting("7.3-rt-threaded", HostKernel::NewestRt)
         },
+        setting("7.3-rt-patched", HostKernel::NewestRtPatched),
     ],
     check,
     run,

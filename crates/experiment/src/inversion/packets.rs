@@ -6,7 +6,7 @@ use steadyvm_trace::receive_path::{Report, WorstPacket, WorstSpan};
 
 /// The name of the thread that stands between the cards' threads.
 pub const SPINNER: &str = "spinner";
-/// Parts of a packet's time that are shorter than this share of it are not shown.
+/// Parts of a packet's time that are shorter than this share of it are not shown, but for its card's own.
 const SHORTEST_SHARE: f64 = 0.01;
 
 /// How long the spinner kept a packet that its card's own thread had queued already, in microseconds; `None`: it
@@ -111,7 +111,8 @@ pub fn causes<'r>(reports: impl IntoIterator<Item = &'r Report>) -> Vec<Cause> {
 
 /// What the CPU did from a packet's hard interrupt on, in order.
 pub fn timeline(title: String, packet: &WorstPacket) -> Grid {
-    let shown = |span: &&WorstSpan| span.for_us >= SHORTEST_SHARE * packet.total_us;
+    let is_long = |span: &WorstSpan| span.for_us >= SHORTEST_SHARE * packet.total_us;
+    let shown = |span: &&WorstSpan| span.kind == "own" || is_long(span);
     let row = |span: &WorstSpan| {
         vec![
             format!("{} {}", span.kind, span.name).trim_end().to_owned(),
@@ -243,10 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn a_timeline_leaves_out_what_is_short() {
-        let grid = timeline("t".to_owned(), &packet(&[INTERRUPT, OWN, SPUN, BULK]));
+    fn a_timeline_leaves_out_what_is_short_and_not_its_cards_own() {
+        let short = ("thread", "rcuc/0", "rcuc/0", 3.0);
+        let parts = [INTERRUPT, OWN, SPUN, short, BULK];
+        let grid = timeline("t".to_owned(), &packet(&parts));
         let did: Vec<&str> = grid.rows.iter().map(|row| &*row[0]).collect();
-        assert_eq!(did, ["thread spinner", "poll bulk"]);
-        assert_eq!(grid.rows[0][3], "100.0");
+        let all = ["own interrupt", "own thread", "thread spinner", "poll bulk"];
+        assert_eq!(did, all);
+        assert_eq!(grid.rows[2][3], "100.0");
     }
 }
