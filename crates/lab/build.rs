@@ -18,18 +18,29 @@ fn main() {
          pub const DEBUG_CONFIGURATION: &str = include_str!(\"{}\");\n\
          /// What one without PREEMPT_RT has instead.\n\
          pub const PREEMPT_CONFIGURATION: &str = include_str!(\"{}\");\n\
+         /// What one of the newest series has instead.\n\
+         pub const NEWEST_CONFIGURATION: &str = include_str!(\"{}\");\n\
          ",
         kernel.join("config").display(),
         kernel.join("config-debug").display(),
-        kernel.join("config-preempt").display()
+        kernel.join("config-preempt").display(),
+        kernel.join("config-7.3").display()
     );
-    let patches = kernel.join("patches/6.12");
     let is_patch = |file: &Path| has_extension(file, "patch");
-    source += &texts(
-        "LEVELS_PATCHES",
-        "Levels of the receive path",
-        &files_in(&patches, is_patch),
-    );
+    for (constant, what, folder) in [
+        (
+            "LEVELS_PATCHES",
+            "Levels of the receive path",
+            "patches/6.12",
+        ),
+        (
+            "NEWEST_PATCHES",
+            "Mends of the newest series",
+            "patches/7.3",
+        ),
+    ] {
+        source += &texts(constant, what, &files_in(&kernel.join(folder), is_patch));
+    }
     write_out("kernel_inputs.rs", &source);
 
     let module = kernel.join("modules/steadyvm_sockets");

@@ -1,11 +1,12 @@
 //! Experiments in the emulated host, a folder each, on one engine.
 //!
 //! [`compare`] is the main one: NetRT next to NetStream under several host methods. [`nisp`],
-//! [`rtca`] and [`vcpu`] are of papers. Each folder's README names its paper, its question and its command.
+//! [`rtca`] and [`vcpu`] are of papers, [`inversion`] is of a kernel's fault. Each folder's README names its paper, its question and its command.
 #![forbid(unsafe_code)]
 
 pub mod compare;
 pub mod engine;
+pub mod inversion;
 pub mod kamailio;
 pub mod memcached;
 pub mod nisp;

@@ -1,28 +1,46 @@
-//! The experiments of one shape: percentiles of a service's latencies, by method and condition.
+//! The experiments of one shape: percentiles of latencies, by method or setting and condition.
 //! A new one is a folder and a line here; the command line has a verb for each.
 
 use crate::compare::ComparedMethod;
 use crate::engine::Disturbance;
-use crate::engine::latency::{Latencies, Words};
-use crate::{kamailio, memcached};
+use crate::engine::latency::{Figure, Latencies, Words};
+use crate::{inversion, kamailio, memcached};
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
+use steadyvm_report::Grid;
 
 /// The experiments, by the verbs of `steadyvm lab experiment`.
-pub const EXPERIMENTS: &[&Experiment] = &[&kamailio::EXPERIMENT, &memcached::EXPERIMENT];
+pub const EXPERIMENTS: &[&Experiment] = &[
+    &inversion::EXPERIMENT,
+    &kamailio::EXPERIMENT,
+    &memcached::EXPERIMENT,
+];
 
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Methods, in the order shown; the first is what the others are held against.
     pub methods: Vec<ComparedMethod>,
+    /// The same where settings are compared in place of methods.
+    pub settings: Vec<Setting>,
     /// Counted requests per method and condition, over all rounds.
     pub samples: u64,
     /// Rounds.
     pub rounds: u64,
     /// Seed of the first round's schedule of requests.
     pub seed: u64,
+}
+
+/// A kernel with something set by hand: what is compared where it is no method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// The name on the command line and in results.
+    pub name: &'static str,
+    /// The host's kernel.
+    pub kernel: HostKernel,
+    /// Whether the bulk card is polled in threads of its own.
+    pub bulk_in_threads: bool,
 }
 
 /// An experiment.
@@ -34,6 +52,8 @@ pub struct Experiment {
     pub title: &'static str,
     /// Its help.
     pub about: &'static str,
+    /// The settings that it compares. Without any it compares methods, of one's choice.
+    pub settings: &'static [Setting],
     /// Refuses what cannot be measured.
     pub check: fn(&Options) -> Result<()>,
     /// Measures everything.
@@ -45,6 +65,10 @@ pub struct Experiment {
 pub struct Outcome {
     /// The latencies.
     pub latencies: Vec<Latencies>,
+    /// More figures than those of the latencies.
+    pub figures: Vec<Figure>,
+    /// Tables of these.
+    pub tables: Vec<Grid>,
     /// What is to be said of them, a sentence each.
     pub notes: Vec<String>,
     /// The rounds that were dropped because a machine died, a sentence each.
@@ -63,5 +87,13 @@ mod tests {
         let names: BTreeSet<&str> = EXPERIMENTS.iter().map(|it| it.words.name).collect();
         assert_eq!(names.len(), EXPERIMENTS.len());
         assert!(!names.contains("nisp") && !names.contains("rtca"));
+    }
+
+    #[test]
+    fn every_setting_has_a_name_of_its_own() {
+        for experiment in EXPERIMENTS {
+            let names: BTreeSet<&str> = experiment.settings.iter().map(|it| it.name).collect();
+            assert_eq!(names.len(), experiment.settings.len());
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Cache, DistributionKernel, Flavour, Initramfs, KernelPackage, PackedInitramfs, RtKernel,
-    UserSpace, emulator, sockets_module, user_space_image,
+    Cache, DistributionKernel, Flavour, Initramfs, KernelPackage, NEWEST_SERIES, PackedInitramfs,
+    RtKernel, UserSpace, emulator, sockets_module, user_space_image,
 };
 use crate::emulator::{Accelerator, Card, Machine, Monitor};
 use crate::host::{BOOT_PATIENCE, HostSpecification};
@@ -19,9 +19,6 @@ use steadyvm_host::Method;
 
 /// How long a host may take to come up whose kernel checks itself.
 const DEBUG_BOOT_PATIENCE: Duration = Duration::from_secs(600);
-
-/// The newest series of Debian's kernels that the lab knows.
-const NEWEST_SERIES: &str = "7.3";
 
 /// Where a kernel comes from.
 enum Origin {
@@ -40,6 +37,8 @@ pub enum HostKernel {
     Newest,
     /// The same with PREEMPT_RT.
     NewestRt,
+    /// Ours, of the same series with PREEMPT_RT, and mended (`kernel/patches/7.3`).
+    NewestRtPatched,
     /// Ours, with PREEMPT_RT and levels of the receive path.
     RtLevels,
     /// `RtLevels` that checks itself, too slow to measure with.
@@ -53,11 +52,12 @@ impl HostKernel {
     pub const OF_METHODS: [Self; 3] = [Self::Distribution, Self::PreemptRt, Self::RtLevels];
 
     /// Every one.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Distribution,
         Self::PreemptRt,
         Self::Newest,
         Self::NewestRt,
+        Self::NewestRtPatched,
         Self::RtLevels,
         Self::RtLevelsDebug,
         Self::LevelsDebug,
@@ -78,6 +78,7 @@ impl HostKernel {
             }),
             Self::Newest => Origin::Package(newest(false)),
             Self::NewestRt => Origin::Package(newest(true)),
+            Self::NewestRtPatched => Origin::Built(Flavour::Newest),
             Self::RtLevels => Origin::Built(Flavour::Levels),
             Self::RtLevelsDebug => Origin::Built(Flavour::LevelsDebug),
             Self::LevelsDebug => Origin::Built(Flavour::PreemptDebug),
@@ -91,6 +92,7 @@ impl HostKernel {
             Self::PreemptRt => "preempt-rt",
             Self::Newest => "7.3",
             Self::NewestRt => "7.3-rt",
+            Self::NewestRtPatched => "7.3-rt-patched",
             Self::RtLevels => "rt-levels",
             Self::RtLevelsDebug => "rt-levels-debug",
             Self::LevelsDebug => "levels-debug",
@@ -148,13 +150,21 @@ impl HostKernel {
     fn is_preempt_rt(self) -> bool {
         match self {
             Self::Distribution | Self::Newest | Self::LevelsDebug => false,
-            Self::PreemptRt | Self::NewestRt | Self::RtLevels | Self::RtLevelsDebug => true,
+            Self::PreemptRt
+            | Self::NewestRt
+            | Self::NewestRtPatched
+            | Self::RtLevels
+            | Self::RtLevelsDebug => true,
         }
     }
 
     fn has_levels(self) -> bool {
         match self {
-            Self::Distribution | Self::PreemptRt | Self::Newest | Self::NewestRt => false,
+            Self::Distribution
+            | Self::PreemptRt
+            | Self::Newest
+            | Self::NewestRt
+            | Self::NewestRtPatched => false,
             Self::RtLevels | Self::RtLevelsDebug | Self::LevelsDebug => true,
         }
     }

@@ -4,6 +4,7 @@ use crate::svg::{escape, joined};
 use crate::text::{line, printable, wrapped};
 
 /// A table of text, the rows of one method below each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grid {
     /// What it shows.
     pub title: String,

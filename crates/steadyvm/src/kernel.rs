@@ -27,6 +27,9 @@ pub enum Kernel {
     /// The same with PREEMPT_RT.
     #[value(name = "7.3-rt")]
     NewestRt,
+    /// Ours: the same series, with kernel/patches/7.3.
+    #[value(name = "7.3-rt-patched")]
+    NewestRtPatched,
 }
 
 impl From<Kernel> for HostKernel {
@@ -39,6 +42,7 @@ impl From<Kernel> for HostKernel {
             Kernel::Vanilla => Self::Distribution,
             Kernel::Newest => Self::Newest,
             Kernel::NewestRt => Self::NewestRt,
+            Kernel::NewestRtPatched => Self::NewestRtPatched,
         }
     }
 }

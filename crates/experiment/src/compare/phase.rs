@@ -19,6 +19,8 @@ use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End};
 use steadyvm_load::netstream::{self, ClientCommand, NetStreamRun, ServerCommand};
 use steadyvm_trace::receive_path::Report;
 
+/// `explain` shows so many of the slowest packets if it is not told.
+pub const SLOWEST: u64 = 3;
 /// The NetRT service's UDP port.
 pub const NETRT_PORT: u16 = 7700;
 /// A service starts within this time, on a loaded machine too.
@@ -87,8 +89,9 @@ pub fn run_netrt(outside: &Namespace, server: Ipv4Addr, load: &Load) -> Result<C
 /// The host's receive path, being traced.
 pub struct Tracing(Process);
 
-/// Starts to trace what the host does with the packets of the RT network.
-pub fn start_tracing(host: &Connection) -> Result<Tracing> {
+/// Starts to trace what the host does with the packets of the RT network. Of so many of the slowest it will
+/// say what the CPU did, in order.
+pub fn start_tracing(host: &Connection, slowest: u64) -> Result<Tracing> {
     let longest = TRACING_PATIENCE.as_secs().to_string();
     let mut tracing = host.spawn(&[
         "steadyvm",
@@ -98,6 +101,8 @@ pub fn start_tracing(host: &Connection) -> Result<Tracing> {
         RT.name,
         "--seconds",
         &longest,
+        "--worst",
+        &slowest.to_string(),
         "--buffer-mib",
         "32",
         "--json",
@@ -109,6 +114,15 @@ pub fn start_tracing(host: &Connection) -> Result<Tracing> {
 impl Tracing {
     /// Ends it and gives what it found.
     pub fn finish(self) -> Result<ReceivePathData> {
+        let (found, report) = self.report()?;
+        Ok(ReceivePathData {
+            wake_ups_ns: found.samples_ns,
+            report,
+        })
+    }
+
+    /// Ends it and gives its report, read and as it was written.
+    pub fn report(self) -> Result<(Report, String)> {
         let what = "trace the host's receive path";
         self.0.signal(libc::SIGINT)?;
         let finished = self.0.finish(TRACING_END_PATIENCE)?;
@@ -118,10 +132,7 @@ impl Tracing {
         }
         let report = finished.text();
         let found: Report = serde_json::from_str(&report).doing(what)?;
-        Ok(ReceivePathData {
-            wake_ups_ns: found.samples_ns,
-            report,
-        })
+        Ok((found, report))
     }
 }
 

@@ -90,7 +90,7 @@ impl Station {
         if !load.receive_path {
             return Ok(untraced);
         }
-        let tracing = phase::start_tracing(self.host.connection())?;
+        let tracing = phase::start_tracing(self.host.connection(), phase::SLOWEST)?;
         self.run_phase(phase, rate, load)?;
         Ok(PhaseData {
             receive_path: Some(tracing.finish()?),

@@ -26,6 +26,17 @@ pub struct Latencies {
     pub rounds: Vec<Vec<u64>>,
     /// What was not answered in time.
     pub lost: u64,
+    /// Which of the samples were of a kind that matters here.
+    pub counts: Vec<Count>,
+}
+
+/// How many samples were of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count {
+    /// The kind, and its column's title.
+    pub name: &'static str,
+    /// How many.
+    pub samples: u64,
 }
 
 /// What tables and plots are made of: a view of results.json.
@@ -44,6 +55,9 @@ pub struct Results {
     pub figures: Vec<Figure>,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// More tables of the page. What they show is among the figures.
+    #[serde(skip)]
+    pub tables: Vec<Grid>,
 }
 
 /// A figure of all rounds.
@@ -74,8 +88,8 @@ pub struct Words {
     pub introduction: &'static str,
     /// What the columns mean, a sentence each.
     pub reading: &'static [&'static str],
-    /// A table of the paper's own figures.
-    pub paper: fn() -> Grid,
+    /// A table of the paper's own figures, if there is a paper.
+    pub paper: Option<fn() -> Grid>,
 }
 
 /// Figures of latencies. The first row is what the others are held against.
@@ -122,6 +136,9 @@ pub fn assemble(name: &str, all: &[Latencies], options: BootstrapOptions) -> Res
         let max = summary.as_ref().map(|it| it.max_ns as f64 / 1e3);
         add("max", "us", n, max, None);
         add("lost", "requests", n + it.lost, Some(it.lost as f64), None);
+        for count in &it.counts {
+            add(count.name, "samples", n, Some(count.samples as f64), None);
+        }
     }
     Results {
         experiment: name.to_owned(),
@@ -130,6 +147,7 @@ pub fn assemble(name: &str, all: &[Latencies], options: BootstrapOptions) -> Res
         rounds: all.first().map_or(0, |it| it.rounds.len() as u64),
         figures,
         notes: Vec::new(),
+        tables: Vec::new(),
     }
 }
 
@@ -149,54 +167,72 @@ impl Results {
         figures.find(|it| (&*it.row, &*it.cell, &*it.name) == (row, cell, name))
     }
 
-    /// A table for each cell.
+    /// A table for each cell, and the other tables.
     pub fn grids(&self) -> Vec<Grid> {
-        let grid = |cell: &String| Grid {
-            title: format!("{cell}, µs"),
-            words: 1,
-            headers: headers([
-                "",
-                "n",
-                "lost",
-                "p50",
-                "p99",
-                "p99.9",
-                "max",
-                "p50/first",
-                "p99/first",
-            ]),
-            rows: self
-                .rows
-                .iter()
-                .map(|row| self.cells_of(row, cell))
-                .collect(),
+        let grid = |cell: &String| {
+            let counts = self.counts_of(cell);
+            let counted = counts.iter().copied().map(str::to_owned);
+            let figures = headers(["p50", "p99", "p99.9", "max", "p50/first", "p99/first"]);
+            Grid {
+                title: format!("{cell}, µs"),
+                words: 1,
+                headers: headers(["", "n", "lost"])
+                    .into_iter()
+                    .chain(counted)
+                    .chain(figures)
+                    .collect(),
+                rows: self
+                    .rows
+                    .iter()
+                    .map(|row| self.cells_of(row, cell, &counts))
+                    .collect(),
+            }
         };
-        self.cells.iter().map(grid).collect()
+        let tables = self.tables.iter().cloned();
+        self.cells.iter().map(grid).chain(tables).collect()
     }
 
-    fn cells_of(&self, row: &str, cell: &str) -> Vec<String> {
+    /// The kinds of samples that were counted in a cell.
+    fn counts_of(&self, cell: &str) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        let figures = self.figures.iter();
+        for figure in figures.filter(|it| it.cell == cell && it.unit == "samples") {
+            if !names.contains(&&*figure.name) {
+                names.push(&figure.name);
+            }
+        }
+        names
+    }
+
+    fn cells_of(&self, row: &str, cell: &str, counts: &[&str]) -> Vec<String> {
         let found = |name: &str| self.figure(row, cell, name);
         let value = |name| figure(found(name).and_then(|it| it.value));
         let over_first = |name| ratio_words(found(name).and_then(|it| it.to_first));
-        vec![
+        let whole = |name| {
+            let value = found(name).and_then(|it| it.value);
+            value.unwrap_or(0.0).to_string()
+        };
+        let mut cells = vec![
             row.to_owned(),
             found("p50").map_or(0, |it| it.n).to_string(),
-            found("lost")
-                .map_or(0.0, |it| it.value.unwrap_or(0.0))
-                .to_string(),
+            whole("lost"),
+        ];
+        cells.extend(counts.iter().copied().map(whole));
+        cells.extend([
             value("p50"),
             value("p99"),
             value("p99.9"),
             value("max"),
             over_first("p50"),
             over_first("p99"),
-        ]
+        ]);
+        cells
     }
 
     /// The tables for a terminal. Ends with a newline.
     pub fn text(&self, words: &Words) -> String {
         let mut grids = self.grids();
-        grids.push((words.paper)());
+        grids.extend(words.paper.map(|paper| paper()));
         document(words.introduction, &grids, words.reading, &self.notes)
     }
 
@@ -206,7 +242,7 @@ impl Results {
         let mut html = page::introduced(&about, words.introduction, &self.notes);
         html += &page::cards("Percentiles", &joined(&self.cells, |cell| self.card(cell)));
         html += &joined(self.grids(), |grid| grid.html());
-        html += &(words.paper)().html();
+        html += &words.paper.map_or_else(String::new, |paper| paper().html());
         html + &page::reading(words.reading)
     }
 
@@ -260,6 +296,7 @@ mod tests {
             cell: cell.to_owned(),
             rounds: vec![round(0), round(1)],
             lost: 3,
+            counts: Vec::new(),
         }
     }
 
@@ -301,6 +338,28 @@ mod tests {
         let results = assemble("x", &[nothing], BootstrapOptions::default());
         assert_eq!(results.figure("a", "alone", "p99").unwrap().value, None);
         assert!(results.grids()[0].rows[0].contains(&"-".to_owned()));
+    }
+
+    #[test]
+    fn kinds_of_samples_have_columns_where_they_were_counted() {
+        let late = Count {
+            name: "late",
+            samples: 7,
+        };
+        let counted = Latencies {
+            counts: vec![late],
+            ..latencies("a", "alone", 1)
+        };
+        let all = [counted, latencies("a", "beside", 1)];
+        let results = assemble("x", &all, BootstrapOptions::default());
+        let figure = results.figure("a", "alone", "late").unwrap();
+        assert_eq!((figure.value, figure.n), (Some(7.0), 1000));
+        let grids = results.grids();
+        assert_eq!(
+            (&*grids[0].headers[3], &*grids[0].rows[0][3]),
+            ("late", "7")
+        );
+        assert!(!grids[1].headers.contains(&"late".to_owned()));
     }
 
     #[test]

@@ -29,10 +29,11 @@ pub const EXPERIMENT: Experiment = Experiment {
              method's under the same condition, with a 95 % interval.",
         ],
         // Section 4.3, of figure 8.
-        paper: || service::paper([41, 32]),
+        paper: Some(|| service::paper([41, 32])),
     },
     title: "Kamailio beside bulk traffic",
     about: "Figure 8 of the outsourcing paper: Kamailio in a VM beside a TCP stream",
+    settings: &[],
     check: |options| service::check(NAME, options),
     run,
 };
@@ -97,6 +98,7 @@ fn latencies_of(
             cell,
             rounds: samples.iter().map(delays).collect(),
             lost: lost.filter(|&&it| counts(it)).count() as u64,
+            counts: Vec::new(),
         }
     };
     let mut found = vec![of(format!("all six messages, {beside}"), None)];

@@ -40,10 +40,11 @@ pub const EXPERIMENT: Experiment = Experiment {
              method's under the same condition, with a 95 % interval.",
         ],
         // Section 4.3, of figure 9.
-        paper: || service::paper([59, 54]),
+        paper: Some(|| service::paper([59, 54])),
     },
     title: "memcached beside bulk traffic",
     about: "Figure 9 of the outsourcing paper: memcached in a VM beside a TCP stream",
+    settings: &[],
     check: |options| service::check(NAME, options),
     run,
 };
@@ -124,6 +125,7 @@ fn latencies_of(method: &ComparedMethod, beside: Beside, samples: &[&Sample<Run>
         cell: format!("GET, {beside}"),
         rounds: samples.iter().map(gets).collect(),
         lost: samples.iter().map(|it| it.run.lost).sum(),
+        counts: Vec::new(),
     }
 }
 

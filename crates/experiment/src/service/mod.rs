@@ -177,6 +177,8 @@ pub fn outcome<S: Service>(
     notes.extend(options.methods.iter().filter_map(|method| method.note()));
     Ok(Outcome {
         latencies,
+        figures: Vec::new(),
+        tables: Vec::new(),
         notes,
         dropped_rounds: measured.dropped_rounds,
         disturbance: measured.disturbance,
@@ -227,6 +229,7 @@ mod tests {
             methods: ["preempt-rt", "outsourcing"]
                 .map(|it| it.parse().unwrap())
                 .into(),
+            settings: Vec::new(),
             samples: 100,
             rounds: 2,
             seed: 1,

@@ -131,6 +131,24 @@ pub fn kernel_image(
     choose_image(&table, wanted).ok_or_else(missing)
 }
 
+/// The newest version of a package. `program` makes one of apt's programs.
+pub fn newest_version(package: &str, program: &dyn Fn(&str) -> Command) -> Result<String> {
+    let table = output(program("apt-cache").args(["madison", package]))?;
+    let newest = first_of_package(&table, package);
+    newest.ok_or_else(|| {
+        let what = format!("find the package {package}");
+        Error::machine(what, "no package source of this machine has it").what_to_do(SET_UP)
+    })
+}
+
+/// The version in the first of `apt-cache madison`'s lines of a package, which is the newest.
+fn first_of_package(table: &str, package: &str) -> Option<String> {
+    table.lines().find_map(|line| {
+        let mut fields = line.split('|').map(str::trim);
+        (fields.next()? == package).then_some(fields.next()?.to_owned())
+    })
+}
+
 /// Picks from `apt-cache madison`'s lines "name | version | source". Names sort by their
 /// version because `sort -V`'s order is used.
 fn choose_image(table: &str, wanted: &str) -> Option<(String, String)> {
@@ -248,6 +266,13 @@ linux-image-6.12.100+deb12-amd64 | 6.12.100-2~deb12u1 | a source
             "{line}"
         );
         assert_eq!(suite_of_mirror("", "sid"), None);
+    }
+
+    #[test]
+    fn the_first_version_of_a_package_is_its_newest() {
+        let table = " a-source | 7.3.4-1 | x\na-source | 7.3.1-1 | x\n";
+        assert_eq!(first_of_package(table, "a-source").unwrap(), "7.3.4-1");
+        assert_eq!(first_of_package(table, "b-source"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The distribution's own kernels, unmodified: those of most hosts, and every guest's.
 
-use super::apt::{Apt, kernel_image, source_of_suite};
+use super::apt::kernel_image;
+use super::backports::{self, fetch_into};
 use super::cache::{Cache, Inputs};
 use super::output;
 use super::rt_kernel::source_version;
@@ -11,8 +12,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where a kernel comes from that this machine's own release does not have.
-const BACKPORTS: &str = "trixie-backports";
 const RECIPE: &str = "1";
 
 /// What a host needs besides what the kernel has built in.
@@ -87,7 +86,10 @@ pub struct DistributionKernel {
 impl DistributionKernel {
     /// The kernel from the cache; the package is downloaded, not installed, if need be.
     pub fn obtain(cache: &Cache, kernel: KernelPackage, observer: &dyn Observer) -> Result<Self> {
-        let apt = kernel.backported.then(|| backports(cache)).transpose()?;
+        let apt = kernel
+            .backported
+            .then(|| backports::apt(cache))
+            .transpose()?;
         let program = |name: &str| match &apt {
             Some(apt) => apt.program(name),
             None => Command::new(name),
@@ -103,8 +105,7 @@ impl DistributionKernel {
         let (package, version) = match (find(), &apt) {
             // No indexes yet.
             (Err(_), Some(apt)) => {
-                let title = format!("fetch the index of {BACKPORTS} (once)");
-                task(observer, title, || apt.update())?;
+                backports::update(apt, observer)?;
                 find()?
             }
             (found, _) => found?,
@@ -138,14 +139,6 @@ impl DistributionKernel {
             release: package.trim_start_matches("linux-image-").to_owned(),
         })
     }
-}
-
-/// The index of Debian 13's backports.
-fn backports(cache: &Cache) -> Result<Apt> {
-    Apt::new(
-        &cache.helper_directory(BACKPORTS),
-        &source_of_suite(BACKPORTS)?,
-    )
 }
 
 /// Downloads a package by `apt-get`, which runs in `directory`, and keeps image and modules.
@@ -194,29 +187,6 @@ fn base_of_modules(tree: &Path) -> PathBuf {
     } else {
         tree.to_owned()
     }
-}
-
-/// Downloads one package and unpacks it into `tree`.
-fn fetch_into(
-    tree: &Path,
-    directory: &Path,
-    package: &str,
-    version: &str,
-    mut download: Command,
-) -> Result<()> {
-    download.args(["-q", "download", &format!("{package}={version}")]);
-    output(&mut download).map_err(|error| {
-        error.what_to_do("check that this machine reaches its package sources; apt-get update")
-    })?;
-    let archive = fs::read_dir(directory)
-        .at("read", directory)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
-        .ok_or_else(|| {
-            Error::machine(format!("download {package}"), "apt-get downloaded nothing")
-        })?;
-    output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(tree))?;
-    fs::remove_file(&archive).at("remove", &archive)
 }
 
 /// The kernel image of a release among unpacked packages, wherever they put it.

@@ -2,6 +2,7 @@
 //! Debian's packages and kept in the machine's cache.
 
 mod apt;
+mod backports;
 mod cache;
 mod distribution_kernel;
 mod emulator;
@@ -11,6 +12,7 @@ mod sockets_module;
 mod source;
 mod user_space;
 
+pub use backports::SERIES as NEWEST_SERIES;
 pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
 pub use distribution_kernel::{DistributionKernel, KernelPackage};
 pub use emulator::emulator;

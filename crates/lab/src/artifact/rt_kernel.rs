@@ -1,6 +1,7 @@
-//! The kernels with levels of the receive path, built from Debian's source package.
+//! The kernels that we patch, built from Debian's source packages.
 
-use super::apt::installed_version;
+use super::apt::{Apt, installed_version, newest_version};
+use super::backports::{self, SERIES};
 use super::cache::{Cache, Inputs, sha256_of};
 use super::output;
 use super::source::{apply_patch, build_with, unpack};
@@ -16,6 +17,8 @@ mod inputs {
 }
 
 const SOURCE_PACKAGE: &str = "linux-source-6.12";
+/// Where packages have sources.
+const PLACE_OF_SOURCES: &str = "usr/src";
 /// The lines that a build prints; counted on 6.12.117. It only scales the progress bar.
 const BUILD_LINES: u64 = 2300;
 /// Changes when this file builds differently from the same inputs.
@@ -34,6 +37,8 @@ pub enum Flavour {
     LevelsDebug,
     /// The same without PREEMPT_RT, for guests too; it has headers for modules.
     PreemptDebug,
+    /// Of the newest series, with `kernel/patches/7.3`.
+    Newest,
 }
 
 impl Flavour {
@@ -43,6 +48,7 @@ impl Flavour {
             Self::Levels => "kernel-rt-levels",
             Self::LevelsDebug => "kernel-rt-levels-debug",
             Self::PreemptDebug => "kernel-levels-debug",
+            Self::Newest => "kernel-newest-rt-patched",
         }
     }
 
@@ -56,6 +62,7 @@ impl Flavour {
                 inputs::DEBUG_CONFIGURATION,
                 inputs::PREEMPT_CONFIGURATION,
             ],
+            Self::Newest => &[inputs::CONFIGURATION, inputs::NEWEST_CONFIGURATION],
         };
         layered(layers)
     }
@@ -65,9 +72,37 @@ impl Flavour {
         self == Self::PreemptDebug
     }
 
-    /// Their patches, in the order they are applied: name and text.
-    fn patches() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-        inputs::LEVELS_PATCHES.iter()
+    /// Its patches, in the order they are applied: name and text.
+    fn patches(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Levels | Self::LevelsDebug | Self::PreemptDebug => inputs::LEVELS_PATCHES,
+            Self::Newest => inputs::NEWEST_PATCHES,
+        }
+    }
+
+    /// Its source, found where this machine or its mirror has it.
+    fn source(self, cache: &Cache, observer: &dyn Observer) -> Result<Source> {
+        match self {
+            Self::Levels | Self::LevelsDebug | Self::PreemptDebug => Ok(Source {
+                package: SOURCE_PACKAGE.to_owned(),
+                version: source_version()?,
+                apt: None,
+            }),
+            Self::Newest => {
+                let package = format!("linux-source-{SERIES}");
+                let apt = backports::apt(cache)?;
+                let find = || newest_version(&package, &|name| apt.program(name));
+                let version = find().or_else(|_| {
+                    backports::update(&apt, observer)?;
+                    find()
+                })?;
+                Ok(Source {
+                    package,
+                    version,
+                    apt: Some(apt),
+                })
+            }
+        }
     }
 
     /// What is special about it.
@@ -76,6 +111,7 @@ impl Flavour {
             Self::Levels => "PREEMPT_RT, levels",
             Self::LevelsDebug => "PREEMPT_RT, levels, lockdep, KASAN",
             Self::PreemptDebug => "PREEMPT, levels, lockdep, KASAN",
+            Self::Newest => "PREEMPT_RT, patched",
         }
     }
 
@@ -85,7 +121,32 @@ impl Flavour {
             Self::Levels => "PREEMPT_RT kernel with levels",
             Self::LevelsDebug => "PREEMPT_RT kernel with levels that checks itself",
             Self::PreemptDebug => "kernel with levels, without PREEMPT_RT, that checks itself",
+            Self::Newest => "patched PREEMPT_RT kernel",
         }
+    }
+}
+
+/// A source package.
+struct Source {
+    package: String,
+    version: String,
+    /// Where it is downloaded from; `None`: it is installed.
+    apt: Option<Apt>,
+}
+
+impl Source {
+    /// Unpacks it into `tree`.
+    fn unpack(&self, directory: &Path, tree: &Path) -> Result<()> {
+        let archive = Path::new(PLACE_OF_SOURCES).join(format!("{}.tar.xz", self.package));
+        let Some(apt) = &self.apt else {
+            return unpack(&Path::new("/").join(archive), tree);
+        };
+        let unpacked = directory.join("package");
+        let mut download = apt.program("apt-get");
+        download.current_dir(directory);
+        backports::fetch_into(&unpacked, directory, &self.package, &self.version, download)?;
+        unpack(&unpacked.join(archive), tree)?;
+        fs::remove_dir_all(&unpacked).at("remove", &unpacked)
     }
 }
 
@@ -114,10 +175,11 @@ pub fn source_version() -> Result<String> {
 impl RtKernel {
     /// The kernel from the cache, built if need be: some ten minutes on two cores.
     pub fn obtain(cache: &Cache, flavour: Flavour, observer: &dyn Observer) -> Result<Self> {
-        let version = source_version()?;
+        let source = flavour.source(cache, observer)?;
+        let version = source.version.clone();
         let mut inputs = Inputs::default()
             .with("recipe", RECIPE)
-            .with("source", format!("{SOURCE_PACKAGE} {version}"))
+            .with("source", format!("{} {version}", source.package))
             .with("configuration", flavour.configuration())
             .with(
                 "compiler",
@@ -127,7 +189,7 @@ impl RtKernel {
                 "pahole",
                 first_line(&output(Command::new("pahole").arg("--version"))?),
             );
-        for (name, text) in Flavour::patches() {
+        for (name, text) in flavour.patches() {
             inputs = inputs.with(&format!("patch {name}"), *text);
         }
         if flavour.has_headers() {
@@ -140,7 +202,7 @@ impl RtKernel {
                 flavour.title()
             );
             task(observer, title, || {
-                build(directory, flavour, &compiler_cache, observer)
+                build(directory, flavour, &source, &compiler_cache, observer)
             })
         })?;
         Ok(Self {
@@ -161,18 +223,16 @@ fn first_line(text: &str) -> String {
 fn build(
     directory: &Path,
     flavour: Flavour,
+    source: &Source,
     compiler_cache: &Path,
     observer: &dyn Observer,
 ) -> Result<()> {
     let tree = directory.join("source");
-    unpack(
-        Path::new(&format!("/usr/src/{SOURCE_PACKAGE}.tar.xz")),
-        &tree,
-    )?;
-    for (name, text) in Flavour::patches() {
+    source.unpack(directory, &tree)?;
+    for (name, text) in flavour.patches() {
         apply_patch(&tree, name, text)?;
     }
-    configure(&tree, &flavour.configuration(), directory)?;
+    configure(&tree, &source.package, &flavour.configuration(), directory)?;
     compile(&tree, "bzImage", compiler_cache, observer)?;
     if flavour.has_headers() {
         // There are none, but then it is written down which symbols it exports.
@@ -190,7 +250,7 @@ fn build(
 }
 
 /// Makes the smallest configuration that has the wanted options, and checks that it has them.
-fn configure(tree: &Path, configuration: &str, directory: &Path) -> Result<()> {
+fn configure(tree: &Path, package: &str, configuration: &str, directory: &Path) -> Result<()> {
     let wanted = directory.join("wanted");
     fs::write(&wanted, configuration).at("write", &wanted)?;
     let mut make = Command::new("make");
@@ -202,7 +262,7 @@ fn configure(tree: &Path, configuration: &str, directory: &Path) -> Result<()> {
     let text = fs::read_to_string(&outcome).at("read", &outcome)?;
     let missing = missing_options(configuration, &text);
     if !missing.is_empty() {
-        let why = format!("{SOURCE_PACKAGE} does not take: {}", missing.join(", "));
+        let why = format!("{package} does not take: {}", missing.join(", "));
         return Err(Error::machine("configure the kernel", why).what_to_do("mend kernel/config"));
     }
     fs::copy(&outcome, directory.join("config")).at("copy", &outcome)?;
@@ -256,7 +316,7 @@ fn compile(
         .env("KBUILD_BUILD_TIMESTAMP", "steadyvm")
         .current_dir(tree);
     build_with(&make, BUILD_LINES, observer).map_err(|error| Error {
-        what: "build the kernel with levels".to_owned(),
+        what: "build the patched kernel".to_owned(),
         ..error
     })
 }

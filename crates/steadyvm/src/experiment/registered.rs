@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::builder::PossibleValuesParser;
 use clap::{ArgMatches, Args as _, Command, FromArgMatches, Subcommand};
 use steadyvm_experiment::compare::ComparedMethod;
 use steadyvm_experiment::engine::Meta;
 use steadyvm_experiment::engine::latency::{assemble, write_output};
-use steadyvm_experiment::registry::{EXPERIMENTS, Experiment, Options};
+use steadyvm_experiment::registry::{EXPERIMENTS, Experiment, Options, Setting};
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_stats::bootstrap::BootstrapOptions;
@@ -20,9 +21,9 @@ use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::{directory, output, this_program};
 
-/// The options of every such experiment.
+/// The options of experiments that compare methods.
 #[derive(Debug, clap::Args)]
-struct Args {
+struct MethodArgs {
     /// Methods to measure, as in `steadyvm compare`; the first is what the others are held against.
     #[arg(
         long,
@@ -32,7 +33,20 @@ struct Args {
     methods: Vec<ComparedMethod>,
     #[command(flatten)]
     kernel: InsteadArgs,
-    /// Counted requests per method and condition, over all rounds.
+}
+
+/// The options of those that compare settings.
+#[derive(Debug, clap::Args)]
+struct SettingArgs {
+    /// What to measure; the first is what the others are held against [default: all].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    settings: Vec<String>,
+}
+
+/// The options of every such experiment.
+#[derive(Debug, clap::Args)]
+struct Args {
+    /// Counted requests per row and condition, over all rounds.
     #[arg(long, value_name = "N", default_value_t = 2400, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     samples: u64,
     /// Rounds.
@@ -56,7 +70,44 @@ struct Args {
 #[derive(Debug)]
 pub struct Registered {
     experiment: &'static Experiment,
+    compared: Compared,
     args: Args,
+}
+
+/// What an experiment compares.
+#[derive(Debug)]
+enum Compared {
+    Methods(MethodArgs),
+    Settings(SettingArgs),
+}
+
+impl Compared {
+    fn of(experiment: &Experiment, matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(if experiment.settings.is_empty() {
+            Self::Methods(MethodArgs::from_arg_matches(matches)?)
+        } else {
+            Self::Settings(SettingArgs::from_arg_matches(matches)?)
+        })
+    }
+
+    fn augment(experiment: &Experiment, verb: Command) -> Command {
+        if experiment.settings.is_empty() {
+            return MethodArgs::augment_args(verb);
+        }
+        let names = experiment.settings.iter().map(|it| it.name);
+        let names = PossibleValuesParser::new(names);
+        SettingArgs::augment_args(verb).mut_arg("settings", |it| it.value_parser(names))
+    }
+}
+
+/// The settings of these names, which the command line has checked, in their order; without a name all.
+fn chosen(experiment: &Experiment, names: &[String]) -> Vec<Setting> {
+    if names.is_empty() {
+        return experiment.settings.to_vec();
+    }
+    let find = |name: &String| experiment.settings.iter().find(|it| it.name == name);
+    let found: Vec<Setting> = names.iter().filter_map(find).copied().collect();
+    without_repeats(&found)
 }
 
 impl FromArgMatches for Registered {
@@ -69,8 +120,11 @@ impl FromArgMatches for Registered {
         });
         let missing = clap::error::ErrorKind::MissingSubcommand;
         let (experiment, matches) = found.ok_or_else(|| clap::Error::new(missing))?;
-        let args = Args::from_arg_matches(matches)?;
-        Ok(Self { experiment, args })
+        Ok(Self {
+            experiment,
+            compared: Compared::of(experiment, matches)?,
+            args: Args::from_arg_matches(matches)?,
+        })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -84,7 +138,8 @@ impl Subcommand for Registered {
         EXPERIMENTS.iter().fold(command, |command, experiment| {
             let verb = Command::new(experiment.words.name);
             // The options' own description would take the experiment's place.
-            command.subcommand(Args::augment_args(verb).about(experiment.about))
+            let verb = Args::augment_args(Compared::augment(experiment, verb));
+            command.subcommand(verb.about(experiment.about))
         })
     }
 
@@ -102,14 +157,25 @@ impl Registered {
     pub fn run(&self) -> Result<()> {
         let (experiment, args) = (self.experiment, &self.args);
         let words = &experiment.words;
+        let (methods, settings) = match &self.compared {
+            Compared::Methods(compared) => (without_repeats(&compared.methods), Vec::new()),
+            Compared::Settings(compared) => (Vec::new(), chosen(experiment, &compared.settings)),
+        };
         let options = Options {
-            methods: without_repeats(&args.methods),
+            methods,
+            settings,
             samples: args.samples,
             rounds: args.rounds,
             seed: args.seed,
         };
         (experiment.check)(&options)?;
-        let wanted = args.kernel.wanted_by(&options.methods)?;
+        let (wanted, instead) = match &self.compared {
+            Compared::Methods(compared) => (
+                compared.kernel.wanted_by(&options.methods)?,
+                compared.kernel.kernel(),
+            ),
+            Compared::Settings(_) => (options.settings.iter().map(|it| it.kernel).collect(), None),
+        };
         let out = PathBuf::from("out").join(words.name);
         let out = args.out.clone().unwrap_or(out);
         directory::prepare(&out)?;
@@ -118,13 +184,17 @@ impl Registered {
         let beginning = Beginning::now();
         let (cache, program) = (Cache::of_this_machine()?, this_program());
         let logs = out.join("logs");
-        let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
-        let mut laboratory = laboratory.with_services(&cache, &display)?;
-        laboratory.kernel_instead = args.kernel.kernel();
+        let mut laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+        if !options.methods.is_empty() {
+            laboratory = laboratory.with_services(&cache, &display)?;
+        }
+        laboratory.kernel_instead = instead;
         let measured = (experiment.run)(&laboratory, &options, &display)?;
         let bootstrap = BootstrapOptions::default();
         let mut results = assemble(words.name, &measured.latencies, bootstrap);
         let dropped = measured.dropped_rounds.iter().cloned();
+        results.figures.extend(measured.figures);
+        results.tables = measured.tables;
         results.notes = (measured.notes.iter().cloned())
             .chain(laboratory.note())
             .chain(dropped)
@@ -142,8 +212,12 @@ impl Registered {
         };
         write_output(&out, &measured.latencies, &results, words, &meta)?;
         let rendered = results.text(words);
+        let compared = match &self.compared {
+            Compared::Methods(_) => "methods",
+            Compared::Settings(_) => "kernels",
+        };
         args.markdown
-            .write(experiment.title, "methods", &meta.run, &rendered)?;
+            .write(experiment.title, compared, &meta.run, &rendered)?;
         if args.json {
             return output::json(&results);
         }
@@ -160,6 +234,11 @@ fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, Strin
         (it.to_string(), title(kernel))
     };
     let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
+    let settings = options.settings.iter();
+    kernels.extend(settings.map(|it| (it.name.to_owned(), title(it.kernel))));
+    if options.methods.is_empty() {
+        return kernels;
+    }
     kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
     kernels
 }

@@ -1,0 +1,346 @@
+//! A packet of a real-time card behind the preempted poll of another card, by kernel. The README in this folder
+//! says why.
+
+mod packets;
+mod station;
+
+use crate::compare::phase::Load;
+use crate::engine::latency::{Count, Figure, Latencies, Words};
+use crate::engine::rounds::{self, Measured, Plan, share};
+use crate::registry::{Experiment, Options, Outcome, Setting};
+use packets::{causes, is_polled_by_others, kept_us, timeline};
+use station::{InversionStation, Sample};
+use std::fmt;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{Error, Result};
+use steadyvm_report::{Grid, headers, text};
+use steadyvm_trace::receive_path::WorstPacket;
+
+const NAME: &str = "inversion";
+/// So many of a row's causes are shown.
+const CAUSES: usize = 6;
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    words: Words {
+        name: NAME,
+        introduction: "Requests to a service on the host (FIFO 90) over the real-time card, whose interrupt thread has \
+             FIFO 80. A TCP stream comes in over the bulk card, whose thread has FIFO 50 on the same CPU. A thread \
+             of FIFO 60 computes there for 15 of every 60 ms, or does not.",
+        reading: &[
+            "A packet's time is from its card's hard interrupt to the wake-up of the service, by the kernel's \
+             tracepoints (steadyvm explain). n is the number of packets with an interrupt of their own, warm-up \
+             included; lost: requests without a reply in 2 s.",
+            "late: the card's own thread had run and slept when the FIFO 60 thread ran, and the packet was polled \
+             after that. by others: another thread than the card's polled it.",
+            "Percentiles are nearest-rank, of all rounds. /first: over the first row's under the same condition, \
+             with a 95 % interval.",
+        ],
+        paper: None,
+    },
+    title: "A real-time card's packets behind another card's preempted poll",
+    about: "A real-time card's packets behind another card's preempted poll, by kernel",
+    settings: &[
+        setting("6.12-rt", HostKernel::PreemptRt),
+        setting("7.3-rt", HostKernel::NewestRt),
+        Setting {
+            bulk_in_threads: true,
+            ..setting("7.3-rt-threaded", HostKernel::NewestRt)
+        },
+        setting("7.3-rt-patched", HostKernel::NewestRtPatched),
+    ],
+    check,
+    run,
+};
+
+const fn setting(name: &'static str, kernel: HostKernel) -> Setting {
+    Setting {
+        name,
+        kernel,
+        bulk_in_threads: false,
+    }
+}
+
+fn check(options: &Options) -> Result<()> {
+    let wrong = if options.settings.is_empty() {
+        "no setting is given"
+    } else if options.rounds == 0 || options.samples < options.rounds {
+        "there must be at least one round, and one sample per round"
+    } else {
+        return Ok(());
+    };
+    Err(Error::input(format!("measure {NAME}"), wrong)
+        .what_to_do(format!("see steadyvm lab experiment {NAME} --help")))
+}
+
+/// A row: its host has this setting.
+#[derive(Debug, Clone, Copy)]
+struct Row(Setting);
+
+impl fmt::Display for Row {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.0.name)
+    }
+}
+
+/// What runs beside the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// A TCP stream at full speed into the bulk card.
+    Stream,
+    /// The same and a thread between the cards' threads.
+    StreamAndSpinner,
+}
+
+/// The conditions, in the order of measuring.
+const CELLS: [Beside; 2] = [Beside::Stream, Beside::StreamAndSpinner];
+
+impl fmt::Display for Beside {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Stream => "beside a stream",
+            Self::StreamAndSpinner => "beside a stream and a FIFO 60 thread",
+        })
+    }
+}
+
+struct Kernels<'a> {
+    rows: Vec<Row>,
+    options: &'a Options,
+}
+
+impl Plan for Kernels<'_> {
+    type Row = Row;
+    type Cell = Beside;
+    type Station = InversionStation;
+    type Sample = Sample;
+
+    fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    fn cells(&self) -> &[Beside] {
+        &CELLS
+    }
+
+    fn rounds(&self) -> u64 {
+        self.options.rounds
+    }
+
+    fn boot(
+        &self,
+        laboratory: &Laboratory,
+        row: Row,
+        on_cpu: usize,
+        _: &dyn Observer,
+    ) -> Result<InversionStation> {
+        InversionStation::boot(laboratory, row, on_cpu)
+    }
+
+    fn measure(&self, station: &mut InversionStation, cell: Beside, round: u64) -> Result<Sample> {
+        let load = Load {
+            seed: self.options.seed.wrapping_add(round),
+            samples: share(self.options.samples, self.options.rounds, round),
+            receive_path: false,
+            streams: 1,
+        };
+        station.measure(cell, &load)
+    }
+}
+
+fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
+    let plan = Kernels {
+        rows: options.settings.iter().copied().map(Row).collect(),
+        options,
+    };
+    let measured: Measured<Sample> = rounds::run(laboratory, &plan, observer)?;
+    let mut outcome = Outcome {
+        latencies: Vec::new(),
+        figures: Vec::new(),
+        tables: Vec::new(),
+        notes: Vec::new(),
+        dropped_rounds: measured.dropped_rounds,
+        disturbance: measured.disturbance,
+    };
+    let samples_of = |row: usize, cell: usize| -> Vec<&Sample> {
+        let rounds = measured.samples[row].iter();
+        rounds.map(|cells| &cells[cell]).collect()
+    };
+    let mut slowest = Vec::new();
+    for (cell, beside) in CELLS.into_iter().enumerate() {
+        let mut table = causes_table(beside);
+        for (number, &row) in plan.rows.iter().enumerate() {
+            let samples = samples_of(number, cell);
+            outcome.latencies.push(way_in(row, beside, &samples));
+            add_causes(row, beside, &samples, &mut table, &mut outcome.figures);
+            outcome.notes.extend(notes(row, beside, &samples));
+            slowest.extend(slowest_late(row, beside, &samples));
+        }
+        outcome.tables.push(table);
+    }
+    outcome.tables.extend(slowest);
+    for (cell, beside) in CELLS.into_iter().enumerate() {
+        for (number, &row) in plan.rows.iter().enumerate() {
+            let samples = samples_of(number, cell);
+            outcome.latencies.push(round_trips(row, beside, &samples));
+        }
+    }
+    Ok(outcome)
+}
+
+fn lost(samples: &[&Sample]) -> u64 {
+    samples.iter().map(|it| it.netrt.counters.lost).sum()
+}
+
+fn every_packet<'s>(samples: &[&'s Sample]) -> impl Iterator<Item = &'s WorstPacket> {
+    let reports: Vec<&'s Sample> = samples.to_vec();
+    reports.into_iter().flat_map(|it| &it.report.worst)
+}
+
+/// From hard interrupts to wake-ups.
+fn way_in(row: Row, beside: Beside, samples: &[&Sample]) -> Latencies {
+    let late = every_packet(samples).filter(|it| kept_us(it).is_some());
+    let by_others = every_packet(samples).filter(|it| is_polled_by_others(it));
+    let counts = [("late", late.count()), ("by others", by_others.count())];
+    Latencies {
+        row: row.to_string(),
+        cell: format!("hard interrupt to wake-up, {beside}"),
+        rounds: samples
+            .iter()
+            .map(|it| it.report.samples_ns.clone())
+            .collect(),
+        lost: lost(samples),
+        counts: counts
+            .map(|(name, samples)| Count {
+                name,
+                samples: samples as u64,
+            })
+            .into(),
+    }
+}
+
+/// What the client outside measured.
+fn round_trips(row: Row, beside: Beside, samples: &[&Sample]) -> Latencies {
+    let round = |sample: &&Sample| {
+        let samples = sample.netrt.samples.iter();
+        samples.map(|it| it.rtt_ns).collect()
+    };
+    Latencies {
+        row: row.to_string(),
+        cell: format!("round trip, {beside}"),
+        rounds: samples.iter().map(round).collect(),
+        lost: lost(samples),
+        counts: Vec::new(),
+    }
+}
+
+fn causes_table(beside: Beside) -> Grid {
+    Grid {
+        title: format!("what the CPU did, {beside}, µs"),
+        words: 2,
+        headers: headers(["", "cause", "packets", "mean", "max"]),
+        rows: Vec::new(),
+    }
+}
+
+fn add_causes(
+    row: Row,
+    beside: Beside,
+    samples: &[&Sample],
+    table: &mut Grid,
+    figures: &mut Vec<Figure>,
+) {
+    let found = causes(samples.iter().map(|it| &it.report));
+    for cause in found.into_iter().take(CAUSES) {
+        table.rows.push(vec![
+            row.to_string(),
+            cause.name.clone(),
+            cause.packets.to_string(),
+            text::figure(Some(cause.mean_us)),
+            text::figure(Some(cause.max_us)),
+        ]);
+        for (name, value) in [("mean", cause.mean_us), ("max", cause.max_us)] {
+            figures.push(Figure {
+                row: row.to_string(),
+                cell: format!("what the CPU did, {beside}"),
+                name: format!("{}, {name}", cause.name),
+                unit: "us".to_owned(),
+                n: cause.packets,
+                value: Some(value),
+                to_first: None,
+            });
+        }
+    }
+}
+
+/// What the stream carried, and how long late packets were kept.
+fn notes(row: Row, beside: Beside, samples: &[&Sample]) -> Vec<String> {
+    let rounds = samples.len().max(1) as f64;
+    let carried = samples.iter().map(|it| it.mbit_per_s).sum::<f64>() / rounds;
+    let mut said = format!("{row}, {beside}: the stream carried {carried:.0} Mbit/s");
+    let kept: Vec<f64> = every_packet(samples).filter_map(kept_us).collect();
+    if !kept.is_empty() {
+        let n = kept.len();
+        let mean_ms = text::ms(kept.iter().sum::<f64>() / n as f64);
+        let longest_ms = text::ms(kept.iter().copied().fold(0.0, f64::max));
+        said += &format!(
+            "; the FIFO 60 thread kept {n} late packets for {mean_ms} ms in the mean, {longest_ms} ms at most"
+        );
+    }
+    let lost: u64 = samples.iter().map(|it| it.report.lost_events).sum();
+    let mut notes = vec![said];
+    if lost > 0 {
+        notes.push(format!(
+            "{row}, {beside}: {lost} events were lost, and packets with them"
+        ));
+    }
+    notes
+}
+
+/// The slowest late packet, event by event.
+fn slowest_late(row: Row, beside: Beside, samples: &[&Sample]) -> Option<Grid> {
+    let late = every_packet(samples).filter(|it| kept_us(it).is_some());
+    let slowest = late.max_by(|one, other| one.total_us.total_cmp(&other.total_us))?;
+    let title = format!("the slowest late packet of {row}, {beside}, µs after its hard interrupt");
+    Some(timeline(title, slowest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options {
+            methods: Vec::new(),
+            settings: EXPERIMENT.settings.to_vec(),
+            samples: 100,
+            rounds: 2,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_first() {
+        check(&options()).unwrap();
+        for spoil in [
+            |it: &mut Options| it.settings.clear(),
+            |it: &mut Options| it.rounds = 0,
+            |it: &mut Options| it.samples = 1,
+        ] {
+            let mut options = options();
+            spoil(&mut options);
+            assert!(check(&options).is_err(), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn one_setting_has_the_bulk_card_in_threads_on_a_kernel_that_another_has_without() {
+        let threaded = EXPERIMENT.settings.iter().filter(|it| it.bulk_in_threads);
+        let threaded: Vec<&Setting> = threaded.collect();
+        assert_eq!(threaded.len(), 1);
+        let same = EXPERIMENT.settings.iter();
+        let same = same.filter(|it| it.kernel == threaded[0].kernel);
+        assert_eq!(same.count(), 2);
+    }
+}
