@@ -1,28 +1,48 @@
-//! The experiments of one shape: percentiles of a service's latencies, by method and condition.
+//! The experiments of one shape: percentiles of latencies, by method, or another row, and condition.
 //! A new one is a folder and a line here; the command line has a verb for each.
 
 use crate::compare::ComparedMethod;
 use crate::engine::Disturbance;
 use crate::engine::latency::{Latencies, Words};
-use crate::{kamailio, memcached};
+use crate::{end_to_end, kamailio, memcached};
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
 
 /// The experiments, by the verbs of `steadyvm lab experiment`.
-pub const EXPERIMENTS: &[&Experiment] = &[&kamailio::EXPERIMENT, &memcached::EXPERIMENT];
+pub const EXPERIMENTS: &[&Experiment] = &[
+    &end_to_end::EXPERIMENT,
+    &kamailio::EXPERIMENT,
+    &memcached::EXPERIMENT,
+];
 
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Methods, in the order shown; the first is what the others are held against.
+    /// Methods, in the order shown; the first is what the others are held against. None for rows of [`Rows::Own`].
     pub methods: Vec<ComparedMethod>,
-    /// Counted requests per method and condition, over all rounds.
+    /// Counted requests, or jobs, per row and condition, over all rounds.
     pub samples: u64,
     /// Rounds.
     pub rounds: u64,
     /// Seed of the first round's schedule of requests.
     pub seed: u64,
+}
+
+/// What an experiment compares.
+#[derive(Debug, Clone, Copy)]
+pub enum Rows {
+    /// Methods of the caller's choice, on hosts with services.
+    Methods,
+    /// Its own.
+    Own {
+        /// What they are, in the plural.
+        compared: &'static str,
+        /// The kernel of its hosts.
+        kernel: HostKernel,
+        /// What `samples` is where the caller says nothing.
+        samples: &'static str,
+    },
 }
 
 /// An experiment.
@@ -34,6 +54,8 @@ pub struct Experiment {
     pub title: &'static str,
     /// Its help.
     pub about: &'static str,
+    /// What it compares.
+    pub rows: Rows,
     /// Refuses what cannot be measured.
     pub check: fn(&Options) -> Result<()>,
     /// Measures everything.

@@ -28,6 +28,8 @@ pub struct Latencies {
     pub rounds: Vec<Vec<u64>>,
     /// What was not answered in time.
     pub lost: u64,
+    /// What is later is missed, and what is lost; in nanoseconds.
+    pub deadline_ns: Option<u64>,
 }
 
 /// results.json.
@@ -43,6 +45,9 @@ pub struct Results {
     pub cells: Vec<String>,
     /// Rounds; with one, intervals cover variation within it only.
     pub rounds: u64,
+    /// The deadline, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_us: Option<f64>,
     /// Every figure of every row and cell.
     pub figures: Vec<Figure>,
     /// What a reader must know.
@@ -66,6 +71,9 @@ pub struct Figure {
     pub value: Option<f64>,
     /// It over the first row's under the same condition; `None` for the first row.
     pub to_first: Option<Ratio>,
+    /// Of `misses`: how many were too late in each round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<u64>,
 }
 
 /// Words of an experiment's page.
@@ -114,6 +122,7 @@ pub fn assemble(name: &str, all: &[Latencies], options: BootstrapOptions) -> Res
                 n,
                 value,
                 to_first,
+                rounds: Vec::new(),
             });
         };
         let n = pooled.len() as u64;
@@ -125,6 +134,7 @@ pub fn assemble(name: &str, all: &[Latencies], options: BootstrapOptions) -> Res
         let max = summary.as_ref().map(|it| it.max_ns as f64 / 1e3);
         add("max", "us", n, max, None);
         add("lost", "requests", n + it.lost, Some(it.lost as f64), None);
+        figures.extend(misses(it));
     }
     Results {
         schema_version: SCHEMA_VERSION,
@@ -132,9 +142,31 @@ pub fn assemble(name: &str, all: &[Latencies], options: BootstrapOptions) -> Res
         rows,
         cells,
         rounds: all.first().map_or(0, |it| it.rounds.len() as u64),
+        deadline_us: all
+            .iter()
+            .find_map(|it| it.deadline_ns)
+            .map(|ns| ns as f64 / 1e3),
         figures,
         notes: Vec::new(),
     }
+}
+
+/// How many were too late or lost, where there is a deadline.
+fn misses(it: &Latencies) -> Option<Figure> {
+    let deadline_ns = it.deadline_ns?;
+    let late = |round: &Vec<u64>| round.iter().filter(|ns| **ns > deadline_ns).count() as u64;
+    let rounds: Vec<u64> = it.rounds.iter().map(late).collect();
+    let answered: usize = it.rounds.iter().map(Vec::len).sum();
+    Some(Figure {
+        row: it.row.clone(),
+        cell: it.cell.clone(),
+        name: "misses".to_owned(),
+        unit: "jobs".to_owned(),
+        n: answered as u64 + it.lost,
+        value: Some((rounds.iter().sum::<u64>() + it.lost) as f64),
+        to_first: None,
+        rounds,
+    })
 }
 
 fn percentile_us(summary: &Summary, number: usize) -> f64 {
@@ -153,8 +185,53 @@ impl Results {
         figures.find(|it| (&*it.row, &*it.cell, &*it.name) == (row, cell, name))
     }
 
-    /// A table for each cell.
+    /// Deadlines where there is one, then a table for each cell.
     pub fn grids(&self) -> Vec<Grid> {
+        self.of_deadline()
+            .into_iter()
+            .chain(self.of_cells())
+            .collect()
+    }
+
+    /// A row for each row, a column for each cell: median and longest over the deadline, misses.
+    fn of_deadline(&self) -> Option<Grid> {
+        let deadline_us = self.deadline_us?;
+        let over = |figure: &Figure| {
+            let ratio = figure.value.map(|us| us / deadline_us);
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
+        };
+        let of = |row: &String, cell: &String| -> Option<String> {
+            let missed = self.figure(row, cell, "misses")?;
+            let [median, longest] = [
+                self.figure(row, cell, "p50")?,
+                self.figure(row, cell, "max")?,
+            ];
+            let least = missed.rounds.iter().min()?;
+            let most = missed.rounds.iter().max()?;
+            Some(format!(
+                "{} {} {:.0}/{} [{least}, {most}]",
+                over(median),
+                over(longest),
+                missed.value?,
+                missed.n
+            ))
+        };
+        let cells_of = |row: &String| {
+            let cells = self.cells.iter();
+            let cells = cells.map(|cell| of(row, cell).unwrap_or_else(|| "-".to_owned()));
+            std::iter::once(row.clone()).chain(cells).collect()
+        };
+        let names = std::iter::once(String::new()).chain(self.cells.clone());
+        Some(Grid {
+            title: "Median and longest over the deadline, missed of n [late in a round, least and most]"
+                .to_owned(),
+            words: 1,
+            headers: names.collect(),
+            rows: self.rows.iter().map(cells_of).collect(),
+        })
+    }
+
+    fn of_cells(&self) -> Vec<Grid> {
         let grid = |cell: &String| Grid {
             title: format!("{cell}, µs"),
             words: 1,
@@ -263,6 +340,7 @@ mod tests {
             cell: cell.to_owned(),
             rounds: vec![round(0), round(1)],
             lost: 3,
+            deadline_ns: None,
         }
     }
 
@@ -297,6 +375,28 @@ mod tests {
         let results = assemble("x", &[nothing], BootstrapOptions::default());
         assert_eq!(results.figure("a", "alone", "p99").unwrap().value, None);
         assert!(results.grids()[0].rows[0].contains(&"-".to_owned()));
+    }
+
+    #[test]
+    fn what_is_late_or_lost_is_missed_and_shown_over_the_deadline() {
+        let with_deadline = |row| Latencies {
+            deadline_ns: Some(1_006_000),
+            ..latencies(row, "alone", 1000)
+        };
+        let all = ["a", "b"].map(with_deadline);
+        let results = assemble("x", &all, BootstrapOptions::default());
+        let missed = results.figure("b", "alone", "misses").unwrap();
+        // Of each seven, none of the first round is later than 1,006 us, and one of the second.
+        assert_eq!(missed.rounds, [0, 71]);
+        assert_eq!((missed.n, missed.value), (1003, Some(74.0)));
+        let grids = results.grids();
+        assert_eq!(grids.len(), 2);
+        assert_eq!(
+            grids[0].rows[1],
+            ["b", "1.00 1.00 74/1003 [0, 71]"].map(str::to_owned)
+        );
+        let text = serde_json::to_string(&results).unwrap();
+        assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
     }
 
     #[test]

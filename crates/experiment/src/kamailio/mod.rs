@@ -5,7 +5,7 @@ mod calls;
 
 use crate::compare::ComparedMethod;
 use crate::engine::latency::{Latencies, Words};
-use crate::registry::{Experiment, Options, Outcome};
+use crate::registry::{Experiment, Options, Outcome, Rows};
 use crate::service::{self, Beside, CELLS, Load, Receivers, Sample, Server, Service, carried};
 use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, RT};
@@ -33,6 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     },
     title: "Kamailio beside bulk traffic",
     about: "Figure 8 of the outsourcing paper: Kamailio in a VM beside a TCP stream",
+    rows: Rows::Methods,
     check: |options| service::check(NAME, options),
     run,
 };
@@ -130,6 +131,7 @@ fn latencies_of(
             cell,
             rounds: samples.iter().map(delays).collect(),
             lost: lost.filter(|&&it| counts(it)).count() as u64,
+            deadline_ns: None,
         }
     };
     let mut found = vec![of(format!("all six messages, {beside}"), None)];

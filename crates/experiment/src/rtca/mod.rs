@@ -17,12 +17,12 @@
 mod assemble;
 mod configuration;
 mod data;
-mod endpoint;
+pub(crate) mod endpoint;
 mod output;
 mod place;
 mod report;
 mod results;
-mod setting;
+pub(crate) mod setting;
 mod table;
 
 pub use assemble::assemble;

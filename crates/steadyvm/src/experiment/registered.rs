@@ -8,7 +8,7 @@ use clap::{ArgMatches, Args as _, Command, FromArgMatches, Subcommand};
 use steadyvm_experiment::compare::ComparedMethod;
 use steadyvm_experiment::engine::Meta;
 use steadyvm_experiment::engine::latency::{assemble, write_output};
-use steadyvm_experiment::registry::{EXPERIMENTS, Experiment, Options};
+use steadyvm_experiment::registry::{EXPERIMENTS, Experiment, Options, Rows};
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_stats::bootstrap::BootstrapOptions;
@@ -20,9 +20,9 @@ use crate::methods::without_repeats;
 use crate::progress::Display;
 use crate::{directory, output, this_program};
 
-/// The options of every such experiment.
+/// The options of those that compare methods.
 #[derive(Debug, clap::Args)]
-struct Args {
+struct MethodArgs {
     /// Methods to measure, as in `steadyvm compare`; the first is what the others are held against.
     #[arg(
         long,
@@ -32,15 +32,20 @@ struct Args {
     methods: Vec<ComparedMethod>,
     #[command(flatten)]
     kernel: InsteadArgs,
-    /// Counted requests per method and condition, over all rounds.
+    /// Seed of the requests' schedules.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// The options of every such experiment.
+#[derive(Debug, clap::Args)]
+struct Args {
+    /// Counted requests or jobs per row and condition, over all rounds.
     #[arg(long, value_name = "N", default_value_t = 2400, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     samples: u64,
     /// Rounds.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Seed of the requests' schedules.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Where results.json, report.html and the other files go; made if it does not exist [default:
     /// out/NAME].
     #[arg(long, value_name = "DIR")]
@@ -56,6 +61,7 @@ struct Args {
 #[derive(Debug)]
 pub struct Registered {
     experiment: &'static Experiment,
+    methods: Option<MethodArgs>,
     args: Args,
 }
 
@@ -69,8 +75,16 @@ impl FromArgMatches for Registered {
         });
         let missing = clap::error::ErrorKind::MissingSubcommand;
         let (experiment, matches) = found.ok_or_else(|| clap::Error::new(missing))?;
+        let methods = match experiment.rows {
+            Rows::Methods => Some(MethodArgs::from_arg_matches(matches)?),
+            Rows::Own { .. } => None,
+        };
         let args = Args::from_arg_matches(matches)?;
-        Ok(Self { experiment, args })
+        Ok(Self {
+            experiment,
+            methods,
+            args,
+        })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -83,8 +97,14 @@ impl Subcommand for Registered {
     fn augment_subcommands(command: Command) -> Command {
         EXPERIMENTS.iter().fold(command, |command, experiment| {
             let verb = Command::new(experiment.words.name);
+            let verb = match experiment.rows {
+                Rows::Methods => Args::augment_args(MethodArgs::augment_args(verb)),
+                Rows::Own { samples, .. } => {
+                    Args::augment_args(verb).mut_arg("samples", |it| it.default_value(samples))
+                }
+            };
             // The options' own description would take the experiment's place.
-            command.subcommand(Args::augment_args(verb).about(experiment.about))
+            command.subcommand(verb.about(experiment.about))
         })
     }
 
@@ -103,13 +123,18 @@ impl Registered {
         let (experiment, args) = (self.experiment, &self.args);
         let words = &experiment.words;
         let options = Options {
-            methods: without_repeats(&args.methods),
+            methods: (self.methods.as_ref())
+                .map_or_else(Vec::new, |it| without_repeats(&it.methods)),
             samples: args.samples,
             rounds: args.rounds,
-            seed: args.seed,
+            seed: self.methods.as_ref().map_or(1, |it| it.seed),
         };
         (experiment.check)(&options)?;
-        let wanted = args.kernel.wanted_by(&options.methods)?;
+        let wanted = match (experiment.rows, &self.methods) {
+            (Rows::Own { kernel, .. }, _) => vec![kernel],
+            (Rows::Methods, Some(it)) => it.kernel.wanted_by(&options.methods)?,
+            (Rows::Methods, None) => Vec::new(),
+        };
         let out = PathBuf::from("out").join(words.name);
         let out = args.out.clone().unwrap_or(out);
         directory::prepare(&out)?;
@@ -118,9 +143,11 @@ impl Registered {
         let beginning = Beginning::now();
         let (cache, program) = (Cache::of_this_machine()?, this_program());
         let logs = out.join("logs");
-        let laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
-        let mut laboratory = laboratory.with_services(&cache, &display)?;
-        laboratory.kernel_instead = args.kernel.kernel();
+        let mut laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
+        if let Some(methods) = &self.methods {
+            laboratory = laboratory.with_services(&cache, &display)?;
+            laboratory.kernel_instead = methods.kernel.kernel();
+        }
         let measured = (experiment.run)(&laboratory, &options, &display)?;
         let bootstrap = BootstrapOptions::default();
         let mut results = assemble(words.name, &measured.latencies, bootstrap);
@@ -133,17 +160,21 @@ impl Registered {
         let meta = Meta {
             run: beginning.record(
                 &laboratory,
-                kernels(&laboratory, &options),
+                kernels(&laboratory, experiment.rows, &options),
                 measured.disturbance,
                 measured.dropped_rounds,
             ),
             endpoints: None,
-            seed: Some(options.seed),
+            seed: self.methods.as_ref().map(|it| it.seed),
         };
         write_output(&out, &measured.latencies, &results, words, &meta)?;
         let rendered = results.text(words);
+        let compared = match experiment.rows {
+            Rows::Methods => "methods",
+            Rows::Own { compared, .. } => compared,
+        };
         args.markdown
-            .write(experiment.title, "methods", &meta.run, &rendered)?;
+            .write(experiment.title, compared, &meta.run, &rendered)?;
         if args.json {
             return output::json(&results);
         }
@@ -153,13 +184,16 @@ impl Registered {
     }
 }
 
-fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
+fn kernels(laboratory: &Laboratory, rows: Rows, options: &Options) -> BTreeMap<String, String> {
     let title = |kernel| laboratory.kernel_title(kernel);
     let of = |it: &ComparedMethod| {
         let kernel = laboratory.in_place_of(it.kernel);
         (it.to_string(), title(kernel))
     };
     let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
+    if let Rows::Own { kernel, .. } = rows {
+        kernels.insert("hosts".to_owned(), title(kernel));
+    }
     kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
     kernels
 }
