@@ -1,10 +1,12 @@
 //! Experiments in the emulated host, a folder each, on one engine.
 //!
-//! [`compare`] is the main one: NetRT next to NetStream under several host methods. [`nisp`],
-//! [`rtca`] and [`vcpu`] are of papers, [`inversion`] is of a kernel's fault. Each folder's README names its paper, its question and its command.
+//! [`compare`] is the main one: NetRT next to NetStream under several host methods. [`nisp`], [`rtca`],
+//! [`vcpu`] and [`end_to_end`] are of papers, [`inversion`] is of a kernel's fault. Each folder's README names its
+//! paper, its question and its command.
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod end_to_end;
 pub mod engine;
 pub mod inversion;
 pub mod kamailio;

@@ -1,10 +1,10 @@
-//! The experiments of one shape: percentiles of latencies, by method or setting and condition.
+//! The experiments of one shape: percentiles of latencies, by method, setting or another row, and condition.
 //! A new one is a folder and a line here; the command line has a verb for each.
 
 use crate::compare::ComparedMethod;
 use crate::engine::Disturbance;
 use crate::engine::latency::{Figure, Latencies, Words};
-use crate::{inversion, kamailio, memcached};
+use crate::{end_to_end, inversion, kamailio, memcached};
 use steadyvm_lab::Result;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
@@ -12,6 +12,7 @@ use steadyvm_report::Grid;
 
 /// The experiments, by the verbs of `steadyvm lab experiment`.
 pub const EXPERIMENTS: &[&Experiment] = &[
+    &end_to_end::EXPERIMENT,
     &inversion::EXPERIMENT,
     &kamailio::EXPERIMENT,
     &memcached::EXPERIMENT,
@@ -20,11 +21,11 @@ pub const EXPERIMENTS: &[&Experiment] = &[
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Methods, in the order shown; the first is what the others are held against.
+    /// Methods, in the order shown; the first is what the others are held against. Those of [`Rows::Methods`].
     pub methods: Vec<ComparedMethod>,
-    /// The same where settings are compared in place of methods.
+    /// The same of [`Rows::Settings`].
     pub settings: Vec<Setting>,
-    /// Counted requests per method and condition, over all rounds.
+    /// Counted requests, or jobs, per row and condition, over all rounds.
     pub samples: u64,
     /// Rounds.
     pub rounds: u64,
@@ -43,6 +44,24 @@ pub struct Setting {
     pub bulk_in_threads: bool,
 }
 
+/// What an experiment compares.
+#[derive(Debug, Clone, Copy)]
+pub enum Rows {
+    /// Methods of the caller's choice, on hosts with services.
+    Methods,
+    /// Settings of a host, of which the caller may choose some.
+    Settings(&'static [Setting]),
+    /// Its own, all of them.
+    Own {
+        /// What they are, in the plural.
+        compared: &'static str,
+        /// The kernel of its hosts.
+        kernel: HostKernel,
+        /// What `samples` is where the caller says nothing.
+        samples: &'static str,
+    },
+}
+
 /// An experiment.
 #[derive(Debug)]
 pub struct Experiment {
@@ -52,8 +71,8 @@ pub struct Experiment {
     pub title: &'static str,
     /// Its help.
     pub about: &'static str,
-    /// The settings that it compares. Without any it compares methods, of one's choice.
-    pub settings: &'static [Setting],
+    /// What it compares.
+    pub rows: Rows,
     /// Refuses what cannot be measured.
     pub check: fn(&Options) -> Result<()>,
     /// Measures everything.

@@ -3,13 +3,14 @@
 //! [`netrt`] measures: a UDP request/response service under requests at random intervals, every
 //! round trip kept. [`netstream`] describes the bulk traffic beside it (iperf3) and reads what it
 //! reports. [`mmpp`], [`flood`], [`stream`] and [`job`] are the loads of the experiment of NISP: bursts
-//! of packets or a TCP stream for one process, next to a periodic job of another. [`memcached`] sends a
-//! key-value store its requests, [`sip`] a SIP server its calls.
+//! of packets or a TCP stream for one process, next to a periodic job of another. [`end_to_end`] is a job over two
+//! machines. [`memcached`] sends a key-value store its requests, [`sip`] a SIP server its calls.
 //!
 //! The crate starts no process and knows no namespace: callers hand it sockets and text. It knows no
 //! experiment either.
 #![forbid(unsafe_code)]
 
+pub mod end_to_end;
 pub mod flood;
 pub mod job;
 pub mod memcached;

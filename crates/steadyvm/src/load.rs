@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 use steadyvm_load::netrt::ClientOptions;
-use steadyvm_load::{flood, job, netrt, stream};
+use steadyvm_load::{end_to_end, flood, job, netrt, stream};
 
 use crate::output;
 
@@ -36,6 +36,26 @@ enum Verb {
     #[allow(clippy::doc_markdown)] // JSON for a terminal
     #[command(verbatim_doc_comment)]
     Job,
+    /// The first and the last stage of a task over two machines.
+    ///
+    /// "calibrate MICROSECONDS" answers how many units of work take that long. "run" and a task, such as
+    /// {"period_us": 100000, "work": 1000, "jobs": 200, "timeout_us": 1000000, "run": 1}, computes for each job,
+    /// sends it to the second stage, computes again when it is answered, and answers when each was released and
+    /// finished, and how many were lost.
+    #[allow(clippy::doc_markdown)] // JSON for a terminal
+    #[command(verbatim_doc_comment)]
+    Pipeline {
+        /// Address and port of the second stage, such as 10.0.0.2:7702.
+        address: SocketAddr,
+    },
+    /// The second stage of such a task.
+    ///
+    /// "calibrate MICROSECONDS" answers how many units of work take that long, "work UNITS" sets how many it does.
+    #[command(verbatim_doc_comment)]
+    Stage {
+        /// Address and port, such as 0.0.0.0:7702.
+        address: SocketAddr,
+    },
     /// Receive UDP packets, or TCP connections one after the other.
     ///
     /// "count" answers how many packets (of TCP: bytes) have come so far and when that was, in
@@ -80,6 +100,33 @@ pub enum Protocol {
 pub fn run(args: &Args) -> Result<ExitCode> {
     match args.verb {
         Verb::Job => serve(jobs)?,
+        Verb::Pipeline { address } => {
+            let socket = connected(address)?;
+            serve(|line| match line.split_once(' ') {
+                Some(("calibrate", time)) => calibrate(time),
+                Some(("run", task)) => {
+                    let task = serde_json::from_str(task).context("run wants a task in JSON")?;
+                    Ok(serde_json::to_string(&end_to_end::run(&socket, &task)?)?)
+                }
+                _ => bail!("`{line}` is no request; write: calibrate MICROSECONDS, or run TASK"),
+            })?;
+        }
+        Verb::Stage { address } => {
+            let socket = UdpSocket::bind(address)
+                .with_context(|| format!("cannot listen on {address}; choose a free port"))?;
+            let units = Arc::new(AtomicU64::new(0));
+            let of_stage = Arc::clone(&units);
+            thread::spawn(move || end_to_end::answer(&socket, &of_stage));
+            serve(|line| match line.split_once(' ') {
+                Some(("calibrate", time)) => calibrate(time),
+                Some(("work", number)) => {
+                    let number = number.parse().context("work wants a number of units")?;
+                    units.store(number, Ordering::Relaxed);
+                    Ok(number.to_string())
+                }
+                _ => bail!("`{line}` is no request; write: calibrate MICROSECONDS, or work UNITS"),
+            })?;
+        }
         Verb::Sink { address, protocol } => {
             let received = start_sink(address, protocol)
                 .with_context(|| format!("cannot listen on {address}; choose a free port"))?;
@@ -158,11 +205,7 @@ fn serve(mut answer: impl FnMut(&str) -> Result<String>) -> Result<()> {
 
 fn jobs(line: &str) -> Result<String> {
     match line.split_once(' ') {
-        Some(("calibrate", time)) => {
-            let microseconds = time.parse().context("calibrate wants microseconds")?;
-            let units = job::units_for(Duration::from_micros(microseconds));
-            Ok(units.to_string())
-        }
+        Some(("calibrate", time)) => calibrate(time),
         Some(("run", task)) => {
             let task = serde_json::from_str(task).context("run wants a task in JSON")?;
             let waited_before_ns = waited_ns()?;
@@ -172,6 +215,15 @@ fn jobs(line: &str) -> Result<String> {
         }
         _ => bail!("`{line}` is no request; write: calibrate MICROSECONDS, or run TASK"),
     }
+}
+
+/// How many units of work take so many microseconds.
+fn calibrate(microseconds: &str) -> Result<String> {
+    let microseconds = microseconds
+        .parse()
+        .context("calibrate wants microseconds")?;
+    let units = job::units_for(Duration::from_micros(microseconds));
+    Ok(units.to_string())
 }
 
 /// How long this thread has waited for a CPU while it could have run.

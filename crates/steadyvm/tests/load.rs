@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::AtomicBool;
+use steadyvm_load::end_to_end;
 use steadyvm_load::flood::Count;
 use steadyvm_load::job::{Ran, Task};
 use steadyvm_load::stream;
@@ -100,6 +101,25 @@ fn jobs_are_done_and_what_they_waited_is_told() {
     let last_ns = ran.done[4].finished_ns;
     assert_eq!(ran.done.len(), 5);
     assert!(last_ns > 4_000_000 && ran.waited_ns < last_ns, "{ran:?}");
+}
+
+#[test]
+fn a_task_over_two_is_done_in_all_stages() {
+    let address = "127.77.0.4:7702";
+    let mut stage = Load::start(&["stage", address]);
+    let units: u64 = stage.ask("calibrate 100");
+    assert_eq!(stage.ask::<u64>(&format!("work {units}")), units);
+    let mut pipeline = Load::start(&["pipeline", address]);
+    let task = end_to_end::Task {
+        period_us: 2000,
+        work: pipeline.ask("calibrate 100"),
+        jobs: 4,
+        timeout_us: 60_000_000,
+        run: 1,
+    };
+    let request = format!("run {}", serde_json::to_string(&task).unwrap());
+    let ran: end_to_end::Ran = pipeline.ask(&request);
+    assert_eq!((ran.done.len(), ran.lost), (4, 0), "{ran:?}");
 }
 
 #[test]

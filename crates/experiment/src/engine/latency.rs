@@ -28,6 +28,8 @@ pub struct Latencies {
     pub lost: u64,
     /// Which of the samples were of a kind that matters here.
     pub counts: Vec<Count>,
+    /// What is later is missed, and what is lost; in nanoseconds.
+    pub deadline_ns: Option<u64>,
 }
 
 /// How many samples were of a kind.
@@ -51,12 +53,13 @@ pub struct Results {
     pub cells: Vec<String>,
     /// Rounds; with one, intervals cover variation within it only.
     pub rounds: u64,
+    /// The deadline, where there is one.
+    pub deadline_us: Option<f64>,
     /// Every figure of every row and cell.
     pub figures: Vec<Figure>,
     /// What a reader must know.
     pub notes: Vec<String>,
     /// More tables of the page. What they show is among the figures.
-    #[serde(skip)]
     pub tables: Vec<Grid>,
 }
 
@@ -77,6 +80,8 @@ pub struct Figure {
     pub value: Option<f64>,
     /// It over the first row's under the same condition; `None` for the first row.
     pub to_first: Option<Ratio>,
+    /// Of `misses`: how many were too late in each round.
+    pub rounds: Vec<u64>,
 }
 
 /// Words of an experiment's page.
@@ -125,6 +130,7 @@ pub fn assemble(name: &str, all: &[Latencies], options: BootstrapOptions) -> Res
                 n,
                 value,
                 to_first,
+                rounds: Vec::new(),
             });
         };
         let n = pooled.len() as u64;
@@ -139,16 +145,39 @@ pub fn assemble(name: &str, all: &[Latencies], options: BootstrapOptions) -> Res
         for count in &it.counts {
             add(count.name, "samples", n, Some(count.samples as f64), None);
         }
+        figures.extend(misses(it));
     }
     Results {
         experiment: name.to_owned(),
         rows,
         cells,
         rounds: all.first().map_or(0, |it| it.rounds.len() as u64),
+        deadline_us: all
+            .iter()
+            .find_map(|it| it.deadline_ns)
+            .map(|ns| ns as f64 / 1e3),
         figures,
         notes: Vec::new(),
         tables: Vec::new(),
     }
+}
+
+/// How many were too late or lost, where there is a deadline.
+fn misses(it: &Latencies) -> Option<Figure> {
+    let deadline_ns = it.deadline_ns?;
+    let late = |round: &Vec<u64>| round.iter().filter(|ns| **ns > deadline_ns).count() as u64;
+    let rounds: Vec<u64> = it.rounds.iter().map(late).collect();
+    let answered: usize = it.rounds.iter().map(Vec::len).sum();
+    Some(Figure {
+        row: it.row.clone(),
+        cell: it.cell.clone(),
+        name: "misses".to_owned(),
+        unit: "jobs".to_owned(),
+        n: answered as u64 + it.lost,
+        value: Some((rounds.iter().sum::<u64>() + it.lost) as f64),
+        to_first: None,
+        rounds,
+    })
 }
 
 fn percentile_us(summary: &Summary, number: usize) -> f64 {
@@ -167,29 +196,72 @@ impl Results {
         figures.find(|it| (&*it.row, &*it.cell, &*it.name) == (row, cell, name))
     }
 
-    /// A table for each cell, and the other tables.
+    /// Deadlines where there is one, a table for each cell, and the other tables.
     pub fn grids(&self) -> Vec<Grid> {
-        let grid = |cell: &String| {
-            let counts = self.counts_of(cell);
-            let counted = counts.iter().copied().map(str::to_owned);
-            let figures = headers(["p50", "p99", "p99.9", "max", "p50/first", "p99/first"]);
-            Grid {
-                title: format!("{cell}, µs"),
-                words: 1,
-                headers: headers(["", "n", "lost"])
-                    .into_iter()
-                    .chain(counted)
-                    .chain(figures)
-                    .collect(),
-                rows: self
-                    .rows
-                    .iter()
-                    .map(|row| self.cells_of(row, cell, &counts))
-                    .collect(),
-            }
+        let of_cells = self.cells.iter().map(|cell| self.of_cell(cell));
+        self.of_deadline()
+            .into_iter()
+            .chain(of_cells)
+            .chain(self.tables.iter().cloned())
+            .collect()
+    }
+
+    fn of_cell(&self, cell: &str) -> Grid {
+        let counts = self.counts_of(cell);
+        let counted = counts.iter().copied().map(str::to_owned);
+        let figures = headers(["p50", "p99", "p99.9", "max", "p50/first", "p99/first"]);
+        Grid {
+            title: format!("{cell}, µs"),
+            words: 1,
+            headers: headers(["", "n", "lost"])
+                .into_iter()
+                .chain(counted)
+                .chain(figures)
+                .collect(),
+            rows: self
+                .rows
+                .iter()
+                .map(|row| self.cells_of(row, cell, &counts))
+                .collect(),
+        }
+    }
+
+    /// A row for each row, a column for each cell: median and longest over the deadline, misses.
+    fn of_deadline(&self) -> Option<Grid> {
+        let deadline_us = self.deadline_us?;
+        let over = |figure: &Figure| {
+            let ratio = figure.value.map(|us| us / deadline_us);
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
         };
-        let tables = self.tables.iter().cloned();
-        self.cells.iter().map(grid).chain(tables).collect()
+        let of = |row: &String, cell: &String| -> Option<String> {
+            let missed = self.figure(row, cell, "misses")?;
+            let [median, longest] = [
+                self.figure(row, cell, "p50")?,
+                self.figure(row, cell, "max")?,
+            ];
+            let least = missed.rounds.iter().min()?;
+            let most = missed.rounds.iter().max()?;
+            Some(format!(
+                "{} {} {:.0}/{} [{least}, {most}]",
+                over(median),
+                over(longest),
+                missed.value?,
+                missed.n
+            ))
+        };
+        let cells_of = |row: &String| {
+            let cells = self.cells.iter();
+            let cells = cells.map(|cell| of(row, cell).unwrap_or_else(|| "-".to_owned()));
+            std::iter::once(row.clone()).chain(cells).collect()
+        };
+        let names = std::iter::once(String::new()).chain(self.cells.clone());
+        Some(Grid {
+            title: "Median and longest over the deadline, missed of n [late in a round, least and most]"
+                .to_owned(),
+            words: 1,
+            headers: names.collect(),
+            rows: self.rows.iter().map(cells_of).collect(),
+        })
     }
 
     /// The kinds of samples that were counted in a cell.
@@ -297,6 +369,7 @@ mod tests {
             rounds: vec![round(0), round(1)],
             lost: 3,
             counts: Vec::new(),
+            deadline_ns: None,
         }
     }
 
@@ -360,6 +433,28 @@ mod tests {
             ("late", "7")
         );
         assert!(!grids[1].headers.contains(&"late".to_owned()));
+    }
+
+    #[test]
+    fn what_is_late_or_lost_is_missed_and_shown_over_the_deadline() {
+        let with_deadline = |row| Latencies {
+            deadline_ns: Some(1_006_000),
+            ..latencies(row, "alone", 1000)
+        };
+        let all = ["a", "b"].map(with_deadline);
+        let results = assemble("x", &all, BootstrapOptions::default());
+        let missed = results.figure("b", "alone", "misses").unwrap();
+        // Of each seven, none of the first round is later than 1,006 us, and one of the second.
+        assert_eq!(missed.rounds, [0, 71]);
+        assert_eq!((missed.n, missed.value), (1003, Some(74.0)));
+        let grids = results.grids();
+        assert_eq!(grids.len(), 2);
+        assert_eq!(
+            grids[0].rows[1],
+            ["b", "1.00 1.00 74/1003 [0, 71]"].map(str::to_owned)
+        );
+        let text = serde_json::to_string(&results).unwrap();
+        assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
     }
 
     #[test]

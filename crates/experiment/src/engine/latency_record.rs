@@ -4,6 +4,9 @@ use super::Form;
 use super::latency::{Figure, Results};
 use super::results::{AnySettings, Record, ResultsError, Version};
 
+/// The setting that holds a deadline.
+const DEADLINE_US: &str = "deadline_us";
+
 impl From<Results> for Record<AnySettings> {
     fn from(results: Results) -> Self {
         let mut form = Form::writing();
@@ -12,12 +15,15 @@ impl From<Results> for Record<AnySettings> {
             let first = first_of(&results.rows, it);
             form.at(&it.row, &it.cell);
             form.value(&it.name, &it.unit, it.n, &mut it.value);
+            let rounds = it.rounds.iter().map(|&late| Some(late as f64)).collect();
+            form.rounds(&it.name, rounds);
             form.ratio(&it.name, (&first, &it.cell), &mut it.to_first);
         }
+        let deadline = results.deadline_us.map(|us| (DEADLINE_US.to_owned(), us.into()));
         Self {
             schema_version: Version,
             experiment: results.experiment,
-            settings: AnySettings::new(),
+            settings: deadline.into_iter().collect(),
             rounds: results.rounds,
             rows: results.rows,
             cells: results.cells,
@@ -47,6 +53,7 @@ impl TryFrom<Record<AnySettings>> for Results {
                 n: it.n,
                 value: it.value,
                 to_first: None,
+                rounds: it.rounds.iter().flatten().map(|&late| late as u64).collect(),
             })
             .collect();
         let mut form = Form::reading(record.figures);
@@ -61,8 +68,13 @@ impl TryFrom<Record<AnySettings>> for Results {
             rows: record.rows,
             cells: record.cells,
             rounds: record.rounds,
+            deadline_us: record
+                .settings
+                .get(DEADLINE_US)
+                .and_then(serde_json::Value::as_f64),
             figures,
             notes: record.notes,
+            tables: Vec::new(),
         })
     }
 }

@@ -7,7 +7,7 @@ mod station;
 use crate::compare::phase::Load;
 use crate::engine::latency::{Count, Figure, Latencies, Words};
 use crate::engine::rounds::{self, Measured, Plan, share};
-use crate::registry::{Experiment, Options, Outcome, Setting};
+use crate::registry::{Experiment, Options, Outcome, Rows, Setting};
 use packets::{causes, is_polled_by_others, kept_us, timeline};
 use station::{InversionStation, Sample};
 use std::fmt;
@@ -41,7 +41,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     },
     title: "A real-time card's packets behind another card's preempted poll",
     about: "A real-time card's packets behind another card's preempted poll, by kernel",
-    settings: &[
+    rows: Rows::Settings(&[
         setting("6.12-rt", HostKernel::PreemptRt),
         setting("7.3-rt", HostKernel::NewestRt),
         Setting {
@@ -49,7 +49,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             ..setting("7.3-rt-threaded", HostKernel::NewestRt)
         },
         setting("7.3-rt-patched", HostKernel::NewestRtPatched),
-    ],
+    ]),
     check,
     run,
 };
@@ -211,6 +211,7 @@ fn way_in(row: Row, beside: Beside, samples: &[&Sample]) -> Latencies {
             .map(|it| it.report.samples_ns.clone())
             .collect(),
         lost: lost(samples),
+        deadline_ns: None,
         counts: counts
             .map(|(name, samples)| Count {
                 name,
@@ -232,6 +233,7 @@ fn round_trips(row: Row, beside: Beside, samples: &[&Sample]) -> Latencies {
         rounds: samples.iter().map(round).collect(),
         lost: lost(samples),
         counts: Vec::new(),
+        deadline_ns: None,
     }
 }
 

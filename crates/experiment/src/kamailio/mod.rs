@@ -5,7 +5,7 @@ mod calls;
 
 use crate::compare::ComparedMethod;
 use crate::engine::latency::{Latencies, Words};
-use crate::registry::{Experiment, Options, Outcome};
+use crate::registry::{Experiment, Options, Outcome, Rows};
 use crate::service::{self, Beside, Load, Receivers, Sample, Server, Service};
 use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, RT};
@@ -33,7 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     },
     title: "Kamailio beside bulk traffic",
     about: "Figure 8 of the outsourcing paper: Kamailio in a VM beside a TCP stream",
-    settings: &[],
+    rows: Rows::Methods,
     check: |options| service::check(NAME, options),
     run,
 };
@@ -99,6 +99,7 @@ fn latencies_of(
             rounds: samples.iter().map(delays).collect(),
             lost: lost.filter(|&&it| counts(it)).count() as u64,
             counts: Vec::new(),
+            deadline_ns: None,
         }
     };
     let mut found = vec![of(format!("all six messages, {beside}"), None)];

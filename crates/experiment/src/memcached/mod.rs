@@ -3,7 +3,7 @@
 
 use crate::compare::phase;
 use crate::engine::latency::{Latencies, Words};
-use crate::registry::{Experiment, Options, Outcome};
+use crate::registry::{Experiment, Options, Outcome, Rows};
 use crate::service::{self, Load, Receivers, Sample, Server, Service};
 use crate::{compare::ComparedMethod, service::Beside};
 use std::net::TcpStream;
@@ -44,7 +44,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     },
     title: "memcached beside bulk traffic",
     about: "Figure 9 of the outsourcing paper: memcached in a VM beside a TCP stream",
-    settings: &[],
+    rows: Rows::Methods,
     check: |options| service::check(NAME, options),
     run,
 };
@@ -126,6 +126,7 @@ fn latencies_of(method: &ComparedMethod, beside: Beside, samples: &[&Sample<Run>
         rounds: samples.iter().map(gets).collect(),
         lost: samples.iter().map(|it| it.run.lost).sum(),
         counts: Vec::new(),
+        deadline_ns: None,
     }
 }
 

@@ -32,10 +32,10 @@ const PROCESS_PRIORITY: &str = "60";
 const GUEST_PROCESS_PRIORITY: &str = "50";
 
 /// A process starts within this time, on a loaded machine too.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One of them.
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     /// Its device on the host's bridge.
     pub device: String,
     /// Its address.
@@ -49,7 +49,7 @@ pub(super) struct Endpoint {
 }
 
 /// All of a host.
-pub(super) struct Party {
+pub(crate) struct Party {
     /// The two that are measured.
     pub high: [Endpoint; 2],
     /// The others.
@@ -57,6 +57,11 @@ pub(super) struct Party {
 }
 
 impl Endpoint {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Starts a process there, at normal priority.
     pub fn spawn(&self, words: &[&str]) -> Result<Process> {
         let by = self.by.iter().map(String::as_str);

@@ -17,13 +17,13 @@
 mod assemble;
 mod configuration;
 mod data;
-mod endpoint;
+pub(crate) mod endpoint;
 mod output;
 mod place;
 mod record;
 mod report;
 mod results;
-mod setting;
+pub(crate) mod setting;
 mod table;
 
 pub use assemble::assemble;

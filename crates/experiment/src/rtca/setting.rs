@@ -6,7 +6,7 @@ use steadyvm_host::Method;
 
 /// A host's setting. Two configurations that differ in their batch only share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     /// The method.
     pub method: Method,
     /// Whether packets are taken in batches that can be set; otherwise by the plain path.

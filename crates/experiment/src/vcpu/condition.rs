@@ -1,5 +1,6 @@
 //! What is measured: who schedules, and what else computes.
 
+use super::quantum::{Asked, Quantum};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -84,10 +85,17 @@ pub enum Condition {
     },
     /// `NetRT` in the VM under its planned budget.
     NetRt(Beside),
+    /// Figure 2.4, of a scheduler that has a quantum.
+    Quantum {
+        /// When it looks.
+        quantum: Quantum,
+        /// What the RT VCPU's task asks for.
+        asked: Asked,
+    },
 }
 
 impl Condition {
-    /// In the order of measuring.
+    /// Those of every mechanism, in the order of measuring.
     pub const ALL: [Self; 12] = [
         Self::Share(Beside::Computing(0)),
         Self::Share(Beside::Computing(1)),
@@ -102,6 +110,16 @@ impl Condition {
         Self::NetRt(Beside::Computing(0)),
         Self::NetRt(Beside::Computing(4)),
     ];
+
+    /// Those of one.
+    fn of(mechanism: Mechanism) -> Vec<Self> {
+        let with = |quantum| Asked::ALL.map(|asked| Self::Quantum { quantum, asked });
+        let mut all = Self::ALL.to_vec();
+        if mechanism == Mechanism::Ext {
+            all.extend(Quantum::ALL.into_iter().flat_map(with));
+        }
+        all
+    }
 
     const fn domains(computing: usize, overloaded: bool) -> Self {
         Self::Domains {
@@ -121,6 +139,13 @@ impl fmt::Display for Condition {
                 write!(formatter, "domains {beside}{overloaded}")
             }
             Self::NetRt(beside) => write!(formatter, "NetRT {beside}"),
+            Self::Quantum { quantum, asked } => {
+                write!(formatter, "quantum {}, ", quantum.title())?;
+                match asked {
+                    Asked::Percent(percent) => write!(formatter, "{percent} % asked"),
+                    Asked::All => formatter.write_str("all asked"),
+                }
+            }
         }
     }
 }
@@ -138,7 +163,8 @@ impl Cell {
     /// All of them, by mechanism: one is switched to once a round.
     pub fn all() -> Vec<Self> {
         let of = |mechanism| {
-            Condition::ALL.map(|condition| Self {
+            let conditions = Condition::of(mechanism).into_iter();
+            conditions.map(move |condition| Self {
                 mechanism,
                 condition,
             })

@@ -28,6 +28,26 @@ pub struct Granted<'n> {
     pub period_us: u64,
 }
 
+/// How the `ext` scheduler serves all of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    /// What orders them: a word of `[sched] order`.
+    pub order: &'static str,
+    /// When it looks at budgets: at multiples of so many microseconds; 0: at exact times.
+    pub quantum_us: u64,
+    /// Their CPU; `None`: any.
+    pub cpu: Option<u32>,
+}
+
+impl Policy {
+    /// gEDF, as the dissertation's section 4.3.1, at exact times.
+    const GLOBAL_EDF: Self = Self {
+        order: "earliest-deadline",
+        quantum_us: 0,
+        cpu: None,
+    };
+}
+
 /// The running loader of the `sched_ext` scheduler, if it is loaded.
 #[derive(Default)]
 pub struct Enforcement {
@@ -45,6 +65,20 @@ impl Enforcement {
         host: &Connection,
         mechanism: Mechanism,
         granted: &[Granted],
+    ) -> Result<()> {
+        self.apply_policy(host, mechanism, granted, Policy::GLOBAL_EDF)
+    }
+
+    /// The same, the `ext` scheduler by a policy.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub fn apply_policy(
+        &mut self,
+        host: &Connection,
+        mechanism: Mechanism,
+        granted: &[Granted],
+        policy: Policy,
     ) -> Result<()> {
         if mechanism != Mechanism::Ext {
             self.end(host)?;
@@ -70,7 +104,7 @@ impl Enforcement {
             }
         }
         if mechanism == Mechanism::Ext {
-            self.load(host, granted)?;
+            self.load(host, &config(granted, policy), granted)?;
         }
         Ok(())
     }
@@ -84,8 +118,7 @@ impl Enforcement {
         run(host, &["cat", "/proc/sys/kernel/sched_rt_runtime_us"])
     }
 
-    fn load(&mut self, host: &Connection, granted: &[Granted]) -> Result<()> {
-        let config = config(granted);
+    fn load(&mut self, host: &Connection, config: &str, granted: &[Granted]) -> Result<()> {
         run(
             host,
             &["sh", "-c", &format!("cat > {CONFIG} <<'END'\n{config}END")],
@@ -213,10 +246,11 @@ fn run(host: &Connection, words: &[&str]) -> Result<()> {
     host.run(words).map(drop)
 }
 
-/// gEDF with deferrable servers, as the dissertation's section 4.3.1.
-fn config(granted: &[Granted]) -> String {
-    let mut text = String::from(
-        "[sched]\nmechanism = \"ext\"\nserver = \"deferrable\"\norder = \"earliest-deadline\"\n",
+/// Deferrable servers, as the dissertation's.
+fn config(granted: &[Granted], policy: Policy) -> String {
+    let mut text = format!(
+        "[sched]\nmechanism = \"ext\"\nserver = \"deferrable\"\norder = \"{}\"\nquantum_us = {}\n",
+        policy.order, policy.quantum_us
     );
     for it in granted {
         // Writing to a String cannot fail.
@@ -225,6 +259,9 @@ fn config(granted: &[Granted]) -> String {
             "[sched.vm.{}]\nbudget_us = {}\nperiod_us = {}",
             it.name, it.budget_us, it.period_us
         );
+        if let Some(cpu) = policy.cpu {
+            let _ = writeln!(text, "cpus = [{cpu}]");
+        }
     }
     text
 }
@@ -271,10 +308,18 @@ mod tests {
             budget_us: 4,
             period_us: 10,
         };
-        let text = config(&[granted]);
+        let text = config(&[granted], Policy::GLOBAL_EDF);
         assert!(
-            text.ends_with("[sched.vm.d1]\nbudget_us = 4\nperiod_us = 10\n"),
+            text.ends_with("quantum_us = 0\n[sched.vm.d1]\nbudget_us = 4\nperiod_us = 10\n"),
             "{text}"
         );
+        let pinned = Policy {
+            order: "explicit",
+            quantum_us: 500,
+            cpu: Some(1),
+        };
+        let text = config(&[granted], pinned);
+        assert!(text.contains("order = \"explicit\"\nquantum_us = 500\n"));
+        assert!(text.ends_with("period_us = 10\ncpus = [1]\n"), "{text}");
     }
 }

@@ -1,10 +1,11 @@
-//! The dissertation's host experiments on KVM: an RT VCPU's share, isolation of domains, the scheduler's cost, and
-//! `NetRT` inside a planned budget. The README in this folder says what differs from the paper.
+//! The dissertation's host experiments on KVM: an RT VCPU's share, isolation of domains, the scheduler's cost and its
+//! quantum, and `NetRT` inside a planned budget. The README in this folder says what differs from the paper.
 
 mod condition;
 mod domains;
-mod mechanism;
+pub(crate) mod mechanism;
 mod place;
+mod quantum;
 mod results;
 mod service;
 mod table;
@@ -12,6 +13,7 @@ mod window;
 
 pub use condition::{Beside, Condition, Mechanism};
 pub use mechanism::Decisions;
+pub use quantum::{Asked, Quantum, QuantumResult};
 pub use results::{
     DomainsResult, MissesResult, NetRtResult, Results, SCHEMA_VERSION, ShareResult, assemble,
 };
@@ -179,7 +181,8 @@ mod tests {
     #[test]
     fn every_mechanism_has_every_condition_and_a_mechanism_is_switched_to_once() {
         let cells = Cell::all();
-        assert_eq!(cells.len(), Mechanism::ALL.len() * Condition::ALL.len());
+        let quanta = Quantum::ALL.len() * Asked::ALL.len();
+        assert_eq!(cells.len(), Mechanism::ALL.len() * Condition::ALL.len() + quanta);
         let switches = cells
             .windows(2)
             .filter(|it| it[0].mechanism != it[1].mechanism);

@@ -3,6 +3,7 @@
 use super::condition::{Beside, Cell, Condition, Mechanism};
 use super::domains::VCPUS;
 use super::mechanism::{Decisions, Enforcement, Granted, fifo};
+use super::quantum::{Asked, Quantum};
 use super::service::{self, Plan};
 use super::window::{Counter, NEVER, Window};
 use crate::engine::rounds::Station;
@@ -49,12 +50,14 @@ pub enum Sample {
     Domains(Domains),
     /// Requests.
     NetRt(ClientRun),
+    /// The RT VCPU's jobs alone, its CPU time and that of the one below it.
+    Quantum(Domains),
 }
 
 /// What the domains did.
 #[derive(Debug)]
 pub struct Domains {
-    /// Of each of [`VCPUS`].
+    /// Of each of [`VCPUS`], or of the only RT VCPU.
     pub ran: Vec<Ran>,
     /// The neighbours' CPU time, and context switches.
     pub window: Window,
@@ -186,6 +189,9 @@ impl Place {
                 Sample::Domains(self.domains(mechanism, beside, overloaded, load.window_s)?)
             }
             Condition::NetRt(beside) => Sample::NetRt(self.requests(mechanism, beside, load)?),
+            Condition::Quantum { quantum, asked } => {
+                Sample::Quantum(self.quantum(mechanism, quantum, asked, load.window_s)?)
+            }
         };
         self.host.pause()?;
         Ok(sample)
@@ -265,6 +271,45 @@ impl Place {
         neighbours.iter().try_for_each(kill)?;
         Ok(Domains {
             ran,
+            window,
+            decisions: after
+                .zip(before)
+                .map(|(after, before)| after.since(&before)),
+        })
+    }
+
+    /// Jobs of one RT VCPU beside one that wants all it can get, with a quantum.
+    fn quantum(
+        &mut self,
+        mechanism: Mechanism,
+        quantum: Quantum,
+        asked: Asked,
+        window_s: u64,
+    ) -> Result<Domains> {
+        let host = self.host.connection();
+        let below = spin(host, &[], SPIN)?;
+        let task = &mut self.tasks[0];
+        let threads = [task.pid(), below.pid()];
+        let granted = quantum.granted(threads[0], threads[1]);
+        let policy = quantum.policy();
+        self.enforcement
+            .apply_policy(host, mechanism, &granted, policy)?;
+        let before = self.enforcement.decisions(host)?;
+        let counter = Counter::start(host, &threads, window_s, (":", ":"))?;
+        let work = asked.task(window_s, self.units_per_ms);
+        let request = serde_json::to_string(&work).doing("describe the jobs")?;
+        task.input(format!("run {request}\n").as_bytes())?;
+        counter.go()?;
+        let window = counter.finish()?;
+        // What a quantum leaves may be little.
+        let longest = Duration::from_secs(20 * window_s);
+        let answer = task.wait_for_line("", PATIENCE + longest)?;
+        let ran = serde_json::from_str(&answer).doing("read when jobs were done")?;
+        let after = self.enforcement.decisions(host)?;
+        Enforcement::release(host, &granted)?;
+        kill(&below)?;
+        Ok(Domains {
+            ran: vec![ran],
             window,
             decisions: after
                 .zip(before)

@@ -4,6 +4,7 @@ use super::condition::{Beside, Cell, Condition, Mechanism};
 use super::domains::VCPUS;
 use super::mechanism::Decisions;
 use super::place::{Domains, Sample};
+use super::quantum::{self, Asked, Quantum, QuantumResult};
 use super::window::Window;
 use super::{Plan, Run};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ pub struct Results {
     pub netrt: Vec<NetRtResult>,
     /// What the service was granted and promised.
     pub plan: Option<Plan>,
+    /// Figure 2.4.
+    #[serde(default)]
+    pub quanta: Vec<QuantumResult>,
     /// What a reader must know.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -115,6 +119,7 @@ pub fn assemble(run: &Run) -> Results {
         domains: Vec::new(),
         netrt: Vec::new(),
         plan: run.plan,
+        quanta: Quantum::ALL.map(|it| of_quantum(it, &run.samples)).into(),
         notes: Vec::new(),
     };
     for (number, cell) in Cell::all().into_iter().enumerate() {
@@ -140,6 +145,7 @@ pub fn assemble(run: &Run) -> Results {
                     .netrt
                     .push(netrt(cell.mechanism, beside, run.plan, &samples));
             }
+            Condition::Quantum { .. } => {}
         }
     }
     results
@@ -245,6 +251,49 @@ fn netrt(
     }
 }
 
+/// All that was measured with a quantum; `samples` are by round and cell of [`Cell::all`].
+fn of_quantum(quantum: Quantum, samples: &[Vec<Sample>]) -> QuantumResult {
+    let cells = Cell::all();
+    let mut result = QuantumResult {
+        quantum,
+        misses: Vec::new(),
+        work_percent: Vec::new(),
+        both_percent: Vec::new(),
+        context_switches_per_s: Vec::new(),
+        decisions: None,
+    };
+    for asked in Asked::ALL {
+        let wanted = Condition::Quantum { quantum, asked };
+        let number = cells.iter().position(|it| it.condition == wanted);
+        let found = samples.iter().filter_map(|cells| cells.get(number?));
+        let runs = found.filter_map(|sample| match sample {
+            Sample::Quantum(it) => Some((it.ran.first()?, it)),
+            _ => None,
+        });
+        match asked {
+            Asked::Percent(percent) => {
+                let of_round = |(ran, _)| quantum::misses(ran);
+                let add = |(misses, jobs): (u64, u64), (more, of)| (misses + more, jobs + of);
+                let (misses, jobs) = runs.map(of_round).fold((0, 0), add);
+                result.misses.push((percent, misses, jobs));
+            }
+            Asked::All => {
+                for (ran, it) in runs {
+                    result.work_percent.extend(quantum::work_percent(ran));
+                    let both = it.window.shares_percent.iter().sum();
+                    result.both_percent.push(both);
+                    let switches = it.window.context_switches_per_s;
+                    result.context_switches_per_s.push(switches);
+                    if let Some(decisions) = &it.decisions {
+                        result.decisions.get_or_insert_default().merge(decisions);
+                    }
+                }
+            }
+        }
+    }
+    result
+}
+
 /// 0 without values.
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     steadyvm_stats::mean(values).unwrap_or(0.0)
@@ -281,6 +330,41 @@ mod tests {
         assert_eq!(found.shares_percent, [40.0, 41.0]);
         assert_eq!(found.neighbours_percent, Some((70.0, 80.0)));
         assert!((found.together_percent - 97.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_quantum_has_its_misses_by_load_and_the_work_of_each_round() {
+        // In the first round all jobs are in time; in the second all are late, and half the work is done.
+        let round = |ms: u64| -> Vec<Sample> {
+            let ran = Ran {
+                done: vec![
+                    Done {
+                        released_ns: 0,
+                        finished_ns: ms * 1_000_000,
+                    };
+                    2
+                ],
+                waited_ns: 0,
+            };
+            let sample = |_| {
+                Sample::Quantum(Domains {
+                    ran: vec![ran.clone()],
+                    window: window(&[48.0, 49.0]),
+                    decisions: None,
+                })
+            };
+            Cell::all().into_iter().map(sample).collect()
+        };
+        let found = of_quantum(Quantum::ALL[2], &[round(100), round(400)]);
+        let expected: Vec<(u64, u64, u64)> = [30, 40, 44, 48].map(|percent| (percent, 2, 4)).into();
+        assert_eq!(found.misses, expected);
+        assert_eq!(found.work_percent, [200.0, 50.0]);
+        assert_eq!(found.both_percent, [97.0, 97.0]);
+        let nothing = of_quantum(Quantum::ALL[0], &[]);
+        assert_eq!(
+            (nothing.misses[0], nothing.work_percent.len()),
+            ((30, 0, 0), 0)
+        );
     }
 
     #[test]

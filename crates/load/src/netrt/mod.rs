@@ -16,7 +16,7 @@ mod clock;
 mod ledger;
 mod schedule;
 mod server;
-mod wire;
+pub(crate) mod wire;
 
 #[cfg(test)]
 mod tests;

@@ -46,7 +46,8 @@ enum Verb {
     /// On one emulated host, in turns: the stock fair scheduler, stock FIFO 70, `SCHED_DEADLINE`, and our `sched_ext`
     /// scheduler. Shown for each: the share of a VCPU with 40 % granted, alone and beside others; deadline misses of
     /// three domains of periodic tasks, one of them overloaded; context switches and how long a decision takes; round
-    /// trips of `NetRT` in a VM under its planned budget, beside the plan's bound. The dissertation's figures stand beside.
+    /// trips of `NetRT` in a VM under its planned budget, beside the plan's bound. Shown for `sched_ext`: what its
+    /// quantum costs. The dissertation's figures stand beside.
     Vcpu(vcpu::Args),
     #[command(flatten)]
     Registered(registered::Registered),

@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args as _, Command, FromArgMatches, Subcommand};
 use steadyvm_experiment::compare::ComparedMethod;
 use steadyvm_experiment::engine::Meta;
 use steadyvm_experiment::engine::latency::{assemble, write_output};
-use steadyvm_experiment::registry::{EXPERIMENTS, Experiment, Options, Setting};
+use steadyvm_experiment::registry::{EXPERIMENTS, Experiment, Options, Rows, Setting};
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_stats::bootstrap::BootstrapOptions;
@@ -33,6 +33,9 @@ struct MethodArgs {
     methods: Vec<ComparedMethod>,
     #[command(flatten)]
     kernel: InsteadArgs,
+    /// Seed of the requests' schedules.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 /// The options of those that compare settings.
@@ -41,6 +44,9 @@ struct SettingArgs {
     /// What to measure; the first is what the others are held against [default: all].
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     settings: Vec<String>,
+    /// Seed of the requests' schedules.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 /// The options of every such experiment.
@@ -52,9 +58,6 @@ struct Args {
     /// Rounds.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Seed of the requests' schedules.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Where results.json, report.html and the other files go; made if it does not exist [default:
     /// out/NAME].
     #[arg(long, value_name = "DIR")]
@@ -78,34 +81,72 @@ pub struct Registered {
 #[derive(Debug)]
 enum Compared {
     Methods(MethodArgs),
-    Settings(SettingArgs),
+    Settings(&'static [Setting], SettingArgs),
+    Own {
+        compared: &'static str,
+        kernel: HostKernel,
+    },
 }
 
 impl Compared {
     fn of(experiment: &Experiment, matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(if experiment.settings.is_empty() {
-            Self::Methods(MethodArgs::from_arg_matches(matches)?)
-        } else {
-            Self::Settings(SettingArgs::from_arg_matches(matches)?)
+        Ok(match experiment.rows {
+            Rows::Methods => Self::Methods(MethodArgs::from_arg_matches(matches)?),
+            Rows::Settings(all) => Self::Settings(all, SettingArgs::from_arg_matches(matches)?),
+            Rows::Own {
+                compared, kernel, ..
+            } => Self::Own { compared, kernel },
         })
     }
 
+    /// The verb with the options of what is compared, and those of all.
     fn augment(experiment: &Experiment, verb: Command) -> Command {
-        if experiment.settings.is_empty() {
-            return MethodArgs::augment_args(verb);
+        match experiment.rows {
+            Rows::Methods => Args::augment_args(MethodArgs::augment_args(verb)),
+            Rows::Settings(all) => {
+                let names = PossibleValuesParser::new(all.iter().map(|it| it.name));
+                let verb = SettingArgs::augment_args(verb);
+                Args::augment_args(verb.mut_arg("settings", |it| it.value_parser(names)))
+            }
+            Rows::Own { samples, .. } => {
+                Args::augment_args(verb).mut_arg("samples", |it| it.default_value(samples))
+            }
         }
-        let names = experiment.settings.iter().map(|it| it.name);
-        let names = PossibleValuesParser::new(names);
-        SettingArgs::augment_args(verb).mut_arg("settings", |it| it.value_parser(names))
+    }
+
+    /// The kernels of the hosts, and the one that stands in for all of them.
+    fn kernels(&self, options: &Options) -> Result<(Vec<HostKernel>, Option<HostKernel>)> {
+        Ok(match self {
+            Self::Methods(it) => (it.kernel.wanted_by(&options.methods)?, it.kernel.kernel()),
+            Self::Settings(..) => (options.settings.iter().map(|it| it.kernel).collect(), None),
+            Self::Own { kernel, .. } => (vec![*kernel], None),
+        })
+    }
+
+    fn seed(&self) -> Option<u64> {
+        match self {
+            Self::Methods(it) => Some(it.seed),
+            Self::Settings(_, it) => Some(it.seed),
+            Self::Own { .. } => None,
+        }
+    }
+
+    /// What the page calls the rows.
+    fn title(&self) -> &'static str {
+        match self {
+            Self::Methods(_) => "methods",
+            Self::Settings(..) => "kernels",
+            Self::Own { compared, .. } => compared,
+        }
     }
 }
 
 /// The settings of these names, which the command line has checked, in their order; without a name all.
-fn chosen(experiment: &Experiment, names: &[String]) -> Vec<Setting> {
+fn chosen(all: &[Setting], names: &[String]) -> Vec<Setting> {
     if names.is_empty() {
-        return experiment.settings.to_vec();
+        return all.to_vec();
     }
-    let find = |name: &String| experiment.settings.iter().find(|it| it.name == name);
+    let find = |name: &String| all.iter().find(|it| it.name == name);
     let found: Vec<Setting> = names.iter().filter_map(find).copied().collect();
     without_repeats(&found)
 }
@@ -138,7 +179,7 @@ impl Subcommand for Registered {
         EXPERIMENTS.iter().fold(command, |command, experiment| {
             let verb = Command::new(experiment.words.name);
             // The options' own description would take the experiment's place.
-            let verb = Args::augment_args(Compared::augment(experiment, verb));
+            let verb = Compared::augment(experiment, verb);
             command.subcommand(verb.about(experiment.about))
         })
     }
@@ -159,23 +200,18 @@ impl Registered {
         let words = &experiment.words;
         let (methods, settings) = match &self.compared {
             Compared::Methods(compared) => (without_repeats(&compared.methods), Vec::new()),
-            Compared::Settings(compared) => (Vec::new(), chosen(experiment, &compared.settings)),
+            Compared::Settings(all, compared) => (Vec::new(), chosen(all, &compared.settings)),
+            Compared::Own { .. } => (Vec::new(), Vec::new()),
         };
         let options = Options {
             methods,
             settings,
             samples: args.samples,
             rounds: args.rounds,
-            seed: args.seed,
+            seed: self.compared.seed().unwrap_or(1),
         };
         (experiment.check)(&options)?;
-        let (wanted, instead) = match &self.compared {
-            Compared::Methods(compared) => (
-                compared.kernel.wanted_by(&options.methods)?,
-                compared.kernel.kernel(),
-            ),
-            Compared::Settings(_) => (options.settings.iter().map(|it| it.kernel).collect(), None),
-        };
+        let (wanted, instead) = self.compared.kernels(&options)?;
         let out = PathBuf::from("out").join(words.name);
         let out = args.out.clone().unwrap_or(out);
         directory::prepare(&out)?;
@@ -203,19 +239,16 @@ impl Registered {
         let meta = Meta {
             run: beginning.record(
                 &laboratory,
-                kernels(&laboratory, &options),
+                kernels(&laboratory, &self.compared, &options),
                 measured.disturbance,
                 measured.dropped_rounds,
             ),
             endpoints: None,
-            seed: Some(options.seed),
+            seed: self.compared.seed(),
         };
         write_output(&out, &measured.latencies, &results, words, &meta)?;
         let rendered = results.text(words);
-        let compared = match &self.compared {
-            Compared::Methods(_) => "methods",
-            Compared::Settings(_) => "kernels",
-        };
+        let compared = self.compared.title();
         args.markdown
             .write(experiment.title, compared, &meta.run, &rendered)?;
         if args.json {
@@ -227,7 +260,11 @@ impl Registered {
     }
 }
 
-fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, String> {
+fn kernels(
+    laboratory: &Laboratory,
+    compared: &Compared,
+    options: &Options,
+) -> BTreeMap<String, String> {
     let title = |kernel| laboratory.kernel_title(kernel);
     let of = |it: &ComparedMethod| {
         let kernel = laboratory.in_place_of(it.kernel);
@@ -236,9 +273,11 @@ fn kernels(laboratory: &Laboratory, options: &Options) -> BTreeMap<String, Strin
     let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
     let settings = options.settings.iter();
     kernels.extend(settings.map(|it| (it.name.to_owned(), title(it.kernel))));
-    if options.methods.is_empty() {
-        return kernels;
+    if let Compared::Own { kernel, .. } = compared {
+        kernels.insert("hosts".to_owned(), title(*kernel));
     }
-    kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
+    if !matches!(compared, Compared::Settings(..)) {
+        kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
+    }
     kernels
 }
