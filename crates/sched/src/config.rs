@@ -153,7 +153,8 @@ impl Config {
     /// # Errors
     /// The first such VM.
     pub fn check_cpus(&self, online: &[u32]) -> Result<(), Error> {
-        let none = |vm: &&Vm| !vm.cpus.is_empty() && !vm.cpus.iter().any(|cpu| online.contains(cpu));
+        let none =
+            |vm: &&Vm| !vm.cpus.is_empty() && !vm.cpus.iter().any(|cpu| online.contains(cpu));
         match self.vm.iter().find(|(_, vm)| none(vm)) {
             None => Ok(()),
             Some((name, vm)) => Err(Error::Input(format!(
@@ -319,9 +320,14 @@ mod tests {
         let config = Config::parse(TWO).unwrap();
         config.check_cpus(&[0, 1]).unwrap();
         let error = config.check_cpus(&[0, 2]).unwrap_err().to_string();
-        assert!(error.contains("[sched.vm.b]: no CPU of cpus = [1] is online"), "{error}");
+        assert!(
+            error.contains("[sched.vm.b]: no CPU of cpus = [1] is online"),
+            "{error}"
+        );
         // a: 0.4 each, anywhere; b: 0.1 each on CPU 1.
-        let with = |a: usize, b: usize| config.beyond(&[0, 1], move |name| if name == "a" { a } else { b });
+        let with = |a: usize, b: usize| {
+            config.beyond(&[0, 1], move |name| if name == "a" { a } else { b })
+        };
         assert_eq!(with(4, 4), None);
         assert_eq!(with(4, 3), None);
         let all = with(4, 5).unwrap();

@@ -1,8 +1,8 @@
 //! The loader as others see it: a Unix socket, a line of JSON a request, one a reply.
 
+use crate::abi::Vcpu;
 use crate::config::{self, Config, Vm};
 use crate::scheduler::{Error, Scheduler, is_attached};
-use crate::abi::Vcpu;
 use crate::show::{DecisionTimes, SCHEMA_VERSION, Standing, VcpuStanding};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};

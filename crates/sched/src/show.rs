@@ -218,9 +218,16 @@ impl Standing {
                 count(vcpu.guest.map(|guest| guest.misses)),
             );
         }
-        let broken: u64 = self.vcpus.iter().filter_map(|vcpu| vcpu.unexplained_periods).sum();
+        let broken: u64 = self
+            .vcpus
+            .iter()
+            .filter_map(|vcpu| vcpu.unexplained_periods)
+            .sum();
         if broken > 0 {
-            let _ = writeln!(text, "{broken} periods used more than was granted: a fault of the scheduler; report it");
+            let _ = writeln!(
+                text,
+                "{broken} periods used more than was granted: a fault of the scheduler; report it"
+            );
         }
         text
     }
@@ -448,7 +455,9 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("# TYPE steadyvm_vcpu_budget_seconds gauge\n"));
-        assert!(text.contains("steadyvm_vcpu_period_used_seconds{vm=\"a\\\"b\",vcpu=\"1\"} 0.001234\n"));
+        assert!(
+            text.contains("steadyvm_vcpu_period_used_seconds{vm=\"a\\\"b\",vcpu=\"1\"} 0.001234\n")
+        );
         assert!(text.contains("steadyvm_guest_misses_total{vm=\"a\\\"b\"} 2\n"));
         // What is not counted has no family, and a family is told once.
         assert!(!text.contains("waited"));
@@ -512,7 +521,10 @@ mod tests {
         let row: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
         let expected = "a\"b 1 77 deferrable 4000/10000 1234 4000 1500.0 250.0 3 4 5 - 2";
         assert_eq!(row, expected.split(' ').collect::<Vec<_>>(), "{table}");
-        assert!(table.lines().all(|line| line.chars().count() <= 140), "{table}");
+        assert!(
+            table.lines().all(|line| line.chars().count() <= 140),
+            "{table}"
+        );
         standing.mechanism = "deadline".into();
         assert!(standing.table().contains("SCHED_DEADLINE"));
         standing.attached = false;

@@ -214,7 +214,8 @@ impl TopArgs {
         let mut left = if self.once { Some(1) } else { self.count };
         while left != Some(0) {
             let text = self.show.text(&self.show.look(socket, &mut reports)?)?;
-            let is_screen = self.show.format() == Format::Table && !self.once && stdout().is_terminal();
+            let is_screen =
+                self.show.format() == Format::Table && !self.once && stdout().is_terminal();
             match &self.out {
                 Some(file) => crate::top::replace(file, &text)
                     .with_context(|| format!("cannot write to {}", file.display()))?,

@@ -102,14 +102,23 @@ fn shows_what_the_kernel_counts(host: &EmulatedHost, thread: &str) {
     assert_eq!(vcpu["period_ns"], 10_000_000);
     // It computed for half a minute, and could have run 60 % more of it.
     for name in ["used_ns", "waited_ns"] {
-        assert!(vcpu[name].as_u64().unwrap() > 5_000_000_000, "{name}: {vcpu}");
+        assert!(
+            vcpu[name].as_u64().unwrap() > 5_000_000_000,
+            "{name}: {vcpu}"
+        );
     }
     assert!(vcpu["preemptions"].as_u64().unwrap() > 1000, "{vcpu}");
     assert!(vcpu["period_used_ns"].is_u64(), "{vcpu}");
     assert!(vcpu["throttled_ns"].is_null() && vcpu["last_period_used_ns"].is_null());
     let metrics = inside(host, "steadyvm sched top --once --format openmetrics");
-    assert!(metrics.contains("steadyvm_vcpu_budget_seconds{vm=\"rt\",vcpu=\"0\"} 0.004\n"), "{metrics}");
-    assert!(metrics.contains("steadyvm_vcpu_waited_seconds_total{"), "{metrics}");
+    assert!(
+        metrics.contains("steadyvm_vcpu_budget_seconds{vm=\"rt\",vcpu=\"0\"} 0.004\n"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("steadyvm_vcpu_waited_seconds_total{"),
+        "{metrics}"
+    );
     let table = inside(host, "steadyvm top --once");
     assert!(table.contains("this period "), "{table}");
 }

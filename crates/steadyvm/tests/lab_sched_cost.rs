@@ -31,7 +31,11 @@ fn histogram(standing: &Value) -> Histogram {
 
 fn between(before: &Histogram, after: &Histogram) -> Histogram {
     let new = |(end, count): (&u64, &u64)| (*end, count - before.get(end).unwrap_or(&0));
-    after.iter().map(new).filter(|(_, count)| *count > 0).collect()
+    after
+        .iter()
+        .map(new)
+        .filter(|(_, count)| *count > 0)
+        .collect()
 }
 
 /// The upper end of the step that has this percentile, nearest rank.
@@ -48,7 +52,9 @@ fn percentile_ns(histogram: &Histogram, percent: u64) -> u64 {
 
 /// The decisions of ten seconds in which so many VCPUs compute and run out of budget.
 fn decisions(lab: &Lab, count: usize) -> Histogram {
-    let words = format!("for i in {{1..{count}}}; do (while :; do :; done) & echo $!; done; echo all; wait");
+    let words = format!(
+        "for i in {{1..{count}}}; do (while :; do :; done) & echo $!; done; echo all; wait"
+    );
     let connection = lab.host.connection();
     let mut computes = connection.spawn(&["bash", "-c", &words]).unwrap();
     computes.wait_for_line("all", PATIENCE).unwrap();
@@ -56,7 +62,10 @@ fn decisions(lab: &Lab, count: usize) -> Histogram {
     let tids = lab.run(&format!("pgrep -P {pid}"));
     let (mut config, mut threads) = ("[sched]\nmechanism = \"ext\"\n".to_owned(), String::new());
     let budget_us = GRANTED_US / count;
-    let _ = writeln!(config, "[sched.vm.all]\nbudget_us = {budget_us}\nperiod_us = {PERIOD_US}");
+    let _ = writeln!(
+        config,
+        "[sched.vm.all]\nbudget_us = {budget_us}\nperiod_us = {PERIOD_US}"
+    );
     for tid in tids.split_whitespace() {
         let _ = write!(threads, " --thread all={tid}");
     }
@@ -66,7 +75,9 @@ fn decisions(lab: &Lab, count: usize) -> Histogram {
     lab.run("sleep 10");
     let second = lab.show();
     assert_eq!(second["attached"], true);
-    lab.run(&format!("steadyvm sched ext stop; pkill -9 -P {pid}; kill -9 {pid}"));
+    lab.run(&format!(
+        "steadyvm sched ext stop; pkill -9 -P {pid}; kill -9 {pid}"
+    ));
     loader.finish(PATIENCE).unwrap();
     between(&histogram(&first), &histogram(&second))
 }
@@ -90,5 +101,8 @@ fn decisions_grow_no_faster_than_the_logarithm_of_the_vcpus() {
     });
     let growth = medians[2] as f64 / medians[0] as f64;
     let most = (COUNTS[2] as f64).ln() / (COUNTS[0] as f64).ln();
-    assert!(growth <= most, "{growth:.2} times, more than {most:.2}: {medians:?}");
+    assert!(
+        growth <= most,
+        "{growth:.2} times, more than {most:.2}: {medians:?}"
+    );
 }

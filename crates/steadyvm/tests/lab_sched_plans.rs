@@ -145,7 +145,12 @@ fn worst_us(vcpu: &Vcpu, samples: &Samples) -> i64 {
             .map(|to| vcpu.least_us(to.0 - from.0) - (to.1 - from.1))
             .max()
     };
-    samples.iter().enumerate().filter_map(missing).max().unwrap_or(0)
+    samples
+        .iter()
+        .enumerate()
+        .filter_map(missing)
+        .max()
+        .unwrap_or(0)
 }
 
 /// Reads each thread's CPU time again and again, without starting a process.
@@ -168,7 +173,10 @@ fn sample(lab: &Lab, tids: &[u32]) -> Vec<Samples> {
     let mut samples = vec![Samples::new(); tids.len()];
     for line in text.lines() {
         let numbers: Vec<i64> = line.split(' ').map(|word| word.parse().unwrap()).collect();
-        let at = tids.iter().position(|&tid| i64::from(tid) == numbers[0]).unwrap();
+        let at = tids
+            .iter()
+            .position(|&tid| i64::from(tid) == numbers[0])
+            .unwrap();
         samples[at].push((numbers[1], numbers[2] / 1000));
     }
     samples
@@ -176,23 +184,38 @@ fn sample(lab: &Lab, tids: &[u32]) -> Vec<Samples> {
 
 fn check(mechanism: &str, number: usize, plan: &Plan, samples: &[Samples]) -> i64 {
     for (vcpu, samples) in plan.vcpus.iter().zip(samples) {
-        assert!(samples.len() > 2, "plan {number}: {} samples", samples.len());
+        assert!(
+            samples.len() > 2,
+            "plan {number}: {} samples",
+            samples.len()
+        );
         if let Some(what) = violation(vcpu, samples) {
             panic!("{mechanism}, plan {number}: {vcpu:?} got {what}; the plan: {plan:#?}");
         }
     }
-    let worst = plan.vcpus.iter().zip(samples).map(|(vcpu, it)| worst_us(vcpu, it));
+    let worst = plan
+        .vcpus
+        .iter()
+        .zip(samples)
+        .map(|(vcpu, it)| worst_us(vcpu, it));
     worst.max().unwrap_or(0)
 }
 
 fn by_ext(lab: &Lab, plans: &[Plan], threads: &[Spinner]) {
     let section = |plan: &Plan| {
-        let queue = if plan.partitioned { "partitioned" } else { "global" };
+        let queue = if plan.partitioned {
+            "partitioned"
+        } else {
+            "global"
+        };
         let mut text = format!("[sched]\nmechanism = \"ext\"\nqueue = \"{queue}\"\n");
         let mut words = String::new();
         for (at, (vcpu, thread)) in plan.vcpus.iter().zip(threads).enumerate() {
             let (budget, period) = (vcpu.budget_us, vcpu.period_us);
-            let _ = writeln!(text, "[sched.vm.v{at}]\nbudget_us = {budget}\nperiod_us = {period}");
+            let _ = writeln!(
+                text,
+                "[sched.vm.v{at}]\nbudget_us = {budget}\nperiod_us = {period}"
+            );
             if let Some(cpu) = vcpu.cpu {
                 let _ = writeln!(text, "cpus = [{cpu}]");
             }
@@ -205,7 +228,11 @@ fn by_ext(lab: &Lab, plans: &[Plan], threads: &[Spinner]) {
     for (number, plan) in plans.iter().enumerate() {
         let (text, words) = section(plan);
         lab.apply(&text, &words);
-        let tids: Vec<u32> = threads.iter().take(plan.vcpus.len()).map(|it| it.tid).collect();
+        let tids: Vec<u32> = threads
+            .iter()
+            .take(plan.vcpus.len())
+            .map(|it| it.tid)
+            .collect();
         worst = worst.max(check("ext", number, plan, &sample(lab, &tids)));
         let standing = lab.show();
         for vcpu in standing["vcpus"].as_array().unwrap() {
@@ -214,11 +241,17 @@ fn by_ext(lab: &Lab, plans: &[Plan], threads: &[Spinner]) {
             short += of("short_periods");
             missing = missing.max(of("most_short_ns") / 1000);
             // What is enforced, not only what is promised, in every single period.
-            assert!(missing <= TOLERANCE_US, "ext, plan {number}: {vcpu}; the plan: {plan:#?}");
+            assert!(
+                missing <= TOLERANCE_US,
+                "ext, plan {number}: {vcpu}; the plan: {plan:#?}"
+            );
         }
         // From their next budget on they are new: all is counted for one plan.
         lab.apply("[sched]\nmechanism = \"ext\"\n", "");
-        lab.run(&format!("for tid in {}; do taskset -cp 0,1 $tid > /dev/null; done", list(&tids)));
+        lab.run(&format!(
+            "for tid in {}; do taskset -cp 0,1 $tid > /dev/null; done",
+            list(&tids)
+        ));
     }
     eprintln!(
         "ext: {} plans; at most {worst} us below a promise; {short} periods short, by {missing} us at most",
@@ -243,11 +276,21 @@ fn by_deadline(lab: &Lab, plans: &[Plan], threads: &[Spinner]) {
             );
         }
         lab.run(&script);
-        let tids: Vec<u32> = threads.iter().take(plan.vcpus.len()).map(|it| it.tid).collect();
+        let tids: Vec<u32> = threads
+            .iter()
+            .take(plan.vcpus.len())
+            .map(|it| it.tid)
+            .collect();
         worst = worst.max(check("deadline", number, plan, &sample(lab, &tids)));
-        lab.run(&format!("for tid in {}; do chrt -o -p 0 $tid; taskset -cp 0,1 $tid > /dev/null; done", list(&tids)));
+        lab.run(&format!(
+            "for tid in {}; do chrt -o -p 0 $tid; taskset -cp 0,1 $tid > /dev/null; done",
+            list(&tids)
+        ));
     }
-    eprintln!("deadline: {} plans; at most {worst} us below a promise", plans.len());
+    eprintln!(
+        "deadline: {} plans; at most {worst} us below a promise",
+        plans.len()
+    );
 }
 
 fn list(tids: &[u32]) -> String {
@@ -273,9 +316,14 @@ fn fifty_random_accepted_plans_keep_every_budget() {
 fn plans_are_accepted_differ_and_have_both_queues() {
     let plans = plans();
     assert_eq!(plans.len(), PLANS);
-    assert!(plans.iter().any(|plan| plan.partitioned) && plans.iter().any(|plan| !plan.partitioned));
+    assert!(
+        plans.iter().any(|plan| plan.partitioned) && plans.iter().any(|plan| !plan.partitioned)
+    );
     let share = |vcpu: &Vcpu| vcpu.budget_us as f64 / vcpu.period_us as f64;
-    let all: Vec<f64> = plans.iter().map(|plan| plan.vcpus.iter().map(share).sum()).collect();
+    let all: Vec<f64> = plans
+        .iter()
+        .map(|plan| plan.vcpus.iter().map(share).sum())
+        .collect();
     assert!(all.iter().all(|&all| all > 0.0 && all < 1.8), "{all:?}");
     assert!(all.iter().any(|&all| all > 1.0), "{all:?}");
 }
@@ -289,16 +337,25 @@ fn a_budget_that_is_kept_is_no_violation_and_one_that_is_missed_is() {
         cpu: None,
     };
     // At the start of each period.
-    let kept: Samples = (0..100).map(|at| {
-        let now = at * 10_000;
-        (now, now / 100_000 * 62_000 + (now % 100_000).min(62_000))
-    }).collect();
+    let kept: Samples = (0..100)
+        .map(|at| {
+            let now = at * 10_000;
+            (now, now / 100_000 * 62_000 + (now % 100_000).min(62_000))
+        })
+        .collect();
     assert_eq!(violation(&vcpu, &kept), None);
     // One is left out.
-    let missed: Samples = kept.iter().map(|&(now, ran)| {
-        let lost = if now >= 500_000 { (ran - 310_000).clamp(0, 62_000) } else { 0 };
-        (now, ran - lost)
-    }).collect();
+    let missed: Samples = kept
+        .iter()
+        .map(|&(now, ran)| {
+            let lost = if now >= 500_000 {
+                (ran - 310_000).clamp(0, 62_000)
+            } else {
+                0
+            };
+            (now, ran - lost)
+        })
+        .collect();
     assert!(violation(&vcpu, &missed).is_some());
     // It never ends.
     let endless: Samples = kept.iter().map(|&(now, _)| (now, now)).collect();

@@ -99,7 +99,11 @@ impl Place {
         assert_eq!(second["attached"], true, "after {after}");
         for (before, now) in vcpus(&first).zip(vcpus(&second)) {
             let number = |of: &Value, name: &str| of[name].as_u64().unwrap();
-            assert_eq!(number(now, "unexplained_periods"), 0, "after {after}: {now}");
+            assert_eq!(
+                number(now, "unexplained_periods"),
+                0,
+                "after {after}: {now}"
+            );
             if before["tid"] != now["tid"] || now["alive"] == false {
                 continue;
             }
@@ -176,7 +180,9 @@ fn vms_come_and_go(place: &Place) {
         if name == "one" {
             misses_are_reported(place, &vm);
         }
-        lab.run(&format!("kill -9 {pid}; while [ -d /proc/{pid} ]; do :; done"));
+        lab.run(&format!(
+            "kill -9 {pid}; while [ -d /proc/{pid} ]; do :; done"
+        ));
         let standing = lab.show();
         let alive = vcpus(&standing).filter(|vcpu| vcpu["vm"] == "vm" && vcpu["alive"] == true);
         assert_eq!(alive.count(), 0, "{standing}");
@@ -200,7 +206,11 @@ fn misses_are_reported(place: &Place, vm: &Guest) {
         .unwrap();
     let ran = jobs.wait_for_line("waited_ns", PATIENCE).unwrap();
     let ran: Ran = serde_json::from_str(&ran).unwrap();
-    let late = ran.done.iter().filter(|job| job.response_ns() > 2_000_000).count();
+    let late = ran
+        .done
+        .iter()
+        .filter(|job| job.response_ns() > 2_000_000)
+        .count();
     place.script("until steadyvm sched show --json | grep -q '\"jobs\":50,'; do sleep 0.2; done");
     let standing = lab.show();
     let guest = &vcpus(&standing).find(|vcpu| vcpu["vm"] == "vm").unwrap()["guest"];
@@ -210,7 +220,9 @@ fn misses_are_reported(place: &Place, vm: &Guest) {
 
 /// As VCPUs that are plugged in and pulled out: some live shorter than it takes to name them.
 fn threads_come_and_go(place: &Place) {
-    place.lab.write(&config(&[("a", 6000), ("b", 4000), ("hot", 4000)]));
+    place
+        .lab
+        .write(&config(&[("a", 6000), ("b", 4000), ("hot", 4000)]));
     place.script(&format!(
         "for round in {{1..30}}; do
              bash -c 'while :; do :; done' & hot=$!
@@ -241,8 +253,14 @@ fn cpus_come_and_go(place: &Place) {
     // A mask without a CPU is refused, and nothing changes.
     lab.run("echo 0 > /sys/devices/system/cpu/cpu1/online");
     lab.write(&bound);
-    let said = refused(lab, &format!("apply --config /run/sched.toml {}", place.threads()));
-    assert!(said.contains("[sched.vm.b]: no CPU of cpus = [1] is online"), "{said}");
+    let said = refused(
+        lab,
+        &format!("apply --config /run/sched.toml {}", place.threads()),
+    );
+    assert!(
+        said.contains("[sched.vm.b]: no CPU of cpus = [1] is online"),
+        "{said}"
+    );
     lab.run("echo 1 > /sys/devices/system/cpu/cpu1/online");
     lab.apply(&config(&[("a", 6000), ("b", 4000)]), &place.threads());
     refusals(place);
@@ -270,7 +288,10 @@ fn refusals(place: &Place) {
     let a = format!("--thread a={}", place.computes[0].tid);
     let three = format!("--config /run/sched.toml {a} {a} {a}");
     let said = refused(lab, &format!("apply --strict {three}"));
-    assert!(said.contains("add up to 2.70 CPUs, and these are 2"), "{said}");
+    assert!(
+        said.contains("add up to 2.70 CPUs, and these are 2"),
+        "{said}"
+    );
     assert_eq!(vcpus(&lab.show()).count(), 2, "a refusal changes nothing");
     place.require_sound("refusals");
 }
@@ -313,7 +334,10 @@ fn a_runaway_fifo_thread(place: &Place, loader: Process) {
     if end == "ended\n" {
         lab.require_stock();
         let said = lab.run("cat /run/said");
-        assert!(said.contains("the kernel has ended the scheduler"), "{said}");
+        assert!(
+            said.contains("the kernel has ended the scheduler"),
+            "{said}"
+        );
         assert!(said.contains("stall"), "{said}");
         assert_eq!(loader.finish(PATIENCE).unwrap().status.shell_code(), 3);
     }

@@ -33,7 +33,10 @@ pub fn candidates(machine: &Machine, named: &[(String, u32)]) -> anyhow::Result<
         }));
     }
     for (at, (name, tid)) in named.iter().enumerate() {
-        let vcpu = named[..at].iter().filter(|(other, _)| other == name).count();
+        let vcpu = named[..at]
+            .iter()
+            .filter(|(other, _)| other == name)
+            .count();
         found.push(Candidate {
             vm: name.clone(),
             vcpu: vcpu as u32,
@@ -71,7 +74,12 @@ pub fn thread(machine: &Machine, tid: u32) -> Option<VcpuStanding> {
     if scheduling.policy != Policy::Deadline || scheduling.period_ns == 0 {
         return None;
     }
-    let read = |name: &str| machine.tree.read(&format!("/proc/{tid}/{name}")).unwrap_or_default();
+    let read = |name: &str| {
+        machine
+            .tree
+            .read(&format!("/proc/{tid}/{name}"))
+            .unwrap_or_default()
+    };
     let (sched, stat) = (read("sched"), SchedStat::parse(&read("schedstat")));
     let count = |name: &str| number(&sched, name).and_then(|it| u64::try_from(it).ok());
     let budget_ns = scheduling.runtime_ns;

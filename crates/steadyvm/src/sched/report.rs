@@ -54,7 +54,11 @@ impl Reports {
 fn read(path: &Path) -> Option<GuestReport> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
     let mut options = OpenOptions::new();
-    let mut file = options.read(true).custom_flags(flags.bits()).open(path).ok()?;
+    let mut file = options
+        .read(true)
+        .custom_flags(flags.bits())
+        .open(path)
+        .ok()?;
     let metadata = file.metadata().ok()?;
     let kind = metadata.file_type();
     if kind.is_fifo() {
@@ -125,8 +129,13 @@ mod tests {
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let mut reports = Reports::at(place.path());
         assert_eq!(reports.of("rt"), None);
-        let mut both = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        both.write_all(b"{\"jobs\":1,\"misses\":0}\n{\"jobs\":2,\"misses\":1}\n").unwrap();
+        let mut both = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        both.write_all(b"{\"jobs\":1,\"misses\":0}\n{\"jobs\":2,\"misses\":1}\n")
+            .unwrap();
         assert_eq!(reports.of("rt"), report(2, 1));
         assert_eq!(reports.of("rt"), report(2, 1));
     }

@@ -205,7 +205,11 @@ impl Stage {
         if self.budget.is_none() && enforced.period_ns > 0 {
             let us = |ns: u64| ns as f64 / 1e3;
             let share = 100.0 * enforced.budget_ns as f64 / enforced.period_ns as f64;
-            self.rank = format!("ext {}/{} us", enforced.budget_ns / 1000, enforced.period_ns / 1000);
+            self.rank = format!(
+                "ext {}/{} us",
+                enforced.budget_ns / 1000,
+                enforced.period_ns / 1000
+            );
             self.budget = Some(Budget {
                 runtime_us: us(enforced.budget_ns),
                 deadline_us: us(enforced.period_ns),

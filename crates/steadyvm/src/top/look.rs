@@ -18,8 +18,8 @@ use steadyvm_sched::show::VcpuStanding;
 use steadyvm_trace::wake_ups::WakeUps;
 
 use super::frame::{Frame, Group, InForce, Reading, Role, SCHEMA_VERSION, SchedStat, Stage};
-use crate::sched::report::{self, Reports};
 use crate::sched;
+use crate::sched::report::{self, Reports};
 use crate::site::drift::{Drift, now_unix_s};
 use crate::site::peers::{self, Role as PeerRole};
 

@@ -104,9 +104,15 @@ fn second_row(it: &VcpuStanding) -> String {
         parts.push(format!("this period {}{last} us", used_ns / 1000));
     }
     if let Some((ns, times)) = it.throttled_ns.zip(it.throttles) {
-        parts.push(format!("throttled {:.0} ms, {times} times", ns as f64 / 1e6));
+        parts.push(format!(
+            "throttled {:.0} ms, {times} times",
+            ns as f64 / 1e6
+        ));
     }
-    parts.push(format!("preempted {}, moved {}", it.preemptions, it.migrations));
+    parts.push(format!(
+        "preempted {}, moved {}",
+        it.preemptions, it.migrations
+    ));
     if let Some(short) = it.short_periods {
         parts.push(format!("short {short}"));
     }
@@ -393,7 +399,10 @@ mod tests {
         let line = "steadyvm_thread_wake_up_p99_seconds{vm=\"we\\\"b\",stage=\"vcpu\",number=\"1\",tid=\"7\",\
                     thread=\"CPU 1/KVM\",rank=\"deadline 4000/10000 us\"} 0.000004\n";
         assert!(text.contains(line), "{text}");
-        assert!(text.contains("steadyvm_thread_guest_misses{vm=\"we\\\"b\","), "{text}");
+        assert!(
+            text.contains("steadyvm_thread_guest_misses{vm=\"we\\\"b\","),
+            "{text}"
+        );
         // A family is told once, before its samples.
         let mut seen = std::collections::BTreeSet::new();
         for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
