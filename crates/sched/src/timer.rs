@@ -74,11 +74,11 @@ fn run(advance: &Program, wake: &MapHandle, stop: &OwnedFd) -> Result<(), Error>
             0 => {}
             1 => return Ok(()),
             _ => {
+                let (why, more) = (text(&request.reason), text(&request.message));
+                let between = if more.is_empty() { "" } else { ": " };
                 return Err(Error::State(format!(
-                    "the kernel has ended the scheduler, and its own one has all threads again: {} ({}); \
-                     `steadyvm sched ext run` loads it anew",
-                    text(&request.reason),
-                    text(&request.message)
+                    "the kernel has ended the scheduler, and its own one has all threads again: \
+                     {why}{between}{more}; `steadyvm sched ext run` loads it anew"
                 )));
             }
         }

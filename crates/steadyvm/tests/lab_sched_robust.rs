@@ -88,6 +88,7 @@ impl Place {
             tids.join(" ")
         ));
         assert_eq!(said, "", "after {after}");
+        eprintln!("nothing stalls after {after}");
     }
 
     /// That, the scheduler is at work, and budgets are conserved: by its count of each period, and over a second.
