@@ -90,7 +90,7 @@ test-lab: build ## Some tests in the emulated host: FILTER=a subject (levels::) 
 
 .PHONY: sched-tests
 sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, a host whose CPUs are all taken; takes minutes
-	cargo test --release --locked -p steadyvm --no-fail-fast --test lab_sched --test lab_alive -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --no-fail-fast --test lab_sched --test lab_sched_robust --test lab_sched_plans --test lab_sched_cost --test lab_alive -- --ignored --test-threads=1
 
 .PHONY: program-tests
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets, and measured

@@ -74,8 +74,30 @@ pub struct Task {
     pub backlog: bool,
 }
 
+/// How many jobs were done, and how many of them after their deadline, over all runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Jobs.
+    pub jobs: u64,
+    /// Of these, those that took longer than their period.
+    pub misses: u64,
+}
+
+impl Count {
+    /// Counts one of a task's jobs.
+    pub fn add(&mut self, task: &Task, job: &Done) {
+        self.jobs += 1;
+        self.misses += u64::from(job.response_ns() > task.period_us.saturating_mul(1000));
+    }
+}
+
 /// Does the task's jobs.
 pub fn run(task: &Task) -> Vec<Done> {
+    run_and_tell(task, &mut |_| {})
+}
+
+/// The same, and tells of each job after it is done.
+pub fn run_and_tell(task: &Task, tell: &mut dyn FnMut(&Done)) -> Vec<Done> {
     let begun = Instant::now();
     let period = Duration::from_micros(task.period_us);
     let mut release = Duration::ZERO;
@@ -84,10 +106,12 @@ pub fn run(task: &Task) -> Vec<Done> {
         thread::sleep(release.saturating_sub(begun.elapsed()));
         work(task.work);
         let finished = begun.elapsed();
-        done.push(Done {
+        let job = Done {
             released_ns: release.as_nanos() as u64,
             finished_ns: finished.as_nanos() as u64,
-        });
+        };
+        done.push(job);
+        tell(&job);
         release += period;
         if !task.backlog {
             release = release.max(finished);
@@ -264,6 +288,21 @@ mod tests {
             assert_eq!(pair[1].released_ns, due.max(pair[0].finished_ns));
             assert!(pair[1].finished_ns >= pair[1].released_ns);
         }
+    }
+
+    #[test]
+    fn jobs_that_take_longer_than_their_period_are_counted_as_missed() {
+        let task = Task {
+            period_us: 1,
+            work: 100,
+            jobs: 20,
+            backlog: true,
+        };
+        let mut count = Count::default();
+        let done = run_and_tell(&task, &mut |job| count.add(&task, job));
+        let late = done.iter().filter(|job| job.response_ns() > 1000).count();
+        assert_eq!((count.jobs, count.misses), (20, late as u64));
+        assert!(late > 0);
     }
 
     #[test]

@@ -14,6 +14,13 @@ int control_advance(struct advance_request *request)
 	u64 time = bpf_ktime_get_ns(), next = POLICY_NEVER;
 	s32 cpu;
 
+	if (ended) {
+		__builtin_memcpy(request->reason, end_reason, sizeof(request->reason));
+		__builtin_memcpy(request->message, end_message, sizeof(request->message));
+		request->ended = ended;
+		request->next_ns = POLICY_NEVER;
+		return 0;
+	}
 	/* What comes up from here on wakes the thread again. */
 	armed_ns = POLICY_NEVER;
 	bpf_rcu_read_lock();
@@ -61,14 +68,37 @@ static __noinline void queue_anew(u64 queue)
 	}
 }
 
+/* A thread that has just been named may wait among those without a budget. */
+static __noinline void queue_named(u64 queue)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		u32 slot = vcpu_slot(p);
+		struct outcome now = {};
+
+		if (slot == NO_VCPU)
+			continue;
+		vcpu_event(slot, POLICY_EVENT_WAKE, 0, 0, &now);
+		if (!now.remaining_ns) {
+			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
+			arm(now.next_ns);
+		} else if (move_by(BPF_FOR_EACH_ITER, p, ready_queue(now.home), now.remaining_ns, now.key)) {
+			call_cpu(p, now.key);
+		}
+	}
+}
+
 static __always_inline void queue_all_anew(void)
 {
 	s32 cpu;
 
 	bpf_rcu_read_lock();
 	queue_anew(PARKED);
+	queue_named(SHARED);
 	bpf_for(cpu, 0, cpu_count) {
 		queue_anew(READY + cpu);
+		queue_named(OWN + cpu);
 		/* What runs is chosen again. */
 		if (cpu_of(cpu)->key < POLICY_KEY_NON_RT)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -80,12 +110,13 @@ static __always_inline void queue_all_anew(void)
 SEC("syscall")
 int control_vcpu(struct vcpu_request *request)
 {
-	u32 slot = request->slot, tid = request->tid, known, error, i;
+	u32 slot = request->slot, tid = request->tid, known, error, kind, i;
 	struct policy_parameters parameters = request->parameters;
 	u64 words[POLICY_CPU_WORDS];
 	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &slot);
 	struct policy_event *event;
 	u64 time = bpf_ktime_get_ns();
+	s64 granted;
 
 	if (!v)
 		return -2;
@@ -112,11 +143,26 @@ int control_vcpu(struct vcpu_request *request)
 			/* What was used is accounted under the parameters that it was used under: see vcpu_event. */
 			u64 amount = time - v->started_ns;
 
+			usage_before(v);
+			usage_charge(v, amount, time);
 			policy_account(&v->server, amount, time);
+			usage_after(v, time);
 			v->started_ns = time;
 			v->ran_ns += amount;
 		}
+		usage_before(v);
+		policy_advance(&v->server, time);
+		usage_after(v, time);
+		granted = v->usage.granted_ns - (s64)v->server.parameters.budget_ns;
+		kind = v->server.parameters.kind;
 		error = policy_set_parameters(&v->server, &parameters, time);
+		if (!error) {
+			/* The period goes on with another budget, or another one begins. */
+			v->usage.granted_ns = granted + (s64)parameters.budget_ns;
+			v->usage.full = 0;
+			if (kind != parameters.kind || v->usage.period != usage_period(&v->server, time))
+				usage_begin(v, time);
+		}
 	} else {
 		error = policy_init(&v->server, &parameters, words, time);
 	}
@@ -129,6 +175,8 @@ int control_vcpu(struct vcpu_request *request)
 			v->running = 0;
 			v->parked_ns = 0;
 			__builtin_memset(&v->counters, 0, sizeof(v->counters));
+			__builtin_memset(&v->usage, 0, sizeof(v->usage));
+			usage_begin(v, time);
 		}
 	}
 	if (event) {

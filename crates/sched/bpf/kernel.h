@@ -54,6 +54,19 @@ struct rq {
 	struct task_struct *curr;
 };
 
+/* Those above UNREG come from the kernel. */
+enum scx_exit_kind {
+	SCX_EXIT_NONE,
+	SCX_EXIT_DONE,
+	SCX_EXIT_UNREG = 64,
+};
+
+struct scx_exit_info {
+	enum scx_exit_kind kind;
+	const char *reason;
+	char *msg;
+};
+
 #pragma clang attribute pop
 
 struct bpf_iter_scx_dsq {
@@ -62,7 +75,6 @@ struct bpf_iter_scx_dsq {
 
 struct scx_init_task_args;
 struct scx_exit_task_args;
-struct scx_exit_info;
 struct scx_cpu_acquire_args;
 struct scx_cpu_release_args;
 
@@ -79,8 +91,10 @@ struct sched_ext_ops {
 	void (*cpu_online)(s32 cpu);
 	void (*cpu_offline)(s32 cpu);
 	void (*enable)(struct task_struct *p);
+	void (*disable)(struct task_struct *p);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	s32 (*init)(void);
+	void (*exit)(struct scx_exit_info *info);
 	u64 flags;
 	u32 timeout_ms;
 	char name[128];

@@ -33,8 +33,9 @@
 struct cpu {
 	u64 key; /* of what runs, or comes next; POLICY_KEY_IDLE: nothing of sched_ext */
 	u64 event_ns; /* when the running VCPU's claim may end */
-	u64 since_ns; /* since when a non-RT thread has run */
+	u64 since_ns; /* since when what runs has run */
 	u64 coming; /* 1: a VCPU was put here and does not run yet */
+	u64 offline; /* 1: nothing runs here */
 };
 
 struct cpu cpus[POLICY_MAX_CPUS];
@@ -43,6 +44,10 @@ u32 cpu_count;
 static u64 non_rt_time;
 /* When the loader's thread comes next. */
 u64 armed_ns;
+/* As advance_request has it, and why. */
+static u64 ended;
+static u64 end_reason[END_WORDS];
+static u64 end_message[END_WORDS];
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -110,7 +115,7 @@ static __noinline s32 find_victim(struct task_struct *p, u64 key)
 	bpf_for(cpu, 0, cpu_count) {
 		u64 held = cpu_of(cpu)->key;
 
-		if (held <= worst || !may_run_on(p, cpu))
+		if (held <= worst || cpu_of(cpu)->offline || !may_run_on(p, cpu))
 			continue;
 		if (held == POLICY_KEY_IDLE && is_taken(cpu))
 			continue;
@@ -148,7 +153,7 @@ static __always_inline bool claim_cpu(s32 cpu, struct cpu *c, u64 key)
 {
 	u64 held = c->key;
 
-	if (c->coming || !policy_preempts(key, held))
+	if (c->coming || c->offline || !policy_preempts(key, held))
 		return false;
 	/* It would wait there until that thread sleeps. */
 	if (held == POLICY_KEY_IDLE && is_taken(cpu))
@@ -357,6 +362,12 @@ static __always_inline void choose(s32 cpu, struct task_struct *prev)
 	if (take_ready(cpu, READY + (host.partitioned ? cpu : 0), now.remaining_ns ? now.key : POLICY_KEY_IDLE))
 		return;
 	if (now.remaining_ns) {
+		/* It was named while it ran: from here on it is charged. */
+		if (!now.running) {
+			vcpu_event(slot, POLICY_EVENT_WAKE, cpu, 0, &now);
+			now.ran_ns = prev->se.sum_exec_runtime;
+			vcpu_event(slot, POLICY_EVENT_RUN, cpu, 0, &now);
+		}
 		prev->scx.slice = now.remaining_ns;
 		c->key = now.key;
 		c->event_ns = now.next_ns;
@@ -385,14 +396,16 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	struct outcome now = {};
 
 	c->coming = 0;
+	c->since_ns = bpf_ktime_get_ns();
 	if (slot == NO_VCPU) {
 		c->key = POLICY_KEY_NON_RT;
 		c->event_ns = POLICY_NEVER;
-		c->since_ns = bpf_ktime_get_ns();
 		if ((s64)(non_rt_time - p->scx.dsq_vtime) < 0)
 			non_rt_time = p->scx.dsq_vtime;
 		return;
 	}
+	/* Not the key that it was queued by: it may lose its budget, and is then a non-RT thread that has run no longer. */
+	p->scx.dsq_vtime = non_rt_time;
 	now.ran_ns = p->se.sum_exec_runtime;
 	vcpu_event(slot, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), 0, &now);
 	c->key = now.key;
@@ -456,20 +469,34 @@ void BPF_PROG(steadyvm_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 SEC("struct_ops/cpu_online")
 void BPF_PROG(steadyvm_cpu_online, s32 cpu)
 {
+	cpu_of(cpu)->coming = 0;
 	cpu_of(cpu)->key = POLICY_KEY_IDLE;
+	cpu_of(cpu)->offline = 0;
 }
 
 SEC("struct_ops/cpu_offline")
 void BPF_PROG(steadyvm_cpu_offline, s32 cpu)
 {
-	/* Nobody takes a CPU from key 0. */
-	cpu_of(cpu)->key = 0;
+	/* Its last threads still come and go there: its key alone would make it look free again. */
+	cpu_of(cpu)->offline = 1;
+	cpu_of(cpu)->event_ns = POLICY_NEVER;
 }
 
 SEC("struct_ops/enable")
 void BPF_PROG(steadyvm_enable, struct task_struct *p)
 {
 	p->scx.dsq_vtime = non_rt_time;
+}
+
+/* The thread leaves for another class, or ends: it asks for nothing here. */
+SEC("struct_ops/disable")
+void BPF_PROG(steadyvm_disable, struct task_struct *p)
+{
+	u32 slot = vcpu_slot(p);
+	struct outcome now = {};
+
+	if (slot != NO_VCPU)
+		vcpu_event(slot, POLICY_EVENT_BLOCK, scx_bpf_task_cpu(p), 0, &now);
 }
 
 SEC("struct_ops/exit_task")
@@ -501,6 +528,16 @@ s32 BPF_PROG(steadyvm_init)
 	return error;
 }
 
+/* The kernel's own scheduler has all threads again. The loader's thread tells its process. */
+SEC("struct_ops/exit")
+void BPF_PROG(steadyvm_exit, struct scx_exit_info *info)
+{
+	bpf_probe_read_kernel_str(end_reason, sizeof(end_reason), BPF_CORE_READ(info, reason));
+	bpf_probe_read_kernel_str(end_message, sizeof(end_message), BPF_CORE_READ(info, msg));
+	ended = BPF_CORE_READ(info, kind) > SCX_EXIT_UNREG ? 2 : 1;
+	wake_loader();
+}
+
 SEC(".struct_ops.link")
 struct sched_ext_ops steadyvm = {
 	.select_cpu = (void *)steadyvm_select_cpu,
@@ -514,8 +551,10 @@ struct sched_ext_ops steadyvm = {
 	.cpu_online = (void *)steadyvm_cpu_online,
 	.cpu_offline = (void *)steadyvm_cpu_offline,
 	.enable = (void *)steadyvm_enable,
+	.disable = (void *)steadyvm_disable,
 	.exit_task = (void *)steadyvm_exit_task,
 	.init = (void *)steadyvm_init,
+	.exit = (void *)steadyvm_exit,
 	.flags = SCX_OPS_ENQ_LAST,
 	.name = "steadyvm",
 };

@@ -16,7 +16,24 @@ struct vcpu_counters {
 	u64 preemptions; /* it stopped with work and budget */
 	u64 migrations; /* it ran on another CPU than before */
 	u64 dispatches; /* it began to run */
-	u64 overrun_ns; /* the longest that it ran beyond its budget */
+	u64 overrun_ns; /* the most that it was ever beyond its budget */
+};
+
+/* What a VCPU used in each period of its budget: usage.h. Times in ns. */
+struct vcpu_usage {
+	u64 period; /* the one that is counted: when it began; of a constant-bandwidth server, its deadline */
+	u64 used_ns; /* in it */
+	u64 last_used_ns; /* in the one before */
+	s64 granted_ns; /* what may be used in it: the budget, less what earlier ones were beyond theirs */
+	s64 left_ns; /* of that, when the last event came; below 0: it is beyond its budget */
+	u64 carried_ns; /* used after the end of the period that is counted */
+	u32 full; /* 1: it has had work since the period began */
+	u32 was_ready; /* it had work when the last event came */
+	u64 periods; /* that have ended */
+	u64 most_used_ns; /* in one period */
+	u64 short_periods; /* it had work all the time, and did not get its budget; of deferrable and polling servers */
+	u64 most_short_ns; /* what was missing in the worst of these */
+	u64 unexplained; /* periods in which more was used than was granted and is owed: a fault of the scheduler */
 };
 
 /* Steps of a histogram of times: eight to each doubling. */
@@ -44,6 +61,7 @@ struct vcpu {
 	u64 last_ns; /* of the last event: each is later than the one before */
 	u64 parked_ns; /* since when it has waited for budget; 0: it does not */
 	struct vcpu_counters counters;
+	struct vcpu_usage usage;
 	struct policy_server server;
 };
 
@@ -64,11 +82,18 @@ struct host_request {
 	u32 unused;
 };
 
+/* Of the kernel's words when it ends the scheduler: 128 bytes. */
+#define END_WORDS 16U
+
 /* The argument of `control_advance`. */
 struct advance_request {
 	u64 next_ns; /* out: when it is to be called again */
+	u64 ended; /* out: 1: the scheduler has no threads any more, since its loader wants it so; 2: since the kernel does */
+	u64 reason[END_WORDS]; /* out: why, as text */
+	u64 message[END_WORDS]; /* out: more of it */
 };
 
-_Static_assert(sizeof(struct vcpu) == 64 + sizeof(struct vcpu_counters) + sizeof(struct policy_server), "src/abi.rs");
+_Static_assert(sizeof(struct vcpu) == 64 + sizeof(struct vcpu_counters) + sizeof(struct vcpu_usage) +
+				      sizeof(struct policy_server), "src/abi.rs");
 
 #endif

@@ -9,6 +9,7 @@
 #define STEADYVM_VCPU_H
 
 #include "shared.h"
+#include "usage.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -108,6 +109,7 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 		time = v->last_ns + 1;
 	v->last_ns = time;
 	v->kind = kind;
+	usage_before(v);
 	switch (kind) {
 	case POLICY_EVENT_WAKE:
 		happened = !s->ready;
@@ -131,16 +133,21 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 	case POLICY_EVENT_ACCOUNT:
 		happened = v->running;
 		if (happened) {
-			u64 left = policy_remaining(s, time);
+			u64 left = policy_remaining(s, time), beyond;
 
 			/* control_vcpu may have accounted a little more already. */
 			if ((s64)(out->ran_ns - v->ran_ns) > 0)
 				amount = out->ran_ns - v->ran_ns;
+			usage_charge(v, amount, time);
 			policy_account(s, amount, time);
 			v->started_ns = time;
 			v->ran_ns += amount;
-			if (amount > left && amount - left > v->counters.overrun_ns)
-				v->counters.overrun_ns = amount - left;
+			/* What came after the period's end is of the next budget. */
+			beyond = v->usage.left_ns < 0 ? -v->usage.left_ns : 0;
+			if (s->parameters.kind == POLICY_SPORADIC)
+				beyond = amount > left ? amount - left : 0;
+			if (beyond > v->counters.overrun_ns)
+				v->counters.overrun_ns = beyond;
 		}
 		if (kind == POLICY_EVENT_STOP)
 			v->running = 0;
@@ -154,6 +161,7 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 		happened = before != s->release_ns || deadline != s->deadline_ns;
 		break;
 	}
+	usage_after(v, time);
 	/*
 	 * Read back from memory the verifier knows nothing of them: it then looks at what follows once, and not again for
 	 * each kind.

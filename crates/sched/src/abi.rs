@@ -17,6 +17,33 @@ pub(crate) struct Counters {
     pub overrun_ns: u64,
 }
 
+/// `struct vcpu_usage`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Usage {
+    /// Which one is counted.
+    pub period: u64,
+    /// In it.
+    pub used_ns: u64,
+    /// In the one before.
+    pub last_used_ns: u64,
+    granted_ns: i64,
+    left_ns: i64,
+    carried_ns: u64,
+    full: u32,
+    was_ready: u32,
+    /// That have ended.
+    pub periods: u64,
+    /// In one.
+    pub most_used_ns: u64,
+    /// Without their budget.
+    pub short_periods: u64,
+    /// Of these, the worst.
+    pub most_short_ns: u64,
+    /// That broke conservation.
+    pub unexplained: u64,
+}
+
 /// `struct vcpu`.
 #[derive(Debug, Clone)]
 #[repr(C)]
@@ -34,8 +61,12 @@ pub(crate) struct Vcpu {
     pub last_ns: u64,
     pub parked_ns: u64,
     pub counters: Counters,
+    pub usage: Usage,
     pub server: Server,
 }
+
+/// `END_WORDS`.
+pub(crate) const END_WORDS: usize = 16;
 
 /// `DECISION_STEPS`.
 pub(crate) const DECISION_STEPS: usize = 512;
@@ -92,6 +123,17 @@ pub(crate) struct HostRequest {
 #[repr(C)]
 pub(crate) struct AdvanceRequest {
     pub next_ns: u64,
+    /// 1: the loader ended the scheduler, 2: the kernel did.
+    pub ended: u64,
+    pub reason: [u64; END_WORDS],
+    pub message: [u64; END_WORDS],
+}
+
+/// The kernel's words, to their end.
+pub(crate) fn text(words: &[u64; END_WORDS]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let end = bytes.iter().position(|&byte| byte == 0);
+    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
 }
 
 /// A structure of `bpf/shared.h`.

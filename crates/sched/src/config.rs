@@ -15,7 +15,7 @@
 
 use crate::scheduler::Error;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
 
 /// What enforces budgets.
@@ -148,6 +148,48 @@ impl Config {
         Ok(())
     }
 
+    /// Refuses VMs none of whose CPUs is one of these.
+    ///
+    /// # Errors
+    /// The first such VM.
+    pub fn check_cpus(&self, online: &[u32]) -> Result<(), Error> {
+        let none =
+            |vm: &&Vm| !vm.cpus.is_empty() && !vm.cpus.iter().any(|cpu| online.contains(cpu));
+        match self.vm.iter().find(|(_, vm)| none(vm)) {
+            None => Ok(()),
+            Some((name, vm)) => Err(Error::Input(format!(
+                "[sched.vm.{name}]: no CPU of cpus = {:?} is online; those of this host are {online:?}",
+                vm.cpus
+            ))),
+        }
+    }
+
+    /// What is more than these CPUs have, in words: all budgets together, or those of VMs that share a mask. `vcpus`: of each
+    /// VM.
+    pub fn beyond(&self, online: &[u32], vcpus: impl Fn(&str) -> usize) -> Option<String> {
+        let of = |vm: &Vm| -> BTreeSet<u32> {
+            let all = online.iter().copied();
+            all.filter(|cpu| vm.cpus.is_empty() || vm.cpus.contains(cpu))
+                .collect()
+        };
+        let mut masks: BTreeSet<BTreeSet<u32>> = self.vm.values().map(of).collect();
+        masks.insert(online.iter().copied().collect());
+        // The widest mask last: a narrow one says more.
+        let mut masks: Vec<_> = masks.into_iter().collect();
+        masks.sort_by_key(BTreeSet::len);
+        masks.into_iter().find_map(|mask| {
+            let inside = self.vm.iter().filter(|(_, vm)| of(vm).is_subset(&mask));
+            let needed = Self::utilization(inside.map(|(name, vm)| (vm, vcpus(name))));
+            // A whole CPU is no more than it has; budgets are multiples of a microsecond.
+            (needed > mask.len() as f64 + 1e-9).then(|| {
+                format!(
+                    "the budgets of VMs on CPUs {mask:?} add up to {needed:.2} CPUs, and these are {}",
+                    mask.len()
+                )
+            })
+        })
+    }
+
     /// The host's policy.
     pub fn host(&self) -> Host {
         let order = match self.order {
@@ -169,6 +211,18 @@ impl Config {
             |(vm, vcpus): (&Vm, usize)| vm.budget_us as f64 / vm.period_us as f64 * vcpus as f64;
         vms.into_iter().map(of).sum()
     }
+}
+
+/// A list of CPUs as the kernel writes it: `0-3,8`.
+pub(crate) fn cpu_list(text: &str) -> Option<Vec<u32>> {
+    let ranges = text.trim().split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+    });
+    let ranges = ranges.collect::<Option<Vec<_>>>()?;
+    // More CPUs than any host has are no list of CPUs.
+    let all: Vec<u32> = ranges.into_iter().flatten().take(1 << 16).collect();
+    (!all.is_empty()).then_some(all)
 }
 
 fn kind(word: &str) -> Result<Kind, Error> {
@@ -261,10 +315,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_mask_without_cpus_is_refused_and_too_much_is_told() {
+        let config = Config::parse(TWO).unwrap();
+        config.check_cpus(&[0, 1]).unwrap();
+        let error = config.check_cpus(&[0, 2]).unwrap_err().to_string();
+        assert!(
+            error.contains("[sched.vm.b]: no CPU of cpus = [1] is online"),
+            "{error}"
+        );
+        // a: 0.4 each, anywhere; b: 0.1 each on CPU 1.
+        let with = |a: usize, b: usize| {
+            config.beyond(&[0, 1], move |name| if name == "a" { a } else { b })
+        };
+        assert_eq!(with(4, 4), None);
+        assert_eq!(with(4, 3), None);
+        let all = with(4, 5).unwrap();
+        assert!(all.contains("CPUs {0, 1} add up to 2.10 CPUs"), "{all}");
+        let one = with(0, 11).unwrap();
+        assert!(one.contains("CPUs {1} add up to 1.10 CPUs"), "{one}");
+    }
+
+    #[test]
+    fn lists_of_cpus_are_the_kernels() {
+        assert_eq!(cpu_list("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(cpu_list("3\n"), Some(vec![3]));
+        for text in ["", "\n", "a", "1-", "-"] {
+            assert_eq!(cpu_list(text), None, "{text}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_text_panics(text in "\\PC*", budget in any::<u64>(), period in any::<u64>()) {
-            let _ = Config::parse(&text);
+            let _ = (Config::parse(&text), cpu_list(&text));
             let text = format!("[sched.vm.a]\nbudget_us = {budget}\nperiod_us = {period}\n");
             let _ = Config::parse(&text);
         }

@@ -7,6 +7,7 @@
 mod abi;
 pub mod config;
 mod kicks;
+mod metrics;
 mod record;
 mod scheduler;
 pub mod service;

@@ -6,7 +6,7 @@ use crate::{record, timer};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::thread::JoinHandle;
 use steadyvm_sched_policy::{CpuSet, Host, Parameters, ParametersError};
@@ -151,6 +151,7 @@ pub struct Scheduler {
     vcpus: MapHandle,
     decisions: MapHandle,
     timer: Helper,
+    over: OwnedFd,
     recorder: Option<Helper>,
     _kicks: Raised,
     host: Host,
@@ -223,7 +224,8 @@ impl Scheduler {
             .attach_struct_ops()
             .map_err(Error::bpf("attach the scheduler"))?;
         let (read, write) = stop_pipe()?;
-        let timer = timer::start(advance, wake, read)?;
+        let (over, is_over) = stop_pipe()?;
+        let timer = timer::start(advance, wake, read, is_over)?;
         let scheduler = Self {
             link: Some(link),
             control_vcpu,
@@ -234,6 +236,7 @@ impl Scheduler {
                 thread: Some(timer),
                 stop: Some(write),
             },
+            over,
             recorder,
             _kicks: kicks,
             host,
@@ -251,6 +254,11 @@ impl Scheduler {
             unused: 0,
         };
         self.control_host.run(request.bytes_mut())
+    }
+
+    /// Hangs up when the scheduler has ended, whoever ended it.
+    pub fn over(&self) -> BorrowedFd<'_> {
+        self.over.as_fd()
     }
 
     /// The host's policy.

@@ -1,21 +1,29 @@
 //! The loader as others see it: a Unix socket, a line of JSON a request, one a reply.
 
-use crate::config::{Config, Vm};
+use crate::abi::Vcpu;
+use crate::config::{self, Config, Vm};
 use crate::scheduler::{Error, Scheduler, is_attached};
-use crate::show::{DecisionTimes, Standing, VcpuStanding};
+use crate::show::{DecisionTimes, SCHEMA_VERSION, Standing, VcpuStanding};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
-use steadyvm_sched_policy::Parameters;
+use steadyvm_sched_policy::{Kind, Parameters};
 
 /// Where the loader is asked.
 pub const SOCKET: &str = "/run/steadyvm/sched.sock";
 
 /// The longest request, in bytes.
 const LONGEST_REQUEST: u64 = 1 << 20;
+
+/// A client has so long to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the loader is asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -108,19 +116,24 @@ impl Service {
         threads: &BTreeMap<String, Vec<u32>>,
     ) -> Result<(), Error> {
         config.check()?;
-        if self.scheduler.host() != config.host() {
-            self.scheduler.set_host(config.host())?;
-        }
+        config.check_cpus(&online_cpus()?)?;
         let mut wanted: Vec<(&str, &Vm, u32, u32)> = Vec::new();
         for (name, vm) in &config.vm {
             for (number, &tid) in threads.get(name).into_iter().flatten().enumerate() {
-                if !Path::new(&format!("/proc/{tid}")).exists() {
+                if !lives(tid) {
                     return Err(Error::Input(format!("VM {name}: there is no thread {tid}")));
                 }
-                if !vm.cpu_set(self.cpus).is_empty() && !vm.cpus.is_empty() {
-                    pin(tid, &vm.cpus)?;
-                }
                 wanted.push((name, vm, number as u32, tid));
+            }
+        }
+        // All is known to be possible; what ends meanwhile has no need any more.
+        if self.scheduler.host() != config.host() {
+            self.scheduler.set_host(config.host())?;
+        }
+        for &(_, vm, _, tid) in wanted.iter().filter(|(_, vm, ..)| !vm.cpus.is_empty()) {
+            match pin(tid, &vm.cpus) {
+                Err(_) if !lives(tid) => {}
+                outcome => outcome?,
             }
         }
         for at in (0..self.vcpus.len()).rev() {
@@ -145,6 +158,11 @@ impl Service {
                 }
                 None => {
                     let slot = self.scheduler.add(tid, &parameters, &cpus)?;
+                    // Else the budget would wait for another thread of that number.
+                    if !lives(tid) {
+                        self.scheduler.remove(slot, &parameters)?;
+                        continue;
+                    }
                     let vm = name.to_owned();
                     self.vcpus.push(Named {
                         vm,
@@ -166,9 +184,11 @@ impl Service {
     pub fn standing(&self) -> Result<Standing, Error> {
         let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
             .map_err(Error::system("read the clock"))?;
+        let now_ns = now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64;
         let one = |named: &Named| {
             let vcpu = self.scheduler.vcpu(named.slot)?;
             let server = vcpu.server.parameters();
+            let (used_ns, last_used_ns) = periods_used(&vcpu, now_ns);
             Ok(VcpuStanding {
                 vm: named.vm.clone(),
                 vcpu: named.vcpu,
@@ -178,20 +198,29 @@ impl Service {
                 period_ns: server.period_ns(),
                 server: server.kind().word().to_owned(),
                 used_ns: vcpu.server.supplied_ns(),
-                throttled_ns: vcpu.counters.throttled_ns,
-                throttles: vcpu.counters.throttles,
+                period_used_ns: Some(used_ns),
+                last_period_used_ns: Some(last_used_ns),
+                most_period_used_ns: Some(vcpu.usage.most_used_ns),
+                periods: Some(vcpu.usage.periods),
+                short_periods: Some(vcpu.usage.short_periods),
+                most_short_ns: Some(vcpu.usage.most_short_ns),
+                unexplained_periods: Some(vcpu.usage.unexplained),
+                waited_ns: None,
+                throttled_ns: Some(throttled_ns(&vcpu, now_ns)),
+                throttles: Some(vcpu.counters.throttles),
                 preemptions: vcpu.counters.preemptions,
                 migrations: vcpu.counters.migrations,
                 dispatches: vcpu.counters.dispatches,
-                overrun_ns: vcpu.counters.overrun_ns,
+                overrun_ns: Some(vcpu.counters.overrun_ns),
                 cpu: vcpu.cpu,
+                guest: None,
             })
         };
         Ok(Standing {
-            schema_version: 1,
+            schema_version: SCHEMA_VERSION,
             mechanism: "ext".into(),
             attached: is_attached(),
-            at_ns: now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64,
+            at_ns: now_ns,
             decisions: DecisionTimes::of(&self.scheduler.decisions(self.cpus)?),
             vcpus: self.vcpus.iter().map(one).collect::<Result<_, Error>>()?,
         })
@@ -208,8 +237,12 @@ impl Service {
     ) -> Result<(), Error> {
         let listener = Listener::at(socket)?;
         ready().map_err(Error::io("say that the scheduler is at work"))?;
-        for stream in listener.listener.incoming() {
-            let mut stream = stream.map_err(Error::io("take a request"))?;
+        while let Some(mut stream) = self.next(&listener)? {
+            // One that says nothing keeps no other waiting for long.
+            let patient = stream
+                .set_read_timeout(Some(PATIENCE))
+                .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+            patient.map_err(Error::io("take a request"))?;
             // A client that goes away, or says nonsense, is its own loss.
             let mut line = String::new();
             let limited = io::Read::take(&stream, LONGEST_REQUEST);
@@ -240,6 +273,64 @@ impl Service {
         }
         self.scheduler.stop()
     }
+
+    /// The next client; `None` when the scheduler has ended.
+    fn next(&self, listener: &Listener) -> Result<Option<UnixStream>, Error> {
+        loop {
+            let mut descriptors = [
+                PollFd::new(self.scheduler.over(), PollFlags::POLLIN),
+                PollFd::new(listener.listener.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut descriptors, PollTimeout::NONE) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(Error::system("wait for a request")(error)),
+            }
+            if descriptors[0].any().unwrap_or(false) {
+                return Ok(None);
+            }
+            if descriptors[1].any().unwrap_or(false) {
+                let (stream, _) = listener
+                    .listener
+                    .accept()
+                    .map_err(Error::io("take a request"))?;
+                return Ok(Some(stream));
+            }
+        }
+    }
+}
+
+/// Used in the period that `now` is in, and in the one before. The scheduler looks at a VCPU when something happens to it:
+/// periods may have passed since.
+fn periods_used(vcpu: &Vcpu, now_ns: u64) -> (u64, u64) {
+    let (usage, server) = (&vcpu.usage, vcpu.server.parameters());
+    let end = match server.kind() {
+        Kind::ConstantBandwidth => usage.period,
+        _ => usage.period + server.period_ns(),
+    };
+    match now_ns.checked_sub(end) {
+        None => (usage.used_ns, usage.last_used_ns),
+        Some(after) if after < server.period_ns() => (0, usage.used_ns),
+        Some(_) => (0, 0),
+    }
+}
+
+/// With the time that it waits now.
+fn throttled_ns(vcpu: &Vcpu, now_ns: u64) -> u64 {
+    let waits = match vcpu.parked_ns {
+        0 => 0,
+        since => now_ns.saturating_sub(since),
+    };
+    vcpu.counters.throttled_ns + waits
+}
+
+fn lives(tid: u32) -> bool {
+    Path::new(&format!("/proc/{tid}")).exists()
+}
+
+fn online_cpus() -> Result<Vec<u32>, Error> {
+    let path = "/sys/devices/system/cpu/online";
+    let text = fs::read_to_string(path).map_err(Error::io(&format!("read {path}")))?;
+    config::cpu_list(&text).ok_or_else(|| Error::State(format!("{path} has no list: {text}")))
 }
 
 fn refused(error: &Error) -> Reply {
@@ -262,6 +353,13 @@ fn pin(tid: u32, cpus: &[u32]) -> Result<(), Error> {
 struct Listener {
     listener: UnixListener,
     path: PathBuf,
+    /// Device and inode: another loader may have put its own there since.
+    file: Option<(u64, u64)>,
+}
+
+fn file_of(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 impl Listener {
@@ -280,12 +378,15 @@ impl Listener {
         Ok(Self {
             listener,
             path: path.to_owned(),
+            file: file_of(path),
         })
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if file_of(&self.path) == self.file {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! How the VCPUs stand, as JSON, a table or `OpenMetrics` text.
+//! How the VCPUs stand, as JSON or a table.
 
 use crate::abi::{DECISION_STEPS, Decisions};
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,10 @@ use std::fmt::Write as _;
 pub struct Standing {
     /// Changes when a field changes its meaning.
     pub schema_version: u32,
-    /// "ext".
+    /// "ext" or "deadline".
     pub mechanism: String,
-    /// Whether the scheduler has the host's threads. It ends when its loader does, and when the kernel's watchdog ends it.
+    /// Whether budgets are enforced. The `sched_ext` scheduler ends when its loader does, and when the kernel's watchdog ends
+    /// it.
     pub attached: bool,
     /// `CLOCK_MONOTONIC` when this was read, in ns.
     pub at_ns: u64,
@@ -47,6 +48,17 @@ impl DecisionTimes {
         }
     }
 
+    /// The upper end of the step that has this percentile, nearest rank, in ns; none without decisions.
+    pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
+        let rank = (self.count() as f64 * percent / 100.0).ceil().max(1.0) as u64;
+        let mut below = 0;
+        let found = self.up_to_ns.iter().find(|(_, count)| {
+            below += count;
+            below >= rank
+        });
+        found.map(|(end, _)| (*end).min(self.max_ns))
+    }
+
     /// How many decisions there were.
     pub fn count(&self) -> u64 {
         self.up_to_ns.iter().map(|(_, count)| count).sum()
@@ -63,8 +75,9 @@ fn step_end_ns(step: usize) -> u64 {
     u64::try_from(end - 1).unwrap_or(u64::MAX)
 }
 
-/// One VCPU since it got its budget.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// One VCPU since it got its budget. What a mechanism does not count is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct VcpuStanding {
     /// The VM's name.
     pub vm: String,
@@ -80,31 +93,73 @@ pub struct VcpuStanding {
     pub period_ns: u64,
     /// The server's word.
     pub server: String,
-    /// CPU time used, to when it last stopped or was looked at by the scheduler.
+    /// CPU time used, to when it last stopped or was looked at by the scheduler. Of `SCHED_DEADLINE`: since the thread began.
     pub used_ns: u64,
+    /// Used in the period that now is, to the same time. Of `SCHED_DEADLINE`: in the period in which it ran last.
+    pub period_used_ns: Option<u64>,
+    /// Used in the period before.
+    pub last_period_used_ns: Option<u64>,
+    /// The most that was used in one period. What is beyond the budget the next ones pay.
+    pub most_period_used_ns: Option<u64>,
+    /// Periods that have ended.
+    pub periods: Option<u64>,
+    /// Of these, how many did not give the budget to a VCPU that had work all the time; of deferrable and polling servers.
+    pub short_periods: Option<u64>,
+    /// What was missing in the worst of these.
+    pub most_short_ns: Option<u64>,
+    /// Periods in which more was used than was granted and is owed: 0, or the scheduler has a fault.
+    pub unexplained_periods: Option<u64>,
+    /// How long it had work and no CPU, with budget or without.
+    pub waited_ns: Option<u64>,
     /// How long it had work and no budget.
-    pub throttled_ns: u64,
+    pub throttled_ns: Option<u64>,
     /// How often that began.
-    pub throttles: u64,
-    /// How often it stopped with work and budget.
+    pub throttles: Option<u64>,
+    /// How often it stopped with work and budget. Of `SCHED_DEADLINE`: with work, throttled or not.
     pub preemptions: u64,
     /// How often it went on on another CPU.
     pub migrations: u64,
     /// How often it began to run.
     pub dispatches: u64,
-    /// The longest that it ran beyond its budget, which the next ones pay.
-    pub overrun_ns: u64,
+    /// The most that it was ever beyond its budget, which the next ones pay.
+    pub overrun_ns: Option<u64>,
     /// Where it ran last.
     pub cpu: u32,
+    /// What the guest says of its jobs: of the whole VM, the same for each of its VCPUs.
+    pub guest: Option<GuestReport>,
 }
 
+/// What a guest's jobs report: `steadyvm load job --report`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestReport {
+    /// Jobs that are done.
+    pub jobs: u64,
+    /// Of these, how many were done after their deadline.
+    pub misses: u64,
+}
+
+/// The version of the shape of JSON. 2: what a mechanism does not count is null; periods; guests' reports.
+pub const SCHEMA_VERSION: u32 = 2;
+
 impl Standing {
+    /// Of a host on which nothing is enforced.
+    pub fn nothing() -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            mechanism: "ext".into(),
+            attached: false,
+            at_ns: 0,
+            decisions: DecisionTimes::default(),
+            vcpus: Vec::new(),
+        }
+    }
+
     /// A table for people.
     pub fn table(&self) -> String {
-        let state = if self.attached {
-            "sched_ext, steadyvm's scheduler"
-        } else {
-            "the kernel's own scheduler: budgets are not enforced"
+        let state = match (self.attached, self.mechanism.as_str()) {
+            (true, "deadline") => "SCHED_DEADLINE, the kernel's",
+            (true, _) => "sched_ext, steadyvm's scheduler",
+            (false, _) => "the kernel's own scheduler: budgets are not enforced",
         };
         let mut text = format!("scheduling: {state}\n");
         let decisions = self.decisions.count();
@@ -112,7 +167,9 @@ impl Standing {
             let max_ns = self.decisions.max_ns;
             let _ = writeln!(
                 text,
-                "decisions: {decisions}, {mean_ns} ns in the mean, the longest {max_ns} ns"
+                "decisions: {decisions}, {mean_ns} ns in the mean, p50 {} ns, p99 {} ns, the longest {max_ns} ns",
+                self.decisions.percentile_ns(50.0).unwrap_or(0),
+                self.decisions.percentile_ns(99.0).unwrap_or(0),
             );
         }
         if self.vcpus.is_empty() {
@@ -120,132 +177,68 @@ impl Standing {
         }
         let _ = writeln!(
             text,
-            "{:<16} {:>4} {:>8} {:>16} {:>12} {:>12} {:>9} {:>9} {:>9} {:>10}",
+            "{:<12} {:>4} {:>7} {:<10} {:>14} {:>7} {:>7} {:>10} {:>12} {:>9} {:>6} {:>6} {:>6} {:>6}",
             "VM",
             "VCPU",
             "thread",
-            "budget/period us",
+            "server",
+            "budget/per. us",
+            "now us",
+            "last us",
             "used ms",
             "throttled ms",
             "throttles",
-            "preempted",
-            "migrated",
-            "overrun us"
+            "preem.",
+            "migr.",
+            "short",
+            "misses"
         );
         for vcpu in &self.vcpus {
             let share = format!("{}/{}", vcpu.budget_ns / 1000, vcpu.period_ns / 1000);
-            let ms = |ns: u64| ns as f64 / 1e6;
+            let ms = |ns: u64| format!("{:.1}", ns as f64 / 1e6);
+            let or_not = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+            let count = |count: Option<u64>| or_not(count.map(|count| count.to_string()));
+            let us = |ns: Option<u64>| count(ns.map(|ns| ns / 1000));
             let _ = writeln!(
                 text,
-                "{:<16} {:>4} {:>8} {share:>16} {:>12.1} {:>12.1} {:>9} {:>9} {:>9} {:>10}",
+                "{:<12} {:>4} {:>7} {:<10} {share:>14} {:>7} {:>7} {:>10} {:>12} {:>9} {:>6} {:>6} {:>6} {:>6}",
                 vcpu.vm,
                 vcpu.vcpu,
                 vcpu.tid,
+                vcpu.server,
+                us(vcpu.period_used_ns),
+                us(vcpu.last_period_used_ns),
                 ms(vcpu.used_ns),
-                ms(vcpu.throttled_ns),
-                vcpu.throttles,
+                or_not(vcpu.throttled_ns.map(ms)),
+                count(vcpu.throttles),
                 vcpu.preemptions,
                 vcpu.migrations,
-                vcpu.overrun_ns / 1000
+                count(vcpu.short_periods),
+                count(vcpu.guest.map(|guest| guest.misses)),
+            );
+        }
+        let broken: u64 = self
+            .vcpus
+            .iter()
+            .filter_map(|vcpu| vcpu.unexplained_periods)
+            .sum();
+        if broken > 0 {
+            let _ = writeln!(
+                text,
+                "{broken} periods used more than was granted: a fault of the scheduler; report it"
             );
         }
         text
     }
-
-    /// `OpenMetrics` text, to be served or written for a collector.
-    pub fn open_metrics(&self) -> String {
-        type Value = fn(&VcpuStanding) -> f64;
-        let counters: [(&str, &str, Value); 5] = [
-            ("used_seconds", "CPU time used by a VCPU.", |v| {
-                v.used_ns as f64 / 1e9
-            }),
-            (
-                "throttled_seconds",
-                "Time that a VCPU had work and no budget.",
-                |v| v.throttled_ns as f64 / 1e9,
-            ),
-            ("throttles", "How often a VCPU ran out of budget.", |v| {
-                v.throttles as f64
-            }),
-            (
-                "preemptions",
-                "How often a VCPU stopped with work and budget.",
-                |v| v.preemptions as f64,
-            ),
-            ("migrations", "How often a VCPU changed its CPU.", |v| {
-                v.migrations as f64
-            }),
-        ];
-        let gauges: [(&str, &str, Value); 2] = [
-            (
-                "budget_seconds",
-                "What a VCPU may use in each period.",
-                |v| v.budget_ns as f64 / 1e9,
-            ),
-            ("period_seconds", "A VCPU's period.", |v| {
-                v.period_ns as f64 / 1e9
-            }),
-        ];
-        let mut text = String::new();
-        let mut family = |name: &str, help: &str, kind: &str, suffix: &str, value: Value| {
-            let _ = writeln!(text, "# HELP steadyvm_vcpu_{name} {help}");
-            let _ = writeln!(text, "# TYPE steadyvm_vcpu_{name} {kind}");
-            for vcpu in &self.vcpus {
-                let vm = vcpu
-                    .vm
-                    .replace('\\', "\\\\")
-                    .replace('"', "\\\"")
-                    .replace('\n', "\\n");
-                let number = vcpu.vcpu;
-                let value = value(vcpu);
-                let _ = writeln!(
-                    text,
-                    "steadyvm_vcpu_{name}{suffix}{{vm=\"{vm}\",vcpu=\"{number}\"}} {value}"
-                );
-            }
-        };
-        for (name, help, value) in counters {
-            family(name, help, "counter", "_total", value);
-        }
-        for (name, help, value) in gauges {
-            family(name, help, "gauge", "", value);
-        }
-        self.decision_metrics(&mut text);
-        let _ = writeln!(
-            text,
-            "# HELP steadyvm_sched_attached Whether budgets are enforced."
-        );
-        let _ = writeln!(text, "# TYPE steadyvm_sched_attached gauge");
-        let _ = writeln!(text, "steadyvm_sched_attached {}", u8::from(self.attached));
-        text.push_str("# EOF\n");
-        text
-    }
-
-    /// A histogram: each step with all that are shorter.
-    fn decision_metrics(&self, text: &mut String) {
-        const NAME: &str = "steadyvm_sched_decision_seconds";
-        let (decisions, count) = (&self.decisions, self.decisions.count());
-        let _ = writeln!(text, "# HELP {NAME} Time that a scheduling decision took.");
-        let _ = writeln!(text, "# TYPE {NAME} histogram");
-        let mut below = 0;
-        for (end_ns, count) in &decisions.up_to_ns {
-            below += count;
-            let end_s = *end_ns as f64 / 1e9;
-            let _ = writeln!(text, "{NAME}_bucket{{le=\"{end_s}\"}} {below}");
-        }
-        let _ = writeln!(text, "{NAME}_bucket{{le=\"+Inf\"}} {count}");
-        let _ = writeln!(text, "{NAME}_sum {}", decisions.total_ns as f64 / 1e9);
-        let _ = writeln!(text, "{NAME}_count {count}");
-    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn standing() -> Standing {
+    pub(crate) fn standing() -> Standing {
         Standing {
-            schema_version: 1,
+            schema_version: SCHEMA_VERSION,
             mechanism: "ext".into(),
             attached: true,
             at_ns: 5,
@@ -263,27 +256,19 @@ mod tests {
                 period_ns: 10_000_000,
                 server: "deferrable".into(),
                 used_ns: 1_500_000_000,
-                throttled_ns: 250_000_000,
-                throttles: 3,
+                period_used_ns: Some(1_234_000),
+                last_period_used_ns: Some(4_000_000),
+                throttled_ns: Some(250_000_000),
+                throttles: Some(3),
                 preemptions: 4,
                 migrations: 5,
-                dispatches: 6,
-                overrun_ns: 7000,
-                cpu: 0,
+                guest: Some(GuestReport {
+                    jobs: 50,
+                    misses: 2,
+                }),
+                ..VcpuStanding::default()
             }],
         }
-    }
-
-    #[test]
-    fn open_metrics_ends_with_its_mark_and_escapes_names() {
-        let text = standing().open_metrics();
-        assert!(
-            text.contains("steadyvm_vcpu_used_seconds_total{vm=\"a\\\"b\",vcpu=\"1\"} 1.5\n"),
-            "{text}"
-        );
-        assert!(text.contains("# TYPE steadyvm_vcpu_budget_seconds gauge\n"));
-        assert!(text.contains("steadyvm_sched_attached 1\n"));
-        assert!(text.ends_with("# EOF\n"));
     }
 
     #[test]
@@ -299,7 +284,9 @@ mod tests {
             assert!(text.contains(line), "{line}{text}");
         }
         let table = standing().table();
-        assert!(table.contains("decisions: 4, 900 ns in the mean, the longest 1500 ns"));
+        assert!(table.contains(
+            "decisions: 4, 900 ns in the mean, p50 1000 ns, p99 1500 ns, the longest 1500 ns"
+        ));
     }
 
     #[test]
@@ -332,7 +319,16 @@ mod tests {
     #[test]
     fn the_table_says_when_nothing_is_enforced() {
         let mut standing = standing();
-        assert!(standing.table().contains("4000/10000"));
+        let table = standing.table();
+        let row: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
+        let expected = "a\"b 1 77 deferrable 4000/10000 1234 4000 1500.0 250.0 3 4 5 - 2";
+        assert_eq!(row, expected.split(' ').collect::<Vec<_>>(), "{table}");
+        assert!(
+            table.lines().all(|line| line.chars().count() <= 140),
+            "{table}"
+        );
+        standing.mechanism = "deadline".into();
+        assert!(standing.table().contains("SCHED_DEADLINE"));
         standing.attached = false;
         assert!(standing.table().contains("budgets are not enforced"));
     }

@@ -7,7 +7,7 @@
 //! It waits by ppoll's timeout, not by a timerfd. On `PREEMPT_RT` that of a FIFO thread ends in the timer's interrupt
 //! (`hrtimer_init_sleeper`); a timerfd's ends in ktimers/N, of FIFO priority 1, which any FIFO thread on that CPU holds up.
 
-use crate::abi::{AdvanceRequest, Shared};
+use crate::abi::{AdvanceRequest, Shared, text};
 use crate::scheduler::{Error, Program};
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -22,16 +22,18 @@ use steadyvm_sched_policy::NEVER;
 /// Above VCPUs and housekeeping, below interrupt and vhost threads of the RT path.
 pub(crate) const FIFO_PRIORITY: i32 = 49;
 
-/// Starts it. It ends when `stop` can be read.
+/// Starts it. It ends when `stop` can be read, or the scheduler has ended; `over` closes with it.
 pub(crate) fn start(
     advance: Program,
     wake: MapHandle,
     stop: OwnedFd,
+    over: OwnedFd,
 ) -> Result<JoinHandle<Result<(), Error>>, Error> {
     let (ready, is_ready) = mpsc::channel();
     let thread = thread::Builder::new()
         .name("sched-timer".into())
         .spawn(move || {
+            let _over = over;
             let parameters = libc::sched_param {
                 sched_priority: FIFO_PRIORITY,
             };
@@ -68,6 +70,18 @@ fn run(advance: &Program, wake: &MapHandle, stop: &OwnedFd) -> Result<(), Error>
     loop {
         let mut request = AdvanceRequest::default();
         advance.run(request.bytes_mut())?;
+        match request.ended {
+            0 => {}
+            1 => return Ok(()),
+            _ => {
+                let (why, more) = (text(&request.reason), text(&request.message));
+                let between = if more.is_empty() { "" } else { ": " };
+                return Err(Error::State(format!(
+                    "the kernel has ended the scheduler, and its own one has all threads again: \
+                     {why}{between}{more}; `steadyvm sched ext run` loads it anew"
+                )));
+            }
+        }
         let timeout = if request.next_ns >= NEVER {
             None
         } else {

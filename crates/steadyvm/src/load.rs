@@ -1,8 +1,10 @@
 //! `steadyvm load`: the loads of the lab's experiments, for use by hand and by the lab.
 
 use std::fs;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
+use nix::fcntl::OFlag;
 use steadyvm_load::netrt::ClientOptions;
 use steadyvm_load::{end_to_end, flood, job, netrt, stream};
 
@@ -35,7 +38,13 @@ enum Verb {
     /// was released and finished, and how long all of them waited for a CPU while they could have run.
     #[allow(clippy::doc_markdown)] // JSON for a terminal
     #[command(verbatim_doc_comment)]
-    Job,
+    Job {
+        /// Tell there how many jobs were done and how many took longer than their period, once a second at most and after
+        /// each run: a line such as {"jobs":120,"misses":0}. In a guest a virtio-serial port, which the host's monitor
+        /// carries into /run/steadyvm/reports/VM for `steadyvm sched top`.
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
+    },
     /// The first and the last stage of a task over two machines.
     ///
     /// "calibrate MICROSECONDS" answers how many units of work take that long. "run" and a task, such as
@@ -99,7 +108,10 @@ pub enum Protocol {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     match args.verb {
-        Verb::Job => serve(jobs)?,
+        Verb::Job { ref report } => {
+            let mut reporter = report.as_deref().map(Reporter::at).transpose()?;
+            serve(|line| jobs(line, reporter.as_mut()))?;
+        }
         Verb::Pipeline { address } => {
             let socket = connected(address)?;
             serve(|line| match line.split_once(' ') {
@@ -203,13 +215,63 @@ fn serve(mut answer: impl FnMut(&str) -> Result<String>) -> Result<()> {
     Ok(())
 }
 
-fn jobs(line: &str) -> Result<String> {
+/// Tells how many jobs were done and missed.
+struct Reporter {
+    file: fs::File,
+    count: job::Count,
+    told_at: Option<Instant>,
+}
+
+impl Reporter {
+    /// Between two lines.
+    const INTERVAL: Duration = Duration::from_secs(1);
+
+    fn at(path: &Path) -> Result<Self> {
+        // A port whose other side reads nothing keeps no job waiting; nor does a FIFO that nobody has opened.
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(!path.starts_with("/dev"))
+            .custom_flags(OFlag::O_NONBLOCK.bits())
+            .open(path)
+            .with_context(|| format!("cannot open {} for reports", path.display()))?;
+        Ok(Self {
+            file,
+            count: job::Count::default(),
+            told_at: None,
+        })
+    }
+
+    fn add(&mut self, task: &job::Task, done: &job::Done) {
+        self.count.add(task, done);
+        if self.told_at.is_none_or(|at| at.elapsed() >= Self::INTERVAL) {
+            self.tell();
+        }
+    }
+
+    /// A line that finds no room is lost: the next one has all.
+    fn tell(&mut self) {
+        let job::Count { jobs, misses } = self.count;
+        let line = format!("{{\"jobs\":{jobs},\"misses\":{misses}}}\n");
+        let _ = self.file.write(line.as_bytes());
+        self.told_at = Some(Instant::now());
+    }
+}
+
+fn jobs(line: &str, mut reporter: Option<&mut Reporter>) -> Result<String> {
     match line.split_once(' ') {
         Some(("calibrate", time)) => calibrate(time),
         Some(("run", task)) => {
             let task = serde_json::from_str(task).context("run wants a task in JSON")?;
             let waited_before_ns = waited_ns()?;
-            let done = job::run(&task);
+            let done = job::run_and_tell(&task, &mut |done| {
+                if let Some(reporter) = &mut reporter {
+                    reporter.add(&task, done);
+                }
+            });
+            if let Some(reporter) = reporter {
+                reporter.tell();
+            }
             let waited_ns = waited_ns()?.saturating_sub(waited_before_ns);
             Ok(serde_json::to_string(&job::Ran { done, waited_ns })?)
         }

@@ -1,7 +1,11 @@
 //! `steadyvm sched`: VCPU budgets, enforced and shown.
 
+pub mod deadline;
+pub mod report;
+
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -12,9 +16,10 @@ use clap::{Subcommand, ValueEnum};
 use steadyvm_host::{Machine, discover};
 use steadyvm_sched::config::{Config, Mechanism};
 use steadyvm_sched::service::{self, Reply, Request, Service};
-use steadyvm_sched::show::{DecisionTimes, Standing};
+use steadyvm_sched::show::Standing;
 use steadyvm_sched::{Error, Record, ReplayError, Scheduler, is_attached};
 
+use self::report::Reports;
 use crate::output;
 
 /// Give the VCPUs of VMs a budget of CPU time in every period, and show how they stand.
@@ -32,19 +37,20 @@ enum Verb {
     /// By `sched_ext`: the scheduler as a BPF program.
     #[command(subcommand)]
     Ext(Ext),
-    /// Show each VCPU's budget, what it used, and how often it had to stop.
+    /// Show each VCPU's budget, what it used, how often it had to stop, and deadlines that its guest missed.
+    ///
+    /// Without our `sched_ext` scheduler: VCPUs that SCHED_DEADLINE gives a budget. Exit code 1: no budget is enforced.
     Show(ShowArgs),
     /// Show it again and again.
-    Top {
-        /// Seconds between two.
-        #[arg(long, default_value_t = 1.0, value_parser = seconds)]
-        interval: f64,
-        /// How often; without end by default.
-        #[arg(long)]
-        count: Option<u64>,
-        #[command(flatten)]
-        show: ShowArgs,
-    },
+    ///
+    /// "now" and "last" are what was used in the period that is running and in the one before. "short" counts periods
+    /// that did not give a VCPU its budget though it had work. "-": this mechanism does not count it. All counts are since
+    /// the VCPU got its budget; of SCHED_DEADLINE since the thread began.
+    #[command(after_help = "Examples:
+  steadyvm sched top
+  steadyvm sched top --once --json
+  steadyvm sched top --interval 15 --format openmetrics --out /var/lib/prometheus/node-exporter/sched.prom")]
+    Top(TopArgs),
     /// Replay a record on the policy; the first difference ends it with exit code 1.
     Replay {
         /// What `steadyvm sched ext run --record` wrote.
@@ -90,6 +96,24 @@ struct What {
 }
 
 #[derive(Debug, clap::Args)]
+struct TopArgs {
+    /// Seconds between two.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    interval: f64,
+    /// How often; without end by default.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Show it once and end.
+    #[arg(long, conflicts_with = "count")]
+    once: bool,
+    /// Write to this file instead, each time in one step, so that a collector never reads half of it.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    show: ShowArgs,
+}
+
+#[derive(Debug, clap::Args)]
 struct ShowArgs {
     /// As what.
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -97,12 +121,19 @@ struct ShowArgs {
     /// As JSON: the same as --format json.
     #[arg(long)]
     json: bool,
+    /// A thread that is no VCPU and to which SCHED_DEADLINE gives a budget.
+    #[arg(long = "thread", value_name = "NAME=TID", value_parser = named)]
+    threads: Vec<(String, u32)>,
+    /// Where guests report jobs and misses, in a file or FIFO of the VM's name.
+    #[arg(long, value_name = "DIRECTORY", default_value = report::DIRECTORY)]
+    reports: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     Table,
     Json,
+    #[value(name = "openmetrics", alias = "open-metrics")]
     OpenMetrics,
 }
 
@@ -137,23 +168,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Verb::Show(show) => {
-            let standing = standing(&args.socket)?;
-            show.print(&standing)?;
+            let standing = show.look(&args.socket, &mut Reports::at(&show.reports))?;
+            output::print(&show.text(&standing)?)?;
             Ok(ExitCode::from(u8::from(!standing.attached)))
         }
-        Verb::Top {
-            interval,
-            count,
-            show,
-        } => {
-            let mut left = *count;
-            while left != Some(0) {
-                show.print(&standing(&args.socket)?)?;
-                left = left.map(|left| left - 1);
-                if left != Some(0) {
-                    thread::sleep(Duration::from_secs_f64(*interval));
-                }
-            }
+        Verb::Top(top) => {
+            top.run(&args.socket)?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::Replay { file, reaction_us } => replay(file, *reaction_us),
@@ -188,32 +208,70 @@ fn replay(file: &Path, reaction_us: u64) -> Result<ExitCode> {
     }
 }
 
-impl ShowArgs {
-    fn print(&self, standing: &Standing) -> Result<()> {
-        let format = if self.json { Format::Json } else { self.format };
-        let text = match format {
-            Format::Table => standing.table(),
-            Format::Json => serde_json::to_string(standing)?,
-            Format::OpenMetrics => standing.open_metrics(),
-        };
-        output::line(text.trim_end())
+impl TopArgs {
+    fn run(&self, socket: &Path) -> Result<()> {
+        let mut reports = Reports::at(&self.show.reports);
+        let mut left = if self.once { Some(1) } else { self.count };
+        while left != Some(0) {
+            let text = self.show.text(&self.show.look(socket, &mut reports)?)?;
+            let is_screen =
+                self.show.format() == Format::Table && !self.once && stdout().is_terminal();
+            match &self.out {
+                Some(file) => crate::top::replace(file, &text)
+                    .with_context(|| format!("cannot write to {}", file.display()))?,
+                // To the first place, and all of the screen cleared (ECMA-48: CUP, ED).
+                None if is_screen => output::print(&format!("\u{1b}[H\u{1b}[2J{text}"))?,
+                None => output::print(&text)?,
+            }
+            left = left.map(|left| left - 1);
+            if left != Some(0) {
+                thread::sleep(Duration::from_secs_f64(self.interval));
+            }
+        }
+        Ok(())
     }
 }
 
-/// How the VCPUs stand; without a loader: that nothing is enforced.
-fn standing(socket: &Path) -> Result<Standing> {
+impl ShowArgs {
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+
+    fn text(&self, standing: &Standing) -> Result<String> {
+        Ok(match self.format() {
+            Format::Table => standing.table(),
+            Format::Json => serde_json::to_string(standing)? + "\n",
+            Format::OpenMetrics => standing.open_metrics(),
+        })
+    }
+
+    /// How the VCPUs stand; without a loader those of `SCHED_DEADLINE`, or that nothing is enforced.
+    fn look(&self, socket: &Path, reports: &mut Reports) -> Result<Standing> {
+        let mut standing = match ext_standing(socket)? {
+            Some(standing) => standing,
+            None => {
+                let machine = Machine::real();
+                let candidates = deadline::candidates(&machine, &self.threads)?;
+                deadline::standing(&machine, &candidates).unwrap_or_else(Standing::nothing)
+            }
+        };
+        for vcpu in &mut standing.vcpus {
+            vcpu.guest = reports.of(&vcpu.vm);
+        }
+        Ok(standing)
+    }
+}
+
+/// How the VCPUs of our `sched_ext` scheduler stand; none if it does not have this host's threads.
+///
+/// # Errors
+/// Its loader does not answer.
+pub fn ext_standing(socket: &Path) -> Result<Option<Standing>> {
     if !is_attached() {
-        return Ok(Standing {
-            schema_version: 1,
-            mechanism: "ext".into(),
-            attached: false,
-            at_ns: 0,
-            decisions: DecisionTimes::default(),
-            vcpus: Vec::new(),
-        });
+        return Ok(None);
     }
     match service::ask(socket, &Request::Show)? {
-        Reply::Standing(standing) => Ok(standing),
+        Reply::Standing(standing) => Ok(Some(standing)),
         other => bail!("the scheduler's loader answers another question: {other:?}"),
     }
 }
@@ -232,7 +290,11 @@ impl What {
             ));
         }
         let machine = Machine::real();
-        let all = machine.all_threads()?;
+        let all = if self.vms.is_empty() {
+            Vec::new()
+        } else {
+            machine.all_threads()?
+        };
         let mut threads: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         for (name, pid) in &self.vms {
             let vm = discover::vm(&machine, &all, *pid)?;
@@ -248,23 +310,34 @@ impl What {
                 self.config.display()
             )));
         }
-        let count = |name: &String| threads.get(name).map_or(0, Vec::len);
-        let needed = Config::utilization(config.vm.iter().map(|(name, vm)| (vm, count(name))));
-        let cpus = host_cpus()?;
-        if needed > f64::from(cpus) {
-            let why = format!("the budgets add up to {needed:.2} CPUs, and this host has {cpus}");
+        let online: Vec<u32> = machine.online()?.iter().map(|cpu| cpu as u32).collect();
+        config
+            .check_cpus(&online)
+            .map_err(|error| input(format!("{}: {error}", self.config.display())))?;
+        let count = |name: &str| threads.get(name).map_or(0, Vec::len);
+        if let Some(why) = config.beyond(&online, count) {
             if self.strict {
-                return Err(input(why));
+                return Err(input(format!("{}: {why}", self.config.display())));
             }
-            eprintln!("steadyvm: {why}: some will get less than their budget");
+            eprintln!(
+                "steadyvm: {why}: some will get less than their budget, and threads without one may get no CPU; the kernel \
+                 ends a sched_ext scheduler that keeps a thread waiting for 30 s"
+            );
         }
         Ok((config, threads))
     }
 }
 
+/// CPUs that may come, too: their numbers are below this.
 fn host_cpus() -> Result<u32> {
-    let online = Machine::real().online()?;
-    Ok(online.last().map_or(1, |last| last as u32 + 1))
+    let path = "/sys/devices/system/cpu/possible";
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let last = text.trim().rsplit(['-', ',']).next();
+    let last: u32 = last
+        .unwrap_or_default()
+        .parse()
+        .with_context(|| format!("{path} has no list: {text}"))?;
+    Ok(last + 1)
 }
 
 /// Loads the scheduler and serves until it is told to end.

@@ -123,6 +123,28 @@ fn a_task_over_two_is_done_in_all_stages() {
 }
 
 #[test]
+fn jobs_and_misses_are_reported() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("report");
+    let mut load = Load::start(&["job", "--report", path.to_str().unwrap()]);
+    // Longer than its period, whatever machine this is.
+    let task = Task {
+        period_us: 1,
+        work: 1000,
+        jobs: 5,
+        backlog: false,
+    };
+    for runs in 1..=2 {
+        let request = format!("run {}", serde_json::to_string(&task).unwrap());
+        let _: Ran = load.ask(&request);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let jobs = 5 * runs;
+        let last = format!("{{\"jobs\":{jobs},\"misses\":{jobs}}}");
+        assert_eq!(text.lines().last(), Some(last.as_str()), "{text}");
+    }
+}
+
+#[test]
 fn an_address_that_cannot_be_listened_on_is_named() {
     let taken = std::net::TcpListener::bind("127.77.0.3:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

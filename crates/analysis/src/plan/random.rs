@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    HostName, InputError, InterfaceName, SchedulerName,
+    HostName, InputError, InterfaceName, Report, SchedulerName,
     duration::Written,
     svg,
     value::{self, Object},
@@ -248,11 +248,15 @@ fn uunifast(total: f64, count: usize, generator: &mut Generator) -> Vec<f64> {
     vec![total / count as f64; count]
 }
 
-/// Plans the random sets of the plan `text`.
+/// Plans the random sets of the plan `text` and shows each: the number of its utilisation, that of its column, the plan.
 ///
 /// # Errors
 /// A host that no plan can be made of.
-pub fn run(text: &str, random: &Random) -> Result<Curves, InputError> {
+pub fn each(
+    text: &str,
+    random: &Random,
+    mut see: impl FnMut(usize, usize, &Report),
+) -> Result<(), InputError> {
     let mut object = value::of(text)?;
     for name in [
         "random", "vm", "vms", "service", "services", "flow", "flows", "class",
@@ -260,30 +264,46 @@ pub fn run(text: &str, random: &Random) -> Result<Curves, InputError> {
         object.remove(name);
     }
     let mut generator = Generator(random.seed);
-    let mut rows = Vec::new();
-    for utilization in random.rows() {
-        let mut accepted = vec![0; random.columns.len()];
-        let mut sums = vec![(0.0, 0_u32); random.columns.len()];
+    for (row, utilization) in random.rows().enumerate() {
         for _ in 0..random.sets {
             let tasks = random.draw(utilization, &mut generator);
             for (number, &column) in random.columns.iter().enumerate() {
                 let report = value::plan(request(&object, random.vms(&tasks, column), column)?)?;
-                accepted[number] += u32::from(report.feasible);
-                let all: Option<f64> = (report.vms.iter())
-                    .map(|vm| vm.interface.as_ref().map(|interface| interface.bandwidth))
-                    .sum();
-                if let Some(bandwidth) = all {
-                    sums[number] = (sums[number].0 + bandwidth, sums[number].1 + 1);
-                }
+                see(row, number, &report);
             }
         }
-        let mean = |&(sum, count): &(f64, u32)| (count > 0).then(|| sum / f64::from(count));
-        rows.push(Row {
+    }
+    Ok(())
+}
+
+/// Counts the random sets of the plan `text` that are accepted.
+///
+/// # Errors
+/// A host that no plan can be made of.
+pub fn run(text: &str, random: &Random) -> Result<Curves, InputError> {
+    let empty = |utilization| {
+        let columns = random.columns.len();
+        (utilization, vec![0; columns], vec![(0.0, 0_u32); columns])
+    };
+    let mut found: Vec<(f64, Vec<u32>, Vec<(f64, u32)>)> = random.rows().map(empty).collect();
+    each(text, random, |row, number, report| {
+        let (_, accepted, sums) = &mut found[row];
+        accepted[number] += u32::from(report.feasible);
+        let all: Option<f64> = (report.vms.iter())
+            .map(|vm| vm.interface.as_ref().map(|interface| interface.bandwidth))
+            .sum();
+        if let Some(bandwidth) = all {
+            sums[number] = (sums[number].0 + bandwidth, sums[number].1 + 1);
+        }
+    })?;
+    let mean = |&(sum, count): &(f64, u32)| (count > 0).then(|| sum / f64::from(count));
+    let rows = (found.into_iter())
+        .map(|(utilization, accepted, sums)| Row {
             utilization,
             accepted,
             mean_bandwidth: sums.iter().map(mean).collect(),
-        });
-    }
+        })
+        .collect();
     let name = |column: &Column| {
         format!(
             "{} host, {} {}",

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use steadyvm_host::{CpuSet, Policy, Scheduling, State, ThreadId};
+use steadyvm_sched::show::VcpuStanding;
 use steadyvm_stats::{PerMille, Summary, nearest_rank};
 
 /// The version of the shape of JSON.
@@ -76,7 +77,7 @@ pub struct Stage {
     pub thread: String,
     /// How it is scheduled: "FIFO 50", "deadline 4000/10000 us", "normal (nice 0)".
     pub rank: String,
-    /// Its budget, if `SCHED_DEADLINE` gives it one.
+    /// Its budget, if `SCHED_DEADLINE` or our `sched_ext` scheduler gives it one.
     pub budget: Option<Budget>,
     /// The CPUs it may use.
     pub cpus: String,
@@ -84,6 +85,8 @@ pub struct Stage {
     pub cpu_percent: Option<f64>,
     /// From wake-up to running.
     pub wake_up: WakeUp,
+    /// Of a VCPU with a budget: what `steadyvm sched top` says of it.
+    pub enforced: Option<VcpuStanding>,
 }
 
 /// A budget in force.
@@ -192,7 +195,30 @@ impl Stage {
                 .map_or_else(String::new, ToString::to_string),
             cpu_percent: ran_s.map(|ran_s| 100.0 * ran_s / interval_s),
             wake_up,
+            enforced: None,
         }
+    }
+
+    /// The same with what enforces its budget. To the kernel, a VCPU of our `sched_ext` scheduler is a normal thread.
+    #[must_use]
+    pub fn under(mut self, enforced: VcpuStanding) -> Self {
+        if self.budget.is_none() && enforced.period_ns > 0 {
+            let us = |ns: u64| ns as f64 / 1e3;
+            let share = 100.0 * enforced.budget_ns as f64 / enforced.period_ns as f64;
+            self.rank = format!(
+                "ext {}/{} us",
+                enforced.budget_ns / 1000,
+                enforced.period_ns / 1000
+            );
+            self.budget = Some(Budget {
+                runtime_us: us(enforced.budget_ns),
+                deadline_us: us(enforced.period_ns),
+                period_us: us(enforced.period_ns),
+                used_percent: self.cpu_percent.map(|percent| 100.0 * percent / share),
+            });
+        }
+        self.enforced = Some(enforced);
+        self
     }
 }
 
@@ -292,6 +318,21 @@ mod tests {
             Stage::of(&role(), &reading(Scheduling::fifo(50, 0)), 2.0).budget,
             None
         );
+    }
+
+    #[test]
+    fn a_vcpu_of_our_scheduler_has_a_budget_though_the_kernel_knows_of_none() {
+        let enforced = VcpuStanding {
+            budget_ns: 4_000_000,
+            period_ns: 10_000_000,
+            throttles: Some(3),
+            ..VcpuStanding::default()
+        };
+        let stage = Stage::of(&role(), &reading(Scheduling::normal()), 2.0).under(enforced);
+        assert_eq!(stage.rank, "ext 4000/10000 us");
+        // A fifth of a CPU is half of 40 %.
+        assert!((stage.budget.unwrap().used_percent.unwrap() - 50.0).abs() < 1e-9);
+        assert_eq!(stage.enforced.unwrap().throttles, Some(3));
     }
 
     #[test]

@@ -13,9 +13,13 @@ use anyhow::Result;
 use steadyvm_host::discover::{self, VmSelector};
 use steadyvm_host::net::Profile;
 use steadyvm_host::{HostControl, Machine, Thread, ThreadId};
+use steadyvm_sched::service::SOCKET;
+use steadyvm_sched::show::VcpuStanding;
 use steadyvm_trace::wake_ups::WakeUps;
 
 use super::frame::{Frame, Group, InForce, Reading, Role, SCHEMA_VERSION, SchedStat, Stage};
+use crate::sched;
+use crate::sched::report::{self, Reports};
 use crate::site::drift::{Drift, now_unix_s};
 use crate::site::peers::{self, Role as PeerRole};
 
@@ -64,6 +68,7 @@ pub struct Watcher<'c> {
     no_wake_ups: Option<String>,
     traced: BTreeSet<u32>,
     before: Before,
+    reports: Reports,
 }
 
 impl<'c> Watcher<'c> {
@@ -87,6 +92,7 @@ impl<'c> Watcher<'c> {
                 own: None,
                 threads: BTreeMap::new(),
             },
+            reports: Reports::at(Path::new(report::DIRECTORY)),
         };
         watcher.discover()?;
         watcher.begin();
@@ -102,6 +108,16 @@ impl<'c> Watcher<'c> {
         let interval_s = self.before.at.elapsed().as_secs_f64().max(1e-6);
         let mut waits = self.wake_ups.as_mut().map(WakeUps::take);
         let mut has_ended = false;
+        let mut warnings = self.parties.warnings.clone();
+        let mut enforced: BTreeMap<u32, VcpuStanding> = BTreeMap::new();
+        match sched::ext_standing(Path::new(SOCKET)) {
+            Ok(standing) => {
+                let vcpus = standing.into_iter().flat_map(|standing| standing.vcpus);
+                enforced.extend(vcpus.map(|vcpu| (vcpu.tid, vcpu)));
+            }
+            Err(error) => warnings.push(format!("budgets of the sched_ext scheduler: {error}")),
+        }
+        let reports = &mut self.reports;
         let mut group = |party: &Party| Group {
             name: party.name.clone(),
             pid: party.pid,
@@ -123,7 +139,17 @@ impl<'c> Watcher<'c> {
                             .as_mut()
                             .map(|waits| waits.remove(&tid).unwrap_or_default()),
                     };
-                    Some(Stage::of(role, &reading, interval_s))
+                    let stage = Stage::of(role, &reading, interval_s);
+                    let found = enforced
+                        .remove(&tid)
+                        .or_else(|| sched::deadline::thread(&machine, tid));
+                    Some(match found {
+                        Some(found) if role.stage == "vcpu" => stage.under(VcpuStanding {
+                            guest: reports.of(&party.name),
+                            ..found
+                        }),
+                        _ => stage,
+                    })
                 })
                 .collect(),
         };
@@ -138,7 +164,6 @@ impl<'c> Watcher<'c> {
             .own
             .zip(own_after)
             .map(|(before, after)| after.ran_ns.saturating_sub(before.ran_ns));
-        let mut warnings = self.parties.warnings.clone();
         warnings.extend(self.no_wake_ups.clone());
         let frame = Frame {
             schema_version: SCHEMA_VERSION,

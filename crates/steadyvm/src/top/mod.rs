@@ -4,7 +4,7 @@
 //! - `look`: reads the host
 //! - `text`: a frame as a table and as metrics; pure
 
-mod frame;
+pub mod frame;
 mod look;
 mod text;
 
@@ -28,7 +28,8 @@ use crate::output;
 /// A line is a thread on the way of a packet: the card's interrupt and NAPI threads, then for each VM its
 /// vhost workers and VCPUs. "of own" is how much of its budget it used, in per cent. Wake-ups are
 /// the times from being woken to running, each one, by two tracepoints that the kernel filters by these
-/// threads; without the right to trace, means of the kernel's counters.
+/// threads; without the right to trace, means of the kernel's counters. A VCPU with a budget has a second line: what it
+/// used in its period and how often it was held up, as `steadyvm sched top` has it.
 ///
 /// Shown are the cards, VMs and services of what `apply` has put in force; if nothing is, all VMs.
 #[derive(Debug, clap::Args)]
@@ -116,7 +117,7 @@ impl Args {
 }
 
 /// Puts a file with this text in the place of the one that may be there.
-fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+pub fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(".new");
     fs::write(&beside, text)?;

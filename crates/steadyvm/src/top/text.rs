@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use steadyvm_host::State;
+use steadyvm_sched::show::VcpuStanding;
 
 use super::frame::{Frame, Group, Stage};
 use crate::site::drift::ago;
@@ -62,6 +63,9 @@ fn write_table(text: &mut String, frame: &Frame) -> std::fmt::Result {
             )?;
             for stage in &group.stages {
                 writeln!(text, "{}", row(stage).trim_end())?;
+                if let Some(enforced) = &stage.enforced {
+                    writeln!(text, "    {}", second_row(enforced))?;
+                }
             }
         }
     }
@@ -91,6 +95,33 @@ fn row(stage: &Stage) -> String {
     )
 }
 
+/// What `steadyvm sched top` has of a VCPU; what is not counted is left out.
+fn second_row(it: &VcpuStanding) -> String {
+    let mut parts = Vec::new();
+    if let Some(used_ns) = it.period_used_ns {
+        let last = it.last_period_used_ns;
+        let last = last.map_or(String::new(), |ns| format!(", last {}", ns / 1000));
+        parts.push(format!("this period {}{last} us", used_ns / 1000));
+    }
+    if let Some((ns, times)) = it.throttled_ns.zip(it.throttles) {
+        parts.push(format!(
+            "throttled {:.0} ms, {times} times",
+            ns as f64 / 1e6
+        ));
+    }
+    parts.push(format!(
+        "preempted {}, moved {}",
+        it.preemptions, it.migrations
+    ));
+    if let Some(short) = it.short_periods {
+        parts.push(format!("short {short}"));
+    }
+    if let Some(guest) = it.guest {
+        parts.push(format!("misses {}", guest.misses));
+    }
+    cut(&parts.join("; "), 96)
+}
+
 fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
@@ -106,7 +137,7 @@ fn kinds(frame: &Frame) -> [(&'static str, &Vec<Group>); 3] {
 type Value = fn(&Stage) -> Option<f64>;
 
 /// A metric of a thread: name, unit, help, value.
-const METRICS: [(&str, &str, Value); 9] = [
+const METRICS: [(&str, &str, Value); 13] = [
     (
         "cpu_ratio",
         "CPU time of a thread over the interval, of one CPU.",
@@ -114,7 +145,7 @@ const METRICS: [(&str, &str, Value); 9] = [
     ),
     (
         "budget_seconds",
-        "CPU time that SCHED_DEADLINE gives a thread in each period.",
+        "CPU time that SCHED_DEADLINE or our sched_ext scheduler gives a thread in each period.",
         |stage| Some(stage.budget?.runtime_us / 1e6),
     ),
     (
@@ -126,6 +157,26 @@ const METRICS: [(&str, &str, Value); 9] = [
         "budget_used_ratio",
         "How much of its budget a thread used over the interval.",
         |stage| Some(stage.budget?.used_percent? / 100.0),
+    ),
+    (
+        "budget_throttled_seconds",
+        "Time so far that a VCPU had work and no budget.",
+        |stage| Some(stage.enforced.as_ref()?.throttled_ns? as f64 / 1e9),
+    ),
+    (
+        "budget_preemptions",
+        "How often so far a VCPU with a budget stopped with work.",
+        |stage| Some(stage.enforced.as_ref()?.preemptions as f64),
+    ),
+    (
+        "budget_short_periods",
+        "Periods so far that did not give a VCPU with work its budget.",
+        |stage| Some(stage.enforced.as_ref()?.short_periods? as f64),
+    ),
+    (
+        "guest_misses",
+        "Jobs that the VCPU's guest has reported as done after their deadline.",
+        |stage| Some(stage.enforced.as_ref()?.guest?.misses as f64),
     ),
     (
         "wake_ups",
@@ -259,6 +310,7 @@ fn escape(value: &str) -> String {
 mod tests {
     use super::*;
     use crate::top::frame::{Budget, InForce, WakeUp};
+    use steadyvm_sched::show::GuestReport;
 
     fn frame() -> Frame {
         let stage = Stage {
@@ -282,6 +334,19 @@ mod tests {
                 p99_us: Some(4.0),
                 max_us: Some(4.0),
             },
+            enforced: Some(VcpuStanding {
+                period_used_ns: Some(1_234_000),
+                last_period_used_ns: Some(4_000_000),
+                throttled_ns: Some(250_000_000),
+                throttles: Some(3),
+                preemptions: 4,
+                short_periods: Some(0),
+                guest: Some(GuestReport {
+                    jobs: 50,
+                    misses: 2,
+                }),
+                ..VcpuStanding::default()
+            }),
         };
         Frame {
             schema_version: 1,
@@ -321,6 +386,8 @@ mod tests {
         for figure in ["deadline 4000/10000 us", "20.0", "50.0", "4.0"] {
             assert!(row.contains(figure), "{row}");
         }
+        let second = "    this period 1234, last 4000 us; throttled 250 ms, 3 times; preempted 4, moved 0; short 0; misses 2";
+        assert!(text.contains(second), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100));
     }
 
@@ -332,6 +399,10 @@ mod tests {
         let line = "steadyvm_thread_wake_up_p99_seconds{vm=\"we\\\"b\",stage=\"vcpu\",number=\"1\",tid=\"7\",\
                     thread=\"CPU 1/KVM\",rank=\"deadline 4000/10000 us\"} 0.000004\n";
         assert!(text.contains(line), "{text}");
+        assert!(
+            text.contains("steadyvm_thread_guest_misses{vm=\"we\\\"b\","),
+            "{text}"
+        );
         // A family is told once, before its samples.
         let mut seen = std::collections::BTreeSet::new();
         for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {

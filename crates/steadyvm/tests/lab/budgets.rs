@@ -84,6 +84,40 @@ fn exit_code(host: &EmulatedHost, words: &str) -> String {
     )
 }
 
+/// The VCPU has its budget in `sched show`, and what the kernel does not count is not told.
+fn shows_what_the_kernel_counts(host: &EmulatedHost, thread: &str) {
+    let text = inside(host, "steadyvm sched show --json");
+    let standing: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(standing["mechanism"], "deadline", "{text}");
+    assert_eq!(standing["vcpus"].as_array().unwrap().len(), 1, "{text}");
+    let vcpu = &standing["vcpus"][0];
+    assert_eq!(vcpu["tid"].to_string(), thread);
+    assert_eq!(vcpu["vm"], "rt");
+    assert_eq!(vcpu["budget_ns"], 4_000_000);
+    assert_eq!(vcpu["period_ns"], 10_000_000);
+    // It computed for half a minute, and could have run 60 % more of it.
+    for name in ["used_ns", "waited_ns"] {
+        assert!(
+            vcpu[name].as_u64().unwrap() > 5_000_000_000,
+            "{name}: {vcpu}"
+        );
+    }
+    assert!(vcpu["preemptions"].as_u64().unwrap() > 1000, "{vcpu}");
+    assert!(vcpu["period_used_ns"].is_u64(), "{vcpu}");
+    assert!(vcpu["throttled_ns"].is_null() && vcpu["last_period_used_ns"].is_null());
+    let metrics = inside(host, "steadyvm sched top --once --format openmetrics");
+    assert!(
+        metrics.contains("steadyvm_vcpu_budget_seconds{vm=\"rt\",vcpu=\"0\"} 0.004\n"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("steadyvm_vcpu_waited_seconds_total{"),
+        "{metrics}"
+    );
+    let table = inside(host, "steadyvm top --once");
+    assert!(table.contains("this period "), "{table}");
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
@@ -114,6 +148,7 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
     for share in [alone, beside_normal, beside_fifo] {
         assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
     }
+    shows_what_the_kernel_counts(&host, &thread);
 
     assert_eq!(
         exit_code(&host, "steadyvm status /run/steadyvm.toml"),
