@@ -88,7 +88,7 @@ sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, 
 
 .PHONY: program-tests
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets, and measured
-	cargo test --release --locked -p steadyvm --test lab_programs --test lab_services --test lab_qemu_sockets -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab_programs --test lab_services --test lab_qemu_sockets --test lab_peers -- --ignored --test-threads=1
 
 .PHONY: cpython-tests
 cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets in the emulated host; goes on where it was interrupted

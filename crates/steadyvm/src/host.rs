@@ -79,8 +79,8 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct TargetArgs {
-    /// vanilla, preempt-rt, dedicated, rt-poll-list, rt-profile or rt-levels; or a composition of
-    /// rt, dedicated, profile and levels, such as rt+dedicated+profile.
+    /// vanilla, preempt-rt, dedicated, rt-poll-list, rt-profile, rt-levels or tuned; or a composition
+    /// of rt, dedicated, profile and levels, such as rt+dedicated+profile.
     #[arg(long)]
     method: Switches,
     /// A network interface that carries real-time traffic; may be repeated.

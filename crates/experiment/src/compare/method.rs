@@ -1,10 +1,13 @@
 //! What is compared: what is set on the host, and how the guests are run.
 
+use super::price::Price;
 use crate::compare::results::Service;
 use std::fmt;
 use std::str::FromStr;
-use steadyvm_host::Method;
-use steadyvm_lab::laboratory::HostKernel;
+use steadyvm_host::net::tuned;
+use steadyvm_host::{CpuSet, Method};
+use steadyvm_lab::host::HostSpecification;
+use steadyvm_lab::laboratory::{HUGE_PAGES_OF_A_GUEST, HostKernel, Laboratory};
 use steadyvm_lab::{Error, Result};
 
 /// A method of a comparison. The host's part is a method of `crates/host`, the only writer of host
@@ -35,12 +38,18 @@ pub enum Guests {
     /// So, but the latency-critical service has no guest: it is a process of the host in the
     /// namespace that its guest's sockets would be in.
     OutsourcedBulk,
+    /// By QEMU, the latency-critical one as libvirt's documented real-time domain is.
+    RealTime,
 }
 
-/// Every method of the host with QEMU's guests, then those with guests of `steadyvm up`, then what
-/// levels cost that nobody uses.
+/// The host's CPU that a method sets aside for the latency-critical VM, and the others.
+const SET_ASIDE: usize = 1;
+const OTHERS: usize = 0;
+
+/// Every method of the host with QEMU's guests, the peer's as it has them, then those with guests of
+/// `steadyvm up`, then what levels cost that nobody uses.
 const ALL: [ComparedMethod; Method::ALL.len() + 7] = {
-    let [a, b, c, d, e, f] = Method::ALL;
+    let [a, b, c, d, e, f, tuned] = Method::ALL;
     [
         with_qemu(a),
         with_qemu(b),
@@ -48,6 +57,10 @@ const ALL: [ComparedMethod; Method::ALL.len() + 7] = {
         with_qemu(d),
         with_qemu(e),
         with_qemu(f),
+        ComparedMethod {
+            guests: Guests::RealTime,
+            ..with_qemu(tuned)
+        },
         ComparedMethod {
             name: "preempt-rt-vmm",
             guests: Guests::Steadyvm,
@@ -103,8 +116,69 @@ impl ComparedMethod {
             return Ok(());
         }
         let why = "it differs in how guests are run, and with --service host there are none";
-        let what_to_do = format!("use --service vm, or the method {}", self.host);
+        let what_to_do = match self.guests {
+            Guests::RealTime => "use --service vm".to_owned(),
+            _ => format!("use --service vm, or the method {}", self.host),
+        };
         Err(Error::input(format!("compare method {self}"), why).what_to_do(what_to_do))
+    }
+
+    /// Its host, whose processors share the CPU `on_cpu` of this machine while it boots.
+    ///
+    /// # Errors
+    /// The laboratory was opened without its kernel.
+    pub fn specification(
+        self,
+        laboratory: &Laboratory,
+        on_cpu: usize,
+    ) -> Result<HostSpecification> {
+        let kernel = laboratory.in_place_of(self.kernel);
+        let host = laboratory.host(&self.to_string(), kernel)?;
+        Ok(HostSpecification {
+            boot_on_cpu: Some(on_cpu),
+            kernel_words: format!("{} {}", host.kernel_words, self.kernel_words()),
+            ..host
+        })
+    }
+
+    /// Whether it is what others use in steadyvm's place.
+    pub fn is_peer(self) -> bool {
+        matches!(self.guests, Guests::RealTime)
+    }
+
+    /// The words for the command line of its host's kernel.
+    pub fn kernel_words(self) -> String {
+        match self.guests {
+            Guests::RealTime => {
+                let words =
+                    tuned::command_line(&CpuSet::single(SET_ASIDE), &CpuSet::single(OTHERS));
+                format!("{words} hugepages={HUGE_PAGES_OF_A_GUEST}")
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// What whoever runs it gives up.
+    pub fn price(self) -> Price {
+        let nothing = Price::default();
+        match (self.host, self.guests) {
+            (Method::Tuned, _) => Price {
+                cpus_set_aside: 1,
+                cpus_are_shared: false,
+                memory_is_shared: false,
+                ..nothing
+            },
+            (Method::Dedicated, _) => Price {
+                cpus_set_aside: 1,
+                cpus_are_shared: false,
+                ..nothing
+            },
+            (_, Guests::Steadyvm | Guests::Outsourced | Guests::OutsourcedBulk) => Price {
+                migrates: false,
+                ..nothing
+            },
+            (_, Guests::Qemu | Guests::RealTime) => nothing,
+        }
     }
 
     /// What readers of its figures must know.
@@ -117,6 +191,10 @@ impl ComparedMethod {
             Guests::OutsourcedBulk => {
                 "its latency-critical service is in no VM: what remains of rt-sockets where a VM \
                  costs nothing"
+            }
+            Guests::RealTime => {
+                "a peer: tuned's realtime-virtual-host and libvirt's real-time domain; what of them \
+                 is left out is in docs/guide/methods.md"
             }
             Guests::Qemu | Guests::Outsourced => return None,
         };
@@ -225,6 +303,38 @@ mod tests {
         assert_eq!(all.host, parse("rt-levels").host);
         let off = parse("levels-off");
         assert_eq!((off.host, off.kernel), (base.host, levels.kernel));
+        // The peers run on the distribution's kernel, and ours needs no word on its command line.
+        let tuned = parse("tuned");
+        assert_eq!(
+            (tuned.guests, tuned.kernel),
+            (Guests::RealTime, base.kernel)
+        );
+        for method in ALL {
+            assert_eq!(
+                method.kernel_words().is_empty(),
+                method != tuned,
+                "{method}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_method_that_sets_a_cpu_aside_says_so() {
+        let parse = |name: &str| name.parse::<ComparedMethod>().unwrap();
+        for method in ALL {
+            let takes_a_cpu = ["dedicated", "tuned"].contains(&method.name);
+            let price = method.price();
+            assert_eq!(price.cpus_set_aside, u32::from(takes_a_cpu), "{method}");
+            assert_eq!(price.cpus_are_shared, !takes_a_cpu, "{method}");
+        }
+        let words = parse("tuned").kernel_words();
+        for part in [
+            "isolcpus=managed_irq,domain,1 ",
+            "irqaffinity=0 ",
+            "hugepages=",
+        ] {
+            assert!(words.contains(part), "{words}");
+        }
     }
 
     #[test]

@@ -220,9 +220,14 @@ fn start_guests(
     host: &EmulatedHost,
     observer: &dyn Observer,
 ) -> Result<(Guest, Guest)> {
+    // What is done for the latency-critical VM alone.
+    let other_guests = match guests {
+        Guests::RealTime => Guests::Qemu,
+        all => all,
+    };
     let (rt, bulk) = thread::scope(|scope| {
         let rt = scope.spawn(|| start_guest(guests, host, guest(RT_GUEST, 1, 2), RT, observer));
-        let bulk = start_guest(guests, host, guest(BULK_GUEST, 2, 1), BULK, observer);
+        let bulk = start_guest(other_guests, host, guest(BULK_GUEST, 2, 1), BULK, observer);
         let panicked = |_| Err(Error::machine("start a guest", "a thread panicked"));
         (rt.join().unwrap_or_else(panicked), bulk)
     });
@@ -239,6 +244,10 @@ fn start_guest(
     let address = network.address(GUEST_ADDRESS);
     machine.monitor = match guests {
         Guests::Qemu => Monitor::Qemu,
+        Guests::RealTime => {
+            machine.real_time = true;
+            Monitor::Qemu
+        }
         Guests::Steadyvm => Monitor::Steadyvm { sockets: None },
         Guests::Outsourced | Guests::OutsourcedBulk => {
             let namespace = namespace_of(&machine.name);
@@ -251,7 +260,7 @@ fn start_guest(
     };
     let guest = host.start_guest(&machine, &[network], observer)?;
     match guests {
-        Guests::Qemu | Guests::Steadyvm => guest.set_network_up(address)?,
+        Guests::Qemu | Guests::RealTime | Guests::Steadyvm => guest.set_network_up(address)?,
         Guests::Outsourced | Guests::OutsourcedBulk => guest.outsource_sockets()?,
     }
     Ok(guest)

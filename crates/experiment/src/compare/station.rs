@@ -8,7 +8,7 @@ use super::receivers::Receivers;
 use crate::compare::results::{Phase, PhaseData};
 use crate::engine::CpuTimes;
 use std::time::Duration;
-use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
+use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
@@ -48,11 +48,7 @@ impl Station {
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        let specification = HostSpecification {
-            boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(&method.to_string(), laboratory.in_place_of(method.kernel))?
-        };
-        let mut host = EmulatedHost::boot(&specification)?;
+        let mut host = EmulatedHost::boot(&method.specification(laboratory, on_cpu)?)?;
         let receivers = Receivers::start(options.service, method.guests, &host, observer)?;
         let mut apply = receivers.named.clone();
         if options.keep_fair_server {

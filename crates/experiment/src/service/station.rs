@@ -6,7 +6,7 @@ use crate::compare::phase;
 use crate::compare::receivers::Receivers;
 use crate::engine::CpuTimes;
 use crate::engine::rounds;
-use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
+use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
@@ -68,11 +68,7 @@ impl ServiceStation {
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        let specification = HostSpecification {
-            boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(&method.to_string(), laboratory.in_place_of(method.kernel))?
-        };
-        let mut host = EmulatedHost::boot(&specification)?;
+        let mut host = EmulatedHost::boot(&method.specification(laboratory, on_cpu)?)?;
         let mut receivers =
             Receivers::in_guests(method.guests, &host, &service.server(), observer)?;
         host.put_in_force(method.host, RT, &receivers.named)?;

@@ -143,11 +143,14 @@ mod tests {
             lock_spin_us: None,
             cpus: 2,
             memory_mib: 1,
+            real_time: false,
+            iommu: false,
             console: String::new(),
             cards: vec![Card {
                 tap: "t".to_owned(),
                 mac: "m".to_owned(),
                 send_buffer_bytes: None,
+                function: None,
             }],
         };
         let arguments = host.host_arguments();
