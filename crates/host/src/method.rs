@@ -351,6 +351,8 @@ impl FromStr for RtVm {
 
 /// What a method is applied to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+// Each is an option of its own on the command line.
+#[allow(clippy::struct_excessive_bools)]
 pub struct Target {
     /// The network interfaces that carry real-time traffic.
     pub rt_nics: Vec<String>,
@@ -375,6 +377,9 @@ pub struct Target {
     /// end then stops them on its CPU, and after them the host.
     #[serde(default)]
     pub keep_housekeeping: bool,
+    /// Whether the interrupt threads of devices that RT VMs have by passthrough keep their ranks.
+    #[serde(default)]
+    pub keep_vfio: bool,
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ const BOOT_ATTEMPTS: u32 = 4;
 const CONSOLE_LINES: usize = 10;
 /// The CPU that takes all cards' interrupts until a method moves them. With all on one, every method
 /// has to tell the networks apart by itself.
-const INTERRUPTS_CPU: usize = 0;
+pub(crate) const INTERRUPTS_CPU: usize = 0;
 /// Four times what the emulator's main loop holds its lock for, in the mean (docs/design/lab.md).
 const LOCK_SPIN_US: u32 = 20;
 /// How often a guest is started before its host counts as broken.

@@ -37,7 +37,8 @@ pub struct Args {
     /// can beat.
     /// levels-off is preempt-rt on the kernel of rt-poll-list: what levels cost where nobody uses them.
     /// tuned is a peer: the tuned profile realtime-virtual-host and libvirt's real-time domain, on a host that was
-    /// booted with a CPU set aside.
+    /// booted with a CPU set aside. vf is another: the guest has a virtual function of the host's card by VFIO; in
+    /// vf-ranked its interrupt threads have the card's rank.
     /// METHOD@KERNEL is a method on a kernel of your choice, such as preempt-rt@7.3-rt beside preempt-rt@6.12-rt.
     #[arg(
         long,

@@ -81,12 +81,45 @@ fn tuned_holds_on_a_host_that_was_booted_for_it_and_undo_restores_everything() {
     inside("steadyvm host snapshot --compare /run/before.json");
 }
 
+/// The interrupt threads of the function are found as the VM's, ranked, left where asked, and undone.
+#[test]
+#[ignore = "needs the lab: make program-tests"]
+fn a_virtual_functions_interrupt_threads_are_ranked_and_undone() {
+    let logs = tempfile::tempdir().unwrap();
+    let host = boot("vf", logs.path());
+    let inside = |words: &str| host.connection().text(&["sh", "-euc", words]).unwrap();
+    let mut machine = guest("rt", 1, 2);
+    machine.cards[0].function = Some(host.make_function(RT, &machine.cards[0].mac).unwrap());
+    let rt = host.start_guest(&machine, &[RT], &Silent).unwrap();
+    rt.set_network_up(RT.address(3)).unwrap();
+    rt.await_link().unwrap();
+    let ranks = || {
+        let lines = inside("ps -eo rtprio=,comm= | grep -E 'irq/.*vfio'");
+        let ranks = lines
+            .lines()
+            .map(|line| line.split_whitespace().next().unwrap().to_owned());
+        ranks.collect::<Vec<String>>()
+    };
+    // Receive, send, and the mailbox to the physical function.
+    assert_eq!(ranks(), ["50", "50", "50"]);
+    inside("steadyvm host snapshot > /run/before.json");
+    let vm = format!("--rt-nic rt --rt-vm {}:1", host.guest_pid("rt").unwrap());
+    for (options, rank) in [("", "80"), ("--keep-vfio", "50")] {
+        inside(&format!(
+            "steadyvm host apply --method preempt-rt {vm} {options}"
+        ));
+        assert_eq!(ranks(), [rank; 3], "{options}");
+        inside("steadyvm host undo");
+        inside("steadyvm host snapshot --compare /run/before.json");
+    }
+}
+
 #[test]
 #[ignore = "needs the lab: make program-tests"]
 fn a_comparison_has_the_peers_and_their_price() {
     let out = tempfile::tempdir().unwrap();
     let page = out.path().join("peers.md");
-    let methods = ["tuned"];
+    let methods = ["tuned", "vf", "vf-ranked"];
     let options = [
         "--rounds",
         "1",

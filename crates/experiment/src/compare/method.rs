@@ -18,6 +18,8 @@ pub struct ComparedMethod {
     pub name: &'static str,
     /// What is set on the host.
     pub host: Method,
+    /// More options for `steadyvm host apply`.
+    pub host_options: &'static [&'static str],
     /// The host's kernel.
     pub kernel: HostKernel,
     /// Whether the kernel was asked for by name, as in `preempt-rt@7.3-rt`.
@@ -40,15 +42,17 @@ pub enum Guests {
     OutsourcedBulk,
     /// By QEMU, the latency-critical one as libvirt's documented real-time domain is.
     RealTime,
+    /// By QEMU, the latency-critical one with a virtual function of the host's card by VFIO.
+    Passthrough,
 }
 
 /// The host's CPU that a method sets aside for the latency-critical VM, and the others.
 const SET_ASIDE: usize = 1;
 const OTHERS: usize = 0;
 
-/// Every method of the host with QEMU's guests, the peer's as it has them, then those with guests of
+/// Every method of the host with QEMU's guests, the peers' as they have them, then those with guests of
 /// `steadyvm up`, then what levels cost that nobody uses.
-const ALL: [ComparedMethod; Method::ALL.len() + 7] = {
+const ALL: [ComparedMethod; Method::ALL.len() + 9] = {
     let [a, b, c, d, e, f, tuned] = Method::ALL;
     [
         with_qemu(a),
@@ -60,6 +64,17 @@ const ALL: [ComparedMethod; Method::ALL.len() + 7] = {
         ComparedMethod {
             guests: Guests::RealTime,
             ..with_qemu(tuned)
+        },
+        ComparedMethod {
+            name: "vf",
+            guests: Guests::Passthrough,
+            host_options: &["--keep-vfio"],
+            ..with_qemu(Method::PreemptRt)
+        },
+        ComparedMethod {
+            name: "vf-ranked",
+            guests: Guests::Passthrough,
+            ..with_qemu(Method::PreemptRt)
         },
         ComparedMethod {
             name: "preempt-rt-vmm",
@@ -103,6 +118,7 @@ const fn with_qemu(host: Method) -> ComparedMethod {
     ComparedMethod {
         name: host.name(),
         host,
+        host_options: &[],
         kernel: HostKernel::of(host),
         kernel_is_named: false,
         guests: Guests::Qemu,
@@ -137,13 +153,14 @@ impl ComparedMethod {
         Ok(HostSpecification {
             boot_on_cpu: Some(on_cpu),
             kernel_words: format!("{} {}", host.kernel_words, self.kernel_words()),
+            iommu: self.guests == Guests::Passthrough,
             ..host
         })
     }
 
     /// Whether it is what others use in steadyvm's place.
     pub fn is_peer(self) -> bool {
-        matches!(self.guests, Guests::RealTime)
+        matches!(self.guests, Guests::RealTime | Guests::Passthrough)
     }
 
     /// The words for the command line of its host's kernel.
@@ -154,6 +171,7 @@ impl ComparedMethod {
                     tuned::command_line(&CpuSet::single(SET_ASIDE), &CpuSet::single(OTHERS));
                 format!("{words} hugepages={HUGE_PAGES_OF_A_GUEST}")
             }
+            Guests::Passthrough => "intel_iommu=on iommu=pt".to_owned(),
             _ => String::new(),
         }
     }
@@ -177,6 +195,12 @@ impl ComparedMethod {
                 migrates: false,
                 ..nothing
             },
+            // A device writes to all of the guest's memory, and igbvf has no driver for migration.
+            (_, Guests::Passthrough) => Price {
+                memory_is_shared: false,
+                migrates: false,
+                ..nothing
+            },
             (_, Guests::Qemu | Guests::RealTime) => nothing,
         }
     }
@@ -195,6 +219,10 @@ impl ComparedMethod {
             Guests::RealTime => {
                 "a peer: tuned's realtime-virtual-host and libvirt's real-time domain; what of them \
                  is left out is in docs/guide/methods.md"
+            }
+            Guests::Passthrough => {
+                "a peer: its card is a virtual function of the host's by VFIO, which takes such a card \
+                 and, for the host, the sight of the VM's packets"
             }
             Guests::Qemu | Guests::Outsourced => return None,
         };
@@ -309,12 +337,20 @@ mod tests {
             (tuned.guests, tuned.kernel),
             (Guests::RealTime, base.kernel)
         );
+        let [function, ranked] = ["vf", "vf-ranked"].map(parse);
+        assert_eq!((function.host, function.kernel), (base.host, base.kernel));
+        assert_eq!(
+            ComparedMethod {
+                name: ranked.name,
+                host_options: &[],
+                ..function
+            },
+            ranked
+        );
         for method in ALL {
-            assert_eq!(
-                method.kernel_words().is_empty(),
-                method != tuned,
-                "{method}"
-            );
+            let is_peer = [tuned, function, ranked].contains(&method);
+            assert_eq!(method.kernel_words().is_empty(), !is_peer, "{method}");
+            assert_eq!(method.is_peer(), is_peer, "{method}");
         }
     }
 

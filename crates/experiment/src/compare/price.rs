@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn prices_stand_in_a_row_a_method_and_fit() {
-        let text = table(&parse(&["preempt-rt", "rt-sockets", "tuned@6.12-rt"]));
+        let text = table(&parse(&["preempt-rt", "rt-sockets", "vf", "tuned@6.12-rt"]));
         let rows: Vec<Vec<&str>> = (text.lines().skip(3))
             .map(|line| line.split_whitespace().collect())
             .collect();
@@ -80,6 +80,7 @@ mod tests {
             [
                 ["preempt-rt", "0", "of", "2", "yes", "yes", "yes"],
                 ["rt-sockets", "0", "of", "2", "yes", "yes", "no"],
+                ["vf", "0", "of", "2", "yes", "no", "no"],
                 ["tuned@6.12-rt", "1", "of", "2", "no", "no", "yes"],
             ]
         );

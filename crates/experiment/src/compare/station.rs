@@ -51,6 +51,7 @@ impl Station {
         let mut host = EmulatedHost::boot(&method.specification(laboratory, on_cpu)?)?;
         let receivers = Receivers::start(options.service, method.guests, &host, observer)?;
         let mut apply = receivers.named.clone();
+        apply.extend(method.host_options.iter().map(ToString::to_string));
         if options.keep_fair_server {
             apply.push("--keep-fair-server".to_owned());
         }

@@ -107,6 +107,7 @@ pub(crate) fn plan(
                 batch::steps(machine, &running, levels_from, steps, warnings)?;
                 path.threads
                     .extend(running.vm.vhost_workers.iter().cloned());
+                path.irqs.extend(running.vm.vfio_irqs.clone());
                 ends.extend(rt_vcpus(&running));
             }
             None => wanted.warnings.push(format!(
@@ -358,6 +359,14 @@ fn plan_vm(
              vhost-net (vhost=on)",
             profile.name
         ));
+    }
+    for thread in &vm.vfio_threads {
+        if let Some(priority) = class.irq {
+            let why = "so that interrupts of the VM's own devices have the rank of its class";
+            wanted
+                .steps
+                .extend(policy(machine, thread, priority, 0, why)?);
+        }
     }
     for thread in &vm.vhost_workers {
         if let Some(priority) = class.vhost {

@@ -37,7 +37,7 @@ pub enum ThreadPriority {
 pub struct Class {
     /// Its name in the file.
     pub name: String,
-    /// IRQ threads of its NICs and queues.
+    /// IRQ threads of its NICs and queues, and of the devices that its VMs have by passthrough (VFIO).
     pub irq: Option<ThreadPriority>,
     /// NAPI threads of its NICs and queues, where NAPI is threaded.
     pub napi: Option<ThreadPriority>,
@@ -354,7 +354,10 @@ impl Profile {
             name: format!("process {}", vm.pid),
             pid: Some(vm.pid),
             rt_vcpus: vm.rt_vcpus.clone(),
-            class: rt.clone(),
+            class: Class {
+                irq: rt.irq.filter(|_| !target.keep_vfio),
+                ..rt.clone()
+            },
             ..VmProfile::default()
         });
         let pids: BTreeSet<u32> = target.rt_processes.iter().copied().collect();

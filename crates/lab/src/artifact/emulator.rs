@@ -144,7 +144,7 @@ mod tests {
             cpus: 2,
             memory_mib: 1,
             real_time: false,
-            iommu: false,
+            iommu: true,
             console: String::new(),
             cards: vec![Card {
                 tap: "t".to_owned(),
@@ -161,6 +161,7 @@ mod tests {
         assert_eq!(
             names,
             [
+                "intel-iommu",
                 "virtio-serial-pci",
                 "virtserialport",
                 "pcie-root-port",
@@ -174,6 +175,7 @@ mod tests {
             "VIRTIO_BLK",
             "PCIE_PORT",
             "IGB_PCI_EXPRESS",
+            "VTD",
         ] {
             let line = format!("CONFIG_{option}=y");
             assert!(inputs::DEVICES.lines().any(|have| have == line), "{line}");
