@@ -94,7 +94,7 @@ sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, 
 
 .PHONY: program-tests
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets, and measured
-	cargo test --release --locked -p steadyvm --test lab_programs --test lab_services --test lab_inversion --test lab_end_to_end --test lab_qemu_sockets -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab_programs --test lab_services --test lab_inversion --test lab_end_to_end --test lab_peers --test lab_qemu_sockets -- --ignored --test-threads=1
 
 .PHONY: churn-tests
 churn-tests: build ## By hand: ten VMs per second come and go under a watch, on this machine, for ten minutes

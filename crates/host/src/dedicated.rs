@@ -1,4 +1,4 @@
-//! The steps that give a CPU to the RT path and move everything else off it.
+//! The steps that give CPUs to the RT path and move everything else off them.
 //!
 //! The means is the affinity of every thread, not a cpuset: see docs/design/host-methods.md.
 //!
@@ -26,15 +26,15 @@ pub(crate) struct Path {
     pub irqs: HashMap<u32, String>,
     /// Its network interfaces.
     pub nics: HashSet<String>,
-    /// Its threads that are put on the CPU. IRQ threads are not among them: they follow their
-    /// interrupt.
+    /// Its threads that are put on the CPU, or in turn on one of several. IRQ threads are not among
+    /// them: they follow their interrupt.
     pub threads: Vec<ThreadId>,
 }
 
-/// A CPU that is given to the RT path.
+/// CPUs that are given to the RT path.
 struct Dedication<'a> {
     machine: &'a Machine,
-    cpu: usize,
+    cpus: &'a CpuSet,
     /// All other CPUs that are online.
     others: CpuSet,
     own: Before<'a>,
@@ -72,34 +72,53 @@ impl<'a> Before<'a> {
     }
 }
 
-/// The steps that dedicate a CPU.
+/// The steps that dedicate CPUs.
 ///
 /// # Errors
-/// The CPU is not online, or the host cannot be read.
+/// One of them is not online, or the host cannot be read.
 pub(crate) fn steps(
     machine: &Machine,
     threads: &[Thread],
-    cpu: usize,
+    cpus: &CpuSet,
     path: &Path,
     own: &[Step],
 ) -> Result<Vec<Step>, HostError> {
     let online = machine.online()?;
-    if !online.contains(cpu) {
+    if !cpus.is_subset(&online) {
         return Err(HostError::Unsupported {
-            missing: format!("the dedicated CPU {cpu} is not online ({online} are)"),
+            missing: format!("the dedicated CPU {cpus} is not online ({online} are)"),
             fix: format!("bring it online, or name one of {online} (--cpu)"),
         });
     }
     let dedication = Dedication {
         machine,
-        cpu,
-        others: online.without(cpu),
+        cpus,
+        others: without(&online, cpus),
         own: Before::of(own),
     };
     let mut steps = dedication.clear(path)?;
     steps.extend(dedication.place(path)?);
     steps.extend(dedication.move_others(threads, path));
     Ok(steps)
+}
+
+/// The steps that take CPUs out of masks in files; none for a file that is not there.
+pub(crate) fn masks(
+    machine: &Machine,
+    cpus: &CpuSet,
+    files: impl IntoIterator<Item = String>,
+    own: &[Step],
+) -> Result<Vec<Step>, HostError> {
+    let dedication = Dedication {
+        machine,
+        cpus,
+        others: without(&machine.online()?, cpus),
+        own: Before::of(own),
+    };
+    let files = files.into_iter();
+    Ok(files
+        .filter_map(|path| dedication.mask_file(path))
+        .collect())
 }
 
 impl Dedication<'_> {
@@ -141,7 +160,7 @@ impl Dedication<'_> {
                 continue;
             };
             let before = self.own.irqs.get(&irq).map_or(&now.cpus, |old| &old.cpus);
-            if before.contains(self.cpu) {
+            if self.is_touched_by(before) {
                 let new = self.remaining(before).into();
                 let change = ChangeOf {
                     setting,
@@ -165,11 +184,12 @@ impl Dedication<'_> {
             let change = ChangeOf {
                 old: setting.read(self.machine)?,
                 setting,
-                new: CpuSet::single(self.cpu).into(),
+                new: self.cpus.clone().into(),
             };
             steps.push(Step::required(change, SERVES));
         }
-        for thread in &path.threads {
+        let cpus: Vec<usize> = self.cpus.iter().collect();
+        for (thread, &cpu) in path.threads.iter().zip(cpus.iter().cycle()) {
             // One that ended meanwhile needs no CPU.
             let Ok(old) = self.machine.threads.affinity(thread.tid) else {
                 continue;
@@ -179,7 +199,7 @@ impl Dedication<'_> {
                     thread: thread.clone(),
                 },
                 old,
-                new: CpuSet::single(self.cpu),
+                new: CpuSet::single(cpu),
             };
             steps.push(Step::required(change, SERVES));
         }
@@ -201,7 +221,7 @@ impl Dedication<'_> {
             };
             let key = (thread.id.tid, thread.id.start_time);
             let before = self.own.threads.get(&key).copied().unwrap_or(&old);
-            if before.contains(self.cpu) {
+            if self.is_touched_by(before) {
                 let change = ChangeOf {
                     setting: ThreadAffinity {
                         thread: thread.id.clone(),
@@ -215,9 +235,13 @@ impl Dedication<'_> {
         steps
     }
 
-    /// What is left of a set without the CPU: all other CPUs if that is nothing.
+    fn is_touched_by(&self, set: &CpuSet) -> bool {
+        !set.intersection(self.cpus).is_empty()
+    }
+
+    /// What is left of a set without the CPUs: all other CPUs if that is nothing.
     fn remaining(&self, set: &CpuSet) -> CpuSet {
-        let rest = set.without(self.cpu);
+        let rest = without(set, self.cpus);
         if rest.intersection(&self.others).is_empty() {
             self.others.clone()
         } else {
@@ -230,9 +254,13 @@ impl Dedication<'_> {
         let old = setting.read(self.machine).ok()?;
         let before = self.own.files.get(setting.path.as_str());
         let before = CpuSet::from_mask(before.unwrap_or(&old.as_str())).ok()?;
-        before.contains(self.cpu).then(|| {
+        self.is_touched_by(&before).then(|| {
             let new = self.remaining(&before).to_mask();
             Step::optional(ChangeOf { setting, old, new }, KEPT_FREE)
         })
     }
+}
+
+fn without(set: &CpuSet, cpus: &CpuSet) -> CpuSet {
+    set.iter().filter(|&cpu| !cpus.contains(cpu)).collect()
 }

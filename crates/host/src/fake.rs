@@ -460,6 +460,21 @@ impl FakeIrq {
     }
 }
 
+/// What a file shows that has a word of several, `old`, in brackets, when another is chosen.
+fn chosen(old: &str, value: &str) -> Option<String> {
+    old.contains('[').then(|| {
+        let words = old.split_whitespace().map(|word| {
+            let word = word.trim_matches(['[', ']']);
+            if word == value {
+                format!("[{word}]")
+            } else {
+                word.to_owned()
+            }
+        });
+        words.collect::<Vec<_>>().join(" ")
+    })
+}
+
 fn error(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
@@ -514,7 +529,9 @@ impl HostTree for FakeHost {
             if let (Some(device), "1") = (path.strip_suffix("/threaded"), value) {
                 state.start_napi_threads(device);
             }
-            state.files.insert(path, format!("{value}\n"));
+            let shown = state.files.get(&path).and_then(|old| chosen(old, value));
+            let text = shown.unwrap_or_else(|| value.to_owned());
+            state.files.insert(path, format!("{text}\n"));
             Ok(())
         })
     }

@@ -24,17 +24,21 @@ pub enum Method {
     RtProfile,
     /// `RtProfile` and `RtPollList` together.
     RtLevels,
+    /// A peer: what tuned's profile `realtime-virtual-host` sets, and libvirt's documented XML of a
+    /// real-time VM, on CPUs that the kernel was booted without. Nothing of ours is in it.
+    Tuned,
 }
 
 impl Method {
     /// All methods, in the order of the comparison.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Vanilla,
         Self::PreemptRt,
         Self::Dedicated,
         Self::RtPollList,
         Self::RtProfile,
         Self::RtLevels,
+        Self::Tuned,
     ];
 
     /// The name on the command line and in results.
@@ -46,6 +50,7 @@ impl Method {
             Self::RtPollList => "rt-poll-list",
             Self::RtProfile => "rt-profile",
             Self::RtLevels => "rt-levels",
+            Self::Tuned => "tuned",
         }
     }
 
@@ -73,18 +78,19 @@ impl Method {
                 levels: true,
                 ..Switches::RT_PROFILE
             },
+            Self::Tuned => Switches::TUNED,
         }
     }
 }
 
 /// What a method is composed of: `rt`, and with it `dedicated`, `profile` and `levels`, joined by
-/// `+`. Each of the names of [`Method`] stands for one composition.
+/// `+`; or `tuned` alone. Each of the names of [`Method`] stands for one composition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 // Each is a switch of its own, as its users write them: rt+dedicated+profile+levels.
 #[allow(clippy::struct_excessive_bools)]
 pub struct Switches {
-    /// Ranks for the path from the RT NIC to the RT service. Every other switch needs it.
+    /// Ranks for the path from the RT NIC to the RT service. Every other switch but `tuned` needs it.
     pub rt: bool,
     /// One CPU for that path alone.
     pub dedicated: bool,
@@ -92,6 +98,8 @@ pub struct Switches {
     pub profile: bool,
     /// The RT NICs' packets on the RT level of the receive path, which takes our kernel patches.
     pub levels: bool,
+    /// What the peer sets, in place of all of this.
+    pub tuned: bool,
 }
 
 impl Switches {
@@ -101,12 +109,19 @@ impl Switches {
         dedicated: false,
         profile: false,
         levels: false,
+        tuned: false,
     };
 
     /// As a profile that is read from a file.
     pub const RT_PROFILE: Self = Self {
         rt: true,
         profile: true,
+        ..Self::VANILLA
+    };
+
+    /// The peer.
+    pub const TUNED: Self = Self {
+        tuned: true,
         ..Self::VANILLA
     };
 
@@ -123,12 +138,13 @@ impl Switches {
     }
 
     /// The switches by name, in the order in which they are written.
-    const fn named(self) -> [(&'static str, bool); 4] {
+    const fn named(self) -> [(&'static str, bool); 5] {
         [
             ("rt", self.rt),
             ("dedicated", self.dedicated),
             ("profile", self.profile),
             ("levels", self.levels),
+            ("tuned", self.tuned),
         ]
     }
 
@@ -188,9 +204,17 @@ impl FromStr for Switches {
                 "dedicated" => &mut switches.dedicated,
                 "profile" => &mut switches.profile,
                 "levels" => &mut switches.levels,
+                "tuned" => &mut switches.tuned,
                 _ => return Err(unknown(text)),
             };
             *switch = true;
+        }
+        if switches.tuned {
+            return Err(HostError::BadInput {
+                what: format!("method `{text}` joins tuned with other switches"),
+                fix: "use tuned alone: it gives the path no ranks that others could build on"
+                    .into(),
+            });
         }
         if switches.rt {
             return Ok(switches);
@@ -327,6 +351,8 @@ impl FromStr for RtVm {
 
 /// What a method is applied to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+// Each is an option of its own on the command line.
+#[allow(clippy::struct_excessive_bools)]
 pub struct Target {
     /// The network interfaces that carry real-time traffic.
     pub rt_nics: Vec<String>,
@@ -351,6 +377,9 @@ pub struct Target {
     /// end then stops them on its CPU, and after them the host.
     #[serde(default)]
     pub keep_housekeeping: bool,
+    /// Whether the interrupt threads of devices that RT VMs have by passthrough keep their ranks.
+    #[serde(default)]
+    pub keep_vfio: bool,
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::error::HostError;
 use crate::levels;
 use crate::machine::Machine;
 use crate::method::{Switches, Target};
+use crate::net::tuned::TunedProfile;
 use crate::net::{self, Profile};
 
 /// The profile of a method, if the host can hold it and the target makes sense. Reads only.
@@ -20,6 +21,9 @@ pub(crate) fn profile(
     target.priorities.check()?;
     check_named(target, method)?;
     need_preempt_rt(machine, method)?;
+    if method.tuned {
+        return Ok(Profile::of_tuned(target, TunedProfile::of(machine)?));
+    }
     let mut profile = Profile::of_target(target);
     if method.profile {
         let mut others = net::plan::nics_with_interrupts(machine)?;
@@ -50,7 +54,7 @@ const fn levels_from(target: &Target) -> u32 {
 }
 
 fn check_named(target: &Target, method: Switches) -> Result<(), HostError> {
-    let missing = if target.rt_nics.is_empty() {
+    let missing = if target.rt_nics.is_empty() && !method.tuned {
         "an RT NIC (--rt-nic eth0)"
     } else if target.rt_vms.is_empty() && target.rt_processes.is_empty() {
         "an RT VM (--rt-vm PID:VCPU) or an RT process (--rt-process PID)"

@@ -8,3 +8,5 @@ CONFIG_VIRTIO_PCI=y
 CONFIG_VIRTIO_BLK=y
 CONFIG_VIRTIO_SERIAL=y
 CONFIG_HPET=y
+# An IOMMU that remaps interrupts, for hosts that pass a function of a card to a guest.
+CONFIG_VTD=y

@@ -33,6 +33,10 @@ pub struct Card {
     /// at once, with one a packet at a time. Guests of QEMU only.
     #[serde(default)]
     pub send_buffer_bytes: Option<u32>,
+    /// The host's PCI function that the guest has in place of a tap, by VFIO: "0000:01:10.0". Guests of
+    /// QEMU only.
+    #[serde(default)]
+    pub function: Option<String>,
 }
 
 /// What runs a guest.
@@ -72,6 +76,13 @@ pub struct Machine {
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mib: u32,
+    /// Whether a guest of QEMU is run as libvirt's documented real-time domain is:
+    /// libvirt.org/kbase/kvm-realtime.html.
+    #[serde(default)]
+    pub real_time: bool,
+    /// Whether an emulated host has an IOMMU.
+    #[serde(default)]
+    pub iommu: bool,
     /// Where the first serial port's output goes.
     pub console: String,
     /// Network cards.
@@ -83,12 +94,26 @@ pub struct Machine {
 /// the timers against each other fail by chance.
 const KERNEL_WORDS: &str = "console=ttyS0 panic=-1 quiet loglevel=4 tsc=reliable no_timer_check";
 
+/// The size of a huge page; libvirt's example has those of 1 GiB.
+pub(crate) const HUGE_PAGE_MIB: u32 = 2;
+
 impl Machine {
     /// QEMU's arguments for an emulated host: igb cards, one on each root port of its own,
     /// because an igb's virtual functions claim the devices beside it.
     pub fn host_arguments(&self) -> Vec<String> {
-        let mut arguments = self.common_arguments();
-        push(&mut arguments, "-M", "q35".into());
+        let mut arguments = Vec::new();
+        if self.iommu {
+            // Before the devices that are behind it. It remaps interrupts, which VFIO asks for.
+            let iommu = "intel-iommu,intremap=on,device-iotlb=on";
+            push(&mut arguments, "-device", iommu.into());
+        }
+        arguments.extend(self.common_arguments());
+        let chips = match (self.iommu, self.accelerator) {
+            // KVM's own interrupt controller has no part that remaps.
+            (true, Accelerator::Kvm) => ",kernel-irqchip=split",
+            _ => "",
+        };
+        push(&mut arguments, "-M", format!("q35{chips}"));
         if self.accelerator == Accelerator::Tcg {
             // The emulator's main loop serves timers and cards in one thread and polls a descriptor for
             // each queue at every turn. Without these, the CPU that notifies a disk serves it by itself.
@@ -114,12 +139,35 @@ impl Machine {
         arguments
     }
 
-    /// QEMU's arguments for a guest: virtio-net cards over vhost-net.
+    /// QEMU's arguments for a guest: virtio-net cards over vhost-net, or functions of the host's.
     pub fn guest_arguments(&self) -> Vec<String> {
-        // Without the HPET the guest uses its CPUs' own timers, which KVM serves in the kernel.
         let mut arguments = self.common_arguments();
-        push(&mut arguments, "-M", "q35,hpet=off".into());
+        // Without the HPET the guest uses its CPUs' own timers, which KVM serves in the kernel.
+        let memory = if self.real_time {
+            // <nosharepages/>, and <hugepages/> of the size that an emulated host has room for.
+            ",mem-merge=off,memory-backend=memory"
+        } else {
+            ""
+        };
+        push(&mut arguments, "-M", format!("q35,hpet=off{memory}"));
+        if self.real_time {
+            let pages = format!(
+                "memory-backend-memfd,id=memory,size={}M,hugetlb=on,hugetlbsize={HUGE_PAGE_MIB}M,prealloc=on",
+                self.memory_mib
+            );
+            push(&mut arguments, "-object", pages);
+            // <locked/>
+            push(&mut arguments, "-overcommit", "mem-lock=on".into());
+        }
         for (index, card) in self.cards.iter().enumerate() {
+            if let Some(function) = &card.function {
+                push(
+                    &mut arguments,
+                    "-device",
+                    format!("vfio-pci,host={function}"),
+                );
+                continue;
+            }
             let Card { tap, mac, .. } = card;
             let limit = card.send_buffer_bytes;
             let limit = limit.map_or_else(String::new, |bytes| format!(",sndbuf={bytes}"));
@@ -144,6 +192,10 @@ impl Machine {
     fn processor_arguments(&self) -> [String; 4] {
         let (accelerator, processor) = match self.accelerator {
             // KVM of a PREEMPT_RT kernel starts only where the TSC is promised to be constant.
+            // <pmu state="off"/> is of real-time domains.
+            Accelerator::Kvm if self.real_time => {
+                ("kvm".to_owned(), "host,migratable=off,+invtsc,pmu=off")
+            }
             Accelerator::Kvm => ("kvm".to_owned(), "host,migratable=off,+invtsc"),
             // Without fast string moves, kernels and C libraries copy by words: the emulation does
             // `rep movsb` byte by byte.
@@ -220,4 +272,33 @@ pub fn channel_arguments(agent: i32, monitor: i32) -> Vec<String> {
         "chardev=monitor,mode=control".into(),
     );
     arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laboratory::guest;
+
+    #[test]
+    fn a_real_time_domain_has_what_libvirts_page_has() {
+        let plain = guest("rt", 1, 2);
+        let real_time = Machine {
+            real_time: true,
+            ..plain.clone()
+        };
+        let text = |machine: &Machine| machine.guest_arguments().join(" ");
+        for part in [
+            ",pmu=off ",
+            ",mem-merge=off,memory-backend=memory ",
+            "hugetlb=on,hugetlbsize=2M,prealloc=on",
+            "-overcommit mem-lock=on",
+        ] {
+            assert!(
+                text(&real_time).contains(part),
+                "{part}: {}",
+                text(&real_time)
+            );
+            assert!(!text(&plain).contains(part), "{part}");
+        }
+    }
 }

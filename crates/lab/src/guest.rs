@@ -53,6 +53,20 @@ impl Guest {
     }
 }
 
+/// How long a card may take to find its link.
+const LINK_PATIENCE_S: u32 = 60;
+
+impl Guest {
+    /// Waits until its only card has a link. The driver of a virtual function looks for one every two
+    /// seconds only, and until then everything sent is lost.
+    pub fn await_link(&self) -> Result<()> {
+        let looks = "until [ \"$(cat /sys/class/net/eth0/carrier)\" = 1 ]; do sleep 0.1; done";
+        let patience = LINK_PATIENCE_S.to_string();
+        let argv = ["timeout", &patience, "sh", "-c", looks];
+        self.connection.run(&argv).map(drop)
+    }
+}
+
 /// Adds what the guest's monitor and console said to an error of a guest that did not come up.
 fn with_logs(mut error: Error, host: &Connection, name: &str) -> Error {
     let script = format!("cd {RUN_DIRECTORY}; tail -n 5 {name}.log {name}.console");

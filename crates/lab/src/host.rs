@@ -31,7 +31,7 @@ const BOOT_ATTEMPTS: u32 = 4;
 const CONSOLE_LINES: usize = 10;
 /// The CPU that takes all cards' interrupts until a method moves them. With all on one, every method
 /// has to tell the networks apart by itself.
-const INTERRUPTS_CPU: usize = 0;
+pub(crate) const INTERRUPTS_CPU: usize = 0;
 /// Four times what the emulator's main loop holds its lock for, in the mean (docs/design/lab.md).
 const LOCK_SPIN_US: u32 = 20;
 /// How often a guest is started before its host counts as broken.
@@ -112,6 +112,8 @@ pub struct HostSpecification {
     /// The CPU of this machine that stands for the host's devices from
     /// [`EmulatedHost::spread_processors`] on; `None`: any.
     pub devices_on_cpu: Option<usize>,
+    /// Whether it has an IOMMU, which passing a device to a guest takes.
+    pub iommu: bool,
 }
 
 /// A booted host. Dropping it removes everything that belongs to it.
@@ -203,6 +205,9 @@ impl EmulatedHost {
         observer: &dyn Observer,
     ) -> Result<Guest> {
         for (card, network) in machine.cards.iter().zip(networks) {
+            if card.function.is_some() {
+                continue;
+            }
             self.ip(&format!("tuntap add dev {} mode tap vnet_hdr", card.tap))?;
             self.ip(&format!(
                 "link set dev {} master {} up",
@@ -431,6 +436,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
         tap: network.name.to_owned(),
         mac: network.mac(),
         send_buffer_bytes: None,
+        function: None,
     };
     Machine {
         name: specification.name.clone(),
@@ -443,6 +449,8 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
         lock_spin_us: lock_spin_us(specification),
         cpus: 2,
         memory_mib: 2048,
+        real_time: false,
+        iommu: specification.iommu,
         console: text(console),
         cards: NETWORKS.into_iter().map(card).collect(),
     }
@@ -567,6 +575,7 @@ mod tests {
             boot_patience: BOOT_PATIENCE,
             boot_on_cpu: None,
             devices_on_cpu: Some(0),
+            iommu: false,
         };
         let accelerator = |specification: &HostSpecification| {
             let arguments = machine(specification, Path::new("console")).host_arguments();

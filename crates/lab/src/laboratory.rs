@@ -5,7 +5,7 @@ use crate::artifact::{
     Cache, DistributionKernel, Flavour, Initramfs, KernelPackage, NEWEST_SERIES, PackedInitramfs,
     RtKernel, UserSpace, emulator, sockets_module, user_space_image,
 };
-use crate::emulator::{Accelerator, Card, Machine, Monitor};
+use crate::emulator::{Accelerator, Card, HUGE_PAGE_MIB, Machine, Monitor};
 use crate::host::{BOOT_PATIENCE, HostSpecification};
 use crate::namespace::Namespace;
 use crate::progress::Observer;
@@ -126,7 +126,9 @@ impl HostKernel {
     pub const fn of(method: Method) -> Self {
         match method {
             Method::Vanilla => Self::Distribution,
-            Method::PreemptRt | Method::Dedicated | Method::RtProfile => Self::PreemptRt,
+            Method::PreemptRt | Method::Dedicated | Method::RtProfile | Method::Tuned => {
+                Self::PreemptRt
+            }
             Method::RtPollList | Method::RtLevels => Self::RtLevels,
         }
     }
@@ -194,6 +196,11 @@ const GUEST_KERNEL: &str = "/boot/guest-kernel";
 const GUEST_INITRAMFS: &str = "/boot/guest-initramfs";
 /// A guest's disk is the host's own: one read-only image serves both.
 const GUEST_IMAGE: &str = "/dev/vda";
+
+const GUEST_MEMORY_MIB: u32 = 256;
+/// Huge pages that a host needs for a guest that is run as a real-time domain: `hugepages=` on its
+/// kernel's command line.
+pub const HUGE_PAGES_OF_A_GUEST: u32 = GUEST_MEMORY_MIB / HUGE_PAGE_MIB;
 
 /// Where a guest finds the module for outsourced sockets. It is loaded where a method asks for it.
 pub const SOCKETS_MODULE: &str = "/usr/local/lib/steadyvm_sockets.ko";
@@ -372,6 +379,7 @@ impl Laboratory {
             boot_patience: kernel.boot_patience(),
             boot_on_cpu: None,
             devices_on_cpu: None,
+            iommu: false,
         })
     }
 }
@@ -395,12 +403,15 @@ pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
         accelerator: Accelerator::Kvm,
         lock_spin_us: None,
         cpus,
-        memory_mib: 256,
+        memory_mib: GUEST_MEMORY_MIB,
+        real_time: false,
+        iommu: false,
         console: format!("{}/{name}.console", crate::carry::RUN_DIRECTORY),
         cards: vec![Card {
             tap: format!("tap-{name}"),
             mac: format!("52:54:00:78:00:{number:02x}"),
             send_buffer_bytes: None,
+            function: None,
         }],
     }
 }

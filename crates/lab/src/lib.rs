@@ -13,6 +13,7 @@ pub mod laboratory;
 mod machine_state;
 mod monitor;
 mod namespace;
+mod passthrough;
 pub mod progress;
 mod qemu;
 mod qmp;

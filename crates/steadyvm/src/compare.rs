@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use steadyvm_experiment::compare::results::{AssembleOptions, Service, assemble};
-use steadyvm_experiment::compare::table;
 use steadyvm_experiment::compare::{self, ComparedMethod, Meta, Options, write_output};
+use steadyvm_experiment::compare::{price, table, targets};
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 
@@ -36,6 +36,9 @@ pub struct Args {
     /// rt-process is rt-sockets, but its latency-critical service is a process of the host: what no VM
     /// can beat.
     /// levels-off is preempt-rt on the kernel of rt-poll-list: what levels cost where nobody uses them.
+    /// tuned is a peer: the tuned profile realtime-virtual-host and libvirt's real-time domain, on a host that was
+    /// booted with a CPU set aside. vf is another: the guest has a virtual function of the host's card by VFIO; in
+    /// vf-ranked its interrupt threads have the card's rank.
     /// METHOD@KERNEL is a method on a kernel of your choice, such as preempt-rt@7.3-rt beside preempt-rt@6.12-rt.
     #[arg(
         long,
@@ -156,8 +159,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         equal_rate_mbit_per_s: measured.equal_rate_mbit_per_s,
     };
     write_output(&args.out, &measured.data, &results, &meta)?;
-    let rendered = table::render(&results);
-    let title = "Host methods next to bulk traffic";
+    let rendered = table::render(&results)
+        + &targets::table(&results, &options.methods)
+        + &price::table(&options.methods);
+    let title = if options.methods.iter().any(|method| method.is_peer()) {
+        "Steadyvm's methods and what others use, next to bulk traffic"
+    } else {
+        "Host methods next to bulk traffic"
+    };
     args.markdown
         .write(title, "methods", &meta.run, &rendered)?;
     if args.json {

@@ -78,9 +78,11 @@ enum Verb {
 }
 
 #[derive(Debug, clap::Args)]
+// Each is an option of its own.
+#[allow(clippy::struct_excessive_bools)]
 struct TargetArgs {
-    /// vanilla, preempt-rt, dedicated, rt-poll-list, rt-profile or rt-levels; or a composition of
-    /// rt, dedicated, profile and levels, such as rt+dedicated+profile.
+    /// vanilla, preempt-rt, dedicated, rt-poll-list, rt-profile, rt-levels or tuned; or a composition
+    /// of rt, dedicated, profile and levels, such as rt+dedicated+profile.
     #[arg(long)]
     method: Switches,
     /// A network interface that carries real-time traffic; may be repeated.
@@ -108,6 +110,10 @@ struct TargetArgs {
     /// end then stops them on its CPU. By default they stand above vhost workers and VCPUs.
     #[arg(long)]
     keep_housekeeping: bool,
+    /// Leave the interrupt threads of devices that RT VMs have by passthrough (VFIO) at their
+    /// priorities. By default they stand where those of RT NICs do.
+    #[arg(long)]
+    keep_vfio: bool,
 }
 
 /// Runs the verb.
@@ -138,6 +144,7 @@ impl TargetArgs {
             disable_rt_throttling: self.rt_throttling_off,
             keep_fair_server: self.keep_fair_server,
             keep_housekeeping: self.keep_housekeeping,
+            keep_vfio: self.keep_vfio,
         }
     }
 }

@@ -79,10 +79,11 @@ impl Counters {
         })
     }
 
-    /// The guest's network devices are cards (virtio's number 1) and outsourced sockets (0xffff).
+    /// The guest's network devices are cards (virtio's number 1), outsourced sockets (0xffff) and virtual
+    /// functions, whose interrupts have the network device's name.
     fn interrupts(&self) -> Result<Interrupts> {
         let devices = "grep -lE '0x(0001|ffff)' /sys/bus/virtio/devices/*/device | cut -d / -f 6; \
-                       echo; cat /proc/softirqs /proc/interrupts";
+                       ls /sys/bus/pci/drivers/igbvf/*/net 2> /dev/null; echo; cat /proc/softirqs /proc/interrupts";
         let text = self.guest.text(&["sh", "-c", devices])?;
         Interrupts::parse(&text).ok_or_else(|| Error::machine("read the guest's counters", text))
     }

@@ -1,10 +1,13 @@
 //! What is compared: what is set on the host, and how the guests are run.
 
+use super::price::Price;
 use crate::compare::results::Service;
 use std::fmt;
 use std::str::FromStr;
-use steadyvm_host::Method;
-use steadyvm_lab::laboratory::HostKernel;
+use steadyvm_host::net::tuned;
+use steadyvm_host::{CpuSet, Method};
+use steadyvm_lab::host::HostSpecification;
+use steadyvm_lab::laboratory::{HUGE_PAGES_OF_A_GUEST, HostKernel, Laboratory};
 use steadyvm_lab::{Error, Result};
 
 /// A method of a comparison. The host's part is a method of `crates/host`, the only writer of host
@@ -15,6 +18,8 @@ pub struct ComparedMethod {
     pub name: &'static str,
     /// What is set on the host.
     pub host: Method,
+    /// More options for `steadyvm host apply`.
+    pub host_options: &'static [&'static str],
     /// The host's kernel.
     pub kernel: HostKernel,
     /// Whether the kernel was asked for by name, as in `preempt-rt@7.3-rt`.
@@ -35,12 +40,20 @@ pub enum Guests {
     /// So, but the latency-critical service has no guest: it is a process of the host in the
     /// namespace that its guest's sockets would be in.
     OutsourcedBulk,
+    /// By QEMU, the latency-critical one as libvirt's documented real-time domain is.
+    RealTime,
+    /// By QEMU, the latency-critical one with a virtual function of the host's card by VFIO.
+    Passthrough,
 }
 
-/// Every method of the host with QEMU's guests, then those with guests of `steadyvm up`, then what
-/// levels cost that nobody uses.
-const ALL: [ComparedMethod; Method::ALL.len() + 7] = {
-    let [a, b, c, d, e, f] = Method::ALL;
+/// The host's CPU that a method sets aside for the latency-critical VM, and the others.
+const SET_ASIDE: usize = 1;
+const OTHERS: usize = 0;
+
+/// Every method of the host with QEMU's guests, the peers' as they have them, then those with guests of
+/// `steadyvm up`, then what levels cost that nobody uses.
+const ALL: [ComparedMethod; Method::ALL.len() + 9] = {
+    let [a, b, c, d, e, f, tuned] = Method::ALL;
     [
         with_qemu(a),
         with_qemu(b),
@@ -48,6 +61,21 @@ const ALL: [ComparedMethod; Method::ALL.len() + 7] = {
         with_qemu(d),
         with_qemu(e),
         with_qemu(f),
+        ComparedMethod {
+            guests: Guests::RealTime,
+            ..with_qemu(tuned)
+        },
+        ComparedMethod {
+            name: "vf",
+            guests: Guests::Passthrough,
+            host_options: &["--keep-vfio"],
+            ..with_qemu(Method::PreemptRt)
+        },
+        ComparedMethod {
+            name: "vf-ranked",
+            guests: Guests::Passthrough,
+            ..with_qemu(Method::PreemptRt)
+        },
         ComparedMethod {
             name: "preempt-rt-vmm",
             guests: Guests::Steadyvm,
@@ -90,6 +118,7 @@ const fn with_qemu(host: Method) -> ComparedMethod {
     ComparedMethod {
         name: host.name(),
         host,
+        host_options: &[],
         kernel: HostKernel::of(host),
         kernel_is_named: false,
         guests: Guests::Qemu,
@@ -103,8 +132,77 @@ impl ComparedMethod {
             return Ok(());
         }
         let why = "it differs in how guests are run, and with --service host there are none";
-        let what_to_do = format!("use --service vm, or the method {}", self.host);
+        let what_to_do = match self.guests {
+            Guests::RealTime => "use --service vm".to_owned(),
+            _ => format!("use --service vm, or the method {}", self.host),
+        };
         Err(Error::input(format!("compare method {self}"), why).what_to_do(what_to_do))
+    }
+
+    /// Its host, whose processors share the CPU `on_cpu` of this machine while it boots.
+    ///
+    /// # Errors
+    /// The laboratory was opened without its kernel.
+    pub fn specification(
+        self,
+        laboratory: &Laboratory,
+        on_cpu: usize,
+    ) -> Result<HostSpecification> {
+        let kernel = laboratory.in_place_of(self.kernel);
+        let host = laboratory.host(&self.to_string(), kernel)?;
+        Ok(HostSpecification {
+            boot_on_cpu: Some(on_cpu),
+            kernel_words: format!("{} {}", host.kernel_words, self.kernel_words()),
+            iommu: self.guests == Guests::Passthrough,
+            ..host
+        })
+    }
+
+    /// Whether it is what others use in steadyvm's place.
+    pub fn is_peer(self) -> bool {
+        matches!(self.guests, Guests::RealTime | Guests::Passthrough)
+    }
+
+    /// The words for the command line of its host's kernel.
+    pub fn kernel_words(self) -> String {
+        match self.guests {
+            Guests::RealTime => {
+                let words =
+                    tuned::command_line(&CpuSet::single(SET_ASIDE), &CpuSet::single(OTHERS));
+                format!("{words} hugepages={HUGE_PAGES_OF_A_GUEST}")
+            }
+            Guests::Passthrough => "intel_iommu=on iommu=pt".to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// What whoever runs it gives up.
+    pub fn price(self) -> Price {
+        let nothing = Price::default();
+        match (self.host, self.guests) {
+            (Method::Tuned, _) => Price {
+                cpus_set_aside: 1,
+                cpus_are_shared: false,
+                memory_is_shared: false,
+                ..nothing
+            },
+            (Method::Dedicated, _) => Price {
+                cpus_set_aside: 1,
+                cpus_are_shared: false,
+                ..nothing
+            },
+            (_, Guests::Steadyvm | Guests::Outsourced | Guests::OutsourcedBulk) => Price {
+                migrates: false,
+                ..nothing
+            },
+            // A device writes to all of the guest's memory, and igbvf has no driver for migration.
+            (_, Guests::Passthrough) => Price {
+                memory_is_shared: false,
+                migrates: false,
+                ..nothing
+            },
+            (_, Guests::Qemu | Guests::RealTime) => nothing,
+        }
     }
 
     /// What readers of its figures must know.
@@ -117,6 +215,14 @@ impl ComparedMethod {
             Guests::OutsourcedBulk => {
                 "its latency-critical service is in no VM: what remains of rt-sockets where a VM \
                  costs nothing"
+            }
+            Guests::RealTime => {
+                "a peer: tuned's realtime-virtual-host and libvirt's real-time domain; what of them \
+                 is left out is in docs/guide/methods.md"
+            }
+            Guests::Passthrough => {
+                "a peer: its card is a virtual function of the host's by VFIO, which takes such a card \
+                 and, for the host, the sight of the VM's packets"
             }
             Guests::Qemu | Guests::Outsourced => return None,
         };
@@ -225,6 +331,46 @@ mod tests {
         assert_eq!(all.host, parse("rt-levels").host);
         let off = parse("levels-off");
         assert_eq!((off.host, off.kernel), (base.host, levels.kernel));
+        // The peers run on the distribution's kernel, and ours needs no word on its command line.
+        let tuned = parse("tuned");
+        assert_eq!(
+            (tuned.guests, tuned.kernel),
+            (Guests::RealTime, base.kernel)
+        );
+        let [function, ranked] = ["vf", "vf-ranked"].map(parse);
+        assert_eq!((function.host, function.kernel), (base.host, base.kernel));
+        assert_eq!(
+            ComparedMethod {
+                name: ranked.name,
+                host_options: &[],
+                ..function
+            },
+            ranked
+        );
+        for method in ALL {
+            let is_peer = [tuned, function, ranked].contains(&method);
+            assert_eq!(method.kernel_words().is_empty(), !is_peer, "{method}");
+            assert_eq!(method.is_peer(), is_peer, "{method}");
+        }
+    }
+
+    #[test]
+    fn a_method_that_sets_a_cpu_aside_says_so() {
+        let parse = |name: &str| name.parse::<ComparedMethod>().unwrap();
+        for method in ALL {
+            let takes_a_cpu = ["dedicated", "tuned"].contains(&method.name);
+            let price = method.price();
+            assert_eq!(price.cpus_set_aside, u32::from(takes_a_cpu), "{method}");
+            assert_eq!(price.cpus_are_shared, !takes_a_cpu, "{method}");
+        }
+        let words = parse("tuned").kernel_words();
+        for part in [
+            "isolcpus=managed_irq,domain,1 ",
+            "irqaffinity=0 ",
+            "hugepages=",
+        ] {
+            assert!(words.contains(part), "{words}");
+        }
     }
 
     #[test]

@@ -9,11 +9,13 @@ mod counts;
 mod method;
 mod output;
 pub(crate) mod phase;
+pub mod price;
 pub(crate) mod receivers;
 pub mod report;
 pub mod results;
 mod station;
 pub mod table;
+pub mod targets;
 
 pub use method::{ComparedMethod, Guests};
 pub use output::{Meta, write_files, write_output};

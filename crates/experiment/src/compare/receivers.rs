@@ -220,9 +220,14 @@ fn start_guests(
     host: &EmulatedHost,
     observer: &dyn Observer,
 ) -> Result<(Guest, Guest)> {
+    // What is done for the latency-critical VM alone.
+    let other_guests = match guests {
+        Guests::RealTime | Guests::Passthrough => Guests::Qemu,
+        all => all,
+    };
     let (rt, bulk) = thread::scope(|scope| {
         let rt = scope.spawn(|| start_guest(guests, host, guest(RT_GUEST, 1, 2), RT, observer));
-        let bulk = start_guest(guests, host, guest(BULK_GUEST, 2, 1), BULK, observer);
+        let bulk = start_guest(other_guests, host, guest(BULK_GUEST, 2, 1), BULK, observer);
         let panicked = |_| Err(Error::machine("start a guest", "a thread panicked"));
         (rt.join().unwrap_or_else(panicked), bulk)
     });
@@ -239,6 +244,16 @@ fn start_guest(
     let address = network.address(GUEST_ADDRESS);
     machine.monitor = match guests {
         Guests::Qemu => Monitor::Qemu,
+        Guests::RealTime => {
+            machine.real_time = true;
+            Monitor::Qemu
+        }
+        Guests::Passthrough => {
+            for card in &mut machine.cards {
+                card.function = Some(host.make_function(network, &card.mac)?);
+            }
+            Monitor::Qemu
+        }
         Guests::Steadyvm => Monitor::Steadyvm { sockets: None },
         Guests::Outsourced | Guests::OutsourcedBulk => {
             let namespace = namespace_of(&machine.name);
@@ -251,18 +266,29 @@ fn start_guest(
     };
     let guest = host.start_guest(&machine, &[network], observer)?;
     match guests {
-        Guests::Qemu | Guests::Steadyvm => guest.set_network_up(address)?,
+        Guests::Qemu | Guests::RealTime | Guests::Steadyvm => guest.set_network_up(address)?,
+        Guests::Passthrough => {
+            guest.set_network_up(address)?;
+            guest.await_link()?;
+            let functions = machine
+                .cards
+                .iter()
+                .filter_map(|card| card.function.as_deref());
+            for function in functions {
+                host.function_to_interrupts_cpu(function)?;
+            }
+        }
         Guests::Outsourced | Guests::OutsourcedBulk => guest.outsource_sockets()?,
     }
     Ok(guest)
 }
 
 /// Lets the card interrupt the VCPU of the service, as the paper's section 2 has it. Its interrupts
-/// have its name alone, or one a queue.
+/// have its name alone, or one a queue; a virtual function's have the network device's.
 pub fn card_to_rt_vcpu(rt_guest: &Guest) -> Result<()> {
     let interrupts_to_rt_vcpu = format!(
         "card=$(basename $(readlink /sys/class/net/eth0/device)); \
-         for irq in $(sed -n \"s/^ *\\([0-9]*\\):.* $card\\(-\\(input\\|output\\).*\\)\\?$/\\1/p\" \
+         for irq in $(sed -n \"s/^ *\\([0-9]*\\):.* \\($card\\|eth0\\)\\(-\\(input\\|output\\|rx\\|tx\\).*\\)\\?$/\\1/p\" \
          /proc/interrupts); do echo {} > /proc/irq/$irq/smp_affinity; done",
         1 << RT_VCPU
     );

@@ -10,7 +10,7 @@ use crate::engine::CpuTimes;
 use crate::engine::rounds::{or_broken, station};
 use std::time::Duration;
 use steadyvm_lab::Result;
-use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
+use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
 
@@ -37,13 +37,10 @@ impl Station {
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        let specification = HostSpecification {
-            boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(&method.to_string(), laboratory.in_place_of(method.kernel))?
-        };
-        let mut host = EmulatedHost::boot(&specification)?;
+        let mut host = EmulatedHost::boot(&method.specification(laboratory, on_cpu)?)?;
         let receivers = Receivers::start(options.service, method.guests, &host, observer)?;
         let mut apply = receivers.named.clone();
+        apply.extend(method.host_options.iter().map(ToString::to_string));
         if options.keep_fair_server {
             apply.push("--keep-fair-server".to_owned());
         }

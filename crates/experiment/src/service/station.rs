@@ -7,7 +7,7 @@ use crate::compare::receivers::Receivers;
 use crate::engine::CpuTimes;
 use crate::engine::rounds::{or_broken, station};
 use steadyvm_lab::Result;
-use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
+use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
 
@@ -42,14 +42,12 @@ impl ServiceStation {
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        let specification = HostSpecification {
-            boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(&method.to_string(), laboratory.in_place_of(method.kernel))?
-        };
-        let mut host = EmulatedHost::boot(&specification)?;
+        let mut host = EmulatedHost::boot(&method.specification(laboratory, on_cpu)?)?;
         let mut receivers =
             Receivers::in_guests(method.guests, &host, &service.server(), observer)?;
-        host.put_in_force(method.host, RT, &receivers.named)?;
+        let mut apply = receivers.named.clone();
+        apply.extend(method.host_options.iter().map(ToString::to_string));
+        host.put_in_force(method.host, RT, &apply)?;
         let ready = service.prepare(&host, &receivers);
         // Why it does not serve, rather than that it does not.
         ready.or_else(|error| receivers.require_service().and(Err(error)))?;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::levels;
 use crate::machine::{Machine, printable};
 use crate::method::Method;
+use crate::net::tuned::TunedProfile;
 
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -113,7 +114,8 @@ fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
         | Method::Dedicated
         | Method::RtPollList
         | Method::RtProfile
-        | Method::RtLevels => &[
+        | Method::RtLevels
+        | Method::Tuned => &[
             "kvm.device",
             "kernel.preempt-rt",
             "cpu.constant-tsc",
@@ -133,6 +135,11 @@ fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
             "kernel: no {}, it is built without kernel/patches/6.12",
             levels::PRIORITY
         ));
+    }
+    if method == Method::Tuned && TunedProfile::of(machine).is_err() {
+        reasons.push(
+            "CPUs: none is isolated, which takes a boot with isolcpus= and nohz_full=".into(),
+        );
     }
     let possible = reasons.is_empty();
     if possible {

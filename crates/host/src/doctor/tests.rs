@@ -483,7 +483,8 @@ fn methods_that_cannot_be_held_say_why() {
             (Method::Dedicated, false, 2),
             (Method::RtPollList, false, 1),
             (Method::RtProfile, false, 1),
-            (Method::RtLevels, false, 1)
+            (Method::RtLevels, false, 1),
+            (Method::Tuned, false, 1)
         ]
     );
 }

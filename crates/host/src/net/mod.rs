@@ -15,6 +15,7 @@ mod profile;
 mod queues;
 mod sockets;
 mod softirqs;
+pub mod tuned;
 mod vms;
 
 pub(crate) use batch::{send_buffers, set_send_buffer};

@@ -9,6 +9,7 @@ use super::flows;
 use super::profile::{Class, NicProfile, ProcessProfile, Profile, VmProfile, at};
 use super::queues::{self, Queue};
 use super::softirqs::{self, policy};
+use super::tuned;
 use super::vms::{self, Running};
 use crate::cpu_set::CpuSet;
 use crate::dedicated;
@@ -56,6 +57,8 @@ pub(crate) fn plan(
     let online = machine.online()?;
     let mut wanted = Wanted::default();
     let mut path = dedicated::Path::default();
+    // Where the path ends: what runs the service.
+    let mut ends = Vec::new();
     softirqs::steps(machine, &threads, &profile.softirqs, &mut wanted.steps)?;
     let budgets = profile.vms.iter().flat_map(|vm| vm.budgets.values());
     let budgets: Vec<_> = budgets.copied().collect();
@@ -104,7 +107,8 @@ pub(crate) fn plan(
                 batch::steps(machine, &running, levels_from, steps, warnings)?;
                 path.threads
                     .extend(running.vm.vhost_workers.iter().cloned());
-                path.threads.extend(rt_vcpus(&running));
+                path.irqs.extend(running.vm.vfio_irqs.clone());
+                ends.extend(rt_vcpus(&running));
             }
             None => wanted.warnings.push(format!(
                 "VM \"{}\" does not run: apply again when it does",
@@ -118,11 +122,15 @@ pub(crate) fn plan(
             wanted.warnings.push(what);
             continue;
         }
-        path.threads
-            .extend(plan_process(machine, process, &mut wanted)?);
+        ends.extend(plan_process(machine, process, &mut wanted)?);
     }
     if let Some(cpu) = profile.dedicated_cpu {
-        let steps = dedicated::steps(machine, &threads, cpu, &path, own)?;
+        path.threads.extend(ends.iter().cloned());
+        let steps = dedicated::steps(machine, &threads, &CpuSet::single(cpu), &path, own)?;
+        wanted.steps.extend(steps);
+    }
+    if let Some(tuned) = &profile.tuned {
+        let steps = tuned::steps(machine, &threads, tuned, ends, own)?;
         wanted.steps.extend(steps);
     }
     if !is_partitioned {
@@ -352,6 +360,14 @@ fn plan_vm(
             profile.name
         ));
     }
+    for thread in &vm.vfio_threads {
+        if let Some(priority) = class.irq {
+            let why = "so that interrupts of the VM's own devices have the rank of its class";
+            wanted
+                .steps
+                .extend(policy(machine, thread, priority, 0, why)?);
+        }
+    }
     for thread in &vm.vhost_workers {
         if let Some(priority) = class.vhost {
             let why = "so that packets enter the VM with the rank of its class";
@@ -562,7 +578,7 @@ fn warn_of_irqbalance(threads: &[Thread], profile: &Profile, wanted: &mut Wanted
     let places = profile.nics.iter().any(|nic| {
         nic.class.cpus.is_some() || nic.queues.values().any(|class| class.cpus.is_some())
     });
-    let places = places || profile.dedicated_cpu.is_some();
+    let places = places || profile.dedicated_cpu.is_some() || profile.tuned.is_some();
     if places && threads.iter().any(|thread| thread.id.comm == "irqbalance") {
         wanted.warnings.push(
             "irqbalance runs and may move interrupts again: stop it, or give it --banirq and \

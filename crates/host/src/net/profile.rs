@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::budget::VcpuBudget;
 use super::demux::DemuxProfile;
+use super::tuned::{self, TunedProfile};
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
 use crate::fair_server::LONGEST_PIECE_NS;
@@ -36,7 +37,7 @@ pub enum ThreadPriority {
 pub struct Class {
     /// Its name in the file.
     pub name: String,
-    /// IRQ threads of its NICs and queues.
+    /// IRQ threads of its NICs and queues, and of the devices that its VMs have by passthrough (VFIO).
     pub irq: Option<ThreadPriority>,
     /// NAPI threads of its NICs and queues, where NAPI is threaded.
     pub napi: Option<ThreadPriority>,
@@ -161,6 +162,9 @@ pub struct Profile {
     /// Whether RT throttling is switched off.
     #[serde(default)]
     pub rt_throttling_off: bool,
+    /// The peer, in place of ranks of the path.
+    #[serde(default)]
+    pub tuned: Option<TunedProfile>,
 }
 
 impl ThreadPriority {
@@ -350,7 +354,10 @@ impl Profile {
             name: format!("process {}", vm.pid),
             pid: Some(vm.pid),
             rt_vcpus: vm.rt_vcpus.clone(),
-            class: rt.clone(),
+            class: Class {
+                irq: rt.irq.filter(|_| !target.keep_vfio),
+                ..rt.clone()
+            },
             ..VmProfile::default()
         });
         let pids: BTreeSet<u32> = target.rt_processes.iter().copied().collect();
@@ -370,6 +377,28 @@ impl Profile {
             },
             fair_server_us: (!target.keep_fair_server).then_some(FAIR_SERVER_US),
             rt_throttling_off: target.disable_rt_throttling,
+            ..Self::default()
+        }
+    }
+
+    /// The peer's: switch `tuned`. NICs have no part in it, which is what sets it apart from ours.
+    pub(crate) fn of_tuned(target: &Target, tuned: TunedProfile) -> Self {
+        let class = Class {
+            vcpu: Some(ThreadPriority::Fifo(tuned::VCPU_PRIORITY)),
+            ..Class::default()
+        };
+        let mut profile = Self::of_target(target);
+        for vm in &mut profile.vms {
+            vm.class = class.clone();
+        }
+        for process in &mut profile.processes {
+            process.class = class.clone();
+        }
+        Self {
+            vms: profile.vms,
+            processes: profile.processes,
+            rt_throttling_off: true,
+            tuned: Some(tuned),
             ..Self::default()
         }
     }

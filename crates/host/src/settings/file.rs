@@ -9,8 +9,10 @@ use crate::cpu_set::CpuSet;
 use crate::error::HostError;
 use crate::levels;
 use crate::machine::Machine;
+use crate::net::tuned;
 
-/// Where files may be that a journal names: what is elsewhere was not written by steadyvm.
+/// Where files may be that a journal names, besides those of [`tuned::FILES`]: what is elsewhere was
+/// not written by steadyvm.
 const ALLOWED: [&str; 5] = [
     "/proc/sys/kernel/",
     "/proc/sys/net/",
@@ -27,6 +29,8 @@ pub enum Form {
     Text,
     /// As a CPU mask.
     CpuMask,
+    /// As one of several words, of which the kernel shows all, and the one in force in brackets.
+    Choice,
 }
 
 /// A file of procfs or sysfs.
@@ -67,7 +71,9 @@ impl TryFrom<Unchecked> for File {
             let mut parts = path.split('/').skip(1);
             parts.all(|part| !part.is_empty() && part != "." && part != "..")
         };
-        if !ALLOWED.iter().any(|allowed| path.starts_with(allowed)) || !is_plain(&path) {
+        let is_below = ALLOWED.iter().any(|allowed| path.starts_with(allowed));
+        let is_tuned = tuned::FILES.iter().any(|(allowed, ..)| path == *allowed);
+        if !(is_below || is_tuned) || !is_plain(&path) {
             return Err(format!("{path} is no file that steadyvm sets"));
         }
         let device = device.map(|name| Device { name, index });
@@ -84,6 +90,15 @@ impl File {
             .and_then(|rest| rest.split('/').next());
         let device = name.map(|name| Device::find(machine, name));
         Self { path, form, device }
+    }
+
+    /// The value of a text of the kernel's.
+    fn in_force<'t>(&self, text: &'t str) -> &'t str {
+        let chosen = || Some(text.split_once('[')?.1.split_once(']')?.0);
+        match self.form {
+            Form::Choice => chosen().unwrap_or(text),
+            Form::Text | Form::CpuMask => text,
+        }
     }
 
     /// The path now: the device may have another name.
@@ -130,7 +145,7 @@ impl SettingKind for File {
             .current_path(machine)
             .and_then(|path| machine.tree.read(&path))
             .map_err(|cause| HostError::io("read", self.subject(), cause))?;
-        Ok(text.trim().to_owned())
+        Ok(self.in_force(text.trim()).to_owned())
     }
 
     fn write(&self, machine: &Machine, _from: &String, to: &String) -> io::Result<()> {
@@ -159,6 +174,10 @@ impl SettingKind for File {
             levels::THREAD_PRIORITY,
         ];
         let mut paths: Vec<String> = fixed.iter().map(ToString::to_string).collect();
+        paths.extend(tuned::FILES.map(|(path, ..)| path.to_owned()));
+        for queue in machine.tree.list(tuned::WORKQUEUES).unwrap_or_default() {
+            paths.push(format!("{}/{queue}/cpumask", tuned::WORKQUEUES));
+        }
         for nic in machine.tree.list("/sys/class/net").unwrap_or_default() {
             paths.push(format!("/sys/class/net/{nic}/threaded"));
             let queues = format!("/sys/class/net/{nic}/queues");

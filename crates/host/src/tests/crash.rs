@@ -3,7 +3,7 @@
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 
-use super::scenario::{control, paper_host, paper_target};
+use super::scenario::{control, paper_host, paper_target, tuned_host};
 use crate::fake::{FakeHost, FakeState, Fault};
 use crate::{HostControl, HostError, Method, Target};
 
@@ -67,6 +67,7 @@ fn undo_with_crashes(host: &FakeHost, control: &HostControl, before: &FakeState)
 fn undo_restores_after_a_crash_at_any_step_of_apply_and_undo() {
     crash_everywhere(&paper_host(2), &paper_target(), Method::PreemptRt);
     crash_everywhere(&paper_host(3), &paper_target(), Method::Dedicated);
+    crash_everywhere(&tuned_host(3), &paper_target(), Method::Tuned);
 }
 
 #[test]

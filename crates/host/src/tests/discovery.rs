@@ -60,9 +60,9 @@ fn names_count_where_nothing_better_is_known_and_only_whole() {
     assert_eq!(tids(&found(&host, "rt-1").irq_threads), [62, 63]);
 }
 
-#[test]
-fn the_stages_of_a_vm_besides_vcpus_and_vhost_are_found() {
-    let host = paper_host(2);
+/// Gives VM 100 of the paper's host a device by passthrough, with interrupt 70 and thread 80; interrupt 71
+/// and thread 81 are another VM's.
+pub fn give_function(host: &FakeHost) {
     let device = "/sys/devices/pci0000:00/0000:01:10.0";
     host.file(&format!("{device}/msi_irqs/70"), "msix\n");
     let open = |descriptor: u32, target: &str| {
@@ -78,9 +78,14 @@ fn the_stages_of_a_vm_besides_vcpus_and_vhost_are_found() {
         let member = "/sys/kernel/iommu_groups/12/devices/0000:01:10.0";
         state.links.insert(member.into(), device.into())
     });
-    threaded_irq(&host, 70, 80, "vfio-msix[0](0000:01:10.0)", 0);
-    // Another VM's.
-    threaded_irq(&host, 71, 81, "vfio-msix[0](0000:01:10.1)", 0);
+    threaded_irq(host, 70, 80, "vfio-msix[0](0000:01:10.0)", 0);
+    threaded_irq(host, 71, 81, "vfio-msix[0](0000:01:10.1)", 0);
+}
+
+#[test]
+fn the_stages_of_a_vm_besides_vcpus_and_vhost_are_found() {
+    let host = paper_host(2);
+    give_function(&host);
     host.thread(100, 120, "IO iothread0", 0);
     let machine = host.machine();
     let vm = discover::vm(&machine, &machine.all_threads().unwrap(), 100).unwrap();
@@ -89,7 +94,11 @@ fn the_stages_of_a_vm_besides_vcpus_and_vhost_are_found() {
     assert_eq!(vm.main_thread.map(|thread| thread.tid), Some(100));
 
     // A vsock device's worker is not a card's: the card's is older.
-    open(41, "/dev/vhost-vsock");
+    host.edit(|state| {
+        state
+            .links
+            .insert("/proc/100/fd/41".into(), "/dev/vhost-vsock".into())
+    });
     host.thread(100, 130, "vhost-100", PF_USER_WORKER);
     let vm = discover::vm(&machine, &machine.all_threads().unwrap(), 100).unwrap();
     assert_eq!(tids(&vm.vhost_workers), [109]);

@@ -163,6 +163,34 @@ fn dedicated_leaves_the_cpu_to_the_rt_path() {
 }
 
 #[test]
+fn interrupts_of_a_vms_own_devices_have_the_rank_of_those_of_rt_nics_unless_told() {
+    let target = |keep_vfio| Target {
+        keep_vfio,
+        ..paper_target()
+    };
+    for (method, keep_vfio, scheduling, cpu) in [
+        (Method::PreemptRt, false, Scheduling::fifo(80, 0), None),
+        (Method::PreemptRt, true, FIFO_50, None),
+        (Method::Dedicated, false, Scheduling::fifo(80, 0), Some(1)),
+    ] {
+        let (host, directory) = (paper_host(2), directory());
+        super::discovery::give_function(&host);
+        let before = host.state();
+        let control = control(&host, &directory);
+        control.apply(&target(keep_vfio), method).unwrap();
+        let state = host.state();
+        assert_eq!(state.threads[&80].scheduling, scheduling, "{method}");
+        assert_eq!(state.threads[&81].scheduling, FIFO_50, "another VM's");
+        if let Some(cpu) = cpu {
+            assert_eq!(state.irqs[&70].cpus, CpuSet::single(cpu));
+            assert_eq!(state.irqs[&71].cpus, CpuSet::single(0));
+        }
+        control.undo().unwrap();
+        assert_eq!(host.state(), before);
+    }
+}
+
+#[test]
 fn a_process_of_the_host_can_be_the_service() {
     let (host, directory) = (paper_host(2), directory());
     host.thread(300, 300, "netrt", 0);

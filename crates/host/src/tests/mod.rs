@@ -16,4 +16,5 @@ mod properties;
 mod real;
 pub(crate) mod scenario;
 mod switches;
+mod tuned;
 mod up_to_date;

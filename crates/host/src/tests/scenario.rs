@@ -2,6 +2,7 @@
 
 use crate::fair_server::file;
 use crate::fake::{FakeHost, FakeState};
+use crate::net::tuned;
 use crate::{HostControl, RtVm, Target};
 
 pub use crate::fake::paper::{FIFO_50, nic, paper_host, threaded_irq};
@@ -12,6 +13,26 @@ pub fn bound_fair_servers(state: &mut FakeState) {
         state.files.insert(file(cpu, "runtime"), "1000000\n".into());
         state.files.insert(file(cpu, "period"), "20000000\n".into());
     }
+}
+
+/// The paper's host as tuned's command line boots it: its last CPU is isolated, and it has what tuned
+/// sets on Debian.
+pub fn tuned_host(cpus: usize) -> FakeHost {
+    let host = paper_host(cpus);
+    host.file(
+        "/sys/devices/system/cpu/isolated",
+        &format!("{}\n", cpus - 1),
+    );
+    for (path, ..) in tuned::FILES {
+        host.writable_file(path, "1\n");
+    }
+    host.writable_file(
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+        "always [madvise] never\n",
+    );
+    let queues = "/sys/devices/virtual/workqueue";
+    host.writable_file(&format!("{queues}/writeback/cpumask"), "ff\n");
+    host
 }
 
 pub fn paper_target() -> Target {

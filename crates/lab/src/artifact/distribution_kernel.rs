@@ -31,6 +31,8 @@ const HOST_MODULES: &[&str] = &[
     "bridge",
     "veth",
     "macvlan",
+    "vfio_pci",
+    "vfio_iommu_type1",
 ];
 /// What a guest needs.
 const GUEST_MODULES: &[&str] = &[
@@ -39,6 +41,7 @@ const GUEST_MODULES: &[&str] = &[
     "virtio_blk",
     "virtio_console",
     "virtio_net",
+    "igbvf",
     "squashfs",
     "overlay",
 ];

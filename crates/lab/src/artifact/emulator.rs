@@ -143,11 +143,14 @@ mod tests {
             lock_spin_us: None,
             cpus: 2,
             memory_mib: 1,
+            real_time: false,
+            iommu: true,
             console: String::new(),
             cards: vec![Card {
                 tap: "t".to_owned(),
                 mac: "m".to_owned(),
                 send_buffer_bytes: None,
+                function: None,
             }],
         };
         let arguments = host.host_arguments();
@@ -158,6 +161,7 @@ mod tests {
         assert_eq!(
             names,
             [
+                "intel-iommu",
                 "virtio-serial-pci",
                 "virtserialport",
                 "pcie-root-port",
@@ -171,6 +175,7 @@ mod tests {
             "VIRTIO_BLK",
             "PCIE_PORT",
             "IGB_PCI_EXPRESS",
+            "VTD",
         ] {
             let line = format!("CONFIG_{option}=y");
             assert!(inputs::DEVICES.lines().any(|have| have == line), "{line}");
