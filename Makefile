@@ -131,3 +131,4 @@ packages: build ## Debian packages into out/packages
 .PHONY: package-tests
 package-tests: packages ## Install, upgrade and purge the packages in fresh Debian 12 and 13 systems; slow, not in `test`
 	$(AS_ROOT) tools/test-packages
+	$(AS_ROOT) tools/test-dkms

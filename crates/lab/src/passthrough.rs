@@ -1,6 +1,6 @@
 //! A virtual function of a host's card for a guest: SR-IOV and VFIO.
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use crate::host::{EmulatedHost, INTERRUPTS_CPU, Network};
 
 impl EmulatedHost {

@@ -14,6 +14,7 @@
 #include <linux/sched/clock.h>
 #include <linux/virtio_config.h>
 
+#include "compat.h"
 #include "internal.h"
 
 /* Events delivered at a time. */
@@ -374,7 +375,7 @@ int svs_call_socket(struct sock *sk, struct svs_call *call)
 /* Every tick of a busy CPU: nothing else tells it what its sockets became ready for. */
 static void svs_harvest(struct timer_list *timer)
 {
-	struct svs_channel *channel = from_timer(channel, timer, harvest);
+	struct svs_channel *channel = container_of(timer, struct svs_channel, harvest);
 	struct svs_device *device = channel->device;
 	const char *broken = READ_ONCE(channel->broken);
 	bool in_use = atomic_read(&device->open);
@@ -429,5 +430,5 @@ void svs_harvest_start(struct svs_channel *channel, int cpu, bool waits)
  */
 void svs_harvest_stop(struct svs_channel *channel)
 {
-	del_timer_sync(&channel->harvest);
+	timer_delete_sync(&channel->harvest);
 }

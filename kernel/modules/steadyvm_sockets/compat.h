@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What differs between Linux 6.1 and 6.12.
+ * What differs between Linux 6.1, 6.12 and 7.3.
  */
 #ifndef SVS_COMPAT_H
 #define SVS_COMPAT_H
 
 #include <linux/mm.h>
 #include <linux/net.h>
+#include <linux/poll.h>
+#include <linux/timer.h>
 #include <linux/uio.h>
 #include <linux/version.h>
 #include <linux/virtio_config.h>
@@ -20,6 +22,31 @@
 #define SVS_ACCEPT_ARGUMENTS	int flags, bool kern
 #define SVS_ACCEPT_FLAGS	(flags)
 #define SVS_ACCEPT_KERN		(kern)
+#endif
+
+/* 6.19: addresses of bind() and connect() are of a type that claims no length. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
+#define svs_sockaddr		sockaddr_unsized
+#else
+#define svs_sockaddr		sockaddr
+#endif
+
+/* 6.18: the pages of a segment are next to each other in the memory map, too. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+#define svs_nth_page(_page, _n)	((_page) + (_n))
+#else
+#define svs_nth_page(_page, _n)	nth_page(_page, _n)
+#endif
+
+/* 7.3 has no poll_does_not_wait() any more. */
+static inline bool svs_poll_does_not_wait(const poll_table *wait)
+{
+	return !wait || !wait->_qproc;
+}
+
+/* 6.2: del_timer_sync() has this name; 7.3 has no other. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define timer_delete_sync	del_timer_sync
 #endif
 
 /* 6.5: sendpage is MSG_SPLICE_PAGES of sendmsg; before, its fallback calls sendmsg. */

@@ -18,7 +18,7 @@
 /* While SO_LINGER waits: how often it is asked what is left. */
 #define SVS_LINGER_STEP		(HZ / 100 ?: 1)
 
-static int svs_name_call(struct socket *sock, u16 op, struct sockaddr *name, int len)
+static int svs_name_call(struct socket *sock, u16 op, struct svs_sockaddr *name, int len)
 {
 	struct svs_call call = { .op = op, .name = name, .name_len = len };
 
@@ -28,7 +28,7 @@ static int svs_name_call(struct socket *sock, u16 op, struct sockaddr *name, int
 }
 
 /* The port of an Internet address; 0 where it is none. */
-static unsigned int svs_port(const struct sockaddr *name, int len)
+static unsigned int svs_port(const struct svs_sockaddr *name, int len)
 {
 	/* Both families have it at the same place. */
 	const struct sockaddr_in *in = (const struct sockaddr_in *)name;
@@ -38,7 +38,7 @@ static unsigned int svs_port(const struct sockaddr *name, int len)
 	return len >= (int)offsetofend(struct sockaddr_in, sin_port) ? ntohs(in->sin_port) : 0;
 }
 
-static int svs_bind(struct socket *sock, struct sockaddr *name, int len)
+static int svs_bind(struct socket *sock, struct svs_sockaddr *name, int len)
 {
 	struct net *net = sock_net(sock->sk);
 	unsigned int port = svs_port(name, len);
@@ -54,7 +54,7 @@ static int svs_bind(struct socket *sock, struct sockaddr *name, int len)
  * Asking again is how a connect that was begun is waited for: the host's own socket says
  * EALREADY, then 0 or the error, as it would to a program.
  */
-static int svs_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
+static int svs_connect(struct socket *sock, struct svs_sockaddr *name, int len, int flags)
 {
 	struct sock *sk = sock->sk;
 	long timeout = sock_sndtimeo(sk, flags & O_NONBLOCK);

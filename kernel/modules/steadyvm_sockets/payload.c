@@ -85,7 +85,7 @@ static void svs_give_segment(const struct bio_vec *segment, bool dirty)
 	unsigned int i;
 
 	for (i = 0; i < pages; i++) {
-		struct page *page = nth_page(segment->bv_page, i);
+		struct page *page = svs_nth_page(segment->bv_page, i);
 
 		if (dirty && !PageDirty(page))
 			set_page_dirty_lock(page);

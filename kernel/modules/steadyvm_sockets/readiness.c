@@ -14,6 +14,7 @@
 #include <linux/sched/stat.h>
 #include <linux/wait.h>
 
+#include "compat.h"
 #include "internal.h"
 
 unsigned int svs_fresh_us = 100;
@@ -260,7 +261,7 @@ __poll_t svs_poll(struct file *file, struct socket *sock, poll_table *wait)
 
 	sock_poll_wait(file, sock, wait);
 	mask = svs_mask(svs_ready(svs));
-	if (poll_does_not_wait(wait) && !(mask & poll_requested_events(wait)) &&
+	if (svs_poll_does_not_wait(wait) && !(mask & poll_requested_events(wait)) &&
 	    !svs_is_fresh(svs))
 		mask = svs_mask(svs_ready_now(sk));
 	if (READ_ONCE(sk->sk_err))

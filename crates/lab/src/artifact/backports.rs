@@ -3,7 +3,7 @@
 use super::apt::{Apt, source_of_suite};
 use super::cache::Cache;
 use super::output;
-use crate::error::{At, Error, Result};
+use crate::{At, Error, Result};
 use crate::progress::{Observer, task};
 use std::fs;
 use std::path::Path;

@@ -2,7 +2,8 @@
 //!
 //! KVM says on the kernel's uevent socket that a VM was made or is gone (`kvm_uevent_notify_change`,
 //! `virt/kvm/kvm_main.c`); the same socket tells of CPUs. Link changes come from rtnetlink's group
-//! `RTMGRP_LINK`. Reading needs no rights beyond those of the network namespace.
+//! `RTMGRP_LINK`. Reading needs no rights beyond those of the network namespace. That a VCPU is about to be made, a
+//! thread's name says (`connector`), where this process may know.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,6 +19,8 @@ use nix::sys::socket::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
+use super::connector;
+
 /// rtnetlink's group of link changes (`RTMGRP_LINK`, include/uapi/linux/rtnetlink.h).
 const LINK_GROUP: u32 = 1;
 /// The kernel's own uevents; group 2 is udev's.
@@ -32,6 +35,8 @@ const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 pub enum Event {
     /// A process made a VM. Its virtual CPUs come later.
     VmCreated,
+    /// A thread is about to make a virtual CPU.
+    Vcpu,
     /// A VM is gone.
     VmGone,
     /// A network interface came, went, was renamed or changed its state.
@@ -50,6 +55,8 @@ pub enum Event {
 pub struct Events {
     uevents: OwnedFd,
     links: OwnedFd,
+    /// None where the kernel has no connector, or this process no right to listen.
+    names: Option<OwnedFd>,
     hang_up: UnixStream,
     end: [UnixStream; 2],
 }
@@ -60,6 +67,7 @@ impl Events {
         Ok(Self {
             uevents: listen(SockProtocol::NetlinkKObjectUEvent, UEVENT_GROUP)?,
             links: listen(SockProtocol::NetlinkRoute, LINK_GROUP)?,
+            names: connector::listen().ok(),
             hang_up: signal(SIGHUP)?,
             end: [signal(SIGTERM)?, signal(SIGINT)?],
         })
@@ -72,9 +80,12 @@ impl Events {
         let milliseconds = milliseconds.max(i32::from(!timeout.is_zero()));
         let timeout = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX);
         let ready = {
+            // A descriptor twice instead of one that is not there.
+            let names = self.names.as_ref().unwrap_or(&self.links);
             let mut sources = [
                 PollFd::new(self.uevents.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.links.as_fd(), PollFlags::POLLIN),
+                PollFd::new(names.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.hang_up.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.end[0].as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.end[1].as_fd(), PollFlags::POLLIN),
@@ -92,10 +103,17 @@ impl Events {
         if ready[1] {
             drain(&self.links, &mut events, |_| Some(Event::Link))?;
         }
-        if ready[2] && was_raised(&mut self.hang_up)? {
+        if ready[2]
+            && let Some(names) = &self.names
+        {
+            drain(names, &mut events, |message| {
+                connector::is_of_vcpu(message).then_some(Event::Vcpu)
+            })?;
+        }
+        if ready[3] && was_raised(&mut self.hang_up)? {
             events.push(Event::Reload);
         }
-        for (stream, ready) in self.end.iter_mut().zip(&ready[3..]) {
+        for (stream, ready) in self.end.iter_mut().zip(&ready[4..]) {
             if *ready && was_raised(stream)? {
                 events.push(Event::End);
             }

@@ -5,6 +5,7 @@
 //! VMs that a cloud starts are described in files beside it (`drop_ins`).
 
 pub mod apply;
+mod connector;
 pub mod drift;
 mod drop_ins;
 mod events;

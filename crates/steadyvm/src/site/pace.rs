@@ -11,6 +11,8 @@ use super::events::Event;
 
 /// Looks after an event: the first ones keep a new virtual CPU's wait below 100 ms.
 const AFTER_MS: [u64; 8] = [20, 60, 120, 200, 400, 1000, 3000, 8000];
+/// Looks after a thread called itself a VCPU's: it makes the VCPU then.
+const AFTER_NAME_MS: [u64; 4] = [5, 20, 60, 120];
 /// Two looks are at least this far apart, however many events there are.
 const APART: Duration = Duration::from_millis(20);
 /// Without any event: what changed without telling is found within this time.
@@ -37,6 +39,10 @@ impl Pace {
         match event {
             Event::VmCreated | Event::Link | Event::Cpu | Event::Lost => {
                 let looks = AFTER_MS.map(|after| now + Duration::from_millis(after));
+                self.due.extend(looks);
+            }
+            Event::Vcpu => {
+                let looks = AFTER_NAME_MS.map(|after| now + Duration::from_millis(after));
                 self.due.extend(looks);
             }
             Event::VmGone | Event::Reload => {
@@ -88,6 +94,13 @@ mod tests {
     fn a_new_vm_is_looked_at_soon_and_again() {
         let seen = looks(&[(1000, Event::VmCreated)], 10_000);
         assert_eq!(seen, [0, 1020, 1060, 1120, 1200, 1400, 2000, 4000, 9000]);
+    }
+
+    #[test]
+    fn a_vcpu_that_comes_long_after_its_vm_is_looked_for_as_it_comes() {
+        let seen = looks(&[(1000, Event::VmCreated), (3500, Event::Vcpu)], 5000);
+        let late: Vec<u64> = seen.into_iter().filter(|look| *look > 3000).collect();
+        assert_eq!(late, [3505, 3525, 3560, 3620, 4000]);
     }
 
     #[test]

@@ -1,0 +1,209 @@
+//! The kernel's word that a thread calls itself a VCPU's: QEMU names each just before it makes the VCPU.
+//!
+//! KVM tells of a VM, not of its VCPUs, which may come much later. The process connector
+//! (`drivers/connector/cn_proc.c`, include/uapi/linux/cn_proc.h) tells of every thread that changes its name. A filter
+//! in the kernel lets through only names as `CPU 0/KVM` and `vcpu0/NAME`, so that nothing else wakes the reader. A name
+//! is a hint to look, and no more: anybody may choose one.
+
+use std::io;
+use std::mem::size_of_val;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use nix::libc;
+use nix::sys::socket::{MsgFlags, NetlinkAddr, bind, send};
+
+/// `CN_IDX_PROC` and `CN_VAL_PROC`: the connector's address, and its multicast group.
+const PROCESSES: u32 = 1;
+/// `PROC_CN_MCAST_LISTEN`.
+const LISTEN: u32 = 1;
+/// `PROC_EVENT_COMM`: a thread has changed its name.
+const NAMED: u32 = 0x200;
+/// Where in a message `proc_event.what` is, behind nlmsghdr (16 bytes) and cn_msg (20 bytes) …
+const WHAT: usize = 16 + 20;
+/// … and the name: behind what, cpu, timestamp_ns, process_pid, process_tgid.
+const NAME: usize = WHAT + 16 + 8;
+/// How names of VCPU threads begin: QEMU's, and those of `steadyvm up`.
+const BEGINNINGS: [[u8; 4]; 2] = [*b"CPU ", *b"vcpu"];
+
+/// Listens; each message from then on is a thread that calls itself a VCPU's.
+///
+/// # Errors
+/// A kernel without the connector, or no right to listen (CAP_NET_ADMIN).
+pub fn listen() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is passed.
+    let descriptor = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_CONNECTOR) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was just opened, and nobody else has it.
+    let listener = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    // Before anything can come.
+    attach(&listener, &filter())?;
+    bind(listener.as_raw_fd(), &NetlinkAddr::new(0, PROCESSES))?;
+    send(listener.as_raw_fd(), &request(), MsgFlags::empty())?;
+    Ok(listener)
+}
+
+/// Whether a message says that a thread calls itself a VCPU's.
+pub fn is_of_vcpu(message: &[u8]) -> bool {
+    let what = message.get(WHAT..WHAT + 4);
+    let name = message.get(NAME..NAME + 4);
+    what == Some(&NAMED.to_ne_bytes()[..])
+        && name.is_some_and(|name| BEGINNINGS.iter().any(|begin| name == begin))
+}
+
+/// nlmsghdr, cn_msg and the operation.
+fn request() -> Vec<u8> {
+    let words: [u32; 9] = [
+        4 * 10,
+        // nlmsg_type NLMSG_DONE, nlmsg_flags 0: both of 16 bits.
+        u32::from_ne_bytes({
+            let kind = (libc::NLMSG_DONE as u16).to_ne_bytes();
+            [kind[0], kind[1], 0, 0]
+        }),
+        0,
+        0,
+        PROCESSES,
+        PROCESSES,
+        0,
+        0,
+        // len and flags, of 16 bits.
+        u32::from_ne_bytes({
+            let length = 4_u16.to_ne_bytes();
+            [length[0], length[1], 0, 0]
+        }),
+    ];
+    let words = words.into_iter().chain([LISTEN]);
+    words.flat_map(u32::to_ne_bytes).collect()
+}
+
+/// The filter as `is_of_vcpu`. It loads words in network order.
+fn filter() -> [libc::sock_filter; 7] {
+    let of = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    [
+        of(load, 0, 0, WHAT as u32),
+        of(equal, 0, 4, u32::from_be_bytes(NAMED.to_ne_bytes())),
+        of(load, 0, 0, NAME as u32),
+        of(equal, 1, 0, u32::from_be_bytes(BEGINNINGS[0])),
+        of(equal, 0, 1, u32::from_be_bytes(BEGINNINGS[1])),
+        of(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        of(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+    ]
+}
+
+fn attach(listener: &OwnedFd, filter: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel copies the program, and the filter that it points to, which both live until it returns; it
+    // writes to neither.
+    let result = unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+    use std::thread;
+
+    use nix::errno::Errno;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::sys::socket::recv;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn message(what: u32, name: &[u8]) -> Vec<u8> {
+        let mut message = vec![0; NAME + 16];
+        message[WHAT..WHAT + 4].copy_from_slice(&what.to_ne_bytes());
+        message[NAME..NAME + name.len()].copy_from_slice(name);
+        message
+    }
+
+    /// The kernel's filter and ours, on a pair of sockets.
+    #[test]
+    fn the_kernel_lets_through_names_of_vcpus_and_nothing_else() {
+        let (from, to) = UnixDatagram::pair().unwrap();
+        to.set_nonblocking(true).unwrap();
+        let to = OwnedFd::from(to);
+        attach(&to, &filter()).unwrap();
+        let mut buffer = [0; 128];
+        for (what, name, expected) in [
+            (NAMED, &b"CPU 0/KVM"[..], true),
+            (NAMED, b"vcpu1/web", true),
+            (NAMED, b"CPU", false),
+            (NAMED, b"qemu-system-x86", false),
+            (1, b"CPU 0/KVM", false),
+        ] {
+            let message = message(what, name);
+            assert_eq!(is_of_vcpu(&message), expected, "{name:?}");
+            // What the filter drops, the sender is not told of.
+            from.send(&message).unwrap();
+            let got = recv(to.as_raw_fd(), &mut buffer, MsgFlags::empty());
+            assert_eq!(got.is_ok(), expected, "{name:?} {got:?}");
+        }
+    }
+
+    /// The kernel tells nobody outside of its first namespaces (`PROC_PID_INIT_INO`, `PROC_USER_INIT_INO`).
+    fn is_in_first_namespaces() -> bool {
+        let link = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap();
+        link("pid").as_os_str() == "pid:[4026531836]"
+            && link("user").as_os_str() == "user:[4026531837]"
+    }
+
+    #[test]
+    fn a_thread_that_names_itself_so_is_heard_of() {
+        if !is_in_first_namespaces() {
+            eprintln!("skipped: in a container");
+            return;
+        }
+        let listener = match listen() {
+            Ok(listener) => listener,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                eprintln!("skipped: {error}");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let named = thread::Builder::new().name("CPU 7/KVM".into());
+        named.spawn(|| ()).unwrap().join().unwrap();
+        let mut sources = [PollFd::new(
+            std::os::fd::AsFd::as_fd(&listener),
+            PollFlags::POLLIN,
+        )];
+        let ready = poll(&mut sources, PollTimeout::from(20_000_u16)).unwrap();
+        assert_eq!(ready, 1, "nothing within 20 s");
+        let mut buffer = [0; 256];
+        let count = recv(listener.as_raw_fd(), &mut buffer, MsgFlags::empty()).unwrap();
+        assert!(is_of_vcpu(&buffer[..count]));
+        let rest = recv(listener.as_raw_fd(), &mut buffer, MsgFlags::empty());
+        assert!(matches!(rest, Ok(_) | Err(Errno::EAGAIN)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_panics(bytes in prop::collection::vec(any::<u8>(), 0..96)) {
+            let _ = is_of_vcpu(&bytes);
+        }
+    }
+}
