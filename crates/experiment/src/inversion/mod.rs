@@ -21,6 +21,17 @@ const NAME: &str = "inversion";
 /// So many of a row's causes are shown.
 const CAUSES: usize = 6;
 
+/// What is compared.
+const SETTINGS: &[Setting] = &[
+    setting("6.12-rt", HostKernel::PreemptRt),
+    setting("7.3-rt", HostKernel::NewestRt),
+    Setting {
+        bulk_in_threads: true,
+        ..setting("7.3-rt-threaded", HostKernel::NewestRt)
+    },
+    setting("7.3-rt-patched", HostKernel::NewestRtPatched),
+];
+
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
     words: Words {
@@ -41,15 +52,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     },
     title: "A real-time card's packets behind another card's preempted poll",
     about: "A real-time card's packets behind another card's preempted poll, by kernel",
-    rows: Rows::Settings(&[
-        setting("6.12-rt", HostKernel::PreemptRt),
-        setting("7.3-rt", HostKernel::NewestRt),
-        Setting {
-            bulk_in_threads: true,
-            ..setting("7.3-rt-threaded", HostKernel::NewestRt)
-        },
-        setting("7.3-rt-patched", HostKernel::NewestRtPatched),
-    ]),
+    rows: Rows::Settings(SETTINGS),
     check,
     run,
 };
@@ -271,6 +274,7 @@ fn add_causes(
                 n: cause.packets,
                 value: Some(value),
                 to_first: None,
+                rounds: Vec::new(),
             });
         }
     }
@@ -315,7 +319,7 @@ mod tests {
     fn options() -> Options {
         Options {
             methods: Vec::new(),
-            settings: EXPERIMENT.settings.to_vec(),
+            settings: SETTINGS.to_vec(),
             samples: 100,
             rounds: 2,
             seed: 1,
@@ -338,10 +342,10 @@ mod tests {
 
     #[test]
     fn one_setting_has_the_bulk_card_in_threads_on_a_kernel_that_another_has_without() {
-        let threaded = EXPERIMENT.settings.iter().filter(|it| it.bulk_in_threads);
+        let threaded = SETTINGS.iter().filter(|it| it.bulk_in_threads);
         let threaded: Vec<&Setting> = threaded.collect();
         assert_eq!(threaded.len(), 1);
-        let same = EXPERIMENT.settings.iter();
+        let same = SETTINGS.iter();
         let same = same.filter(|it| it.kernel == threaded[0].kernel);
         assert_eq!(same.count(), 2);
     }
