@@ -48,7 +48,7 @@ quick: ## Formatting, lints and tests of the crates that changed since BASE (mai
 	$(if $(CHANGED),cargo test --locked $(CHANGED))
 
 .PHONY: check
-check: ## Formatting, lints, licences
+check: ## Formatting, lints, licences, documents
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
@@ -56,6 +56,11 @@ check: ## Formatting, lints, licences
 	tools/check-dependencies
 	tools/check-module
 	tools/check-specification
+	tools/check-documents
+
+.PHONY: book
+book: ## The documents as a book, target/book; needs mdbook (cargo install mdbook)
+	mdbook build docs
 
 .PHONY: unit-tests
 unit-tests: ## Tests that need no lab
@@ -76,11 +81,11 @@ python-tests: ## Build the Python package and test it
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab --test lab_program --test lab_levels --test lab_net --test lab_site --test lab_budgets --test lab_tap_batch --test lab_vmm --test lab_sockets --test lab_fair_server --test lab_outsourcing --test lab_many --test lab_hostile --test lab_rtca --test lab_wake_ups --test lab_copies --test lab_nisp --test lab_measure --test lab_emulator -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab -- --ignored --test-threads=1
 
 .PHONY: test-lab
-test-lab: build ## Some tests in the emulated host: FILTER=name of a test or a part of it, TEST=file
-	cargo test --release --locked -p steadyvm $(if $(TEST),--test $(TEST),--tests) -- --ignored --test-threads=1 $(FILTER)
+test-lab: build ## Some tests in the emulated host: FILTER=a subject (levels::) or a part of a name, TEST=another file of tests
+	cargo test --release --locked -p steadyvm --test $(or $(TEST),lab) -- --ignored --test-threads=1 $(FILTER)
 
 .PHONY: sched-tests
 sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, a host whose CPUs are all taken; takes minutes
@@ -89,6 +94,10 @@ sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, 
 .PHONY: program-tests
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets, and measured
 	cargo test --release --locked -p steadyvm --test lab_programs --test lab_services --test lab_qemu_sockets -- --ignored --test-threads=1
+
+.PHONY: churn-tests
+churn-tests: build ## By hand: ten VMs per second come and go under a watch, on this machine, for ten minutes
+	STEADYVM_CHURN_S=600 cargo test --release --locked -p steadyvm --test churn a_watch -- --ignored --nocapture
 
 .PHONY: cpython-tests
 cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets in the emulated host; goes on where it was interrupted
@@ -102,7 +111,9 @@ debug-tests: set-up-for-tests build ## Levels, experiments and outsourced socket
 	failed=0; for kernel in $(DEBUG_KERNELS); do \
 	  $(AS_ROOT) $(STEADYVM) lab prepare --kernel $$kernel || exit 1; \
 	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked --no-fail-fast -p steadyvm \
-	    --test lab_levels --test lab_debug_experiments -- --ignored --test-threads=1 || failed=1; done; \
+	    --test lab_debug_experiments -- --ignored --test-threads=1 || failed=1; \
+	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked --no-fail-fast -p steadyvm \
+	    --test lab -- --ignored --test-threads=1 levels:: || failed=1; done; \
 	cargo test --release --locked -p steadyvm --test lab_debug -- --ignored --test-threads=1 || failed=1; \
 	exit $$failed
 

@@ -125,15 +125,27 @@ class Api:
         return self.settled(self.create(flavor, image, hints, **server))
 
     def delete_all(self, servers: Iterable[str] | None = None) -> None:
-        """Deletes servers, all if none are named, and waits until they are gone."""
+        """Deletes servers, all if none are named, and waits until they are gone.
+
+        Nova answers 409 while a server is between two states, and 500 if a compute confirms a resize too slowly: then
+        it is asked again.
+        """
         doomed = set(servers) if servers is not None else {server["id"] for server in self.servers()}
-        for identity in doomed:
-            try:
-                self.compute("DELETE", f"/servers/{identity}")
-            except Refused as error:
-                if error.status != 404:
-                    raise
-        until(lambda: not doomed & {server["id"] for server in self.servers()}, "servers are deleted")
+        unasked = set(doomed)
+
+        def gone() -> bool:
+            for identity in list(unasked):
+                try:
+                    self.compute("DELETE", f"/servers/{identity}")
+                except Refused as error:
+                    if error.status in (409, 500):
+                        continue
+                    if error.status != 404:
+                        raise
+                unasked.discard(identity)
+            return not unasked and not doomed & {server["id"] for server in self.servers()}
+
+        until(gone, "servers are deleted")
 
     # Hosts and accounts.
 

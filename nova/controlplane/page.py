@@ -50,16 +50,19 @@ def _page(steadyvm: str, parts: Mapping[str, Any]) -> Iterator[str]:
         versions = ", ".join(f"{service} {version}" for service, version in part["versions"].items())
         yield f"{name.capitalize()}: `{part['command']}`, {part['when']}, revision {part['revision']};"
         kept = ", with databases kept from an earlier start" if part.get("kept_databases") else ""
-        yield f"{versions}. It was up after {part['up_s']:.0f} s{kept}."
+        up = f" It was up after {part['up_s']:.0f} s{kept}." if "up_s" in part else ""
+        yield f"{versions}.{up}"
         yield ""
     yield "`tools/openstack page` wrote this page. All services are real, on MariaDB and RabbitMQ of Debian."
-    yield "Only the virt driver is fake, but where libvirt is named."
+    yield "Only the virt driver is fake, but where libvirt is named. nova's functional fixtures run its services in one"
+    yield "process, with SQLite and Placement's own code."
     yield "neutron runs its API alone: servers have no network."
     if "figures" in parts:
         yield from _figures(parts["figures"]["runs"])
         yield from _tables(steadyvm, parts["figures"]["runs"])
     yield from _giveaway()
-    checks = [check for name in ("checks", "libvirt") if name in parts for check in parts[name]["checks"]]
+    with_checks = [parts[name] for name in ("checks", "sequences", "libvirt") if name in parts]
+    checks = [check for part in with_checks for check in part["checks"]]
     if checks:
         yield from _checks(checks)
 

@@ -219,7 +219,7 @@ class _Lives:
                 raise
             done["delete refused"] += 1
             self.watch.until(identity, _is_quiet)
-            self.cloud.api.delete_all([identity])
+            api.delete_all([identity])
         self.watch.until(identity, lambda server: server is None)
 
 

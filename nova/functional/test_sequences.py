@@ -1,15 +1,21 @@
 """Random create, resize, migrate and delete requests in flight together: no account is ever overcommitted.
 
-STEADYVM_NOVA_STEPS is the number of requests (60), STEADYVM_NOVA_SEED their seed.
+STEADYVM_NOVA_SEQUENCES is the number of sequences (12), STEADYVM_NOVA_SEED their seed. STEADYVM_NOVA_RECORD names a file
+for what came of them, which ``tools/openstack page`` reads.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import subprocess
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, ClassVar
 
+from nova import version
 from nova.tests.functional.api import client
 
 from steadyvm_nova.interface import Interface
@@ -21,6 +27,7 @@ FLAVORS = {
     "middle": Interface(10_000, 4_000, 2),
     "large": Interface(20_000, 18_000, 2),
 }
+# Requests of a sequence: they are in flight together, and after them all accounts are compared.
 TOGETHER = 5
 MOVING = ("BUILD", "RESIZE", "REVERT_RESIZE", "MIGRATING", "DELETED")
 
@@ -32,7 +39,8 @@ class Sequences(Cloud):
 
     def setUp(self) -> None:
         super().setUp()
-        self.source = random.Random(int(os.environ.get("STEADYVM_NOVA_SEED", "1")))
+        self.seed = int(os.environ.get("STEADYVM_NOVA_SEED", "1"))
+        self.source = random.Random(self.seed)
         self.flavors = {
             name: self.flavor(name, vm.vcpus, rt__vcpu_budget=str(vm.budget_us), rt__period=str(vm.period_us))
             for name, vm in FLAVORS.items()
@@ -40,19 +48,47 @@ class Sequences(Cloud):
         self.done: dict[str, int] = {}
 
     def test_no_sequence_overcommits(self) -> None:
-        steps = int(os.environ.get("STEADYVM_NOVA_STEPS", "60"))
-        while sum(self.done.values()) < steps:
+        sequences = int(os.environ.get("STEADYVM_NOVA_SEQUENCES", "12"))
+        began = time.monotonic()
+        for number in range(sequences):
             servers = self.quiet()
             self.check_everything(servers)
             self.source.shuffle(servers)
-            for number in range(TOGETHER):
-                self.act(servers[number] if number < len(servers) else None)
+            for each in range(TOGETHER):
+                self.act(servers[each] if each < len(servers) else None)
                 # While all of them are in flight: Placement never holds more than there is.
                 self.check_placement()
+            if number % 50 == 49:
+                print(f"{number + 1} sequences in {time.monotonic() - began:.0f} s: {self.done}", flush=True)
         self.check_everything(self.quiet())
         # The sequence did what it is for.
         for action in ("create", "resize", "migrate", "delete"):
             self.assertGreater(self.done.get(action, 0), 0, self.done)
+        record = os.environ.get("STEADYVM_NOVA_RECORD")
+        if record:
+            Path(record).write_text(json.dumps(self.record(sequences, time.monotonic() - began)))
+
+    def record(self, sequences: int, took_s: float) -> dict[str, Any]:
+        """As the parts of ``controlplane.page``."""
+        revision = ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
+        revision_text = subprocess.run(revision, capture_output=True, text=True, check=True).stdout.strip()
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(self.done.items()))
+        return {
+            "command": f"tools/test-nova --sequences {sequences}",
+            "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "revision": revision_text,
+            "versions": {"nova": version.version_string()},
+            "checks": [
+                {
+                    "name": "random sequences of requests in flight together, in nova's own functional fixtures",
+                    "failed": False,
+                    "words": f"{sequences} sequences of {TOGETHER}, seed {self.seed} ({counts}): after each request no "
+                    "host over-committed by Placement's account, after each sequence all accounts right",
+                    "seconds": took_s,
+                    "revision": revision_text,
+                }
+            ],
+        }
 
     def act(self, server: dict[str, Any] | None) -> None:
         """One request; nova may refuse it."""

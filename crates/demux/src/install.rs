@@ -515,7 +515,7 @@ mod tests {
     }
 
     /// Needs root. Nothing is attached. What follows changes of priority is for a kernel that lets its
-    /// functions be followed: the lab's, `tests/lab_net.rs` of steadyvm.
+    /// functions be followed: the lab's, `tests/lab/net.rs` of steadyvm.
     #[test]
     fn the_verifier_takes_xdp_and_what_watches_sockets() {
         let mut programs = loaded();

@@ -5,8 +5,8 @@ mod common;
 use serde_json::Value;
 use steadyvm_experiment::compare::report::render;
 use steadyvm_experiment::compare::results::{
-    AssembleOptions, GuestCounts, Phase, Results, ResultsError, RunData, Service, assemble,
-    hgrm_of_method,
+    AssembleOptions, GuestCounts, Phase, ReceivePathData, Results, ResultsError, RunData, Service,
+    assemble, hgrm_of_method,
 };
 use steadyvm_experiment::compare::table;
 use steadyvm_report::ReportMeta;
@@ -26,30 +26,72 @@ fn options() -> AssembleOptions {
 fn the_promised_fields_are_there_with_their_names() {
     let results = assemble(&common::comparison(3, 700), options());
     let json: Value = serde_json::from_str(&results.to_json().unwrap()).unwrap();
-    assert_eq!(json["schema_version"], 1);
-    for method in json["methods"].as_array().unwrap() {
-        assert!(method["name"].is_string());
-        for phase in ["netrt", "netrt_equal", "netrt_idle"] {
-            for figure in [
-                "n", "lost", "mean_us", "sd_us", "p50_us", "p90_us", "p99_us", "p999_us", "max_us",
+    assert_eq!(
+        (&json["schema_version"], &json["rounds"]),
+        (&5.into(), &3.into())
+    );
+    assert_eq!(
+        json["rows"],
+        serde_json::json!(["vanilla", "preempt-rt", "dedicated"])
+    );
+    assert_eq!(json["cells"], serde_json::json!(["full", "equal", "idle"]));
+    let figures = json["figures"].as_array().unwrap();
+    let find = |row: &Value, cell: &Value, name: &str| {
+        let of = |it: &&Value| (&it["row"], &it["cell"]) == (row, cell) && it["name"] == name;
+        let plain = |it: &&Value| of(it) && it.get("over").is_none();
+        figures
+            .iter()
+            .find(plain)
+            .unwrap_or_else(|| panic!("no {name} of {row} {cell}"))
+    };
+    for row in json["rows"].as_array().unwrap() {
+        for cell in json["cells"].as_array().unwrap() {
+            for name in [
+                "n",
+                "lost",
+                "mean",
+                "sd",
+                "p50",
+                "p90",
+                "p99",
+                "p99.9",
+                "max",
+                "host.cpu_busy",
             ] {
-                assert!(method[phase][figure].is_number(), "{phase}.{figure}");
+                let figure = find(row, cell, name);
+                assert!(figure["value"].is_number(), "{figure}");
+                assert!(
+                    figure["unit"].is_string() && figure["n"].is_u64(),
+                    "{figure}"
+                );
+            }
+            assert_eq!(
+                find(row, cell, "p99")["rounds"].as_array().unwrap().len(),
+                3
+            );
+            if cell != "idle" {
+                assert_eq!(find(row, cell, "netstream.throughput")["unit"], "Mbit/s");
             }
         }
-        assert!(method["netstream"]["mbit_per_s"].is_number());
-        assert!(method["netstream"]["equal_mbit_per_s"].is_number());
-        assert!(method["host"]["cpu_busy_fraction"].is_number());
     }
-    for ratio in json["ratios"].as_array().unwrap() {
-        for name in ["of", "to", "figure"] {
-            assert!(ratio[name].is_string());
-        }
+    let ratios: Vec<&Value> = figures
+        .iter()
+        .filter(|it| it.get("over").is_some())
+        .collect();
+    assert_eq!(ratios.len(), results.ratios.len());
+    for ratio in ratios {
         for value in ["median", "low", "high"] {
-            assert!(ratio[value].is_number(), "{ratio}");
+            assert!(ratio["interval"][value].is_number(), "{ratio}");
         }
-        // Every figure's name is a path into a method's entry.
-        let path = format!("/{}", ratio["figure"].as_str().unwrap().replace('.', "/"));
-        assert!(json["methods"][0].pointer(&path).is_some(), "{path}");
+        // What it is over is the same figure of another method under the same condition.
+        let over = &ratio["over"];
+        let value = |row: &Value| {
+            let figure = find(row, &over["cell"], ratio["name"].as_str().unwrap());
+            figure["value"].as_f64().unwrap()
+        };
+        let expected = value(&ratio["row"]) / value(&over["row"]);
+        let found = ratio["value"].as_f64().unwrap();
+        assert!((found / expected - 1.0).abs() < 1e-9, "{ratio}");
     }
 }
 
@@ -240,12 +282,49 @@ fn what_was_not_measured_is_null_and_never_a_number() {
 
 #[test]
 fn other_files_and_versions_are_refused_with_a_reason() {
-    for text in ["", "{}", "[1]", "{\"schema_version\":1}", "not json"] {
+    for text in ["", "{}", "[1]", "{\"schema_version\":5}", "not json"] {
         let error = Results::from_json(text).unwrap_err();
         assert!(matches!(error, ResultsError::Json(_)), "{error}");
     }
-    let error = Results::from_json("{\"schema_version\":2}").unwrap_err();
-    assert!(error.to_string().contains("schema_version is 2"), "{error}");
+    // The shape that a comparison had for itself, and one to come.
+    for found in [1, 6] {
+        let text = format!("{{\"schema_version\":{found},\"methods\":[],\"ratios\":[]}}");
+        let said = Results::from_json(&text).unwrap_err().to_string();
+        let clear = said.contains(&format!("schema_version is {found}"));
+        assert!(clear && said.contains("measure again"), "{said}");
+    }
+    let json = assemble(&common::comparison(1, 50), options())
+        .to_json()
+        .unwrap();
+    let without = json.replace("\"p90\"", "\"p91\"");
+    let said = Results::from_json(&without).unwrap_err().to_string();
+    assert!(
+        said.contains("no `p90` of `vanilla` under `full`"),
+        "{said}"
+    );
+}
+
+/// Traced and counted or not: nothing but results.json is needed for what is shown.
+#[test]
+fn the_table_and_the_report_follow_from_results_json_alone() {
+    let mut data = common::comparison(2, 100);
+    data.methods[1].rounds[0].idle.guest = Some(GuestCounts {
+        requests: 150,
+        exits: 300,
+        exit_reasons: [("mmio_exits".to_owned(), 60)].into(),
+        ..GuestCounts::default()
+    });
+    data.methods[2].rounds[1].full.receive_path = Some(ReceivePathData {
+        wake_ups_ns: (1..50).map(|it| it * 1000).collect(),
+        report: "{}".to_owned(),
+    });
+    for data in [data, common::comparison(1, 30), RunData::default()] {
+        let results = assemble(&data, options());
+        let again = Results::from_json(&results.to_json().unwrap()).unwrap();
+        assert_eq!(again, results);
+        let shown = |it: &Results| table::render(it) + &render(it, &ReportMeta::default());
+        assert_eq!(shown(&again), shown(&results));
+    }
 }
 
 #[test]
@@ -387,7 +466,7 @@ fn any_figures_in_results_json_are_shown_without_panic() {
     ] {
         let mut changed = json.clone();
         set_numbers(&mut changed, float, integer);
-        changed["schema_version"] = 1.into();
+        changed["schema_version"] = 5.into();
         let results = Results::from_json(&changed.to_string()).unwrap();
         let page = render(&results, &ReportMeta::default());
         assert!(

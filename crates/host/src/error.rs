@@ -3,16 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::engine::Undone;
+use steadyvm_fault::Blame;
 
-/// What an error means to the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// Wrong use or bad input: exit code 2.
-    BadInput,
-    /// This machine, or this user on it, cannot do it: exit code 3.
-    CannotDo,
-}
+use crate::engine::Undone;
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -107,21 +100,12 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// What the error means to the caller.
-    pub fn kind(&self) -> ErrorKind {
+    /// Who has to act.
+    pub fn blame(&self) -> Blame {
         match self {
-            Self::BadInput { .. } | Self::InForce { .. } => ErrorKind::BadInput,
-            Self::RolledBack { cause, .. } => cause.kind(),
-            _ => ErrorKind::CannotDo,
-        }
-    }
-
-    /// The exit code of the command line: 2 for wrong use or bad input, 3 where this machine
-    /// cannot do it.
-    pub fn exit_code(&self) -> u8 {
-        match self.kind() {
-            ErrorKind::BadInput => 2,
-            ErrorKind::CannotDo => 3,
+            Self::BadInput { .. } | Self::InForce { .. } => Blame::Input,
+            Self::RolledBack { cause, .. } => cause.blame(),
+            _ => Blame::Machine,
         }
     }
 

@@ -54,7 +54,7 @@ pub use engine::{
     DEFAULT_STATE_DIRECTORY, Desired, Engine, Plan, Report, Setting, Snapshot, State, Status, Step,
     Undone,
 };
-pub use error::{ErrorKind, HostError};
+pub use error::HostError;
 pub use fair_server::Reservation;
 pub use links::{
     FlowMatch, FlowRule, FlowTable, KernelLinks, Links, Moderation, PortProtocol, PortSocket,
@@ -63,6 +63,7 @@ pub use links::{
 pub use machine::{Machine, Namespaces, Thread, ThreadId, printable};
 pub use method::{Method, Priorities, RtVm, Switches, Target};
 pub use settings::{Change, ChangeOf, Restored, SettingKind};
+pub use steadyvm_fault::Blame;
 pub use threads::{KernelThreads, Policy, RESET_ON_FORK, Scheduling, Threads};
 pub use tree::{HostTree, RootedTree};
 

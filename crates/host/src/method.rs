@@ -407,6 +407,6 @@ mod tests {
         for method in Method::ALL {
             assert_eq!(method.name().parse::<Method>().unwrap(), method);
         }
-        assert_eq!("fast".parse::<Method>().unwrap_err().exit_code(), 2);
+        assert_eq!("fast".parse::<Method>().unwrap_err().blame().exit_code(), 2);
     }
 }

@@ -4,8 +4,8 @@
 //! module must say that it nests, and then a host must boot with it, in bounded time, and have
 //! a `/dev/kvm` of its own.
 
+use crate::Result;
 use crate::emulator::Accelerator;
-use crate::error::Result;
 use crate::host::{EmulatedHost, HostSpecification};
 use crate::progress::{News, Observer};
 use std::fs::{self, OpenOptions};

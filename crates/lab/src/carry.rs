@@ -6,7 +6,7 @@
 
 use crate::child::Child;
 use crate::emulator::{Machine, Monitor};
-use crate::error::{At, Result};
+use crate::{At, Result};
 use crate::{monitor, qemu};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;

@@ -7,7 +7,7 @@
 //! (`PR_SET_PDEATHSIG`), even by `kill -9`. The kernel means the *thread* that spawned it, so one
 //! thread, which lives as long as the process, spawns them all.
 
-use crate::error::{At, Error, Result};
+use crate::{At, Error, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;

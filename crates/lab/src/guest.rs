@@ -3,8 +3,8 @@
 use crate::agent::{Connection, ProcessInput};
 use crate::carry::RUN_DIRECTORY;
 use crate::emulator::Machine;
-use crate::error::{At, Error, Result};
 use crate::laboratory::SOCKETS_MODULE;
+use crate::{At, Error, Result};
 use std::time::Duration;
 
 /// A guest boots in 5 s on an idle machine. Where its host is slow it has as long as that.

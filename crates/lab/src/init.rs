@@ -6,7 +6,7 @@
 //! as a child, or what the kernel's words after `--` say; when that ends, the machine powers off.
 
 use crate::agent::{self, PORT};
-use crate::error::{At, Error, Result};
+use crate::{At, Error, Result};
 use nix::kmod::{ModuleInitFlags, finit_module};
 use nix::mount::{MsFlags, mount};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};

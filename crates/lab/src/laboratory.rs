@@ -6,11 +6,11 @@ use crate::artifact::{
     UserSpace, emulator, sockets_module, user_space_image,
 };
 use crate::emulator::{Accelerator, Card, Machine, Monitor};
-use crate::error::{At, Error, Result};
 use crate::host::{BOOT_PATIENCE, HostSpecification};
 use crate::namespace::Namespace;
 use crate::progress::Observer;
 use crate::qemu;
+use crate::{At, Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -398,7 +398,7 @@ pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Blame;
+    use crate::Blame;
 
     #[test]
     fn a_kernel_takes_the_place_of_methods_that_it_has_all_for() {

@@ -6,7 +6,6 @@ pub mod artifact;
 pub mod carry;
 pub mod child;
 pub mod emulator;
-mod error;
 mod guest;
 pub mod host;
 pub mod init;
@@ -19,6 +18,6 @@ mod qemu;
 mod qmp;
 pub mod scheduling;
 
-pub use error::{At, Blame, Error, Result};
 pub use guest::Guest;
 pub use namespace::Namespace;
+pub use steadyvm_fault::{At, Blame, Fault as Error, Result};

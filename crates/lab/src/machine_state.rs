@@ -34,7 +34,7 @@ pub(crate) fn of<'c>(machines: impl IntoIterator<Item = (&'c str, &'c Connection
     told
 }
 
-fn state(machine: &Connection) -> crate::error::Result<String> {
+fn state(machine: &Connection) -> crate::Result<String> {
     machine.require_alive(PATIENCE)?;
     machine.text(&["sh", "-c", SCRIPT])
 }

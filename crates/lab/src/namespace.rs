@@ -1,7 +1,7 @@
 //! Network namespaces without a name: the kernel removes one, with every device in it, when
 //! the last process and the last descriptor that refer to it are gone, however that happened.
 
-use crate::error::{At, Error, Result};
+use crate::{At, Error, Result};
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
 use std::io;

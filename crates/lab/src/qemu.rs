@@ -2,9 +2,9 @@
 
 use crate::child::{self, Child};
 use crate::emulator::channel_arguments;
-use crate::error::{At, Error, Result};
 use crate::namespace::Namespace;
 use crate::qmp::Monitor;
+use crate::{At, Error, Result};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use std::fs::File;
 use std::io::Read;

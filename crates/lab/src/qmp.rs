@@ -1,6 +1,6 @@
 //! The few words of QEMU's machine protocol (QMP) that the lab uses: JSON, a line a message.
 
-use crate::error::{At, Error, Result};
+use crate::{At, Error, Result};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

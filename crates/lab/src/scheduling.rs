@@ -3,7 +3,7 @@
 //! This is the lab's apparatus, not a host under test: only threads that the lab started are
 //! touched, and they are gone with it, so there is nothing to record and undo.
 
-use crate::error::{At, Error, Result};
+use crate::{At, Error, Result};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;

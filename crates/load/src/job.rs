@@ -132,7 +132,7 @@ pub fn units_for(duration: Duration) -> u64 {
 }
 
 /// How punctually jobs were done; times in microseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Punctuality {
     /// Jobs.
     pub jobs: u64,

@@ -2,6 +2,9 @@
 
 use crate::{CpuSet, Parameters};
 
+/// `POLICY_EVENT_VERSION`.
+pub const EVENT_VERSION: u32 = 3;
+
 /// [`Event::other`] where there is none.
 pub const NO_SERVER: u32 = u32::MAX;
 

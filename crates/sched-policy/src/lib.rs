@@ -14,7 +14,7 @@ mod replay;
 mod server;
 
 pub use error::ParametersError;
-pub use event::{Event, EventKind, NO_SERVER};
+pub use event::{EVENT_VERSION, Event, EventKind, NO_SERVER};
 pub use parameters::{Host, Kind, Order, Parameters};
 pub use replay::{Record, ReplayError, Replayed};
 pub use server::{CpuSet, Server};

@@ -178,11 +178,12 @@ impl Parameters {
         .checked()
     }
 
-    /// As a RUN's record holds its key.
+    /// As the record of a RUN holds its order and its key, and that of a HOST its order and its quantum.
     #[cfg(test)]
-    pub(crate) const fn with_key(self, key: u64) -> Self {
+    pub(crate) const fn of_event(self, order: Order, period_ns: u64) -> Self {
         Self {
-            period_ns: key,
+            kind: order as u32,
+            period_ns,
             ..self
         }
     }

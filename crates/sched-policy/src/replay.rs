@@ -3,22 +3,23 @@
 //! Each server's events give its whole state again, so that budget and key at each RUN are compared exactly. Between
 //! servers, one may run while another of less key waits only for as long as the host takes to react.
 
-use crate::event::{Event, EventKind, NO_SERVER};
+use crate::event::{EVENT_VERSION, Event, EventKind, NO_SERVER};
 use crate::{CpuSet, Host, MAX_CPUS, Order, Server};
 use std::collections::BTreeMap;
 
-/// `POLICY_EVENT_VERSION`.
-const VERSION: u32 = 2;
 const HEADER: usize = 32;
 /// Interrupts take less than one in this many of the time that servers have a CPU.
 const MOST_INTERRUPTED: u64 = 4;
+/// No more than one in this many of it is accounted beyond the time that a server had: what the kernel counts early for
+/// one it counts less for the next.
+const MOST_OVERCHARGED: u64 = 100;
 const MAGIC: &[u8; 8] = b"SVMSCHED";
 
 /// Why a record cannot be replayed, or where it differs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// No record of this version.
-    #[error("this is no record of version {VERSION}: {0}; record again with this program")]
+    #[error("this is no record of version {EVENT_VERSION}: {0}; record again with this program")]
     NotARecord(&'static str),
     /// The scheduler and the policy differ.
     #[error("record {index} ({kind:?}, server {server}, CPU {cpu}, {time_ns} ns): {what}")]
@@ -46,6 +47,14 @@ pub enum ReplayError {
         /// What of it was not accounted, ns.
         interrupted_ns: u64,
     },
+    /// Servers are charged for time that they did not have.
+    #[error("servers had a CPU for {held_ns} ns, and were charged {overcharged_ns} ns beyond that")]
+    Overcharged {
+        /// How long servers had a CPU, ns.
+        held_ns: u64,
+        /// What was charged beyond, ns.
+        overcharged_ns: u64,
+    },
 }
 
 /// What was replayed without a difference.
@@ -61,6 +70,8 @@ pub struct Replayed {
     pub held_ns: u64,
     /// Of that, what was accounted to none: interrupts took it.
     pub interrupted_ns: u64,
+    /// What was accounted beyond it, ns.
+    pub overcharged_ns: u64,
 }
 
 #[derive(Debug)]
@@ -90,7 +101,7 @@ impl Record {
         if bytes.len() < HEADER || &bytes[..8] != MAGIC {
             return Err(ReplayError::NotARecord("it does not begin as one"));
         }
-        if number(8) != VERSION {
+        if number(8) != EVENT_VERSION {
             return Err(ReplayError::NotARecord("it is of another version"));
         }
         let order = order(number(16)).ok_or(ReplayError::NotARecord("it has no such order"))?;
@@ -115,6 +126,7 @@ impl Record {
         let mut replay = Replay {
             host: self.host,
             replicas: BTreeMap::new(),
+            orders: self.orders(),
             inversions: BTreeMap::new(),
             outcome: Replayed::default(),
         };
@@ -143,7 +155,25 @@ impl Record {
                 interrupted_ns: outcome.interrupted_ns,
             });
         }
+        if outcome.overcharged_ns > outcome.held_ns / MOST_OVERCHARGED {
+            return Err(ReplayError::Overcharged {
+                held_ns: outcome.held_ns,
+                overcharged_ns: outcome.overcharged_ns,
+            });
+        }
         Ok(outcome)
+    }
+
+    /// The orders of keys, and since when each is in force, ns.
+    fn orders(&self) -> Vec<(u64, Order)> {
+        let changes = self.events.iter().filter_map(|event| {
+            let changes = event.kind == EventKind::Host as u32;
+            let order = order(event.parameters().kind() as u32).filter(|_| changes)?;
+            Some((event.time_ns, order))
+        });
+        std::iter::once((0, self.host.order()))
+            .chain(changes)
+            .collect()
     }
 }
 
@@ -158,9 +188,19 @@ fn order(number: u32) -> Option<Order> {
     .find(|order| *order as u32 == number)
 }
 
+/// Whether the host's order is `order` at `now`, or was or will be within `reaction_ns`.
+fn in_force(orders: &[(u64, Order)], order: Order, now: u64, reaction_ns: u64) -> bool {
+    orders.iter().enumerate().any(|(index, &(since, one))| {
+        let until = orders.get(index + 1).map_or(u64::MAX, |next| next.0);
+        one == order && since <= now + reaction_ns && now <= until.saturating_add(reaction_ns)
+    })
+}
+
 struct Replay {
     host: Host,
     replicas: BTreeMap<u32, Replica>,
+    /// See [`Record::orders`].
+    orders: Vec<(u64, Order)>,
     /// Who runs while who waits, and since when.
     inversions: BTreeMap<(u32, u32), u64>,
     outcome: Replayed,
@@ -222,7 +262,12 @@ impl Replay {
                     return Err(format!("it runs on CPU {cpu} already"));
                 }
                 replica.runs = Some((event.cpu, now));
-                let (budget, key) = (server.remaining_ns(now), server.key(&host));
+                // A CPU may have read the order before a change that it records after, or the other way about.
+                let used = order(event.parameters().kind() as u32)
+                    .filter(|used| in_force(&self.orders, *used, now, reaction_ns))
+                    .ok_or("its key is of an order that is not the host's")?;
+                let read = Host::new(used, host.is_partitioned(), 0);
+                let (budget, key) = (server.remaining_ns(now), server.key(&read));
                 if (event.amount_ns, event.key_ns()) != (budget, key) {
                     return Err(format!(
                         "the scheduler has a budget of {} ns and the key {}; the policy {budget} ns and {key}",
@@ -250,6 +295,7 @@ impl Replay {
                 let interrupted_ns = held_ns.saturating_sub(event.amount_ns);
                 self.outcome.held_ns += held_ns;
                 self.outcome.interrupted_ns += interrupted_ns;
+                self.outcome.overcharged_ns += event.amount_ns.saturating_sub(held_ns);
                 server.account(event.amount_ns, now);
                 replica.runs = (kind == EventKind::Account).then_some((cpu, now));
             }
@@ -356,7 +402,7 @@ mod tests {
         if kind == EventKind::Init {
             event.parameters = Parameters::new(Kind::Deferrable, 4 * MS, key).unwrap();
         } else {
-            event.parameters = event.parameters.with_key(key);
+            event.parameters = event.parameters.of_event(Order::EarliestDeadline, key);
         }
         event
     }
@@ -385,7 +431,7 @@ mod tests {
         let replayed = record().replay(MS).unwrap();
         assert_eq!((replayed.events, replayed.decisions), (8, 2));
         assert_eq!((replayed.held_ns, replayed.interrupted_ns), (6 * MS, 0));
-        let wrong: [(Wrong, &str); 6] = [
+        let wrong: [(Wrong, &str); 7] = [
             (|events| events[4].amount_ns -= 1, "the policy 4000000 ns"),
             (
                 |events| events[5].amount_ns += MS + 1,
@@ -401,6 +447,13 @@ mod tests {
                     events[3].amount_ns -= MS;
                 },
                 "1000000 ns of that are accounted to none",
+            ),
+            (
+                |events| {
+                    events.retain(|event| event.server == 1);
+                    events[3].amount_ns += MS / 10;
+                },
+                "charged 100000 ns beyond that",
             ),
             (
                 |events| {
@@ -424,6 +477,41 @@ mod tests {
             make_wrong(&mut record.events);
             let error = record.replay(MS).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
+        }
+    }
+
+    /// A CPU reads the order, the order changes, and only then the CPU records what it read; or the other way about.
+    #[test]
+    fn a_key_is_of_an_order_that_is_in_force_within_the_reaction() {
+        let changed = |host_ns: u64, run: usize, used: Order| {
+            let mut record = record();
+            let mut host = event(host_ns, EventKind::Host, NO_SERVER, 0, 0);
+            host.parameters = host.parameters.of_event(Order::Explicit, 0);
+            let key = if used == Order::Explicit {
+                0
+            } else {
+                1 + 20 * MS
+            };
+            record.events[run].parameters = record.events[run].parameters.of_event(used, key);
+            record.events.push(host);
+            record.events.sort_by_key(|event| event.time_ns);
+            record.replay(MS).map(|replayed| replayed.decisions)
+        };
+        let run_ns = 4 + 4 * MS;
+        for (host_ns, used) in [
+            (run_ns + MS / 2, Order::Explicit),
+            (run_ns - MS / 2, Order::EarliestDeadline),
+            (run_ns - MS / 2, Order::Explicit),
+        ] {
+            assert_eq!(changed(host_ns, 6, used).unwrap(), 2);
+        }
+        for (host_ns, used) in [
+            (run_ns + MS + 1, Order::Explicit),
+            (run_ns - MS - 1, Order::EarliestDeadline),
+            (run_ns, Order::RateMonotonic),
+        ] {
+            let error = changed(host_ns, 6, used).unwrap_err().to_string();
+            assert!(error.contains("an order that is not the host's"), "{error}");
         }
     }
 

@@ -94,6 +94,7 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 {
 	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &slot);
 	u64 time = bpf_ktime_get_ns(), amount = 0, before, deadline;
+	struct policy_host read = {};
 	struct policy_event *event;
 	struct policy_server *s;
 	u32 happened = 1;
@@ -161,7 +162,9 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 	kind = READ_ONCE(v->kind);
 	out->running = v->running;
 	out->home = policy_home(s);
-	out->key = policy_key(s, &host);
+	/* The order that made the key is recorded with it: control_host may change it at any time. */
+	read.order = READ_ONCE(host.order);
+	out->key = policy_key(s, &read);
 	out->remaining_ns = policy_remaining(s, time);
 	out->next_ns = policy_next_event(s, time, v->running);
 	if (s->ready && !out->remaining_ns) {
@@ -175,8 +178,10 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 	}
 	if (event) {
 		record_fill(event, time, kind, cpu, slot, kind == POLICY_EVENT_RUN ? out->remaining_ns : amount);
-		if (kind == POLICY_EVENT_RUN)
+		if (kind == POLICY_EVENT_RUN) {
+			event->parameters.kind = read.order;
 			event->parameters.period_ns = out->key;
+		}
 	}
 	happened = READ_ONCE(v->happened);
 	bpf_spin_unlock(&v->lock);

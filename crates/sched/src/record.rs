@@ -12,11 +12,10 @@ use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use steadyvm_sched_policy::Host;
+use steadyvm_sched_policy::{EVENT_VERSION, Host};
 
 /// How often records are fetched, in milliseconds: they wake nobody.
 const INTERVAL_MS: u16 = 20;
-const VERSION: u32 = 2;
 
 /// Starts to write `path`. Ends when `stop` can be read, after what is there then.
 pub(crate) fn start(
@@ -37,7 +36,7 @@ pub(crate) fn start(
 
 fn write_header(file: &mut File, host: Host, cpus: u32) -> io::Result<()> {
     file.write_all(b"SVMSCHED")?;
-    file.write_all(&VERSION.to_ne_bytes())?;
+    file.write_all(&EVENT_VERSION.to_ne_bytes())?;
     file.write_all(&cpus.to_ne_bytes())?;
     file.write_all(&(host.order() as u32).to_ne_bytes())?;
     file.write_all(&u32::from(host.is_partitioned()).to_ne_bytes())?;

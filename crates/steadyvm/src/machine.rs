@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_experiment::engine::Disturbance;
@@ -40,7 +41,7 @@ impl Beginning {
         RunRecord {
             schema_version: 1,
             git_revision: env!("STEADYVM_GIT_REVISION").to_owned(),
-            command_line: std::env::args().collect(),
+            command_line: command_line(),
             started_unix_s: self.started_unix_s,
             duration_s: self.begun.elapsed().as_secs_f64(),
             kernels,
@@ -55,6 +56,21 @@ impl Beginning {
             dropped_rounds,
         }
     }
+}
+
+/// The words that this program was called by, as a reader would type them: without the place where it is installed.
+pub(crate) fn command_line() -> Vec<String> {
+    as_typed(std::env::args().collect())
+}
+
+fn as_typed(mut words: Vec<String>) -> Vec<String> {
+    let name = words
+        .first()
+        .and_then(|program| Path::new(program).file_name()?.to_str());
+    if let Some(name) = name.map(str::to_owned) {
+        words[0] = name;
+    }
+    words
 }
 
 /// The kernels that the lab built, by name.
@@ -100,4 +116,24 @@ pub fn first_line_of(program: impl AsRef<OsStr>, argument: &str) -> String {
         .next()
         .unwrap_or("unknown")
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_typed;
+
+    #[test]
+    fn a_command_line_names_the_program_and_not_its_place() {
+        for (line, typed) in [
+            (
+                "/opt/a/steadyvm compare --out /x/y",
+                "steadyvm compare --out /x/y",
+            ),
+            ("steadyvm doctor", "steadyvm doctor"),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(as_typed(words).join(" "), typed);
+        }
+        assert_eq!(as_typed(Vec::new()), Vec::<String>::new());
+    }
 }

@@ -32,9 +32,9 @@ use signal_hook::iterator::Signals;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
+use steadyvm_fault::Fault;
 use steadyvm_host::HostError;
-use steadyvm_lab::{Blame, child, init};
-use steadyvm_trace::TraceError;
+use steadyvm_lab::{child, init};
 
 /// Consistent latency for network services in virtual machines on shared Linux hosts.
 ///
@@ -123,25 +123,18 @@ fn complain(error: &anyhow::Error, code: u8) -> ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if let Some(error) = error.downcast_ref::<steadyvm_lab::Error>() {
-        return match error.blame {
-            Blame::Input => 2,
-            Blame::Machine | Blame::Lack => 3,
-        };
+    if let Some(fault) = error.downcast_ref::<Fault>() {
+        return fault.blame.exit_code();
     }
     if error.is::<site::NotFeasible>() {
         return 1;
     }
-    if let Some(error) = error.downcast_ref::<TraceError>() {
-        return error.exit_code();
-    }
     if let Some(error) = error.downcast_ref::<steadyvm_sched::Error>() {
         return error.exit_code();
     }
-    if let Some(error) = error.downcast_ref::<steadyvm_vmm::Error>() {
-        return error.exit_code();
-    }
-    error.downcast_ref().map_or(3, HostError::exit_code)
+    error
+        .downcast_ref()
+        .map_or(3, |error: &HostError| error.blame().exit_code())
 }
 
 /// For verbs that start machines: Ctrl-C and its kin end what this program started, then the

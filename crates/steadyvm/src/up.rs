@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         End::Reset => eprintln!("steadyvm up: the guest asked for a reset, which ends it here"),
         End::Panicked => eprintln!("steadyvm up: the guest panicked, which ends it here"),
         End::Asked(by) => eprintln!("steadyvm up: ended by {by}"),
-        End::Failed(why) => return Err(Error::Guest(why.clone()).into()),
+        End::Failed(why) => return Err(Error::guest(why).into()),
     }
     Ok(ExitCode::from(end.exit_code()))
 }

@@ -1,6 +1,6 @@
 //! `steadyvm explain` as a user calls it wrongly, and on a recording; what it measures is tested in the lab.
 //!
-//! The recording is of 12 requests to a guest in the lab: `tests/lab_measure.rs`, `a_plans_terms_are_measured_both_ways`.
+//! The recording is of 12 requests to a guest in the lab: `tests/lab/measure.rs`, `a_plans_terms_are_measured_both_ways`.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 

@@ -1,5 +1,5 @@
 //! The host stays alive beside a VM that computes at real-time priority and a flood at its card: what
-//! steadyvm does about RCU's and the timers' threads, and what happens without it. As tests/lab.rs.
+//! steadyvm does about RCU's and the timers' threads, and what happens without it. As tests/lab.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 

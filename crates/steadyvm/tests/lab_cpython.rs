@@ -1,5 +1,5 @@
 //! Python's own tests of sockets in a guest, on its ordinary stack and on outsourced sockets. As
-//! `tests/lab_sockets.rs`.
+//! `tests/lab/sockets.rs`.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 

@@ -1,6 +1,6 @@
 //! Guests whose kernel checks itself (lockdep, KASAN: kernel/config-debug), in the emulated host. They need root
 //! and gcc, build a kernel first and are slow: `make debug-tests` runs them, one at a time, and the
-//! tests of `lab_levels` on hosts with such kernels.
+//! tests of `lab::levels` on hosts with such kernels.
 
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]

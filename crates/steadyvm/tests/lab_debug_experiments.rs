@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use steadyvm_experiment::compare::results as compare;
 use steadyvm_experiment::nisp::{tcp, udp};
 use steadyvm_experiment::rtca::{Interference, Results};
 
@@ -240,17 +241,17 @@ fn compare_without_a_report(kernel: &Kernel, service: &str, methods: &[&str]) {
     let size = ["--samples", "150", "--rounds", "1"];
     let figures = kernel.run(&[&with[..], &size].concat(), out.path());
     assert_eq!(fs::read(out.path().join("results.json")).unwrap(), figures);
-    let results: Value = serde_json::from_slice(&figures).unwrap();
+    let results: compare::Results = serde_json::from_slice(&figures).unwrap();
     let meta: Value =
         serde_json::from_slice(&fs::read(out.path().join("meta.json")).unwrap()).unwrap();
-    let measured = results["methods"].as_array().unwrap();
+    let measured = &results.methods;
     assert_eq!(measured.len(), methods.len());
     let mut answered = 0;
     for (method, name) in measured.iter().zip(methods) {
-        assert_eq!(method["name"], *name);
+        assert_eq!(method.name, *name);
         require_figures(method);
-        for phase in ["netrt", "netrt_equal", "netrt_idle"] {
-            answered += method[phase]["n"].as_u64().unwrap() as usize;
+        for phase in compare::Phase::ALL {
+            answered += method.latency(phase).n as usize;
         }
         let built = meta["kernels"][name].as_str().unwrap();
         assert!(built.contains("lockdep"), "{built}");

@@ -1,5 +1,5 @@
 //! Real, unmodified programs from Debian's packages on outsourced sockets, in the emulated host. As
-//! `tests/lab_sockets.rs`.
+//! `tests/lab/sockets.rs`.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 

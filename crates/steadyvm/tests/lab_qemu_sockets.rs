@@ -1,5 +1,5 @@
 //! Outsourced sockets for a guest of Debian's stock QEMU: `steadyvm sockets serve` in the emulated host, and
-//! what a call costs there. As tests/lab.rs.
+//! what a call costs there. As tests/lab.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 

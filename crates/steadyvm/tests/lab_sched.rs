@@ -1,5 +1,5 @@
 //! The `sched_ext` scheduler in the emulated host: it loads, keeps budgets whatever others do, and ends with its loader. As
-//! tests/lab.rs. `STEADYVM_TEST_KERNEL`: the host's kernel, `rt-levels` or `7.3-rt`.
+//! tests/lab. `STEADYVM_TEST_KERNEL`: the host's kernel, `rt-levels` or `7.3-rt`.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 

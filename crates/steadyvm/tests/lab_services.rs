@@ -1,4 +1,4 @@
-//! Real, unmodified services of Debian measured in the emulated host. As tests/lab.rs.
+//! Real, unmodified services of Debian measured in the emulated host. As tests/lab.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 

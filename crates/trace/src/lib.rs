@@ -6,7 +6,6 @@
 //! read what the kernel wrote, [`event`](crate::event) gives it a meaning, and
 //! [`receive_path`] says where the time went.
 
-mod error;
 pub mod event;
 pub mod format;
 mod name;
@@ -18,7 +17,7 @@ pub mod socket;
 mod tracefs;
 pub mod wake_ups;
 
-pub use error::TraceError;
 pub use name::Name;
 pub use recorder::{Recorder, Recording};
+pub use steadyvm_fault::Fault;
 pub use tracefs::softirq_lock_offset;

@@ -1,12 +1,12 @@
 //! Recording the tracepoints of the receive path on every CPU.
 
-use crate::error::TraceError;
 use crate::event::{Decoder, Event, TRACEPOINTS};
 use crate::perf::{Buffer, Tracepoint};
 use crate::record::{Record, records};
 use crate::tracefs;
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
+use steadyvm_fault::Fault;
 
 /// Tracepoints of single packets, which name their device.
 const PACKETS: [&str; 2] = ["netif_receive_skb", "net_dev_xmit"];
@@ -45,11 +45,7 @@ impl Recorder {
     /// # Errors
     /// Without the right to trace, without tracefs, and on kernels that lack a tracepoint that the
     /// measurement needs.
-    pub fn open(
-        cpus: &[usize],
-        buffer_bytes: usize,
-        device: Option<&str>,
-    ) -> Result<Self, TraceError> {
+    pub fn open(cpus: &[usize], buffer_bytes: usize, device: Option<&str>) -> Result<Self, Fault> {
         let root = tracefs::root()?;
         let mut decoder = Decoder::default();
         let mut wanted = Vec::new();
@@ -110,12 +106,12 @@ impl Recorder {
     }
 
     /// Begins to record.
-    pub fn start(&self) -> Result<(), TraceError> {
+    pub fn start(&self) -> Result<(), Fault> {
         self.each("begin to record tracepoints", Tracepoint::enable)
     }
 
     /// Ends to record. What is in the buffers stays there.
-    pub fn stop(&self) -> Result<(), TraceError> {
+    pub fn stop(&self) -> Result<(), Fault> {
         self.each("end to record tracepoints", Tracepoint::disable)
     }
 
@@ -123,11 +119,11 @@ impl Recorder {
         &self,
         what: &str,
         act: impl Fn(&Tracepoint) -> std::io::Result<()>,
-    ) -> Result<(), TraceError> {
+    ) -> Result<(), Fault> {
         self.tracepoints
             .iter()
             .try_for_each(act)
-            .map_err(|error| TraceError::cannot(what, error, ""))
+            .map_err(|error| Fault::cannot(what, error))
     }
 
     /// Empties the buffers into memory, undecoded: the little that has to be done while the host
@@ -177,26 +173,24 @@ impl Recorder {
     }
 }
 
-fn packet_filter(device: &str) -> Result<CString, TraceError> {
+fn packet_filter(device: &str) -> Result<CString, Fault> {
     // What could end the quoted name is in no device's name.
     CString::new(format!("name == \"{device}\""))
         .ok()
         .filter(|_| !device.contains(['"', '\\']))
-        .ok_or_else(|| TraceError::BadInput {
-            what: format!("`{device}` is no name of a device"),
-            fix: "name a network interface".into(),
+        .ok_or_else(|| {
+            Fault::input(format!("`{device}` is no name of a device"), "")
+                .what_to_do("name a network interface")
         })
 }
 
-fn lacks(tracepoint: &str, why: &str) -> TraceError {
-    TraceError::cannot(
-        format!("use the tracepoint {tracepoint}"),
-        why,
+fn lacks(tracepoint: &str, why: &str) -> Fault {
+    Fault::cannot(format!("use the tracepoint {tracepoint}"), why).what_to_do(
         "use a kernel from 6.3 on, built with CONFIG_EVENT_TRACING and CONFIG_PERF_EVENTS",
     )
 }
 
-fn open_error(cpu: usize, error: &std::io::Error) -> TraceError {
+fn open_error(cpu: usize, error: &std::io::Error) -> Fault {
     let fix = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
             "run it as root (sudo); /proc/sys/kernel/perf_event_paranoid must not forbid it"
@@ -205,5 +199,5 @@ fn open_error(cpu: usize, error: &std::io::Error) -> TraceError {
         Some(libc::EMFILE | libc::ENFILE) => "allow more open files (ulimit -n)",
         _ => "the kernel needs CONFIG_PERF_EVENTS and CONFIG_EVENT_TRACING",
     };
-    TraceError::cannot(format!("record tracepoints on CPU {cpu}"), error, fix)
+    Fault::cannot(format!("record tracepoints on CPU {cpu}"), error).what_to_do(fix)
 }

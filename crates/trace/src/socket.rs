@@ -1,9 +1,10 @@
 //! Which threads read a port: procfs, and nothing else.
 
-use crate::error::TraceError;
+use crate::tracefs;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use steadyvm_fault::Fault;
 
 /// The kernel's tables of sockets that receive from the network.
 const TABLES: [&str; 4] = ["udp", "udp6", "tcp", "tcp6"];
@@ -13,24 +14,25 @@ const TABLES: [&str; 4] = ["udp", "udp6", "tcp", "tcp6"];
 ///
 /// # Errors
 /// No process holds one.
-pub fn threads_on_port(port: u16) -> Result<BTreeSet<u32>, TraceError> {
+pub fn threads_on_port(port: u16) -> Result<BTreeSet<u32>, Fault> {
     let mut inodes = BTreeSet::new();
     for table in TABLES {
         let text = fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
         inodes.extend(inodes_of(&text, port));
     }
     let processes = fs::read_dir("/proc")
-        .map_err(|error| TraceError::reading(Path::new("/proc"), &error))?
+        .map_err(|error| tracefs::reading(Path::new("/proc"), &error))?
         .filter_map(|entry| Some(entry.ok()?.path()));
     let threads: BTreeSet<u32> = processes
         .filter(|process| holds_one_of(&process.join("fd"), &inodes))
         .flat_map(|process| numbers_in(&process.join("task")))
         .collect();
     if threads.is_empty() {
-        return Err(TraceError::BadInput {
-            what: format!("no process of this network namespace listens on UDP or TCP port {port}"),
-            fix: "start the service first, or use --device".into(),
-        });
+        return Err(Fault::input(
+            format!("no process of this network namespace listens on UDP or TCP port {port}"),
+            "",
+        )
+        .what_to_do("start the service first, or use --device"));
     }
     Ok(threads)
 }
@@ -83,7 +85,7 @@ mod tests {
         assert!(threads.contains(&std::process::id()), "{threads:?}");
         // Nothing can be bound to port 0.
         let error = threads_on_port(0).unwrap_err();
-        assert_eq!(error.exit_code(), 2);
+        assert_eq!(error.blame.exit_code(), 2);
         assert!(error.to_string().contains("port 0"), "{error}");
     }
 

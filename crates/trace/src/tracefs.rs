@@ -1,22 +1,21 @@
 //! Reading tracefs and kallsyms. Nothing is written there.
 
-use crate::error::TraceError;
 use crate::format::Format;
 use std::fs;
 use std::path::{Path, PathBuf};
+use steadyvm_fault::Fault;
 
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Where tracefs is mounted.
-pub fn root() -> Result<PathBuf, TraceError> {
+pub fn root() -> Result<PathBuf, Fault> {
     let places = PLACES.map(PathBuf::from);
     let found = places
         .into_iter()
         .find(|place| place.join("events").is_dir());
     found.ok_or_else(|| {
-        TraceError::cannot(
-            "find the kernel's tracepoints",
-            format!("there is no {}/events", PLACES[0]),
+        let why = format!("there is no {}/events", PLACES[0]);
+        Fault::cannot("find the kernel's tracepoints", why).what_to_do(
             "run it as root (sudo), with tracefs mounted: mount -t tracefs tracefs \
              /sys/kernel/tracing",
         )
@@ -24,16 +23,25 @@ pub fn root() -> Result<PathBuf, TraceError> {
 }
 
 /// The format of a tracepoint; `None` if this kernel does not have it.
-pub fn format(root: &Path, system: &str, name: &str) -> Result<Option<Format>, TraceError> {
+pub fn format(root: &Path, system: &str, name: &str) -> Result<Option<Format>, Fault> {
     let path = root.join("events").join(system).join(name).join("format");
     match fs::read_to_string(&path) {
         Ok(text) => Format::parse(&text).map(Some).ok_or_else(|| {
             let what = format!("understand {}", path.display());
-            TraceError::cannot(what, "it is not the format of a tracepoint", "")
+            Fault::cannot(what, "it is not the format of a tracepoint")
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(TraceError::reading(&path, &error)),
+        Err(error) => Err(reading(&path, &error)),
     }
+}
+
+/// An error of reading a file.
+pub fn reading(path: &Path, error: &std::io::Error) -> Fault {
+    let fix = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "run it as root (sudo)",
+        _ => "",
+    };
+    Fault::cannot(format!("read {}", path.display()), error).what_to_do(fix)
 }
 
 /// Where the lock that serialises softirqs on PREEMPT_RT lies in the area that every CPU has of

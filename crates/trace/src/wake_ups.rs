@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::CString;
 
-use crate::error::TraceError;
 use crate::event::{Decoder, Event, Kind};
 use crate::perf::{Buffer, Tracepoint};
 use crate::record::{Record, records};
 use crate::tracefs;
+use steadyvm_fault::Fault;
 
 /// The kernel takes a filter of a page at most; a thread takes less than 20 bytes of it.
 pub const MOST_THREADS: usize = 200;
@@ -69,19 +69,19 @@ impl WakeUps {
     ///
     /// # Errors
     /// Without the right to trace, without tracefs, and for more than [`MOST_THREADS`] or no threads.
-    pub fn open(cpus: &[usize], threads: &BTreeSet<u32>) -> Result<Self, TraceError> {
+    pub fn open(cpus: &[usize], threads: &BTreeSet<u32>) -> Result<Self, Fault> {
         if threads.is_empty() || threads.len() > MOST_THREADS {
-            return Err(TraceError::BadInput {
-                what: format!("the wake-ups of {} threads cannot be traced", threads.len()),
-                fix: format!("name 1 to {MOST_THREADS}"),
-            });
+            return Err(Fault::input(
+                format!("the wake-ups of {} threads cannot be traced", threads.len()),
+                "",
+            )
+            .what_to_do(format!("name 1 to {MOST_THREADS}")));
         }
         let root = tracefs::root()?;
         let mut decoder = Decoder::default();
         let mut wanted = Vec::new();
         for (name, field) in TRACEPOINTS {
-            let lacks =
-                |why: &str| TraceError::cannot(format!("use the tracepoint sched:{name}"), why, "");
+            let lacks = |why: &str| Fault::cannot(format!("use the tracepoint sched:{name}"), why);
             let format = tracefs::format(&root, "sched", name)?;
             let format = format.ok_or_else(|| lacks("it is not in tracefs"))?;
             let known = decoder.add(name, &format);
@@ -92,11 +92,8 @@ impl WakeUps {
         let mut opened = Vec::new();
         for &cpu in cpus {
             let of_cpu = open_on(cpu, &wanted).map_err(|error| {
-                TraceError::cannot(
-                    format!("record wake-ups on CPU {cpu}"),
-                    error,
-                    "run it as root (sudo)",
-                )
+                Fault::cannot(format!("record wake-ups on CPU {cpu}"), error)
+                    .what_to_do("run it as root (sudo)")
             })?;
             opened.push(of_cpu);
         }

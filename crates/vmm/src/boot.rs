@@ -13,8 +13,8 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 use crate::acpi;
 use crate::configuration::Configuration;
 use crate::cpu;
-use crate::error::{Doing, Error, Result};
 use crate::layout;
+use steadyvm_fault::{At, Fault as Error, Result};
 
 /// The 64-bit entry point lies so far behind the kernel's beginning.
 const ENTRY: u64 = 0x200;
@@ -102,11 +102,11 @@ impl Image {
         write_acpi_tables(memory, configuration)?;
         memory
             .write_slice(&FIRMWARE, GuestAddress(layout::RESET_VECTOR))
-            .doing("write the guest's firmware")?;
+            .cannot("write the guest's firmware")?;
         write_memory_map(memory, &mut parameters);
         let parameters = BootParams::new(&parameters, GuestAddress(layout::BOOT_PARAMETERS));
         LinuxBootConfigurator::write_bootparams(&parameters, memory)
-            .doing("write the kernel's boot parameters")?;
+            .cannot("write the kernel's boot parameters")?;
         cpu::write_tables(memory)?;
         Ok(layout::KERNEL + ENTRY)
     }
@@ -121,8 +121,8 @@ impl Image {
         let Some(file) = &mut self.initramfs else {
             return Ok(());
         };
-        let size = file.seek(SeekFrom::End(0)).doing("read the initramfs")?;
-        file.rewind().doing("read the initramfs")?;
+        let size = file.seek(SeekFrom::End(0)).cannot("read the initramfs")?;
+        file.rewind().cannot("read the initramfs")?;
         let address =
             layout::initramfs_address(memory, size, kernel_end, parameters.hdr.initrd_addr_max)
                 .ok_or_else(|| {
@@ -135,7 +135,7 @@ impl Image {
                 })?;
         memory
             .read_exact_volatile_from(GuestAddress(address), file, size as usize)
-            .doing("read the initramfs")?;
+            .cannot("read the initramfs")?;
         parameters.hdr.ramdisk_image = address as u32;
         parameters.hdr.ramdisk_size = size as u32;
         Ok(())
@@ -151,11 +151,11 @@ fn open_file(path: &Path) -> io::Result<File> {
 }
 
 fn write_command_line(memory: &Memory, text: &str) -> Result<()> {
-    let mut line = Cmdline::new(layout::COMMAND_LINE_SIZE).doing("write the command line")?;
+    let mut line = Cmdline::new(layout::COMMAND_LINE_SIZE).cannot("write the command line")?;
     line.insert_str(text)
         .map_err(|error| Error::input("cmdline", error))?;
     load_cmdline(memory, GuestAddress(layout::COMMAND_LINE), &line)
-        .doing("write the kernel's command line")
+        .cannot("write the kernel's command line")
 }
 
 fn write_acpi_tables(memory: &Memory, configuration: &Configuration) -> Result<()> {
@@ -166,7 +166,7 @@ fn write_acpi_tables(memory: &Memory, configuration: &Configuration) -> Result<(
     );
     memory
         .write_slice(&tables, GuestAddress(layout::ACPI_TABLES))
-        .doing("write the ACPI tables")
+        .cannot("write the ACPI tables")
 }
 
 fn write_memory_map(memory: &Memory, parameters: &mut boot_params) {

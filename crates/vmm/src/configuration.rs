@@ -4,9 +4,9 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use steadyvm_sockets::Limits;
 
-use crate::error::{Error, Result};
 use crate::layout;
 use crate::thread;
+use steadyvm_fault::{Fault as Error, Result};
 
 /// The most VCPUs of a VM.
 pub const MAX_VCPUS: u8 = 4;

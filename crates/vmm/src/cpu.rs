@@ -10,8 +10,8 @@ use steadyvm_sockets::Memory;
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::configuration::Configuration;
-use crate::error::{Doing, Error, Result};
 use crate::layout;
+use steadyvm_fault::{At, Fault as Error, Result};
 
 /// `__BOOT_CS` and `__BOOT_DS` of the boot protocol, and a task state segment behind them.
 const CODE: u16 = 0x10;
@@ -38,7 +38,7 @@ pub fn write_tables(memory: &Memory) -> Result<()> {
     let put = |value: u64, address: u64| {
         memory
             .write_obj(value, GuestAddress(address))
-            .doing("write the guest's first page tables")
+            .cannot("write the guest's first page tables")
     };
     let (pml4, pdpt) = (layout::PAGE_TABLES, layout::PAGE_TABLES + 0x1000);
     put(pdpt | PAGE_PRESENT | PAGE_WRITABLE, pml4)?;
@@ -71,7 +71,7 @@ pub fn set_up(
 ) -> Result<()> {
     let what = || format!("set VCPU {number} up");
     vcpu.set_cpuid2(&features(kvm, number, configuration)?)
-        .doing(what())?;
+        .cannot(what())?;
     let entries = [MISC_ENABLE, MEMORY_TYPE].map(|(index, data)| kvm_msr_entry {
         index,
         data,
@@ -80,13 +80,13 @@ pub fn set_up(
     let msrs = Msrs::from_entries(&entries)
         .map_err(|_| Error::input("model specific registers", "too many"))?;
     // Where a processor does not have one of them, the guest will not ask for it either.
-    let _ = vcpu.set_msrs(&msrs).doing(what())?;
+    let _ = vcpu.set_msrs(&msrs).cannot(what())?;
     // The host's own rate as it knows it now. What KVM gave the VCPU is what the host believed when
     // KVM was loaded; where that differs from the later calibration by more than 250 ppm, KVM without
     // TSC scaling refuses its own default, and the VCPU's timers never fire.
     let _ = vcpu.set_tsc_khz(0);
     if number == 0 {
-        enter_long_mode(vcpu).doing(what())?;
+        enter_long_mode(vcpu).cannot(what())?;
         let registers = kvm_regs {
             // Bit 1 is always set.
             rflags: 2,
@@ -94,7 +94,7 @@ pub fn set_up(
             rsi: layout::BOOT_PARAMETERS,
             ..Default::default()
         };
-        vcpu.set_regs(&registers).doing(what())?;
+        vcpu.set_regs(&registers).cannot(what())?;
     }
     Ok(())
 }
@@ -184,7 +184,7 @@ fn descriptor(segment: &kvm_segment) -> u64 {
 fn features(kvm: &Kvm, number: u8, configuration: &Configuration) -> Result<CpuId> {
     let offered = kvm
         .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
-        .doing("ask KVM for the processor's features")?;
+        .cannot("ask KVM for the processor's features")?;
     let deadline_timer = kvm.check_extension(Cap::TscDeadlineTimer);
     let mut entries = normalized(offered.as_slice(), number, configuration);
     for entry in &mut entries {

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 use vmm_sys_util::signal::register_signal_handler;
 
-use crate::error::{Doing, Result};
 use crate::terminal;
+use steadyvm_fault::{At, Result};
 
 /// Signals that end the VM, and the alarm.
 const ENDING: [Signal; 5] = [
@@ -49,9 +49,9 @@ fn signals() -> SigSet {
 /// The kernel's.
 pub fn prepare() -> Result<()> {
     let what = "handle signals";
-    signals().thread_block().doing(what)?;
+    signals().thread_block().cannot(what)?;
     for signal in ENDING {
-        register_signal_handler(signal as c_int, on_force).doing(what)?;
+        register_signal_handler(signal as c_int, on_force).cannot(what)?;
     }
     Ok(())
 }
@@ -67,7 +67,7 @@ pub fn arm(exit_code: u8) -> Result<()> {
     unsafe { libc::syscall(libc::SYS_alarm, PATIENCE_S) };
     signals()
         .thread_unblock()
-        .doing("let signals end the process")
+        .cannot("let signals end the process")
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use std::fs;
 use std::io;
 
 use crate::configuration::{Configuration, Namespace, Sockets};
-use crate::error::{Doing, Error, Result};
 use crate::seccomp::Role;
+use steadyvm_fault::{At, Fault as Error, Result};
 
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
@@ -80,7 +80,7 @@ fn control(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
 pub fn close_inherited() -> Result<()> {
     // SAFETY: the program has opened nothing yet that it keeps: no descriptor has an owner.
     checked(unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) })
-        .doing_or("close inherited descriptors", "use Linux 5.14 or newer")
+        .cannot_or("close inherited descriptors", "use Linux 5.14 or newer")
 }
 
 /// What a jail is for.
@@ -123,7 +123,7 @@ impl Jail {
     /// `user` without the right to change it; a network namespace that cannot be made.
     pub fn enter(wanted: &Wanted<'_>) -> Result<Self> {
         let what = "leave the host's namespaces";
-        let held = capabilities().doing(what)?;
+        let held = capabilities().cannot(what)?;
         let has = |capability: u32| held & 1 << capability != 0;
         let mut jail = Self {
             user: wanted.user,
@@ -143,7 +143,7 @@ impl Jail {
             | CloneFlags::CLONE_NEWUTS
             | CloneFlags::CLONE_NEWCGROUP;
         if has(CAP_SYS_ADMIN) {
-            unshare(spaces).doing_or(
+            unshare(spaces).cannot_or(
                 what,
                 "use a kernel with namespaces for mounts, IPC, host names and cgroups",
             )?;
@@ -152,7 +152,7 @@ impl Jail {
         }
         if jail.own_mounts {
             let none = None::<&str>;
-            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).doing(what)?;
+            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).cannot(what)?;
         }
         Ok(jail)
     }
@@ -172,7 +172,7 @@ impl Jail {
         };
         let needed = sockets.is_some_and(|sockets| sockets.namespace == Namespace::New);
         if needed {
-            return Err(error).doing_or(
+            return Err(error).cannot_or(
                 "make a network namespace for the guest's sockets without root",
                 "let this user make user namespaces (sysctl user.max_user_namespaces, \
                  kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), \
@@ -205,21 +205,21 @@ impl Jail {
             closed,
             Some("size=4k,nr_inodes=2,mode=555"),
         )
-        .doing(what)?;
-        chdir(PLACE).doing(what)?;
+        .cannot(what)?;
+        chdir(PLACE).cannot(what)?;
         match pivot_root(".", ".") {
             // The old root lies over the new one.
-            Ok(()) => umount2(".", MntFlags::MNT_DETACH).doing(what)?,
+            Ok(()) => umount2(".", MntFlags::MNT_DETACH).cannot(what)?,
             // The root is the kernel's first, which cannot be exchanged: it is covered.
             Err(nix::Error::EINVAL) => {
-                mount(Some("."), "/", none, MsFlags::MS_MOVE, none).doing(what)?;
-                chroot(".").doing(what)?;
+                mount(Some("."), "/", none, MsFlags::MS_MOVE, none).cannot(what)?;
+                chroot(".").cannot(what)?;
             }
-            Err(error) => return Err(error).doing(what),
+            Err(error) => return Err(error).cannot(what),
         }
-        chdir("/").doing(what)?;
+        chdir("/").cannot(what)?;
         let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | closed;
-        mount(none, "/", none, read_only, none).doing(what)
+        mount(none, "/", none, read_only, none).cannot(what)
     }
 
     /// Takes the calling thread's groups, user and capabilities. A VCPU that makes sockets keeps the
@@ -233,7 +233,7 @@ impl Jail {
     /// The kernel's: the thread must not run the guest then.
     pub fn drop_privileges(&self, role: Role) -> Result<()> {
         let what = "give up rights";
-        let held = capabilities().doing(what)?;
+        let held = capabilities().cannot(what)?;
         let keeps = u64::from(self.binds && role.makes_sockets()) << CAP_NET_BIND_SERVICE & held;
         if held != 0 {
             // Of numbers that the kernel does not have: EINVAL ends it.
@@ -242,20 +242,21 @@ impl Jail {
                 .for_each(drop);
         }
         let clear = libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong;
-        control(libc::PR_CAP_AMBIENT, clear).doing(what)?;
-        control(libc::PR_SET_KEEPCAPS, 1).doing(what)?;
+        control(libc::PR_CAP_AMBIENT, clear).cannot(what)?;
+        control(libc::PR_SET_KEEPCAPS, 1).cannot(what)?;
         if !self.own_users && held & 1 << CAP_SETGID != 0 {
             // SAFETY: a list of no groups is not read.
-            checked(unsafe { libc::syscall(libc::SYS_setgroups, 0, 0) }).doing(what)?;
+            checked(unsafe { libc::syscall(libc::SYS_setgroups, 0, 0) }).cannot(what)?;
         }
         if let Some(group) = self.group {
             // SAFETY: takes no pointers.
             checked(unsafe { libc::syscall(libc::SYS_setresgid, group, group, group) })
-                .doing(what)?;
+                .cannot(what)?;
         }
         if let Some(user) = self.user {
             // SAFETY: takes no pointers.
-            checked(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }).doing(what)?;
+            checked(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) })
+                .cannot(what)?;
         }
         let kept = Capabilities {
             effective: keeps as u32,
@@ -263,12 +264,12 @@ impl Jail {
             inheritable: 0,
         };
         let mut data = [kept, Capabilities::default()];
-        capability_call(libc::SYS_capset, &mut data).doing(what)?;
-        control(libc::PR_SET_KEEPCAPS, 0).doing(what)?;
-        control(libc::PR_SET_NO_NEW_PRIVS, 1).doing(what)?;
-        match capabilities().doing(what)? {
+        capability_call(libc::SYS_capset, &mut data).cannot(what)?;
+        control(libc::PR_SET_KEEPCAPS, 0).cannot(what)?;
+        control(libc::PR_SET_NO_NEW_PRIVS, 1).cannot(what)?;
+        match capabilities().cannot(what)? {
             left if left == keeps => Ok(()),
-            left => Err(format!("capabilities {left:x} are left")).doing(what),
+            left => Err(format!("capabilities {left:x} are left")).cannot(what),
         }
     }
 
@@ -277,7 +278,7 @@ impl Jail {
     /// # Errors
     /// The kernel's.
     pub fn hide() -> Result<()> {
-        control(libc::PR_SET_DUMPABLE, 0).doing("keep others out of the monitor's memory")
+        control(libc::PR_SET_DUMPABLE, 0).cannot("keep others out of the monitor's memory")
     }
 }
 
@@ -303,7 +304,7 @@ impl Limits {
     pub fn of_process(sockets: u32, parts: u64, largest_file: u64) -> Result<()> {
         let sockets = u64::from(sockets);
         let descriptors = sockets + OTHER_DESCRIPTORS + DESCRIPTORS_EACH * parts;
-        set(Resource::RLIMIT_NOFILE, descriptors).doing_or(
+        set(Resource::RLIMIT_NOFILE, descriptors).cannot_or(
             format!("have {descriptors} open files, which sockets.max_sockets = {sockets} needs"),
             "raise the limit (ulimit -Hn, or LimitNOFILE=), or lower sockets.max_sockets",
         )?;
@@ -311,8 +312,8 @@ impl Limits {
         // A write beyond is an error then, and not the end.
         // SAFETY: ignoring a signal installs no handler.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-        set(Resource::RLIMIT_FSIZE, largest_file).doing(what)?;
-        set(Resource::RLIMIT_CORE, 0).doing(what)
+        set(Resource::RLIMIT_FSIZE, largest_file).cannot(what)?;
+        set(Resource::RLIMIT_CORE, 0).cannot(what)
     }
 
     /// How readily the kernel kills the monitor when memory is short, of all its threads and children.
@@ -320,7 +321,7 @@ impl Limits {
     /// # Errors
     /// Less readily than now takes `CAP_SYS_RESOURCE`.
     pub fn set_oom_score_adj(adjustment: i16) -> Result<()> {
-        fs::write("/proc/self/oom_score_adj", adjustment.to_string()).doing_or(
+        fs::write("/proc/self/oom_score_adj", adjustment.to_string()).cannot_or(
             format!("set oom_score_adj = {adjustment}"),
             "run with CAP_SYS_RESOURCE, set OOMScoreAdjust= in the unit, or leave it out",
         )

@@ -6,7 +6,7 @@
 use steadyvm_sockets::Memory;
 use vm_memory::{GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
-use crate::error::{Doing, Result};
+use steadyvm_fault::{At, Result};
 
 /// The kernel's boot parameters ("zero page").
 pub const BOOT_PARAMETERS: u64 = 0x7000;
@@ -101,7 +101,7 @@ pub fn memory_ranges(bytes: u64) -> Vec<(GuestAddress, usize)> {
 
 /// Memory for a guest: mapped, not yet touched.
 pub fn allocate(bytes: u64) -> Result<Memory> {
-    Memory::from_ranges(&memory_ranges(bytes)).doing_or(
+    Memory::from_ranges(&memory_ranges(bytes)).cannot_or(
         format!("map {} MiB of guest memory", bytes >> 20),
         "lower memory_mib",
     )

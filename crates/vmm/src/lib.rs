@@ -17,7 +17,6 @@ mod bus;
 pub mod configuration;
 mod cpu;
 mod devices;
-mod error;
 mod force;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -37,6 +36,6 @@ pub mod thread;
 mod threads;
 mod vcpu;
 
-pub use error::{Error, Result};
 pub use resources::check;
+pub use steadyvm_fault::{Fault as Error, Result};
 pub use vcpu::End;

@@ -13,7 +13,6 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::allocator;
 use crate::configuration::{Configuration, Console};
-use crate::error::{Doing, Error, Result};
 use crate::force;
 use crate::jail::{self, Jail, Limits};
 use crate::machine::{Machine, Surroundings};
@@ -26,6 +25,7 @@ use crate::terminal::{RawTerminal, borrow};
 use crate::thread;
 use crate::threads::{Confinement, Threads};
 use crate::vcpu::{End, Ending};
+use steadyvm_fault::{At, Fault as Error, Result};
 
 /// Runs a VM from start to end. Statistics go to a file at the end, and at every SIGUSR1.
 ///
@@ -56,7 +56,7 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
     let sockets = configuration.sockets.as_ref();
     let _namespace = sockets.map(namespace::enter).transpose()?;
 
-    let ending = Arc::new(Ending::new().doing("make an event")?);
+    let ending = Arc::new(Ending::new().cannot("make an event")?);
     let (surroundings, outputs) = outputs(&ending, resources.console()?)?;
     let machine = Machine::new(configuration, resources, &surroundings)?;
     if let Some(report) = &mut report {
@@ -66,7 +66,7 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
         lock_memory(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)?;
     }
     let terminal = match configuration.console {
-        Console::Standard => Some(RawTerminal::enter().doing("set the terminal's mode")?),
+        Console::Standard => Some(RawTerminal::enter().cannot("set the terminal's mode")?),
         Console::File(_) => None,
     };
     jail.leave_file_system()?;
@@ -99,7 +99,7 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
         eprintln!("steadyvm up: a thread waits for the host's kernel, and ends with the process");
     }
     match end {
-        End::Failed(why) => Err(Error::Guest(why)),
+        End::Failed(why) => Err(Error::guest(why)),
         end => Ok(end),
     }
 }
@@ -107,10 +107,10 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
 /// What devices write to, and who carries it out of the process.
 pub(crate) fn outputs(ending: &Ending, console: Sink) -> Result<(Surroundings, Outputs)> {
     let what = "make the way of the console";
-    let bell = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).doing(what)?;
-    let pipe = || Pipe::new(&bell).doing(what);
+    let bell = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).cannot(what)?;
+    let pipe = || Pipe::new(&bell).cannot(what);
     let (of_console, of_messages) = (pipe()?, pipe()?);
-    let errors = io::stderr().as_fd().try_clone_to_owned().doing(what)?;
+    let errors = io::stderr().as_fd().try_clone_to_owned().cannot(what)?;
     let surroundings = Surroundings {
         stopping: Arc::clone(&ending.stopping),
         console: Arc::clone(&of_console),
@@ -122,7 +122,7 @@ pub(crate) fn outputs(ending: &Ending, console: Sink) -> Result<(Surroundings, O
 }
 
 pub(crate) fn lock_memory(what: MlockAllFlags) -> Result<()> {
-    mlockall(what).doing_or(
+    mlockall(what).cannot_or(
         "lock the VM's memory",
         "raise the limit (ulimit -l unlimited, or LimitMEMLOCK=infinity), or do without (lock_memory = false, --no-lock-memory)",
     )
@@ -143,11 +143,11 @@ impl Signals {
         ]
         .into_iter()
         .collect();
-        signals.thread_block().doing(what)?;
+        signals.thread_block().cannot(what)?;
         force::prepare()?;
         SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map(Self)
-            .doing(what)
+            .cannot(what)
     }
 
     /// Waits until `other` is readable, or a signal comes, which is then said.
@@ -156,7 +156,7 @@ impl Signals {
             let mut fds = [self.0.as_fd(), other].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
-                Err(error) => return Err(error).doing("wait for signals"),
+                Err(error) => return Err(error).cannot("wait for signals"),
             }
             let came = fds[1].any().unwrap_or_default();
             match self.0.read_signal() {

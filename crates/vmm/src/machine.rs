@@ -20,11 +20,11 @@ use crate::devices::serial::Console;
 use crate::devices::sockets::Sockets;
 use crate::devices::tap::Tap;
 use crate::devices::{Backend, Interrupt, MmioDevice};
-use crate::error::{Doing, Error, Result};
 use crate::layout;
 use crate::output::{Messages, Pipe};
 use crate::resources::Resources;
 use crate::statistics::Counters;
+use steadyvm_fault::{At, Fault as Error, Result};
 
 /// A VM that has not run yet.
 pub struct Machine {
@@ -147,12 +147,12 @@ impl Machine {
 
 fn make_vm(kvm: &Kvm, memory: &Memory) -> Result<VmFd> {
     let what = "make a VM";
-    let vm = kvm.create_vm().doing(what)?;
+    let vm = kvm.create_vm().cannot(what)?;
     vm.set_identity_map_address(layout::IDENTITY_MAP)
-        .doing(what)?;
+        .cannot(what)?;
     vm.set_tss_address(layout::TASK_STATE as usize)
-        .doing(what)?;
-    vm.create_irq_chip().doing_or(
+        .cannot(what)?;
+    vm.create_irq_chip().cannot_or(
         what,
         "KVM must have its interrupt controllers in the kernel",
     )?;
@@ -166,7 +166,7 @@ fn make_vm(kvm: &Kvm, memory: &Memory) -> Result<VmFd> {
         };
         // SAFETY: the region is mapped, of this length, and stays so as long as the VM: [`KernelVm`]
         // has both. Nobody holds references into it: all access is volatile.
-        unsafe { vm.set_user_memory_region(region) }.doing("give the guest its memory")?;
+        unsafe { vm.set_user_memory_region(region) }.cannot("give the guest its memory")?;
     }
     Ok(vm)
 }
@@ -190,7 +190,7 @@ fn make_vcpus(
     let make = |number: u8| {
         let mut vcpu = vm
             .create_vcpu(number.into())
-            .doing(format!("make VCPU {number}"))?;
+            .cannot(format!("make VCPU {number}"))?;
         cpu::set_up(kvm, &vcpu, number, configuration, entry)?;
         if number == 0 {
             start_workers(&mut vcpu);
@@ -236,7 +236,7 @@ impl<'v> Slots<'v> {
     fn add_disk(&mut self, image: block::Image, stopping: &Arc<AtomicBool>) -> Result<()> {
         let (interrupt, rung) = (self.next_interrupt()?, self.next_bell(0)?);
         let (memory, told) = (self.memory.clone(), Arc::clone(&interrupt));
-        let block = Block::new(image, memory, told, rung, stopping).doing("make a disk")?;
+        let block = Block::new(image, memory, told, rung, stopping).cannot("make a disk")?;
         let block = Arc::new(block);
         self.disks.push(self.on_next_line(Arc::clone(&block)));
         self.add(Box::new(block::Registers(block)), interrupt);
@@ -249,7 +249,7 @@ impl<'v> Slots<'v> {
             self.hear_bell(&rung, queue as u32)?;
         }
         let (memory, told) = (self.memory.clone(), Arc::clone(&interrupt));
-        let channel = Channel::new(name, socket, memory, told, rung).doing("make the channel")?;
+        let channel = Channel::new(name, socket, memory, told, rung).cannot("make the channel")?;
         let channel = Arc::new(channel);
         self.channel = Some(self.on_next_line(Arc::clone(&channel)));
         self.add(Box::new(channel::Registers(channel)), interrupt);
@@ -258,7 +258,7 @@ impl<'v> Slots<'v> {
 
     fn add_card(&mut self, tap: Tap, net: &configuration::Net, sleepers: bool) -> Result<()> {
         let interrupt = self.next_interrupt()?;
-        let share = |event: &EventFd| event.try_clone().doing("share an event");
+        let share = |event: &EventFd| event.try_clone().cannot("share an event");
         let raise = if sleepers {
             let from_kernel = event()?;
             let relay = Relay {
@@ -287,11 +287,8 @@ impl<'v> Slots<'v> {
         vcpus: u8,
         stopping: &Arc<AtomicBool>,
     ) -> Result<()> {
-        let refused = |error| Error::Machine {
-            what: "make the sockets device".into(),
-            why: format!("{error}"),
-            what_to_do: String::new(),
-        };
+        let refused =
+            |why: steadyvm_sockets::DeviceError| Error::cannot("make the sockets device", why);
         let device = SocketsDevice::new(sockets.limits(), vcpus.into()).map_err(refused)?;
         let backend = Sockets::new(
             &device,
@@ -344,16 +341,16 @@ impl<'v> Slots<'v> {
             layout::device_address(self.devices.len()) + u64::from(VIRTIO_MMIO_QUEUE_NOTIFY);
         self.vm
             .register_ioevent(rung, &IoEventAddress::Mmio(register), queue)
-            .doing("let KVM signal a queue")
+            .cannot("let KVM signal a queue")
     }
 }
 
 fn event() -> Result<EventFd> {
     EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)
-        .doing_or("make an event", "raise the limit of open files (ulimit -n)")
+        .cannot_or("make an event", "raise the limit of open files (ulimit -n)")
 }
 
 fn connect_line(vm: &VmFd, event: &EventFd, line: u32) -> Result<()> {
     vm.register_irqfd(event, line)
-        .doing("let KVM raise an interrupt")
+        .cannot("let KVM raise an interrupt")
 }

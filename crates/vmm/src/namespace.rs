@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::configuration::{Namespace, Sockets};
-use crate::error::{Doing, Error, Result};
+use steadyvm_fault::{At, Fault as Error, Result};
 
 nix::ioctl_readwrite_bad!(interface_flags, libc::SIOCGIFFLAGS, libc::ifreq);
 nix::ioctl_write_ptr_bad!(set_interface_flags, libc::SIOCSIFFLAGS, libc::ifreq);
@@ -37,12 +37,12 @@ pub fn enter(sockets: &Sockets) -> Result<Entered> {
     match &sockets.namespace {
         Namespace::Current => {}
         Namespace::New => {
-            unshare(CloneFlags::CLONE_NEWNET).doing_or(
+            unshare(CloneFlags::CLONE_NEWNET).cannot_or(
                 "make a network namespace for the guest's sockets",
                 "run as root; or start the monitor inside a namespace (ip netns exec NAME, as \
                  root, then the user) and set sockets.namespace = \"current\"",
             )?;
-            set_loopback_up().doing("set the loopback interface of a new namespace up")?;
+            set_loopback_up().cannot("set the loopback interface of a new namespace up")?;
             // As where /proc/sys is read-only; the VM runs all the same.
             if let Err(error) = bound_tcp_tuning() {
                 eprintln!("steadyvm: {error}");
@@ -83,14 +83,14 @@ fn is_the_hosts() -> bool {
 /// Two VMs in one namespace would have each other's loopback and ports.
 fn lock() -> Result<File> {
     let what = "have the network namespace of the guest's sockets alone";
-    let file = File::open("/proc/thread-self/ns/net").doing(what)?;
+    let file = File::open("/proc/thread-self/ns/net").cannot(what)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::input(
             "sockets.namespace",
             "another VM has this network namespace: make one for each (ip netns add NAME)",
         )),
-        Err(TryLockError::Error(error)) => Err(error).doing(what),
+        Err(TryLockError::Error(error)) => Err(error).cannot(what),
     }
 }
 
@@ -99,7 +99,7 @@ fn enter_existing(path: &Path) -> Result<()> {
         let place = format!("sockets.namespace = \"{}\"", path.display());
         Error::input(place, format!("{error}; make it with: ip netns add NAME"))
     })?;
-    setns(file, CloneFlags::CLONE_NEWNET).doing_or(
+    setns(file, CloneFlags::CLONE_NEWNET).cannot_or(
         format!("enter the network namespace {}", path.display()),
         "run as root; or start the monitor inside it and set sockets.namespace = \"current\"",
     )
@@ -110,16 +110,16 @@ fn bound_tcp_tuning() -> Result<()> {
     for name in ["tcp_rmem", "tcp_wmem"] {
         let path = format!("/proc/sys/net/ipv4/{name}");
         let what = format!("bound {path} of a new namespace");
-        let text = fs::read_to_string(&path).doing(&what)?;
+        let text = fs::read_to_string(&path).cannot(&what)?;
         let sizes: Vec<u64> = text
             .split_whitespace()
             .map_while(|size| size.parse().ok())
             .collect();
         let [least, usual, most] = sizes[..] else {
-            return Err(format!("\"{}\" is not three sizes", text.trim())).doing(what);
+            return Err(format!("\"{}\" is not three sizes", text.trim())).cannot(what);
         };
         let most = most.min(MOST_TCP_BYTES).max(usual);
-        fs::write(&path, format!("{least} {usual} {most}")).doing(what)?;
+        fs::write(&path, format!("{least} {usual} {most}")).cannot(what)?;
     }
     Ok(())
 }

@@ -13,8 +13,8 @@ use crate::boot;
 use crate::configuration::{self, Configuration, Console, Namespace, Sockets};
 use crate::devices::block;
 use crate::devices::tap::Tap;
-use crate::error::{Doing, Error, Result};
 use crate::output::Sink;
+use steadyvm_fault::{At, Fault as Error, Result};
 
 /// Whether a VM can be made of what a description names, without making it: kernel and initramfs are
 /// loaded into memory that is thrown away, all else is looked at.
@@ -93,7 +93,7 @@ impl Resources {
             .as_ref()
             .map(open_channel)
             .transpose()?;
-        let kvm = Kvm::new().doing_or(
+        let kvm = Kvm::new().cannot_or(
             "open /dev/kvm",
             "load kvm_intel or kvm_amd, and give this user the device: usermod -aG kvm USER; \
              `steadyvm doctor` says what this host has",
@@ -116,7 +116,7 @@ impl Resources {
     /// The second time.
     pub fn console(&mut self) -> Result<Sink> {
         let sink = self.console.take().ok_or("it is taken");
-        sink.doing("write the console")
+        sink.cannot("write the console")
     }
 
     /// The size to which the largest file may grow that the VM writes to.
@@ -131,8 +131,8 @@ impl Resources {
             let file = File::from(fd.try_clone_to_owned()?);
             Ok::<_, io::Error>(file.metadata()?.len())
         };
-        let output = size(io::stdout().as_fd()).doing(what)?;
-        let errors = size(io::stderr().as_fd()).doing(what)?;
+        let output = size(io::stdout().as_fd()).cannot(what)?;
+        let errors = size(io::stderr().as_fd()).cannot(what)?;
         let streams = (output + self.console_bytes).max(errors) + OTHERS;
         let disks = self.disks.iter().map(block::Image::bytes);
         Ok(disks.fold(streams, u64::max))
@@ -156,10 +156,10 @@ fn open_console(configuration: &Configuration) -> Result<Sink> {
     match &configuration.console {
         Console::Standard => {
             let output = io::stdout().as_fd().try_clone_to_owned();
-            let file = File::from(output.doing("share the standard output")?);
+            let file = File::from(output.cannot("share the standard output")?);
             let is_file = file
                 .metadata()
-                .doing("look at the standard output")?
+                .cannot("look at the standard output")?
                 .is_file();
             Ok(if is_file {
                 Sink::limited(file, most)

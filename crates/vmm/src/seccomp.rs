@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use vmm_sys_util::signal::register_signal_handler;
 
-use crate::error::{Doing, Result};
 use crate::terminal;
+use steadyvm_fault::{At, Result};
 
 /// What any thread needs: memory, locks, its end, messages, events, the clock.
 const COMMON: &[c_long] = &[
@@ -116,10 +116,10 @@ impl Filters {
     /// Compiles them for a VM that has outsourced `sockets`, `cards` or neither, and prepares to say
     /// what broke them.
     pub fn new(sockets: bool, cards: bool) -> Result<Self> {
-        register_signal_handler(libc::SIGSYS, on_violation).doing("handle SIGSYS")?;
+        register_signal_handler(libc::SIGSYS, on_violation).cannot("handle SIGSYS")?;
         let compiled = Role::ALL.into_iter().map(|role| {
             let program = compile(role, sockets, cards);
-            Ok((role, program.doing("compile a system call filter")?))
+            Ok((role, program.cannot("compile a system call filter")?))
         });
         Ok(Self(compiled.collect::<Result<_>>()?))
     }
@@ -128,7 +128,7 @@ impl Filters {
     pub fn apply(&self, role: Role) -> Result<()> {
         let what = "apply a system call filter";
         let program = self.0.get(&role).ok_or("there is none for this role");
-        apply_filter(program.doing(what)?).doing(what)
+        apply_filter(program.cannot(what)?).cannot(what)
     }
 }
 

@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Doing, Error, Result};
 use crate::machine::CountedVcpu;
 use kvm::KernelCounters;
+use steadyvm_fault::{At, Fault as Error, Result};
 
 /// Of the JSON document.
 const SCHEMA_VERSION: u32 = 1;
@@ -129,9 +129,9 @@ impl Report {
             vcpus: self.vcpus.iter().enumerate().map(one).collect(),
         };
         let what = "write the statistics";
-        let text = serde_json::to_string_pretty(&document).doing(what)? + "\n";
-        self.file.rewind().doing(what)?;
-        self.file.set_len(0).doing(what)?;
-        self.file.write_all(text.as_bytes()).doing(what)
+        let text = serde_json::to_string_pretty(&document).cannot(what)? + "\n";
+        self.file.rewind().cannot(what)?;
+        self.file.set_len(0).cannot(what)?;
+        self.file.write_all(text.as_bytes()).cannot(what)
     }
 }

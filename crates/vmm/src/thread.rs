@@ -6,7 +6,7 @@ use std::io;
 use std::ptr::null_mut;
 use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
 
-use crate::error::{Doing, Result};
+use steadyvm_fault::{At, Result};
 
 thread_local! {
     /// `kvm_run.immediate_exit` of the VCPU that this thread runs, or null. Without a destructor,
@@ -30,7 +30,7 @@ fn kick_signal() -> c_int {
 
 /// Makes kicks possible, once a process, before VCPU threads start.
 pub fn prepare_kicks() -> Result<()> {
-    register_signal_handler(kick_signal(), on_kick).doing("handle the signal for VCPU threads")
+    register_signal_handler(kick_signal(), on_kick).cannot("handle the signal for VCPU threads")
 }
 
 /// While it lives, a kick of this thread makes the next `KVM_RUN` return at once, even where it

@@ -11,7 +11,6 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::bus::Bus;
 use crate::configuration::Configuration;
 use crate::devices::channel::{Channel, Wanted};
-use crate::error::{Doing, Result};
 use crate::jail::Jail;
 use crate::machine::{CountedVcpu, KernelVm, Machine, OnLine};
 use crate::output::Outputs;
@@ -20,6 +19,7 @@ use crate::seccomp::{Filters, Role};
 use crate::terminal::{self, RawTerminal, borrow};
 use crate::thread;
 use crate::vcpu::{End, Ending, Vcpu};
+use steadyvm_fault::{At, Result};
 
 /// How long threads have for their end; what a kernel keeps longer is abandoned.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -93,7 +93,7 @@ impl Threads {
             threads.carry("output", None, move || outputs.carry(&stop.event))?;
             for (index, disk) in machine.disks.into_iter().enumerate() {
                 let OnLine { part: disk, line } = disk;
-                let bell = disk.bell().try_clone().doing("share an event")?;
+                let bell = disk.bell().try_clone().cannot("share an event")?;
                 let name = format!("disk{index}");
                 let work = OnLine {
                     part: move || disk.serve(),
@@ -106,7 +106,7 @@ impl Threads {
             }
             for (index, relay) in machine.relays.into_iter().enumerate() {
                 let OnLine { part: relay, line } = relay;
-                let bell = relay.from_kernel.try_clone().doing("share an event")?;
+                let bell = relay.from_kernel.try_clone().cannot("share an event")?;
                 let name = format!("net{index}");
                 let priority = relay_priority(configuration);
                 let work = OnLine {
@@ -247,7 +247,7 @@ impl Threads {
                     work();
                 }
             })
-            .doing("start a thread")?;
+            .cannot("start a thread")?;
         self.all.push(thread);
         self.gates.push(open);
         Ok(())
@@ -288,7 +288,7 @@ fn relay_priority(configuration: &Configuration) -> Option<i32> {
 
 fn prepare(priority: Option<i32>, role: Role, confinement: &Confinement) -> Result<()> {
     if let Some(priority) = priority {
-        thread::set_fifo(priority).doing_or(
+        thread::set_fifo(priority).cannot_or(
             format!("give an RT VM's thread SCHED_FIFO priority {priority}"),
             "run as root, or raise the limit (ulimit -r 99, or LimitRTPRIO=99); in a container, \
              give it CAP_SYS_NICE",

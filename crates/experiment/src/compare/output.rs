@@ -2,7 +2,7 @@
 
 use crate::compare::report::render;
 use crate::compare::results::{Phase, Results, RunData, Service, hgrm_of_method};
-use crate::engine::RunRecord;
+use crate::engine::{RunRecord, write_run};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::fs;
@@ -54,7 +54,8 @@ pub fn write_output(
     Ok(())
 }
 
-/// Writes results.json, meta.json, samples.csv, report.html and a .hgrm a method of any measurement.
+/// Writes results.json, figures.csv, meta.json, samples.csv, report.html and a .hgrm per method of any
+/// measurement.
 ///
 /// # Errors
 /// A file that cannot be written.
@@ -65,23 +66,14 @@ pub fn write_files(
     meta: &impl Serialize,
     about: &ReportMeta,
 ) -> Result<()> {
-    let write = |name: &str, content: &str| {
-        let path = directory.join(name);
-        fs::write(&path, content).at("write", &path)
-    };
-    write(
-        "results.json",
-        &results.to_json().doing("write results.json")?,
-    )?;
-    let meta_text = serde_json::to_string_pretty(meta).doing("write meta.json")?;
-    write("meta.json", &(meta_text + "\n"))?;
-    write("samples.csv", &samples_table(data))?;
     let phase = data.service.phases()[0];
+    let mut tables = vec![("samples.csv".to_owned(), samples_table(data))];
     for method in &data.methods {
-        let text = hgrm_of_method(method, phase).doing(format!("write {}.hgrm", method.name))?;
-        write(&format!("{}.hgrm", method.name), &text)?;
+        let name = format!("{}.hgrm", method.name);
+        let text = hgrm_of_method(method, phase).doing(format!("write {name}"))?;
+        tables.push((name, text));
     }
-    write("report.html", &render(results, about))
+    write_run(directory, results, meta, &render(results, about), &tables)
 }
 
 /// Every counted round trip, a line each.

@@ -7,11 +7,12 @@ use super::phase::{self, Load};
 use super::receivers::Receivers;
 use crate::compare::results::{Phase, PhaseData};
 use crate::engine::CpuTimes;
+use crate::engine::rounds::{or_broken, station};
 use std::time::Duration;
+use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
-use steadyvm_lab::{Error, Result};
 
 /// A receiver that starves under its method still runs a process within this time.
 const LIFE_SIGN_PATIENCE: Duration = Duration::from_secs(60);
@@ -24,24 +25,12 @@ pub struct Station {
     broken: bool,
 }
 
+station!(Station);
+
 impl Station {
     /// Boots the host, starts what receives the loads, puts the method in force and stops the
     /// host's clock. Until then all the host's processors share the CPU `on_cpu`.
     pub fn boot(
-        laboratory: &Laboratory,
-        method: ComparedMethod,
-        options: &Options,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<Self> {
-        let named = |mut error: Error| {
-            error.what = format!("{method}: {}", error.what);
-            error
-        };
-        Self::boot_unnamed(laboratory, method, options, on_cpu, observer).map_err(named)
-    }
-
-    fn boot_unnamed(
         laboratory: &Laboratory,
         method: ComparedMethod,
         options: &Options,
@@ -69,38 +58,19 @@ impl Station {
         })
     }
 
-    /// Its method.
-    pub fn method(&self) -> ComparedMethod {
-        self.method
-    }
-
     /// Lets the host run for one phase.
     ///
     /// # Errors
-    /// A machine of the station died: the station [`is_broken`](Self::is_broken) from then on.
+    /// A machine of the station died: it is broken from then on.
     pub fn measure(&mut self, phase: Phase, rate: Option<f64>, load: &Load) -> Result<PhaseData> {
         let measured = self.resume_and_measure(phase, rate, load);
-        self.broken = measured.is_err();
-        measured.map_err(|error| {
-            let mut error = self.host.with_state(error, self.receivers.machines());
-            error.what = format!("{}: {}", self.method, error.what);
-            error
-        })
-    }
-
-    /// The host itself.
-    pub fn host(&mut self) -> &mut EmulatedHost {
-        &mut self.host
-    }
-
-    /// The process id of the host's emulator.
-    pub fn emulator(&self) -> u32 {
-        self.host.emulator()
-    }
-
-    /// Whether it has to be booted again.
-    pub fn is_broken(&self) -> bool {
-        self.broken
+        let machines = self.receivers.machines();
+        or_broken(
+            measured,
+            (&self.host, &mut self.broken),
+            self.method,
+            machines,
+        )
     }
 
     fn resume_and_measure(

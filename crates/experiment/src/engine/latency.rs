@@ -2,18 +2,16 @@
 //! plots and samples.csv follow.
 
 use super::Meta;
+use super::results::{AnySettings, Record};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::Path;
-use steadyvm_lab::Result;
 use steadyvm_report::bars::{Bar, draw};
 use steadyvm_report::text::{figure, ratio_words};
 use steadyvm_report::{Grid, document, headers, joined, page};
 use steadyvm_stats::Summary;
 use steadyvm_stats::bootstrap::{BootstrapOptions, Draws, Ratio, draw_latency, ratio};
 
-/// The version of results.json's shape.
-pub const SCHEMA_VERSION: u32 = 1;
 /// Figures of [`draw_latency`] by their number there.
 const PERCENTILES: [(&str, usize); 3] = [("p50", 2), ("p99", 3), ("p99.9", 4)];
 
@@ -30,11 +28,10 @@ pub struct Latencies {
     pub lost: u64,
 }
 
-/// results.json.
+/// What tables and plots are made of: a view of results.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Record<AnySettings>", try_from = "Record<AnySettings>")]
 pub struct Results {
-    /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
     /// The experiment's name.
     pub experiment: String,
     /// Rows in the order shown.
@@ -50,7 +47,7 @@ pub struct Results {
 }
 
 /// A figure of all rounds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// Whose.
     pub row: String,
@@ -127,7 +124,6 @@ pub fn assemble(name: &str, all: &[Latencies], options: BootstrapOptions) -> Res
         add("lost", "requests", n + it.lost, Some(it.lost as f64), None);
     }
     Results {
-        schema_version: SCHEMA_VERSION,
         experiment: name.to_owned(),
         rows,
         cells,
@@ -237,7 +233,7 @@ pub fn write_output(
     results: &Results,
     words: &Words,
     meta: &Meta,
-) -> Result<()> {
+) -> steadyvm_lab::Result<()> {
     let mut table = String::from("row,cell,round,latency_ns\n");
     for it in all {
         for (round, latencies) in it.rounds.iter().enumerate() {
@@ -255,6 +251,7 @@ pub fn write_output(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::results::tests::{require_old_shape_refused, require_shown_from_json};
 
     fn latencies(row: &str, cell: &str, us: u64) -> Latencies {
         let round = |shift: u64| (0..500).map(|it| (us + it % 7 + shift) * 1000).collect();
@@ -286,6 +283,13 @@ mod tests {
         assert_eq!(results.figure("a", "beside", "p99").unwrap().to_first, None);
         let lost = results.figure("a", "alone", "lost").unwrap();
         assert_eq!((lost.value, lost.n), (Some(3.0), 1003));
+    }
+
+    #[test]
+    fn the_tables_follow_from_results_json_alone_and_the_old_shape_is_refused() {
+        require_shown_from_json(&results(), |it| joined(it.grids(), |grid| grid.html()));
+        let old = r#"{"schema_version":1,"experiment":"x","rows":[],"cells":[],"rounds":1,"figures":[],"notes":[]}"#;
+        require_old_shape_refused::<Results>(old);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The files of experiments that write results.json, meta.json, report.html and tables.
 
 use super::RunRecord;
+use super::results::{AnySettings, Record, from_json, to_json};
 use crate::rtca::Endpoints;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -22,26 +23,30 @@ pub struct Meta {
     pub seed: Option<u64>,
 }
 
-/// Writes results.json, meta.json, report.html and tables by their file names.
+/// Writes results.json, figures.csv, meta.json, report.html and tables by their file names.
 pub fn write_run(
     directory: &Path,
     results: &impl Serialize,
-    meta: &Meta,
+    meta: &impl Serialize,
     report: &str,
-    tables: &[(&str, String)],
+    tables: &[(impl AsRef<Path>, String)],
 ) -> Result<()> {
-    let write = |name: &str, content: &str| {
+    let write = |name: &Path, content: &str| {
         let path = directory.join(name);
         fs::write(&path, content).at("write", &path)
     };
-    let text = serde_json::to_string_pretty(results).doing("write results.json")?;
-    write("results.json", &(text + "\n"))?;
-    let text = serde_json::to_string_pretty(meta).doing("write meta.json")?;
-    write("meta.json", &(text + "\n"))?;
-    for (name, table) in tables {
-        write(name, table)?;
+    let text = to_json(results).doing("write results.json")?;
+    write("results.json".as_ref(), &text)?;
+    // An experiment whose results have a shape of their own has none.
+    if let Ok(record) = from_json::<Record<AnySettings>>(&text) {
+        write("figures.csv".as_ref(), &record.csv())?;
     }
-    write("report.html", report)
+    let text = serde_json::to_string_pretty(meta).doing("write meta.json")?;
+    write("meta.json".as_ref(), &(text + "\n"))?;
+    for (name, table) in tables {
+        write(name.as_ref(), table)?;
+    }
+    write("report.html".as_ref(), report)
 }
 
 /// What a report says of the run of a verb of `steadyvm lab experiment`.

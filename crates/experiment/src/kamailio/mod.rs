@@ -6,13 +6,12 @@ mod calls;
 use crate::compare::ComparedMethod;
 use crate::engine::latency::{Latencies, Words};
 use crate::registry::{Experiment, Options, Outcome};
-use crate::service::{self, Beside, CELLS, Load, Receivers, Sample, Server, Service, carried};
+use crate::service::{self, Beside, Load, Receivers, Sample, Server, Service};
 use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
 use steadyvm_load::sip::{Calls, Delay, MESSAGES, Message, Run, relay_configuration};
-use steadyvm_report::{Grid, headers};
 
 const NAME: &str = "kamailio";
 const CONFIGURATION: &str = "/run/kamailio.cfg";
@@ -29,28 +28,14 @@ pub const EXPERIMENT: Experiment = Experiment {
             "Percentiles are nearest-rank, of every counted message of all rounds. /first: over the first \
              method's under the same condition, with a 95 % interval.",
         ],
-        paper,
+        // Section 4.3, of figure 8.
+        paper: || service::paper([41, 32]),
     },
     title: "Kamailio beside bulk traffic",
     about: "Figure 8 of the outsourcing paper: Kamailio in a VM beside a TCP stream",
     check: |options| service::check(NAME, options),
     run,
 };
-
-/// What section 4.3 says of figure 8's 99th percentiles.
-fn paper() -> Grid {
-    let row = |method: &str, lower: u32, ratio: &str| {
-        [method, &format!("{lower} % lower"), ratio]
-            .map(str::to_owned)
-            .into()
-    };
-    Grid {
-        title: "The paper, on hardware: the outsourcing method's p99 beside NetStream".to_owned(),
-        words: 1,
-        headers: headers(["than with", "in its words", "ratio"]),
-        rows: vec![row("preempt-rt", 41, "0.59"), row("dedicated", 32, "0.68")],
-    }
-}
 
 struct Kamailio;
 
@@ -90,25 +75,7 @@ impl Service for Kamailio {
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
     calls::require_programs()?;
-    let measured = service::measure(laboratory, options, &Kamailio, observer)?;
-    let mut latencies = Vec::new();
-    let mut notes = Vec::new();
-    for (cell, beside) in CELLS.into_iter().enumerate() {
-        for (method, rounds) in options.methods.iter().zip(&measured.samples) {
-            let samples: Vec<&Sample<Run>> = rounds.iter().map(|cells| &cells[cell]).collect();
-            latencies.extend(latencies_of(method, beside, &samples));
-            if beside == Beside::NetStream {
-                notes.push(carried(method, &samples));
-            }
-        }
-    }
-    notes.extend(options.methods.iter().filter_map(|method| method.note()));
-    Ok(Outcome {
-        latencies,
-        notes,
-        dropped_rounds: measured.dropped_rounds,
-        disturbance: measured.disturbance,
-    })
+    service::outcome(laboratory, options, &Kamailio, observer, latencies_of)
 }
 
 /// Delays of all messages, and beside the stream of each message by itself.

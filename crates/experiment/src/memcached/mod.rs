@@ -4,7 +4,7 @@
 use crate::compare::phase;
 use crate::engine::latency::{Latencies, Words};
 use crate::registry::{Experiment, Options, Outcome};
-use crate::service::{self, CELLS, Load, Receivers, Sample, Server, Service, carried};
+use crate::service::{self, Load, Receivers, Sample, Server, Service};
 use crate::{compare::ComparedMethod, service::Beside};
 use std::net::TcpStream;
 use std::thread;
@@ -15,7 +15,6 @@ use steadyvm_lab::progress::Observer;
 use steadyvm_lab::scheduling;
 use steadyvm_lab::{At, Result};
 use steadyvm_load::memcached::{self, Kind, Run};
-use steadyvm_report::{Grid, headers};
 
 const PORT: u16 = 11_211;
 /// Connections of the client; each request takes the next one.
@@ -40,28 +39,14 @@ pub const EXPERIMENT: Experiment = Experiment {
             "Percentiles are nearest-rank, of every counted sample of all rounds. /first: over the first \
              method's under the same condition, with a 95 % interval.",
         ],
-        paper,
+        // Section 4.3, of figure 9.
+        paper: || service::paper([59, 54]),
     },
     title: "memcached beside bulk traffic",
     about: "Figure 9 of the outsourcing paper: memcached in a VM beside a TCP stream",
     check: |options| service::check(NAME, options),
     run,
 };
-
-/// What section 4.3 says of figure 9's 99th percentiles: "59% lower" and "54% lower".
-fn paper() -> Grid {
-    let row = |method: &str, lower: u32, ratio: &str| {
-        [method, &format!("{lower} % lower"), ratio]
-            .map(str::to_owned)
-            .into()
-    };
-    Grid {
-        title: "The paper, on hardware: the outsourcing method's p99 beside NetStream".to_owned(),
-        words: 1,
-        headers: headers(["than with", "in its words", "ratio"]),
-        rows: vec![row("preempt-rt", 59, "0.41"), row("dedicated", 54, "0.46")],
-    }
-}
 
 struct Memcached;
 
@@ -123,25 +108,8 @@ fn connect(receivers: &Receivers) -> Result<TcpStream> {
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    let measured = service::measure(laboratory, options, &Memcached, observer)?;
-    let mut latencies = Vec::new();
-    let mut notes = Vec::new();
-    for (cell, beside) in CELLS.into_iter().enumerate() {
-        for (method, rounds) in options.methods.iter().zip(&measured.samples) {
-            let samples: Vec<&Sample<Run>> = rounds.iter().map(|cells| &cells[cell]).collect();
-            latencies.push(latencies_of(method, beside, &samples));
-            if beside == Beside::NetStream {
-                notes.push(carried(method, &samples));
-            }
-        }
-    }
-    notes.extend(options.methods.iter().filter_map(|method| method.note()));
-    Ok(Outcome {
-        latencies,
-        notes,
-        dropped_rounds: measured.dropped_rounds,
-        disturbance: measured.disturbance,
-    })
+    let gets = |method: &_, beside, samples: &[&_]| vec![latencies_of(method, beside, samples)];
+    service::outcome(laboratory, options, &Memcached, observer, gets)
 }
 
 /// The GETs of all rounds.

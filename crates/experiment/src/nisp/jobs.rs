@@ -1,11 +1,12 @@
 //! The jobs of the high-priority process, whatever comes for the other one.
 
-use serde::{Deserialize, Serialize};
+use super::milliseconds;
+use crate::engine::Form;
 use std::time::Duration;
 use steadyvm_load::job::{Done, Punctuality, Ran};
 
 /// Jobs of all rounds under one load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobsResult {
     /// How punctual they were.
     pub punctuality: Punctuality,
@@ -29,6 +30,29 @@ impl JobsResult {
             waited_mean_us: waited_ns.iter().sum::<f64>() / 1e3 / punctuality.jobs as f64,
             punctuality,
         })
+    }
+
+    /// Its figures in results.json.
+    pub(super) fn describe(&mut self, form: &mut Form, deadlines_us: &[u64]) {
+        let it = &mut self.punctuality;
+        form.count("n", "jobs", &mut it.jobs);
+        let n = it.jobs;
+        form.number("response_mean", "us", n, &mut it.response_mean_us);
+        form.number("response_sd", "us", n, &mut it.response_sd_us);
+        form.number("response_p99", "us", n, &mut it.response_p99_us);
+        form.number("response_max", "us", n, &mut it.response_max_us);
+        form.number("jitter_mean", "us", n, &mut it.jitter_mean_us);
+        form.number("jitter_sd", "us", n, &mut it.jitter_sd_us);
+        form.number("waited_mean", "us", n, &mut self.waited_mean_us);
+        it.misses.resize(deadlines_us.len(), 0);
+        it.miss_ratios.resize(deadlines_us.len(), 0.0);
+        let missed = it.misses.iter_mut().zip(&mut it.miss_ratios);
+        for (&deadline_us, (misses, ratio)) in deadlines_us.iter().zip(missed) {
+            let deadline = milliseconds(deadline_us);
+            form.count(&format!("missed_{deadline}_ms"), "jobs", misses);
+            let share = format!("missed_share_{deadline}_ms");
+            form.number(&share, "fraction", n, ratio);
+        }
     }
 }
 

@@ -16,16 +16,15 @@ pub mod udp;
 pub use jobs::JobsResult;
 pub use times::{SCALE, SCALES, Times};
 
-use crate::engine::{CpuUse, Disturbance};
+use crate::engine::rounds::{or_broken, station};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use steadyvm_host::Method;
 use steadyvm_lab::agent::Process;
-use steadyvm_lab::host::{BULK, EmulatedHost, HostSpecification, RT, boot_again};
+use steadyvm_lab::host::{BULK, EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::Laboratory;
-use steadyvm_lab::progress::{Observer, task};
 use steadyvm_lab::scheduling;
 use steadyvm_lab::{At, Error, Result};
 use steadyvm_load::flood::Count;
@@ -47,10 +46,6 @@ const DEVICES_CPU: usize = 0;
 /// An answer comes within this time after the jobs' own.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Of the measurements during which this machine stood still, so many are made again: one in this many
-/// of all.
-const REPEATED: u64 = 2;
-
 /// Whole microseconds as milliseconds, without digits that say nothing.
 fn milliseconds(us: u64) -> String {
     format!("{}", us as f64 / 1e3)
@@ -62,15 +57,6 @@ fn deadlines(deadlines_us: &[u64]) -> String {
     each.join(" and ")
 }
 
-/// What was measured, and what whoever reads the figures must see with them.
-#[derive(Debug, Clone)]
-pub struct Outcome<D> {
-    /// The samples.
-    pub data: D,
-    /// What else the machine did during the rounds.
-    pub disturbance: Disturbance,
-}
-
 /// One method's host with its two processes.
 struct Place {
     method: Method,
@@ -79,7 +65,10 @@ struct Place {
     times: Times,
     /// A job's length.
     work: u64,
+    broken: bool,
 }
+
+station!(Place);
 
 /// The two processes on the experiment's CPU.
 struct Processes {
@@ -88,22 +77,6 @@ struct Processes {
 }
 
 impl Place {
-    /// Boots a host for each method, one after the other.
-    fn boot_all(
-        laboratory: &Laboratory,
-        methods: &[Method],
-        times: Times,
-        sink: &[&str],
-        observer: &dyn Observer,
-    ) -> Result<Vec<Self>> {
-        task(observer, "boot the hosts", || {
-            let boot = |method: &Method| {
-                boot_again(observer, || Self::boot(laboratory, *method, times, sink))
-            };
-            methods.iter().map(boot).collect()
-        })
-    }
-
     /// Boots a host, starts the processes, puts the method in force, and stops the host's clock.
     /// `sink` are further words of `steadyvm load sink`.
     fn boot(laboratory: &Laboratory, method: Method, times: Times, sink: &[&str]) -> Result<Self> {
@@ -141,12 +114,22 @@ impl Place {
             processes,
             times,
             work,
+            broken: false,
         })
     }
 
-    /// How much CPU time the machine and the hosts have used.
-    fn cpu_use(places: &[Self]) -> Result<CpuUse> {
-        CpuUse::now(places.iter().map(|place| place.host.emulator()))
+    /// Lets the host run for a measurement. If that fails, it is broken from then on.
+    fn running<T>(&mut self, measure: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let measured = self.resume_and(measure);
+        let method = self.method;
+        or_broken(measured, (&self.host, &mut self.broken), method, [])
+    }
+
+    fn resume_and<T>(&mut self, measure: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.host.resume()?;
+        let measured = measure(self)?;
+        self.host.pause()?;
+        Ok(measured)
     }
 
     /// So many of the experiment's jobs.

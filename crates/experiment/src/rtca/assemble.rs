@@ -1,7 +1,7 @@
 //! From what was measured to figures and intervals.
 
 use super::data::{ConfigurationData, Cost, Interference, LevelData, RunData};
-use super::results::{ConfigurationResult, CostResult, LevelResult, Results, SCHEMA_VERSION};
+use super::results::{ConfigurationResult, CostResult, LevelResult, Results};
 use steadyvm_stats::bootstrap::{
     BootstrapOptions, Draws, Ratio, draw_percentiles, draw_rates, ratio,
 };
@@ -23,7 +23,6 @@ pub fn assemble(data: &RunData, options: BootstrapOptions) -> Results {
         .collect();
     let configurations = data.configurations.iter().zip(&drawn);
     Results {
-        schema_version: SCHEMA_VERSION,
         endpoints: data.endpoints,
         rounds: data
             .configurations

@@ -4,10 +4,13 @@ use serde::{Deserialize, Serialize};
 use steadyvm_load::netrt::ClientRun;
 
 /// How much the low-priority endpoints send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Interference {
     /// Nothing.
+    #[default]
     Base,
     /// One of them sends.
     Light,
@@ -28,6 +31,16 @@ impl Interference {
             Self::Light => "Light",
             Self::Medium => "Medium",
             Self::Heavy => "Heavy",
+        }
+    }
+
+    /// The level's name in files.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Light => "light",
+            Self::Medium => "medium",
+            Self::Heavy => "heavy",
         }
     }
 
@@ -84,7 +97,7 @@ pub struct ConfigurationData {
 
 /// One round of one configuration: an entry for each of [`Interference::ALL`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RoundData(pub [LevelData; 4]);
+pub struct RoundData(pub Vec<LevelData>);
 
 /// One level of interference in one round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

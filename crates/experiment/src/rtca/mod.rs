@@ -20,6 +20,7 @@ mod data;
 mod endpoint;
 mod output;
 mod place;
+mod record;
 mod report;
 mod results;
 mod setting;
@@ -32,25 +33,19 @@ pub use data::{
 };
 pub use output::write_output;
 pub use report::render_rtca;
-pub use results::{ConfigurationResult, CostResult, LevelResult, Results, SCHEMA_VERSION};
+pub use results::{ConfigurationResult, CostResult, LevelResult, Results};
 pub use table::render;
 
 #[cfg(test)]
 mod results_tests;
 
-use crate::engine::{CpuUse, Disturbance, Repetitions, STANDSTILL};
+use crate::engine::rounds::{self, Outcome, share};
 use place::{Load, Place};
 use setting::Setting;
-use steadyvm_lab::host::{boot_again, boot_side_by_side, keep_kernel_logs};
+use std::fmt;
 use steadyvm_lab::laboratory::Laboratory;
-use steadyvm_lab::progress::{News, Observer, task};
-use steadyvm_lab::{Blame, Error, Result};
-
-/// Of the measurements during which this machine stood still, so many are made again: one in this
-/// many of all.
-const REPEATED: u64 = 2;
-/// A round in which a machine dies is measured again as a whole, this often a run.
-const REBOOTS: u32 = 4;
+use steadyvm_lab::progress::{Observer, task};
+use steadyvm_lab::{Error, Result};
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -91,154 +86,108 @@ impl Options {
     fn load(&self, round: u64) -> Load {
         Load {
             seed: self.seed + round,
-            samples: self.samples / self.rounds + u64::from(round < self.samples % self.rounds),
+            samples: share(self.samples, self.rounds, round),
             stream_s: self.stream_s,
         }
     }
 }
 
-/// What was measured, and what whoever reads the figures must see with them.
-#[derive(Debug, Clone)]
-pub struct Measured {
-    /// The samples.
-    pub data: RunData,
-    /// The rounds that were dropped because a machine died, a sentence each.
-    pub dropped_rounds: Vec<String>,
-    /// What else the machine did during the rounds.
-    pub disturbance: Disturbance,
-}
-
 /// Measures everything. See the module's introduction for how.
+///
+/// # Errors
+/// Options that cannot be measured, a host that does not come up, and hosts that die too often.
 pub fn run(
     laboratory: &Laboratory,
     options: &Options,
     observer: &dyn Observer,
-) -> Result<Measured> {
+) -> Result<Outcome<RunData>> {
     options.check()?;
-    let settings = Setting::of_all(&options.configurations, options.endpoints);
-    let places = task(observer, "boot the hosts", || {
-        boot_places(laboratory, &settings, observer)
-    })?;
-    let cpu_use = |places: &[Place]| CpuUse::now(places.iter().map(Place::emulator));
-    let before = cpu_use(&places)?;
-    let levels = Interference::ALL.len() as u64;
-    let mut run = Run {
-        laboratory,
+    let experiment = Experiment {
         options,
-        observer,
-        repetitions: Repetitions::start(options.rounds * levels / REPEATED, STANDSTILL)?,
-        places,
-        reboots_left: REBOOTS,
-        dropped_rounds: Vec::new(),
+        settings: Setting::of_all(&options.configurations, options.endpoints),
     };
-    task(observer, "warm up", || run.warm_up())?;
-    let mut rounds = Vec::new();
-    while (rounds.len() as u64) < options.rounds {
-        let round = rounds.len() as u64;
-        let title = format!("round {} of {}", round + 1, options.rounds);
-        match task(observer, title, || run.measure_round(round)) {
-            Ok(measured) => rounds.push(measured),
-            Err(error) => run.recover(round, error)?,
-        }
-    }
-    let disturbance = cpu_use(&run.places)?.since(&before);
-    keep_kernel_logs(run.places.iter_mut().map(Place::host), observer);
-    Ok(Measured {
-        data: RunData {
-            endpoints: options.endpoints,
-            configurations: by_configuration(options, rounds),
-        },
-        dropped_rounds: run.dropped_rounds,
-        disturbance: Disturbance {
-            standstills: run.repetitions.standstills(),
-            ..disturbance
-        },
-    })
+    let measured = rounds::run(laboratory, &experiment, observer)?;
+    Ok(measured.map(|samples| RunData {
+        endpoints: options.endpoints,
+        configurations: (options.configurations.iter().zip(samples))
+            .map(|(configuration, rounds)| ConfigurationData {
+                name: configuration.to_string(),
+                rounds: rounds.into_iter().map(RoundData).collect(),
+            })
+            .collect(),
+    }))
 }
 
-/// The experiment under way.
-struct Run<'a> {
-    laboratory: &'a Laboratory,
+/// A host for each setting; configurations that differ in their batch only share it.
+struct Experiment<'a> {
     options: &'a Options,
-    observer: &'a dyn Observer,
-    repetitions: Repetitions,
-    places: Vec<Place>,
-    reboots_left: u32,
-    dropped_rounds: Vec<String>,
+    settings: Vec<Setting>,
 }
 
-impl Run<'_> {
+impl rounds::Plan for Experiment<'_> {
+    type Row = Configuration;
+    type Cell = Interference;
+    type Station = Place;
+    type Sample = LevelData;
+
+    fn rows(&self) -> &[Configuration] {
+        &self.options.configurations
+    }
+
+    fn cells(&self) -> &[Interference] {
+        &Interference::ALL
+    }
+
+    fn rounds(&self) -> u64 {
+        self.options.rounds
+    }
+
+    fn boot(
+        &self,
+        laboratory: &Laboratory,
+        row: Configuration,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Place> {
+        let setting = Setting::of(row, self.options.endpoints);
+        Place::boot(laboratory, setting, row, on_cpu, observer)
+    }
+
+    fn measure(&self, place: &mut Place, level: Interference, round: u64) -> Result<LevelData> {
+        place.measure(level, &self.options.load(round))
+    }
+
+    fn host_of(&self, row: usize) -> usize {
+        let setting = Setting::of(self.options.configurations[row], self.options.endpoints);
+        let mut settings = self.settings.iter();
+        settings.position(|it| *it == setting).unwrap_or(row)
+    }
+
+    fn turn_to(&self, place: &mut Place, configuration: Configuration) {
+        place.configuration = configuration;
+    }
+
     /// Every host's first steps, unmeasured: an emulator has to translate what has not run yet, and the first
     /// level would look slow for it.
-    fn warm_up(&mut self) -> Result<()> {
-        self.take_turns(0, Interference::Heavy).map(drop)
-    }
-
-    /// One round: each configuration's, in their order.
-    fn measure_round(&mut self, round: u64) -> Result<Vec<RoundData>> {
-        let mut measured: [Vec<LevelData>; 4] = Default::default();
-        for level in levels_in(round) {
-            measured[level as usize] = self.measure_level(round, level)?;
-        }
-        let [base, light, medium, heavy] = measured;
-        let levels = base.into_iter().zip(light).zip(medium).zip(heavy);
-        Ok(levels
-            .map(|(((base, light), medium), heavy)| RoundData([base, light, medium, heavy]))
-            .collect())
-    }
-
-    /// One level of interference with every configuration; again, if this machine stood still meanwhile.
-    fn measure_level(&mut self, round: u64, level: Interference) -> Result<Vec<LevelData>> {
-        loop {
-            self.repetitions.begin();
-            let measured = self.take_turns(round, level)?;
-            if !self.repetitions.are_needed(level.title(), self.observer) {
-                return Ok(measured);
+    fn begin(&self, places: &mut [Place], observer: &dyn Observer) -> Result<()> {
+        task(observer, "warm up", || {
+            for (row, configuration) in self.options.configurations.iter().enumerate() {
+                let place = &mut places[self.host_of(row)];
+                self.turn_to(place, *configuration);
+                self.measure(place, Interference::Heavy, 0)?;
             }
-        }
+            Ok(())
+        })
     }
 
-    /// Each configuration in turn, beginning with another one each round.
-    fn take_turns(&mut self, round: u64, level: Interference) -> Result<Vec<LevelData>> {
-        let configurations = &self.options.configurations;
-        let count = configurations.len();
-        let load = self.options.load(round);
-        let mut measured: Vec<Option<LevelData>> = vec![None; count];
-        for turn in 0..count {
-            let index = (turn + round as usize) % count;
-            let configuration = configurations[index];
-            self.observer.tell(News::Advance {
-                done: (level as usize * count + turn) as u64,
-                of: (Interference::ALL.len() * count) as u64,
-                detail: format!("{configuration}: {}", level.title()),
-            });
-            let place = self.places.iter_mut().find(|it| it.serves(configuration));
-            let place = place.ok_or_else(|| {
-                Error::machine(format!("measure {configuration}"), "it has no host")
-            })?;
-            measured[index] = Some(place.measure(configuration, level, &load)?);
-        }
-        Ok(measured.into_iter().flatten().collect())
+    fn order(&self, round: u64) -> Vec<usize> {
+        levels_in(round).map(|level| level as usize).collect()
     }
+}
 
-    /// After a machine died in a round: drops the whole round, so that no configuration keeps its better
-    /// half, and boots what is broken.
-    fn recover(&mut self, round: u64, error: Error) -> Result<()> {
-        if self.reboots_left == 0 || error.blame != Blame::Machine {
-            return Err(error);
-        }
-        self.reboots_left -= 1;
-        self.dropped_rounds.push(format!(
-            "round {} was dropped for all and measured again: {error}",
-            round + 1
-        ));
-        self.observer
-            .tell(News::Note(format!("{error}\n  booting that host again")));
-        for place in self.places.iter_mut().filter(|place| place.is_broken()) {
-            let setting = place.setting();
-            *place = boot_place(self.laboratory, setting, 0, self.observer)?;
-        }
-        Ok(())
+impl fmt::Display for Interference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.title())
     }
 }
 
@@ -248,53 +197,10 @@ fn levels_in(round: u64) -> impl Iterator<Item = Interference> {
     (0..count).map(move |turn| Interference::ALL[(turn + round as usize) % count])
 }
 
-/// Boots a host for each setting, as many at once as the machine has CPUs, each on one of its own.
-fn boot_places(
-    laboratory: &Laboratory,
-    settings: &[Setting],
-    observer: &dyn Observer,
-) -> Result<Vec<Place>> {
-    let tell = |settings: &[Setting]| {
-        let names: Vec<String> = settings.iter().map(|it| it.name()).collect();
-        observer.tell(News::Note(format!("booting: {}", names.join(", "))));
-    };
-    boot_side_by_side(settings, tell, |&setting, cpu| {
-        boot_place(laboratory, setting, cpu, observer)
-    })
-}
-
-fn boot_place(
-    laboratory: &Laboratory,
-    setting: Setting,
-    on_cpu: usize,
-    observer: &dyn Observer,
-) -> Result<Place> {
-    boot_again(observer, || {
-        Place::boot(laboratory, setting, on_cpu, observer)
-    })
-}
-
-/// Turns rounds of configurations into configurations of rounds.
-fn by_configuration(options: &Options, rounds: Vec<Vec<RoundData>>) -> Vec<ConfigurationData> {
-    let mut configurations: Vec<ConfigurationData> = options
-        .configurations
-        .iter()
-        .map(|configuration| ConfigurationData {
-            name: configuration.to_string(),
-            rounds: Vec::new(),
-        })
-        .collect();
-    for round in rounds {
-        for (configuration, data) in configurations.iter_mut().zip(round) {
-            configuration.rounds.push(data);
-        }
-    }
-    configurations
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use steadyvm_lab::Blame;
 
     type Spoil = fn(&mut Options);
 

@@ -27,7 +27,7 @@ fn samples_table(data: &RunData) -> String {
         for (round, levels) in configuration.rounds.iter().enumerate() {
             for (level, data) in Interference::ALL.into_iter().zip(&levels.0) {
                 for sample in &data.round_trips.samples {
-                    let (name, title) = (&configuration.name, level.title().to_lowercase());
+                    let (name, title) = (&configuration.name, level.key());
                     let (sequence, sent, trip) = (sample.sequence, sample.sent_ns, sample.rtt_ns);
                     // Writing to a string cannot fail.
                     let _ = writeln!(

@@ -4,6 +4,7 @@ use super::configuration::{Configuration, LARGEST_BATCH};
 use super::endpoint::{PATIENCE, Party};
 use super::setting::Setting;
 use crate::engine::CpuTimes;
+use crate::engine::rounds::{or_broken, station};
 use crate::rtca::{Cost, Interference, LevelData, StreamData};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(super) struct Load {
 
 /// One host.
 pub(super) struct Place {
+    /// What is measured next.
+    pub configuration: Configuration,
     setting: Setting,
     host: EmulatedHost,
     party: Party,
@@ -51,24 +54,14 @@ pub(super) struct Place {
     _servers: Vec<Process>,
 }
 
+station!(Place);
+
 impl Place {
     /// Boots a host with its endpoints, puts the method in force, and stops the host's clock.
     pub fn boot(
         laboratory: &Laboratory,
         setting: Setting,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<Self> {
-        let named = |mut error: Error| {
-            error.what = format!("{}: {}", setting.name(), error.what);
-            error
-        };
-        Self::boot_unnamed(laboratory, setting, on_cpu, observer).map_err(named)
-    }
-
-    fn boot_unnamed(
-        laboratory: &Laboratory,
-        setting: Setting,
+        configuration: Configuration,
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
@@ -98,6 +91,7 @@ impl Place {
         host.pause()?;
         host.spread_processors()?;
         Ok(Self {
+            configuration,
             setting,
             host,
             party,
@@ -110,58 +104,20 @@ impl Place {
         })
     }
 
-    /// What it was booted with.
-    pub fn setting(&self) -> Setting {
-        self.setting
-    }
-
-    /// Whether a configuration is measured here.
-    pub fn serves(&self, configuration: Configuration) -> bool {
-        Setting::of(configuration, self.setting.endpoints) == self.setting
-    }
-
-    /// The host itself.
-    pub fn host(&mut self) -> &mut EmulatedHost {
-        &mut self.host
-    }
-
-    /// The process id of the host's emulator.
-    pub fn emulator(&self) -> u32 {
-        self.host.emulator()
-    }
-
-    /// Whether it has to be booted again.
-    pub fn is_broken(&self) -> bool {
-        self.broken
-    }
-
     /// Lets the host run for one level of interference.
     ///
     /// # Errors
-    /// One of its machines died: the place [`is_broken`](Self::is_broken) from then on.
-    pub fn measure(
-        &mut self,
-        configuration: Configuration,
-        level: Interference,
-        load: &Load,
-    ) -> Result<LevelData> {
-        let measured = self.resume_and_measure(configuration, level, load);
-        self.broken = measured.is_err();
-        measured.map_err(|error| {
-            let mut error = self.host.with_state(error, self.party.machines());
-            error.what = format!("{configuration}, {}: {}", level.title(), error.what);
-            error
-        })
+    /// One of its machines died: the place is broken from then on.
+    pub fn measure(&mut self, level: Interference, load: &Load) -> Result<LevelData> {
+        let measured = self.resume_and_measure(level, load);
+        let what = format!("{}, {level}", self.configuration);
+        let machines = self.party.machines();
+        or_broken(measured, (&self.host, &mut self.broken), what, machines)
     }
 
-    fn resume_and_measure(
-        &mut self,
-        configuration: Configuration,
-        level: Interference,
-        load: &Load,
-    ) -> Result<LevelData> {
+    fn resume_and_measure(&mut self, level: Interference, load: &Load) -> Result<LevelData> {
         self.host.resume()?;
-        if let Some(batch) = configuration.batch {
+        if let Some(batch) = self.configuration.batch {
             self.set_batch(batch)?;
         }
         for flood in &mut self.floods[..level.senders()] {

@@ -1,17 +1,15 @@
-//! The types of results.json. A figure that does not exist is `null`.
+//! What the tables and plots are made of: a view of results.json (`record.rs`).
 
 use super::data::{Endpoints, Interference};
+use super::record::Settings;
+use crate::engine::results::Record;
 use serde::{Deserialize, Serialize};
 use steadyvm_stats::bootstrap::Ratio;
 
-/// The version of the shape below.
-pub const SCHEMA_VERSION: u32 = 1;
-
-/// results.json.
+/// The figures of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Record<Settings>", try_from = "Record<Settings>")]
 pub struct Results {
-    /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
     /// What the packets went between.
     pub endpoints: Endpoints,
     /// Rounds; with one, intervals cover variation within it only.
@@ -19,12 +17,11 @@ pub struct Results {
     /// One entry a method and batch, in the order asked for.
     pub configurations: Vec<ConfigurationResult>,
     /// What a reader must know.
-    #[serde(default)]
     pub notes: Vec<String>,
 }
 
 /// One method with one batch.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ConfigurationResult {
     /// Its name, such as `rt-poll-list:1`.
     pub name: String,
@@ -33,7 +30,7 @@ pub struct ConfigurationResult {
 }
 
 /// One configuration at one level of interference, all rounds pooled. Percentiles are nearest-rank.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LevelResult {
     /// The level.
     pub interference: Interference,
@@ -64,7 +61,7 @@ pub struct LevelResult {
 }
 
 /// What others had: means over rounds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CostResult {
     /// The host's CPU time that was not idle, of all CPUs: 0 to 1.
     pub cpu_busy_fraction: Option<f64>,

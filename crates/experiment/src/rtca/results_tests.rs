@@ -1,5 +1,6 @@
 use super::render_rtca;
 use super::*;
+use crate::engine::results::tests::{require_old_shape_refused, require_shown_from_json};
 use steadyvm_load::netrt::{ClientRun, Counters, EndedBy, Sample};
 use steadyvm_report::ReportMeta;
 use steadyvm_stats::bootstrap::{BootstrapOptions, Ratio};
@@ -39,10 +40,11 @@ fn level(slower: f64, packets_per_s: f64, round: u64) -> LevelData {
 
 fn configuration(name: &str, slower: f64, packets_per_s: f64) -> ConfigurationData {
     let round = |round| {
-        RoundData(Interference::ALL.map(|it| {
+        let levels = Interference::ALL.map(|it| {
             let senders = it.senders() as f64;
             level(1.0 + senders * slower, senders * packets_per_s, round)
-        }))
+        });
+        RoundData(levels.into())
     };
     ConfigurationData {
         name: name.to_owned(),
@@ -96,15 +98,26 @@ fn figures_are_over_base_of_the_same_configuration() {
 }
 
 #[test]
-fn results_are_the_same_from_json() {
+fn the_table_and_the_report_follow_from_results_json_alone() {
     let results = results();
+    require_shown_from_json(&results, |it| {
+        render(it) + &render_rtca(it, &ReportMeta::default())
+    });
     let json = serde_json::to_string(&results).unwrap();
-    assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);
-    assert!(
-        json.contains(r#""schema_version":1,"endpoints":"vms","rounds":3"#),
-        "{json}"
-    );
-    assert!(json.contains(r#""interference":"heavy""#), "{json}");
+    for words in [
+        r#"{"schema_version":5,"experiment":"rtca","settings":{"endpoints":"vms"},"rounds":3"#,
+        r#""cells":["base","light","medium","heavy"]"#,
+        r#""cell":"heavy","name":"median","unit":"us","n":600,"value":"#,
+        r#""over":{"row":"preempt-rt","cell":"heavy"}"#,
+    ] {
+        assert!(json.contains(words), "{words}\n{json}");
+    }
+}
+
+#[test]
+fn a_file_of_the_shape_before_is_refused() {
+    let old = r#"{"schema_version":1,"endpoints":"vms","rounds":3,"configurations":[],"notes":[]}"#;
+    require_old_shape_refused::<Results>(old);
 }
 
 #[test]

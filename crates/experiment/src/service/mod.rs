@@ -4,13 +4,15 @@
 mod station;
 
 use crate::compare::{ComparedMethod, Guests};
+use crate::engine::latency::Latencies;
 use crate::engine::rounds::{self, Measured, Plan, share};
-use crate::registry::Options;
+use crate::registry::{Options, Outcome};
 use std::fmt::{self, Debug};
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
+use steadyvm_report::{Grid, headers};
 
 pub use crate::compare::receivers::{Receivers, Server};
 pub use station::{Sample, ServiceStation};
@@ -93,7 +95,7 @@ pub fn check(name: &str, options: &Options) -> Result<()> {
 ///
 /// # Errors
 /// A host does not come up, or hosts die too often.
-pub fn measure<S: Service>(
+fn measure<S: Service>(
     laboratory: &Laboratory,
     options: &Options,
     service: &S,
@@ -149,8 +151,64 @@ impl<S: Service> Plan for Alternate<'_, S> {
     }
 }
 
+/// Measures a service, and what is to be said of it: `latencies_of` are those of one method under one condition.
+///
+/// # Errors
+/// A host does not come up, or hosts die too often.
+pub fn outcome<S: Service>(
+    laboratory: &Laboratory,
+    options: &Options,
+    service: &S,
+    observer: &dyn Observer,
+    latencies_of: impl Fn(&ComparedMethod, Beside, &[&Sample<S::Run>]) -> Vec<Latencies>,
+) -> Result<Outcome> {
+    let measured = measure(laboratory, options, service, observer)?;
+    let mut latencies = Vec::new();
+    let mut notes = Vec::new();
+    for (cell, beside) in CELLS.into_iter().enumerate() {
+        for (method, rounds) in options.methods.iter().zip(&measured.samples) {
+            let samples: Vec<&Sample<S::Run>> = rounds.iter().map(|cells| &cells[cell]).collect();
+            latencies.extend(latencies_of(method, beside, &samples));
+            if beside == Beside::NetStream {
+                notes.push(carried(method, &samples));
+            }
+        }
+    }
+    notes.extend(options.methods.iter().filter_map(|method| method.note()));
+    Ok(Outcome {
+        latencies,
+        notes,
+        dropped_rounds: measured.dropped_rounds,
+        disturbance: measured.disturbance,
+    })
+}
+
+/// What the paper says of the outsourcing method's 99th percentiles: by how many per cent they are lower than with
+/// `preempt-rt` and with `dedicated`.
+pub fn paper(lower_percent: [u32; 2]) -> Grid {
+    let row = |(method, lower): (&str, u32)| {
+        let ratio = 1.0 - f64::from(lower) / 100.0;
+        [
+            method.to_owned(),
+            format!("{lower} % lower"),
+            format!("{ratio:.2}"),
+        ]
+        .into()
+    };
+    Grid {
+        title: "The paper, on hardware: the outsourcing method's p99 beside NetStream".to_owned(),
+        words: 1,
+        headers: headers(["than with", "in its words", "ratio"]),
+        rows: ["preempt-rt", "dedicated"]
+            .into_iter()
+            .zip(lower_percent)
+            .map(row)
+            .collect(),
+    }
+}
+
 /// What the stream carried meanwhile, in words.
-pub fn carried<R>(method: &ComparedMethod, samples: &[&Sample<R>]) -> String {
+fn carried<R>(method: &ComparedMethod, samples: &[&Sample<R>]) -> String {
     let rates: Vec<f64> = samples.iter().filter_map(|it| it.mbit_per_s).collect();
     let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
     let busy = samples.iter().map(|it| it.cpu_busy_fraction).sum::<f64>();
@@ -188,6 +246,13 @@ mod tests {
             spoil(&mut options);
             assert!(check("memcached", &options).is_err(), "{options:?}");
         }
+    }
+
+    #[test]
+    fn what_the_paper_says_is_shown_as_a_ratio() {
+        let rows = paper([41, 32]).rows;
+        assert_eq!(rows[0], ["preempt-rt", "41 % lower", "0.59"]);
+        assert_eq!(rows[1], ["dedicated", "32 % lower", "0.68"]);
     }
 
     #[test]

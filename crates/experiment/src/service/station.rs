@@ -5,11 +5,11 @@ use crate::compare::ComparedMethod;
 use crate::compare::phase;
 use crate::compare::receivers::Receivers;
 use crate::engine::CpuTimes;
-use crate::engine::rounds;
+use crate::engine::rounds::{or_broken, station};
+use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
-use steadyvm_lab::{Error, Result};
 
 /// What one measurement gives.
 #[derive(Debug)]
@@ -30,38 +30,12 @@ pub struct ServiceStation {
     broken: bool,
 }
 
-impl rounds::Station for ServiceStation {
-    fn host(&mut self) -> &mut EmulatedHost {
-        &mut self.host
-    }
-
-    fn emulator(&self) -> u32 {
-        self.host.emulator()
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken
-    }
-}
+station!(ServiceStation);
 
 impl ServiceStation {
     /// Boots the host with both guests, makes the service ready, puts the method in force and stops
     /// the host's clock.
     pub(super) fn boot(
-        laboratory: &Laboratory,
-        method: ComparedMethod,
-        service: &impl Service,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<Self> {
-        let named = |mut error: Error| {
-            error.what = format!("{method}: {}", error.what);
-            error
-        };
-        Self::boot_unnamed(laboratory, method, service, on_cpu, observer).map_err(named)
-    }
-
-    fn boot_unnamed(
         laboratory: &Laboratory,
         method: ComparedMethod,
         service: &impl Service,
@@ -97,12 +71,13 @@ impl ServiceStation {
         load: Load,
     ) -> Result<Sample<S::Run>> {
         let measured = self.resume_and_measure(service, beside, load);
-        self.broken = measured.is_err();
-        measured.map_err(|error| {
-            let mut error = self.host.with_state(error, self.receivers.machines());
-            error.what = format!("{}: {}", self.method, error.what);
-            error
-        })
+        let machines = self.receivers.machines();
+        or_broken(
+            measured,
+            (&self.host, &mut self.broken),
+            self.method,
+            machines,
+        )
     }
 
     fn resume_and_measure<S: Service>(

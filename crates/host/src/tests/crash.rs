@@ -148,7 +148,7 @@ fn a_damaged_line_does_not_stop_the_others() {
         .apply(&paper_target(), Method::PreemptRt)
         .unwrap_err();
     assert!(error.to_string().contains("line 2"), "{error}");
-    assert_eq!(error.exit_code(), 3);
+    assert_eq!(error.blame().exit_code(), 3);
     fs::write(&path, "rubbish\n").unwrap();
     let error = control.undo().unwrap_err().to_string();
     assert!(

@@ -18,7 +18,10 @@ fn a_fair_server_that_the_kernel_does_not_let_through_fails_and_rolls_back() {
         .apply(&paper_target(), Method::PreemptRt)
         .unwrap_err();
     assert!(error.to_string().contains("SCHED_DEADLINE"), "{error}");
-    assert_eq!((error.exit_code(), host.state() == before), (3, true));
+    assert_eq!(
+        (error.blame().exit_code(), host.state() == before),
+        (3, true)
+    );
     let target = Target {
         keep_fair_server: true,
         ..paper_target()

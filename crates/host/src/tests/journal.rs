@@ -209,7 +209,10 @@ fn settings_of_another_journal_are_named() {
             error.to_string().contains(directory.to_str().unwrap()),
             "{error}"
         );
-        assert_eq!((error.exit_code(), host.state() == in_force), (2, true));
+        assert_eq!(
+            (error.blame().exit_code(), host.state() == in_force),
+            (2, true)
+        );
     }
     at("one").undo().unwrap();
     assert_eq!(host.state(), before);
@@ -239,7 +242,10 @@ fn a_journal_of_other_namespaces_is_refused_and_kept() {
         ] {
             let error = outcome.unwrap_err();
             assert!(error.to_string().contains("namespace"), "{error}");
-            assert_eq!((error.exit_code(), host.state() == there), (3, true));
+            assert_eq!(
+                (error.blame().exit_code(), host.state() == there),
+                (3, true)
+            );
         }
         host.edit(|state| state.links.insert(link, format!("{kind}:[1]")));
         assert_eq!(host.state(), in_force);
@@ -303,7 +309,10 @@ fn a_journal_that_others_may_write_is_refused() {
         ] {
             let error = outcome.unwrap_err();
             assert!(error.to_string().contains(what), "{error}");
-            assert_eq!((error.exit_code(), host.state() == before), (3, true));
+            assert_eq!(
+                (error.blame().exit_code(), host.state() == before),
+                (3, true)
+            );
         }
     };
     let set_mode = |path: &std::path::Path, mode| {

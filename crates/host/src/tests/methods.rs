@@ -7,7 +7,7 @@ use super::scenario::{
 use crate::fake::{FakeHost, Fault};
 use crate::parse::PF_KTHREAD;
 use crate::threads::{RESET_ON_FORK, Scheduling};
-use crate::{Change, CpuSet, ErrorKind, HostError, Method, RtVm, State, Target, discover};
+use crate::{Blame, Change, CpuSet, HostError, Method, RtVm, State, Target, discover};
 
 fn directory() -> tempfile::TempDir {
     super::scenario::directory()
@@ -106,7 +106,7 @@ fn methods_with_levels_need_the_patches() {
         let error = control(&host, &directory)
             .apply(&paper_target(), method)
             .unwrap_err();
-        assert_eq!(error.exit_code(), 3);
+        assert_eq!(error.blame().exit_code(), 3);
         let text = error.to_string();
         let parts = [
             "rtnet_prio",
@@ -235,7 +235,7 @@ fn a_kernel_without_preempt_rt_is_refused_with_what_to_do() {
         let error = control(&host, &directory)
             .apply(&paper_target(), method)
             .unwrap_err();
-        assert_eq!(error.exit_code(), 3);
+        assert_eq!(error.blame().exit_code(), 3);
         let text = error.to_string();
         assert!(
             text.contains("PREEMPT_RT") && text.contains("vanilla"),
@@ -358,7 +358,7 @@ fn refused(host: &FakeHost, target: &Target, expected: &str) {
         .apply(target, Method::Dedicated)
         .unwrap_err();
     assert!(error.to_string().contains(expected), "{error}");
-    assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+    assert_eq!(error.blame(), Blame::Input, "{error}");
     assert_eq!(host.state(), before);
 }
 
@@ -368,7 +368,7 @@ fn one_cpu_cannot_be_dedicated() {
     let error = control(&host, &directory)
         .apply(&paper_target(), Method::Dedicated)
         .unwrap_err();
-    assert_eq!(error.exit_code(), 3);
+    assert_eq!(error.blame().exit_code(), 3);
 }
 
 #[test]
@@ -455,7 +455,10 @@ fn managed_interrupts_of_others_are_skipped_and_of_the_rt_nic_refused() {
         .apply(&paper_target(), Method::Dedicated)
         .unwrap_err();
     assert!(error.to_string().contains("IRQ 31 (rt0-TxRx-1)"), "{error}");
-    assert_eq!((error.exit_code(), host.state() == before), (3, true));
+    assert_eq!(
+        (error.blame().exit_code(), host.state() == before),
+        (3, true)
+    );
 }
 
 #[test]

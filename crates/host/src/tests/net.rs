@@ -8,7 +8,7 @@ use crate::fake::{FakeFlowSteering, FakeHost, FakeState, Fault};
 use crate::net::{Profile, file};
 use crate::parse::PF_USER_WORKER;
 use crate::threads::{RESET_ON_FORK, Scheduling};
-use crate::{ErrorKind, FlowMatch, FlowRule, HostError, Method, State, Undone};
+use crate::{Blame, FlowMatch, FlowRule, HostError, Method, State, Undone};
 
 pub(super) const FILE: &str = r#"
 [net]
@@ -208,7 +208,7 @@ fn a_queue_of_threaded_napi_has_a_thread_of_its_own_class() {
         error.to_string().contains("cannot be told apart"),
         "{error}"
     );
-    assert_eq!(error.exit_code(), 3);
+    assert_eq!(error.blame().exit_code(), 3);
     assert_eq!(kept(host.state()), kept(before));
 }
 
@@ -318,7 +318,7 @@ fn what_does_not_fit_the_host_is_refused_and_changes_nothing() {
         let error = control(&host, &directory)
             .apply_profile(&profile(&text))
             .unwrap_err();
-        assert_eq!(error.exit_code(), code, "{error}");
+        assert_eq!(error.blame().exit_code(), code, "{error}");
         assert!(error.to_string().contains(what), "{error}");
         assert_eq!(host.state(), before);
     }
@@ -367,7 +367,7 @@ fn methods_and_profiles_do_not_mix() {
     let error = control.apply_profile(&profile(FILE)).unwrap_err();
     assert!(matches!(error, HostError::InForce { .. }), "{error}");
     let error = control.undo_profile().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::BadInput);
+    assert_eq!(error.blame(), Blame::Input);
     assert!(error.to_string().contains("steadyvm host undo"), "{error}");
     control.undo().unwrap();
     control.apply_profile(&profile(FILE)).unwrap();
@@ -570,7 +570,7 @@ fn a_journal_of_another_version_is_named_and_kept() {
     let in_force = host.state();
     let error = control.undo().unwrap_err();
     assert!(error.to_string().contains("version is 3"), "{error}");
-    assert_eq!(error.exit_code(), 3);
+    assert_eq!(error.blame().exit_code(), 3);
     assert_eq!(
         (fs::read_to_string(&path).unwrap(), host.state()),
         (other, in_force)

@@ -127,7 +127,7 @@ fn levels_need_the_patches() {
     let error = control(&host, &directory)
         .apply_profile(&bulk("levels_from = 70", "vhost = 69"))
         .unwrap_err();
-    assert_eq!(error.exit_code(), 3);
+    assert_eq!(error.blame().exit_code(), 3);
     let text = error.to_string();
     for part in [
         "[net] levels_from",

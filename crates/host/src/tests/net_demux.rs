@@ -152,7 +152,7 @@ fn a_kernel_that_takes_no_marks_is_refused() {
     let error = control(&host, &directory)
         .apply_profile(&profile(&marking()))
         .unwrap_err();
-    assert_eq!(error.exit_code(), 3);
+    assert_eq!(error.blame().exit_code(), 3);
     let text = error.to_string();
     for part in [
         "[net.demux] rt_from",

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 
-use crate::ErrorKind;
+use crate::Blame;
 use crate::net::{ThreadPriority, file};
 
 fn refusal(text: &str) -> String {
     let error = file::parse("steadyvm.toml", text).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+    assert_eq!(error.blame(), Blame::Input, "{error}");
     error.to_string()
 }
 

@@ -48,7 +48,7 @@ fn the_old_names_are_compositions() {
     ] {
         let error = wrong.parse::<Switches>().unwrap_err();
         assert!(error.to_string().contains(told), "{error}");
-        assert_eq!(error.exit_code(), 2);
+        assert_eq!(error.blame().exit_code(), 2);
     }
 }
 

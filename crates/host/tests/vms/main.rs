@@ -111,7 +111,7 @@ fn two_vms_of_one_name_are_both_named() {
     for pid in [one.pid, other.pid] {
         assert!(text.contains(&pid.to_string()), "{text}");
     }
-    assert_eq!(error.exit_code(), 2);
+    assert_eq!(error.blame().exit_code(), 2);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_process_without_a_vm_is_refused_by_number_too() {
     let threads = machine.all_threads().unwrap();
     let error = discover::vm(&machine, &threads, process.pid).unwrap_err();
     assert!(error.to_string().contains("kvm-vm"), "{error}");
-    assert_eq!(error.exit_code(), 2);
+    assert_eq!(error.blame().exit_code(), 2);
 }
 
 #[test]

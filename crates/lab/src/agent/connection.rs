@@ -3,7 +3,7 @@
 use super::protocol::{
     Event, ProcessId, Request, Status, Stream, TerminalSize, VERSION, read_frame, write_frame,
 };
-use crate::error::{At, Error, Result};
+use crate::{At, Error, Result};
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicU32, Ordering};

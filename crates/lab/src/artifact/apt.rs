@@ -2,7 +2,7 @@
 
 use super::source::run;
 use super::{SET_UP, output};
-use crate::error::{At, Error, Result};
+use crate::{At, Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

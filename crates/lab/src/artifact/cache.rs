@@ -6,8 +6,8 @@
 //! entry that was changed, cut or never finished is built again. What nobody has used for a
 //! while is removed when something newer of the same name is built.
 
-use crate::error::{At, Error, Result};
 use crate::progress::{News, Observer};
+use crate::{At, Error, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

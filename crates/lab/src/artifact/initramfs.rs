@@ -1,8 +1,8 @@
 //! The initramfs: this program as the first process, modules, and files laid over the image.
 
 use super::output;
-use crate::error::{At, Result};
 use crate::init::{ADDITIONS, MODULES};
+use crate::{At, Result};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -19,7 +19,7 @@ pub use rt_kernel::{Flavour, RtKernel};
 pub use sockets_module::{KernelModule, sockets_module, sockets_module_for};
 pub use user_space::{UserSpace, user_space_image};
 
-use crate::error::{At, Error, Result};
+use crate::{At, Error, Result};
 use std::process::Command;
 
 /// Advice for every error that a missing package causes.

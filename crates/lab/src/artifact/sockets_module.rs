@@ -4,8 +4,8 @@
 use super::cache::{Cache, Inputs};
 use super::rt_kernel::RtKernel;
 use super::{SET_UP, output};
-use crate::error::{At, Error, Result};
 use crate::progress::{Observer, task};
+use crate::{At, Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,8 +2,8 @@
 
 use super::{SET_UP, output};
 use crate::child;
-use crate::error::{At, Error, Result};
 use crate::progress::{News, Observer};
+use crate::{At, Error, Result};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

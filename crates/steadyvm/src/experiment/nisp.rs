@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::builder::RangedI64ValueParser;
 use serde::Serialize;
-use steadyvm_experiment::engine::Disturbance;
 use steadyvm_experiment::engine::Meta;
+use steadyvm_experiment::engine::rounds::Outcome;
 use steadyvm_experiment::nisp;
-use steadyvm_experiment::nisp::{Outcome, SCALE, SCALES, Times, tcp, udp};
+use steadyvm_experiment::nisp::{SCALE, SCALES, Times, tcp, udp};
 use steadyvm_host::Method;
 use steadyvm_lab::Error;
 use steadyvm_lab::artifact::Cache;
@@ -179,12 +179,12 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn with_udp(&self, options: &udp::Options, display: &Display) -> Result<()> {
-        let Outcome { data, disturbance } = udp::run(&self.laboratory, options, display)?;
-        let assembled = nisp::udp::assemble(&data, BootstrapOptions::default());
+        let measured = udp::run(&self.laboratory, options, display)?;
+        let assembled = nisp::udp::assemble(&measured.data, BootstrapOptions::default());
         let mut results = assembled.context(TOO_FEW_JOBS)?;
-        results.notes.extend(self.notes(&disturbance));
-        let meta = self.meta(disturbance, Some(options.seed));
-        udp::write_output(&self.args.out, &data, &results, &meta)?;
+        results.notes.extend(self.notes(&measured));
+        let meta = self.meta(&measured, Some(options.seed));
+        udp::write_output(&self.args.out, &measured.data, &results, &meta)?;
         self.show(
             "NISP: jobs next to bursts of packets",
             &meta,
@@ -194,12 +194,12 @@ impl Run<'_> {
     }
 
     fn with_tcp(&self, options: &tcp::Options, display: &Display) -> Result<()> {
-        let Outcome { data, disturbance } = tcp::run(&self.laboratory, options, display)?;
-        let assembled = nisp::tcp::assemble(&data, BootstrapOptions::default());
+        let measured = tcp::run(&self.laboratory, options, display)?;
+        let assembled = nisp::tcp::assemble(&measured.data, BootstrapOptions::default());
         let mut results = assembled.context(TOO_FEW_JOBS)?;
-        results.notes.extend(self.notes(&disturbance));
-        let meta = self.meta(disturbance, None);
-        tcp::write_output(&self.args.out, &data, &results, &meta)?;
+        results.notes.extend(self.notes(&measured));
+        let meta = self.meta(&measured, None);
+        tcp::write_output(&self.args.out, &measured.data, &results, &meta)?;
         self.show(
             "NISP: jobs next to a TCP stream",
             &meta,
@@ -209,21 +209,26 @@ impl Run<'_> {
     }
 
     /// What whoever reads the figures must know.
-    fn notes(&self, disturbance: &Disturbance) -> impl Iterator<Item = String> {
+    fn notes<D>(&self, measured: &Outcome<D>) -> impl Iterator<Item = String> {
         self.laboratory
             .note()
             .into_iter()
-            .chain(disturbance.notes())
+            .chain(measured.dropped_rounds.clone())
+            .chain(measured.disturbance.notes())
     }
 
-    fn meta(&self, disturbance: Disturbance, seed: Option<u64>) -> Meta {
+    fn meta<D>(&self, measured: &Outcome<D>, seed: Option<u64>) -> Meta {
         let laboratory = &self.laboratory;
         let kernel = |method: &Method| laboratory.kernel_title(laboratory.kernel_of(*method));
         let kernels = self.methods.iter().map(|it| (it.to_string(), kernel(it)));
+        let dropped = measured.dropped_rounds.clone();
         Meta {
-            run: self
-                .beginning
-                .record(laboratory, kernels.collect(), disturbance, Vec::new()),
+            run: self.beginning.record(
+                laboratory,
+                kernels.collect(),
+                measured.disturbance,
+                dropped,
+            ),
             endpoints: None,
             seed,
         }

@@ -61,7 +61,7 @@ impl Run {
         Self {
             schema_version: 1,
             git_revision: env!("STEADYVM_GIT_REVISION"),
-            command_line: std::env::args().collect(),
+            command_line: crate::machine::command_line(),
             started_unix_s: since.map_or(0, |since| since.as_secs()),
             duration_s: 0.0,
             service: args.service.clone(),

@@ -3,11 +3,12 @@
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
+use steadyvm_experiment::compare::results::{MethodResult, Phase, Results};
 
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 
 /// Runs a comparison of 150 requests a phase; gives results.json and meta.json.
-pub fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
+pub fn short_comparison(options: &[&str], out: &Path) -> (Results, Value) {
     let Output {
         status,
         stdout,
@@ -23,10 +24,10 @@ pub fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
     assert!(status.success(), "{said}");
     // Off a terminal progress is lines, not a bar that draws itself over and over.
     assert!(!said.contains(['\r', '\x1b']), "{said:?}");
-    let read = |name| serde_json::from_slice(&std::fs::read(out.join(name)).unwrap()).unwrap();
-    let results: Value = serde_json::from_slice(&stdout).unwrap();
-    assert_eq!(read("results.json"), results);
-    let meta: Value = read("meta.json");
+    assert_eq!(std::fs::read(out.join("results.json")).unwrap(), stdout);
+    let results = Results::from_json(&String::from_utf8(stdout).unwrap()).unwrap();
+    let meta = std::fs::read(out.join("meta.json")).unwrap();
+    let meta: Value = serde_json::from_slice(&meta).unwrap();
     let (accelerator, qemu) = (&meta["accelerator"], &meta["qemu"]);
     if accelerator.as_str().unwrap().contains("TCG") {
         assert!(qemu.as_str().unwrap().contains("steadyvm"), "{qemu}");
@@ -35,27 +36,17 @@ pub fn short_comparison(options: &[&str], out: &Path) -> (Value, Value) {
 }
 
 /// A method of a short comparison has plausible figures of every phase.
-pub fn require_figures(method: &Value) {
-    for phase in ["netrt", "netrt_equal", "netrt_idle"] {
-        let figures = &method[phase];
-        let (n, lost) = (
-            figures["n"].as_u64().unwrap(),
-            figures["lost"].as_u64().unwrap(),
-        );
-        assert_eq!(n + lost, 150, "{phase}: {figures}");
-        assert!(
-            figures["max_us"].as_f64() >= figures["p999_us"].as_f64(),
-            "{figures}"
-        );
+pub fn require_figures(method: &MethodResult) {
+    for phase in Phase::ALL {
+        let figures = method.latency(phase);
+        assert_eq!(figures.n + figures.lost, 150, "{phase:?}: {figures:?}");
+        assert!(figures.max_us >= figures.p999_us, "{figures:?}");
         // There is none where all were lost.
-        assert!(figures["sd_us"].as_f64() > Some(0.0), "{phase}: {figures}");
+        assert!(figures.sd_us > Some(0.0), "{phase:?}: {figures:?}");
     }
-    let stream = &method["netstream"];
-    let (full, equal) = (&stream["mbit_per_s"], &stream["equal_mbit_per_s"]);
-    assert!(
-        full.as_f64().unwrap() > 1.0 && equal.as_f64().unwrap() > 1.0,
-        "{stream}"
-    );
-    let busy = method["host"]["cpu_busy_fraction"].as_f64().unwrap();
+    let stream = &method.netstream;
+    let carried = [stream.mbit_per_s, stream.equal_mbit_per_s];
+    assert!(carried.iter().all(|it| it.unwrap() > 1.0), "{stream:?}");
+    let busy = method.host.cpu_busy_fraction.unwrap();
     assert!(busy > 0.1 && busy <= 1.0, "{busy}");
 }

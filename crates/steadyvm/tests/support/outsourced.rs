@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::Read;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 use steadyvm_lab::agent::{Process, Status, Stream};
 use steadyvm_lab::artifact::{Cache, Initramfs};
@@ -26,8 +28,8 @@ pub struct Guest {
 
 /// An emulated host, and a place for what its guests are made of.
 pub struct Lab {
-    pub host: EmulatedHost,
-    pub laboratory: Laboratory,
+    pub host: Box<dyn Deref<Target = EmulatedHost> + Send + Sync>,
+    pub laboratory: Arc<Laboratory>,
     pub place: PathBuf,
 }
 
@@ -62,8 +64,8 @@ impl Lab {
         let laboratory = equip(laboratory, &cache);
         let specification = laboratory.host(name, HostKernel::PreemptRt).unwrap();
         Self {
-            host: EmulatedHost::boot(&specification).unwrap(),
-            laboratory,
+            host: Box::new(Box::new(EmulatedHost::boot(&specification).unwrap())),
+            laboratory: Arc::new(laboratory),
             place: place.to_owned(),
         }
     }

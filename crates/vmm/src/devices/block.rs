@@ -20,7 +20,7 @@ use vmm_sys_util::eventfd::EventFd;
 use super::transport::{Activation, Identity};
 use super::{Backend, Broken, Interrupt};
 use crate::configuration;
-use crate::error::{Error, Result};
+use steadyvm_fault::{Fault as Error, Result};
 
 const QUEUE_SIZE: u16 = 128;
 /// virtio-blk counts in these, whatever the disk's own are.

@@ -19,7 +19,7 @@ use super::tap::Tap;
 use super::transport::{Activation, Identity};
 use super::{Backend, Broken};
 use crate::configuration::Mac;
-use crate::error::{Doing, Result};
+use steadyvm_fault::{At, Result};
 
 /// As QEMU's.
 const QUEUE_SIZE: u16 = 256;
@@ -65,14 +65,14 @@ pub struct Net {
 impl Net {
     /// Opens vhost-net for an open tap device. Its worker belongs to the calling process.
     pub fn new(memory: &Memory, tap: Tap, mac: Mac, events: [QueueEvents; QUEUES]) -> Result<Self> {
-        let vhost = VhostKernelNet::new(Arc::new(memory.clone())).doing_or(
+        let vhost = VhostKernelNet::new(Arc::new(memory.clone())).cannot_or(
             "open /dev/vhost-net",
             "load vhost_net (modprobe vhost_net), and give this user the device",
         )?;
-        vhost.set_owner().doing("own a vhost-net device")?;
+        vhost.set_owner().cannot("own a vhost-net device")?;
         let offered = vhost
             .get_features()
-            .doing("ask vhost-net for its features")?;
+            .cannot("ask vhost-net for its features")?;
         Ok(Self {
             vhost: Lock::new(vhost),
             tap,

@@ -7,8 +7,8 @@ use vm_superio::Trigger;
 use vm_superio::serial::{Serial, SerialEvents};
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::error::{Doing, Result};
 use crate::output::{Entry, Pipe};
+use steadyvm_fault::{At, Result};
 
 /// The port's interrupt line.
 pub struct Line(EventFd);
@@ -45,9 +45,9 @@ impl Console {
     /// A port whose interrupt is `line`.
     pub fn new(line: &EventFd, output: Arc<Pipe>) -> Result<Self> {
         let what = "make the serial console";
-        let drained = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).doing(what)?;
-        let line = Line(line.try_clone().doing(what)?);
-        let events = Drained(drained.try_clone().doing(what)?);
+        let drained = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).cannot(what)?;
+        let line = Line(line.try_clone().cannot(what)?);
+        let events = Drained(drained.try_clone().cannot(what)?);
         Ok(Self {
             port: Lock::new(Serial::with_events(line, events, Entry(output))),
             drained,

@@ -6,7 +6,7 @@ use std::io;
 use std::mem::zeroed;
 use std::os::fd::AsRawFd;
 
-use crate::error::{Doing, Result};
+use steadyvm_fault::{At, Result};
 
 /// The header before each frame: `struct virtio_net_hdr_v1`.
 static HEADER: c_int = 12;
@@ -25,7 +25,7 @@ impl Tap {
     /// Where there is none, or it is not this user's.
     pub fn open(name: &str) -> Result<Self> {
         Self::check(name)?;
-        Self::attach(name).doing_or(Self::what(name), Self::remedy(name))
+        Self::attach(name).cannot_or(Self::what(name), Self::remedy(name))
     }
 
     /// Whether the calling thread's network namespace has such an interface.
@@ -37,7 +37,7 @@ impl Tap {
         nix::net::if_::if_nametoindex(name)
             .map(drop)
             .map_err(|_| "there is no such interface here")
-            .doing_or(Self::what(name), Self::remedy(name))
+            .cannot_or(Self::what(name), Self::remedy(name))
     }
 
     fn what(name: &str) -> String {

@@ -9,7 +9,7 @@ use vm_memory::{Bytes, FileOffset, GuestAddress};
 use zerocopy::IntoBytes;
 
 use crate::devices::transport::QueueSetup;
-use crate::error::{Doing, Result};
+use steadyvm_fault::{At, Result};
 
 /// The head has a page of its own.
 const HEAD_BYTES: u32 = 4096;
@@ -90,22 +90,22 @@ impl Layout {
 pub fn allocate(layout: Layout) -> Result<(Memory, File)> {
     let what = "make the memory that is shared with the guest";
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    let file = File::from(memfd_create(c"steadyvm-sockets", flags).doing(what)?);
+    let file = File::from(memfd_create(c"steadyvm-sockets", flags).cannot(what)?);
     let size = layout.size();
-    file.set_len(size.into()).doing(what)?;
+    file.set_len(size.into()).cannot(what)?;
     let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
-    fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).doing(what)?;
-    let mapped = file.try_clone().doing(what)?;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).cannot(what)?;
+    let mapped = file.try_clone().cannot(what)?;
     let range = (
         GuestAddress(0),
         size as usize,
         Some(FileOffset::new(mapped, 0)),
     );
-    let memory = Memory::from_ranges_with_files([range]).doing(what)?;
+    let memory = Memory::from_ranges_with_files([range]).cannot(what)?;
     let head = layout.head();
     memory
         .write_slice(head.as_bytes(), GuestAddress(0))
-        .doing(what)?;
+        .cannot(what)?;
     Ok((memory, file))
 }
 

@@ -21,7 +21,6 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::allocator;
 use crate::configuration::Sockets;
-use crate::error::{Doing, Error, Result};
 use crate::force;
 use crate::jail::{self, Jail, Limits, Wanted};
 use crate::life::{self, Signals};
@@ -31,6 +30,7 @@ use crate::seccomp::{Filters, Role};
 use crate::thread;
 use crate::threads::Confinement;
 use crate::vcpu::{End, Ending};
+use steadyvm_fault::{At, Fault as Error, Result};
 
 use memory::{Layout, allocate};
 pub use memory::{MOST_CHANNELS, MOST_DATA};
@@ -95,7 +95,7 @@ pub fn serve(service: &Service) -> Result<End> {
         layout.size().into(),
     )?;
     let nowhere = File::options().write(true).open("/dev/null");
-    let nowhere = nowhere.doing("open /dev/null")?;
+    let nowhere = nowhere.cannot("open /dev/null")?;
     let later_is_locked = service.lock_memory && Limits::allow_locked_memory();
     let door = Door::open(&service.socket, service.client_user)?;
     let jail = Jail::enter(&Wanted {
@@ -105,7 +105,7 @@ pub fn serve(service: &Service) -> Result<End> {
     })?;
     let _namespace = namespace::enter(&service.sockets)?;
 
-    let ending = Arc::new(Ending::new().doing("make an event")?);
+    let ending = Arc::new(Ending::new().cannot("make an event")?);
     let (surroundings, outputs) = life::outputs(&ending, Sink::stream(nowhere))?;
     let (memory, file) = allocate(layout)?;
     let server = Arc::new(Server::new(limits, layout, memory, surroundings.messages)?);
@@ -123,7 +123,7 @@ pub fn serve(service: &Service) -> Result<End> {
     }
     let client = door.accept()?;
     introduce(&client, file.as_raw_fd(), &server.kicks, &server.calls)
-        .doing("give the front end memory and doorbells")?;
+        .cannot("give the front end memory and doorbells")?;
     drop(file);
     jail.leave_file_system()?;
     let confinement = Arc::new(Confinement { jail, filters });
@@ -140,7 +140,7 @@ pub fn serve(service: &Service) -> Result<End> {
     force::arm(end.exit_code())?;
     threads.join();
     match end {
-        End::Failed(why) => Err(Error::Guest(why)),
+        End::Failed(why) => Err(Error::guest(why)),
         end => Ok(end),
     }
 }
@@ -198,7 +198,7 @@ impl<'a> Threads<'a> {
         let confinement = Arc::clone(self.confinement);
         let what = format!("start the thread {name}");
         let thread = Builder::new().name(name).spawn(move || {
-            let ranked = priority.map_or(Ok(()), thread::set_fifo).doing_or(
+            let ranked = priority.map_or(Ok(()), thread::set_fifo).cannot_or(
                 "give a thread its priority",
                 "start as root, or with the limit of real-time priorities raised (ulimit -r)",
             );
@@ -210,9 +210,9 @@ impl<'a> Threads<'a> {
                 work();
             }
         });
-        self.all.push(thread.doing(&what)?);
+        self.all.push(thread.cannot(&what)?);
         self.gates.push(gate);
-        told.recv().map_err(|_| "it ended").doing(what)?
+        told.recv().map_err(|_| "it ended").cannot(what)?
     }
 
     fn release(&mut self) {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use steadyvm_sockets::abi::shared::SERVER;
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::error::{Doing, Error, Result};
+use steadyvm_fault::{At, Fault as Error, Result};
 
 /// The protocol's version.
 const VERSION: i64 = 0;
@@ -47,17 +47,17 @@ impl Door {
             fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
         };
         if is_socket(path) {
-            fs::remove_file(path).doing(&what)?;
+            fs::remove_file(path).cannot(&what)?;
         }
         let before = umask(Mode::S_IRWXG | Mode::S_IRWXO);
         let bound = UnixListener::bind(path);
         umask(before);
         let door = Self {
-            listener: bound.doing_or(&what, "give a path in a directory that you can write to")?,
+            listener: bound.cannot_or(&what, "give a path in a directory that you can write to")?,
             path: path.to_owned(),
         };
         if let Some(user) = user {
-            chown(path, Some(user), None).doing(format!("give {} to {user}", path.display()))?;
+            chown(path, Some(user), None).cannot(format!("give {} to {user}", path.display()))?;
         }
         Ok(door)
     }
@@ -75,7 +75,7 @@ impl Door {
         let accepted = self.listener.accept();
         accepted
             .map(|(client, _)| client)
-            .doing("accept the front end")
+            .cannot("accept the front end")
     }
 }
 

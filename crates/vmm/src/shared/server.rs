@@ -16,9 +16,9 @@ use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::EventFd;
 
 use super::memory::{Layout, MOST_DATA};
-use crate::error::{Doing, Error, Result};
 use crate::output::{Limiter, Messages};
 use crate::vcpu::{End, Ending};
+use steadyvm_fault::{At, Fault as Error, Result};
 
 /// What wakes a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,11 +76,7 @@ impl Server {
             request_bytes: limits.request_bytes.min(MOST_DATA),
             ..limits
         };
-        let refused = |why: steadyvm_sockets::DeviceError| Error::Machine {
-            what: what.into(),
-            why: why.to_string(),
-            what_to_do: String::new(),
-        };
+        let refused = |why: steadyvm_sockets::DeviceError| Error::cannot(what, why);
         let device = Device::new(limits, layout.channels()).map_err(refused)?;
         let lane = |index| {
             let channel = Channel::new(&device, index).map_err(refused)?;
@@ -94,7 +90,7 @@ impl Server {
         let events = || {
             let flags = libc::EFD_NONBLOCK | libc::EFD_CLOEXEC;
             let all = (0..=lanes.len()).map(|_| EventFd::new(flags));
-            all.collect::<std::io::Result<Vec<_>>>().doing(what)
+            all.collect::<std::io::Result<Vec<_>>>().cannot(what)
         };
         let (kicks, calls) = (events()?, events()?);
         Ok(Self {
@@ -125,12 +121,12 @@ impl Server {
     /// The kernel's.
     pub fn watch(&self, index: u16, ending: &Ending, front_end: &impl AsRawFd) -> Result<Epoll> {
         let what = "wait for the guest";
-        let epoll = Epoll::new().doing(what)?;
+        let epoll = Epoll::new().cannot(what)?;
         let add = |descriptor, token, set| {
             let event = EpollEvent::new(set, token as u64);
             epoll
                 .ctl(ControlOperation::Add, descriptor, event)
-                .doing(what)
+                .cannot(what)
         };
         // An edge each time that somebody rings: no need to read it. And a full event ring leaves events.
         let edge = EventSet::IN | EventSet::EDGE_TRIGGERED;

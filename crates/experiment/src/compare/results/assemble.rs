@@ -3,7 +3,7 @@
 use super::data::{MethodData, Phase, RunData, Service};
 use super::document::{
     BootstrapResult, DistributionPoint, HostResult, LatencyResult, LatencyRound, MethodResult,
-    NetStreamResult, RatioResult, Results, SCHEMA_VERSION, WakeUpResult,
+    NetStreamResult, RatioResult, Results, WakeUpResult,
 };
 use super::guest::guest_result;
 use steadyvm_load::netrt::Counters;
@@ -55,7 +55,6 @@ pub fn assemble(data: &RunData, options: AssembleOptions) -> Results {
     }
     let ratios = all_ratios(data, paired_rounds, options.bootstrap, &mut notes);
     Results {
-        schema_version: SCHEMA_VERSION,
         service: data.service,
         methods: data.methods.iter().map(method_result).collect(),
         ratios,

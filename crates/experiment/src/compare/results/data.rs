@@ -2,6 +2,7 @@
 
 use super::guest::GuestCounts;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use steadyvm_load::netrt::{ClientRun, Counters, EndedBy};
 use steadyvm_load::netstream::NetStreamRun;
 
@@ -156,6 +157,15 @@ impl Phase {
         }
     }
 
+    /// The phase's condition in results.json.
+    pub fn cell(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Equal => "equal",
+            Self::Idle => "idle",
+        }
+    }
+
     /// The phase in words.
     pub fn title(self) -> &'static str {
         match self {
@@ -163,6 +173,12 @@ impl Phase {
             Self::Equal => "NetStream at one equal rate",
             Self::Idle => "no NetStream",
         }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.title())
     }
 }
 

@@ -1,35 +1,30 @@
-//! The types of results.json. Fields are added freely; what is there keeps its name, unit and
-//! meaning until `schema_version` changes. A figure that does not exist is `null`.
+//! What the tables and plots are made of: a view of results.json (`record.rs`). A figure that does not
+//! exist is `None`.
 
 use super::data::{Phase, Service};
 use super::guest::GuestResult;
+use super::record::Settings;
+use crate::engine::results::{Record, ResultsError, from_json, to_json};
 use serde::{Deserialize, Serialize};
 
-/// The version of the shape below.
-pub const SCHEMA_VERSION: u32 = 1;
-
-/// results.json.
+/// The figures of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Record<Settings>", try_from = "Record<Settings>")]
 pub struct Results {
-    /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
-    /// Where the loads were received; files without the field are of VMs.
-    #[serde(default)]
+    /// Where the loads were received.
     pub service: Service,
     /// One entry a method, in the order asked for.
     pub methods: Vec<MethodResult>,
     /// Figures of each method over the same figure of every method before it.
     pub ratios: Vec<RatioResult>,
     /// How the intervals were made.
-    #[serde(default)]
     pub bootstrap: BootstrapResult,
     /// What a reader must know to read the figures right: missing rounds, left-out ratios.
-    #[serde(default)]
     pub notes: Vec<String>,
 }
 
 /// Everything about one method.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct MethodResult {
     /// The method's name.
     pub name: String,
@@ -41,26 +36,20 @@ pub struct MethodResult {
     pub netrt_idle: LatencyResult,
     /// From the hard interrupt of a packet to the wake-up of its reader, while NetStream runs at
     /// full speed; `None` if the host's receive path was not traced.
-    #[serde(default)]
     pub wake_up: Option<WakeUpResult>,
     /// The same at the equal rate.
-    #[serde(default)]
     pub wake_up_equal: Option<WakeUpResult>,
     /// The same without NetStream.
-    #[serde(default)]
     pub wake_up_idle: Option<WakeUpResult>,
     /// What NetStream carried.
     pub netstream: NetStreamResult,
     /// The host.
     pub host: HostResult,
     /// The RT guest's interrupts and exits while NetStream ran at full speed; `None` without a guest.
-    #[serde(default)]
     pub guest: Option<GuestResult>,
     /// The same at the equal rate.
-    #[serde(default)]
     pub guest_equal: Option<GuestResult>,
     /// The same without NetStream.
-    #[serde(default)]
     pub guest_idle: Option<GuestResult>,
 }
 
@@ -71,6 +60,15 @@ impl MethodResult {
             Phase::Full => &self.netrt,
             Phase::Equal => &self.netrt_equal,
             Phase::Idle => &self.netrt_idle,
+        }
+    }
+
+    /// The same, to be filled in.
+    pub(super) fn latency_mut(&mut self, phase: Phase) -> &mut LatencyResult {
+        match phase {
+            Phase::Full => &mut self.netrt,
+            Phase::Equal => &mut self.netrt_equal,
+            Phase::Idle => &mut self.netrt_idle,
         }
     }
 
@@ -86,8 +84,7 @@ impl MethodResult {
 
 /// Times from hard interrupt to wake-up of one phase, all rounds pooled, in microseconds; `None`
 /// without packets. Traced in a repetition of the phase, so they hold the cost of tracing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WakeUpResult {
     /// Packets, warm-up included.
     pub n: u64,
@@ -109,8 +106,7 @@ pub struct WakeUpResult {
 
 /// Round trips of one phase, all rounds pooled; times in microseconds, `None` without samples.
 /// Percentiles are nearest-rank; all figures are exact, of every sample.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LatencyResult {
     /// Counted round trips.
     pub n: u64,
@@ -155,8 +151,7 @@ pub struct LatencyResult {
 }
 
 /// Round trips of one phase of one round.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LatencyRound {
     /// Counted round trips.
     pub n: u64,
@@ -177,7 +172,7 @@ pub struct LatencyRound {
 }
 
 /// One point of a distribution: `fraction` of the samples are not above `us`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DistributionPoint {
     /// Share of the samples, from 0 to 1.
     pub fraction: f64,
@@ -186,8 +181,7 @@ pub struct DistributionPoint {
 }
 
 /// What NetStream carried: means over rounds.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NetStreamResult {
     /// Received at full speed, in Mbit/s.
     pub mbit_per_s: Option<f64>,
@@ -202,8 +196,7 @@ pub struct NetStreamResult {
 }
 
 /// The host: means over rounds. Fractions are of all CPUs' time, 0 to 1.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostResult {
     /// CPU time not idle while NetStream ran at full speed.
     pub cpu_busy_fraction: Option<f64>,
@@ -214,7 +207,7 @@ pub struct HostResult {
 }
 
 /// One figure of one method over the same figure of another.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RatioResult {
     /// The method above the line.
     pub of: String,
@@ -229,10 +222,8 @@ pub struct RatioResult {
     /// High end of the 95 % confidence interval.
     pub high: Option<f64>,
     /// The ratio of the two figures as they stand in `methods`, if all rounds are paired.
-    #[serde(default)]
     pub estimate: Option<f64>,
     /// Rounds it rests on; with 1, the interval covers variation within that round only.
-    #[serde(default)]
     pub rounds: u64,
 }
 
@@ -257,40 +248,13 @@ pub struct BootstrapResult {
     pub paired_rounds: u64,
 }
 
-/// Why a results.json cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ResultsError {
-    /// It is not the JSON of results.
-    #[error("results: {0}; the file is not a results.json of steadyvm compare, or is cut short")]
-    Json(#[from] serde_json::Error),
-    /// It is of another version.
-    #[error(
-        "results: schema_version is {found}, this steadyvm reads {SCHEMA_VERSION}; use the \
-             steadyvm that wrote it"
-    )]
-    Version {
-        /// Its version.
-        found: u32,
-    },
-}
-
 impl Results {
     /// Reads results.json.
     ///
     /// # Errors
-    /// Text that is not results, or results of another schema version.
+    /// Text that is not results, of another version, or of another experiment.
     pub fn from_json(text: &str) -> Result<Self, ResultsError> {
-        #[derive(Deserialize)]
-        struct Version {
-            schema_version: u32,
-        }
-        let Version {
-            schema_version: found,
-        } = serde_json::from_str(text)?;
-        if found != SCHEMA_VERSION {
-            return Err(ResultsError::Version { found });
-        }
-        Ok(serde_json::from_str(text)?)
+        from_json(text)
     }
 
     /// results.json as text, with a final newline.
@@ -298,6 +262,6 @@ impl Results {
     /// # Errors
     /// None that is known: every field has a JSON form.
     pub fn to_json(&self) -> Result<String, ResultsError> {
-        Ok(serde_json::to_string_pretty(self)? + "\n")
+        to_json(self)
     }
 }

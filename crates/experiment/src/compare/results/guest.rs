@@ -25,8 +25,7 @@ pub struct GuestCounts {
 }
 
 /// The same over all rounds, a request.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestResult {
     /// Requests sent, warm-up included.
     pub requests: u64,

@@ -4,11 +4,13 @@ mod assemble;
 mod data;
 mod document;
 mod guest;
+mod record;
 
+pub use crate::engine::results::ResultsError;
 pub use assemble::{AssembleOptions, assemble, hgrm_of_method};
 pub use data::{MethodData, Phase, PhaseData, ReceivePathData, RoundData, RunData, Service};
 pub use document::{
     BootstrapResult, DistributionPoint, HostResult, LatencyResult, LatencyRound, MethodResult,
-    NetStreamResult, RatioResult, Results, ResultsError, SCHEMA_VERSION, WakeUpResult,
+    NetStreamResult, RatioResult, Results, WakeUpResult,
 };
 pub use guest::{GuestCounts, GuestResult};

@@ -1,7 +1,7 @@
 //! From what was measured to figures and intervals.
 
 use super::data::{MethodData, RoundData, RunData, StreamData};
-use super::results::{MethodResult, Results, SCHEMA_VERSION, StreamResult};
+use super::results::{MethodResult, Results, StreamResult};
 use super::segments::Segments;
 use crate::nisp::JobsResult;
 use crate::nisp::jobs::durations;
@@ -22,7 +22,6 @@ pub fn assemble(data: &RunData, options: BootstrapOptions) -> Option<Results> {
         method_result(method, &deadlines, options, stream)
     });
     Some(Results {
-        schema_version: SCHEMA_VERSION,
         period_us: data.period_us,
         execution_us: data.execution_us,
         deadlines_us: data.deadlines_us.clone(),

@@ -12,6 +12,7 @@
 mod assemble;
 mod data;
 mod output;
+mod record;
 mod report;
 mod results;
 mod segments;
@@ -21,7 +22,7 @@ pub use assemble::assemble;
 pub use data::{MethodData, RoundData, RunData, StreamData};
 pub use output::write_output;
 pub use report::render_nisp_tcp;
-pub use results::{MethodResult, Results, SCHEMA_VERSION, StreamResult};
+pub use results::{MethodResult, Results, StreamResult};
 pub use segments::Segments;
 pub use table::render;
 use table::{READING, grids, introduction};
@@ -29,15 +30,16 @@ use table::{READING, grids, introduction};
 #[cfg(test)]
 mod results_tests;
 
-use super::{BULK, Outcome, PATIENCE, Place, Processes, REPEATED, SINK_PORT, Times, beside};
-use crate::engine::{Disturbance, Repetitions, STANDSTILL};
+use super::{BULK, PATIENCE, Place, Processes, SINK_PORT, Times, beside};
+use crate::engine::rounds::{self, Again, Manner, Outcome};
+use std::fmt;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicBool;
 use steadyvm_host::Method;
-use steadyvm_lab::host::{EmulatedHost, keep_kernel_logs};
+use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::Laboratory;
-use steadyvm_lab::progress::{News, Observer, task};
+use steadyvm_lab::progress::{Observer, task};
 use steadyvm_lab::{At, Error, Result};
 use steadyvm_load::flood::Count;
 use steadyvm_load::job::{Ran, Task};
@@ -81,80 +83,100 @@ pub struct Load {
 
 /// Measures everything: in a round the methods take turns, beginning with another one each, and
 /// the others stand still.
+///
+/// # Errors
+/// A host does not come up, or hosts die too often.
 pub fn run(
     laboratory: &Laboratory,
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<Outcome<RunData>> {
-    let sink = ["--protocol", "tcp"];
-    let mut places = Place::boot_all(laboratory, &options.methods, options.times, &sink, observer)?;
-    task(observer, "warm up", || {
-        let mut places = places.iter_mut();
-        places.try_for_each(|place| place.round(WARM_UP).map(drop))
-    })?;
-    let before = Place::cpu_use(&places)?;
-    let count = places.len();
-    let mut repetitions = Repetitions::start(options.rounds * count as u64 / REPEATED, STANDSTILL)?;
-    let mut rounds: Vec<Vec<RoundData>> = vec![Vec::new(); count];
-    for round in 0..options.rounds {
-        let title = format!("round {} of {}", round + 1, options.rounds);
-        task(observer, title, || -> Result<()> {
-            for turn in 0..count {
-                let index = (turn + round as usize) % count;
-                observer.tell(News::Advance {
-                    done: turn as u64,
-                    of: count as u64,
-                    detail: places[index].method.to_string(),
-                });
-                let place = &mut places[index];
-                rounds[index].push(place.turn(options.load, &mut repetitions, observer)?);
-            }
-            Ok(())
-        })?;
-    }
-    let disturbance = Disturbance {
-        standstills: repetitions.standstills(),
-        ..Place::cpu_use(&places)?.since(&before)
-    };
-    keep_kernel_logs(places.iter_mut().map(|place| &mut place.host), observer);
-    let methods = places.iter().zip(rounds);
-    Ok(Outcome {
-        data: RunData {
-            period_us: options.times.period_us,
-            execution_us: options.times.execution_us,
-            deadlines_us: options.times.deadlines_us.to_vec(),
-            methods: methods
-                .map(|(place, rounds)| MethodData {
-                    name: place.method.to_string(),
-                    rounds,
-                })
-                .collect(),
-        },
-        disturbance,
-    })
+    let measured = rounds::run(laboratory, &Experiment { options }, observer)?;
+    let times = options.times;
+    Ok(measured.map(|samples| RunData {
+        period_us: times.period_us,
+        execution_us: times.execution_us,
+        deadlines_us: times.deadlines_us.to_vec(),
+        methods: (options.methods.iter().zip(samples))
+            .map(|(method, rounds)| MethodData {
+                name: method.to_string(),
+                rounds: rounds.into_iter().flatten().collect(),
+            })
+            .collect(),
+    }))
 }
 
-impl Place {
-    /// One round; again, if this machine stood still meanwhile.
-    fn turn(
-        &mut self,
-        load: Load,
-        repetitions: &mut Repetitions,
-        observer: &dyn Observer,
-    ) -> Result<RoundData> {
-        loop {
-            repetitions.begin();
-            let measured = self.round(load)?;
-            if !repetitions.are_needed(self.method.name(), observer) {
-                return Ok(measured);
-            }
+struct Experiment<'a> {
+    options: &'a Options,
+}
+
+/// The only condition: a round has all phases.
+#[derive(Debug, Clone, Copy)]
+struct AllPhases;
+
+impl fmt::Display for AllPhases {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad("jobs without and with a stream")
+    }
+}
+
+impl rounds::Plan for Experiment<'_> {
+    type Row = Method;
+    type Cell = AllPhases;
+    type Station = Place;
+    type Sample = RoundData;
+
+    fn rows(&self) -> &[Method] {
+        &self.options.methods
+    }
+
+    fn cells(&self) -> &[AllPhases] {
+        &[AllPhases]
+    }
+
+    fn rounds(&self) -> u64 {
+        self.options.rounds
+    }
+
+    fn boot(
+        &self,
+        laboratory: &Laboratory,
+        method: Method,
+        _: usize,
+        _: &dyn Observer,
+    ) -> Result<Place> {
+        Place::boot(
+            laboratory,
+            method,
+            self.options.times,
+            &["--protocol", "tcp"],
+        )
+    }
+
+    fn measure(&self, place: &mut Place, _: AllPhases, _: u64) -> Result<RoundData> {
+        place.running(|place| place.round(self.options.load))
+    }
+
+    fn manner(&self) -> Manner {
+        Manner {
+            again: Again::ThatRow,
+            boots_alone: true,
+            ..Manner::default()
         }
     }
 
-    /// Lets the host run for one round.
+    fn begin(&self, places: &mut [Place], observer: &dyn Observer) -> Result<()> {
+        let warm_up = |place: &mut Place| place.running(|place| place.round(WARM_UP)).map(drop);
+        task(observer, "warm up", || {
+            places.iter_mut().try_for_each(warm_up)
+        })
+    }
+}
+
+impl Place {
+    /// One round.
     fn round(&mut self, load: Load) -> Result<RoundData> {
         let jobs = self.jobs(load.jobs);
-        self.host.resume()?;
         let unloaded = self.processes.run(&jobs)?;
         let connection = connect(&self.host)?;
         let send = |stop: &AtomicBool| stream::send(&connection, stop).doing("send a TCP stream");
@@ -175,7 +197,6 @@ impl Place {
                 after,
             })
         })?;
-        self.host.pause()?;
         Ok(round)
     }
 }

@@ -1,18 +1,16 @@
-//! The types of results.json. A figure that does not exist is `null`.
+//! What the tables and plots are made of: a view of results.json (`record.rs`).
 
+use super::record::Settings;
 use super::segments::Segments;
+use crate::engine::results::Record;
 use crate::nisp::JobsResult;
 use serde::{Deserialize, Serialize};
 use steadyvm_stats::bootstrap::Ratio;
 
-/// The version of the shape below.
-pub const SCHEMA_VERSION: u32 = 1;
-
-/// results.json.
+/// The figures of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Record<Settings>", try_from = "Record<Settings>")]
 pub struct Results {
-    /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
     /// From one job's release to the next, in microseconds.
     pub period_us: u64,
     /// What a job takes on the idle host, in microseconds.
@@ -24,12 +22,11 @@ pub struct Results {
     /// One entry a method, in the order asked for.
     pub methods: Vec<MethodResult>,
     /// What a reader must know.
-    #[serde(default)]
     pub notes: Vec<String>,
 }
 
 /// One method, all rounds together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct MethodResult {
     /// Its name.
     pub name: String,
@@ -56,14 +53,13 @@ pub struct MethodResult {
 }
 
 /// The stream in one phase of all rounds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct StreamResult {
     /// Payload that was received, in Mbit/s: mean over rounds and their parts.
     pub mbit_per_s: Option<f64>,
     /// The mean of each round.
     pub rounds_mbit_per_s: Vec<f64>,
     /// What the sender's TCP did, over all rounds.
-    #[serde(flatten)]
     pub segments: Segments,
     /// Segments sent again over all segments: 0 to 1.
     pub retransmitted_fraction: Option<f64>,

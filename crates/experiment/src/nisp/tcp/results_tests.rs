@@ -1,5 +1,6 @@
 use super::render_nisp_tcp;
 use super::*;
+use crate::engine::results::tests::{require_old_shape_refused, require_shown_from_json};
 use steadyvm_load::job::{Done, Ran};
 use steadyvm_report::ReportMeta;
 use steadyvm_stats::bootstrap::BootstrapOptions;
@@ -143,14 +144,26 @@ fn what_was_not_measured_is_no_figure_and_no_panic() {
 }
 
 #[test]
-fn results_are_the_same_from_json() {
-    let results = results(3);
+fn the_table_and_the_report_follow_from_results_json_alone() {
+    let mut results = results(3);
+    results.methods[0].jitter_sd_to_unloaded = Some(1.25);
+    require_shown_from_json(&results, |it| {
+        render(it) + &render_nisp_tcp(it, &ReportMeta::default())
+    });
     let json = serde_json::to_string(&results).unwrap();
-    assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);
-    assert!(
-        json.contains(r#""segments":3000,"retransmitted":300"#),
-        "{json}"
-    );
+    for field in [
+        r#"{"schema_version":5,"experiment":"nisp-tcp","#,
+        r#""cell":"during","name":"retransmitted","unit":"segments","n":300,"value":300.0,"#,
+    ] {
+        assert!(json.contains(field), "{field}\n{json}");
+    }
+}
+
+#[test]
+fn a_file_of_the_shape_before_is_refused() {
+    let old =
+        r#"{"schema_version":1,"period_us":1,"execution_us":1,"deadlines_us":[],"methods":[]}"#;
+    require_old_shape_refused::<Results>(old);
 }
 
 #[test]

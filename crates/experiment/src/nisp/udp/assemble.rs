@@ -1,7 +1,7 @@
 //! From what was measured to figures and intervals.
 
 use super::data::{MethodData, RateData, RunData};
-use super::results::{MethodResult, Point, Results, SCHEMA_VERSION};
+use super::results::{MethodResult, Point, Results};
 use crate::nisp::JobsResult;
 use crate::nisp::jobs::durations;
 use steadyvm_load::job::{Done, between_finishes_ns, counted};
@@ -33,7 +33,6 @@ pub fn assemble(data: &RunData, options: BootstrapOptions) -> Option<Results> {
     });
     let peaks = data.methods.iter().map(|method| method.peak_packets_per_s);
     Some(Results {
-        schema_version: SCHEMA_VERSION,
         period_us: data.period_us,
         execution_us: data.execution_us,
         deadlines_us: data.deadlines_us.clone(),

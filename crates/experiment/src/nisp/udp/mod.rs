@@ -9,36 +9,38 @@ mod assemble;
 mod data;
 mod output;
 mod rates;
+mod record;
 mod report;
 mod results;
-mod rounds;
 mod table;
+mod turn;
 
 pub use assemble::assemble;
 pub use data::{MethodData, RateData, RoundData, RunData};
 pub use output::write_output;
 pub use report::render_nisp_udp;
-pub use results::{MethodResult, Point, Results, SCHEMA_VERSION};
+pub use results::{MethodResult, Point, Results};
 pub use table::render;
 use table::{READING, grids, introduction};
 
 #[cfg(test)]
 mod results_tests;
 
-use super::{BULK, Outcome, Place, Processes, REPEATED, SINK_PORT, Times, beside};
-use crate::engine::{CpuTimes, Disturbance, Limit, Repetitions};
-use rounds::Run;
+use super::{BULK, Place, Processes, SINK_PORT, Times, beside};
+use crate::engine::rounds::{self, Outcome, share};
+use crate::engine::{CpuTimes, Limit};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use steadyvm_host::Method;
-use steadyvm_lab::host::{EmulatedHost, keep_kernel_logs};
+use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::Laboratory;
-use steadyvm_lab::progress::{Observer, task};
+use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{At, Error, Result};
 use steadyvm_load::flood::{self, Flooded};
 use steadyvm_load::job::{FEWEST_JOBS, Ran, Task};
 use steadyvm_load::mmpp::Mmpp2;
+use turn::Experiment;
 
 /// The paper's packets are small: their number is what counts.
 const PACKET_BYTES: usize = 64;
@@ -103,7 +105,7 @@ impl Options {
 
     /// The jobs of a round, counted from 0: all rounds together have as many as asked for.
     fn jobs_in(&self, round: u64) -> u64 {
-        self.jobs / self.rounds + u64::from(round < self.jobs % self.rounds)
+        share(self.jobs, self.rounds, round)
     }
 
     /// The seed of the schedule of one turn in one round, both counted from 0: the rates, and the one without
@@ -126,68 +128,33 @@ pub fn run(
     observer: &dyn Observer,
 ) -> Result<Outcome<RunData>> {
     options.check()?;
-    let mut places = Place::boot_all(laboratory, &options.methods, options.times, &[], observer)?;
-    let peaks = task(observer, "find the peaks", || {
-        places
-            .iter_mut()
-            .map(|place| place.peak(options.last_packets_per_s.into()))
-            .collect::<Result<Vec<_>>>()
-    })?;
-    // The best method's: one that collapses under a flood would hide what happens before.
-    let best = peaks.iter().copied().fold(Peak::default(), Peak::better);
-    if best.received_per_s <= 0.0 {
-        return Err(Error::machine(
-            "find the peaks",
-            "no host has received any packet",
-        ));
+    let experiment = Experiment::of(options);
+    let measured = rounds::run(laboratory, &experiment, observer)?;
+    let found = experiment.into_found()?;
+    let times = options.times;
+    Ok(measured.map(|samples| RunData {
+        period_us: times.period_us,
+        execution_us: times.execution_us,
+        deadlines_us: times.deadlines_us.to_vec(),
+        asked_packets_per_s: found.asked_packets_per_s,
+        alone_asked_packets_per_s: found.best.asked_per_s,
+        methods: (options.methods.iter().zip(found.peaks).zip(samples))
+            .map(|((method, peak), rounds)| MethodData {
+                name: method.to_string(),
+                peak_packets_per_s: peak.received_per_s,
+                rounds: rounds.into_iter().map(round_data).collect(),
+            })
+            .collect(),
+    }))
+}
+
+/// The last turn of a round is the one without jobs.
+fn round_data(mut turns: Vec<RateData>) -> RoundData {
+    let alone = turns.pop();
+    RoundData {
+        rates: turns,
+        alone_packets_per_s: alone.map_or(0.0, |it| it.received_packets_per_s),
     }
-    let share = |step| f64::from(step) / f64::from(options.rates);
-    let asked_packets_per_s: Vec<f64> = (0..=options.rates)
-        .map(|step| best.received_per_s * share(step))
-        .collect();
-    let mut methods: Vec<MethodData> = places
-        .iter()
-        .zip(peaks)
-        .map(|(place, peak)| MethodData {
-            name: place.method.to_string(),
-            peak_packets_per_s: peak.received_per_s,
-            rounds: Vec::new(),
-        })
-        .collect();
-    let before = Place::cpu_use(&places)?;
-    let turns = places.len() as u64 * (asked_packets_per_s.len() as u64 + 1);
-    let all = options.rounds * turns;
-    let mut run = Run {
-        options,
-        observer,
-        places,
-        asked_packets_per_s,
-        alone_asked_packets_per_s: best.asked_per_s,
-        repetitions: Repetitions::start(all / REPEATED, standstill(&options.times))?,
-    };
-    for round in 0..options.rounds {
-        let title = format!("round {} of {}", round + 1, options.rounds);
-        let measured = task(observer, title, || run.measure_round(round))?;
-        for (method, measured) in methods.iter_mut().zip(measured) {
-            method.rounds.push(measured);
-        }
-    }
-    let disturbance = Disturbance {
-        standstills: run.repetitions.standstills(),
-        ..Place::cpu_use(&run.places)?.since(&before)
-    };
-    keep_kernel_logs(run.places.iter_mut().map(|place| &mut place.host), observer);
-    Ok(Outcome {
-        data: RunData {
-            period_us: options.times.period_us,
-            execution_us: options.times.execution_us,
-            deadlines_us: options.times.deadlines_us.to_vec(),
-            asked_packets_per_s: run.asked_packets_per_s,
-            alone_asked_packets_per_s: best.asked_per_s,
-            methods,
-        },
-        disturbance,
-    })
 }
 
 /// A job that meets this says more of the machine than of its host. The machine's hypervisor takes CPUs away in
@@ -205,7 +172,7 @@ fn standstill(times: &Times) -> Limit {
 }
 
 /// The most packets a second that a receiver got, and the rate of the source then.
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Peak {
     asked_per_s: f64,
     received_per_s: f64,
@@ -225,7 +192,6 @@ impl Place {
     /// The most packets a second that the receiver gets at any rate up to `last`, with jobs of no length.
     fn peak(&mut self, last: f64) -> Result<Peak> {
         let (mut best, mut rate) = (Peak::default(), FIRST_PACKETS_PER_S.min(last));
-        self.host.resume()?;
         while rate <= last {
             let (measured, _) = self.flooded(rate, 0, &NO_JOBS)?;
             if measured.received_per_s < PAST_THE_PEAK * best.received_per_s {
@@ -237,16 +203,13 @@ impl Place {
             });
             rate *= 2.0;
         }
-        self.host.pause()?;
         Ok(best)
     }
 
     /// Does jobs at one rate.
     fn measure(&mut self, packets_per_s: f64, jobs: &Task, seed: u64) -> Result<RateData> {
-        self.host.resume()?;
         self.processes.drain()?;
         let (measured, sent_packets_per_s) = self.flooded(packets_per_s, seed, jobs)?;
-        self.host.pause()?;
         Ok(RateData {
             ran: measured.ran,
             sent_packets_per_s,

@@ -1,18 +1,15 @@
-//! The types of results.json. A figure that does not exist is `null`.
+//! What the tables and plots are made of: a view of results.json (`record.rs`).
 
+use super::record::Settings;
+use crate::engine::results::Record;
 use crate::nisp::JobsResult;
 use serde::{Deserialize, Serialize};
 use steadyvm_stats::bootstrap::Ratio;
 
-/// The version of the shape below. Up to 2 it was nisp.json's, of one run without rounds; up to 3 nothing
-/// was measured without jobs in the rounds.
-pub const SCHEMA_VERSION: u32 = 4;
-
-/// results.json.
+/// The figures of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Record<Settings>", try_from = "Record<Settings>")]
 pub struct Results {
-    /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
     /// From one job's release to the next, in microseconds.
     pub period_us: u64,
     /// What a job takes on the idle host, in microseconds.
@@ -28,12 +25,11 @@ pub struct Results {
     /// One entry a method, in the order asked for.
     pub methods: Vec<MethodResult>,
     /// What a reader must know.
-    #[serde(default)]
     pub notes: Vec<String>,
 }
 
 /// One method at every rate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct MethodResult {
     /// The method's name.
     pub name: String,
@@ -52,7 +48,7 @@ pub struct MethodResult {
 }
 
 /// One method at one rate, all rounds together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Point {
     /// The mean rate of the source, in packets a second.
     pub asked_packets_per_s: f64,
@@ -67,7 +63,6 @@ pub struct Point {
     /// CPU time that was not idle, of all CPUs: 0 to 1, the mean of the rounds.
     pub cpu_busy_fraction: f64,
     /// The high-priority process's jobs.
-    #[serde(flatten)]
     pub jobs: JobsResult,
     /// The mean of their responses over that without packets.
     pub response_mean_to_unloaded: Option<Ratio>,

@@ -1,5 +1,6 @@
 use super::render_nisp_udp;
 use super::*;
+use crate::engine::results::tests::{require_old_shape_refused, require_shown_from_json};
 use proptest::prelude::*;
 use steadyvm_load::job::{Done, Ran};
 use steadyvm_report::ReportMeta;
@@ -135,7 +136,7 @@ fn what_is_received_is_held_against_the_first_method() {
         "it is the first"
     );
     assert!((results.peak_packets_per_s - 1000.0).abs() < 1e-9);
-    assert_eq!((results.schema_version, results.rounds), (4, 3));
+    assert_eq!(results.rounds, 3);
 }
 
 #[test]
@@ -160,19 +161,28 @@ fn a_rate_without_three_jobs_in_any_round_or_without_data_is_no_result() {
 }
 
 #[test]
-fn results_are_the_same_from_json() {
+fn the_table_and_the_report_follow_from_results_json_alone() {
     let results = results(3);
+    require_shown_from_json(&results, |it| {
+        render(it) + &render_nisp_udp(it, &ReportMeta::default())
+    });
     let json = serde_json::to_string(&results).unwrap();
-    assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);
     for field in [
-        r#"{"schema_version":4,"#,
+        r#"{"schema_version":5,"experiment":"nisp-udp","#,
         r#""rounds":3,"#,
-        r#""punctuality":{"jobs":63,"#,
-        r#""waited_mean_us":1500.0"#,
-        r#""misses":[30,0]"#,
+        r#""name":"n","unit":"jobs","n":63,"value":63.0,"#,
+        r#""name":"waited_mean","unit":"us","n":63,"value":1500.0,"#,
+        r#""name":"missed_16_ms","unit":"jobs","n":30,"value":30.0,"#,
     ] {
         assert!(json.contains(field), "{field}\n{json}");
     }
+}
+
+#[test]
+fn a_file_of_the_shape_before_is_refused() {
+    let old =
+        r#"{"schema_version":4,"period_us":1,"execution_us":1,"deadlines_us":[],"methods":[]}"#;
+    require_old_shape_refused::<Results>(old);
 }
 
 #[test]

@@ -1,0 +1,195 @@
+//! Budgets of a plan in the emulated host, kept by `SCHED_DEADLINE` whatever the neighbours do.
+
+use crate::profile::{all_hold, inside, shown, undo, write};
+use crate::shared;
+use steadyvm_lab::agent::{Connection, Process};
+use steadyvm_lab::host::{EmulatedHost, RT};
+use steadyvm_lab::laboratory::{HostKernel, guest};
+use steadyvm_lab::progress::Silent;
+
+/// 4 ms in every 10 ms.
+const FILE: &str = "
+[host]
+pcpus = 2
+scheduler = \"gedf\"
+enforce = \"deadline\"
+
+[sched]
+mechanism = \"deadline\"
+
+[[nic]]
+name = \"rt\"
+class = \"rt\"
+
+[[vm]]
+name = \"rt\"
+class = \"rt\"
+interface = \"prm\"
+period = \"10ms\"
+budget = \"4ms\"
+";
+
+/// The budget over the period, per cent.
+const GRANTED: f64 = 40.0;
+/// Table 4.2 of the dissertation holds the share to this, per cent of a CPU.
+const TOLERANCE: f64 = 0.5;
+
+const SPIN: &str = "while :; do :; done";
+
+/// Starts a thread that computes; the host's are killed by `pkill -f neighbour`.
+fn spin(machine: &Connection, how: &str) -> Process {
+    let words = format!("exec {how} bash -c ': neighbour; {SPIN}'");
+    machine.spawn(&["sh", "-c", &words]).unwrap()
+}
+
+/// The VCPU's thread.
+fn vcpu(host: &EmulatedHost) -> String {
+    let found = inside(
+        host,
+        "ps -eLo lwp=,comm= | sed -n 's|^ *\\([0-9]*\\) CPU 0/KVM.*|\\1|p'",
+    );
+    found.trim().to_owned()
+}
+
+/// CPU time of a thread over time that passed, per cent, in ten seconds, beside neighbours that a shell starts. Both
+/// ends are read without starting a process, from a thread that nobody keeps waiting.
+fn share(host: &EmulatedHost, thread: &str, neighbours: &str) -> f64 {
+    let script = format!(
+        "look() {{ read ran _ < /proc/{thread}/schedstat; now=$EPOCHREALTIME; }}
+         spin() {{ chrt -o 0 \"$@\" bash -c '{SPIN}' & started+=\" $!\"; }}
+         started=''; {neighbours}
+         look; before=$ran began=${{now/./}}; sleep 10; look
+         echo $((ran - before)) $((${{now/./}} - began))
+         [ -z \"$started\" ] || kill -9 $started"
+    );
+    let text = host
+        .connection()
+        .text(&["chrt", "-f", "90", "bash", "-euc", &script])
+        .unwrap();
+    let numbers: Vec<f64> = text
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect();
+    let [ran_ns, passed_us] = numbers[..] else {
+        panic!("{text}");
+    };
+    ran_ns / 1e3 / passed_us * 100.0
+}
+
+/// How a command ends; /run/said has its words.
+fn exit_code(host: &EmulatedHost, words: &str) -> String {
+    inside(
+        host,
+        &format!("code=0; {words} > /run/said 2>&1 || code=$?; echo $code"),
+    )
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
+    let host = shared::host(HostKernel::PreemptRt);
+    write(&host, "/run/steadyvm.toml", FILE);
+    let rt = host
+        .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
+        .unwrap();
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm apply /run/steadyvm.toml");
+    let thread = vcpu(&host);
+    let policy = inside(&host, &format!("chrt -p {thread}"));
+    assert!(policy.contains("SCHED_DEADLINE"), "{policy}");
+    assert!(policy.contains("4000000/10000000/10000000"), "{policy}");
+
+    // It wants more than its budget, and has no neighbour.
+    let _computes = spin(rt.connection(), "env");
+    let alone = share(&host, &thread, "");
+    // Four normal ones, then one that never leaves its CPU to a normal thread, below the interrupts' threads.
+    let four = "for _ in 1 2 3 4; do spin env; done";
+    let beside_normal = share(&host, &thread, four);
+    let beside_fifo = share(
+        &host,
+        &thread,
+        &format!("{four}; spin taskset -c 1 chrt -f 40"),
+    );
+    eprintln!("alone {alone:.2}, normal {beside_normal:.2}, fifo {beside_fifo:.2} % of a CPU");
+    for share in [alone, beside_normal, beside_fifo] {
+        assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
+    }
+
+    assert_eq!(
+        exit_code(&host, "steadyvm status /run/steadyvm.toml"),
+        "0\n"
+    );
+    inside(&host, &format!("chrt -f -p 50 {thread}"));
+    assert_eq!(
+        exit_code(&host, "steadyvm status /run/steadyvm.toml"),
+        "1\n"
+    );
+    inside(&host, "steadyvm apply /run/steadyvm.toml");
+    assert_eq!(
+        exit_code(&host, "steadyvm status /run/steadyvm.toml"),
+        "0\n"
+    );
+
+    // The plan of partitioned EDF keeps it on one CPU, which stays everyone's: the same neighbours there, and the
+    // same FIFO thread.
+    write(
+        &host,
+        "/run/partitioned.toml",
+        &FILE.replace("gedf", "pedf"),
+    );
+    inside(&host, "steadyvm apply /run/partitioned.toml");
+    let cpus = inside(&host, &format!("taskset -cp {thread}"));
+    let cpu = cpus.trim().rsplit(' ').next().unwrap();
+    assert!(["0", "1"].contains(&cpu), "{cpus}");
+    let policy = inside(&host, &format!("chrt -p {thread}"));
+    assert!(policy.contains("4000000/10000000/10000000"), "{policy}");
+    let there = format!("spin taskset -c {cpu}");
+    let pinned = share(
+        &host,
+        &thread,
+        &format!("{there} env; {there} env; {there} chrt -f 40"),
+    );
+    eprintln!("on CPU {cpu} {pinned:.2} %");
+    assert!((pinned - GRANTED).abs() <= TOLERANCE, "{pinned}");
+    let others = inside(&host, "taskset -cp 1");
+    assert!(others.contains("0,1"), "no CPU is set aside: {others}");
+
+    assert!(all_hold(&shown(&host)));
+    undo(&host);
+    let complaints = inside(&host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");
+    assert_eq!(complaints, "");
+}
+
+/// More than the kernel admits is refused before anything is changed.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn budgets_beyond_the_host_are_refused_and_nothing_is_changed() {
+    let host = shared::host(HostKernel::PreemptRt);
+    let _rt = host
+        .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
+        .unwrap();
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    let thread = vcpu(&host);
+    // Somebody else holds most of what the kernel has to give: 85 % of each of the two CPUs.
+    let _other: Vec<Process> = (0..2)
+        .map(|_| {
+            spin(
+                host.connection(),
+                "chrt -d -T 8500000 -D 10000000 -P 10000000 0",
+            )
+        })
+        .collect();
+    inside(
+        &host,
+        "until [ \"$(ps -eLo cls= | grep -c DLN)\" -ge 2 ]; do :; done",
+    );
+    write(&host, "/run/steadyvm.toml", FILE);
+    let code = exit_code(&host, "steadyvm apply /run/steadyvm.toml");
+    let said = inside(&host, "cat /run/said");
+    assert_ne!(code, "0\n", "{said}");
+    assert!(said.contains("no room for this budget"), "{said}");
+    inside(&host, "pkill -9 -f '[:] neighbour'");
+    let policy = inside(&host, &format!("chrt -p {thread}"));
+    assert!(policy.contains("SCHED_OTHER"), "{policy}");
+    inside(&host, "steadyvm host snapshot --compare /run/before.json");
+}

@@ -1,0 +1,87 @@
+//! A host as one file describes it, in the emulated host: applied, watched, restored.
+
+use std::time::Duration;
+
+use crate::profile::{all_hold, inside, shown, undo, write};
+use crate::shared;
+use serde_json::Value;
+use steadyvm_lab::agent::Process;
+use steadyvm_lab::host::{EmulatedHost, RT};
+use steadyvm_lab::laboratory::{HostKernel, guest};
+use steadyvm_lab::progress::Silent;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The six lines of the README, for the lab's card and guest.
+const SIX_LINES: &str =
+    "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
+
+fn watch(host: &EmulatedHost) -> Process {
+    let watch = ["sh", "-c", "exec steadyvm watch /run/steadyvm.toml 2>&1"];
+    host.connection().spawn(&watch).unwrap()
+}
+
+/// What `status` says, and its exit code.
+fn status(host: &EmulatedHost) -> (Value, i64) {
+    let text = inside(
+        host,
+        "code=0; steadyvm status --json /run/steadyvm.toml > /run/status.json || code=$?; \
+         printf '{\"code\": %s, \"status\": ' $code; cat /run/status.json; echo '}'",
+    );
+    let mut both: Value = serde_json::from_str(&text).unwrap();
+    (both["status"].take(), both["code"].as_i64().unwrap())
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
+    let host = shared::host(HostKernel::PreemptRt);
+    write(&host, "/run/steadyvm.toml", SIX_LINES);
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    assert_eq!(status(&host).1, 1, "nothing is in force yet");
+
+    // A VM that starts while the watch runs.
+    let mut watching = watch(&host);
+    watching.wait_for_line("irq/", PATIENCE).unwrap();
+    let first = host
+        .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
+        .unwrap();
+    watching.wait_for_line("CPU 1/KVM", PATIENCE).unwrap();
+    let (said, code) = status(&host);
+    assert_eq!(code, 0, "{said}");
+
+    // A card whose driver asks for its interrupts again has new interrupt threads.
+    inside(&host, "ip link set rt down && ip link set rt up");
+    let renewed = inside(&host, "ps -eLo lwp=,comm= | grep rt-rx-0");
+    let thread = renewed.split_whitespace().next().unwrap();
+    watching
+        .wait_for_line(&format!("thread {thread} "), PATIENCE)
+        .unwrap();
+
+    // Killed, it leaves all in force; another VM that starts meanwhile is found by the next watch.
+    watching.signal(libc::SIGKILL).unwrap();
+    watching.finish(PATIENCE).unwrap();
+    drop(first);
+    inside(&host, "pkill -9 qemu; pidwait qemu || true");
+    inside(
+        &host,
+        "for tap in /sys/class/net/*/tun_flags; do ip link delete $(basename ${tap%/*}); done",
+    );
+    let _second = host
+        .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
+        .unwrap();
+    let (said, code) = status(&host);
+    assert_eq!(code, 1, "{said}");
+    assert!(!said["missing"].as_array().unwrap().is_empty(), "{said}");
+    let mut watching = watch(&host);
+    watching.wait_for_line("CPU 1/KVM", PATIENCE).unwrap();
+
+    // Told to end, it leaves all in force.
+    watching.signal(libc::SIGTERM).unwrap();
+    let ended = watching.finish(PATIENCE).unwrap();
+    assert_eq!(ended.status.shell_code(), 0, "{}", ended.text());
+    let (said, code) = status(&host);
+    assert_eq!(code, 0, "{said}");
+    assert!(all_hold(&shown(&host)));
+    undo(&host);
+}
