@@ -161,7 +161,10 @@ mod tests {
                 Fault::input("`x` is no device", "").what_to_do("name one"),
                 "`x` is no device; name one",
             ),
-            (Fault::machine("boot", "no").of("vanilla"), "vanilla: boot: no"),
+            (
+                Fault::machine("boot", "no").of("vanilla"),
+                "vanilla: boot: no",
+            ),
             (Fault::guest("it hangs"), "the guest failed: it hangs"),
         ] {
             assert_eq!(fault.to_string(), text);

@@ -1,7 +1,7 @@
 //! A virtual function of a host's card for a guest: SR-IOV and VFIO.
 
-use crate::{Error, Result};
 use crate::host::{EmulatedHost, INTERRUPTS_CPU, Network};
+use crate::{Error, Result};
 
 impl EmulatedHost {
     /// Makes a virtual function of a network's card, with this hardware address, and hands it to VFIO. Gives its PCI

@@ -41,12 +41,12 @@ impl Standing {
 
     /// Of VMs, not of VCPUs.
     fn guest_metrics(&self, text: &mut String) {
+        type Value = fn(&GuestReport) -> u64;
         let reports: BTreeMap<&str, GuestReport> = self
             .vcpus
             .iter()
             .filter_map(|vcpu| Some((vcpu.vm.as_str(), vcpu.guest?)))
             .collect();
-        type Value = fn(&GuestReport) -> u64;
         let families: [(&str, &str, Value); 2] = [
             ("jobs", "Jobs that a guest reports as done.", |it| it.jobs),
             (

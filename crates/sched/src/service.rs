@@ -279,7 +279,7 @@ impl Service {
         loop {
             let mut descriptors = [
                 PollFd::new(self.scheduler.over(), PollFlags::POLLIN),
-                PollFd::new(listener.listener.as_fd(), PollFlags::POLLIN),
+                PollFd::new(listener.socket.as_fd(), PollFlags::POLLIN),
             ];
             match poll(&mut descriptors, PollTimeout::NONE) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -290,7 +290,7 @@ impl Service {
             }
             if descriptors[1].any().unwrap_or(false) {
                 let (stream, _) = listener
-                    .listener
+                    .socket
                     .accept()
                     .map_err(Error::io("take a request"))?;
                 return Ok(Some(stream));
@@ -351,7 +351,7 @@ fn pin(tid: u32, cpus: &[u32]) -> Result<(), Error> {
 
 /// A socket whose file goes with it.
 struct Listener {
-    listener: UnixListener,
+    socket: UnixListener,
     path: PathBuf,
     /// Device and inode: another loader may have put its own there since.
     file: Option<(u64, u64)>,
@@ -374,9 +374,9 @@ impl Listener {
         {
             return Err(Error::io(&what)(error));
         }
-        let listener = UnixListener::bind(path).map_err(Error::io(&what))?;
+        let socket = UnixListener::bind(path).map_err(Error::io(&what))?;
         Ok(Self {
-            listener,
+            socket,
             path: path.to_owned(),
             file: file_of(path),
         })

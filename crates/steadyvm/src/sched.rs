@@ -39,13 +39,13 @@ enum Verb {
     Ext(Ext),
     /// Show each VCPU's budget, what it used, how often it had to stop, and deadlines that its guest missed.
     ///
-    /// Without our `sched_ext` scheduler: VCPUs that SCHED_DEADLINE gives a budget. Exit code 1: no budget is enforced.
+    /// Without our `sched_ext` scheduler: VCPUs that `SCHED_DEADLINE` gives a budget. Exit code 1: no budget is enforced.
     Show(ShowArgs),
     /// Show it again and again.
     ///
     /// "now" and "last" are what was used in the period that is running and in the one before. "short" counts periods
     /// that did not give a VCPU its budget though it had work. "-": this mechanism does not count it. All counts are since
-    /// the VCPU got its budget; of SCHED_DEADLINE since the thread began.
+    /// the VCPU got its budget; of `SCHED_DEADLINE` since the thread began.
     #[command(after_help = "Examples:
   steadyvm sched top
   steadyvm sched top --once --json
@@ -121,7 +121,7 @@ struct ShowArgs {
     /// As JSON: the same as --format json.
     #[arg(long)]
     json: bool,
-    /// A thread that is no VCPU and to which SCHED_DEADLINE gives a budget.
+    /// A thread that is no VCPU and to which `SCHED_DEADLINE` gives a budget.
     #[arg(long = "thread", value_name = "NAME=TID", value_parser = named)]
     threads: Vec<(String, u32)>,
     /// Where guests report jobs and misses, in a file or FIFO of the VM's name.
@@ -247,13 +247,12 @@ impl ShowArgs {
 
     /// How the VCPUs stand; without a loader those of `SCHED_DEADLINE`, or that nothing is enforced.
     fn look(&self, socket: &Path, reports: &mut Reports) -> Result<Standing> {
-        let mut standing = match ext_standing(socket)? {
-            Some(standing) => standing,
-            None => {
-                let machine = Machine::real();
-                let candidates = deadline::candidates(&machine, &self.threads)?;
-                deadline::standing(&machine, &candidates).unwrap_or_else(Standing::nothing)
-            }
+        let mut standing = if let Some(standing) = ext_standing(socket)? {
+            standing
+        } else {
+            let machine = Machine::real();
+            let candidates = deadline::candidates(&machine, &self.threads)?;
+            deadline::standing(&machine, &candidates).unwrap_or_else(Standing::nothing)
         };
         for vcpu in &mut standing.vcpus {
             vcpu.guest = reports.of(&vcpu.vm);

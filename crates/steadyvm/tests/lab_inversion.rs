@@ -46,7 +46,8 @@ fn packets_wait_behind_a_preempted_poll_on_7_3_alone_and_not_where_it_is_mended(
     assert!(late > 0.0, "none of {n} was late");
     // Without a thread between the cards' there is nobody to wait for.
     let alone = "hard interrupt to wake-up, beside a stream";
-    assert_eq!(figure(&results, "7.3-rt", alone, "late").0, 0.0);
+    let (late, n) = figure(&results, "7.3-rt", alone, "late");
+    assert!(late <= 0.0, "{late} of {n} were late");
     let page = std::fs::read_to_string(page).unwrap();
     for words in [
         "by others",

@@ -129,11 +129,9 @@ fn a_comparison_has_the_peers_and_their_price() {
         page.to_str().unwrap(),
     ];
     let (results, _) = short_comparison(&options, out.path());
-    let measured = results["methods"].as_array().unwrap();
-    for (method, name) in measured.iter().zip(methods) {
-        assert_eq!(method["name"], name);
-        require_figures(method);
-    }
+    let names: Vec<&str> = results.methods.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, methods);
+    results.methods.iter().for_each(require_figures);
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("CPUs set aside"), "{page}");
 }

@@ -1,4 +1,4 @@
-//! How long the `sched_ext` scheduler's decisions take, as VCPUs become more. As tests/lab_sched.rs.
+//! How long the `sched_ext` scheduler's decisions take, as VCPUs become more. As `tests/lab_sched.rs`.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 

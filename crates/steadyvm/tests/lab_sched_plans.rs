@@ -1,5 +1,5 @@
 //! Random plans that the analysis accepts, enforced in the emulated host: every VCPU gets in any window what its budget
-//! promises (Shin and Lee 2003, periodic resource model), beside neighbours that never sleep. As tests/lab_sched.rs.
+//! promises (Shin and Lee 2003, periodic resource model), beside neighbours that never sleep. As `tests/lab_sched.rs`.
 //!
 //! A sampler reads the CPU time of each thread again and again; every pair of its samples is a window. The plan counts the
 //! costs of an emulated host, which are upper estimates.
@@ -17,7 +17,7 @@ use steadyvm_analysis::plan::random::{self, Random};
 /// As many plans are enforced by each mechanism.
 const PLANS: usize = 50;
 /// What a sample may be late or early, in us: the kernel counts a running thread at its tick of 4 ms, and an emulated CPU
-/// may stand still for as long as its thread waits for the machine's (lab_sched.rs, `REACTION_US`).
+/// may stand still for as long as its thread waits for the machine's (`lab_sched.rs`, `REACTION_US`).
 const TOLERANCE_US: i64 = 20_000;
 /// Of each plan, in tenths of a second.
 const WINDOW: u32 = 10;

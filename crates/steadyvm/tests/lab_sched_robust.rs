@@ -1,5 +1,5 @@
 //! The `sched_ext` scheduler while all around it changes: VMs, threads, CPUs, cpusets, parameters and loaders come and go. As
-//! tests/lab_sched.rs.
+//! `tests/lab_sched.rs`.
 //!
 //! After each change: a normal thread gets on on every CPU that is online, no thread is lost, and every budget is conserved
 //! by the scheduler's own count.

@@ -281,11 +281,13 @@ pub fn each(
 /// # Errors
 /// A host that no plan can be made of.
 pub fn run(text: &str, random: &Random) -> Result<Curves, InputError> {
-    let empty = |utilization| {
+    // Of each column: sets accepted; the sum of their bandwidths, and of how many it is.
+    type Found = (f64, Vec<u32>, Vec<(f64, u32)>);
+    let empty = |utilization| -> Found {
         let columns = random.columns.len();
-        (utilization, vec![0; columns], vec![(0.0, 0_u32); columns])
+        (utilization, vec![0; columns], vec![(0.0, 0); columns])
     };
-    let mut found: Vec<(f64, Vec<u32>, Vec<(f64, u32)>)> = random.rows().map(empty).collect();
+    let mut found: Vec<Found> = random.rows().map(empty).collect();
     each(text, random, |row, number, report| {
         let (_, accepted, sums) = &mut found[row];
         accepted[number] += u32::from(report.feasible);

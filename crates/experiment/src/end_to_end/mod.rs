@@ -164,11 +164,7 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
 }
 
 /// A combination's samples at a level, a round each; `samples` are by host, round and cell.
-fn of<'s>(
-    samples: &'s [Vec<Vec<Sample>>],
-    it: Combination,
-    level: Interference,
-) -> Vec<&'s Sample> {
+fn of(samples: &[Vec<Vec<Sample>>], it: Combination, level: Interference) -> Vec<&Sample> {
     let Some((host, cell)) = it.place(level) else {
         return Vec::new();
     };

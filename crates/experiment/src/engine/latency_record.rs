@@ -19,7 +19,9 @@ impl From<Results> for Record<AnySettings> {
             form.rounds(&it.name, rounds);
             form.ratio(&it.name, (&first, &it.cell), &mut it.to_first);
         }
-        let deadline = results.deadline_us.map(|us| (DEADLINE_US.to_owned(), us.into()));
+        let deadline = results
+            .deadline_us
+            .map(|us| (DEADLINE_US.to_owned(), us.into()));
         Self {
             schema_version: Version,
             experiment: results.experiment,
@@ -53,7 +55,12 @@ impl TryFrom<Record<AnySettings>> for Results {
                 n: it.n,
                 value: it.value,
                 to_first: None,
-                rounds: it.rounds.iter().flatten().map(|&late| late as u64).collect(),
+                rounds: it
+                    .rounds
+                    .iter()
+                    .flatten()
+                    .map(|&late| late as u64)
+                    .collect(),
             })
             .collect();
         let mut form = Form::reading(record.figures);

@@ -10,7 +10,7 @@ use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::registry::{Experiment, Options, Outcome, Rows, Setting};
 use packets::{causes, is_polled_by_others, kept_us, timeline};
 use station::{InversionStation, Sample};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
@@ -290,7 +290,8 @@ fn notes(row: Row, beside: Beside, samples: &[&Sample]) -> Vec<String> {
         let n = kept.len();
         let mean_ms = text::ms(kept.iter().sum::<f64>() / n as f64);
         let longest_ms = text::ms(kept.iter().copied().fold(0.0, f64::max));
-        said += &format!(
+        let _ = write!(
+            said,
             "; the FIFO 60 thread kept {n} late packets for {mean_ms} ms in the mean, {longest_ms} ms at most"
         );
     }

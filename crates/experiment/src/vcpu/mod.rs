@@ -182,7 +182,10 @@ mod tests {
     fn every_mechanism_has_every_condition_and_a_mechanism_is_switched_to_once() {
         let cells = Cell::all();
         let quanta = Quantum::ALL.len() * Asked::ALL.len();
-        assert_eq!(cells.len(), Mechanism::ALL.len() * Condition::ALL.len() + quanta);
+        assert_eq!(
+            cells.len(),
+            Mechanism::ALL.len() * Condition::ALL.len() + quanta
+        );
         let switches = cells
             .windows(2)
             .filter(|it| it[0].mechanism != it[1].mechanism);

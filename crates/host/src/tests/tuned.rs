@@ -5,7 +5,7 @@ use crate::fake::FakeHost;
 use crate::net::tuned;
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::threads::{RESET_ON_FORK, Scheduling};
-use crate::{CpuSet, ErrorKind, Method, RtVm, Target};
+use crate::{Blame, CpuSet, Method, RtVm, Target};
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
@@ -93,7 +93,7 @@ fn a_host_that_was_not_booted_for_tuned_is_refused_with_the_words_for_its_boot()
         let error = control(&host, &directory())
             .apply(&paper_target(), Method::Tuned)
             .unwrap_err();
-        assert_eq!(error.exit_code(), 3, "{error}");
+        assert_eq!(error.blame().exit_code(), 3, "{error}");
         let text = error.to_string();
         for part in [
             "isolcpus=managed_irq,domain,3 ",
@@ -132,7 +132,7 @@ fn each_vcpu_has_an_isolated_cpu_of_its_own_or_the_peer_is_refused() {
     host.file("/sys/devices/system/cpu/isolated", "3\n");
     let before = host.state();
     let error = control.apply(&target(&[0, 1]), Method::Tuned).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+    assert_eq!(error.blame(), Blame::Input, "{error}");
     assert!(error.to_string().contains("for 2 VCPUs"), "{error}");
     assert_eq!(host.state(), before);
 }

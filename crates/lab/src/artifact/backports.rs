@@ -3,8 +3,8 @@
 use super::apt::{Apt, source_of_suite};
 use super::cache::Cache;
 use super::output;
-use crate::{At, Error, Result};
 use crate::progress::{Observer, task};
+use crate::{At, Error, Result};
 use std::fs;
 use std::path::Path;
 use std::process::Command;

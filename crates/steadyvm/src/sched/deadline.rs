@@ -110,7 +110,7 @@ fn number(text: &str, name: &str) -> Option<i64> {
         .and_then(|(_, right)| right.trim().parse().ok())
 }
 
-/// The 39th word of `/proc/TID/stat` (proc_pid_stat(5)). The name, the second one, may have blanks and brackets.
+/// The 39th word of `/proc/TID/stat` (`proc_pid_stat(5)`). The name, the second one, may have blanks and brackets.
 fn processor(text: &str) -> Option<u32> {
     let (_, after) = text.rsplit_once(')')?;
     after.split_ascii_whitespace().nth(36)?.parse().ok()

@@ -1,7 +1,7 @@
 //! The kernel's word that a thread calls itself a VCPU's: QEMU names each just before it makes the VCPU.
 //!
 //! KVM tells of a VM, not of its VCPUs, which may come much later. The process connector
-//! (`drivers/connector/cn_proc.c`, include/uapi/linux/cn_proc.h) tells of every thread that changes its name. A filter
+//! (`drivers/connector/cn_proc.c`, `include/uapi/linux/cn_proc.h`) tells of every thread that changes its name. A filter
 //! in the kernel lets through only names as `CPU 0/KVM` and `vcpu0/NAME`, so that nothing else wakes the reader. A name
 //! is a hint to look, and no more: anybody may choose one.
 
@@ -18,9 +18,9 @@ const PROCESSES: u32 = 1;
 const LISTEN: u32 = 1;
 /// `PROC_EVENT_COMM`: a thread has changed its name.
 const NAMED: u32 = 0x200;
-/// Where in a message `proc_event.what` is, behind nlmsghdr (16 bytes) and cn_msg (20 bytes) …
+/// Where in a message `proc_event.what` is, behind nlmsghdr (16 bytes) and `cn_msg` (20 bytes) …
 const WHAT: usize = 16 + 20;
-/// … and the name: behind what, cpu, timestamp_ns, process_pid, process_tgid.
+/// … and the name: behind what, cpu, `timestamp_ns`, `process_pid`, `process_tgid`.
 const NAME: usize = WHAT + 16 + 8;
 /// How names of VCPU threads begin: QEMU's, and those of `steadyvm up`.
 const BEGINNINGS: [[u8; 4]; 2] = [*b"CPU ", *b"vcpu"];
@@ -28,7 +28,7 @@ const BEGINNINGS: [[u8; 4]; 2] = [*b"CPU ", *b"vcpu"];
 /// Listens; each message from then on is a thread that calls itself a VCPU's.
 ///
 /// # Errors
-/// A kernel without the connector, or no right to listen (CAP_NET_ADMIN).
+/// A kernel without the connector, or no right to listen (`CAP_NET_ADMIN`).
 pub fn listen() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is passed.
@@ -53,7 +53,7 @@ pub fn is_of_vcpu(message: &[u8]) -> bool {
         && name.is_some_and(|name| BEGINNINGS.iter().any(|begin| name == begin))
 }
 
-/// nlmsghdr, cn_msg and the operation.
+/// nlmsghdr, `cn_msg` and the operation.
 fn request() -> Vec<u8> {
     let words: [u32; 9] = [
         4 * 10,

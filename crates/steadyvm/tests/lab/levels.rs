@@ -30,7 +30,7 @@ fn kernel() -> HostKernel {
 
 /// A host whose kernel has levels, the NetRT service and iperf3 servers in it.
 struct Host {
-    host: SharedHost,
+    shared: SharedHost,
     /// What `/proc/net/rx_levels` said at the beginning.
     counted: String,
     /// For what is built for it.
@@ -48,20 +48,20 @@ impl Host {
         Self {
             counted: (host.connection().text(&["cat", "/proc/net/rx_levels"])).unwrap(),
             place: tempfile::tempdir().unwrap(),
-            host,
+            shared: host,
         }
     }
 
     /// Runs shell words in the host; they must succeed.
     fn run(&self, words: &str) -> String {
         let argv = ["timeout", "200", "sh", "-euc", words];
-        self.host.connection().text(&argv).unwrap()
+        self.shared.connection().text(&argv).unwrap()
     }
 
     /// Makes a file in the host.
     fn store(&self, content: &[u8], path: &str) {
         let words = ["sh", "-c", "cat > $0", path];
-        let store = self.host.connection().spawn(&words).unwrap();
+        let store = self.shared.connection().spawn(&words).unwrap();
         store.input(content).unwrap();
         store.end_of_input().unwrap();
         let ended = store.finish(PATIENCE).unwrap();
@@ -80,7 +80,7 @@ impl Host {
             "serve",
             "0.0.0.0:7700",
         ];
-        let mut service = self.host.connection().spawn(&words).unwrap();
+        let mut service = self.shared.connection().spawn(&words).unwrap();
         service.wait_for_line("ready", PATIENCE).unwrap();
         // It serves until the host is gone.
         std::mem::forget(service);
@@ -94,7 +94,7 @@ impl Host {
     fn start_stream(&self, network: Network, port: u16, options: &[&str]) -> Stream {
         let port = port.to_string();
         let words = ["iperf3", "--forceflush", "-s", "-1", "-p", &port];
-        let mut server = self.host.connection().spawn(&words).unwrap();
+        let mut server = self.shared.connection().spawn(&words).unwrap();
         server.wait_for_line("listening", PATIENCE).unwrap();
         let mut command = Command::new("iperf3");
         command
@@ -103,7 +103,7 @@ impl Host {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        self.host.outside().hold(&mut command).unwrap();
+        self.shared.outside().hold(&mut command).unwrap();
         let client = child::spawn(command).unwrap();
         server
             .wait_for_line("Accepted connection", PATIENCE)
@@ -125,7 +125,7 @@ impl Host {
             timeout: Duration::from_secs(5),
             ..ClientOptions::default()
         };
-        self.host
+        self.shared
             .outside()
             .enter(|| {
                 let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -152,7 +152,11 @@ impl Host {
     fn compute(&self, rank: u32) -> Computing<'_> {
         let words =
             format!("echo computing; exec taskset -c 0 chrt -f {rank} sh -c 'while :; do :; done'");
-        let mut task = self.host.connection().spawn(&["sh", "-c", &words]).unwrap();
+        let mut task = self
+            .shared
+            .connection()
+            .spawn(&["sh", "-c", &words])
+            .unwrap();
         task.wait_for_line("computing", PATIENCE).unwrap();
         Computing {
             task: Some(task),
@@ -338,10 +342,10 @@ fn packets_that_the_rt_level_hands_on_do_not_wait_for_normal_threads() {
     let host = Host::boot();
     host.start_netrt();
     let address = RT.address(100);
-    host.host.make_namespace("service", RT, address).unwrap();
+    host.shared.make_namespace("service", RT, address).unwrap();
     let words = "ip netns exec service chrt -f 70 steadyvm netrt serve 0.0.0.0:7700";
     let words: Vec<&str> = words.split(' ').collect();
-    let mut service = host.host.connection().spawn(&words).unwrap();
+    let mut service = host.shared.connection().spawn(&words).unwrap();
     service.wait_for_line("ready", PATIENCE).unwrap();
     let before = host.counter("handed", 0);
     let run = host.requests_to(address, 300);
@@ -394,7 +398,7 @@ fn a_minute_of_computing_and_flooding_at_rt_ranks_stalls_neither_rcu_nor_timers(
     host.rank_rcu(85);
     let computing = host.compute(70);
     let socket = host
-        .host
+        .shared
         .outside()
         .enter(|| Ok(UdpSocket::bind("0.0.0.0:0").unwrap()));
     let socket = socket.unwrap();
@@ -405,7 +409,7 @@ fn a_minute_of_computing_and_flooding_at_rt_ranks_stalls_neither_rcu_nor_timers(
              while read now _ < /proc/uptime && [ ${now%.*} -lt $end ]; do sleep 1; done; \
              dd if=/dev/zero of=/run/written bs=64k count=16; sync; echo survived";
         let command = host
-            .host
+            .shared
             .connection()
             .spawn(&["sh", "-euc", words])
             .unwrap();
@@ -559,7 +563,7 @@ struct Datagrams<'h> {
 impl<'h> Datagrams<'h> {
     fn to(host: &'h Host) -> Self {
         let bind = || Ok(UdpSocket::bind("0.0.0.0:0").unwrap());
-        let socket = host.host.outside().enter(bind).unwrap();
+        let socket = host.shared.outside().enter(bind).unwrap();
         Self { host, socket }
     }
 
@@ -573,7 +577,7 @@ impl<'h> Datagrams<'h> {
             ))
         };
         loop {
-            match self.host.host.outside().enter(connect).unwrap() {
+            match self.host.shared.outside().enter(connect).unwrap() {
                 // It answers, and nobody has that port.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => return,
                 other => assert!(Instant::now() < until, "{other:?}"),
@@ -756,7 +760,7 @@ fn netconsole_says_everything_over_both_nics_under_a_flood() {
     host.run("sysctl -qw kernel.printk_devkmsg=on");
     let receivers = [RT, BULK].map(|network| {
         let receive = || Ok(UdpSocket::bind((network.outside(), 6666)).unwrap());
-        let receiver = host.host.outside().enter(receive).unwrap();
+        let receiver = host.shared.outside().enter(receive).unwrap();
         receiver.set_read_timeout(Some(PATIENCE)).unwrap();
         // A card that is in a bridge is netconsole's by the bridge.
         host.run(&format!(
@@ -776,7 +780,7 @@ fn netconsole_says_everything_over_both_nics_under_a_flood() {
          [ $((number % 50)) -ne 0 ] || for card in rt bulk; do \
          echo $((number / 50 % 2)) > /sys/class/net/$card/rx_level; done; done"
     );
-    let speaker = host.host.connection().spawn(&["sh", "-euc", &words]);
+    let speaker = host.shared.connection().spawn(&["sh", "-euc", &words]);
     let heard = std::thread::scope(|scope| {
         let heard = receivers
             .each_ref()
@@ -846,7 +850,7 @@ const RUNAWAY: &str = "/run/run_away";
 /// flood wakes it: so in the midst of a poll.
 fn run_away_in_a_poll(host: &Host) {
     let bind = || Ok(UdpSocket::bind((BULK.outside(), 0)).unwrap());
-    let socket = host.host.outside().enter(bind).unwrap();
+    let socket = host.shared.outside().enter(bind).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let (address, port) = (
         BULK.outside().to_string(),
@@ -855,7 +859,7 @@ fn run_away_in_a_poll(host: &Host) {
     let task = [
         "taskset", "-c", "0", "chrt", "-f", "60", RUNAWAY, &address, &port, "1000",
     ];
-    let task = host.host.connection().spawn(&task).unwrap();
+    let task = host.shared.connection().spawn(&task).unwrap();
     let (_, address) = socket.recv_from(&mut [0; 1]).unwrap();
     flood_while(&socket, address, || {
         task.finish(2 * PATIENCE).unwrap();
