@@ -6,6 +6,7 @@ mod fair_server;
 mod links;
 pub mod paper;
 mod storage;
+mod vcpu_scheduler;
 mod vms;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use steadyvm_demux::Specification;
+use steadyvm_sched::enforcement::Enforcement;
 
 use crate::cpu_set::CpuSet;
 use crate::links::{FlowRule, Moderation, PortSocket};
@@ -121,6 +123,8 @@ pub struct FakeState {
     pub demux: Option<Specification>,
     /// Port, thread and priority of the sockets that it knows.
     pub demux_sockets: Vec<(u16, u32, u32)>,
+    /// What the scheduler of virtual CPUs enforces, if it is at work.
+    pub vcpu_scheduler: Option<Enforcement>,
     /// What the root domain counts of `SCHED_DEADLINE` bandwidth.
     pub deadline_bandwidth: u64,
     /// What of that its threads have: what a root domain begins with that is counted anew.
@@ -166,6 +170,7 @@ impl FakeHost {
             threads: Arc::new(self.clone()),
             links: Arc::new(self.clone()),
             demux: Arc::new(self.clone()),
+            vcpu_scheduler: Arc::new(self.clone()),
             runtime: None,
         }
     }

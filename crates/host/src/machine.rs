@@ -26,6 +26,7 @@ use crate::links::{KernelLinks, Links};
 use crate::parse::{self, PF_IO_WORKER, PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER, Stat};
 use crate::threads::{KernelThreads, Threads};
 use crate::tree::{HostTree, RootedTree};
+use crate::vcpu_scheduler::{KernelVcpuScheduler, VcpuScheduler};
 
 /// A host: the running one, or a fake.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub struct Machine {
     pub links: Arc<dyn Links>,
     /// Early demultiplexing of its packets.
     pub demux: Arc<dyn Demultiplexer>,
+    /// The scheduler of virtual CPUs.
+    pub vcpu_scheduler: Arc<dyn VcpuScheduler>,
     /// The directory of the one lock of this machine; none: that in which the state directory is, as
     /// a fake host and a user who is not root have it.
     pub runtime: Option<PathBuf>,
@@ -140,6 +143,7 @@ impl Machine {
             threads: Arc::new(KernelThreads),
             links: Arc::new(KernelLinks),
             demux: Arc::new(KernelDemultiplexer::default()),
+            vcpu_scheduler: Arc::new(KernelVcpuScheduler::default()),
             runtime: rustix::process::geteuid()
                 .is_root()
                 .then(|| RUNTIME_DIRECTORY.into()),

@@ -13,10 +13,11 @@
 //! period_us = 10000
 //! ```
 
+use crate::enforcement::{Enforcement, Reserved, kind};
 use crate::scheduler::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
+use steadyvm_sched_policy::{Kind, Parameters};
 
 /// What enforces budgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -190,19 +191,28 @@ impl Config {
         })
     }
 
-    /// The host's policy.
-    pub fn host(&self) -> Host {
-        let order = match self.order {
-            Priority::EarliestDeadline => Order::EarliestDeadline,
-            Priority::DeadlineMonotonic => Order::DeadlineMonotonic,
-            Priority::RateMonotonic => Order::RateMonotonic,
-            Priority::Explicit => Order::Explicit,
-        };
-        Host::new(
-            order,
-            self.queue == Queue::Partitioned,
-            self.quantum_us * 1000,
-        )
+    /// It with the threads of each VM, in order; of equal priorities, the earlier in the order of names comes first.
+    pub fn enforcement(&self, threads: &BTreeMap<String, Vec<u32>>) -> Enforcement {
+        let mut vcpus = Vec::new();
+        for (name, vm) in &self.vm {
+            for (number, &tid) in threads.get(name).into_iter().flatten().enumerate() {
+                vcpus.push(vm.reserved(&self.server, name, number as u32, tid));
+            }
+        }
+        Enforcement {
+            vcpus,
+            ..self.host()
+        }
+    }
+
+    /// The host's policy, and no VCPU.
+    pub fn host(&self) -> Enforcement {
+        Enforcement {
+            order: self.order,
+            queue: self.queue,
+            quantum_ns: self.quantum_us.saturating_mul(1000),
+            vcpus: Vec::new(),
+        }
     }
 
     /// The CPUs that all VMs' budgets need together, where each VM has so many VCPUs.
@@ -225,45 +235,28 @@ pub(crate) fn cpu_list(text: &str) -> Option<Vec<u32>> {
     (!all.is_empty()).then_some(all)
 }
 
-fn kind(word: &str) -> Result<Kind, Error> {
-    let found = Kind::ALL.into_iter().find(|kind| kind.word() == word);
-    found.ok_or_else(|| {
-        let words: Vec<&str> = Kind::ALL.into_iter().map(Kind::word).collect();
-        Error::Input(format!(
-            "`{word}` is no server; choose one of: {}",
-            words.join(", ")
-        ))
-    })
-}
-
 impl Vm {
     /// For the policy.
     ///
     /// # Errors
     /// An unknown server, and what [`Parameters`] refuses.
     pub fn parameters(&self, server: &str) -> Result<Parameters, Error> {
-        let kind = kind(self.server.as_deref().unwrap_or(server))?;
-        if kind.idles() {
-            return Err(Error::Input(format!(
-                "the scheduler cannot idle budgets away yet, which a {} server does; choose deferrable, polling, sporadic \
-                 or cbs",
-                kind.word()
-            )));
-        }
-        let ns = |us: u64| us.saturating_mul(1000);
-        let mut parameters = Parameters::new(kind, ns(self.budget_us), ns(self.period_us))?;
-        if let Some(deadline_us) = self.deadline_us {
-            parameters = parameters.with_deadline(ns(deadline_us))?;
-        }
-        Ok(parameters.with_priority(self.priority))
+        self.reserved(server, "", 0, 0).parameters()
     }
 
-    /// Its CPUs, of those that the host has.
-    pub fn cpu_set(&self, host_cpus: u32) -> CpuSet {
-        if self.cpus.is_empty() {
-            CpuSet::first(host_cpus)
-        } else {
-            self.cpus.iter().copied().collect()
+    /// For one VCPU of a VM; `server`: where this names none.
+    pub fn reserved(&self, server: &str, vm: &str, vcpu: u32, tid: u32) -> Reserved {
+        let ns = |us: u64| us.saturating_mul(1000);
+        Reserved {
+            vm: vm.to_owned(),
+            vcpu,
+            tid,
+            server: self.server.clone().unwrap_or_else(|| server.to_owned()),
+            budget_ns: ns(self.budget_us),
+            deadline_ns: ns(self.deadline_us.unwrap_or(self.period_us)),
+            period_ns: ns(self.period_us),
+            priority: self.priority,
+            cpus: self.cpus.clone(),
         }
     }
 }
@@ -285,7 +278,11 @@ mod tests {
         assert_eq!(parameters("a").kind(), Kind::Sporadic);
         assert_eq!(parameters("a").budget_ns(), 4_000_000);
         assert_eq!(parameters("b").kind(), Kind::Polling);
-        assert_eq!(config.vm["b"].cpu_set(4), [1].into_iter().collect());
+        let b = [("b".to_owned(), vec![9])].into();
+        assert_eq!(
+            config.enforcement(&b).vcpus[0].cpu_set(4),
+            [1].into_iter().collect()
+        );
         let both = config.vm.values().zip([2, 1]);
         assert!((Config::utilization(both) - 0.9).abs() < 1e-9);
     }

@@ -6,6 +6,7 @@
 
 mod abi;
 pub mod config;
+pub mod enforcement;
 mod kicks;
 mod metrics;
 mod record;

@@ -1,7 +1,8 @@
 //! The loader as others see it: a Unix socket, a line of JSON a request, one a reply.
 
 use crate::abi::Vcpu;
-use crate::config::{self, Config, Vm};
+use crate::config::{self, Config};
+use crate::enforcement::{Enforcement, Reserved};
 use crate::scheduler::{Error, Scheduler, is_attached};
 use crate::show::{DecisionTimes, SCHEMA_VERSION, Standing, VcpuStanding};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -38,6 +39,10 @@ pub enum Request {
         /// The VCPU threads of each VM, in order.
         threads: BTreeMap<String, Vec<u32>>,
     },
+    /// The same VCPU by VCPU: those that are not named lose their budget.
+    Enforce(Enforcement),
+    /// What is enforced now, of VCPUs whose thread lives.
+    Enforced,
     /// End.
     Stop,
 }
@@ -48,6 +53,8 @@ pub enum Request {
 pub enum Reply {
     /// To `Show`.
     Standing(Standing),
+    /// To `Enforced`.
+    Enforced(Enforcement),
     /// It is done.
     Done,
     /// It is refused: why.
@@ -82,9 +89,8 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Reply, Error> {
 
 /// A VCPU with a budget.
 struct Named {
-    vm: String,
-    vcpu: u32,
-    tid: u32,
+    /// As it was asked for.
+    asked: Reserved,
     slot: u32,
     parameters: Parameters,
 }
@@ -93,6 +99,8 @@ struct Named {
 pub struct Service {
     scheduler: Scheduler,
     cpus: u32,
+    /// All of it; its VCPUs are `vcpus`.
+    host: Enforcement,
     vcpus: Vec<Named>,
 }
 
@@ -102,6 +110,7 @@ impl Service {
         Self {
             scheduler,
             cpus,
+            host: Enforcement::default(),
             vcpus: Vec::new(),
         }
     }
@@ -117,44 +126,55 @@ impl Service {
     ) -> Result<(), Error> {
         config.check()?;
         config.check_cpus(&online_cpus()?)?;
-        let mut wanted: Vec<(&str, &Vm, u32, u32)> = Vec::new();
-        for (name, vm) in &config.vm {
-            for (number, &tid) in threads.get(name).into_iter().flatten().enumerate() {
-                if !lives(tid) {
-                    return Err(Error::Input(format!("VM {name}: there is no thread {tid}")));
-                }
-                wanted.push((name, vm, number as u32, tid));
-            }
+        self.enforce(&config.enforcement(threads))
+    }
+
+    /// The same, VCPU by VCPU.
+    ///
+    /// # Errors
+    /// What [`Enforcement::check`] refuses, a thread that does not live, and the kernel.
+    pub fn enforce(&mut self, wanted: &Enforcement) -> Result<(), Error> {
+        wanted.check()?;
+        if let Some(vcpu) = wanted.vcpus.iter().find(|vcpu| !lives(vcpu.tid)) {
+            let (vm, tid) = (&vcpu.vm, vcpu.tid);
+            return Err(Error::Input(format!("VM {vm}: there is no thread {tid}")));
         }
         // All is known to be possible; what ends meanwhile has no need any more.
-        if self.scheduler.host() != config.host() {
-            self.scheduler.set_host(config.host())?;
+        if self.scheduler.host() != wanted.host() {
+            self.scheduler.set_host(wanted.host())?;
         }
-        for &(_, vm, _, tid) in wanted.iter().filter(|(_, vm, ..)| !vm.cpus.is_empty()) {
-            match pin(tid, &vm.cpus) {
-                Err(_) if !lives(tid) => {}
+        self.host = Enforcement {
+            vcpus: Vec::new(),
+            ..wanted.clone()
+        };
+        for vcpu in wanted.vcpus.iter().filter(|vcpu| !vcpu.cpus.is_empty()) {
+            match pin(vcpu.tid, &vcpu.cpus) {
+                Err(_) if !lives(vcpu.tid) => {}
                 outcome => outcome?,
             }
         }
         for at in (0..self.vcpus.len()).rev() {
             let vcpu = &self.vcpus[at];
             let gone = self.scheduler.vcpu(vcpu.slot)?.exited != 0;
-            if gone || !wanted.iter().any(|&(.., tid)| tid == vcpu.tid) {
+            if gone || !wanted.vcpus.iter().any(|it| it.tid == vcpu.asked.tid) {
                 self.scheduler.remove(vcpu.slot, &vcpu.parameters)?;
                 self.vcpus.remove(at);
             }
         }
-        // Each VCPU has a priority of its own, as in the analysis: of equal ones, the earlier in the file's order of
-        // names comes first.
-        wanted.sort_by_key(|&(_, vm, ..)| vm.priority);
-        for (rank, (name, vm, number, tid)) in wanted.into_iter().enumerate() {
-            let parameters = vm.parameters(&config.server)?.with_priority(rank as u32);
-            let cpus = vm.cpu_set(self.cpus);
-            match self.vcpus.iter_mut().find(|vcpu| vcpu.tid == tid) {
-                Some(vcpu) if vcpu.parameters == parameters => {}
+        // Each VCPU has a priority of its own, as in the analysis: of equal ones, the earlier comes first.
+        let mut ranked: Vec<&Reserved> = wanted.vcpus.iter().collect();
+        ranked.sort_by_key(|vcpu| vcpu.priority);
+        for (rank, asked) in ranked.into_iter().enumerate() {
+            let tid = asked.tid;
+            let parameters = asked.parameters()?.with_priority(rank as u32);
+            let cpus = asked.cpu_set(self.cpus);
+            match self.vcpus.iter_mut().find(|vcpu| vcpu.asked.tid == tid) {
                 Some(vcpu) => {
-                    self.scheduler.change(vcpu.slot, tid, &parameters, &cpus)?;
-                    vcpu.parameters = parameters;
+                    if vcpu.parameters != parameters {
+                        self.scheduler.change(vcpu.slot, tid, &parameters, &cpus)?;
+                        vcpu.parameters = parameters;
+                    }
+                    vcpu.asked = asked.clone();
                 }
                 None => {
                     let slot = self.scheduler.add(tid, &parameters, &cpus)?;
@@ -163,11 +183,8 @@ impl Service {
                         self.scheduler.remove(slot, &parameters)?;
                         continue;
                     }
-                    let vm = name.to_owned();
                     self.vcpus.push(Named {
-                        vm,
-                        vcpu: number,
-                        tid,
+                        asked: asked.clone(),
                         slot,
                         parameters,
                     });
@@ -175,6 +192,20 @@ impl Service {
             }
         }
         Ok(())
+    }
+
+    /// What is enforced, of VCPUs whose thread lives.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn enforced(&self) -> Result<Enforcement, Error> {
+        let mut all = self.host.clone();
+        for vcpu in &self.vcpus {
+            if self.scheduler.vcpu(vcpu.slot)?.exited == 0 {
+                all.vcpus.push(vcpu.asked.clone());
+            }
+        }
+        Ok(all)
     }
 
     /// How the VCPUs stand.
@@ -190,9 +221,9 @@ impl Service {
             let server = vcpu.server.parameters();
             let (used_ns, last_used_ns) = periods_used(&vcpu, now_ns);
             Ok(VcpuStanding {
-                vm: named.vm.clone(),
-                vcpu: named.vcpu,
-                tid: named.tid,
+                vm: named.asked.vm.clone(),
+                vcpu: named.asked.vcpu,
+                tid: named.asked.tid,
                 alive: vcpu.exited == 0,
                 budget_ns: server.budget_ns(),
                 period_ns: server.period_ns(),
@@ -237,6 +268,7 @@ impl Service {
     ) -> Result<(), Error> {
         let listener = Listener::at(socket)?;
         ready().map_err(Error::io("say that the scheduler is at work"))?;
+        let mut ending = None;
         while let Some(mut stream) = self.next(&listener)? {
             // One that says nothing keeps no other waiting for long.
             let patient = stream
@@ -249,29 +281,30 @@ impl Service {
             if BufReader::new(limited).read_line(&mut line).is_err() {
                 continue;
             }
-            let (reply, ends) = match serde_json::from_str(&line) {
-                Err(error) => (Reply::Refused(format!("no request: {error}")), false),
-                Ok(Request::Stop) => (Reply::Done, true),
-                Ok(Request::Show) => (
-                    self.standing()
-                        .map_or_else(|error| refused(&error), Reply::Standing),
-                    false,
-                ),
-                Ok(Request::Apply { config, threads }) => (
-                    self.apply(&config, &threads)
-                        .map_or_else(|error| refused(&error), |()| Reply::Done),
-                    false,
-                ),
+            let reply = match serde_json::from_str(&line) {
+                Err(error) => Reply::Refused(format!("no request: {error}")),
+                Ok(Request::Stop) => {
+                    ending = Some(stream);
+                    break;
+                }
+                Ok(Request::Show) => self
+                    .standing()
+                    .map_or_else(|error| refused(&error), Reply::Standing),
+                Ok(Request::Apply { config, threads }) => done(self.apply(&config, &threads)),
+                Ok(Request::Enforce(wanted)) => done(self.enforce(&wanted)),
+                Ok(Request::Enforced) => self
+                    .enforced()
+                    .map_or_else(|error| refused(&error), Reply::Enforced),
             };
-            if let Ok(mut text) = serde_json::to_string(&reply) {
-                text.push('\n');
-                let _ = stream.write_all(text.as_bytes());
-            }
-            if ends {
-                break;
-            }
+            tell(&mut stream, &reply);
         }
-        self.scheduler.stop()
+        let outcome = self.scheduler.stop();
+        // The kernel's own scheduler has all threads when the client reads this.
+        if let Some(mut stream) = ending {
+            let reply = outcome.as_ref().map_or_else(refused, |()| Reply::Done);
+            tell(&mut stream, &reply);
+        }
+        outcome
     }
 
     /// The next client; `None` when the scheduler has ended.
@@ -331,6 +364,18 @@ fn online_cpus() -> Result<Vec<u32>, Error> {
     let path = "/sys/devices/system/cpu/online";
     let text = fs::read_to_string(path).map_err(Error::io(&format!("read {path}")))?;
     config::cpu_list(&text).ok_or_else(|| Error::State(format!("{path} has no list: {text}")))
+}
+
+/// A client that has gone away hears nothing.
+fn tell(stream: &mut UnixStream, reply: &Reply) {
+    if let Ok(mut text) = serde_json::to_string(reply) {
+        text.push('\n');
+        let _ = stream.write_all(text.as_bytes());
+    }
+}
+
+fn done(outcome: Result<(), Error>) -> Reply {
+    outcome.map_or_else(|error| refused(&error), |()| Reply::Done)
 }
 
 fn refused(error: &Error) -> Reply {

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 use steadyvm_host::{Machine, discover};
 use steadyvm_sched::config::{Config, Mechanism};
+use steadyvm_sched::enforcement::Enforcement;
 use steadyvm_sched::service::{self, Reply, Request, Service};
 use steadyvm_sched::show::Standing;
 use steadyvm_sched::{Error, Record, ReplayError, Scheduler, is_attached};
@@ -75,6 +76,9 @@ enum Ext {
     },
     /// Have a running loader enforce this from now on.
     Apply(What),
+    /// Load the scheduler for `steadyvm apply`, which then says who has a budget.
+    #[command(hide = true)]
+    Serve,
     /// End a running loader.
     Stop,
 }
@@ -157,7 +161,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.verb {
-        Verb::Ext(Ext::Run { what, record }) => load(&args.socket, what, record.as_deref()),
+        Verb::Ext(Ext::Run { what, record }) => {
+            let (config, threads) = what.read()?;
+            load(&args.socket, &config.enforcement(&threads), record.as_deref())
+        }
+        Verb::Ext(Ext::Serve) => load(&args.socket, &Enforcement::default(), None),
         Verb::Ext(Ext::Apply(what)) => {
             let (config, threads) = what.read()?;
             service::ask(&args.socket, &Request::Apply { config, threads })?;
@@ -340,11 +348,10 @@ fn host_cpus() -> Result<u32> {
 }
 
 /// Loads the scheduler and serves until it is told to end.
-fn load(socket: &Path, what: &What, record: Option<&Path>) -> Result<ExitCode> {
-    let (config, threads) = what.read()?;
-    let scheduler = Scheduler::start(config.host(), record)?;
+fn load(socket: &Path, wanted: &Enforcement, record: Option<&Path>) -> Result<ExitCode> {
+    let scheduler = Scheduler::start(wanted.host(), record)?;
     let mut service = Service::new(scheduler, host_cpus()?);
-    service.apply(&config, &threads)?;
+    service.enforce(wanted)?;
     service
         .serve(socket, || {
             output::line("scheduling").map_err(|error| std::io::Error::other(error.to_string()))

@@ -1,4 +1,4 @@
-//! Budgets of virtual CPUs, enforced by `SCHED_DEADLINE`.
+//! Budgets of virtual CPUs, enforced by `SCHED_DEADLINE`; `vcpu_scheduler` has the other mechanism.
 //!
 //! A virtual CPU then gets its runtime in every period before all FIFO and normal threads, and no more
 //! (kernel/sched/deadline.c, constant bandwidth server). The kernel refuses what the CPUs cannot hold, and
@@ -10,6 +10,7 @@
 //! keeps normal threads alive. Before, it also bounds FIFO threads, so that older kernels are refused.
 
 use serde::{Deserialize, Serialize};
+use steadyvm_sched::enforcement::Reserved;
 
 use super::profile::at;
 use crate::cpu_set::CpuSet;
@@ -31,7 +32,7 @@ const MOST_PERIOD_NS: u64 = (1 << 22) * 1000;
 const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
 /// CPU time of a virtual CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuBudget {
     /// CPU time in every period.
     pub runtime_ns: u64,
@@ -42,6 +43,9 @@ pub struct VcpuBudget {
     /// The one CPU that it is kept on; none: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
+    /// Of VCPUs that come at the same time, 0 first. `SCHED_DEADLINE` knows none.
+    #[serde(default)]
+    pub rank: u32,
 }
 
 impl VcpuBudget {
@@ -55,6 +59,7 @@ impl VcpuBudget {
             deadline_ns,
             period_ns,
             cpu: _,
+            rank: _,
         } = *self;
         let ranges = [
             ("runtime", runtime_ns, LEAST_RUNTIME_NS, deadline_ns),
@@ -79,40 +84,80 @@ impl VcpuBudget {
 /// Of each CPU, per cent: the kernel's 95 less the fair server's 5.
 const USABLE_PERCENT: u64 = 90;
 
-/// Takes the place of the kernel's admission: no CPU, nor all together, may be promised more than it would admit,
-/// counted as `to_ratio()` does. Else budgets would starve every other thread, those of interrupts too.
-fn admit(budgets: &[VcpuBudget], online: &CpuSet) -> Result<(), HostError> {
-    let share = |budget: &VcpuBudget| {
-        let ratio = (u128::from(budget.runtime_ns) << 20) / u128::from(budget.period_ns.max(1));
-        u64::try_from(ratio).unwrap_or(u64::MAX)
-    };
+/// Of each CPU, per cent: the scheduler has no other threads to care for than those that it gives the rest.
+const USABLE_BY_EXT_PERCENT: u64 = 95;
+
+/// A budget, and the one CPU that it is promised on; none: any.
+struct Promise {
+    cpu: Option<u32>,
+    /// Of 2^20, as the kernel's `to_ratio()` counts.
+    share: u64,
+}
+
+impl Promise {
+    fn new(cpu: Option<u32>, budget_ns: u64, period_ns: u64) -> Self {
+        let share = (u128::from(budget_ns) << 20) / u128::from(period_ns.max(1));
+        let share = u64::try_from(share).unwrap_or(u64::MAX);
+        Self { cpu, share }
+    }
+}
+
+/// Refuses what would be promised beyond this share of a CPU, or of all together. Else budgets would starve every other
+/// thread.
+fn admit(
+    promises: &[Promise],
+    online: &CpuSet,
+    percent: u64,
+    why: &str,
+    fix: &str,
+) -> Result<(), HostError> {
     let check = |place: String, load: u64, cpus: u64| {
-        let room = USABLE_PERCENT * cpus * (1 << 20);
+        let room = percent * cpus * (1 << 20);
         if load.saturating_mul(100) <= room {
             return Ok(());
         }
         Err(HostError::BadInput {
             what: format!(
-                "budgets of {:.1} % on {place} are more than the {} % that it has to give: 95 % of a CPU, less its fair \
-                 server's 5 %",
+                "budgets of {:.1} % on {place} are more than the {} % that it has to give: {why}",
                 load as f64 * 100.0 / f64::from(1 << 20),
-                USABLE_PERCENT * cpus
+                percent * cpus
             ),
-            fix: "plan with enforce = \"deadline\", smaller budgets or more CPUs; nothing was changed".into(),
+            fix: format!("{fix}; nothing was changed"),
         })
     };
+    let sum = |load: u64, promise: &Promise| load.saturating_add(promise.share);
     for cpu in online.iter() {
-        let here = |budget: &&VcpuBudget| budget.cpu.is_some_and(|own| own as usize == cpu);
-        let loads = budgets.iter().filter(here).map(share);
-        check(format!("CPU {cpu}"), loads.fold(0, u64::saturating_add), 1)?;
+        let here = |promise: &&Promise| promise.cpu.is_some_and(|own| own as usize == cpu);
+        let load = promises.iter().filter(here).fold(0, sum);
+        check(format!("CPU {cpu}"), load, 1)?;
     }
-    let all = budgets.iter().map(share).fold(0, u64::saturating_add);
+    let all = promises.iter().fold(0, sum);
     check("all CPUs".into(), all, online.len() as u64)
+}
+
+/// Refuses budgets of the `sched_ext` scheduler that leave normal threads nothing: its watchdog would end it after 30 s.
+pub(super) fn fits(reserved: &[Reserved], online: &CpuSet) -> Result<(), HostError> {
+    let promise = |vcpu: &Reserved| {
+        let cpu = match vcpu.cpus[..] {
+            [cpu] => Some(cpu),
+            _ => None,
+        };
+        Promise::new(cpu, vcpu.budget_ns, vcpu.period_ns)
+    };
+    let promises: Vec<Promise> = reserved.iter().map(promise).collect();
+    let why = "threads without a budget need the rest";
+    let fix = "use smaller budgets or more CPUs";
+    admit(&promises, online, USABLE_BY_EXT_PERCENT, why, fix)
 }
 
 /// The step that switches off the kernel's admission, which knows global EDF only, where these budgets pass ours.
 pub(super) fn admission_off(machine: &Machine, budgets: &[VcpuBudget]) -> Result<Step, HostError> {
-    admit(budgets, &machine.online()?)?;
+    let promise =
+        |budget: &VcpuBudget| Promise::new(budget.cpu, budget.runtime_ns, budget.period_ns);
+    let promises: Vec<Promise> = budgets.iter().map(promise).collect();
+    let why = "95 % of a CPU, less its fair server's 5 %";
+    let fix = "plan with enforce = \"deadline\", smaller budgets or more CPUs";
+    admit(&promises, &machine.online()?, USABLE_PERCENT, why, fix)?;
     let release = machine.kernel_release().unwrap_or_default();
     if parse::kernel_version(&release).is_none_or(|version| version < (6, 12)) {
         return Err(HostError::Unsupported {
@@ -153,32 +198,45 @@ pub(super) fn steps(
     let mut steps = Vec::new();
     if let Some(cpu) = budget.cpu {
         let cpus = CpuSet::single(cpu as usize);
-        if !cpus.is_subset(&machine.online()?) {
-            return Err(HostError::BadInput {
-                what: at(
-                    place,
-                    &format!("its plan is for CPU {cpu}, which is not online"),
-                ),
-                fix: "bring the CPU online, or plan with fewer pcpus".into(),
-            });
-        }
-        let setting = ThreadAffinity {
-            thread: thread.clone(),
+        let Some(step) = on_its_cpus(machine, thread, cpus, place)? else {
+            return Ok(Vec::new());
         };
-        let old = match setting.read(machine) {
-            Ok(old) => old,
-            Err(HostError::Vanished { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let why = "because its budget is planned on this CPU";
-        let new = cpus;
-        steps.push(Step::required(ChangeOf { setting, old, new }, why));
+        steps.push(step);
     }
     // Without it a thread with a budget cannot start others (kernel/sched/core.c, sched_fork).
     let new = budget.scheduling(crate::threads::RESET_ON_FORK);
     let why = "so that it gets its planned budget in every period, and no more";
     steps.push(Step::required(ChangeOf { setting, old, new }, why));
     Ok(steps)
+}
+
+/// The step that keeps a virtual CPU on the CPUs of its plan. None if it ended meanwhile.
+pub(super) fn on_its_cpus(
+    machine: &Machine,
+    thread: &ThreadId,
+    cpus: CpuSet,
+    place: &str,
+) -> Result<Option<Step>, HostError> {
+    if !cpus.is_subset(&machine.online()?) {
+        return Err(HostError::BadInput {
+            what: at(
+                place,
+                &format!("its plan is for CPU {cpus}, which is not online"),
+            ),
+            fix: "bring the CPU online, or plan with fewer pcpus".into(),
+        });
+    }
+    let setting = ThreadAffinity {
+        thread: thread.clone(),
+    };
+    let old = match setting.read(machine) {
+        Ok(old) => old,
+        Err(HostError::Vanished { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let why = "because its budget is planned there";
+    let new = cpus;
+    Ok(Some(Step::required(ChangeOf { setting, old, new }, why)))
 }
 
 #[cfg(test)]
@@ -192,6 +250,7 @@ mod tests {
             deadline_ns: 10_000_000,
             period_ns: 10_000_000,
             cpu: None,
+            rank: 0,
         };
         good.check().unwrap();
         for (bad, name) in [
@@ -221,7 +280,7 @@ mod tests {
                     runtime_ns: 50_000,
                     deadline_ns: 99_999,
                     period_ns: 99_999,
-                    cpu: None,
+                    ..good
                 },
                 "period",
             ),

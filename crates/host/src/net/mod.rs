@@ -16,6 +16,7 @@ mod queues;
 mod sockets;
 mod softirqs;
 pub mod tuned;
+mod vcpu_scheduler;
 mod vms;
 
 pub(crate) use batch::{send_buffers, set_send_buffer};
@@ -25,4 +26,5 @@ pub use profile::{
     Class, NicProfile, ProcessProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile,
 };
 pub(crate) use sockets::bound_sockets;
+pub use vcpu_scheduler::SchedulerProfile;
 pub(crate) use vms::taps_of;

@@ -10,6 +10,7 @@ use super::profile::{Class, NicProfile, ProcessProfile, Profile, VmProfile, at};
 use super::queues::{self, Queue};
 use super::softirqs::{self, policy};
 use super::tuned;
+use super::vcpu_scheduler::{self, SchedulerProfile};
 use super::vms::{self, Running};
 use crate::cpu_set::CpuSet;
 use crate::dedicated;
@@ -62,7 +63,8 @@ pub(crate) fn plan(
     softirqs::steps(machine, &threads, &profile.softirqs, &mut wanted.steps)?;
     let budgets = profile.vms.iter().flat_map(|vm| vm.budgets.values());
     let budgets: Vec<_> = budgets.copied().collect();
-    let is_partitioned = budgets.iter().any(|budget| budget.cpu.is_some());
+    let by_ext = profile.vcpu_scheduler.as_ref();
+    let is_partitioned = by_ext.is_none() && budgets.iter().any(|budget| budget.cpu.is_some());
     if is_partitioned {
         wanted.steps.push(budget::admission_off(machine, &budgets)?);
     }
@@ -98,23 +100,35 @@ pub(crate) fn plan(
             path.nics.insert(found.name);
         }
     }
+    let mut reserved = Vec::new();
     for vm in &profile.vms {
         match find_vm(machine, &threads, vm, context)? {
             Some(running) => {
-                plan_vm(machine, &running, &online, own, &mut wanted)?;
+                plan_vm(machine, &running, &online, own, by_ext, &mut wanted)?;
+                if let Some(by_ext) = by_ext {
+                    let (vcpus, absent) = by_ext.reserved(&running);
+                    wanted.warnings.extend(absent.iter().map(|vcpu| runs_without(vm, *vcpu)));
+                    let steps = vcpu_scheduler::on_their_cpus(machine, &running, &vcpus)?;
+                    wanted.steps.extend(steps);
+                    reserved.extend(vcpus);
+                }
                 let Wanted { steps, warnings } = &mut wanted;
                 let levels_from = profile.softirqs.levels_from;
                 batch::steps(machine, &running, levels_from, steps, warnings)?;
                 path.threads
                     .extend(running.vm.vhost_workers.iter().cloned());
                 path.irqs.extend(running.vm.vfio_irqs.clone());
-                ends.extend(rt_vcpus(&running));
+                ends.extend(rt_vcpus(&running, by_ext));
             }
             None => wanted.warnings.push(format!(
                 "VM \"{}\" does not run: apply again when it does",
                 vm.name
             )),
         }
+    }
+    if let Some(by_ext) = by_ext {
+        let step = vcpu_scheduler::step(machine, by_ext, reserved)?;
+        wanted.steps.extend(step);
     }
     for process in &profile.processes {
         if !context.is_first && machine.threads_of(process.pid).is_empty() {
@@ -346,6 +360,7 @@ fn plan_vm(
     running: &Running<'_>,
     online: &CpuSet,
     own: &[Step],
+    by_ext: Option<&SchedulerProfile>,
     wanted: &mut Wanted,
 ) -> Result<(), HostError> {
     let Running {
@@ -379,12 +394,10 @@ fn plan_vm(
             wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
         }
     }
-    for (number, budget) in &profile.budgets {
+    let by_deadline = profile.budgets.iter().filter(|_| by_ext.is_none());
+    for (number, budget) in by_deadline {
         let Some(thread) = vm.vcpus.get(number) else {
-            wanted.warnings.push(format!(
-                "VM \"{}\" is planned with VCPU {number} and runs without it",
-                profile.name
-            ));
+            wanted.warnings.push(runs_without(profile, *number));
             continue;
         };
         let steps = budget::steps(machine, thread, budget, &profile.place)?;
@@ -397,7 +410,7 @@ fn plan_vm(
                 vm.pid
             ));
         }
-        for thread in rt_vcpus(running) {
+        for thread in rt_vcpus(running, by_ext) {
             let why = "so that the VM's service runs with the rank of its class";
             wanted
                 .steps
@@ -412,12 +425,18 @@ fn plan_vm(
     Ok(())
 }
 
+fn runs_without(vm: &VmProfile, vcpu: u32) -> String {
+    let name = &vm.name;
+    format!("VM \"{name}\" is planned with VCPU {vcpu} and runs without it")
+}
+
 /// The VCPUs that run the service: those that are named; else all but VCPU 0, which keeps the
 /// guest's housekeeping, unless it is the only one.
-fn rt_vcpus(running: &Running<'_>) -> Vec<ThreadId> {
+fn rt_vcpus(running: &Running<'_>, by_ext: Option<&SchedulerProfile>) -> Vec<ThreadId> {
     let Running { profile, vm, .. } = running;
+    let all_have_budgets = by_ext.is_some_and(|it| it.vms.contains_key(&profile.name));
     let is_rt = |number: u32| {
-        if profile.budgets.contains_key(&number) {
+        if all_have_budgets || profile.budgets.contains_key(&number) {
             false
         } else if profile.rt_vcpus.is_empty() {
             number != 0 || vm.vcpus.len() == 1

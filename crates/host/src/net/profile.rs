@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::budget::VcpuBudget;
 use super::demux::DemuxProfile;
 use super::tuned::{self, TunedProfile};
+use super::vcpu_scheduler::SchedulerProfile;
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
 use crate::fair_server::LONGEST_PIECE_NS;
@@ -165,6 +166,9 @@ pub struct Profile {
     /// The peer, in place of ranks of the path.
     #[serde(default)]
     pub tuned: Option<TunedProfile>,
+    /// Budgets by the `sched_ext` scheduler; none: by `SCHED_DEADLINE`.
+    #[serde(default)]
+    pub vcpu_scheduler: Option<SchedulerProfile>,
 }
 
 impl ThreadPriority {

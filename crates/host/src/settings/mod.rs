@@ -17,6 +17,7 @@ pub(crate) mod rx_frames;
 pub(crate) mod tap_send_buffer;
 pub(crate) mod thread_affinity;
 pub(crate) mod thread_policy;
+pub(crate) mod vcpu_scheduler;
 
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ pub use rx_frames::RxFrames;
 pub use tap_send_buffer::TapSendBuffer;
 pub use thread_affinity::ThreadAffinity;
 pub use thread_policy::ThreadPolicy;
+pub use vcpu_scheduler::VcpuBudgets;
 
 use crate::error::HostError;
 #[cfg(any(test, feature = "fake"))]
@@ -246,6 +248,7 @@ kinds!(
     RxFrames,
     TapSendBuffer,
     EarlyDemux,
+    VcpuBudgets,
 );
 
 /// `ThreadPolicy` as `thread-policy`, as the journal names it.

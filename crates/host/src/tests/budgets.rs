@@ -19,6 +19,7 @@ fn budgeted(cpu: Option<u32>) -> Profile {
         deadline_ns: 10_000_000,
         period_ns: 10_000_000,
         cpu,
+        rank: 0,
     };
     profile.vms[0].budgets.insert(1, budget);
     profile
@@ -101,6 +102,7 @@ fn a_cpu_is_never_promised_more_than_the_kernel_would_admit() {
                 deadline_ns: 10_000_000,
                 period_ns: 10_000_000,
                 cpu,
+                rank: 0,
             };
             profile.vms[0].budgets.insert(number as u32, budget);
         }

@@ -18,3 +18,4 @@ pub(crate) mod scenario;
 mod switches;
 mod tuned;
 mod up_to_date;
+mod vcpu_budgets;

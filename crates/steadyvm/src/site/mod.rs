@@ -113,18 +113,19 @@ impl Site {
         let text = format!("{}{}", texts.0, texts.1);
         let tables: toml::Table = text.parse().with_context(|| name.clone())?;
         let plan = plan_of(&name, &text, &tables)?;
-        let mechanism = sched::mechanism(&name, &text)?;
-        let keeps = mechanism.is_some_and(|mechanism| mechanism != Mechanism::None);
+        let wanted = sched::Wanted::of(&name, &text)?;
+        let wanted = wanted.as_ref();
+        let keeps = wanted.is_some_and(|wanted| wanted.mechanism != Mechanism::None);
+        let has_budgets = wanted.is_some_and(sched::Wanted::has_vms);
         // A host that keeps budgets may have no VM now: the last one has gone, or the first is to come.
-        let mut profile = if tables.contains_key("host") && keeps {
+        let mut profile = if keeps && (tables.contains_key("host") || has_budgets) {
             file::parse_any(&name, &text)?
         } else {
             file::parse(&name, &text)?
         };
         profile.bound_fair_server();
-        let differences = plan.as_ref().map_or_else(Vec::new, |plan| {
-            sched::put_in(&mut profile, plan, mechanism)
-        });
+        let has_ext = Path::new("/sys/kernel/sched_ext").exists();
+        let differences = sched::put_in(&mut profile, plan.as_ref(), wanted, has_ext);
         name_processes(&mut profile, &args.vms)?;
         if args.strict
             && let Some(plan) = &plan

@@ -1,72 +1,203 @@
 //! `[sched]`: which mechanism keeps the plan's budgets.
 
-use anyhow::Result;
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use steadyvm_analysis::plan::Report;
 use steadyvm_host::HostError;
-use steadyvm_host::net::{Profile, VcpuBudget, VmProfile};
+use steadyvm_host::net::{Profile, SchedulerProfile, VcpuBudget, VmProfile};
+use steadyvm_sched::config::{Priority, Queue, Vm};
 
-/// What enforces budgets. Other fields of the table are the scheduler's own.
+/// What enforces budgets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mechanism {
-    /// The best that `apply` has: today `deadline`.
+    /// `deadline` where the plan is for EDF, since the kernel's own scheduler needs no process and kept every budget and bound
+    /// that was measured (docs/results/vcpu-scheduling.md); else `ext` if the kernel has it.
     #[default]
     Auto,
-    /// `SCHED_DEADLINE`, on any kernel.
+    /// `SCHED_DEADLINE`, on any kernel: EDF with constant bandwidth servers.
     Deadline,
-    /// The `sched_ext` scheduler, which a program of its own keeps loaded.
+    /// Our `sched_ext` scheduler: any order, queue and server. A process of its own keeps it loaded.
     Ext,
     /// Nothing: budgets are computed only.
     None,
 }
 
-#[derive(Default, Deserialize)]
-struct Table {
+/// The table `[sched]`, and what `[host]` says of servers.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
     #[serde(default)]
-    mechanism: Mechanism,
+    pub mechanism: Mechanism,
+    /// What follows is for `ext` alone; without it, as the plan has it.
+    server: Option<String>,
+    order: Option<Priority>,
+    queue: Option<Queue>,
+    quantum_us: Option<u64>,
+    /// VMs with a budget without a plan.
+    #[serde(default)]
+    vm: BTreeMap<String, Vm>,
 }
 
 #[derive(Deserialize)]
 struct File {
-    sched: Option<Table>,
+    host: Option<HostTable>,
+    sched: Option<Wanted>,
 }
 
-/// The mechanism of a file, if it has a `[sched]`.
-pub fn mechanism(name: &str, text: &str) -> Result<Option<Mechanism>, HostError> {
-    let file: File = toml::from_str(text).map_err(|error| {
-        let place = error.span().map_or(0, |span| span.start);
-        let line = text.get(..place).unwrap_or(text).matches('\n').count() + 1;
-        HostError::BadInput {
-            what: format!("{name} line {line}: {}", error.message()),
-            fix: "mechanism is \"auto\", \"deadline\", \"ext\" or \"none\"".into(),
-        }
-    })?;
-    Ok(file.sched.map(|table| table.mechanism))
+#[derive(Deserialize)]
+struct HostTable {
+    server: Option<String>,
 }
 
-/// Puts the plan's budgets into a profile. Returns how what is enforced differs from the plan.
-pub fn put_in(profile: &mut Profile, plan: &Report, mechanism: Option<Mechanism>) -> Vec<String> {
-    match mechanism {
-        None if plan.vms.iter().any(|vm| vm.rt && !vm.vcpus.is_empty()) => {
-            return vec!["nothing keeps the plan's budgets: add [sched] to the file".to_owned()];
+impl Wanted {
+    /// That of a file, if it has a `[sched]`.
+    pub fn of(name: &str, text: &str) -> Result<Option<Self>, HostError> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let place = error.span().map_or(0, |span| span.start);
+            let line = text.get(..place).unwrap_or(text).matches('\n').count() + 1;
+            HostError::BadInput {
+                what: format!("{name} line {line}: {}", error.message()),
+                fix: "mechanism is \"auto\", \"deadline\", \"ext\" or \"none\"; docs/guide/host.md has the rest".into(),
+            }
+        })?;
+        let planned = file.host.and_then(|host| host.server);
+        let Some(mut wanted) = file.sched else {
+            return Ok(None);
+        };
+        if wanted.is_for_ext_alone() && matches!(wanted.mechanism, Mechanism::Deadline) {
+            return Err(HostError::BadInput {
+                what: format!("{name}: [sched] says more than SCHED_DEADLINE can do"),
+                fix: "write mechanism = \"ext\", or leave out order, queue, quantum_us, server and [sched.vm.NAME]"
+                    .into(),
+            });
         }
-        None | Some(Mechanism::None) => return Vec::new(),
-        Some(Mechanism::Ext) => {
-            return vec![
-                "[sched] mechanism = \"ext\": the budgets are in force only while `steadyvm sched` runs"
-                    .to_owned(),
-            ];
-        }
-        Some(Mechanism::Auto | Mechanism::Deadline) => {}
+        wanted.server = wanted.server.or(planned);
+        Ok(Some(wanted))
     }
+
+    /// Whether some VM has a budget though no plan gives it one.
+    pub fn has_vms(&self) -> bool {
+        !self.vm.is_empty()
+    }
+
+    fn is_for_ext_alone(&self) -> bool {
+        self.has_vms()
+            || self.order.is_some()
+            || self.queue.is_some()
+            || self.quantum_us.is_some()
+            || self.server.is_some()
+    }
+
+    /// What `auto` comes to.
+    fn chosen(&self, plan: Option<&Report>, has_ext: bool) -> Mechanism {
+        let is_edf = plan.is_none_or(|plan| matches!(plan.scheduler, "gedf" | "pedf"));
+        let asks = self.has_vms()
+            || self.order.is_some()
+            || self.queue.is_some()
+            || self.quantum_us.is_some();
+        match self.mechanism {
+            Mechanism::Auto if asks || (has_ext && !is_edf) => Mechanism::Ext,
+            Mechanism::Auto => Mechanism::Deadline,
+            chosen => chosen,
+        }
+    }
+}
+
+/// Puts budgets into a profile: the plan's, and those of `[sched.vm.NAME]`. Returns how what is enforced differs from the
+/// plan. `has_ext`: whether the kernel has `sched_ext`.
+pub fn put_in(
+    profile: &mut Profile,
+    plan: Option<&Report>,
+    wanted: Option<&Wanted>,
+    has_ext: bool,
+) -> Vec<String> {
+    let Some(wanted) = wanted else {
+        let is_planned = |plan: &Report| plan.vms.iter().any(|vm| vm.rt && !vm.vcpus.is_empty());
+        return match plan {
+            Some(plan) if is_planned(plan) => {
+                vec!["nothing keeps the plan's budgets: add [sched] to the file".to_owned()]
+            }
+            _ => Vec::new(),
+        };
+    };
     let mut differences = Vec::new();
-    if !matches!(plan.scheduler, "gedf" | "pedf") {
+    let by_ext = match wanted.chosen(plan, has_ext) {
+        Mechanism::None => return Vec::new(),
+        Mechanism::Ext => true,
+        Mechanism::Deadline | Mechanism::Auto => false,
+    };
+    if by_ext {
+        let scheduler = scheduler(wanted, plan, &mut differences);
+        for name in wanted.vm.keys() {
+            vm_of(profile, name);
+        }
+        profile.vcpu_scheduler = Some(scheduler);
+    } else if let Some(plan) = plan
+        && !matches!(plan.scheduler, "gedf" | "pedf")
+    {
         differences.push(format!(
-            "the plan is for {}, but SCHED_DEADLINE is EDF: plan with scheduler = \"gedf\" or \"pedf\"",
+            "the plan is for {}, but SCHED_DEADLINE is EDF: plan with scheduler = \"gedf\" or \"pedf\", or use \
+             mechanism = \"ext\"",
             plan.scheduler
         ));
     }
+    if let Some(plan) = plan {
+        put_planned(profile, plan, &mut differences);
+    }
+    differences
+}
+
+/// The policy of the `sched_ext` scheduler: the plan's, but for what the file says.
+fn scheduler(
+    wanted: &Wanted,
+    plan: Option<&Report>,
+    differences: &mut Vec<String>,
+) -> SchedulerProfile {
+    let planned = plan.map_or("gedf", |plan| plan.scheduler);
+    let planned_order = if planned.ends_with("dm") {
+        Priority::DeadlineMonotonic
+    } else {
+        Priority::EarliestDeadline
+    };
+    let planned_queue = if planned.starts_with('p') {
+        Queue::Partitioned
+    } else {
+        Queue::Global
+    };
+    let order = wanted.order.unwrap_or(planned_order);
+    let queue = wanted.queue.unwrap_or(planned_queue);
+    if plan.is_some() && (order, queue) != (planned_order, planned_queue) {
+        differences.push(format!(
+            "the plan is for {planned}, and [sched] asks for another order or queue: its bounds do not hold"
+        ));
+    }
+    let mut server = wanted.server.clone().unwrap_or_else(|| "cbs".to_owned());
+    if server == "periodic" {
+        differences.push(
+            "the plan is for periodic servers, which sched_ext does not have: deferrable ones keep the budgets, but \
+             VCPUs of lower priority may wait for two of them in a row"
+                .to_owned(),
+        );
+        "deferrable".clone_into(&mut server);
+    }
+    SchedulerProfile {
+        order,
+        queue,
+        quantum_ns: wanted.quantum_us.unwrap_or(0).saturating_mul(1000),
+        server,
+        vms: wanted.vm.clone(),
+    }
+}
+
+/// The plan's budgets.
+fn put_planned(profile: &mut Profile, plan: &Report, differences: &mut Vec<String>) {
+    let is_partitioned = profile.vcpu_scheduler.as_ref().map_or_else(
+        || plan.scheduler == "pedf",
+        |it| it.queue == Queue::Partitioned,
+    );
+    let mut rank = 0;
     for vm in plan.vms.iter().filter(|vm| vm.rt) {
         for (number, vcpu) in vm.vcpus.iter().enumerate() {
             if vcpu.budget == 0 {
@@ -82,8 +213,8 @@ pub fn put_in(profile: &mut Profile, plan: &Report, mechanism: Option<Mechanism>
             };
             if vcpu.dedicated || install.runtime_ns >= install.period_ns {
                 differences.push(format!(
-                    "VCPU {number} of VM \"{}\" is planned a whole CPU, which SCHED_DEADLINE does not give: \
-                     it keeps the priority of its class",
+                    "VCPU {number} of VM \"{}\" is planned a whole CPU, which no budget gives: it keeps the priority of \
+                     its class",
                     vm.name
                 ));
                 continue;
@@ -102,16 +233,17 @@ pub fn put_in(profile: &mut Profile, plan: &Report, mechanism: Option<Mechanism>
                 deadline_ns,
                 period_ns,
                 cpu: match install.cpus[..] {
-                    [cpu] if plan.scheduler == "pedf" => Some(cpu),
+                    [cpu] if is_partitioned => Some(cpu),
                     _ => None,
                 },
+                rank,
             };
+            rank += 1;
             vm_of(profile, &vm.name)
                 .budgets
                 .insert(number as u32, budget);
         }
     }
-    differences
 }
 
 /// The VM of a profile; one without settings for the network is added.
@@ -136,9 +268,14 @@ mod tests {
                         interface = \"prm\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n[[vm]]\nname = \"b\"\nclass = \"best-effort\"\n";
 
     fn planned(text: &str) -> (Profile, Vec<String>) {
+        planned_on(text, true)
+    }
+
+    fn planned_on(text: &str, has_ext: bool) -> (Profile, Vec<String>) {
         let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
         let mut profile = Profile::default();
-        let differences = put_in(&mut profile, &report, mechanism("f", text).unwrap());
+        let wanted = Wanted::of("f", text).unwrap();
+        let differences = put_in(&mut profile, Some(&report), wanted.as_ref(), has_ext);
         (profile, differences)
     }
 
@@ -152,6 +289,7 @@ mod tests {
             deadline_ns: 10_000_000,
             period_ns: 10_000_000,
             cpu: None,
+            rank: 0,
         };
         assert_eq!(profile.vms[0].budgets[&0], expected);
         let (profile, differences) = planned(&FILE.replace("gedf", "pedf"));
@@ -185,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_the_mechanism_does_not_do_is_said() {
-        let (_, differences) = planned(&FILE.replace("gedf", "pdm"));
+        let (_, differences) = planned_on(&FILE.replace("gedf", "pdm"), false);
         assert!(differences[0].contains("is EDF"), "{differences:?}");
         let (profile, differences) = planned(&FILE.replace("\"4ms\"", "\"10ms\""));
         assert!(differences[0].contains("a whole CPU"), "{differences:?}");
@@ -199,11 +337,59 @@ mod tests {
 
     #[test]
     fn a_wrong_mechanism_is_told_with_its_line_and_the_right_ones() {
-        let error = mechanism("f", "\n[sched]\nmechanism = \"cfs\"\n").unwrap_err();
+        let error = Wanted::of("f", "\n[sched]\nmechanism = \"cfs\"\n").unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains("f line 3") && text.contains("deadline"),
             "{text}"
         );
+        let error = Wanted::of("f", "[sched]\nquantum = 1\n").unwrap_err();
+        assert!(error.to_string().contains("quantum"), "{error}");
+        let both = "[sched]\nmechanism = \"deadline\"\norder = \"rate-monotonic\"\n";
+        let error = Wanted::of("f", both).unwrap_err();
+        assert!(error.to_string().contains("SCHED_DEADLINE"), "{error}");
+    }
+
+    #[test]
+    fn auto_takes_deadline_for_edf_and_ext_for_what_deadline_cannot_do() {
+        let scheduler = |text: &str, has_ext| planned_on(text, has_ext).0.vcpu_scheduler;
+        let dm = FILE.replace("gedf", "gdm");
+        assert_eq!(scheduler(FILE, true), None);
+        assert_eq!(scheduler(&dm, false), None);
+        let expected = SchedulerProfile {
+            order: Priority::DeadlineMonotonic,
+            queue: Queue::Global,
+            server: "cbs".into(),
+            ..SchedulerProfile::default()
+        };
+        assert_eq!(scheduler(&dm, true), Some(expected.clone()));
+        let partitioned = SchedulerProfile {
+            queue: Queue::Partitioned,
+            ..expected
+        };
+        let pdm = FILE.replace("gedf", "pdm");
+        assert_eq!(scheduler(&pdm, true), Some(partitioned));
+        assert_eq!(planned(&pdm).0.vms[0].budgets[&0].cpu, Some(0));
+        // What the file asks for is `ext`'s, and said where the plan has it otherwise.
+        let asked = FILE.replace("[sched]", "[sched]\norder = \"explicit\"");
+        let (profile, differences) = planned(&asked);
+        assert_eq!(
+            profile.vcpu_scheduler.unwrap().order,
+            Priority::Explicit
+        );
+        assert!(differences[0].contains("bounds do not hold"), "{differences:?}");
+    }
+
+    #[test]
+    fn a_vm_may_have_a_budget_without_a_plan() {
+        let text = "[sched]\nserver = \"sporadic\"\n[sched.vm.web]\nbudget_us = 2000\nperiod_us = 10000\n";
+        let wanted = Wanted::of("f", text).unwrap();
+        let mut profile = Profile::default();
+        let differences = put_in(&mut profile, None, wanted.as_ref(), true);
+        assert!(differences.is_empty(), "{differences:?}");
+        assert_eq!(profile.vms[0].name, "web");
+        let scheduler = profile.vcpu_scheduler.unwrap();
+        assert_eq!(scheduler.vms["web"].budget_us, 2000);
+        assert_eq!(scheduler.server, "sporadic");
     }
 }

@@ -1,0 +1,129 @@
+//! Budgets of virtual CPUs, enforced by our `sched_ext` scheduler.
+//!
+//! A virtual CPU with a budget comes before all other normal threads, and after FIFO threads: those of interrupts and vhost
+//! keep their rank over it. VCPUs without a budget share the rest.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use steadyvm_sched::config::{Priority, Queue, Vm};
+use steadyvm_sched::enforcement::{Enforcement, Reserved};
+
+use super::budget::{self, VcpuBudget};
+use super::profile::at;
+use super::vms::Running;
+use crate::cpu_set::CpuSet;
+use crate::engine::Step;
+use crate::error::HostError;
+use crate::machine::Machine;
+use crate::settings::{ChangeOf, SettingKind, VcpuBudgets};
+
+/// The kernel has `sched_ext` where this is.
+const SCHED_EXT: &str = "/sys/kernel/sched_ext";
+
+/// The policy of the host, and VMs that have a budget without a plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedulerProfile {
+    /// What orders VCPUs with a budget.
+    pub order: Priority,
+    /// Which VCPUs a CPU chooses from.
+    pub queue: Queue,
+    /// Budget events are seen at its multiples; 0: at exact times.
+    pub quantum_ns: u64,
+    /// The server of VCPUs whose budget is due at the end of its period.
+    pub server: String,
+    /// VMs whose VCPUs all have this.
+    pub vms: BTreeMap<String, Vm>,
+}
+
+impl SchedulerProfile {
+    /// The server of a budget. A budget that is due before its period ends counts from the wake-up, as a sporadic server's.
+    fn server_of(&self, budget: &VcpuBudget) -> &str {
+        if budget.deadline_ns < budget.period_ns {
+            "sporadic"
+        } else {
+            &self.server
+        }
+    }
+
+    /// What the VCPUs of a VM get, and how many are planned and do not run.
+    pub(super) fn reserved(&self, running: &Running<'_>) -> (Vec<Reserved>, Vec<u32>) {
+        let Running { profile, vm, .. } = running;
+        if let Some(same) = self.vms.get(&profile.name) {
+            let one = |(&vcpu, thread): (&u32, &crate::ThreadId)| {
+                same.reserved(&self.server, &profile.name, vcpu, thread.tid)
+            };
+            return (vm.vcpus.iter().map(one).collect(), Vec::new());
+        }
+        let mut reserved = Vec::new();
+        let mut absent = Vec::new();
+        for (&number, budget) in &profile.budgets {
+            let Some(thread) = vm.vcpus.get(&number) else {
+                absent.push(number);
+                continue;
+            };
+            reserved.push(Reserved {
+                vm: profile.name.clone(),
+                vcpu: number,
+                tid: thread.tid,
+                server: self.server_of(budget).to_owned(),
+                budget_ns: budget.runtime_ns,
+                deadline_ns: budget.deadline_ns,
+                period_ns: budget.period_ns,
+                priority: budget.rank,
+                cpus: budget.cpu.into_iter().collect(),
+            });
+        }
+        (reserved, absent)
+    }
+}
+
+/// The steps that keep those of a VM on the one CPU of their plan.
+pub(super) fn on_their_cpus(
+    machine: &Machine,
+    running: &Running<'_>,
+    reserved: &[Reserved],
+) -> Result<Vec<Step>, HostError> {
+    let mut steps = Vec::new();
+    for vcpu in reserved.iter().filter(|vcpu| !vcpu.cpus.is_empty()) {
+        let cpus: CpuSet = vcpu.cpus.iter().map(|cpu| *cpu as usize).collect();
+        if let Some(thread) = running.vm.vcpus.get(&vcpu.vcpu) {
+            let place = &running.profile.place;
+            steps.extend(budget::on_its_cpus(machine, thread, cpus, place)?);
+        }
+    }
+    Ok(steps)
+}
+
+/// The step that has the scheduler enforce all of these; none where there are none.
+pub(super) fn step(
+    machine: &Machine,
+    profile: &SchedulerProfile,
+    reserved: Vec<Reserved>,
+) -> Result<Option<Step>, HostError> {
+    if !machine.tree.exists(SCHED_EXT) {
+        return Err(HostError::Unsupported {
+            missing: "sched_ext, which [sched] mechanism = \"ext\" needs".into(),
+            fix: "use mechanism = \"deadline\", or a kernel with CONFIG_SCHED_CLASS_EXT, such as Debian's 7.3".into(),
+        });
+    }
+    if reserved.is_empty() {
+        return Ok(None);
+    }
+    budget::fits(&reserved, &machine.online()?)?;
+    let new = Enforcement {
+        order: profile.order,
+        queue: profile.queue,
+        quantum_ns: profile.quantum_ns,
+        vcpus: reserved,
+    };
+    new.check().map_err(|error| HostError::BadInput {
+        what: at("[sched]", &error.to_string()),
+        fix: "choose another server, quantum, budget or period; nothing was changed".into(),
+    })?;
+    let setting = VcpuBudgets {};
+    let old = setting.read(machine)?;
+    let why = "so that VCPUs get their budget in every period, and no more";
+    let new = Some(new);
+    Ok(Some(Step::required(ChangeOf { setting, old, new }, why)))
+}
