@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let config = Config::parse(&std::fs::read_to_string(file)?)?;
             let record = (words[1] != "-").then(|| Path::new(&words[1]));
             let cpus = std::thread::available_parallelism()?.get() as u32;
-            let mut service = Service::new(Scheduler::start(config.host(), record)?, cpus);
+            let mut service = Service::new(Scheduler::start(config.host().host(), record)?, cpus);
             service.apply(&config, &threads(&words[2..])?)?;
             service.serve(socket, || {
                 println!("scheduling");

@@ -155,13 +155,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_with_its_vcpu() {
+        type Change = dyn Fn(&mut Enforcement);
         let good = Enforcement {
             queue: Queue::Partitioned,
             vcpus: vec![one()],
             ..Enforcement::default()
         };
         good.check().unwrap();
-        let bad: [(&dyn Fn(&mut Enforcement), &str); 6] = [
+        let bad: [(&Change, &str); 6] = [
             (&|it| it.vcpus[0].server = "periodic".into(), "idle budgets"),
             (&|it| it.vcpus[0].server = "cfs".into(), "choose one of"),
             (&|it| it.vcpus[0].budget_ns = 10_000_001, "budget"),

@@ -168,28 +168,25 @@ impl Service {
             let tid = asked.tid;
             let parameters = asked.parameters()?.with_priority(rank as u32);
             let cpus = asked.cpu_set(self.cpus);
-            match self.vcpus.iter_mut().find(|vcpu| vcpu.asked.tid == tid) {
-                Some(vcpu) => {
-                    if vcpu.parameters != parameters {
-                        self.scheduler.change(vcpu.slot, tid, &parameters, &cpus)?;
-                        vcpu.parameters = parameters;
-                    }
-                    vcpu.asked = asked.clone();
+            if let Some(vcpu) = self.vcpus.iter_mut().find(|vcpu| vcpu.asked.tid == tid) {
+                if vcpu.parameters != parameters {
+                    self.scheduler.change(vcpu.slot, tid, &parameters, &cpus)?;
+                    vcpu.parameters = parameters;
                 }
-                None => {
-                    let slot = self.scheduler.add(tid, &parameters, &cpus)?;
-                    // Else the budget would wait for another thread of that number.
-                    if !lives(tid) {
-                        self.scheduler.remove(slot, &parameters)?;
-                        continue;
-                    }
-                    self.vcpus.push(Named {
-                        asked: asked.clone(),
-                        slot,
-                        parameters,
-                    });
-                }
+                vcpu.asked = asked.clone();
+                continue;
             }
+            let slot = self.scheduler.add(tid, &parameters, &cpus)?;
+            // Else the budget would wait for another thread of that number.
+            if !lives(tid) {
+                self.scheduler.remove(slot, &parameters)?;
+                continue;
+            }
+            self.vcpus.push(Named {
+                asked: asked.clone(),
+                slot,
+                parameters,
+            });
         }
         Ok(())
     }

@@ -163,7 +163,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.verb {
         Verb::Ext(Ext::Run { what, record }) => {
             let (config, threads) = what.read()?;
-            load(&args.socket, &config.enforcement(&threads), record.as_deref())
+            load(
+                &args.socket,
+                &config.enforcement(&threads),
+                record.as_deref(),
+            )
         }
         Verb::Ext(Ext::Serve) => load(&args.socket, &Enforcement::default(), None),
         Verb::Ext(Ext::Apply(what)) => {

@@ -124,17 +124,29 @@ fn vcpus(standing: &Value) -> impl Iterator<Item = &Value> {
 
 #[test]
 #[ignore = "needs the lab: make sched-tests"]
-fn whatever_comes_and_goes_nothing_stalls_nobody_is_lost_and_budgets_are_conserved() {
+fn vms_and_threads_come_and_go() {
     let place = Place::boot();
-    let lab = &place.lab;
-    let loader = place.load();
+    let _loader = place.load();
     place.require_sound("loading");
-
     vms_come_and_go(&place);
     threads_come_and_go(&place);
-    cpus_come_and_go(&place);
-    cpusets_change(&place);
+}
 
+#[test]
+#[ignore = "needs the lab: make sched-tests"]
+fn cpus_and_cpusets_come_and_go() {
+    let place = Place::boot();
+    let _loader = place.load();
+    place.require_sound("loading");
+    cpusets_change(&place);
+    cpus_come_and_go(&place);
+}
+
+#[test]
+#[ignore = "needs the lab: make sched-tests"]
+fn parameters_change_a_thousand_times() {
+    let place = Place::boot();
+    let _loader = place.load();
     // Half of these change the period, too.
     place.script(&format!(
         "for round in {{1..1000}}; do
@@ -145,7 +157,14 @@ fn whatever_comes_and_goes_nothing_stalls_nobody_is_lost_and_budgets_are_conserv
         place.threads()
     ));
     place.require_sound("1,000 changes of parameters");
+}
 
+#[test]
+#[ignore = "needs the lab: make sched-tests"]
+fn loaders_die_and_come_back_and_a_fifo_thread_runs_away() {
+    let place = Place::boot();
+    let lab = &place.lab;
+    let loader = place.load();
     lab.run(&format!("kill -9 {}", loader.pid()));
     lab.require_stock();
     place.require_progress("the loader's death");

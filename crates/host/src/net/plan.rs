@@ -107,7 +107,9 @@ pub(crate) fn plan(
                 plan_vm(machine, &running, &online, own, by_ext, &mut wanted)?;
                 if let Some(by_ext) = by_ext {
                     let (vcpus, absent) = by_ext.reserved(&running);
-                    wanted.warnings.extend(absent.iter().map(|vcpu| runs_without(vm, *vcpu)));
+                    wanted
+                        .warnings
+                        .extend(absent.iter().map(|vcpu| runs_without(vm, *vcpu)));
                     let steps = vcpu_scheduler::on_their_cpus(machine, &running, &vcpus)?;
                     wanted.steps.extend(steps);
                     reserved.extend(vcpus);

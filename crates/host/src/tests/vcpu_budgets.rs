@@ -21,9 +21,8 @@ fn host() -> FakeHost {
 
 /// VCPU 1 of VM `rt` (thread 102) has 4 of every 10 ms.
 fn budgeted(cpu: Option<u32>) -> Profile {
-    let mut profile = profile(
-        "[class.rt.net]\nvhost = 75\nvcpu = 70\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n",
-    );
+    let mut profile =
+        profile("[class.rt.net]\nvhost = 75\nvcpu = 70\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n");
     let budget = VcpuBudget {
         runtime_ns: 4_000_000,
         deadline_ns: 10_000_000,

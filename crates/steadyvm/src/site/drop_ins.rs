@@ -102,10 +102,10 @@ fn cannot_read(path: &Path, why: &str) -> HostError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sched;
     use steadyvm_analysis::plan;
     use steadyvm_host::net::Profile;
 
-    use super::super::sched::{self, Mechanism};
     use super::*;
 
     fn beside(files: &[(&str, &str)]) -> Result<String, HostError> {
@@ -182,7 +182,8 @@ mod tests {
         let report = plan::run(&plan::file::parse(&text).unwrap()).unwrap();
         assert!(report.feasible, "{:?}", report.explanations);
         let mut profile = Profile::default();
-        let differences = sched::put_in(&mut profile, &report, Some(Mechanism::Deadline));
+        let wanted = sched::Wanted::of("f", &text).unwrap();
+        let differences = sched::put_in(&mut profile, Some(&report), wanted.as_ref(), false);
         assert!(differences.is_empty(), "{differences:?}");
         let budgets: Vec<_> = profile.vms[0].budgets.values().collect();
         assert_eq!(profile.vms[0].name, "instance-00000001");

@@ -373,16 +373,17 @@ mod tests {
         // What the file asks for is `ext`'s, and said where the plan has it otherwise.
         let asked = FILE.replace("[sched]", "[sched]\norder = \"explicit\"");
         let (profile, differences) = planned(&asked);
-        assert_eq!(
-            profile.vcpu_scheduler.unwrap().order,
-            Priority::Explicit
+        assert_eq!(profile.vcpu_scheduler.unwrap().order, Priority::Explicit);
+        assert!(
+            differences[0].contains("bounds do not hold"),
+            "{differences:?}"
         );
-        assert!(differences[0].contains("bounds do not hold"), "{differences:?}");
     }
 
     #[test]
     fn a_vm_may_have_a_budget_without_a_plan() {
-        let text = "[sched]\nserver = \"sporadic\"\n[sched.vm.web]\nbudget_us = 2000\nperiod_us = 10000\n";
+        let text =
+            "[sched]\nserver = \"sporadic\"\n[sched.vm.web]\nbudget_us = 2000\nperiod_us = 10000\n";
         let wanted = Wanted::of("f", text).unwrap();
         let mut profile = Profile::default();
         let differences = put_in(&mut profile, None, wanted.as_ref(), true);

@@ -195,6 +195,74 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
     assert_eq!(complaints, "");
 }
 
+/// The same plan by the `sched_ext` scheduler, which is one more setting of the journal.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn apply_has_sched_ext_keep_a_budget_and_undo_ends_it() {
+    const STATE: &str = "cat /sys/kernel/sched_ext/state";
+    let host = shared::host(HostKernel::RtLevels);
+    let file = FILE.replace("\"deadline\"", "\"ext\"");
+    write(&host, "/run/steadyvm.toml", &file);
+    let rt = host
+        .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
+        .unwrap();
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    assert_eq!(inside(&host, STATE), "disabled\n");
+    inside(&host, "steadyvm apply /run/steadyvm.toml");
+    assert_eq!(inside(&host, STATE), "enabled\n");
+    let thread = vcpu(&host);
+    let standing = || -> serde_json::Value {
+        let text = inside(&host, "steadyvm sched show --json");
+        serde_json::from_str(&text).unwrap()
+    };
+    let vcpus = &standing()["vcpus"];
+    assert_eq!(vcpus.as_array().unwrap().len(), 1, "{vcpus}");
+    assert_eq!(vcpus[0]["tid"].to_string(), thread);
+    assert_eq!(vcpus[0]["vm"], "rt");
+    assert_eq!(vcpus[0]["budget_ns"], 4_000_000);
+    assert_eq!(vcpus[0]["period_ns"], 10_000_000);
+
+    let _computes = spin(rt.connection(), "env");
+    let alone = share(&host, &thread, "");
+    let four = "for _ in 1 2 3 4; do spin env; done";
+    let beside_normal = share(&host, &thread, four);
+    eprintln!("alone {alone:.2}, normal {beside_normal:.2} % of a CPU");
+    for share in [alone, beside_normal] {
+        assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
+    }
+
+    let status = || exit_code(&host, "steadyvm status /run/steadyvm.toml");
+    assert_eq!(status(), "0\n", "{}", inside(&host, "cat /run/said"));
+    // The loader dies, and the host goes on with the kernel's own scheduler.
+    inside(
+        &host,
+        "pkill -9 -f 'sched.* ext serve'; until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do :; done",
+    );
+    assert_eq!(status(), "1\n");
+    let said = inside(&host, "cat /run/said");
+    assert!(said.contains("VCPU budgets by sched_ext"), "{said}");
+    inside(&host, "steadyvm apply /run/steadyvm.toml");
+    assert_eq!(status(), "0\n");
+
+    // Another policy while it runs: no loader of its own, and the VCPU keeps its count.
+    let used = |of: &serde_json::Value| of["vcpus"][0]["used_ns"].as_u64().unwrap();
+    let before = used(&standing());
+    let monotonic = file.replace(
+        "mechanism = \"ext\"",
+        "mechanism = \"ext\"\norder = \"rate-monotonic\"",
+    );
+    write(&host, "/run/other.toml", &monotonic);
+    inside(&host, "steadyvm apply /run/other.toml");
+    assert!(used(&standing()) >= before);
+    let dry = inside(&host, "steadyvm apply --dry-run /run/other.toml");
+    assert!(dry.contains("0 settings would change"), "{dry}");
+
+    undo(&host);
+    assert_eq!(inside(&host, STATE), "disabled\n");
+    let complaints = inside(&host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");
+    assert_eq!(complaints, "");
+}
+
 /// More than the kernel admits is refused before anything is changed.
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
