@@ -95,30 +95,27 @@ fn row(stage: &Stage) -> String {
     )
 }
 
-/// What `steadyvm sched top` has of a VCPU; what is not counted is left out.
+/// What `steadyvm sched top` has of a VCPU, what matters most first: the end may be cut. What is not counted is left out.
 fn second_row(it: &VcpuStanding) -> String {
     let mut parts = Vec::new();
+    if let Some(guest) = it.guest {
+        parts.push(format!("misses {}", guest.misses));
+    }
+    if let Some(short) = it.short_periods {
+        parts.push(format!("short {short}"));
+    }
     if let Some(used_ns) = it.period_used_ns {
         let last = it.last_period_used_ns;
         let last = last.map_or(String::new(), |ns| format!(", last {}", ns / 1000));
         parts.push(format!("this period {}{last} us", used_ns / 1000));
     }
     if let Some((ns, times)) = it.throttled_ns.zip(it.throttles) {
-        parts.push(format!(
-            "throttled {:.0} ms, {times} times",
-            ns as f64 / 1e6
-        ));
+        parts.push(format!("throttled {:.0} ms, {times} x", ns as f64 / 1e6));
     }
     parts.push(format!(
         "preempted {}, moved {}",
         it.preemptions, it.migrations
     ));
-    if let Some(short) = it.short_periods {
-        parts.push(format!("short {short}"));
-    }
-    if let Some(guest) = it.guest {
-        parts.push(format!("misses {}", guest.misses));
-    }
     cut(&parts.join("; "), 96)
 }
 
@@ -386,7 +383,7 @@ mod tests {
         for figure in ["deadline 4000/10000 us", "20.0", "50.0", "4.0"] {
             assert!(row.contains(figure), "{row}");
         }
-        let second = "    this period 1234, last 4000 us; throttled 250 ms, 3 times; preempted 4, moved 0; short 0; misses 2";
+        let second = "    misses 2; short 0; this period 1234, last 4000 us; throttled 250 ms, 3 x; preempted 4, moved 0";
         assert!(text.contains(second), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100));
     }
