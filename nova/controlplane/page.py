@@ -212,6 +212,10 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
     yield "Accounts are right when each host's claims in Placement are those of its servers, no more,"
     yield "within its inventory, and the exact test admits the servers of each host together."
+    if any("one for 14" in check["name"] for check in checks):
+        yield ""
+        yield "A host of 8 takes 8 of 14 requests for one server. Of one request for 14 servers (`--min 14`) it takes"
+        yield "none: Nova creates all servers of a request or none."
 
 
 def _giveaway() -> Iterator[str]:
