@@ -13,5 +13,7 @@ def verdict(what: str, found: Mapping[str, float], field: str, limit_ms: float) 
     shown = {name: f"{name} ({value:.1f} ms)" for name, value in figures.items()}
     kept = [shown[name] for name, value in figures.items() if value <= limit_ms]
     missed = [shown[name] for name, value in figures.items() if value > limit_ms]
-    parts = [f"{word} {', '.join(names)}" for word, names in (("kept at", kept), ("missed at", missed)) if names]
+    parts = [
+        f"{word} {', '.join(names)}" for word, names in (("kept at", kept), ("missed at", missed)) if names
+    ]
     return f"Target: {what} within {limit_ms:g} ms. It is {' and '.join(parts)}."
