@@ -83,7 +83,8 @@ class Sequences(Cloud):
                     "name": "random sequences of requests in flight together, in nova's functional fixtures",
                     "failed": False,
                     "words": f"{sequences} sequences of {TOGETHER}, seed {self.seed} ({counts}): after each "
-                    "request no host over-committed by Placement's account, after each sequence all accounts right",
+                    "request no host over-committed by Placement's account, after each sequence all accounts "
+                    "right",
                     "seconds": took_s,
                     "revision": revision_text,
                 }
