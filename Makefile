@@ -129,6 +129,6 @@ packages: build ## Debian packages into out/packages
 	tools/packages
 
 .PHONY: package-tests
-package-tests: packages ## Install, upgrade and purge the packages in fresh Debian 12 and 13 systems; slow, not in `test`
+package-tests: python-tests packages ## Install, upgrade and purge the packages in fresh Debian 12 and 13 systems; slow, not in `test`
 	$(AS_ROOT) tools/test-packages
 	$(AS_ROOT) tools/test-dkms

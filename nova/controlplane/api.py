@@ -127,8 +127,8 @@ class Api:
     def delete_all(self, servers: Iterable[str] | None = None) -> None:
         """Deletes servers, all if none are named, and waits until they are gone.
 
-        Nova answers 409 while a server is between two states, and 500 if a compute confirms a resize too slowly: then
-        it is asked again.
+        Nova answers 409 while a server is between two states, and 500 if a compute confirms a resize too
+        slowly: then it is asked again.
         """
         doomed = set(servers) if servers is not None else {server["id"] for server in self.servers()}
         unasked = set(doomed)

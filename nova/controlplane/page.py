@@ -54,8 +54,8 @@ def _page(steadyvm: str, parts: Mapping[str, Any]) -> Iterator[str]:
         yield f"{versions}.{up}"
         yield ""
     yield "`tools/openstack page` wrote this page. All services are real, on MariaDB and RabbitMQ of Debian."
-    yield "Only the virt driver is fake, but where libvirt is named. nova's functional fixtures run its services in one"
-    yield "process, with SQLite and Placement's own code."
+    yield "Only the virt driver is fake, but where libvirt is named. nova's functional fixtures run its"
+    yield "services in one process, with SQLite and Placement's own code."
     yield "neutron runs its API alone: servers have no network."
     if "figures" in parts:
         yield from _figures(parts["figures"]["runs"])
@@ -212,6 +212,10 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
     yield "Accounts are right when each host's claims in Placement are those of its servers, no more,"
     yield "within its inventory, and the exact test admits the servers of each host together."
+    if any("one for 14" in check["name"] for check in checks):
+        yield ""
+        yield "A host of 8 takes 8 of 14 requests for one server. Of one request for 14 servers (`--min 14`)"
+        yield "it takes none: Nova creates all servers of a request or none."
 
 
 def _giveaway() -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Random create, resize, migrate and delete requests in flight together: no account is ever overcommitted.
 
-STEADYVM_NOVA_SEQUENCES is the number of sequences (12), STEADYVM_NOVA_SEED their seed. STEADYVM_NOVA_RECORD names a file
-for what came of them, which ``tools/openstack page`` reads.
+STEADYVM_NOVA_SEQUENCES is the number of sequences (12), STEADYVM_NOVA_SEED their seed. STEADYVM_NOVA_RECORD
+names a file for what came of them, which ``tools/openstack page`` reads.
 """
 
 from __future__ import annotations
@@ -80,10 +80,11 @@ class Sequences(Cloud):
             "versions": {"nova": version.version_string()},
             "checks": [
                 {
-                    "name": "random sequences of requests in flight together, in nova's own functional fixtures",
+                    "name": "random sequences of requests in flight together, in nova's functional fixtures",
                     "failed": False,
-                    "words": f"{sequences} sequences of {TOGETHER}, seed {self.seed} ({counts}): after each request no "
-                    "host over-committed by Placement's account, after each sequence all accounts right",
+                    "words": f"{sequences} sequences of {TOGETHER}, seed {self.seed} ({counts}): after each "
+                    "request no host over-committed by Placement's account, after each sequence all accounts "
+                    "right",
                     "seconds": took_s,
                     "revision": revision_text,
                 }

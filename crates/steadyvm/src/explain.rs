@@ -102,7 +102,7 @@ pub struct Args {
     /// Also keep the recording in this file.
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     record: Option<PathBuf>,
-    /// Explain this recording in place of a new one.
+    /// Explain this recording instead of a new one.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "port", "seconds", "packets", "buffer_mib"])]
     from: Option<PathBuf>,
 }

@@ -200,7 +200,7 @@ fn plan(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode
             output::line(&step.to_string())?;
         }
         for step in &plan.taken_back {
-            output::line(&format!("{} is taken back", step.change.subject()))?;
+            output::line(&format!("{} is undone", step.change.subject()))?;
         }
         let count = plan.steps.len();
         output::line(&format!(

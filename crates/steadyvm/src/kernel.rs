@@ -50,7 +50,7 @@ impl From<Kernel> for HostKernel {
 /// Which kernels the hosts of a measurement run.
 #[derive(Debug, clap::Args)]
 pub struct InsteadArgs {
-    /// Boot every method's host with this kernel in place of the method's own, such as one that checks
+    /// Boot every method's host with this kernel instead of the method's own, such as one that checks
     /// itself, or one with levels for a method that does not use them.
     #[arg(long = "kernel", value_enum)]
     kernel: Option<Kernel>,

@@ -21,8 +21,8 @@ use crate::output;
 
 /// The loads of the lab's experiments.
 ///
-/// All serve whoever writes lines to their standard input, until it ends, and answer each line
-/// with one line of JSON.
+/// All of them serve the program that writes lines to their standard input, until it ends, and
+/// answer each line with one line of JSON.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]

@@ -20,7 +20,7 @@ const MAX_INPUT: u64 = 16 << 20;
 ///
 /// The classes of steadyvm.toml say what rank: FIFO priorities and CPUs of interrupts, NAPI
 /// threads and vhost workers, a NIC's queues and its flow steering, taps, and how much deferred
-/// work the kernel does at once. No patch is needed; every change is taken back by `undo`, also
+/// work the kernel does at once. No patch is needed; `undo` restores every setting, also
 /// after a crash. See docs/design/no-patch-profile.md.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -130,14 +130,14 @@ fn plan(control: &HostControl, profile: &Profile, json: bool) -> Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     }
     for step in &plan.taken_back {
-        output::line(&format!("{} is taken back", step.change.subject()))?;
+        output::line(&format!("{} is undone", step.change.subject()))?;
     }
     for step in &plan.steps {
         output::line(&step.to_string())?;
     }
     let (count, back) = (plan.steps.len(), plan.taken_back.len());
     output::line(&format!(
-        "{count} settings would be changed and {back} taken back; nothing was"
+        "{count} settings would be changed and {back} undone; nothing was"
     ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -56,7 +56,7 @@ pub struct ClientArgs {
     /// Print JSON lines: news of progress, then the run with every round trip.
     #[arg(long)]
     pub json: bool,
-    /// End when standard input does: with whoever started it.
+    /// End when standard input does: with the program that started it.
     #[arg(long)]
     pub until_input_ends: bool,
 }

@@ -52,7 +52,7 @@ pub struct Args {
     /// The plan file (steadyvm.toml)
     #[arg(required_unless_present = "experiment")]
     file: Option<PathBuf>,
-    /// In place of a plan: figures of the RT-Xen dissertation, as Markdown; "list" names them
+    /// Instead of a plan: figures of the RT-Xen dissertation, as Markdown; "list" names them
     #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "json", "gantt", "trace", "duration"])]
     experiment: Option<String>,
     /// Print the outcome as JSON; all times are nanoseconds
@@ -64,10 +64,10 @@ pub struct Args {
     /// Write a trace for Perfetto (ui.perfetto.dev) into this file
     #[arg(long, value_name = "OUT.json")]
     trace: Option<PathBuf>,
-    /// The seed of random numbers, in place of the file's
+    /// The seed of random numbers, instead of the file's
     #[arg(long)]
     seed: Option<u64>,
-    /// Simulated time, such as "10s", in place of the file's
+    /// Simulated time, such as "10s", instead of the file's
     #[arg(long, value_name = "T")]
     duration: Option<String>,
 }

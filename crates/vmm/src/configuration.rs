@@ -1,4 +1,4 @@
-//! `vm.toml`: what a VM is. Every key, with its default, is in `docs/design/vmm.md`.
+//! `vm.toml`: what a VM is. Every key, with its default, is in `docs/reference/vm.toml.md`.
 
 use serde::Deserialize;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! of classes is an error. Times are "10ms" or whole units: nanoseconds in a file. An unknown field is an error.
 //! A service with c, t and limit makes a task, and its VM if there is none of that name; what is left out is
 //! chosen ([`super::choice`]).
-//! Example: examples/steadyvm.toml; every field: docs/design/plan-file.md.
+//! Example: examples/steadyvm.toml; every field: docs/reference/steadyvm.toml.md.
 
 mod classes;
 mod host;

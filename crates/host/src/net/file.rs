@@ -15,7 +15,7 @@
 //!
 //! Rule: a class's `net` is its own, then that of the class it extends. Classes "rt" and "best-effort"
 //! are there without being written ([`Class::built_in`]); a file that writes one has its own. An unknown
-//! field is an error. Every field: docs/design/no-patch-profile.md.
+//! field is an error. Every field: docs/reference/steadyvm.toml.md.
 
 use std::collections::BTreeMap;
 
@@ -48,6 +48,10 @@ struct File {
     _host: Option<IgnoredAny>,
     #[serde(rename = "service")]
     _service: Option<IgnoredAny>,
+    #[serde(rename = "flow")]
+    _flow: Option<IgnoredAny>,
+    #[serde(rename = "random")]
+    _random: Option<IgnoredAny>,
     /// For whom enforces budgets, and for `steadyvm simulate`.
     #[serde(rename = "sched")]
     _sched: Option<IgnoredAny>,

@@ -51,7 +51,7 @@ pub struct Args {
     /// Rounds.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// UDP only: rates, evenly from 0 (measured besides) to the best method's peak [default: 8].
+    /// UDP only: rates, evenly from 0 (also measured) to the best method's peak [default: 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     rates: Option<u32>,
     /// UDP only: the highest rate at which peaks are looked for, in packets a second. A host that receives fewer than

@@ -43,17 +43,18 @@ use self::record::Run;
 
 /// Measure a service of this host with and without what steadyvm has in force, in turn.
 ///
-/// Each round measures the service twice: once with all settings taken back, once with all of them in force.
-/// Every second round begins with the other one. What else runs on this host runs on: start the load that
-/// you care about first. The report has both distributions, and their ratios with 95 % intervals.
+/// Each round measures the service twice: once with all settings undone, once with all of them in
+/// force. Every second round begins with the other one. What else runs on this host runs on: start
+/// the load that you care about first. The report has both distributions, and their ratios with 95 %
+/// intervals.
 ///
-/// The service is NetRT over UDP: run `steadyvm netrt serve 0.0.0.0:7700` in the VM. The client runs where
-/// you say: by --remote on another machine, which is best, by --netns in a namespace of this host. Client and
-/// this program speak by standard input and output, so --remote takes any command that reaches a machine, such
-/// as ssh; `steadyvm` must be in its path there.
+/// The service is NetRT over UDP: run `steadyvm netrt serve 0.0.0.0:7700` in the VM. The client runs
+/// where you say: by --remote on another machine, which is best, by --netns in a namespace of this
+/// host. Client and this program speak by standard input and output, so --remote takes any command
+/// that reaches a machine, such as ssh; `steadyvm` must be in its path there.
 ///
-/// At every end, Ctrl-C and kill -9 too, the state that was found at the start is in force again. A watch
-/// that runs keeps off meanwhile. Exit code 128 + N after signal N.
+/// At every end, Ctrl-C and kill -9 too, the state that was found at the start is in force again. A
+/// watch that runs keeps off meanwhile. Exit code 128 + N after signal N.
 ///
 /// Example, with a VM at 192.0.2.10 and another machine that reaches it:
 ///

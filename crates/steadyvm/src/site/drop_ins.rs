@@ -94,9 +94,8 @@ fn check(path: &Path, text: &str) -> Result<(), HostError> {
 fn cannot_read(path: &Path, why: &str) -> HostError {
     HostError::BadInput {
         what: format!("cannot read {}: {why}", path.display()),
-        fix:
-            "mend or delete it; the program that describes its VM writes it at the VM's next start"
-                .into(),
+        fix: "fix or delete it; the program that describes its VM writes it at the VM's next start"
+            .into(),
     }
 }
 

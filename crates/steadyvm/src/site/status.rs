@@ -18,8 +18,9 @@ use crate::output;
 /// Show what a steadyvm.toml plans, what of it is in force, and what has drifted.
 ///
 /// Drift is a setting that steadyvm made and that no longer holds, or one that the file wants and that
-/// is not made, as of a VM that started since. A watch mends drift at once; what it cannot mend, it notes, and
-/// then the line says since when. Exit code 1 if anything has drifted or is not in force.
+/// is not made, as of a VM that started since. A watch restores what has drifted at once; what it cannot
+/// restore, it notes, and then the line says since when. Exit code 1 if anything has drifted or is not in
+/// force.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -418,6 +418,7 @@ fn a_minute_of_computing_and_flooding_at_rt_ranks_stalls_neither_rcu_nor_timers(
     });
     drop(computing);
     let log = host.run("dmesg");
+    // "blocked" is of kernels with DETECT_HUNG_TASK alone, and with a timeout below this minute.
     for report in [
         "stall",
         "blocked for more than",
