@@ -144,7 +144,7 @@ mod tests {
             vm: "web".into(),
             vcpu: 1,
             tid: 7,
-            server: "cbs".into(),
+            server: "sporadic".into(),
             budget_ns: 4_000_000,
             deadline_ns: 5_000_000,
             period_ns: 10_000_000,
