@@ -46,6 +46,7 @@ mod preset;
 pub mod settings;
 mod threads;
 mod tree;
+mod wanted_vm;
 
 pub use control::HostControl;
 pub use cpu_set::{CpuSet, CpuSetError, MAX_CPU};
@@ -66,6 +67,7 @@ pub use settings::{Change, ChangeOf, Restored, SettingKind};
 pub use steadyvm_fault::Blame;
 pub use threads::{KernelThreads, Policy, RESET_ON_FORK, Scheduling, Threads};
 pub use tree::{HostTree, RootedTree};
+pub use wanted_vm::WantedVm;
 
 #[cfg(test)]
 mod tests;

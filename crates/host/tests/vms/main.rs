@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use steadyvm_host::net::{Class, Profile, TapQdisc, ThreadPriority, VmProfile, file};
-use steadyvm_host::{Change, HostControl, HostError, Machine, Plan, discover};
+use steadyvm_host::{Change, HostControl, HostError, Machine, Plan, RtVm, WantedVm, discover};
 
 use processes::{Looks, Process, has_kvm, make_tap, start};
 
@@ -202,6 +202,37 @@ fn vms_of_a_unit_or_a_cgroup_are_found_whatever_they_are_called() {
         assert!(said.contains(&part), "{said}");
     }
     drop((vm, elsewhere));
+}
+
+#[test]
+fn a_vm_is_found_by_the_name_that_a_command_line_has_or_the_error_names_those_that_run() {
+    if !has_kvm() {
+        return;
+    }
+    let rt = name("asked");
+    let find = |text: &str| {
+        let wanted: WantedVm = text.parse().unwrap();
+        wanted.find(&Machine::real(), &mut Vec::new())
+    };
+    let other = qemu(&name("other"));
+    let error = find(&rt).unwrap_err();
+    assert_eq!(error.blame().exit_code(), 2);
+    let said = error.to_string();
+    let running = format!("{} (process {})", name("other"), other.pid);
+    assert!(said.contains(&rt) && said.contains(&running), "{said}");
+    let vm = qemu(&rt);
+    let expected = |rt_vcpus: &[u32]| RtVm {
+        pid: vm.pid,
+        rt_vcpus: rt_vcpus.to_vec(),
+    };
+    assert_eq!(find(&rt).unwrap(), expected(&[]));
+    assert_eq!(find(&format!("{rt}:1,0")).unwrap(), expected(&[0, 1]));
+    assert_eq!(find(&format!("{}:1", vm.pid)).unwrap(), expected(&[1]));
+    let twin = qemu(&rt);
+    let said = find(&rt).unwrap_err().to_string();
+    for pid in [vm.pid, twin.pid] {
+        assert!(said.contains(&format!("process {pid}")), "{said}");
+    }
 }
 
 #[test]
