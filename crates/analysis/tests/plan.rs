@@ -242,6 +242,11 @@ fn bad_files_say_where_and_what() {
             "[class.b]\nextends = \"rt\"\n[class.rt]\nextends = \"b\" ",
             "circle",
         ),
+        (
+            "[class.rt] ",
+            "[class.rt]\nunit = \"web.service\" ",
+            "move them to its [[vm]]",
+        ),
         ("pcpus = 5", "pcpus = \"5\"", "invalid type"),
         (
             "rt = false",

@@ -47,6 +47,7 @@ pub mod settings;
 mod threads;
 mod tree;
 mod vcpu_scheduler;
+mod wanted_vm;
 
 pub use control::HostControl;
 pub use cpu_set::{CpuSet, CpuSetError, MAX_CPU};
@@ -68,6 +69,7 @@ pub use steadyvm_fault::Blame;
 pub use threads::{KernelThreads, Policy, RESET_ON_FORK, Scheduling, Threads};
 pub use tree::{HostTree, RootedTree};
 pub use vcpu_scheduler::{KernelVcpuScheduler, VcpuScheduler};
+pub use wanted_vm::WantedVm;
 
 #[cfg(test)]
 mod tests;

@@ -322,33 +322,6 @@ pub struct RtVm {
     pub rt_vcpus: Vec<u32>,
 }
 
-impl FromStr for RtVm {
-    type Err = HostError;
-
-    /// Reads `PID` or `PID:VCPU,VCPU`.
-    fn from_str(text: &str) -> Result<Self, HostError> {
-        let error = || HostError::BadInput {
-            what: format!("`{text}` does not name a VM"),
-            fix: "write PID, or PID:VCPU,VCPU with the VCPUs that run the service, as in 4711:1"
-                .into(),
-        };
-        let (pid, vcpus) = text
-            .split_once(':')
-            .map_or((text, None), |(p, v)| (p, Some(v)));
-        let pid = pid.parse().ok().filter(|&pid| pid > 0).ok_or_else(error)?;
-        let mut rt_vcpus: Vec<u32> = match vcpus {
-            None => Vec::new(),
-            Some(list) => list
-                .split(',')
-                .map(|vcpu| vcpu.parse().map_err(|_| error()))
-                .collect::<Result<_, _>>()?,
-        };
-        rt_vcpus.sort_unstable();
-        rt_vcpus.dedup();
-        Ok(Self { pid, rt_vcpus })
-    }
-}
-
 /// What a method is applied to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 // Each is an option of its own on the command line.
@@ -385,22 +358,6 @@ pub struct Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_vms() {
-        let vm: RtVm = "12:3,1,3".parse().unwrap();
-        assert_eq!(
-            vm,
-            RtVm {
-                pid: 12,
-                rt_vcpus: vec![1, 3]
-            }
-        );
-        assert_eq!("12".parse::<RtVm>().unwrap().rt_vcpus, [] as [u32; 0]);
-        for text in ["", "0", "x", "1:", "1:a", "1:2,", "-1"] {
-            assert!(text.parse::<RtVm>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn the_default_priorities_do_not_invert() {

@@ -57,7 +57,7 @@ fn check_named(target: &Target, method: Switches) -> Result<(), HostError> {
     let missing = if target.rt_nics.is_empty() && !method.tuned {
         "an RT NIC (--rt-nic eth0)"
     } else if target.rt_vms.is_empty() && target.rt_processes.is_empty() {
-        "an RT VM (--rt-vm PID:VCPU) or an RT process (--rt-process PID)"
+        "an RT VM (--rt-vm NAME:VCPU) or an RT process (--rt-process PID)"
     } else {
         return check_named_once(target);
     };

@@ -3,7 +3,8 @@
 //! T1 of section VI-C of RTCA (Xi, Li, Lu and Gill 2012). Jobs are released a period apart whatever is late, and queue
 //! up. Of two jobs that are ready on a machine the older one goes first. The datagram is `NetRT`'s.
 
-use crate::job::{self, Done};
+use crate::computation::work;
+use crate::job::Done;
 use crate::netrt::wire::{Header, MAXIMUM_PAYLOAD_BYTES, make_reply};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -22,7 +23,7 @@ const DATAGRAM_BYTES: usize = 64;
 pub struct Task {
     /// From one release to the next, in microseconds.
     pub period_us: u64,
-    /// Length of the first machine's two stages, in [`job::work`] units.
+    /// Length of the first machine's two stages, in [`work`] units.
     pub work: u64,
     /// How many jobs.
     pub jobs: u64,
@@ -55,7 +56,7 @@ pub fn run(socket: &UdpSocket, task: &Task) -> io::Result<Ran> {
         // An answer is of an older job than the next one.
         if let Some(job) = take_answer(socket, task.run)? {
             if let Some(slot @ None) = done.get_mut(job as usize) {
-                job::work(task.work);
+                work(task.work);
                 *slot = Some(Done {
                     released_ns: release(job).as_nanos() as u64,
                     finished_ns: begun.elapsed().as_nanos() as u64,
@@ -68,7 +69,7 @@ pub fn run(socket: &UdpSocket, task: &Task) -> io::Result<Ran> {
         let is_left = next < task.jobs;
         let wait = release(next).saturating_sub(begun.elapsed());
         if is_left && wait.is_zero() {
-            job::work(task.work);
+            work(task.work);
             send(socket, task.run, next)?;
             done.push(None);
         } else if !is_left && !is_readable(socket, Duration::from_micros(task.timeout_us))? {
@@ -96,7 +97,7 @@ pub fn answer(socket: &UdpSocket, units: &AtomicU64) -> io::Result<()> {
         };
         let datagram = &mut datagram[..length];
         if Header::read_request(datagram).is_some() {
-            job::work(units.load(Ordering::Relaxed));
+            work(units.load(Ordering::Relaxed));
             make_reply(datagram);
             sent(socket.send_to(datagram, from))?;
         }

@@ -2,11 +2,10 @@
 //!
 //! As in section V of NISP (Lee, Kim, Shin 2015): jobs are released a period apart; a job that is
 //! not done by then delays the next one's release to its own end. With a backlog it delays none.
+//! [`workload`](crate::workload) runs it.
 
 use serde::{Deserialize, Serialize};
-use std::hint::black_box;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use steadyvm_stats::Summary;
 
 /// A job that was done; times in nanoseconds after the start of the run.
@@ -65,94 +64,13 @@ impl Ran {
 pub struct Task {
     /// From one release to the next.
     pub period_us: u64,
-    /// Its length, in [`work`] units.
+    /// Its length, in units of [`work`](crate::computation::work).
     pub work: u64,
     /// How many jobs.
     pub jobs: u64,
     /// Whether releases stay a period apart whatever is late, as in RT-Xen's experiments: jobs queue up.
     #[serde(default)]
     pub backlog: bool,
-}
-
-/// How many jobs were done, and how many of them after their deadline, over all runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
-    /// Jobs.
-    pub jobs: u64,
-    /// Of these, those that took longer than their period.
-    pub misses: u64,
-}
-
-impl Count {
-    /// Counts one of a task's jobs.
-    pub fn add(&mut self, task: &Task, job: &Done) {
-        self.jobs += 1;
-        self.misses += u64::from(job.response_ns() > task.period_us.saturating_mul(1000));
-    }
-}
-
-/// Does the task's jobs.
-pub fn run(task: &Task) -> Vec<Done> {
-    run_and_tell(task, &mut |_| {})
-}
-
-/// The same, and tells of each job after it is done.
-pub fn run_and_tell(task: &Task, tell: &mut dyn FnMut(&Done)) -> Vec<Done> {
-    let begun = Instant::now();
-    let period = Duration::from_micros(task.period_us);
-    let mut release = Duration::ZERO;
-    let mut done = Vec::new();
-    for _ in 0..task.jobs {
-        thread::sleep(release.saturating_sub(begun.elapsed()));
-        work(task.work);
-        let finished = begun.elapsed();
-        let job = Done {
-            released_ns: release.as_nanos() as u64,
-            finished_ns: finished.as_nanos() as u64,
-        };
-        done.push(job);
-        tell(&job);
-        release += period;
-        if !task.backlog {
-            release = release.max(finished);
-        }
-    }
-    done
-}
-
-/// Computes for a time that is proportional to `units`: registers only, no memory, and each step waits for the one
-/// before it. Where the machine shares a core with another one that leaves the other room, so that its
-/// load tells less on ours.
-pub fn work(units: u64) {
-    let mut state = units | 1;
-    for _ in 0..units {
-        for _ in 0..64 {
-            // A step of SplitMix64: it takes a multiplier's latency, and no compiler folds two into one.
-            state = (state ^ (state >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        }
-        black_box(state);
-    }
-}
-
-/// How many units of [`work`] take this long here and now: the fastest of some trials counts, for
-/// everything else that runs makes them longer.
-pub fn units_for(duration: Duration) -> u64 {
-    const TRIALS: u32 = 12;
-    let mut units = 1000;
-    loop {
-        let trial = |_| {
-            let begun = Instant::now();
-            work(units);
-            begun.elapsed()
-        };
-        let fastest = (0..TRIALS).map(trial).min().unwrap_or_default();
-        // Long enough to be measured, and shorter than what can be interrupted often.
-        if fastest >= duration / 8 {
-            let ratio = duration.as_secs_f64() / fastest.as_secs_f64();
-            return (units as f64 * ratio).round().max(1.0) as u64;
-        }
-        units *= 2;
-    }
 }
 
 /// How punctually jobs were done; times in microseconds.
@@ -271,54 +189,6 @@ mod tests {
         assert_eq!(ran(&[30, 10, 20]).median_response_ns(), Some(20));
         assert_eq!(ran(&[30, 10]).median_response_ns(), Some(30));
         assert_eq!(ran(&[]).median_response_ns(), None);
-    }
-
-    #[test]
-    fn jobs_are_released_a_period_apart_or_after_the_one_before() {
-        let task = Task {
-            period_us: 300,
-            work: 10,
-            jobs: 20,
-            backlog: false,
-        };
-        let done = run(&task);
-        assert_eq!(done.len(), 20);
-        for pair in done.windows(2) {
-            let due = pair[0].released_ns + 300_000;
-            assert_eq!(pair[1].released_ns, due.max(pair[0].finished_ns));
-            assert!(pair[1].finished_ns >= pair[1].released_ns);
-        }
-    }
-
-    #[test]
-    fn jobs_that_take_longer_than_their_period_are_counted_as_missed() {
-        let task = Task {
-            period_us: 1,
-            work: 100,
-            jobs: 20,
-            backlog: true,
-        };
-        let mut count = Count::default();
-        let done = run_and_tell(&task, &mut |job| count.add(&task, job));
-        let late = done.iter().filter(|job| job.response_ns() > 1000).count();
-        assert_eq!((count.jobs, count.misses), (20, late as u64));
-        assert!(late > 0);
-    }
-
-    #[test]
-    fn with_a_backlog_late_jobs_delay_no_release() {
-        let task = Task {
-            period_us: 1,
-            work: 100,
-            jobs: 20,
-            backlog: true,
-        };
-        let done = run(&task);
-        for (number, job) in (0..).zip(&done) {
-            assert_eq!(job.released_ns, number * 1000);
-        }
-        // Each takes more than its period: what waits grows.
-        assert!(done[19].response_ns() > done[0].response_ns());
     }
 
     proptest! {

@@ -3,13 +3,15 @@
 //! [`netrt`] measures: a UDP request/response service under requests at random intervals, every
 //! round trip kept. [`netstream`] describes the bulk traffic beside it (iperf3) and reads what it
 //! reports. [`mmpp`], [`flood`], [`stream`] and [`job`] are the loads of the experiment of NISP: bursts
-//! of packets or a TCP stream for one process, next to a periodic job of another. [`end_to_end`] is a job over two
+//! of packets or a TCP stream for one process, next to a periodic job of another. [`workload`] runs such jobs, and
+//! sporadic ones that take as long as they like or need the caches ([`computation`]). [`end_to_end`] is a job over two
 //! machines. [`memcached`] sends a key-value store its requests, [`sip`] a SIP server its calls.
 //!
 //! The crate starts no process and knows no namespace: callers hand it sockets and text. It knows no
 //! experiment either.
 #![forbid(unsafe_code)]
 
+pub mod computation;
 pub mod end_to_end;
 pub mod flood;
 pub mod job;
@@ -19,3 +21,4 @@ pub mod netrt;
 pub mod netstream;
 pub mod sip;
 pub mod stream;
+pub mod workload;

@@ -10,8 +10,8 @@ use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
 use steadyvm_host::{
-    DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, Priorities, RtVm, Snapshot, State,
-    Status, Switches, Target, Undone,
+    DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, Priorities, Snapshot, State, Status,
+    Switches, Target, Undone, WantedVm,
 };
 
 use crate::output;
@@ -88,10 +88,11 @@ struct TargetArgs {
     /// A network interface that carries real-time traffic; may be repeated.
     #[arg(long = "rt-nic", value_name = "IF")]
     rt_nics: Vec<String>,
-    /// A VM that serves it: the process of its monitor, and the VCPUs that run the service (all
-    /// but VCPU 0 if left out); may be repeated.
-    #[arg(long = "rt-vm", value_name = "PID[:VCPU,VCPU]")]
-    rt_vms: Vec<RtVm>,
+    /// A VM that serves it: its name, as libvirt's domain or QEMU's -name, or the process of its
+    /// monitor; and the VCPUs that run the service (all but VCPU 0 if left out), such as web:1; may
+    /// be repeated.
+    #[arg(long = "rt-vm", value_name = "NAME|PID[:VCPU,VCPU]")]
+    rt_vms: Vec<WantedVm>,
     /// A process of this host that serves it itself, without a VM; may be repeated. Threads that
     /// it starts later are normal ones: name it when it is ready.
     #[arg(long = "rt-process", value_name = "PID")]
@@ -134,10 +135,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl TargetArgs {
-    fn target(&self) -> Target {
-        Target {
+    /// Finds the VMs that are named, and warns of processes that claim their names.
+    fn target(&self) -> Result<Target, HostError> {
+        let machine = Machine::real();
+        let mut warnings = Vec::new();
+        let rt_vms = self
+            .rt_vms
+            .iter()
+            .map(|vm| vm.find(&machine, &mut warnings))
+            .collect::<Result<_, _>>();
+        for warning in &warnings {
+            eprintln!("steadyvm: warning: {warning}");
+        }
+        Ok(Target {
             rt_nics: self.rt_nics.clone(),
-            rt_vms: self.rt_vms.clone(),
+            rt_vms: rt_vms?,
             rt_processes: self.rt_processes.clone(),
             dedicated_cpu: self.cpu,
             priorities: Priorities::default(),
@@ -145,7 +157,7 @@ impl TargetArgs {
             keep_fair_server: self.keep_fair_server,
             keep_housekeeping: self.keep_housekeeping,
             keep_vfio: self.keep_vfio,
-        }
+        })
     }
 }
 
@@ -165,7 +177,7 @@ pub(crate) fn print_json<T: Serialize>(content: &T) -> Result<()> {
 }
 
 fn apply(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode> {
-    let applied = control.apply(&args.target(), args.method)?;
+    let applied = control.apply(&args.target()?, args.method)?;
     for warning in &applied.warnings {
         eprintln!("steadyvm: warning: {warning}");
     }
@@ -189,7 +201,7 @@ fn apply(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCod
 }
 
 fn plan(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode> {
-    let plan = control.plan(&args.target(), args.method)?;
+    let plan = control.plan(&args.target()?, args.method)?;
     for warning in &plan.warnings {
         eprintln!("steadyvm: warning: {warning}");
     }

@@ -1,21 +1,19 @@
 //! `steadyvm load`: the loads of the lab's experiments, for use by hand and by the lab.
 
-use std::fs;
-use std::io::{self, BufRead, Write};
+mod job;
+
+use std::io::{self, BufRead};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
-use nix::fcntl::OFlag;
 use steadyvm_load::netrt::ClientOptions;
-use steadyvm_load::{end_to_end, flood, job, netrt, stream};
+use steadyvm_load::{end_to_end, flood, netrt, stream};
 
 use crate::output;
 
@@ -31,20 +29,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Do periodic jobs that need the CPU.
-    ///
-    /// "calibrate MICROSECONDS" answers how many units of work take that long. "run" and a task,
-    /// such as {"period_us": 30000, "work": 1000, "jobs": 200}, does the jobs and answers when each
-    /// was released and finished, and how long all of them waited for a CPU while they could have run.
-    #[allow(clippy::doc_markdown)] // JSON for a terminal
-    #[command(verbatim_doc_comment)]
-    Job {
-        /// Tell there how many jobs were done and how many took longer than their period, once a second at most and after
-        /// each run: a line such as {"jobs":120,"misses":0}. In a guest a virtio-serial port, which the host's monitor
-        /// carries into /run/steadyvm/reports/VM for `steadyvm sched top`.
-        #[arg(long, value_name = "FILE")]
-        report: Option<PathBuf>,
-    },
+    Job(job::Args),
     /// The first and the last stage of a task over two machines.
     ///
     /// "calibrate MICROSECONDS" answers how many units of work take that long. "run" and a task, such as
@@ -108,19 +93,16 @@ pub enum Protocol {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     match args.verb {
-        Verb::Job { ref report } => {
-            let mut reporter = report.as_deref().map(Reporter::at).transpose()?;
-            serve(|line| jobs(line, reporter.as_mut()))?;
-        }
+        Verb::Job(ref args) => job::run(args)?,
         Verb::Pipeline { address } => {
             let socket = connected(address)?;
             serve(|line| match line.split_once(' ') {
-                Some(("calibrate", time)) => calibrate(time),
+                Some(("calibrate", time)) => job::calibrate(time),
                 Some(("run", task)) => {
                     let task = serde_json::from_str(task).context("run wants a task in JSON")?;
                     Ok(serde_json::to_string(&end_to_end::run(&socket, &task)?)?)
                 }
-                _ => bail!("`{line}` is no request; write: calibrate MICROSECONDS, or run TASK"),
+                _ => Err(job::no_request(line, "calibrate MICROSECONDS, or run TASK")),
             })?;
         }
         Verb::Stage { address } => {
@@ -130,13 +112,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let of_stage = Arc::clone(&units);
             thread::spawn(move || end_to_end::answer(&socket, &of_stage));
             serve(|line| match line.split_once(' ') {
-                Some(("calibrate", time)) => calibrate(time),
+                Some(("calibrate", time)) => job::calibrate(time),
                 Some(("work", number)) => {
                     let number = number.parse().context("work wants a number of units")?;
                     units.store(number, Ordering::Relaxed);
                     Ok(number.to_string())
                 }
-                _ => bail!("`{line}` is no request; write: calibrate MICROSECONDS, or work UNITS"),
+                _ => Err(job::no_request(
+                    line,
+                    "calibrate MICROSECONDS, or work UNITS",
+                )),
             })?;
         }
         Verb::Sink { address, protocol } => {
@@ -148,7 +133,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                     received: received.load(Ordering::Relaxed),
                     at_ns: begun.elapsed().as_nanos() as u64,
                 })?),
-                other => bail!("`{other}` is no request; write: count"),
+                other => Err(job::no_request(other, "count")),
             })?;
         }
         Verb::Flood { address, bytes } => {
@@ -159,7 +144,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                     Ok("started".to_owned())
                 }
                 "stop" => Ok(flood.stop().to_string()),
-                other => bail!("`{other}` is no request; write: start, or stop"),
+                other => Err(job::no_request(other, "start, or stop")),
             })?;
         }
         Verb::Requests { address } => {
@@ -213,87 +198,4 @@ fn serve(mut answer: impl FnMut(&str) -> Result<String>) -> Result<()> {
         output::line(&answer(line?.trim())?)?;
     }
     Ok(())
-}
-
-/// Tells how many jobs were done and missed.
-struct Reporter {
-    file: fs::File,
-    count: job::Count,
-    told_at: Option<Instant>,
-}
-
-impl Reporter {
-    /// Between two lines.
-    const INTERVAL: Duration = Duration::from_secs(1);
-
-    fn at(path: &Path) -> Result<Self> {
-        // A port whose other side reads nothing keeps no job waiting; nor does a FIFO that nobody has opened.
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(!path.starts_with("/dev"))
-            .custom_flags(OFlag::O_NONBLOCK.bits())
-            .open(path)
-            .with_context(|| format!("cannot open {} for reports", path.display()))?;
-        Ok(Self {
-            file,
-            count: job::Count::default(),
-            told_at: None,
-        })
-    }
-
-    fn add(&mut self, task: &job::Task, done: &job::Done) {
-        self.count.add(task, done);
-        if self.told_at.is_none_or(|at| at.elapsed() >= Self::INTERVAL) {
-            self.tell();
-        }
-    }
-
-    /// A line that finds no room is lost: the next one has all.
-    fn tell(&mut self) {
-        let job::Count { jobs, misses } = self.count;
-        let line = format!("{{\"jobs\":{jobs},\"misses\":{misses}}}\n");
-        let _ = self.file.write(line.as_bytes());
-        self.told_at = Some(Instant::now());
-    }
-}
-
-fn jobs(line: &str, mut reporter: Option<&mut Reporter>) -> Result<String> {
-    match line.split_once(' ') {
-        Some(("calibrate", time)) => calibrate(time),
-        Some(("run", task)) => {
-            let task = serde_json::from_str(task).context("run wants a task in JSON")?;
-            let waited_before_ns = waited_ns()?;
-            let done = job::run_and_tell(&task, &mut |done| {
-                if let Some(reporter) = &mut reporter {
-                    reporter.add(&task, done);
-                }
-            });
-            if let Some(reporter) = reporter {
-                reporter.tell();
-            }
-            let waited_ns = waited_ns()?.saturating_sub(waited_before_ns);
-            Ok(serde_json::to_string(&job::Ran { done, waited_ns })?)
-        }
-        _ => bail!("`{line}` is no request; write: calibrate MICROSECONDS, or run TASK"),
-    }
-}
-
-/// How many units of work take so many microseconds.
-fn calibrate(microseconds: &str) -> Result<String> {
-    let microseconds = microseconds
-        .parse()
-        .context("calibrate wants microseconds")?;
-    let units = job::units_for(Duration::from_micros(microseconds));
-    Ok(units.to_string())
-}
-
-/// How long this thread has waited for a CPU while it could have run.
-fn waited_ns() -> Result<u64> {
-    let path = "/proc/thread-self/schedstat";
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    let second = text.split_whitespace().nth(1).unwrap_or_default();
-    second
-        .parse()
-        .with_context(|| format!("{path} has no time that was waited: {text}"))
 }

@@ -50,7 +50,7 @@ fn wrong_use_ends_with_2() {
     for arguments in [
         &["host", "apply", "--method", "fast"][..],
         &["host", "apply"],
-        &["host", "apply", "--method", "preempt-rt", "--rt-vm", "x"],
+        &["host", "apply", "--method", "preempt-rt", "--rt-vm", "0:1"],
         &["host", "apply", "--method", "preempt-rt"],
         &["host", "nothing"],
         &["host", "snapshot", "--compare", "/no/such/file"],
@@ -66,6 +66,19 @@ fn wrong_use_ends_with_2() {
         );
         assert!(output.stdout.is_empty());
         assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn a_vm_that_does_not_run_is_named_with_what_to_do() {
+    for verb in ["apply", "plan"] {
+        let arguments = ["host", verb, "--method", "preempt-rt", "--rt-nic", "lo"];
+        let output = steadyvm(&[&arguments[..], &["--rt-vm", "no-such-vm:1"]].concat());
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        let said = "VM \"no-such-vm\" does not run on this host; start it first";
+        assert!(message.contains(said), "{message}");
+        assert!(output.stdout.is_empty());
     }
 }
 

@@ -3,14 +3,23 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use serde::de::DeserializeOwned;
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use nix::sys::stat::Mode;
+use nix::unistd::{geteuid, gettid, mkfifo};
+use steadyvm_host::{KernelThreads, Policy, Scheduling, Threads};
 use steadyvm_load::end_to_end;
 use steadyvm_load::flood::Count;
 use steadyvm_load::job::{Ran, Task};
 use steadyvm_load::stream;
+use steadyvm_load::workload::Answer;
 
 /// `steadyvm load WORDS`, ready.
 struct Load {
@@ -141,6 +150,150 @@ fn jobs_and_misses_are_reported() {
         let jobs = 5 * runs;
         let last = format!("{{\"jobs\":{jobs},\"misses\":{jobs}}}");
         assert_eq!(text.lines().last(), Some(last.as_str()), "{text}");
+    }
+}
+
+#[test]
+fn sporadic_jobs_of_varying_length_are_recorded_each() {
+    let mut load = Load::start(&["job"]);
+    let task = r#"{"period_us": 2000, "extra_us": 1000, "execution_us": 500, "factor": [0.5, 1.5],
+        "deadline_us": 1000000, "buffer_kib": 256, "jobs": 20, "backlog": true, "seed": 5}"#;
+    let answer: Answer = load.ask(&format!("run {}", task.replace('\n', " ")));
+    assert_eq!(answer.done.len(), 20);
+    let late = answer
+        .done
+        .iter()
+        .filter(|job| job.finished_ns > job.deadline_ns);
+    assert_eq!(answer.missed, late.count() as u64);
+    assert!(answer.work > 0);
+    for pair in answer.done.windows(2) {
+        let between = pair[1].released_ns - pair[0].released_ns;
+        assert!((2_000_000..=3_000_000).contains(&between), "{between}");
+        assert_eq!(pair[0].deadline_ns, pair[0].released_ns + 1_000_000_000);
+        assert!(pair[0].started_ns >= pair[0].released_ns);
+    }
+    // Releases are the seed's: another run has the same.
+    let again: Answer = load.ask(&format!("run {}", task.replace('\n', " ")));
+    let released =
+        |answer: &Answer| -> Vec<u64> { answer.done.iter().map(|job| job.released_ns).collect() };
+    assert_eq!(released(&again), released(&answer));
+}
+
+/// Whether the kernel gives a thread of this test such a policy.
+fn is_permitted(scheduling: Scheduling) -> bool {
+    let thread = thread::spawn(move || {
+        let own = gettid().as_raw().cast_unsigned();
+        KernelThreads.set_scheduling(own, &scheduling).is_ok()
+    });
+    thread.join().unwrap()
+}
+
+/// Runs a task of two jobs in a policy. Where the kernel permits that, the jobs have it, and the thread has its own
+/// again afterwards; elsewhere the program says so and ends.
+fn jobs_have_the_policy(words: &str, expected: Scheduling) {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("report");
+    mkfifo(&path, Mode::S_IRWXU).unwrap();
+    let mut load = Load::start(&["job", "--report", path.to_str().unwrap()]);
+    let mut reports = OpenOptions::new().read(true).open(&path).unwrap();
+    let task = format!(r#"{{"period_us": 300000, "work": 1000, "jobs": 2, "policy": "{words}"}}"#);
+    if !is_permitted(expected) {
+        writeln!(load.requests, "run {task}").unwrap();
+        assert!(load.answers.next().is_none());
+        assert_eq!(load.child.wait().unwrap().code(), Some(3));
+        return;
+    }
+    let thread = load.child.id();
+    let before = KernelThreads.scheduling(thread).unwrap();
+    writeln!(load.requests, "run {task}").unwrap();
+    // The first job's report comes at once; the second job is yet to be released.
+    assert!(reports.read(&mut [0; 64]).unwrap() > 0);
+    let during = KernelThreads.scheduling(thread).unwrap();
+    assert!(during.same_as(&expected), "{during:?}");
+    let answer: Answer = serde_json::from_str(&load.answers.next().unwrap().unwrap()).unwrap();
+    assert_eq!(answer.done.len(), 2);
+    // It answers after it has given the policy back.
+    assert!(KernelThreads.scheduling(thread).unwrap().same_as(&before));
+}
+
+#[test]
+fn jobs_run_by_fifo_while_they_are_asked_to_or_the_refusal_says_why() {
+    jobs_have_the_policy("fifo:7", Scheduling::fifo(7, 0));
+}
+
+#[test]
+fn jobs_run_by_deadline_while_they_are_asked_to_or_the_refusal_says_why() {
+    let expected = Scheduling::deadline(1_000_000, 5_000_000, 10_000_000, 0);
+    assert_eq!(expected.policy, Policy::Deadline);
+    jobs_have_the_policy("deadline:1000/5000/10000", expected);
+}
+
+/// Without the right to, as nobody: root loses it by another user's number.
+#[test]
+fn a_policy_that_is_not_permitted_is_refused_with_what_to_do() {
+    // Nobody may run the program's file, wherever the tree is.
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = place.path().join("steadyvm");
+    fs::copy(env!("CARGO_BIN_EXE_steadyvm"), &program).unwrap();
+    let mut command = Command::new(&program);
+    if geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let mut child = command
+        .args(["load", "job"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let task =
+        r#"run {"period_us": 1000, "work": 1, "jobs": 1, "policy": "deadline:1000/5000/10000"}"#;
+    writeln!(child.stdin.take().unwrap(), "{task}").unwrap();
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(3), "{said}");
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "ready\n");
+    for part in [
+        "policy deadline:1000/5000/10000",
+        "not permitted",
+        "CAP_SYS_NICE",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn a_task_or_request_that_makes_no_sense_ends_with_2_and_says_what_to_write() {
+    for (request, part) in [
+        ("sleep 3", "write: calibrate MICROSECONDS, or run TASK"),
+        ("calibrate", "write: calibrate MICROSECONDS"),
+        ("calibrate soon", "write `calibrate 4000`"),
+        ("calibrate 1 2 3", "write `calibrate 4000`"),
+        ("calibrate 1 0", "1 to 1048576"),
+        ("run {}", "steadyvm load job --help"),
+        (r#"run {"period_us": 1, "jobs": 1}"#, "execution_us"),
+        (
+            r#"run {"period_us": 1, "jobs": 1, "work": 1, "policy": "fifo:100"}"#,
+            "with 1 to 99",
+        ),
+        (
+            r#"run {"period_us": 1, "jobs": 1, "work": 1, "policy": "deadline:1/2/3"}"#,
+            "which SCHED_DEADLINE asks for",
+        ),
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_steadyvm"))
+            .args(["load", "job"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(child.stdin.take().unwrap(), "{request}").unwrap();
+        let done = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{request}: {said}");
+        assert!(said.contains(part), "{request}: {said}");
     }
 }
 

@@ -7,7 +7,9 @@ use crate::fake::paper::paper_host;
 use crate::machine::{all_vms, find_vm, nic, printable, vm};
 use crate::net::file;
 use crate::settings::{ChangeOf, File, Form};
-use crate::{CpuSet, Engine, HostControl, Method, RtVm, Snapshot, Switches, Target, doctor, parse};
+use crate::{
+    CpuSet, Engine, HostControl, Method, RtVm, Snapshot, Switches, Target, WantedVm, doctor, parse,
+};
 
 /// Files of the paper's host that are replaced, by what reads them.
 const FILES: [&str; 40] = [
@@ -88,7 +90,7 @@ fn text(text: &str) {
         let again = switches.to_string().parse::<Switches>();
         assert_eq!(again.ok(), Some(switches), "a method's name comes back");
     }
-    let _ = text.parse::<RtVm>();
+    let _ = text.parse::<WantedVm>();
     if let Ok(profile) = file::parse_any("steadyvm.toml", text) {
         let json = serde_json::to_string(&profile).expect("a profile is JSON");
         assert_eq!(

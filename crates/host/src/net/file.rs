@@ -31,6 +31,7 @@ use super::profile::{
 };
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
+use crate::machine::printable;
 
 /// The file. Tables of the plan are named, so that a misspelt one is an error.
 #[derive(Deserialize)]
@@ -111,11 +112,13 @@ struct QueueTable {
     class: String,
 }
 
-/// A `[[vm]]`: its other fields are the plan's.
+/// A `[[vm]]`: its other fields are the plan's. It is found by its name, or by the unit or cgroup that it runs in.
 #[derive(Deserialize)]
 struct VmTable {
     name: Option<String>,
     class: Option<String>,
+    unit: Option<Spanned<String>>,
+    cgroup: Option<Spanned<String>>,
 }
 
 /// Reads the network part of a file. `name` is the file's, for messages.
@@ -124,7 +127,11 @@ struct VmTable {
 /// What is wrong, with its line and column.
 pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
     let profile = parse_any(name, text)?;
-    if profile == Profile::default() {
+    let asked = Profile {
+        vms: profile.vms.iter().filter(|vm| vm.asks()).cloned().collect(),
+        ..profile.clone()
+    };
+    if asked == Profile::default() {
         let what = "nothing in it is for the network";
         return Err(Reader { name, text }.wrong(
             0,
@@ -302,28 +309,83 @@ impl Reader<'_> {
         })
     }
 
-    /// A VM whose class has settings for the network; others are the plan's alone.
+    /// A VM whose class has settings for the network, or that says where it runs; others are the plan's alone.
     fn vm(
         &self,
         table: &Spanned<VmTable>,
         classes: &BTreeMap<String, Spanned<ClassTable>>,
     ) -> Result<Option<VmProfile>, HostError> {
         let at = table.span().start;
-        let VmTable { name, class } = table.get_ref();
-        let Some(class) = class else { return Ok(None) };
-        let Some(class) = self.class(class, at, classes)? else {
+        let VmTable {
+            name,
+            class,
+            unit,
+            cgroup,
+        } = table.get_ref();
+        let class = match class {
+            Some(class) => self.class(class, at, classes)?,
+            None => None,
+        };
+        if class.is_none() && unit.is_none() && cgroup.is_none() {
             return Ok(None);
-        };
+        }
         let Some(name) = name else {
-            return Err(self.wrong(at, "this VM has no name", "give it one"));
+            let fix = "give it one: the plan and warnings call it so";
+            return Err(self.wrong(at, "this VM has no name", fix));
         };
+        if let (Some(_), Some(cgroup)) = (unit, cgroup) {
+            let what = format!("VM \"{name}\" has both a unit and a cgroup");
+            return Err(self.wrong(cgroup.span().start, &what, "keep one"));
+        }
         Ok(Some(VmProfile {
             name: name.clone(),
-            class,
+            class: class.unwrap_or_default(),
+            unit: self.checked(name, unit.as_ref(), unit_is_wrong)?,
+            cgroup: self.checked(name, cgroup.as_ref(), cgroup_is_wrong)?,
             place: self.place(at),
             ..VmProfile::default()
         }))
     }
+
+    /// The text of a field, unless it is wrong: `is_wrong` says what and what to do.
+    fn checked(
+        &self,
+        vm: &str,
+        field: Option<&Spanned<String>>,
+        is_wrong: fn(&str) -> Option<(&'static str, &'static str)>,
+    ) -> Result<Option<String>, HostError> {
+        let Some(field) = field else { return Ok(None) };
+        let text = field.get_ref();
+        match is_wrong(text) {
+            None => Ok(Some(text.clone())),
+            Some((what, fix)) => {
+                let what = format!("VM \"{vm}\": \"{}\" {what}", printable(text));
+                Err(self.wrong(field.span().start, &what, fix))
+            }
+        }
+    }
+}
+
+/// What would never be the unit of a process.
+fn unit_is_wrong(unit: &str) -> Option<(&'static str, &'static str)> {
+    let stem = [".service", ".scope", ".slice"]
+        .iter()
+        .find_map(|end| unit.strip_suffix(end));
+    let is_one = stem.is_some_and(|stem| !stem.is_empty()) && !unit.contains('/');
+    (!is_one).then_some((
+        "is no systemd unit that a process runs in",
+        "write its whole name, such as \"web.service\", as `systemctl status PID` shows it",
+    ))
+}
+
+/// What would never be the cgroup of a process, or is everyone's.
+fn cgroup_is_wrong(cgroup: &str) -> Option<(&'static str, &'static str)> {
+    let is_one = cgroup.starts_with('/') && !cgroup.trim_end_matches('/').is_empty();
+    let is_file = cgroup.starts_with("/sys/");
+    (!is_one || is_file).then_some((
+        "is no cgroup of a VM",
+        "write its path as /proc/PID/cgroup has it, such as \"/machine.slice/web\", without /sys/fs/cgroup",
+    ))
 }
 
 impl NetTable {

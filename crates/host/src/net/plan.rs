@@ -101,8 +101,9 @@ pub(crate) fn plan(
         }
     }
     let mut reserved = Vec::new();
-    for vm in &profile.vms {
-        match find_vm(machine, &threads, vm, context)? {
+    for vm in profile.vms.iter().filter(|vm| vm.asks()) {
+        let found = find_vm(machine, &threads, vm, context);
+        match found.map_err(|error| place_once(error, &vm.place))? {
             Some(running) => {
                 plan_vm(machine, &running, &online, own, by_ext, &mut wanted)?;
                 if let Some(by_ext) = by_ext {
@@ -606,6 +607,14 @@ fn warn_of_irqbalance(threads: &[Thread], profile: &Profile, wanted: &mut Wanted
              --banned-cpus"
                 .into(),
         );
+    }
+}
+
+/// The same for an error that may have its place.
+fn place_once(error: HostError, of_vm: &str) -> HostError {
+    match &error {
+        HostError::BadInput { what, .. } if what.starts_with(of_vm) => error,
+        _ => place(error, of_vm),
     }
 }
 

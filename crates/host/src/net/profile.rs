@@ -11,6 +11,7 @@ use super::demux::DemuxProfile;
 use super::tuned::{self, TunedProfile};
 use super::vcpu_scheduler::SchedulerProfile;
 use crate::cpu_set::CpuSet;
+use crate::discover::VmSelector;
 use crate::error::HostError;
 use crate::fair_server::LONGEST_PIECE_NS;
 use crate::links::FlowRule;
@@ -94,8 +95,14 @@ pub struct NicProfile {
 pub struct VmProfile {
     /// Its name, as its monitor was told (`-name`).
     pub name: String,
-    /// The process of its monitor; found by the name if it is not given.
+    /// The process of its monitor; found by what follows if it is not given.
     pub pid: Option<u32>,
+    /// The unit of the system's systemd that it runs in, in place of its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The cgroup that it runs in or below, in place of its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
     /// The VCPUs that `vcpu` is for; empty: all but VCPU 0.
     pub rt_vcpus: Vec<u32>,
     /// Budgets by VCPU; these get no priority of the class.
@@ -105,6 +112,28 @@ pub struct VmProfile {
     pub class: Class,
     /// Where the profile names it, for messages.
     pub place: String,
+}
+
+impl VmProfile {
+    /// How it is found.
+    pub fn selector(&self) -> VmSelector {
+        let by_unit = || self.unit.clone().map(VmSelector::Unit);
+        let by_cgroup = || self.cgroup.clone().map(VmSelector::Cgroup);
+        let found_by = self.pid.map(VmSelector::Pid);
+        found_by
+            .or_else(by_unit)
+            .or_else(by_cgroup)
+            .unwrap_or_else(|| VmSelector::Name(self.name.clone()))
+    }
+
+    /// Whether anything is to be set for it. A VM of the plan alone is there for how it is found.
+    pub(super) fn asks(&self) -> bool {
+        let nothing = Class {
+            name: self.class.name.clone(),
+            ..Class::default()
+        };
+        self.class != nothing || !self.budgets.is_empty()
+    }
 }
 
 /// A process of the host that is itself a service, and its class.

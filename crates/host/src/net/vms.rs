@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::discover::{self, VmSelector};
+use crate::discover;
 use crate::error::HostError;
 use crate::machine::{Machine, Thread};
 
@@ -24,11 +24,8 @@ pub(super) fn find<'p>(
     threads: &[Thread],
     profile: &'p VmProfile,
 ) -> Result<Option<Running<'p>>, HostError> {
-    let wanted = profile
-        .pid
-        .map_or_else(|| VmSelector::Name(profile.name.clone()), VmSelector::Pid);
     let mut warnings = Vec::new();
-    let Some(vm) = discover::find_vm(machine, threads, &wanted, &mut warnings)? else {
+    let Some(vm) = discover::find_vm(machine, threads, &profile.selector(), &mut warnings)? else {
         return Ok(None);
     };
     if let Some(absent) = profile

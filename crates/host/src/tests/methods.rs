@@ -544,7 +544,10 @@ fn a_vm_with_outsourced_sockets_needs_no_vhost_worker() {
     host.thread(300, 302, "vcpu1/echo", 0);
     host.kvm_vm(300, 2);
     let target = Target {
-        rt_vms: vec!["300:1".parse().unwrap()],
+        rt_vms: vec![RtVm {
+            pid: 300,
+            rt_vcpus: vec![1],
+        }],
         ..paper_target()
     };
     let control = control(&host, &directory);

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use crate::Blame;
-use crate::net::{ThreadPriority, file};
+use crate::discover::VmSelector;
+use crate::net::{ThreadPriority, VmProfile, file};
 
 fn refusal(text: &str) -> String {
     let error = file::parse("steadyvm.toml", text).unwrap_err();
@@ -148,6 +149,46 @@ fn what_is_wrong_is_told_with_its_place() {
             "line 3",
             "ksoftirqd = 30 does not stand below levels_from = 30",
         ),
+        (
+            "[[vm]]\nname = \"a\"\nunit = \"web\"\n".to_owned(),
+            "line 3",
+            "VM \"a\": \"web\" is no systemd unit",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\nunit = \"/x/web.service\"\n".to_owned(),
+            "line 3",
+            "such as \"web.service\"",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\ncgroup = \"/\"\n".to_owned(),
+            "line 3",
+            "\"/\" is no cgroup of a VM",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\ncgroup = \"/sys/fs/cgroup/web\"\n".to_owned(),
+            "line 3",
+            "without /sys/fs/cgroup",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\nunit = \"web.service\"\ncgroup = \"/web\"\n".to_owned(),
+            "line 4",
+            "both a unit and a cgroup",
+        ),
+        (
+            "[[vm]]\nunit = \"web.service\"\n".to_owned(),
+            "line 1",
+            "this VM has no name",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\nunit = 3\n".to_owned(),
+            "line 3",
+            "expected a string",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\nunit = \"web.service\"\n".to_owned(),
+            "line 1",
+            "nothing in it is for the network",
+        ),
         (String::new(), "line 1", "nothing in it is for the network"),
         ("[net\n".to_owned(), "line 1", ""),
     ] {
@@ -194,6 +235,37 @@ fn batches_and_levels_out_of_range_are_told_with_their_place() {
 }
 
 #[test]
+fn a_vm_is_found_by_its_name_or_by_the_unit_or_cgroup_that_it_says() {
+    let profile = file::parse_any(
+        "steadyvm.toml",
+        r#"
+        [[vm]]
+        name = "a"
+        class = "rt"
+        [[vm]]
+        name = "b"
+        class = "rt"
+        unit = 'machine-qemu\x2d1\x2db.scope'
+        [[vm]]
+        name = "c"
+        cgroup = "/lxc/c"
+        [[vm]]
+        name = "d"
+        "#,
+    )
+    .unwrap();
+    let found: Vec<VmSelector> = profile.vms.iter().map(VmProfile::selector).collect();
+    let expected = [
+        VmSelector::Name("a".into()),
+        VmSelector::Unit(r"machine-qemu\x2d1\x2db.scope".into()),
+        VmSelector::Cgroup("/lxc/c".into()),
+    ];
+    assert_eq!(found, expected);
+    // The plan's budgets find their VM by its name.
+    assert_eq!(profile.vms[2].name, "c");
+}
+
+#[test]
 fn the_example_is_read() {
     let text = include_str!("../../../../examples/steadyvm.toml");
     let profile = file::parse("steadyvm.toml", text).unwrap();
@@ -222,7 +294,7 @@ proptest! {
     fn no_text_panics(text in "\\PC*", words in prop::collection::vec(
         prop::sample::select(vec![
             "[net]", "[class.a.net]", "[class.a]", "[[nic]]", "[[vm]]", "name = \"a\"", "\n", "irq = 3",
-            "class = \"a\"", "extends = \"a\"", "cpus = [1]", "queues = [{queue = 0, class = \"a\"}]",
+            "class = \"a\"", "unit = \"a.service\"", "cgroup = \"/a\"", "extends = \"a\"", "cpus = [1]", "queues = [{queue = 0, class = \"a\"}]",
         ]), 0..20))
     {
         let _ = file::parse("x", &text);

@@ -4,8 +4,11 @@
 
 mod processes;
 
-use steadyvm_host::net::{Class, Profile, TapQdisc, ThreadPriority, VmProfile};
-use steadyvm_host::{Change, HostControl, HostError, Machine, Plan, discover};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use steadyvm_host::net::{Class, Profile, TapQdisc, ThreadPriority, VmProfile, file};
+use steadyvm_host::{Change, HostControl, HostError, Machine, Plan, RtVm, WantedVm, discover};
 
 use processes::{Looks, Process, has_kvm, make_tap, start};
 
@@ -53,7 +56,11 @@ fn plan(profile: &Profile) -> Result<Plan, HostError> {
 
 /// The threads that a profile for VM `name` ranks: process and name.
 fn ranked(name: &str) -> Result<Vec<(u32, String)>, HostError> {
-    let plan = plan(&profile(name))?;
+    ranked_by(&profile(name))
+}
+
+fn ranked_by(profile: &Profile) -> Result<Vec<(u32, String)>, HostError> {
+    let plan = plan(profile)?;
     let ranked = plan.steps.iter().filter_map(|step| match &step.change {
         Change::ThreadPolicy(change) => {
             let thread = &change.setting.thread;
@@ -112,6 +119,120 @@ fn two_vms_of_one_name_are_both_named() {
         assert!(text.contains(&pid.to_string()), "{text}");
     }
     assert_eq!(error.blame().exit_code(), 2);
+}
+
+/// A cgroup of the test's own; it goes with this value, after the processes in it.
+struct Cgroup {
+    directory: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes `path` below the root of version 2, which a host with version 1 has beside it; none where the test may
+    /// not, and says so.
+    fn make(path: &str) -> Option<Self> {
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+        let is_root = |root: &&str| Path::new(root).join("cgroup.controllers").exists();
+        let Some(root) = roots.into_iter().find(is_root) else {
+            eprintln!("skipped: cgroups of version 2 are not mounted");
+            return None;
+        };
+        let directory = Path::new(root).join(path);
+        if let Err(error) = fs::create_dir_all(&directory) {
+            eprintln!("skipped: cannot make {}: {error}", directory.display());
+            return None;
+        }
+        Some(Self { directory })
+    }
+
+    fn take(&self, process: &Process) {
+        fs::write(self.directory.join("cgroup.procs"), process.pid.to_string()).unwrap();
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.directory);
+        // What it is in, if that is the test's, too.
+        let _ = self.directory.parent().map(fs::remove_dir);
+    }
+}
+
+#[test]
+fn vms_of_a_unit_or_a_cgroup_are_found_whatever_they_are_called() {
+    if !has_kvm() {
+        return;
+    }
+    let slice = format!("svt{}.slice", std::process::id());
+    let unit = format!("svt-vm-{}.service", std::process::id());
+    let Some(cgroup) = Cgroup::make(&format!("{slice}/{unit}")) else {
+        return;
+    };
+    let called = name("in-unit");
+    // What steadyvm.toml says of it.
+    let of_file = |key: &str, value: &str| {
+        let text = format!(
+            "[class.rt.net]\nvcpu = 70\n[[vm]]\nname = \"label\"\nclass = \"rt\"\n{key} = \"{value}\"\n"
+        );
+        let profile = file::parse("steadyvm.toml", &text).unwrap();
+        let ranked = ranked_by(&profile)?;
+        let of_vms = ranked.into_iter().filter(|(_, comm)| comm.ends_with("KVM"));
+        Ok::<_, HostError>(of_vms.collect::<Vec<_>>())
+    };
+    assert_eq!(of_file("unit", &unit).unwrap(), []);
+    let (vm, elsewhere) = (qemu(&called), qemu(&name("elsewhere")));
+    cgroup.take(&vm);
+    let expected = [(vm.pid, "CPU 1/KVM".to_owned())];
+    assert_eq!(of_file("unit", &unit).unwrap(), expected);
+    assert_eq!(
+        of_file("cgroup", &format!("/{slice}/{unit}")).unwrap(),
+        expected
+    );
+    // One above is as good.
+    assert_eq!(of_file("cgroup", &format!("/{slice}")).unwrap(), expected);
+    assert_eq!(of_file("unit", "svt-other.service").unwrap(), []);
+    // Two in it: both are named, with the place of the table.
+    cgroup.take(&elsewhere);
+    let said = of_file("unit", &unit).unwrap_err().to_string();
+    for part in [
+        vm.pid.to_string(),
+        elsewhere.pid.to_string(),
+        "line 3".into(),
+        unit.clone(),
+    ] {
+        assert!(said.contains(&part), "{said}");
+    }
+    drop((vm, elsewhere));
+}
+
+#[test]
+fn a_vm_is_found_by_the_name_that_a_command_line_has_or_the_error_names_those_that_run() {
+    if !has_kvm() {
+        return;
+    }
+    let rt = name("asked");
+    let find = |text: &str| {
+        let wanted: WantedVm = text.parse().unwrap();
+        wanted.find(&Machine::real(), &mut Vec::new())
+    };
+    let other = qemu(&name("other"));
+    let error = find(&rt).unwrap_err();
+    assert_eq!(error.blame().exit_code(), 2);
+    let said = error.to_string();
+    let running = format!("{} (process {})", name("other"), other.pid);
+    assert!(said.contains(&rt) && said.contains(&running), "{said}");
+    let vm = qemu(&rt);
+    let expected = |rt_vcpus: &[u32]| RtVm {
+        pid: vm.pid,
+        rt_vcpus: rt_vcpus.to_vec(),
+    };
+    assert_eq!(find(&rt).unwrap(), expected(&[]));
+    assert_eq!(find(&format!("{rt}:1,0")).unwrap(), expected(&[0, 1]));
+    assert_eq!(find(&format!("{}:1", vm.pid)).unwrap(), expected(&[1]));
+    let twin = qemu(&rt);
+    let said = find(&rt).unwrap_err().to_string();
+    for pid in [vm.pid, twin.pid] {
+        assert!(said.contains(&format!("process {pid}")), "{said}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use steadyvm_host::discover::{self, VmSelector};
+use steadyvm_host::discover;
 use steadyvm_host::net::Profile;
 use steadyvm_host::{HostControl, Machine, Thread, ThreadId};
 use steadyvm_sched::service::SOCKET;
@@ -287,10 +287,7 @@ fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parti
         }
     }
     for vm in &profile.vms {
-        let selector = vm
-            .pid
-            .map_or_else(|| VmSelector::Name(vm.name.clone()), VmSelector::Pid);
-        let found = discover::find_vm(machine, threads, &selector, &mut parties.warnings);
+        let found = discover::find_vm(machine, threads, &vm.selector(), &mut parties.warnings);
         let party = match found {
             Ok(Some(found)) => party_of_vm(vm.name.clone(), &found),
             Ok(None) => Party {

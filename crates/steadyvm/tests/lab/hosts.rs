@@ -546,9 +546,10 @@ fn hold_and_are_undone(kernel: HostKernel, methods: &[&str]) {
     inside("steadyvm host snapshot > /run/before.json").unwrap();
     for method in methods {
         inside(&format!(
-            "steadyvm host apply --method {method} --rt-nic rt --rt-vm {vm}"
+            "steadyvm host apply --method {method} --rt-nic rt --rt-vm rt:1"
         ))
         .unwrap();
+        // The same VM by its process.
         let again = inside(&format!(
             "steadyvm host apply --method {method} --rt-nic rt --rt-vm {vm}"
         ));

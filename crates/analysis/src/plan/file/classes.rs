@@ -57,6 +57,12 @@ pub(super) fn settings(
             let message = format!("class \"{name}\" cannot set name or class; use extends");
             return Err(InputError::new(place, message));
         }
+        if class.unit.is_some() || class.cgroup.is_some() {
+            let message = format!(
+                "class \"{name}\" cannot set unit or cgroup, which are one VM's; move them to its [[vm]]"
+            );
+            return Err(InputError::new(place, message));
+        }
         settings.fill_from(class);
         next = class.extends.as_deref();
     }

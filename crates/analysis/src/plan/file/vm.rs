@@ -34,6 +34,9 @@ pub(super) struct Settings {
     tasks: Option<Vec<TaskTable>>,
     /// For `steadyvm net`.
     pub net: Option<IgnoredAny>,
+    /// Where the VM runs, for who sets budgets.
+    pub unit: Option<IgnoredAny>,
+    pub cgroup: Option<IgnoredAny>,
 }
 
 /// A period, or a range of which the best is taken.
