@@ -101,7 +101,8 @@ pub(crate) fn plan(
         }
     }
     let mut reserved = Vec::new();
-    for vm in profile.vms.iter().filter(|vm| vm.asks()) {
+    let has_budget = |vm: &&VmProfile| by_ext.is_some_and(|it| it.vms.contains_key(&vm.name));
+    for vm in profile.vms.iter().filter(|vm| vm.asks() || has_budget(vm)) {
         let found = find_vm(machine, &threads, vm, context);
         match found.map_err(|error| place_once(error, &vm.place))? {
             Some(running) => {

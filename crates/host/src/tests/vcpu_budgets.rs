@@ -163,6 +163,8 @@ fn a_vm_without_a_plan_has_the_same_budget_for_every_vcpu() {
     let control = control(&host, &directory);
     let mut profile = budgeted(None);
     profile.vms[0].budgets.clear();
+    // Nothing else is asked of it.
+    profile.vms[0].class = crate::net::Class::default();
     let budget = Vm {
         budget_us: 1000,
         period_us: 10_000,
