@@ -108,12 +108,7 @@ pub(crate) fn plan(
             Some(running) => {
                 plan_vm(machine, &running, &online, own, by_ext, &mut wanted)?;
                 if let Some(by_ext) = by_ext {
-                    let (vcpus, absent) = by_ext.reserved(&running);
-                    wanted
-                        .warnings
-                        .extend(absent.iter().map(|vcpu| runs_without(vm, *vcpu)));
-                    let steps = vcpu_scheduler::on_their_cpus(machine, &running, &vcpus)?;
-                    wanted.steps.extend(steps);
+                    let vcpus = vcpu_scheduler::reserve(machine, by_ext, &running, &mut wanted)?;
                     reserved.extend(vcpus);
                 }
                 let Wanted { steps, warnings } = &mut wanted;
@@ -429,7 +424,7 @@ fn plan_vm(
     Ok(())
 }
 
-fn runs_without(vm: &VmProfile, vcpu: u32) -> String {
+pub(super) fn runs_without(vm: &VmProfile, vcpu: u32) -> String {
     let name = &vm.name;
     format!("VM \"{name}\" is planned with VCPU {vcpu} and runs without it")
 }

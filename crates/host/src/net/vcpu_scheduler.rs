@@ -10,6 +10,7 @@ use steadyvm_sched::config::{Priority, Queue, Vm};
 use steadyvm_sched::enforcement::{Enforcement, Reserved};
 
 use super::budget::{self, VcpuBudget};
+use super::plan::{Wanted, runs_without};
 use super::profile::at;
 use super::vms::Running;
 use crate::cpu_set::CpuSet;
@@ -47,7 +48,7 @@ impl SchedulerProfile {
     }
 
     /// What the VCPUs of a VM get, and how many are planned and do not run.
-    pub(super) fn reserved(&self, running: &Running<'_>) -> (Vec<Reserved>, Vec<u32>) {
+    fn reserved(&self, running: &Running<'_>) -> (Vec<Reserved>, Vec<u32>) {
         let Running { profile, vm, .. } = running;
         if let Some(same) = self.vms.get(&profile.name) {
             let one = |(&vcpu, thread): (&u32, &crate::ThreadId)| {
@@ -78,21 +79,26 @@ impl SchedulerProfile {
     }
 }
 
-/// The steps that keep those of a VM on the one CPU of their plan.
-pub(super) fn on_their_cpus(
+/// What the VCPUs of a VM get, with the steps that keep them on the CPUs of their plan.
+pub(super) fn reserve(
     machine: &Machine,
+    scheduler: &SchedulerProfile,
     running: &Running<'_>,
-    reserved: &[Reserved],
-) -> Result<Vec<Step>, HostError> {
-    let mut steps = Vec::new();
+    wanted: &mut Wanted,
+) -> Result<Vec<Reserved>, HostError> {
+    let (reserved, absent) = scheduler.reserved(running);
+    for vcpu in absent {
+        wanted.warnings.push(runs_without(running.profile, vcpu));
+    }
     for vcpu in reserved.iter().filter(|vcpu| !vcpu.cpus.is_empty()) {
         let cpus: CpuSet = vcpu.cpus.iter().map(|cpu| *cpu as usize).collect();
         if let Some(thread) = running.vm.vcpus.get(&vcpu.vcpu) {
             let place = &running.profile.place;
-            steps.extend(budget::on_its_cpus(machine, thread, cpus, place)?);
+            let step = budget::on_its_cpus(machine, thread, cpus, place)?;
+            wanted.steps.extend(step);
         }
     }
-    Ok(steps)
+    Ok(reserved)
 }
 
 /// The step that has the scheduler enforce all of these; none where there are none.
