@@ -141,7 +141,7 @@ impl InForce {
                     runtime_ns: ns(runtime_us),
                     deadline_ns: ns(deadline_us),
                     period_ns: ns(period_us),
-                    cpu: None,
+                    ..VcpuBudget::default()
                 };
                 budget.check().map_err(|why| {
                     Fault::input(format!("cannot run jobs by policy {policy}"), why)
