@@ -149,6 +149,21 @@ fn what_is_wrong_is_told_with_its_place() {
             "line 3",
             "ksoftirqd = 30 does not stand below levels_from = 30",
         ),
+        (String::new(), "line 1", "nothing in it is for the network"),
+        ("[net\n".to_owned(), "line 1", ""),
+    ] {
+        let message = refusal(&text);
+        assert!(
+            message.starts_with(&format!("steadyvm.toml {place} ")),
+            "{text}: {message}"
+        );
+        assert!(message.contains(what), "{text}: {message}");
+    }
+}
+
+#[test]
+fn where_a_vm_runs_is_told_with_its_place_where_it_is_wrong() {
+    for (text, place, what) in [
         (
             "[[vm]]\nname = \"a\"\nunit = \"web\"\n".to_owned(),
             "line 3",
@@ -189,8 +204,6 @@ fn what_is_wrong_is_told_with_its_place() {
             "line 1",
             "nothing in it is for the network",
         ),
-        (String::new(), "line 1", "nothing in it is for the network"),
-        ("[net\n".to_owned(), "line 1", ""),
     ] {
         let message = refusal(&text);
         assert!(
