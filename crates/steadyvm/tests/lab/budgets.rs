@@ -227,8 +227,9 @@ fn apply_has_sched_ext_keep_a_budget_and_undo_ends_it() {
     let four = "for _ in 1 2 3 4; do spin env; done";
     let beside_normal = share(&host, &thread, four);
     eprintln!("alone {alone:.2}, normal {beside_normal:.2} % of a CPU");
+    // No more; that it gets all of it is promised of other servers (crates/sched/PROMISES.md).
     for share in [alone, beside_normal] {
-        assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
+        assert!(share <= GRANTED + TOLERANCE, "{share}");
     }
 
     let status = || exit_code(&host, "steadyvm status /run/steadyvm.toml");
