@@ -237,7 +237,7 @@ fn apply_has_sched_ext_keep_a_budget_and_undo_ends_it() {
     // The loader dies, and the host goes on with the kernel's own scheduler.
     inside(
         &host,
-        "pkill -9 -f 'sched.* ext serve'; until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do :; done",
+        "pkill -9 -f '[s]ched --socket'; until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do :; done",
     );
     assert_eq!(status(), "1\n");
     let said = inside(&host, "cat /run/said");
