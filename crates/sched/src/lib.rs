@@ -17,3 +17,4 @@ mod timer;
 
 pub use scheduler::{Error, Scheduler, is_attached};
 pub use steadyvm_sched_policy::{Record, ReplayError};
+pub use timer::FIFO_PRIORITY;

@@ -19,8 +19,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use steadyvm_sched_policy::NEVER;
 
-/// Above VCPUs and housekeeping, below interrupt and vhost threads of the RT path.
-pub(crate) const FIFO_PRIORITY: i32 = 49;
+/// Of the loader's timer, and of the kernel's `irq_work/N` while it is at work: above VCPUs and housekeeping, below interrupt
+/// and vhost threads of the RT path.
+pub const FIFO_PRIORITY: i32 = 49;
 
 /// Starts it. It ends when `stop` can be read, or the scheduler has ended; `over` closes with it.
 pub(crate) fn start(

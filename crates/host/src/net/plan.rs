@@ -126,8 +126,8 @@ pub(crate) fn plan(
         }
     }
     if let Some(by_ext) = by_ext {
-        let step = vcpu_scheduler::step(machine, by_ext, reserved)?;
-        wanted.steps.extend(step);
+        let steps = vcpu_scheduler::steps(machine, &threads, by_ext, reserved)?;
+        wanted.steps.extend(steps);
     }
     for process in &profile.processes {
         if !context.is_first && machine.threads_of(process.pid).is_empty() {

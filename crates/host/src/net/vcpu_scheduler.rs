@@ -6,17 +6,19 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use steadyvm_sched::FIFO_PRIORITY;
 use steadyvm_sched::config::{Priority, Queue, Vm};
 use steadyvm_sched::enforcement::{Enforcement, Reserved};
 
 use super::budget::{self, VcpuBudget};
 use super::plan::{Wanted, runs_without};
-use super::profile::at;
+use super::profile::{ThreadPriority, at};
+use super::softirqs::policy;
 use super::vms::Running;
 use crate::cpu_set::CpuSet;
 use crate::engine::Step;
 use crate::error::HostError;
-use crate::machine::Machine;
+use crate::machine::{Machine, Thread};
 use crate::settings::{ChangeOf, SettingKind, VcpuBudgets};
 
 /// The kernel has `sched_ext` where this is.
@@ -101,12 +103,16 @@ pub(super) fn reserve(
     Ok(reserved)
 }
 
-/// The step that has the scheduler enforce all of these; none where there are none.
-pub(super) fn step(
+/// The steps that have the scheduler enforce all of these; none where there are none.
+///
+/// The loader raises `irq_work/N`, which carries preemptions out. They are steps here, so that a loader that is killed leaves
+/// nothing that undo does not know.
+pub(super) fn steps(
     machine: &Machine,
+    threads: &[Thread],
     profile: &SchedulerProfile,
     reserved: Vec<Reserved>,
-) -> Result<Option<Step>, HostError> {
+) -> Result<Vec<Step>, HostError> {
     if !machine.tree.exists(SCHED_EXT) {
         return Err(HostError::Unsupported {
             missing: "sched_ext, which [sched] mechanism = \"ext\" needs".into(),
@@ -114,7 +120,7 @@ pub(super) fn step(
         });
     }
     if reserved.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     budget::fits(&reserved, &machine.online()?)?;
     let new = Enforcement {
@@ -131,5 +137,14 @@ pub(super) fn step(
     let old = setting.read(machine)?;
     let why = "so that VCPUs get their budget in every period, and no more";
     let new = Some(new);
-    Ok(Some(Step::required(ChangeOf { setting, old, new }, why)))
+    let mut steps = Vec::new();
+    for thread in threads {
+        if thread.is_kernel() && thread.id.comm.starts_with("irq_work/") {
+            let rank = ThreadPriority::Fifo(FIFO_PRIORITY.cast_unsigned());
+            let why = "so that no FIFO thread holds up preemptions by VCPUs";
+            steps.extend(policy(machine, &thread.id, rank, 0, why)?);
+        }
+    }
+    steps.push(Step::required(ChangeOf { setting, old, new }, why));
+    Ok(steps)
 }
