@@ -174,7 +174,10 @@ fn delay(what: &str, threads: &[Thread], trace: &Trace) -> Delay {
         after_thread_ms: (set_s - trace.first_made_s(&vcpus)) * 1e3,
         after_guest_ms: (set_s - trace.ran_s.unwrap()) * 1e3,
     };
-    println!("{what}: {delay:.0?}");
+    println!(
+        "{what}: {:.0} ms after the first VCPU's thread, {:.0} ms after the guest's first instruction",
+        delay.after_thread_ms, delay.after_guest_ms
+    );
     for thread in threads.iter().filter(|it| it.is_vcpu() || it.is_vhost()) {
         let made_s = trace.made_s.get(&thread.number);
         let sets = trace.set.get(&thread.number);
