@@ -70,6 +70,8 @@ impl KernelVcpuScheduler {
             BufReader::new(output).read_line(&mut said)?;
         }
         if said.trim_end() == READY {
+            // A watch outlives its loaders: none may stay as a zombie.
+            std::thread::spawn(move || loader.wait());
             return Ok(());
         }
         let _ = loader.kill();
@@ -96,10 +98,16 @@ impl VcpuScheduler for KernelVcpuScheduler {
     }
 
     fn enforce(&self, wanted: &Enforcement) -> io::Result<()> {
-        if !is_attached() {
+        let is_new = !is_attached();
+        if is_new {
             self.start()?;
         }
-        self.ask(&Request::Enforce(wanted.clone())).map(drop)
+        let done = self.ask(&Request::Enforce(wanted.clone())).map(drop);
+        if is_new && done.is_err() {
+            // All or nothing: nobody asked for a scheduler without budgets.
+            let _ = self.end();
+        }
+        done
     }
 
     fn end(&self) -> io::Result<()> {

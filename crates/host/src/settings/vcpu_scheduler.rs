@@ -3,7 +3,7 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use steadyvm_sched::config::Queue;
+use steadyvm_sched::config::{Priority, Queue};
 use steadyvm_sched::enforcement::{Enforcement, Reserved};
 
 use super::{Entries, SettingKind};
@@ -51,12 +51,20 @@ impl SettingKind for VcpuBudgets {
                 _ => format!(" on CPUs {:?}", vcpu.cpus),
             };
             format!(
-                "{}/{}: {} of {} us{on}",
+                "{}/{}: {} of {} us by {} us ({}){on}",
                 vcpu.vm,
                 vcpu.vcpu,
                 vcpu.budget_ns / 1000,
-                vcpu.period_ns / 1000
+                vcpu.period_ns / 1000,
+                vcpu.deadline_ns / 1000,
+                vcpu.server
             )
+        };
+        let order = match enforcement.order {
+            Priority::EarliestDeadline => "earliest-deadline",
+            Priority::DeadlineMonotonic => "deadline-monotonic",
+            Priority::RateMonotonic => "rate-monotonic",
+            Priority::Explicit => "explicit",
         };
         let queue = match enforcement.queue {
             Queue::Global => "global",
@@ -64,8 +72,7 @@ impl SettingKind for VcpuBudgets {
         };
         let vcpus: Vec<String> = enforcement.vcpus.iter().map(one).collect();
         format!(
-            "{:?}, {queue}: {}",
-            enforcement.order,
+            "{order}, {queue}: {}",
             if vcpus.is_empty() {
                 "no VCPU".to_owned()
             } else {
@@ -98,6 +105,16 @@ impl SettingKind for VcpuBudgets {
 
     fn same(&self, one: &Option<Enforcement>, other: &Option<Enforcement>) -> bool {
         one.clone().map(sorted) == other.clone().map(sorted)
+    }
+
+    /// A loader that was started and not yet told anything.
+    fn is_halfway(
+        &self,
+        old: &Option<Enforcement>,
+        _new: &Option<Enforcement>,
+        found: &Option<Enforcement>,
+    ) -> bool {
+        old.is_none() && found.as_ref().is_some_and(|it| it.vcpus.is_empty())
     }
 
     /// A thread that has ended has no budget any more.

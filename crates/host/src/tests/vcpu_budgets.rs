@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use steadyvm_sched::config::{Queue, Vm};
-use steadyvm_sched::enforcement::Reserved;
+use steadyvm_sched::enforcement::{Enforcement, Reserved};
 
 use super::net::profile;
 use super::scenario::{control, directory, paper_host};
@@ -104,6 +104,18 @@ fn a_scheduler_that_is_gone_is_drift_and_comes_back() {
     assert_eq!(host.state(), enforced);
     // The same, and undone: there is nothing to end.
     host.edit(|state| state.vcpu_scheduler = None);
+    control.undo().unwrap();
+    assert_eq!(host.state(), before);
+}
+
+#[test]
+fn a_loader_that_was_only_started_is_ended_by_undo() {
+    let (host, directory) = (host(), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply_profile(&budgeted(None)).unwrap();
+    // As a crash between its start and the first request leaves it.
+    host.edit(|state| state.vcpu_scheduler = Some(Enforcement::default()));
     control.undo().unwrap();
     assert_eq!(host.state(), before);
 }
