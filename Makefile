@@ -96,9 +96,13 @@ sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, 
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets, and measured
 	cargo test --release --locked -p steadyvm --test lab_programs --test lab_services --test lab_inversion --test lab_end_to_end --test lab_peers --test lab_qemu_sockets -- --ignored --test-threads=1
 
+.PHONY: libvirt-tests
+libvirt-tests: set-up-for-tests build ## By hand: libvirtd with domains in the emulated host, our hook and a watch; takes minutes
+	cargo test --release --locked -p steadyvm --test lab_libvirt -- --ignored --test-threads=1
+
 .PHONY: churn-tests
 churn-tests: build ## By hand: ten VMs per second come and go under a watch, on this machine, for ten minutes
-	STEADYVM_CHURN_S=600 cargo test --release --locked -p steadyvm --test churn a_watch -- --ignored --nocapture
+	STEADYVM_CHURN_S=600 STEADYVM_PAGE=$(CURDIR)/docs/results/churn.md cargo test --release --locked -p steadyvm --test churn a_watch -- --ignored --nocapture
 
 .PHONY: cpython-tests
 cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets in the emulated host; goes on where it was interrupted

@@ -313,6 +313,15 @@ impl Laboratory {
         Ok(self)
     }
 
+    /// Gives hosts libvirt, too, from an image that is built if need be.
+    ///
+    /// # Errors
+    /// The image cannot be built.
+    pub fn with_libvirt(mut self, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
+        self.image = user_space_image(cache, UserSpace::Libvirt, observer)?;
+        Ok(self)
+    }
+
     /// Gives hosts and guests real services to measure, too, from an image that is built if need be.
     ///
     /// # Errors

@@ -50,6 +50,14 @@ pub struct Vm {
 /// A process that is not there, that holds no KVM VM, or whose VCPUs cannot be told; or that this
 /// user may not look at.
 pub fn vm(machine: &Machine, threads: &[Thread], pid: u32) -> Result<Vm, HostError> {
+    // Before the threads: a thread names itself and then makes its VCPU, so each VCPU that is found here has one.
+    let files = match Descriptors::of(machine, pid) {
+        // There is none, or it has ended.
+        Err(error) if error.kind() == ErrorKind::NotFound => Descriptors::default(),
+        other => {
+            other.map_err(|source| HostError::io("list", format!("/proc/{pid}/fd"), source))?
+        }
+    };
     let own = machine.threads_of(pid);
     if own.is_empty() {
         return Err(HostError::BadInput {
@@ -57,13 +65,6 @@ pub fn vm(machine: &Machine, threads: &[Thread], pid: u32) -> Result<Vm, HostErr
             fix: "name the running process of the VM's monitor, such as qemu-system-x86_64".into(),
         });
     }
-    let files = match Descriptors::of(machine, pid) {
-        // It has ended since.
-        Err(error) if error.kind() == ErrorKind::NotFound => Descriptors::default(),
-        other => {
-            other.map_err(|source| HostError::io("list", format!("/proc/{pid}/fd"), source))?
-        }
-    };
     if files.kvm_vms.is_empty() {
         return Err(HostError::BadInput {
             what: format!(

@@ -34,7 +34,7 @@ impl std::fmt::Display for VmSelector {
     }
 }
 
-/// Finds a VM; none if it does not run. `threads` are all threads of the host.
+/// Finds a VM; none if it does not run, or has no virtual CPU yet. `threads` are all threads of the host.
 ///
 /// A name is a claim, which any user who may start VMs can make. It is not believed of a process in
 /// an ordinary user's session: `warnings` tells of those.
@@ -61,7 +61,8 @@ pub fn find(
             continue;
         }
         match Descriptors::of(machine, pid) {
-            Ok(files) if files.kvm_vms.is_empty() => {}
+            // Without a virtual CPU it is being made, and does not run yet: libvirt's QEMU sets its devices up in between.
+            Ok(files) if files.kvm_vms.is_empty() || files.vcpus.is_empty() => {}
             Ok(_) if matches!(wanted, VmSelector::Name(_)) && is_of_a_session(machine, pid) => {
                 warnings.push(format!(
                     "process {pid} says that it is {wanted}, but an ordinary user's session has \

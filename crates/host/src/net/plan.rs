@@ -501,6 +501,9 @@ fn throttling(machine: &Machine, profile: &Profile, wanted: &mut Wanted) {
     }
 }
 
+/// The discipline that is none.
+const NO_QUEUE: &str = "noqueue";
+
 /// Replaces only what the kernel attached by itself: a discipline that someone configured has
 /// options and classes that could not be given back.
 fn tap_qdisc(
@@ -520,6 +523,10 @@ fn tap_qdisc(
             if made.setting.device.is(&device) && made.new.kind == now.kind)
     });
     if !now.is_default && !ours {
+        // libvirt gives its taps this one, which has no options.
+        if now.kind == new && new == NO_QUEUE {
+            return Ok(());
+        }
         wanted.warnings.push(format!(
             "{tap} has the queueing discipline {} that someone set: it is left as it is",
             now.kind

@@ -341,6 +341,23 @@ fn a_queueing_discipline_that_someone_set_is_left() {
     assert_eq!(host.state().qdiscs["tap-rt"], "htb");
 }
 
+/// libvirt gives its taps `noqueue`, and QEMU makes a VM before its virtual CPUs.
+#[test]
+fn a_domain_that_libvirt_starts_is_no_cause_for_a_warning_or_an_error() {
+    let (host, directory) = (host(), directory());
+    host.edit(|state| state.qdiscs.insert("tap-rt".into(), "noqueue".into()));
+    let command = "qemu-system-x86_64\0-name\0guest=absent,debug-threads=on\0";
+    host.file("/proc/700/cmdline", command);
+    host.thread(700, 700, "qemu-system-x86", 0);
+    host.kvm_vm(700, 0);
+    let control = control(&host, &directory);
+    let applied = control.apply_profile(&profile(FILE)).unwrap();
+    assert_eq!(applied.warnings.len(), 1, "{:?}", applied.warnings);
+    assert!(applied.warnings[0].contains("\"absent\" does not run"));
+    control.undo_profile().unwrap();
+    assert_eq!(host.state().qdiscs["tap-rt"], "noqueue");
+}
+
 #[test]
 fn flow_rules_of_others_keep_their_places() {
     let (host, directory) = (host(), directory());

@@ -61,6 +61,26 @@ const PROGRAMS: &[&str] = &[
     "?name(^libpython3[.][0-9]+-testsuite$)",
 ];
 
+/// libvirt's daemons and virsh, without anything that starts them. `logger` of bsdutils is its hook's.
+const LIBVIRT: &[&str] = &[
+    "libvirt-daemon",
+    "libvirt-daemon-driver-qemu",
+    "libvirt-clients",
+    "base-passwd",
+    "bsdutils",
+    "mount",
+];
+
+/// The user and groups that libvirt knows by name, with the numbers that Debian's own script gives them.
+const ADD_LIBVIRTS_USERS: &str = "--extract-hook=\
+     echo 'libvirt-qemu:x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin' >> \"$1/etc/passwd\" && \
+     printf 'libvirt-qemu:x:64055:\\nkvm:x:994:\\nlibvirt:x:993:\\n' >> \"$1/etc/group\"";
+
+/// What scripts of packages would make: virsh looks for the daemon's socket in /var/run, which makes it in /run.
+const MAKE_LIBVIRTS_PLACES: &str = "--extract-hook=cd \"$1/var\" && \
+     { [ -L run ] || { rmdir run && ln -s /run run; }; } && \
+     mkdir -p log/libvirt lib/libvirt cache/libvirt ../etc/libvirt/hooks/qemu.d";
+
 /// Python's modules as bytecode: no package script has made it, and an emulated processor takes
 /// minutes to. Some files of its tests are no Python, on purpose: the compiler's exit code says so.
 const COMPILE_PYTHON: &str =
@@ -75,6 +95,8 @@ pub enum UserSpace {
     Services,
     /// The lab's, and real programs to test outsourced sockets with.
     Programs,
+    /// The lab's, and libvirt.
+    Libvirt,
 }
 
 impl UserSpace {
@@ -83,6 +105,7 @@ impl UserSpace {
             Self::Lab => "user-space",
             Self::Services => "user-space-services",
             Self::Programs => "user-space-programs",
+            Self::Libvirt => "user-space-libvirt",
         }
     }
 
@@ -91,6 +114,7 @@ impl UserSpace {
             Self::Lab => PACKAGES.to_vec(),
             Self::Services => [PACKAGES, SERVICES].concat(),
             Self::Programs => [PACKAGES, PROGRAMS].concat(),
+            Self::Libvirt => [PACKAGES, LIBVIRT].concat(),
         }
     }
 
@@ -99,6 +123,7 @@ impl UserSpace {
             Self::Lab => &[],
             Self::Services => &[ADD_USERS],
             Self::Programs => &[COMPILE_PYTHON],
+            Self::Libvirt => &[ADD_USERS, ADD_LIBVIRTS_USERS, MAKE_LIBVIRTS_PLACES],
         }
     }
 }

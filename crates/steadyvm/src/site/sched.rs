@@ -83,22 +83,19 @@ impl Wanted {
     }
 
     fn is_for_ext_alone(&self) -> bool {
-        self.has_vms()
-            || self.order.is_some()
-            || self.queue.is_some()
-            || self.quantum_us.is_some()
-            || self.server.is_some()
+        self.needs_ext() || self.server.is_some()
+    }
+
+    /// Whether SCHED_DEADLINE cannot do it; a server of the file may be the one that it is.
+    fn needs_ext(&self) -> bool {
+        self.has_vms() || self.order.is_some() || self.queue.is_some() || self.quantum_us.is_some()
     }
 
     /// What `auto` comes to.
     fn chosen(&self, plan: Option<&Report>, has_ext: bool) -> Mechanism {
         let is_edf = plan.is_none_or(|plan| matches!(plan.scheduler, "gedf" | "pedf"));
-        let asks = self.has_vms()
-            || self.order.is_some()
-            || self.queue.is_some()
-            || self.quantum_us.is_some();
         match self.mechanism {
-            Mechanism::Auto if asks || (has_ext && !is_edf) => Mechanism::Ext,
+            Mechanism::Auto if self.needs_ext() || (has_ext && !is_edf) => Mechanism::Ext,
             Mechanism::Auto => Mechanism::Deadline,
             chosen => chosen,
         }

@@ -1,0 +1,348 @@
+//! libvirtd with real domains in the emulated host: `make libvirt-tests`. As tests/lab.
+
+#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
+
+#[path = "support/libvirt.rs"]
+mod libvirt;
+#[path = "support/thread_trace.rs"]
+mod thread_trace;
+
+use libvirt::{
+    LibvirtHost, MIGRATES, PATIENCE, STEADY_CLOCK, Thread, await_guest, define, inside,
+    install_hook, monitor, remove_hook, restart_libvirtd, threads, try_inside, write,
+};
+use steadyvm_lab::agent::Process;
+use steadyvm_lab::host::EmulatedHost;
+use thread_trace::Trace;
+
+const ADDRESS: &str = "10.77.1.3";
+
+/// Two VCPUs of 4 ms in every 10 ms each.
+const BUDGET: &str = "
+[host]
+pcpus = 2
+scheduler = \"gedf\"
+
+[sched]
+mechanism = \"deadline\"
+
+[[nic]]
+name = \"rt\"
+class = \"rt\"
+
+[[vm]]
+name = \"web\"
+class = \"rt\"
+interface = \"mpr\"
+period = \"10ms\"
+budget = \"8ms\"
+vcpus = 2
+";
+
+/// The six lines of the guide.
+const RANK: &str =
+    "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"web\"\nclass = \"rt\"\n";
+
+/// The second libvirtd of the host: another name and number of a host, and places of its own.
+const SECOND: &str = "
+echo second > /proc/sys/kernel/hostname
+# What QEMU can do is asked once.
+mkdir -p /run/second
+cp -r /var/cache/libvirt /run/second/cache
+for place in lib log cache run; do
+  [ $place = run ] && there=/run/libvirt || there=/var/$place/libvirt
+  mkdir -p /run/second/$place
+  mount --bind /run/second/$place $there
+done
+cp -r /etc/libvirt /run/second/etc
+echo 'host_uuid = \"6695eb01-f6a4-8304-79aa-97f2502e193f\"' >> /run/second/etc/libvirtd.conf
+mount --bind /run/second/etc /etc/libvirt
+exec libvirtd -d -p /run/second/libvirtd.pid
+";
+const SECOND_PLACE: &str = "qemu+unix:///system?socket=/run/second/run/libvirt-sock";
+
+/// The host with `text` as its file, in force, and how it was before.
+fn host_with(text: &str) -> LibvirtHost {
+    let host = libvirt::host();
+    inside(
+        &host,
+        "steadyvm host snapshot > /run/before.json; rm -f /run/watch.log /run/hook.log",
+    );
+    put(&host, text);
+    host
+}
+
+fn put(host: &EmulatedHost, text: &str) {
+    write(host, "/etc/steadyvm.toml", text);
+    inside(host, "steadyvm apply");
+}
+
+/// All is as it was before `host_with`.
+fn undo(host: &EmulatedHost) {
+    inside(host, "steadyvm undo; rm /etc/steadyvm.toml");
+    inside(host, "steadyvm host snapshot --compare /run/before.json");
+}
+
+/// A watch that runs.
+fn watch(host: &EmulatedHost) -> Process {
+    let words = "exec steadyvm watch >> /run/watch.log 2>&1";
+    let watching = host.connection().spawn(&["sh", "-c", words]).unwrap();
+    let look = "until steadyvm status --json | grep -q '\"watch\": *true'; do :; done";
+    inside(host, look);
+    watching
+}
+
+/// A watch that is told to end says so and leaves all in force.
+fn end(watching: Process) {
+    watching.signal(libc::SIGTERM).unwrap();
+    let ended = watching.finish(PATIENCE).unwrap();
+    assert_eq!(ended.status.shell_code(), 0);
+}
+
+fn await_status(host: &EmulatedHost) {
+    inside(host, "until steadyvm status > /run/status; do :; done");
+}
+
+/// What is written down of a monitor's threads.
+fn written_of(monitor: u32) -> String {
+    format!("grep -q '\"pid\":{monitor},' /run/steadyvm/host/journal.jsonl")
+}
+
+/// Nothing went wrong: a watch says what it could not do, and so does the hook.
+fn require_no_complaints(host: &EmulatedHost) {
+    let said = inside(
+        host,
+        "cat /run/watch.log /run/hook.log 2> /dev/null || true",
+    );
+    let complaints = |line: &&str| {
+        line.contains("cannot") || line.contains("warning") && !line.contains("does not run")
+    };
+    let complaints: Vec<&str> = said.lines().filter(complaints).collect();
+    assert!(complaints.is_empty(), "{said}");
+}
+
+fn require_budgets(threads: &[Thread]) {
+    require(threads, |vcpu| {
+        let parameters = " 4000000/10000000/10000000";
+        vcpu.policy.contains("SCHED_DEADLINE") && vcpu.policy.contains(parameters)
+    });
+}
+
+/// VCPU 0 is the guest's housekeeping.
+fn require_ranks(threads: &[Thread]) {
+    require(threads, |vcpu| match vcpu.name.as_str() {
+        "CPU 0/KVM" => vcpu.policy.contains("SCHED_OTHER"),
+        _ => vcpu.policy.contains("SCHED_FIFO") && vcpu.policy.contains("priority: 70"),
+    });
+}
+
+/// The domain's two VCPUs are as `is_right` says, and its vhost workers have the rank of the class.
+fn require(threads: &[Thread], is_right: impl Fn(&Thread) -> bool) {
+    let vcpus: Vec<&Thread> = threads.iter().filter(|it| it.is_vcpu()).collect();
+    assert_eq!(vcpus.len(), 2, "{threads:#?}");
+    assert!(vcpus.into_iter().all(is_right), "{threads:#?}");
+    let workers: Vec<&Thread> = threads.iter().filter(|it| it.is_vhost()).collect();
+    assert!(!workers.is_empty(), "{threads:#?}");
+    let is_ranked =
+        |it: &&Thread| it.policy.contains("SCHED_FIFO") && it.policy.contains("priority: 75");
+    assert!(workers.iter().all(is_ranked), "{threads:#?}");
+}
+
+/// Starts the domain; its threads, and what was traced until it ran and `settled` returned.
+fn start(host: &EmulatedHost, settled: impl Fn(&EmulatedHost)) -> (Vec<Thread>, Trace) {
+    thread_trace::begin(host);
+    inside(host, "virsh --quiet start web");
+    settled(host);
+    let trace = thread_trace::end(host);
+    (threads(host, "web"), trace)
+}
+
+/// When a domain's VCPUs are as the file says, in ms.
+#[derive(Debug)]
+struct Delay {
+    /// After the first VCPU's thread was made.
+    after_thread_ms: f64,
+    /// After the guest's first instruction; less than 0: before it.
+    after_guest_ms: f64,
+}
+
+fn delay(what: &str, threads: &[Thread], trace: &Trace) -> Delay {
+    let vcpus = threads.iter().filter(|it| it.is_vcpu());
+    let vcpus: Vec<u32> = vcpus.map(|it| it.number).collect();
+    let set_s = trace.last_set_s(&vcpus);
+    let delay = Delay {
+        after_thread_ms: (set_s - trace.first_made_s(&vcpus)) * 1e3,
+        after_guest_ms: (set_s - trace.ran_s.unwrap()) * 1e3,
+    };
+    println!(
+        "{what}: {:.0} ms after the first VCPU's thread, {:.0} ms after the guest's first instruction",
+        delay.after_thread_ms, delay.after_guest_ms
+    );
+    for thread in threads.iter().filter(|it| it.is_vcpu() || it.is_vhost()) {
+        let made_s = trace.made_s.get(&thread.number);
+        let sets = trace.set.get(&thread.number);
+        println!(
+            "  {} {}: made {made_s:?} s, set {sets:?}",
+            thread.number, thread.name
+        );
+    }
+    delay
+}
+
+#[test]
+#[ignore = "needs the lab: make libvirt-tests"]
+fn a_watch_gives_domains_what_the_file_says_and_loses_nothing_when_daemons_end() {
+    let host = host_with(BUDGET);
+    define(&host, "web", ADDRESS, STEADY_CLOCK);
+    let watching = watch(&host);
+    let (first, trace) = start(&host, await_status);
+    require_budgets(&first);
+    let delayed = delay("watch, budgets", &first, &trace);
+    assert!(delayed.after_guest_ms < 0.0, "{delayed:?}");
+    await_guest(&host, "web");
+    println!("{}", inside(&host, "virsh list; steadyvm status"));
+
+    // libvirtd ends and finds its domain again.
+    restart_libvirtd(&host);
+    assert_eq!(inside(&host, "virsh domstate web").trim(), "running");
+    assert_eq!(threads(&host, "web"), first);
+    inside(&host, "steadyvm status");
+
+    // So does a watch that was killed.
+    watching.signal(libc::SIGKILL).unwrap();
+    watching.finish(PATIENCE).unwrap();
+    assert_eq!(threads(&host, "web"), first);
+    let watching = watch(&host);
+    inside(&host, "steadyvm status");
+    assert_eq!(threads(&host, "web"), first);
+
+    // Of a domain that has ended nothing stays, and the next start is as the first one.
+    let old = monitor(&host, "web");
+    inside(&host, "virsh --quiet destroy web");
+    inside(&host, &format!("while {}; do :; done", written_of(old)));
+    end(watching);
+    put(&host, RANK);
+    let watching = watch(&host);
+    let (second, trace) = start(&host, await_status);
+    require_ranks(&second);
+    let delayed = delay("watch, ranks", &second, &trace);
+    assert!(delayed.after_guest_ms < 0.0, "{delayed:?}");
+    await_guest(&host, "web");
+
+    // The guest powers off by itself.
+    let old = monitor(&host, "web");
+    inside(&host, &format!("iperf3 -c {ADDRESS} -n 4M"));
+    let until_off = "until [ \"$(virsh domstate web)\" = 'shut off' ]; do :; done";
+    inside(&host, until_off);
+    inside(&host, &format!("while {}; do :; done", written_of(old)));
+    inside(&host, "steadyvm status");
+    end(watching);
+    require_no_complaints(&host);
+    inside(&host, "virsh --quiet undefine web");
+    undo(&host);
+}
+
+#[test]
+#[ignore = "needs the lab: make libvirt-tests"]
+fn the_hook_alone_does_the_same_and_does_not_fight_with_a_watch() {
+    let host = host_with(BUDGET);
+    define(&host, "web", ADDRESS, STEADY_CLOCK);
+    install_hook(&host);
+    let (alone, trace) = start(&host, |_| ());
+    require_budgets(&alone);
+    delay("hook alone, budgets", &alone, &trace);
+    println!("{}", inside(&host, "steadyvm status"));
+    let old = monitor(&host, "web");
+    inside(&host, "virsh --quiet destroy web");
+    inside(&host, &format!("! {}", written_of(old)));
+
+    let watching = watch(&host);
+    let (both, trace) = start(&host, await_status);
+    require_budgets(&both);
+    let delayed = delay("hook and watch, budgets", &both, &trace);
+    assert!(delayed.after_guest_ms < 0.0, "{delayed:?}");
+    for thread in both.iter().filter(|it| it.is_vcpu() || it.is_vhost()) {
+        assert_eq!(trace.set[&thread.number].len(), 1, "{thread:?}: {trace:?}");
+    }
+    let old = monitor(&host, "web");
+    inside(&host, "virsh --quiet destroy web");
+    inside(&host, &format!("while {}; do :; done", written_of(old)));
+    inside(&host, "steadyvm status");
+    end(watching);
+    require_no_complaints(&host);
+    inside(&host, "virsh --quiet undefine web");
+    remove_hook(&host);
+    undo(&host);
+}
+
+/// What docs/guide/libvirt.md warns of: no thread that may not run on all CPUs gets a budget, and libvirt cannot pin
+/// one that has it.
+#[test]
+#[ignore = "needs the lab: make libvirt-tests"]
+fn a_domain_with_vcpupin_has_no_budget_and_does_not_start_under_a_watch() {
+    let host = host_with(BUDGET);
+    let pin = "<cputune><vcpupin vcpu='0' cpuset='0'/></cputune>";
+    define(&host, "web", ADDRESS, &format!("{STEADY_CLOCK}{pin}"));
+    install_hook(&host);
+    inside(&host, "virsh --quiet start web");
+    let said = inside(&host, "cat /run/hook.log");
+    assert!(said.contains("remove <vcpupin>"), "{said}");
+    for vcpu in threads(&host, "web").iter().filter(|it| it.is_vcpu()) {
+        assert!(vcpu.policy.contains("SCHED_OTHER"), "{vcpu:?}");
+    }
+    inside(&host, "virsh --quiet destroy web");
+    remove_hook(&host);
+
+    let watching = watch(&host);
+    let (code, said) = try_inside(&host, "virsh --quiet start web");
+    println!("{said}");
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.contains("cannot set CPU affinity on process"),
+        "{said}"
+    );
+    await_status(&host);
+    end(watching);
+    inside(&host, "virsh --quiet undefine web");
+    undo(&host);
+}
+
+#[test]
+#[ignore = "needs the lab: make libvirt-tests"]
+fn a_domain_that_migrates_is_ranked_where_it_goes_and_forgotten_where_it_was() {
+    let host = host_with(&format!("{RANK}[[vm]]\nname = \"moved\"\nclass = \"rt\"\n"));
+    write(&host, "/run/second.sh", SECOND);
+    inside(&host, "unshare --mount --uts sh -eu /run/second.sh");
+    define(&host, "web", ADDRESS, MIGRATES);
+    let watching = watch(&host);
+    let (before, _) = start(&host, await_status);
+    require_ranks(&before);
+    await_guest(&host, "web");
+    let old = monitor(&host, "web");
+    thread_trace::begin(&host);
+    inside(
+        &host,
+        &format!(
+            "virsh --quiet migrate --live --unsafe --dname moved web '{SECOND_PLACE}' \
+             --migrateuri unix:///run/second/migration"
+        ),
+    );
+    let list = format!("virsh list --all; virsh --connect '{SECOND_PLACE}' list --all");
+    println!("{}", inside(&host, &list));
+    await_status(&host);
+    let trace = thread_trace::end(&host);
+    let moved = threads(&host, "moved");
+    require_ranks(&moved);
+    let delayed = delay("watch, migration", &moved, &trace);
+    assert!(delayed.after_guest_ms < 0.0, "{delayed:?}");
+    inside(&host, &format!("while {}; do :; done", written_of(old)));
+    // The guest goes on, and its last packet ends it.
+    let old = monitor(&host, "moved");
+    inside(&host, &format!("iperf3 -c {ADDRESS} -n 4M"));
+    inside(&host, &format!("while {}; do :; done", written_of(old)));
+    end(watching);
+    require_no_complaints(&host);
+    inside(&host, "virsh --quiet undefine web");
+    inside(&host, "kill $(cat /run/second/libvirtd.pid)");
+    undo(&host);
+}
