@@ -54,14 +54,13 @@ def _page(steadyvm: str, parts: Mapping[str, Any]) -> Iterator[str]:
         yield f"{versions}.{up}"
         yield ""
     yield "`tools/openstack page` wrote this page. All services are real, on MariaDB and RabbitMQ of Debian."
-    yield "Only the virt driver is fake, but where libvirt is named. nova's functional fixtures run its"
-    yield "services in one process, with SQLite and Placement's own code."
+    yield "Only the virt driver is fake, but where libvirt is named."
     yield "neutron runs its API alone: servers have no network."
     if "figures" in parts:
         yield from _figures(parts["figures"]["runs"])
         yield from _tables(steadyvm, parts["figures"]["runs"])
     yield from _giveaway()
-    with_checks = [parts[name] for name in ("checks", "sequences", "libvirt") if name in parts]
+    with_checks = [parts[name] for name in ("checks", "libvirt") if name in parts]
     checks = [check for part in with_checks for check in part["checks"]]
     if checks:
         yield from _checks(checks)
@@ -201,14 +200,19 @@ def _hosts(run: Mapping[str, Any]) -> dict[str, tuple[list[simulated.Vm], int]]:
     return hosts
 
 
-def _checks(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield from ["", "## What holds when things go wrong", ""]
+def checks_table(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """One row per check."""
     yield "| what was done | what came of it | s | revision |"
     yield "|---|---|---|---|"
     for check in checks:
         words = check["words"].replace("|", " ").replace("\n", " ")
         failed = "**FAILED**: " if check["failed"] else ""
         yield f"| {check['name']} | {failed}{words} | {check['seconds']:.0f} | {check['revision']} |"
+
+
+def _checks(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield from ["", "## What holds when things go wrong", ""]
+    yield from checks_table(checks)
     yield ""
     yield "Accounts are right when each host's claims in Placement are those of its servers, no more,"
     yield "within its inventory, and the exact test admits the servers of each host together."

@@ -1,7 +1,7 @@
 """Random create, resize, migrate and delete requests in flight together: no account is ever overcommitted.
 
 STEADYVM_NOVA_SEQUENCES is the number of sequences (12), STEADYVM_NOVA_SEED their seed. STEADYVM_NOVA_RECORD
-names a file for what came of them, which ``tools/openstack page`` reads.
+names a file for what came of them, which ``tools/test-nova --page`` reads.
 """
 
 from __future__ import annotations
@@ -9,18 +9,16 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nova import version
 from nova.tests.functional.api import client
 
 from steadyvm_nova.interface import Interface
 
 from .cloud import Cloud, Shape
+from .record import record
 
 FLAVORS = {
     "small": Interface(10_000, 2_000, 1),
@@ -64,32 +62,20 @@ class Sequences(Cloud):
         # The sequence did what it is for.
         for action in ("create", "resize", "migrate", "delete"):
             self.assertGreater(self.done.get(action, 0), 0, self.done)
-        record = os.environ.get("STEADYVM_NOVA_RECORD")
-        if record:
-            Path(record).write_text(json.dumps(self.record(sequences, time.monotonic() - began)))
+        record_file = os.environ.get("STEADYVM_NOVA_RECORD")
+        if record_file:
+            Path(record_file).write_text(json.dumps(self.kept(sequences, time.monotonic() - began)))
 
-    def record(self, sequences: int, took_s: float) -> dict[str, Any]:
-        """As the parts of ``controlplane.page``."""
-        revision = ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
-        revision_text = subprocess.run(revision, capture_output=True, text=True, check=True).stdout.strip()
+    def kept(self, sequences: int, took_s: float) -> dict[str, Any]:
+        """What came of all of them."""
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self.done.items()))
-        return {
-            "command": f"tools/test-nova --sequences {sequences}",
-            "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "revision": revision_text,
-            "versions": {"nova": version.version_string()},
-            "checks": [
-                {
-                    "name": "random sequences of requests in flight together, in nova's functional fixtures",
-                    "failed": False,
-                    "words": f"{sequences} sequences of {TOGETHER}, seed {self.seed} ({counts}): after each "
-                    "request no host over-committed by Placement's account, after each sequence all accounts "
-                    "right",
-                    "seconds": took_s,
-                    "revision": revision_text,
-                }
-            ],
-        }
+        return record(
+            f"tools/test-nova --sequences {sequences}",
+            "random sequences of requests in flight together",
+            f"{sequences} sequences of {TOGETHER}, seed {self.seed} ({counts}): after each request no host "
+            "over-committed by Placement's account, after each sequence all accounts right",
+            took_s,
+        )
 
     def act(self, server: dict[str, Any] | None) -> None:
         """One request; nova may refuse it."""

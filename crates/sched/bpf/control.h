@@ -11,7 +11,7 @@
 SEC("syscall")
 int control_advance(struct advance_request *request)
 {
-	u64 time = bpf_ktime_get_ns(), next = POLICY_NEVER;
+	u64 time = bpf_ktime_get_ns(), next = POLICY_NEVER, awaited;
 	s32 cpu;
 
 	if (ended) {
@@ -22,6 +22,7 @@ int control_advance(struct advance_request *request)
 		return 0;
 	}
 	/* What comes up from here on wakes the thread again. */
+	awaited = armed_ns;
 	armed_ns = POLICY_NEVER;
 	bpf_rcu_read_lock();
 	unpark(time);
@@ -37,6 +38,12 @@ int control_advance(struct advance_request *request)
 		else if (event < next)
 			next = event;
 	}
+	/*
+	 * The event of a VCPU that this very thread has preempted stays: no CPU has it now, and a VCPU that had to ask for it
+	 * anew would wake this thread whenever it runs again, without end on the last CPU.
+	 */
+	if (awaited > time && awaited < next)
+		next = awaited;
 	next = policy_at_quantum(next, host.quantum_ns);
 	if (next < armed_ns)
 		armed_ns = next;

@@ -125,6 +125,24 @@ static __noinline s32 find_victim(struct task_struct *p, u64 key)
 	return found >= 0 && policy_preempts(key, worst) ? found : -1;
 }
 
+/*
+ * An idle CPU for `p`; -1 for none. One that goes offline idles and takes nothing: called, it would not come. Once passed
+ * over it is not found again.
+ */
+static __noinline s32 pick_idle(struct task_struct *p)
+{
+	s32 cpu, tries;
+
+	bpf_for(tries, 0, POLICY_MAX_CPUS) {
+		cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+		if (cpu < 0)
+			return -1;
+		if (!cpu_of(cpu)->offline)
+			return cpu;
+	}
+	return -1;
+}
+
 /* Has some CPU look at the queues for `p`. */
 static __always_inline void call_cpu(struct task_struct *p, u64 key)
 {
@@ -137,7 +155,7 @@ static __always_inline void call_cpu(struct task_struct *p, u64 key)
 			return;
 		}
 	} else {
-		cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+		cpu = pick_idle(p);
 		if (cpu >= 0) {
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 			return;
@@ -204,7 +222,7 @@ static __always_inline void enqueue_non_rt(struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	insert_by(p, SHARED, NON_RT_SLICE_NS, time, enq_flags);
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	cpu = pick_idle(p);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }

@@ -17,6 +17,8 @@ use steadyvm_lab::progress::Silent;
 const GRANTED: f64 = 40.0;
 /// Table 4.2 of the dissertation holds the share to this, per cent of a CPU.
 const TOLERANCE: f64 = 0.5;
+/// Those that the scheduler has.
+const SERVERS: [&str; 4] = ["deferrable", "polling", "sporadic", "cbs"];
 /// An emulated CPU may stand still for as long as its thread waits for the machine's.
 const REACTION_US: u32 = 20_000;
 
@@ -64,6 +66,7 @@ fn a_vcpu_gets_its_budget_whatever_neighbours_do_and_no_more() {
     lab.require_quiet_kernel();
 }
 
+/// The VCPU of a VM, by every server that the scheduler has: alone, and beside threads that never sleep.
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_vm_of_the_host_gets_its_budget() {
@@ -73,16 +76,31 @@ fn a_vm_of_the_host_gets_its_budget() {
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
         .unwrap();
     let pid = lab.host.guest_pid("rt").unwrap();
-    let _loader = lab.load(&config(4000), &format!("--vm rt={pid}"));
+    let words = format!("--vm rt={pid}");
+    let _loader = lab.load(&config(4000), &words);
     let tid: u32 = lab.show()["vcpus"][0]["tid"].to_string().parse().unwrap();
     let _computes = vm
         .connection()
         .spawn(&["bash", "-c", "while :; do :; done"])
         .unwrap();
+    let mut shares = Vec::new();
+    let mut measure = |beside| {
+        for server in SERVERS {
+            let server_line = format!("[sched]\nserver = \"{server}\"");
+            lab.apply(&config(4000).replace("[sched]", &server_line), &words);
+            shares.push((server, beside, lab.share(tid)));
+        }
+    };
+    measure("alone");
     let _neighbours = [(); 2].map(|()| lab.spin("env"));
-    let share = lab.share(tid);
-    eprintln!("{share} % of a CPU");
-    assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
+    measure("beside normal ones");
+    eprintln!("{shares:?}");
+    for (server, beside, share) in shares {
+        assert!(
+            (share - GRANTED).abs() <= TOLERANCE,
+            "{server}: {share} % of a CPU {beside}"
+        );
+    }
     lab.require_quiet_kernel();
 }
 
@@ -168,7 +186,7 @@ fn every_decision_is_explained_by_the_policy() {
     let _loader = lab.load(&first, &record);
     let mut number = 0;
     for queue in ["global", "partitioned"] {
-        for server in ["deferrable", "polling", "sporadic", "cbs"] {
+        for server in SERVERS {
             for order in ORDERS {
                 number += 1;
                 lab.apply(&scenario(number, server, order, queue), &words);
