@@ -51,7 +51,8 @@ fn flood_while<T>(host: &EmulatedHost, work: impl FnOnce() -> T) -> T {
 fn minute(host: &EmulatedHost) -> String {
     inside(
         host,
-        "dmesg -C; echo 5 > /sys/module/rcupdate/parameters/rcu_cpu_stall_timeout",
+        "dmesg -C; echo 5 > /sys/module/rcupdate/parameters/rcu_cpu_stall_timeout
+         echo 20 > /proc/sys/kernel/hung_task_timeout_secs",
     );
     let script = "
         end=$(($(date +%s) + 60))
