@@ -20,7 +20,7 @@ use crate::error::HostError;
 use crate::machine::Machine;
 use crate::method::Switches;
 use crate::net::plan::{self, Context, Wanted};
-use crate::net::{Profile, bound_sockets};
+use crate::net::{Profile, VmThreads, bound_sockets};
 
 /// Making a step can bring threads into being that the desired state wants something of, and threads
 /// are started while others are moved; each pass finds those of the one before.
@@ -46,6 +46,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Settings in force that are no longer wanted, and that would be taken back.
     pub taken_back: Vec<Step>,
+    /// The VMs that the profile names.
+    pub vms: Vec<VmThreads>,
     /// What the caller should know.
     pub warnings: Vec<String>,
 }
@@ -128,6 +130,7 @@ impl Engine {
             dedicated_cpu: desired.profile.dedicated_cpu,
             taken_back: stale(&own, &wanted),
             steps: to_make(&self.machine, &wanted),
+            vms: wanted.vms,
             warnings: wanted.warnings,
         })
     }

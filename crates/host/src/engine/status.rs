@@ -61,6 +61,8 @@ pub enum State {
 pub struct Setting {
     /// What.
     pub subject: String,
+    /// The thread that it is a setting of.
+    pub thread: Option<u32>,
     /// The value before.
     pub old: String,
     /// The value that was set.
@@ -162,6 +164,7 @@ impl Engine {
         let now = step.change.read(&self.machine).ok();
         Setting {
             subject: step.change.subject(),
+            thread: step.change.thread(),
             old: step.change.old_text(),
             new: step.change.new_text(),
             why: step.why.clone(),

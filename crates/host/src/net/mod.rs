@@ -27,4 +27,5 @@ pub use profile::{
 };
 pub(crate) use sockets::bound_sockets;
 pub use vcpu_scheduler::SchedulerProfile;
+pub use vms::VmThreads;
 pub(crate) use vms::taps_of;

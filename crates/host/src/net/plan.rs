@@ -11,7 +11,7 @@ use super::queues::{self, Queue};
 use super::softirqs::{self, policy};
 use super::tuned;
 use super::vcpu_scheduler::{self, SchedulerProfile};
-use super::vms::{self, Running};
+use super::vms::{self, Running, VmThreads};
 use crate::cpu_set::CpuSet;
 use crate::dedicated;
 use crate::discover::{self, Nic};
@@ -31,6 +31,8 @@ use crate::threads::RESET_ON_FORK;
 pub(crate) struct Wanted {
     /// Every setting, also those that hold already.
     pub steps: Vec<Step>,
+    /// The VMs that it names.
+    pub vms: Vec<VmThreads>,
     /// What the caller should know.
     pub warnings: Vec<String>,
 }
@@ -104,14 +106,18 @@ pub(crate) fn plan(
     let has_budget = |vm: &&VmProfile| by_ext.is_some_and(|it| it.vms.contains_key(&vm.name));
     for vm in profile.vms.iter().filter(|vm| vm.asks() || has_budget(vm)) {
         let found = find_vm(machine, &threads, vm, context);
-        match found.map_err(|error| place_once(error, &vm.place))? {
+        let found = found.map_err(|error| place_once(error, &vm.place))?;
+        wanted.vms.push(VmThreads::of(&vm.name, found.as_ref()));
+        match found {
             Some(running) => {
                 plan_vm(machine, &running, &online, own, by_ext, &mut wanted)?;
                 if let Some(by_ext) = by_ext {
                     let vcpus = vcpu_scheduler::reserve(machine, by_ext, &running, &mut wanted)?;
                     reserved.extend(vcpus);
                 }
-                let Wanted { steps, warnings } = &mut wanted;
+                let Wanted {
+                    steps, warnings, ..
+                } = &mut wanted;
                 let levels_from = profile.softirqs.levels_from;
                 batch::steps(machine, &running, levels_from, steps, warnings)?;
                 path.threads

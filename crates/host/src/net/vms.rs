@@ -1,6 +1,8 @@
 //! Running VMs: their monitor by name, and their taps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
 
 use crate::discover;
 use crate::error::HostError;
@@ -16,6 +18,48 @@ pub(super) struct Running<'p> {
     pub taps: Vec<String>,
     /// Its taps that cannot be set from here.
     pub taps_elsewhere: Vec<String>,
+}
+
+/// A VM of a profile, and its threads that settings are of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmThreads {
+    /// Its name in the file.
+    pub name: String,
+    /// The process of its monitor; none if the VM does not run.
+    pub pid: Option<u32>,
+    /// Each thread by its number, and what it is for people: `VCPU 0`, `vhost worker`.
+    pub threads: BTreeMap<u32, String>,
+}
+
+impl VmThreads {
+    pub(super) fn of(name: &str, running: Option<&Running<'_>>) -> Self {
+        let mut threads = BTreeMap::new();
+        if let Some(Running { vm, .. }) = running {
+            let others = vm
+                .vhost_workers
+                .iter()
+                .map(|thread| (thread, "vhost worker"));
+            let interrupts = vm
+                .vfio_threads
+                .iter()
+                .map(|thread| (thread, "interrupt of its own device"));
+            threads.extend(
+                others
+                    .chain(interrupts)
+                    .map(|(thread, what)| (thread.tid, what.to_owned())),
+            );
+            threads.extend(
+                vm.vcpus
+                    .iter()
+                    .map(|(number, thread)| (thread.tid, format!("VCPU {number}"))),
+            );
+        }
+        Self {
+            name: name.to_owned(),
+            pid: running.map(|running| running.vm.pid),
+            threads,
+        }
+    }
 }
 
 /// Finds a VM; none if it does not run.

@@ -69,6 +69,7 @@ pub enum Restored {
 /// [`ChangeOf`] any kind.
 pub(super) trait AnyChange {
     fn subject(&self) -> String;
+    fn thread(&self) -> Option<u32>;
     fn old_text(&self) -> String;
     fn new_text(&self) -> String;
     fn is_empty(&self) -> bool;
@@ -87,6 +88,10 @@ pub(super) trait AnyChange {
 impl<K: SettingKind> AnyChange for ChangeOf<K> {
     fn subject(&self) -> String {
         self.setting.subject()
+    }
+
+    fn thread(&self) -> Option<u32> {
+        self.setting.thread()
     }
 
     fn old_text(&self) -> String {
@@ -153,6 +158,11 @@ impl Change {
     /// What is changed, for people.
     pub fn subject(&self) -> String {
         self.inner().subject()
+    }
+
+    /// The thread that it is a setting of; none for what is no thread's.
+    pub fn thread(&self) -> Option<u32> {
+        self.inner().thread()
     }
 
     /// The value before, for people.

@@ -73,6 +73,11 @@ pub trait SettingKind: Clone + fmt::Debug + PartialEq + Eq + Serialize + Deseria
     /// What is set, for people.
     fn subject(&self) -> String;
 
+    /// The thread that it is a setting of.
+    fn thread(&self) -> Option<u32> {
+        None
+    }
+
     /// A value, for people.
     fn text(&self, value: &Self::Value) -> String;
 

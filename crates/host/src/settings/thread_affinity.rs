@@ -39,6 +39,10 @@ impl SettingKind for ThreadAffinity {
         format!("CPUs of {}", self.thread)
     }
 
+    fn thread(&self) -> Option<u32> {
+        Some(self.thread.tid)
+    }
+
     fn text(&self, value: &CpuSet) -> String {
         value.to_string()
     }

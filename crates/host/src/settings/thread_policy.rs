@@ -23,6 +23,10 @@ impl SettingKind for ThreadPolicy {
         format!("policy of {}", self.thread)
     }
 
+    fn thread(&self) -> Option<u32> {
+        Some(self.thread.tid)
+    }
+
     fn text(&self, value: &Scheduling) -> String {
         value.to_string()
     }

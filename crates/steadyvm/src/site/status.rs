@@ -42,6 +42,8 @@ struct Status {
     feasible: Option<bool>,
     /// Planned budgets by VM.
     vms: BTreeMap<String, Vec<VcpuReport>>,
+    /// What holds of each VM of the file, by its name.
+    running: BTreeMap<String, Running>,
     /// Planned bounds of services.
     services: Vec<ServiceReport>,
     /// Settings in force that hold.
@@ -60,6 +62,26 @@ struct Status {
     unwanted: Vec<String>,
     /// What the reader should know.
     warnings: Vec<String>,
+}
+
+/// A VM of the file as it is now.
+#[derive(Debug, Serialize)]
+struct Running {
+    /// The process of its monitor; null if it does not run.
+    process: Option<u32>,
+    /// Settings of its threads that hold.
+    in_force: Vec<InForce>,
+}
+
+/// A setting of a VM's thread that holds.
+#[derive(Debug, Serialize)]
+struct InForce {
+    /// What the thread is: `VCPU 0`, `vhost worker`.
+    what: String,
+    /// The setting, with the thread's number and name.
+    subject: String,
+    /// What it is set to.
+    value: String,
 }
 
 /// A setting that was made and no longer holds.
@@ -107,6 +129,19 @@ fn status(site: &Site, shown: steadyvm_host::Status, planned: Plan, seen: &Seen)
         .settings
         .into_iter()
         .partition(|setting| setting.holds);
+    let running = planned.vms.iter().map(|vm| {
+        let in_force = held.iter().filter_map(|setting| {
+            Some(InForce {
+                what: vm.threads.get(&setting.thread?)?.clone(),
+                subject: setting.subject.clone(),
+                value: setting.new.clone(),
+            })
+        });
+        let in_force = in_force.collect();
+        let process = vm.pid;
+        (vm.name.clone(), Running { process, in_force })
+    });
+    let running = running.collect();
     let plan: Option<&Report> = site.plan.as_ref();
     let real_time = plan.into_iter().flat_map(|plan| &plan.vms);
     Status {
@@ -118,6 +153,7 @@ fn status(site: &Site, shown: steadyvm_host::Status, planned: Plan, seen: &Seen)
             .filter(|vm| vm.rt)
             .map(|vm| (vm.name.clone(), vm.vcpus.clone()))
             .collect(),
+        running,
         services: plan.map_or_else(Vec::new, |plan| plan.services.clone()),
         holding: held.len(),
         drifted: drifted
@@ -184,6 +220,9 @@ impl Status {
                 .collect();
             writeln!(text, "VM {name}: planned {}", budgets.join(", "))?;
         }
+        for (name, running) in &self.running {
+            running.write(name, text)?;
+        }
         for service in &self.services {
             let bound = service.bound.map_or("none".to_owned(), milliseconds);
             let limit = service.limit.map_or(String::new(), |limit| {
@@ -229,6 +268,25 @@ impl Status {
         }
         for warning in &self.warnings {
             writeln!(text, "warning: {warning}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    fn write(&self, name: &str, text: &mut String) -> std::fmt::Result {
+        let Some(process) = self.process else {
+            return writeln!(text, "VM {name}: does not run");
+        };
+        if self.in_force.is_empty() {
+            return writeln!(
+                text,
+                "VM {name} (process {process}): nothing of its own in force"
+            );
+        }
+        writeln!(text, "VM {name} (process {process}): in force")?;
+        for one in &self.in_force {
+            writeln!(text, "  {}: {}: {}", one.what, one.subject, one.value)?;
         }
         Ok(())
     }
