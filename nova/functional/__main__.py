@@ -1,4 +1,4 @@
-"""Runs tests in nova's own functional fixtures and keeps what came of all of them for ``controlplane.fixtures_page``.
+"""Tests in nova's own functional fixtures; keeps what came of all for ``controlplane.fixtures_page``.
 
 python -m functional RECORD [TEST...]
 """

@@ -113,7 +113,9 @@ class Sequences(Cloud):
         for _ in range(1200):
             try:
                 servers = self.admin_api.get_servers()
-                if not any(server["OS-EXT-STS:task_state"] or server["status"] in MOVING for server in servers):
+                if not any(
+                    server["OS-EXT-STS:task_state"] or server["status"] in MOVING for server in servers
+                ):
                     return servers
             except client.OpenStackApiException as error:
                 # A cell that did not answer in time makes a list that nova's own schema of answers refuses.

@@ -162,6 +162,29 @@ fn every_class_gets_its_rank_and_undo_takes_all_of_it_back() {
 }
 
 #[test]
+fn a_plan_names_the_vms_and_their_threads_that_settings_are_of() {
+    let (host, directory) = (host(), directory());
+    let control = control(&host, &directory);
+    let plan = control.plan_profile(&profile(FILE)).unwrap();
+    let names: Vec<_> = plan.vms.iter().map(|vm| vm.name.as_str()).collect();
+    assert_eq!(names, ["rt", "bulk", "absent"]);
+    assert_eq!((plan.vms[2].pid, plan.vms[2].threads.len()), (None, 0));
+    let rt = &plan.vms[0];
+    assert!(rt.pid.is_some());
+    // Each thread of the VM that a step is of is among them, and says what it is.
+    let of_rt = plan.steps.iter().filter_map(|step| {
+        let what = rt.threads.get(&step.change.thread()?)?;
+        Some(what.as_str())
+    });
+    let of_rt: Vec<_> = of_rt.collect();
+    assert!(
+        of_rt.iter().any(|what| what.starts_with("VCPU ")),
+        "{of_rt:?}"
+    );
+    assert!(of_rt.contains(&"vhost worker"), "{of_rt:?}");
+}
+
+#[test]
 fn threads_that_a_setting_starts_get_their_rank_in_the_same_apply() {
     let (host, directory) = (host(), directory());
     let before = host.state();

@@ -49,6 +49,21 @@ fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
     watching.wait_for_line("CPU 1/KVM", PATIENCE).unwrap();
     let (said, code) = status(&host);
     assert_eq!(code, 0, "{said}");
+    // What is in force of the VM itself: VCPU 0 is the guest's housekeeping.
+    let running = &said["running"]["rt"];
+    assert!(running["process"].is_u64(), "{said}");
+    let in_force = running["in_force"].as_array().unwrap().iter();
+    let in_force: Vec<(&str, &str)> = in_force
+        .map(|one| {
+            (
+                one["what"].as_str().unwrap(),
+                one["value"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert!(in_force.contains(&("VCPU 1", "FIFO 70")), "{said}");
+    assert!(in_force.contains(&("vhost worker", "FIFO 75")), "{said}");
+    assert!(in_force.iter().all(|(what, _)| *what != "VCPU 0"), "{said}");
 
     // A card whose driver asks for its interrupts again has new interrupt threads.
     inside(&host, "ip link set rt down && ip link set rt up");
