@@ -28,8 +28,8 @@ def main(parts: Path, page: Path) -> int:
 def _page(parts: list[Mapping[str, Any]]) -> Iterator[str]:
     yield "# In nova's own functional fixtures"
     yield ""
-    yield "nova's API, conductor, scheduler and computes run in one process, with SQLite, Placement's own code and"
-    yield "nova's fake virt driver: faster than the [real control plane](openstack.md), the same code of ours."
+    yield "nova's API, conductor, scheduler and computes run in one process, with SQLite, Placement's code"
+    yield "and nova's fake virt driver. Our code is the same as in the [real control plane](openstack.md)."
     yield ""
     for part in parts:
         versions = ", ".join(f"{service} {version}" for service, version in part["versions"].items())
