@@ -305,12 +305,19 @@ fn only_workers_of_the_kernel_are_vhosts() {
         let vm = start(&looks, &["-name", &rt]);
         let ranked = ranked(&rt).unwrap();
         let names = ranked.into_iter().filter(|(pid, _)| *pid == vm.pid);
-        names.map(|(_, comm)| comm).collect::<Vec<_>>()
+        let names: Vec<String> = names.map(|(_, comm)| comm).collect();
+        // The VCPU is ranked, too, by KVM's word where debugfs is mounted, else by its thread's name.
+        assert_eq!(
+            names.len(),
+            1 + kernel_workers.len() * usize::from(files == [&net])
+        );
+        let vhosts = names.into_iter().filter(|name| name.starts_with("vhost"));
+        vhosts.collect::<Vec<_>>()
     };
-    assert_eq!(workers(&["vhost-8"], &[&net]), ["vhost-8", "CPU 0/KVM"]);
+    assert_eq!(workers(&["vhost-8"], &[&net]), ["vhost-8"]);
     // The worker of a device that carries no packets.
-    assert_eq!(workers(&["vhost-8"], &[&vsock]), ["CPU 0/KVM"]);
-    assert_eq!(workers(&[], &[&net]), ["CPU 0/KVM"]);
+    assert_eq!(workers(&["vhost-8"], &[&vsock]), [""; 0]);
+    assert_eq!(workers(&[], &[&net]), [""; 0]);
 }
 
 #[test]
