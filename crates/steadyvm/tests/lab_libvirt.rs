@@ -237,8 +237,8 @@ fn a_watch_gives_domains_what_the_file_says_and_loses_nothing_when_daemons_end()
     put(&host, RANK);
     let watching = watch(&host);
     let (second, trace) = start(&host, await_status);
-    require_ranks(&second);
     let delayed = delay("watch, ranks", &second, &trace);
+    require_ranks(&second);
     assert!(delayed.is_in_time(), "{delayed:?}");
     await_guest(&host, "web");
 
@@ -328,7 +328,8 @@ fn a_domain_that_migrates_is_ranked_where_it_goes_and_forgotten_where_it_was() {
     inside(&host, "unshare --mount --uts sh -eu /run/second.sh");
     define(&host, "web", ADDRESS, MIGRATES);
     let watching = watch(&host);
-    let (before, _) = start(&host, await_status);
+    let (before, trace) = start(&host, await_status);
+    delay("watch, ranks", &before, &trace);
     require_ranks(&before);
     await_guest(&host, "web");
     let old = monitor(&host, "web");

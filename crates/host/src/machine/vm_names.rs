@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use super::descriptors::Descriptors;
 use super::printable::printable;
@@ -78,8 +79,40 @@ pub fn find(
     match (found.as_slice(), unreadable) {
         ([], None) => Ok(None),
         ([], Some((pid, error))) => Err(HostError::io("list", format!("/proc/{pid}/fd"), error)),
-        ([only], _) => vm(machine, threads, *only).map(Some),
+        ([only], _) => unless_it_ends(machine, threads, *only),
         (several, _) => Err(ambiguous(machine, several, wanted)),
+    }
+}
+
+/// How often an error of a VM is looked at again, and how long after: a monitor that exits loses its threads and files one by one.
+const LOOKS: u32 = 5;
+const APART: Duration = Duration::from_millis(20);
+
+/// The VM of a process that was one just now; none if it is about to end.
+fn unless_it_ends(
+    machine: &Machine,
+    threads: &[Thread],
+    pid: u32,
+) -> Result<Option<Vm>, HostError> {
+    /// `PF_EXITING` of include/linux/sched.h.
+    const EXITING: u64 = 0x4;
+    let mut looks = 0;
+    loop {
+        let found = vm(machine, threads, pid);
+        looks += 1;
+        if found.is_ok() || looks == LOOKS {
+            return found.map(Some);
+        }
+        let leader = machine.thread(pid, pid);
+        if leader.is_none_or(|leader| leader.flags & EXITING != 0) {
+            return Ok(None);
+        }
+        let holds_a_vm = Descriptors::of(machine, pid)
+            .is_ok_and(|files| !files.kvm_vms.is_empty() && !files.vcpus.is_empty());
+        if !holds_a_vm {
+            return Ok(None);
+        }
+        machine.tree.wait(APART);
     }
 }
 

@@ -381,6 +381,30 @@ fn a_domain_that_libvirt_starts_is_no_cause_for_a_warning_or_an_error() {
     assert_eq!(host.state().qdiscs["tap-rt"], "noqueue");
 }
 
+/// A monitor that exits loses its threads before its files: it does not run, and that is no error.
+#[test]
+fn a_vm_that_is_about_to_end_is_no_error() {
+    const EXITING: u64 = 0x4;
+    let (host, directory) = (host(), directory());
+    let command = "qemu-system-x86_64\0-name\0guest=absent,debug-threads=on\0";
+    host.file("/proc/700/cmdline", command);
+    host.thread(700, 700, "qemu-system-x86", EXITING);
+    host.kvm_vm(700, 1);
+    let control = control(&host, &directory);
+    let applied = control.apply_profile(&profile(FILE)).unwrap();
+    assert!(applied.warnings[0].contains("\"absent\" does not run"));
+    control.undo_profile().unwrap();
+    // One that goes on and cannot be told is one.
+    host.thread(700, 700, "qemu-system-x86", 0);
+    let error = control.apply_profile(&profile(FILE)).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("no thread that is known as a VCPU"),
+        "{error}"
+    );
+}
+
 #[test]
 fn flow_rules_of_others_keep_their_places() {
     let (host, directory) = (host(), directory());
