@@ -4,6 +4,9 @@
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/public_copy.rs"]
+mod public_copy;
+
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
@@ -182,8 +185,7 @@ fn without_root_the_lab_says_what_it_needs() {
     // The test's own binary lies where nobody may not look: a copy in a public place.
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let program = directory.path().join("steadyvm");
-    std::fs::copy(env!("CARGO_BIN_EXE_steadyvm"), &program).unwrap();
+    let program = public_copy::program_in(directory.path());
     let out = tempfile::tempdir().unwrap();
     std::fs::set_permissions(out.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     command

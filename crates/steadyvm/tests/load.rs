@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
+#[path = "support/public_copy.rs"]
+mod public_copy;
+
 use serde::de::DeserializeOwned;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -234,9 +237,7 @@ fn a_policy_that_is_not_permitted_is_refused_with_what_to_do() {
     // Nobody may run the program's file, wherever the tree is.
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = place.path().join("steadyvm");
-    fs::copy(env!("CARGO_BIN_EXE_steadyvm"), &program).unwrap();
-    let mut command = Command::new(&program);
+    let mut command = Command::new(public_copy::program_in(place.path()));
     if geteuid().is_root() {
         command.uid(65534).gid(65534);
     }

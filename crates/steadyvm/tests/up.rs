@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
+#[path = "support/public_copy.rs"]
+mod public_copy;
+
 use std::fs;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -94,9 +97,7 @@ impl Vm {
 
     /// The same as `nobody`, who has been given /dev/kvm.
     fn command_as_nobody(&self) -> Command {
-        let program = self.place.path().join("steadyvm");
-        fs::copy(STEADYVM, &program).unwrap();
-        let mut command = Command::new(&program);
+        let mut command = Command::new(public_copy::program_in(self.place.path()));
         command.arg("up").arg(self.file()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let group = fs::metadata("/dev/kvm").unwrap().gid();

@@ -136,12 +136,7 @@ pub(crate) fn plan(
         wanted.steps.extend(steps);
     }
     for process in &profile.processes {
-        if !context.is_first && machine.threads_of(process.pid).is_empty() {
-            let what = format!("process {} has ended", process.pid);
-            wanted.warnings.push(what);
-            continue;
-        }
-        ends.extend(plan_process(machine, process, &mut wanted)?);
+        ends.extend(plan_process(machine, process, context, &mut wanted)?);
     }
     if let Some(cpu) = profile.dedicated_cpu {
         path.threads.extend(ends.iter().cloned());
@@ -453,12 +448,18 @@ fn rt_vcpus(running: &Running<'_>, by_ext: Option<&SchedulerProfile>) -> Vec<Thr
     chosen.map(|(_, thread)| thread.clone()).collect()
 }
 
-/// Returns the threads of the process.
+/// Returns the threads of the process; none if it was there at the first apply and has ended.
 fn plan_process(
     machine: &Machine,
     profile: &ProcessProfile,
+    context: &Context<'_>,
     wanted: &mut Wanted,
 ) -> Result<Vec<ThreadId>, HostError> {
+    if !context.is_first && machine.threads_of(profile.pid).is_empty() {
+        let what = format!("process {} has ended", profile.pid);
+        wanted.warnings.push(what);
+        return Ok(Vec::new());
+    }
     let threads = discover::process(machine, profile.pid)?.threads;
     if let Some(priority) = profile.class.vcpu {
         for thread in &threads {

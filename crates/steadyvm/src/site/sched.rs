@@ -86,7 +86,7 @@ impl Wanted {
         self.needs_ext() || self.server.is_some()
     }
 
-    /// Whether SCHED_DEADLINE cannot do it; a server of the file may be the one that it is.
+    /// Whether `SCHED_DEADLINE` cannot do it; a server of the file may be the one that it is.
     fn needs_ext(&self) -> bool {
         self.has_vms() || self.order.is_some() || self.queue.is_some() || self.quantum_us.is_some()
     }
