@@ -24,6 +24,8 @@ pub struct Vm {
     pub pid: u32,
     /// Its VCPU threads by VCPU number.
     pub vcpus: BTreeMap<u32, ThreadId>,
+    /// How many VCPUs it has: more than are known while they are being made.
+    pub vcpu_count: usize,
     /// What carries packets between its cards and the host: vhost workers, and the threads of
     /// `steadyvm up` that pass a card's interrupts on. All are one stage of the path.
     pub vhost_workers: Vec<ThreadId>,
@@ -93,6 +95,7 @@ pub fn vm(machine: &Machine, threads: &[Thread], pid: u32) -> Result<Vm, HostErr
     Ok(Vm {
         pid,
         vcpus,
+        vcpu_count: files.vcpus.len(),
         vhost_workers,
         vfio_irqs,
         vfio_threads,
@@ -119,24 +122,22 @@ fn is_card_of_steadyvm(comm: &str) -> bool {
         .is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// The threads that run VCPUs: KVM's own word where debugfs is mounted, else the threads' names,
-/// as far as the process has VCPUs of those numbers.
+/// The threads that run VCPUs: KVM's own word where debugfs is mounted; of a VCPU that has not run yet, and where it is
+/// not mounted, the threads' names, as far as the process has VCPUs of those numbers.
 fn vcpus(
     machine: &Machine,
     own: &[Thread],
     pid: u32,
     files: &Descriptors,
 ) -> Result<BTreeMap<u32, ThreadId>, HostError> {
-    let found = vcpus_of_debugfs(machine, own, files);
-    if !found.is_empty() {
-        return Ok(found);
-    }
-    let mut found: BTreeMap<u32, ThreadId> = BTreeMap::new();
-    for thread in own {
+    let mut found = vcpus_of_debugfs(machine, own, files);
+    let known: BTreeSet<u32> = found.keys().copied().collect();
+    let running: BTreeSet<u32> = found.values().map(|thread| thread.tid).collect();
+    for thread in own.iter().filter(|it| !running.contains(&it.id.tid)) {
         let Some(number) = parse::vcpu_of_thread(&thread.id.comm) else {
             continue;
         };
-        if !files.vcpus.contains(&number) {
+        if !files.vcpus.contains(&number) || known.contains(&number) {
             continue;
         }
         if let Some(other) = found.insert(number, thread.id.clone()) {

@@ -404,7 +404,7 @@ fn plan_vm(
         wanted.steps.extend(steps);
     }
     if let Some(priority) = class.vcpu {
-        if profile.rt_vcpus.is_empty() && vm.vcpus.len() == 1 && profile.budgets.is_empty() {
+        if profile.rt_vcpus.is_empty() && vm.vcpu_count == 1 && profile.budgets.is_empty() {
             wanted.warnings.push(format!(
                 "VM {} has one VCPU: its housekeeping runs at real-time priority too; give it two",
                 vm.pid
@@ -439,7 +439,7 @@ fn rt_vcpus(running: &Running<'_>, by_ext: Option<&SchedulerProfile>) -> Vec<Thr
         if all_have_budgets || profile.budgets.contains_key(&number) {
             false
         } else if profile.rt_vcpus.is_empty() {
-            number != 0 || vm.vcpus.len() == 1
+            number != 0 || vm.vcpu_count == 1
         } else {
             profile.rt_vcpus.contains(&number)
         }

@@ -684,6 +684,25 @@ fn finds_unnamed_vcpus_through_debugfs() {
     assert_eq!(vm.vcpus.len(), 1);
 }
 
+/// KVM knows the thread of a VCPU from its first run on: until then its name tells, and the VM has as many VCPUs as ever.
+#[test]
+fn a_vcpu_that_has_not_run_yet_is_told_by_its_name() {
+    let host = FakeHost::new(2);
+    host.thread(100, 100, "qemu-system-x86", 0);
+    host.thread(100, 101, "CPU 0/KVM", 0);
+    host.thread(100, 102, "CPU 1/KVM", 0);
+    // One that says so, and is another by KVM's word.
+    host.thread(100, 103, "CPU 0/KVM", 0);
+    host.kvm_vm(100, 3);
+    host.file("/sys/kernel/debug/kvm/100-10/vcpu0/pid", "101\n");
+    host.file("/sys/kernel/debug/kvm/100-10/vcpu1/pid", "0\n");
+    host.file("/sys/kernel/debug/kvm/100-10/vcpu2/pid", "103\n");
+    let machine = host.machine();
+    let vm = discover::vm(&machine, &machine.all_threads().unwrap(), 100).unwrap();
+    let tids: Vec<u32> = vm.vcpus.values().map(|thread| thread.tid).collect();
+    assert_eq!(tids, [101, 102, 103]);
+}
+
 #[test]
 fn a_vm_of_one_vcpu_is_real_time_as_a_whole() {
     let (host, directory) = (paper_host(2), directory());
