@@ -52,15 +52,18 @@ fn percentile_ns(histogram: &Histogram, percent: u64) -> u64 {
 
 /// The decisions of ten seconds in which so many VCPUs compute and run out of budget.
 fn decisions(lab: &Lab, count: usize) -> Histogram {
+    let none = "[sched]\nmechanism = \"ext\"\n";
+    let loader = lab.load(none, "");
+    // Nice: until they have budgets they are normal threads, and the program that gives them would be one of 401.
     let words = format!(
-        "for i in {{1..{count}}}; do (while :; do :; done) & echo $!; done; echo all; wait"
+        "for i in {{1..{count}}}; do (while :; do :; done) & renice -n 19 $! > /dev/null; done; echo all; wait"
     );
     let connection = lab.host.connection();
     let mut computes = connection.spawn(&["bash", "-c", &words]).unwrap();
     computes.wait_for_line("all", PATIENCE).unwrap();
     let pid = computes.pid();
     let tids = lab.run(&format!("pgrep -P {pid}"));
-    let (mut config, mut threads) = ("[sched]\nmechanism = \"ext\"\n".to_owned(), String::new());
+    let (mut config, mut threads) = (none.to_owned(), String::new());
     let budget_us = GRANTED_US / count;
     let _ = writeln!(
         config,
@@ -69,7 +72,7 @@ fn decisions(lab: &Lab, count: usize) -> Histogram {
     for tid in tids.split_whitespace() {
         let _ = write!(threads, " --thread all={tid}");
     }
-    let loader = lab.load(&config, &threads);
+    lab.apply(&config, &threads);
     let first = lab.show();
     assert_eq!(first["vcpus"].as_array().unwrap().len(), count);
     lab.run("sleep 10");
