@@ -100,6 +100,10 @@ fn a_service_runs_without_network_interrupts() {
         ..guest(2)
     };
     let mut guest = lab.start_guest_until(service, "istening");
+    // That was iperf3: the service says nothing, but its socket is the host's. 7700 is 1E14.
+    let bound = "until grep -q ':1E14 ' /proc/net/udp; do :; done";
+    let connection = lab.host.connection();
+    connection.text(&["sh", "-euc", bound]).unwrap();
 
     let options = ClientOptions {
         seed: 1,
