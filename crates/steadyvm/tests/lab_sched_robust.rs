@@ -287,7 +287,7 @@ fn cpus_come_and_go(place: &Place) {
     refusals(place);
 }
 
-/// Linux before 6.17 stops the fair server of a CPU that goes whether it is active or not (`dl_server_stop` in
+/// Linux 6.12 stops the fair server of a CPU that goes whether it is active or not (`dl_server_stop` in
 /// `sched_cpu_dying`), and warns once if it is not: under `sched_ext` there are no fair threads that keep it active. This one
 /// warning is taken out of the kernel's log; all others stay.
 fn known_warning(lab: &Lab) {
