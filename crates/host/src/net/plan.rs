@@ -16,7 +16,7 @@ use crate::cpu_set::CpuSet;
 use crate::dedicated;
 use crate::discover::{self, Nic};
 use crate::engine::Step;
-use crate::error::HostError;
+use crate::error::{HostError, unless_vanished};
 use crate::fair_server;
 use crate::links::Qdisc;
 use crate::machine::{Machine, Thread, ThreadId};
@@ -419,7 +419,7 @@ fn plan_vm(
     }
     if let Some(new) = class.tap_qdisc {
         for tap in taps {
-            tap_qdisc(machine, tap, new.name(), own, wanted)?;
+            unless_vanished(tap_qdisc(machine, tap, new.name(), own, wanted))?;
         }
     }
     Ok(())
