@@ -154,3 +154,11 @@ impl HostError {
         }
     }
 }
+
+/// None where what was asked went away meanwhile.
+pub(crate) fn unless_vanished<T>(asked: Result<T, HostError>) -> Result<Option<T>, HostError> {
+    match asked {
+        Err(error) if error.is_vanished() => Ok(None),
+        other => other.map(Some),
+    }
+}

@@ -1,5 +1,6 @@
 //! A host: its files and its threads, and readings that more than one module needs.
 
+mod at_work;
 mod cgroup;
 mod descriptors;
 mod device;

@@ -2,6 +2,10 @@
 
 /// `PF_KTHREAD`: a kernel thread.
 pub const PF_KTHREAD: u64 = 0x0020_0000;
+/// `PF_EXITING`: it is on its way out.
+pub const PF_EXITING: u64 = 0x4;
+/// `PF_SIGNALED`: a signal has killed it.
+pub const PF_SIGNALED: u64 = 0x400;
 /// `PF_USER_WORKER`: a thread of a user's process that the kernel has started and that runs none of
 /// its code: of vhost since 6.4, of `io_uring`, of KVM.
 pub const PF_USER_WORKER: u64 = 0x4000;
@@ -43,6 +47,14 @@ pub fn stat(line: &str) -> Option<Stat> {
         flags: fields.get(6)?.parse().ok()?,
         start_time: fields.get(19)?.parse().ok()?,
     })
+}
+
+/// Whether a thread's `/proc/<pid>/task/<tid>/status` has a SIGKILL that it has not taken yet.
+pub fn is_killed(status: &str) -> bool {
+    const MASK: u64 = 1 << (libc::SIGKILL - 1);
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    pending.is_some_and(|pending| pending & MASK != 0)
 }
 
 /// A line of `/proc/interrupts` with a number.
@@ -145,6 +157,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_kill_that_was_not_taken_yet_is_pending() {
+        assert!(is_killed(
+            "Name:\tCPU 0/KVM\nSigPnd:\t0000000000000100\nShdPnd:\t0\n"
+        ));
+        for text in [
+            "",
+            "SigPnd:",
+            "SigPnd:\tx\n",
+            "SigPnd:\t0000000000004000\nShdPnd:\t0\n",
+        ] {
+            assert!(!is_killed(text), "{text}");
+        }
+    }
 
     #[test]
     fn a_name_with_parentheses_and_spaces() {

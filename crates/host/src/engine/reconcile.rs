@@ -125,10 +125,12 @@ impl Engine {
         }
         let own = before.map_or_else(Vec::new, |journal| journal.steps);
         let wanted = self.wanted(desired, &own, true)?;
+        let mut taken_back = stale(&own, &wanted);
+        taken_back.retain(|step| !step.change.is_postponed(&self.machine));
         Ok(Plan {
             method: desired.method,
             dedicated_cpu: desired.profile.dedicated_cpu,
-            taken_back: stale(&own, &wanted),
+            taken_back,
             steps: to_make(&self.machine, &wanted),
             vms: wanted.vms,
             warnings: wanted.warnings,

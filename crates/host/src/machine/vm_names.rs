@@ -9,6 +9,7 @@ use super::printable::printable;
 use super::vm::{Vm, vm};
 use super::{Machine, Thread, cgroup};
 use crate::error::HostError;
+use crate::parse::PF_EXITING;
 
 /// A VM as somebody names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,8 +95,6 @@ fn unless_it_ends(
     threads: &[Thread],
     pid: u32,
 ) -> Result<Option<Vm>, HostError> {
-    /// `PF_EXITING` of include/linux/sched.h.
-    const EXITING: u64 = 0x4;
     let mut looks = 0;
     loop {
         let found = vm(machine, threads, pid);
@@ -104,7 +103,7 @@ fn unless_it_ends(
             return found.map(Some);
         }
         let leader = machine.thread(pid, pid);
-        if leader.is_none_or(|leader| leader.flags & EXITING != 0) {
+        if leader.is_none_or(|leader| leader.flags & PF_EXITING != 0) {
             return Ok(None);
         }
         let holds_a_vm = Descriptors::of(machine, pid)

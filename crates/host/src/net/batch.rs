@@ -11,7 +11,7 @@ use std::io;
 use super::profile::{Class, ThreadPriority, VmProfile, at};
 use super::vms::{self, Running};
 use crate::engine::Step;
-use crate::error::HostError;
+use crate::error::{HostError, unless_vanished};
 use crate::links::UNLIMITED_BYTES;
 use crate::machine::{Machine, ThreadId};
 use crate::settings::{Change, ChangeOf, Device, RxFrames, TapSendBuffer};
@@ -38,18 +38,18 @@ pub(super) fn steps(
     let Some(packets) = batch_of(&profile.class, levels_from) else {
         return Ok(());
     };
+    // It is about to end.
     let Some(monitor) = machine.thread(vm.pid, vm.pid) else {
-        return Err(HostError::Vanished {
-            what: format!("VM \"{}\"", profile.name),
-        });
+        return Ok(());
     };
     for tap in taps {
         // Before the send buffer, and so after it in undo: what a tap has gathered when `rx-frames`
         // becomes 0 stays there.
-        let changes = [
-            rx_frames(machine, tap, packets - 1)?,
-            send_buffer(machine, &monitor.id, tap)?,
-        ];
+        let changes = rx_frames(machine, tap, packets - 1)
+            .and_then(|frames| Ok([frames, send_buffer(machine, &monitor.id, tap)?]));
+        let Some(changes) = unless_vanished(changes)? else {
+            continue;
+        };
         let why = format!("so that others wait for {packets} of the VM's packets at most");
         steps.extend(changes.map(|change| Step::required(change, why.clone())));
     }

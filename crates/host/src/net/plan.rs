@@ -16,7 +16,7 @@ use crate::cpu_set::CpuSet;
 use crate::dedicated;
 use crate::discover::{self, Nic};
 use crate::engine::Step;
-use crate::error::HostError;
+use crate::error::{HostError, unless_vanished};
 use crate::fair_server;
 use crate::links::Qdisc;
 use crate::machine::{Machine, Thread, ThreadId};
@@ -368,8 +368,9 @@ fn plan_vm(
     } = running;
     let class = &profile.class;
     check_cpus(class, online, &profile.place)?;
+    let mut lacks = Vec::new();
     if vm.vhost_workers.is_empty() && class.vhost.is_some() && !taps.is_empty() {
-        wanted.warnings.push(format!(
+        lacks.push(format!(
             "VM \"{}\" has no vhost worker: its packets go through its monitor's threads; use \
              vhost-net (vhost=on)",
             profile.name
@@ -397,7 +398,7 @@ fn plan_vm(
     let by_deadline = profile.budgets.iter().filter(|_| by_ext.is_none());
     for (number, budget) in by_deadline {
         let Some(thread) = vm.vcpus.get(number) else {
-            wanted.warnings.push(runs_without(profile, *number));
+            lacks.push(runs_without(profile, *number));
             continue;
         };
         let steps = budget::steps(machine, thread, budget, &profile.place)?;
@@ -405,7 +406,7 @@ fn plan_vm(
     }
     if let Some(priority) = class.vcpu {
         if profile.rt_vcpus.is_empty() && vm.vcpu_count == 1 && profile.budgets.is_empty() {
-            wanted.warnings.push(format!(
+            lacks.push(format!(
                 "VM {} has one VCPU: its housekeeping runs at real-time priority too; give it two",
                 vm.pid
             ));
@@ -419,8 +420,11 @@ fn plan_vm(
     }
     if let Some(new) = class.tap_qdisc {
         for tap in taps {
-            tap_qdisc(machine, tap, new.name(), own, wanted)?;
+            unless_vanished(tap_qdisc(machine, tap, new.name(), own, wanted))?;
         }
+    }
+    if !lacks.is_empty() && vm.is_at_work(machine) {
+        wanted.warnings.extend(lacks);
     }
     Ok(())
 }

@@ -89,8 +89,10 @@ pub(super) fn reserve(
     wanted: &mut Wanted,
 ) -> Result<Vec<Reserved>, HostError> {
     let (reserved, absent) = scheduler.reserved(running);
-    for vcpu in absent {
-        wanted.warnings.push(runs_without(running.profile, vcpu));
+    if !absent.is_empty() && running.vm.is_at_work(machine) {
+        let lacks = absent.into_iter();
+        let lacks = lacks.map(|vcpu| runs_without(running.profile, vcpu));
+        wanted.warnings.extend(lacks);
     }
     for vcpu in reserved.iter().filter(|vcpu| !vcpu.cpus.is_empty()) {
         let cpus: CpuSet = vcpu.cpus.iter().map(|cpu| *cpu as usize).collect();

@@ -62,7 +62,7 @@ impl VmThreads {
     }
 }
 
-/// Finds a VM; none if it does not run.
+/// Finds a VM; none if it does not run, or lacks a VCPU that is named as long as it is not at work.
 pub(super) fn find<'p>(
     machine: &Machine,
     threads: &[Thread],
@@ -77,6 +77,9 @@ pub(super) fn find<'p>(
         .iter()
         .find(|vcpu| !vm.vcpus.contains_key(vcpu))
     {
+        if !vm.is_at_work(machine) {
+            return Ok(None);
+        }
         let known: Vec<String> = vm.vcpus.keys().map(ToString::to_string).collect();
         return Err(HostError::BadInput {
             what: at(

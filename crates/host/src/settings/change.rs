@@ -218,6 +218,11 @@ impl Change {
         Err(self.not_kept(self.new_text(), now.text))
     }
 
+    /// Whether it cannot be taken back now, but may be later.
+    pub(crate) fn is_postponed(&self, machine: &Machine) -> bool {
+        self.inner().is_postponed(machine).is_some()
+    }
+
     /// Takes the change back, but for the second half of what [settles](Change::settles).
     pub fn restore(&self, machine: &Machine) -> Restored {
         if let Some(why) = self.inner().is_postponed(machine) {

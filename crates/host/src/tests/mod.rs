@@ -1,5 +1,6 @@
 //! Tests over whole hosts: a fake one for what can go wrong, and real threads.
 
+mod at_work;
 mod budgets;
 mod crash;
 mod devices;

@@ -239,6 +239,16 @@ fn a_vm_that_was_started_again_gets_its_batch_with_the_next_apply() {
     assert_eq!(batches(&host.state()), Default::default());
 }
 
+/// Of a process that exits the main thread may be gone while others, and the tap, are there.
+#[test]
+fn a_vm_that_is_about_to_end_needs_no_batch() {
+    let (host, directory) = (paper_host(2), directory());
+    let control = control(&host, &directory);
+    host.edit(|state| state.threads.remove(&200));
+    let plan = control.plan_profile(&bulk("", "tap_batch = 8")).unwrap();
+    assert_eq!((plan.steps, plan.warnings), (Vec::new(), Vec::new()));
+}
+
 #[test]
 fn a_tap_of_another_network_namespace_is_left_with_a_warning() {
     let (host, directory) = (paper_host(2), directory());

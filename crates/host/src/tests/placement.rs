@@ -76,6 +76,29 @@ fn a_cpu_that_went_offline_does_not_keep_undo_from_ending() {
     });
 }
 
+/// A watch finds nothing to do about it, and `status` nothing that is not in force.
+#[test]
+fn a_cpu_that_goes_and_comes_back_leaves_all_in_force() {
+    let (host, directory) = (paper_host(2), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    for online in ["0", "0-1"] {
+        host.set_online(&cpus(online));
+        let plan = control.plan(&paper_target(), Method::PreemptRt).unwrap();
+        assert_eq!((plan.steps, plan.taken_back), (vec![], vec![]), "{online}");
+        control.apply(&paper_target(), Method::PreemptRt).unwrap();
+        assert!(!control.show().unwrap().has_drifted(), "{online}");
+    }
+    assert_eq!(control.undo().unwrap().failed, [] as [String; 0]);
+    let mut after = host.state();
+    let online = "/sys/devices/system/cpu/online".to_owned();
+    after
+        .files
+        .insert(online.clone(), before.files[&online].clone());
+    assert_eq!(after, before);
+}
+
 #[test]
 fn an_interrupt_without_a_vector_says_so() {
     for (number, what) in [(libc::ENOSPC, "vectors"), (libc::EIO, "managed")] {

@@ -11,6 +11,10 @@ use steadyvm_lab::laboratory::{HostKernel, guest};
 use steadyvm_lab::progress::Silent;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Sooner than a watch looks without an event.
+const BY_EVENT: Duration = Duration::from_secs(20);
+/// Where the lab lets the card's interrupts go.
+const INTERRUPTS_CPU: usize = 0;
 
 /// The six lines of the README, for the lab's card and guest.
 const SIX_LINES: &str =
@@ -30,6 +34,21 @@ fn status(host: &EmulatedHost) -> (Value, i64) {
     );
     let mut both: Value = serde_json::from_str(&text).unwrap();
     (both["status"].take(), both["code"].as_i64().unwrap())
+}
+
+/// Waits until all that the file says is in force.
+fn await_in_force(host: &EmulatedHost) {
+    inside(
+        host,
+        "timeout 60 sh -c 'until steadyvm status /run/steadyvm.toml > /run/status; do :; done' \
+         || { cat /run/status >&2; exit 1; }",
+    );
+}
+
+/// The number of the card's interrupt thread of this action.
+fn interrupt_thread(host: &EmulatedHost, action: &str) -> String {
+    let listed = inside(host, &format!("ps -eLo lwp=,comm= | grep {action}"));
+    listed.split_whitespace().next().unwrap().to_owned()
 }
 
 #[test]
@@ -67,11 +86,35 @@ fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
 
     // A card whose driver asks for its interrupts again has new interrupt threads.
     inside(&host, "ip link set rt down && ip link set rt up");
-    let renewed = inside(&host, "ps -eLo lwp=,comm= | grep rt-rx-0");
-    let thread = renewed.split_whitespace().next().unwrap();
+    let thread = interrupt_thread(&host, "rt-rx-0");
     watching
         .wait_for_line(&format!("thread {thread} "), PATIENCE)
         .unwrap();
+
+    // So has one that gets another number of channels, and one more for each.
+    for (channels, action) in [("2", "rt-rx-1"), ("1", "rt-rx-0")] {
+        inside(&host, &format!("ethtool -L rt combined {channels}"));
+        let thread = interrupt_thread(&host, action);
+        watching
+            .wait_for_line(&format!("thread {thread} "), PATIENCE)
+            .unwrap();
+        await_in_force(&host);
+    }
+    // The kernel gives new interrupts to all CPUs; the lab had not.
+    host.interrupts_to_cpu("rt", INTERRUPTS_CPU).unwrap();
+
+    // A CPU goes and comes back. Of a rank that is lost no event tells: it is back sooner than without the CPU's.
+    for online in ["0", "1"] {
+        inside(
+            &host,
+            &format!(
+                "chrt --other -p 0 $(ps -eLo lwp=,comm= | sed -n 's,CPU 1/KVM,,p'); \
+                 echo {online} > /sys/devices/system/cpu/cpu1/online"
+            ),
+        );
+        watching.wait_for_line("CPU 1/KVM", BY_EVENT).unwrap();
+        await_in_force(&host);
+    }
 
     // Killed, it leaves all in force; another VM that starts meanwhile is found by the next watch.
     watching.signal(libc::SIGKILL).unwrap();
