@@ -111,6 +111,12 @@ static __always_inline bool may_run_on(struct task_struct *p, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
+/* What a VCPU with work must come before to run there: a holder that lends its CPU is in nobody's way. */
+static __always_inline u64 key_to_beat(const struct cpu *c)
+{
+	return c->holder && c->holder_kind != POLICY_PERIODIC ? c->runs_key : c->key;
+}
+
 /* The CPU that a VCPU with `key` takes from another: that of the greatest key; -1 for none. */
 static __noinline s32 find_victim(struct task_struct *p, u64 key)
 {
@@ -118,7 +124,7 @@ static __noinline s32 find_victim(struct task_struct *p, u64 key)
 	s32 found = -1, cpu;
 
 	bpf_for(cpu, 0, cpu_count) {
-		u64 held = cpu_of(cpu)->key;
+		u64 held = key_to_beat(cpu_of(cpu));
 
 		if (held <= worst || cpu_of(cpu)->offline || !may_run_on(p, cpu))
 			continue;
@@ -236,6 +242,23 @@ static __always_inline void enqueue_non_rt(struct task_struct *p, u64 enq_flags)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
+/* A VCPU waits for budget. Where an idle one gives its own away, it may run meanwhile. */
+static __noinline void call_reclaiming(struct task_struct *p, u64 key)
+{
+	s32 cpu;
+
+	bpf_for(cpu, 0, cpu_count) {
+		struct cpu *c = cpu_of(cpu);
+
+		if (!c->holder || c->holder_kind != POLICY_CAPACITY_RECLAIMING || c->offline || !may_run_on(p, cpu))
+			continue;
+		if (!policy_preempts(key, c->runs_key))
+			continue;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+}
+
 SEC("struct_ops/enqueue")
 void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 {
@@ -251,6 +274,8 @@ void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 	if (!now.remaining_ns) {
 		insert_by(p, PARKED, NON_RT_SLICE_NS, now.next_ns, enq_flags);
 		arm(now.next_ns);
+		if (idlers)
+			call_reclaiming(p, now.key);
 		return;
 	}
 	c = cpu_of(scx_bpf_task_cpu(p));

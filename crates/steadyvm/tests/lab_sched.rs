@@ -141,21 +141,26 @@ fn a_vcpu_without_work_lends_its_cpu_as_its_server_says() {
         lab.apply(&config(server, 4000, 4000), &words);
         shares.push((server, 4000, expected, lab.share(rt.tid)));
     }
-    // More than the other leaves: only a server that is held back by it shows.
-    for (server, expected) in [("periodic", 20.0), ("work-conserving", 60.0)] {
-        lab.apply(&config(server, 8000, 6000), &words);
-        shares.push((server, 8000, expected, lab.share(rt.tid)));
-    }
-    // Normal threads have the rest, also while the CPU is held.
-    let rest = lab.share(normal.tid);
-    eprintln!("{shares:?}, normal {rest}");
+    // Granted more than the other leaves, and lent the rest.
+    lab.apply(&config("work-conserving", 8000, 6000), &words);
+    shares.push(("work-conserving", 8000, 60.0, lab.share(rt.tid)));
+    // Not lent: 2 of 10 ms are left, less the decisions at their two ends, which an emulated CPU takes long for.
+    lab.apply(&config("periodic", 8000, 6000), &words);
+    let left = lab.share(rt.tid);
+    // Normal threads have the CPU while it is held and not lent.
+    let normal = lab.share(normal.tid);
+    eprintln!("{shares:?}, of 20 left {left}, normal {normal}");
     for (server, sleeper_us, expected, share) in shares {
         assert!(
             (share - expected).abs() <= 2.0 * TOLERANCE,
             "{server}, {sleeper_us} us without work: {share} % of a CPU, {expected} expected"
         );
     }
-    assert!((rest - 40.0).abs() <= 4.0, "normal: {rest} %");
+    assert!((10.0..=20.0 + TOLERANCE).contains(&left), "{left} %");
+    assert!(
+        (65.0..=80.0 + TOLERANCE).contains(&normal),
+        "normal: {normal} %"
+    );
     assert_eq!(lab.show()["attached"], true);
     lab.require_quiet_kernel();
 }
