@@ -7,6 +7,7 @@ mod cache;
 mod distribution_kernel;
 mod emulator;
 mod initramfs;
+mod modules;
 mod rt_kernel;
 mod sockets_module;
 mod source;
