@@ -7,7 +7,7 @@ use std::time::Duration;
 use steadyvm_host::Method;
 
 /// How long a host may take to come up whose kernel checks itself.
-const DEBUG_BOOT_PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const DEBUG_BOOT_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where a kernel comes from.
 pub(crate) enum Origin {

@@ -2,12 +2,12 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Cache, DistributionKernel, Initramfs, KernelPackage, PackedInitramfs, RtKernel, UserSpace,
-    emulator, sockets_module, user_space_image,
+    Brought, Cache, DistributionKernel, Initramfs, KernelPackage, PackedInitramfs, RtKernel,
+    UserSpace, emulator, sockets_module, user_space_image,
 };
 use crate::emulator::{Accelerator, Card, HUGE_PAGE_MIB, Machine, Monitor};
 use crate::host::HostSpecification;
-use crate::host_kernel::Origin;
+use crate::host_kernel::{DEBUG_BOOT_PATIENCE, Origin};
 use crate::namespace::Namespace;
 use crate::progress::Observer;
 use crate::qemu;
@@ -15,6 +15,7 @@ use crate::{At, Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use steadyvm_host::Method;
 
 pub use crate::host_kernel::HostKernel;
@@ -55,6 +56,8 @@ pub struct Laboratory {
     packages: BTreeMap<HostKernel, (DistributionKernel, Arc<PackedInitramfs>)>,
     /// For kernels without modules.
     initramfs: Arc<PackedInitramfs>,
+    /// The kernel image that the user brought, with its modules.
+    brought: Option<(PathBuf, Arc<PackedInitramfs>)>,
 }
 
 impl Laboratory {
@@ -69,17 +72,33 @@ impl Laboratory {
         kernels: &[HostKernel],
         observer: &dyn Observer,
     ) -> Result<Self> {
+        let nothing = Brought::default();
+        Self::open_with(cache, program, log_directory, kernels, &nothing, observer)
+    }
+
+    /// The same with what a user brings instead of the lab's own.
+    pub fn open_with(
+        cache: &Cache,
+        program: &Path,
+        log_directory: &Path,
+        kernels: &[HostKernel],
+        brought: &Brought,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
         // Fails at once, and not after minutes, where the kernel's source is missing.
         let distribution_kernel =
             DistributionKernel::obtain(cache, KernelPackage::STANDARD, observer)?;
         let image = user_space_image(cache, UserSpace::Lab, observer)?;
-        let sockets_module = sockets_module(
-            cache,
-            &distribution_kernel.release,
-            &distribution_kernel.version,
-            observer,
-        )?;
+        let sockets_module = match &brought.sockets_module {
+            Some(module) => module.clone(),
+            None => sockets_module(
+                cache,
+                &distribution_kernel.release,
+                &distribution_kernel.version,
+                observer,
+            )?,
+        };
         let guest = Initramfs {
             program,
             modules: Some(&distribution_kernel.guest_modules),
@@ -99,6 +118,17 @@ impl Laboratory {
             }
             .pack()
         };
+        let initramfs = Arc::new(pack(None)?);
+        let brought = match &brought.kernel {
+            None => None,
+            Some(kernel) => Some((
+                kernel.image.clone(),
+                match kernel.host_modules()? {
+                    None => Arc::clone(&initramfs),
+                    Some(modules) => Arc::new(pack(Some(modules.path()))?),
+                },
+            )),
+        };
         let mut our_kernels = BTreeMap::new();
         let mut packages = BTreeMap::new();
         for &kernel in kernels.iter().chain(&[HostKernel::Distribution]) {
@@ -115,7 +145,8 @@ impl Laboratory {
         }
         let mut laboratory = Self {
             packages,
-            initramfs: Arc::new(pack(None)?),
+            initramfs,
+            brought,
             distribution_kernel,
             our_kernels,
             sockets_module,
@@ -204,20 +235,44 @@ impl Laboratory {
             let why = format!("the kernel {} was not asked for", kernel.name());
             Error::input(format!("boot the host {name}"), why)
         })?;
-        Ok(HostSpecification {
+        let boot_patience = kernel.boot_patience();
+        Ok(self.host_with(name, image, initramfs, boot_patience))
+    }
+
+    /// A host to boot with the kernel that the user brought.
+    ///
+    /// # Errors
+    /// The laboratory was opened without one.
+    pub fn host_of_brought(&self, name: &str) -> Result<HostSpecification> {
+        let (image, initramfs) = self.brought.as_ref().ok_or_else(|| {
+            let why = "no kernel image was given";
+            Error::input(format!("boot the host {name}"), why)
+        })?;
+        // It may be one that checks itself.
+        Ok(self.host_with(name, image, initramfs, DEBUG_BOOT_PATIENCE))
+    }
+
+    fn host_with(
+        &self,
+        name: &str,
+        image: &Path,
+        initramfs: &Arc<PackedInitramfs>,
+        boot_patience: Duration,
+    ) -> HostSpecification {
+        HostSpecification {
             name: name.to_owned(),
-            kernel: image.clone(),
+            kernel: image.to_owned(),
             initramfs: Arc::clone(initramfs),
             image: self.image.clone(),
             kernel_words: self.kernel_words.clone(),
             emulator: self.emulator.clone(),
             accelerator: self.accelerator,
             log_directory: self.log_directory.clone(),
-            boot_patience: kernel.boot_patience(),
+            boot_patience,
             boot_on_cpu: None,
             devices_on_cpu: None,
             iommu: false,
-        })
+        }
     }
 }
 
