@@ -53,6 +53,7 @@ fn bring_up() -> Result<()> {
     mount_kernel_file_systems("")?;
     load_modules(Path::new(MODULES))?;
     keep_guests_timers()?;
+    require_driver_of_image()?;
     wait_for_file(Path::new(IMAGE))?;
     enter_image()?;
     mount_kernel_file_systems("")?;
@@ -127,6 +128,17 @@ fn keep_guests_timers() -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result.at("write", TOLERANCE),
     }
+}
+
+/// Fails where waiting for the image's device would never end: kernels of users may lack its driver.
+fn require_driver_of_image() -> Result<()> {
+    const DRIVER: &str = "/sys/bus/virtio/drivers/virtio_blk";
+    if Path::new(DRIVER).exists() {
+        return Ok(());
+    }
+    let what = format!("find the driver of {IMAGE}");
+    let advice = "build it in, or give the kernel's modules with --modules";
+    Err(Error::lack(what, "this kernel has no virtio_blk").what_to_do(advice))
 }
 
 /// Returns when the file exists. Block devices appear some time after their driver.

@@ -8,6 +8,7 @@ pub mod child;
 pub mod emulator;
 mod guest;
 pub mod host;
+mod host_kernel;
 pub mod init;
 pub mod laboratory;
 mod machine_state;

@@ -1,13 +1,17 @@
 //! The hosts' kernels on the command line.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, StyledStr, TypedValueParser};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, Command, ValueEnum};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use steadyvm_experiment::compare::ComparedMethod;
 use steadyvm_host::Method;
 use steadyvm_lab::laboratory::HostKernel;
 use steadyvm_lab::{Error, Result};
 
 /// A kernel that a host can run.
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kernel {
     /// Debian's 6.12 with PREEMPT_RT, unmodified.
     #[value(alias = "6.12-rt")]
@@ -44,6 +48,63 @@ impl From<Kernel> for HostKernel {
             Kernel::NewestRt => Self::NewestRt,
             Kernel::NewestRtPatched => Self::NewestRtPatched,
         }
+    }
+}
+
+/// The kernel of one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KernelOrImage {
+    /// One that the lab knows.
+    Known(Kernel),
+    /// The path of a user's kernel image.
+    Image(PathBuf),
+}
+
+impl KernelOrImage {
+    /// What a word on the command line means: a path has a slash, or else is a file's name and no kernel's.
+    fn of_word(word: &OsStr, is_file: impl FnOnce(&Path) -> bool) -> Option<Self> {
+        let path = Path::new(word);
+        let image = || Self::Image(path.to_owned());
+        if word.as_encoded_bytes().contains(&b'/') {
+            return Some(image());
+        }
+        let known = word
+            .to_str()
+            .and_then(|name| Kernel::from_str(name, false).ok());
+        known.map(Self::Known).or_else(|| is_file(path).then(image))
+    }
+}
+
+/// Reads a [`KernelOrImage`]; help and completions list the names.
+#[derive(Debug, Clone)]
+pub struct KernelOrImageParser;
+
+impl TypedValueParser for KernelOrImageParser {
+    type Value = KernelOrImage;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        word: &OsStr,
+    ) -> std::result::Result<KernelOrImage, clap::Error> {
+        if let Some(kernel) = KernelOrImage::of_word(word, Path::is_file) {
+            return Ok(kernel);
+        }
+        // Its error has all names.
+        let names = clap::builder::EnumValueParser::<Kernel>::new();
+        let known = names.parse_ref(command, argument, word);
+        known.map(KernelOrImage::Known).map_err(|mut error| {
+            let tip = "a kernel image of your own is given by its path, such as ./bzImage";
+            let tips = vec![StyledStr::from(tip)];
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+            error
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let kernels = Kernel::value_variants().iter();
+        Some(Box::new(kernels.filter_map(Kernel::to_possible_value)))
     }
 }
 
@@ -85,5 +146,29 @@ impl InsteadArgs {
                 .what_to_do("leave out --kernel, or what follows the @"));
         }
         self.wanted(methods.iter().map(|method| (method.host, method.kernel)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_a_kernels_name_or_else_a_path() {
+        let meant = |word: &str, is_file| KernelOrImage::of_word(OsStr::new(word), |_| is_file);
+        let image = |path: &str| Some(KernelOrImage::Image(PathBuf::from(path)));
+        for is_file in [true, false] {
+            for (name, kernel) in [("6.12-rt", Kernel::PreemptRt), ("7.3", Kernel::Newest)] {
+                assert_eq!(meant(name, is_file), Some(KernelOrImage::Known(kernel)));
+            }
+            for path in ["./bzImage", "/boot/vmlinuz", "./7.3", "nowhere/"] {
+                assert_eq!(meant(path, is_file), image(path));
+            }
+        }
+        for word in ["bzImage", "6.13", "7.3-RT"] {
+            assert_eq!(meant(word, true), image(word));
+            assert_eq!(meant(word, false), None);
+        }
+        assert_eq!(meant("", false), None);
     }
 }

@@ -1,7 +1,7 @@
 //! `steadyvm lab`: a shell or a command in an emulated host.
 
 use crate::experiment;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, KernelOrImage, KernelOrImageParser};
 use crate::progress::Display;
 use crate::this_program;
 use anyhow::{Context, Result};
@@ -10,14 +10,15 @@ use nix::sys::termios::{self, SetArg, Termios};
 use signal_hook::consts::SIGWINCH;
 use signal_hook::iterator::Signals;
 use std::io::{self, IsTerminal, Read, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use steadyvm_lab::agent::{Process, Stream, TerminalSize};
-use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::artifact::{Brought, BroughtKernel, Cache, brought_module};
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
-use steadyvm_lab::{carry, init};
+use steadyvm_lab::{Error, carry, init};
 
 nix::ioctl_read_bad!(window_size, nix::libc::TIOCGWINSZ, nix::libc::winsize);
 
@@ -35,12 +36,57 @@ pub struct Args {
 
 #[derive(Debug, clap::Args)]
 struct BootArgs {
-    /// The host's kernel.
-    #[arg(long, value_enum, default_value_t = Kernel::PreemptRt)]
-    kernel: Kernel,
+    /// The host's kernel: one of those below, or the path of a bzImage that you have built, such as
+    /// ./bzImage.
+    ///
+    /// A word with a slash is a path. So is one that names a file and no kernel.
+    #[arg(
+        long,
+        value_name = "KERNEL|PATH",
+        value_parser = KernelOrImageParser,
+        default_value = "preempt-rt"
+    )]
+    kernel: KernelOrImage,
+    /// With a path: take the modules that a host needs, and what they need, from this directory.
+    ///
+    /// It is what `make modules_install INSTALL_MOD_PATH=DIR` fills, or the lib/modules/RELEASE in it.
+    /// Without this option all that a host needs must be built in: `virtio_pci`, `virtio_blk`,
+    /// `virtio_console`, `squashfs`, `overlay`, `igb` and `bridge`; for guests `kvm_amd` or
+    /// `kvm_intel`, `tun` and `vhost_net`, too.
+    #[arg(long, value_name = "DIR")]
+    modules: Option<PathBuf>,
+    /// A `steadyvm_sockets.ko` for the guests of this host, instead of the one that the lab builds.
+    ///
+    /// Guests run Debian's 6.12, whatever the host runs: build it for that kernel.
+    #[arg(long, value_name = "FILE.ko")]
+    module: Option<PathBuf>,
     /// More words for its kernel's command line, such as "isolcpus=1".
     #[arg(long, value_name = "WORDS", default_value = "")]
     kernel_words: String,
+}
+
+impl BootArgs {
+    /// What is to be booted instead of the lab's own.
+    fn brought(&self) -> steadyvm_lab::Result<Brought> {
+        let modules = self.modules.as_deref();
+        let kernel = match (&self.kernel, modules) {
+            (KernelOrImage::Image(image), _) => Some(BroughtKernel::open(image, modules)?),
+            (KernelOrImage::Known(_), None) => None,
+            (KernelOrImage::Known(kernel), Some(directory)) => {
+                let what = format!("take modules from {}", directory.display());
+                let why = format!(
+                    "the kernel {} needs none of yours",
+                    HostKernel::from(*kernel).name()
+                );
+                let advice = "leave out --modules, or give your kernel's image: --kernel ./bzImage";
+                return Err(Error::input(what, why).what_to_do(advice));
+            }
+        };
+        Ok(Brought {
+            kernel,
+            sockets_module: self.module.as_deref().map(brought_module).transpose()?,
+        })
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -55,7 +101,8 @@ enum Verb {
     },
     /// Get everything that the lab boots, building what is missing.
     Prepare {
-        /// Only what a host with this kernel needs [default: all kernels that methods need].
+        /// Only what a host with this kernel needs [default: all kernels that methods need]. A
+        /// kernel image of your own needs what vanilla does.
         #[arg(long, value_enum)]
         kernel: Option<Kernel>,
     },
@@ -79,8 +126,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Some(Verb::Run { boot, command }) => run_command(boot, command),
         Some(Verb::Prepare { kernel }) => {
             match kernel {
-                None => open_laboratory(&HostKernel::OF_METHODS)?,
-                Some(kernel) => open_laboratory(&[(*kernel).into()])?,
+                None => open_laboratory(&HostKernel::OF_METHODS, &Brought::default())?,
+                Some(kernel) => open_laboratory(&[(*kernel).into()], &Brought::default())?,
             };
             Ok(ExitCode::SUCCESS)
         }
@@ -97,25 +144,34 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// The laboratory with these kernels; its logs are those of the last host that was booted by hand.
-fn open_laboratory(kernels: &[HostKernel]) -> Result<Laboratory> {
+fn open_laboratory(kernels: &[HostKernel], brought: &Brought) -> Result<Laboratory> {
     require_root()?;
     let cache = Cache::of_this_machine()?;
     let logs = cache.helper_directory("logs");
     let program = this_program();
-    Ok(Laboratory::open(
+    Ok(Laboratory::open_with(
         &cache,
         &program,
         &logs,
         kernels,
+        brought,
         &Display::on_standard_error(),
     )?)
 }
 
 fn boot(args: &BootArgs) -> Result<EmulatedHost> {
-    let kernel = args.kernel.into();
-    let mut laboratory = open_laboratory(&[kernel])?;
+    let brought = args.brought()?;
+    let known = match args.kernel {
+        KernelOrImage::Known(kernel) => Some(HostKernel::from(kernel)),
+        KernelOrImage::Image(_) => None,
+    };
+    let mut laboratory = open_laboratory(known.as_slice(), &brought)?;
     laboratory.kernel_words.clone_from(&args.kernel_words);
-    Ok(EmulatedHost::boot(&laboratory.host("lab", kernel)?)?)
+    let host = match known {
+        Some(kernel) => laboratory.host("lab", kernel)?,
+        None => laboratory.host_of_brought("lab")?,
+    };
+    Ok(EmulatedHost::boot(&host)?)
 }
 
 fn run_command(args: &BootArgs, command: &[String]) -> Result<ExitCode> {

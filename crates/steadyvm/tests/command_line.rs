@@ -131,6 +131,31 @@ fn a_kernel_that_lacks_what_is_measured_is_refused() {
 }
 
 #[test]
+fn a_kernel_image_that_cannot_be_booted_is_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("vmlinux");
+    std::fs::write(&file, "\x7fELF").unwrap();
+    let file = file.to_str().unwrap();
+    for (options, parts) in [
+        (&["--kernel", "./nowhere"][..], ["./nowhere", "bzImage"]),
+        (&["--kernel", file], [file, "HdrS"]),
+        (&["--kernel", "7.4"], ["7.3-rt", "such as ./bzImage"]),
+        (
+            &["--modules", "/"],
+            ["the kernel preempt-rt", "--kernel ./"],
+        ),
+        (&["--module", "./a.ko"], ["./a.ko", "No such file"]),
+    ] {
+        refused(steadyvm(&[&["lab"], options].concat()), 2, &parts);
+        let run = [&["lab", "run"], options, &["--", "true"]].concat();
+        refused(steadyvm(&run), 2, &parts);
+    }
+    // There is nothing to build or fetch of an image.
+    let prepare = ["lab", "prepare", "--kernel", "./bzImage"];
+    refused(steadyvm(&prepare), 2, &["./bzImage", "possible values"]);
+}
+
+#[test]
 fn a_directory_that_cannot_be_written_is_refused_before_any_work() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let inside = file.path().join("out");

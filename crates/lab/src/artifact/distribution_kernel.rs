@@ -3,48 +3,16 @@
 use super::apt::kernel_image;
 use super::backports::{self, fetch_into};
 use super::cache::{Cache, Inputs};
+use super::modules::{GUEST_MODULES, HOST_MODULES, PLACE_OF_MODULES, base_of_modules, lay_out};
 use super::output;
 use super::rt_kernel::source_version;
 use crate::progress::{Observer, task};
 use crate::{At, Error, Result};
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const RECIPE: &str = "1";
-
-/// What a host needs besides what the kernel has built in.
-const HOST_MODULES: &[&str] = &[
-    "virtio_pci",
-    "virtio_blk",
-    "virtio_console",
-    "squashfs",
-    "overlay",
-    "igb",
-    "kvm_amd",
-    "kvm_intel",
-    "vhost_net",
-    "tun",
-    "tcp_diag",
-    "udp_diag",
-    "bridge",
-    "veth",
-    "macvlan",
-    "vfio_pci",
-    "vfio_iommu_type1",
-];
-/// What a guest needs.
-const GUEST_MODULES: &[&str] = &[
-    "virtio_pci",
-    "virtio_mmio",
-    "virtio_blk",
-    "virtio_console",
-    "virtio_net",
-    "igbvf",
-    "squashfs",
-    "overlay",
-];
 
 /// One of the distribution's kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,27 +137,14 @@ fn unpack(
     fs::copy(&image, directory.join("vmlinuz")).at("copy", &image)?;
     let base = base_of_modules(&tree);
     output(Command::new("depmod").arg("-b").arg(&base).arg(release))?;
-    let modules = base.join("lib/modules").join(release);
-    let dependencies = modules.join("modules.dep");
-    let text = fs::read_to_string(&dependencies).at("read", &dependencies)?;
+    let modules = base.join(PLACE_OF_MODULES).join(release);
     for (names, target) in [
         (HOST_MODULES, "host-modules"),
         (GUEST_MODULES, "guest-modules"),
     ] {
-        let order = load_order(&text, names);
-        lay_out(&modules, &order, &directory.join(target))?;
+        lay_out(&modules, names, &directory.join(target))?;
     }
     fs::remove_dir_all(&tree).at("remove", &tree)
-}
-
-/// What lib/modules lies in: packages have it in usr from Debian 13 on.
-fn base_of_modules(tree: &Path) -> PathBuf {
-    let merged = tree.join("usr");
-    if merged.join("lib/modules").is_dir() {
-        merged
-    } else {
-        tree.to_owned()
-    }
 }
 
 /// The kernel image of a release among unpacked packages, wherever they put it.
@@ -201,75 +156,9 @@ fn image_of(tree: &Path, release: &str) -> Option<PathBuf> {
     places.into_iter().find(|place| place.is_file())
 }
 
-/// The module files to load for `names`, each after everything that it needs.
-///
-/// `dependencies` is a modules.dep: "file: needed file ..." a line, the farthest need last.
-/// A name without a file is built into the kernel.
-fn load_order<'d>(dependencies: &'d str, names: &[&str]) -> Vec<&'d str> {
-    let needs: HashMap<&str, Vec<&str>> = dependencies
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .map(|(file, needed)| (file, needed.split_whitespace().collect()))
-        .collect();
-    let by_name: HashMap<String, &str> = needs
-        .keys()
-        .map(|file| (module_name(file), *file))
-        .collect();
-    let mut order: Vec<&str> = Vec::new();
-    for file in names.iter().filter_map(|name| by_name.get(*name)) {
-        let needed = needs.get(file).into_iter().flatten().rev();
-        for file in needed.chain(std::iter::once(file)) {
-            if !order.contains(file) {
-                order.push(file);
-            }
-        }
-    }
-    order
-}
-
-/// "kernel/net/8021q/some-module.ko.xz" is `some_module`.
-fn module_name(file: &str) -> String {
-    let name = file.rsplit('/').next().unwrap_or(file);
-    name.split(".ko").next().unwrap_or(name).replace('-', "_")
-}
-
-/// Writes the modules, decompressed, under names that sort in load order.
-fn lay_out(modules: &Path, order: &[&str], target: &Path) -> Result<()> {
-    fs::create_dir_all(target).at("create", target)?;
-    for (index, file) in order.iter().enumerate() {
-        let source = modules.join(file);
-        let place = target.join(format!("{index:03}-{}.ko", module_name(file)));
-        if source
-            .extension()
-            .is_some_and(|extension| extension == "xz")
-        {
-            let unpacked = Command::new("xz")
-                .arg("-dc")
-                .arg(&source)
-                .output()
-                .at("unpack", &source)?;
-            fs::write(&place, unpacked.stdout).at("write", &place)?;
-        } else {
-            fs::copy(&source, &place).at("copy", &source)?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn modules_are_found_in_the_packages_of_both_releases() {
-        for (laid_in, base) in [("lib/modules/6.12", ""), ("usr/lib/modules/6.12", "usr")] {
-            let tree = tempfile::tempdir().unwrap();
-            fs::create_dir_all(tree.path().join(laid_in)).unwrap();
-            // Both have other things in usr/lib.
-            fs::create_dir_all(tree.path().join("usr/lib/linux-image")).unwrap();
-            assert_eq!(base_of_modules(tree.path()), tree.path().join(base));
-        }
-    }
 
     #[test]
     fn the_image_is_found_where_either_kind_of_package_puts_it() {
@@ -281,19 +170,5 @@ mod tests {
             fs::write(&place, "").unwrap();
             assert_eq!(image_of(tree.path(), "7.3"), Some(place));
         }
-    }
-
-    const DEPENDENCIES: &str = "\
-kernel/a/one.ko.xz: kernel/a/two.ko.xz kernel/a/base-thing.ko.xz
-kernel/a/two.ko.xz: kernel/a/base-thing.ko.xz
-kernel/a/base-thing.ko.xz:
-kernel/a/other.ko.xz: kernel/a/base-thing.ko.xz
-";
-
-    #[test]
-    fn every_module_comes_after_what_it_needs_and_once() {
-        let order = load_order(DEPENDENCIES, &["one", "built_in", "other", "base_thing"]);
-        let names: Vec<String> = order.iter().map(|file| module_name(file)).collect();
-        assert_eq!(names, ["base_thing", "two", "one", "other"]);
     }
 }

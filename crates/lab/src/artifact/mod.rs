@@ -3,16 +3,20 @@
 
 mod apt;
 mod backports;
+mod brought;
+mod bz_image;
 mod cache;
 mod distribution_kernel;
 mod emulator;
 mod initramfs;
+mod modules;
 mod rt_kernel;
 mod sockets_module;
 mod source;
 mod user_space;
 
 pub use backports::SERIES as NEWEST_SERIES;
+pub use brought::{Brought, BroughtKernel, brought_module};
 pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
 pub use distribution_kernel::{DistributionKernel, KernelPackage};
 pub use emulator::emulator;

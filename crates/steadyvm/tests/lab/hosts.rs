@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use steadyvm_experiment::compare::results::{MethodResult, Phase, Results, Service};
 use steadyvm_lab::agent::Status;
-use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::artifact::{Cache, DistributionKernel, KernelPackage, sockets_module};
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Silent;
@@ -298,6 +298,50 @@ fn a_command_in_the_lab_gets_input_and_gives_output_and_exit_code() {
         "{said}"
     );
     assert!(complained.ends_with("no\n"), "{complained}");
+}
+
+/// Image and modules of a kernel where a build and `make modules_install` put them: `build`/bzImage, and
+/// lib/modules/RELEASE below `build`.
+fn install(kernel: &DistributionKernel, build: &Path) {
+    std::fs::copy(&kernel.image, build.join("bzImage")).unwrap();
+    let modules = build.join("lib/modules").join(&kernel.release);
+    std::fs::create_dir_all(&modules).unwrap();
+    for module in std::fs::read_dir(&kernel.host_modules).unwrap() {
+        let module = module.unwrap();
+        let name = module.file_name().into_string().unwrap();
+        // It has its number in the load order first.
+        let (_, name) = name.split_once('-').unwrap();
+        std::fs::copy(module.path(), modules.join(name)).unwrap();
+    }
+    let mut depmod = Command::new("depmod");
+    depmod.arg("-b").arg(build).arg(&kernel.release);
+    assert!(depmod.status().unwrap().success());
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_host_boots_a_users_kernel_with_its_modules_and_guests_get_a_users_module() {
+    const MARK: &str = "built-by-the-user";
+    let cache = Cache::of_this_machine().unwrap();
+    let kernel = DistributionKernel::obtain(&cache, KernelPackage::STANDARD, &Silent).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let build = place.path();
+    install(&kernel, build);
+    let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
+    let module = [&*std::fs::read(module).unwrap(), MARK.as_bytes()].concat();
+    std::fs::write(build.join("a.ko"), module).unwrap();
+    let script = format!("uname -r; grep -ac {MARK} /boot/guest-initramfs");
+    let done = Command::new(STEADYVM)
+        .args(["lab", "run", "--kernel", "./bzImage"])
+        .args(["--modules", ".", "--module", "a.ko"])
+        .args(["--", "sh", "-c", &script])
+        .current_dir(build)
+        .output()
+        .unwrap();
+    let complaints = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{complaints}");
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(said, format!("{}\n1\n", kernel.release), "{complaints}");
 }
 
 #[test]
