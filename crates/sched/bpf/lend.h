@@ -11,10 +11,18 @@
 #ifndef STEADYVM_LEND_H
 #define STEADYVM_LEND_H
 
+/* A holder that lends its CPU is in the way of nobody with work. */
+static __always_inline bool holds_back(const struct cpu *c)
+{
+	return c->holder && c->holder_kind == POLICY_PERIODIC;
+}
+
 /* The CPU's holder is gone: what runs there runs on its own account. */
 static __always_inline void forget_holder(struct cpu *c)
 {
 	c->holder = 0;
+	c->holder_kind = 0;
+	c->hold_key = POLICY_KEY_IDLE;
 	c->event_ns = POLICY_NEVER;
 	if (!c->coming)
 		c->key = c->runs_key;
@@ -91,8 +99,10 @@ static __noinline void call_for_idler(u32 slot, u64 key)
 	s32 found = -1, cpu;
 
 	bpf_for(cpu, 0, cpu_count) {
-		u64 held = cpu_of(cpu)->key;
+		u64 held = cpu_of(cpu)->key, holder = cpu_of(cpu)->hold_key;
 
+		if (holder < held)
+			held = holder;
 		if (held <= worst || cpu_of(cpu)->offline || !may_hold(slot, cpu))
 			continue;
 		if (held == POLICY_KEY_IDLE && is_taken(cpu))

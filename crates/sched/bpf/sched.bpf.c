@@ -32,12 +32,13 @@
 
 /* What runs on a CPU. Written by that CPU, and by one that puts a VCPU there; read by all. */
 struct cpu {
-	u64 key; /* of what holds it: runs, comes next, or idles its budget away; POLICY_KEY_IDLE: nothing of sched_ext */
+	u64 key; /* what a VCPU with work must come before to run here; POLICY_KEY_IDLE: nothing of sched_ext runs */
 	u64 runs_key; /* of what runs */
+	u64 hold_key; /* of its holder; POLICY_KEY_IDLE: none */
 	u64 event_ns; /* when the claim of a VCPU on it may end */
 	u64 hold_next_ns; /* when that of its holder may end */
 	u32 holder; /* 1 + the slot of the VCPU that idles its budget away; 0: none */
-	u32 holder_kind; /* enum policy_kind */
+	u32 holder_kind; /* enum policy_kind; 0: none */
 	u64 since_ns; /* since when what runs has run */
 	u64 coming; /* 1: a VCPU was put here and does not run yet */
 	u64 offline; /* 1: nothing runs here */
@@ -111,12 +112,6 @@ static __always_inline bool may_run_on(struct task_struct *p, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* What a VCPU with work must come before to run there: a holder that lends its CPU is in nobody's way. */
-static __always_inline u64 key_to_beat(const struct cpu *c)
-{
-	return c->holder && c->holder_kind != POLICY_PERIODIC ? c->runs_key : c->key;
-}
-
 /* The CPU that a VCPU with `key` takes from another: that of the greatest key; -1 for none. */
 static __noinline s32 find_victim(struct task_struct *p, u64 key)
 {
@@ -124,7 +119,7 @@ static __noinline s32 find_victim(struct task_struct *p, u64 key)
 	s32 found = -1, cpu;
 
 	bpf_for(cpu, 0, cpu_count) {
-		u64 held = key_to_beat(cpu_of(cpu));
+		u64 held = cpu_of(cpu)->key;
 
 		if (held <= worst || cpu_of(cpu)->offline || !may_run_on(p, cpu))
 			continue;
@@ -243,19 +238,13 @@ static __always_inline void enqueue_non_rt(struct task_struct *p, u64 enq_flags)
 }
 
 /* A VCPU waits for budget. Where an idle one gives its own away, it may run meanwhile. */
-static __noinline void call_reclaiming(struct task_struct *p, u64 key)
+static __noinline void call_reclaiming(void)
 {
 	s32 cpu;
 
 	bpf_for(cpu, 0, cpu_count) {
-		struct cpu *c = cpu_of(cpu);
-
-		if (!c->holder || c->holder_kind != POLICY_CAPACITY_RECLAIMING || c->offline || !may_run_on(p, cpu))
-			continue;
-		if (!policy_preempts(key, c->runs_key))
-			continue;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		return;
+		if (cpu_of(cpu)->holder_kind == POLICY_CAPACITY_RECLAIMING)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 }
 
@@ -275,7 +264,7 @@ void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 		insert_by(p, PARKED, NON_RT_SLICE_NS, now.next_ns, enq_flags);
 		arm(now.next_ns);
 		if (idlers)
-			call_reclaiming(p, now.key);
+			call_reclaiming();
 		return;
 	}
 	c = cpu_of(scx_bpf_task_cpu(p));
@@ -324,13 +313,10 @@ static __noinline void has_cpu(struct cpu *c, const struct outcome *now)
 {
 	c->runs_key = now->remaining_ns ? now->key : POLICY_KEY_NON_RT;
 	c->event_ns = now->next_ns;
-	if (c->holder) {
-		/* Reclaimed capacity costs it nothing. */
-		if (c->holder_kind == POLICY_CAPACITY_RECLAIMING || c->hold_next_ns < now->next_ns)
-			c->event_ns = c->hold_next_ns;
-	} else {
-		c->key = now->key;
-	}
+	c->key = c->holder ? c->runs_key : now->key;
+	/* Reclaimed capacity costs it nothing. */
+	if (c->holder && (c->holder_kind == POLICY_CAPACITY_RECLAIMING || c->hold_next_ns < now->next_ns))
+		c->event_ns = c->hold_next_ns;
 	arm(c->event_ns);
 }
 
@@ -363,8 +349,7 @@ static __noinline bool take_ready(s32 cpu, u64 queue, u64 than)
 		if (!may_run_on(p, cpu))
 			continue;
 		if (take_this(BPF_FOR_EACH_ITER, p, now.remaining_ns)) {
-			if (!cpu_of(cpu)->holder)
-				cpu_of(cpu)->key = now.key;
+			cpu_of(cpu)->key = now.key;
 			return true;
 		}
 	}
@@ -462,11 +447,11 @@ static __noinline void go_on(s32 cpu, struct task_struct *prev, u32 slot, struct
 			wake_up(slot, cpu, now);
 		now->ran_ns = prev->se.sum_exec_runtime;
 		now->lender = c->holder;
-		now->lender_kind = c->holder ? c->holder_kind : 0;
+		now->lender_kind = c->holder_kind;
 		vcpu_event(slot, POLICY_EVENT_RUN, cpu, 0, now);
 	}
 	has_cpu(c, now);
-	if (c->holder && c->holder_kind == POLICY_CAPACITY_RECLAIMING)
+	if (c->holder_kind == POLICY_CAPACITY_RECLAIMING)
 		slice = NON_RT_SLICE_NS;
 	prev->scx.slice = slice;
 }
@@ -507,7 +492,9 @@ static __noinline bool begin_hold(s32 cpu, u32 slot)
 	c->holder_kind = now.kind;
 	c->hold_next_ns = now.next_ns;
 	c->event_ns = now.next_ns;
-	c->key = now.key;
+	c->hold_key = now.key;
+	if (holds_back(c))
+		c->key = now.key;
 	arm(now.next_ns);
 	return true;
 }
@@ -578,10 +565,10 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	c->since_ns = bpf_ktime_get_ns();
 	if (slot == NO_VCPU) {
 		c->runs_key = POLICY_KEY_NON_RT;
-		if (!c->holder) {
+		if (!holds_back(c))
 			c->key = POLICY_KEY_NON_RT;
+		if (!c->holder)
 			c->event_ns = POLICY_NEVER;
-		}
 		if ((s64)(non_rt_time - p->scx.dsq_vtime) < 0)
 			non_rt_time = p->scx.dsq_vtime;
 		return;
@@ -590,7 +577,7 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	p->scx.dsq_vtime = non_rt_time;
 	now.ran_ns = p->se.sum_exec_runtime;
 	now.lender = c->holder;
-	now.lender_kind = c->holder ? c->holder_kind : 0;
+	now.lender_kind = c->holder_kind;
 	vcpu_event(slot, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), 0, &now);
 	has_cpu(c, &now);
 }
@@ -604,7 +591,7 @@ void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 
 	c->runs_key = POLICY_KEY_IDLE;
 	c->event_ns = c->holder ? c->hold_next_ns : POLICY_NEVER;
-	if (!c->coming && !c->holder)
+	if (!c->coming && !holds_back(c))
 		c->key = POLICY_KEY_IDLE;
 	if (slot != NO_VCPU) {
 		now.ran_ns = p->se.sum_exec_runtime;
@@ -714,6 +701,7 @@ s32 BPF_PROG(steadyvm_init)
 	bpf_for(cpu, 0, cpu_count) {
 		cpu_of(cpu)->key = POLICY_KEY_IDLE;
 		cpu_of(cpu)->runs_key = POLICY_KEY_IDLE;
+		cpu_of(cpu)->hold_key = POLICY_KEY_IDLE;
 		cpu_of(cpu)->event_ns = POLICY_NEVER;
 		if (!error)
 			error = scx_bpf_create_dsq(READY + cpu, -1);
