@@ -45,12 +45,14 @@ CHANGED = $(sort $(shell { git diff --name-only $(BASE); git ls-files -o --exclu
 quick: ## Formatting, lints and tests of the crates that changed since BASE (main)
 	cargo fmt --all --check
 	$(if $(CHANGED),cargo clippy --locked $(CHANGED) --all-targets -- -D warnings)
+	$(if $(filter --package=steadyvm,$(CHANGED)),cargo clippy --locked --package steadyvm --test 'lab*' -- -D warnings)
 	$(if $(CHANGED),cargo test --locked $(CHANGED))
 
 .PHONY: check
 check: ## Formatting, lints, licences, documents
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --package steadyvm --test 'lab*' -- -D warnings
 	cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm/tests/programs/*.sh
 	tools/check-dependencies

@@ -93,16 +93,6 @@ static __always_inline void record_fill(struct policy_event *event, u64 time, u3
 	__builtin_memset(event->cpus, 0, sizeof(event->cpus));
 }
 
-/* The time that it held a CPU without work ends; it is charged. The lock is held. */
-static __always_inline u64 vcpu_unhold(struct vcpu *v, u64 time)
-{
-	u64 held = time - v->held_ns;
-
-	policy_account_lent(&v->server, held, time);
-	v->holds = 0;
-	return held;
-}
-
 /*
  * `kind` is WAKE (nothing if it has work already), BLOCK, RUN, STOP, ACCOUNT, ADVANCE, HOLD or RELEASE (nothing if it does
  * not hold that CPU). A STOP or ACCOUNT of a VCPU that began to run before it was named counts nothing. `flag`: of a STOP,
@@ -115,32 +105,30 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 {
 	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &slot);
 	u64 time = bpf_ktime_get_ns(), amount = 0, held = 0, before, deadline;
-	struct policy_event *event, *release = NULL;
+	struct policy_event *event;
 	struct policy_host read = {};
 	struct policy_server *s;
-	u32 happened = 1, reclaims, released = 0;
+	u32 happened = 1, reclaims;
 
 	if (!v || !out)
 		return 0;
 	s = &v->server;
-	if (kind == POLICY_EVENT_WAKE && idlers)
-		release = record_begin();
 	event = record_begin();
 	bpf_spin_lock(&v->lock);
 	if (time <= v->last_ns)
 		time = v->last_ns + 1;
-	if (kind == POLICY_EVENT_WAKE && v->holds) {
-		released = v->holds;
-		usage_before(v);
-		held = vcpu_unhold(v, time);
-		usage_after(v, time);
-		if (release)
-			record_fill(release, time, POLICY_EVENT_RELEASE, released - 1, slot, held);
+	v->kind = kind;
+	v->released = 0;
+	usage_before(v);
+	if (v->holds && (kind == POLICY_EVENT_WAKE || (kind == POLICY_EVENT_RELEASE && v->holds == cpu + 1))) {
+		v->released = v->holds;
+		v->released_ns = time - v->held_ns;
+		policy_account_lent(s, v->released_ns, time);
+		v->holds = 0;
 		time++;
 	}
 	v->last_ns = time;
-	v->kind = kind;
-	usage_before(v);
+	kind = READ_ONCE(v->kind);
 	switch (kind) {
 	case POLICY_EVENT_WAKE:
 		happened = !s->ready;
@@ -165,9 +153,7 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 		}
 		break;
 	case POLICY_EVENT_RELEASE:
-		happened = v->holds == cpu + 1;
-		if (happened)
-			amount = vcpu_unhold(v, time);
+		happened = 0;
 		break;
 	case POLICY_EVENT_RUN:
 		v->running = 1;
@@ -234,7 +220,8 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 	out->kind = s->parameters.kind;
 	out->claims_idle = !s->ready && !v->exited && !v->away && policy_claims(s, time);
 	out->holds = v->holds;
-	out->released = released;
+	out->released = v->released;
+	held = v->released_ns;
 	if (s->ready && !out->remaining_ns && !(v->running && v->lender)) {
 		if (!v->parked_ns) {
 			v->parked_ns = time;
@@ -255,17 +242,19 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 	}
 	happened = READ_ONCE(v->happened);
 	bpf_spin_unlock(&v->lock);
-	if (release) {
-		if (released)
-			bpf_ringbuf_submit(release, BPF_RB_NO_WAKEUP);
-		else
-			bpf_ringbuf_discard(release, BPF_RB_NO_WAKEUP);
-	}
 	if (event) {
 		if (happened)
 			bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 		else
 			bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
+	}
+	/* A record's place is its time. */
+	if (out->released) {
+		event = record_begin();
+		if (event) {
+			record_fill(event, time - 1, POLICY_EVENT_RELEASE, out->released - 1, slot, held);
+			bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+		}
 	}
 	return 0;
 }

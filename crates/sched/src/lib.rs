@@ -9,6 +9,7 @@ pub mod config;
 pub mod enforcement;
 mod kicks;
 mod metrics;
+mod preferred;
 mod record;
 mod scheduler;
 pub mod service;

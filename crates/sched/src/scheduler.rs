@@ -2,6 +2,7 @@
 
 use crate::abi::{Decisions, HostRequest, MAX_VCPUS, Shared, Vcpu, VcpuRequest};
 use crate::kicks::Raised;
+use crate::preferred::Preferred;
 use crate::{record, timer};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use std::fs;
@@ -185,10 +186,13 @@ impl Scheduler {
                 why,
             });
         }
+        // The verifier works for seconds, and beside computing VCPUs for minutes: the host waits for nothing else.
+        let preferred = Preferred::now();
         let mut object = ObjectBuilder::default()
             .open_memory(OBJECT)
             .and_then(libbpf_rs::OpenObject::load)
             .map_err(Error::bpf("load the scheduler"))?;
+        drop(preferred);
         let map = |object: &Object, name: &str| {
             let map = object.maps().find(|map| map.name() == name);
             let map =

@@ -151,9 +151,16 @@ fn a_vcpu_without_work_lends_its_cpu_as_its_server_says() {
     let normal = lab.share(normal.tid);
     eprintln!("{shares:?}, of 20 left {left}, normal {normal}");
     for (server, sleeper_us, expected, share) in shares {
+        // The holder pays by the clock: what interrupts take of lent time, the VCPU that runs for nothing does not have.
+        let interrupts = if server == "capacity-reclaiming" {
+            GRANTED / 10.0
+        } else {
+            0.0
+        };
+        let allowed = expected - TOLERANCE - interrupts..=expected + TOLERANCE;
         assert!(
-            (share - expected).abs() <= 2.0 * TOLERANCE,
-            "{server}, {sleeper_us} us without work: {share} % of a CPU, {expected} expected"
+            allowed.contains(&share),
+            "{server}, {sleeper_us} us without work: {share} % of a CPU, {allowed:?} expected"
         );
     }
     assert!((10.0..=20.0 + TOLERANCE).contains(&left), "{left} %");
