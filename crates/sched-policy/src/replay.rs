@@ -90,8 +90,83 @@ struct Replica {
 }
 
 impl Replica {
-    fn account(&mut self, ran_ns: u64, now: u64) {
-        account(&mut self.server, self.lender, ran_ns, now);
+    fn set_parameters(&mut self, event: &Event) -> Result<(), String> {
+        let now = event.time_ns;
+        if let Some((_, since)) = &mut self.runs {
+            account(&mut self.server, self.lender, now - *since, now);
+            *since = now;
+        }
+        if let Some((_, since)) = &mut self.holds {
+            self.server.account_lent(now - *since, now);
+            *since = now;
+        }
+        let set = self.server.set_parameters(event.parameters(), now);
+        set.map_err(|error| format!("the policy refuses them: {error}"))
+    }
+
+    fn run(&mut self, event: &Event, lender: Option<(u32, Kind)>) -> Result<(), String> {
+        if let Some((cpu, _)) = self.runs {
+            return Err(format!("it runs on CPU {cpu} already"));
+        }
+        if !self.server.cpus().contains(event.cpu) {
+            return Err("it may not run on this CPU".into());
+        }
+        self.runs = Some((event.cpu, event.time_ns));
+        self.lender = lender;
+        Ok(())
+    }
+
+    /// Of a STOP or ACCOUNT. Returns how long it had the CPU, ns.
+    fn account_for(
+        &mut self,
+        event: &Event,
+        goes_on: bool,
+        reaction_ns: u64,
+    ) -> Result<u64, String> {
+        let now = event.time_ns;
+        let (cpu, since) = self.runs.ok_or("it does not run")?;
+        if event.other != self.lender.map_or(NO_SERVER, |(number, _)| number) {
+            return Err("another server pays for it than when it began to run".into());
+        }
+        // The kernel counts CPU time a little before or after the scheduler is told.
+        let held_ns = now - since;
+        if held_ns.abs_diff(event.amount_ns) > reaction_ns {
+            return Err(format!(
+                "{} ns are accounted; it had the CPU for {held_ns} ns",
+                event.amount_ns
+            ));
+        }
+        account(&mut self.server, self.lender, event.amount_ns, now);
+        self.runs = goes_on.then_some((cpu, now));
+        Ok(held_ns)
+    }
+
+    fn hold(&mut self, event: &Event) -> Result<(), String> {
+        if let Some((cpu, _)) = self.holds.or(self.runs) {
+            return Err(format!("it has CPU {cpu} already"));
+        }
+        self.server.advance(event.time_ns);
+        if self.server.is_ready() || !self.server.claims(event.time_ns) {
+            return Err("it has no budget to idle away".into());
+        }
+        if !self.server.cpus().contains(event.cpu) {
+            return Err("it may not hold this CPU".into());
+        }
+        self.holds = Some((event.cpu, event.time_ns));
+        Ok(())
+    }
+
+    fn release(&mut self, event: &Event) -> Result<(), String> {
+        let (cpu, since) = self.holds.take().ok_or("it holds no CPU")?;
+        let held_ns = event.time_ns - since;
+        if (cpu, held_ns) != (event.cpu, event.amount_ns) {
+            return Err(format!(
+                "{} ns are accounted on CPU {}; it held CPU {cpu} for {held_ns} ns",
+                event.amount_ns, event.cpu
+            ));
+        }
+        self.server.account_lent(event.amount_ns, event.time_ns);
+        Ok(())
     }
 }
 
@@ -229,10 +304,9 @@ struct Replay {
 
 impl Replay {
     fn apply(&mut self, kind: EventKind, event: &Event, reaction_ns: u64) -> Result<(), String> {
-        let now = event.time_ns;
         match kind {
             EventKind::Init => {
-                let server = Server::new(event.parameters(), &event.cpus, now)
+                let server = Server::new(event.parameters(), &event.cpus, event.time_ns)
                     .map_err(|error| format!("the policy refuses it: {error}"))?;
                 let replica = Replica {
                     server,
@@ -241,7 +315,7 @@ impl Replay {
                     holds: None,
                 };
                 self.replicas.insert(event.server, replica);
-                return Ok(());
+                Ok(())
             }
             EventKind::Host => {
                 let order =
@@ -250,119 +324,58 @@ impl Replay {
                 self.host = Host::new(order, partitioned, event.parameters().period_ns());
                 // All queues are made anew.
                 self.inversions.clear();
-                return Ok(());
+                Ok(())
             }
             EventKind::Exit => {
                 self.replicas.remove(&event.server);
                 self.inversions
                     .retain(|&(a, b), _| a != event.server && b != event.server);
-                return Ok(());
+                Ok(())
             }
-            EventKind::Lost => return Err(format!("{} records were lost", event.amount_ns)),
-            _ => {}
+            EventKind::Lost => Err(format!("{} records were lost", event.amount_ns)),
+            _ => self.apply_to_server(kind, event, reaction_ns),
         }
-        let host = self.host;
+    }
+
+    fn apply_to_server(
+        &mut self,
+        kind: EventKind,
+        event: &Event,
+        reaction_ns: u64,
+    ) -> Result<(), String> {
+        let now = event.time_ns;
+        if kind == EventKind::Run {
+            self.compare_key(event, reaction_ns)?;
+        }
         let lender = match kind {
             EventKind::Run => self.lender(event)?,
             _ => None,
         };
-        let Some(replica) = self.replicas.get_mut(&event.server) else {
-            return Err("no INIT was recorded of this server".into());
-        };
-        let server = &mut replica.server;
+        let replica = self.replicas.get_mut(&event.server);
+        let replica = replica.ok_or("no INIT was recorded of this server")?;
         match kind {
-            EventKind::Parameters => {
-                if let Some((_, since)) = &mut replica.runs {
-                    account(server, replica.lender, now - *since, now);
-                    *since = now;
-                }
-                if let Some((_, since)) = &mut replica.holds {
-                    server.account_lent(now - *since, now);
-                    *since = now;
-                }
-                server
-                    .set_parameters(event.parameters(), now)
-                    .map_err(|error| format!("the policy refuses them: {error}"))?;
-            }
-            EventKind::Cpus => server.set_cpus(event.cpus),
-            EventKind::Wake => server.wake(now, event.amount_ns),
-            EventKind::Block => server.block(now),
-            EventKind::Advance => server.advance(now),
+            EventKind::Parameters => replica.set_parameters(event)?,
+            EventKind::Cpus => replica.server.set_cpus(event.cpus),
+            EventKind::Wake => replica.server.wake(now, event.amount_ns),
+            EventKind::Block => replica.server.block(now),
+            EventKind::Advance => replica.server.advance(now),
             EventKind::Run => {
-                if let Some((cpu, _)) = replica.runs {
-                    return Err(format!("it runs on CPU {cpu} already"));
-                }
-                replica.runs = Some((event.cpu, now));
-                replica.lender = lender;
-                self.outcome.lent += usize::from(lender.is_some());
-                // A CPU may have read the order before a change that it records after, or the other way about.
-                let used = order(event.parameters().kind() as u32)
-                    .filter(|used| in_force(&self.orders, *used, now, reaction_ns))
-                    .ok_or("its key is of an order that is not the host's")?;
-                let read = Host::new(used, host.is_partitioned(), 0);
-                let (budget, key) = (server.remaining_ns(now), server.key(&read));
-                if (event.amount_ns, event.key_ns()) != (budget, key) {
-                    return Err(format!(
-                        "the scheduler has a budget of {} ns and the key {}; the policy {budget} ns and {key}",
-                        event.amount_ns,
-                        event.key_ns()
-                    ));
-                }
-                if !server.cpus().contains(event.cpu) {
-                    return Err("it may not run on this CPU".into());
-                }
+                replica.run(event, lender)?;
                 self.outcome.decisions += 1;
+                self.outcome.lent += usize::from(lender.is_some());
             }
             EventKind::Stop | EventKind::Account => {
-                let Some((cpu, since)) = replica.runs else {
-                    return Err("it does not run".into());
-                };
-                if event.other != replica.lender.map_or(NO_SERVER, |(number, _)| number) {
-                    return Err("another server pays for it than when it began to run".into());
-                }
-                // The kernel counts CPU time a little before or after the scheduler is told.
-                let held_ns = now - since;
-                if held_ns.abs_diff(event.amount_ns) > reaction_ns {
-                    return Err(format!(
-                        "{} ns are accounted; it had the CPU for {held_ns} ns",
-                        event.amount_ns
-                    ));
-                }
-                let interrupted_ns = held_ns.saturating_sub(event.amount_ns);
+                let goes_on = kind == EventKind::Account;
+                let held_ns = replica.account_for(event, goes_on, reaction_ns)?;
                 self.outcome.held_ns += held_ns;
-                self.outcome.interrupted_ns += interrupted_ns;
+                self.outcome.interrupted_ns += held_ns.saturating_sub(event.amount_ns);
                 self.outcome.overcharged_ns += event.amount_ns.saturating_sub(held_ns);
-                replica.account(event.amount_ns, now);
-                replica.runs = (kind == EventKind::Account).then_some((cpu, now));
             }
             EventKind::Hold => {
-                if let Some((cpu, _)) = replica.holds.or(replica.runs) {
-                    return Err(format!("it has CPU {cpu} already"));
-                }
-                server.advance(now);
-                if server.is_ready() || !server.claims(now) {
-                    return Err("it has no budget to idle away".into());
-                }
-                if !server.cpus().contains(event.cpu) {
-                    return Err("it may not hold this CPU".into());
-                }
-                replica.holds = Some((event.cpu, now));
+                replica.hold(event)?;
                 self.outcome.holds += 1;
             }
-            EventKind::Release => {
-                let Some((cpu, since)) = replica.holds.take() else {
-                    return Err("it holds no CPU".into());
-                };
-                if (cpu, now - since) != (event.cpu, event.amount_ns) {
-                    return Err(format!(
-                        "{} ns are accounted on CPU {}; it held CPU {cpu} for {} ns",
-                        event.amount_ns,
-                        event.cpu,
-                        now - since
-                    ));
-                }
-                server.account_lent(event.amount_ns, now);
-            }
+            EventKind::Release => replica.release(event)?,
             other => return Err(format!("this scheduler records no {other:?}")),
         }
         if replica.server.is_consistent() {
@@ -370,6 +383,27 @@ impl Replay {
         } else {
             Err("its budget is not conserved".into())
         }
+    }
+
+    /// Budget and key of a RUN are the policy's.
+    fn compare_key(&self, event: &Event, reaction_ns: u64) -> Result<(), String> {
+        let replica = self.replicas.get(&event.server);
+        let server = &replica.ok_or("no INIT was recorded of this server")?.server;
+        let now = event.time_ns;
+        // A CPU may have read the order before a change that it records after, or the other way about.
+        let used = order(event.parameters().kind() as u32)
+            .filter(|used| in_force(&self.orders, *used, now, reaction_ns))
+            .ok_or("its key is of an order that is not the host's")?;
+        let read = Host::new(used, self.host.is_partitioned(), 0);
+        let (budget, key) = (server.remaining_ns(now), server.key(&read));
+        if (event.amount_ns, event.key_ns()) == (budget, key) {
+            return Ok(());
+        }
+        Err(format!(
+            "the scheduler has a budget of {} ns and the key {}; the policy {budget} ns and {key}",
+            event.amount_ns,
+            event.key_ns()
+        ))
     }
 
     /// Who pays for the server of this RUN, if not itself: the server without work that holds the CPU.

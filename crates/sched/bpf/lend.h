@@ -4,7 +4,8 @@
  * (policy/order.h says which one).
  *
  * Which VCPU holds which CPU is `holds` of struct vcpu, guarded by its lock. `holder` of struct cpu says where to look: it may
- * be old. A CPU takes a holder only in dispatch(), and is rid of it in dispatch(), too, or when the holder wakes.
+ * be old. A CPU takes a holder only in dispatch(), and is rid of it in dispatch(), too, or when the holder wakes. It keeps one
+ * that still comes first: two CPUs that let theirs go at once would take them from each other without end.
  *
  * A host without such VCPUs (`idlers` is 0) does none of this. With them, each decision looks through all of them.
  */
@@ -28,18 +29,37 @@ static __always_inline void forget_holder(struct cpu *c)
 		c->key = c->runs_key;
 }
 
-/* The CPU decides anew: its holder is charged, and claims a CPU as any other does. Returns 1 + its slot, or 0. */
-static __noinline u32 end_hold(s32 cpu)
+/* The holder claims a CPU as any other does from here on. */
+static __noinline void end_hold(s32 cpu)
 {
 	struct cpu *c = cpu_of(cpu);
 	u32 holder = c->holder;
 	struct outcome now = {};
 
 	if (!holder)
-		return 0;
+		return;
 	forget_holder(c);
 	vcpu_event(holder - 1, POLICY_EVENT_RELEASE, cpu, 0, &now);
-	return holder;
+}
+
+/* An idle VCPU holds the CPU from here on, or still. False: it may not, since it has work, no budget, or another CPU. */
+static __noinline bool hold(s32 cpu, u32 slot)
+{
+	struct cpu *c = cpu_of(cpu);
+	struct outcome now = {};
+
+	vcpu_event(slot, POLICY_EVENT_HOLD, cpu, 0, &now);
+	if (now.holds != cpu + 1)
+		return false;
+	c->holder = slot + 1;
+	c->holder_kind = now.kind;
+	c->hold_key = now.key;
+	c->hold_next_ns = now.next_ns;
+	c->event_ns = now.next_ns;
+	if (holds_back(c))
+		c->key = now.key;
+	arm(now.next_ns);
+	return true;
 }
 
 /* The VCPU has work. If it held a CPU without work, that CPU decides anew. */
@@ -73,7 +93,7 @@ static __always_inline bool may_hold(u32 slot, s32 cpu)
 }
 
 /* The idle VCPU of least key, below `than`, that may hold this CPU: 1 + its slot, or 0. */
-static __noinline u32 first_idler(s32 cpu, u64 than, u64 *key)
+static __noinline u32 first_idler(s32 cpu, u64 than)
 {
 	u32 slot, found = 0;
 
@@ -86,7 +106,6 @@ static __noinline u32 first_idler(s32 cpu, u64 than, u64 *key)
 		if (!now.claims_idle || now.holds || now.key >= than)
 			continue;
 		than = now.key;
-		*key = now.key;
 		found = slot + 1;
 	}
 	return found;
@@ -122,6 +141,31 @@ static __noinline void call_again(u32 slot)
 	vcpu_event(slot, POLICY_EVENT_ADVANCE, 0, 0, &now);
 	if (now.claims_idle && !now.holds)
 		call_for_idler(slot, now.key);
+}
+
+/*
+ * The CPU decides anew: the idle VCPU of least key, below `than`, holds it. Returns that key, or `than` if none does: then the
+ * CPU has no holder. One that lost its CPU here looks for another.
+ */
+static __noinline u64 choose_holder(s32 cpu, u64 than)
+{
+	struct cpu *c = cpu_of(cpu);
+	u32 before = c->holder, idler;
+	u64 key = than;
+
+	if (before && hold(cpu, before - 1) && c->hold_key < than)
+		key = c->hold_key;
+	idler = first_idler(cpu, key);
+	if (!idler && key < than)
+		return key;
+	end_hold(cpu);
+	if (idler && hold(cpu, idler - 1))
+		key = c->hold_key;
+	else
+		key = than;
+	if (before)
+		call_again(before - 1);
+	return key;
 }
 
 /* Budgets that come back while their VCPUs have no work claim CPUs. Returns when the next one does. */

@@ -479,31 +479,12 @@ static __always_inline bool lend(s32 cpu, u32 kind, struct task_struct *prev, u3
 	return true;
 }
 
-/* An idle VCPU holds the CPU from here on. False: it has work by now, or holds another one. */
-static __noinline bool begin_hold(s32 cpu, u32 slot)
-{
-	struct cpu *c = cpu_of(cpu);
-	struct outcome now = {};
-
-	vcpu_event(slot, POLICY_EVENT_HOLD, cpu, 0, &now);
-	if (now.holds != cpu + 1)
-		return false;
-	c->holder = slot + 1;
-	c->holder_kind = now.kind;
-	c->hold_next_ns = now.next_ns;
-	c->event_ns = now.next_ns;
-	c->hold_key = now.key;
-	if (holds_back(c))
-		c->key = now.key;
-	arm(now.next_ns);
-	return true;
-}
-
 static __always_inline void choose(s32 cpu, struct task_struct *prev)
 {
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
-	u32 slot = goes_on ? vcpu_slot(prev) : NO_VCPU, idler = 0;
-	u64 queue = READY + (host.partitioned ? cpu : 0), mine, key = 0;
+	u32 slot = goes_on ? vcpu_slot(prev) : NO_VCPU;
+	u64 queue = READY + (host.partitioned ? cpu : 0), mine, first;
+	struct cpu *c = cpu_of(cpu);
 	struct outcome now = {};
 	u64 time = bpf_ktime_get_ns();
 
@@ -514,21 +495,30 @@ static __always_inline void choose(s32 cpu, struct task_struct *prev)
 		vcpu_event(slot, POLICY_EVENT_ACCOUNT, cpu, 0, &now);
 	}
 	mine = now.remaining_ns ? now.key : POLICY_KEY_IDLE;
-	if (idlers)
-		idler = first_idler(cpu, mine, &key);
-	if (take_ready(cpu, queue, idler ? key : mine))
-		return;
-	if (idler && begin_hold(cpu, idler - 1)) {
-		if (lend(cpu, cpu_of(cpu)->holder_kind, prev, slot, &now))
-			return;
-	} else {
-		/* The idle VCPU has work by now: it has this CPU called. */
-		if (idler && take_ready(cpu, queue, mine))
-			return;
-		if (now.remaining_ns) {
-			go_on(cpu, prev, slot, &now);
-			return;
+	first = mine;
+	if (idlers || c->holder) {
+		/* A thread of a higher class had it: cpu_release. */
+		if (!c->key)
+			c->key = POLICY_KEY_IDLE;
+		first = choose_holder(cpu, mine);
+	}
+	if (take_ready(cpu, queue, first)) {
+		if (c->holder) {
+			u32 before = c->holder;
+
+			first = c->key;
+			end_hold(cpu);
+			c->key = first;
+			call_again(before - 1);
 		}
+		return;
+	}
+	if (c->holder) {
+		if (lend(cpu, c->holder_kind, prev, slot, &now))
+			return;
+	} else if (now.remaining_ns) {
+		go_on(cpu, prev, slot, &now);
+		return;
 	}
 	/* Nobody else has work. */
 	if (!take_non_rt(cpu) && goes_on && slot == NO_VCPU)
@@ -539,18 +529,8 @@ SEC("struct_ops/dispatch")
 void BPF_PROG(steadyvm_dispatch, s32 cpu, struct task_struct *prev)
 {
 	u64 began = bpf_ktime_get_ns();
-	struct cpu *c = cpu_of(cpu);
-	u32 held = 0;
 
-	if (idlers || c->holder) {
-		/* A thread of a higher class had it: cpu_release. */
-		if (!c->key)
-			c->key = POLICY_KEY_IDLE;
-		held = end_hold(cpu);
-	}
 	choose(cpu, prev);
-	if (held && held != c->holder)
-		call_again(held - 1);
 	decided(cpu, bpf_ktime_get_ns() - began);
 }
 

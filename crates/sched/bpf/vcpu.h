@@ -94,8 +94,8 @@ static __always_inline void record_fill(struct policy_event *event, u64 time, u3
 }
 
 /*
- * `kind` is WAKE (nothing if it has work already), BLOCK, RUN, STOP, ACCOUNT, ADVANCE, HOLD or RELEASE (nothing if it does
- * not hold that CPU). A STOP or ACCOUNT of a VCPU that began to run before it was named counts nothing. `flag`: of a STOP,
+ * `kind` is WAKE (nothing if it has work already), BLOCK, RUN, STOP, ACCOUNT, ADVANCE, HOLD (of a CPU that it holds: it is
+ * charged, and goes on if it may) or RELEASE (nothing if it does not hold that CPU). A STOP or ACCOUNT of a VCPU that began to run before it was named counts nothing. `flag`: of a STOP,
  * whether it could have gone on; of a BLOCK, whether the thread leaves for another class. A VCPU that holds a CPU without
  * work is released as it wakes.
  *
@@ -120,7 +120,8 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 	v->kind = kind;
 	v->released = 0;
 	usage_before(v);
-	if (v->holds && (kind == POLICY_EVENT_WAKE || (kind == POLICY_EVENT_RELEASE && v->holds == cpu + 1))) {
+	if (v->holds && (kind == POLICY_EVENT_WAKE ||
+			 ((kind == POLICY_EVENT_RELEASE || kind == POLICY_EVENT_HOLD) && v->holds == cpu + 1))) {
 		v->released = v->holds;
 		v->released_ns = time - v->held_ns;
 		policy_account_lent(s, v->released_ns, time);

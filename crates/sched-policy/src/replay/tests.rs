@@ -179,17 +179,21 @@ fn a_server_without_work_holds_its_cpu_and_lends_it_as_its_kind_says() {
         events.push(own);
         assert_eq!(replay(events).unwrap().decisions, 2);
     }
+}
+
+#[test]
+fn a_loan_that_the_policy_does_not_know_is_found() {
     type Wrong = fn(&mut Vec<Event>);
     let wrong: [(Wrong, &str); 6] = [
         (
             |events| {
-                events[0].parameters = Parameters::new(Kind::Periodic, 4 * MS, 10 * MS).unwrap()
+                events[0].parameters = Parameters::new(Kind::Periodic, 4 * MS, 10 * MS).unwrap();
             },
             "server 0 may not lend it",
         ),
         (
             |events| {
-                events[0].parameters = Parameters::new(Kind::Deferrable, 4 * MS, 10 * MS).unwrap()
+                events[0].parameters = Parameters::new(Kind::Deferrable, 4 * MS, 10 * MS).unwrap();
             },
             "no budget to idle away",
         ),
