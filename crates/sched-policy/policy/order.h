@@ -108,16 +108,16 @@ POLICY_FN u32 policy_may_borrow(const struct policy_server *holder, const struct
 }
 
 /*
- * An idle `holder` held a CPU for `ran` up to `now`. With a borrower that ran meanwhile, the rest of the bill is
+ * An idle `holder`, which no sporadic server is, held a CPU for `ran` up to `now`. With a borrower that ran meanwhile, the rest of the bill is
  * policy_account_borrowed.
  */
-POLICY_FN void policy_account_lent(struct policy_server *holder, u64 ran, u64 now)
+POLICY_INLINE void policy_account_lent(struct policy_server *holder, u64 ran, u64 now)
 {
-	policy_charge(holder, ran, now);
+	policy_charge_remaining(holder, ran, now);
 }
 
 /* `borrower` ran on the CPU of an idle server of `holder_kind`: its own budget goes too, unless capacity is reclaimed. */
-POLICY_FN void policy_account_borrowed(u32 holder_kind, struct policy_server *borrower, u64 ran, u64 now)
+POLICY_INLINE void policy_account_borrowed(u32 holder_kind, struct policy_server *borrower, u64 ran, u64 now)
 {
 	if (borrower->parameters.rt && holder_kind == POLICY_CAPACITY_RECLAIMING)
 		borrower->supplied_ns += ran;

@@ -142,15 +142,11 @@ POLICY_FN void policy_block(struct policy_server *s, u64 now)
 }
 
 /*
- * `used` of the budget went by in the time up to `now`: the VCPU ran, or an idle server held a CPU. A replenishment that
- * fell into that time splits it.
+ * `used` of the budget of a server that is not sporadic went by in the time up to `now`. A replenishment that fell into
+ * that time splits it.
  */
-POLICY_FN void policy_charge(struct policy_server *s, u64 used, u64 now)
+POLICY_FN void policy_charge_remaining(struct policy_server *s, u64 used, u64 now)
 {
-	if (s->parameters.kind == POLICY_SPORADIC) {
-		policy_sporadic_charge(s, used, now);
-		return;
-	}
 	if (policy_replenishes_periodically(s)) {
 		u64 end = s->release_ns + s->parameters.period_ns;
 
@@ -172,6 +168,15 @@ POLICY_FN void policy_charge(struct policy_server *s, u64 used, u64 now)
 		}
 	}
 	s->remaining_ns -= (s64)used;
+}
+
+/* `used` of the budget went by in the time up to `now`: the VCPU ran. */
+POLICY_INLINE void policy_charge(struct policy_server *s, u64 used, u64 now)
+{
+	if (s->parameters.kind == POLICY_SPORADIC)
+		policy_sporadic_charge(s, used, now);
+	else
+		policy_charge_remaining(s, used, now);
 }
 
 /* The VCPU ran `ran` on its own account in the time up to `now`. For time on another's account: lend.h. */

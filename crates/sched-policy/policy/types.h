@@ -26,6 +26,8 @@ typedef uint32_t u32;
 #else
 #define POLICY_FN static inline __attribute__((always_inline, unused))
 #endif
+/* It allows eight frames of calls: what only calls another one is none. */
+#define POLICY_INLINE static inline __attribute__((always_inline, unused))
 
 /* The longest period: products of two durations then fit 64 bits. */
 #define POLICY_MAX_PERIOD_NS 0xffffffffULL

@@ -4,7 +4,7 @@
 //! servers, one may run while another of less key waits only for as long as the host takes to react.
 
 use crate::event::{EVENT_VERSION, Event, EventKind, NO_SERVER};
-use crate::{CpuSet, Host, MAX_CPUS, Order, Server};
+use crate::{CpuSet, Host, Kind, MAX_CPUS, Order, Server};
 use std::collections::BTreeMap;
 
 const HEADER: usize = 32;
@@ -64,6 +64,10 @@ pub struct Replayed {
     pub events: usize,
     /// Of them: a server began to run, and budget and key were compared.
     pub decisions: usize,
+    /// A server without work began to hold a CPU.
+    pub holds: usize,
+    /// Of the decisions: a server began to run on the CPU of one without work.
+    pub lent: usize,
     /// The longest that a server of greater key ran while one of less key waited, ns.
     pub longest_inversion_ns: u64,
     /// How long servers had a CPU, ns.
@@ -79,6 +83,98 @@ struct Replica {
     server: Server,
     /// Where it runs, and since when its time is not accounted.
     runs: Option<(u32, u64)>,
+    /// The server without work on whose CPU it runs, and its kind.
+    lender: Option<(u32, Kind)>,
+    /// Where it idles its budget away, and since when that is not accounted.
+    holds: Option<(u32, u64)>,
+}
+
+impl Replica {
+    fn set_parameters(&mut self, event: &Event) -> Result<(), String> {
+        let now = event.time_ns;
+        if let Some((_, since)) = &mut self.runs {
+            account(&mut self.server, self.lender, now - *since, now);
+            *since = now;
+        }
+        if let Some((_, since)) = &mut self.holds {
+            self.server.account_lent(now - *since, now);
+            *since = now;
+        }
+        let set = self.server.set_parameters(event.parameters(), now);
+        set.map_err(|error| format!("the policy refuses them: {error}"))
+    }
+
+    fn run(&mut self, event: &Event, lender: Option<(u32, Kind)>) -> Result<(), String> {
+        if let Some((cpu, _)) = self.runs {
+            return Err(format!("it runs on CPU {cpu} already"));
+        }
+        if !self.server.cpus().contains(event.cpu) {
+            return Err("it may not run on this CPU".into());
+        }
+        self.runs = Some((event.cpu, event.time_ns));
+        self.lender = lender;
+        Ok(())
+    }
+
+    /// Of a STOP or ACCOUNT. Returns how long it had the CPU, ns.
+    fn account_for(
+        &mut self,
+        event: &Event,
+        goes_on: bool,
+        reaction_ns: u64,
+    ) -> Result<u64, String> {
+        let now = event.time_ns;
+        let (cpu, since) = self.runs.ok_or("it does not run")?;
+        if event.other != self.lender.map_or(NO_SERVER, |(number, _)| number) {
+            return Err("another server pays for it than when it began to run".into());
+        }
+        // The kernel counts CPU time a little before or after the scheduler is told.
+        let held_ns = now - since;
+        if held_ns.abs_diff(event.amount_ns) > reaction_ns {
+            return Err(format!(
+                "{} ns are accounted; it had the CPU for {held_ns} ns",
+                event.amount_ns
+            ));
+        }
+        account(&mut self.server, self.lender, event.amount_ns, now);
+        self.runs = goes_on.then_some((cpu, now));
+        Ok(held_ns)
+    }
+
+    fn hold(&mut self, event: &Event) -> Result<(), String> {
+        if let Some((cpu, _)) = self.holds.or(self.runs) {
+            return Err(format!("it has CPU {cpu} already"));
+        }
+        self.server.advance(event.time_ns);
+        if self.server.is_ready() || !self.server.claims(event.time_ns) {
+            return Err("it has no budget to idle away".into());
+        }
+        if !self.server.cpus().contains(event.cpu) {
+            return Err("it may not hold this CPU".into());
+        }
+        self.holds = Some((event.cpu, event.time_ns));
+        Ok(())
+    }
+
+    fn release(&mut self, event: &Event) -> Result<(), String> {
+        let (cpu, since) = self.holds.take().ok_or("it holds no CPU")?;
+        let held_ns = event.time_ns - since;
+        if (cpu, held_ns) != (event.cpu, event.amount_ns) {
+            return Err(format!(
+                "{} ns are accounted on CPU {}; it held CPU {cpu} for {held_ns} ns",
+                event.amount_ns, event.cpu
+            ));
+        }
+        self.server.account_lent(event.amount_ns, event.time_ns);
+        Ok(())
+    }
+}
+
+fn account(server: &mut Server, lender: Option<(u32, Kind)>, ran_ns: u64, now: u64) {
+    match lender {
+        Some((_, kind)) => server.account_borrowed(kind, ran_ns, now),
+        None => server.account(ran_ns, now),
+    }
 }
 
 /// A record in memory.
@@ -208,14 +304,18 @@ struct Replay {
 
 impl Replay {
     fn apply(&mut self, kind: EventKind, event: &Event, reaction_ns: u64) -> Result<(), String> {
-        let now = event.time_ns;
         match kind {
             EventKind::Init => {
-                let server = Server::new(event.parameters(), &event.cpus, now)
+                let server = Server::new(event.parameters(), &event.cpus, event.time_ns)
                     .map_err(|error| format!("the policy refuses it: {error}"))?;
-                self.replicas
-                    .insert(event.server, Replica { server, runs: None });
-                return Ok(());
+                let replica = Replica {
+                    server,
+                    runs: None,
+                    lender: None,
+                    holds: None,
+                };
+                self.replicas.insert(event.server, replica);
+                Ok(())
             }
             EventKind::Host => {
                 let order =
@@ -224,88 +324,102 @@ impl Replay {
                 self.host = Host::new(order, partitioned, event.parameters().period_ns());
                 // All queues are made anew.
                 self.inversions.clear();
-                return Ok(());
+                Ok(())
             }
             EventKind::Exit => {
                 self.replicas.remove(&event.server);
                 self.inversions
                     .retain(|&(a, b), _| a != event.server && b != event.server);
-                return Ok(());
+                Ok(())
             }
-            EventKind::Lost => return Err(format!("{} records were lost", event.amount_ns)),
-            _ => {}
+            EventKind::Lost => Err(format!("{} records were lost", event.amount_ns)),
+            _ => self.apply_to_server(kind, event, reaction_ns),
         }
-        let host = self.host;
-        let Some(replica) = self.replicas.get_mut(&event.server) else {
-            return Err("no INIT was recorded of this server".into());
+    }
+
+    fn apply_to_server(
+        &mut self,
+        kind: EventKind,
+        event: &Event,
+        reaction_ns: u64,
+    ) -> Result<(), String> {
+        let now = event.time_ns;
+        if kind == EventKind::Run {
+            self.compare_key(event, reaction_ns)?;
+        }
+        let lender = match kind {
+            EventKind::Run => self.lender(event)?,
+            _ => None,
         };
-        let server = &mut replica.server;
+        let replica = self.replicas.get_mut(&event.server);
+        let replica = replica.ok_or("no INIT was recorded of this server")?;
         match kind {
-            EventKind::Parameters => {
-                if let Some((_, since)) = &mut replica.runs {
-                    server.account(now - *since, now);
-                    *since = now;
-                }
-                server
-                    .set_parameters(event.parameters(), now)
-                    .map_err(|error| format!("the policy refuses them: {error}"))?;
-            }
-            EventKind::Cpus => server.set_cpus(event.cpus),
-            EventKind::Wake => server.wake(now, event.amount_ns),
-            EventKind::Block => server.block(now),
-            EventKind::Advance => server.advance(now),
+            EventKind::Parameters => replica.set_parameters(event)?,
+            EventKind::Cpus => replica.server.set_cpus(event.cpus),
+            EventKind::Wake => replica.server.wake(now, event.amount_ns),
+            EventKind::Block => replica.server.block(now),
+            EventKind::Advance => replica.server.advance(now),
             EventKind::Run => {
-                if event.other != NO_SERVER {
-                    return Err("this scheduler lends no budget".into());
-                }
-                if let Some((cpu, _)) = replica.runs {
-                    return Err(format!("it runs on CPU {cpu} already"));
-                }
-                replica.runs = Some((event.cpu, now));
-                // A CPU may have read the order before a change that it records after, or the other way about.
-                let used = order(event.parameters().kind() as u32)
-                    .filter(|used| in_force(&self.orders, *used, now, reaction_ns))
-                    .ok_or("its key is of an order that is not the host's")?;
-                let read = Host::new(used, host.is_partitioned(), 0);
-                let (budget, key) = (server.remaining_ns(now), server.key(&read));
-                if (event.amount_ns, event.key_ns()) != (budget, key) {
-                    return Err(format!(
-                        "the scheduler has a budget of {} ns and the key {}; the policy {budget} ns and {key}",
-                        event.amount_ns,
-                        event.key_ns()
-                    ));
-                }
-                if !server.cpus().contains(event.cpu) {
-                    return Err("it may not run on this CPU".into());
-                }
+                replica.run(event, lender)?;
                 self.outcome.decisions += 1;
+                self.outcome.lent += usize::from(lender.is_some());
             }
             EventKind::Stop | EventKind::Account => {
-                let Some((cpu, since)) = replica.runs else {
-                    return Err("it does not run".into());
-                };
-                // The kernel counts CPU time a little before or after the scheduler is told.
-                let held_ns = now - since;
-                if held_ns.abs_diff(event.amount_ns) > reaction_ns {
-                    return Err(format!(
-                        "{} ns are accounted; it had the CPU for {held_ns} ns",
-                        event.amount_ns
-                    ));
-                }
-                let interrupted_ns = held_ns.saturating_sub(event.amount_ns);
+                let goes_on = kind == EventKind::Account;
+                let held_ns = replica.account_for(event, goes_on, reaction_ns)?;
                 self.outcome.held_ns += held_ns;
-                self.outcome.interrupted_ns += interrupted_ns;
+                self.outcome.interrupted_ns += held_ns.saturating_sub(event.amount_ns);
                 self.outcome.overcharged_ns += event.amount_ns.saturating_sub(held_ns);
-                server.account(event.amount_ns, now);
-                replica.runs = (kind == EventKind::Account).then_some((cpu, now));
             }
+            EventKind::Hold => {
+                replica.hold(event)?;
+                self.outcome.holds += 1;
+            }
+            EventKind::Release => replica.release(event)?,
             other => return Err(format!("this scheduler records no {other:?}")),
         }
-        if server.is_consistent() {
+        if replica.server.is_consistent() {
             Ok(())
         } else {
             Err("its budget is not conserved".into())
         }
+    }
+
+    /// Budget and key of a RUN are the policy's.
+    fn compare_key(&self, event: &Event, reaction_ns: u64) -> Result<(), String> {
+        let replica = self.replicas.get(&event.server);
+        let server = &replica.ok_or("no INIT was recorded of this server")?.server;
+        let now = event.time_ns;
+        // A CPU may have read the order before a change that it records after, or the other way about.
+        let used = order(event.parameters().kind() as u32)
+            .filter(|used| in_force(&self.orders, *used, now, reaction_ns))
+            .ok_or("its key is of an order that is not the host's")?;
+        let read = Host::new(used, self.host.is_partitioned(), 0);
+        let (budget, key) = (server.remaining_ns(now), server.key(&read));
+        if (event.amount_ns, event.key_ns()) == (budget, key) {
+            return Ok(());
+        }
+        Err(format!(
+            "the scheduler has a budget of {} ns and the key {}; the policy {budget} ns and {key}",
+            event.amount_ns,
+            event.key_ns()
+        ))
+    }
+
+    /// Who pays for the server of this RUN, if not itself: the server without work that holds the CPU.
+    fn lender(&self, event: &Event) -> Result<Option<(u32, Kind)>, String> {
+        if event.other == NO_SERVER {
+            return Ok(None);
+        }
+        let server = |number| {
+            let replica = self.replicas.get(&number);
+            replica.ok_or_else(|| format!("no INIT was recorded of server {number}"))
+        };
+        let (lender, borrower) = (server(event.other)?, server(event.server)?);
+        if !lender.server.may_lend_to(&borrower.server, event.time_ns) {
+            return Err(format!("server {} may not lend it its CPU", event.other));
+        }
+        Ok(Some((event.other, lender.server.parameters().kind())))
     }
 
     /// Who runs without budget, or before one of less key, for longer than the host may take to see it.
@@ -317,13 +431,13 @@ impl Replay {
             .collect();
         let mut inversions = BTreeMap::new();
         for running in &stand {
-            let Some(cpu) = running.runs else { continue };
             if running.overrun_ns > reaction_ns {
                 return Err(format!(
                     "server {} ran {} ns beyond its budget",
                     running.number, running.overrun_ns
                 ));
             }
+            let Some(cpu) = running.has else { continue };
             for waiting in stand.iter().filter(|other| other.waits) {
                 let shares = !self.host.is_partitioned() || waiting.home == cpu;
                 if !shares || !waiting.cpus.contains(cpu) || waiting.key >= running.key {
@@ -335,8 +449,23 @@ impl Replay {
                 self.outcome.longest_inversion_ns = self.outcome.longest_inversion_ns.max(lasts);
                 if lasts > reaction_ns {
                     return Err(format!(
-                        "server {} has run for {lasts} ns on CPU {cpu} with the key {}, while server {} waits with {}",
+                        "server {} has had CPU {cpu} for {lasts} ns with the key {}, while server {} waits with {}",
                         running.number, running.key, waiting.number, waiting.key
+                    ));
+                }
+                inversions.insert(pair, since);
+            }
+            // Two have it: one holds it without work, and the other runs though the first one pays nothing for it.
+            let both = |other: &&Stand| other.number != running.number && other.has == Some(cpu);
+            for holder in stand.iter().filter(both).filter(|other| other.idles) {
+                let pair = (running.number, holder.number);
+                let since = self.inversions.get(&pair).copied().unwrap_or(now);
+                if now - since > reaction_ns {
+                    return Err(format!(
+                        "server {} has run for {} ns on CPU {cpu}, which server {} holds without work, and pays itself",
+                        running.number,
+                        now - since,
+                        holder.number
                     ));
                 }
                 inversions.insert(pair, since);
@@ -350,8 +479,11 @@ impl Replay {
 /// A server at an instant.
 struct Stand {
     number: u32,
-    runs: Option<u32>,
-    /// It has work and budget, and runs nowhere.
+    /// Its CPU: it runs there on its own account, or holds it without work.
+    has: Option<u32>,
+    /// It has no work.
+    idles: bool,
+    /// It claims a CPU and has none.
     waits: bool,
     key: u64,
     overrun_ns: u64,
@@ -365,17 +497,25 @@ impl Stand {
         let mut overrun_ns = 0;
         if let Some((_, since)) = replica.runs {
             let ran = now - since;
-            server.account(ran, now);
-            if server.remaining_ns(now) == 0 {
+            account(&mut server, replica.lender, ran, now);
+            let reclaims = matches!(replica.lender, Some((_, Kind::CapacityReclaiming)));
+            if !reclaims && server.remaining_ns(now) == 0 {
                 overrun_ns = ran.saturating_sub(replica.server.remaining_ns(since));
+            }
+        } else if let Some((_, since)) = replica.holds {
+            server.account_lent(now - since, now);
+            if server.remaining_ns(now) == 0 {
+                overrun_ns = (now - since).saturating_sub(replica.server.remaining_ns(since));
             }
         } else {
             server.advance(now);
         }
+        let owns = replica.runs.filter(|_| replica.lender.is_none());
         Self {
             number,
-            runs: replica.runs.map(|(cpu, _)| cpu),
-            waits: replica.runs.is_none() && server.is_ready() && server.claims(now),
+            has: owns.or(replica.holds).map(|(cpu, _)| cpu),
+            idles: !server.is_ready(),
+            waits: replica.runs.is_none() && replica.holds.is_none() && server.claims(now),
             key: server.key(host),
             overrun_ns,
             home: server.home().min(MAX_CPUS),
@@ -385,143 +525,4 @@ impl Stand {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Kind, Parameters};
-
-    const MS: u64 = 1_000_000;
-
-    fn event(time_ns: u64, kind: EventKind, server: u32, amount_ns: u64, key: u64) -> Event {
-        let mut event = Event::from_bytes(&[]);
-        event.time_ns = time_ns;
-        event.kind = kind as u32;
-        event.server = server;
-        event.other = NO_SERVER;
-        event.amount_ns = amount_ns;
-        event.cpus = CpuSet::first(1);
-        if kind == EventKind::Init {
-            event.parameters = Parameters::new(Kind::Deferrable, 4 * MS, key).unwrap();
-        } else {
-            event.parameters = event.parameters.of_event(Order::EarliestDeadline, key);
-        }
-        event
-    }
-
-    /// Server 0 runs its 4 ms; server 1, of a later deadline, runs after it.
-    fn record() -> Record {
-        use EventKind::{Init, Run, Stop, Wake};
-        Record {
-            host: Host::new(Order::EarliestDeadline, false, 0),
-            events: vec![
-                event(1, Init, 0, 0, 10 * MS),
-                event(1, Init, 1, 0, 20 * MS),
-                event(2, Wake, 0, 0, 0),
-                event(2, Wake, 1, 0, 0),
-                event(3, Run, 0, 4 * MS, 1 + 10 * MS),
-                event(3 + 4 * MS, Stop, 0, 4 * MS, 0),
-                event(4 + 4 * MS, Run, 1, 4 * MS, 1 + 20 * MS),
-                event(4 + 6 * MS, Stop, 1, 2 * MS, 0),
-            ],
-        }
-    }
-
-    #[test]
-    fn a_record_of_the_policy_has_no_difference_and_each_wrong_one_is_found() {
-        type Wrong = fn(&mut Vec<Event>);
-        let replayed = record().replay(MS).unwrap();
-        assert_eq!((replayed.events, replayed.decisions), (8, 2));
-        assert_eq!((replayed.held_ns, replayed.interrupted_ns), (6 * MS, 0));
-        let wrong: [(Wrong, &str); 7] = [
-            (|events| events[4].amount_ns -= 1, "the policy 4000000 ns"),
-            (
-                |events| events[5].amount_ns += MS + 1,
-                "it had the CPU for 4000000 ns",
-            ),
-            (
-                |events| events[7].amount_ns = MS - 1,
-                "it had the CPU for 2000000 ns",
-            ),
-            (
-                |events| {
-                    events.retain(|event| event.server == 1);
-                    events[3].amount_ns -= MS;
-                },
-                "1000000 ns of that are accounted to none",
-            ),
-            (
-                |events| {
-                    events.retain(|event| event.server == 1);
-                    events[3].amount_ns += MS / 10;
-                },
-                "charged 100000 ns beyond that",
-            ),
-            (
-                |events| {
-                    events[5].time_ns += 2 * MS;
-                    events[5].amount_ns += 2 * MS;
-                    events.truncate(6);
-                },
-                "beyond its budget",
-            ),
-            (
-                |events| {
-                    // The one of the later deadline runs first.
-                    events.remove(5);
-                    events.remove(4);
-                },
-                "while server 0 waits",
-            ),
-        ];
-        for (make_wrong, says) in wrong {
-            let mut record = record();
-            make_wrong(&mut record.events);
-            let error = record.replay(MS).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
-        }
-    }
-
-    /// A CPU reads the order, the order changes, and only then the CPU records what it read; or the other way about.
-    #[test]
-    fn a_key_is_of_an_order_that_is_in_force_within_the_reaction() {
-        let changed = |host_ns: u64, run: usize, used: Order| {
-            let mut record = record();
-            let mut host = event(host_ns, EventKind::Host, NO_SERVER, 0, 0);
-            host.parameters = host.parameters.of_event(Order::Explicit, 0);
-            let key = if used == Order::Explicit {
-                0
-            } else {
-                1 + 20 * MS
-            };
-            record.events[run].parameters = record.events[run].parameters.of_event(used, key);
-            record.events.push(host);
-            record.events.sort_by_key(|event| event.time_ns);
-            record.replay(MS).map(|replayed| replayed.decisions)
-        };
-        let run_ns = 4 + 4 * MS;
-        for (host_ns, used) in [
-            (run_ns + MS / 2, Order::Explicit),
-            (run_ns - MS / 2, Order::EarliestDeadline),
-            (run_ns - MS / 2, Order::Explicit),
-        ] {
-            assert_eq!(changed(host_ns, 6, used).unwrap(), 2);
-        }
-        for (host_ns, used) in [
-            (run_ns + MS + 1, Order::Explicit),
-            (run_ns - MS - 1, Order::EarliestDeadline),
-            (run_ns, Order::RateMonotonic),
-        ] {
-            let error = changed(host_ns, 6, used).unwrap_err().to_string();
-            assert!(error.contains("an order that is not the host's"), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_record_is_refused() {
-        for bytes in [&b"SVMSCHED"[..], &[0; 64], b""] {
-            assert!(matches!(
-                Record::parse(bytes),
-                Err(ReplayError::NotARecord(_))
-            ));
-        }
-    }
-}
+mod tests;

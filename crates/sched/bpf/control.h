@@ -30,6 +30,12 @@ int control_advance(struct advance_request *request)
 	bpf_rcu_read_unlock();
 	if (next > POLICY_NEVER)
 		next = POLICY_NEVER;
+	if (idlers) {
+		u64 idle = advance_idlers(time);
+
+		if (idle < next)
+			next = idle;
+	}
 	bpf_for(cpu, 0, cpu_count) {
 		u64 event = cpu_of(cpu)->event_ns;
 
@@ -86,7 +92,7 @@ static __noinline void queue_named(u64 queue)
 
 		if (slot == NO_VCPU)
 			continue;
-		vcpu_event(slot, POLICY_EVENT_WAKE, 0, 0, &now);
+		wake_up(slot, 0, &now);
 		if (!now.remaining_ns) {
 			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
 			arm(now.next_ns);
@@ -111,13 +117,15 @@ static __always_inline void queue_all_anew(void)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	bpf_rcu_read_unlock();
+	if (idlers)
+		arm(advance_idlers(bpf_ktime_get_ns()));
 }
 
 /* A VCPU comes, gets other parameters, or goes. */
 SEC("syscall")
 int control_vcpu(struct vcpu_request *request)
 {
-	u32 slot = request->slot, tid = request->tid, known, error, kind, i;
+	u32 slot = request->slot, tid = request->tid, known, error, kind, idled, i;
 	struct policy_parameters parameters = request->parameters;
 	u64 words[POLICY_CPU_WORDS];
 	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &slot);
@@ -130,8 +138,14 @@ int control_vcpu(struct vcpu_request *request)
 	for (i = 0; i < POLICY_CPU_WORDS; i++)
 		words[i] = request->cpus[i];
 	known = v->tid;
+	idled = known && policy_idles(&v->server);
 	if (!tid) {
 		bpf_map_delete_elem(&slots, &known);
+		bpf_spin_lock(&v->lock);
+		v->holds = 0;
+		v->exited = 1;
+		bpf_spin_unlock(&v->lock);
+		idlers -= idled;
 		event = record_begin();
 		if (event) {
 			record_fill(event, time, POLICY_EVENT_EXIT, 0, slot, 0);
@@ -151,11 +165,18 @@ int control_vcpu(struct vcpu_request *request)
 			u64 amount = time - v->started_ns;
 
 			usage_before(v);
-			usage_charge(v, amount, time);
-			policy_account(&v->server, amount, time);
+			if (v->lender_kind != POLICY_CAPACITY_RECLAIMING)
+				usage_charge(v, amount, time);
+			policy_account_borrowed(v->lender_kind, &v->server, amount, time);
 			usage_after(v, time);
 			v->started_ns = time;
 			v->ran_ns += amount;
+		}
+		if (v->holds) {
+			usage_before(v);
+			policy_account_lent(&v->server, time - v->held_ns, time);
+			usage_after(v, time);
+			v->held_ns = time;
 		}
 		usage_before(v);
 		policy_advance(&v->server, time);
@@ -180,6 +201,10 @@ int control_vcpu(struct vcpu_request *request)
 			v->tid = tid;
 			v->exited = 0;
 			v->running = 0;
+			v->holds = 0;
+			v->lender = 0;
+			v->lender_kind = 0;
+			v->away = 0;
 			v->parked_ns = 0;
 			__builtin_memset(&v->counters, 0, sizeof(v->counters));
 			__builtin_memset(&v->usage, 0, sizeof(v->usage));
@@ -202,6 +227,9 @@ int control_vcpu(struct vcpu_request *request)
 	request->error = error;
 	if (error)
 		return 0;
+	idlers += policy_idles(&v->server) - idled;
+	if (slots_used <= slot)
+		slots_used = slot + 1;
 	if (!known)
 		bpf_map_update_elem(&slots, &tid, &slot, BPF_ANY);
 	queue_all_anew();

@@ -6,7 +6,8 @@
  *   READY + CPU   VCPUs with work and budget, by policy_key; a host that is not partitioned has only the first
  *   PARKED        VCPUs with work and without budget, by the time when that changes
  *   SHARED        non-RT threads, by virtual runtime; OWN + CPU: those that may run on this CPU only
- * A CPU takes the first of READY that may run there, else the non-RT thread that has run least.
+ * A CPU takes the first of READY that may run there, else the non-RT thread that has run least. Before either it may be
+ * held by a VCPU that idles its budget away: lend.h.
  *
  * Keys in READY may be old: a period that has ended since only makes a key greater. So the first one is looked at again
  * when it is taken, and put back if its key has changed. What makes a key less (other parameters) queues anew at once.
@@ -31,8 +32,13 @@
 
 /* What runs on a CPU. Written by that CPU, and by one that puts a VCPU there; read by all. */
 struct cpu {
-	u64 key; /* of what runs, or comes next; POLICY_KEY_IDLE: nothing of sched_ext */
-	u64 event_ns; /* when the running VCPU's claim may end */
+	u64 key; /* what a VCPU with work must come before to run here; POLICY_KEY_IDLE: nothing of sched_ext runs */
+	u64 runs_key; /* of what runs */
+	u64 hold_key; /* of its holder; POLICY_KEY_IDLE: none */
+	u64 event_ns; /* when the claim of a VCPU on it may end */
+	u64 hold_next_ns; /* when that of its holder may end */
+	u32 holder; /* 1 + the slot of the VCPU that idles its budget away; 0: none */
+	u32 holder_kind; /* enum policy_kind; 0: none */
 	u64 since_ns; /* since when what runs has run */
 	u64 coming; /* 1: a VCPU was put here and does not run yet */
 	u64 offline; /* 1: nothing runs here */
@@ -148,7 +154,9 @@ static __always_inline void call_cpu(struct task_struct *p, u64 key)
 {
 	s32 cpu = -1;
 
-	if (p->migration_disabled) {
+	if (idlers) {
+		/* A CPU without work may be held. Passed over it would be found by no non-RT thread either: see pick_idle. */
+	} else if (p->migration_disabled) {
 		cpu = scx_bpf_task_cpu(p);
 		if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
@@ -171,7 +179,7 @@ static __always_inline bool claim_cpu(s32 cpu, struct cpu *c, u64 key)
 {
 	u64 held = c->key;
 
-	if (c->coming || c->offline || !policy_preempts(key, held))
+	if (c->coming || c->offline || c->holder || !policy_preempts(key, held))
 		return false;
 	/* It would wait there until that thread sleeps. */
 	if (held == POLICY_KEY_IDLE && is_taken(cpu))
@@ -181,6 +189,8 @@ static __always_inline bool claim_cpu(s32 cpu, struct cpu *c, u64 key)
 	c->coming = 1;
 	return true;
 }
+
+#include "lend.h"
 
 SEC("struct_ops/select_cpu")
 s32 BPF_PROG(steadyvm_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -197,7 +207,7 @@ s32 BPF_PROG(steadyvm_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_
 	}
 	if (idle)
 		return cpu;
-	vcpu_event(slot, POLICY_EVENT_WAKE, cpu, 0, &now);
+	wake_up(slot, cpu, &now);
 	victim = now.remaining_ns ? find_victim(p, now.key) : -1;
 	return victim >= 0 ? victim : prev_cpu;
 }
@@ -227,6 +237,17 @@ static __always_inline void enqueue_non_rt(struct task_struct *p, u64 enq_flags)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
+/* A VCPU waits for budget. Where an idle one gives its own away, it may run meanwhile. */
+static __noinline void call_reclaiming(void)
+{
+	s32 cpu;
+
+	bpf_for(cpu, 0, cpu_count) {
+		if (cpu_of(cpu)->holder_kind == POLICY_CAPACITY_RECLAIMING)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+}
+
 SEC("struct_ops/enqueue")
 void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 {
@@ -238,14 +259,16 @@ void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_non_rt(p, enq_flags);
 		return;
 	}
-	vcpu_event(slot, POLICY_EVENT_WAKE, scx_bpf_task_cpu(p), 0, &now);
+	wake_up(slot, scx_bpf_task_cpu(p), &now);
 	if (!now.remaining_ns) {
 		insert_by(p, PARKED, NON_RT_SLICE_NS, now.next_ns, enq_flags);
 		arm(now.next_ns);
+		if (idlers)
+			call_reclaiming();
 		return;
 	}
 	c = cpu_of(scx_bpf_task_cpu(p));
-	if (enq_flags & SCX_ENQ_LAST) {
+	if ((enq_flags & SCX_ENQ_LAST) && !c->holder) {
 		c->key = now.key;
 		insert(p, SCX_DSQ_LOCAL, now.remaining_ns, enq_flags);
 		return;
@@ -285,6 +308,18 @@ static __noinline void unpark(u64 time)
 	}
 }
 
+/* A VCPU runs on the CPU, and `now` is how it stands: when is the next look due, and whose key holds the CPU? */
+static __noinline void has_cpu(struct cpu *c, const struct outcome *now)
+{
+	c->runs_key = now->remaining_ns ? now->key : POLICY_KEY_NON_RT;
+	c->event_ns = now->next_ns;
+	c->key = c->holder ? c->runs_key : now->key;
+	/* Reclaimed capacity costs it nothing. */
+	if (c->holder && (c->holder_kind == POLICY_CAPACITY_RECLAIMING || c->hold_next_ns < now->next_ns))
+		c->event_ns = c->hold_next_ns;
+	arm(c->event_ns);
+}
+
 /* Takes the first ready VCPU that may run here and comes before `than`. */
 static __noinline bool take_ready(s32 cpu, u64 queue, u64 than)
 {
@@ -317,6 +352,40 @@ static __noinline bool take_ready(s32 cpu, u64 queue, u64 than)
 			cpu_of(cpu)->key = now.key;
 			return true;
 		}
+	}
+	return false;
+}
+
+/* The VCPU without budget of least key, below `than`, that may run here: 1 + its slot, or 0. */
+static __noinline u32 first_parked(s32 cpu, u64 than, u64 *key)
+{
+	struct task_struct *p;
+	u32 found = 0;
+
+	bpf_for_each(scx_dsq, p, PARKED, 0) {
+		u32 slot = vcpu_slot(p);
+		struct outcome now = {};
+
+		if (slot == NO_VCPU || !may_run_on(p, cpu))
+			continue;
+		vcpu_event(slot, POLICY_EVENT_ADVANCE, cpu, 0, &now);
+		if (now.key >= than || (host.partitioned && now.home != cpu))
+			continue;
+		than = now.key;
+		*key = now.key;
+		found = slot + 1;
+	}
+	return found;
+}
+
+/* Takes that VCPU, for `slice`. */
+static __noinline bool take_parked(u32 slot, u64 slice)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, PARKED, 0) {
+		if (vcpu_slot(p) == slot)
+			return take_this(BPF_FOR_EACH_ITER, p, slice);
 	}
 	return false;
 }
@@ -363,33 +432,92 @@ static __noinline int decided(u32 cpu, u64 took_ns)
 	return 0;
 }
 
+/* The VCPU that has the CPU keeps it: on its own account, or on that of the CPU's holder. */
+static __noinline void go_on(s32 cpu, struct task_struct *prev, u32 slot, struct outcome *now)
+{
+	struct cpu *c = cpu_of(cpu);
+	u64 slice = now->remaining_ns;
+
+	/* It was named while it ran, and is charged from here on; or another pays from here on. */
+	if (!now->running || now->lender != c->holder) {
+		now->ran_ns = prev->se.sum_exec_runtime;
+		if (now->running)
+			vcpu_event(slot, POLICY_EVENT_STOP, cpu, 0, now);
+		else
+			wake_up(slot, cpu, now);
+		now->ran_ns = prev->se.sum_exec_runtime;
+		now->lender = c->holder;
+		now->lender_kind = c->holder_kind;
+		vcpu_event(slot, POLICY_EVENT_RUN, cpu, 0, now);
+	}
+	has_cpu(c, now);
+	if (c->holder_kind == POLICY_CAPACITY_RECLAIMING)
+		slice = NON_RT_SLICE_NS;
+	prev->scx.slice = slice;
+}
+
+/* The CPU is held by an idle VCPU of `kind`: who of the RT ones runs there meanwhile? False: none. */
+static __always_inline bool lend(s32 cpu, u32 kind, struct task_struct *prev, u32 slot, struct outcome *now)
+{
+	u64 queue = READY + (host.partitioned ? cpu : 0), mine = POLICY_KEY_IDLE, key = 0;
+	bool reclaims = kind == POLICY_CAPACITY_RECLAIMING;
+	u32 parked = 0;
+
+	if (kind == POLICY_PERIODIC)
+		return false;
+	if (slot != NO_VCPU && (now->remaining_ns || reclaims))
+		mine = now->key;
+	if (reclaims)
+		parked = first_parked(cpu, mine, &key);
+	if (take_ready(cpu, queue, parked ? key : mine))
+		return true;
+	if (parked && take_parked(parked - 1, NON_RT_SLICE_NS))
+		return true;
+	if (mine == POLICY_KEY_IDLE)
+		return false;
+	go_on(cpu, prev, slot, now);
+	return true;
+}
+
 static __always_inline void choose(s32 cpu, struct task_struct *prev)
 {
-	u32 slot = prev ? vcpu_slot(prev) : NO_VCPU;
+	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	u32 slot = goes_on ? vcpu_slot(prev) : NO_VCPU;
+	u64 queue = READY + (host.partitioned ? cpu : 0), mine, first;
 	struct cpu *c = cpu_of(cpu);
 	struct outcome now = {};
-	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
 	u64 time = bpf_ktime_get_ns();
 
 	unpark(time);
 	wake_late_loader(time);
-	if (slot != NO_VCPU && goes_on) {
+	if (slot != NO_VCPU) {
 		now.ran_ns = prev->se.sum_exec_runtime;
 		vcpu_event(slot, POLICY_EVENT_ACCOUNT, cpu, 0, &now);
 	}
-	if (take_ready(cpu, READY + (host.partitioned ? cpu : 0), now.remaining_ns ? now.key : POLICY_KEY_IDLE))
-		return;
-	if (now.remaining_ns) {
-		/* It was named while it ran: from here on it is charged. */
-		if (!now.running) {
-			vcpu_event(slot, POLICY_EVENT_WAKE, cpu, 0, &now);
-			now.ran_ns = prev->se.sum_exec_runtime;
-			vcpu_event(slot, POLICY_EVENT_RUN, cpu, 0, &now);
+	mine = now.remaining_ns ? now.key : POLICY_KEY_IDLE;
+	first = mine;
+	if (idlers || c->holder) {
+		/* A thread of a higher class had it: cpu_release. */
+		if (!c->key)
+			c->key = POLICY_KEY_IDLE;
+		first = choose_holder(cpu, mine);
+	}
+	if (take_ready(cpu, queue, first)) {
+		if (c->holder) {
+			u32 before = c->holder;
+
+			first = c->key;
+			end_hold(cpu);
+			c->key = first;
+			call_again(before - 1);
 		}
-		prev->scx.slice = now.remaining_ns;
-		c->key = now.key;
-		c->event_ns = now.next_ns;
-		arm(now.next_ns);
+		return;
+	}
+	if (c->holder) {
+		if (lend(cpu, c->holder_kind, prev, slot, &now))
+			return;
+	} else if (now.remaining_ns) {
+		go_on(cpu, prev, slot, &now);
 		return;
 	}
 	/* Nobody else has work. */
@@ -416,8 +544,11 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	c->coming = 0;
 	c->since_ns = bpf_ktime_get_ns();
 	if (slot == NO_VCPU) {
-		c->key = POLICY_KEY_NON_RT;
-		c->event_ns = POLICY_NEVER;
+		c->runs_key = POLICY_KEY_NON_RT;
+		if (!holds_back(c))
+			c->key = POLICY_KEY_NON_RT;
+		if (!c->holder)
+			c->event_ns = POLICY_NEVER;
 		if ((s64)(non_rt_time - p->scx.dsq_vtime) < 0)
 			non_rt_time = p->scx.dsq_vtime;
 		return;
@@ -425,10 +556,10 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	/* Not the key that it was queued by: it may lose its budget, and is then a non-RT thread that has run no longer. */
 	p->scx.dsq_vtime = non_rt_time;
 	now.ran_ns = p->se.sum_exec_runtime;
+	now.lender = c->holder;
+	now.lender_kind = c->holder_kind;
 	vcpu_event(slot, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), 0, &now);
-	c->key = now.key;
-	c->event_ns = now.next_ns;
-	arm(now.next_ns);
+	has_cpu(c, &now);
 }
 
 SEC("struct_ops/stopping")
@@ -438,8 +569,9 @@ void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
 	struct outcome now = {};
 
-	c->event_ns = POLICY_NEVER;
-	if (!c->coming)
+	c->runs_key = POLICY_KEY_IDLE;
+	c->event_ns = c->holder ? c->hold_next_ns : POLICY_NEVER;
+	if (!c->coming && !holds_back(c))
 		c->key = POLICY_KEY_IDLE;
 	if (slot != NO_VCPU) {
 		now.ran_ns = p->se.sum_exec_runtime;
@@ -449,14 +581,23 @@ void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 	p->scx.dsq_vtime += (bpf_ktime_get_ns() - c->since_ns) * 100 / (p->scx.weight ?: 100);
 }
 
+/* The VCPU has no more work. One that idles its budget away gets the next one without work, too. */
+static __always_inline void block(struct task_struct *p, u32 slot, u32 leaves)
+{
+	struct outcome now = {};
+
+	vcpu_event(slot, POLICY_EVENT_BLOCK, scx_bpf_task_cpu(p), leaves, &now);
+	if (!leaves && now.next_ns < POLICY_NEVER)
+		arm(now.next_ns);
+}
+
 SEC("struct_ops/quiescent")
 void BPF_PROG(steadyvm_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	u32 slot = vcpu_slot(p);
-	struct outcome now = {};
 
 	if (slot != NO_VCPU && (deq_flags & SCX_DEQ_SLEEP))
-		vcpu_event(slot, POLICY_EVENT_BLOCK, scx_bpf_task_cpu(p), 0, &now);
+		block(p, slot, 0);
 }
 
 SEC("struct_ops/set_cpumask")
@@ -478,6 +619,7 @@ SEC("struct_ops/cpu_release")
 void BPF_PROG(steadyvm_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	cpu_of(cpu)->coming = 0;
+	end_hold(cpu);
 	/* Its current thread is still the old one: without this the CPU would look free, and be called. */
 	cpu_of(cpu)->key = 0;
 	scx_bpf_reenqueue_local();
@@ -489,6 +631,7 @@ void BPF_PROG(steadyvm_cpu_online, s32 cpu)
 {
 	cpu_of(cpu)->coming = 0;
 	cpu_of(cpu)->key = POLICY_KEY_IDLE;
+	cpu_of(cpu)->runs_key = POLICY_KEY_IDLE;
 	cpu_of(cpu)->offline = 0;
 }
 
@@ -497,6 +640,7 @@ void BPF_PROG(steadyvm_cpu_offline, s32 cpu)
 {
 	/* Its last threads still come and go there: its key alone would make it look free again. */
 	cpu_of(cpu)->offline = 1;
+	end_hold(cpu);
 	cpu_of(cpu)->event_ns = POLICY_NEVER;
 }
 
@@ -511,10 +655,9 @@ SEC("struct_ops/disable")
 void BPF_PROG(steadyvm_disable, struct task_struct *p)
 {
 	u32 slot = vcpu_slot(p);
-	struct outcome now = {};
 
 	if (slot != NO_VCPU)
-		vcpu_event(slot, POLICY_EVENT_BLOCK, scx_bpf_task_cpu(p), 0, &now);
+		block(p, slot, 1);
 }
 
 SEC("struct_ops/exit_task")
@@ -537,6 +680,8 @@ s32 BPF_PROG(steadyvm_init)
 		error = scx_bpf_create_dsq(SHARED, -1);
 	bpf_for(cpu, 0, cpu_count) {
 		cpu_of(cpu)->key = POLICY_KEY_IDLE;
+		cpu_of(cpu)->runs_key = POLICY_KEY_IDLE;
+		cpu_of(cpu)->hold_key = POLICY_KEY_IDLE;
 		cpu_of(cpu)->event_ns = POLICY_NEVER;
 		if (!error)
 			error = scx_bpf_create_dsq(READY + cpu, -1);

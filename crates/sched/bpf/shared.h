@@ -56,6 +56,14 @@ struct vcpu {
 	u32 cpu; /* where it ran last */
 	u32 kind; /* of the event that is handled */
 	u32 happened; /* whether it is recorded */
+	u32 holds; /* 1 + the CPU that it holds without work; 0: none */
+	u32 lender; /* 1 + the slot of the idle server on whose CPU it runs; 0: it runs on a CPU of its own */
+	u32 lender_kind; /* enum policy_kind */
+	u32 away; /* 1: the thread is in another scheduling class */
+	u64 held_ns; /* since when it holds a CPU */
+	u32 released; /* of the event that is handled: 1 + the CPU that it held until then; 0: none */
+	u32 unused;
+	u64 released_ns; /* for how long */
 	u64 started_ns; /* when it began to run, or its time was last accounted */
 	u64 ran_ns; /* of the thread's CPU time, what is accounted */
 	u64 last_ns; /* of the last event: each is later than the one before */
@@ -93,7 +101,7 @@ struct advance_request {
 	u64 message[END_WORDS]; /* out: more of it */
 };
 
-_Static_assert(sizeof(struct vcpu) == 64 + sizeof(struct vcpu_counters) + sizeof(struct vcpu_usage) +
+_Static_assert(sizeof(struct vcpu) == 104 + sizeof(struct vcpu_counters) + sizeof(struct vcpu_usage) +
 				      sizeof(struct policy_server), "src/abi.rs");
 
 #endif

@@ -37,6 +37,8 @@ u32 recording;
 u64 lost;
 /* Written by the loader's thread only. */
 struct policy_host host;
+/* How many VCPUs idle their budget away, and one past the last slot that was ever used: what lend.h looks through. */
+u32 idlers, slots_used;
 
 /* A mask of CPUs. */
 struct cpu_words {
@@ -51,6 +53,12 @@ struct outcome {
 	u64 ran_ns; /* in, for RUN, STOP and ACCOUNT: the thread's CPU time */
 	u32 home; /* policy_home */
 	u32 running;
+	u32 lender; /* as in struct vcpu; in, for RUN */
+	u32 lender_kind; /* in, for RUN */
+	u32 kind; /* enum policy_kind */
+	u32 claims_idle; /* 1: it has no work, and budget to idle away */
+	u32 holds; /* as in struct vcpu */
+	u32 released; /* 1 + the CPU that it held when it woke; 0: none */
 };
 
 static __always_inline u32 vcpu_slot(struct task_struct *p)
@@ -86,19 +94,21 @@ static __always_inline void record_fill(struct policy_event *event, u64 time, u3
 }
 
 /*
- * `kind` is WAKE (nothing if it has work already), BLOCK, RUN, STOP, ACCOUNT or ADVANCE. A STOP or ACCOUNT of a VCPU that
- * began to run before it was named counts nothing. `has_work`: of a STOP, whether it could have gone on.
+ * `kind` is WAKE (nothing if it has work already), BLOCK, RUN, STOP, ACCOUNT, ADVANCE, HOLD (of a CPU that it holds: it is
+ * charged, and goes on if it may) or RELEASE (nothing if it does not hold that CPU). A STOP or ACCOUNT of a VCPU that began to run before it was named counts nothing. `flag`: of a STOP,
+ * whether it could have gone on; of a BLOCK, whether the thread leaves for another class. A VCPU that holds a CPU without
+ * work is released as it wakes.
  *
  * Global, so that the verifier looks at it once and not again for each caller.
  */
-__noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outcome *out)
+__noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome *out)
 {
 	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &slot);
-	u64 time = bpf_ktime_get_ns(), amount = 0, before, deadline;
-	struct policy_host read = {};
+	u64 time = bpf_ktime_get_ns(), amount = 0, held = 0, before, deadline;
 	struct policy_event *event;
+	struct policy_host read = {};
 	struct policy_server *s;
-	u32 happened = 1;
+	u32 happened = 1, reclaims;
 
 	if (!v || !out)
 		return 0;
@@ -107,21 +117,49 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 	bpf_spin_lock(&v->lock);
 	if (time <= v->last_ns)
 		time = v->last_ns + 1;
-	v->last_ns = time;
 	v->kind = kind;
+	v->released = 0;
 	usage_before(v);
+	if (v->holds && (kind == POLICY_EVENT_WAKE ||
+			 ((kind == POLICY_EVENT_RELEASE || kind == POLICY_EVENT_HOLD) && v->holds == cpu + 1))) {
+		v->released = v->holds;
+		v->released_ns = time - v->held_ns;
+		policy_account_lent(s, v->released_ns, time);
+		v->holds = 0;
+		time++;
+	}
+	v->last_ns = time;
+	kind = READ_ONCE(v->kind);
 	switch (kind) {
 	case POLICY_EVENT_WAKE:
 		happened = !s->ready;
 		policy_wake(s, time, 0);
+		v->away = 0;
 		break;
 	case POLICY_EVENT_BLOCK:
 		happened = s->ready;
 		policy_block(s, time);
 		v->parked_ns = 0;
+		v->away = flag;
+		break;
+	case POLICY_EVENT_HOLD:
+		happened = v->tid && !v->exited && !v->away && !s->ready && !v->running && !v->holds;
+		if (happened) {
+			policy_advance(s, time);
+			happened = policy_claims(s, time);
+		}
+		if (happened) {
+			v->holds = cpu + 1;
+			v->held_ns = time;
+		}
+		break;
+	case POLICY_EVENT_RELEASE:
+		happened = 0;
 		break;
 	case POLICY_EVENT_RUN:
 		v->running = 1;
+		v->lender = out->lender;
+		v->lender_kind = out->lender_kind;
 		v->started_ns = time;
 		v->ran_ns = out->ran_ns;
 		v->counters.dispatches++;
@@ -138,26 +176,30 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 			/* control_vcpu may have accounted a little more already. */
 			if ((s64)(out->ran_ns - v->ran_ns) > 0)
 				amount = out->ran_ns - v->ran_ns;
-			usage_charge(v, amount, time);
-			policy_account(s, amount, time);
+			reclaims = v->lender_kind == POLICY_CAPACITY_RECLAIMING;
+			if (!reclaims)
+				usage_charge(v, amount, time);
+			policy_account_borrowed(v->lender_kind, s, amount, time);
 			v->started_ns = time;
 			v->ran_ns += amount;
 			/* What came after the period's end is of the next budget. */
 			beyond = v->usage.left_ns < 0 ? -v->usage.left_ns : 0;
 			if (s->parameters.kind == POLICY_SPORADIC)
 				beyond = amount > left ? amount - left : 0;
-			if (beyond > v->counters.overrun_ns)
+			if (!reclaims && beyond > v->counters.overrun_ns)
 				v->counters.overrun_ns = beyond;
 		}
 		if (kind == POLICY_EVENT_STOP)
 			v->running = 0;
-		if (has_work && policy_remaining(s, time))
+		if (flag && policy_remaining(s, time))
 			v->counters.preemptions++;
 		break;
 	default:
 		before = s->release_ns;
 		deadline = s->deadline_ns;
-		policy_advance(s, time);
+		/* What it holds a CPU for is charged first, by that CPU. */
+		if (!v->holds)
+			policy_advance(s, time);
 		happened = before != s->release_ns || deadline != s->deadline_ns;
 		break;
 	}
@@ -174,8 +216,14 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 	read.order = READ_ONCE(host.order);
 	out->key = policy_key(s, &read);
 	out->remaining_ns = policy_remaining(s, time);
-	out->next_ns = policy_next_event(s, time, v->running);
-	if (s->ready && !out->remaining_ns) {
+	out->next_ns = policy_next_event(s, time, v->running || v->holds);
+	out->lender = v->lender;
+	out->kind = s->parameters.kind;
+	out->claims_idle = !s->ready && !v->exited && !v->away && policy_claims(s, time);
+	out->holds = v->holds;
+	out->released = v->released;
+	held = v->released_ns;
+	if (s->ready && !out->remaining_ns && !(v->running && v->lender)) {
 		if (!v->parked_ns) {
 			v->parked_ns = time;
 			v->counters.throttles++;
@@ -186,6 +234,8 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 	}
 	if (event) {
 		record_fill(event, time, kind, cpu, slot, kind == POLICY_EVENT_RUN ? out->remaining_ns : amount);
+		if (kind == POLICY_EVENT_RUN || kind == POLICY_EVENT_STOP || kind == POLICY_EVENT_ACCOUNT)
+			event->other = v->lender - 1;
 		if (kind == POLICY_EVENT_RUN) {
 			event->parameters.kind = read.order;
 			event->parameters.period_ns = out->key;
@@ -198,6 +248,14 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 has_work, struct outc
 			bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 		else
 			bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
+	}
+	/* A record's place is its time. */
+	if (out->released) {
+		event = record_begin();
+		if (event) {
+			record_fill(event, time - 1, POLICY_EVENT_RELEASE, out->released - 1, slot, held);
+			bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+		}
 	}
 	return 0;
 }
@@ -239,12 +297,15 @@ static __noinline int vcpu_forget(struct task_struct *p)
 	if (!v)
 		return 0;
 	bpf_map_delete_elem(&slots, &tid);
+	bpf_spin_lock(&v->lock);
+	v->exited = 1;
+	v->holds = 0;
+	bpf_spin_unlock(&v->lock);
 	event = record_begin();
 	if (event) {
 		record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_EXIT, 0, slot, 0);
 		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	}
-	v->exited = 1;
 	return 0;
 }
 

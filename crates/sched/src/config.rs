@@ -293,7 +293,6 @@ mod tests {
             ("budget_us = 10\n", "budget_us = 101\n", "[sched.vm.b]"),
             ("budget_us = 10\n", "budget_us = 0\n", "[sched.vm.b]"),
             ("'polling'", "'pooling'", "choose one of: deferrable"),
-            ("'polling'", "'periodic'", "cannot idle budgets away yet"),
             (
                 "'sporadic'",
                 "'sporadic'\nquantum_us = 1000",

@@ -119,20 +119,13 @@ impl Reserved {
 /// A server that the scheduler can be.
 pub(crate) fn kind(word: &str) -> Result<Kind, Error> {
     let found = Kind::ALL.into_iter().find(|kind| kind.word() == word);
-    let kind = found.ok_or_else(|| {
+    found.ok_or_else(|| {
         let words: Vec<&str> = Kind::ALL.into_iter().map(Kind::word).collect();
         Error::Input(format!(
             "`{word}` is no server; choose one of: {}",
             words.join(", ")
         ))
-    })?;
-    if kind.idles() {
-        return Err(Error::Input(format!(
-            "the scheduler cannot idle budgets away yet, which a {word} server does; choose deferrable, polling, sporadic \
-             or cbs"
-        )));
-    }
-    Ok(kind)
+    })
 }
 
 #[cfg(test)]
@@ -162,8 +155,7 @@ mod tests {
             ..Enforcement::default()
         };
         good.check().unwrap();
-        let bad: [(&Change, &str); 6] = [
-            (&|it| it.vcpus[0].server = "periodic".into(), "idle budgets"),
+        let bad: [(&Change, &str); 5] = [
             (&|it| it.vcpus[0].server = "cfs".into(), "choose one of"),
             (&|it| it.vcpus[0].budget_ns = 10_000_001, "budget"),
             (&|it| it.vcpus[0].cpus.clear(), "needs one CPU"),

@@ -201,9 +201,12 @@ fn replay(file: &Path, reaction_us: u64) -> Result<ExitCode> {
     match outcome {
         Ok(done) => {
             output::line(&format!(
-                "{} records, {} decisions, none differs; longest inversion {} us; {} of {} us went to interrupts",
+                "{} records, {} decisions ({} on the budget of a VCPU without work), {} CPUs held without work, none differs; \
+                 longest inversion {} us; {} of {} us went to interrupts",
                 done.events,
                 done.decisions,
+                done.lent,
+                done.holds,
                 done.longest_inversion_ns / 1000,
                 done.interrupted_ns / 1000,
                 done.held_ns / 1000

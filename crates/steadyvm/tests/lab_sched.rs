@@ -17,8 +17,18 @@ use steadyvm_lab::progress::Silent;
 const GRANTED: f64 = 40.0;
 /// Table 4.2 of the dissertation holds the share to this, per cent of a CPU.
 const TOLERANCE: f64 = 0.5;
-/// Those that the scheduler has.
+/// Those that give a VCPU with work what a deferrable one gives it.
 const SERVERS: [&str; 4] = ["deferrable", "polling", "sporadic", "cbs"];
+/// Those that hold a CPU for a VCPU without work, and what a VCPU of lower priority then gets of that CPU, per cent. Each
+/// is granted 40 %, and both may run on that CPU only.
+const IDLING: [(&str, f64); 3] = [
+    // The CPU is nobody else's for 40 of 100.
+    ("periodic", 40.0),
+    // It runs there on its own budget, and has no more than that.
+    ("work-conserving", 40.0),
+    // It runs there for nothing, and then on its own budget.
+    ("capacity-reclaiming", 80.0),
+];
 /// An emulated CPU may stand still for as long as its thread waits for the machine's.
 const REACTION_US: u32 = 20_000;
 
@@ -104,6 +114,64 @@ fn a_vm_of_the_host_gets_its_budget() {
     lab.require_quiet_kernel();
 }
 
+/// Section 2.6 of the dissertation: what a VCPU without work leaves of its CPU to one of lower priority.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_vcpu_without_work_lends_its_cpu_as_its_server_says() {
+    let lab = Lab::boot("idling");
+    lab.run("mkfifo /run/never");
+    let sleeps = lab
+        .host
+        .connection()
+        .spawn(&["bash", "-c", "read _ < /run/never"])
+        .unwrap();
+    let rt = lab.spin("env");
+    let normal = lab.spin("taskset -c 1");
+    let words = format!("--thread first={} --thread rt={}", sleeps.pid(), rt.tid);
+    let config = |server: &str, sleeper_us: u32, rt_us: u32| {
+        format!(
+            "[sched]\nmechanism = \"ext\"\norder = \"explicit\"\nserver = \"{server}\"\n\
+             [sched.vm.first]\nbudget_us = {sleeper_us}\nperiod_us = 10000\npriority = 0\ncpus = [1]\n\
+             [sched.vm.rt]\nbudget_us = {rt_us}\nperiod_us = 10000\npriority = 1\ncpus = [1]\n"
+        )
+    };
+    let _loader = lab.load(&config("deferrable", 4000, 4000), &words);
+    let mut shares = vec![("deferrable", 4000, GRANTED, lab.share(rt.tid))];
+    for (server, expected) in IDLING {
+        lab.apply(&config(server, 4000, 4000), &words);
+        shares.push((server, 4000, expected, lab.share(rt.tid)));
+    }
+    // Granted more than the other leaves, and lent the rest.
+    lab.apply(&config("work-conserving", 8000, 6000), &words);
+    shares.push(("work-conserving", 8000, 60.0, lab.share(rt.tid)));
+    // Not lent: 2 of 10 ms are left, less the decisions at their two ends, which an emulated CPU takes long for.
+    lab.apply(&config("periodic", 8000, 6000), &words);
+    let left = lab.share(rt.tid);
+    // Normal threads have the CPU while it is held and not lent.
+    let normal = lab.share(normal.tid);
+    eprintln!("{shares:?}, of 20 left {left}, normal {normal}");
+    for (server, sleeper_us, expected, share) in shares {
+        // The holder pays by the clock: what interrupts take of lent time, the VCPU that runs for nothing does not have.
+        let interrupts = if server == "capacity-reclaiming" {
+            GRANTED / 10.0
+        } else {
+            0.0
+        };
+        let allowed = expected - TOLERANCE - interrupts..=expected + TOLERANCE;
+        assert!(
+            allowed.contains(&share),
+            "{server}, {sleeper_us} us without work: {share} % of a CPU, {allowed:?} expected"
+        );
+    }
+    assert!((10.0..=20.0 + TOLERANCE).contains(&left), "{left} %");
+    assert!(
+        (65.0..=80.0 + TOLERANCE).contains(&normal),
+        "normal: {normal} %"
+    );
+    assert_eq!(lab.show()["attached"], true);
+    lab.require_quiet_kernel();
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn the_loaders_death_leaves_a_usable_host_and_another_loader_takes_over_under_load() {
@@ -167,12 +235,18 @@ fn every_decision_is_explained_by_the_policy() {
         let mut text = format!(
             "[sched]\nmechanism = \"ext\"\nserver = \"{server}\"\norder = \"{order}\"\nqueue = \"{queue}\"\n"
         );
+        // Idle budgets are nobody else's, or go to VCPUs that have used theirs up: normal threads have only the rest.
+        let part = if IDLING.iter().any(|it| it.0 == server) {
+            8
+        } else {
+            4
+        };
         for vm in 0..tids.len() {
             let period = 4000 + 1500 * ((vm + number) % 5);
             let _ = writeln!(
                 text,
                 "[sched.vm.v{vm}]\nbudget_us = {}\nperiod_us = {period}\npriority = {}",
-                period / 4 + 100 * vm,
+                period / part + 100 * vm,
                 (vm * 3 + number) % 5,
             );
             if queue == "partitioned" {
@@ -186,10 +260,11 @@ fn every_decision_is_explained_by_the_policy() {
     let _loader = lab.load(&first, &record);
     let mut number = 0;
     for queue in ["global", "partitioned"] {
-        for server in SERVERS {
+        for server in SERVERS.into_iter().chain(IDLING.map(|it| it.0)) {
             for order in ORDERS {
                 number += 1;
                 lab.apply(&scenario(number, server, order, queue), &words);
+                eprintln!("{number}: {queue} {server} {order}");
                 lab.run("sleep 0.5");
             }
         }

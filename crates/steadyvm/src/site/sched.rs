@@ -170,20 +170,11 @@ fn scheduler(
             "the plan is for {planned}, and [sched] asks for another order or queue: its bounds do not hold"
         ));
     }
-    let mut server = wanted.server.clone().unwrap_or_else(|| "cbs".to_owned());
-    if server == "periodic" {
-        differences.push(
-            "the plan is for periodic servers, which sched_ext does not have: deferrable ones keep the budgets, but \
-             VCPUs of lower priority may wait for two of them in a row"
-                .to_owned(),
-        );
-        "deferrable".clone_into(&mut server);
-    }
     SchedulerProfile {
         order,
         queue,
         quantum_ns: wanted.quantum_us.unwrap_or(0).saturating_mul(1000),
-        server,
+        server: wanted.server.clone().unwrap_or_else(|| "cbs".to_owned()),
         vms: wanted.vm.clone(),
     }
 }

@@ -1,0 +1,158 @@
+//! The scheduler in C on a model of the kernel (`model/model.c`): no thread waits long, no storm of decisions, VCPUs get what
+//! they are granted, and every decision is the policy's. Races between
+//! CPUs are for the lab (`crates/steadyvm/tests/lab_sched.rs`).
+
+#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use steadyvm_sched::Record;
+use steadyvm_sched_policy::Kind;
+use tempfile::TempDir;
+
+/// A kick, a turn of the loader's thread and a decision on each CPU, and as much again.
+const REACTION_NS: u64 = 1_000_000;
+
+struct Model {
+    place: TempDir,
+}
+
+/// What a thread of a scenario got.
+struct Got {
+    scenario: Vec<u32>,
+    name: String,
+    /// Per cent of a CPU.
+    share: f64,
+    granted: f64,
+    longest_wait_us: u64,
+    unexplained: u64,
+}
+
+impl Model {
+    fn build() -> Self {
+        let place = TempDir::new().unwrap();
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let include = |folder: &str| format!("-I{}", here.join(folder).display());
+        let built = Command::new("gcc")
+            .args(["-std=gnu11", "-O1", "-Wall", "-Wno-unused", "-Werror"])
+            .args(["tests/model", "bpf", "../sched-policy/policy"].map(include))
+            .arg(here.join("tests/model/model.c"))
+            .arg("-o")
+            .arg(place.path().join("model"))
+            .output()
+            .unwrap();
+        assert!(
+            built.status.success(),
+            "{}",
+            String::from_utf8_lossy(&built.stderr)
+        );
+        Self { place }
+    }
+
+    fn run(&self, words: &[&str]) -> Vec<Got> {
+        let mut command = Command::new(self.place.path().join("model"));
+        let done = command.args(words).output().unwrap();
+        let text = String::from_utf8(done.stdout).unwrap();
+        assert!(
+            done.status.success(),
+            "{words:?}: {}",
+            text.lines().last().unwrap_or("it said nothing")
+        );
+        text.lines().map(Got::parse).collect()
+    }
+
+    fn record(&self) -> PathBuf {
+        self.place.path().join("record")
+    }
+}
+
+impl Got {
+    fn parse(line: &str) -> Self {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [scenario @ .., name, share, granted, wait, unexplained] = &words[..] else {
+            panic!("{line}");
+        };
+        Self {
+            scenario: scenario
+                .iter()
+                .filter_map(|word| word.parse().ok())
+                .collect(),
+            name: (*name).to_owned(),
+            share: share.parse().unwrap(),
+            granted: granted.parse().unwrap(),
+            longest_wait_us: wait.parse().unwrap(),
+            unexplained: unexplained.parse().unwrap(),
+        }
+    }
+}
+
+/// Section 2.6 of Xi's dissertation: what a VCPU without work leaves of its CPU to one of lower priority, per cent.
+#[test]
+fn a_vcpu_without_work_lends_its_cpu_as_its_server_says() {
+    let model = Model::build();
+    for (kind, sleeper_us, rt_us, expected) in [
+        (Kind::Deferrable, "4000", "4000", 40.0),
+        (Kind::Periodic, "4000", "4000", 40.0),
+        (Kind::WorkConserving, "4000", "4000", 40.0),
+        // It runs for nothing, and then on its own budget.
+        (Kind::CapacityReclaiming, "4000", "4000", 80.0),
+        // Granted more than the other leaves, and lent the rest.
+        (Kind::WorkConserving, "8000", "6000", 60.0),
+        // Not lent, less a decision at each end.
+        (Kind::Periodic, "8000", "6000", 18.0),
+    ] {
+        let got = model.run(&["lend", &(kind as u32).to_string(), sleeper_us, rt_us]);
+        let rt = got.iter().find(|it| it.name == "rt").unwrap();
+        assert!(
+            (rt.share - expected).abs() < 0.5,
+            "{kind:?} {sleeper_us} {rt_us}: {}",
+            rt.share
+        );
+        assert!(got.iter().all(|it| it.unexplained == 0));
+        // Normal threads have the CPU while it is held, but for what runs there on reclaimed capacity.
+        let normal = got.iter().find(|it| it.name == "normal").unwrap();
+        assert!(normal.share > 95.0 - rt.share, "{kind:?}: {}", normal.share);
+    }
+}
+
+#[test]
+fn every_mix_of_servers_orders_and_queues_runs_as_granted_and_as_the_policy_decides() {
+    let model = Model::build();
+    let record = model.record();
+    for seed in 1..=3 {
+        let got = model.run(&["mix", &seed.to_string(), record.to_str().unwrap()]);
+        assert_eq!(got.len(), 2 * 7 * 4 * 11);
+        for it in &got {
+            let Got {
+                scenario,
+                name,
+                share,
+                granted,
+                longest_wait_us,
+                unexplained,
+            } = it;
+            let case = format!(
+                "seed {seed}, {scenario:?}, {name}: {share} of {granted}, {longest_wait_us} us"
+            );
+            assert_eq!(*unexplained, 0, "{case}");
+            assert!(*longest_wait_us < 100_000, "{case}");
+            // The last scenario's use is paid for in this one.
+            let reclaims = scenario[1] == Kind::CapacityReclaiming as u32;
+            assert!(
+                *granted == 0.0 || reclaims || *share < granted + 1.5,
+                "{case}"
+            );
+            assert!(
+                !name.starts_with("computes") || *share > granted - 1.5,
+                "{case}"
+            );
+        }
+        let bytes = std::fs::read(&record).unwrap();
+        let replayed = Record::parse(&bytes).unwrap().replay(REACTION_NS);
+        let replayed = replayed.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(
+            replayed.decisions > 10_000 && replayed.holds > 1_000 && replayed.lent > 1_000,
+            "{replayed:?}"
+        );
+    }
+}
