@@ -26,7 +26,7 @@ compare: set-up build ## Compare host methods in the lab; prints a table and whe
 	$(AS_ROOT) chown -R "$$(id -u):$$(id -g)" $(OUT)
 
 .PHONY: test
-test: set-up-for-tests build check unit-tests python-tests lab-tests ## Check and test everything
+test: set-up-for-tests build check unit-tests python-tests lab-tests experiment-tests ## Check and test everything
 
 .PHONY: build
 build: ## Build the program
@@ -81,10 +81,18 @@ test-nova: ## The package for OpenStack Nova: formatting, types, unit and proper
 python-tests: ## Build the Python package and test it
 	tools/test-python
 
+# Lab tests that boot the hosts of a whole experiment and measure all of its cells: minutes each.
+EXPERIMENTS := nisp:: rtca:: outsourcing::outsourced_sockets_are_compared hosts::without_vms_the_host_receives
+
 .PHONY: lab-tests
-lab-tests: build ## Tests in the emulated host
+lab-tests: build ## Tests in the emulated host, but for whole experiments
 	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab -- --ignored --test-threads=1 $(addprefix --skip ,$(EXPERIMENTS))
+
+.PHONY: experiment-tests
+experiment-tests: build ## Whole experiments in the emulated host, as short as they can be
+	$(AS_ROOT) $(STEADYVM) lab prepare
+	cargo test --release --locked -p steadyvm --test lab -- --ignored --test-threads=1 $(EXPERIMENTS)
 
 .PHONY: test-lab
 test-lab: build ## Some tests in the emulated host: FILTER=a subject (levels::) or a part of a name, TEST=another file of tests
