@@ -432,22 +432,42 @@ static __noinline int decided(u32 cpu, u64 took_ns)
 	return 0;
 }
 
+/*
+ * Who pays for a VCPU that runs on this CPU from now on: the CPU's holder, by its server as it is now. Other parameters may
+ * have come since it took the CPU.
+ */
+static __noinline void find_lender(const struct cpu *c, struct outcome *now)
+{
+	u32 slot = c->holder - 1;
+	struct vcpu *holder = bpf_map_lookup_elem(&vcpus, &slot);
+	u32 kind = holder ? holder->server.parameters.kind : 0;
+
+	now->lender = 0;
+	now->lender_kind = 0;
+	if (c->holder && (kind == POLICY_WORK_CONSERVING || kind == POLICY_CAPACITY_RECLAIMING)) {
+		now->lender = slot + 1;
+		now->lender_kind = kind;
+	}
+}
+
 /* The VCPU that has the CPU keeps it: on its own account, or on that of the CPU's holder. */
 static __noinline void go_on(s32 cpu, struct task_struct *prev, u32 slot, struct outcome *now)
 {
 	struct cpu *c = cpu_of(cpu);
 	u64 slice = now->remaining_ns;
+	struct outcome lender;
 
+	find_lender(c, &lender);
 	/* It was named while it ran, and is charged from here on; or another pays from here on. */
-	if (!now->running || now->lender != c->holder) {
+	if (!now->running || now->lender != lender.lender) {
 		now->ran_ns = prev->se.sum_exec_runtime;
 		if (now->running)
 			vcpu_event(slot, POLICY_EVENT_STOP, cpu, 0, now);
 		else
 			wake_up(slot, cpu, now);
 		now->ran_ns = prev->se.sum_exec_runtime;
-		now->lender = c->holder;
-		now->lender_kind = c->holder_kind;
+		now->lender = lender.lender;
+		now->lender_kind = lender.lender_kind;
 		vcpu_event(slot, POLICY_EVENT_RUN, cpu, 0, now);
 	}
 	has_cpu(c, now);
@@ -556,8 +576,7 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	/* Not the key that it was queued by: it may lose its budget, and is then a non-RT thread that has run no longer. */
 	p->scx.dsq_vtime = non_rt_time;
 	now.ran_ns = p->se.sum_exec_runtime;
-	now.lender = c->holder;
-	now.lender_kind = c->holder_kind;
+	find_lender(c, &now);
 	vcpu_event(slot, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), 0, &now);
 	has_cpu(c, &now);
 }
