@@ -143,7 +143,8 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 		v->away = flag;
 		break;
 	case POLICY_EVENT_HOLD:
-		happened = v->tid && !v->exited && !v->away && !s->ready && !v->running && !v->holds;
+		happened = v->tid && !v->exited && !v->away && !s->ready && !v->running && !v->holds &&
+			   policy_may_run_on(s, cpu);
 		if (happened) {
 			policy_advance(s, time);
 			happened = policy_claims(s, time);
