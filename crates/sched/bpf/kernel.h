@@ -100,18 +100,7 @@ struct sched_ext_ops {
 	char name[128];
 };
 
-/* sched_ext_entity.flags: the task has work. */
-#define SCX_TASK_QUEUED 1U
-#define SCX_OPS_ENQ_LAST (1ULL << 1)
-#define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
-#define SCX_ENQ_WAKEUP 1ULL
-#define SCX_ENQ_PREEMPT (1ULL << 32)
-#define SCX_ENQ_LAST (1ULL << 41)
-#define SCX_DEQ_SLEEP 1ULL
-#define SCX_KICK_IDLE 1ULL
-#define SCX_KICK_PREEMPT 2ULL
-/* include/linux/sched/prio.h: priorities below are those of RT and deadline threads. */
-#define MAX_RT_PRIO 100
+#include "flags.h"
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
 s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags, bool *is_idle) __ksym;

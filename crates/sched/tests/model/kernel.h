@@ -104,15 +104,7 @@ struct sched_ext_ops {
 	char name[128];
 };
 
-#define SCX_TASK_QUEUED 1U
-#define SCX_OPS_ENQ_LAST (1ULL << 1)
-#define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
-#define SCX_ENQ_WAKEUP 1ULL
-#define SCX_ENQ_PREEMPT (1ULL << 32)
-#define SCX_ENQ_LAST (1ULL << 41)
-#define SCX_DEQ_SLEEP 1ULL
-#define SCX_KICK_IDLE 1ULL
-#define SCX_KICK_PREEMPT 2ULL
+#include "flags.h"
 
 /* A walk through a queue sees what is in it when it begins, and not what is moved meanwhile. */
 struct bpf_iter_scx_dsq {
