@@ -154,11 +154,16 @@ fn a_plans_terms_are_measured_both_ways() {
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
     rt.set_network_up(RT.address(SERVICE)).unwrap();
-    let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
-    let mut service = rt.connection().spawn(&serve).unwrap();
-    service.wait_for_line("ready", PATIENCE).unwrap();
-    send_requests(&host, 5);
-    require_terms(&host);
+    // The service runs on the VCPU that the card interrupts, and on the other one.
+    for vcpu in 0..2 {
+        let serve = format!("exec taskset -c {vcpu} steadyvm netrt serve 0.0.0.0:7700");
+        let mut service = rt.connection().spawn(&["sh", "-c", &serve]).unwrap();
+        service.wait_for_line("ready", PATIENCE).unwrap();
+        send_requests(&host, 5);
+        require_terms(&host);
+        service.signal(libc::SIGTERM).unwrap();
+        service.finish(PATIENCE).unwrap();
+    }
 }
 
 #[test]

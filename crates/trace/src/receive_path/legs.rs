@@ -20,9 +20,10 @@ pub struct Legs {
     pub receive: Figures,
     /// The woken VCPU waits for a CPU.
     pub vcpu_wait: Figures,
-    /// From the VCPU's first instruction to the guest's kick of its card, preemptions included.
+    /// From the VCPU's first instruction to the guest's kick of its card, preemptions included, and the wait for a CPU
+    /// of another VCPU that the guest goes on on.
     pub guest: Figures,
-    /// What of that other threads of the host ran in the VCPU's place.
+    /// The part of that in which other threads of the host ran in the VCPUs' place.
     pub preempted: Figures,
     /// From the guest's kick to the worker's first instruction.
     pub sender_wait: Figures,
@@ -98,10 +99,23 @@ impl Cut {
             cut.carry = next(Step::Carry).map(whole);
         }
         cut.vcpu_wait = next(Step::Wait).map(whole);
-        let Some(guest) = next(Step::Guest).filter(|stage| stage.has_sent()) else {
-            return cut;
-        };
-        (cut.guest, cut.preempted) = (Some(whole(guest)), Some(guest.others_ns()));
+        // A guest that goes on on another of its VCPUs may wait for that one's CPU in between.
+        let (mut guest, mut others) = (0, 0);
+        loop {
+            if let Some(wait) = next(Step::Wait) {
+                guest += whole(wait);
+                others += whole(wait);
+            }
+            let Some(stage) = next(Step::Guest) else {
+                return cut;
+            };
+            guest += whole(stage);
+            others += stage.others_ns();
+            if stage.has_sent() {
+                break;
+            }
+        }
+        (cut.guest, cut.preempted) = (Some(guest), Some(others));
         cut.sender_wait = next(Step::Wait).map(whole);
         cut.send = next(Step::Send).map(whole);
         cut
@@ -195,6 +209,15 @@ mod tests {
         let mut asleep = stage(Step::Guest, "vcpu", &[(1_000, "vcpu")]);
         asleep.end = "the VCPU went to sleep";
         unanswered.push(asleep);
+        // Another of its VCPUs answers: its wait for a CPU is a part of the guest's time, and is none of its work.
+        let mut handed = there();
+        let mut first = stage(Step::Guest, "vcpu", &[(10, "vcpu"), (2, "other")]);
+        first.end = "the guest goes on on another of its VCPUs";
+        handed.extend([
+            first,
+            stage(Step::Wait, "other vcpu", &[(8, "other")]),
+            stage(Step::Guest, "other vcpu", &[(45, "other vcpu")]),
+        ]);
         let awake = there()[..2].to_vec();
         let direct = vec![
             stage(Step::Wait, "vcpu", &[(5, "idle")]),
@@ -204,6 +227,7 @@ mod tests {
             ways: vec![
                 way(WORKER, whole),
                 way(WORKER, unanswered),
+                way(WORKER, handed),
                 way(WORKER, awake),
                 way(VCPU, direct),
                 way(999, there()),
@@ -211,11 +235,11 @@ mod tests {
             followers: 0,
         };
         let legs = Legs::of(&findings, &setup(), "rt").unwrap();
-        assert_eq!(shown(legs.interrupt).0, 4, "another VM's packet is not its");
-        assert_eq!(shown(legs.receive), (4, Some(60.0)));
-        assert_eq!(shown(legs.vcpu_wait), (3, Some(30.0)));
-        assert_eq!(shown(legs.guest), (2, Some(60.0)), "only guests that sent");
-        assert_eq!(shown(legs.preempted), (2, Some(7.0)));
+        assert_eq!(shown(legs.interrupt).0, 5, "another VM's packet is not its");
+        assert_eq!(shown(legs.receive), (5, Some(60.0)));
+        assert_eq!(shown(legs.vcpu_wait), (4, Some(30.0)));
+        assert_eq!(shown(legs.guest), (3, Some(65.0)), "only guests that sent");
+        assert_eq!(shown(legs.preempted), (3, Some(10.0)));
         assert_eq!(shown(legs.back), (1, Some(20.0)));
         assert_eq!(shown(legs.whole), (1, Some(60.0 + 30.0 + 60.0 + 20.0)));
         assert!(Legs::of(&findings, &setup(), "other").is_none());
