@@ -11,7 +11,7 @@
 
 #include "types.h"
 
-#define POLICY_EVENT_VERSION 3U
+#define POLICY_EVENT_VERSION 4U
 #define POLICY_EVENT_NO_SERVER 0xffffffffU
 
 enum policy_event_kind {
@@ -33,7 +33,8 @@ enum policy_event_kind {
 	/*
 	 * `server` begins to run on `cpu`; `other`: the idle holder it runs for, else POLICY_EVENT_NO_SERVER. `amount_ns`:
 	 * policy_remaining; parameters.period_ns: policy_key by the order that parameters.kind names. The host's policy may
-	 * change while a CPU is between reading it and recording: the order is that of the last HOST or of the next.
+	 * change while a CPU is between reading it and recording: the order is that of the last HOST or of the next. With an
+	 * idle holder, parameters.priority is the holder's kind as the CPU read it; it may change meanwhile as the order may.
 	 */
 	POLICY_EVENT_RUN = 6,
 	/* `server` stops on `cpu` after `amount_ns` were accounted; `other` as in its RUN. */

@@ -88,16 +88,16 @@ POLICY_FN u32 policy_preempts(u64 key, u64 holder_key)
 }
 
 /*
- * Whether `borrower` may run while `holder` idles its budget away. The caller offers servers in order of key and gives
- * the CPU to the first that may.
+ * Whether `borrower` may run while a server of kind `holder_kind` idles its budget away. The caller offers servers in order
+ * of key and gives the CPU to the first that may.
  */
-POLICY_FN u32 policy_may_borrow(const struct policy_server *holder, const struct policy_server *borrower, u64 now)
+POLICY_FN u32 policy_may_borrow(u32 holder_kind, const struct policy_server *borrower, u64 now)
 {
 	if (!borrower->ready)
 		return 0;
 	if (!borrower->parameters.rt)
 		return 1;
-	switch (holder->parameters.kind) {
+	switch (holder_kind) {
 	case POLICY_WORK_CONSERVING:
 		return policy_remaining(borrower, now) > 0;
 	case POLICY_CAPACITY_RECLAIMING:

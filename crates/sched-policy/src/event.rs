@@ -1,9 +1,9 @@
 //! Records of a running scheduler (`policy/event.h`).
 
-use crate::{CpuSet, Parameters};
+use crate::{CpuSet, Kind, Parameters};
 
 /// `POLICY_EVENT_VERSION`.
-pub const EVENT_VERSION: u32 = 3;
+pub const EVENT_VERSION: u32 = 4;
 
 /// [`Event::other`] where there is none.
 pub const NO_SERVER: u32 = u32::MAX;
@@ -95,6 +95,11 @@ impl Event {
     /// The key at a RUN.
     pub const fn key_ns(&self) -> u64 {
         self.parameters.period_ns()
+    }
+
+    /// The kind of the idle holder at a RUN, as the CPU read it; `None` if there is no such kind.
+    pub(crate) fn holder_kind(&self) -> Option<Kind> {
+        Kind::ALL.get(self.parameters.priority() as usize).copied()
     }
 
     /// From its bytes in a record; zero where they are too few.

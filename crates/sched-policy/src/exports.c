@@ -84,9 +84,9 @@ u32 steadyvm_policy_claims(const struct policy_server *s, u64 now)
 	return policy_claims(s, now);
 }
 
-u32 steadyvm_policy_may_borrow(const struct policy_server *holder, const struct policy_server *borrower, u64 now)
+u32 steadyvm_policy_may_borrow(u32 holder_kind, const struct policy_server *borrower, u64 now)
 {
-	return policy_may_borrow(holder, borrower, now);
+	return policy_may_borrow(holder_kind, borrower, now);
 }
 
 u64 steadyvm_policy_key(const struct policy_server *s, const struct policy_host *host)

@@ -39,7 +39,7 @@ unsafe extern "C" {
     pub(crate) fn steadyvm_policy_runnable(server: *const Server, now: u64) -> u32;
     pub(crate) fn steadyvm_policy_claims(server: *const Server, now: u64) -> u32;
     pub(crate) fn steadyvm_policy_may_borrow(
-        holder: *const Server,
+        holder_kind: u32,
         borrower: *const Server,
         now: u64,
     ) -> u32;

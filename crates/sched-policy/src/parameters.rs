@@ -188,6 +188,15 @@ impl Parameters {
         }
     }
 
+    /// As the record of a RUN holds the kind of the idle holder.
+    #[cfg(test)]
+    pub(crate) const fn with_holder(self, kind: Kind) -> Self {
+        Self {
+            priority: kind as u32,
+            ..self
+        }
+    }
+
     fn checked(self) -> Result<Self, ParametersError> {
         // SAFETY: points to a live value of the C type (layout test).
         ParametersError::check(unsafe { ffi::steadyvm_policy_validate(&raw const self) })
@@ -212,6 +221,11 @@ impl Parameters {
     /// The kind of server.
     pub fn kind(&self) -> Kind {
         Kind::ALL[self.kind as usize % Kind::ALL.len()]
+    }
+
+    /// Orders servers of equal key, or what a record keeps there.
+    pub(crate) const fn priority(&self) -> u32 {
+        self.priority
     }
 
     /// Whether it comes before all non-RT servers, within its budget.

@@ -223,6 +223,7 @@ impl Record {
             host: self.host,
             replicas: BTreeMap::new(),
             orders: self.orders(),
+            kinds: self.kinds(),
             inversions: BTreeMap::new(),
             outcome: Replayed::default(),
         };
@@ -271,6 +272,18 @@ impl Record {
             .chain(changes)
             .collect()
     }
+
+    /// The kinds of each server, and since when each is in force, ns.
+    fn kinds(&self) -> BTreeMap<u32, Vec<(u64, Kind)>> {
+        let mut kinds: BTreeMap<u32, Vec<(u64, Kind)>> = BTreeMap::new();
+        for event in &self.events {
+            if [EventKind::Init as u32, EventKind::Parameters as u32].contains(&event.kind) {
+                let of_server = kinds.entry(event.server).or_default();
+                of_server.push((event.time_ns, event.parameters().kind()));
+            }
+        }
+        kinds
+    }
 }
 
 fn order(number: u32) -> Option<Order> {
@@ -284,11 +297,16 @@ fn order(number: u32) -> Option<Order> {
     .find(|order| *order as u32 == number)
 }
 
-/// Whether the host's order is `order` at `now`, or was or will be within `reaction_ns`.
-fn in_force(orders: &[(u64, Order)], order: Order, now: u64, reaction_ns: u64) -> bool {
-    orders.iter().enumerate().any(|(index, &(since, one))| {
-        let until = orders.get(index + 1).map_or(u64::MAX, |next| next.0);
-        one == order && since <= now + reaction_ns && now <= until.saturating_add(reaction_ns)
+/// Whether `what` is in force at `now`, or was or will be within `reaction_ns`. `changes`: since when which one is, ns.
+fn in_force<T: Copy + PartialEq>(
+    changes: &[(u64, T)],
+    what: T,
+    now: u64,
+    reaction_ns: u64,
+) -> bool {
+    changes.iter().enumerate().any(|(index, &(since, one))| {
+        let until = changes.get(index + 1).map_or(u64::MAX, |next| next.0);
+        one == what && since <= now + reaction_ns && now <= until.saturating_add(reaction_ns)
     })
 }
 
@@ -297,6 +315,8 @@ struct Replay {
     replicas: BTreeMap<u32, Replica>,
     /// See [`Record::orders`].
     orders: Vec<(u64, Order)>,
+    /// See [`Record::kinds`].
+    kinds: BTreeMap<u32, Vec<(u64, Kind)>>,
     /// Who runs while who waits, and since when.
     inversions: BTreeMap<(u32, u32), u64>,
     outcome: Replayed,
@@ -348,7 +368,7 @@ impl Replay {
             self.compare_key(event, reaction_ns)?;
         }
         let lender = match kind {
-            EventKind::Run => self.lender(event)?,
+            EventKind::Run => self.lender(event, reaction_ns)?,
             _ => None,
         };
         let replica = self.replicas.get_mut(&event.server);
@@ -407,7 +427,7 @@ impl Replay {
     }
 
     /// Who pays for the server of this RUN, if not itself: the server without work that holds the CPU.
-    fn lender(&self, event: &Event) -> Result<Option<(u32, Kind)>, String> {
+    fn lender(&self, event: &Event, reaction_ns: u64) -> Result<Option<(u32, Kind)>, String> {
         if event.other == NO_SERVER {
             return Ok(None);
         }
@@ -415,11 +435,18 @@ impl Replay {
             let replica = self.replicas.get(&number);
             replica.ok_or_else(|| format!("no INIT was recorded of server {number}"))
         };
-        let (lender, borrower) = (server(event.other)?, server(event.server)?);
-        if !lender.server.may_lend_to(&borrower.server, event.time_ns) {
+        let now = event.time_ns;
+        let borrower = &server(event.server)?.server;
+        let kinds = self.kinds.get(&event.other).map_or(&[][..], Vec::as_slice);
+        // A CPU may have read the kind before a change that it records after, or the other way about.
+        let kind = event
+            .holder_kind()
+            .filter(|kind| in_force(kinds, *kind, now, reaction_ns))
+            .ok_or_else(|| format!("it runs for a kind that server {} is not", event.other))?;
+        if !borrower.may_borrow_from(kind, now) {
             return Err(format!("server {} may not lend it its CPU", event.other));
         }
-        Ok(Some((event.other, lender.server.parameters().kind())))
+        Ok(Some((event.other, kind)))
     }
 
     /// Who runs without budget, or before one of less key, for longer than the host may take to see it.

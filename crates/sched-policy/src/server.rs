@@ -164,10 +164,10 @@ impl Server {
         unsafe { ffi::steadyvm_policy_claims(self, now) != 0 }
     }
 
-    /// Whether `borrower` may run while this server idles its budget away.
-    pub fn may_lend_to(&self, borrower: &Self, now: u64) -> bool {
+    /// Whether it may run while a server of kind `holder` idles its budget away.
+    pub fn may_borrow_from(&self, holder: Kind, now: u64) -> bool {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_may_borrow(self, borrower, now) != 0 }
+        unsafe { ffi::steadyvm_policy_may_borrow(holder as u32, self, now) != 0 }
     }
 
     /// The queue key: less is first.

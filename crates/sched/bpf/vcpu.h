@@ -240,6 +240,7 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 		if (kind == POLICY_EVENT_RUN) {
 			event->parameters.kind = read.order;
 			event->parameters.period_ns = out->key;
+			event->parameters.priority = v->lender_kind;
 		}
 	}
 	happened = READ_ONCE(v->happened);

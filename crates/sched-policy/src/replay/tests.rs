@@ -144,6 +144,7 @@ fn lent(kind: Kind, budget_of_borrower_ns: u64) -> Vec<Event> {
     events[0].parameters = Parameters::new(kind, 4 * MS, 10 * MS).unwrap();
     events[1].parameters =
         Parameters::new(Kind::Deferrable, budget_of_borrower_ns, 20 * MS).unwrap();
+    events[4].parameters = events[4].parameters.with_holder(kind);
     events[4].other = 0;
     events[6].other = 0;
     events
@@ -184,12 +185,19 @@ fn a_server_without_work_holds_its_cpu_and_lends_it_as_its_kind_says() {
 #[test]
 fn a_loan_that_the_policy_does_not_know_is_found() {
     type Wrong = fn(&mut Vec<Event>);
-    let wrong: [(Wrong, &str); 6] = [
+    let wrong: [(Wrong, &str); 7] = [
         (
             |events| {
                 events[0].parameters = Parameters::new(Kind::Periodic, 4 * MS, 10 * MS).unwrap();
+                events[4].parameters = events[4].parameters.with_holder(Kind::Periodic);
             },
             "server 0 may not lend it",
+        ),
+        (
+            |events| {
+                events[4].parameters = events[4].parameters.with_holder(Kind::CapacityReclaiming);
+            },
+            "a kind that server 0 is not",
         ),
         (
             |events| {
@@ -223,6 +231,38 @@ fn a_loan_that_the_policy_does_not_know_is_found() {
         let error = replay(events).unwrap_err();
         assert!(error.contains(says), "{error}");
     }
+}
+
+/// A CPU reads the holder's kind, the kind changes, and only then the CPU records whom it runs; or the other way about.
+#[test]
+fn a_loan_is_of_a_kind_that_is_in_force_within_the_reaction() {
+    let changed = |change_ns: u64, used: Kind| {
+        let mut events = lent(Kind::WorkConserving, 4 * MS);
+        let mut change = event(change_ns, EventKind::Parameters, 0, 0, 0);
+        change.parameters = Parameters::new(Kind::CapacityReclaiming, 4 * MS, 10 * MS).unwrap();
+        let (since_ns, release) = (3, events.len() - 2);
+        // What it held up to the change is accounted there.
+        events[release].amount_ns -= change_ns.saturating_sub(since_ns);
+        let stop = release + 1;
+        events[4].parameters = events[4].parameters.with_holder(used);
+        if used == Kind::CapacityReclaiming {
+            let own = event(4 + 4 * MS, EventKind::Run, 1, 4 * MS, 1 + 20 * MS);
+            events.push(own);
+        }
+        assert_eq!(events[stop].other, 0);
+        events.push(change);
+        events.sort_by_key(|event| event.time_ns);
+        replay(events)
+    };
+    for (change_ns, used) in [
+        (3, Kind::WorkConserving),
+        (3, Kind::CapacityReclaiming),
+        (4 + MS / 2, Kind::CapacityReclaiming),
+    ] {
+        assert_eq!(changed(change_ns, used).unwrap().lent, 1, "{used:?}");
+    }
+    let error = changed(5 + MS, Kind::CapacityReclaiming).unwrap_err();
+    assert!(error.contains("a kind that server 0 is not"), "{error}");
 }
 
 #[test]

@@ -187,12 +187,12 @@ impl<O: Observer> Engine<'_, O> {
 
     /// Rule 3: the first server that may run while `holder` idles.
     fn borrower(&self, domain: usize, cpu: u32, holder: u32) -> u32 {
-        let holder = &self.vcpus[holder as usize].server;
+        let holder = self.vcpus[holder as usize].server.parameters().kind();
         let mut best = (KEY_IDLE, NONE);
         for &vcpu in &self.domains[domain] {
             let state = &self.vcpus[vcpu as usize];
             let elsewhere = state.runs != NONE && state.runs != cpu;
-            if state.holds != NONE || elsewhere || !holder.may_lend_to(&state.server, self.now) {
+            if state.holds != NONE || elsewhere || !state.server.may_borrow_from(holder, self.now) {
                 continue;
             }
             let entry = (state.server.key(&self.host), vcpu);

@@ -11,6 +11,7 @@ use steadyvm_lab::laboratory::{HostKernel, guest};
 use steadyvm_lab::progress::Silent;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const JOURNAL: &str = "/run/steadyvm/host/journal.jsonl";
 /// Sooner than a watch looks without an event.
 const BY_EVENT: Duration = Duration::from_secs(20);
 /// Where the lab lets the card's interrupts go.
@@ -125,7 +126,7 @@ fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
         &host,
         "for tap in /sys/class/net/*/tun_flags; do ip link delete $(basename ${tap%/*}); done",
     );
-    let _second = host
+    let second = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
     let (said, code) = status(&host);
@@ -141,5 +142,31 @@ fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
     let (said, code) = status(&host);
     assert_eq!(code, 0, "{said}");
     assert!(all_hold(&shown(&host)));
+    let journal = inside(&host, &format!("cat {JOURNAL}"));
+    undo(&host);
+    drop(second);
+    drop(host);
+    require_all_after_a_reboot(&journal);
+}
+
+/// The host boots into another kernel, and the journal of before is still there.
+fn require_all_after_a_reboot(journal: &str) {
+    let host = shared::host(HostKernel::RtLevels);
+    write(&host, "/run/steadyvm.toml", SIX_LINES);
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "install -d -m 700 /run/steadyvm /run/steadyvm/host");
+    write(&host, JOURNAL, journal);
+    let (said, code) = status(&host);
+    assert_eq!(code, 1, "{said}");
+    assert_eq!(said["state"], "before-reboot", "{said}");
+    let mut watching = watch(&host);
+    watching.wait_for_line("irq/", PATIENCE).unwrap();
+    let _guest = host
+        .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
+        .unwrap();
+    watching.wait_for_line("CPU 1/KVM", PATIENCE).unwrap();
+    await_in_force(&host);
+    watching.signal(libc::SIGTERM).unwrap();
+    watching.finish(PATIENCE).unwrap();
     undo(&host);
 }

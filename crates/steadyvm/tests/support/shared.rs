@@ -79,6 +79,8 @@ fn boot(kernel: HostKernel, words: &str) -> Kept {
     // docs/design/lab.md has the measured rate. `compare` boots it again, too.
     let boot = || EmulatedHost::boot(&specification);
     let host = boot().or_else(|_| boot()).or_else(|_| boot()).unwrap();
+    // The first namespace mounts /run/netns, which stays.
+    inside(&host, "ip netns add first && ip netns delete first").unwrap();
     let booted = State::of(&host).unwrap();
     println!("booted {} in {:.1?}", kernel.name(), began.elapsed());
     Kept {
@@ -146,6 +148,7 @@ struct State(BTreeMap<&'static str, BTreeSet<String>>);
 const PROCESSES: &str = "processes";
 const THREADS: &str = "kernel threads";
 const VALUES: &str = "values";
+const REST: &str = "the rest";
 /// What is listed, and the words that list it.
 const LISTINGS: [(&str, &str); 8] = [
     (PROCESSES, "ps -eo pid=,args="),
@@ -160,7 +163,7 @@ const LISTINGS: [(&str, &str); 8] = [
     ("/run", "ls -A /run"),
     ("/tmp", "ls -A /tmp"),
     (
-        "the rest",
+        REST,
         "steadyvm host snapshot
          ip -o link | sed 's/^[0-9]*: //'; ip -o -4 address | sed 's/^[0-9]*: //'
          cut -d ' ' -f 1-3 /proc/mounts; cat /sys/devices/system/cpu/online
@@ -260,6 +263,10 @@ impl State {
     fn difference(&self, now: &Self) -> Option<String> {
         let mut found = Vec::new();
         for (what, _) in LISTINGS {
+            if what == REST {
+                found.extend(self.rest_difference(now));
+                continue;
+            }
             let without_number = |line: &str| match what {
                 // A thread of the same name and rank is as good.
                 THREADS => fields(line)[..3].join(" "),
@@ -271,6 +278,38 @@ impl State {
             found.extend(changed.map(|it| format!("{what}: {it}")));
         }
         (!found.is_empty()).then(|| found.join("; "))
+    }
+
+    /// Threads come and go, those of these listings among them: what a snapshot says of one counts if it was there both
+    /// times.
+    fn rest_difference(&self, now: &Self) -> Vec<String> {
+        let thread = |line: &&str| line.starts_with("\"thread ");
+        let number = |line: &&str| line.split(':').next().unwrap_or_default().to_owned();
+        let numbers = |state: &Self| -> BTreeSet<String> {
+            state
+                .lines(REST)
+                .filter(thread)
+                .map(|it| number(&it))
+                .collect()
+        };
+        let (before, after) = (numbers(self), numbers(now));
+        let counts = |line: &&str| {
+            let number = number(line);
+            !thread(line) || (before.contains(&number) && after.contains(&number))
+        };
+        let lines = |state: &Self| -> BTreeSet<String> {
+            let lines = state.lines(REST).filter(counts);
+            // The last entry of an object has no comma.
+            lines
+                .map(|line| line.trim_end_matches(',').to_owned())
+                .collect()
+        };
+        let changed = lines(self);
+        let changed = changed
+            .symmetric_difference(&lines(now))
+            .cloned()
+            .collect::<Vec<_>>();
+        changed.iter().map(|it| format!("{REST}: {it}")).collect()
     }
 }
 

@@ -577,10 +577,7 @@ mod tests {
             });
             shown.collect::<Vec<_>>()
         };
-        let back = [
-            (Step::Wait, None, 40, false),
-            (Step::Send, None, 15, false),
-        ];
+        let back = [(Step::Wait, None, 40, false), (Step::Send, None, 15, false)];
         let woken = [
             (Step::Guest, Some(1), 10, false),
             (Step::Wait, Some(0), 30, false),
