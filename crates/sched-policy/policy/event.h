@@ -51,7 +51,7 @@ enum policy_event_kind {
 	POLICY_EVENT_ACCOUNT = 12,
 	/* policy_advance. */
 	POLICY_EVENT_ADVANCE = 13,
-	/* `amount_ns` records were lost here: the replay ends and says so. */
+	/* `amount_ns` records in all were lost before this one: such a record cannot be replayed. */
 	POLICY_EVENT_LOST = 14,
 };
 

@@ -40,7 +40,7 @@ pub enum EventKind {
     Account = 12,
     /// Replenishments are applied.
     Advance = 13,
-    /// Records were lost.
+    /// Records were lost before this one.
     Lost = 14,
 }
 

@@ -18,6 +18,11 @@ const MAGIC: &[u8; 8] = b"SVMSCHED";
 /// Why a record cannot be replayed, or where it differs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
+    /// Not all was recorded.
+    #[error(
+        "{0} records were lost: the host could not write them as fast; record for a shorter time, or fewer VCPUs"
+    )]
+    Lost(u64),
     /// No record of this version.
     #[error("this is no record of version {EVENT_VERSION}: {0}; record again with this program")]
     NotARecord(&'static str),
@@ -219,6 +224,14 @@ impl Record {
     /// # Errors
     /// The first difference.
     pub fn replay(&self, reaction_ns: u64) -> Result<Replayed, ReplayError> {
+        // What follows from a record that is not there would be taken for a difference.
+        let of_lost = self
+            .events
+            .iter()
+            .filter(|it| it.kind == EventKind::Lost as u32);
+        if let Some(lost) = of_lost.map(|it| it.amount_ns).max() {
+            return Err(ReplayError::Lost(lost));
+        }
         let mut replay = Replay {
             host: self.host,
             replicas: BTreeMap::new(),
@@ -352,7 +365,6 @@ impl Replay {
                     .retain(|&(a, b), _| a != event.server && b != event.server);
                 Ok(())
             }
-            EventKind::Lost => Err(format!("{} records were lost", event.amount_ns)),
             _ => self.apply_to_server(kind, event, reaction_ns),
         }
     }

@@ -35,6 +35,8 @@ struct {
 u32 recording;
 /* Records that found no room. */
 u64 lost;
+/* How many of them a LOST record tells of. */
+u64 lost_recorded;
 /* Written by the loader's thread only. */
 struct policy_host host;
 /* How many VCPUs idle their budget away, and one past the last slot that was ever used: what lend.h looks through. */
@@ -68,18 +70,6 @@ static __always_inline u32 vcpu_slot(struct task_struct *p)
 	return slot ? *slot : NO_VCPU;
 }
 
-static __always_inline struct policy_event *record_begin(void)
-{
-	struct policy_event *event;
-
-	if (!recording)
-		return NULL;
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event)
-		__sync_fetch_and_add(&lost, 1);
-	return event;
-}
-
 /* The holder of the lock says what happened. `parameters` and `cpus` stay zero but for INIT, PARAMETERS and CPUS. */
 static __always_inline void record_fill(struct policy_event *event, u64 time, u32 kind, u32 cpu, u32 slot, u64 amount)
 {
@@ -93,11 +83,39 @@ static __always_inline void record_fill(struct policy_event *event, u64 time, u3
 	__builtin_memset(event->cpus, 0, sizeof(event->cpus));
 }
 
+/* There is room again: the record says how many were lost up to here, or a little later if two CPUs come at once. */
+static __noinline int record_lost(void)
+{
+	struct policy_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	u64 all = lost;
+
+	if (!event)
+		return 0;
+	record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_LOST, 0, POLICY_EVENT_NO_SERVER, all);
+	lost_recorded = all;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static __always_inline struct policy_event *record_begin(void)
+{
+	struct policy_event *event;
+
+	if (!recording)
+		return NULL;
+	if (lost != lost_recorded)
+		record_lost();
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event)
+		__sync_fetch_and_add(&lost, 1);
+	return event;
+}
+
 /*
  * `kind` is WAKE (nothing if it has work already), BLOCK, RUN, STOP, ACCOUNT, ADVANCE, HOLD (of a CPU that it holds: it is
- * charged, and goes on if it may) or RELEASE (nothing if it does not hold that CPU). A STOP or ACCOUNT of a VCPU that began to run before it was named counts nothing. `flag`: of a STOP,
- * whether it could have gone on; of a BLOCK, whether the thread leaves for another class. A VCPU that holds a CPU without
- * work is released as it wakes.
+ * charged, and goes on if it may) or RELEASE (nothing if it does not hold that CPU). A STOP or ACCOUNT of a VCPU that began
+ * to run before it was named counts nothing. `flag`: of a STOP, whether it could have gone on; of a BLOCK, whether the
+ * thread leaves for another class. A VCPU that holds a CPU without work is released as it wakes.
  *
  * Global, so that the verifier looks at it once and not again for each caller.
  */

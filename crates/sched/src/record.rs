@@ -1,6 +1,7 @@
 //! The recorder: what the scheduler tells the policy, into a file of `policy/event.h`.
 
 use crate::scheduler::Error;
+use crate::timer;
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use std::cell::RefCell;
 use std::fs::File;
@@ -16,6 +17,8 @@ use steadyvm_sched_policy::{EVENT_VERSION, Host};
 
 /// How often records are fetched, in milliseconds: they wake nobody.
 const INTERVAL_MS: u16 = 20;
+/// Of its thread: below all other FIFO threads.
+const FIFO_PRIORITY: i32 = 1;
 
 /// Starts to write `path`. Ends when `stop` can be read, after what is there then.
 pub(crate) fn start(
@@ -30,7 +33,12 @@ pub(crate) fn start(
     write_header(&mut file, host, cpus).map_err(Error::io(&what))?;
     thread::Builder::new()
         .name("sched-record".into())
-        .spawn(move || run(&events, file, &stop, &what))
+        .spawn(move || {
+            // Before those that are recorded: they may take all CPUs for longer than the ring holds.
+            timer::become_fifo(FIFO_PRIORITY)
+                .map_err(Error::system("give the recorder SCHED_FIFO"))?;
+            run(&events, file, &stop, &what)
+        })
         .map_err(Error::io("start the recorder's thread"))
 }
 

@@ -23,6 +23,16 @@ use steadyvm_sched_policy::NEVER;
 /// and vhost threads of the RT path.
 pub const FIFO_PRIORITY: i32 = 49;
 
+/// Gives the calling thread this FIFO priority.
+pub(crate) fn become_fifo(priority: i32) -> nix::Result<()> {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: a number and a live structure; 0 is the calling thread.
+    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    nix::errno::Errno::result(done).map(drop)
+}
+
 /// Starts it. It ends when `stop` can be read, or the scheduler has ended; `over` closes with it.
 pub(crate) fn start(
     advance: Program,
@@ -35,14 +45,7 @@ pub(crate) fn start(
         .name("sched-timer".into())
         .spawn(move || {
             let _over = over;
-            let parameters = libc::sched_param {
-                sched_priority: FIFO_PRIORITY,
-            };
-            // SAFETY: a number and a live structure; 0 is the calling thread.
-            let done =
-                unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
-            let outcome = nix::errno::Errno::result(done)
-                .map(drop)
+            let outcome = become_fifo(FIFO_PRIORITY)
                 .map_err(Error::system("give the timer's thread SCHED_FIFO"));
             let failed = outcome.is_err();
             let _ = ready.send(outcome);

@@ -213,7 +213,7 @@ fn replay(file: &Path, reaction_us: u64) -> Result<ExitCode> {
             ))?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(error @ ReplayError::NotARecord(_)) => {
+        Err(error @ (ReplayError::NotARecord(_) | ReplayError::Lost(_))) => {
             Err(input(format!("{}: {error}", file.display())))
         }
         Err(error) => {

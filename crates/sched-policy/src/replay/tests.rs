@@ -266,6 +266,17 @@ fn a_loan_is_of_a_kind_that_is_in_force_within_the_reaction() {
 }
 
 #[test]
+fn a_record_of_which_a_part_is_lost_is_not_replayed() {
+    let mut record = record();
+    record
+        .events
+        .push(event(3 + 5 * MS, EventKind::Lost, NO_SERVER, 7, 0));
+    // Without what was lost the rest makes no sense.
+    record.events.remove(4);
+    assert_eq!(record.replay(MS), Err(ReplayError::Lost(7)));
+}
+
+#[test]
 fn what_is_no_record_is_refused() {
     for bytes in [&b"SVMSCHED"[..], &[0; 64], b""] {
         assert!(matches!(
