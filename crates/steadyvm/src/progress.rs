@@ -50,7 +50,8 @@ impl Observer for Display {
             News::Begin(name) => state.begin(name, self.on_terminal),
             News::Advance { done, of, detail } => state.advance(done, of, detail, self.on_terminal),
             News::End => state.end(),
-            News::Note(note) => state.say(&note),
+            News::Note(note) => state.say(&format!("note: {note}")),
+            News::Table(table) => state.say(&table),
         }
     }
 }
@@ -107,10 +108,10 @@ impl State {
         );
     }
 
-    fn say(&self, note: &str) {
+    fn say(&self, text: &str) {
         match self.tasks.last() {
-            Some(task) => task.bar.suspend(|| eprintln!("note: {note}")),
-            None => eprintln!("note: {note}"),
+            Some(task) => task.bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
         }
     }
 }
