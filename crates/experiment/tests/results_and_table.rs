@@ -3,6 +3,7 @@
 mod common;
 
 use serde_json::Value;
+use steadyvm_experiment::compare::interim::{self, Extent};
 use steadyvm_experiment::compare::report::render;
 use steadyvm_experiment::compare::results::{
     AssembleOptions, GuestCounts, Phase, ReceivePathData, Results, ResultsError, RunData, Service,
@@ -492,4 +493,28 @@ fn set_numbers(value: &mut Value, float: f64, integer: u64) {
         Value::Number(_) => *value = float.into(),
         _ => {}
     }
+}
+
+#[test]
+fn an_interim_table_says_first_and_last_that_it_is_one() {
+    let extent = Extent {
+        samples: 100,
+        rounds: 3,
+    };
+    let text = interim::render(&common::comparison(2, 33), 2, extent);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "interim: round 2 of 3, n = 67 of 100 a method and phase; the whole table follows"
+    );
+    assert_eq!(
+        lines.last(),
+        Some(&"interim: the figures above will change")
+    );
+    let results = assemble(&common::comparison(2, 33), AssembleOptions::default());
+    assert!(text.contains(&table::render(&results)), "{text}");
+    assert!(
+        lines.iter().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
 }

@@ -37,6 +37,11 @@ pub fn choose(trial: &HostSpecification, observer: &dyn Observer) -> Accelerator
     accelerator
 }
 
+/// Whether hosts may run by hardware: without it they are emulated, whatever a trial would show.
+pub fn is_claimed() -> bool {
+    claim(Path::new("/")).is_ok()
+}
+
 /// Whether the machine says that guests of its KVM can have KVM; the error says what is missing.
 fn claim(root: &Path) -> std::result::Result<(), String> {
     let device = root.join("dev/kvm");

@@ -6,20 +6,60 @@
 //! well try to boot it again; and the kernel kills it when this process is gone
 //! (`PR_SET_PDEATHSIG`), even by `kill -9`. The kernel means the *thread* that spawned it, so one
 //! thread, which lives as long as the process, spawns them all.
+//!
+//! Children of threads that work side by side form a [`Crew`], which can be ended by itself.
 
 use crate::{At, Error, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// The process groups of the children that run; `None` once [`kill_all`] has begun.
-static GROUPS: Mutex<Option<BTreeSet<i32>>> = Mutex::new(Some(BTreeSet::new()));
+/// The process groups of the children that run, each with its crew; `None` once [`kill_all`] has begun.
+static GROUPS: Mutex<Option<BTreeMap<i32, Option<Crew>>>> = Mutex::new(Some(BTreeMap::new()));
+
+thread_local! {
+    /// The crew of the children that this thread starts.
+    static CREW: RefCell<Option<Crew>> = const { RefCell::new(None) };
+}
+
+/// Children that end together, before this process does: those of threads that work for one result. It says
+/// whether they have been killed.
+#[derive(Debug, Clone, Default)]
+pub struct Crew(Arc<AtomicBool>);
+
+impl Crew {
+    /// Does what starts children of this crew, all in this thread.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = CREW.replace(Some(self.clone()));
+        let result = work();
+        CREW.set(before);
+        result
+    }
+
+    /// Kills its children; none can be started from then on. Whoever started one collects it.
+    pub fn kill(&self) {
+        // Under the lock, as where children are started: none can be missed.
+        let groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.store(true, Ordering::Relaxed);
+        for (&group, crew) in groups.iter().flatten() {
+            if crew.as_ref().is_some_and(|it| Arc::ptr_eq(&it.0, &self.0)) {
+                let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+            }
+        }
+    }
+
+    fn is_killed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// A child process, leader of its own process group.
 #[derive(Debug)]
@@ -65,22 +105,24 @@ fn spawn_leader(mut command: Command, own_session: bool) -> Result<Child> {
     }
     let (reply, spawned) = channel();
     let gone = || Error::machine(what.clone(), "the thread that starts processes is gone");
-    spawner().send((command, reply)).map_err(|_| gone())?;
+    let crew = CREW.with_borrow(Clone::clone);
+    let request = (command, crew, reply);
+    spawner().send(request).map_err(|_| gone())?;
     let inner = spawned.recv().map_err(|_| gone())?.doing(what.clone())?;
     Ok(Child { inner, what })
 }
 
-type Reply = Sender<io::Result<process::Child>>;
+type Request = (Command, Option<Crew>, Sender<io::Result<process::Child>>);
 
 /// The way to the thread that spawns.
-fn spawner() -> Sender<(Command, Reply)> {
-    static SPAWNER: OnceLock<Sender<(Command, Reply)>> = OnceLock::new();
+fn spawner() -> Sender<Request> {
+    static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
     let start = || {
-        let (sender, requests) = channel::<(Command, Reply)>();
+        let (sender, requests) = channel::<Request>();
         thread::spawn(move || {
-            for (mut command, reply) in requests {
+            for (mut command, crew, reply) in requests {
                 // Whoever asked may be gone; a child that nobody holds is killed with us.
-                let _ = reply.send(spawn_unless_ending(&mut command));
+                let _ = reply.send(spawn_unless_ending(&mut command, crew));
             }
         });
         sender
@@ -88,15 +130,18 @@ fn spawner() -> Sender<(Command, Reply)> {
     SPAWNER.get_or_init(start).clone()
 }
 
-/// Starts a process that [`kill_all`] knows of, unless it has begun.
-fn spawn_unless_ending(command: &mut Command) -> io::Result<process::Child> {
-    // The lock is kept until the child is noted: no `kill_all` in between can miss it.
+/// Starts a process that [`kill_all`] and its crew's [`Crew::kill`] know of, unless one of them has begun.
+fn spawn_unless_ending(command: &mut Command, crew: Option<Crew>) -> io::Result<process::Child> {
+    // The lock is kept until the child is noted: none of them in between can miss it.
     let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(groups) = groups.as_mut() else {
         return Err(io::Error::other("this process is about to end"));
     };
+    if crew.as_ref().is_some_and(Crew::is_killed) {
+        return Err(io::Error::other("what it is for has failed elsewhere"));
+    }
     let child = command.spawn()?;
-    groups.insert(child.id() as i32);
+    groups.insert(child.id() as i32, crew);
     Ok(child)
 }
 
@@ -144,7 +189,7 @@ impl Drop for Child {
 /// process is about to exit.
 pub fn kill_all() {
     let groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).take();
-    for group in groups.into_iter().flatten() {
+    for (group, _) in groups.into_iter().flatten() {
         let group = Pid::from_raw(group);
         let _ = killpg(group, Signal::SIGKILL);
         let _ = nix::sys::wait::waitpid(group, None);
@@ -157,6 +202,11 @@ pub fn all_are_killed() -> bool {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .is_none()
+}
+
+/// Whether this thread can start no child any more: what fails for it is no news.
+pub fn none_can_be_started() -> bool {
+    all_are_killed() || CREW.with_borrow(|crew| crew.as_ref().is_some_and(Crew::is_killed))
 }
 
 #[cfg(test)]

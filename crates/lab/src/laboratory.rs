@@ -2,13 +2,14 @@
 
 use crate::accelerator;
 use crate::artifact::{
-    Brought, Cache, DistributionKernel, Initramfs, KernelPackage, PackedInitramfs, RtKernel,
-    UserSpace, emulator, sockets_module, user_space_image,
+    Brought, Cache, DistributionKernel, Initramfs, PackedInitramfs, RtKernel, UserSpace, emulator,
+    user_space_image,
 };
 use crate::emulator::{Accelerator, Card, HUGE_PAGE_MIB, Machine, Monitor};
 use crate::host::HostSpecification;
-use crate::host_kernel::{DEBUG_BOOT_PATIENCE, Origin};
+use crate::host_kernel::DEBUG_BOOT_PATIENCE;
 use crate::namespace::Namespace;
+use crate::parts::{HostKernels, Parts};
 use crate::progress::Observer;
 use crate::qemu;
 use crate::{At, Error, Result};
@@ -86,19 +87,18 @@ impl Laboratory {
         observer: &dyn Observer,
     ) -> Result<Self> {
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
-        // Fails at once, and not after minutes, where the kernel's source is missing.
-        let distribution_kernel =
-            DistributionKernel::obtain(cache, KernelPackage::STANDARD, observer)?;
-        let image = user_space_image(cache, UserSpace::Lab, observer)?;
-        let sockets_module = match &brought.sockets_module {
-            Some(module) => module.clone(),
-            None => sockets_module(
-                cache,
-                &distribution_kernel.release,
-                &distribution_kernel.version,
-                observer,
-            )?,
-        };
+        let Parts {
+            distribution_kernel,
+            sockets_module,
+            image,
+            kernels:
+                HostKernels {
+                    ours,
+                    packages: mut unpacked,
+                },
+            emulator: known_emulator,
+        } = Parts::obtain(cache, kernels, brought, observer)?;
+        unpacked.insert(HostKernel::Distribution, distribution_kernel.clone());
         let guest = Initramfs {
             program,
             modules: Some(&distribution_kernel.guest_modules),
@@ -129,26 +129,17 @@ impl Laboratory {
                 },
             )),
         };
-        let mut our_kernels = BTreeMap::new();
         let mut packages = BTreeMap::new();
-        for &kernel in kernels.iter().chain(&[HostKernel::Distribution]) {
-            match kernel.origin() {
-                Origin::Built(flavour) => {
-                    our_kernels.insert(kernel, RtKernel::obtain(cache, flavour, observer)?);
-                }
-                Origin::Package(package) => {
-                    let package = DistributionKernel::obtain(cache, package, observer)?;
-                    let initramfs = Arc::new(pack(Some(&package.host_modules))?);
-                    packages.insert(kernel, (package, initramfs));
-                }
-            }
+        for (kernel, package) in unpacked {
+            let initramfs = Arc::new(pack(Some(&package.host_modules))?);
+            packages.insert(kernel, (package, initramfs));
         }
         let mut laboratory = Self {
             packages,
             initramfs,
             brought,
             distribution_kernel,
-            our_kernels,
+            our_kernels: ours,
             sockets_module,
             accelerator: Accelerator::Tcg,
             emulator: PathBuf::from(qemu::PROGRAM),
@@ -161,7 +152,7 @@ impl Laboratory {
         let trial = laboratory.host("trial", first.unwrap_or(HostKernel::Distribution))?;
         laboratory.accelerator = accelerator::choose(&trial, observer);
         if laboratory.accelerator == Accelerator::Tcg {
-            laboratory.emulator = emulator(cache, observer);
+            laboratory.emulator = known_emulator.unwrap_or_else(|| emulator(cache, observer));
         }
         Ok(laboratory)
     }

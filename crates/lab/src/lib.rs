@@ -14,11 +14,13 @@ pub mod laboratory;
 mod machine_state;
 mod monitor;
 mod namespace;
+mod parts;
 mod passthrough;
 pub mod progress;
 mod qemu;
 mod qmp;
 pub mod scheduling;
+mod side_by_side;
 
 pub use guest::Guest;
 pub use namespace::Namespace;

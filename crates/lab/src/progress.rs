@@ -18,6 +18,8 @@ pub enum News {
     End,
     /// Something worth knowing that is no error.
     Note(String),
+    /// Figures before the end, as lines.
+    Table(String),
 }
 
 /// Receives news. Called from several threads.

@@ -85,7 +85,10 @@ pub struct Args {
     /// Where results.json, report.html and the other files go; made if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "out/compare")]
     out: PathBuf,
-    /// Print results.json instead of the table.
+    /// Print results.json instead of the table, and no interim tables.
+    ///
+    /// Without it, a table of the rounds so far is printed on standard error after the first round, and
+    /// whenever the rounds have doubled.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -123,6 +126,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         receive_path: args.receive_path,
         streams: args.streams,
         equal_rate_mbit_per_s: args.equal_rate,
+        interim: !args.json,
         seed: args.seed,
     };
     options.check()?;

@@ -1,8 +1,9 @@
-//! Draws the progress of long work on standard error: a bar on a terminal, lines elsewhere.
+//! Draws the progress of long work on standard error: a bar a task on a terminal, lines elsewhere.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 use steadyvm_lab::child;
 use steadyvm_lab::progress::{News, Observer};
@@ -18,11 +19,15 @@ pub struct Display {
 
 #[derive(Default)]
 struct State {
-    /// The tasks that run, the innermost last.
+    /// The tasks that run; of each thread's, the innermost last.
     tasks: Vec<Task>,
+    /// The tasks' bars, below what is said meanwhile.
+    bars: MultiProgress,
 }
 
 struct Task {
+    /// Who began it: tasks that run side by side are told apart by it.
+    of: ThreadId,
     name: String,
     begun: Instant,
     told: Instant,
@@ -50,7 +55,8 @@ impl Observer for Display {
             News::Begin(name) => state.begin(name, self.on_terminal),
             News::Advance { done, of, detail } => state.advance(done, of, detail, self.on_terminal),
             News::End => state.end(),
-            News::Note(note) => state.say(&note),
+            News::Note(note) => state.say(&format!("note: {note}")),
+            News::Table(table) => state.say(&table),
         }
     }
 }
@@ -58,7 +64,7 @@ impl Observer for Display {
 impl State {
     fn begin(&mut self, name: String, on_terminal: bool) {
         let bar = if on_terminal {
-            ProgressBar::new(0)
+            self.bars.add(ProgressBar::no_length())
         } else {
             ProgressBar::hidden()
         };
@@ -71,10 +77,11 @@ impl State {
         bar.set_prefix(name.clone());
         bar.enable_steady_tick(Duration::from_secs(1));
         if !on_terminal {
-            eprintln!("{name} ...");
+            self.say(&format!("{name} ..."));
         }
         let now = Instant::now();
         self.tasks.push(Task {
+            of: thread::current().id(),
             name,
             begun: now,
             told: now,
@@ -83,9 +90,10 @@ impl State {
     }
 
     fn advance(&mut self, done: u64, of: u64, detail: String, on_terminal: bool) {
-        let Some(task) = self.tasks.last_mut() else {
+        let Some(index) = self.current() else {
             return;
         };
+        let task = &mut self.tasks[index];
         task.bar.set_length(of);
         task.bar.set_position(done);
         if !on_terminal && task.told.elapsed() >= LINE_INTERVAL {
@@ -98,19 +106,61 @@ impl State {
     }
 
     fn end(&mut self) {
-        let Some(task) = self.tasks.pop() else { return };
-        task.bar.finish_and_clear();
-        eprintln!(
-            "{}: done in {} s",
-            task.name,
-            task.begun.elapsed().as_secs()
-        );
+        let Some(index) = self.current() else { return };
+        let Task {
+            name, begun, bar, ..
+        } = self.tasks.remove(index);
+        bar.finish_and_clear();
+        self.bars.remove(&bar);
+        // A step that was ended by another one's failure is not done.
+        let how = if child::none_can_be_started() {
+            "stopped after"
+        } else {
+            "done in"
+        };
+        self.say(&format!("{name}: {how} {} s", begun.elapsed().as_secs()));
     }
 
-    fn say(&self, note: &str) {
-        match self.tasks.last() {
-            Some(task) => task.bar.suspend(|| eprintln!("note: {note}")),
-            None => eprintln!("note: {note}"),
-        }
+    /// The task that this thread's news are of; those of a helper's thread are of the latest one.
+    fn current(&self) -> Option<usize> {
+        let this = thread::current().id();
+        let own = self.tasks.iter().rposition(|task| task.of == this);
+        own.or(self.tasks.len().checked_sub(1))
+    }
+
+    fn say(&self, text: &str) {
+        self.bars.suspend(|| eprintln!("{text}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_side_by_side_are_told_apart_by_their_threads() {
+        let state = Mutex::new(State::default());
+        let begin = |name: &str| state.lock().unwrap().begin(name.to_owned(), false);
+        let left = || {
+            let state = state.lock().unwrap();
+            let names = state.tasks.iter().map(|task| task.name.clone());
+            names.collect::<Vec<_>>()
+        };
+        begin("outer");
+        begin("inner");
+        thread::scope(|scope| {
+            let other = || {
+                // A thread without a task of its own helps with the latest.
+                assert_eq!(state.lock().unwrap().current(), Some(1));
+                begin("other");
+                assert_eq!(state.lock().unwrap().current(), Some(2));
+            };
+            scope.spawn(other).join().unwrap();
+        });
+        assert_eq!(left(), ["outer", "inner", "other"]);
+        state.lock().unwrap().end();
+        assert_eq!(left(), ["outer", "other"]);
+        state.lock().unwrap().end();
+        assert_eq!(left(), ["other"]);
     }
 }

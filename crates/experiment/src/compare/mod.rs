@@ -6,6 +6,7 @@
 //! boot happens to be like is not taken for its method.
 
 mod counts;
+pub mod interim;
 mod method;
 mod output;
 pub(crate) mod phase;
@@ -23,10 +24,11 @@ pub use output::{Meta, write_files, write_output};
 use crate::compare::results::{MethodData, Phase, PhaseData, RoundData, RunData, Service};
 use crate::engine::Disturbance;
 use crate::engine::rounds::{self, Manner, Outcome, Plan, share};
+use interim::Extent;
 use station::Station;
 use std::sync::OnceLock;
 use steadyvm_lab::laboratory::Laboratory;
-use steadyvm_lab::progress::Observer;
+use steadyvm_lab::progress::{News, Observer};
 use steadyvm_lab::{Error, Result};
 use steadyvm_load::netstream::NetStreamRun;
 
@@ -59,6 +61,8 @@ pub struct Options {
     /// NetStream's rate in the phase in which all methods carry the same. None: 0.9 of the slowest
     /// method's full speed in the first round.
     pub equal_rate_mbit_per_s: Option<f64>,
+    /// Whether the observer is told of figures before the end.
+    pub interim: bool,
     /// Seed of the request schedules. A round's schedule is the same for every method.
     pub seed: u64,
 }
@@ -194,6 +198,18 @@ impl Plan for Alternate<'_> {
                 .get_or_init(|| EQUAL_SHARE * slowest(measured));
         }
     }
+
+    fn show(&self, samples: &[Vec<Vec<PhaseData>>], observer: &dyn Observer) {
+        let extent = Extent {
+            samples: self.options.samples,
+            rounds: self.options.rounds,
+        };
+        let done = samples.first().map_or(0, Vec::len) as u64;
+        if self.options.interim && interim::is_due(done, extent) {
+            let data = run_data(self.options, samples.to_vec());
+            observer.tell(News::Table(interim::render(&data, done, extent)));
+        }
+    }
 }
 
 fn slowest(phases: &[PhaseData]) -> f64 {
@@ -223,6 +239,7 @@ fn round_data(phases: Vec<PhaseData>) -> Option<RoundData> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
 
     fn options(samples: u64, rounds: u64) -> Options {
         Options {
@@ -235,6 +252,7 @@ mod tests {
             receive_path: false,
             streams: 1,
             equal_rate_mbit_per_s: None,
+            interim: false,
             seed: 1,
         }
     }
@@ -254,6 +272,35 @@ mod tests {
                 ..options(1, 1)
             };
             assert_eq!(options.check().is_ok(), allowed, "{rate}");
+        }
+    }
+
+    #[derive(Default)]
+    struct Teller(Mutex<Vec<News>>);
+
+    impl Observer for Teller {
+        fn tell(&self, news: News) {
+            self.0.lock().unwrap().push(news);
+        }
+    }
+
+    #[test]
+    fn interim_tables_are_told_only_where_they_are_wanted() {
+        let round = || PHASES.map(|_| PhaseData::not_measured()).to_vec();
+        for (interim, rounds, told) in [(true, 1, 1), (true, 3, 0), (false, 1, 0)] {
+            let options = Options {
+                interim,
+                ..options(8, 4)
+            };
+            let alternate = Alternate {
+                options: &options,
+                equal_rate: OnceLock::new(),
+            };
+            let teller = Teller::default();
+            alternate.show(&[vec![round(); rounds]], &teller);
+            let news = teller.0.into_inner().unwrap();
+            assert_eq!(news.len(), told, "{news:?}");
+            assert!(news.iter().all(|it| matches!(it, News::Table(_))));
         }
     }
 

@@ -163,6 +163,9 @@ pub trait Plan: Sync {
 
     /// Takes from every row's samples of a condition what later conditions need.
     fn learn(&self, _: Self::Cell, _: &[Self::Sample]) {}
+
+    /// Tells the observer of the figures so far, after each round: the samples are by row, round and cell.
+    fn show(&self, _: &[Vec<Vec<Self::Sample>>], _: &dyn Observer) {}
 }
 
 /// What was measured, and what a reader of the figures must see with it.

@@ -67,6 +67,7 @@ pub fn run<P: Plan>(
                     row.push(cells);
                 }
                 round += 1;
+                plan.show(&samples, observer);
             }
             Err(error) => run.recover(round, error)?,
         }

@@ -49,8 +49,8 @@ const RECIPE: &str = "1";
 /// where no source is to be had, the distribution's, and the observer is told.
 pub fn emulator(cache: &Cache, observer: &dyn Observer) -> PathBuf {
     built(cache, observer).unwrap_or_else(|error| {
-        // Whoever pressed Ctrl-C is told so, and nothing else.
-        if child::all_are_killed() {
+        // Whoever pressed Ctrl-C is told so, and nothing else; so is who is told of another step's failure.
+        if child::none_can_be_started() {
             return PathBuf::from(qemu::PROGRAM);
         }
         let consequence = "hosts run in the distribution's QEMU: now and then one will fail";

@@ -21,7 +21,7 @@ pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
 pub use distribution_kernel::{DistributionKernel, KernelPackage};
 pub use emulator::emulator;
 pub use initramfs::{Initramfs, PackedInitramfs};
-pub use rt_kernel::{Flavour, RtKernel};
+pub use rt_kernel::{Flavour, RtKernel, source_version};
 pub use sockets_module::{KernelModule, sockets_module, sockets_module_for};
 pub use user_space::{UserSpace, user_space_image};
 

@@ -120,6 +120,28 @@ fn an_interrupted_build_leaves_nothing_and_is_built_again() {
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
+fn what_is_missing_is_built_side_by_side() {
+    let before = Footprint::now();
+    let cache = tempfile::tempdir().unwrap();
+    let mut child = with_empty_cache(cache.path(), &["lab", "prepare", "--kernel", "vanilla"]);
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut begun = Vec::new();
+    for line in lines.by_ref().map_while(Result::ok) {
+        assert!(!line.contains(": done in"), "{line}, after only {begun:?}");
+        begun.extend(line.strip_suffix(" ...").map(str::to_owned));
+        if begun.len() == 2 {
+            break;
+        }
+    }
+    assert_eq!(begun.len(), 2, "{begun:?}");
+    // SAFETY: a plain system call; the child is not collected yet, so the number is its own.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    crate::support::wait_until_gone(&before);
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
 fn a_host_that_does_not_come_up_says_the_end_of_its_console() {
     let done = Command::new(STEADYVM)
         .args(["lab", "run", "--kernel", "vanilla"])
