@@ -1,6 +1,7 @@
 //! Records of a running scheduler (`policy/event.h`).
 
 use crate::{CpuSet, Kind, Parameters};
+use std::fmt;
 
 /// `POLICY_EVENT_VERSION`.
 pub const EVENT_VERSION: u32 = 4;
@@ -84,6 +85,31 @@ pub struct Event {
     pub(crate) parameters: Parameters,
     /// Of INIT and CPUS.
     pub cpus: CpuSet,
+}
+
+impl fmt::Display for Event {
+    /// One line: when, what, where, whom, and the numbers that the kind has.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match EventKind::ALL.get(self.kind as usize) {
+            Some(kind) => write!(f, "{} ns {kind:?}", self.time_ns)?,
+            None => write!(f, "{} ns kind {}", self.time_ns, self.kind)?,
+        }
+        write!(
+            f,
+            " of server {} on CPU {}: {} ns",
+            self.server, self.cpu, self.amount_ns
+        )?;
+        if self.other != NO_SERVER {
+            write!(f, ", for server {}", self.other)?;
+        }
+        if self.kind == EventKind::Run as u32 {
+            write!(f, ", key {}", self.key_ns())?;
+        }
+        if [EventKind::Init as u32, EventKind::Parameters as u32].contains(&self.kind) {
+            write!(f, ", {:?}", self.parameters)?;
+        }
+        Ok(())
+    }
 }
 
 impl Event {

@@ -219,6 +219,15 @@ impl Record {
         })
     }
 
+    /// The last `count` records of a server up to the record `index`, in order of time: what to look at where it differs.
+    pub fn before(&self, index: usize, server: u32, count: usize) -> Vec<&Event> {
+        let upto = self.events.get(..=index).unwrap_or(&self.events);
+        let of_server = upto.iter().rev().filter(|event| event.server == server);
+        let mut last: Vec<&Event> = of_server.take(count).collect();
+        last.reverse();
+        last
+    }
+
     /// Replays it. `reaction_ns`: how long the host may take from what happens to what follows from it.
     ///
     /// # Errors

@@ -42,6 +42,7 @@ struct cpu {
 	u64 since_ns; /* since when what runs has run */
 	u64 coming; /* 1: a VCPU was put here and does not run yet */
 	u64 offline; /* 1: nothing runs here */
+	u64 released; /* 1: a thread of a higher class took it, and nothing was decided since */
 };
 
 struct cpu cpus[POLICY_MAX_CPUS];
@@ -320,17 +321,22 @@ static __noinline void has_cpu(struct cpu *c, const struct outcome *now)
 	arm(c->event_ns);
 }
 
-/* Takes the first ready VCPU that may run here and comes before `than`. */
-static __noinline bool take_ready(s32 cpu, u64 queue, u64 than)
+enum taken { TOOK_NONE, TOOK_ONE, LOOK_AGAIN };
+
+/* One look through a queue: see take_ready. The iterator passes over those that were put into the queue while it looks. */
+static __noinline enum taken look_for_ready(s32 cpu, u64 queue, u64 than)
 {
+	u64 moved = than;
 	struct task_struct *p;
 
 	bpf_for_each(scx_dsq, p, queue, 0) {
 		struct outcome now = {};
 		u32 slot;
 
+		if (p->scx.dsq_vtime > moved)
+			return LOOK_AGAIN;
 		if (p->scx.dsq_vtime >= than)
-			return false;
+			return TOOK_NONE;
 		slot = vcpu_slot(p);
 		if (slot == NO_VCPU) {
 			move_by(BPF_FOR_EACH_ITER, p, SHARED, NON_RT_SLICE_NS, non_rt_time);
@@ -344,16 +350,33 @@ static __noinline bool take_ready(s32 cpu, u64 queue, u64 than)
 		}
 		if (now.key != p->scx.dsq_vtime) {
 			move_by(BPF_FOR_EACH_ITER, p, queue, now.remaining_ns, now.key);
+			if (now.key < moved)
+				moved = now.key;
 			continue;
 		}
 		if (!may_run_on(p, cpu))
 			continue;
 		if (take_this(BPF_FOR_EACH_ITER, p, now.remaining_ns)) {
 			cpu_of(cpu)->key = now.key;
-			return true;
+			return TOOK_ONE;
 		}
 	}
-	return false;
+	return moved < than ? LOOK_AGAIN : TOOK_NONE;
+}
+
+/* Takes the first ready VCPU that may run here and comes before `than`. */
+static __noinline bool take_ready(s32 cpu, u64 queue, u64 than)
+{
+	enum taken taken = TOOK_NONE;
+	u32 i;
+
+	/* Each look but the last has begun a new period of a VCPU, so that there are no more of them than VCPUs. */
+	bpf_for(i, 0, MAX_VCPUS) {
+		taken = look_for_ready(cpu, queue, than);
+		if (taken != LOOK_AGAIN)
+			break;
+	}
+	return taken == TOOK_ONE;
 }
 
 /* The VCPU without budget of least key, below `than`, that may run here: 1 + its slot, or 0. */
@@ -516,12 +539,12 @@ static __always_inline void choose(s32 cpu, struct task_struct *prev)
 	}
 	mine = now.remaining_ns ? now.key : POLICY_KEY_IDLE;
 	first = mine;
-	if (idlers || c->holder) {
-		/* A thread of a higher class had it: cpu_release. */
-		if (!c->key)
-			c->key = POLICY_KEY_IDLE;
-		first = choose_holder(cpu, mine);
+	if (c->released) {
+		c->released = 0;
+		c->key = POLICY_KEY_IDLE;
 	}
+	if (idlers || c->holder)
+		first = choose_holder(cpu, mine);
 	if (take_ready(cpu, queue, first)) {
 		if (c->holder) {
 			u32 before = c->holder;
@@ -560,7 +583,14 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	u32 slot = vcpu_slot(p);
 	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
 	struct outcome now = {};
+	bool overruns = false;
 
+	/*
+	 * A thread that gives an inherited priority back while it runs is here without a decision: neither dispatch() nor
+	 * enqueue() saw it. The CPU decides whether it stays.
+	 */
+	if (c->released || (slot != NO_VCPU && !has_work(slot)))
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 	c->coming = 0;
 	c->since_ns = bpf_ktime_get_ns();
 	if (slot == NO_VCPU) {
@@ -575,8 +605,17 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	}
 	/* Not the key that it was queued by: it may lose its budget, and is then a non-RT thread that has run no longer. */
 	p->scx.dsq_vtime = non_rt_time;
+	if (!has_work(slot)) {
+		wake_up(slot, scx_bpf_task_cpu(p), &now);
+		overruns = !now.remaining_ns;
+	}
 	now.ran_ns = p->se.sum_exec_runtime;
 	find_lender(c, &now);
+	/* A work-conserving holder pays for none that has no budget: policy_may_borrow. It overruns its own until then. */
+	if (overruns && now.lender_kind == POLICY_WORK_CONSERVING) {
+		now.lender = 0;
+		now.lender_kind = 0;
+	}
 	vcpu_event(slot, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), 0, &now);
 	has_cpu(c, &now);
 }
@@ -638,6 +677,7 @@ SEC("struct_ops/cpu_release")
 void BPF_PROG(steadyvm_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	cpu_of(cpu)->coming = 0;
+	cpu_of(cpu)->released = 1;
 	end_hold(cpu);
 	/* Its current thread is still the old one: without this the CPU would look free, and be called. */
 	cpu_of(cpu)->key = 0;

@@ -70,6 +70,14 @@ static __always_inline u32 vcpu_slot(struct task_struct *p)
 	return slot ? *slot : NO_VCPU;
 }
 
+/* Without the VCPU's lock: it may change at once. */
+static __always_inline bool has_work(u32 slot)
+{
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &slot);
+
+	return v && READ_ONCE(v->server.ready);
+}
+
 /* The holder of the lock says what happened. `parameters` and `cpus` stay zero but for INIT, PARAMETERS and CPUS. */
 static __always_inline void record_fill(struct policy_event *event, u64 time, u32 kind, u32 cpu, u32 slot, u64 amount)
 {
@@ -112,7 +120,7 @@ static __always_inline struct policy_event *record_begin(void)
 }
 
 /*
- * `kind` is WAKE (nothing if it has work already), BLOCK, RUN, STOP, ACCOUNT, ADVANCE, HOLD (of a CPU that it holds: it is
+ * `kind` is WAKE (nothing if it has work already), BLOCK (nothing if it has none), RUN, STOP, ACCOUNT, ADVANCE, HOLD (of a CPU that it holds: it is
  * charged, and goes on if it may) or RELEASE (nothing if it does not hold that CPU). A STOP or ACCOUNT of a VCPU that began
  * to run before it was named counts nothing. `flag`: of a STOP, whether it could have gone on; of a BLOCK, whether the
  * thread leaves for another class. A VCPU that holds a CPU without work is released as it wakes.
@@ -156,7 +164,8 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 		break;
 	case POLICY_EVENT_BLOCK:
 		happened = s->ready;
-		policy_block(s, time);
+		if (happened)
+			policy_block(s, time);
 		v->parked_ns = 0;
 		v->away = flag;
 		break;

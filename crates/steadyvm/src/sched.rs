@@ -192,13 +192,19 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
+/// Of the server that differs, up to where it does.
+const RECORDS_SHOWN: usize = 12;
+
 fn replay(file: &Path, reaction_us: u64) -> Result<ExitCode> {
     let input = |why: String| anyhow::Error::new(Error::Input(why));
     let bytes = fs::read(file)
         .map_err(|error| input(format!("cannot read {}: {error}", file.display())))?;
-    let outcome =
-        Record::parse(&bytes).and_then(|record| record.replay(reaction_us.saturating_mul(1000)));
-    match outcome {
+    let record = Record::parse(&bytes);
+    let replayed = record
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|record| record.replay(reaction_us.saturating_mul(1000)));
+    match replayed {
         Ok(done) => {
             output::line(&format!(
                 "{} records, {} decisions ({} on the budget of a VCPU without work), {} CPUs held without work, none differs; \
@@ -218,6 +224,11 @@ fn replay(file: &Path, reaction_us: u64) -> Result<ExitCode> {
         }
         Err(error) => {
             output::line(&format!("{}: {error}", file.display()))?;
+            if let (Ok(record), ReplayError::Difference { index, server, .. }) = (&record, &error) {
+                for event in record.before(*index, *server, RECORDS_SHOWN) {
+                    output::line(&format!("  {event}"))?;
+                }
+            }
             Ok(ExitCode::FAILURE)
         }
     }

@@ -275,6 +275,9 @@ fn every_decision_is_explained_by_the_policy() {
         "steadyvm sched replay --reaction-us {REACTION_US} /run/record || [ $? = 1 ]"
     ));
     eprintln!("{number} scenarios: {said}");
+    if let Ok(file) = std::env::var("STEADYVM_RECORDING") {
+        std::fs::write(file, lab.run("base64 /run/record")).unwrap();
+    }
     assert!(said.contains("none differs"), "{said}");
     lab.require_quiet_kernel();
 }

@@ -370,6 +370,36 @@ static void wake_thread(struct task_struct *p)
 		model[cpu].reschedules = true;
 }
 
+/*
+ * It sleeps, inherits a FIFO priority, wakes and runs by that, and gives it back while it runs: rt_mutex_setprio(). It is then
+ * restored on its CPU, where it is the current thread: enqueue_task_scx() asks nobody.
+ */
+static void wake_boosted(struct task_struct *p)
+{
+	s32 cpu = p->cpu;
+
+	if (model[cpu].fifo) {
+		wake_thread(p);
+		return;
+	}
+	this_cpu = cpu;
+	steadyvm_disable(p);
+	if (model[cpu].runs) {
+		put_back(cpu, false);
+		steadyvm_cpu_release(cpu, NULL);
+	}
+	p->sleeps = false;
+	p->wakes_ns = NONE;
+	p->scx.flags |= SCX_TASK_QUEUED;
+	steadyvm_enable(p);
+	p->queue = 0;
+	p->runs = true;
+	model[cpu].runs = p;
+	model[cpu].idle = false;
+	model[cpu].accounted_ns = now_ns;
+	steadyvm_running(p);
+}
+
 static void put_to_sleep(s32 cpu)
 {
 	struct task_struct *p = stop(cpu, false);
@@ -527,8 +557,12 @@ static void run(u64 duration_ns)
 			for (i = 0; i < MODEL_CPUS; i++)
 				handle_cpu(i);
 			for (i = 0; i < thread_count; i++) {
-				if (threads[i]->sleeps && threads[i]->wakes_ns <= now_ns)
+				if (!threads[i]->sleeps || threads[i]->wakes_ns > now_ns)
+					continue;
+				if (random_below(8))
 					wake_thread(threads[i]);
+				else
+					wake_boosted(threads[i]);
 			}
 			if (loader_cpu < 0 && least(loader_ns, loader_woken_ns) <= now_ns) {
 				loader_ns = NONE;
