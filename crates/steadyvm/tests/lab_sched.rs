@@ -202,6 +202,8 @@ fn the_loaders_death_leaves_a_usable_host_and_another_loader_takes_over_under_lo
 }
 
 /// What the scheduler was told and decided is what the policy says, for every server, order and queue that it takes.
+///
+/// With `STEADYVM_RECORDING=FILE` it keeps the record, in base64.
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn every_decision_is_explained_by_the_policy() {
