@@ -42,7 +42,7 @@ struct cpu {
 	u64 since_ns; /* since when what runs has run */
 	u64 coming; /* 1: a VCPU was put here and does not run yet */
 	u64 offline; /* 1: nothing runs here */
-	u64 released; /* 1: a thread of a higher class took it, and nothing was decided since */
+	u64 joined; /* the thread that came here from another class last, until it is enqueued */
 };
 
 struct cpu cpus[POLICY_MAX_CPUS];
@@ -254,8 +254,10 @@ void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	u32 slot = vcpu_slot(p);
 	struct outcome now = {};
-	struct cpu *c;
+	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
 
+	if (c->joined == p->pid)
+		c->joined = 0;
 	if (slot == NO_VCPU) {
 		enqueue_non_rt(p, enq_flags);
 		return;
@@ -268,7 +270,6 @@ void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 			call_reclaiming();
 		return;
 	}
-	c = cpu_of(scx_bpf_task_cpu(p));
 	if ((enq_flags & SCX_ENQ_LAST) && !c->holder) {
 		c->key = now.key;
 		insert(p, SCX_DSQ_LOCAL, now.remaining_ns, enq_flags);
@@ -333,10 +334,8 @@ static __noinline enum taken look_for_ready(s32 cpu, u64 queue, u64 than)
 		struct outcome now = {};
 		u32 slot;
 
-		if (p->scx.dsq_vtime > moved)
-			return LOOK_AGAIN;
-		if (p->scx.dsq_vtime >= than)
-			return TOOK_NONE;
+		if (p->scx.dsq_vtime >= than || p->scx.dsq_vtime > moved)
+			break;
 		slot = vcpu_slot(p);
 		if (slot == NO_VCPU) {
 			move_by(BPF_FOR_EACH_ITER, p, SHARED, NON_RT_SLICE_NS, non_rt_time);
@@ -539,12 +538,12 @@ static __always_inline void choose(s32 cpu, struct task_struct *prev)
 	}
 	mine = now.remaining_ns ? now.key : POLICY_KEY_IDLE;
 	first = mine;
-	if (c->released) {
-		c->released = 0;
-		c->key = POLICY_KEY_IDLE;
-	}
-	if (idlers || c->holder)
+	if (idlers || c->holder) {
+		/* A thread of a higher class had it: cpu_release. */
+		if (!c->key)
+			c->key = POLICY_KEY_IDLE;
 		first = choose_holder(cpu, mine);
+	}
 	if (take_ready(cpu, queue, first)) {
 		if (c->holder) {
 			u32 before = c->holder;
@@ -589,8 +588,9 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	 * A thread that gives an inherited priority back while it runs is here without a decision: neither dispatch() nor
 	 * enqueue() saw it. The CPU decides whether it stays.
 	 */
-	if (c->released || (slot != NO_VCPU && !has_work(slot)))
+	if (c->joined == p->pid || (slot != NO_VCPU && !has_work(slot)))
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+	c->joined = 0;
 	c->coming = 0;
 	c->since_ns = bpf_ktime_get_ns();
 	if (slot == NO_VCPU) {
@@ -677,7 +677,6 @@ SEC("struct_ops/cpu_release")
 void BPF_PROG(steadyvm_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	cpu_of(cpu)->coming = 0;
-	cpu_of(cpu)->released = 1;
 	end_hold(cpu);
 	/* Its current thread is still the old one: without this the CPU would look free, and be called. */
 	cpu_of(cpu)->key = 0;
@@ -707,6 +706,7 @@ SEC("struct_ops/enable")
 void BPF_PROG(steadyvm_enable, struct task_struct *p)
 {
 	p->scx.dsq_vtime = non_rt_time;
+	cpu_of(scx_bpf_task_cpu(p))->joined = p->pid;
 }
 
 /* The thread leaves for another class, or ends: it asks for nothing here. */
