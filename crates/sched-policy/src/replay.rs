@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 const HEADER: usize = 32;
 /// Interrupts take less than one in this many of the time that servers have a CPU.
 const MOST_INTERRUPTED: u64 = 4;
-/// No more than one in this many of it is accounted beyond the time that a server had: what the kernel counts early for
-/// one it counts less for the next.
+/// In all, no more than one in this many of it is charged beyond the time that servers had. The kernel charges the time of
+/// a decision, from where it reads its clock, to the thread that comes next, and not to the one before: each of them is
+/// off by as much, the sum is not.
 const MOST_OVERCHARGED: u64 = 100;
 const MAGIC: &[u8; 8] = b"SVMSCHED";
 
@@ -79,8 +80,8 @@ pub struct Replayed {
     pub held_ns: u64,
     /// Of that, what was accounted to none: interrupts took it.
     pub interrupted_ns: u64,
-    /// What was accounted beyond it, ns.
-    pub overcharged_ns: u64,
+    /// What was accounted, ns.
+    pub charged_ns: u64,
 }
 
 #[derive(Debug)]
@@ -274,10 +275,11 @@ impl Record {
                 interrupted_ns: outcome.interrupted_ns,
             });
         }
-        if outcome.overcharged_ns > outcome.held_ns / MOST_OVERCHARGED {
+        let overcharged_ns = outcome.charged_ns.saturating_sub(outcome.held_ns);
+        if overcharged_ns > outcome.held_ns / MOST_OVERCHARGED {
             return Err(ReplayError::Overcharged {
                 held_ns: outcome.held_ns,
-                overcharged_ns: outcome.overcharged_ns,
+                overcharged_ns,
             });
         }
         Ok(outcome)
@@ -410,7 +412,7 @@ impl Replay {
                 let held_ns = replica.account_for(event, goes_on, reaction_ns)?;
                 self.outcome.held_ns += held_ns;
                 self.outcome.interrupted_ns += held_ns.saturating_sub(event.amount_ns);
-                self.outcome.overcharged_ns += event.amount_ns.saturating_sub(held_ns);
+                self.outcome.charged_ns += event.amount_ns;
             }
             EventKind::Hold => {
                 replica.hold(event)?;

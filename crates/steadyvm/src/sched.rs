@@ -208,14 +208,15 @@ fn replay(file: &Path, reaction_us: u64) -> Result<ExitCode> {
         Ok(done) => {
             output::line(&format!(
                 "{} records, {} decisions ({} on the budget of a VCPU without work), {} CPUs held without work, none differs; \
-                 longest inversion {} us; {} of {} us went to interrupts",
+                 longest inversion {} us; {} of {} us went to interrupts and decisions, {} us were charged",
                 done.events,
                 done.decisions,
                 done.lent,
                 done.holds,
                 done.longest_inversion_ns / 1000,
                 done.interrupted_ns / 1000,
-                done.held_ns / 1000
+                done.held_ns / 1000,
+                done.charged_ns / 1000
             ))?;
             Ok(ExitCode::SUCCESS)
         }
