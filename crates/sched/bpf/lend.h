@@ -12,6 +12,8 @@
 #ifndef STEADYVM_LEND_H
 #define STEADYVM_LEND_H
 
+#include "cpu.h"
+
 /* A holder that lends its CPU is in the way of nobody with work. */
 static __always_inline bool holds_back(const struct cpu *c)
 {

@@ -65,7 +65,7 @@ impl DecisionTimes {
     }
 }
 
-/// The longest time that `decided` of bpf/sched.bpf.c counts in a step.
+/// The longest time that `decided` of bpf/choose.h counts in a step.
 fn step_end_ns(step: usize) -> u64 {
     let Some(shift) = (step / 8).checked_sub(1) else {
         return step as u64;

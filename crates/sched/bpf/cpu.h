@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * CPUs and queues: what holds each CPU, which one is called for a VCPU, and which one a VCPU is put on at once.
+ */
+#ifndef STEADYVM_CPU_H
+#define STEADYVM_CPU_H
+
+#include "vcpu.h"
+
+#define READY 0x1000ULL
+#define PARKED 0x2000ULL
+#define SHARED 0x2001ULL
+#define OWN 0x4000ULL
+
+/* How long a non-RT thread runs before others have their turn. */
+#define NON_RT_SLICE_NS (4 * 1000 * 1000ULL)
+
+/* After this the loader's thread is late. */
+#define LATE_NS (500 * 1000ULL)
+
+/* What runs on a CPU. Written by that CPU, and by one that puts a VCPU there; read by all. */
+struct cpu {
+	u64 key; /* what a VCPU with work must come before to run here; POLICY_KEY_IDLE: nothing of sched_ext runs */
+	u64 runs_key; /* of what runs */
+	u64 hold_key; /* of its holder; POLICY_KEY_IDLE: none */
+	u64 event_ns; /* when the claim of a VCPU on it may end */
+	u64 hold_next_ns; /* when that of its holder may end */
+	u32 holder; /* 1 + the slot of the VCPU that idles its budget away; 0: none */
+	u32 holder_kind; /* enum policy_kind; 0: none */
+	u64 since_ns; /* since when what runs has run */
+	u64 coming; /* 1: a VCPU was put here and does not run yet */
+	u64 offline; /* 1: nothing runs here */
+	u64 joined; /* the thread that came here from another class last, until it is enqueued */
+};
+
+struct cpu cpus[POLICY_MAX_CPUS];
+u32 cpu_count;
+/* The virtual time of non-RT threads. */
+static u64 non_rt_time;
+/* When the loader's thread comes next. */
+u64 armed_ns;
+/* As advance_request has it, and why. */
+static u64 ended;
+static u64 end_reason[END_WORDS];
+static u64 end_message[END_WORDS];
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} wake SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, POLICY_MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct decisions);
+} decisions SEC(".maps");
+
+static __always_inline struct cpu *cpu_of(u32 cpu)
+{
+	return &cpus[cpu & (POLICY_MAX_CPUS - 1)];
+}
+
+/* Wakes the loader's thread. On PREEMPT_RT by irq_work/N, which a FIFO thread on that CPU holds up. */
+static __always_inline void wake_loader(void)
+{
+	u64 word = 0;
+
+	bpf_ringbuf_output(&wake, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
+}
+
+/* The loader's thread is late: the CPU that woke it may have been taken. Another one does it again. */
+static __always_inline void wake_late_loader(u64 time)
+{
+	if (armed_ns + LATE_NS > time)
+		return;
+	armed_ns = time;
+	wake_loader();
+}
+
+/* An event comes at `time`: the loader's thread is to know. */
+static __always_inline void arm(u64 time)
+{
+	u64 at = policy_at_quantum(time, host.quantum_ns);
+
+	if (at >= armed_ns)
+		return;
+	armed_ns = at;
+	wake_loader();
+}
+
+static __always_inline u64 ready_queue(u32 home)
+{
+	return host.partitioned && home < POLICY_MAX_CPUS ? READY + home : READY;
+}
+
+static __always_inline bool may_run_on(struct task_struct *p, s32 cpu)
+{
+	if ((p->migration_disabled || p->nr_cpus_allowed == 1) && scx_bpf_task_cpu(p) != cpu)
+		return false;
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* The CPU that a VCPU with `key` takes from another: that of the greatest key; -1 for none. */
+static __noinline s32 find_victim(struct task_struct *p, u64 key)
+{
+	u64 worst = 0;
+	s32 found = -1, cpu;
+
+	bpf_for(cpu, 0, cpu_count) {
+		u64 held = cpu_of(cpu)->key;
+
+		if (held <= worst || cpu_of(cpu)->offline || !may_run_on(p, cpu))
+			continue;
+		if (held == POLICY_KEY_IDLE && is_taken(cpu))
+			continue;
+		worst = held;
+		found = cpu;
+	}
+	return found >= 0 && policy_preempts(key, worst) ? found : -1;
+}
+
+/*
+ * An idle CPU for `p`; -1 for none. One that goes offline idles and takes nothing: called, it would not come. Once passed
+ * over it is not found again.
+ */
+static __noinline s32 pick_idle(struct task_struct *p)
+{
+	s32 cpu, tries;
+
+	bpf_for(tries, 0, POLICY_MAX_CPUS) {
+		cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+		if (cpu < 0)
+			return -1;
+		if (!cpu_of(cpu)->offline)
+			return cpu;
+	}
+	return -1;
+}
+
+/* Has some CPU look at the queues for `p`. */
+static __always_inline void call_cpu(struct task_struct *p, u64 key)
+{
+	s32 cpu = -1;
+
+	if (idlers) {
+		/* A CPU without work may be held. Passed over it would be found by no non-RT thread either: see pick_idle. */
+	} else if (p->migration_disabled) {
+		cpu = scx_bpf_task_cpu(p);
+		if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			return;
+		}
+	} else {
+		cpu = pick_idle(p);
+		if (cpu >= 0) {
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			return;
+		}
+	}
+	cpu = find_victim(p, key);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* The CPU belongs to a VCPU that is put there next, unless another one is on its way. */
+static __always_inline bool claim_cpu(s32 cpu, struct cpu *c, u64 key)
+{
+	u64 held = c->key;
+
+	if (c->coming || c->offline || c->holder || !policy_preempts(key, held))
+		return false;
+	/* It would wait there until that thread sleeps. */
+	if (held == POLICY_KEY_IDLE && is_taken(cpu))
+		return false;
+	if (!__sync_bool_compare_and_swap(&c->key, held, key))
+		return false;
+	c->coming = 1;
+	return true;
+}
+
+#endif
