@@ -569,7 +569,7 @@ mod tests {
                 cpus[1].1.push(wake(210, VCPU, OTHER));
             }
             cpus[1].1.extend(more);
-            let stages = timeline(&cpus).follow(&way(VHOST), &[vm.clone()]);
+            let stages = timeline(&cpus).follow(&way(VHOST), std::slice::from_ref(&vm));
             let stages = stages.iter().skip(3);
             let shown = stages.map(|stage| {
                 let vcpu = stage.vcpu.as_ref().map(|it| it.1);
