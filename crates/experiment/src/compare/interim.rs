@@ -1,4 +1,4 @@
-//! What whoever waits for a comparison is shown before its end. Pure.
+//! The tables of a comparison before its end. Pure.
 
 use super::results::{AssembleOptions, RunData, assemble};
 use super::table;
