@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * bpf/sched.bpf.c on a model of the kernel (kernel/sched/ext.c of Linux 6.12): two CPUs, dispatch queues, slices, idle CPUs,
- * kicks, ticks, and FIFO time of the loader's thread, which runs control_advance. Deterministic from a seed.
+ * kicks, which irq_work/N sends, ticks, and FIFO time of the loader's thread, which runs control_advance. Deterministic from
+ * a seed.
  *
  * usage: model mix SEED RECORD    every server, order and queue in turn, 1 s each, over VCPUs that compute, VCPUs that sleep
  *                                 and normal threads; what the scheduler records goes to RECORD
@@ -23,6 +24,7 @@
 #define KICK_NS 15000
 #define WAKE_NS 30000
 #define LOADER_NS 60000
+#define IRQ_WORK_NS 10000
 #define TICK_NS (4 * MS)
 #define STALL_NS (500 * MS)
 #define MOST_DECISIONS_PER_S 50000
@@ -33,7 +35,8 @@ static struct {
 	struct task_struct *runs;
 	bool idle; /* the kernel's mask has it */
 	bool reschedules;
-	bool fifo; /* a FIFO thread has it */
+	bool fifo; /* a FIFO thread has it: the loader's, or irq_work/N */
+	bool calls; /* irq_work/N is to send kicks */
 	u64 fifo_ends_ns;
 	u64 kick; /* flags */
 	u64 kick_ns;
@@ -149,6 +152,9 @@ void scx_bpf_kick_cpu(s32 cpu, u64 flags)
 	if (!model[cpu].kick)
 		model[cpu].kick_ns = now_ns + KICK_NS;
 	model[cpu].kick |= flags;
+	/* PREEMPT_RT: a kick is sent by irq_work/N of the CPU that asks for it. */
+	if (!model[this_cpu].fifo)
+		model[this_cpu].calls = true;
 }
 
 bool is_taken(s32 cpu)
@@ -412,14 +418,15 @@ static void put_to_sleep(s32 cpu)
 	model[cpu].reschedules = true;
 }
 
-static void begin_fifo(s32 cpu)
+static void begin_fifo(s32 cpu, u64 duration_ns)
 {
 	bool ran = model[cpu].runs;
 
 	this_cpu = cpu;
 	model[cpu].fifo = true;
+	model[cpu].calls = false;
 	model[cpu].idle = false;
-	model[cpu].fifo_ends_ns = now_ns + LOADER_NS + random_below(LOADER_NS);
+	model[cpu].fifo_ends_ns = now_ns + duration_ns;
 	if (ran) {
 		put_back(cpu, false);
 		steadyvm_cpu_release(cpu, NULL);
@@ -431,10 +438,12 @@ static void end_fifo(s32 cpu)
 	struct advance_request request = {};
 
 	this_cpu = cpu;
-	loader_woken_ns = NONE;
-	control_advance(&request);
-	loader_ns = request.next_ns;
-	loader_cpu = -1;
+	if (loader_cpu == cpu) {
+		loader_woken_ns = NONE;
+		control_advance(&request);
+		loader_ns = request.next_ns;
+		loader_cpu = -1;
+	}
 	model[cpu].fifo = false;
 	model[cpu].reschedules = true;
 }
@@ -499,6 +508,16 @@ static u64 least(u64 a, u64 b)
 	return a < b ? a : b;
 }
 
+/* A CPU that no FIFO thread has, for the loader's; -1 for none. */
+static s32 cpu_for_loader(void)
+{
+	s32 cpu = random_below(MODEL_CPUS);
+
+	if (model[cpu].fifo)
+		cpu = (cpu + 1) % MODEL_CPUS;
+	return model[cpu].fifo ? -1 : cpu;
+}
+
 static u64 next_event(u64 tick_ns)
 {
 	u64 next = tick_ns;
@@ -516,7 +535,10 @@ static u64 next_event(u64 tick_ns)
 		if (threads[i]->sleeps)
 			next = least(next, threads[i]->wakes_ns);
 	}
-	return loader_cpu < 0 ? least(next, least(loader_ns, loader_woken_ns)) : next;
+	/* FIFO threads that have all CPUs end before the loader's has its turn. */
+	if (loader_cpu < 0 && cpu_for_loader() >= 0)
+		next = least(next, least(loader_ns, loader_woken_ns));
+	return next;
 }
 
 static void handle_cpu(s32 cpu)
@@ -544,6 +566,8 @@ static void run(u64 duration_ns)
 		bool decided = false;
 
 		for (i = 0; i < MODEL_CPUS && !decided; i++) {
+			if (model[i].calls && !model[i].fifo)
+				begin_fifo(i, IRQ_WORK_NS);
 			if (model[i].reschedules && !model[i].fifo) {
 				schedule(i);
 				now_ns += DECISION_NS;
@@ -565,9 +589,11 @@ static void run(u64 duration_ns)
 					wake_boosted(threads[i]);
 			}
 			if (loader_cpu < 0 && least(loader_ns, loader_woken_ns) <= now_ns) {
-				loader_ns = NONE;
-				loader_cpu = random_below(MODEL_CPUS);
-				begin_fifo(loader_cpu);
+				loader_cpu = cpu_for_loader();
+				if (loader_cpu >= 0) {
+					loader_ns = NONE;
+					begin_fifo(loader_cpu, LOADER_NS + random_below(LOADER_NS));
+				}
 			}
 			if (now_ns >= tick_ns) {
 				tick_ns += TICK_NS;
