@@ -204,7 +204,7 @@ int control_vcpu(struct vcpu_request *request)
 			v->holds = 0;
 			v->lender = 0;
 			v->lender_kind = 0;
-			v->away = 0;
+			v->away = request->away;
 			v->parked_ns = 0;
 			__builtin_memset(&v->counters, 0, sizeof(v->counters));
 			__builtin_memset(&v->usage, 0, sizeof(v->usage));

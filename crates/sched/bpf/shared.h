@@ -80,7 +80,7 @@ struct vcpu_request {
 	struct policy_parameters parameters;
 	u64 cpus[POLICY_CPU_WORDS];
 	u32 error; /* out: enum policy_error */
-	u32 unused;
+	u32 away; /* 1: the thread is in another scheduling class; of a slot that is free until now */
 };
 
 /* The argument of `control_host`. */

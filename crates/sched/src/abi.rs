@@ -114,7 +114,7 @@ pub(crate) struct VcpuRequest {
     pub parameters: Parameters,
     pub cpus: CpuSet,
     pub error: u32,
-    pub unused: u32,
+    pub away: u32,
 }
 
 /// `struct host_request`.

@@ -320,7 +320,7 @@ impl Scheduler {
             parameters: *parameters,
             cpus: *cpus,
             error: 0,
-            unused: 0,
+            away: u32::from(is_of_another_class(tid)),
         };
         self.control_vcpu.run(request.bytes_mut())?;
         // `Parameters` are valid by construction: the policy refuses none.
@@ -376,4 +376,15 @@ impl Drop for Scheduler {
     fn drop(&mut self) {
         let _ = self.end();
     }
+}
+
+/// Whether a thread is of a class that `sched_ext` has no say in. It asks for nothing here, and idles no budget away, until it
+/// wakes as a normal one.
+fn is_of_another_class(tid: u32) -> bool {
+    // SAFETY: it takes a number. Of a thread that is gone it says -1.
+    let policy = unsafe { libc::sched_getscheduler(tid.cast_signed()) };
+    matches!(
+        policy & !libc::SCHED_RESET_ON_FORK,
+        libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
+    )
 }

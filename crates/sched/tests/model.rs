@@ -115,6 +115,19 @@ fn a_vcpu_without_work_lends_its_cpu_as_its_server_says() {
     }
 }
 
+/// A thread that has another class as it is named asks for nothing, and so idles nothing away.
+#[test]
+fn a_vcpu_of_another_class_holds_no_cpu() {
+    let model = Model::build();
+    let periodic = (Kind::Periodic as u32).to_string();
+    let share = |words: &[&str]| {
+        let got = model.run(&[&["lend", &periodic, "8000", "6000"], words].concat());
+        got.iter().find(|it| it.name == "rt").unwrap().share
+    };
+    assert!((share(&[]) - 18.0).abs() < 0.5);
+    assert!((share(&["fifo"]) - 60.0).abs() < 0.5);
+}
+
 #[test]
 fn every_mix_of_servers_orders_and_queues_runs_as_granted_and_as_the_policy_decides() {
     let model = Model::build();

@@ -6,8 +6,9 @@
  *
  * usage: model mix SEED RECORD    every server, order and queue in turn, 1 s each, over VCPUs that compute, VCPUs that sleep
  *                                 and normal threads; what the scheduler records goes to RECORD
- *        model lend SERVER SLEEPER_US RT_US
- *                                 a VCPU without work of SLEEPER_US in 10 ms before one that computes, on one CPU
+ *        model lend SERVER SLEEPER_US RT_US [fifo]
+ *                                 a VCPU without work of SLEEPER_US in 10 ms before one that computes, on one CPU; fifo: its
+ *                                 thread is of another class when it is named
  *
  * Prints a line per thread and scenario: name, per cent of a CPU, per cent granted, longest wait to run in us, periods whose
  * use is unexplained. Ends with 1 if a thread waits for STALL_NS, or decisions come in a storm.
@@ -616,6 +617,8 @@ static void run(u64 duration_ns)
 		account(i);
 }
 
+static bool names_fifo_threads;
+
 static void name_vcpu(u32 slot, struct task_struct *p, u32 kind, u64 budget_ns, u64 period_ns, u32 priority)
 {
 	struct vcpu_request request = {
@@ -631,6 +634,7 @@ static void name_vcpu(u32 slot, struct task_struct *p, u32 kind, u64 budget_ns, 
 			.weight = POLICY_WEIGHT_ONE,
 		},
 		.cpus = { p->mask.bits[0] },
+		.away = names_fifo_threads && p->wakes_ns == NONE,
 	};
 
 	control_vcpu(&request);
@@ -738,10 +742,11 @@ int main(int count, char **words)
 	if (count == 4 && !strcmp(words[1], "mix")) {
 		random_state ^= strtoull(words[2], NULL, 10) * 0x9e3779b97f4a7c15ULL;
 		mix(words[3]);
-	} else if (count == 5 && !strcmp(words[1], "lend")) {
+	} else if ((count == 5 || count == 6) && !strcmp(words[1], "lend")) {
+		names_fifo_threads = count == 6 && !strcmp(words[5], "fifo");
 		lend_cpu(atoi(words[2]), atoi(words[3]) * 1000ULL, atoi(words[4]) * 1000ULL);
 	} else {
-		fprintf(stderr, "usage: model mix SEED RECORD | model lend SERVER SLEEPER_US RT_US\n");
+		fprintf(stderr, "usage: model mix SEED RECORD | model lend SERVER SLEEPER_US RT_US [fifo]\n");
 		return 2;
 	}
 	return 0;
