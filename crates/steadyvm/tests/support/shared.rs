@@ -131,6 +131,11 @@ impl Drop for SharedHost {
 impl Kept {
     /// As it was booted, and standing still.
     fn tidied(mut self) -> Result<Self> {
+        // A CPU that comes back has other threads and servers than one that was there at boot, which no listing shows.
+        let log = inside(&self.host, "dmesg")?;
+        if log.contains("is now offline") {
+            return Err(Error::machine("tidy the host up", "a CPU was offline"));
+        }
         self.booted.restore(&self.host)?;
         let now = State::of(&self.host)?;
         if let Some(difference) = self.booted.difference(&now) {
