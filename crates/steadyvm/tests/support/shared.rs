@@ -8,6 +8,7 @@ use crate::outsourced::Lab;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use steadyvm_lab::artifact::Cache;
@@ -141,6 +142,12 @@ impl Kept {
         if let Some(difference) = self.booted.difference(&now) {
             return Err(Error::machine("tidy the host up", difference));
         }
+        self.host.outside().enter(|| {
+            let flush = Command::new("ip").args(["neigh", "flush", "all"]).status();
+            let flushed = flush.is_ok_and(|status| status.success());
+            let error = || Error::machine("tidy the network up", "`ip neigh flush all` fails");
+            flushed.then_some(()).ok_or_else(error)
+        })?;
         self.host.pause()?;
         Ok(self)
     }
@@ -237,8 +244,8 @@ impl State {
     }
 
     fn repairs(&self, now: &Self) -> String {
-        // The next test's log is its own.
-        let mut script = vec!["dmesg -C".to_owned()];
+        // The next test's log is its own, and so are the guests behind the addresses.
+        let mut script = vec!["dmesg -C; ip neigh flush all".to_owned()];
         for (what, words) in REMOVALS {
             let added = self.added(now, what).into_iter();
             script.extend(added.map(|name| format!("{words}{name}")));
