@@ -44,7 +44,7 @@ impl Crew {
         result
     }
 
-    /// Kills its children; none can be started from then on. Whoever started one collects it.
+    /// Kills its children; none can be started from then on. The thread that started one collects it.
     pub fn kill(&self) {
         // Under the lock, as where children are started: none can be missed.
         let groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);

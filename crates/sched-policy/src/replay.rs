@@ -78,7 +78,7 @@ pub struct Replayed {
     pub longest_inversion_ns: u64,
     /// How long servers had a CPU, ns.
     pub held_ns: u64,
-    /// Of that, what was accounted to none: interrupts took it.
+    /// Of that, the time that was not accounted to the server: of interrupts, and of the decision that ended its run.
     pub interrupted_ns: u64,
     /// What was accounted, ns.
     pub charged_ns: u64,

@@ -166,7 +166,7 @@ impl Server {
 
     /// Whether it may run while a server of kind `holder` idles its budget away.
     pub fn may_borrow_from(&self, holder: Kind, now: u64) -> bool {
-        // SAFETY: see above.
+        // SAFETY: `self` is a live value of the C type (layout test), which the function only reads.
         unsafe { ffi::steadyvm_policy_may_borrow(holder as u32, self, now) != 0 }
     }
 

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use steadyvm_sched::Record;
-use steadyvm_sched_policy::Kind;
+use steadyvm_sched_policy::{Kind, ReplayError};
 use tempfile::TempDir;
 
 /// A kick, a turn of the loader's thread and a decision on each CPU, and as much again.
@@ -126,6 +126,18 @@ fn a_vcpu_of_another_class_holds_no_cpu() {
     };
     assert!((share(&[]) - 18.0).abs() < 0.5);
     assert!((share(&["fifo"]) - 60.0).abs() < 0.5);
+}
+
+/// The ring of records is full for a while: the record says how many it lacks, and nothing is made of the rest.
+#[test]
+fn a_record_says_how_much_of_it_is_lost() {
+    let model = Model::build();
+    let record = model.record();
+    model.run(&["mix", "1", record.to_str().unwrap(), "5000", "7"]);
+    let bytes = std::fs::read(&record).unwrap();
+    let replayed = Record::parse(&bytes).unwrap().replay(REACTION_NS);
+    // Of the seven that found no room three were to say that some are lost.
+    assert_eq!(replayed, Err(ReplayError::Lost(4)));
 }
 
 #[test]

@@ -132,7 +132,8 @@ impl Drop for SharedHost {
 impl Kept {
     /// As it was booted, and standing still.
     fn tidied(mut self) -> Result<Self> {
-        // A CPU that comes back has other threads and servers than one that was there at boot, which no listing shows.
+        // After a CPU has gone and come back a host behaves otherwise under load (crates/host/PROMISES.md). No listing
+        // shows why.
         let log = inside(&self.host, "dmesg")?;
         if log.contains("is now offline") {
             return Err(Error::machine("tidy the host up", "a CPU was offline"));
