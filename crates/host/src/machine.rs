@@ -10,6 +10,7 @@ mod vfio;
 mod vm;
 mod vm_names;
 
+pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
 pub use printable::printable;
 pub use vm::{Vm, vm};

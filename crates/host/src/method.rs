@@ -266,7 +266,8 @@ pub struct Priorities {
     pub napi: u32,
     /// vhost workers of the RT VMs.
     pub vhost: u32,
-    /// The kernel's own threads that all of the host depends on: those of RCU and of the timers.
+    /// The kernel's own threads that all of the host depends on: those of RCU, of the timers and of the interrupts of
+    /// disks and consoles.
     /// Above what a tenant keeps busy, which are the vhost workers and VCPUs.
     #[serde(default = "housekeeping")]
     pub housekeeping: u32,
@@ -346,8 +347,8 @@ pub struct Target {
     /// normal threads run before the RT path.
     #[serde(default)]
     pub keep_fair_server: bool,
-    /// Whether the threads of RCU and of the timers keep their ranks. A VCPU that computes without
-    /// end then stops them on its CPU, and after them the host.
+    /// Whether the threads of RCU, of the timers and of the interrupts of disks keep their ranks. A VCPU that computes
+    /// without end then stops them on its CPU, and after them the host.
     #[serde(default)]
     pub keep_housekeeping: bool,
     /// Whether the interrupt threads of devices that RT VMs have by passthrough keep their ranks.

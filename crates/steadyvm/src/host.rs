@@ -107,8 +107,9 @@ struct TargetArgs {
     /// of a CPU that FIFO threads fill in pieces of 50 ms, before the RT path, and not of 1 ms.
     #[arg(long)]
     keep_fair_server: bool,
-    /// Leave the threads of RCU and of the timers at their priorities: a VCPU that computes without
-    /// end then stops them on its CPU. By default they stand above vhost workers and VCPUs.
+    /// Leave the threads of RCU, of the timers and of the interrupts of disks at their priorities: a
+    /// VCPU that computes without end then stops them on its CPU. By default they stand above vhost
+    /// workers and VCPUs.
     #[arg(long)]
     keep_housekeeping: bool,
     /// Leave the interrupt threads of devices that RT VMs have by passthrough (VFIO) at their

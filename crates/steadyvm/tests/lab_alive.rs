@@ -1,5 +1,6 @@
 //! The host stays alive beside a VM that computes at real-time priority and a flood at its card: what
-//! steadyvm does about RCU's and the timers' threads, and what happens without it. As tests/lab.
+//! steadyvm does about the threads of RCU, of the timers and of the disk's interrupts, and what happens
+//! without it. As tests/lab.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
@@ -16,11 +17,26 @@ use steadyvm_lab::laboratory::{HostKernel, guest};
 use steadyvm_lab::progress::Silent;
 
 /// The flood ends where the work beside it fails, too.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The README's six lines, for the lab's card and guest.
-const SIX_LINES: &str =
-    "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
+/// The README's six lines, for the lab's card and guest; and the other card at normal priority, interrupts and all, so
+/// that it has the fair server's share. With its interrupts at FIFO 50 its driver would reset it as VCPUs compute, and wait
+/// for these interrupts with the lock of all network settings (`rtnl_lock()`).
+const FILE: &str = "
+[[nic]]
+name = \"rt\"
+class = \"rt\"
+[[vm]]
+name = \"rt\"
+class = \"rt\"
+[[nic]]
+name = \"bulk\"
+class = \"others\"
+[class.others]
+extends = \"best-effort\"
+[class.others.net]
+irq = \"normal\"
+";
 
 /// What a kernel says of itself when threads of its own get no CPU.
 const REPORTS: &str = "stall|blocked for more than|lockup|BUG:|WARNING:|starved";
@@ -46,24 +62,32 @@ fn flood_while<T>(host: &EmulatedHost, work: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Reads a block of the host's disk, which has to interrupt for it.
+const READ: &str = "dd if=/dev/vda of=/dev/null bs=64k count=1 iflag=direct 2> /dev/null";
+
 /// A minute of a host whose CPUs real-time VCPUs do not leave: sleeps that end, grace periods of RCU, which a device
-/// waits for before it goes, and writes. Returns what its kernel reported.
+/// waits for before it goes, and the disk. Returns what its kernel reported.
 fn minute(host: &EmulatedHost) -> String {
     inside(
         host,
         "dmesg -C; echo 5 > /sys/module/rcupdate/parameters/rcu_cpu_stall_timeout
          echo 20 > /proc/sys/kernel/hung_task_timeout_secs",
     );
-    let script = "
-        end=$(($(date +%s) + 60))
-        while [ $(date +%s) -lt $end ]; do
-            sleep 0.1
-            ip link add v0 type veth peer name v1; ip link delete v0
-            dd if=/dev/zero of=/run/written bs=64k count=16 2> /dev/null
-        done";
+    let script = format!(
+        "end=$(($(date +%s) + 60))
+         while [ $(date +%s) -lt $end ]; do
+             echo sleep >> /run/steps; sleep 0.1
+             echo link >> /run/steps; ip link add v0 type veth peer name v1; ip link delete v0
+             echo disk >> /run/steps; {READ}
+         done"
+    );
     // It may take longer than a connection waits for one command's word.
-    let worker = host.connection().spawn(&["sh", "-euc", script]).unwrap();
-    let ended = worker.finish(PATIENCE).unwrap();
+    let worker = host.connection().spawn(&["sh", "-euc", &script]).unwrap();
+    let ended = worker.finish(2 * PATIENCE).unwrap_or_else(|error| {
+        let words = "tail -n 3 /run/steps; ps -eLo lwp,cls,rtprio,psr,stat,time,wchan:30,comm
+             for process in $(pgrep -x 'ip|dd|sleep'); do echo \"$process:\"; cat /proc/$process/stack; done";
+        panic!("{error}\n{}", inside(host, words));
+    });
     assert_eq!(ended.status.shell_code(), 0, "{}", ended.text());
     reported(host)
 }
@@ -90,11 +114,16 @@ fn virtual_cpus_that_compute_and_a_flood_stall_neither_rcu_nor_timers_nor_disks(
     let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
     let specification = laboratory.host("alive", HostKernel::PreemptRt).unwrap();
     let host = EmulatedHost::boot(&specification).unwrap();
+    // The interrupts of a CPU that goes move to another one, and stay there.
+    inside(
+        &host,
+        "cd /sys/devices/system/cpu/cpu1; echo 0 > online; echo 1 > online",
+    );
     // VCPU 0 keeps the guest's own housekeeping; 1 and 2 are real-time, one for each CPU of the host.
     let rt = host
         .start_guest(&guest("rt", 1, 3), &[RT], &Silent)
         .unwrap();
-    write(&host, "/run/steadyvm.toml", SIX_LINES);
+    write(&host, "/run/steadyvm.toml", FILE);
     inside(&host, "steadyvm host snapshot > /run/before.json");
     inside(&host, "steadyvm apply /run/steadyvm.toml");
     assert!(all_hold(&shown(&host)));
@@ -102,7 +131,7 @@ fn virtual_cpus_that_compute_and_a_flood_stall_neither_rcu_nor_timers_nor_disks(
         let words = ["taskset", "-c", cpu, "sh", "-c", "while :; do :; done"];
         rt.connection().spawn(&words).unwrap()
     };
-    let _both = [computes("1"), computes("2")];
+    let both = [computes("1"), computes("2")];
 
     // Who looks stands above what computes, or would get the share of normal threads only.
     inside(&host, "chrt -a -f -p 90 $PPID");
@@ -122,7 +151,14 @@ fn virtual_cpus_that_compute_and_a_flood_stall_neither_rcu_nor_timers_nor_disks(
         reports.contains("stall") || reports.contains("starved"),
         "{reports}"
     );
-    drop(rt);
-    inside(&host, "pkill -9 qemu; chrt -a -o -p 0 $PPID");
+    for computing in both {
+        computing.signal(libc::SIGKILL).unwrap();
+        computing.finish(PATIENCE).unwrap();
+    }
+    // The ranks of RCU's threads are put back before they are taken back: undo leaves what others have set.
+    inside(
+        &host,
+        "chrt -a -o -p 0 $PPID; steadyvm apply /run/steadyvm.toml",
+    );
     undo(&host);
 }

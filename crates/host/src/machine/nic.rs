@@ -73,6 +73,47 @@ pub fn nic(machine: &Machine, threads: &[Thread], name: &str) -> Result<Nic, Hos
     })
 }
 
+/// PCI classes of devices that carry packets, by the first digits of sysfs' `class`: network controllers, InfiniBand,
+/// wireless. A card in another network namespace is known by nothing else.
+const CARDS: [&str; 3] = ["0x02", "0x0c06", "0x0d"];
+
+/// The interrupts of all that carries packets and of all that VMs have by passthrough (VFIO).
+///
+/// # Errors
+/// `/proc/interrupts` cannot be read.
+pub(crate) fn interrupts_of_cards_and_vms(
+    machine: &Machine,
+    threads: &[Thread],
+) -> Result<BTreeSet<u32>, HostError> {
+    let interrupts = parse::interrupts(&machine.must_read("/proc/interrupts")?);
+    let is_vms = |it: &parse::Interrupt| it.actions.iter().any(|name| name.starts_with("vfio"));
+    let mut found: BTreeSet<u32> = interrupts
+        .iter()
+        .filter(|interrupt| is_vms(interrupt))
+        .map(|interrupt| interrupt.irq)
+        .collect();
+    for name in interfaces(machine) {
+        // One that went away meanwhile has none.
+        let irqs = nic(machine, threads, &name).map(|nic| nic.irqs);
+        found.extend(irqs.unwrap_or_default().into_keys());
+        // A USB card's packets come with its controller's interrupts.
+        let path = device_of(machine, &name).unwrap_or_default();
+        if let Some((controller, _)) = path.split_once("/usb") {
+            found.extend(device::irqs(machine, controller));
+        }
+    }
+    let devices = "/sys/bus/pci/devices";
+    for device in machine.tree.list(devices).unwrap_or_default() {
+        let path = format!("{devices}/{device}");
+        let class = machine.tree.read(&format!("{path}/class"));
+        let class = class.unwrap_or_default();
+        if CARDS.iter().any(|kind| class.starts_with(kind)) {
+            found.extend(device::irqs(machine, &path));
+        }
+    }
+    Ok(found)
+}
+
 /// Why a NIC has no interrupt that can be given a rank, and what to do.
 pub fn without_interrupts(machine: &Machine, name: &str) -> (String, String) {
     let class = format!("/sys/class/net/{name}");

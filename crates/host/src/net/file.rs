@@ -1,7 +1,7 @@
 //! The network part of steadyvm.toml. What is for the plan of VCPUs is left to `steadyvm plan`.
 //!
 //! ```toml
-//! [net]                       # the host's deferred work; rcu and timers stand above VCPUs unless set
+//! [net]                       # the host's deferred work; rcu, timers and device_irq stand above VCPUs unless set
 //! budget_packets = 64
 //!
 //! [class.rt.net]              # what the VMs, NICs and queues of class rt get
@@ -68,6 +68,7 @@ struct HostTable {
     ksoftirqd: Option<ThreadPriority>,
     rcu: Option<ThreadPriority>,
     timers: Option<ThreadPriority>,
+    device_irq: Option<ThreadPriority>,
     fair_server_us: Option<u32>,
     levels_from: Option<u32>,
     demux: Option<Spanned<DemuxTable>>,
@@ -182,6 +183,7 @@ pub fn parse_any(name: &str, text: &str) -> Result<Profile, HostError> {
     let softirqs = &mut profile.softirqs;
     softirqs.rcu = softirqs.rcu.or(above);
     softirqs.timers = softirqs.timers.or(above);
+    softirqs.device_irq = softirqs.device_irq.or(above);
     profile.check()?;
     Ok(profile)
 }
@@ -467,6 +469,7 @@ impl HostTable {
             ksoftirqd: self.ksoftirqd,
             rcu: self.rcu,
             timers: self.timers,
+            device_irq: self.device_irq,
             levels_from: self.levels_from,
         })
     }

@@ -159,6 +159,9 @@ pub struct Softirqs {
     /// The threads of the timers (`ktimers/N` of PREEMPT_RT).
     #[serde(default)]
     pub timers: Option<ThreadPriority>,
+    /// Interrupt threads of devices that are neither network cards nor a VM's, such as disks: they are raised to it.
+    #[serde(default)]
+    pub device_irq: Option<ThreadPriority>,
     /// `net.core.rtnet_prio`: IRQ threads with this priority or more poll their NICs at the RT
     /// level, on a kernel with our patches.
     pub levels_from: Option<u32>,
@@ -406,6 +409,7 @@ impl Profile {
             softirqs: Softirqs {
                 rcu: rank,
                 timers: rank,
+                device_irq: rank,
                 ..Softirqs::default()
             },
             fair_server_us: (!target.keep_fair_server).then_some(FAIR_SERVER_US),
@@ -526,7 +530,11 @@ impl Profile {
             return wrong(place, what, "deferred work of the whole host comes last");
         }
         let highest = self.highest_of_tenants();
-        for (name, priority) in [("rcu", self.softirqs.rcu), ("timers", self.softirqs.timers)] {
+        for (name, priority) in [
+            ("rcu", self.softirqs.rcu),
+            ("timers", self.softirqs.timers),
+            ("device_irq", self.softirqs.device_irq),
+        ] {
             if let Some(ThreadPriority::Fifo(priority)) = priority
                 && priority >= lowest
                 && highest.is_none_or(|highest| priority <= highest)

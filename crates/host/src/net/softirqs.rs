@@ -1,13 +1,15 @@
 //! Steps for the kernel's deferred work: how much the receive softirq does at once, and where
-//! ksoftirqd and RCU's threads stand.
+//! ksoftirqd, RCU's threads and the interrupts of disks and consoles stand.
 
 use super::profile::{Softirqs, ThreadPriority};
 use crate::engine::Step;
 use crate::error::HostError;
 use crate::levels;
-use crate::machine::{Machine, Thread, ThreadId};
+use crate::machine::{Machine, Thread, ThreadId, interrupts_of_cards_and_vms};
 use crate::method::Priorities;
-use crate::settings::{ChangeOf, File, Form, ThreadPolicy};
+use crate::parse;
+use crate::settings::{Change, ChangeOf, File, Form, ThreadPolicy};
+use crate::threads::Policy;
 
 /// Threads of RCU, by the beginning of their names (kernel/rcu/tree*.c): grace periods, boosting,
 /// callbacks on their CPU and off it.
@@ -65,7 +67,40 @@ pub(super) fn steps(
             steps.extend(policy(machine, &thread.id, priority, 0, why)?);
         }
     }
+    if let Some(ThreadPriority::Fifo(priority)) = softirqs.device_irq {
+        steps.extend(device_interrupts(machine, threads, priority)?);
+    }
     Ok(())
+}
+
+/// Raises the interrupt threads of disks, consoles and the like. The kernel has them at 50, where a VCPU that computes
+/// keeps them from its CPU, and the fair server helps normal threads only. Cards' threads have the ranks of their
+/// classes, and a thread that stands higher keeps its rank: somebody gave it.
+fn device_interrupts(
+    machine: &Machine,
+    threads: &[Thread],
+    priority: u32,
+) -> Result<Vec<Step>, HostError> {
+    let others = interrupts_of_cards_and_vms(machine, threads)?;
+    let is_device = |thread: &&Thread| {
+        let irq = parse::irq_of_thread(&thread.id.comm);
+        thread.is_kernel() && irq.is_some_and(|irq| !others.contains(&irq))
+    };
+    let why = "so that no VCPU or packet stops disks and consoles, and with them the host";
+    let mut steps = Vec::new();
+    for thread in threads.iter().filter(is_device) {
+        let step = policy(machine, &thread.id, ThreadPriority::Fifo(priority), 0, why)?;
+        let is_raised = |step: &Step| match &step.change {
+            Change::ThreadPolicy(change) => match change.old.policy {
+                Policy::Fifo | Policy::RoundRobin => change.old.priority <= priority,
+                Policy::Deadline => false,
+                _ => true,
+            },
+            _ => true,
+        };
+        steps.extend(step.filter(is_raised));
+    }
+    Ok(steps)
 }
 
 /// Whether it is above the IRQ threads of all devices: no deferred work is put there by chance.

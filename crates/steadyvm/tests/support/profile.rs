@@ -37,6 +37,10 @@ pub fn all_hold(shown: &Value) -> bool {
 /// Undoes, and checks that all is as it was.
 pub fn undo(host: &EmulatedHost) {
     inside(host, "steadyvm net undo");
-    inside(host, "steadyvm host snapshot --compare /run/before.json");
+    // What differs belongs into the message.
+    inside(
+        host,
+        "steadyvm host snapshot --compare /run/before.json 1>&2",
+    );
     assert_eq!(shown(host)["state"], "none");
 }

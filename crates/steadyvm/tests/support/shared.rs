@@ -132,8 +132,8 @@ impl Drop for SharedHost {
 impl Kept {
     /// As it was booted, and standing still.
     fn tidied(mut self) -> Result<Self> {
-        // After a CPU has gone and come back a host behaves otherwise under load (crates/host/PROMISES.md). No listing
-        // shows why.
+        // The interrupts of a CPU that went, the console's among them, have moved to the others for good. What computes there
+        // then keeps the host from answering (crates/host/PROMISES.md).
         let log = inside(&self.host, "dmesg")?;
         if log.contains("is now offline") {
             return Err(Error::machine("tidy the host up", "a CPU was offline"));
