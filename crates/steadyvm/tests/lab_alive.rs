@@ -141,7 +141,7 @@ fn virtual_cpus_that_compute_and_a_flood_stall_neither_rcu_nor_timers_nor_disks(
     // The same minute with RCU's threads where a stock kernel has them: it can tell.
     inside(
         &host,
-        "for thread in $(ps -eLo lwp=,comm= | sed -nE 's/^ *([0-9]+) (rcu[bcgo_].*|rcu_preempt)$/\\1/p'); do
+        "for thread in $(ps -eLo lwp=,comm= | sed -nE 's#^ *([0-9]+) (rcu[bc]/.*|rcu_exp_.*|rcu_preempt)$#\\1#p'); do
              chrt -f -p 1 $thread || true
          done",
     );
@@ -158,7 +158,8 @@ fn virtual_cpus_that_compute_and_a_flood_stall_neither_rcu_nor_timers_nor_disks(
     // The ranks of RCU's threads are put back before they are taken back: undo leaves what others have set.
     inside(
         &host,
-        "chrt -a -o -p 0 $PPID; steadyvm apply /run/steadyvm.toml",
+        "chrt -a -o -p 0 $PPID; echo 120 > /proc/sys/kernel/hung_task_timeout_secs
+         steadyvm apply /run/steadyvm.toml",
     );
     undo(&host);
 }

@@ -153,7 +153,8 @@ fn worst_us(vcpu: &Vcpu, samples: &Samples) -> i64 {
         .unwrap_or(0)
 }
 
-/// Reads each thread's CPU time again and again, without starting a process.
+/// Reads each thread's CPU time again and again, without starting a process. It stands above all VCPUs of `ext`, which the
+/// plan does not know: so it sleeps for much longer than it reads.
 fn sample(lab: &Lab, tids: &[u32]) -> Vec<Samples> {
     let words: Vec<String> = tids.iter().map(u32::to_string).collect();
     let script = format!(
@@ -162,7 +163,7 @@ fn sample(lab: &Lab, tids: &[u32]) -> Vec<Samples> {
              for tid in {}; do
                  read ran _ < /proc/$tid/schedstat; echo $tid ${{EPOCHREALTIME/./}} $ran
              done
-             read -t 0.01 -u 3 _ || :
+             read -t 0.05 -u 3 _ || :
          done",
         words.join(" ")
     );
