@@ -72,7 +72,7 @@ fn decisions(lab: &Lab, count: usize) -> Histogram {
     for tid in tids.split_whitespace() {
         let _ = write!(threads, " --thread all={tid}");
     }
-    lab.apply(&config, &threads);
+    lab.apply_first(&config, &threads);
     let first = lab.show();
     assert_eq!(first["vcpus"].as_array().unwrap().len(), count);
     lab.run("sleep 10");

@@ -165,7 +165,10 @@ impl Monitor {
     fn of_threads(&self, key: &str) -> Vec<(String, String)> {
         let mut all = Vec::new();
         for task in fs::read_dir(self.proc("task")).unwrap() {
-            let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            // One that has ended since it was listed has nothing left.
+            let Ok(status) = fs::read_to_string(task.unwrap().path().join("status")) else {
+                continue;
+            };
             let field = |key: &str| {
                 let line = status.lines().find(|line| line.starts_with(key));
                 line.unwrap().split_once(':').unwrap().1.trim().to_owned()

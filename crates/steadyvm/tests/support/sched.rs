@@ -80,6 +80,14 @@ impl Lab {
         ));
     }
 
+    /// The same before all VCPUs: beside hundreds that compute a normal thread does not come to an end.
+    pub fn apply_first(&self, config: &str, words: &str) {
+        self.write(config);
+        self.run(&format!(
+            "chrt -f 50 steadyvm sched ext apply --config {CONFIG} {words}"
+        ));
+    }
+
     pub fn show(&self) -> Value {
         // 1: nothing is enforced.
         let text = self.run("steadyvm sched show --json || [ $? = 1 ]");
