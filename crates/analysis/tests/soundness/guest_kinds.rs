@@ -26,8 +26,8 @@ fn vcpus(given: &[Given], places: &[u8]) -> Vec<Vcpu> {
         .collect()
 }
 
-/// A sporadic server gives what a periodic resource does, though its pieces come back one by one: where the host
-/// holds the whole budget, a piece alone is never as late as its own deadline. The same for constant bandwidths.
+/// In systems this small a sporadic server gives what a periodic resource does, though its pieces come back one by one. In
+/// larger ones it does not: docs/design/analysis.md. Constant-bandwidth servers have shown no difference.
 #[test]
 fn servers_supply_what_a_periodic_resource_does() {
     let mut rng = ChaCha8Rng::seed_from_u64(4);
