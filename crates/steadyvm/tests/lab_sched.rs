@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
+#[allow(dead_code, reason = "each file of tests uses its part")]
 #[path = "support/sched.rs"]
 mod sched;
 
