@@ -43,7 +43,7 @@ struct Cpu {
     overhead: u64,
     /// When a non-RT runner's slice ends.
     slice_end: u64,
-    /// Its timer is to be set again.
+    /// It is among [`Engine::touched`].
     touched: bool,
 }
 
@@ -76,6 +76,7 @@ struct Guest {
     global: bool,
     ready_tasks: u32,
     ready_vcpus: u32,
+    /// It is among [`Engine::dirty_guests`].
     dirty: bool,
 }
 
@@ -96,6 +97,10 @@ pub struct Engine<'a, O> {
     /// The VCPUs of each queue: one, or one per CPU.
     domains: Vec<Vec<u32>>,
     dirty_domains: Vec<bool>,
+    /// Guests whose tasks or VCPUs have changed since the last decision.
+    dirty_guests: Vec<u32>,
+    /// CPUs that were settled since the last decision: nothing has changed on others, and their timers hold.
+    touched: Vec<u32>,
     any_dirty: bool,
     /// Some server idles its budget away.
     lends: bool,
@@ -129,6 +134,8 @@ impl<'a, O: Observer> Engine<'a, O> {
             timers: Timers::new(0),
             domains: Vec::new(),
             dirty_domains: Vec::new(),
+            dirty_guests: (0..system.guests.len() as u32).collect(),
+            touched: (0..system.cpus).collect(),
             any_dirty: true,
             lends: false,
             random: ChaCha8Rng::seed_from_u64(seed),
@@ -316,7 +323,10 @@ impl<'a, O: Observer> Engine<'a, O> {
     fn settle(&mut self, cpu: u32) {
         let state = &mut self.cpus[cpu as usize];
         let (start, now) = (state.since, self.now);
-        state.touched = true;
+        if !state.touched {
+            state.touched = true;
+            self.touched.push(cpu);
+        }
         self.any_dirty = true;
         if start == now {
             return;
@@ -402,8 +412,11 @@ impl<'a, O: Observer> Engine<'a, O> {
         } else {
             KEY_IDLE
         };
-        let guest = &mut self.guests[state.guest as usize];
-        guest.dirty |= guest.global;
+        let (guest, holds) = (state.guest, state.holds);
+        debug_assert!(holds == NONE || self.cpus[holds as usize].touched);
+        if self.guests[guest as usize].global {
+            self.mark_guest(guest);
+        }
         self.arm_vcpu(vcpu);
         self.mark(vcpu);
     }
@@ -430,6 +443,15 @@ impl<'a, O: Observer> Engine<'a, O> {
             NEVER
         } else {
             at_quantum(time, self.host.quantum_ns)
+        }
+    }
+
+    /// A guest's tasks or VCPUs have changed.
+    fn mark_guest(&mut self, guest: u32) {
+        let state = &mut self.guests[guest as usize];
+        if !state.dirty {
+            state.dirty = true;
+            self.dirty_guests.push(guest);
         }
     }
 

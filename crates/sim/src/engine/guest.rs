@@ -12,8 +12,7 @@ impl<O: Observer> Engine<'_, O> {
             self.tasks[task as usize].guest,
             self.tasks[task as usize].vcpu,
         );
-        let state = &mut self.guests[guest as usize];
-        state.dirty = true;
+        self.mark_guest(guest);
         self.any_dirty = true;
         if vcpu != NONE {
             let own = &mut self.vcpus[vcpu as usize];
@@ -25,6 +24,7 @@ impl<O: Observer> Engine<'_, O> {
             }
             return;
         }
+        let state = &mut self.guests[guest as usize];
         state.ready_tasks += 1;
         if state.ready_vcpus < state.ready_tasks.min(state.vcpus.1 - state.vcpus.0) {
             self.advance_idle(guest);
@@ -48,8 +48,7 @@ impl<O: Observer> Engine<'_, O> {
             self.tasks[task as usize].guest,
             self.tasks[task as usize].vcpu,
         );
-        let state = &mut self.guests[guest as usize];
-        state.dirty = true;
+        self.mark_guest(guest);
         self.any_dirty = true;
         if vcpu != NONE {
             let own = &mut self.vcpus[vcpu as usize];
@@ -61,6 +60,7 @@ impl<O: Observer> Engine<'_, O> {
             }
             return;
         }
+        let state = &mut self.guests[guest as usize];
         state.ready_tasks -= 1;
         if state.ready_vcpus <= state.ready_tasks {
             return;

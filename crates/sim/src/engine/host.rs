@@ -10,10 +10,10 @@ impl<O: Observer> Engine<'_, O> {
     pub(super) fn decide(&mut self) {
         while self.any_dirty {
             self.any_dirty = false;
-            for guest in 0..self.guests.len() as u32 {
-                if self.guests[guest as usize].dirty {
-                    self.rebalance(guest);
-                }
+            // In order of their numbers, whatever came first: what comes of it is the same for one seed.
+            self.dirty_guests.sort_unstable();
+            for index in 0..self.dirty_guests.len() {
+                self.rebalance(self.dirty_guests[index]);
             }
             for domain in 0..self.domains.len() {
                 if self.dirty_domains[domain] {
@@ -25,11 +25,9 @@ impl<O: Observer> Engine<'_, O> {
             self.dispatch();
             self.any_dirty = self.dirty_domains.contains(&true);
         }
-        for cpu in 0..self.cpus.len() as u32 {
-            if self.cpus[cpu as usize].touched {
-                self.cpus[cpu as usize].touched = false;
-                self.arm_cpu(cpu);
-            }
+        while let Some(cpu) = self.touched.pop() {
+            self.cpus[cpu as usize].touched = false;
+            self.arm_cpu(cpu);
         }
     }
 
@@ -43,16 +41,13 @@ impl<O: Observer> Engine<'_, O> {
 
     /// Rule 1 and 4: who holds each CPU.
     fn choose_holders(&mut self, domain: usize) {
-        for cpu in self.cpus_of(domain) {
-            let holder = self.cpus[cpu as usize].holder;
-            if holder == NONE {
-                continue;
-            }
-            let slice_is_over =
-                !self.is_rt(holder) && self.cpus[cpu as usize].slice_end <= self.now;
-            if self.vcpus[holder as usize].key == KEY_IDLE || slice_is_over {
-                self.settle(cpu);
-                self.take_off(cpu);
+        if self.domains.len() > 1 {
+            self.end_hold(domain as u32);
+        } else {
+            // A holder's key changes, and a slice ends, where its CPU was settled.
+            self.touched.sort_unstable();
+            for index in 0..self.touched.len() {
+                self.end_hold(self.touched[index]);
             }
         }
         let mut failed = (0, 0);
@@ -63,6 +58,19 @@ impl<O: Observer> Engine<'_, O> {
                 None if self.vcpus[vcpu as usize].everywhere || self.domains.len() > 1 => break,
                 None => failed = (self.vcpus[vcpu as usize].key, vcpu + 1),
             }
+        }
+    }
+
+    /// Takes the holder of `cpu` off it if it no longer claims it, or has had its slice.
+    fn end_hold(&mut self, cpu: u32) {
+        let holder = self.cpus[cpu as usize].holder;
+        if holder == NONE {
+            return;
+        }
+        let slice_is_over = !self.is_rt(holder) && self.cpus[cpu as usize].slice_end <= self.now;
+        if self.vcpus[holder as usize].key == KEY_IDLE || slice_is_over {
+            self.settle(cpu);
+            self.take_off(cpu);
         }
     }
 
@@ -140,6 +148,17 @@ impl<O: Observer> Engine<'_, O> {
 
     /// Rules 2 and 3: who runs on each CPU of the domain.
     fn choose_runners(&mut self, domain: usize) {
+        if !self.lends && self.domains.len() == 1 {
+            // No holder idles, so that none runs for another: what runs elsewhere goes on.
+            let mut index = 0;
+            while index < self.touched.len() {
+                let cpu = self.touched[index];
+                debug_assert!(self.holder_has_work(cpu));
+                self.set_runner(cpu, self.cpus[cpu as usize].holder);
+                index += 1;
+            }
+            return;
+        }
         let mut idles = false;
         for cpu in self.cpus_of(domain) {
             let holder = self.cpus[cpu as usize].holder;
@@ -164,6 +183,11 @@ impl<O: Observer> Engine<'_, O> {
                 self.set_runner(cpu, borrower);
             }
         }
+    }
+
+    fn holder_has_work(&self, cpu: u32) -> bool {
+        let holder = self.cpus[cpu as usize].holder;
+        holder == NONE || self.vcpus[holder as usize].server.is_ready()
     }
 
     /// An idle VCPU of a global guest holds a CPU while a sibling with work waits for one: the work moves to it.
@@ -212,13 +236,13 @@ impl<O: Observer> Engine<'_, O> {
         self.put_task(cpu, NONE);
         if before != NONE {
             self.vcpus[before as usize].runs = NONE;
-            self.mark_guest(before);
+            self.mark_guest(self.vcpus[before as usize].guest);
         }
         self.cpus[cpu as usize].runner = vcpu;
         if vcpu == NONE {
             return;
         }
-        self.mark_guest(vcpu);
+        self.mark_guest(self.vcpus[vcpu as usize].guest);
         let overheads = self.overheads;
         let state = &mut self.vcpus[vcpu as usize];
         let migrates = state.last_cpu != cpu && state.last_cpu != NONE;
@@ -234,32 +258,26 @@ impl<O: Observer> Engine<'_, O> {
         own.slice_end = self.now + SLICE_NS;
     }
 
-    fn mark_guest(&mut self, vcpu: u32) {
-        let guest = self.vcpus[vcpu as usize].guest;
-        self.guests[guest as usize].dirty = true;
-    }
-
     /// Tasks on the VCPUs that run.
     fn dispatch(&mut self) {
-        for cpu in 0..self.cpus.len() as u32 {
-            let Some(runner) =
-                Some(self.cpus[cpu as usize].runner).filter(|&runner| runner != NONE)
-            else {
+        self.dirty_guests.sort_unstable();
+        for index in 0..self.dirty_guests.len() {
+            let guest = self.dirty_guests[index];
+            let state = &mut self.guests[guest as usize];
+            state.dirty = false;
+            if state.global {
+                self.dispatch_global(guest);
                 continue;
-            };
-            let guest = self.vcpus[runner as usize].guest;
-            if self.guests[guest as usize].dirty && !self.guests[guest as usize].global {
-                self.dispatch_own(cpu);
             }
-        }
-        for guest in 0..self.guests.len() as u32 {
-            if self.guests[guest as usize].dirty {
-                self.guests[guest as usize].dirty = false;
-                if self.guests[guest as usize].global {
-                    self.dispatch_global(guest);
+            let (first, end) = state.vcpus;
+            for vcpu in first..end {
+                let cpu = self.vcpus[vcpu as usize].runs;
+                if cpu != NONE {
+                    self.dispatch_own(cpu);
                 }
             }
         }
+        self.dirty_guests.clear();
     }
 
     /// Sets the timer of `cpu`, which is settled, to what ends first on it.

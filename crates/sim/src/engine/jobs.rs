@@ -152,7 +152,7 @@ impl<O: Observer> Engine<'_, O> {
         self.observer.job(&job);
         if goes_on {
             self.begin(number);
-            self.guests[self.tasks[number as usize].guest as usize].dirty = true;
+            self.mark_guest(self.tasks[number as usize].guest);
             self.choose_again(number);
         } else {
             self.task_is_idle(number);
