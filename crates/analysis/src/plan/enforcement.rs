@@ -192,7 +192,7 @@ fn sporadic(request: &Request, vms: &[VmReport]) -> Option<String> {
     let mut pairs = request.vms.iter().zip(vms);
     let counts = pairs.any(|(vm, report)| is_computed(vm) && is_partial(report));
     (is_sporadic && counts).then(|| {
-        "sporadic servers (also cbs under dm) give their budget back in pieces: a guest of several tasks may get less than \
+        "sporadic servers (also cbs under pdm and gdm) give their budget back in pieces: a guest of several tasks may get less than \
          this plan counts on, and a job be late; use scheduler = \"pedf\" or \"gedf\" with cbs, or server = \"periodic\""
             .to_owned()
     })
