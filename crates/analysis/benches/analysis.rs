@@ -16,6 +16,7 @@ use steadyvm_analysis::{
     guest::partitioned::LocalScheduler,
     host::{Host, HostScheduler, Vcpu, VcpuServer, admit, minimal_processors, overhead::Overheads},
     interface::{GuestScheduler, InterfaceKind, minimal, minimal_prm},
+    supply::Replenishment,
 };
 
 /// CARTS's part 1, minimal DM budgets for every period of 10 to 100.
@@ -29,7 +30,14 @@ fn carts(criterion: &mut Criterion) {
             let scheduler = LocalScheduler::DeadlineMonotonic;
             let budgets = (10..=100)
                 .filter_map(|period| {
-                    minimal_prm(black_box(&tasks), scheduler, period, &mut Work::default()).ok()
+                    minimal_prm(
+                        black_box(&tasks),
+                        scheduler,
+                        period,
+                        Replenishment::AtOnce,
+                        &mut Work::default(),
+                    )
+                    .ok()
                 })
                 .map(|interface| interface.budget);
             budgets.sum::<i64>()

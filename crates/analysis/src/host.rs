@@ -43,6 +43,7 @@ use crate::{
     error::{Error, positive},
     host::overhead::Overheads,
     ratio::Fraction,
+    supply::Replenishment,
     task::Task,
     time::Time,
 };
@@ -178,6 +179,17 @@ impl Host {
     /// How budgets behave while guests sleep.
     pub const fn server(&self) -> VcpuServer {
         self.server
+    }
+
+    /// How its servers replenish.
+    pub const fn replenishment(&self) -> Replenishment {
+        match self.server {
+            VcpuServer::Sporadic => Replenishment::InPieces,
+            VcpuServer::ConstantBandwidth if self.scheduler.is_fixed_priority() => {
+                Replenishment::InPieces
+            }
+            _ => Replenishment::AtOnce,
+        }
     }
 
     /// The scheduler.

@@ -35,7 +35,7 @@ use crate::{
     guest::partitioned::LocalScheduler,
     host::overhead::{Overheads, wakeups},
     ratio::Fraction,
-    supply::{Dedicated, MultiprocessorPeriodic, PeriodicResource},
+    supply::{Dedicated, MultiprocessorPeriodic, PeriodicResource, Replenishment},
     task::Task,
     time::{Amount, Time},
     verdict::{Stop, Verdict, Violation},
@@ -75,6 +75,24 @@ pub enum InterfaceKind {
     DeterministicMultiprocessor,
 }
 
+/// The VCPUs that an interface is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resource {
+    /// Their resource model.
+    pub kind: InterfaceKind,
+    /// How the host's servers replenish them.
+    pub replenishment: Replenishment,
+}
+
+impl From<InterfaceKind> for Resource {
+    fn from(kind: InterfaceKind) -> Self {
+        Self {
+            kind,
+            replenishment: Replenishment::AtOnce,
+        }
+    }
+}
+
 /// What a VM needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
@@ -89,6 +107,8 @@ pub struct Interface {
     /// `Some`: a reservation that begins when the VCPU wakes and is due so long after ([`reservation`]); else
     /// the budget comes at any time in the period.
     pub due: Option<Time>,
+    /// How the host's servers replenish its VCPUs.
+    pub replenishment: Replenishment,
     /// True if no smaller integer budget, and no fewer VCPUs, pass the test (partitioned guests: for the
     /// partition found). False if a bound on the work was reached before that was shown.
     pub exact: bool,
@@ -139,12 +159,14 @@ impl Interface {
         let Ok(resource) = MultiprocessorPeriodic::new(self.period, budget, vcpus) else {
             return Verdict::Undecided(Stop::precision());
         };
+        let resource = resource.replenished(self.replenishment);
         let Some(partition) = &self.partition else {
             return global::test(tasks, scheduler, &resource, work);
         };
         for (members, budget) in partition.iter().zip(resource.vcpu_budgets()) {
             let local: Vec<Task> = members.iter().map(|&member| tasks[member]).collect();
             let verdict = PeriodicResource::new(self.period, budget)
+                .map(|vcpu| vcpu.replenished(self.replenishment))
                 .map_or(Verdict::Undecided(Stop::precision()), |vcpu| {
                     scheduler.local().test(&local, &vcpu, work)
                 });
@@ -184,7 +206,7 @@ pub enum Infeasible {
     Undecided(Stop),
 }
 
-/// The least interface of `kind` for `tasks` under `scheduler`, with VCPUs of `period`.
+/// The least interface of `resource` for `tasks` under `scheduler`, with VCPUs of `period`.
 ///
 /// `vcpus` fixes the parallelism: exactly that many for MPR and DMPR (full plus partial), at most that
 /// many for a partitioned guest, and 1 for a PRM.
@@ -194,11 +216,16 @@ pub enum Infeasible {
 pub fn minimal(
     tasks: &[Task],
     scheduler: GuestScheduler,
-    kind: InterfaceKind,
+    resource: impl Into<Resource>,
     period: Time,
     vcpus: Option<u32>,
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
+    let resource = resource.into();
+    let Resource {
+        kind,
+        replenishment,
+    } = resource;
     positive("the VCPU period", period)?;
     if tasks.is_empty() {
         return Err(Error::Empty {
@@ -215,19 +242,27 @@ pub fn minimal(
         });
     }
     if scheduler == GuestScheduler::PartitionedEarliestDeadline {
-        return Ok(partitioned::minimal(tasks, kind, period, vcpus, work));
+        return Ok(partitioned::minimal(tasks, resource, period, vcpus, work));
     }
     match kind {
         InterfaceKind::PeriodicResource => match vcpus {
-            None | Some(1) => Ok(minimal_prm(tasks, scheduler.local(), period, work)),
+            None | Some(1) => Ok(minimal_prm(
+                tasks,
+                scheduler.local(),
+                period,
+                replenishment,
+                work,
+            )),
             Some(vcpus) => Err(Error::Contradiction {
                 what: format!("a PRM interface is one VCPU, but {vcpus} are asked for"),
                 advice: "use mpr or dmpr, or the partitioned scheduler pedf",
             }),
         },
-        InterfaceKind::Multiprocessor => minimal_mpr(tasks, scheduler, period, vcpus, work),
+        InterfaceKind::Multiprocessor => {
+            minimal_mpr(tasks, scheduler, period, vcpus, replenishment, work)
+        }
         InterfaceKind::DeterministicMultiprocessor => {
-            minimal_dmpr(tasks, scheduler, period, vcpus, work)
+            minimal_dmpr(tasks, scheduler, period, vcpus, replenishment, work)
         }
     }
 }

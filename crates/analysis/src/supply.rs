@@ -19,7 +19,7 @@ pub use dmpr::DeterministicMultiprocessor;
 pub use edp::ExplicitDeadlinePeriodic;
 pub use mpr::MultiprocessorPeriodic;
 pub use multi::MultiSupply;
-pub use prm::PeriodicResource;
+pub use prm::{PeriodicResource, Replenishment};
 
 use crate::{
     ratio::Fraction,

@@ -12,7 +12,7 @@ use steadyvm_analysis::{
     Amount, Task, Time, Work,
     guest::partitioned::LocalScheduler,
     interface::{GuestScheduler, InterfaceKind, minimal, minimal_prm},
-    supply::{MultiprocessorPeriodic, PeriodicResource, Supply},
+    supply::{MultiprocessorPeriodic, PeriodicResource, Replenishment, Supply},
 };
 
 type Parameters = (Time, Time, Time);
@@ -69,26 +69,33 @@ fn one_vcpu() {
                     LocalScheduler::EarliestDeadline,
                     LocalScheduler::DeadlineMonotonic,
                 ] {
-                    let searched = (1..=period).find(|&budget| {
-                        let supply = PeriodicResource::new(period, budget).unwrap();
-                        match scheduler {
-                            LocalScheduler::EarliestDeadline => edf_holds(&tasks, &supply, horizon),
-                            LocalScheduler::DeadlineMonotonic => dm_holds(&tasks, &supply),
-                        }
-                    });
-                    let found =
-                        minimal_prm(&library(&tasks), scheduler, period, &mut Work::default());
-                    let found = found.ok().map(|interface| {
-                        assert!(interface.exact);
-                        interface.budget
-                    });
-                    assert_eq!(found, searched, "{tasks:?} {scheduler:?} {period}");
-                    systems += 1;
+                    for replenishment in [Replenishment::AtOnce, Replenishment::InPieces] {
+                        let searched = (1..=period).find(|&budget| {
+                            let vcpu = PeriodicResource::new(period, budget).unwrap();
+                            let supply = vcpu.replenished(replenishment);
+                            match scheduler {
+                                LocalScheduler::EarliestDeadline => {
+                                    edf_holds(&tasks, &supply, horizon)
+                                }
+                                LocalScheduler::DeadlineMonotonic => dm_holds(&tasks, &supply),
+                            }
+                        });
+                        let tasks = library(&tasks);
+                        let work = &mut Work::default();
+                        let found = minimal_prm(&tasks, scheduler, period, replenishment, work);
+                        let found = found.ok().map(|interface| {
+                            assert!(interface.exact);
+                            interface.budget
+                        });
+                        let context = format!("{tasks:?} {scheduler:?} {period} {replenishment:?}");
+                        assert_eq!(found, searched, "{context}");
+                        systems += 1;
+                    }
                 }
             }
         }
     }
-    assert!(systems > 15_000, "{systems}");
+    assert!(systems > 30_000, "{systems}");
 }
 
 /// Suspension is no demand for a processor below, but jitter:
@@ -125,7 +132,13 @@ fn suspending_tasks_of_one_vcpu() {
                 suspending_dm_holds(&tasks, &PeriodicResource::new(period, budget).unwrap())
             });
             let scheduler = LocalScheduler::DeadlineMonotonic;
-            let found = minimal_prm(&suspending, scheduler, period, &mut Work::default());
+            let found = minimal_prm(
+                &suspending,
+                scheduler,
+                period,
+                Replenishment::AtOnce,
+                &mut Work::default(),
+            );
             let found = found.ok().map(|interface| {
                 assert!(interface.exact);
                 interface.budget

@@ -8,7 +8,7 @@ use steadyvm_analysis::{
     host::{self, Host, HostScheduler, Vcpu, VcpuServer, overhead::Overheads},
     interface::minimal_prm,
     server::{self, Server, ServerKind},
-    supply::{Dedicated, MultiprocessorPeriodic, PeriodicResource, Supply},
+    supply::{Dedicated, MultiprocessorPeriodic, PeriodicResource, Replenishment, Supply},
 };
 
 fn tasks(parameters: &[(i64, i64)]) -> Vec<Task> {
@@ -26,9 +26,15 @@ fn constrained(parameters: &[(i64, i64, i64)]) -> Vec<Task> {
 }
 
 fn least(tasks: &[Task], scheduler: LocalScheduler, period: i64) -> i64 {
-    minimal_prm(tasks, scheduler, period, &mut Work::default())
-        .unwrap()
-        .budget
+    minimal_prm(
+        tasks,
+        scheduler,
+        period,
+        Replenishment::AtOnce,
+        &mut Work::default(),
+    )
+    .unwrap()
+    .budget
 }
 
 /// CARTS gives the same budget, or one more exactly where supply meets demand without slack.

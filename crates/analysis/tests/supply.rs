@@ -6,7 +6,7 @@ use steadyvm_analysis::{
     Amount, Time,
     supply::{
         Dedicated, DeterministicMultiprocessor, ExplicitDeadlinePeriodic, MultiprocessorPeriodic,
-        PeriodicResource, Supply,
+        PeriodicResource, Replenishment, Supply,
     },
 };
 
@@ -200,6 +200,68 @@ fn full_and_partial_vcpus_add_up() {
         }
     }
     check_properties(&Dedicated::new(3), 20, "dedicated");
+}
+
+/// Of a sporadic server, by its rule: all of the budget by 2 Pi and by the end of each period after it, as late as one
+/// CPU can; at once where it always runs.
+fn pieces_by_rule(period: Time, budget: Time, window: Time) -> Amount {
+    if budget == period {
+        return window.into();
+    }
+    let budgets = (2..=window / period.max(1) + 1).map(|end| {
+        let begin = end * period - budget;
+        (window - begin).clamp(0, budget)
+    });
+    budgets.sum::<Time>().into()
+}
+
+#[test]
+fn sporadic_supplies_equal_their_rule() {
+    let pieces = Replenishment::InPieces;
+    for period in 1..=9 {
+        for budget in 0..=period {
+            let vcpu = PeriodicResource::new(period, budget).unwrap();
+            let sporadic = vcpu.replenished(pieces);
+            let context = format!("sporadic <{period},{budget}>");
+            for window in 0..=4 * period {
+                let expected = pieces_by_rule(period, budget, window);
+                assert_eq!(sporadic.supply(window), expected, "{context} at {window}");
+                assert!(expected <= vcpu.supply(window), "{context} at {window}");
+            }
+            check_properties(&sporadic, 6 * period, &context);
+            assert_eq!(sporadic.replenished(Replenishment::AtOnce), vcpu);
+        }
+        for processors in 1..=4 {
+            for budget in 0..=processors * period {
+                let resource =
+                    MultiprocessorPeriodic::new(period, budget, processors as u32).unwrap();
+                let sporadic = resource.replenished(pieces);
+                let context = format!("sporadic <{period},{budget},{processors}>");
+                for window in 0..=4 * period {
+                    let vcpus = resource.vcpu_budgets().into_iter();
+                    let expected = vcpus.map(|budget| pieces_by_rule(period, budget, window));
+                    assert_eq!(
+                        sporadic.supply(window),
+                        expected.sum::<Amount>(),
+                        "{context}"
+                    );
+                    let divisible = sporadic.divisible_supply(window);
+                    assert!(divisible <= sporadic.supply(window), "{context}");
+                    assert!(divisible <= resource.divisible_supply(window), "{context}");
+                }
+                check_properties(&sporadic, 6 * period, &context);
+            }
+        }
+        for budget in 0..=period {
+            let resource = DeterministicMultiprocessor::new(period, budget, 2).unwrap();
+            let sporadic = resource.replenished(pieces);
+            for window in 0..=4 * period {
+                let expected = Amount::from(2 * window) + pieces_by_rule(period, budget, window);
+                assert_eq!(sporadic.supply(window), expected, "<{period},{budget},2>");
+            }
+            check_properties(&sporadic, 6 * period, "sporadic DMPR");
+        }
+    }
 }
 
 /// Monotone, superadditive, not below its line, straight between corners, inverse to its inverse.

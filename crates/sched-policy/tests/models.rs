@@ -387,8 +387,8 @@ fn equal_deadlines_are_ordered_by_priority() {
 }
 
 /// Budget used in pieces comes back in pieces: a guest that asks for 2 at 6 may wait for the last one until 25, the end of
-/// that piece's period: 19, where a periodic resource of 2 in 10 promises 2 within 2 x 10 - 2 = 18. Only a host that is not admitted lets both pieces be so late: the analysis crate's
-/// `servers_supply_what_a_periodic_resource_does` visits every schedule of admitted ones.
+/// that piece's period: 19, where a periodic resource of 2 in 10 promises 2 within 2 x 10 - 2 = 18. The analysis counts on
+/// 2 within 2 x 10 (crates/analysis/src/supply/prm.rs).
 #[test]
 fn a_sporadic_server_returns_pieces_later_than_a_periodic_resource() {
     let parameters = Parameters::new(Kind::Sporadic, 2, 10).expect("valid");

@@ -20,11 +20,11 @@ pub struct Space {
 }
 
 impl Default for Space {
-    /// What the analysis claims to be sound for, without the constant-bandwidth and sporadic servers.
+    /// What the analysis claims to be sound for.
     fn default() -> Self {
         Self {
             hosts: vec!["pedf", "gedf", "pdm", "gdm"],
-            servers: vec!["deferrable", "periodic"],
+            servers: vec!["deferrable", "periodic", "sporadic", "cbs"],
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering;
 
-use super::{GuestScheduler, Infeasible, Interface, InterfaceKind, minimal};
+use super::{GuestScheduler, Infeasible, Interface, Resource, minimal};
 use crate::{
     error::{Error, positive},
     host::overhead::Overheads,
@@ -77,16 +77,17 @@ impl PeriodRange {
 pub fn best(
     tasks: &[Task],
     scheduler: GuestScheduler,
-    kind: InterfaceKind,
+    resource: impl Into<Resource>,
     range: PeriodRange,
     vcpus: Option<u32>,
     overheads: &Overheads,
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
+    let resource = resource.into();
     let mut best: Option<(Amount, Interface)> = None;
     let mut failure = None;
     for period in range.periods() {
-        match minimal(tasks, scheduler, kind, period, vcpus, work)? {
+        match minimal(tasks, scheduler, resource, period, vcpus, work)? {
             Ok(interface) => {
                 let cost = interface.cost(tasks, overheads);
                 let better = best.as_ref().is_none_or(|(least, other)| {

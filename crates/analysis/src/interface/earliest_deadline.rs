@@ -1,7 +1,7 @@
 //! The least budget of one VCPU under EDF.
 //!
-//! Model: sporadic tasks under EDF on an explicit deadline periodic resource (a PRM where its deadline is
-//! its period). Formula: the least whole Theta with sum dbf_i(t) <= sbf_Theta(t) for all t.
+//! Model: sporadic tasks under EDF on a resource of one processor whose supply rises with its budget Theta (an EDP, a
+//! PRM). Formula: the least whole Theta with sum dbf_i(t) <= sbf_Theta(t) for all t.
 //!
 //! How it is found: in one pass over the windows, without bisection over whole tests. Theta starts as the
 //! least budget whose bandwidth exceeds the utilisation. The windows up to the horizon of [`edf`] are
@@ -15,22 +15,29 @@
 
 use super::budget::{self, Least};
 use crate::{
+    error::Error,
     guest::edf,
-    supply::{ExplicitDeadlinePeriodic, Supply},
+    supply::Supply,
     task::Task,
     time::Time,
     verdict::{Stop, Verdict, Violation},
     work::Work,
 };
 
-/// The least budget for `tasks` with this period and deadline; Theta = `deadline` is known to suffice.
-pub(super) fn least(tasks: &[Task], period: Time, deadline: Time, work: &mut Work) -> Least {
+/// The least budget for `tasks` on the `resource` of each budget, of this period; Theta = `most` is known to suffice.
+pub(super) fn least<S: Supply>(
+    tasks: &[Task],
+    period: Time,
+    most: Time,
+    resource: impl Fn(Time) -> Result<S, Error>,
+    work: &mut Work,
+) -> Least {
     let search = Search {
         tasks,
-        period,
-        deadline,
+        most,
+        resource: |budget| resource(budget).map_err(|_| Verdict::Undecided(Stop::precision())),
     };
-    let low = budget::floor(tasks.iter().map(Task::utilization), period).min(deadline);
+    let low = budget::floor(tasks.iter().map(Task::utilization), period).min(most);
     // A quarter is kept to find some budget, should the least one take too long.
     let mut share = work.take(work.left() / 4 * 3);
     let mut found = low;
@@ -44,24 +51,24 @@ pub(super) fn least(tasks: &[Task], period: Time, deadline: Time, work: &mut Wor
     }
     Least {
         exact,
-        ..budget::least_below(found, deadline, |budget| search.test(budget, work))
+        ..budget::least_below(found, most, |budget| search.test(budget, work))
     }
 }
 
-struct Search<'a> {
+struct Search<'a, F> {
     tasks: &'a [Task],
-    period: Time,
-    deadline: Time,
+    most: Time,
+    resource: F,
 }
 
-impl Search<'_> {
+impl<S: Supply, F: Fn(Time) -> Result<S, Verdict>> Search<'_, F> {
     /// Raises `budget` to the least one, or as far as the work allows.
     fn raise(&self, budget: &mut Time, work: &mut Work) -> Result<(), Verdict> {
         let longest = self.tasks.iter().map(Task::period).max().unwrap_or(1);
         let (mut walked, mut end) = (0, 2 * longest);
-        while *budget < self.deadline {
+        while *budget < self.most {
             work.spend(self.tasks.len(), end)?;
-            let resource = self.resource(*budget)?;
+            let resource = (self.resource)(*budget)?;
             let Some(horizon) = edf::horizon(self.tasks, &resource, work)? else {
                 // Demand outgrows this supply.
                 *budget += 1;
@@ -81,20 +88,25 @@ impl Search<'_> {
             walked = end;
             end = end.saturating_mul(2);
         }
-        *budget = self.deadline;
+        *budget = self.most;
         Ok(())
     }
 
     fn walk(&self, budget: Time, after: Time, from: Time, work: &mut Work) -> Result<(), Verdict> {
-        edf::walk(self.tasks, &self.resource(budget)?, after + 1..=from, work)
+        edf::walk(
+            self.tasks,
+            &(self.resource)(budget)?,
+            after + 1..=from,
+            work,
+        )
     }
 
     /// The least budget above `low` that supplies what a failed window demands.
     fn needed(&self, low: Time, failed: &Violation) -> Result<Time, Verdict> {
-        let (mut low, mut high) = (low + 1, self.deadline);
+        let (mut low, mut high) = (low + 1, self.most);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.resource(middle)?.supply(failed.at) >= failed.demand {
+            if (self.resource)(middle)?.supply(failed.at) >= failed.demand {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -104,14 +116,9 @@ impl Search<'_> {
     }
 
     fn test(&self, budget: Time, work: &mut Work) -> Verdict {
-        match self.resource(budget) {
+        match (self.resource)(budget) {
             Ok(resource) => edf::test(self.tasks, &resource, work),
             Err(verdict) => verdict,
         }
-    }
-
-    fn resource(&self, budget: Time) -> Result<ExplicitDeadlinePeriodic, Verdict> {
-        ExplicitDeadlinePeriodic::new(self.period, budget, self.deadline)
-            .map_err(|_| Verdict::Undecided(Stop::precision()))
     }
 }

@@ -26,20 +26,22 @@ pub fn minimal_edp(
     deadline: Time,
     work: &mut Work,
 ) -> Result<Result<Least, Infeasible>, Error> {
-    let whole = ExplicitDeadlinePeriodic::new(period, deadline, deadline)?;
+    let resource = |budget| ExplicitDeadlinePeriodic::new(period, budget, deadline);
+    let whole = resource(deadline)?;
     let at_most = scheduler.test(tasks, &whole, work);
     if !at_most.is_schedulable() {
         return Ok(Err(reason(&at_most)));
     }
     Ok(Ok(match scheduler {
-        LocalScheduler::EarliestDeadline => earliest_deadline::least(tasks, period, deadline, work),
+        LocalScheduler::EarliestDeadline => {
+            earliest_deadline::least(tasks, period, deadline, resource, work)
+        }
         LocalScheduler::DeadlineMonotonic => {
             let floor = budget::floor(tasks.iter().map(Task::execution_share), period);
             budget::least_below(floor, deadline, |budget| {
-                ExplicitDeadlinePeriodic::new(period, budget, deadline)
-                    .map_or(Verdict::Undecided(Stop::precision()), |resource| {
-                        scheduler.test(tasks, &resource, work)
-                    })
+                resource(budget).map_or(Verdict::Undecided(Stop::precision()), |resource| {
+                    scheduler.test(tasks, &resource, work)
+                })
             })
         }
     }))

@@ -11,7 +11,9 @@ use crate::{
     guest::{global_edf, global_fixed_priority},
     host::gfb,
     ratio::Interval,
-    supply::{Dedicated, DeterministicMultiprocessor, MultiprocessorPeriodic, Supply},
+    supply::{
+        Dedicated, DeterministicMultiprocessor, MultiprocessorPeriodic, Replenishment, Supply,
+    },
     task::{PriorityOrder, Task},
     time::Time,
     verdict::{Stop, Verdict},
@@ -27,9 +29,10 @@ pub fn minimal_mpr(
     scheduler: GuestScheduler,
     period: Time,
     vcpus: Option<u32>,
+    replenishment: Replenishment,
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
-    minimal_on::<MultiprocessorPeriodic>(tasks, scheduler, period, vcpus, work)
+    minimal_on::<MultiprocessorPeriodic>(tasks, scheduler, period, vcpus, replenishment, work)
 }
 
 /// The least DMPR of `period` for `tasks`: `vcpus - 1` full VCPUs and a partial one.
@@ -41,14 +44,20 @@ pub fn minimal_dmpr(
     scheduler: GuestScheduler,
     period: Time,
     vcpus: Option<u32>,
+    replenishment: Replenishment,
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
-    minimal_on::<DeterministicMultiprocessor>(tasks, scheduler, period, vcpus, work)
+    minimal_on::<DeterministicMultiprocessor>(tasks, scheduler, period, vcpus, replenishment, work)
 }
 
 /// A resource model whose budget is looked for on a given number of VCPUs.
 trait Model: Supply + Sized {
-    fn on(vcpus: u32, period: Time, budget: Time) -> Result<Self, Error>;
+    fn on(
+        vcpus: u32,
+        period: Time,
+        budget: Time,
+        replenishment: Replenishment,
+    ) -> Result<Self, Error>;
 
     /// The budget with which all VCPUs always run.
     fn whole(vcpus: u32, period: Time) -> Time;
@@ -57,8 +66,13 @@ trait Model: Supply + Sized {
 }
 
 impl Model for MultiprocessorPeriodic {
-    fn on(vcpus: u32, period: Time, budget: Time) -> Result<Self, Error> {
-        Self::new(period, budget, vcpus)
+    fn on(
+        vcpus: u32,
+        period: Time,
+        budget: Time,
+        replenishment: Replenishment,
+    ) -> Result<Self, Error> {
+        Self::new(period, budget, vcpus).map(|vcpus| vcpus.replenished(replenishment))
     }
 
     fn whole(vcpus: u32, period: Time) -> Time {
@@ -71,8 +85,13 @@ impl Model for MultiprocessorPeriodic {
 }
 
 impl Model for DeterministicMultiprocessor {
-    fn on(vcpus: u32, period: Time, budget: Time) -> Result<Self, Error> {
-        Self::new(period, budget, vcpus - 1)
+    fn on(
+        vcpus: u32,
+        period: Time,
+        budget: Time,
+        replenishment: Replenishment,
+    ) -> Result<Self, Error> {
+        Self::new(period, budget, vcpus - 1).map(|vcpus| vcpus.replenished(replenishment))
     }
 
     fn whole(_vcpus: u32, period: Time) -> Time {
@@ -89,6 +108,7 @@ fn minimal_on<M: Model>(
     scheduler: GuestScheduler,
     period: Time,
     vcpus: Option<u32>,
+    replenishment: Replenishment,
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
     let guest = Guest::new(tasks, scheduler);
@@ -97,23 +117,26 @@ fn minimal_on<M: Model>(
         Err(infeasible) => return Ok(Err(infeasible)),
     };
     let whole = M::whole(vcpus, period);
-    M::on(vcpus, period, whole)?;
+    let on = |budget| M::on(vcpus, period, budget, replenishment);
+    on(whole)?;
     if vcpus == 1 {
-        let interface = uniprocessor::least_on_whole(tasks, scheduler.local(), period, work);
+        let interface =
+            uniprocessor::least_on_whole(tasks, scheduler.local(), period, replenishment, work);
         return Ok(Ok(interface));
     }
     let least = budget::least_below(1, whole, |budget| {
-        M::on(vcpus, period, budget).map_or(Verdict::Undecided(Stop::precision()), |model| {
+        on(budget).map_or(Verdict::Undecided(Stop::precision()), |model| {
             guest.test(&model, work)
         })
     });
-    let vcpu_budgets = M::on(vcpus, period, least.budget)?.budgets();
+    let vcpu_budgets = on(least.budget)?.budgets();
     Ok(Ok(Interface {
         period,
         budget: vcpu_budgets.iter().sum(),
         vcpu_budgets,
         partition: None,
         due: None,
+        replenishment,
         exact: fewest && least.exact,
     }))
 }

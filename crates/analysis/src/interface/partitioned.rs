@@ -11,7 +11,7 @@
 //! partitions. Sources: Shin and Lee 2003; the dissertation's section 3.3.1.
 
 use super::{
-    Infeasible, Interface, InterfaceKind, MAX_VCPUS, reason, uniprocessor::least_on_whole,
+    Infeasible, Interface, InterfaceKind, MAX_VCPUS, Resource, reason, uniprocessor::least_on_whole,
 };
 use crate::{
     guest::partitioned::{LocalScheduler, best_fit},
@@ -23,11 +23,15 @@ use crate::{
 
 pub fn minimal(
     tasks: &[Task],
-    kind: InterfaceKind,
+    resource: Resource,
     period: Time,
     vcpus: Option<u32>,
     work: &mut Work,
 ) -> Result<Interface, Infeasible> {
+    let Resource {
+        kind,
+        replenishment,
+    } = resource;
     let scheduler = LocalScheduler::EarliestDeadline;
     let limit = vcpus.unwrap_or(MAX_VCPUS) as usize;
     // Half of the work is kept for the budgets.
@@ -45,7 +49,7 @@ pub fn minimal(
     let mut exact = true;
     for members in &partition {
         let members: Vec<Task> = members.iter().map(|&i| tasks[i]).collect();
-        let interface = least_on_whole(&members, scheduler, period, work);
+        let interface = least_on_whole(&members, scheduler, period, replenishment, work);
         exact &= interface.exact;
         needed.push(interface.budget);
     }
@@ -65,6 +69,7 @@ pub fn minimal(
         vcpu_budgets,
         partition: Some(partition),
         due: None,
+        replenishment,
         exact,
     })
 }

@@ -13,7 +13,7 @@
 //! Source: Abeni and Buttazzo, RTSS 1998 (a server per task); constrained deadlines: Casini et al., RTNS 2017.
 
 use super::Interface;
-use crate::task::Task;
+use crate::{supply::Replenishment, task::Task};
 
 /// The reservation for `tasks`; `None` unless there is one task and it does not suspend itself.
 pub fn minimal(tasks: &[Task]) -> Option<Interface> {
@@ -26,6 +26,7 @@ pub fn minimal(tasks: &[Task]) -> Option<Interface> {
         vcpu_budgets: vec![task.execution()],
         partition: None,
         due: Some(task.window()),
+        replenishment: Replenishment::AtOnce,
         exact: true,
     })
 }

@@ -8,8 +8,9 @@
 
 use super::{Infeasible, Interface, budget, earliest_deadline, reason};
 use crate::{
+    error::Error,
     guest::{fixed_priority, partitioned::LocalScheduler},
-    supply::{PeriodicResource, Supply},
+    supply::{PeriodicResource, Replenishment, Supply},
     task::{PriorityOrder, Task},
     time::Time,
     verdict::{Stop, Verdict},
@@ -24,13 +25,20 @@ pub fn minimal_prm(
     tasks: &[Task],
     scheduler: LocalScheduler,
     period: Time,
+    replenishment: Replenishment,
     work: &mut Work,
 ) -> Result<Interface, Infeasible> {
     let verdict = super::whole_processor(tasks, scheduler, work);
     if !verdict.is_schedulable() {
         return Err(reason(&verdict));
     }
-    Ok(least_on_whole(tasks, scheduler, period, work))
+    Ok(least_on_whole(
+        tasks,
+        scheduler,
+        period,
+        replenishment,
+        work,
+    ))
 }
 
 /// The same for tasks that a whole processor is known to hold.
@@ -38,15 +46,20 @@ pub(super) fn least_on_whole(
     tasks: &[Task],
     scheduler: LocalScheduler,
     period: Time,
+    replenishment: Replenishment,
     work: &mut Work,
 ) -> Interface {
+    let vcpu =
+        |budget| PeriodicResource::new(period, budget).map(|vcpu| vcpu.replenished(replenishment));
     let least = match scheduler {
-        LocalScheduler::EarliestDeadline => earliest_deadline::least(tasks, period, period, work),
+        LocalScheduler::EarliestDeadline => {
+            earliest_deadline::least(tasks, period, period, vcpu, work)
+        }
         LocalScheduler::DeadlineMonotonic => {
             let floor = budget::floor(tasks.iter().map(Task::execution_share), period);
             let order = PriorityOrder::DeadlineMonotonic.order(tasks);
             let sorted: Vec<Task> = order.iter().map(|&i| tasks[i]).collect();
-            least_fixed_priority(&sorted, period, floor, work)
+            least_fixed_priority(&sorted, period, floor, vcpu, work)
         }
     };
     Interface {
@@ -55,6 +68,7 @@ pub(super) fn least_on_whole(
         vcpu_budgets: vec![least.budget],
         partition: None,
         due: None,
+        replenishment,
         exact: least.exact,
     }
 }
@@ -63,11 +77,11 @@ pub(super) fn least_on_whole(
 fn least_budget(
     period: Time,
     floor: Time,
+    vcpu: impl Fn(Time) -> Result<PeriodicResource, Error>,
     mut test: impl FnMut(&PeriodicResource) -> Verdict,
 ) -> budget::Least {
     budget::least_below(floor, period, |budget| {
-        PeriodicResource::new(period, budget)
-            .map_or(Verdict::Undecided(Stop::precision()), |r| test(&r))
+        vcpu(budget).map_or(Verdict::Undecided(Stop::precision()), |vcpu| test(&vcpu))
     })
 }
 
@@ -76,6 +90,7 @@ fn least_fixed_priority(
     sorted: &[Task],
     period: Time,
     floor: Time,
+    vcpu: impl Fn(Time) -> Result<PeriodicResource, Error>,
     work: &mut Work,
 ) -> budget::Least {
     let mut least = budget::Least {
@@ -84,17 +99,17 @@ fn least_fixed_priority(
     };
     for (index, bound) in fixed_priority::load_bounds(sorted).into_iter().enumerate() {
         let window = sorted[index].window();
-        if PeriodicResource::new(period, least.budget).is_ok_and(|r| bound <= r.supply(window)) {
+        if vcpu(least.budget).is_ok_and(|vcpu| bound <= vcpu.supply(window)) {
             continue;
         }
         let mut test =
             |resource: &PeriodicResource| fixed_priority::test_task(sorted, index, resource, work);
-        let current = PeriodicResource::new(period, least.budget)
+        let current = vcpu(least.budget)
             .map_or(Verdict::Undecided(Stop::precision()), |resource| {
                 test(&resource)
             });
         if !current.is_schedulable() {
-            let raised = least_budget(period, least.budget, test);
+            let raised = least_budget(period, least.budget, &vcpu, test);
             least = budget::Least {
                 exact: least.exact && raised.exact,
                 ..raised

@@ -9,7 +9,7 @@ use super::{InterfaceName, Period, TaskNeeds, Unit};
 use crate::{
     error::Error,
     host::{Host, VcpuServer},
-    interface::{Infeasible, Interface, minimal, reservation},
+    interface::{Infeasible, Interface, Resource, minimal, reservation},
     task::Task,
     time::{Amount, Time},
     verdict::Stop,
@@ -45,12 +45,16 @@ pub(super) fn ranked(
     }
     let mut failure = None;
     if needs.interface != InterfaceName::Reservation {
+        let resource = Resource {
+            kind: needs.interface.into(),
+            replenishment: host.replenishment(),
+        };
         let mut resources = Vec::new();
         for period in periods(needs, unit) {
             match minimal(
                 &tasks,
                 needs.scheduler.into(),
-                needs.interface.into(),
+                resource,
                 period,
                 needs.vcpus,
                 work,

@@ -7,7 +7,7 @@
 //! `overheads.quantum` to the tick otherwise.
 
 use super::{Enforcement, Explanation, Request, VmReport};
-use crate::host::{Host, VcpuServer};
+use crate::host::Host;
 use crate::time::{Amount, Time};
 
 const LEAST_RUNTIME: Time = 1_024;
@@ -125,7 +125,6 @@ pub(super) fn notes(request: &Request, vms: &[VmReport]) -> Vec<String> {
         notes.extend(too_short(request, vms));
     }
     notes.extend(preconditions(request, vms));
-    notes.extend(sporadic(request, vms));
     if request.unit != super::Unit::Nanosecond {
         return notes;
     }
@@ -174,28 +173,6 @@ fn too_short(request: &Request, vms: &[VmReport]) -> Vec<String> {
             )
         })
         .collect()
-}
-
-/// Sporadic servers give their budget back in pieces, and the interfaces are those of a periodic resource: a VM that
-/// the plan accepts can be late (crates/sim/tests/soundness.rs). docs/design/analysis.md has the bound that would hold.
-fn sporadic(request: &Request, vms: &[VmReport]) -> Option<String> {
-    let is_sporadic = match request.host.server() {
-        VcpuServer::Sporadic => true,
-        VcpuServer::ConstantBandwidth => request.host.scheduler().is_fixed_priority(),
-        _ => false,
-    };
-    let is_computed = |vm: &super::Vm| matches!(vm.needs, super::Needs::Tasks(_));
-    let is_partial = |report: &VmReport| {
-        let mut vcpus = report.vcpus.iter();
-        vcpus.any(|vcpu| vcpu.budget > 0 && vcpu.budget < vcpu.period)
-    };
-    let mut pairs = request.vms.iter().zip(vms);
-    let counts = pairs.any(|(vm, report)| is_computed(vm) && is_partial(report));
-    (is_sporadic && counts).then(|| {
-        "sporadic servers (also cbs under pdm and gdm) give their budget back in pieces: a guest of several tasks may get less than \
-         this plan counts on, and a job be late; use scheduler = \"pedf\" or \"gedf\" with cbs, or server = \"periodic\""
-            .to_owned()
-    })
 }
 
 /// What the guests must do for the promise.

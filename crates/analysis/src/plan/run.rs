@@ -16,9 +16,9 @@ use super::{
 use crate::{
     error::Error,
     host::{Admission, Host, Placement, Processors, Vcpu, admit, minimal_processors},
-    interface::{Infeasible, Interface, best_period, minimal},
+    interface::{Infeasible, Interface, Resource, best_period, minimal},
     ratio::Interval,
-    supply::MultiprocessorPeriodic,
+    supply::{MultiprocessorPeriodic, Replenishment},
     task::Task,
     verdict::Verdict,
     work::Work,
@@ -199,7 +199,7 @@ pub(super) fn interface_of(
             period,
             vcpus,
         } => {
-            return spread(*budget, *period, *vcpus).map(Outcome::Interface);
+            return spread(*budget, *period, *vcpus, host.replenishment()).map(Outcome::Interface);
         }
     };
     if needs.is_chosen() {
@@ -225,7 +225,7 @@ pub(super) fn interface_of(
         Some(given) => {
             let vcpus = u32::try_from(least.vcpu_budgets.len()).unwrap_or(u32::MAX);
             let partition = least.partition;
-            let interface = spread(given, least.period, vcpus)?;
+            let interface = spread(given, least.period, vcpus, least.replenishment)?;
             Ok(Outcome::Interface(Interface {
                 partition,
                 ..interface
@@ -240,13 +240,17 @@ pub(super) fn least_interface(
     work: &mut Work,
 ) -> Result<Result<Interface, Infeasible>, Error> {
     let tasks = needs.tasks();
-    let (scheduler, kind) = (needs.scheduler.into(), needs.interface.into());
+    let scheduler = needs.scheduler.into();
+    let resource = Resource {
+        kind: needs.interface.into(),
+        replenishment: host.replenishment(),
+    };
     match needs.period {
-        Period::Fixed(period) => minimal(&tasks, scheduler, kind, period, needs.vcpus, work),
+        Period::Fixed(period) => minimal(&tasks, scheduler, resource, period, needs.vcpus, work),
         Period::Best(range) => best_period::best(
             &tasks,
             scheduler,
-            kind,
+            resource,
             range,
             needs.vcpus,
             host.overheads(),
@@ -259,7 +263,12 @@ pub(super) fn least_interface(
     }
 }
 
-fn spread(budget: i64, period: i64, vcpus: u32) -> Result<Interface, Error> {
+fn spread(
+    budget: i64,
+    period: i64,
+    vcpus: u32,
+    replenishment: Replenishment,
+) -> Result<Interface, Error> {
     let vcpu_budgets = MultiprocessorPeriodic::new(period, budget, vcpus)?.vcpu_budgets();
     Ok(Interface {
         period,
@@ -267,6 +276,7 @@ fn spread(budget: i64, period: i64, vcpus: u32) -> Result<Interface, Error> {
         vcpu_budgets,
         partition: None,
         due: None,
+        replenishment,
         exact: true,
     })
 }

@@ -210,12 +210,11 @@ pub(super) fn bound(
         let index = partition[vcpu]
             .iter()
             .position(|&member| member == service.task)?;
-        let supply =
-            PeriodicResource::new(interface.period, *interface.vcpu_budgets.get(vcpu)?).ok()?;
+        let supply = vcpu_supply(interface, *interface.vcpu_budgets.get(vcpu)?)?;
         let response = edf_response_or_deadline(&members, index, &supply, &mut work);
         (response, blackout(&supply)?)
     } else if let [budget] = interface.vcpu_budgets[..] {
-        let supply = PeriodicResource::new(interface.period, budget).ok()?;
+        let supply = vcpu_supply(interface, budget)?;
         let response = match needs.scheduler {
             SchedulerName::Dm => {
                 let order = PriorityOrder::DeadlineMonotonic.order(&tasks);
@@ -257,6 +256,11 @@ fn edf_response_or_deadline(
     edf_response::response_time(tasks, index, supply, work).unwrap_or(tasks[index].deadline())
 }
 
+fn vcpu_supply(interface: &Interface, budget: Time) -> Option<PeriodicResource> {
+    let vcpu = PeriodicResource::new(interface.period, budget).ok()?;
+    Some(vcpu.replenished(interface.replenishment))
+}
+
 /// The longest window without supply.
 fn blackout(supply: &impl Supply) -> Option<Time> {
     supply.window_for(1).map(|window| window - 1)
@@ -264,14 +268,11 @@ fn blackout(supply: &impl Supply) -> Option<Time> {
 
 fn several(kind: InterfaceName, interface: &Interface) -> Option<Time> {
     let vcpus = u32::try_from(interface.vcpu_budgets.len()).ok()?;
-    match kind {
-        InterfaceName::Dmpr => {
-            let full = vcpus - 1;
-            let partial = *interface.vcpu_budgets.last()?;
-            blackout(&DeterministicMultiprocessor::new(interface.period, partial, full).ok()?)
-        }
-        _ => {
-            blackout(&MultiprocessorPeriodic::new(interface.period, interface.budget, vcpus).ok()?)
-        }
+    if kind == InterfaceName::Dmpr {
+        let partial = *interface.vcpu_budgets.last()?;
+        let vcpus = DeterministicMultiprocessor::new(interface.period, partial, vcpus - 1).ok()?;
+        return blackout(&vcpus.replenished(interface.replenishment));
     }
+    let vcpus = MultiprocessorPeriodic::new(interface.period, interface.budget, vcpus).ok()?;
+    blackout(&vcpus.replenished(interface.replenishment))
 }

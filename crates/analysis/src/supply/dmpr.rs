@@ -7,7 +7,8 @@
 //! inverse. Source: Xu et al., RTSS 2013.
 
 use super::{
-    Line, PeriodicResource, Repeats, Supply, mpr::MAX_PROCESSORS, multi::window_by_bisection,
+    Line, PeriodicResource, Repeats, Replenishment, Supply, mpr::MAX_PROCESSORS,
+    multi::window_by_bisection,
 };
 use crate::{
     error::Error,
@@ -40,6 +41,15 @@ impl DeterministicMultiprocessor {
             full,
             partial: PeriodicResource::new(period, budget)?,
         })
+    }
+
+    /// The same VCPUs of servers that replenish so.
+    #[must_use]
+    pub const fn replenished(self, replenishment: Replenishment) -> Self {
+        Self {
+            partial: self.partial.replenished(replenishment),
+            ..self
+        }
     }
 
     /// The VCPU budgets that realise the model: the full ones, then the partial one if it has a budget.

@@ -23,6 +23,8 @@ pub struct ExplicitDeadlinePeriodic {
     period: Time,
     budget: Time,
     deadline: Time,
+    /// What the supply begins later than the model's.
+    late: Time,
 }
 
 impl ExplicitDeadlinePeriodic {
@@ -61,6 +63,7 @@ impl ExplicitDeadlinePeriodic {
             period,
             budget,
             deadline,
+            late: 0,
         })
     }
 
@@ -79,9 +82,14 @@ impl ExplicitDeadlinePeriodic {
         self.deadline
     }
 
-    /// The longest window without supply, Pi + Delta - 2 Theta.
+    /// The same supply, `late` later.
+    pub(super) const fn later(self, late: Time) -> Self {
+        Self { late, ..self }
+    }
+
+    /// The longest window without supply, Pi + Delta - 2 Theta, and what it begins later.
     pub const fn blackout(&self) -> Time {
-        self.period + self.deadline - 2 * self.budget
+        self.period + self.deadline - 2 * self.budget + self.late
     }
 }
 

@@ -23,7 +23,7 @@
 //! Complexity: O(1); O(log MAX_INSTANT) for the inverse.
 //! Source: Shin, Easwaran and Lee, ECRTS 2008; the exact forms: tests/supply.rs.
 
-use super::{Line, PeriodicResource, Repeats, Supply, multi::window_by_bisection};
+use super::{Line, PeriodicResource, Repeats, Replenishment, Supply, multi::window_by_bisection};
 use crate::{
     error::{Error, not_negative},
     ratio::Fraction,
@@ -42,6 +42,7 @@ pub struct MultiprocessorPeriodic {
     larger: PeriodicResource,
     larger_count: Time,
     smaller: PeriodicResource,
+    replenishment: Replenishment,
 }
 
 impl MultiprocessorPeriodic {
@@ -72,7 +73,19 @@ impl MultiprocessorPeriodic {
             larger,
             larger_count,
             smaller,
+            replenishment: Replenishment::AtOnce,
         })
+    }
+
+    /// The same budget and period of servers that replenish so.
+    #[must_use]
+    pub const fn replenished(self, replenishment: Replenishment) -> Self {
+        Self {
+            larger: self.larger.replenished(replenishment),
+            smaller: self.smaller.replenished(replenishment),
+            replenishment,
+            ..self
+        }
     }
 
     /// The total budget, Theta.
@@ -101,15 +114,19 @@ impl MultiprocessorPeriodic {
     /// The least supply in any window where Theta may be shared out in any fractions of a unit:
     /// min over real a + b + k Pi = t of f(a) + k Theta + f(b) = m' sbf_PRM(Pi, Theta / m')(t), a whole
     /// number at whole t >= 0 (f is convex, so a = b, and 2 f(a) is whole). Never above
-    /// [`Supply::supply`], the supply of [`Self::vcpu_budgets`].
+    /// [`Supply::supply`], the supply of [`Self::vcpu_budgets`]. Sporadic servers: the same, Theta / m' later.
     pub fn divisible_supply(&self, window: Time) -> Amount {
         let processors = Amount::from(self.processors);
         let (whole, budget) = (
             processors * Amount::from(self.period),
             Amount::from(self.budget),
         );
+        let late = match self.replenishment {
+            Replenishment::InPieces if budget < whole => budget,
+            _ => 0,
+        };
         // Everything times m': the processors' time in the window, and the time without supply.
-        let (time, gap) = (processors * Amount::from(window), whole - budget);
+        let (time, gap) = (processors * Amount::from(window) - late, whole - budget);
         if time <= gap {
             return 0;
         }

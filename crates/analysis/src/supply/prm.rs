@@ -8,13 +8,31 @@
 //! line: (Theta / Pi) (t - 2 (Pi - Theta)).
 //!
 //! It is the explicit deadline periodic model with Delta = Pi, and is computed as such.
-//! Complexity: O(1). Source: Shin and Lee, RTSS 2003.
+//!
+//! A sporadic server ([`Replenishment::InPieces`]) supplies the same Theta later, unless Theta = Pi: nothing for
+//! 2 Pi - Theta, all of Theta in 2 Pi. Why: let a window begin at s. Every unit of the budget was used at s or before,
+//! so it comes back by s + Pi; and what comes back at r is used by r + Pi while there is work. So all of Theta is used
+//! by s + 2 Pi, and again in each period after it; one CPU gives one unit at a time, so u units by s + 2 Pi - Theta + u.
+//! That holds too where pieces are joined and come back with the latest of them.
+//!
+//! Complexity: O(1). Source: Shin and Lee, RTSS 2003; sporadic servers as Stanovich et al., RTAS 2010, correct them.
 
 use super::{ExplicitDeadlinePeriodic, Line, Repeats, Supply};
 use crate::{
     error::Error,
     time::{Amount, Time},
 };
+
+/// When a VCPU gets back the budget that it has used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Replenishment {
+    /// All of it at once: periodic and deferrable servers as a period begins, constant-bandwidth servers at their
+    /// deadline.
+    #[default]
+    AtOnce,
+    /// Each piece one period after the instant from which it could be used: sporadic servers.
+    InPieces,
+}
 
 /// A periodic resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +45,17 @@ impl PeriodicResource {
     /// A period that is not a positive time, a negative budget, a budget above the period.
     pub fn new(period: Time, budget: Time) -> Result<Self, Error> {
         ExplicitDeadlinePeriodic::new(period, budget, period).map(Self)
+    }
+
+    /// The same budget and period of a server that replenishes so.
+    #[must_use]
+    pub const fn replenished(self, replenishment: Replenishment) -> Self {
+        let Self(resource) = self;
+        let always_runs = resource.budget() == resource.period();
+        Self(match replenishment {
+            Replenishment::InPieces if !always_runs => resource.later(resource.budget()),
+            _ => resource.later(0),
+        })
     }
 
     /// The budget, Theta.

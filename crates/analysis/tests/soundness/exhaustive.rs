@@ -9,6 +9,7 @@ use steadyvm_analysis::{
     guest::partitioned::LocalScheduler,
     host::{Host, HostScheduler, Placement, Vcpu, VcpuServer, admit, overhead::Overheads},
     interface::{GuestScheduler, InterfaceKind, minimal, minimal_prm},
+    supply::Replenishment,
 };
 
 /// States of one system; larger ones are passed over, and counted.
@@ -76,7 +77,13 @@ fn tasks_on_one_vcpu_are_never_late() {
                 by_deadline(&tasks),
             )
         };
-        let Ok(interface) = minimal_prm(&library, scheduler, period, &mut Work::default()) else {
+        let Ok(interface) = minimal_prm(
+            &library,
+            scheduler,
+            period,
+            Replenishment::AtOnce,
+            &mut Work::default(),
+        ) else {
             continue;
         };
         let explore = |budget: Time| {

@@ -87,11 +87,12 @@ fn explore<G: Guest>(
 }
 
 /// A guest that is ready from some slot on, and counts what it gets since: never less than a periodic resource's
-/// supply. Watched for three periods; until then it wakes and sleeps at will.
+/// supply, `late` later. Watched for four periods; until then it wakes and sleeps at will.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Watched {
     budget: u8,
     period: u8,
+    late: u8,
     /// Slots since it is watched, and slots it got; `None`: not yet.
     since: Option<(u8, u8)>,
 }
@@ -135,10 +136,11 @@ impl Guest for Watched {
         };
         assert!(ready);
         let (window, got) = (window + 1, got + u8::from(ran));
-        if got < periodic_supply(window, self.budget, self.period) {
+        let promised = window.saturating_sub(self.late);
+        if got < periodic_supply(promised, self.budget, self.period) {
             return None;
         }
-        if window < 3 * self.period {
+        if window < 4 * self.period {
             out.push(Self {
                 since: Some((window, got)),
                 ..self
@@ -148,11 +150,12 @@ impl Guest for Watched {
     }
 }
 
-/// Whether the first VCPU always gets what a periodic resource of its budget and period gives.
-pub fn supplies(vcpus: &[Vcpu], kind: Kind, policy: Policy, most: usize) -> Option<bool> {
+/// Whether the first VCPU always gets what a periodic resource of its budget and period gives, `late` slots later.
+pub fn supplies(vcpus: &[Vcpu], late: u8, kind: Kind, policy: Policy, most: usize) -> Option<bool> {
     let guest = Watched {
         budget: vcpus[0].budget,
         period: vcpus[0].period,
+        late,
         since: None,
     };
     explore(vcpus, kind, policy, guest, most)

@@ -26,10 +26,9 @@ fn vcpus(given: &[Given], places: &[u8]) -> Vec<Vcpu> {
         .collect()
 }
 
-/// In systems this small a sporadic server gives what a periodic resource does, though its pieces come back one by one. In
-/// larger ones it does not: docs/design/analysis.md. Constant-bandwidth servers have shown no difference.
+/// Constant-bandwidth servers give what a periodic resource does, sporadic ones the same a budget later.
 #[test]
-fn servers_supply_what_a_periodic_resource_does() {
+fn servers_supply_what_their_interfaces_count_on() {
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     let mut held = [[0; 4]; 2];
     for _ in 0..1_000 {
@@ -52,7 +51,12 @@ fn servers_supply_what_a_periodic_resource_does() {
             Kind::Sporadic => Kind::Pieces,
             kind => kind,
         };
-        match supplies(&vcpus, kind, policy, FEWER_STATES) {
+        let always_runs = vcpus[0].budget == vcpus[0].period;
+        let late = match kind {
+            Kind::Pieces if !always_runs => vcpus[0].budget,
+            _ => 0,
+        };
+        match supplies(&vcpus, late, kind, policy, FEWER_STATES) {
             Some(true) => held[number][column] += 1,
             Some(false) => panic!("{given:?} on {cpus} CPUs, {scheduler:?} {server:?}: {places:?}"),
             None => {}
@@ -73,14 +77,36 @@ fn too_full_hosts_supply_less() {
         })
     };
     for kind in [Kind::Pieces, Kind::ConstantBandwidth] {
-        let supplies =
-            |budget| supplies(&full(budget), kind, Policy::EarliestDeadline, MOST_STATES);
+        let supplies = |budget| {
+            supplies(
+                &full(budget),
+                0,
+                kind,
+                Policy::EarliestDeadline,
+                MOST_STATES,
+            )
+        };
         assert_eq!(
             (supplies(3), supplies(4)),
             (Some(true), Some(false)),
             "{kind:?}"
         );
     }
+}
+
+/// A sporadic server's pieces come back one by one, and each finds the other VCPU's deadline before its own.
+#[test]
+fn a_sporadic_server_supplies_less_than_a_periodic_resource() {
+    let vcpus = [(3, 6), (2, 4)].map(|(budget, period)| Vcpu {
+        budget,
+        deadline: period,
+        period,
+        cpus: 1,
+    });
+    let supplies = |late, kind| supplies(&vcpus, late, kind, Policy::EarliestDeadline, MOST_STATES);
+    assert_eq!(supplies(0, Kind::ConstantBandwidth), Some(true));
+    assert_eq!(supplies(0, Kind::Pieces), Some(false));
+    assert_eq!(supplies(3, Kind::Pieces), Some(true));
 }
 
 fn random_request(rng: &mut ChaCha8Rng, disturbed: bool) -> Request {

@@ -10,6 +10,7 @@ use steadyvm_analysis::{
     Task, Work,
     guest::partitioned::LocalScheduler,
     interface::{GuestScheduler, InterfaceKind, minimal, minimal_prm},
+    supply::Replenishment,
 };
 
 const PERIODS: [i64; 8] = [2, 3, 4, 5, 6, 8, 10, 12];
@@ -85,8 +86,13 @@ fn single_vcpu_interfaces(systems: usize) {
         } else {
             (LocalScheduler::DeadlineMonotonic, Policy::DeadlineMonotonic)
         };
-        let Ok(interface) = minimal_prm(&library(&tasks), scheduler, period, &mut Work::default())
-        else {
+        let Ok(interface) = minimal_prm(
+            &library(&tasks),
+            scheduler,
+            period,
+            Replenishment::AtOnce,
+            &mut Work::default(),
+        ) else {
             assert!(
                 !survives(&tasks, policy, period, period),
                 "{tasks:?} {policy:?}"
@@ -224,7 +230,13 @@ fn late_releases_hold() {
         let period = rng.random_range(1..=7);
         let library: Vec<Task> = tasks.iter().map(|&(task, _)| task).collect();
         let edf = LocalScheduler::EarliestDeadline;
-        let Ok(interface) = minimal_prm(&library, edf, period, &mut Work::default()) else {
+        let Ok(interface) = minimal_prm(
+            &library,
+            edf,
+            period,
+            Replenishment::AtOnce,
+            &mut Work::default(),
+        ) else {
             continue;
         };
         accepted += 1;

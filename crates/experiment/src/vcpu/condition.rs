@@ -1,6 +1,7 @@
 //! What is measured: who schedules, and what else computes.
 
 use super::quantum::{Asked, Quantum};
+use super::work;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -88,6 +89,8 @@ pub enum Condition {
     },
     /// `NetRT` in the VM under its planned budget.
     NetRt(Beside),
+    /// What so many tasks that compute get done: [`super::work`].
+    Work(usize),
     /// Figure 2.4, of a scheduler that has a quantum.
     Quantum {
         /// When it looks.
@@ -99,7 +102,7 @@ pub enum Condition {
 
 impl Condition {
     /// Those of every mechanism, in the order of measuring.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Share(Beside::Computing(0)),
         Self::Share(Beside::Computing(1)),
         Self::Share(Beside::Computing(4)),
@@ -113,12 +116,16 @@ impl Condition {
         Self::domains(4, true),
         Self::NetRt(Beside::Computing(0)),
         Self::NetRt(Beside::Computing(4)),
+        Self::Work(work::TOGETHER),
     ];
 
     /// Those of one.
     fn of(mechanism: Mechanism) -> Vec<Self> {
         let with = |quantum| Asked::ALL.map(|asked| Self::Quantum { quantum, asked });
         let mut all = Self::ALL.to_vec();
+        if mechanism == Mechanism::Fair {
+            all.push(Self::Work(work::ALONE));
+        }
         if mechanism == Mechanism::Ext {
             all.extend(Quantum::ALL.into_iter().flat_map(with));
         }
@@ -143,6 +150,7 @@ impl fmt::Display for Condition {
                 write!(formatter, "domains {beside}{overloaded}")
             }
             Self::NetRt(beside) => write!(formatter, "NetRT {beside}"),
+            Self::Work(tasks) => write!(formatter, "work of {tasks} tasks"),
             Self::Quantum { quantum, asked } => {
                 write!(formatter, "quantum {}, ", quantum.title())?;
                 match asked {

@@ -10,6 +10,7 @@ mod results;
 mod service;
 mod table;
 mod window;
+mod work;
 
 pub use condition::{Beside, Condition, Mechanism};
 pub use mechanism::Decisions;
@@ -19,6 +20,7 @@ pub use results::{
 };
 pub use service::Plan;
 pub use table::{render, write_output};
+pub use work::WorkResult;
 
 use crate::engine::Disturbance;
 use crate::engine::rounds::{self, Measured};
@@ -184,7 +186,7 @@ mod tests {
         let quanta = Quantum::ALL.len() * Asked::ALL.len();
         assert_eq!(
             cells.len(),
-            Mechanism::ALL.len() * Condition::ALL.len() + quanta
+            Mechanism::ALL.len() * Condition::ALL.len() + quanta + 1
         );
         let switches = cells
             .windows(2)

@@ -6,6 +6,7 @@ use super::mechanism::{Decisions, Enforcement, Granted, fifo};
 use super::quantum::{Asked, Quantum};
 use super::service::{self, Plan};
 use super::window::{Counter, NEVER, Window};
+use super::work;
 use crate::engine::rounds::Station;
 use std::time::Duration;
 use steadyvm_host::Method;
@@ -50,6 +51,8 @@ pub enum Sample {
     Domains(Domains),
     /// Requests.
     NetRt(ClientRun),
+    /// What was done in the window, per cent of both CPUs by calibration; `None`: a task had no more work.
+    Work(Option<f64>),
     /// The RT VCPU's jobs alone, its CPU time and that of the one below it.
     Quantum(Domains),
 }
@@ -75,6 +78,8 @@ pub struct Place {
     plan: Plan,
     /// Of each of [`VCPUS`], its thread.
     tasks: Vec<Process>,
+    /// Tasks without a budget.
+    others: Vec<Process>,
     /// Work that takes a millisecond.
     units_per_ms: f64,
     enforcement: Enforcement,
@@ -122,14 +127,8 @@ impl Place {
         host.pause()?;
         host.spread_processors()?;
         host.resume()?;
-        let mut tasks = VCPUS
-            .iter()
-            .map(|_| {
-                let mut task = host.connection().spawn(&["steadyvm", "load", "job"])?;
-                task.wait_for_line("ready", PATIENCE)?;
-                Ok(task)
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let mut tasks = jobs(host.connection(), VCPUS.len())?;
+        let others = jobs(host.connection(), work::TOGETHER - VCPUS.len())?;
         let units: f64 = ask(&mut tasks[0], "calibrate 10000", PATIENCE)?
             .trim()
             .parse()
@@ -141,6 +140,7 @@ impl Place {
             vcpu,
             plan,
             tasks,
+            others,
             units_per_ms: units / 10.0,
             enforcement: Enforcement::default(),
             broken: false,
@@ -189,6 +189,7 @@ impl Place {
                 Sample::Domains(self.domains(mechanism, beside, overloaded, load.window_s)?)
             }
             Condition::NetRt(beside) => Sample::NetRt(self.requests(mechanism, beside, load)?),
+            Condition::Work(tasks) => Sample::Work(self.work(mechanism, tasks, load.window_s)?),
             Condition::Quantum { quantum, asked } => {
                 Sample::Quantum(self.quantum(mechanism, quantum, asked, load.window_s)?)
             }
@@ -238,16 +239,7 @@ impl Place {
     ) -> Result<Domains> {
         let host = self.host.connection();
         let neighbours = neighbours(host, beside)?;
-        let granted: Vec<Granted> = VCPUS
-            .iter()
-            .zip(&self.tasks)
-            .map(|(vcpu, task)| Granted {
-                name: vcpu.name,
-                tid: task.pid(),
-                budget_us: vcpu.budget_us,
-                period_us: vcpu.period_us,
-            })
-            .collect();
+        let granted = granted(&self.tasks);
         self.enforcement.apply(host, mechanism, &granted)?;
         let before = self.enforcement.decisions(host)?;
         let threads: Vec<u32> = neighbours.iter().map(Process::pid).collect();
@@ -317,6 +309,35 @@ impl Place {
         })
     }
 
+    /// What so many tasks get done in a window; the first of them have the domains' budgets, if there are more than CPUs.
+    fn work(&mut self, mechanism: Mechanism, tasks: usize, window_s: u64) -> Result<Option<f64>> {
+        let host = self.host.connection();
+        let granted = match tasks {
+            work::ALONE => Vec::new(),
+            _ => granted(&self.tasks),
+        };
+        self.enforcement.apply(host, mechanism, &granted)?;
+        let request = work::task(tasks, window_s, self.units_per_ms);
+        let request = serde_json::to_string(&request).doing("describe the jobs")?;
+        // Normal ones first: those of FIFO 70 may leave the host no CPU.
+        let mut running: Vec<&mut Process> = (self.others.iter_mut())
+            .chain(&mut self.tasks)
+            .rev()
+            .take(tasks)
+            .collect();
+        for task in running.iter().rev() {
+            task.input(format!("run {request}\n").as_bytes())?;
+        }
+        let longest = Duration::from_secs(20 * window_s);
+        let mut ran = Vec::new();
+        for task in &mut running {
+            let answer = task.wait_for_line("", PATIENCE + longest)?;
+            ran.push(serde_json::from_str(&answer).doing("read when jobs were done")?);
+        }
+        Enforcement::release(self.host.connection(), &granted)?;
+        Ok(work::done_percent(&ran, window_s))
+    }
+
     fn requests(&mut self, mechanism: Mechanism, beside: Beside, load: Load) -> Result<ClientRun> {
         let host = self.host.connection();
         let neighbours = neighbours(host, beside)?;
@@ -333,6 +354,27 @@ impl Place {
         neighbours.iter().try_for_each(kill)?;
         Ok(run)
     }
+}
+
+/// So many processes that wait to be told their jobs.
+fn jobs(host: &Connection, count: usize) -> Result<Vec<Process>> {
+    let job = |_| {
+        let mut task = host.spawn(&["steadyvm", "load", "job"])?;
+        task.wait_for_line("ready", PATIENCE)?;
+        Ok(task)
+    };
+    (0..count).map(job).collect()
+}
+
+/// The domains' budgets, for their tasks.
+fn granted(tasks: &[Process]) -> Vec<Granted<'static>> {
+    let of = |(vcpu, task): (&super::domains::Vcpu, &Process)| Granted {
+        name: vcpu.name,
+        tid: task.pid(),
+        budget_us: vcpu.budget_us,
+        period_us: vcpu.period_us,
+    };
+    VCPUS.iter().zip(tasks).map(of).collect()
 }
 
 /// The thread of the VM's RT VCPU.

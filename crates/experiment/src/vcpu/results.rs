@@ -6,6 +6,7 @@ use super::mechanism::Decisions;
 use super::place::{Domains, Sample};
 use super::quantum::{self, Asked, Quantum, QuantumResult};
 use super::window::Window;
+use super::work::{self, WorkResult};
 use super::{Plan, Run};
 use serde::{Deserialize, Serialize};
 use steadyvm_load::netrt::ClientRun;
@@ -32,6 +33,9 @@ pub struct Results {
     /// Figure 2.4.
     #[serde(default)]
     pub quanta: Vec<QuantumResult>,
+    /// CPU time lost to scheduling.
+    #[serde(default)]
+    pub work: Vec<WorkResult>,
     /// What a reader must know.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -120,6 +124,7 @@ pub fn assemble(run: &Run) -> Results {
         netrt: Vec::new(),
         plan: run.plan,
         quanta: Quantum::ALL.map(|it| of_quantum(it, &run.samples)).into(),
+        work: Mechanism::ALL.map(|it| of_work(it, &run.samples)).into(),
         notes: Vec::new(),
     };
     for (number, cell) in Cell::all().into_iter().enumerate() {
@@ -145,7 +150,7 @@ pub fn assemble(run: &Run) -> Results {
                     .netrt
                     .push(netrt(cell.mechanism, beside, run.plan, &samples));
             }
-            Condition::Quantum { .. } => {}
+            Condition::Quantum { .. } | Condition::Work(_) => {}
         }
     }
     results
@@ -294,6 +299,35 @@ fn of_quantum(quantum: Quantum, samples: &[Vec<Sample>]) -> QuantumResult {
     result
 }
 
+/// What all tasks did together; `samples` are by round and cell of [`Cell::all`].
+fn of_work(mechanism: Mechanism, samples: &[Vec<Sample>]) -> WorkResult {
+    let cells = Cell::all();
+    let number = |mechanism, tasks| {
+        let condition = Condition::Work(tasks);
+        let wanted = Cell {
+            mechanism,
+            condition,
+        };
+        cells.iter().position(|it| *it == wanted)
+    };
+    let (together, alone) = (
+        number(mechanism, work::TOGETHER),
+        number(Mechanism::Fair, work::ALONE),
+    );
+    let done = |round: &[Sample], number: Option<usize>| match round.get(number?)? {
+        Sample::Work(done) => *done,
+        _ => None,
+    };
+    let of_round = |round: &Vec<Sample>| {
+        let (together, alone) = (done(round, together)?, done(round, alone)?);
+        Some(together / alone * 100.0)
+    };
+    WorkResult {
+        mechanism,
+        done_percent: samples.iter().filter_map(of_round).collect(),
+    }
+}
+
 /// 0 without values.
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     steadyvm_stats::mean(values).unwrap_or(0.0)
@@ -365,6 +399,23 @@ mod tests {
             (nothing.misses[0], nothing.work_percent.len()),
             ((30, 0, 0), 0)
         );
+    }
+
+    #[test]
+    fn work_is_of_the_same_rounds_work_alone() {
+        let round = |alone: Option<f64>| -> Vec<Sample> {
+            let sample = |cell: Cell| match cell.condition {
+                Condition::Work(work::ALONE) => Sample::Work(alone),
+                Condition::Work(_) if cell.mechanism == Mechanism::Ext => Sample::Work(Some(90.0)),
+                _ => Sample::Work(Some(95.0)),
+            };
+            Cell::all().into_iter().map(sample).collect()
+        };
+        let rounds = [round(Some(100.0)), round(None), round(Some(120.0))];
+        let found = of_work(Mechanism::Ext, &rounds);
+        assert_eq!(found.done_percent, [90.0, 75.0]);
+        assert_eq!(found.lost_percent(), Some(17.5));
+        assert_eq!(of_work(Mechanism::Fair, &rounds[..1]).done_percent, [95.0]);
     }
 
     #[test]

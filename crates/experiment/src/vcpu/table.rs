@@ -5,6 +5,7 @@ use super::quantum::{GRANTED_PERCENT, QuantumResult};
 use super::results::{
     DomainsResult, MissesResult, NetRtResult, Results, ShareResult, least_and_most,
 };
+use super::work::WorkResult;
 use crate::engine::{Meta, report_meta, write_run};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,7 +17,7 @@ const INTRODUCTION: &str = "RT VCPUs under four mechanisms, in turns on one emul
     dissertation's tables 4.2, 4.3, 2.2 and 2.1 and figure 2.4 on KVM, and NetRT inside a planned budget. Threads of the host stand for \
     VCPUs, but where a VM is named.";
 
-const READING: [&str; 7] = [
+const READING: [&str; 8] = [
     "Beside N: N normal threads that compute. Beside 4 and a FIFO: a thread at FIFO 40, too, which takes 95 of every 100 ms of CPU 1.",
     "Share: mean over the windows and, in brackets, the least and the most; per cent of one CPU, 40 granted. Stock \
      schedulers know no budget.",
@@ -24,6 +25,9 @@ const READING: [&str; 7] = [
      2 has two VCPUs; overloaded, each of their tasks asks for 120 % of a CPU.",
     "Decision: time in the callback dispatch of the ext scheduler, in steps of an eighth; the longest is since it was \
      loaded. Stock schedulers have no such clock: -.",
+    "Done: what eight tasks that compute do in a window, four of them with the domains' budgets, per cent of what one on each \
+     CPU does in the same round under the stock scheduler; mean and, in brackets, the least and the most. Lost: the rest, in \
+     which are decisions, switches and cold caches; x stock fair: against its loss.",
     "Switches/s: the host's context switches, all threads; mean over the windows and, in brackets, the least and the most.",
     "Work: what the RT VCPU's task has done where it asks for all of the CPU, per cent of what the CPU does, 50 granted; mean \
      and, in brackets, the least and the most of the rounds. Lost: what is missing to 50, per cent of it. CPU time: of both \
@@ -40,6 +44,7 @@ fn grids(results: &Results) -> Vec<Grid> {
         paper_misses(),
         cost(results),
         paper_cost(),
+        work(results),
         quanta(results),
         paper_quanta(),
         netrt(results),
@@ -283,6 +288,32 @@ fn paper_cost() -> Grid {
     }
 }
 
+fn work(results: &Results) -> Grid {
+    let fair = results.work.iter();
+    let fair = fair
+        .filter(|it| it.mechanism == Mechanism::Fair)
+        .find_map(WorkResult::lost_percent);
+    let row = |it: &WorkResult| {
+        let lost = it.lost_percent();
+        let times = lost.zip(fair).filter(|(_, fair)| *fair > 0.0);
+        vec![
+            it.mechanism.title().to_owned(),
+            with_spread(&it.done_percent, 2),
+            lost.map_or_else(|| "-".to_owned(), |lost| format!("{lost:.2}")),
+            times.map_or_else(
+                || "-".to_owned(),
+                |(lost, fair)| format!("{:.2}", lost / fair),
+            ),
+        ]
+    };
+    Grid {
+        title: "CPU time lost to scheduling, all mechanisms on the same load".to_owned(),
+        words: 1,
+        headers: headers(["", "done %", "lost %", "x stock fair"]),
+        rows: results.work.iter().map(row).collect(),
+    }
+}
+
 fn quanta(results: &Results) -> Grid {
     let loads = results.quanta.first().map_or(&[][..], |it| &*it.misses);
     let loads = loads.iter().map(|(percent, ..)| format!("at {percent} %"));
@@ -452,6 +483,16 @@ mod tests {
                 context_switches_per_s: vec![2000.0, 2200.0],
                 decisions: None,
             }],
+            work: vec![
+                WorkResult {
+                    mechanism: Mechanism::Fair,
+                    done_percent: vec![97.0, 99.0],
+                },
+                WorkResult {
+                    mechanism: Mechanism::Ext,
+                    done_percent: vec![96.0, 98.0],
+                },
+            ],
             notes: Vec::new(),
         }
     }
@@ -469,6 +510,8 @@ mod tests {
             " 10.0 ",
             "at 48 %",
             "7/20",
+            "97.00 [96.00, 98.00]",
+            "1.50",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }

@@ -15,7 +15,7 @@ use steadyvm_analysis::{
     },
     plan::cluster,
     server::{self, Server, ServerKind, tasks::ServedTask},
-    supply::PeriodicResource,
+    supply::{PeriodicResource, Replenishment},
 };
 
 use super::shares::{self, BUDGETS_MS, CASES};
@@ -203,7 +203,13 @@ fn in_time(servers: &[Server], domain: usize, tasks: &[Task]) -> bool {
 fn least_budgets(domains: &[Vec<Task>], periods: &[u64; 5], server: VcpuServer) -> bool {
     let least = |(tasks, &period): (&Vec<Task>, &u64)| {
         let scheduler = LocalScheduler::DeadlineMonotonic;
-        let found = minimal_prm(tasks, scheduler, ms(period), &mut Work::default());
+        let found = minimal_prm(
+            tasks,
+            scheduler,
+            ms(period),
+            Replenishment::AtOnce,
+            &mut Work::default(),
+        );
         found
             .ok()
             .map(|interface| (interface.budget, interface.period))
