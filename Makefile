@@ -59,6 +59,7 @@ check: ## Formatting, lints, licences, documents
 	tools/check-module
 	tools/check-specification
 	tools/check-documents
+	git ls-files '*.md' ':!docs/measurements' | xargs codespell -q 3 -L crate,crates
 
 .PHONY: book
 book: ## The documents as a book, target/book; mdbook is installed below target/mdbook

@@ -70,7 +70,8 @@ fn tasks(parameters: &[(Time, Time, Time)]) -> PyResult<Vec<Task>> {
     parameters.iter().enumerate().map(task).collect()
 }
 
-/// The least periodic-resource budget of one VCPU, or None.
+/// The least periodic-resource budget of one VCPU, or None. A plan asks for more where the host's server is
+/// sporadic, or `cbs` under fixed priorities.
 #[pyfunction]
 fn minimal_budget(
     py: Python<'_>,

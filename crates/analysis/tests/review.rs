@@ -327,7 +327,7 @@ fn json_says_what_files_say() {
             {"name": "c", "rt": false, "vcpus": 2}
         ],
         "services": [{"name": "s", "vm": "a", "task": "x", "limit": 19_000_000}],
-        "host": {"pcpus": 1, "scheduler": "pedf", "method": "outsourcing"}
+        "host": {"pcpus": 1, "scheduler": "pedf", "server": "periodic", "method": "outsourcing"}
     });
     let report = of_json(&request).unwrap();
     assert!(report.feasible && report.services[0].met, "{report:?}");
@@ -336,6 +336,53 @@ fn json_says_what_files_say() {
     wrong["vms"][0]["tasks"][0]["c"] = json!({"ms": 1});
     let error = of_json(&wrong).unwrap_err();
     assert!(error.place.contains("tasks[0].c"), "{error}");
+}
+
+/// A VCPU that sleeps and wakes may be due later on these servers (crates/sched-policy/tests/models.rs).
+#[test]
+fn tasks_that_suspend_themselves_are_refused_where_servers_begin_anew() {
+    let plan = |server: &str, suspension: u64| {
+        let task = json!({"name": "x", "c": 1_000_000, "t": 20_000_000, "suspension": suspension});
+        of_json(&json!({
+            "unit": "ns",
+            "vms": [{"name": "a", "period": 5_000_000, "tasks": [task]}],
+            "host": {"pcpus": 1, "scheduler": "pedf", "server": server}
+        }))
+    };
+    for server in ["cbs", "sporadic"] {
+        assert!(plan(server, 0).unwrap().feasible);
+        let error = plan(server, 1).unwrap_err().to_string();
+        assert!(error.contains("task x suspends itself"), "{error}");
+        assert!(error.contains("server = \"periodic\""), "{error}");
+    }
+    for server in ["periodic", "deferrable"] {
+        assert!(plan(server, 1).unwrap().feasible);
+    }
+}
+
+/// Another scheduler is named with what the VMs need there: `cbs` needs more under fixed priorities.
+#[test]
+fn another_scheduler_is_suggested_with_the_interfaces_that_it_needs() {
+    // 2 in 4 each suffices on a periodic resource, and a sporadic server's interface is larger.
+    let task = json!({"name": "x", "c": 2, "d": 6, "t": 12});
+    let request = |scheduler: &str| {
+        of_json(&json!({
+            "vms": [
+                {"name": "a", "period": 4, "interface": "prm", "tasks": [task]},
+                {"name": "b", "period": 4, "interface": "prm", "tasks": [task]}
+            ],
+            "host": {"pcpus": 1, "scheduler": scheduler}
+        }))
+        .unwrap()
+    };
+    assert!(request("pedf").feasible);
+    let refused = request("pdm");
+    assert!(!refused.feasible);
+    let suggested = |under: &str| {
+        let mut all = refused.suggestions.iter();
+        all.any(|text| text.contains(&format!("under {under}")))
+    };
+    assert!(suggested("pedf"), "{:?}", refused.suggestions);
 }
 
 /// A request with one part replaced.

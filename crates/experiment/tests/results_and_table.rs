@@ -505,7 +505,7 @@ fn an_interim_table_says_first_and_last_that_it_is_one() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[0],
-        "interim: round 2 of 3, n = 67 of 100 a method and phase; the whole table follows"
+        "interim: round 2 of 3, n = 67 of 100 per method and phase; the whole table follows"
     );
     assert_eq!(
         lines.last(),

@@ -7,7 +7,13 @@
  * piece and comes back one period after that piece's instant, never earlier. When the VCPU wakes, pieces whose instant
  * has passed become one piece whose instant is now. The amounts always add up to the budget.
  *
- * Where the queue is full, what was used joins the last piece and its later instant: less supply, never more.
+ * A full queue is made room for as the VCPU wakes: the last two pieces become one, with the later instant. Until it sleeps
+ * again there is one piece more at most, since all that is taken of a first piece comes back at one instant. So no piece
+ * is ever later than a period from the wake-up, or from its use after that: what the analysis counts on
+ * (crates/analysis/src/supply/prm.rs).
+ *
+ * A queue that is full all the same (a decision that came late) has what was used join the last piece and its later
+ * instant: less supply, never more.
  */
 #ifndef STEADYVM_POLICY_SPORADIC_H
 #define STEADYVM_POLICY_SPORADIC_H
@@ -89,6 +95,13 @@ POLICY_FN void policy_sporadic_wake(struct policy_server *s, u64 now)
 		first = policy_sporadic_at(s, 0);
 		first->time_ns = now;
 		first->amount_ns = due;
+	}
+	if (s->count >= POLICY_MAX_REPLENISHMENTS) {
+		struct policy_replenishment last = *policy_sporadic_at(s, s->count - 1);
+
+		s->count--;
+		policy_sporadic_at(s, s->count - 1)->time_ns = last.time_ns;
+		policy_sporadic_at(s, s->count - 1)->amount_ns += last.amount_ns;
 	}
 }
 

@@ -386,6 +386,26 @@ fn equal_deadlines_are_ordered_by_priority() {
     }
 }
 
+/// A guest that sleeps for a moment is due later than if it had gone on: nothing bounds a job that suspends itself there, and
+/// a plan refuses it. Deferrable and periodic servers keep their deadline.
+#[test]
+fn a_vcpu_that_sleeps_and_wakes_may_be_due_later() {
+    let host = Host::new(Order::EarliestDeadline, false, 0);
+    let due = |kind| {
+        let parameters = Parameters::new(kind, 4, 10).expect("valid");
+        let mut server = Server::new(&parameters, &CpuSet::first(1), 0).expect("valid");
+        server.wake(0, 0);
+        let first = server.key(&host);
+        server.account(1, 1);
+        server.block(1);
+        server.advance(8);
+        server.wake(8, 0);
+        server.key(&host) > first
+    };
+    assert!(due(Kind::ConstantBandwidth) && due(Kind::Sporadic));
+    assert!(!due(Kind::Deferrable) && !due(Kind::Periodic));
+}
+
 /// Budget used in pieces comes back in pieces: a guest that asks for 2 at 6 may wait for the last one until 25, the end of
 /// that piece's period: 19, where a periodic resource of 2 in 10 promises 2 within 2 x 10 - 2 = 18. The analysis counts on
 /// 2 within 2 x 10 (crates/analysis/src/supply/prm.rs).

@@ -1,6 +1,11 @@
 //! What the analysis accepts is never late in the simulator, under the policy it was accepted for.
 
-use steadyvm_sim::soundness::{Space, check};
+use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
+use steadyvm_sim::{
+    simulate,
+    soundness::{Space, check},
+    system::{Guest, GuestOrder, Overheads, System, Task, Vcpu},
+};
 
 fn holds(space: &Space, accepted: u64) {
     match check(space, accepted, 1) {
@@ -26,7 +31,7 @@ fn a_server_that_gives_less_is_found_out() {
     assert!(scenario.report.feasible);
     let late = (1..50).any(|seed| {
         let scenario = scenario.clone().with_seed(seed);
-        steadyvm_sim::simulate(&scenario.system, seed, scenario.duration_ns)
+        simulate(&scenario.system, seed, scenario.duration_ns)
             .expect("valid")
             .late()
             > 0
@@ -90,7 +95,7 @@ fn a_sporadic_servers_interface_counts_on_pieces() {
         let report = &scenario.report;
         let budget = report.vms[1].interface.as_ref().expect("tasks").budget;
         let seed = 1_148_318;
-        let outcome = steadyvm_sim::simulate(&scenario.system, seed, scenario.duration_ns);
+        let outcome = simulate(&scenario.system, seed, scenario.duration_ns);
         (report.feasible, budget, outcome.expect("valid").late())
     };
     let given = SPORADIC.replace(
@@ -104,4 +109,48 @@ fn a_sporadic_servers_interface_counts_on_pieces() {
     }
     let (feasible, budget, _) = played(SPORADIC);
     assert!(!feasible && budget > 1_500_000, "{feasible} {budget}");
+}
+
+/// One CPU. A guest with 50 ms in 100 wakes 16 times in its period, so that its server has as many pieces as it can. The
+/// first one that comes back is cut by the other VCPU. The guest's last task is in time if no piece comes back more than a
+/// period after the wake-up.
+#[test]
+fn a_sporadic_server_whose_queue_is_full_supplies_what_is_counted_on() {
+    const MS: u64 = 1_000_000;
+    let task = |name: &str, execution_ms: u64, deadline_ms: u64, offset_us: u64| Task {
+        deadline_ns: deadline_ms * MS,
+        offset_ns: offset_us * 1_000,
+        ..Task::periodic(name, execution_ms * MS, 10_000 * MS)
+    };
+    let guest = |name: &str, budget_ms: u64, period_ms: u64, tasks: Vec<Task>| Guest {
+        name: name.to_owned(),
+        order: GuestOrder::EarliestDeadline,
+        vcpus: vec![Vcpu {
+            parameters: Parameters::new(Kind::Sporadic, budget_ms * MS, period_ms * MS)
+                .expect("valid"),
+            cpus: CpuSet::first(1),
+        }],
+        tasks,
+    };
+    let mut tasks: Vec<Task> = (0..15)
+        .map(|number| task(&format!("short {number}"), 1, 10_000, 2_000 * number))
+        .collect();
+    tasks.push(task("long", 35, 10_000, 30_000));
+    tasks.push(task("last", 50, 200, 65_000));
+    let system = System {
+        host: Host::new(Order::EarliestDeadline, true, 0),
+        cpus: 1,
+        overheads: Overheads::default(),
+        guests: vec![
+            guest("watched", 50, 100, tasks),
+            guest(
+                "other",
+                49,
+                99,
+                vec![task("one", 49, 198, 100_500), task("two", 49, 297, 199_500)],
+            ),
+        ],
+    };
+    let outcome = simulate(&system, 1, 1_000 * MS).expect("valid");
+    assert_eq!(outcome.late(), 0);
 }

@@ -61,7 +61,7 @@ pub struct Args {
     /// they were measured before steadyvm bounded it.
     #[arg(long)]
     keep_fair_server: bool,
-    /// Counted requests a method and phase, over all rounds.
+    /// Counted requests per method and phase, over all rounds.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     samples: u64,
     /// Rounds; more rounds narrow the intervals more than more samples do.

@@ -83,7 +83,8 @@ def admit(
 ) -> List[Verdict]:
     """For each host, given as (CPUs for real-time VMs, its VMs), whether it can take ``request`` besides.
 
-    A VM is (budget, period, number of VCPUs): each of its VCPUs has the budget in every period, in nanoseconds.
+    A VM is (budget, period, number of VCPUs): each of its VCPUs has the budget in every period, in nanoseconds. Take
+    budgets of a plan for the same scheduler and server: what a VM needs depends on both.
     """
     return [Verdict(*verdict) for verdict in admit_hosts(hosts, request, scheduler, server)]
 

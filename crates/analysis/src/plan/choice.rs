@@ -10,6 +10,7 @@ use crate::{
     error::Error,
     host::{Host, VcpuServer},
     interface::{Infeasible, Interface, Resource, minimal, reservation},
+    supply::Replenishment,
     task::Task,
     time::{Amount, Time},
     verdict::Stop,
@@ -49,6 +50,10 @@ pub(super) fn ranked(
             kind: needs.interface.into(),
             replenishment: host.replenishment(),
         };
+        let name = match resource.replenishment {
+            Replenishment::AtOnce => "a periodic resource",
+            Replenishment::InPieces => "a sporadic server",
+        };
         let mut resources = Vec::new();
         for period in periods(needs, unit) {
             match minimal(
@@ -59,10 +64,7 @@ pub(super) fn ranked(
                 needs.vcpus,
                 work,
             )? {
-                Ok(interface) => resources.push(Choice {
-                    interface,
-                    name: "a periodic resource",
-                }),
+                Ok(interface) => resources.push(Choice { interface, name }),
                 Err(reason) => failure = failure.or(Some(reason)),
             }
         }

@@ -210,7 +210,8 @@ fn preconditions(request: &Request, vms: &[VmReport]) -> Vec<String> {
         {
             notes.push(format!(
                 "VM \"{}\" has several VCPUs under a global scheduler: this holds only if its guest always runs its \
-                 most urgent tasks on the VCPUs that the host supplies, which Linux does not know; scheduler = \
+                 most urgent tasks on the VCPUs that the host supplies, which Linux does not know, and if none of its VCPUs \
+                 sleeps while there is work; scheduler = \
                  \"pedf\" (tasks pinned to VCPUs) needs no help of the guest",
                 vm.name
             ));

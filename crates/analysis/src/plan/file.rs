@@ -252,6 +252,22 @@ impl Vm {
 
     /// What must hold once the services have given their tasks.
     fn check(&self, host: &Host) -> Result<(), InputError> {
+        let restarts = matches!(
+            host.server(),
+            VcpuServer::Sporadic | VcpuServer::ConstantBandwidth
+        );
+        if let Needs::Tasks(needs) = &self.needs
+            && let Some(named) = (needs.tasks.iter()).find(|named| named.task.suspension() > 0)
+            && restarts
+        {
+            let message = format!(
+                "VM \"{}\": task {} suspends itself, and a server of the kinds cbs and sporadic may give a VCPU that sleeps and \
+                 wakes a later deadline, so that nothing bounds its jobs; use server = \"periodic\" or \"deferrable\", or \
+                 write the task as two without suspension",
+                self.name, named.name
+            );
+            return Err(InputError::new(&self.place, message));
+        }
         if let Needs::Tasks(needs) = &self.needs
             && needs.tasks.is_empty()
         {

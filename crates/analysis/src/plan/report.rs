@@ -78,6 +78,9 @@ pub struct InterfaceReport {
     pub utilization: Option<f64>,
     /// False if the allowed work ended before smaller budgets were ruled out.
     pub exact: bool,
+    /// The longest time without supply of an only VCPU, time.
+    #[serde(skip)]
+    pub away: Option<Time>,
 }
 
 /// A VCPU in a plan.

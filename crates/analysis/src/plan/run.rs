@@ -436,6 +436,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
             bandwidth: interface.bandwidth().display_value(),
             utilization,
             exact: interface.exact,
+            away: service::away(interface),
         }),
         chosen: chosen(vm, outcome, host, unit),
         vcpu_count: interface.vcpu_budgets.len(),

@@ -261,6 +261,14 @@ fn vcpu_supply(interface: &Interface, budget: Time) -> Option<PeriodicResource> 
     Some(vcpu.replenished(interface.replenishment))
 }
 
+/// The longest time without supply of an only VCPU that does not begin with its request.
+pub(super) fn away(interface: &Interface) -> Option<Time> {
+    match (interface.due, &interface.vcpu_budgets[..]) {
+        (None, &[budget]) => blackout(&vcpu_supply(interface, budget)?),
+        _ => None,
+    }
+}
+
 /// The longest window without supply.
 fn blackout(supply: &impl Supply) -> Option<Time> {
     supply.window_for(1).map(|window| window - 1)

@@ -32,7 +32,7 @@ pub(super) fn changes(
         .filter_map(|(vm, outcome)| for_vm(request, vm, outcome, work))
         .collect();
     if admission.is_some_and(|admission| !admission.is_feasible()) {
-        changes.extend(other_scheduler(request, outcomes));
+        changes.extend(other_scheduler(request));
         changes.extend(more_cpus(request, processors));
         changes.extend(other_period(request, work));
     }
@@ -119,21 +119,19 @@ fn other_interface(
     )
 }
 
-/// Another scheduler of the host that holds the same VCPUs on the same CPUs: pinned EDF first, as most hold there.
-fn other_scheduler(request: &Request, outcomes: &[Outcome]) -> Option<String> {
+/// Another scheduler of the host that holds the same VMs on the same CPUs: pinned EDF first, as most hold there. What a VM
+/// needs may differ: `cbs` is another server under fixed priorities.
+fn other_scheduler(request: &Request) -> Option<String> {
     const ORDER: [HostName; 4] = [HostName::Pedf, HostName::Pdm, HostName::Gedf, HostName::Gdm];
-    let (vcpus, _) = vcpus_of(request, outcomes).ok()?;
     ORDER.into_iter().find_map(|name| {
-        let host = request.host.with_scheduler(name.into());
-        admit(&host, &vcpus, &mut Work::default())
-            .is_feasible()
-            .then(|| {
-                format!(
-                    "another scheduler: the host holds these VMs on its {} CPUs under {}",
-                    host.cpus(),
-                    name.word()
-                )
-            })
+        let mut changed = request.clone();
+        (changed.host, changed.host_name) = (request.host.with_scheduler(name.into()), name);
+        placed(&changed, &mut Work::default())?;
+        Some(format!(
+            "another scheduler: the host holds these VMs on its {} CPUs under {}",
+            changed.host.cpus(),
+            name.word()
+        ))
     })
 }
 

@@ -267,8 +267,7 @@ fn explain_vm(out: &mut String, vm: &VmReport, unit: Unit) -> std::fmt::Result {
         "  {name}: {budget} in every {period} is {:.0} % above its tasks' {utilization:.3}",
         (interface.bandwidth / utilization - 1.0) * 100.0
     )?;
-    if interface.vcpus == 1 {
-        let away = 2 * (interface.period - interface.budget);
+    if let Some(away) = interface.away {
         write!(
             out,
             ", since its VCPU may be away for {}",
@@ -296,8 +295,7 @@ fn cpus(vcpu: &VcpuReport) -> String {
 const EXPLANATION: &str = "
 How to read this
   A VM's budget is the least that keeps every deadline of its tasks whatever the other VMs do. It is more
-  than the tasks' utilisation because the VCPU may be away when a task is released: up to twice the
-  period less the budget (the blackout). A shorter VCPU period shortens the blackout and lowers the
+  than the tasks' utilisation because the VCPU may be away when a task is released (the blackout). A shorter VCPU period shortens the blackout and lowers the
   budget, but costs more switches. An infeasible test names a window of length t: demand is what must be
   executed in it, supply what is certain to be executed in it at worst.
 ";

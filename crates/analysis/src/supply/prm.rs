@@ -13,7 +13,8 @@
 //! 2 Pi - Theta, all of Theta in 2 Pi. Why: let a window begin at s. Every unit of the budget was used at s or before,
 //! so it comes back by s + Pi; and what comes back at r is used by r + Pi while there is work. So all of Theta is used
 //! by s + 2 Pi, and again in each period after it; one CPU gives one unit at a time, so u units by s + 2 Pi - Theta + u.
-//! That holds too where pieces are joined and come back with the latest of them.
+//! Pieces are joined as the VCPU wakes, at most a period before the latest of them (crates/sched-policy/policy/sporadic.h),
+//! so it holds for those, too. Precondition: the VCPU has work in all of the window; one that sleeps in it begins anew.
 //!
 //! Complexity: O(1). Source: Shin and Lee, RTSS 2003; sporadic servers as Stanovich et al., RTAS 2010, correct them.
 

@@ -4,10 +4,10 @@ use super::results::{AssembleOptions, RunData, assemble};
 use super::table;
 use crate::engine::rounds::share;
 
-/// How long a comparison is: its requests a method and phase, and its rounds.
+/// How long a comparison is: its requests per method and phase, and its rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Counted requests a method and phase, over all rounds.
+    /// Counted requests per method and phase, over all rounds.
     pub samples: u64,
     /// Rounds.
     pub rounds: u64,
@@ -25,7 +25,7 @@ pub fn render(data: &RunData, done: u64, extent: Extent) -> String {
     let counted: u64 = (0..done).map(|round| share(samples, rounds, round)).sum();
     let results = assemble(data, AssembleOptions::default());
     format!(
-        "interim: round {done} of {rounds}, n = {counted} of {samples} a method and phase; the whole table follows\n\n\
+        "interim: round {done} of {rounds}, n = {counted} of {samples} per method and phase; the whole table follows\n\n\
          {}\ninterim: the figures above will change\n",
         table::render(&results)
     )

@@ -48,7 +48,7 @@ pub struct Options {
     pub service: Service,
     /// Whether the methods leave the fair server's long pieces: see `steadyvm host apply`.
     pub keep_fair_server: bool,
-    /// Counted requests a method and phase, over all rounds.
+    /// Counted requests per method and phase, over all rounds.
     pub samples: u64,
     /// Rounds.
     pub rounds: u64,

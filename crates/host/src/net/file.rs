@@ -90,6 +90,8 @@ struct NetTable {
     cpus: Option<Vec<usize>>,
     vhost: Option<ThreadPriority>,
     vcpu: Option<ThreadPriority>,
+    io: Option<ThreadPriority>,
+    main: Option<ThreadPriority>,
     tap_qdisc: Option<TapQdisc>,
     #[serde(default, deserialize_with = "batch")]
     tap_batch: Option<u32>,
@@ -411,6 +413,8 @@ impl NetTable {
             cpus,
             vhost: self.vhost,
             vcpu: self.vcpu,
+            io: self.io,
+            main: self.main,
             tap_qdisc: self.tap_qdisc,
             tap_batch: self.tap_batch,
         })

@@ -384,6 +384,15 @@ fn plan_vm(
                 .extend(policy(machine, thread, priority, 0, why)?);
         }
     }
+    let io = vm.io_threads.iter().map(|thread| (thread, class.io));
+    let main = vm.main_thread.iter().map(|thread| (thread, class.main));
+    for (thread, priority) in io.chain(main) {
+        if let Some(priority) = priority {
+            let why = "so that a VCPU that waits for its monitor waits for no other thread";
+            let steps = policy(machine, thread, priority, RESET_ON_FORK, why)?;
+            wanted.steps.extend(steps);
+        }
+    }
     for thread in &vm.vhost_workers {
         if let Some(priority) = class.vhost {
             let why = "so that packets enter the VM with the rank of its class";

@@ -51,6 +51,13 @@ pub struct Class {
     pub vhost: Option<ThreadPriority>,
     /// VCPUs of its VMs, but VCPU 0, which keeps the guest's housekeeping.
     pub vcpu: Option<ThreadPriority>,
+    /// QEMU's IO threads of its VMs (`-object iothread`): disks, and cards without vhost.
+    #[serde(default)]
+    pub io: Option<ThreadPriority>,
+    /// The main threads of its VMs' monitors. QEMU's does all devices that have no thread of their own, and holds the lock
+    /// that a VCPU waits for to leave KVM.
+    #[serde(default)]
+    pub main: Option<ThreadPriority>,
     /// Root queueing discipline of its VMs' taps.
     pub tap_qdisc: Option<TapQdisc>,
     /// Packets that its VMs' taps take through the bridge at once, 1 to [`LARGEST_BATCH`]; none:
@@ -325,12 +332,14 @@ impl Class {
         self.cpus = self.cpus.take().or_else(|| other.cpus.clone());
         self.vhost = self.vhost.or(other.vhost);
         self.vcpu = self.vcpu.or(other.vcpu);
+        self.io = self.io.or(other.io);
+        self.main = self.main.or(other.main);
         self.tap_qdisc = self.tap_qdisc.or(other.tap_qdisc);
         self.tap_batch = self.tap_batch.or(other.tap_batch);
     }
 
     /// Whether a stage stands below the one it feeds, in which case it could never be fed while
-    /// that one is busy.
+    /// that one is busy; or a thread of the monitor below the VCPUs that wait for it.
     fn inversion(&self) -> Option<String> {
         let stages = [
             ("irq", self.irq),
@@ -342,23 +351,37 @@ impl Class {
             .into_iter()
             .filter_map(|(name, priority)| Some((name, priority?)))
             .collect();
-        let pair = set.windows(2).find(|pair| pair[0].1 < pair[1].1)?;
-        let ((first, low), (second, high)) = (pair[0], pair[1]);
+        let of_path = set.windows(2).find(|pair| pair[0].1 < pair[1].1);
+        let of_monitor = || {
+            let vcpu = self.vcpu?;
+            let threads = [("io", self.io), ("main", self.main)];
+            let mut set = threads
+                .into_iter()
+                .filter_map(|(name, it)| Some((name, it?)));
+            let below = set.find(|(_, priority)| *priority < vcpu)?;
+            Some([below, ("vcpu", vcpu)])
+        };
+        let [(first, low), (second, high)] = match of_path {
+            Some(pair) => [pair[0], pair[1]],
+            None => of_monitor()?,
+        };
         Some(format!(
-            "class \"{}\": {first} = {low} stands below {second} = {high}, which it feeds",
+            "class \"{}\": {first} = {low} stands below {second} = {high}, which waits for it",
             self.name
         ))
     }
 
     /// The lowest FIFO priority of its receive path, if it has one.
     fn lowest_fifo(&self) -> Option<u32> {
-        [self.irq, self.napi, self.vhost, self.vcpu]
-            .into_iter()
-            .filter_map(|priority| match priority? {
-                ThreadPriority::Fifo(priority) => Some(priority),
-                ThreadPriority::Normal => None,
-            })
-            .min()
+        [
+            self.irq, self.napi, self.vhost, self.vcpu, self.io, self.main,
+        ]
+        .into_iter()
+        .filter_map(|priority| match priority? {
+            ThreadPriority::Fifo(priority) => Some(priority),
+            ThreadPriority::Normal => None,
+        })
+        .min()
     }
 }
 
@@ -475,10 +498,10 @@ impl Profile {
         }
     }
 
-    /// The highest FIFO priority that a tenant keeps busy as it likes: vhost workers and VCPUs.
+    /// The highest FIFO priority that a tenant keeps busy as it likes: vhost workers, VCPUs and threads of the monitor.
     pub(crate) fn highest_of_tenants(&self) -> Option<u32> {
         let vms = self.vms.iter().map(|vm| &vm.class);
-        let ranks = vms.flat_map(|class| [class.vhost, class.vcpu]);
+        let ranks = vms.flat_map(|class| [class.vhost, class.vcpu, class.io, class.main]);
         let processes = self.processes.iter().map(|process| process.class.vcpu);
         ranks
             .chain(processes)
@@ -509,7 +532,11 @@ impl Profile {
         };
         for (class, place) in self.classes() {
             if let Some(what) = class.inversion() {
-                return wrong(place, what, "use irq >= napi >= vhost >= vcpu");
+                return wrong(
+                    place,
+                    what,
+                    "use irq >= napi >= vhost >= vcpu, and io and main not below vcpu",
+                );
             }
         }
         let lowest = self

@@ -43,9 +43,10 @@ impl VmThreads {
                 .vfio_threads
                 .iter()
                 .map(|thread| (thread, "interrupt of its own device"));
+            let io = vm.io_threads.iter().map(|thread| (thread, "IO thread"));
+            let main = vm.main_thread.iter().map(|thread| (thread, "main thread"));
             threads.extend(
-                others
-                    .chain(interrupts)
+                (others.chain(interrupts).chain(io).chain(main))
                     .map(|(thread, what)| (thread.tid, what.to_owned())),
             );
             threads.extend(

@@ -185,6 +185,59 @@ fn a_plan_names_the_vms_and_their_threads_that_settings_are_of() {
 }
 
 #[test]
+fn threads_of_the_monitor_have_the_ranks_of_its_class() {
+    let host = paper_host(2);
+    host.thread(100, 120, "IO iothread0", 0);
+    let before = host.state();
+    let directory = directory();
+    let control = control(&host, &directory);
+    let with = |lines: &str| {
+        format!(
+            "[class.rt.net]\nvcpu = 70\n{lines}[[nic]]\nname = \"rt0\"\nclass = \"rt\"\n\
+             [[vm]]\nname = \"rt\"\nclass = \"rt\"\n"
+        )
+    };
+    let rank = |tid: u32| host.state().threads[&tid].scheduling;
+    // Nobody asked.
+    control.apply_profile(&profile(&with(""))).unwrap();
+    assert_eq!([rank(100), rank(120)], [Scheduling::normal(); 2]);
+
+    let plan = control.plan_profile(&profile(&with("io = 71\nmain = 72\n")));
+    let threads = &plan.unwrap().vms[0].threads;
+    assert_eq!(
+        (&*threads[&100], &*threads[&120]),
+        ("main thread", "IO thread")
+    );
+    control
+        .apply_profile(&profile(&with("io = 71\nmain = 72\n")))
+        .unwrap();
+    // What the monitor starts later is no real-time thread.
+    assert_eq!(rank(100), Scheduling::fifo(72, RESET_ON_FORK));
+    assert_eq!(rank(120), Scheduling::fifo(71, RESET_ON_FORK));
+    control.undo().unwrap();
+    assert_eq!(kept(host.state()), kept(before));
+
+    for (lines, what) in [
+        ("io = 69\n", "io = 69 stands below vcpu = 70"),
+        (
+            "main = \"normal\"\n",
+            "main = normal stands below vcpu = 70",
+        ),
+    ] {
+        let error = file::parse("steadyvm.toml", &with(lines))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(what), "{error}");
+    }
+    // A tenant keeps its monitor busy as it likes.
+    let below = format!("[net]\nrcu = 77\n{}", with("main = 79\n"));
+    let error = file::parse("steadyvm.toml", &below)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("rcu = 77"), "{error}");
+}
+
+#[test]
 fn threads_that_a_setting_starts_get_their_rank_in_the_same_apply() {
     let (host, directory) = (host(), directory());
     let before = host.state();

@@ -38,6 +38,9 @@ pub struct Wanted {
     /// VMs with a budget without a plan.
     #[serde(default)]
     vm: BTreeMap<String, Vm>,
+    /// The server of `[host]`, which the plan is for.
+    #[serde(skip)]
+    planned_server: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -73,7 +76,7 @@ impl Wanted {
                     .into(),
             });
         }
-        wanted.server = wanted.server.or(planned);
+        wanted.planned_server = planned;
         Ok(Some(wanted))
     }
 
@@ -88,7 +91,11 @@ impl Wanted {
 
     /// Whether `SCHED_DEADLINE` cannot do it; a server of the file may be the one that it is.
     fn needs_ext(&self) -> bool {
-        self.has_vms() || self.order.is_some() || self.queue.is_some() || self.quantum_us.is_some()
+        self.has_vms()
+            || self.order.is_some()
+            || self.queue.is_some()
+            || self.quantum_us.is_some()
+            || self.server.as_deref().is_some_and(|server| server != "cbs")
     }
 
     /// What `auto` comes to.
@@ -141,6 +148,13 @@ pub fn put_in(
         ));
     }
     if let Some(plan) = plan {
+        let planned = wanted.planned_server.as_deref().unwrap_or("cbs");
+        if !by_ext && planned != "cbs" {
+            differences.push(format!(
+                "the plan is for server = \"{planned}\", and SCHED_DEADLINE's are cbs: its bounds do not hold; use \
+                 mechanism = \"ext\""
+            ));
+        }
         put_planned(profile, plan, &mut differences);
     }
     differences
@@ -170,11 +184,21 @@ fn scheduler(
             "the plan is for {planned}, and [sched] asks for another order or queue: its bounds do not hold"
         ));
     }
+    let default = "cbs".to_owned();
+    let planned_server = wanted.planned_server.as_ref().unwrap_or(&default);
+    let server = wanted.server.as_ref().unwrap_or(planned_server);
+    if plan.is_some() && server != planned_server {
+        differences.push(format!(
+            "the plan is for server = \"{planned_server}\", and [sched] asks for \"{server}\": its bounds do not hold"
+        ));
+    }
+    // Under fixed priorities the plan's constant-bandwidth server is a sporadic one.
+    let is_sporadic = plan.is_some() && order != Priority::EarliestDeadline && server == "cbs";
     SchedulerProfile {
         order,
         queue,
         quantum_ns: wanted.quantum_us.unwrap_or(0).saturating_mul(1000),
-        server: wanted.server.clone().unwrap_or_else(|| "cbs".to_owned()),
+        server: if is_sporadic { "sporadic" } else { server }.to_owned(),
         vms: wanted.vm.clone(),
     }
 }
@@ -347,7 +371,8 @@ mod tests {
         let expected = SchedulerProfile {
             order: Priority::DeadlineMonotonic,
             queue: Queue::Global,
-            server: "cbs".into(),
+            // The plan counts its constant-bandwidth servers so under fixed priorities.
+            server: "sporadic".into(),
             ..SchedulerProfile::default()
         };
         assert_eq!(scheduler(&dm, true), Some(expected.clone()));
@@ -364,6 +389,36 @@ mod tests {
         assert_eq!(profile.vcpu_scheduler.unwrap().order, Priority::Explicit);
         assert!(
             differences[0].contains("bounds do not hold"),
+            "{differences:?}"
+        );
+    }
+
+    #[test]
+    fn a_server_that_the_plan_is_not_for_is_said() {
+        let served = |planned: &str, asked: &str| {
+            let host = format!("server = \"{planned}\"\n[sched]{asked}");
+            planned_on(&FILE.replace("[sched]", &host), true)
+        };
+        let (profile, differences) = served("cbs", "\nserver = \"sporadic\"");
+        assert_eq!(profile.vcpu_scheduler.unwrap().server, "sporadic");
+        assert!(
+            differences[0].contains("is for server = \"cbs\""),
+            "{differences:?}"
+        );
+        let ext = "\nmechanism = \"ext\"";
+        let (profile, differences) = served("deferrable", ext);
+        assert!(differences.is_empty(), "{differences:?}");
+        assert_eq!(profile.vcpu_scheduler.unwrap().server, "deferrable");
+        let (profile, differences) = served("deferrable", &format!("{ext}\nserver = \"cbs\""));
+        assert!(
+            differences[0].contains("bounds do not hold"),
+            "{differences:?}"
+        );
+        assert_eq!(profile.vcpu_scheduler.unwrap().server, "cbs");
+        // SCHED_DEADLINE has its own.
+        let (_, differences) = served("periodic", "\nmechanism = \"deadline\"");
+        assert!(
+            differences[0].contains("SCHED_DEADLINE's are cbs"),
             "{differences:?}"
         );
     }
