@@ -123,10 +123,11 @@ impl Place {
             &["--rt-vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
         )?;
         let vcpu = vcpu_thread(host.connection())?;
-        let plan = service::plan(host.connection())?;
         host.pause()?;
         host.spread_processors()?;
         host.resume()?;
+        let address = RT.address(LAST_ADDRESS_BYTE);
+        let plan = service::plan(host.connection(), vcpu, host.outside(), address)?;
         let mut tasks = jobs(host.connection(), VCPUS.len())?;
         let others = jobs(host.connection(), work::TOGETHER - VCPUS.len())?;
         let units: f64 = ask(&mut tasks[0], "calibrate 10000", PATIENCE)?

@@ -12,7 +12,7 @@ use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End, Intervals};
 
 /// Where the plan's file goes.
 const FILE: &str = "/run/vcpu-plan.toml";
-/// The plan. Its times are upper estimates for an emulated host, not for hardware.
+/// The plan. Its times are upper estimates for an emulated host, not for hardware; `EXECUTION_US` is measured.
 const PLAN: &str = "[host]
 pcpus = 2
 scheduler = \"gedf\"
@@ -27,7 +27,7 @@ period = \"5ms\"
 
 [[service]]
 vm = \"rt\"
-c = \"1ms\"
+c = \"EXECUTION_USus\"
 t = \"10ms\"
 limit = \"20ms\"
 wake = \"500us\"
@@ -47,6 +47,11 @@ const WARMUP_REQUESTS: u64 = 50;
 /// A reply that takes longer is lost.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Requests by which the service's execution time is measured.
+const CALIBRATION_REQUESTS: u64 = 100;
+/// What is planned for a request, of the mean that was measured: some take longer.
+const MARGIN_PERCENT: u64 = 150;
+
 /// What the plan grants the service's VCPU, and promises for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -56,19 +61,37 @@ pub struct Plan {
     pub period_us: u64,
     /// No request takes longer, in microseconds.
     pub bound_us: u64,
+    /// CPU time of the VCPU that is planned for a request, in microseconds.
+    #[serde(default)]
+    pub execution_us: u64,
 }
 
-/// Has `steadyvm plan` compute it.
+/// Has `steadyvm plan` compute it, for what a request costs the VCPU here.
 ///
 /// # Errors
-/// The plan is refused, or has no budget and bound.
-pub fn plan(host: &Connection) -> Result<Plan> {
-    let script = format!("cat > {FILE} <<'END'\n{PLAN}END\nsteadyvm plan --json {FILE}");
+/// The plan is refused, or has no budget and bound; no request is answered.
+pub fn plan(host: &Connection, vcpu: u32, outside: &Namespace, address: Ipv4Addr) -> Result<Plan> {
+    let ran_ns = || -> Result<u64> {
+        let text = host.text(&["cat", &format!("/proc/{vcpu}/schedstat")])?;
+        let first = text.split_whitespace().next().unwrap_or_default();
+        first.parse().doing("read the VCPU's CPU time")
+    };
+    let load = Load {
+        seed: 0,
+        window_s: 0,
+        requests: CALIBRATION_REQUESTS,
+    };
+    let before = ran_ns()?;
+    request(outside, address, load)?;
+    let cost_ns = (ran_ns()? - before) / (CALIBRATION_REQUESTS + WARMUP_REQUESTS);
+    let execution_us = (cost_ns * MARGIN_PERCENT / 100).div_ceil(1000);
+    let file = PLAN.replace("EXECUTION_US", &execution_us.to_string());
+    let script = format!("cat > {FILE} <<'END'\n{file}END\nsteadyvm plan --json {FILE}");
     let text = host.text(&["bash", "-euc", &script])?;
-    parse(&text).ok_or_else(|| wrong("plan the service's budget", text))
+    parse(&text, execution_us).ok_or_else(|| wrong("plan the service's budget", text))
 }
 
-fn parse(text: &str) -> Option<Plan> {
+fn parse(text: &str, execution_us: u64) -> Option<Plan> {
     let report: serde_json::Value = serde_json::from_str(text).ok()?;
     if report["feasible"] != true {
         return None;
@@ -79,6 +102,7 @@ fn parse(text: &str) -> Option<Plan> {
         budget_us: us(&install["runtime_ns"])?,
         period_us: us(&install["period_ns"])?,
         bound_us: us(&report["services"][0]["bound"])?,
+        execution_us,
     })
 }
 
@@ -132,10 +156,11 @@ mod tests {
             budget_us: 4000,
             period_us: 10_000,
             bound_us: 9001,
+            execution_us: 1500,
         };
-        assert_eq!(parse(text), Some(plan));
-        assert_eq!(parse(&text.replace("true", "false")), None);
-        assert_eq!(parse(&text.replace("install", "other")), None);
-        assert_eq!(parse("no JSON"), None);
+        assert_eq!(parse(text, 1500), Some(plan));
+        assert_eq!(parse(&text.replace("true", "false"), 1500), None);
+        assert_eq!(parse(&text.replace("install", "other"), 1500), None);
+        assert_eq!(parse("no JSON", 1500), None);
     }
 }

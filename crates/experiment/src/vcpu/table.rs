@@ -32,7 +32,8 @@ const READING: [&str; 8] = [
     "Work: what the RT VCPU's task has done where it asks for all of the CPU, per cent of what the CPU does, 50 granted; mean \
      and, in brackets, the least and the most of the rounds. Lost: what is missing to 50, per cent of it. CPU time: of both \
      VCPUs, as the kernel counts. 4 ms is the kernel's tick.",
-    "Over bound: round trips that took longer than the plan's bound for the service.",
+    "Over bound: round trips that took longer than the plan's bound for the service. The CPU time that is planned for a request is \
+     half as much again as the mean that the VCPU used at the start.",
 ];
 
 /// All tables, the paper's own below ours.
@@ -378,8 +379,8 @@ fn netrt(results: &Results) -> Grid {
     let plan = results.plan;
     let granted = plan.map_or_else(String::new, |plan| {
         format!(
-            ": {} us in every {} us planned, bound {} us",
-            plan.budget_us, plan.period_us, plan.bound_us
+            ": {} us in every {} us planned for {} us a request, bound {} us",
+            plan.budget_us, plan.period_us, plan.execution_us, plan.bound_us
         )
     });
     let row = |it: &NetRtResult| {
@@ -474,6 +475,7 @@ mod tests {
                 budget_us: 1250,
                 period_us: 5000,
                 bound_us: 11_000,
+                execution_us: 1000,
             }),
             quanta: vec![QuantumResult {
                 quantum: crate::vcpu::Quantum::ALL[2],
@@ -505,7 +507,7 @@ mod tests {
             "VM beside 4",
             "3/80 (1.50)",
             "1000 [900, 1100]",
-            "1250 us in every 5000 us planned, bound 11000 us",
+            "1250 us in every 5000 us planned for 1000 us a request, bound 11000 us",
             "45.0 [44.0, 46.0]",
             " 10.0 ",
             "at 48 %",
