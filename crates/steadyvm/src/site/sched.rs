@@ -12,8 +12,8 @@ use steadyvm_sched::config::{Priority, Queue, Vm};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mechanism {
-    /// `deadline` where the plan is for EDF, since the kernel's own scheduler needs no process and kept every budget and bound
-    /// that was measured (docs/results/vcpu-scheduling.md); else `ext` if the kernel has it.
+    /// `deadline` where the plan is for EDF, since the kernel's own scheduler needs no process, costs less and missed no
+    /// deadline beside many neighbours (docs/results/vcpu-scheduling.md); else `ext` if the kernel has it.
     #[default]
     Auto,
     /// `SCHED_DEADLINE`, on any kernel: EDF with constant bandwidth servers.
