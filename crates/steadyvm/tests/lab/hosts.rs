@@ -495,7 +495,7 @@ fn an_explanation_that_is_killed_leaves_nothing_on_the_host() {
     assert_eq!(before.1.trim(), "0");
     for which in [["--device", "rt"], ["--port", "7700"]] {
         let explain = ["steadyvm", "explain", "--receive-path", "--seconds", "600"];
-        let mut explain = inside.spawn(&[&explain[..], which].concat()).unwrap();
+        let mut explain = inside.spawn(&[&explain[..], &which].concat()).unwrap();
         explain.wait_for_line("recording", patience).unwrap();
         send_requests(&host, 20);
         assert_ne!(tracing(&host).1, before.1, "it records nothing");
