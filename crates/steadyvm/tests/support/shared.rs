@@ -77,7 +77,7 @@ fn boot(kernel: HostKernel, words: &str) -> Kept {
     let mut specification = laboratory.host(kernel.name(), kernel).unwrap();
     specification.kernel_words.push_str(words);
     // An emulated machine may reset itself while it boots, for no fault of its kernel:
-    // docs/design/lab.md has the measured rate. `compare` boots it again, too.
+    // docs/measurements/emulator-runs.md has the counts. `compare` boots it again, too.
     let boot = || EmulatedHost::boot(&specification);
     let host = boot().or_else(|_| boot()).or_else(|_| boot()).unwrap();
     // The first namespace mounts /run/netns, which stays.
