@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A CPU decides what runs: in dispatch(), with the CPU's lock. VCPUs come before non-RT threads, by their keys; a CPU that an
- * idle VCPU holds is lent as policy/order.h says.
+ * A CPU decides what runs: in dispatch(), with the CPU's lock. A kernel thread of this CPU comes first (kernel_thread.h), then
+ * VCPUs by their keys, then non-RT threads; a CPU that an idle VCPU holds is lent as policy/order.h says.
  */
 #ifndef STEADYVM_CHOOSE_H
 #define STEADYVM_CHOOSE_H
 
-#include "cpu.h"
+#include "kernel_thread.h"
 #include "lend.h"
 
 /* VCPUs whose budget has come back are ready again. */
@@ -257,6 +257,8 @@ static __always_inline void choose(s32 cpu, struct task_struct *prev)
 
 	unpark(time);
 	wake_late_loader(time);
+	if (take_first(cpu))
+		return;
 	if (slot != NO_VCPU) {
 		now.ran_ns = prev->se.sum_exec_runtime;
 		vcpu_event(slot, POLICY_EVENT_ACCOUNT, cpu, 0, &now);

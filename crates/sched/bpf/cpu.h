@@ -31,6 +31,11 @@ struct cpu {
 	u64 coming; /* 1: a VCPU was put here and does not run yet */
 	u64 offline; /* 1: nothing runs here */
 	u64 joined; /* the thread that came here from another class last, until it is enqueued */
+	s64 allowance_ns; /* kernel_thread.h, as it was at allowance_at_ns; below 0: owed */
+	u64 allowance_at_ns;
+	u32 first_waits; /* 1: a thread may wait in FIRST + CPU */
+	u32 first_runs; /* 1: a thread runs at the allowance's cost */
+	u64 first_watched; /* 0: the next one may run until a tick */
 };
 
 struct cpu cpus[POLICY_MAX_CPUS];

@@ -11,6 +11,8 @@
 #define SCX_ENQ_PREEMPT (1ULL << 32)
 #define SCX_ENQ_LAST (1ULL << 41)
 #define SCX_DEQ_SLEEP 1ULL
+/* task_struct.flags, include/linux/sched.h */
+#define PF_KTHREAD 0x00200000U
 #define SCX_KICK_IDLE 1ULL
 #define SCX_KICK_PREEMPT 2ULL
 /* include/linux/sched/prio.h: priorities below are those of RT and deadline threads. */

@@ -41,6 +41,7 @@ struct sched_entity {
 };
 
 struct task_struct {
+	u32 flags;
 	int pid;
 	int prio;
 	int nr_cpus_allowed;

@@ -6,8 +6,9 @@
  *   READY + CPU   VCPUs with work and budget, by policy_key; a host that is not partitioned has only the first
  *   PARKED        VCPUs with work and without budget, by the time when that changes
  *   SHARED        non-RT threads, by virtual runtime; OWN + CPU: those that may run on this CPU only
- * A CPU takes the first of READY that may run there, else the non-RT thread that has run least. Before either it may be
- * held by a VCPU that idles its budget away: lend.h.
+ *   FIRST + CPU   the kernel's threads of this CPU, within their allowance: kernel_thread.h
+ * A CPU takes those of FIRST, then the first of READY that may run there, else the non-RT thread that has run least. Before the
+ * last two it may be held by a VCPU that idles its budget away: lend.h.
  *
  * Keys in READY may be old: a period that has ended since only makes a key greater. So the first one is looked at again
  * when it is taken, and put back if its key has changed. What makes a key less (other parameters) queues anew at once.
@@ -49,6 +50,8 @@ static __always_inline void enqueue_non_rt(struct task_struct *p, u64 enq_flags)
 		insert(p, SCX_DSQ_LOCAL, NON_RT_SLICE_NS, enq_flags);
 		return;
 	}
+	if (enqueue_first(p, enq_flags))
+		return;
 	/* Sleep earns one slice at most. */
 	if ((s64)(time - (non_rt_time - NON_RT_SLICE_NS)) < 0)
 		time = non_rt_time - NON_RT_SLICE_NS;
@@ -138,10 +141,10 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	c->since_ns = bpf_ktime_get_ns();
 	if (slot == NO_VCPU) {
 		c->runs_key = POLICY_KEY_NON_RT;
-		if (!holds_back(c))
-			c->key = POLICY_KEY_NON_RT;
 		if (!c->holder)
 			c->event_ns = POLICY_NEVER;
+		if (!begin_first(p, c) && !holds_back(c))
+			c->key = POLICY_KEY_NON_RT;
 		if ((s64)(non_rt_time - p->scx.dsq_vtime) < 0)
 			non_rt_time = p->scx.dsq_vtime;
 		return;
@@ -170,6 +173,7 @@ void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
 	struct outcome now = {};
 
+	end_first(c);
 	c->runs_key = POLICY_KEY_IDLE;
 	c->event_ns = c->holder ? c->hold_next_ns : POLICY_NEVER;
 	if (!c->coming && !holds_back(c))
@@ -289,6 +293,8 @@ s32 BPF_PROG(steadyvm_init)
 			error = scx_bpf_create_dsq(READY + cpu, -1);
 		if (!error)
 			error = scx_bpf_create_dsq(OWN + cpu, -1);
+		if (!error)
+			error = scx_bpf_create_dsq(FIRST + cpu, -1);
 	}
 	return error;
 }

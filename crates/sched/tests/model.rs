@@ -115,6 +115,36 @@ fn a_vcpu_without_work_lends_its_cpu_as_its_server_says() {
     }
 }
 
+/// As ksoftirqd does, which a VCPU's timers wait for. As a non-RT thread it had its turn after all that compute: 68 ms.
+#[test]
+fn a_kernel_thread_of_a_cpu_waits_for_nobody_within_its_allowance() {
+    let model = Model::build();
+    // 0.2 ms in 10 ms.
+    let got = model.run(&["kernel", "200", "9800"]);
+    let of = |name: &str| got.iter().find(|it| it.name == name).unwrap();
+    assert!(
+        of("kernel").longest_wait_us < 500,
+        "{} us",
+        of("kernel").longest_wait_us
+    );
+    assert!((of("kernel").share - 2.0).abs() < 0.2);
+    assert!((of("rt").share - 80.0).abs() < 0.5, "{}", of("rt").share);
+}
+
+/// A flood in softirqs takes its allowance from VCPUs, and no more: this one's budget and the allowance fill the CPU.
+#[test]
+fn a_kernel_thread_that_computes_leaves_a_vcpu_its_budget() {
+    let model = Model::build();
+    let got = model.run(&["kernel", "0", "0"]);
+    let of = |name: &str| got.iter().find(|it| it.name == name).unwrap();
+    assert!((of("rt").share - 80.0).abs() < 0.5, "{}", of("rt").share);
+    assert!(
+        (5.0..10.0).contains(&of("kernel").share),
+        "{}",
+        of("kernel").share
+    );
+}
+
 /// A thread that has another class as it is named asks for nothing, and so idles nothing away.
 #[test]
 fn a_vcpu_of_another_class_holds_no_cpu() {

@@ -72,6 +72,7 @@ struct sched_entity {
 };
 
 struct task_struct {
+	u32 flags;
 	int pid, prio, nr_cpus_allowed;
 	unsigned short migration_disabled;
 	const struct cpumask *cpus_ptr;

@@ -10,6 +10,10 @@
  *                                 a VCPU without work of SLEEPER_US in 10 ms before one that computes, on one CPU; fifo: its
  *                                 thread is of another class when it is named
  *
+ *        model kernel WORK_US SLEEP_US
+ *                                 a kernel thread of one CPU that works and sleeps so long, beside a VCPU granted 80 % of that
+ *                                 CPU and 8 normal threads, all of which compute; SLEEP_US 0: it computes, too
+ *
  * Prints a line per thread and scenario: name, per cent of a CPU, per cent granted, longest wait to run in us, periods whose
  * use is unexplained. Ends with 1 if a thread waits for STALL_NS, or decisions come in a storm.
  */
@@ -93,7 +97,7 @@ static void mix(const char *file)
 		vcpus[i] = sleeper(names[i], 3, 600000, 2 * MS);
 	for (i = 0; i < 3; i++)
 		sleeper("normal", 3, 500000, 20 * MS);
-	sleeper("bound0", 1, 50000, MS);
+	sleeper("bound0", 1, 50000, MS)->flags = PF_KTHREAD;
 	sleeper("bound1", 2, 50000, MS);
 	thread("normal-computes", 3);
 	for (partitioned = 0; partitioned < 2; partitioned++) {
@@ -128,6 +132,23 @@ static void lend_cpu(u32 kind, u64 sleeper_ns, u64 rt_ns)
 	measure("lend", 5000 * MS);
 }
 
+static void serve_cpu(u64 work_ns, u64 sleep_ns)
+{
+	struct task_struct *serves = thread("kernel", 2), *rt = thread("rt", 2);
+	u32 i;
+
+	serves->flags = PF_KTHREAD;
+	if (sleep_ns) {
+		serves->work_ns = serves->work_left_ns = work_ns;
+		serves->sleep_ns = sleep_ns;
+	}
+	for (i = 0; i < 8; i++)
+		thread("normal", 2);
+	set_host(POLICY_EARLIEST_DEADLINE, 0);
+	name_vcpu(0, rt, POLICY_DEFERRABLE, 8 * MS, 10 * MS, 0);
+	measure("kernel", 5000 * MS);
+}
+
 int main(int count, char **words)
 {
 	u32 i;
@@ -147,8 +168,11 @@ int main(int count, char **words)
 	} else if ((count == 5 || count == 6) && !strcmp(words[1], "lend")) {
 		names_fifo_threads = count == 6 && !strcmp(words[5], "fifo");
 		lend_cpu(atoi(words[2]), atoi(words[3]) * 1000ULL, atoi(words[4]) * 1000ULL);
+	} else if (count == 4 && !strcmp(words[1], "kernel")) {
+		serve_cpu(atoi(words[2]) * 1000ULL, atoi(words[3]) * 1000ULL);
 	} else {
-		fprintf(stderr, "usage: model mix SEED RECORD [ROOM LOST] | model lend SERVER SLEEPER_US RT_US [fifo]\n");
+		fprintf(stderr, "usage: model mix SEED RECORD [ROOM LOST] | model lend SERVER SLEEPER_US RT_US [fifo] |\n"
+				"       model kernel WORK_US SLEEP_US\n");
 		return 2;
 	}
 	return 0;
