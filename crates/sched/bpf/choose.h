@@ -44,7 +44,8 @@ static __noinline void has_cpu(struct cpu *c, const struct outcome *now)
 	/* Reclaimed capacity costs it nothing. */
 	if (c->holder && (c->holder_kind == POLICY_CAPACITY_RECLAIMING || c->hold_next_ns < now->next_ns))
 		c->event_ns = c->hold_next_ns;
-	arm(c->event_ns);
+	if (!is_for_tick(c->event_ns, bpf_ktime_get_ns()))
+		arm(c->event_ns);
 }
 
 enum taken { TOOK_NONE, TOOK_ONE, LOOK_AGAIN };

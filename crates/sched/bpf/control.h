@@ -41,7 +41,7 @@ int control_advance(struct advance_request *request)
 
 		if (event <= time)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		else if (event < next)
+		else if (event < next && !is_for_tick(event, time))
 			next = event;
 	}
 	/*
@@ -244,6 +244,7 @@ int control_host(struct host_request *request)
 
 	host = request->host;
 	recording = request->recording;
+	tick_ns = request->tick_ns;
 	event = record_begin();
 	if (event) {
 		record_fill(event, bpf_ktime_get_ns(), POLICY_EVENT_HOST, 0, POLICY_EVENT_NO_SERVER, host.partitioned);

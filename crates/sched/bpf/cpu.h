@@ -44,6 +44,8 @@ u32 cpu_count;
 static u64 non_rt_time;
 /* When the loader's thread comes next. */
 u64 armed_ns;
+/* The tick's length; 0: not known. */
+static u64 tick_ns;
 /* As advance_request has it, and why. */
 static u64 ended;
 static u64 end_reason[END_WORDS];
@@ -92,6 +94,15 @@ static __always_inline void arm(u64 time)
 		return;
 	armed_ns = at;
 	wake_loader();
+}
+
+/*
+ * Whether the tick of the CPU sees to what comes at `event`, steadyvm_tick(): most VCPUs sleep before their budget ends, and the
+ * loader's thread, which costs two switches, has nothing to do for them.
+ */
+static __always_inline bool is_for_tick(u64 event, u64 time)
+{
+	return tick_ns && event > time + 2 * tick_ns;
 }
 
 static __always_inline u64 ready_queue(u32 home)

@@ -86,6 +86,7 @@ struct sched_ext_ops {
 	void (*dispatch)(s32 cpu, struct task_struct *prev);
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);
+	void (*tick)(struct task_struct *p);
 	void (*quiescent)(struct task_struct *p, u64 deq_flags);
 	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
 	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);

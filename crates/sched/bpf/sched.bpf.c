@@ -186,6 +186,16 @@ void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 	p->scx.dsq_vtime += (bpf_ktime_get_ns() - c->since_ns) * 100 / (p->scx.weight ?: 100);
 }
 
+/* What comes up while `p` runs, and was left to the tick, is near now. */
+SEC("struct_ops/tick")
+void BPF_PROG(steadyvm_tick, struct task_struct *p)
+{
+	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
+
+	if (c->event_ns < POLICY_NEVER && !is_for_tick(c->event_ns, bpf_ktime_get_ns()))
+		arm(c->event_ns);
+}
+
 /* The VCPU has no more work. One that idles its budget away gets the next one without work, too. */
 static __always_inline void block(struct task_struct *p, u32 slot, u32 leaves)
 {
@@ -316,6 +326,7 @@ struct sched_ext_ops steadyvm = {
 	.dispatch = (void *)steadyvm_dispatch,
 	.running = (void *)steadyvm_running,
 	.stopping = (void *)steadyvm_stopping,
+	.tick = (void *)steadyvm_tick,
 	.quiescent = (void *)steadyvm_quiescent,
 	.set_cpumask = (void *)steadyvm_set_cpumask,
 	.cpu_release = (void *)steadyvm_cpu_release,

@@ -87,7 +87,7 @@ struct vcpu_request {
 struct host_request {
 	struct policy_host host;
 	u32 recording; /* 1: events are recorded from now on */
-	u32 unused;
+	u32 tick_ns;
 };
 
 /* Of the kernel's words when it ends the scheduler: 128 bytes. */

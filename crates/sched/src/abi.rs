@@ -123,7 +123,7 @@ pub(crate) struct VcpuRequest {
 pub(crate) struct HostRequest {
     pub host: Host,
     pub recording: u32,
-    pub unused: u32,
+    pub tick_ns: u32,
 }
 
 /// `struct advance_request`.

@@ -255,7 +255,7 @@ impl Scheduler {
         let mut request = HostRequest {
             host: self.host,
             recording: u32::from(self.recorder.is_some()),
-            unused: 0,
+            tick_ns: tick_ns(),
         };
         self.control_host.run(request.bytes_mut())
     }
@@ -387,4 +387,12 @@ fn is_of_another_class(tid: u32) -> bool {
         policy & !libc::SCHED_RESET_ON_FORK,
         libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
     )
+}
+
+/// The length of the kernel's tick, which the coarse clock goes by; 0: not known.
+fn tick_ns() -> u32 {
+    use nix::time::{ClockId, clock_getres};
+    let length = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok();
+    let tick = length.filter(|length| length.tv_sec() == 0);
+    tick.map_or(0, |tick| tick.tv_nsec().try_into().unwrap_or(0))
 }

@@ -145,6 +145,24 @@ fn a_kernel_thread_that_computes_leaves_a_vcpu_its_budget() {
     );
 }
 
+/// The tick tells of an end of a budget that is near: for one that the VCPU sleeps before, the loader is not woken.
+#[test]
+fn the_loader_has_nothing_to_do_for_a_vcpu_that_sleeps_before_its_budget_ends() {
+    let model = Model::build();
+    let run = |work_us, sleep_us| {
+        let got = model.run(&["sleep", work_us, sleep_us, "20000"]);
+        let share = |name: &str| got.iter().find(|it| it.name == name).unwrap().share;
+        (share("loader"), share("rt"))
+    };
+    let (loader, rt) = run("5000", "45000");
+    assert!((rt - 10.0).abs() < 0.5, "{rt}");
+    assert!(loader < 0.02, "{loader}");
+    // It wants more than its budget: every end is seen, and every return.
+    let (loader, rt) = run("1000000", "1");
+    assert!((rt - 40.0).abs() < 0.5, "{rt}");
+    assert!(loader > 0.2, "{loader}");
+}
+
 /// A thread that has another class as it is named asks for nothing, and so idles nothing away.
 #[test]
 fn a_vcpu_of_another_class_holds_no_cpu() {
@@ -176,7 +194,7 @@ fn every_mix_of_servers_orders_and_queues_runs_as_granted_and_as_the_policy_deci
     let record = model.record();
     for seed in 1..=3 {
         let got = model.run(&["mix", &seed.to_string(), record.to_str().unwrap()]);
-        assert_eq!(got.len(), 2 * 7 * 4 * 11);
+        assert_eq!(got.len(), 2 * 7 * 4 * 12);
         for it in &got {
             let Got {
                 scenario,

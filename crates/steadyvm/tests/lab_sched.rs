@@ -273,7 +273,11 @@ fn every_decision_is_explained_by_the_policy() {
         }
     }
     assert_eq!(lab.show()["attached"], true);
-    lab.run("steadyvm sched ext stop");
+    let all: Vec<String> = tids.iter().map(u32::to_string).collect();
+    lab.run_first(&format!(
+        "steadyvm sched ext stop; kill -KILL {}",
+        all.join(" ")
+    ));
     let said = lab.run(&format!(
         "steadyvm sched replay --reaction-us {REACTION_US} /run/record || [ $? = 1 ]"
     ));

@@ -62,7 +62,7 @@ fn decisions(lab: &Lab, count: usize) -> Histogram {
     let mut computes = connection.spawn(&["bash", "-c", &words]).unwrap();
     computes.wait_for_line("all", PATIENCE).unwrap();
     let pid = computes.pid();
-    let tids = lab.run(&format!("pgrep -P {pid}"));
+    let tids = lab.run_first(&format!("pgrep -P {pid}"));
     let (mut config, mut threads) = (none.to_owned(), String::new());
     let budget_us = GRANTED_US / count;
     let _ = writeln!(
@@ -75,10 +75,10 @@ fn decisions(lab: &Lab, count: usize) -> Histogram {
     lab.apply_first(&config, &threads);
     let first = lab.show();
     assert_eq!(first["vcpus"].as_array().unwrap().len(), count);
-    lab.run("sleep 10");
+    lab.run_first("sleep 10");
     let second = lab.show();
     assert_eq!(second["attached"], true);
-    lab.run(&format!(
+    lab.run_first(&format!(
         "steadyvm sched ext stop; pkill -9 -P {pid}; kill -9 {pid}"
     ));
     loader.finish(PATIENCE).unwrap();

@@ -98,7 +98,7 @@ struct scx_exit_info {
 struct scx_exit_task_args;
 struct scx_cpu_release_args;
 struct sched_ext_ops {
-	void *select_cpu, *enqueue, *dispatch, *running, *stopping, *quiescent, *set_cpumask, *cpu_release, *cpu_online;
+	void *select_cpu, *enqueue, *dispatch, *running, *stopping, *tick, *quiescent, *set_cpumask, *cpu_release, *cpu_online;
 	void *cpu_offline, *enable, *disable, *exit_task, *init, *exit;
 	u64 flags;
 	u32 timeout_ms;

@@ -48,6 +48,7 @@ static u32 slot_map[1024];
 static struct decisions decisions_map[MODEL_CPUS];
 static u64 loader_ns = NONE, loader_woken_ns = NONE;
 static s32 loader_cpu = -1;
+static u64 loader_ran_ns;
 static u64 decisions_made;
 static FILE *records;
 /* So many are kept, and so many of those after them are lost. */
@@ -598,14 +599,21 @@ static void run(u64 duration_ns)
 			if (loader_cpu < 0 && least(loader_ns, loader_woken_ns) <= now_ns) {
 				loader_cpu = cpu_for_loader();
 				if (loader_cpu >= 0) {
+					u64 turn_ns = LOADER_NS + random_below(LOADER_NS);
+
 					loader_ns = NONE;
-					begin_fifo(loader_cpu, LOADER_NS + random_below(LOADER_NS));
+					loader_ran_ns += turn_ns;
+					begin_fifo(loader_cpu, turn_ns);
 				}
 			}
 			if (now_ns >= tick_ns) {
 				tick_ns += TICK_NS;
 				for (i = 0; i < MODEL_CPUS; i++) {
-					if (model[i].runs && !model[i].runs->scx.slice)
+					if (!model[i].runs)
+						continue;
+					this_cpu = i;
+					steadyvm_tick(model[i].runs);
+					if (!model[i].runs->scx.slice)
 						model[i].reschedules = true;
 				}
 			}

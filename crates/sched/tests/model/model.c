@@ -14,7 +14,10 @@
  *                                 a kernel thread of one CPU that works and sleeps so long, beside a VCPU granted 80 % of that
  *                                 CPU and 8 normal threads, all of which compute; SLEEP_US 0: it computes, too
  *
- * Prints a line per thread and scenario: name, per cent of a CPU, per cent granted, longest wait to run in us, periods whose
+ *        model sleep WORK_US SLEEP_US BUDGET_US
+ *                                 a VCPU that works and sleeps so long, with a budget in every 50 ms, beside normal threads that compute
+ *
+ * Prints a line for the loader's thread, and one per thread, of each scenario: name, per cent of a CPU, per cent granted, longest wait to run in us, periods whose
  * use is unexplained. Ends with 1 if a thread waits for STALL_NS, or decisions come in a storm.
  */
 #include "machine.h"
@@ -52,7 +55,9 @@ static void measure(const char *scenario, u64 duration_ns)
 		threads[i]->longest_wait_ns = 0;
 		threads[i]->ran_before_ns = threads[i]->se.sum_exec_runtime;
 	}
+	loader_ran_ns = 0;
 	run(duration_ns);
+	printf("%s loader %.3f 0 0 0\n", scenario, (double)loader_ran_ns * 100.0 / (double)duration_ns);
 	for (i = 0; i < thread_count; i++) {
 		struct task_struct *p = threads[i];
 		u32 slot = slot_map[p->pid];
@@ -67,7 +72,11 @@ static void measure(const char *scenario, u64 duration_ns)
 
 static void set_host(u32 order, u32 partitioned)
 {
-	struct host_request request = { .host = { .order = order, .partitioned = partitioned }, .recording = records != NULL };
+	struct host_request request = {
+		.host = { .order = order, .partitioned = partitioned },
+		.recording = records != NULL,
+		.tick_ns = TICK_NS,
+	};
 
 	this_cpu = 0;
 	control_host(&request);
@@ -149,6 +158,20 @@ static void serve_cpu(u64 work_ns, u64 sleep_ns)
 	measure("kernel", 5000 * MS);
 }
 
+static void sleep_in_budget(u64 work_ns, u64 sleep_ns, u64 budget_ns)
+{
+	struct task_struct *rt = thread("rt", 3);
+	u32 i;
+
+	rt->work_ns = rt->work_left_ns = work_ns;
+	rt->sleep_ns = sleep_ns;
+	for (i = 0; i < 3; i++)
+		thread("normal", 3);
+	set_host(POLICY_EARLIEST_DEADLINE, 0);
+	name_vcpu(0, rt, POLICY_DEFERRABLE, budget_ns, 50 * MS, 0);
+	measure("sleep", 5000 * MS);
+}
+
 int main(int count, char **words)
 {
 	u32 i;
@@ -170,9 +193,11 @@ int main(int count, char **words)
 		lend_cpu(atoi(words[2]), atoi(words[3]) * 1000ULL, atoi(words[4]) * 1000ULL);
 	} else if (count == 4 && !strcmp(words[1], "kernel")) {
 		serve_cpu(atoi(words[2]) * 1000ULL, atoi(words[3]) * 1000ULL);
+	} else if (count == 5 && !strcmp(words[1], "sleep")) {
+		sleep_in_budget(atoi(words[2]) * 1000ULL, atoi(words[3]) * 1000ULL, atoi(words[4]) * 1000ULL);
 	} else {
 		fprintf(stderr, "usage: model mix SEED RECORD [ROOM LOST] | model lend SERVER SLEEPER_US RT_US [fifo] |\n"
-				"       model kernel WORK_US SLEEP_US\n");
+				"       model kernel WORK_US SLEEP_US | model sleep WORK_US SLEEP_US BUDGET_US\n");
 		return 2;
 	}
 	return 0;

@@ -36,6 +36,13 @@ impl Lab {
         done.unwrap_or_else(|error| panic!("{words}: {error}"))
     }
 
+    /// The same before all VCPUs: beside hundreds that compute a normal thread does not come to an end.
+    pub fn run_first(&self, words: &str) -> String {
+        let argv = ["chrt", "-f", "50", "bash", "-euc", words];
+        let done = self.host.connection().text(&argv);
+        done.unwrap_or_else(|error| panic!("{words}: {error}"))
+    }
+
     /// A thread that computes until it is killed, and its number.
     pub fn spin(&self, how: &str) -> Spinner {
         self.spin_by(how, ":")
@@ -80,17 +87,17 @@ impl Lab {
         ));
     }
 
-    /// The same before all VCPUs: beside hundreds that compute a normal thread does not come to an end.
+    /// The same before all VCPUs: see [`Self::run_first`].
     pub fn apply_first(&self, config: &str, words: &str) {
-        self.write(config);
-        self.run(&format!(
-            "chrt -f 50 steadyvm sched ext apply --config {CONFIG} {words}"
+        self.run_first(&format!("cat > {CONFIG} <<'END'\n{config}\nEND"));
+        self.run_first(&format!(
+            "steadyvm sched ext apply --config {CONFIG} {words}"
         ));
     }
 
     pub fn show(&self) -> Value {
         // 1: nothing is enforced.
-        let text = self.run("steadyvm sched show --json || [ $? = 1 ]");
+        let text = self.run_first("steadyvm sched show --json || [ $? = 1 ]");
         serde_json::from_str(&text).unwrap()
     }
 
