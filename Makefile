@@ -84,7 +84,7 @@ python-tests: ## Build the Python package and test it
 
 # Lab tests that boot the hosts of a whole experiment and measure all of its cells: minutes each.
 EXPERIMENTS := nisp:: rtca:: outsourcing::outsourced_sockets_are_compared hosts::without_vms_the_host_receives \
-  hosts::a_round_whose_host_dies_is_dropped
+  hosts::a_round_whose_host_dies_is_dropped hosts::guests_have_timers_on_a_host
 
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host, but for whole experiments
