@@ -35,7 +35,8 @@ struct cpu {
 	u64 allowance_at_ns;
 	u32 first_waits; /* 1: a thread may wait in FIRST + CPU */
 	u32 first_runs; /* 1: a thread runs at the allowance's cost */
-	u64 first_watched; /* 0: the next one may run until a tick */
+	u32 first_watched; /* 0: the next turn may last until a tick */
+	u32 first_overran; /* 1: the last turn was longer than the allowance */
 };
 
 struct cpu cpus[POLICY_MAX_CPUS];

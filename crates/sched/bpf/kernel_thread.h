@@ -5,11 +5,14 @@
  * lends no priority from one thread of sched_ext to another.
  *
  * So such a thread runs before all VCPUs while its CPU has an allowance for it: a token bucket of 1 ms that fills with 1/20 of
- * the time. Without it, it is a non-RT thread. One that wakes and finds the bucket full runs seldom and for a short time: nobody
- * watches it but the tick, and what it runs too long is owed. The loader's thread ends the turn of any other in time.
+ * the time. Without it, it is a non-RT thread. Most turns are short: nobody but the tick watches one that begins with a
+ * wake-up, and what it runs too long is owed. The loader's thread ends one that goes on, or that follows one that was too long.
  *
- * Queue: FIRST + CPU. All of this is guarded by the lock of the CPU's run queue, which the kernel holds for the CPU's own
- * threads in enqueue(), and in dispatch(), running() and stopping().
+ * As it wakes it is put on its CPU at once: a kick is a FIFO thread's work on PREEMPT_RT. Where a VCPU is on its way there, and
+ * after a turn, it waits in FIRST + CPU, for a kick.
+ *
+ * All of this is guarded by the lock of the CPU's run queue, which the kernel holds for the CPU's own threads in enqueue(), and
+ * in dispatch(), running() and stopping().
  */
 #ifndef STEADYVM_KERNEL_THREAD_H
 #define STEADYVM_KERNEL_THREAD_H
@@ -46,9 +49,14 @@ static __noinline bool enqueue_first(struct task_struct *p, u64 enq_flags)
 
 	if (!runs_first(p, c))
 		return false;
-	insert(p, FIRST + cpu, c->allowance_ns, enq_flags);
+	c->first_watched = !(enq_flags & SCX_ENQ_WAKEUP) || c->first_overran;
+	if ((enq_flags & SCX_ENQ_WAKEUP) && !c->coming) {
+		c->key = 0;
+		insert(p, SCX_DSQ_LOCAL, c->allowance_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return true;
+	}
 	c->first_waits = 1;
-	c->first_watched = !(enq_flags & SCX_ENQ_WAKEUP) || c->allowance_ns < ALLOWANCE_NS;
+	insert(p, FIRST + cpu, c->allowance_ns, enq_flags);
 	if (scx_bpf_test_and_clear_cpu_idle(cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	else if (!c->first_runs && !is_taken(cpu))
@@ -93,8 +101,10 @@ static __always_inline bool begin_first(struct task_struct *p, struct cpu *c)
 /* In stopping() */
 static __always_inline void end_first(struct cpu *c)
 {
-	if (c->first_runs)
-		c->allowance_ns -= bpf_ktime_get_ns() - c->since_ns;
+	if (!c->first_runs)
+		return;
+	c->allowance_ns -= bpf_ktime_get_ns() - c->since_ns;
+	c->first_overran = c->allowance_ns < 0;
 	c->first_runs = 0;
 }
 
