@@ -3,13 +3,13 @@
 //! `make lab-tests` runs them, one at a time.
 
 use crate::kernel_log;
+use crate::programs::{install, store};
 use crate::shared::{self, SharedHost};
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use steadyvm_lab::agent::Status;
 use steadyvm_lab::child::{self, Child};
 use steadyvm_lab::host::{BULK, Network, RT};
 use steadyvm_lab::laboratory::HostKernel;
@@ -56,16 +56,6 @@ impl Host {
     fn run(&self, words: &str) -> String {
         let argv = ["timeout", "200", "sh", "-euc", words];
         self.shared.connection().text(&argv).unwrap()
-    }
-
-    /// Makes a file in the host.
-    fn store(&self, content: &[u8], path: &str) {
-        let words = ["sh", "-c", "cat > $0", path];
-        let store = self.shared.connection().spawn(&words).unwrap();
-        store.input(content).unwrap();
-        store.end_of_input().unwrap();
-        let ended = store.finish(PATIENCE).unwrap();
-        assert_eq!(ended.status, Status::Exited(0), "{path}: {ended:?}");
     }
 
     /// Starts the NetRT service above everything but the RT NIC's interrupts, which the RT level
@@ -501,25 +491,11 @@ fn polls_of_a_short_quantum_merge_as_many_packets_as_full_ones() {
     host.check_log();
 }
 
-/// A program of `tests/programs`, built here and put on the host.
-fn install(host: &Host, source: &str, path: &str) {
-    let program = host.place.path().join("program");
-    let source = format!("{}/tests/programs/{source}", env!("CARGO_MANIFEST_DIR"));
-    let built = Command::new("gcc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-static", "-o"])
-        .arg(&program)
-        .arg(source)
-        .status();
-    assert!(built.unwrap().success());
-    host.store(&std::fs::read(program).unwrap(), path);
-    host.run(&format!("chmod +x {path}"));
-}
-
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn prioritised_packets_have_a_backlog_of_their_own_and_a_namespace_has_no_say() {
     let host = Host::boot();
-    install(&host, "datagrams.c", "/run/datagrams");
+    install(host.shared.connection(), "datagrams.c", "/run/datagrams");
     host.run(
         "ip link set lo up; ip netns add tenant; ip -n tenant link set lo up; \
          sysctl -qw net.core.rtnet_skb_prio=7",
@@ -561,7 +537,11 @@ fn store_marking_program(host: &Host) {
         .arg(&object)
         .status();
     assert!(compiled.unwrap().success());
-    host.store(&std::fs::read(object).unwrap(), "/run/mark.o");
+    store(
+        host.shared.connection(),
+        &std::fs::read(object).unwrap(),
+        "/run/mark.o",
+    );
 }
 
 /// UDP packets to the bulk card, for ports that nobody has.
@@ -902,7 +882,7 @@ fn a_poll_that_a_runaway_real_time_task_preempts_gets_its_share() {
     // stay below the task: above it, one that wants bottom halves off would poll level 0 until nothing is
     // left.
     host.run("sysctl -qw net.core.rtnet_quantum='1 64'");
-    install(&host, "run_away.c", RUNAWAY);
+    install(host.shared.connection(), "run_away.c", RUNAWAY);
     run_away_in_a_poll(&host);
     // What tells a flood that never came from a share that was not given.
     let seen = host.run("cat /proc/net/rx_levels /proc/interrupts; grep bulk /proc/net/dev");

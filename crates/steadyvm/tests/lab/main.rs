@@ -18,6 +18,8 @@ mod kernel_log;
 mod outsourced;
 #[path = "../support/profile.rs"]
 mod profile;
+#[path = "../support/programs.rs"]
+mod programs;
 #[path = "../support/shared.rs"]
 mod shared;
 #[path = "../support/mod.rs"]

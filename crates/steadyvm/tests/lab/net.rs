@@ -2,6 +2,7 @@
 //! with and without early demultiplexing, after a crash too.
 
 use crate::profile::{all_hold, inside, shown, undo, write};
+use crate::programs::install;
 use crate::shared;
 use serde_json::Value;
 use std::net::UdpSocket;
@@ -300,4 +301,27 @@ fn early_demultiplexing_follows_ports_and_their_priorities() {
         undo(&host);
         assert_eq!(inside(&host, "ls /sys/fs/bpf"), "");
     }
+}
+
+/// More sockets than the table of early demultiplexing has places, of a user without rights.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn nobody_fills_the_table_of_early_demultiplexing() {
+    let host = shared::host(HostKernel::PreemptRt);
+    write(&host, "/run/steadyvm.toml", DEMUX);
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(
+        &host,
+        "ip link set lo up; steadyvm net apply /run/steadyvm.toml",
+    );
+    install(host.connection(), "bind_many.c", "/run/bind_many");
+    let words = "ulimit -n 70010; exec setpriv --reuid=65534 --clear-groups /run/bind_many 70000";
+    let mut nobody = host.connection().spawn(&["bash", "-euc", words]).unwrap();
+    nobody.wait_for_line("bound 70000", PATIENCE).unwrap();
+    let _since = serve(&host, "chrt -f 40", 4002);
+    assert_eq!(priority(&host, 4002), Some(40));
+    send_fifty(&host, 4002, 1);
+    nobody.signal(libc::SIGKILL).unwrap();
+    undo(&host);
+    inside(&host, "ip link set lo down; ip addr flush dev lo");
 }

@@ -170,17 +170,31 @@ const FILTER: KernelModule<'_> = KernelModule {
     ],
 };
 
+const IPSEC: KernelModule<'_> = KernelModule {
+    name: "ipsec",
+    file: "ipsec.ko",
+    sources: &[
+        ("Kbuild", "obj-m := ipsec.o\n"),
+        (
+            "ipsec.c",
+            include_str!("../../../../kernel/modules/steadyvm_sockets/tests/host/ipsec.c"),
+        ),
+    ],
+};
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
-fn a_guest_with_a_firewall_keeps_its_sockets_unless_it_asks_for_all() {
+fn a_guest_with_a_firewall_or_ipsec_keeps_its_sockets_unless_it_asks_for_all() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
     let lab = shared::lab(logs);
     let cache = Cache::of_this_machine().unwrap();
     let kernel = &lab.laboratory.distribution_kernel;
-    let filter = FILTER
-        .obtain(&cache, &kernel.release, &kernel.version, &Silent)
-        .unwrap();
+    let [filter, ipsec] = [FILTER, IPSEC].map(|module| {
+        module
+            .obtain(&cache, &kernel.release, &kernel.version, &Silent)
+            .unwrap()
+    });
     // A socket of the guest's own shows in its table, one of the host's does not.
     lab.upload_guest(
         "P=/sys/module/steadyvm_sockets/parameters/policy\n\
@@ -198,8 +212,15 @@ fn a_guest_with_a_firewall_keeps_its_sockets_unless_it_asks_for_all() {
          echo unfiltered > $P\n\
          rmmod filter\n\
          whose after\n\
+         insmod /ipsec.ko\n\
+         whose ipsec\n\
+         echo all > $P\n\
+         whose all-with-ipsec\n\
+         echo unfiltered > $P\n\
+         rmmod ipsec\n\
+         whose end\n\
          dmesg | grep 'netfilter hooks'\n",
-        &[("/filter.ko", &*filter)],
+        &[("/filter.ko", &*filter), ("/ipsec.ko", &*ipsec)],
     );
     let console = lab.run_guest("/boot/guest-kernel", guest(2), PATIENCE);
     for line in [
@@ -208,6 +229,9 @@ fn a_guest_with_a_firewall_keeps_its_sockets_unless_it_asks_for_all() {
         "filtered: guest",
         "all: host",
         "after: host",
+        "ipsec: guest",
+        "all-with-ipsec: host",
+        "end: host",
     ] {
         assert!(
             console.lines().any(|said| said == line),
