@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * bind_many COUNT - binds so many UDP sockets to addresses of 127/8, ports from 10000 on, says so, and keeps them.
+ * bind_many COUNT - binds so many UDP sockets to addresses of 127/8, and keeps them.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
