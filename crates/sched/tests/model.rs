@@ -26,6 +26,8 @@ struct Got {
     granted: f64,
     longest_wait_us: u64,
     unexplained: u64,
+    /// Periods in which it had work all the time and not its budget.
+    short: u64,
 }
 
 impl Model {
@@ -69,7 +71,16 @@ impl Model {
 impl Got {
     fn parse(line: &str) -> Self {
         let words: Vec<&str> = line.split(' ').collect();
-        let [scenario @ .., name, share, granted, wait, unexplained] = &words[..] else {
+        let [
+            scenario @ ..,
+            name,
+            share,
+            granted,
+            wait,
+            unexplained,
+            short,
+        ] = &words[..]
+        else {
             panic!("{line}");
         };
         Self {
@@ -82,6 +93,7 @@ impl Got {
             granted: granted.parse().unwrap(),
             longest_wait_us: wait.parse().unwrap(),
             unexplained: unexplained.parse().unwrap(),
+            short: short.parse().unwrap(),
         }
     }
 }
@@ -137,6 +149,8 @@ fn a_kernel_thread_that_computes_leaves_a_vcpu_its_budget() {
     let model = Model::build();
     let got = model.run(&["kernel", "0", "0"]);
     let of = |name: &str| got.iter().find(|it| it.name == name).unwrap();
+    // But for the period in which it wakes and runs until a tick.
+    assert!(of("rt").short <= 1, "{} periods", of("rt").short);
     assert!((of("rt").share - 80.0).abs() < 0.5, "{}", of("rt").share);
     assert!(
         (5.0..10.0).contains(&of("kernel").share),
@@ -203,6 +217,7 @@ fn every_mix_of_servers_orders_and_queues_runs_as_granted_and_as_the_policy_deci
                 granted,
                 longest_wait_us,
                 unexplained,
+                ..
             } = it;
             let case = format!(
                 "seed {seed}, {scenario:?}, {name}: {share} of {granted}, {longest_wait_us} us"

@@ -17,8 +17,8 @@
  *        model sleep WORK_US SLEEP_US BUDGET_US
  *                                 a VCPU that works and sleeps so long, with a budget in every 50 ms, beside normal threads that compute
  *
- * Prints a line for the loader's thread, and one per thread, of each scenario: name, per cent of a CPU, per cent granted, longest wait to run in us, periods whose
- * use is unexplained. Ends with 1 if a thread waits for STALL_NS, or decisions come in a storm.
+ * Prints a line for the loader's thread, and one per thread, of each scenario: name, per cent of a CPU, per cent granted, longest
+ * wait to run in us, periods whose use is unexplained, and those that were short of budget. Ends with 1 if a thread waits for STALL_NS, or decisions come in a storm.
  */
 #include "machine.h"
 
@@ -57,16 +57,17 @@ static void measure(const char *scenario, u64 duration_ns)
 	}
 	loader_ran_ns = 0;
 	run(duration_ns);
-	printf("%s loader %.3f 0 0 0\n", scenario, (double)loader_ran_ns * 100.0 / (double)duration_ns);
+	printf("%s loader %.3f 0 0 0 0\n", scenario, (double)loader_ran_ns * 100.0 / (double)duration_ns);
 	for (i = 0; i < thread_count; i++) {
 		struct task_struct *p = threads[i];
 		u32 slot = slot_map[p->pid];
 		struct vcpu *v = slot == NO_VCPU ? NULL : &vcpu_map[slot];
 
-		printf("%s %s %.3f %.3f %llu %llu\n", scenario, p->name,
+		printf("%s %s %.3f %.3f %llu %llu %llu\n", scenario, p->name,
 		       (double)(p->se.sum_exec_runtime - p->ran_before_ns) * 100.0 / (double)duration_ns,
 		       v ? (double)v->server.parameters.budget_ns * 100.0 / (double)v->server.parameters.period_ns : 0.0,
-		       (unsigned long long)p->longest_wait_ns / 1000, (unsigned long long)(v ? v->usage.unexplained : 0));
+		       (unsigned long long)p->longest_wait_ns / 1000, (unsigned long long)(v ? v->usage.unexplained : 0),
+		       (unsigned long long)(v ? v->usage.short_periods : 0));
 	}
 }
 
