@@ -138,8 +138,12 @@ fn require_ranks(threads: &[Thread]) {
 
 /// The domain's two VCPUs are as `is_right` says, and its vhost workers have the rank of the class.
 fn require(threads: &[Thread], is_right: impl Fn(&Thread) -> bool) {
+    require_vcpus(2, threads, is_right);
+}
+
+fn require_vcpus(number: usize, threads: &[Thread], is_right: impl Fn(&Thread) -> bool) {
     let vcpus: Vec<&Thread> = threads.iter().filter(|it| it.is_vcpu()).collect();
-    assert_eq!(vcpus.len(), 2, "{threads:#?}");
+    assert_eq!(vcpus.len(), number, "{threads:#?}");
     assert!(vcpus.into_iter().all(is_right), "{threads:#?}");
     let workers: Vec<&Thread> = threads.iter().filter(|it| it.is_vhost()).collect();
     assert!(!workers.is_empty(), "{threads:#?}");
@@ -285,6 +289,64 @@ fn the_hook_alone_does_the_same_and_does_not_fight_with_a_watch() {
     require_no_complaints(&host);
     inside(&host, "virsh --quiet undefine web");
     remove_hook(&host);
+    undo(&host);
+}
+
+/// A second VCPU for the domain whose threads are `before`; it is as the file says within 200 ms.
+fn plug_in(host: &EmulatedHost, before: &[Thread]) {
+    thread_trace::begin(host);
+    inside(host, "virsh --quiet setvcpus web 2 --live");
+    await_status(host);
+    let trace = thread_trace::end(host);
+    let is_new = |it: &Thread| it.is_vcpu() && before.iter().all(|old| old.number != it.number);
+    let now = threads(host, "web");
+    let new: Vec<u32> = now
+        .iter()
+        .filter(|it| is_new(it))
+        .map(|it| it.number)
+        .collect();
+    assert_eq!(new.len(), 1, "{now:#?}");
+    let after_ms = (trace.last_set_s(&new) - trace.first_made_s(&new)) * 1e3;
+    println!("plugged in: as the file says {after_ms:.0} ms after its thread was made");
+    assert!(after_ms <= 200.0, "{after_ms} ms");
+}
+
+#[test]
+#[ignore = "needs the lab: make libvirt-tests"]
+fn a_vcpu_that_is_plugged_in_gets_its_share_and_leaves_nothing_with_its_domain() {
+    let host = host_with(RANK);
+    define(&host, "web", ADDRESS, STEADY_CLOCK);
+    inside(&host, "virsh --quiet setvcpus web 1 --config");
+    let watching = watch(&host);
+    inside(&host, "virsh --quiet start web");
+    await_guest(&host, "web");
+    await_status(&host);
+    let alone = threads(&host, "web");
+    // The only VCPU is no housekeeping.
+    require_vcpus(1, &alone, |vcpu| vcpu.policy.contains("priority: 70"));
+
+    plug_in(&host, &alone);
+    require_ranks(&threads(&host, "web"));
+    inside(&host, &format!("iperf3 -c {ADDRESS} -n 4M"));
+
+    inside(
+        &host,
+        "until [ \"$(virsh domstate web)\" = 'shut off' ]; do :; done",
+    );
+    end(watching);
+    put(&host, BUDGET);
+    let watching = watch(&host);
+    inside(&host, "virsh --quiet start web");
+    await_guest(&host, "web");
+    await_status(&host);
+    plug_in(&host, &threads(&host, "web"));
+    require_budgets(&threads(&host, "web"));
+    let old = monitor(&host, "web");
+    inside(&host, "virsh --quiet destroy web");
+    inside(&host, &format!("while {}; do :; done", written_of(old)));
+    end(watching);
+    require_no_complaints(&host);
+    inside(&host, "virsh --quiet undefine web");
     undo(&host);
 }
 
