@@ -116,6 +116,10 @@ libvirt-tests: set-up-for-tests build ## By hand: libvirtd with domains in the e
 churn-tests: build ## By hand: ten VMs per second come and go under a watch, on this machine, for ten minutes
 	STEADYVM_CHURN_S=600 STEADYVM_PAGE=$(CURDIR)/docs/results/churn.md cargo test --release --locked -p steadyvm --test churn a_watch -- --ignored --nocapture
 
+.PHONY: watching-tests
+watching-tests: build ## By hand: what the watch and top cost, on this machine; takes four minutes
+	STEADYVM_PAGE=$(CURDIR)/docs/results/watching.md cargo test --release --locked -p steadyvm --test watching the_watch -- --ignored --nocapture
+
 .PHONY: cpython-tests
 cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets in the emulated host; goes on where it was interrupted
 	tools/test-cpython

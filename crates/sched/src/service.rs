@@ -5,12 +5,14 @@ use crate::config::{self, Config};
 use crate::enforcement::{Enforcement, Reserved};
 use crate::scheduler::{Error, Scheduler, is_attached};
 use crate::show::{DecisionTimes, SCHEMA_VERSION, Standing, VcpuStanding};
+use crate::timer;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,6 +24,10 @@ pub const SOCKET: &str = "/run/steadyvm/sched.sock";
 
 /// The longest request, in bytes.
 const LONGEST_REQUEST: u64 = 1 << 20;
+
+/// Of the thread that answers: above VCPUs, and below every other thread that somebody has ranked. Only root asks, for
+/// a bounded piece of work each time.
+const SERVING_PRIORITY: i32 = 1;
 
 /// A client has so long to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -254,16 +260,19 @@ impl Service {
         })
     }
 
-    /// Answers at `socket` until it is told to stop; then ends the scheduler.
+    /// Answers at `socket` until it is told to stop; then ends the scheduler. The calling thread comes before all VCPUs from
+    /// then on: else budgets that leave normal threads nothing could not be made smaller.
     ///
     /// # Errors
-    /// The socket cannot be made, or a thread of the loader had failed.
+    /// The socket cannot be made, a right is missing, or a thread of the loader had failed.
     pub fn serve(
         mut self,
         socket: &Path,
         ready: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), Error> {
         let listener = Listener::at(socket)?;
+        timer::become_fifo(SERVING_PRIORITY)
+            .map_err(Error::system("give the thread that answers SCHED_FIFO"))?;
         ready().map_err(Error::io("say that the scheduler is at work"))?;
         let mut ending = None;
         while let Some(mut stream) = self.next(&listener)? {
@@ -417,6 +426,7 @@ impl Listener {
             return Err(Error::io(&what)(error));
         }
         let socket = UnixListener::bind(path).map_err(Error::io(&what))?;
+        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(Error::io(&what))?;
         Ok(Self {
             socket,
             path: path.to_owned(),

@@ -6,11 +6,13 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
+#[path = "support/kvm.rs"]
+mod kvm;
+
+use kvm::Vm;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -226,20 +228,10 @@ fn live(number: usize) -> Option<u64> {
     ranked
 }
 
-/// `_IO(KVMIO, ...)` of `include/uapi/linux/kvm.h`.
-const KVM_CREATE_VM: libc::Ioctl = 0xae01;
-const KVM_CREATE_VCPU: libc::Ioctl = 0xae41;
-
 #[test]
 #[ignore = "no test: a VM of the other one"]
 fn vm() {
-    let kvm = File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/kvm")
-        .unwrap();
-    let vm = create(&kvm, KVM_CREATE_VM);
-    let _vcpu = create(&vm, KVM_CREATE_VCPU);
+    let _vm = Vm::create();
     let thread = thread::Builder::new().name("CPU 0/KVM".into()).spawn(|| {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -258,13 +250,4 @@ fn vm() {
         }
     });
     thread.unwrap().join().unwrap();
-}
-
-fn create(of: &impl AsRawFd, request: libc::Ioctl) -> OwnedFd {
-    // SAFETY: the request takes a number and gives a new descriptor, which is nobody else's.
-    unsafe {
-        let descriptor = libc::ioctl(of.as_raw_fd(), request, 0 as libc::c_ulong);
-        assert!(descriptor >= 0, "{}", std::io::Error::last_os_error());
-        OwnedFd::from_raw_fd(descriptor)
-    }
 }

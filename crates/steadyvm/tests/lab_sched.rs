@@ -79,6 +79,32 @@ fn a_vcpu_gets_its_budget_whatever_neighbours_do_and_no_more() {
     lab.require_quiet_kernel();
 }
 
+/// The thread of the loader that answers comes before all VCPUs. As a normal thread it would wait until the kernel's watchdog
+/// ends the scheduler.
+#[test]
+#[ignore = "needs the lab: make sched-tests"]
+fn budgets_that_leave_normal_threads_nothing_can_be_made_smaller() {
+    let lab = Lab::boot("whole");
+    let vcpus = [(); 2].map(|()| lab.spin("env"));
+    let words = format!("--thread a={} --thread b={}", vcpus[0].tid, vcpus[1].tid);
+    let config = |budget_us: u32| {
+        let vm = |name| format!("[sched.vm.{name}]\nbudget_us = {budget_us}\nperiod_us = 10000\n");
+        format!("[sched]\nmechanism = \"ext\"\n{}{}", vm("a"), vm("b"))
+    };
+    let _loader = lab.load(&config(4000), &words);
+    for _ in 0..3 {
+        lab.apply_first(&config(10_000), &words);
+        lab.run_first("sleep 2");
+        lab.apply_first(&config(4000), &words);
+        assert_eq!(
+            lab.run("echo a normal thread runs"),
+            "a normal thread runs\n"
+        );
+    }
+    assert_eq!(lab.show()["attached"], true);
+    lab.require_quiet_kernel();
+}
+
 /// The VCPU of a VM, by every server that the scheduler has: alone, and beside threads that never sleep.
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
