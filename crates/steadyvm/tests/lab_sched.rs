@@ -85,11 +85,16 @@ fn a_vcpu_gets_its_budget_whatever_neighbours_do_and_no_more() {
 #[ignore = "needs the lab: make sched-tests"]
 fn budgets_that_leave_normal_threads_nothing_can_be_made_smaller() {
     let lab = Lab::boot("whole");
-    let vcpus = [(); 2].map(|()| lab.spin("env"));
-    let words = format!("--thread a={} --thread b={}", vcpus[0].tid, vcpus[1].tid);
+    // Three on two CPUs: what one owes of its budget another has.
+    let vcpus = [(); 3].map(|()| lab.spin("env"));
+    let mut words = String::new();
+    for (name, vcpu) in ["a", "b", "c"].iter().zip(&vcpus) {
+        let _ = write!(words, " --thread {name}={}", vcpu.tid);
+    }
     let config = |budget_us: u32| {
         let vm = |name| format!("[sched.vm.{name}]\nbudget_us = {budget_us}\nperiod_us = 10000\n");
-        format!("[sched]\nmechanism = \"ext\"\n{}{}", vm("a"), vm("b"))
+        let vms = ["a", "b", "c"].map(vm).concat();
+        format!("[sched]\nmechanism = \"ext\"\n{vms}")
     };
     let _loader = lab.load(&config(4000), &words);
     for _ in 0..3 {

@@ -14,9 +14,10 @@ use std::time::Duration;
 
 /// VCPUs. The first number and the last are compared.
 const COUNTS: [usize; 3] = [4, 40, 400];
-const PERIOD_US: usize = 200_000;
-/// Of both CPUs, all VCPUs together.
-const GRANTED_US: usize = PERIOD_US * 2 * 3 / 4;
+/// Each VCPU's. All together have three quarters of both CPUs, by periods that grow with their number: so as many budgets
+/// end in a second with many as with few, and only the queues are longer.
+const BUDGET_US: usize = 7_500;
+const PERIOD_PER_VCPU_US: usize = 5_000;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Steps of a histogram, by their upper ends in ns.
@@ -64,10 +65,10 @@ fn decisions(lab: &Lab, count: usize) -> Histogram {
     let pid = computes.pid();
     let tids = lab.run_first(&format!("pgrep -P {pid}"));
     let (mut config, mut threads) = (none.to_owned(), String::new());
-    let budget_us = GRANTED_US / count;
+    let period_us = PERIOD_PER_VCPU_US * count;
     let _ = writeln!(
         config,
-        "[sched.vm.all]\nbudget_us = {budget_us}\nperiod_us = {PERIOD_US}"
+        "[sched.vm.all]\nbudget_us = {BUDGET_US}\nperiod_us = {period_us}"
     );
     for tid in tids.split_whitespace() {
         let _ = write!(threads, " --thread all={tid}");
