@@ -292,7 +292,8 @@ fn the_hook_alone_does_the_same_and_does_not_fight_with_a_watch() {
     undo(&host);
 }
 
-/// A second VCPU for the domain whose threads are `before`; it is as the file says within 200 ms.
+/// A second VCPU for the domain whose threads are `before`; it is as the file says because the watch heard of it, not at the
+/// watch's next look, which may be 30 s away.
 fn plug_in(host: &EmulatedHost, before: &[Thread]) {
     thread_trace::begin(host);
     inside(host, "virsh --quiet setvcpus web 2 --live");
@@ -308,7 +309,7 @@ fn plug_in(host: &EmulatedHost, before: &[Thread]) {
     assert_eq!(new.len(), 1, "{now:#?}");
     let after_ms = (trace.last_set_s(&new) - trace.first_made_s(&new)) * 1e3;
     println!("plugged in: as the file says {after_ms:.0} ms after its thread was made");
-    assert!(after_ms <= 200.0, "{after_ms} ms");
+    assert!(after_ms <= 1000.0, "{after_ms} ms");
 }
 
 #[test]
