@@ -141,7 +141,10 @@ impl Place {
         let frame = self.file("top.prom");
         let _ = std::fs::remove_file(&frame);
         let words = ["top", "--format", "openmetrics", "--out"];
-        let mut top = self.start(&words, &[frame.clone()]).spawn().unwrap();
+        let mut top = self
+            .start(&words, std::slice::from_ref(&frame))
+            .spawn()
+            .unwrap();
         let until = Instant::now() + PATIENCE;
         while !frame.exists() {
             assert!(Instant::now() < until, "no frame");
