@@ -346,7 +346,14 @@ fn a_vcpu_that_is_plugged_in_gets_its_share_and_leaves_nothing_with_its_domain()
     inside(&host, "virsh --quiet destroy web");
     inside(&host, &format!("while {}; do :; done", written_of(old)));
     end(watching);
-    require_no_complaints(&host);
+    let said = inside(&host, "cat /run/watch.log");
+    // What it lacked before the second VCPU came.
+    assert!(said.contains("has one VCPU: its housekeeping"), "{said}");
+    assert!(
+        said.contains("is planned with VCPU 1 and runs without it"),
+        "{said}"
+    );
+    assert!(!said.contains("cannot"), "{said}");
     inside(&host, "virsh --quiet undefine web");
     undo(&host);
 }
