@@ -39,7 +39,9 @@ fn the_watch_and_top_take_less_than_a_hundredth_of_a_cpu() {
     let rounds: usize = std::env::var("STEADYVM_ROUNDS").map_or(24, |text| text.parse().unwrap());
     let place = Place::new();
     let (vm, port) = serve();
-    place.await_in_force(&mut place.watch());
+    let mut watch = place.watch();
+    place.await_in_force(&mut watch);
+    end(watch);
     let (mut off, mut on) = (Vec::new(), Vec::new());
     let (mut watch_share, mut top_share) = (Vec::new(), Vec::new());
     for round in 0..rounds {
@@ -68,6 +70,12 @@ fn the_watch_and_top_take_less_than_a_hundredth_of_a_cpu() {
     }
     place.undo();
     end(vm);
+    let left: Vec<_> = std::fs::read_dir(place.file("state")).unwrap().collect();
+    let is_journal = |name: &std::ffi::OsStr| name.to_string_lossy().contains("journal");
+    assert!(
+        !left.iter().flatten().any(|it| is_journal(&it.file_name())),
+        "{left:?}"
+    );
 
     let page = Page::of(&off, &on, &watch_share, &top_share);
     let text = page.text();
