@@ -101,7 +101,7 @@ fn budgets_that_leave_normal_threads_nothing_can_be_made_smaller() {
         config(10_000)
     ));
     let _loader = lab.load(&config(4000), &words);
-    // All in one script: whoever starts programs in the host is a normal thread, too.
+    // All in one script: what starts programs in the host is a normal thread, too. For two seconds all is the VCPUs'.
     lab.run_first(&format!(
         "for round in 1 2 3; do
              steadyvm sched ext apply --config /run/whole.toml {words}
@@ -338,8 +338,8 @@ fn every_decision_is_explained_by_the_policy() {
         let mut text = format!(
             "[sched]\nmechanism = \"ext\"\nserver = \"{server}\"\norder = \"{order}\"\nqueue = \"{queue}\"\n"
         );
-        // Idle budgets are nobody else's, or go to VCPUs that have used theirs up: normal threads have only the rest. An
-        // emulated CPU needs a third of its time for so many decisions, and no normal thread may wait for 30 s.
+        // Idle budgets are nobody else's, or go to VCPUs that have used theirs up: normal threads have only the rest. With
+        // quarters for the others a slow emulated host once ended the scheduler: no normal thread may wait for 30 s.
         let part = if IDLING.iter().any(|it| it.0 == server) {
             8
         } else {
