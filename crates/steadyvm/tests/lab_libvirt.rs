@@ -323,7 +323,7 @@ fn a_vcpu_that_is_plugged_in_gets_its_share_and_leaves_nothing_with_its_domain()
     await_guest(&host, "web");
     await_status(&host);
     let alone = threads(&host, "web");
-    // The only VCPU is no housekeeping.
+    // The only VCPU is ranked, although the guest's housekeeping runs on it.
     require_vcpus(1, &alone, |vcpu| vcpu.policy.contains("priority: 70"));
 
     plug_in(&host, &alone);
