@@ -67,7 +67,8 @@ const STATE_TABLE: u64 = 0x1000;
 const FIRST_CHANNEL: u64 = 0x40_0000;
 /// Bytes of a piece of scattered memory, and the distance from one to the next.
 const PIECE: usize = 1500;
-const CANARY: u8 = 0xa5;
+/// Of room that the device may write.
+pub const CANARY: u8 = 0xa5;
 
 pub const RING_ENTRIES: u32 = 64;
 

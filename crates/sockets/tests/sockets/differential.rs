@@ -4,7 +4,8 @@
 //! What arrives by loopback is made certain, not waited for: all of it passes through one CPU's
 //! queue in order, so a marker that has come back, as many times as a handshake has packets, says
 //! that everything before it has arrived. What is closed ends at once: no other test starts a child
-//! meanwhile.
+//! meanwhile. The room for what is received holds the same bytes before in both worlds: what is not
+//! written must be the same, too.
 
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,7 +15,7 @@ use nix::unistd::Pid;
 use proptest::prelude::*;
 use steadyvm_sockets::abi::{op, ready};
 
-use crate::guest::{Call, Guest, Vcpu, enter_namespace, name, no_child_starts, patient};
+use crate::guest::{CANARY, Call, Guest, Vcpu, enter_namespace, name, no_child_starts, patient};
 
 const ADDRESSES: [&str; 8] = [
     "127.0.0.1:4001",
@@ -298,7 +299,7 @@ impl World for Direct {
                     ) as i64
                 }
                 Step::Receive { room: most, flags } => {
-                    data = vec![0; *most];
+                    data = vec![CANARY; *most];
                     let mut vector = libc::iovec {
                         iov_base: data.as_mut_ptr().cast(),
                         iov_len: data.len(),
@@ -556,4 +557,37 @@ fn a_conversation_is_the_same_in_both_worlds() {
         (error(13), error(16), error(17)),
         (libc::EAGAIN, 0, libc::EPIPE)
     );
+}
+
+/// TCP counts what `MSG_TRUNC` receives, and writes none of it.
+#[test]
+fn what_a_stream_throws_away_is_written_in_neither_world() {
+    let receive = |room, flags| (0, Step::Receive { room, flags });
+    let steps = [
+        (
+            0,
+            Step::Open {
+                six: true,
+                stream: true,
+            },
+        ),
+        (0, Step::Bind("[::ffff:127.0.0.1]:4001")),
+        // To itself.
+        (0, Step::Connect("[::ffff:127.0.0.1]:4001")),
+        (
+            0,
+            Step::Send {
+                len: 9,
+                to: "",
+                urgent: false,
+            },
+        ),
+        receive(4, libc::MSG_TRUNC),
+        receive(9, 0),
+    ];
+    let (ours, theirs) = both(&steps);
+    assert_eq!(ours, theirs);
+    let data = |index: usize| &ours[index].as_ref().unwrap().data;
+    assert_eq!(*data(4), [CANARY; 4]);
+    assert_eq!(*data(5), pattern(9)[4..]);
 }
