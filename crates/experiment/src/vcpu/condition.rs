@@ -69,6 +69,32 @@ impl fmt::Display for Beside {
     }
 }
 
+/// A table or figure of the experiment, which can be measured without the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Table 4.2: a VCPU's share.
+    Share,
+    /// Tables 4.3, 2.2 and 2.1: deadline misses of domains, and what decisions cost.
+    Domains,
+    /// `NetRT` inside a planned budget.
+    NetRt,
+    /// CPU time lost to scheduling.
+    Work,
+    /// Figure 2.4: the quantum.
+    Quantum,
+}
+
+impl Part {
+    /// In the order shown.
+    pub const ALL: [Self; 5] = [
+        Self::Share,
+        Self::Domains,
+        Self::NetRt,
+        Self::Work,
+        Self::Quantum,
+    ];
+}
+
 /// So many that a task of section 4.3.1 gets less than its 14 % from a scheduler that shares evenly: on two CPUs, one in nine.
 const CROWD: usize = 16;
 
@@ -132,6 +158,17 @@ impl Condition {
         all
     }
 
+    /// The table or figure that it is measured for.
+    pub fn part(self) -> Part {
+        match self {
+            Self::Share(_) | Self::VmShare(_) => Part::Share,
+            Self::Domains { .. } => Part::Domains,
+            Self::NetRt(_) => Part::NetRt,
+            Self::Work(_) => Part::Work,
+            Self::Quantum { .. } => Part::Quantum,
+        }
+    }
+
     const fn domains(computing: usize, overloaded: bool) -> Self {
         Self::Domains {
             beside: Beside::Computing(computing),
@@ -172,8 +209,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// All of them, by mechanism: one is switched to once a round.
-    pub fn all() -> Vec<Self> {
+    /// Those of the parts, by mechanism: one is switched to once a round.
+    pub fn of(parts: &[Part]) -> Vec<Self> {
         let of = |mechanism| {
             let conditions = Condition::of(mechanism).into_iter();
             conditions.map(move |condition| Self {
@@ -181,7 +218,9 @@ impl Cell {
                 condition,
             })
         };
-        Mechanism::ALL.into_iter().flat_map(of).collect()
+        let all = Mechanism::ALL.into_iter().flat_map(of);
+        all.filter(|cell| parts.contains(&cell.condition.part()))
+            .collect()
     }
 }
 

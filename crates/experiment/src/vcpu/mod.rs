@@ -12,7 +12,7 @@ mod table;
 mod window;
 mod work;
 
-pub use condition::{Beside, Condition, Mechanism};
+pub use condition::{Beside, Condition, Mechanism, Part};
 pub use mechanism::Decisions;
 pub use quantum::{Asked, Quantum, QuantumResult};
 pub use results::{
@@ -33,8 +33,10 @@ use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
 
 /// What to measure.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
+    /// The tables and figures to measure.
+    pub parts: Vec<Part>,
     /// Rounds: every condition under every mechanism once each.
     pub rounds: u64,
     /// Length of a window in which CPU time is counted and jobs are released, in seconds.
@@ -49,9 +51,11 @@ impl Options {
     /// Refuses what cannot be measured.
     ///
     /// # Errors
-    /// No round, no window, or no request.
+    /// No part, no round, no window, or no request.
     pub fn check(&self) -> Result<()> {
-        let wrong = if self.rounds == 0 {
+        let wrong = if self.parts.is_empty() {
+            "there must be at least one part"
+        } else if self.rounds == 0 {
             "there must be at least one round"
         } else if self.window_s == 0 {
             "a window lasts a second at least"
@@ -70,7 +74,9 @@ impl Options {
 pub struct Run {
     /// What the service was granted and promised.
     plan: Option<Plan>,
-    /// Samples by round and cell of [`Cell::all`].
+    /// What was measured in each round.
+    cells: Vec<Cell>,
+    /// Samples by round and cell of `cells`.
     samples: Vec<Vec<Sample>>,
     /// The rounds that were dropped because a machine died, a sentence each.
     pub dropped_rounds: Vec<String>,
@@ -144,12 +150,13 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
     options.check()?;
     let experiment = Experiment {
         options,
-        cells: Cell::all(),
+        cells: Cell::of(&options.parts),
         plan: Mutex::new(None),
     };
     let measured: Measured<Sample> = rounds::run(laboratory, &experiment, observer)?;
     Ok(Run {
         plan: experiment.plan.into_inner().unwrap_or(None),
+        cells: experiment.cells,
         samples: measured.samples.into_iter().flatten().collect(),
         dropped_rounds: measured.dropped_rounds,
         disturbance: measured.disturbance,
@@ -163,6 +170,7 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_refused_first() {
         let options = Options {
+            parts: Part::ALL.into(),
             rounds: 1,
             window_s: 1,
             requests: 1,
@@ -170,11 +178,12 @@ mod tests {
         };
         options.check().unwrap();
         for spoil in [
+            |it: &mut Options| it.parts.clear(),
             |it: &mut Options| it.rounds = 0,
             |it: &mut Options| it.window_s = 0,
             |it: &mut Options| it.requests = 0,
         ] {
-            let mut options = options;
+            let mut options = options.clone();
             spoil(&mut options);
             assert!(options.check().is_err(), "{options:?}");
         }
@@ -182,7 +191,7 @@ mod tests {
 
     #[test]
     fn every_mechanism_has_every_condition_and_a_mechanism_is_switched_to_once() {
-        let cells = Cell::all();
+        let cells = Cell::of(&Part::ALL);
         let quanta = Quantum::ALL.len() * Asked::ALL.len();
         assert_eq!(
             cells.len(),
@@ -195,5 +204,18 @@ mod tests {
         for (number, cell) in cells.iter().enumerate() {
             assert_eq!(cells.iter().position(|it| it == cell), Some(number));
         }
+    }
+
+    #[test]
+    fn the_parts_are_all_of_it_and_each_has_its_own_cells() {
+        let all = Cell::of(&Part::ALL);
+        let of_parts = Part::ALL.iter().map(|part| Cell::of(&[*part]));
+        assert!(of_parts.clone().all(|cells| !cells.is_empty()));
+        assert_eq!(of_parts.flatten().count(), all.len());
+        let work = Cell::of(&[Part::Work]);
+        assert!(
+            work.iter()
+                .all(|cell| matches!(cell.condition, Condition::Work(_)))
+        );
     }
 }

@@ -415,7 +415,7 @@ fn kill(process: &Process) -> Result<()> {
 }
 
 /// Writes a line to a process of `steadyvm load` and gives the line that it answers.
-fn ask(process: &mut Process, request: &str, patience: Duration) -> Result<String> {
+pub(super) fn ask(process: &mut Process, request: &str, patience: Duration) -> Result<String> {
     process.input(format!("{request}\n").as_bytes())?;
     process.wait_for_line("", patience)
 }

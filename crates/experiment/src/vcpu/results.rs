@@ -1,6 +1,6 @@
 //! results.json of the experiment. A figure that does not exist is `null`.
 
-use super::condition::{Beside, Cell, Condition, Mechanism};
+use super::condition::{Beside, Cell, Condition, Mechanism, Part};
 use super::domains::VCPUS;
 use super::mechanism::Decisions;
 use super::place::{Domains, Sample};
@@ -123,11 +123,20 @@ pub fn assemble(run: &Run) -> Results {
         domains: Vec::new(),
         netrt: Vec::new(),
         plan: run.plan,
-        quanta: Quantum::ALL.map(|it| of_quantum(it, &run.samples)).into(),
-        work: Mechanism::ALL.map(|it| of_work(it, &run.samples)).into(),
+        quanta: Vec::new(),
+        work: Vec::new(),
         notes: Vec::new(),
     };
-    for (number, cell) in Cell::all().into_iter().enumerate() {
+    let has = |part| run.cells.iter().any(|it| it.condition.part() == part);
+    if has(Part::Quantum) {
+        let of = |it| of_quantum(it, &run.cells, &run.samples);
+        results.quanta = Quantum::ALL.map(of).into();
+    }
+    if has(Part::Work) {
+        let of = |it| of_work(it, &run.cells, &run.samples);
+        results.work = Mechanism::ALL.map(of).into();
+    }
+    for (number, cell) in run.cells.iter().enumerate() {
         let samples: Vec<&Sample> = run.samples.iter().filter_map(|it| it.get(number)).collect();
         match cell.condition {
             Condition::Share(beside) => {
@@ -256,9 +265,8 @@ fn netrt(
     }
 }
 
-/// All that was measured with a quantum; `samples` are by round and cell of [`Cell::all`].
-fn of_quantum(quantum: Quantum, samples: &[Vec<Sample>]) -> QuantumResult {
-    let cells = Cell::all();
+/// All that was measured with a quantum; `samples` are by round and cell of `cells`.
+fn of_quantum(quantum: Quantum, cells: &[Cell], samples: &[Vec<Sample>]) -> QuantumResult {
     let mut result = QuantumResult {
         quantum,
         misses: Vec::new(),
@@ -299,9 +307,8 @@ fn of_quantum(quantum: Quantum, samples: &[Vec<Sample>]) -> QuantumResult {
     result
 }
 
-/// What all tasks did together; `samples` are by round and cell of [`Cell::all`].
-fn of_work(mechanism: Mechanism, samples: &[Vec<Sample>]) -> WorkResult {
-    let cells = Cell::all();
+/// What all tasks did together; `samples` are by round and cell of `cells`.
+fn of_work(mechanism: Mechanism, cells: &[Cell], samples: &[Vec<Sample>]) -> WorkResult {
     let number = |mechanism, tasks| {
         let condition = Condition::Work(tasks);
         let wanted = Cell {
@@ -387,14 +394,18 @@ mod tests {
                     decisions: None,
                 })
             };
-            Cell::all().into_iter().map(sample).collect()
+            Cell::of(&Part::ALL).into_iter().map(sample).collect()
         };
-        let found = of_quantum(Quantum::ALL[2], &[round(100), round(400)]);
+        let found = of_quantum(
+            Quantum::ALL[2],
+            &Cell::of(&Part::ALL),
+            &[round(100), round(400)],
+        );
         let expected: Vec<(u64, u64, u64)> = [30, 40, 44, 48].map(|percent| (percent, 2, 4)).into();
         assert_eq!(found.misses, expected);
         assert_eq!(found.work_percent, [200.0, 50.0]);
         assert_eq!(found.both_percent, [97.0, 97.0]);
-        let nothing = of_quantum(Quantum::ALL[0], &[]);
+        let nothing = of_quantum(Quantum::ALL[0], &Cell::of(&Part::ALL), &[]);
         assert_eq!(
             (nothing.misses[0], nothing.work_percent.len()),
             ((30, 0, 0), 0)
@@ -409,13 +420,17 @@ mod tests {
                 Condition::Work(_) if cell.mechanism == Mechanism::Ext => Sample::Work(Some(90.0)),
                 _ => Sample::Work(Some(95.0)),
             };
-            Cell::all().into_iter().map(sample).collect()
+            Cell::of(&Part::ALL).into_iter().map(sample).collect()
         };
+        let cells = Cell::of(&Part::ALL);
         let rounds = [round(Some(100.0)), round(None), round(Some(120.0))];
-        let found = of_work(Mechanism::Ext, &rounds);
+        let found = of_work(Mechanism::Ext, &cells, &rounds);
         assert_eq!(found.done_percent, [90.0, 75.0]);
         assert_eq!(found.lost_percent(), Some(17.5));
-        assert_eq!(of_work(Mechanism::Fair, &rounds[..1]).done_percent, [95.0]);
+        assert_eq!(
+            of_work(Mechanism::Fair, &cells, &rounds[..1]).done_percent,
+            [95.0]
+        );
     }
 
     #[test]

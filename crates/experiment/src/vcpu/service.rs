@@ -1,6 +1,6 @@
 //! `NetRT` in the VM: the service, its plan, its requests.
 
-use super::place::{Load, wrong};
+use super::place::{Load, ask, wrong};
 use crate::compare::phase;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -28,8 +28,8 @@ period = \"5ms\"
 [[service]]
 vm = \"rt\"
 c = \"EXECUTION_USus\"
-t = \"10ms\"
-limit = \"20ms\"
+t = \"20ms\"
+limit = \"40ms\"
 wake = \"500us\"
 send = \"500us\"
 
@@ -39,18 +39,21 @@ packet = \"500us\"
 ";
 /// Between two requests; the shortest is the plan's `t`.
 const INTERVALS: Intervals = Intervals {
-    shortest: Duration::from_millis(10),
-    longest: Duration::from_millis(20),
+    shortest: Duration::from_millis(20),
+    longest: Duration::from_millis(40),
 };
 /// Requests before the counted ones.
 const WARMUP_REQUESTS: u64 = 50;
 /// A reply that takes longer is lost.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests by which the service's execution time is measured.
-const CALIBRATION_REQUESTS: u64 = 100;
-/// What is planned for a request, of the mean that was measured: some take longer.
-const MARGIN_PERCENT: u64 = 150;
+/// Requests by which the service's execution time is measured, one at a time.
+const CALIBRATION_REQUESTS: u64 = 200;
+/// What is planned for a request, of the longest that was measured: a longer one may come.
+const MARGIN_PERCENT: u64 = 120;
+/// Answers each line with the CPU time of the thread in its first argument, without a process of its own for that.
+const CPU_TIME: &str =
+    "echo ready; while read -r; do read -r ran _ < /proc/$1/schedstat; echo $ran; done";
 
 /// What the plan grants the service's VCPU, and promises for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,29 +69,43 @@ pub struct Plan {
     pub execution_us: u64,
 }
 
-/// Has `steadyvm plan` compute it, for what a request costs the VCPU here.
+/// Has `steadyvm plan` compute it, for the longest that a request costs the VCPU here.
 ///
 /// # Errors
 /// The plan is refused, or has no budget and bound; no request is answered.
 pub fn plan(host: &Connection, vcpu: u32, outside: &Namespace, address: Ipv4Addr) -> Result<Plan> {
-    let ran_ns = || -> Result<u64> {
-        let text = host.text(&["cat", &format!("/proc/{vcpu}/schedstat")])?;
-        let first = text.split_whitespace().next().unwrap_or_default();
-        first.parse().doing("read the VCPU's CPU time")
-    };
-    let load = Load {
-        seed: 0,
-        window_s: 0,
-        requests: CALIBRATION_REQUESTS,
-    };
-    let before = ran_ns()?;
-    request(outside, address, load)?;
-    let cost_ns = (ran_ns()? - before) / (CALIBRATION_REQUESTS + WARMUP_REQUESTS);
-    let execution_us = (cost_ns * MARGIN_PERCENT / 100).div_ceil(1000);
+    let longest_ns = longest_execution_ns(host, vcpu, outside, address)?;
+    let execution_us = (longest_ns * MARGIN_PERCENT / 100).div_ceil(1000);
     let file = PLAN.replace("EXECUTION_US", &execution_us.to_string());
     let script = format!("cat > {FILE} <<'END'\n{file}END\nsteadyvm plan --json {FILE}");
     let text = host.text(&["bash", "-euc", &script])?;
     parse(&text, execution_us).ok_or_else(|| wrong("plan the service's budget", text))
+}
+
+/// The high-water mark of measurement-based timing analysis: the VCPU's CPU time in which one request is answered, exits to the
+/// host and the guest's interrupts included.
+fn longest_execution_ns(
+    host: &Connection,
+    vcpu: u32,
+    outside: &Namespace,
+    address: Ipv4Addr,
+) -> Result<u64> {
+    let words = ["bash", "-c", CPU_TIME, "bash", &vcpu.to_string()];
+    let mut counter = host.spawn(&words)?;
+    counter.wait_for_line("ready", phase::SERVICE_PATIENCE)?;
+    let mut ran_ns = || -> Result<u64> {
+        let text = ask(&mut counter, "", phase::SERVICE_PATIENCE)?;
+        text.trim().parse().doing("read the VCPU's CPU time")
+    };
+    send(outside, address, 0, WARMUP_REQUESTS, 1)?;
+    let mut longest_ns = 0;
+    for seed in 0..CALIBRATION_REQUESTS {
+        let before = ran_ns()?;
+        send(outside, address, seed, 0, 1)?;
+        longest_ns = longest_ns.max(ran_ns()? - before);
+    }
+    counter.end_of_input()?;
+    Ok(longest_ns)
 }
 
 fn parse(text: &str, execution_us: u64) -> Option<Plan> {
@@ -126,10 +143,20 @@ pub fn start(vm: &Guest) -> Result<Process> {
 /// # Errors
 /// The socket cannot be made or written to.
 pub fn request(outside: &Namespace, address: Ipv4Addr, load: Load) -> Result<ClientRun> {
+    send(outside, address, load.seed, WARMUP_REQUESTS, load.requests)
+}
+
+fn send(
+    outside: &Namespace,
+    address: Ipv4Addr,
+    seed: u64,
+    warmup: u64,
+    requests: u64,
+) -> Result<ClientRun> {
     let options = ClientOptions {
-        seed: load.seed,
-        warmup: WARMUP_REQUESTS,
-        end: End::Requests(load.requests),
+        seed,
+        warmup,
+        end: End::Requests(requests),
         timeout: TIMEOUT,
         intervals: INTERVALS,
         ..ClientOptions::default()

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use steadyvm_experiment::engine::Meta;
-use steadyvm_experiment::vcpu::{self, Options};
+use steadyvm_experiment::vcpu::{self, Options, Part};
 use steadyvm_lab::artifact::Cache;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 
@@ -17,6 +17,9 @@ use crate::{directory, output, this_program};
 /// The experiment's options.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// Measure only this table or figure; may be given several times.
+    #[arg(long = "part", value_name = "NAME", value_enum)]
+    parts: Vec<PartName>,
     /// Rounds: every condition under every mechanism once each.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
@@ -39,9 +42,42 @@ pub struct Args {
     markdown: MarkdownArgs,
 }
 
+/// A table or figure of the experiment.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum PartName {
+    /// The share of an RT VCPU (table 4.2).
+    Share,
+    /// Deadline misses of domains, and the time of decisions (tables 4.3, 2.2, 2.1).
+    Domains,
+    /// Requests to a VM inside its planned budget.
+    Netrt,
+    /// CPU time lost to scheduling.
+    Work,
+    /// The scheduling quantum (figure 2.4).
+    Quantum,
+}
+
+impl From<PartName> for Part {
+    fn from(name: PartName) -> Self {
+        match name {
+            PartName::Share => Self::Share,
+            PartName::Domains => Self::Domains,
+            PartName::Netrt => Self::NetRt,
+            PartName::Work => Self::Work,
+            PartName::Quantum => Self::Quantum,
+        }
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    let parts = args.parts.iter().map(|name| Part::from(*name));
     let options = Options {
+        parts: if args.parts.is_empty() {
+            Part::ALL.into()
+        } else {
+            parts.collect()
+        },
         rounds: args.rounds,
         window_s: args.window_s,
         requests: args.requests,
