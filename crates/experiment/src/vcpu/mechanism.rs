@@ -152,6 +152,25 @@ impl Enforcement {
         loader.finish(PATIENCE).map(drop)
     }
 
+    /// The threads that the `ext` scheduler works by: the loader's own, and the kernel's that wake them. None if it is not loaded.
+    ///
+    /// # Errors
+    /// The host does not answer.
+    pub fn threads(&self, host: &Connection) -> Result<Vec<u32>> {
+        let Some(loader) = &self.loader else {
+            return Ok(Vec::new());
+        };
+        let script = format!(
+            "ls /proc/{}/task; pgrep -x irq_work/[0-9]+ || :",
+            loader.pid()
+        );
+        let text = host.text(&["sh", "-euc", &script])?;
+        let threads = text.split_whitespace().map(str::parse);
+        threads
+            .collect::<std::result::Result<_, _>>()
+            .doing("find the scheduler's threads")
+    }
+
     /// How long the scheduler's decisions took since it was loaded; `None` if it is not.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use super::mechanism::{Decisions, Enforcement, Granted, fifo};
 use super::quantum::{Asked, Quantum};
 use super::service::{self, Plan};
 use super::window::{Counter, NEVER, Window};
-use super::work;
+use super::work::{self, Spent, Work};
 use crate::engine::rounds::Station;
 use std::time::Duration;
 use steadyvm_host::Method;
@@ -51,8 +51,8 @@ pub enum Sample {
     Domains(Domains),
     /// Requests.
     NetRt(ClientRun),
-    /// What was done in the window, per cent of both CPUs by calibration; `None`: a task had no more work.
-    Work(Option<f64>),
+    /// What was done in a window.
+    Work(Work),
     /// The RT VCPU's jobs alone, its CPU time and that of the one below it.
     Quantum(Domains),
 }
@@ -311,7 +311,7 @@ impl Place {
     }
 
     /// What so many tasks get done in a window; the first of them have the domains' budgets, if there are more than CPUs.
-    fn work(&mut self, mechanism: Mechanism, tasks: usize, window_s: u64) -> Result<Option<f64>> {
+    fn work(&mut self, mechanism: Mechanism, tasks: usize, window_s: u64) -> Result<Work> {
         let host = self.host.connection();
         let granted = match tasks {
             work::ALONE => Vec::new(),
@@ -326,17 +326,31 @@ impl Place {
             .rev()
             .take(tasks)
             .collect();
+        let mut threads: Vec<u32> = running.iter().map(|task| task.pid()).collect();
+        threads.extend(self.enforcement.threads(host)?);
+        let before = self.enforcement.decisions(host)?;
+        let counter = Counter::start(host, &threads, window_s, (":", ":"))?;
+        counter.go()?;
         for task in running.iter().rev() {
             task.input(format!("run {request}\n").as_bytes())?;
         }
+        let window = counter.finish()?;
         let longest = Duration::from_secs(20 * window_s);
         let mut ran = Vec::new();
         for task in &mut running {
             let answer = task.wait_for_line("", PATIENCE + longest)?;
             ran.push(serde_json::from_str(&answer).doing("read when jobs were done")?);
         }
-        Enforcement::release(self.host.connection(), &granted)?;
-        Ok(work::done_percent(&ran, window_s))
+        let host = self.host.connection();
+        let after = self.enforcement.decisions(host)?;
+        Enforcement::release(host, &granted)?;
+        let decisions = after
+            .zip(before)
+            .map(|(after, before)| after.since(&before));
+        Ok(Work {
+            done_percent: work::done_percent(&ran, window_s),
+            spent: Spent::of(&window, tasks, decisions.as_ref()),
+        })
     }
 
     fn requests(&mut self, mechanism: Mechanism, beside: Beside, load: Load) -> Result<ClientRun> {

@@ -321,17 +321,19 @@ fn of_work(mechanism: Mechanism, cells: &[Cell], samples: &[Vec<Sample>]) -> Wor
         number(mechanism, work::TOGETHER),
         number(Mechanism::Fair, work::ALONE),
     );
-    let done = |round: &[Sample], number: Option<usize>| match round.get(number?)? {
-        Sample::Work(done) => *done,
+    let of = |round: &[Sample], number: Option<usize>| match round.get(number?)? {
+        Sample::Work(work) => Some((work.done_percent?, work.spent)),
         _ => None,
     };
     let of_round = |round: &Vec<Sample>| {
-        let (together, alone) = (done(round, together)?, done(round, alone)?);
-        Some(together / alone * 100.0)
+        let ((done, spent), (all, _)) = (of(round, together)?, of(round, alone)?);
+        Some((done / all * 100.0, spent))
     };
+    let (done_percent, spent) = samples.iter().filter_map(of_round).unzip();
     WorkResult {
         mechanism,
-        done_percent: samples.iter().filter_map(of_round).collect(),
+        done_percent,
+        spent,
     }
 }
 
@@ -349,6 +351,7 @@ pub(super) fn least_and_most(values: &[f64]) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::work::{Spent, Work};
     use super::*;
     use steadyvm_load::job::{Done, Ran};
 
@@ -357,6 +360,8 @@ mod tests {
             passed_s: 2.0,
             shares_percent: shares_percent.to_vec(),
             context_switches_per_s: 500.0,
+            interrupts_per_s: 900.0,
+            idle_percent: 1.0,
         }
     }
 
@@ -415,10 +420,16 @@ mod tests {
     #[test]
     fn work_is_of_the_same_rounds_work_alone() {
         let round = |alone: Option<f64>| -> Vec<Sample> {
+            let work = |done_percent| {
+                Sample::Work(Work {
+                    done_percent,
+                    spent: Spent::default(),
+                })
+            };
             let sample = |cell: Cell| match cell.condition {
-                Condition::Work(work::ALONE) => Sample::Work(alone),
-                Condition::Work(_) if cell.mechanism == Mechanism::Ext => Sample::Work(Some(90.0)),
-                _ => Sample::Work(Some(95.0)),
+                Condition::Work(work::ALONE) => work(alone),
+                Condition::Work(_) if cell.mechanism == Mechanism::Ext => work(Some(90.0)),
+                _ => work(Some(95.0)),
             };
             Cell::of(&Part::ALL).into_iter().map(sample).collect()
         };

@@ -5,7 +5,7 @@ use super::quantum::{GRANTED_PERCENT, QuantumResult};
 use super::results::{
     DomainsResult, MissesResult, NetRtResult, Results, ShareResult, least_and_most,
 };
-use super::work::WorkResult;
+use super::work::{Spent, WorkResult};
 use crate::engine::{Meta, report_meta, write_run};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ const INTRODUCTION: &str = "RT VCPUs under four mechanisms, in turns on one emul
     dissertation's tables 4.2, 4.3, 2.2 and 2.1 and figure 2.4 on KVM, and NetRT inside a planned budget. Threads of the host stand for \
     VCPUs, but where a VM is named.";
 
-const READING: [&str; 8] = [
+const READING: [&str; 9] = [
     "Beside N: N normal threads that compute. Beside 4 and a FIFO: a thread at FIFO 40, too, which takes 95 of every 100 ms of CPU 1.",
     "Share: mean over the windows and, in brackets, the least and the most; per cent of one CPU, 40 granted. Stock \
      schedulers know no budget.",
@@ -28,6 +28,9 @@ const READING: [&str; 8] = [
     "Done: what eight tasks that compute do in a window, four of them with the domains' budgets, per cent of what one on each \
      CPU does in the same round under the stock scheduler; mean and, in brackets, the least and the most. Lost: the rest, in \
      which are decisions, switches and cold caches; x stock fair: against its loss.",
+    "Where it goes: CPU time of the tasks as the kernel counts it, of the ext scheduler's loader with irq_work/N, idle time, and the \
+     rest: interrupts, switches and threads of the host. Decisions are part of tasks or rest. What tasks ran and did not do was lost \
+     to cold caches, or to interrupts that the kernel counts as theirs.",
     "Switches/s: the host's context switches, all threads; mean over the windows and, in brackets, the least and the most.",
     "Work: what the RT VCPU's task has done where it asks for all of the CPU, per cent of what the CPU does, 50 granted; mean \
      and, in brackets, the least and the most of the rounds. Lost: what is missing to 50, per cent of it. CPU time: of both \
@@ -46,7 +49,7 @@ fn grids(results: &Results) -> Vec<Grid> {
         grids.extend([misses(results), paper_misses(), cost(results), paper_cost()]);
     }
     if !results.work.is_empty() {
-        grids.push(work(results));
+        grids.extend([work(results), spent(results)]);
     }
     if !results.quanta.is_empty() {
         grids.extend([quanta(results), paper_quanta()]);
@@ -320,6 +323,45 @@ fn work(results: &Results) -> Grid {
     }
 }
 
+fn spent(results: &Results) -> Grid {
+    let row = |it: &WorkResult| {
+        let mean = it.mean_spent();
+        let percent = |of: fn(&Spent) -> f64| {
+            mean.as_ref()
+                .map_or_else(|| "-".to_owned(), |it| format!("{:.2}", of(it)))
+        };
+        let per_s = |of: fn(&Spent) -> f64| {
+            mean.as_ref()
+                .map_or_else(|| "-".to_owned(), |it| format!("{:.0}", of(it)))
+        };
+        vec![
+            it.mechanism.title().to_owned(),
+            percent(|it| it.tasks_percent),
+            percent(|it| it.loader_percent),
+            percent(|it| it.idle_percent),
+            percent(|it| 100.0 - it.tasks_percent - it.loader_percent - it.idle_percent),
+            percent(|it| it.decisions_percent),
+            per_s(|it| it.context_switches_per_s),
+            per_s(|it| it.interrupts_per_s),
+        ]
+    };
+    Grid {
+        title: "The same load: where the CPU time goes, % of both CPUs".to_owned(),
+        words: 1,
+        headers: headers([
+            "",
+            "tasks",
+            "loader",
+            "idle",
+            "rest",
+            "decisions",
+            "switches/s",
+            "interrupts/s",
+        ]),
+        rows: results.work.iter().map(row).collect(),
+    }
+}
+
 fn quanta(results: &Results) -> Grid {
     let loads = results.quanta.first().map_or(&[][..], |it| &*it.misses);
     let loads = loads.iter().map(|(percent, ..)| format!("at {percent} %"));
@@ -494,10 +536,16 @@ mod tests {
                 WorkResult {
                     mechanism: Mechanism::Fair,
                     done_percent: vec![97.0, 99.0],
+                    spent: Vec::new(),
                 },
                 WorkResult {
                     mechanism: Mechanism::Ext,
                     done_percent: vec![96.0, 98.0],
+                    spent: vec![Spent {
+                        tasks_percent: 91.0,
+                        loader_percent: 3.5,
+                        ..Spent::default()
+                    }],
                 },
             ],
             notes: Vec::new(),
@@ -518,6 +566,7 @@ mod tests {
             "at 48 %",
             "7/20",
             "97.00 [96.00, 98.00]",
+            "91.00   3.50",
             "1.50",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");

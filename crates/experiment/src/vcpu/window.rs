@@ -1,4 +1,4 @@
-//! What a shell on the host counts over a window: CPU time of threads, context switches.
+//! What a shell on the host counts over a window: CPU time of threads, idle time, interrupts, context switches.
 //!
 //! Both ends are read without starting a process, by a shell that nobody keeps waiting.
 
@@ -23,6 +23,10 @@ pub struct Window {
     pub shares_percent: Vec<f64>,
     /// The host's context switches, per second.
     pub context_switches_per_s: f64,
+    /// The host's interrupts, per second.
+    pub interrupts_per_s: f64,
+    /// Time in which the host's CPUs had nothing to do, per cent of one CPU; in steps of 10 ms.
+    pub idle_percent: f64,
 }
 
 /// A shell that is ready to count.
@@ -72,11 +76,13 @@ impl Counter {
     }
 }
 
-/// Defines `look`: a line of the time in microseconds, context switches, and each thread's CPU time in ns.
+/// Defines `look`: a line of the time in microseconds, context switches, interrupts, idle time in hundredths of a second, and
+/// each thread's CPU time in ns.
 fn look(threads: &[u32]) -> String {
     let mut script = String::from(
-        "look() { while read -r name number _; do [ $name = ctxt ] && switches=$number; done < /proc/stat
-         now=$EPOCHREALTIME line=\"${now/./} $switches\"\n",
+        "look() { while read -r name first _ _ fourth _; do case $name in
+             cpu) idle=$fourth;; intr) interrupts=$first;; ctxt) switches=$first;; esac; done < /proc/stat
+         now=$EPOCHREALTIME line=\"${now/./} $switches $interrupts $idle\"\n",
     );
     for thread in threads {
         // Writing to a String cannot fail.
@@ -96,7 +102,7 @@ fn parse(text: &str) -> Option<Window> {
     };
     let mut lines = text.lines();
     let (before, after) = (numbers(lines.next()?)?, numbers(lines.next()?)?);
-    if before.len() != after.len() || before.len() < 2 {
+    if before.len() != after.len() || before.len() < 4 {
         return None;
     }
     let mut grown = before.iter().zip(&after).map(|(before, after)| {
@@ -105,14 +111,20 @@ fn parse(text: &str) -> Option<Window> {
     });
     let passed_us = grown.next()??;
     let switches = grown.next()??;
+    let interrupts = grown.next()??;
+    let idle_hundredths = grown.next()??;
     if passed_us <= 0.0 {
         return None;
     }
+    let length_s = passed_us / 1e6;
     let share = |ran_ns: Option<f64>| Some(ran_ns? / 1e3 / passed_us * 100.0);
     Some(Window {
-        passed_s: passed_us / 1e6,
+        passed_s: length_s,
         shares_percent: grown.map(share).collect::<Option<_>>()?,
-        context_switches_per_s: switches / (passed_us / 1e6),
+        context_switches_per_s: switches / length_s,
+        interrupts_per_s: interrupts / length_s,
+        // A hundredth of a second is a per cent of one.
+        idle_percent: idle_hundredths / length_s,
     })
 }
 
@@ -122,9 +134,12 @@ mod tests {
 
     #[test]
     fn shares_are_of_the_time_that_passed() {
-        let found = parse("1000000 50 7 400000000\n3000000 250 7 1200000000\n").unwrap();
+        let found =
+            parse("1000000 50 9 80 7 400000000\n3000000 250 99 180 7 1200000000\n").unwrap();
         assert_eq!(found.shares_percent, [0.0, 40.0]);
         assert!((found.context_switches_per_s - 100.0).abs() < 1e-9);
+        assert!((found.interrupts_per_s - 45.0).abs() < 1e-9);
+        assert!((found.idle_percent - 50.0).abs() < 1e-9);
         assert!((found.passed_s - 2.0).abs() < 1e-9);
     }
 
@@ -132,11 +147,12 @@ mod tests {
     fn what_is_no_window_is_refused() {
         for text in [
             "",
-            "1 2 3\n",
-            "1 2 3\n1 2 3\n",
-            "1 2\n2 2 3\n",
-            "5 2 3\n9 2 x\n",
-            "5 2\n4 2\n",
+            "1 2 3 4 5\n",
+            "1 2 3 4 5\n1 2 3 4 5\n",
+            "1 2 3 4\n2 2 3 4 5\n",
+            "5 2 3 4\n9 2 3 x\n",
+            "5 2 3 4\n4 2 3 4\n",
+            "5 2\n6 2\n",
         ] {
             assert!(parse(text).is_none(), "{text}");
         }

@@ -3,6 +3,8 @@
 //! Every task has jobs of a millisecond without a pause, and enough of them that all tasks compute to the window's end.
 //! What is not done in it was lost: decisions, switches, cold caches, and CPUs that idle.
 
+use super::mechanism::Decisions;
+use super::window::Window;
 use serde::{Deserialize, Serialize};
 use steadyvm_load::job::{Ran, Task};
 
@@ -42,6 +44,66 @@ pub fn done_percent(ran: &[Ran], window_s: u64) -> Option<f64> {
     Some(done as f64 / (window_s * 2 * 1000) as f64 * 100.0)
 }
 
+/// What one window gives.
+#[derive(Debug)]
+pub struct Work {
+    /// As of [`done_percent`].
+    pub done_percent: Option<f64>,
+    /// Where the CPU time went.
+    pub spent: Spent,
+}
+
+/// Where the host's CPU time goes while all tasks compute, per cent of both its CPUs. The rest is the kernel's: interrupts, and
+/// the switches themselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// The tasks' own, as the kernel counts it.
+    pub tasks_percent: f64,
+    /// The threads of the `ext` scheduler's loader, and `irq_work/N`, which wakes them.
+    pub loader_percent: f64,
+    /// Decisions of the `ext` scheduler: part of the rest.
+    pub decisions_percent: f64,
+    /// Nothing to do.
+    pub idle_percent: f64,
+    /// Context switches per second.
+    pub context_switches_per_s: f64,
+    /// Interrupts per second.
+    pub interrupts_per_s: f64,
+}
+
+impl Spent {
+    /// Of a window that counted so many tasks first, then the loader's threads.
+    pub fn of(window: &Window, tasks: usize, decisions: Option<&Decisions>) -> Self {
+        let cpus = ALONE as f64;
+        let sum = |shares: &[f64]| shares.iter().sum::<f64>() / cpus;
+        let (of_tasks, of_loader) = window
+            .shares_percent
+            .split_at(tasks.min(window.shares_percent.len()));
+        let decided_s = decisions.map_or(0.0, |them| them.total_ns as f64 / 1e9);
+        Self {
+            tasks_percent: sum(of_tasks),
+            loader_percent: sum(of_loader),
+            decisions_percent: decided_s / (cpus * window.passed_s) * 100.0,
+            idle_percent: window.idle_percent / cpus,
+            context_switches_per_s: window.context_switches_per_s,
+            interrupts_per_s: window.interrupts_per_s,
+        }
+    }
+
+    /// The mean of several; `None` of none.
+    fn mean(all: &[Self]) -> Option<Self> {
+        let of = |figure: fn(&Self) -> f64| steadyvm_stats::mean(all.iter().map(figure));
+        Some(Self {
+            tasks_percent: of(|it| it.tasks_percent)?,
+            loader_percent: of(|it| it.loader_percent)?,
+            decisions_percent: of(|it| it.decisions_percent)?,
+            idle_percent: of(|it| it.idle_percent)?,
+            context_switches_per_s: of(|it| it.context_switches_per_s)?,
+            interrupts_per_s: of(|it| it.interrupts_per_s)?,
+        })
+    }
+}
+
 /// What all tasks did under a mechanism: a value for each round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkResult {
@@ -49,6 +111,9 @@ pub struct WorkResult {
     pub mechanism: super::Mechanism,
     /// What [`TOGETHER`] tasks did, per cent of what one on each CPU did under the stock scheduler in the same round.
     pub done_percent: Vec<f64>,
+    /// Where the CPU time went, of each of the same rounds.
+    #[serde(default)]
+    pub spent: Vec<Spent>,
 }
 
 impl WorkResult {
@@ -56,6 +121,11 @@ impl WorkResult {
     pub fn lost_percent(&self) -> Option<f64> {
         let lost = self.done_percent.iter().map(|done| 100.0 - done);
         steadyvm_stats::mean(lost)
+    }
+
+    /// Where the CPU time went in the mean; `None` without rounds.
+    pub fn mean_spent(&self) -> Option<Spent> {
+        Spent::mean(&self.spent)
     }
 }
 
@@ -108,7 +178,33 @@ mod tests {
         let it = WorkResult {
             mechanism: crate::vcpu::Mechanism::Ext,
             done_percent: vec![98.0, 96.0],
+            spent: Vec::new(),
         };
         assert_eq!(it.lost_percent(), Some(3.0));
+    }
+
+    #[test]
+    fn cpu_time_is_of_the_tasks_the_loader_or_nobody() {
+        let window = Window {
+            passed_s: 2.0,
+            shares_percent: vec![90.0, 80.0, 6.0, 4.0],
+            context_switches_per_s: 500.0,
+            interrupts_per_s: 900.0,
+            idle_percent: 3.0,
+        };
+        let decisions = Decisions {
+            total_ns: 40_000_000,
+            ..Decisions::default()
+        };
+        let spent = Spent::of(&window, 2, Some(&decisions));
+        let of = |it: Spent| {
+            [it.tasks_percent, it.loader_percent, it.decisions_percent]
+                .map(|it| (it * 10.0).round() as u64)
+        };
+        assert_eq!(of(spent), [850, 50, 10]);
+        assert!((spent.idle_percent - 1.5).abs() < 1e-9);
+        let mean = Spent::mean(&[spent, Spent::default()]).unwrap();
+        assert_eq!(of(mean), [425, 25, 5]);
+        assert_eq!(Spent::mean(&[]), None);
     }
 }
