@@ -247,6 +247,30 @@ static __always_inline bool lend(s32 cpu, u32 kind, struct task_struct *prev, u3
 	return true;
 }
 
+/* The CPU was called for VCPUs that it cannot run: others are. */
+static __noinline void pass_on(s32 cpu, u64 queue)
+{
+	struct task_struct *p;
+
+	end_hold(cpu);
+	cpu_of(cpu)->coming = 0;
+	/* As in cpu_release: it is not to be called again. */
+	cpu_of(cpu)->key = 0;
+	scx_bpf_test_and_clear_cpu_idle(cpu);
+	unpark(bpf_ktime_get_ns());
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		if (may_run_on(p, cpu))
+			call_cpu(p, p->scx.dsq_vtime);
+	}
+	bpf_for_each(scx_dsq, p, SHARED, 0) {
+		s32 other = pick_idle(p);
+
+		if (other < 0)
+			break;
+		scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
+	}
+}
+
 static __always_inline void choose(s32 cpu, struct task_struct *prev)
 {
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
@@ -256,6 +280,10 @@ static __always_inline void choose(s32 cpu, struct task_struct *prev)
 	struct outcome now = {};
 	u64 time = bpf_ktime_get_ns();
 
+	if (fifo_comes_first(cpu)) {
+		pass_on(cpu, queue);
+		return;
+	}
 	unpark(time);
 	wake_late_loader(time);
 	if (take_first(cpu))

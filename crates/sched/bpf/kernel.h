@@ -51,8 +51,14 @@ struct task_struct {
 	struct sched_ext_entity scx;
 };
 
+struct rt_rq {
+	unsigned int rt_nr_running;
+	int rt_queued;
+};
+
 struct rq {
 	struct task_struct *curr;
+	struct rt_rq rt;
 };
 
 /* Those above UNREG come from the kernel. */
@@ -139,6 +145,7 @@ bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it__iter, struct task_struc
 			    u64 enq_flags) __ksym __weak;
 struct rq *scx_bpf_cpu_rq(s32 cpu) __ksym __weak;
 struct task_struct *scx_bpf_cpu_curr(s32 cpu) __ksym __weak;
+extern const struct rq runqueues __ksym __weak;
 
 /* To the end of a queue. */
 static __always_inline void insert(struct task_struct *p, u64 queue, u64 slice, u64 flags)
@@ -202,6 +209,17 @@ static __always_inline bool is_taken(s32 cpu)
 
 		return rq && BPF_CORE_READ(rq, curr, prio) < MAX_RT_PRIO;
 	}
+}
+
+/*
+ * Whether a FIFO thread has work on the CPU: it runs next, and nothing of ours does (sched_rt_runnable). The kernel asks a CPU that
+ * idled for our choice all the same, and leaves what was chosen in its local queue until that thread sleeps.
+ */
+static __always_inline bool fifo_comes_first(s32 cpu)
+{
+	const struct rq *rq = bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
+
+	return rq && rq->rt.rt_queued > 0;
 }
 
 /* include/uapi/linux/bpf.h has it from 6.4 on. */
