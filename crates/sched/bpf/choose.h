@@ -27,7 +27,7 @@ static __noinline void unpark(u64 time)
 		vcpu_event(slot, POLICY_EVENT_ADVANCE, 0, 0, &now);
 		if (now.remaining_ns) {
 			if (move_by(BPF_FOR_EACH_ITER, p, ready_queue(now.home), now.remaining_ns, now.key))
-				call_cpu(p, now.key);
+				call_cpu(p, now.key, false);
 		} else {
 			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
 			arm(now.next_ns);
@@ -40,12 +40,14 @@ static __noinline void has_cpu(struct cpu *c, const struct outcome *now)
 {
 	c->runs_key = now->remaining_ns ? now->key : POLICY_KEY_NON_RT;
 	c->event_ns = now->next_ns;
+	c->renews_ns = now->renews_ns;
+	c->exhausts = now->exhausts;
 	c->key = c->holder ? c->runs_key : now->key;
 	/* Reclaimed capacity costs it nothing. */
 	if (c->holder && (c->holder_kind == POLICY_CAPACITY_RECLAIMING || c->hold_next_ns < now->next_ns))
 		c->event_ns = c->hold_next_ns;
 	if (!is_for_tick(c->event_ns, bpf_ktime_get_ns()))
-		arm(c->event_ns);
+		arm(look_at(c->event_ns));
 }
 
 enum taken { TOOK_NONE, TOOK_ONE, LOOK_AGAIN };
@@ -260,7 +262,7 @@ static __noinline void pass_on(s32 cpu, u64 queue)
 	unpark(bpf_ktime_get_ns());
 	bpf_for_each(scx_dsq, p, queue, 0) {
 		if (may_run_on(p, cpu))
-			call_cpu(p, p->scx.dsq_vtime);
+			call_cpu(p, p->scx.dsq_vtime, false);
 	}
 	bpf_for_each(scx_dsq, p, SHARED, 0) {
 		s32 other = pick_idle(p);

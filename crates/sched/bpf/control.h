@@ -8,10 +8,59 @@
 #ifndef STEADYVM_CONTROL_H
 #define STEADYVM_CONTROL_H
 
+/*
+ * When the budget ends of the VCPU that runs on this CPU once this thread sleeps; POLICY_NEVER if the tick sees to it, 0 if none does.
+ * Known before the VCPU runs, it need not be told by has_cpu(): each time that wakes this thread it keeps the VCPU from running,
+ * and the budget's end moves away by as much.
+ */
+static __noinline u64 end_of_next_here(s32 cpu, u64 time)
+{
+	u64 queue = READY + (host.partitioned ? cpu : 0), end = 0;
+	struct task_struct *p;
+	bool exhausts = false;
+
+	if (idlers || cpu_of(cpu)->first_waits || !fifo_is_alone(cpu))
+		return 0;
+	bpf_rcu_read_lock();
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		u32 slot = vcpu_slot(p);
+		struct outcome now = {};
+
+		if (slot == NO_VCPU || !may_run_on(p, cpu))
+			continue;
+		vcpu_event(slot, POLICY_EVENT_ADVANCE, cpu, 0, &now);
+		if (now.remaining_ns && now.remaining_ns < POLICY_NEVER)
+			end = time + turn_takes_ns + now.remaining_ns + SLACK_NS / 2;
+		exhausts = now.exhausts;
+		break;
+	}
+	bpf_rcu_read_unlock();
+	if (!end)
+		return 0;
+	turn_ns = time;
+	turn_cpu = cpu + 1ULL;
+	return exhausts || !is_for_tick(end, time) ? end : POLICY_NEVER;
+}
+
+/* Another FIFO thread has this CPU after this one. What waited for this one only is to run elsewhere. */
+static __noinline void call_for_next_here(s32 cpu)
+{
+	u64 queue = READY + (host.partitioned ? cpu : 0);
+	struct task_struct *p;
+
+	bpf_rcu_read_lock();
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		if (may_run_on(p, cpu))
+			call_cpu(p, p->scx.dsq_vtime, false);
+		break;
+	}
+	bpf_rcu_read_unlock();
+}
+
 SEC("syscall")
 int control_advance(struct advance_request *request)
 {
-	u64 time = bpf_ktime_get_ns(), next = POLICY_NEVER, awaited;
+	u64 time = bpf_ktime_get_ns(), next = POLICY_NEVER, awaited, end;
 	s32 cpu;
 
 	if (ended) {
@@ -21,6 +70,7 @@ int control_advance(struct advance_request *request)
 		request->next_ns = POLICY_NEVER;
 		return 0;
 	}
+	loader_prio = bpf_get_current_task_btf()->prio;
 	/* What comes up from here on wakes the thread again. */
 	awaited = armed_ns;
 	armed_ns = POLICY_NEVER;
@@ -36,20 +86,34 @@ int control_advance(struct advance_request *request)
 		if (idle < next)
 			next = idle;
 	}
-	bpf_for(cpu, 0, cpu_count) {
-		u64 event = cpu_of(cpu)->event_ns;
-
-		if (event <= time)
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		else if (event < next && !is_for_tick(event, time))
-			next = event;
-	}
 	/*
-	 * The event of a VCPU that this very thread has preempted stays: no CPU has it now, and a VCPU that had to ask for it
-	 * anew would wake this thread whenever it runs again, without end on the last CPU.
+	 * What is known to come is awaited now, even where a tick would see to it or it can still change: to be woken for it later
+	 * costs another turn.
 	 */
-	if (awaited > time && awaited < next)
-		next = awaited;
+	bpf_for(cpu, 0, cpu_count) {
+		struct cpu *c = cpu_of(cpu);
+		u64 event = c->event_ns, renews = c->renews_ns;
+
+		if (event <= time) {
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+			if (c->exhausts && renews > time && renews < next)
+				next = renews;
+		} else if (look_at(event) < next && (c->exhausts || !is_for_tick(event, time))) {
+			next = look_at(event);
+		}
+	}
+	cpu = bpf_get_smp_processor_id();
+	end = end_of_next_here(cpu, time);
+	/*
+	 * The event of what this very thread has preempted stays: no CPU has it now, and a thread that had to ask for it anew would
+	 * wake this one whenever it runs again, without end on the last CPU.
+	 */
+	if (!end && awaited > time)
+		end = awaited;
+	if (end && end < next)
+		next = end;
+	if (!fifo_is_alone(cpu))
+		call_for_next_here(cpu);
 	next = policy_at_quantum(next, host.quantum_ns);
 	if (next < armed_ns)
 		armed_ns = next;
@@ -77,7 +141,7 @@ static __noinline void queue_anew(u64 queue)
 		if (to == queue && p->scx.dsq_vtime == key)
 			continue;
 		if (move_by(BPF_FOR_EACH_ITER, p, to, now.remaining_ns ?: NON_RT_SLICE_NS, key) && now.remaining_ns)
-			call_cpu(p, now.key);
+			call_cpu(p, now.key, false);
 	}
 }
 
@@ -97,7 +161,7 @@ static __noinline void queue_named(u64 queue)
 			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
 			arm(now.next_ns);
 		} else if (move_by(BPF_FOR_EACH_ITER, p, ready_queue(now.home), now.remaining_ns, now.key)) {
-			call_cpu(p, now.key);
+			call_cpu(p, now.key, false);
 		}
 	}
 }

@@ -18,12 +18,21 @@
 /* After this the loader's thread is late. */
 #define LATE_NS (500 * 1000ULL)
 
+/*
+ * How late the loader's thread may be for an event that comes shortly before the one it waits for. To be woken for it would keep
+ * a VCPU from running for about as long. What a VCPU runs beyond its budget is charged to its next one.
+ */
+#define SLACK_NS (100 * 1000ULL)
+
 /* What runs on a CPU. Written by that CPU, and by one that puts a VCPU there; read by all. */
 struct cpu {
 	u64 key; /* what a VCPU with work must come before to run here; POLICY_KEY_IDLE: nothing of sched_ext runs */
 	u64 runs_key; /* of what runs */
 	u64 hold_key; /* of its holder; POLICY_KEY_IDLE: none */
 	u64 event_ns; /* when the claim of a VCPU on it may end */
+	u64 renews_ns; /* when the next budget of what runs comes, of one that uses its budget up */
+	u32 exhausts; /* 1: such a one runs */
+	u32 brief; /* 1: what has taken the CPU leaves it at once */
 	u64 hold_next_ns; /* when that of its holder may end */
 	u32 holder; /* 1 + the slot of the VCPU that idles its budget away; 0: none */
 	u32 holder_kind; /* enum policy_kind; 0: none */
@@ -43,8 +52,14 @@ struct cpu cpus[POLICY_MAX_CPUS];
 u32 cpu_count;
 /* The virtual time of non-RT threads. */
 static u64 non_rt_time;
-/* When the loader's thread comes next. */
+/* When the loader's thread comes next, and its kernel priority, which `irq_work/N` has, too. */
 u64 armed_ns;
+static u32 loader_prio;
+/*
+ * A turn of the loader's thread, on a CPU where a VCPU runs next: when it began, and 1 + that CPU (0: none). How long it is until
+ * the VCPU runs, smoothed.
+ */
+static u64 turn_ns, turn_cpu, turn_takes_ns;
 /* The tick's length; 0: not known. */
 static u64 tick_ns;
 /* As advance_request has it, and why. */
@@ -91,10 +106,31 @@ static __always_inline void arm(u64 time)
 {
 	u64 at = policy_at_quantum(time, host.quantum_ns);
 
-	if (at >= armed_ns)
+	if (at + SLACK_NS >= armed_ns)
 		return;
 	armed_ns = at;
 	wake_loader();
+}
+
+/*
+ * When to look whether the claim of what runs on a CPU has ended, which it does at `event` at the earliest: to wake the loader's
+ * thread for it keeps that CPU from running it for about a turn.
+ */
+static __always_inline u64 look_at(u64 event)
+{
+	return event + turn_takes_ns;
+}
+
+/* A VCPU runs on `cpu` after the loader's thread did. */
+static __always_inline void end_turn(s32 cpu, u64 time)
+{
+	u64 took = time - turn_ns;
+
+	if (turn_cpu != cpu + 1ULL)
+		return;
+	turn_cpu = 0;
+	if (took < LATE_NS)
+		turn_takes_ns = (3 * turn_takes_ns + took) / 4;
 }
 
 /*
@@ -155,8 +191,11 @@ static __noinline s32 pick_idle(struct task_struct *p)
 	return -1;
 }
 
-/* Has some CPU look at the queues for `p`. */
-static __always_inline void call_cpu(struct task_struct *p, u64 key)
+/*
+ * Has some CPU look at the queues for `p`. One that waits for a brief taker of its own CPU displaces no VCPU: two would change
+ * CPUs, and back. If it waits after all, the next tick of the other VCPU sees it.
+ */
+static __always_inline void call_cpu(struct task_struct *p, u64 key, bool is_brief)
 {
 	s32 cpu = -1;
 
@@ -176,7 +215,7 @@ static __always_inline void call_cpu(struct task_struct *p, u64 key)
 		}
 	}
 	cpu = find_victim(p, key);
-	if (cpu >= 0)
+	if (cpu >= 0 && !(is_brief && cpu_of(cpu)->key < POLICY_KEY_NON_RT))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 

@@ -61,6 +61,10 @@ struct rq {
 	struct rt_rq rt;
 };
 
+struct scx_cpu_release_args {
+	struct task_struct *task;
+};
+
 /* Those above UNREG come from the kernel. */
 enum scx_exit_kind {
 	SCX_EXIT_NONE,
@@ -83,7 +87,6 @@ struct bpf_iter_scx_dsq {
 struct scx_init_task_args;
 struct scx_exit_task_args;
 struct scx_cpu_acquire_args;
-struct scx_cpu_release_args;
 
 /* libbpf finds the kernel's members by these names. */
 struct sched_ext_ops {
@@ -220,6 +223,14 @@ static __always_inline bool fifo_comes_first(s32 cpu)
 	const struct rq *rq = bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
 
 	return rq && rq->rt.rt_queued > 0;
+}
+
+/* Whether the FIFO thread that runs on the CPU is the only one there: after it, one of ours does. */
+static __always_inline bool fifo_is_alone(s32 cpu)
+{
+	const struct rq *rq = bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
+
+	return rq && rq->rt.rt_nr_running == 1;
 }
 
 /* include/uapi/linux/bpf.h has it from 6.4 on. */

@@ -110,7 +110,8 @@ void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	insert_by(p, ready_queue(now.home), now.remaining_ns, now.key, enq_flags);
-	call_cpu(p, now.key);
+	/* A wake-up is not of what had the CPU. */
+	call_cpu(p, now.key, c->brief && !(enq_flags & SCX_ENQ_WAKEUP));
 }
 
 SEC("struct_ops/dispatch")
@@ -138,6 +139,8 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 	c->joined = 0;
 	c->coming = 0;
+	c->brief = 0;
+	c->exhausts = 0;
 	c->since_ns = bpf_ktime_get_ns();
 	if (slot == NO_VCPU) {
 		c->runs_key = POLICY_KEY_NON_RT;
@@ -149,6 +152,7 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 			non_rt_time = p->scx.dsq_vtime;
 		return;
 	}
+	end_turn(scx_bpf_task_cpu(p), c->since_ns);
 	/* Not the key that it was queued by: it may lose its budget, and is then a non-RT thread that has run no longer. */
 	p->scx.dsq_vtime = non_rt_time;
 	if (!has_work(slot)) {
@@ -186,14 +190,18 @@ void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 	p->scx.dsq_vtime += (bpf_ktime_get_ns() - c->since_ns) * 100 / (p->scx.weight ?: 100);
 }
 
-/* What comes up while `p` runs, and was left to the tick, is near now. */
+/* What comes up while `p` runs, and was left to the tick, is near now. Another VCPU may come first meanwhile: call_cpu. */
 SEC("struct_ops/tick")
 void BPF_PROG(steadyvm_tick, struct task_struct *p)
 {
-	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu *c = cpu_of(cpu);
+
+	if (c->runs_key < POLICY_KEY_NON_RT && first_time(READY + (host.partitioned ? cpu : 0)) < c->runs_key)
+		p->scx.slice = 0;
 
 	if (c->event_ns < POLICY_NEVER && !is_for_tick(c->event_ns, bpf_ktime_get_ns()))
-		arm(c->event_ns);
+		arm(look_at(c->event_ns));
 }
 
 /* The VCPU has no more work. One that idles its budget away gets the next one without work, too. */
@@ -237,7 +245,10 @@ void BPF_PROG(steadyvm_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	end_hold(cpu);
 	/* Its current thread is still the old one: without this the CPU would look free, and be called. */
 	cpu_of(cpu)->key = 0;
+	/* The scheduler's own work. */
+	cpu_of(cpu)->brief = BPF_CORE_READ(args, task, prio) == loader_prio;
 	scx_bpf_reenqueue_local();
+	cpu_of(cpu)->brief = 0;
 }
 
 /* Without these the kernel would end the scheduler with every CPU that comes or goes. */

@@ -62,7 +62,7 @@ struct vcpu {
 	u32 away; /* 1: the thread is in another scheduling class */
 	u64 held_ns; /* since when it holds a CPU */
 	u32 released; /* of the event that is handled: 1 + the CPU that it held until then; 0: none */
-	u32 unused;
+	u32 exhausts; /* 1: it used its budget up the last time; 0: it ran out of work before */
 	u64 released_ns; /* for how long */
 	u64 started_ns; /* when it began to run, or its time was last accounted */
 	u64 ran_ns; /* of the thread's CPU time, what is accounted */

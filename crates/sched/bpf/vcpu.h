@@ -52,6 +52,7 @@ struct outcome {
 	u64 key;
 	u64 remaining_ns;
 	u64 next_ns; /* when that changes by itself */
+	u64 renews_ns; /* the same if it does not run */
 	u64 ran_ns; /* in, for RUN, STOP and ACCOUNT: the thread's CPU time */
 	u32 home; /* policy_home */
 	u32 running;
@@ -61,6 +62,7 @@ struct outcome {
 	u32 claims_idle; /* 1: it has no work, and budget to idle away */
 	u32 holds; /* as in struct vcpu */
 	u32 released; /* 1 + the CPU that it held when it woke; 0: none */
+	u32 exhausts; /* as in struct vcpu */
 };
 
 static __always_inline u32 vcpu_slot(struct task_struct *p)
@@ -167,6 +169,7 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 		if (happened)
 			policy_block(s, time);
 		v->parked_ns = 0;
+		v->exhausts = 0;
 		v->away = flag;
 		break;
 	case POLICY_EVENT_HOLD:
@@ -245,6 +248,8 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 	out->key = policy_key(s, &read);
 	out->remaining_ns = policy_remaining(s, time);
 	out->next_ns = policy_next_event(s, time, v->running || v->holds);
+	out->renews_ns = policy_next_event(s, time, 0);
+	out->exhausts = v->exhausts;
 	out->lender = v->lender;
 	out->kind = s->parameters.kind;
 	out->claims_idle = !s->ready && !v->exited && !v->away && policy_claims(s, time);
@@ -254,6 +259,7 @@ __noinline int vcpu_event(u32 slot, u32 kind, u32 cpu, u32 flag, struct outcome 
 	if (s->ready && !out->remaining_ns && !(v->running && v->lender)) {
 		if (!v->parked_ns) {
 			v->parked_ns = time;
+			v->exhausts = 1;
 			v->counters.throttles++;
 		}
 	} else if (v->parked_ns) {

@@ -62,7 +62,7 @@ pub(crate) struct Vcpu {
     away: u32,
     held_ns: u64,
     released: u32,
-    unused: u32,
+    exhausts: u32,
     released_ns: u64,
     pub started_ns: u64,
     pub ran_ns: u64,

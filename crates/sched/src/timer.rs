@@ -13,7 +13,7 @@ use libbpf_rs::{MapHandle, RingBufferBuilder};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -69,8 +69,8 @@ fn run(advance: &Program, wake: &MapHandle, stop: &OwnedFd) -> Result<(), Error>
     let ring = builder
         .build()
         .map_err(Error::bpf("read the wake-up buffer"))?;
-    // SAFETY: the ring buffer lives to the end of this function, and its descriptor with it.
-    let woken = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+    // The map's own descriptor: the ring buffer's is an epoll instance around it, which costs more to wait for.
+    let woken = wake.as_fd();
     loop {
         let mut request = AdvanceRequest::default();
         advance.run(request.bytes_mut())?;

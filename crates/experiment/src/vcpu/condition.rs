@@ -169,6 +169,12 @@ impl Condition {
         }
     }
 
+    /// Whether the VM takes part. Where it does not, it stands still: a VCPU at FIFO 70 that waits for another one, which gets no CPU
+    /// as a normal thread, spins until it does.
+    pub fn uses_vm(self) -> bool {
+        matches!(self, Self::VmShare(_) | Self::NetRt(_))
+    }
+
     const fn domains(computing: usize, overloaded: bool) -> Self {
         Self::Domains {
             beside: Beside::Computing(computing),

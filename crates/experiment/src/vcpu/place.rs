@@ -72,6 +72,8 @@ pub struct Domains {
 pub struct Place {
     host: EmulatedHost,
     vm: Guest,
+    /// Its process.
+    monitor: u32,
     /// The thread of the VM's RT VCPU.
     vcpu: u32,
     /// What the service's VCPU is granted.
@@ -138,6 +140,7 @@ impl Place {
         Ok(Self {
             host,
             vm,
+            monitor,
             vcpu,
             plan,
             tasks,
@@ -172,6 +175,9 @@ impl Place {
     fn resume_and_measure(&mut self, cell: Cell, load: Load) -> Result<Sample> {
         self.host.resume()?;
         let mechanism = cell.mechanism;
+        if !cell.condition.uses_vm() {
+            self.signal_vm(libc::SIGSTOP)?;
+        }
         let sample = match cell.condition {
             Condition::Share(beside) => {
                 let rt = spin(self.host.connection(), &[], SPIN)?;
@@ -195,8 +201,14 @@ impl Place {
                 Sample::Quantum(self.quantum(mechanism, quantum, asked, load.window_s)?)
             }
         };
+        self.signal_vm(libc::SIGCONT)?;
         self.host.pause()?;
         Ok(sample)
+    }
+
+    fn signal_vm(&self, signal: i32) -> Result<()> {
+        let words = ["kill", &format!("-{signal}"), &self.monitor.to_string()];
+        self.host.connection().run(&words).map(drop)
     }
 
     /// The CPU time of a thread that wants all it can get.
