@@ -2,8 +2,8 @@
 //!
 //! A process that holds a VM of KVM serves NetRT on loopback by the thread of its VCPU, so that the watch ranks it and `top` traces
 //! each of its wake-ups. Both are on in one half of each round and off in the other; the ranks stay. Needs root and /dev/kvm.
-//! `STEADYVM_ROUNDS`: how many, 24 without it. `STEADYVM_PAGE`: where to write what came of it, as a page. By hand: `make
-//! watching-tests`.
+//! `STEADYVM_ROUNDS`: how many, 24 without it. `STEADYVM_PAGE`: where to write what came of it, as a page. `STEADYVM_WATCHER`:
+//! `watch` or `top`, to see what one of them costs. By hand: `make watching-tests`.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
@@ -44,28 +44,37 @@ fn the_watch_and_top_take_less_than_a_hundredth_of_a_cpu() {
     end(watch);
     let (mut off, mut on) = (Vec::new(), Vec::new());
     let (mut watch_share, mut top_share) = (Vec::new(), Vec::new());
+    let only = std::env::var("STEADYVM_WATCHER").ok();
+    let is_on = |name| only.as_ref().is_none_or(|only| only == name);
+    let mut source = None;
     for round in 0..rounds {
         let halves = if round % 2 == 0 {
             [false, true]
         } else {
             [true, false]
         };
-        for is_on in halves {
-            if !is_on {
+        for are_on in halves {
+            if !are_on {
                 off.push(requests(port, round as u64));
                 continue;
             }
-            let mut watch = place.watch();
-            place.await_in_force(&mut watch);
-            let top = place.top();
-            let (began, before) = (Instant::now(), [cpu_ns(&watch), cpu_ns(&top)]);
+            let mut watch = is_on("watch").then(|| place.watch());
+            if let Some(watch) = &mut watch {
+                place.await_in_force(watch);
+            }
+            let top = is_on("top").then(|| {
+                let (top, from) = place.top();
+                source = Some(from);
+                top
+            });
+            let (began, before) = (Instant::now(), [&watch, &top].map(cpu_ns));
             on.push(requests(port, round as u64));
             let passed_ns = began.elapsed().as_nanos() as f64;
-            let share = |of: &Child, before| (cpu_ns(of) - before) as f64 / passed_ns * 100.0;
-            watch_share.push(share(&watch, before[0]));
-            top_share.push(share(&top, before[1]));
-            end(watch);
-            end(top);
+            let after = [&watch, &top].map(cpu_ns);
+            let share = |of: usize| (after[of] - before[of]) as f64 / passed_ns * 100.0;
+            watch_share.push(share(0));
+            top_share.push(share(1));
+            [watch, top].into_iter().flatten().for_each(end);
         }
     }
     place.undo();
@@ -77,11 +86,15 @@ fn the_watch_and_top_take_less_than_a_hundredth_of_a_cpu() {
         "{left:?}"
     );
 
-    let page = Page::of(&off, &on, &watch_share, &top_share);
+    let mut page = Page::of(&off, &on, &watch_share, &top_share);
+    page.source = source.unwrap_or_default();
     let text = page.text();
     println!("{text}");
     if let Ok(file) = std::env::var("STEADYVM_PAGE") {
         std::fs::write(file, text).unwrap();
+    }
+    if only.is_some() {
+        return;
     }
     for percent in [page.watch_percent, page.top_percent] {
         assert!(percent > 0.0 && percent < MOST_CPU_PERCENT, "{percent} %");
@@ -144,8 +157,8 @@ impl Place {
         }
     }
 
-    /// `top`, which has written its first frame.
-    fn top(&self) -> Child {
+    /// `top`, which has written its first frame, and where its figures of wake-ups are from.
+    fn top(&self) -> (Child, String) {
         let frame = self.file("top.prom");
         let _ = std::fs::remove_file(&frame);
         let words = ["top", "--format", "openmetrics", "--out"];
@@ -161,7 +174,9 @@ impl Place {
         }
         let text = std::fs::read_to_string(&frame).unwrap();
         assert!(text.contains(&name()), "{text}");
-        top
+        let from = text.split_once("steadyvm_wake_ups_source_info{from=\"");
+        let from = from.unwrap().1.split('"').next().unwrap();
+        (top, from.to_owned())
     }
 
     fn undo(&self) {
@@ -223,8 +238,9 @@ fn requests(port: u16, seed: u64) -> Vec<u64> {
     run.samples.iter().map(|sample| sample.rtt_ns).collect()
 }
 
-/// CPU time of all threads of a process.
-fn cpu_ns(process: &Child) -> u64 {
+/// CPU time of all threads of a process; of none, 0.
+fn cpu_ns(process: &Option<Child>) -> u64 {
+    let Some(process) = process else { return 0 };
     let threads = std::fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
     let ran = threads.map(|thread| {
         let text = std::fs::read_to_string(thread.unwrap().path().join("schedstat")).unwrap();
@@ -249,6 +265,8 @@ struct Page {
     p50: (f64, f64, f64),
     p99: (f64, f64, f64),
     rounds: usize,
+    /// Of `top`'s wake-ups.
+    source: String,
 }
 
 impl Page {
@@ -273,6 +291,7 @@ impl Page {
             p50: ratio_of(2),
             p99: ratio_of(3),
             rounds: off.len(),
+            source: String::new(),
         }
     }
 
@@ -282,9 +301,9 @@ impl Page {
             "# What watching costs\n\n\
              Made by `make watching-tests`, on the machine itself, not in the lab. A process that holds a KVM VM serves NetRT on loopback \
              by the thread of its VCPU. In one half of each of {} rounds `steadyvm watch` and `steadyvm top` (one frame per second, \
-             each wake-up traced) are on, in the other they are off; the thread's rank stays.\n\n\
+             each wake-up traced, `wake_ups_from` is {}) are on, in the other they are off; the thread's rank stays.\n\n\
              | round trips, us | n | p50 | p99 | max |\n|---|---|---|---|---|\n",
-            self.rounds
+            self.rounds, self.source
         );
         for (name, of) in [("off", &self.off), ("on", &self.on)] {
             let _ = writeln!(
