@@ -1,4 +1,4 @@
-//! Wake-ups by two BPF programs that count in the kernel: bpf/wake_ups.bpf.c.
+//! Wake-ups by two BPF programs that count in the kernel: `bpf/wake_ups.bpf.c`.
 //!
 //! Programs and maps end with their descriptors, which nothing pins. The kernel needs BTF (`CONFIG_DEBUG_INFO_BTF`), as
 //! Debian's from 6.1 on have, also with `PREEMPT_RT`. Programs without BTF would be of plain tracepoints. The kernel skips those
@@ -67,6 +67,8 @@ impl Programs {
             let map = map.ok_or_else(|| Fault::cannot(format!("find the map {name}"), ""))?;
             MapHandle::try_from(&map).cannot(format!("open the map {name}"))
         };
+        let links: libbpf_rs::Result<Vec<Link>> =
+            object.progs_mut().map(|program| program.attach()).collect();
         let mut programs = Self {
             threads: map("threads")?,
             cells: map("cells")?,
@@ -75,13 +77,10 @@ impl Programs {
             epoch: 0,
             slots: BTreeMap::new(),
             free: (0..slots).collect(),
-            _links: Vec::new(),
+            _links: links.cannot("attach the BPF programs")?,
             _object: object,
         };
         programs.retrace(tids)?;
-        let links = programs._object.progs_mut();
-        let links: libbpf_rs::Result<Vec<Link>> = links.map(|program| program.attach()).collect();
-        programs._links = links.cannot("attach the BPF programs")?;
         Ok(programs)
     }
 

@@ -37,7 +37,7 @@ impl Waits {
         }
     }
 
-    /// Of a `struct cell` of bpf/wake_ups.bpf.c; `None` if the bytes are none.
+    /// Of a `struct cell` of `bpf/wake_ups.bpf.c`; `None` if the bytes are none.
     pub(super) fn of_cell(bytes: &[u8]) -> Option<Self> {
         let (head, counts) = bytes.split_at_checked(3 * size_of::<u64>())?;
         let mut numbers = head.chunks_exact(size_of::<u64>());
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As `switched` of bpf/wake_ups.bpf.c counts.
+    /// As `switched` of `bpf/wake_ups.bpf.c` counts.
     fn cell(waits_ns: &[u64]) -> Vec<u8> {
         let mut counts = [0_u32; STEPS];
         for ns in waits_ns {
