@@ -117,7 +117,7 @@ churn-tests: build ## By hand: ten VMs per second come and go under a watch, on 
 	STEADYVM_CHURN_S=600 STEADYVM_PAGE=$(CURDIR)/docs/results/churn.md cargo test --release --locked -p steadyvm --test churn a_watch -- --ignored --nocapture
 
 .PHONY: watching-tests
-watching-tests: build ## By hand: what the watch and top cost, on this machine; takes two minutes
+watching-tests: build ## By hand: what the watch and top cost, on this machine; takes four minutes
 	STEADYVM_PAGE=$(CURDIR)/docs/results/watching.md cargo test --release --locked -p steadyvm --test watching the_watch -- --ignored --nocapture
 
 .PHONY: cpython-tests

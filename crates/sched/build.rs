@@ -7,6 +7,7 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-changed=../sched-policy/policy");
+    println!("cargo:rerun-if-changed=../stats/c");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     // libbpf's own headers, of the version that loads the program.
     let headers = env::var_os("DEP_BPF_INCLUDE").unwrap_or_default();
@@ -20,6 +21,7 @@ fn main() {
         .args([
             "-I",
             "../sched-policy/policy",
+            "-I../stats/c",
             "-I/usr/include/x86_64-linux-gnu",
         ])
         .args(["-c", "bpf/sched.bpf.c", "-o"])

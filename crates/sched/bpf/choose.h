@@ -159,23 +159,14 @@ static __always_inline bool take_non_rt(s32 cpu)
 	return take(SHARED) || take(OWN + cpu);
 }
 
-/* A decision on `cpu` took so long. Steps below 8 ns are 1 ns wide. */
+/* A decision on `cpu` took so long. */
 static __noinline int decided(u32 cpu, u64 took_ns)
 {
 	struct decisions *d = bpf_map_lookup_elem(&decisions, &cpu);
-	u64 rest = took_ns;
-	u32 top = 0, half, step;
 
 	if (!d)
 		return 0;
-	for (half = 32; half; half /= 2) {
-		if (rest >> half) {
-			rest >>= half;
-			top += half;
-		}
-	}
-	step = top < 3 ? took_ns : (top - 2) * 8 + ((took_ns >> ((top - 3) & 63)) & 7);
-	d->count[step & (DECISION_STEPS - 1)]++;
+	d->count[step_of(took_ns)]++;
 	d->total_ns += took_ns;
 	if (took_ns > d->longest_ns)
 		d->longest_ns = took_ns;

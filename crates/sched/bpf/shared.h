@@ -4,6 +4,7 @@
 #define STEADYVM_SHARED_H
 
 #include "policy.h"
+#include "steps.h"
 
 /* VCPUs with a budget. */
 #define MAX_VCPUS 1024U
@@ -36,14 +37,11 @@ struct vcpu_usage {
 	u64 unexplained; /* periods in which more was used than was granted and is owed: a fault of the scheduler */
 };
 
-/* Steps of a histogram of times: eight to each doubling. */
-#define DECISION_STEPS 512U
-
 /* How long dispatch() took on one CPU since the scheduler was loaded. Written by that CPU only. */
 struct decisions {
 	u64 total_ns;
 	u64 longest_ns;
-	u64 count[DECISION_STEPS];
+	u64 count[STEPS];
 };
 
 /* An element of the map `vcpus`. */

@@ -1,6 +1,7 @@
 //! `bpf/shared.h`, for the loader.
 
 use steadyvm_sched_policy::{CpuSet, Host, Parameters, Server};
+use steadyvm_stats::steps::STEPS;
 
 /// VCPUs with a budget: `MAX_VCPUS`.
 pub(crate) const MAX_VCPUS: u32 = 1024;
@@ -76,16 +77,13 @@ pub(crate) struct Vcpu {
 /// `END_WORDS`.
 pub(crate) const END_WORDS: usize = 16;
 
-/// `DECISION_STEPS`.
-pub(crate) const DECISION_STEPS: usize = 512;
-
 /// `struct decisions`.
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub(crate) struct Decisions {
     pub total_ns: u64,
     pub longest_ns: u64,
-    pub count: [u64; DECISION_STEPS],
+    pub count: [u64; STEPS],
 }
 
 impl Decisions {

@@ -1,8 +1,9 @@
 //! How the VCPUs stand, as JSON or a table.
 
-use crate::abi::{DECISION_STEPS, Decisions};
+use crate::abi::Decisions;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+use steadyvm_stats::steps::{STEPS, step_end_ns};
 
 /// What `show` tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +40,7 @@ impl DecisionTimes {
     pub(crate) fn of(cpus: &[Decisions]) -> Self {
         let count = |step: usize| cpus.iter().map(|cpu| cpu.count[step]).sum::<u64>();
         Self {
-            up_to_ns: (0..DECISION_STEPS)
+            up_to_ns: (0..STEPS)
                 .map(|step| (step_end_ns(step), count(step)))
                 .filter(|(_, count)| *count > 0)
                 .collect(),
@@ -63,16 +64,6 @@ impl DecisionTimes {
     pub fn count(&self) -> u64 {
         self.up_to_ns.iter().map(|(_, count)| count).sum()
     }
-}
-
-/// The longest time that `decided` of bpf/choose.h counts in a step.
-fn step_end_ns(step: usize) -> u64 {
-    let Some(shift) = (step / 8).checked_sub(1) else {
-        return step as u64;
-    };
-    // The last steps are beyond 64 bits; no time gets there.
-    let end = (9 + (step % 8) as u128) << shift.min(64);
-    u64::try_from(end - 1).unwrap_or(u64::MAX)
 }
 
 /// One VCPU since it got its budget. What a mechanism does not count is none.
@@ -290,25 +281,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_step_ends_where_the_next_begins() {
-        // As `decided` counts: the eighths of each power of two.
-        let step = |ns: u64| match ns.checked_ilog2() {
-            Some(top) if top >= 3 => ((top - 2) * 8) as usize + (ns >> (top - 3) & 7) as usize,
-            _ => ns as usize,
-        };
-        for ns in (0..5000).chain([u64::from(u32::MAX), 1 << 40, u64::MAX - 1]) {
-            let (of, next) = (step(ns), step(ns + 1));
-            assert!(ns <= step_end_ns(of), "{ns}");
-            assert_eq!(ns == step_end_ns(of), of != next, "{ns}");
-        }
-    }
-
-    #[test]
     fn cpus_are_counted_together() {
         let mut cpu = Decisions {
             total_ns: 30,
             longest_ns: 20,
-            count: [0; DECISION_STEPS],
+            count: [0; STEPS],
         };
         cpu.count[8] = 2;
         let both = DecisionTimes::of(&[cpu.clone(), cpu]);

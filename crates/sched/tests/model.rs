@@ -37,7 +37,7 @@ impl Model {
         let include = |folder: &str| format!("-I{}", here.join(folder).display());
         let built = Command::new("gcc")
             .args(["-std=gnu11", "-O1", "-Wall", "-Wno-unused", "-Werror"])
-            .args(["tests/model", "bpf", "../sched-policy/policy"].map(include))
+            .args(["tests/model", "bpf", "../sched-policy/policy", "../stats/c"].map(include))
             .arg(here.join("tests/model/model.c"))
             .arg("-o")
             .arg(place.path().join("model"))

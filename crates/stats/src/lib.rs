@@ -1,6 +1,6 @@
 //! Figures of a set of samples, and intervals of ratios between sets. Pure: no I/O.
 //!
-//! [`bootstrap`] gives the intervals.
+//! [`bootstrap`] gives the intervals, [`steps`] percentiles of what BPF programs count.
 //! [`Summary`] is exact: computed from every sample, never from a histogram. [`hgrm`] writes the
 //! samples as an HdrHistogram for other tools, within that histogram's stated error.
 //!
@@ -12,6 +12,7 @@
 
 pub mod bootstrap;
 mod histogram;
+pub mod steps;
 mod summary;
 
 pub use histogram::{HistogramError, SIGNIFICANT_DIGITS, hgrm, histogram};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use steadyvm_host::{CpuSet, Policy, Scheduling, State, ThreadId};
 use steadyvm_sched::show::VcpuStanding;
-use steadyvm_stats::{PerMille, Summary, nearest_rank};
+use steadyvm_trace::wake_ups::Waits;
 
 /// The version of the shape of JSON.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -19,9 +19,10 @@ pub struct Frame {
     pub interval_s: f64,
     /// What is in force.
     pub in_force: InForce,
-    /// Where wake-up times are from: "tracepoints", or "schedstat", which has means only.
+    /// Where wake-up times are from: "bpf", which has percentiles of a histogram, "tracepoints", which has exact ones, or
+    /// "schedstat", which has means only.
     pub wake_ups_from: &'static str,
-    /// Events of the tracepoints that were lost since the beginning.
+    /// Events of "tracepoints" that were lost since the beginning; 0 of the others.
     pub lost_events: u64,
     /// CPU time of this program itself, in per cent of one CPU; none where the kernel does not count it.
     pub own_cpu_percent: Option<f64>,
@@ -107,13 +108,13 @@ pub struct Budget {
 pub struct WakeUp {
     /// Wake-ups; where they are from schedstat, how often it began to run.
     pub n: u64,
-    /// Mean.
+    /// Mean, exact.
     pub mean_us: Option<f64>,
-    /// Median.
+    /// Median, nearest rank. Of "bpf", the upper end of its step: above it by less than an eighth of it.
     pub p50_us: Option<f64>,
-    /// 99th percentile, nearest rank.
+    /// 99th percentile, as the median.
     pub p99_us: Option<f64>,
-    /// Largest.
+    /// Largest, exact.
     pub max_us: Option<f64>,
 }
 
@@ -165,7 +166,7 @@ pub struct Reading {
     /// At the end.
     pub after: Option<SchedStat>,
     /// Its waits, where they were traced.
-    pub waits_ns: Option<Vec<u64>>,
+    pub waits: Option<Waits>,
 }
 
 impl Stage {
@@ -176,7 +177,7 @@ impl Stage {
             let ran_ns = after.ran_ns.saturating_sub(before.ran_ns);
             ran_ns as f64 / 1e9
         });
-        let wake_up = match &reading.waits_ns {
+        let wake_up = match &reading.waits {
             Some(waits) => WakeUp::of_waits(waits),
             None => ends.map_or_else(WakeUp::default, |(before, after)| {
                 WakeUp::of_counters(&before, &after)
@@ -239,20 +240,15 @@ fn budget(scheduling: &Scheduling, ran_s: Option<f64>, interval_s: f64) -> Optio
 }
 
 impl WakeUp {
-    /// Exact figures of every wake-up.
-    pub fn of_waits(waits_ns: &[u64]) -> Self {
-        let mut sorted = waits_ns.to_vec();
-        sorted.sort_unstable();
-        let us = |ns: u64| ns as f64 / 1e3;
-        let Some(summary) = Summary::of_sorted(&sorted) else {
-            return Self::default();
-        };
+    /// What was traced.
+    pub fn of_waits(waits: &Waits) -> Self {
+        let us = |ns: u64| (waits.n > 0).then_some(ns as f64 / 1e3);
         Self {
-            n: summary.n,
-            mean_us: Some(summary.mean_ns / 1e3),
-            p50_us: nearest_rank(&sorted, PerMille::P50).map(us),
-            p99_us: nearest_rank(&sorted, PerMille::P99).map(us),
-            max_us: Some(us(summary.max_ns)),
+            n: waits.n,
+            mean_us: waits.mean_ns().map(|ns| ns / 1e3),
+            p50_us: us(waits.p50_ns),
+            p99_us: us(waits.p99_ns),
+            max_us: us(waits.max_ns),
         }
     }
 
@@ -299,7 +295,7 @@ mod tests {
             cpus: "0-1".parse().ok(),
             before: at(1_000_000_000, 1_000_000, 100),
             after: at(1_400_000_000, 1_600_000, 300),
-            waits_ns: None,
+            waits: None,
         }
     }
 
@@ -341,13 +337,20 @@ mod tests {
         assert_eq!((counted.n, counted.mean_us), (200, Some(3.0)));
         assert_eq!(counted.p99_us, None);
         let mut traced = reading(Scheduling::normal());
-        traced.waits_ns = Some((1..=100).map(|us| us * 1000).collect());
+        traced.waits = Some(Waits {
+            n: 100,
+            total_ns: 5_050_000,
+            p50_ns: 50_000,
+            p99_ns: 99_000,
+            max_ns: 100_000,
+        });
         let traced = Stage::of(&role(), &traced, 1.0).wake_up;
         assert_eq!(
             (traced.n, traced.p50_us, traced.p99_us, traced.max_us),
             (100, Some(50.0), Some(99.0), Some(100.0))
         );
-        assert_eq!(WakeUp::of_waits(&[]), WakeUp::default());
+        assert_eq!(traced.mean_us, Some(50.5));
+        assert_eq!(WakeUp::of_waits(&Waits::default()), WakeUp::default());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Looks at the host again and again, at little cost.
 //!
 //! Which threads there are, and what is in force, is found anew every ten seconds, less often where that takes
-//! long, and when a thread has ended: both read much of procfs. In between a look reads one file of each thread and the buffers of two
-//! tracepoints that the kernel filters.
+//! long, and when a thread has ended: both read much of procfs. In between a look reads one file of each thread, and what the
+//! kernel counted or recorded of its wake-ups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ use steadyvm_host::net::Profile;
 use steadyvm_host::{HostControl, Machine, Thread, ThreadId};
 use steadyvm_sched::service::SOCKET;
 use steadyvm_sched::show::VcpuStanding;
-use steadyvm_trace::wake_ups::WakeUps;
+use steadyvm_trace::wake_ups::{Source, WakeUps};
 
 use super::frame::{Frame, Group, InForce, Reading, Role, SCHEMA_VERSION, SchedStat, Stage};
 use crate::sched;
@@ -65,7 +65,7 @@ pub struct Watcher<'c> {
     found_at: Instant,
     rediscover_after: Duration,
     wake_ups: Option<WakeUps>,
-    no_wake_ups: Option<String>,
+    tracing_warning: Option<String>,
     traced: BTreeSet<u32>,
     before: Before,
     reports: Reports,
@@ -85,7 +85,7 @@ impl<'c> Watcher<'c> {
             found_at: Instant::now(),
             rediscover_after: REDISCOVER_EVERY,
             wake_ups: None,
-            no_wake_ups: None,
+            tracing_warning: None,
             traced: BTreeSet::new(),
             before: Before {
                 at: Instant::now(),
@@ -106,7 +106,7 @@ impl<'c> Watcher<'c> {
     pub fn look(&mut self) -> Result<Frame> {
         let machine = self.control.machine().clone();
         let interval_s = self.before.at.elapsed().as_secs_f64().max(1e-6);
-        let mut waits = self.wake_ups.as_mut().map(WakeUps::take);
+        let mut waits = self.wake_ups.as_mut().map(WakeUps::take).transpose()?;
         let mut has_ended = false;
         let mut warnings = self.parties.warnings.clone();
         let mut enforced: BTreeMap<u32, VcpuStanding> = BTreeMap::new();
@@ -135,7 +135,7 @@ impl<'c> Watcher<'c> {
                         cpus: machine.threads.affinity(tid).ok(),
                         before: self.before.threads.get(&tid).copied(),
                         after: sched_stat(&machine, &role.thread),
-                        waits_ns: waits
+                        waits: waits
                             .as_mut()
                             .map(|waits| waits.remove(&tid).unwrap_or_default()),
                     };
@@ -164,16 +164,16 @@ impl<'c> Watcher<'c> {
             .own
             .zip(own_after)
             .map(|(before, after)| after.ran_ns.saturating_sub(before.ran_ns));
-        warnings.extend(self.no_wake_ups.clone());
+        warnings.extend(self.tracing_warning.clone());
         let frame = Frame {
             schema_version: SCHEMA_VERSION,
             at_unix_s: now_unix_s(),
             interval_s,
             in_force: self.in_force.clone(),
-            wake_ups_from: if waits.is_some() {
-                "tracepoints"
-            } else {
-                "schedstat"
+            wake_ups_from: match self.wake_ups.as_ref().map(WakeUps::source) {
+                Some(Source::Bpf) => "bpf",
+                Some(Source::Tracepoints) => "tracepoints",
+                None => "schedstat",
             },
             lost_events: self.wake_ups.as_ref().map_or(0, WakeUps::lost),
             own_cpu_percent: own_ran_ns.map(|ran_ns| ran_ns as f64 / 1e7 / interval_s),
@@ -247,16 +247,26 @@ impl<'c> Watcher<'c> {
     }
 
     fn trace(&mut self, tids: &BTreeSet<u32>) -> Result<()> {
+        let wake_ups = self.wake_ups.as_mut();
+        if wake_ups.is_some_and(|it| !tids.is_empty() && it.retrace(tids).is_ok()) {
+            return Ok(());
+        }
         self.wake_ups = None;
-        self.no_wake_ups = None;
+        self.tracing_warning = None;
         if tids.is_empty() {
             return Ok(());
         }
         let cpus: Vec<usize> = self.control.machine().online()?.iter().collect();
         match WakeUps::open(&cpus, tids) {
-            Ok(wake_ups) => self.wake_ups = Some(wake_ups),
+            Ok(wake_ups) => {
+                self.tracing_warning = wake_ups.why_not_bpf().map(|error| {
+                    format!("each wake-up costs about 2 us while it is traced: {error}")
+                });
+                self.wake_ups = Some(wake_ups);
+            }
             Err(error) => {
-                self.no_wake_ups = Some(format!("wake-ups are means of schedstat only: {error}"));
+                self.tracing_warning =
+                    Some(format!("wake-ups are means of schedstat only: {error}"));
             }
         }
         Ok(())

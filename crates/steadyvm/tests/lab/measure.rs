@@ -266,7 +266,7 @@ fn a_host_is_shown_live_and_what_a_watch_mended_is_told() {
     let busy = ["sh", "-c", "while :; do sleep 0.01; done"];
     let _busy = rt.connection().spawn(&busy).unwrap();
     let frame = json(&inside(&host, "steadyvm top --once --json --interval 2"));
-    assert_eq!(frame["wake_ups_from"], "tracepoints", "{frame}");
+    assert_eq!(frame["wake_ups_from"], "bpf", "{frame}");
     assert_eq!(frame["in_force"]["watch"], true, "{frame}");
     assert_eq!(frame["in_force"]["drifted"], 0, "{frame}");
     let stages = frame["vms"][0]["stages"].as_array().unwrap();

@@ -1,8 +1,4 @@
-//! How long some threads wait for a CPU after they were woken, while it goes on.
-//!
-//! The kernel filters `sched_waking` and `sched_switch` by these threads, so what it costs is in proportion
-//! to what they do and not to what the host does. A time is that of the switch to the thread minus that of its
-//! wake-up, both of the monotonic clock.
+//! Wake-ups by two tracepoints through `perf_event_open`, which the kernel filters by the threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::CString;
@@ -14,7 +10,7 @@ use crate::tracefs;
 use steadyvm_fault::Fault;
 
 /// The kernel takes a filter of a page at most; a thread takes less than 20 bytes of it.
-pub const MOST_THREADS: usize = 200;
+pub(super) const MOST_THREADS: usize = 200;
 
 /// Buffer for each CPU's events until they are fetched.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -23,7 +19,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 const TRACEPOINTS: [(&str, &str); 2] = [("sched_waking", "pid"), ("sched_switch", "next_pid")];
 
 /// Records the wake-ups of some threads while it lives.
-pub struct WakeUps {
+pub(super) struct Events {
     decoder: Decoder,
     cpus: Vec<Cpu>,
     times: Times,
@@ -64,19 +60,13 @@ impl Times {
     }
 }
 
-impl WakeUps {
+impl Events {
     /// Begins to record these threads on these CPUs.
     ///
     /// # Errors
     /// Without the right to trace, without tracefs, and for more than [`MOST_THREADS`] or no threads.
-    pub fn open(cpus: &[usize], threads: &BTreeSet<u32>) -> Result<Self, Fault> {
-        if threads.is_empty() || threads.len() > MOST_THREADS {
-            return Err(Fault::input(
-                format!("the wake-ups of {} threads cannot be traced", threads.len()),
-                "",
-            )
-            .what_to_do(format!("name 1 to {MOST_THREADS}")));
-        }
+    pub(super) fn open(cpus: &[usize], threads: &BTreeSet<u32>) -> Result<Self, Fault> {
+        super::check(threads, MOST_THREADS)?;
         let root = tracefs::root()?;
         let mut decoder = Decoder::default();
         let mut wanted = Vec::new();
@@ -107,7 +97,7 @@ impl WakeUps {
     }
 
     /// What was seen since the last call: for each thread, its waits in nanoseconds, in order of time.
-    pub fn take(&mut self) -> BTreeMap<u32, Vec<u64>> {
+    pub(super) fn take(&mut self) -> BTreeMap<u32, Vec<u64>> {
         let begin_ns = monotonic_ns();
         let mut events = std::mem::take(&mut self.later);
         let mut log = Vec::new();
@@ -134,7 +124,7 @@ impl WakeUps {
     }
 
     /// Events that found their buffer full, since the beginning.
-    pub fn lost(&self) -> u64 {
+    pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 }
@@ -239,9 +229,6 @@ mod tests {
         assert_eq!(threads.len(), MOST_THREADS);
         assert!(filter("next_pid", &threads).len() < 4096);
         assert_eq!(filter("pid", &[1, 2].into()), "pid==1||pid==2");
-        for threads in [BTreeSet::new(), (0..=MOST_THREADS as u32).collect()] {
-            assert!(WakeUps::open(&[0], &threads).is_err());
-        }
     }
 
     proptest! {
