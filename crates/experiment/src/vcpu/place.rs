@@ -73,7 +73,7 @@ pub struct Place {
     host: EmulatedHost,
     vm: Guest,
     /// Its process.
-    monitor: u32,
+    monitor: i32,
     /// The thread of the VM's RT VCPU.
     vcpu: u32,
     /// What the service's VCPU is granted.
