@@ -27,7 +27,7 @@ static __noinline void unpark(u64 time)
 		vcpu_event(slot, POLICY_EVENT_ADVANCE, 0, 0, &now);
 		if (now.remaining_ns) {
 			if (move_by(BPF_FOR_EACH_ITER, p, ready_queue(now.home), now.remaining_ns, now.key))
-				call_cpu(p, now.key, false);
+				call_cpu(p, now.key);
 		} else {
 			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
 			arm(now.next_ns);
@@ -47,7 +47,7 @@ static __noinline void has_cpu(struct cpu *c, const struct outcome *now)
 	if (c->holder && (c->holder_kind == POLICY_CAPACITY_RECLAIMING || c->hold_next_ns < now->next_ns))
 		c->event_ns = c->hold_next_ns;
 	if (!is_for_tick(c->event_ns, bpf_ktime_get_ns()))
-		arm(look_at(c->event_ns));
+		arm_for_end(c->event_ns);
 }
 
 enum taken { TOOK_NONE, TOOK_ONE, LOOK_AGAIN };
@@ -253,7 +253,7 @@ static __noinline void pass_on(s32 cpu, u64 queue)
 	unpark(bpf_ktime_get_ns());
 	bpf_for_each(scx_dsq, p, queue, 0) {
 		if (may_run_on(p, cpu))
-			call_cpu(p, p->scx.dsq_vtime, false);
+			call_cpu(p, p->scx.dsq_vtime);
 	}
 	bpf_for_each(scx_dsq, p, SHARED, 0) {
 		s32 other = pick_idle(p);

@@ -42,21 +42,6 @@ static __noinline u64 end_of_next_here(s32 cpu, u64 time)
 	return exhausts || !is_for_tick(end, time) ? end : POLICY_NEVER;
 }
 
-/* Another FIFO thread has this CPU after this one. What waited for this one only is to run elsewhere. */
-static __noinline void call_for_next_here(s32 cpu)
-{
-	u64 queue = READY + (host.partitioned ? cpu : 0);
-	struct task_struct *p;
-
-	bpf_rcu_read_lock();
-	bpf_for_each(scx_dsq, p, queue, 0) {
-		if (may_run_on(p, cpu))
-			call_cpu(p, p->scx.dsq_vtime, false);
-		break;
-	}
-	bpf_rcu_read_unlock();
-}
-
 SEC("syscall")
 int control_advance(struct advance_request *request)
 {
@@ -70,7 +55,6 @@ int control_advance(struct advance_request *request)
 		request->next_ns = POLICY_NEVER;
 		return 0;
 	}
-	loader_prio = bpf_get_current_task_btf()->prio;
 	/* What comes up from here on wakes the thread again. */
 	awaited = armed_ns;
 	armed_ns = POLICY_NEVER;
@@ -112,8 +96,6 @@ int control_advance(struct advance_request *request)
 		end = awaited;
 	if (end && end < next)
 		next = end;
-	if (!fifo_is_alone(cpu))
-		call_for_next_here(cpu);
 	next = policy_at_quantum(next, host.quantum_ns);
 	if (next < armed_ns)
 		armed_ns = next;
@@ -141,7 +123,7 @@ static __noinline void queue_anew(u64 queue)
 		if (to == queue && p->scx.dsq_vtime == key)
 			continue;
 		if (move_by(BPF_FOR_EACH_ITER, p, to, now.remaining_ns ?: NON_RT_SLICE_NS, key) && now.remaining_ns)
-			call_cpu(p, now.key, false);
+			call_cpu(p, now.key);
 	}
 }
 
@@ -161,7 +143,7 @@ static __noinline void queue_named(u64 queue)
 			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
 			arm(now.next_ns);
 		} else if (move_by(BPF_FOR_EACH_ITER, p, ready_queue(now.home), now.remaining_ns, now.key)) {
-			call_cpu(p, now.key, false);
+			call_cpu(p, now.key);
 		}
 	}
 }

@@ -19,8 +19,8 @@
 #define LATE_NS (500 * 1000ULL)
 
 /*
- * How late the loader's thread may be for an event that comes shortly before the one it waits for. To be woken for it would keep
- * a VCPU from running for about as long. What a VCPU runs beyond its budget is charged to its next one.
+ * How late the loader's thread may be for the end of a budget shortly before what it waits for. To be woken for it would keep a VCPU
+ * from running for about as long. What a VCPU runs beyond its budget is charged to its next one.
  */
 #define SLACK_NS (100 * 1000ULL)
 
@@ -32,7 +32,6 @@ struct cpu {
 	u64 event_ns; /* when the claim of a VCPU on it may end */
 	u64 renews_ns; /* when the next budget of what runs comes, of one that uses its budget up */
 	u32 exhausts; /* 1: such a one runs */
-	u32 brief; /* 1: what has taken the CPU leaves it at once */
 	u64 hold_next_ns; /* when that of its holder may end */
 	u32 holder; /* 1 + the slot of the VCPU that idles its budget away; 0: none */
 	u32 holder_kind; /* enum policy_kind; 0: none */
@@ -52,9 +51,8 @@ struct cpu cpus[POLICY_MAX_CPUS];
 u32 cpu_count;
 /* The virtual time of non-RT threads. */
 static u64 non_rt_time;
-/* When the loader's thread comes next, and its kernel priority, which `irq_work/N` has, too. */
+/* When the loader's thread comes next. */
 u64 armed_ns;
-static u32 loader_prio;
 /*
  * A turn of the loader's thread, on a CPU where a VCPU runs next: when it began, and 1 + that CPU (0: none). How long it is until
  * the VCPU runs, smoothed.
@@ -106,7 +104,7 @@ static __always_inline void arm(u64 time)
 {
 	u64 at = policy_at_quantum(time, host.quantum_ns);
 
-	if (at + SLACK_NS >= armed_ns)
+	if (at >= armed_ns)
 		return;
 	armed_ns = at;
 	wake_loader();
@@ -119,6 +117,13 @@ static __always_inline void arm(u64 time)
 static __always_inline u64 look_at(u64 event)
 {
 	return event + turn_takes_ns;
+}
+
+/* The loader's thread is to look then, or a little later with what it waits for. */
+static __always_inline void arm_for_end(u64 event)
+{
+	if (look_at(event) + SLACK_NS < armed_ns)
+		arm(look_at(event));
 }
 
 /* A VCPU runs on `cpu` after the loader's thread did. */
@@ -147,9 +152,22 @@ static __always_inline u64 ready_queue(u32 home)
 	return host.partitioned && home < POLICY_MAX_CPUS ? READY + home : READY;
 }
 
+/*
+ * Whether the thread must stay on its CPU. The kernel keeps the thread that runs a BPF program from migrating meanwhile
+ * (__bpf_prog_enter), and a thread that loses its CPU is queued by itself: of that one, a count of 1 is the program's.
+ */
+static __always_inline bool must_stay(const struct task_struct *p)
+{
+	u32 count = p->migration_disabled;
+
+	if (p->nr_cpus_allowed == 1)
+		return true;
+	return count > 1 || (count == 1 && bpf_get_current_task_btf() != p);
+}
+
 static __always_inline bool may_run_on(struct task_struct *p, s32 cpu)
 {
-	if ((p->migration_disabled || p->nr_cpus_allowed == 1) && scx_bpf_task_cpu(p) != cpu)
+	if (must_stay(p) && scx_bpf_task_cpu(p) != cpu)
 		return false;
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
@@ -191,17 +209,14 @@ static __noinline s32 pick_idle(struct task_struct *p)
 	return -1;
 }
 
-/*
- * Has some CPU look at the queues for `p`. One that waits for a brief taker of its own CPU displaces no VCPU: two would change
- * CPUs, and back. If it waits after all, the next tick of the other VCPU sees it.
- */
-static __always_inline void call_cpu(struct task_struct *p, u64 key, bool is_brief)
+/* Has some CPU look at the queues for `p`. */
+static __always_inline void call_cpu(struct task_struct *p, u64 key)
 {
 	s32 cpu = -1;
 
 	if (idlers) {
 		/* A CPU without work may be held. Passed over it would be found by no non-RT thread either: see pick_idle. */
-	} else if (p->migration_disabled) {
+	} else if (must_stay(p)) {
 		cpu = scx_bpf_task_cpu(p);
 		if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
@@ -215,7 +230,7 @@ static __always_inline void call_cpu(struct task_struct *p, u64 key, bool is_bri
 		}
 	}
 	cpu = find_victim(p, key);
-	if (cpu >= 0 && !(is_brief && cpu_of(cpu)->key < POLICY_KEY_NON_RT))
+	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 

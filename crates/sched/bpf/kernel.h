@@ -61,10 +61,6 @@ struct rq {
 	struct rt_rq rt;
 };
 
-struct scx_cpu_release_args {
-	struct task_struct *task;
-};
-
 /* Those above UNREG come from the kernel. */
 enum scx_exit_kind {
 	SCX_EXIT_NONE,
@@ -87,6 +83,7 @@ struct bpf_iter_scx_dsq {
 struct scx_init_task_args;
 struct scx_exit_task_args;
 struct scx_cpu_acquire_args;
+struct scx_cpu_release_args;
 
 /* libbpf finds the kernel's members by these names. */
 struct sched_ext_ops {

@@ -52,7 +52,6 @@ static __noinline bool enqueue_first(struct task_struct *p, u64 enq_flags)
 	c->first_watched = !(enq_flags & SCX_ENQ_WAKEUP) || c->first_overran;
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !c->coming) {
 		c->key = 0;
-		c->brief = 1;
 		insert(p, SCX_DSQ_LOCAL, c->allowance_ns, enq_flags | SCX_ENQ_PREEMPT);
 		return true;
 	}
@@ -74,7 +73,6 @@ static __always_inline bool take_first(s32 cpu)
 		return false;
 	if (take(FIRST + cpu)) {
 		c->key = 0;
-		c->brief = 1;
 		return true;
 	}
 	c->first_waits = 0;

@@ -55,7 +55,7 @@ static __always_inline void enqueue_non_rt(struct task_struct *p, u64 enq_flags)
 	/* Sleep earns one slice at most. */
 	if ((s64)(time - (non_rt_time - NON_RT_SLICE_NS)) < 0)
 		time = non_rt_time - NON_RT_SLICE_NS;
-	if (p->nr_cpus_allowed == 1 || p->migration_disabled) {
+	if (must_stay(p)) {
 		insert_by(p, OWN + cpu, NON_RT_SLICE_NS, time, enq_flags);
 		if (scx_bpf_test_and_clear_cpu_idle(cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
@@ -110,8 +110,7 @@ void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	insert_by(p, ready_queue(now.home), now.remaining_ns, now.key, enq_flags);
-	/* A wake-up is not of what had the CPU. */
-	call_cpu(p, now.key, c->brief && !(enq_flags & SCX_ENQ_WAKEUP));
+	call_cpu(p, now.key);
 }
 
 SEC("struct_ops/dispatch")
@@ -139,7 +138,6 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 	c->joined = 0;
 	c->coming = 0;
-	c->brief = 0;
 	c->exhausts = 0;
 	c->since_ns = bpf_ktime_get_ns();
 	if (slot == NO_VCPU) {
@@ -190,18 +188,16 @@ void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 	p->scx.dsq_vtime += (bpf_ktime_get_ns() - c->since_ns) * 100 / (p->scx.weight ?: 100);
 }
 
-/* What comes up while `p` runs, and was left to the tick, is near now. Another VCPU may come first meanwhile: call_cpu. */
+/* What comes up while `p` runs, and was left to the tick, is near now. */
 SEC("struct_ops/tick")
 void BPF_PROG(steadyvm_tick, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu *c = cpu_of(cpu);
 
-	if (c->runs_key < POLICY_KEY_NON_RT && first_time(READY + (host.partitioned ? cpu : 0)) < c->runs_key)
-		p->scx.slice = 0;
 
 	if (c->event_ns < POLICY_NEVER && !is_for_tick(c->event_ns, bpf_ktime_get_ns()))
-		arm(look_at(c->event_ns));
+		arm_for_end(c->event_ns);
 }
 
 /* The VCPU has no more work. One that idles its budget away gets the next one without work, too. */
@@ -245,10 +241,7 @@ void BPF_PROG(steadyvm_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	end_hold(cpu);
 	/* Its current thread is still the old one: without this the CPU would look free, and be called. */
 	cpu_of(cpu)->key = 0;
-	/* The scheduler's own work. */
-	cpu_of(cpu)->brief = BPF_CORE_READ(args, task, prio) == loader_prio;
 	scx_bpf_reenqueue_local();
-	cpu_of(cpu)->brief = 0;
 }
 
 /* Without these the kernel would end the scheduler with every CPU that comes or goes. */

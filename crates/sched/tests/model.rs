@@ -177,6 +177,44 @@ fn the_loader_has_nothing_to_do_for_a_vcpu_that_sleeps_before_its_budget_ends() 
     assert!(loader > 0.2, "{loader}");
 }
 
+/// A CPU that idles as the FIFO thread wakes is asked for a choice. What it chose waited in its local queue for as long as that
+/// thread ran, all budgets of that time lost.
+#[test]
+fn a_vcpu_waits_for_no_fifo_thread_that_takes_a_cpu_as_it_wakes_up() {
+    let model = Model::build();
+    // At every place of the VCPU's period that the FIFO thread can wake.
+    for leaves_us in ["2000", "3500", "5000", "6500", "8000", "9900"] {
+        let got = model.run(&["fifo", leaves_us, "0"]);
+        let rt = got.iter().find(|it| it.name == "rt").unwrap();
+        assert!(
+            (rt.share - 40.0).abs() < 0.2 && rt.longest_wait_us < 12_000,
+            "{leaves_us}: {} %, {} us",
+            rt.share,
+            rt.longest_wait_us
+        );
+    }
+}
+
+/// The kernel keeps a thread from migrating while it runs a program of the scheduler, as one does that loses its CPU. Taken for
+/// bound to that CPU, it waited there for the FIFO thread, and CPUs idled.
+#[test]
+fn threads_that_lose_their_cpu_go_to_another() {
+    let model = Model::build();
+    let got = model.run(&["fifo", "50000", "4"]);
+    let normal: Vec<f64> = got
+        .iter()
+        .filter(|it| it.name == "normal")
+        .map(|it| it.share)
+        .collect();
+    // 150 % of a CPU, less the VCPU's 40, among four.
+    assert_eq!(normal.len(), 4);
+    for share in &normal {
+        assert!((25.0..28.0).contains(share), "{normal:?}");
+    }
+    let waits = got.iter().map(|it| it.longest_wait_us).max();
+    assert!(waits < Some(45_000), "{waits:?}");
+}
+
 /// A thread that has another class as it is named asks for nothing, and so idles nothing away.
 #[test]
 fn a_vcpu_of_another_class_holds_no_cpu() {

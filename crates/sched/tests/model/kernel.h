@@ -155,5 +155,9 @@ bool take(u64 queue);
 bool take_this(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 slice);
 bool move_by(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 queue, u64 slice, u64 key);
 bool is_taken(s32 cpu);
+bool fifo_comes_first(s32 cpu);
+bool fifo_is_alone(s32 cpu);
+s32 bpf_get_smp_processor_id(void);
+struct task_struct *bpf_get_current_task_btf(void);
 
 #endif

@@ -30,7 +30,7 @@ static struct {
 	struct task_struct *runs;
 	bool idle; /* the kernel's mask has it */
 	bool reschedules;
-	bool fifo; /* a FIFO thread has it: the loader's, or irq_work/N */
+	bool fifo; /* a FIFO thread has it: the loader's, irq_work/N, or one that has nothing to do with us */
 	bool calls; /* irq_work/N is to send kicks */
 	u64 fifo_ends_ns;
 	u64 kick; /* flags */
@@ -43,12 +43,16 @@ static struct task_struct *threads[MODEL_THREADS];
 static int thread_count;
 static u64 places;
 static s32 this_cpu;
+/* The thread that runs the scheduler's program, which keeps it from migrating; NULL: one that the model does not know. */
+static struct task_struct *current_thread;
 static struct vcpu vcpu_map[MAX_VCPUS];
 static u32 slot_map[1024];
 static struct decisions decisions_map[MODEL_CPUS];
 static u64 loader_ns = NONE, loader_woken_ns = NONE;
 static s32 loader_cpu = -1;
 static u64 loader_ran_ns;
+/* Another FIFO thread has the last CPU for all but this of every 100 ms; 0: there is none. */
+static u64 fifo_leaves_ns, fifo_wakes_ns = NONE;
 static u64 decisions_made;
 static FILE *records;
 /* So many are kept, and so many of those after them are lost. */
@@ -168,6 +172,26 @@ void scx_bpf_kick_cpu(s32 cpu, u64 flags)
 bool is_taken(s32 cpu)
 {
 	return model[cpu].fifo;
+}
+
+bool fifo_comes_first(s32 cpu)
+{
+	return model[cpu].fifo;
+}
+
+bool fifo_is_alone(s32 cpu)
+{
+	return model[cpu].fifo;
+}
+
+struct task_struct *bpf_get_current_task_btf(void)
+{
+	return current_thread;
+}
+
+s32 bpf_get_smp_processor_id(void)
+{
+	return this_cpu;
 }
 
 static int compare(const void *a, const void *b)
@@ -325,9 +349,13 @@ static void put_back(s32 cpu, bool nothing_else)
 	if (p->scx.slice) {
 		move(p, LOCAL(cpu));
 		p->place = 0;
-	} else {
-		enqueue(p, nothing_else ? SCX_ENQ_LAST : 0);
+		return;
 	}
+	current_thread = p;
+	p->migration_disabled++;
+	enqueue(p, nothing_else ? SCX_ENQ_LAST : 0);
+	p->migration_disabled--;
+	current_thread = NULL;
 }
 
 static void schedule(s32 cpu)
@@ -426,6 +454,7 @@ static void put_to_sleep(s32 cpu)
 	model[cpu].reschedules = true;
 }
 
+/* The kernel asks a CPU that idled for a choice, though a FIFO thread runs next (prev_balance), and tells it nothing of that one. */
 static void begin_fifo(s32 cpu, u64 duration_ns)
 {
 	bool ran = model[cpu].runs;
@@ -438,6 +467,8 @@ static void begin_fifo(s32 cpu, u64 duration_ns)
 	if (ran) {
 		put_back(cpu, false);
 		steadyvm_cpu_release(cpu, NULL);
+	} else if (!first_local(cpu)) {
+		steadyvm_dispatch(cpu, NULL);
 	}
 }
 
@@ -543,6 +574,8 @@ static u64 next_event(u64 tick_ns)
 		if (threads[i]->sleeps)
 			next = least(next, threads[i]->wakes_ns);
 	}
+	if (!model[MODEL_CPUS - 1].fifo)
+		next = least(next, fifo_wakes_ns);
 	/* FIFO threads that have all CPUs end before the loader's has its turn. */
 	if (loader_cpu < 0 && cpu_for_loader() >= 0)
 		next = least(next, least(loader_ns, loader_woken_ns));
@@ -595,6 +628,10 @@ static void run(u64 duration_ns)
 					wake_thread(threads[i]);
 				else
 					wake_boosted(threads[i]);
+			}
+			if (fifo_wakes_ns <= now_ns && !model[MODEL_CPUS - 1].fifo) {
+				begin_fifo(MODEL_CPUS - 1, 100 * MS - fifo_leaves_ns);
+				fifo_wakes_ns = now_ns + 100 * MS;
 			}
 			if (loader_cpu < 0 && least(loader_ns, loader_woken_ns) <= now_ns) {
 				loader_cpu = cpu_for_loader();

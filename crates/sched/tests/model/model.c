@@ -17,6 +17,10 @@
  *        model sleep WORK_US SLEEP_US BUDGET_US
  *                                 a VCPU that works and sleeps so long, with a budget in every 50 ms, beside normal threads that compute
  *
+ *        model fifo LEAVES_US NORMAL
+ *                                 a VCPU that computes, granted 4 ms in every 10, beside so many normal threads, and a FIFO thread
+ *                                 that leaves the last CPU for so long in every 100 ms
+ *
  * Prints a line for the loader's thread, and one per thread, of each scenario: name, per cent of a CPU, per cent granted, longest
  * wait to run in us, periods whose use is unexplained, and those that were short of budget. Ends with 1 if a thread waits for STALL_NS, or decisions come in a storm.
  */
@@ -173,6 +177,21 @@ static void sleep_in_budget(u64 work_ns, u64 sleep_ns, u64 budget_ns)
 	measure("sleep", 5000 * MS);
 }
 
+static void beside_fifo(u64 leaves_ns, u32 normal)
+{
+	struct task_struct *rt = thread("rt", 3);
+	u32 i;
+
+	for (i = 0; i < normal; i++)
+		thread("normal", 3);
+
+	set_host(POLICY_EARLIEST_DEADLINE, 0);
+	name_vcpu(0, rt, POLICY_DEFERRABLE, 4 * MS, 10 * MS, 0);
+	fifo_leaves_ns = leaves_ns;
+	fifo_wakes_ns = now_ns + 100 * MS;
+	measure("fifo", 20000 * MS);
+}
+
 int main(int count, char **words)
 {
 	u32 i;
@@ -196,9 +215,12 @@ int main(int count, char **words)
 		serve_cpu(atoi(words[2]) * 1000ULL, atoi(words[3]) * 1000ULL);
 	} else if (count == 5 && !strcmp(words[1], "sleep")) {
 		sleep_in_budget(atoi(words[2]) * 1000ULL, atoi(words[3]) * 1000ULL, atoi(words[4]) * 1000ULL);
+	} else if (count == 4 && !strcmp(words[1], "fifo")) {
+		beside_fifo(atoi(words[2]) * 1000ULL, atoi(words[3]));
 	} else {
 		fprintf(stderr, "usage: model mix SEED RECORD [ROOM LOST] | model lend SERVER SLEEPER_US RT_US [fifo] |\n"
-				"       model kernel WORK_US SLEEP_US | model sleep WORK_US SLEEP_US BUDGET_US\n");
+				"       model kernel WORK_US SLEEP_US | model sleep WORK_US SLEEP_US BUDGET_US |\n"
+				"       model fifo LEAVES_US NORMAL\n");
 		return 2;
 	}
 	return 0;
