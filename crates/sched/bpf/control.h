@@ -45,7 +45,7 @@ static __noinline u64 end_of_next_here(s32 cpu, u64 time)
 SEC("syscall")
 int control_advance(struct advance_request *request)
 {
-	u64 time = bpf_ktime_get_ns(), next = POLICY_NEVER, awaited, end;
+	u64 time = bpf_ktime_get_ns(), next = POLICY_NEVER, awaited, told, end;
 	s32 cpu;
 
 	if (ended) {
@@ -58,6 +58,8 @@ int control_advance(struct advance_request *request)
 	/* What comes up from here on wakes the thread again. */
 	awaited = armed_ns;
 	armed_ns = POLICY_NEVER;
+	/* In this order: see arm(). */
+	told = __sync_lock_test_and_set(&told_ns, POLICY_NEVER);
 	bpf_rcu_read_lock();
 	unpark(time);
 	next = first_time(PARKED);
@@ -97,6 +99,8 @@ int control_advance(struct advance_request *request)
 	if (end && end < next)
 		next = end;
 	next = policy_at_quantum(next, host.quantum_ns);
+	if (told > time && told < next)
+		next = told;
 	if (next < armed_ns)
 		armed_ns = next;
 	request->next_ns = armed_ns;

@@ -54,6 +54,11 @@ static u64 non_rt_time;
 /* When the loader's thread comes next. */
 u64 armed_ns;
 /*
+ * The earliest event to come that it was told of since it looked last. A VCPU that is told of from enqueue() is in no queue before
+ * that returns: the thread may look in between, on another CPU, where it was to come anyway.
+ */
+static u64 told_ns;
+/*
  * A turn of the loader's thread, on a CPU where a VCPU runs next: when it began, and 1 + that CPU (0: none). How long it is until
  * the VCPU runs, smoothed.
  */
@@ -99,12 +104,28 @@ static __always_inline void wake_late_loader(u64 time)
 	wake_loader();
 }
 
-/* An event comes at `time`: the loader's thread is to know. */
+/* Each failure is another CPU's success. */
+static __noinline int tell(u64 at)
+{
+	u64 time = bpf_ktime_get_ns();
+	u32 i;
+
+	bpf_for(i, 0, POLICY_MAX_CPUS) {
+		u64 told = told_ns;
+
+		if ((told > time && at >= told) || __sync_bool_compare_and_swap(&told_ns, told, at))
+			break;
+	}
+	return 0;
+}
+
+/* An event comes at `time`: the loader's thread is to know. It is told before one looks whether it comes early enough. */
 static __always_inline void arm(u64 time)
 {
 	u64 at = policy_at_quantum(time, host.quantum_ns);
 
-	if (at >= armed_ns)
+	tell(at);
+	if (at >= READ_ONCE(armed_ns))
 		return;
 	armed_ns = at;
 	wake_loader();

@@ -295,6 +295,7 @@ s32 BPF_PROG(steadyvm_init)
 	if (cpu_count > POLICY_MAX_CPUS)
 		return -22;
 	armed_ns = POLICY_NEVER;
+	told_ns = POLICY_NEVER;
 	error = scx_bpf_create_dsq(PARKED, -1);
 	if (!error)
 		error = scx_bpf_create_dsq(SHARED, -1);
