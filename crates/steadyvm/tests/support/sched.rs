@@ -101,12 +101,16 @@ impl Lab {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// CPU time of a thread over time that passed, per cent, in ten seconds. Both ends are read without starting a
-    /// process, from a thread that nobody keeps waiting.
+    /// CPU time of a thread over time that passed, per cent, in ten seconds.
     pub fn share(&self, tid: u32) -> f64 {
+        self.share_in(tid, 10)
+    }
+
+    /// The same in so many seconds. Both ends are read without starting a process, from a thread that nobody keeps waiting.
+    pub fn share_in(&self, tid: u32, window_s: u32) -> f64 {
         let script = format!(
             "look() {{ read ran _ < /proc/{tid}/schedstat; now=$EPOCHREALTIME; }}
-             look; before=$ran began=${{now/./}}; sleep 10; look
+             look; before=$ran began=${{now/./}}; sleep {window_s}; look
              echo $((ran - before)) $((${{now/./}} - began))"
         );
         let text = self
