@@ -192,9 +192,7 @@ void BPF_PROG(steadyvm_stopping, struct task_struct *p, bool runnable)
 SEC("struct_ops/tick")
 void BPF_PROG(steadyvm_tick, struct task_struct *p)
 {
-	s32 cpu = scx_bpf_task_cpu(p);
-	struct cpu *c = cpu_of(cpu);
-
+	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
 
 	if (c->event_ns < POLICY_NEVER && !is_for_tick(c->event_ns, bpf_ktime_get_ns()))
 		arm_for_end(c->event_ns);

@@ -135,7 +135,7 @@ fn wake(sleeper: &Sleeper, ask: &Sender<Duration>, held: &[Duration]) -> u64 {
 }
 
 #[test]
-fn both_ways_see_each_wake_up_and_agree_within_a_step() {
+fn both_ways_see_each_wake_up_and_their_medians_agree_within_a_step() {
     mount_tracefs();
     let sleeper = Sleeper::start();
     let only = BTreeSet::from([sleeper.tid]);
@@ -160,19 +160,13 @@ fn both_ways_see_each_wake_up_and_agree_within_a_step() {
                 waits(&mut recorded, sleeper.tid),
             );
             assert_eq!((by_bpf.n, by_events.n), (sleeps, sleeps));
-            assert!(by_events.max_ns >= held[19].as_nanos() as u64 / 2);
-            let means = [by_bpf, by_events].map(|it| it.mean_ns().unwrap() as u64);
-            for (bpf, events) in [
-                (by_bpf.p50_ns, by_events.p50_ns),
-                (by_bpf.p99_ns, by_events.p99_ns),
-                (by_bpf.max_ns, by_events.max_ns),
-                means.into(),
-            ] {
-                assert!(
-                    step_of(bpf).abs_diff(step_of(events)) <= 1,
-                    "{by_bpf:?} {by_events:?}"
-                );
+            for it in [by_bpf, by_events] {
+                assert!(it.max_ns >= held[19].as_nanos() as u64 / 2, "{it:?}");
             }
+            // The machine may stand still between the two ways' looks at the clock: that moves a median by one wait at most, and
+            // any mean or maximum.
+            let [bpf, events] = [by_bpf, by_events].map(|it| step_of(it.p50_ns));
+            assert!(bpf.abs_diff(events) <= 1, "{by_bpf:?} {by_events:?}");
         }
         // Without a wake-up there is none, and what was taken does not come again.
         for _ in 0..3 {
