@@ -6,8 +6,8 @@
  * that priority. On a kernel without patches it hands the packet to the level's CPU-map thread,
  * which runs the rest of the stack at its own priority. On one with levels of its own it lets the
  * packet pass, and marks it if its level is not the lowest. The other programs keep the table: the
- * socket of a real-time thread is entered when it is bound and leaves when it is released, and a thread
- * that changes its priority takes the ports that it has bound along.
+ * socket of a real-time thread is entered when it gets its port, by bind() or from the kernel, and
+ * leaves when it is released; a thread that changes its priority takes its ports along.
  *
  * Who has no real-time priority cannot fill the table: its sockets are only remembered, in a map
  * whose oldest entries go when it is full, for the case that its thread becomes real-time.
@@ -15,11 +15,13 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
 #include "parse.h"
 
 #define LEVELS			4
 #define PRIORITIES		100	/* 0: not real-time, 1 to 99 */
 #define SCHED_DEADLINE		6
+#define EEXIST			17
 
 /* include/uapi/linux/rx_levels.h, of kernel/patches/6.12/0012. */
 #define RX_LEVELS_XDP_MAGIC	0x72786c76
@@ -33,6 +35,17 @@ struct task_struct {
 	int pid;
 	unsigned int rt_priority;
 	unsigned int policy;
+} __attribute__((preserve_access_index));
+
+/* Of include/net/sock.h. */
+struct sock_common {
+	__u16 skc_num;
+} __attribute__((preserve_access_index));
+
+struct sock {
+	struct sock_common __sk_common;
+	__u8 sk_kern_sock : 1;
+	__u16 sk_protocol;
 } __attribute__((preserve_access_index));
 
 struct settings {
@@ -50,10 +63,14 @@ struct port_key {
 };
 
 struct port_value {
-	__u32 priority;		/* the highest of its sockets */
+	union {
+		__u64 state;	/* changes of its sockets, ever, and in the lower half: */
+		__u32 priority;	/* the highest of its sockets */
+	};
 	__u32 sockets;		/* real-time ones; 0: it is as if it were not listed */
-	__u32 changes;		/* of its sockets, ever */
+	__u32 zero;
 };
+#define ONE_CHANGE	(1ULL << 32)
 
 /* What strangers may send at the highest level: packets that the kernel answers by itself. */
 #define KERNEL_PACKETS_PER_S	1000
@@ -213,7 +230,8 @@ static __always_inline int mark(struct xdp_md *ctx, __u32 priority)
 	return 1;
 }
 
-SEC("xdp")
+/* Headers are in the first buffer; a jumbo frame may have others behind it. */
+SEC("xdp.frags")
 int demux_xdp(struct xdp_md *ctx)
 {
 	const __u8 *data = (void *)(long)ctx->data;
@@ -274,83 +292,158 @@ static long compare_socket(void *map, __u64 *cookie, struct socket_value *socket
 	return 0;
 }
 
-/* Times that a sum is taken again because sockets came or went meanwhile */
-#define TRIES	4
-
 /*
- * Several sockets may share a port: the highest priority of them counts. Who changes a port's sockets
- * counts that as a change, then looks: of two who do so at once, the later one sees both, and the
- * earlier one that it has to look again. A port stays listed without sockets: to take it out would
- * lose the socket that is entered at that moment.
+ * Several sockets may share a port: the highest priority of them counts. Rule: who changes a port's
+ * sockets changes the table of sockets first, then counts the change, and then writes the port's
+ * priority, unless others have counted a change since. In that case it walks through the table: of two
+ * at once, the one that is later to count sees both, and the earlier one finds that it has to walk.
+ * A port with one socket, which is nearly every port, is never walked for.
+ *
+ * A port stays listed without sockets: to take it out would lose the socket that is entered at that
+ * moment.
  */
-static __always_inline void refresh_port(const struct port_key *key, struct port_value *port)
+static __always_inline __u64 count_change(struct port_value *port)
+{
+	return __sync_fetch_and_add(&port->state, ONE_CHANGE) + ONE_CHANGE;
+}
+
+static __always_inline int settle(struct port_value *port, __u64 state, __u32 priority)
+{
+	__u64 settled = (state & ~(ONE_CHANGE - 1)) | priority;
+
+	return __sync_val_compare_and_swap(&port->state, state, settled) == state;
+}
+
+/* Times that it walks because others came between. Then their priority stays, until the next change. */
+#define TRIES	16
+
+/* Looks through all sockets for the highest priority of a port's. */
+static __always_inline void walk(const struct port_key *key, struct port_value *port)
 {
 	struct highest highest = { .key = *key };
 	int try;
 
-	__sync_fetch_and_add(&port->changes, 1);
 	for (try = 0; try < TRIES; try++) {
-		__u32 changes = *(volatile __u32 *)&port->changes;
+		__u64 state = *(volatile __u64 *)&port->state;
 
 		highest.priority = 0;
 		bpf_for_each_map_elem(&sockets, compare_socket, &highest, 0);
-		port->priority = highest.priority;
-		if (changes == *(volatile __u32 *)&port->changes)
+		if (settle(port, state, highest.priority))
 			break;
 	}
 }
 
-/* Enters the socket of a real-time thread. */
-static __always_inline void enter(__u64 cookie, const struct socket_value *socket)
+static __always_inline void joined(__u64 cookie, const struct port_key *key,
+				   struct port_value *port, __u32 priority)
 {
-	struct port_value none = {};
-	struct port_value *port;
+	__u32 others = __sync_fetch_and_add(&port->sockets, 1);
+	__u64 state = count_change(port);
+	__u32 highest = (__u32)state;
 
-	/* It may have been listed already, and then it is counted. */
-	if (bpf_map_lookup_elem(&sockets, &cookie))
-		return;
-	if (bpf_map_update_elem(&sockets, &cookie, socket, BPF_NOEXIST)) {
-		count(COUNT_NOT_LISTED);
-		return;
-	}
-	bpf_map_update_elem(&ports, &socket->key, &none, BPF_NOEXIST);
-	port = bpf_map_lookup_elem(&ports, &socket->key);
-	if (!port) {
-		count(COUNT_NOT_LISTED);
-		return;
-	}
-	__sync_fetch_and_add(&port->sockets, 1);
-	refresh_port(&socket->key, port);
+	if (!others || highest < priority)
+		highest = priority;
+	/* It may have left before the change was counted. */
+	if (!bpf_map_lookup_elem(&sockets, &cookie) || !settle(port, state, highest))
+		walk(key, port);
 }
 
-/* Takes a socket that is not in the table any more from its port. */
-static __always_inline void leave(const struct port_key *key)
+static __always_inline void changed(__u64 cookie, const struct port_key *key,
+				    struct port_value *port, __u32 priority)
 {
-	struct port_value *port = bpf_map_lookup_elem(&ports, key);
+	__u64 state = count_change(port);
 
-	if (!port)
+	if (*(volatile __u32 *)&port->sockets != 1 || !bpf_map_lookup_elem(&sockets, &cookie) ||
+	    !settle(port, state, priority))
+		walk(key, port);
+}
+
+static __always_inline void left(const struct port_key *key, struct port_value *port)
+{
+	__u32 others = __sync_fetch_and_sub(&port->sockets, 1) - 1;
+	__u64 state = count_change(port);
+
+	if (others || !settle(port, state, 0))
+		walk(key, port);
+}
+
+/* Takes a socket out of the table, if it is there. */
+static __always_inline void take_out(__u64 cookie)
+{
+	struct socket_value *socket = bpf_map_lookup_elem(&sockets, &cookie);
+	struct port_value *port;
+	struct port_key key;
+
+	if (!socket)
 		return;
-	__sync_fetch_and_sub(&port->sockets, 1);
-	refresh_port(key, port);
+	key = socket->key;
+	/* Who takes it out takes it from the port. */
+	if (bpf_map_delete_elem(&sockets, &cookie))
+		return;
+	port = bpf_map_lookup_elem(&ports, &key);
+	if (port)
+		left(&key, port);
+}
+
+/*
+ * A socket has a port and a thread; it may have had others before. An entry is replaced and never
+ * written to: its memory may be another socket's as soon as it has left.
+ */
+static __always_inline void list(__u64 cookie, const struct socket_value *socket)
+{
+	struct socket_value *before = bpf_map_lookup_elem(&sockets, &cookie);
+	struct port_value none = {};
+	struct port_value *port;
+	long error;
+
+	if (before && socket->priority && before->key.port == socket->key.port &&
+	    before->key.protocol == socket->key.protocol) {
+		__u32 priority = before->priority;
+
+		if (before->thread == socket->thread && priority == socket->priority)
+			return;
+		if (bpf_map_update_elem(&sockets, &cookie, socket, BPF_EXIST))
+			return;
+		port = bpf_map_lookup_elem(&ports, &socket->key);
+		if (port && priority != socket->priority)
+			changed(cookie, &socket->key, port, socket->priority);
+		return;
+	}
+	if (before)
+		take_out(cookie);
+	if (!socket->priority) {
+		bpf_map_update_elem(&others, &cookie, socket, BPF_ANY);
+		return;
+	}
+	bpf_map_delete_elem(&others, &cookie);
+	bpf_map_update_elem(&ports, &socket->key, &none, BPF_NOEXIST);
+	port = bpf_map_lookup_elem(&ports, &socket->key);
+	error = bpf_map_update_elem(&sockets, &cookie, socket, BPF_NOEXIST);
+	if (error == -EEXIST)
+		return;
+	if (error || !port) {
+		count(COUNT_NOT_LISTED);
+		return;
+	}
+	joined(cookie, &socket->key, port, socket->priority);
+}
+
+/* The thread that runs has a socket with a port. */
+static __always_inline void list_current(__u64 cookie, __u16 port, __u8 protocol)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct socket_value socket = {
+		.key = { .port = port, .protocol = protocol },
+		.thread = task->pid,
+		.priority = priority_of(task),
+	};
+
+	list(cookie, &socket);
 }
 
 static __always_inline int bound(struct bpf_sock *ctx)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct socket_value socket = {};
-	__u64 cookie;
-
-	if (ctx->protocol != DEMUX_TCP && ctx->protocol != DEMUX_UDP)
-		return 1;
-	cookie = bpf_get_socket_cookie(ctx);
-	socket.key.port = ctx->src_port;
-	socket.key.protocol = ctx->protocol;
-	socket.thread = task->pid;
-	socket.priority = priority_of(task);
-	if (socket.priority)
-		enter(cookie, &socket);
-	else
-		bpf_map_update_elem(&others, &cookie, &socket, BPF_ANY);
+	if (ctx->protocol == DEMUX_TCP || ctx->protocol == DEMUX_UDP)
+		list_current(bpf_get_socket_cookie(ctx), ctx->src_port, ctx->protocol);
 	return 1;
 }
 
@@ -366,22 +459,66 @@ int demux_bound6(struct bpf_sock *ctx)
 	return bound(ctx);
 }
 
+/*
+ * A client's port, which the kernel chooses without a bind: by connect() for TCP, by connect() or the
+ * first datagram for UDP. The kernel's own sockets never come to demux_released.
+ */
+static __always_inline int chosen(struct sock *sk, __u8 protocol, int result)
+{
+	if (!result && sk->sk_protocol == protocol && !BPF_CORE_READ_BITFIELD(sk, sk_kern_sock))
+		list_current(bpf_get_socket_cookie(sk), sk->__sk_common.skc_num, protocol);
+	return 0;
+}
+
+SEC("fexit/inet_hash_connect")
+int BPF_PROG(demux_connected4, void *death_row, struct sock *sk, int result)
+{
+	return chosen(sk, DEMUX_TCP, result);
+}
+
+SEC("fexit/inet6_hash_connect")
+int BPF_PROG(demux_connected6, void *death_row, struct sock *sk, int result)
+{
+	return chosen(sk, DEMUX_TCP, result);
+}
+
+SEC("fexit/udp_lib_get_port")
+int BPF_PROG(demux_chosen_udp, struct sock *sk, unsigned short port, unsigned int hash, int result)
+{
+	/* With a port it is a bind, which may still be refused. */
+	return port ? 0 : chosen(sk, DEMUX_UDP, result);
+}
+
 SEC("cgroup/sock_release")
 int demux_released(struct bpf_sock *ctx)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
-	struct socket_value *socket = bpf_map_lookup_elem(&sockets, &cookie);
-	struct port_key key;
 
-	if (!socket) {
-		bpf_map_delete_elem(&others, &cookie);
-		return 1;
-	}
-	key = socket->key;
-	/* Who takes it out takes it from the port. */
-	if (!bpf_map_delete_elem(&sockets, &cookie))
-		leave(&key);
+	take_out(cookie);
+	bpf_map_delete_elem(&others, &cookie);
 	return 1;
+}
+
+/*
+ * Attached to nothing: user space runs it for sockets that the programs did not see, so that the
+ * table has the same writers while it is brought up to date. The port is 0 of a socket that is gone.
+ */
+SEC("raw_tp")
+int BPF_PROG(demux_list, __u64 cookie, __u64 port, __u64 protocol, __u64 thread, __u64 priority)
+{
+	struct socket_value socket = {
+		.key = { .port = port, .protocol = protocol },
+		.thread = thread,
+		.priority = priority,
+	};
+
+	if (port) {
+		list(cookie, &socket);
+	} else {
+		take_out(cookie);
+		bpf_map_delete_elem(&others, &cookie);
+	}
+	return 0;
 }
 
 struct change {
@@ -389,42 +526,15 @@ struct change {
 	__u32 priority;
 };
 
-/* A socket of a thread that was real-time before: it may not be now. */
 static long change_socket(void *map, __u64 *cookie, struct socket_value *socket,
 			  struct change *change)
 {
 	struct socket_value changed = *socket;
-	__u64 name = *cookie;
-	struct port_value *port;
 
 	if (socket->thread != change->thread || socket->priority == change->priority)
 		return 0;
 	changed.priority = change->priority;
-	if (!change->priority) {
-		bpf_map_update_elem(&others, &name, &changed, BPF_ANY);
-		if (!bpf_map_delete_elem(&sockets, &name))
-			leave(&changed.key);
-		return 0;
-	}
-	socket->priority = change->priority;
-	port = bpf_map_lookup_elem(&ports, &changed.key);
-	if (port)
-		refresh_port(&changed.key, port);
-	return 0;
-}
-
-/* A socket of a thread that was not real-time before, and is. */
-static long raise_socket(void *map, __u64 *cookie, struct socket_value *socket,
-			 struct change *change)
-{
-	struct socket_value raised = *socket;
-	__u64 name = *cookie;
-
-	if (socket->thread != change->thread)
-		return 0;
-	raised.priority = change->priority;
-	bpf_map_delete_elem(&others, &name);
-	enter(name, &raised);
+	list(*cookie, &changed);
 	return 0;
 }
 
@@ -439,7 +549,7 @@ int BPF_PROG(demux_priority_changed, struct task_struct *task, const void *attri
 		return 0;
 	bpf_for_each_map_elem(&sockets, change_socket, &change, 0);
 	if (change.priority)
-		bpf_for_each_map_elem(&others, raise_socket, &change, 0);
+		bpf_for_each_map_elem(&others, change_socket, &change, 0);
 	return 0;
 }
 

@@ -4,21 +4,19 @@
 //! then XDP. So a socket that is bound meanwhile is entered by the programs, and no packet is
 //! looked up in a table that is not filled. Everything is held by pins in one directory.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use aya::maps::{Array, CpuMap, HashMap, Map, MapData, MapInfo, PerCpuArray};
+use aya::maps::{Array, CpuMap, Map, MapData, MapInfo, PerCpuArray};
 use aya::programs::links::FdLink;
-use aya::programs::{CgroupAttachMode, CgroupSock, FExit, Xdp, XdpMode};
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::programs::{CgroupAttachMode, CgroupSock, FExit, ProgramError, Xdp, XdpMode};
+use aya::{Btf, BtfError, Ebpf, EbpfLoader};
 use serde::{Deserialize, Serialize};
 
 use crate::levels::LEVELS;
-use crate::shared::{
-    BoundSocket, PortKey, PortValue, Protocol, Queues, Settings, SocketValue, Specification,
-};
+use crate::shared::{BoundSocket, Queues, Settings, Specification};
+use crate::table;
 
 /// The compiled programs, aligned as an ELF file must be.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/demux.bpf.o"));
@@ -26,8 +24,14 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/de
 /// Packets that wait for a level's thread: RTCA's limit of a per-level queue.
 const QUEUE_PACKETS: u32 = 600;
 
-/// The function whose end says that a thread has a new priority.
-const SET_PRIORITY: &str = "__sched_setscheduler";
+/// The kernel's functions at whose end a thread has a new priority, or a socket a port that it did not ask
+/// for; and whether every kernel has them.
+const FOLLOWED: [(&str, &str, bool); 4] = [
+    ("demux_priority_changed", "__sched_setscheduler", true),
+    ("demux_chosen_udp", "udp_lib_get_port", true),
+    ("demux_connected4", "inet_hash_connect", true),
+    ("demux_connected6", "inet6_hash_connect", false),
+];
 
 const MAPS: [&str; 5] = ["settings", "ports", "sockets", "others", "counters"];
 const COUNTERS: usize = 8;
@@ -82,20 +86,7 @@ pub struct Counters {
     pub levels: Vec<u64>,
 }
 
-/// A port in the table, which those of real-time threads are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Port {
-    /// The protocol.
-    pub protocol: Protocol,
-    /// The port.
-    pub port: u16,
-    /// The highest priority of its sockets, 1 to 99.
-    pub priority: u32,
-    /// How many sockets of real-time threads it has.
-    pub sockets: u32,
-}
-
-fn failed<E: std::error::Error>(action: impl Into<String>) -> impl FnOnce(E) -> Error {
+pub(crate) fn failed<E: std::error::Error>(action: impl Into<String>) -> impl FnOnce(E) -> Error {
     let action = action.into();
     move |error| {
         let mut cause = error.to_string();
@@ -171,8 +162,9 @@ pub fn install(
             .set(cpu, QUEUE_PACKETS, None, 0)
             .map_err(failed(format!("start the thread of {level}")))?;
     }
+    table::load(&mut programs, directory)?;
     watch_sockets(&mut programs, directory, cgroup)?;
-    refresh(directory, sockets)?;
+    table::refresh(directory, sockets)?;
     let mode = match specification.queues {
         Queues::Threads { .. } => XdpMode::Default,
         // Marks are metadata, which only drivers hand on.
@@ -226,15 +218,18 @@ const LEVEL_MAPS: [&str; LEVELS] = ["level_0", "level_1", "level_2", "level_3"];
 
 fn watch_sockets(programs: &mut Ebpf, directory: &Path, cgroup: &Path) -> Result<(), Error> {
     let types = Btf::from_sys_fs().map_err(failed("read the kernel's types (BTF)"))?;
-    let follow: &mut FExit = program(programs, "demux_priority_changed")?;
-    follow
-        .load(SET_PRIORITY, &types)
-        .map_err(failed(format!("watch {SET_PRIORITY}")))?;
-    let link = follow
-        .attach()
-        .map_err(failed("watch changes of priority"))?;
-    let link = follow.take_link(link).map_err(failed("keep a link"))?;
-    pin(FdLink::from(link), directory.join("link-priority"))?;
+    for (name, function, everywhere) in FOLLOWED {
+        let follow: &mut FExit = program(programs, name)?;
+        match follow.load(function, &types) {
+            Err(ProgramError::Btf(BtfError::UnknownBtfTypeName { .. })) if !everywhere => continue,
+            other => other.map_err(failed(format!("follow {function}")))?,
+        }
+        let link = follow
+            .attach()
+            .map_err(failed(format!("follow {function}")))?;
+        let link = follow.take_link(link).map_err(failed("keep a link"))?;
+        pin(FdLink::from(link), directory.join(format!("link-{name}")))?;
+    }
     let group = File::open(cgroup).map_err(failed(format!("open {}", cgroup.display())))?;
     for name in ["demux_bound4", "demux_bound6", "demux_released"] {
         let watch: &mut CgroupSock = program(programs, name)?;
@@ -273,7 +268,7 @@ fn attach_to_nics(
     Ok(())
 }
 
-fn program<'p, P>(programs: &'p mut Ebpf, name: &str) -> Result<&'p mut P, Error>
+pub(crate) fn program<'p, P>(programs: &'p mut Ebpf, name: &str) -> Result<&'p mut P, Error>
 where
     &'p mut P: TryFrom<&'p mut aya::programs::Program>,
     <&'p mut P as TryFrom<&'p mut aya::programs::Program>>::Error: std::error::Error,
@@ -300,67 +295,7 @@ fn pin(link: FdLink, path: PathBuf) -> Result<(), Error> {
         .map_err(failed(format!("pin {text}")))
 }
 
-/// Brings the table up to date with the sockets there are: the hooks miss what was bound before
-/// them, ports that the kernel chose without a bind, sockets that were passed to another process,
-/// and threads of a process other than the one that bound.
-///
-/// # Errors
-/// The table cannot be read or written.
-pub fn refresh(
-    directory: &Path,
-    sockets: &mut dyn FnMut() -> io::Result<Vec<BoundSocket>>,
-) -> Result<(), Error> {
-    let mut table: HashMap<MapData, u64, SocketValue> = open(directory, "sockets")?;
-    let mut others: HashMap<MapData, u64, SocketValue> = open(directory, "others")?;
-    let mut read = || sockets().map_err(failed("list the host's sockets"));
-    for socket in read()? {
-        let value = SocketValue {
-            key: PortKey::of(&socket),
-            thread: socket.thread,
-            priority: socket.priority,
-        };
-        // One that is not there is in the other, or nowhere.
-        let (in_table, elsewhere) = match socket.priority {
-            0 => (&mut others, &mut table),
-            _ => (&mut table, &mut others),
-        };
-        in_table
-            .insert(socket.cookie, value, 0)
-            .map_err(failed("enter a socket"))?;
-        let _ = elsewhere.remove(&socket.cookie);
-    }
-    // Those that were closed between the list and their entry.
-    let now: Vec<u64> = read()?.iter().map(|socket| socket.cookie).collect();
-    let entered: Vec<u64> = table.keys().filter_map(Result::ok).collect();
-    for cookie in entered.into_iter().filter(|cookie| !now.contains(cookie)) {
-        // It may have left by itself.
-        let _ = table.remove(&cookie);
-    }
-    let mut wanted: BTreeMap<PortKey, PortValue> = BTreeMap::new();
-    for (_, socket) in table.iter().filter_map(Result::ok) {
-        let value = wanted.entry(socket.key).or_insert(PortValue {
-            priority: 0,
-            sockets: 0,
-            changes: 0,
-        });
-        value.priority = value.priority.max(socket.priority);
-        value.sockets += 1;
-    }
-    let mut ports: HashMap<MapData, PortKey, PortValue> = open(directory, "ports")?;
-    for key in ports.keys().filter_map(Result::ok).collect::<Vec<_>>() {
-        if !wanted.contains_key(&key) {
-            let _ = ports.remove(&key);
-        }
-    }
-    for (key, value) in wanted {
-        ports
-            .insert(key, value, 0)
-            .map_err(failed("enter a port"))?;
-    }
-    Ok(())
-}
-
-fn open<M>(directory: &Path, name: &str) -> Result<M, Error>
+pub(crate) fn open<M>(directory: &Path, name: &str) -> Result<M, Error>
 where
     M: TryFrom<Map>,
     M::Error: std::error::Error,
@@ -386,6 +321,7 @@ pub fn installed(directory: &Path) -> Result<Option<Installed>, Error> {
         .filter_map(|name| name.strip_prefix("xdp-").map(str::to_owned))
         .collect();
     nics.sort();
+    table::present(directory)?;
     let settings: Array<MapData, Settings> = open(directory, "settings")?;
     let settings = settings.get(&0, 0).map_err(failed("read the settings"))?;
     let mut threads = Vec::new();
@@ -442,30 +378,6 @@ pub fn counters(directory: &Path) -> Result<Counters, Error> {
     })
 }
 
-/// The port to priority map, in order.
-///
-/// # Errors
-/// Nothing is installed.
-pub fn ports(directory: &Path) -> Result<Vec<Port>, Error> {
-    let map: HashMap<MapData, PortKey, PortValue> = open(directory, "ports")?;
-    let mut ports: Vec<Port> = map
-        .iter()
-        .filter_map(Result::ok)
-        // A port stays there when its last socket goes.
-        .filter(|(_, value)| value.sockets > 0)
-        .filter_map(|(key, value)| {
-            Some(Port {
-                protocol: Protocol::of_number(key.protocol)?,
-                port: key.port,
-                priority: value.priority,
-                sockets: value.sockets,
-            })
-        })
-        .collect();
-    ports.sort();
-    Ok(ports)
-}
-
 /// Ends the programs. Nothing installed is no error.
 ///
 /// # Errors
@@ -494,16 +406,18 @@ pub fn remove(directory: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::{COUNTERS, LEVEL_MAPS, OBJECT, program, refuse_vlans, shortened};
     use crate::levels::Levels;
     use crate::shared::{Queues, Settings, Specification};
     use aya::maps::{Array, PerCpuArray};
-    use aya::programs::{CgroupSock, TestRun, TestRunOptions, Xdp};
+    use aya::programs::{CgroupSock, TestRun, TestRunOptions, Xdp, XdpMode};
     use aya::{Ebpf, EbpfLoader};
+    use nix::sched::{CloneFlags, unshare};
+    use std::process::Command;
     use std::time::Instant;
 
-    fn loaded() -> Ebpf {
+    pub(crate) fn loaded() -> Ebpf {
         let mut loader = EbpfLoader::new();
         for map in LEVEL_MAPS {
             loader.map_max_entries(map, 1);
@@ -586,6 +500,21 @@ mod tests {
             highest <= cpus * (100 + took_ms),
             "{highest} in {took_ms} ms"
         );
+    }
+
+    /// Needs root. A NIC whose frames are larger than a page, in a network namespace of the test's own.
+    #[test]
+    fn a_nic_with_jumbo_frames_is_taken() {
+        let attach = || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let pair = "link add jumbo mtu 9000 type veth peer name other mtu 9000";
+            let added = Command::new("ip").args(pair.split(' ')).status().unwrap();
+            assert!(added.success());
+            let mut programs = loaded();
+            let xdp: &mut Xdp = program(&mut programs, "demux_xdp").unwrap();
+            xdp.attach("jumbo", XdpMode::Driver).unwrap();
+        };
+        std::thread::spawn(attach).join().unwrap();
     }
 
     #[test]

@@ -11,10 +11,10 @@ mod install;
 mod levels;
 mod packet;
 mod shared;
+mod table;
 
-pub use install::{
-    Counters, Error, Installed, Port, counters, install, installed, ports, refresh, remove,
-};
+pub use install::{Counters, Error, Installed, counters, install, installed, remove};
 pub use levels::{LEVELS, Levels, LevelsError, PRIORITIES};
 pub use packet::{Kind, Packet, parse};
 pub use shared::{BoundSocket, MARK, Protocol, Queues, Specification};
+pub use table::{Port, ports, refresh};

@@ -99,9 +99,16 @@ pub(crate) struct PortKey {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PortValue {
-    pub priority: u32,
+    pub state: u64,
     pub sockets: u32,
-    pub changes: u32,
+    pub zero: u32,
+}
+
+impl PortValue {
+    /// The highest priority of its sockets.
+    pub fn priority(self) -> u32 {
+        self.state as u32
+    }
 }
 
 /// `struct socket_value`
@@ -126,7 +133,7 @@ unsafe impl aya::Pod for SocketValue {}
 const _: () = {
     assert!(size_of::<Settings>() == 4 * 4 + PRIORITIES);
     assert!(size_of::<PortKey>() == 4);
-    assert!(size_of::<PortValue>() == 12);
+    assert!(size_of::<PortValue>() == 16);
     assert!(size_of::<SocketValue>() == 12);
 };
 
@@ -154,15 +161,5 @@ impl Settings {
             .collect();
         bytes.extend(self.level_of_priority);
         bytes
-    }
-}
-
-impl PortKey {
-    pub fn of(socket: &BoundSocket) -> Self {
-        Self {
-            port: socket.port,
-            protocol: socket.protocol.number(),
-            zero: 0,
-        }
     }
 }

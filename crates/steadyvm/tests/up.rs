@@ -45,6 +45,24 @@ fn chatterer() -> Vec<u8> {
     [&out(CONSOLE, b'x')[..], &[0xeb, 0xfd]].concat()
 }
 
+/// Asks for kvm-clock (MSR_KVM_SYSTEM_TIME_NEW) at 2 MiB, says "x", waits until the clock's flags have
+/// PVCLOCK_GUEST_STOPPED (arch/x86/include/asm/pvclock-abi.h), and powers off.
+fn waits_to_be_told_that_it_was_stopped() -> Vec<u8> {
+    [
+        // mov ecx, 0x4b564d01; mov eax, 0x200001; xor edx, edx; wrmsr
+        &[0xb9, 0x01, 0x4d, 0x56, 0x4b, 0xb8, 0x01, 0x00, 0x20, 0x00][..],
+        &[0x31, 0xd2, 0x0f, 0x30],
+        &out(CONSOLE, b'x'),
+        // again: mov al, [0x20001d]; test al, 2; jz again
+        &[
+            0x8a, 0x04, 0x25, 0x1d, 0x00, 0x20, 0x00, 0xa8, 0x02, 0x74, 0xf5,
+        ],
+        &out(POWER, 0x34),
+        &HALT,
+    ]
+    .concat()
+}
+
 /// A bzImage of this code, by Linux's boot protocol 2.15.
 fn kernel(code: &[u8]) -> Vec<u8> {
     let mut image = vec![0; 1024];
@@ -243,6 +261,30 @@ fn assert_confined(monitor: &Monitor, own_network: bool) {
     let descriptors: u64 = limit("Max open files").parse().unwrap();
     assert!(descriptors >= 4096 + 64, "{descriptors}");
     assert!(descriptors < 5000, "{descriptors}");
+}
+
+#[test]
+fn a_guest_that_was_stopped_is_told() {
+    if !kvm() {
+        return;
+    }
+    let vm = Vm::new(&waits_to_be_told_that_it_was_stopped(), "");
+    let mut monitor = Monitor::started(vm.command());
+    monitor.signal(libc::SIGSTOP);
+    // SAFETY: plain integers and pointers, for which zero is a value.
+    let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: waitid writes one siginfo_t, for which there is room.
+    let waited = unsafe {
+        libc::waitid(
+            libc::P_PID,
+            monitor.pid(),
+            &raw mut information,
+            libc::WSTOPPED,
+        )
+    };
+    assert_eq!(waited, 0);
+    monitor.signal(libc::SIGCONT);
+    assert_eq!(monitor.end(), Some(0));
 }
 
 #[test]

@@ -63,6 +63,8 @@ const SOCKETS: &[c_long] = &[
 
 /// `KVM_RUN`.
 const KVM_RUN: u64 = 0xae80;
+/// `KVM_KVMCLOCK_CTRL`: the guest was stopped.
+const KVM_KVMCLOCK_CTRL: u64 = 0xaead;
 /// `KVM_GET_IRQCHIP`: which VCPU an interrupt is for.
 const KVM_GET_IRQCHIP: u64 = 0xc208_ae62;
 /// What a reset or an activation of a card asks vhost-net and its tap device for: `VHOST_SET_FEATURES`,
@@ -155,7 +157,7 @@ fn compile(role: Role, sockets: bool, cards: bool) -> Compiled<BpfProgram> {
     match role {
         Role::Vcpu | Role::Server => {
             if role == Role::Vcpu {
-                requests.push(one(equal(1, KVM_RUN)?)?);
+                requests.extend(any_of(1, &[KVM_RUN, KVM_KVMCLOCK_CTRL])?);
             }
             if cards && role == Role::Vcpu {
                 requests.extend(any_of(1, CARDS)?);
@@ -413,6 +415,11 @@ mod tests {
         let mut allowed = vec![
             (Role::Vcpu, libc::SYS_sendmsg, [-1, 0, 0, 0]),
             (Role::Vcpu, libc::SYS_ioctl, [-1, KVM_RUN as c_long, 0, 0]),
+            (
+                Role::Vcpu,
+                libc::SYS_ioctl,
+                [-1, KVM_KVMCLOCK_CTRL as c_long, 0, 0],
+            ),
             (
                 Role::Vcpu,
                 libc::SYS_ioctl,

@@ -157,6 +157,9 @@ impl Vcpu {
                 libc::EINTR | libc::EAGAIN => {
                     count(Exit::Signal);
                     self.fd.set_kvm_immediate_exit(0);
+                    // It may have been stopped, or the host suspended: the guest's watchdogs learn that it did
+                    // not hang. A guest without kvm-clock has no place for that, and is told nothing.
+                    let _ = self.fd.kvmclock_ctrl();
                 }
                 _ => return Some(End::Failed(format!("KVM cannot run it: {error}"))),
             },

@@ -25,7 +25,7 @@ const SETS: u64 = 25;
 const DURATION_NS: u64 = 60_000 * MS;
 /// Harmonic VCPU periods of the four domains, ms: the paper says harmonic, not which.
 type Periods = [i64; 4];
-const PERIODS_MS: [Periods; 2] = [[16, 32, 64, 128], [32, 32, 32, 32]];
+const PERIODS_MS: [Periods; 3] = [[16, 32, 64, 128], [32, 32, 32, 32], [10, 10, 10, 10]];
 
 const HOSTS: [(&str, HostScheduler); 4] = [
     ("pEDF", HostScheduler::PartitionedEarliestDeadline),
@@ -310,7 +310,7 @@ fn introduction(seed: u64) -> String {
         "# Schedulability on five CPUs (Figures 3.4 to 3.9)\n\n\
          Command: `steadyvm simulate --experiment multicore --seed {seed}`. n = {SETS} task sets a row, 60 s of simulated \
          time each, quantum 1 ms, no overheads. Figures are fractions of task sets.\n\n\
-         What differs from the paper: it says that VCPU periods are harmonic, not which, so there are two parts here; \
+         What differs from the paper: it says that VCPU periods are harmonic, not which, so there are three parts here; \
          execution times are whole milliseconds; the simulator has no overheads, no domain 0 and no credit scheduler; a \
          global guest's jobs run on whichever of its VCPUs run, as the theory assumes and Linux does not; the seeds are \
          ours.\n"

@@ -163,11 +163,14 @@ fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
 
 /// The priority of a UDP port in the table; none if it has none.
 fn priority(host: &EmulatedHost, port: u16) -> Option<u64> {
-    let shown = shown(host);
+    priority_of(&shown(host), "udp", port)
+}
+
+fn priority_of(shown: &Value, protocol: &str, port: u16) -> Option<u64> {
     let ports = shown["demux"]["ports"].as_array().unwrap();
     let ours = ports
         .iter()
-        .find(|entry| entry["port"] == port && entry["protocol"] == "udp")?;
+        .find(|entry| entry["port"] == port && entry["protocol"] == protocol)?;
     ours["priority"].as_u64()
 }
 
@@ -275,6 +278,8 @@ fn early_demultiplexing_follows_ports_and_their_priorities() {
             send_fifty(&host, port, level);
         }
 
+        a_clients_ports_are_listed(&host);
+
         // A change of priority is followed, and the end of the process.
         let of_service = |words: &str| {
             let each = "for p in /proc/[0-9]*; do if grep -qs '0:400[3]' $p/cmdline; then";
@@ -301,6 +306,33 @@ fn early_demultiplexing_follows_ports_and_their_priorities() {
         undo(&host);
         assert_eq!(inside(&host, "ls /sys/fs/bpf"), "");
     }
+}
+
+/// Ports that the kernel chose, of a real-time process that connects and sends.
+fn a_clients_ports_are_listed(host: &EmulatedHost) {
+    inside(host, "ip link set lo up");
+    install(host.connection(), "connect_out.c", "/run/connect_out");
+    let argv = ["chrt", "-f", "45", "/run/connect_out"];
+    let mut client = host.connection().spawn(&argv).unwrap();
+    let line = client.wait_for_line("ready", PATIENCE).unwrap();
+    let ports: Vec<(&str, u16)> = line
+        .split(' ')
+        .filter_map(|word| word.split_once(':'))
+        .map(|(protocol, port)| (protocol, port.parse().unwrap()))
+        .collect();
+    assert_eq!(ports.len(), 6, "{line}");
+    let priorities = |shown: &Value| -> Vec<Option<u64>> {
+        let each = ports.iter();
+        each.map(|(protocol, port)| priority_of(shown, protocol, *port))
+            .collect()
+    };
+    assert_eq!(priorities(&shown(host)), [Some(45); 6], "{ports:?}");
+    client.signal(libc::SIGKILL).unwrap();
+    let until = Instant::now() + PATIENCE;
+    while priorities(&shown(host)) != [None; 6] {
+        assert!(Instant::now() < until, "{:?}", shown(host)["demux"]);
+    }
+    inside(host, "ip link set lo down");
 }
 
 /// More sockets than the table of early demultiplexing has places, of a user without rights.

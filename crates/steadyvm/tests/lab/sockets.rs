@@ -35,6 +35,30 @@ fn programs_see_what_they_see_on_the_host() {
     }
 }
 
+/// On a CPU that came after the module, beside a task that never leaves it: nothing but that CPU's harvest says
+/// what has arrived for the others.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn programs_on_a_cpu_that_came_later_are_woken_beside_one_that_computes() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = shared::lab(logs);
+    let cases = build_cases(&lab);
+    let expected = expected(&lab, &cases);
+    let script = RUN_CASES.replace(
+        "/cases",
+        "for online in 0 1; do echo $online > /sys/devices/system/cpu/cpu1/online; done\n\
+         taskset 2 sh -c 'while :; do :; done' &\n\
+         taskset 2 /cases\n\
+         kill %1",
+    );
+    lab.upload_guest(&script, &[("/cases", &cases)]);
+    check(
+        &lab.run_guest("/boot/guest-kernel", guest(2), PATIENCE),
+        &expected,
+    );
+}
+
 /// Debian 12's own kernel: the oldest that the module is for.
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
