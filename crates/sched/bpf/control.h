@@ -63,7 +63,6 @@ int control_advance(struct advance_request *request)
 	bpf_rcu_read_lock();
 	unpark(time);
 	next = first_time(PARKED);
-	bpf_rcu_read_unlock();
 	if (next > POLICY_NEVER)
 		next = POLICY_NEVER;
 	if (idlers) {
@@ -72,6 +71,7 @@ int control_advance(struct advance_request *request)
 		if (idle < next)
 			next = idle;
 	}
+	bpf_rcu_read_unlock();
 	/*
 	 * What is known to come is awaited now, even where a tick would see to it or it can still change: to be woken for it later
 	 * costs another turn.
@@ -166,9 +166,9 @@ static __always_inline void queue_all_anew(void)
 		if (cpu_of(cpu)->key < POLICY_KEY_NON_RT)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
-	bpf_rcu_read_unlock();
 	if (idlers)
 		arm(advance_idlers(bpf_ktime_get_ns()));
+	bpf_rcu_read_unlock();
 }
 
 /* A VCPU comes, gets other parameters, or goes. */
