@@ -45,8 +45,8 @@ fn chatterer() -> Vec<u8> {
     [&out(CONSOLE, b'x')[..], &[0xeb, 0xfd]].concat()
 }
 
-/// Asks for kvm-clock (MSR_KVM_SYSTEM_TIME_NEW) at 2 MiB, says "x", waits until the clock's flags have
-/// PVCLOCK_GUEST_STOPPED (arch/x86/include/asm/pvclock-abi.h), and powers off.
+/// Asks for kvm-clock (`MSR_KVM_SYSTEM_TIME_NEW`) at 2 MiB, says "x", waits until the clock's flags have
+/// `PVCLOCK_GUEST_STOPPED` (arch/x86/include/asm/pvclock-abi.h), and powers off.
 fn waits_to_be_told_that_it_was_stopped() -> Vec<u8> {
     [
         // mov ecx, 0x4b564d01; mov eax, 0x200001; xor edx, edx; wrmsr
