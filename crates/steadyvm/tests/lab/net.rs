@@ -257,7 +257,11 @@ fn packets_for_real_time_processes_wait_at_the_kernels_own_level() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn early_demultiplexing_follows_ports_and_their_priorities() {
-    for kernel in [HostKernel::PreemptRt, HostKernel::Distribution] {
+    for kernel in [
+        HostKernel::NewestRt,
+        HostKernel::PreemptRt,
+        HostKernel::Distribution,
+    ] {
         let host = shared::host(kernel);
         write(&host, "/run/steadyvm.toml", DEMUX);
         inside(&host, "steadyvm host snapshot > /run/before.json");
@@ -332,7 +336,7 @@ fn a_clients_ports_are_listed(host: &EmulatedHost) {
     while priorities(&shown(host)) != [None; 6] {
         assert!(Instant::now() < until, "{:?}", shown(host)["demux"]);
     }
-    inside(host, "ip link set lo down");
+    inside(host, "ip link set lo down; ip addr flush dev lo");
 }
 
 /// More sockets than the table of early demultiplexing has places, of a user without rights.
