@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
 use crate::machine::{Machine, ThreadId};
-pub use crate::machine::{Nic, Vm, VmSelector, all_vms, find_vm, nic, vm, without_interrupts};
+pub use crate::machine::{
+    Nic, Processes, Vm, VmSelector, all_vms, find_vm, nic, vm, without_interrupts,
+};
 
 /// A process of the host that is itself the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

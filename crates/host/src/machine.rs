@@ -6,6 +6,7 @@ mod descriptors;
 mod device;
 mod nic;
 mod printable;
+mod processes;
 mod vfio;
 mod vm;
 mod vm_names;
@@ -13,6 +14,7 @@ mod vm_names;
 pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
 pub use printable::printable;
+pub use processes::Processes;
 pub use vm::{Vm, vm};
 pub use vm_names::{VmSelector, all as all_vms, find as find_vm};
 

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use crate::error::HostError;
-use crate::machine::{Machine, VmSelector, all_vms, find_vm, printable};
+use crate::machine::{Machine, Processes, VmSelector, all_vms, find_vm, printable};
 use crate::method::RtVm;
 
 /// A VM that somebody wants to be real-time.
@@ -60,10 +60,11 @@ impl WantedVm {
             return Ok(rt_vm(pid));
         }
         let threads = machine.all_threads()?;
-        if let Some(found) = find_vm(machine, &threads, &self.selector, warnings)? {
+        let processes = Processes::of(&threads);
+        if let Some(found) = find_vm(machine, &processes, &self.selector, warnings)? {
             return Ok(rt_vm(found.pid));
         }
-        let running = all_vms(machine, &threads);
+        let running = all_vms(machine, &processes);
         let running: Vec<String> = running
             .iter()
             .map(|(name, vm)| format!("{} (process {})", printable(name), vm.pid))

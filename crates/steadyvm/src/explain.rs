@@ -16,7 +16,8 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use steadyvm_analysis::plan::{self, ServiceReport};
-use steadyvm_host::{HostError, Machine, Thread, discover};
+use steadyvm_host::discover::{self, Processes};
+use steadyvm_host::{HostError, Machine, Thread};
 use steadyvm_trace::receive_path::{
     Findings, Legs, Rank, Report, Setup, VmThreads, Wanted, analyse, render, render_worst,
 };
@@ -307,7 +308,7 @@ fn setup(args: &Args) -> Result<Setup> {
 
 /// The VMs that packets are followed into.
 fn vms(machine: &Machine, threads: &[Thread]) -> Vec<VmThreads> {
-    let all = discover::all_vms(machine, threads).into_iter();
+    let all = discover::all_vms(machine, &Processes::of(threads)).into_iter();
     all.map(|(name, vm)| VmThreads {
         name,
         carriers: vm.vhost_workers.iter().map(|thread| thread.tid).collect(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Source;
 use crate::fake::paper::paper_host;
-use crate::machine::{all_vms, find_vm, nic, printable, vm};
+use crate::machine::{Processes, all_vms, find_vm, nic, printable, vm};
 use crate::net::file;
 use crate::settings::{ChangeOf, File, Form};
 use crate::{
@@ -131,13 +131,18 @@ pub fn files(bytes: &[u8]) {
         );
     }
     let threads = machine.all_threads().unwrap_or_default();
-    for (_, found) in all_vms(&machine, &threads) {
+    for (_, found) in all_vms(&machine, &Processes::of(&threads)) {
         let again = vm(&machine, &threads, found.pid);
         assert!(again.is_ok(), "a VM that was found is one");
     }
     for name in ["rt", "bulk"] {
         let selector = crate::machine::VmSelector::Name(name.into());
-        let _ = find_vm(&machine, &threads, &selector, &mut Vec::new());
+        let _ = find_vm(
+            &machine,
+            &Processes::of(&threads),
+            &selector,
+            &mut Vec::new(),
+        );
     }
     let _ = nic(&machine, &threads, "rt0");
     let _ = Snapshot::take(&machine);

@@ -1,11 +1,11 @@
 //! Which VM somebody means: by what its monitor was told, by its systemd unit or cgroup, by number.
 
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use super::descriptors::Descriptors;
 use super::printable::printable;
+use super::processes::{Process, Processes};
 use super::vm::{Vm, vm};
 use super::{Machine, Thread, cgroup};
 use crate::error::HostError;
@@ -36,7 +36,7 @@ impl std::fmt::Display for VmSelector {
     }
 }
 
-/// Finds a VM; none if it does not run, or has no virtual CPU yet. `threads` are all threads of the host.
+/// Finds a VM; none if it does not run, or has no virtual CPU yet.
 ///
 /// A name is a claim, which any user who may start VMs can make. It is not believed of a process in
 /// an ordinary user's session: `warnings` tells of those.
@@ -45,21 +45,17 @@ impl std::fmt::Display for VmSelector {
 /// Several VMs that it may be; or what [`vm`] says of the one.
 pub fn find(
     machine: &Machine,
-    threads: &[Thread],
+    processes: &Processes<'_>,
     wanted: &VmSelector,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Vm>, HostError> {
     if let VmSelector::Pid(pid) = wanted {
-        return vm(machine, threads, *pid).map(Some);
-    }
-    let mut processes: BTreeMap<u32, Vec<&Thread>> = BTreeMap::new();
-    for thread in threads.iter().filter(|thread| !thread.is_kernel()) {
-        processes.entry(thread.id.pid).or_default().push(thread);
+        return vm(machine, processes.threads(), *pid).map(Some);
     }
     let mut found: Vec<u32> = Vec::new();
     let mut unreadable = None;
-    for (pid, own) in processes {
-        if !is_meant(machine, pid, &own, wanted) {
+    for (pid, own) in processes.iter() {
+        if !is_meant(machine, pid, own, wanted) {
             continue;
         }
         match Descriptors::of(machine, pid) {
@@ -80,7 +76,7 @@ pub fn find(
     match (found.as_slice(), unreadable) {
         ([], None) => Ok(None),
         ([], Some((pid, error))) => Err(HostError::io("list", format!("/proc/{pid}/fd"), error)),
-        ([only], _) => unless_it_ends(machine, threads, *only),
+        ([only], _) => unless_it_ends(machine, processes.threads(), *only),
         (several, _) => Err(ambiguous(machine, several, wanted)),
     }
 }
@@ -116,32 +112,26 @@ fn unless_it_ends(
 }
 
 /// Every VM of the host whose VCPUs can be told, with a name: what its monitor was told, or its process.
-/// `threads` are all threads of the host.
-pub fn all(machine: &Machine, threads: &[Thread]) -> Vec<(String, Vm)> {
-    let mut processes: BTreeMap<u32, Vec<&Thread>> = BTreeMap::new();
-    for thread in threads.iter().filter(|thread| !thread.is_kernel()) {
-        processes.entry(thread.id.pid).or_default().push(thread);
-    }
-    let vm_of = |(pid, own): (u32, Vec<&Thread>)| {
+pub fn all(machine: &Machine, processes: &Processes<'_>) -> Vec<(String, Vm)> {
+    let vm_of = |(pid, own): (u32, &Process<'_>)| {
         let files = Descriptors::of(machine, pid).ok()?;
         if files.kvm_vms.is_empty() {
             return None;
         }
-        let found = vm(machine, threads, pid).ok()?;
-        let line = machine.tree.read_bytes(&format!("/proc/{pid}/cmdline"));
-        let told = line.ok().and_then(|line| names(&line).pop());
+        let found = vm(machine, processes.threads(), pid).ok()?;
+        let told = claimed(machine, pid, own).last().cloned();
         let by_thread = || {
-            let mut comms = own.iter().map(|thread| thread.id.comm.as_str());
+            let mut comms = own.threads.iter().map(|thread| thread.id.comm.as_str());
             let name = comms.find_map(|comm| comm.strip_prefix("vcpu")?.split_once('/'));
             name.map(|(_, name)| name.to_owned())
         };
         let name = told.or_else(by_thread);
         Some((name.unwrap_or_else(|| format!("process {pid}")), found))
     };
-    processes.into_iter().filter_map(vm_of).collect()
+    processes.iter().filter_map(vm_of).collect()
 }
 
-fn is_meant(machine: &Machine, pid: u32, own: &[&Thread], wanted: &VmSelector) -> bool {
+fn is_meant(machine: &Machine, pid: u32, own: &Process<'_>, wanted: &VmSelector) -> bool {
     let in_cgroup = |is_it: &dyn Fn(&str) -> bool| {
         let mut paths = cgroup::of(machine, pid).into_iter();
         paths.any(|path| is_it(&path))
@@ -151,12 +141,18 @@ fn is_meant(machine: &Machine, pid: u32, own: &[&Thread], wanted: &VmSelector) -
         VmSelector::Unit(unit) => in_cgroup(&|path| cgroup::is_of_unit(path, unit)),
         VmSelector::Cgroup(above) => in_cgroup(&|path| cgroup::is_below(path, above)),
         VmSelector::Name(name) => {
-            own.iter().any(|thread| is_vcpu_of(&thread.id.comm, name)) || {
-                let line = machine.tree.read_bytes(&format!("/proc/{pid}/cmdline"));
-                line.is_ok_and(|line| names(&line).iter().any(|own| own == name))
-            }
+            let mut comms = own.threads.iter().map(|thread| &thread.id.comm);
+            comms.any(|comm| is_vcpu_of(comm, name)) || claimed(machine, pid, own).contains(name)
         }
     }
+}
+
+/// The names that a process's command line gives its VM; none of a process that has ended.
+fn claimed<'p>(machine: &Machine, pid: u32, own: &'p Process<'_>) -> &'p [String] {
+    own.vm_names.get_or_init(|| {
+        let line = machine.tree.read_bytes(&format!("/proc/{pid}/cmdline"));
+        names(&line.unwrap_or_default())
+    })
 }
 
 fn is_of_a_session(machine: &Machine, pid: u32) -> bool {

@@ -19,7 +19,7 @@ use crate::engine::Step;
 use crate::error::{HostError, unless_vanished};
 use crate::fair_server;
 use crate::links::Qdisc;
-use crate::machine::{Machine, Thread, ThreadId};
+use crate::machine::{Machine, Processes, Thread, ThreadId};
 use crate::parse;
 use crate::settings::{
     Change, ChangeOf, Device, File, Form, IrqAffinity, RootQdisc, SettingKind, ThreadAffinity,
@@ -103,9 +103,10 @@ pub(crate) fn plan(
         }
     }
     let mut reserved = Vec::new();
+    let processes = Processes::of(&threads);
     let has_budget = |vm: &&VmProfile| by_ext.is_some_and(|it| it.vms.contains_key(&vm.name));
     for vm in profile.vms.iter().filter(|vm| vm.asks() || has_budget(vm)) {
-        let found = find_vm(machine, &threads, vm, context);
+        let found = find_vm(machine, &processes, vm, context);
         let found = found.map_err(|error| place_once(error, &vm.place))?;
         wanted.vms.push(VmThreads::of(&vm.name, found.as_ref()));
         match found {
@@ -157,7 +158,7 @@ pub(crate) fn plan(
 /// One that was named by its process and does not run is none either, unless that is a mistake.
 fn find_vm<'p>(
     machine: &Machine,
-    threads: &[Thread],
+    processes: &Processes<'_>,
     vm: &'p VmProfile,
     context: &Context<'_>,
 ) -> Result<Option<Running<'p>>, HostError> {
@@ -165,7 +166,7 @@ fn find_vm<'p>(
     if !context.is_first && vm.pid.is_some_and(has_ended) {
         return Ok(None);
     }
-    vms::find(machine, threads, vm)
+    vms::find(machine, processes, vm)
 }
 
 /// Every NIC that has interrupts.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::discover;
 use crate::error::HostError;
-use crate::machine::{Machine, Thread};
+use crate::machine::{Machine, Processes};
 
 use super::profile::{VmProfile, at};
 
@@ -66,11 +66,12 @@ impl VmThreads {
 /// Finds a VM; none if it does not run, or lacks a VCPU that is named as long as it is not at work.
 pub(super) fn find<'p>(
     machine: &Machine,
-    threads: &[Thread],
+    processes: &Processes<'_>,
     profile: &'p VmProfile,
 ) -> Result<Option<Running<'p>>, HostError> {
     let mut warnings = Vec::new();
-    let Some(vm) = discover::find_vm(machine, threads, &profile.selector(), &mut warnings)? else {
+    let Some(vm) = discover::find_vm(machine, processes, &profile.selector(), &mut warnings)?
+    else {
         return Ok(None);
     };
     if let Some(absent) = profile

@@ -4,7 +4,8 @@
 //! preempted; `/proc/TID/sched` what is left of the budget, switches and migrations (`proc_sched_show_task` of kernel/sched/debug.c). The
 //! kernel counts neither periods nor throttling: those figures are none.
 
-use steadyvm_host::{Machine, Policy, discover};
+use steadyvm_host::discover::{self, Processes};
+use steadyvm_host::{Machine, Policy};
 use steadyvm_sched::show::{DecisionTimes, SCHEMA_VERSION, Standing, VcpuStanding};
 
 use crate::top::frame::SchedStat;
@@ -25,7 +26,8 @@ pub struct Candidate {
 /// A part of procfs that cannot be read.
 pub fn candidates(machine: &Machine, named: &[(String, u32)]) -> anyhow::Result<Vec<Candidate>> {
     let mut found = Vec::new();
-    for (name, vm) in discover::all_vms(machine, &machine.all_threads()?) {
+    let threads = machine.all_threads()?;
+    for (name, vm) in discover::all_vms(machine, &Processes::of(&threads)) {
         found.extend(vm.vcpus.iter().map(|(&vcpu, thread)| Candidate {
             vm: name.clone(),
             vcpu,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use steadyvm_host::discover;
+use steadyvm_host::discover::{self, Processes};
 use steadyvm_host::net::Profile;
 use steadyvm_host::{HostControl, Machine, Thread, ThreadId};
 use steadyvm_sched::service::SOCKET;
@@ -296,8 +296,9 @@ fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parti
             Err(error) => parties.warnings.push(error.to_string()),
         }
     }
+    let processes = Processes::of(threads);
     for vm in &profile.vms {
-        let found = discover::find_vm(machine, threads, &vm.selector(), &mut parties.warnings);
+        let found = discover::find_vm(machine, &processes, &vm.selector(), &mut parties.warnings);
         let party = match found {
             Ok(Some(found)) => party_of_vm(vm.name.clone(), &found),
             Ok(None) => Party {
@@ -327,7 +328,7 @@ fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parti
 
 /// Without a profile: all VMs of the host.
 fn of_host(machine: &Machine, threads: &[Thread]) -> Parties {
-    let vms = discover::all_vms(machine, threads);
+    let vms = discover::all_vms(machine, &Processes::of(threads));
     Parties {
         vms: vms
             .into_iter()
