@@ -109,8 +109,8 @@ program-tests: set-up-for-tests build ## Servers and clients of Debian's package
 	cargo test --release --locked -p steadyvm --test lab_programs --test lab_services --test lab_inversion --test lab_end_to_end --test lab_peers --test lab_qemu_sockets -- --ignored --test-threads=1
 
 .PHONY: libvirt-tests
-libvirt-tests: set-up-for-tests build ## By hand: libvirtd with domains in the emulated host, our hook and a watch; takes minutes
-	cargo test --release --locked -p steadyvm --test lab_libvirt --test lab_walk -- --ignored --test-threads=1
+libvirt-tests: set-up-for-tests build ## By hand: libvirtd with domains in the emulated host, our hook and a watch; tuned; takes minutes
+	cargo test --release --locked -p steadyvm --test lab_libvirt --test lab_tuned --test lab_walk -- --ignored --test-threads=1
 
 .PHONY: churn-tests
 churn-tests: build ## By hand: ten VMs per second come and go under a watch, on this machine, for ten minutes

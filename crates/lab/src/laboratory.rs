@@ -157,27 +157,17 @@ impl Laboratory {
         Ok(laboratory)
     }
 
-    /// Gives hosts and guests real network programs, too, from an image that is built if need be.
-    pub fn with_programs(mut self, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
-        self.image = user_space_image(cache, UserSpace::Programs, observer)?;
-        Ok(self)
-    }
-
-    /// Gives hosts libvirt, too, from an image that is built if need be.
+    /// Gives hosts and guests another user space, from an image that is built if need be.
     ///
     /// # Errors
     /// The image cannot be built.
-    pub fn with_libvirt(mut self, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
-        self.image = user_space_image(cache, UserSpace::Libvirt, observer)?;
-        Ok(self)
-    }
-
-    /// Gives hosts and guests real services to measure, too, from an image that is built if need be.
-    ///
-    /// # Errors
-    /// The image cannot be built.
-    pub fn with_services(mut self, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
-        self.image = user_space_image(cache, UserSpace::Services, observer)?;
+    pub fn with_user_space(
+        mut self,
+        user_space: UserSpace,
+        cache: &Cache,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        self.image = user_space_image(cache, user_space, observer)?;
         Ok(self)
     }
 

@@ -81,6 +81,12 @@ const MAKE_LIBVIRTS_PLACES: &str = "--extract-hook=cd \"$1/var\" && \
      { [ -L run ] || { rmdir run && ln -s /run run; }; } && \
      mkdir -p log/libvirt lib/libvirt cache/libvirt ../etc/libvirt/hooks/qemu.d";
 
+/// The daemon that a distribution tunes hosts with. Scripts of its profiles are in awk.
+const TUNED: &[&str] = &["tuned", "gawk", "mount", "base-passwd"];
+
+/// What Debian's alternatives would make.
+const NAME_AWK: &str = "--extract-hook=ln -sf gawk \"$1/usr/bin/awk\"";
+
 /// Python's modules as bytecode: no package script has made it, and an emulated processor takes
 /// minutes to. Some files of its tests are no Python, on purpose: the compiler's exit code says so.
 const COMPILE_PYTHON: &str =
@@ -97,6 +103,8 @@ pub enum UserSpace {
     Programs,
     /// The lab's, and libvirt.
     Libvirt,
+    /// The lab's, and tuned.
+    Tuned,
 }
 
 impl UserSpace {
@@ -106,6 +114,7 @@ impl UserSpace {
             Self::Services => "user-space-services",
             Self::Programs => "user-space-programs",
             Self::Libvirt => "user-space-libvirt",
+            Self::Tuned => "user-space-tuned",
         }
     }
 
@@ -115,6 +124,7 @@ impl UserSpace {
             Self::Services => [PACKAGES, SERVICES].concat(),
             Self::Programs => [PACKAGES, PROGRAMS].concat(),
             Self::Libvirt => [PACKAGES, LIBVIRT].concat(),
+            Self::Tuned => [PACKAGES, TUNED].concat(),
         }
     }
 
@@ -124,6 +134,7 @@ impl UserSpace {
             Self::Services => &[ADD_USERS],
             Self::Programs => &[COMPILE_PYTHON],
             Self::Libvirt => &[ADD_USERS, ADD_LIBVIRTS_USERS, MAKE_LIBVIRTS_PLACES],
+            Self::Tuned => &[ADD_USERS, NAME_AWK, COMPILE_PYTHON],
         }
     }
 }

@@ -10,7 +10,7 @@ use steadyvm_experiment::compare::ComparedMethod;
 use steadyvm_experiment::engine::Meta;
 use steadyvm_experiment::engine::latency::{assemble, write_output};
 use steadyvm_experiment::registry::{EXPERIMENTS, Experiment, Options, Rows, Setting};
-use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::artifact::{Cache, UserSpace};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
@@ -222,7 +222,7 @@ impl Registered {
         let logs = out.join("logs");
         let mut laboratory = Laboratory::open(&cache, &program, &logs, &wanted, &display)?;
         if !options.methods.is_empty() {
-            laboratory = laboratory.with_services(&cache, &display)?;
+            laboratory = laboratory.with_user_space(UserSpace::Services, &cache, &display)?;
         }
         laboratory.kernel_instead = instead;
         let measured = (experiment.run)(&laboratory, &options, &display)?;

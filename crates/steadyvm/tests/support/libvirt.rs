@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use steadyvm_lab::agent::Process;
-use steadyvm_lab::artifact::Cache;
+use steadyvm_lab::artifact::{Cache, UserSpace};
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Silent;
@@ -63,7 +63,9 @@ fn boot() -> EmulatedHost {
     let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
     let kernels = [HostKernel::PreemptRt];
     let laboratory = Laboratory::open(&cache, program, &logs, &kernels, &Silent).unwrap();
-    let laboratory = laboratory.with_libvirt(&cache, &Silent).unwrap();
+    let laboratory = laboratory
+        .with_user_space(UserSpace::Libvirt, &cache, &Silent)
+        .unwrap();
     let host = laboratory.host("libvirt", HostKernel::PreemptRt).unwrap();
     let host = EmulatedHost::boot(&host).unwrap();
     write(&host, "/etc/libvirt/qemu.conf", QEMU_CONF);

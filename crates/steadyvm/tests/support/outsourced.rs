@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use steadyvm_lab::agent::{Process, Status, Stream};
-use steadyvm_lab::artifact::{Cache, Initramfs};
+use steadyvm_lab::artifact::{Cache, Initramfs, UserSpace};
 use steadyvm_lab::child;
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
@@ -47,7 +47,9 @@ impl Lab {
     /// Boots a host that has real programs, as its guests then do.
     pub fn boot_with_programs(name: &str, place: &Path) -> Self {
         Self::boot_in(name, place, &[], |laboratory, cache| {
-            laboratory.with_programs(cache, &Silent).unwrap()
+            laboratory
+                .with_user_space(UserSpace::Programs, cache, &Silent)
+                .unwrap()
         })
     }
 
