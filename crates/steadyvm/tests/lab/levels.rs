@@ -321,6 +321,31 @@ fn the_rt_nic_is_polled_at_the_rt_level_only_while_it_is_on() {
     host.check_log();
 }
 
+/// Its rank as a real-time thread is 0.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn an_interrupt_thread_of_sched_deadline_is_of_the_rt_level() {
+    let host = Host::boot();
+    host.start_netrt();
+    host.answers_all(20);
+    // The kernel takes no such thread that is bound to a CPU while it keeps a share for normal ones.
+    host.run(
+        "sysctl -qw kernel.sched_rt_runtime_us=-1
+         for thread in $(pgrep 'irq/.*-rt-'); do
+           chrt --deadline -T 2000000 -D 5000000 -P 5000000 -p 0 $thread
+         done",
+    );
+    let before = host.counter("packets", 1);
+    host.answers_all(300);
+    let polled = host.counter("packets", 1) - before;
+    host.run(
+        "for thread in $(pgrep 'irq/.*-rt-'); do chrt -f -p 50 $thread; done
+         sysctl -qw kernel.sched_rt_runtime_us=950000",
+    );
+    assert!(polled >= 300, "{polled} packets at the RT level");
+    host.check_log();
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_computing_task_of_the_services_rank_does_not_stop_the_rt_nic() {

@@ -181,6 +181,47 @@ fn a_service_runs_without_network_interrupts() {
     assert_eq!(counts, ["0", "0"], "{line}");
 }
 
+/// No other task of its CPU runs while the host carries a request out.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_big_send_is_many_requests_of_bounded_payload() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path();
+    let lab = shared::lab(logs);
+    let inside = |words: &str| {
+        let words = format!("cd /sys/kernel/tracing; {words}");
+        lab.host.connection().text(&["sh", "-euc", &words]).unwrap()
+    };
+    for (set, most_kib) in [
+        ("", 64),
+        (
+            "echo 256 > /sys/module/steadyvm_sockets/parameters/request_kib",
+            256,
+        ),
+    ] {
+        lab.upload_guest(
+            &format!(
+                "{set}\n\
+                 iperf3 --forceflush -s -1 -p 5201 > /server &\n\
+                 until grep -q istening /server; do :; done\n\
+                 iperf3 -c 127.0.0.1 -p 5201 -n 16M -l 1M\n"
+            ),
+            &[],
+        );
+        // What each call of a VCPU's thread for a stream has sent.
+        inside("echo > trace; echo 1 > events/sock/sock_send_length/enable; echo 1 > tracing_on");
+        let console = lab.run_guest("/boot/guest-kernel", guest(2), PATIENCE);
+        let sent = inside(
+            "echo 0 > events/sock/sock_send_length/enable
+             sed -n 's/^ *vcpu.*protocol = IPPROTO_TCP.*length = \\([0-9]*\\).*/\\1/p' trace; echo > trace",
+        );
+        let sent: Vec<u64> = sent.lines().map(|line| line.parse().unwrap()).collect();
+        let (total, longest) = (sent.iter().sum::<u64>(), sent.iter().max());
+        assert!(total >= 16 << 20, "{total} bytes: {console}");
+        assert_eq!(longest, Some(&(most_kib << 10)), "{console}");
+    }
+}
+
 /// A firewall's hook, as a module of the guest's kernel.
 const FILTER: KernelModule<'_> = KernelModule {
     name: "filter",
