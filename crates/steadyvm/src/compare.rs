@@ -103,6 +103,9 @@ enum Receiver {
     /// Both by processes of the host itself, without VMs: what its receive path alone does to the
     /// service.
     Host,
+    /// `NetRT` by a process in a network namespace, behind a veth and a bridge, as in a container;
+    /// `NetStream` by the host itself, without VMs.
+    Container,
 }
 
 impl From<Receiver> for Service {
@@ -110,6 +113,7 @@ impl From<Receiver> for Service {
         match receiver {
             Receiver::Vm => Self::Vm,
             Receiver::Host => Self::Host,
+            Receiver::Container => Self::Container,
         }
     }
 }

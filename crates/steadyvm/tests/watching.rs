@@ -1,10 +1,11 @@
-//! What the watch and `top` cost while they are on: CPU time, and the round trips of a service that they watch. On this machine.
+//! What the watch, `top` and `measure` cost while they are on: CPU time, and the round trips of a service that the first two watch.
+//! On this machine.
 //!
 //! A process that holds a VM of KVM serves NetRT on loopback by the thread of its VCPU, so that the watch ranks it and `top` traces
 //! each of its wake-ups. Both are on in one half of each round and off in the other; the ranks stay. Client and service have one
 //! CPU: where the kernel puts them decides between round trips of 15 and of 70 us on this machine, and hides what is measured. At the
-//! end both are on for two looks of an idle watch, which gives their CPU time. Needs root and /dev/kvm.
-//! `STEADYVM_ROUNDS`: how many, 24 without it. `STEADYVM_PAGE`: where to write what came of it, as a page. `STEADYVM_WATCHER`:
+//! end both are on for two looks of an idle watch, which gives their CPU time; then `measure` runs. Needs root and /dev/kvm.
+//! `STEADYVM_ROUNDS`: how many, 100 without it. `STEADYVM_PAGE`: where to write what came of it, as a page. `STEADYVM_WATCHER`:
 //! `watch` or `top`, to see what one of them costs. By hand: `make watching-tests`.
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
@@ -13,9 +14,11 @@
 mod kvm;
 
 use std::fmt::Write as _;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -23,16 +26,17 @@ use std::time::{Duration, Instant};
 
 use kvm::Vm;
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::Pid;
 use steadyvm_load::netrt::{self, ClientOptions, End, Intervals};
 use steadyvm_stats::Summary;
 use steadyvm_stats::bootstrap::{BootstrapOptions, draw_latency, ratio};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Per half of a round.
-const REQUESTS: u64 = 800;
-/// At 2.5 ms each in the mean, 63 s: a watch looks every 30 s if nothing happens.
-const REQUESTS_AT_THE_END: u64 = 25_000;
+/// Per half of a round. At 0.6 ms each in the mean, 2.4 s.
+const REQUESTS: u64 = 4000;
+/// 63 s: a watch looks every 30 s if nothing happens.
+const REQUESTS_AT_THE_END: u64 = 105_000;
 /// Percent of a CPU that each of the two may take.
 const MOST_CPU_PERCENT: f64 = 1.0;
 /// Times the round trip of one request in a hundred may become.
@@ -40,9 +44,9 @@ const MOST_P99: f64 = 1.03;
 const SERVES: &str = "serves at port";
 
 #[test]
-#[ignore = "changes ranks of threads on this machine; takes four minutes: make watching-tests"]
+#[ignore = "changes ranks of threads on this machine; takes a quarter of an hour: make watching-tests"]
 fn the_watch_and_top_take_less_than_a_hundredth_of_a_cpu() {
-    let rounds: usize = std::env::var("STEADYVM_ROUNDS").map_or(24, |text| text.parse().unwrap());
+    let rounds: usize = std::env::var("STEADYVM_ROUNDS").map_or(100, |text| text.parse().unwrap());
     let place = Place::new();
     let (vm, port) = serve();
     let mut watch = place.watch();
@@ -91,6 +95,7 @@ fn the_watch_and_top_take_less_than_a_hundredth_of_a_cpu() {
     let percent = |of: usize| (after[of] - before[of]) as f64 / passed_ns * 100.0;
     let (watch_percent, top_percent) = (percent(0), percent(1));
     on_now.into_iter().flatten().for_each(end);
+    let (measure_percent, client_percent) = place.measure(port);
     place.undo();
     end(vm);
     let left: Vec<_> = std::fs::read_dir(place.file("state")).unwrap().collect();
@@ -103,6 +108,8 @@ fn the_watch_and_top_take_less_than_a_hundredth_of_a_cpu() {
     let page = Page {
         watch_percent,
         top_percent,
+        measure_percent,
+        client_percent,
         source: source.unwrap_or_default(),
         ..Page::of(&off, &on)
     };
@@ -114,7 +121,7 @@ fn the_watch_and_top_take_less_than_a_hundredth_of_a_cpu() {
     if only.is_some() {
         return;
     }
-    for percent in [page.watch_percent, page.top_percent] {
+    for percent in [page.watch_percent, page.top_percent, page.measure_percent] {
         assert!(percent > 0.0 && percent < MOST_CPU_PERCENT, "{percent} %");
     }
     // Whether it is less than that one machine of two CPUs cannot always tell; that it is more, it can.
@@ -197,6 +204,33 @@ impl Place {
         (top, from.to_owned())
     }
 
+    /// CPU time of `measure` and of its client, percent of a CPU. The client is told apart as one on another machine is.
+    fn measure(&self, port: u16) -> (f64, f64) {
+        let (remote, times) = (self.file("remote"), self.file("times"));
+        // Its words are a command: `steadyvm` and what follows. The last line of `times` is of children.
+        let text = format!(
+            "#!/bin/bash\nPATH={}:$PATH\n\"$@\"\ncode=$?\ntimes | tail -n 1 >> {}\nexit $code\n",
+            Path::new(env!("CARGO_BIN_EXE_steadyvm"))
+                .parent()
+                .unwrap()
+                .display(),
+            times.display()
+        );
+        std::fs::write(&remote, text).unwrap();
+        std::fs::set_permissions(&remote, Permissions::from_mode(0o700)).unwrap();
+        let service = format!("127.0.0.1:{port}");
+        let words = ["measure", "--samples", "4000", "--service"];
+        let mut measure = self.start(&words, &[service.into(), "--remote".into(), remote]);
+        measure.arg("--out").arg(self.file("out"));
+        let (began, before_s) = (Instant::now(), children_s());
+        assert!(measure.status().unwrap().success());
+        let (passed_s, both_s) = (began.elapsed().as_secs_f64(), children_s() - before_s);
+        let times = std::fs::read_to_string(times).unwrap();
+        let client_s: f64 = times.split_whitespace().map(of_words).sum();
+        let percent = |of_s: f64| of_s / passed_s * 100.0;
+        (percent(both_s - client_s), percent(client_s))
+    }
+
     fn undo(&self) {
         assert!(self.start(&["undo"], &[]).status().unwrap().success());
     }
@@ -260,8 +294,8 @@ fn round_trips(port: u16, seed: u64, count: u64) -> Vec<u64> {
         warmup: 50,
         end: End::Requests(count),
         intervals: Intervals {
-            shortest: Duration::from_millis(1),
-            longest: Duration::from_millis(4),
+            shortest: Duration::from_micros(200),
+            longest: Duration::from_millis(1),
         },
         ..ClientOptions::default()
     };
@@ -284,6 +318,22 @@ fn cpu_ns(process: Option<&Child>) -> u64 {
     ran.sum()
 }
 
+/// CPU time, s, of all that has ended of what this process has started.
+fn children_s() -> f64 {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
+    let times = [usage.user_time(), usage.system_time()];
+    times
+        .map(|it| it.num_microseconds() as f64 / 1e6)
+        .iter()
+        .sum()
+}
+
+/// Seconds of the shell's words: `1m2.345s`.
+fn of_words(words: &str) -> f64 {
+    let (minutes, seconds) = words.trim_end_matches('s').split_once('m').unwrap();
+    minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
+}
+
 /// What is in force stays.
 fn end(mut process: Child) {
     process.kill().unwrap();
@@ -295,6 +345,9 @@ struct Page {
     on: Summary,
     watch_percent: f64,
     top_percent: f64,
+    /// Without its client.
+    measure_percent: f64,
+    client_percent: f64,
     /// On over off, with the ends of the 95 % interval.
     p50: (f64, f64, f64),
     p99: (f64, f64, f64),
@@ -322,6 +375,8 @@ impl Page {
             on: Summary::of(&rounds(on)).unwrap(),
             watch_percent: 0.0,
             top_percent: 0.0,
+            measure_percent: 0.0,
+            client_percent: 0.0,
             p50: ratio_of(2),
             p99: ratio_of(3),
             rounds: off.len(),
@@ -352,11 +407,14 @@ impl Page {
         let of = |(value, low, high): (f64, f64, f64)| format!("{value:.2} [{low:.2}, {high:.2}]");
         let _ = writeln!(
             text,
-            "\nOn over off, with 95 % intervals: p50 {}, p99 {}. CPU time over a minute, % of one CPU: watch {:.3}, top {:.3}.",
+            "\nOn over off, with 95 % intervals: p50 {}, p99 {}. CPU time over a minute, % of one CPU: watch {:.3}, top {:.3}. \
+             `measure`, at its 180 requests per second: {:.3}, and its client {:.3}, which may run on another machine.",
             of(self.p50),
             of(self.p99),
             self.watch_percent,
-            self.top_percent
+            self.top_percent,
+            self.measure_percent,
+            self.client_percent
         );
         text
     }

@@ -131,7 +131,7 @@ impl ComparedMethod {
         if self.guests == Guests::Qemu || service == Service::Vm {
             return Ok(());
         }
-        let why = "it differs in how guests are run, and with --service host there are none";
+        let why = "it differs in how guests are run, and with this --service there are none";
         let what_to_do = match self.guests {
             Guests::RealTime => "use --service vm".to_owned(),
             _ => format!("use --service vm, or the method {}", self.host),

@@ -112,6 +112,7 @@ impl Receivers {
             Service::Vm => Self::in_guests(guests, host, &Server::netrt(), observer),
             // A host of the lab is nobody's own.
             Service::Host | Service::Own => Self::on_the_host(host),
+            Service::Container => Self::in_a_container(host),
         }
     }
 
@@ -189,6 +190,25 @@ impl Receivers {
         })
     }
 
+    /// The same, but the service is behind a veth and a bridge.
+    fn in_a_container(host: &EmulatedHost) -> Result<Self> {
+        let address = RT.address(GUEST_ADDRESS);
+        host.make_namespace(CONTAINER, RT, address)?;
+        let by = ["ip", "netns", "exec", CONTAINER];
+        let service = Server::netrt().start(host.connection(), &by)?;
+        let receiver = |address| Receiver {
+            connection: host.connection().clone(),
+            address,
+        };
+        Ok(Self {
+            netrt: receiver(address),
+            netstream: receiver(BULK.host()),
+            counters: None,
+            named: rt_process(service.pid()),
+            service: Some(service),
+        })
+    }
+
     /// The service is an ordinary process here: its priority is the method's to set.
     fn on_the_host(host: &EmulatedHost) -> Result<Self> {
         let service = Server::netrt().start(host.connection(), &[])?;
@@ -205,6 +225,9 @@ impl Receivers {
         })
     }
 }
+
+/// The network namespace of the latency-critical service where there are no VMs.
+const CONTAINER: &str = "rt";
 
 fn rt_process(service: u32) -> Vec<String> {
     vec!["--rt-process".to_owned(), service.to_string()]

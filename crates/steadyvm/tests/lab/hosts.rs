@@ -84,6 +84,29 @@ fn require_every_sample(file: &Path, methods: &[MethodResult]) {
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
+fn without_vms_a_container_receives_the_service_by_its_veth() {
+    let out = tempfile::tempdir().unwrap();
+    let page = out.path().join("page.md");
+    let options = [
+        "--methods",
+        "preempt-rt",
+        "--service",
+        "container",
+        "--rounds",
+        "1",
+        "--markdown",
+        page.to_str().unwrap(),
+    ];
+    let (results, meta) = short_comparison(&options, out.path());
+    assert_eq!(results.service, Service::Container);
+    assert_eq!(meta["service"], "container");
+    require_figures(&results.methods[0]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("behind a veth"), "{page}");
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
 fn without_vms_the_host_receives_both_loads_in_every_boot() {
     let before = Footprint::now();
     let out = tempfile::tempdir().unwrap();

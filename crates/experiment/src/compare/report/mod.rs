@@ -29,7 +29,7 @@ pub fn render(results: &Results, meta: &ReportMeta) -> String {
     }
     page += &wake_ups(results);
     let title = match results.service {
-        Service::Vm | Service::Host => "Traffic carried and CPU time",
+        Service::Vm | Service::Host | Service::Container => "Traffic carried and CPU time",
         Service::Own => "CPU time",
     };
     let _ = write!(

@@ -25,6 +25,9 @@ pub enum Service {
     Vm,
     /// By processes of the host itself; there is no VM.
     Host,
+    /// The latency-critical service by a process in a network namespace, behind a veth and a bridge, as in a container; the
+    /// bulk stream by the host itself.
+    Container,
     /// By a service of the user's own host, beside whatever that host does: `steadyvm measure`. There is
     /// one phase then, [`Phase::Idle`], and no `NetStream` of ours.
     Own,
@@ -36,6 +39,9 @@ impl Service {
         match self {
             Self::Vm => "NetRT and NetStream are received in a VM each",
             Self::Host => "NetRT and NetStream are received by the host itself, without VMs",
+            Self::Container => {
+                "NetRT is received in a network namespace behind a veth and a bridge, NetStream by the host itself, without VMs"
+            }
             Self::Own => "NetRT is received by a service of this host, beside the host's own load",
         }
     }
@@ -43,7 +49,7 @@ impl Service {
     /// The phases that are measured, in the order they are shown.
     pub fn phases(self) -> &'static [Phase] {
         match self {
-            Self::Vm | Self::Host => &Phase::ALL,
+            Self::Vm | Self::Host | Self::Container => &Phase::ALL,
             Self::Own => &[Phase::Idle],
         }
     }
@@ -51,7 +57,7 @@ impl Service {
     /// A phase in words.
     pub fn phase_title(self, phase: Phase) -> &'static str {
         match self {
-            Self::Vm | Self::Host => phase.title(),
+            Self::Vm | Self::Host | Self::Container => phase.title(),
             Self::Own => "beside the host's own load",
         }
     }
