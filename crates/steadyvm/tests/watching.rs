@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use kvm::Vm;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use steadyvm_load::netrt::{self, ClientOptions, End, Intervals};
 use steadyvm_stats::Summary;
@@ -207,9 +208,9 @@ impl Place {
     /// CPU time of `measure` and of its client, percent of a CPU. The client is told apart as one on another machine is.
     fn measure(&self, port: u16) -> (f64, f64) {
         let (remote, times) = (self.file("remote"), self.file("times"));
-        // Its words are a command: `steadyvm` and what follows. The last line of `times` is of children.
+        // Its words are a command: `steadyvm` and what follows. The second line of `times` is of children.
         let text = format!(
-            "#!/bin/bash\nPATH={}:$PATH\n\"$@\"\ncode=$?\ntimes | tail -n 1 >> {}\nexit $code\n",
+            "#!/bin/bash\nPATH={}:$PATH\n\"$@\"\ncode=$?\ntimes >> {}\nexit $code\n",
             Path::new(env!("CARGO_BIN_EXE_steadyvm"))
                 .parent()
                 .unwrap()
@@ -226,7 +227,11 @@ impl Place {
         assert!(measure.status().unwrap().success());
         let (passed_s, both_s) = (began.elapsed().as_secs_f64(), children_s() - before_s);
         let times = std::fs::read_to_string(times).unwrap();
-        let client_s: f64 = times.split_whitespace().map(of_words).sum();
+        let of_children = times.lines().skip(1).step_by(2);
+        let client_s: f64 = of_children
+            .flat_map(str::split_whitespace)
+            .map(of_words)
+            .sum();
         let percent = |of_s: f64| of_s / passed_s * 100.0;
         (percent(both_s - client_s), percent(client_s))
     }

@@ -227,7 +227,7 @@ impl Receivers {
 }
 
 /// The network namespace of the latency-critical service where there are no VMs.
-const CONTAINER: &str = "rt";
+const CONTAINER: &str = "container";
 
 fn rt_process(service: u32) -> Vec<String> {
     vec!["--rt-process".to_owned(), service.to_string()]
