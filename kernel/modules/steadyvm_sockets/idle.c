@@ -9,6 +9,7 @@
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
 #include <linux/cpuidle.h>
+#include <linux/bitops.h>
 #include <linux/kvm_para.h>
 #include <linux/module.h>
 #include <linux/reboot.h>
@@ -82,11 +83,16 @@ static u64 svs_until_timer(const struct cpuidle_device *cpu)
 static void svs_choose_state(struct cpuidle_device *cpu)
 {
 	u64 quiet_ns = local_clock() - __this_cpu_read(svs_came_ns);
-	unsigned long long *disable = &cpu->states_usage[SVS_WAIT_LONG].disable;
+	unsigned long *disable = (unsigned long *)&cpu->states_usage[SVS_WAIT_LONG].disable;
 	bool keep = quiet_ns < (u64)READ_ONCE(svs_keep_tick_ms) * NSEC_PER_MSEC;
 
-	if (keep != !!(*disable & CPUIDLE_STATE_DISABLED_BY_DRIVER))
-		*disable ^= CPUIDLE_STATE_DISABLED_BY_DRIVER;
+	/*
+	 * sysfs writes another bit, from any CPU and not atomically: it may take this one back,
+	 * which the next look mends, but never loses its own.
+	 */
+	BUILD_BUG_ON(sizeof(cpu->states_usage->disable) != sizeof(*disable));
+	if (keep != test_bit(ilog2(CPUIDLE_STATE_DISABLED_BY_DRIVER), disable))
+		change_bit(ilog2(CPUIDLE_STATE_DISABLED_BY_DRIVER), disable);
 }
 
 static int svs_idle_enter(struct cpuidle_device *cpu, struct cpuidle_driver *driver, int index)

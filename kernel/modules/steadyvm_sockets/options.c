@@ -218,6 +218,8 @@ static int svs_before_getsockopt(struct kprobe *probe, struct pt_regs *regs)
 {
 	struct sock *sk = (struct sock *)regs->di;
 	int level = regs->si, optname = regs->dx;
+	/* Of SO_TIMESTAMPING: flags, and a clock that no socket here is bound to. */
+	int timestamping[2];
 	int value;
 
 	if (level != SOL_SOCKET || !svs_is_ours(sk))
@@ -233,6 +235,22 @@ static int svs_before_getsockopt(struct kprobe *probe, struct pt_regs *regs)
 	case SO_RCVBUF:
 		if (!svs_host_option(sk, level, optname, &value))
 			WRITE_ONCE(sk->sk_rcvbuf, value);
+		break;
+	case SO_PRIORITY:
+		/* IP_TOS changes it. */
+		if (!svs_host_option(sk, level, optname, &value))
+			WRITE_ONCE(sk->sk_priority, value);
+		break;
+	case SO_PEEK_OFF:
+		/* Receiving changes it. */
+		if (!svs_host_option(sk, level, optname, &value))
+			WRITE_ONCE(sk->sk_peek_off, value);
+		break;
+	case SO_TIMESTAMPING_OLD:
+		/* The guest's kernel refuses what takes a connection: it knows of none. */
+		if (svs_read_option(sk, level, optname, timestamping,
+				    sizeof(timestamping)) > 0)
+			WRITE_ONCE(sk->sk_tsflags, timestamping[0]);
 		break;
 	}
 	return 0;

@@ -85,7 +85,8 @@ void *send_later(void *fd);
 	CASE(port_sharing) CASE(disconnect) CASE(multicast) CASE(not_ours) \
 	CASE(async_signal) CASE(uring_stream) CASE(uring_datagram) CASE(uring_connect) \
 	CASE(uring_accept_multishot) CASE(uring_poll) CASE(uring_cancel) \
-	CASE(mptcp_first) CASE(stamps) CASE(priority_of_nobody)
+	CASE(mptcp_first) CASE(stamps) CASE(priority_of_nobody) \
+	CASE(options_that_others_change)
 
 #define DECLARE(name) void name(void);
 ALL_CASES(DECLARE)

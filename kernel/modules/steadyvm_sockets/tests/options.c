@@ -134,6 +134,54 @@ void inherited_options(void)
 	say(" listens %d", got);
 }
 
+static void get_int(int fd, const char *what, int name)
+{
+	int got = -1;
+	socklen_t len = sizeof(got);
+
+	told(what, getsockopt(fd, SOL_SOCKET, name, &got, &len));
+	say(" %d", got);
+}
+
+/* What getsockopt() says of options that others change: IP_TOS, receiving, a connection. */
+void options_that_others_change(void)
+{
+	int datagrams[2], streams[2];
+	struct { int flags, clock; } stamping = { 0 };
+	socklen_t len = sizeof(stamping);
+	char text[8];
+
+	udp_pair(AF_INET, datagrams);
+	get_int(datagrams[0], "PRIORITY", SO_PRIORITY);
+	for (int tos = 0; tos < 0x20; tos += 4) {
+		option(datagrams[0], "TOS", IPPROTO_IP, IP_TOS, tos);
+		get_int(datagrams[0], "PRIORITY", SO_PRIORITY);
+	}
+	option(datagrams[0], "PRIORITY", SOL_SOCKET, SO_PRIORITY, 3);
+
+	pair(AF_INET, streams);
+	for (int type = 0; type < 2; type++) {
+		int *fds = type ? streams : datagrams;
+
+		option(fds[0], "PEEK_OFF", SOL_SOCKET, SO_PEEK_OFF, 0);
+		must("send", send(fds[1], "abcdefgh", 8, 0));
+		for (int i = 0; i < 3; i++) {
+			say(" %c", recv(fds[0], text, 2, MSG_PEEK) == 2 ? text[0] : '-');
+			get_int(fds[0], "PEEK_OFF", SO_PEEK_OFF);
+		}
+		must("recv", recv(fds[0], text, 4, 0));
+		get_int(fds[0], "PEEK_OFF", SO_PEEK_OFF);
+	}
+
+	/* SOF_TIMESTAMPING_OPT_ID, _SOFTWARE, _TX_SOFTWARE: of a stream only while it is connected. */
+	stamping.flags = 1 << 7 | 1 << 4 | 1 << 1;
+	told("stamps", setsockopt(streams[0], SOL_SOCKET, SO_TIMESTAMPING, &stamping.flags, sizeof(int)));
+	stamping.flags = 0;
+	told("stamps", getsockopt(streams[0], SOL_SOCKET, SO_TIMESTAMPING, &stamping, &len));
+	say(" %x", stamping.flags);
+	get_int(must("socket", socket(AF_INET, SOCK_STREAM, 0)), "none", SO_TIMESTAMPING);
+}
+
 /* What takes a capability takes one here, too, whatever the host's monitor may do. */
 void priority_of_nobody(void)
 {
