@@ -82,9 +82,10 @@ test-nova: ## The package for OpenStack Nova: formatting, types, unit and proper
 python-tests: ## Build the Python package and test it
 	tools/test-python
 
-# Lab tests that boot the hosts of a whole experiment and measure all of its cells: minutes each.
+# Lab tests that take minutes each: those that boot the hosts of a whole experiment and measure all of its cells, and one that loads
+# the scheduler on a second kernel.
 EXPERIMENTS := nisp:: rtca:: outsourcing::outsourced_sockets_are_compared hosts::without_vms \
-  hosts::a_round_whose_host_dies_is_dropped hosts::guests_have_timers_on_a_host
+  hosts::a_short_comparison hosts::a_round_whose_host_dies_is_dropped hosts::guests_have_timers_on_a_host budgets::the_newest_kernel
 
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host, but for whole experiments

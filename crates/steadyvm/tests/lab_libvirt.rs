@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
+#[path = "support/files.rs"]
+mod files;
 #[path = "support/libvirt.rs"]
 mod libvirt;
 #[path = "support/thread_trace.rs"]
 mod thread_trace;
 
+use files::{budgets, ranks};
 use libvirt::{
     LibvirtHost, MIGRATES, PATIENCE, STEADY_CLOCK, Thread, await_guest, define, inside,
     install_hook, monitor, remove_hook, restart_libvirtd, threads, try_inside, write,
@@ -16,32 +19,6 @@ use steadyvm_lab::host::EmulatedHost;
 use thread_trace::Trace;
 
 const ADDRESS: &str = "10.77.1.3";
-
-/// Two VCPUs of 4 ms in every 10 ms each.
-const BUDGET: &str = "
-[host]
-pcpus = 2
-scheduler = \"gedf\"
-
-[sched]
-mechanism = \"deadline\"
-
-[[nic]]
-name = \"rt\"
-class = \"rt\"
-
-[[vm]]
-name = \"web\"
-class = \"rt\"
-interface = \"mpr\"
-period = \"10ms\"
-budget = \"8ms\"
-vcpus = 2
-";
-
-/// The six lines of the guide.
-const RANK: &str =
-    "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"web\"\nclass = \"rt\"\n";
 
 /// The second libvirtd of the host: another name and number of a host, and places of its own.
 const SECOND: &str = "
@@ -209,7 +186,7 @@ fn delay(what: &str, threads: &[Thread], trace: &Trace) -> Delay {
 #[test]
 #[ignore = "needs the lab: make libvirt-tests"]
 fn a_watch_gives_domains_what_the_file_says_and_loses_nothing_when_daemons_end() {
-    let host = host_with(BUDGET);
+    let host = host_with(&budgets("web"));
     define(&host, "web", ADDRESS, STEADY_CLOCK);
     let watching = watch(&host);
     let (first, trace) = start(&host, await_status);
@@ -238,7 +215,7 @@ fn a_watch_gives_domains_what_the_file_says_and_loses_nothing_when_daemons_end()
     inside(&host, "virsh --quiet destroy web");
     inside(&host, &format!("while {}; do :; done", written_of(old)));
     end(watching);
-    put(&host, RANK);
+    put(&host, &ranks("web"));
     let watching = watch(&host);
     let (second, trace) = start(&host, await_status);
     let delayed = delay("watch, ranks", &second, &trace);
@@ -262,7 +239,7 @@ fn a_watch_gives_domains_what_the_file_says_and_loses_nothing_when_daemons_end()
 #[test]
 #[ignore = "needs the lab: make libvirt-tests"]
 fn the_hook_alone_does_the_same_and_does_not_fight_with_a_watch() {
-    let host = host_with(BUDGET);
+    let host = host_with(&budgets("web"));
     define(&host, "web", ADDRESS, STEADY_CLOCK);
     install_hook(&host);
     let (alone, trace) = start(&host, |_| ());
@@ -315,7 +292,7 @@ fn plug_in(host: &EmulatedHost, before: &[Thread]) {
 #[test]
 #[ignore = "needs the lab: make libvirt-tests"]
 fn a_vcpu_that_is_plugged_in_gets_its_share_and_leaves_nothing_with_its_domain() {
-    let host = host_with(RANK);
+    let host = host_with(&ranks("web"));
     define(&host, "web", ADDRESS, STEADY_CLOCK);
     inside(&host, "virsh --quiet setvcpus web 1 --config");
     let watching = watch(&host);
@@ -335,7 +312,7 @@ fn a_vcpu_that_is_plugged_in_gets_its_share_and_leaves_nothing_with_its_domain()
         "until [ \"$(virsh domstate web)\" = 'shut off' ]; do :; done",
     );
     end(watching);
-    put(&host, BUDGET);
+    put(&host, &budgets("web"));
     let watching = watch(&host);
     inside(&host, "virsh --quiet start web");
     await_guest(&host, "web");
@@ -363,7 +340,7 @@ fn a_vcpu_that_is_plugged_in_gets_its_share_and_leaves_nothing_with_its_domain()
 #[test]
 #[ignore = "needs the lab: make libvirt-tests"]
 fn a_domain_with_vcpupin_has_no_budget_and_does_not_start_under_a_watch() {
-    let host = host_with(BUDGET);
+    let host = host_with(&budgets("web"));
     let pin = "<cputune><vcpupin vcpu='0' cpuset='0'/></cputune>";
     define(&host, "web", ADDRESS, &format!("{STEADY_CLOCK}{pin}"));
     install_hook(&host);
@@ -393,7 +370,10 @@ fn a_domain_with_vcpupin_has_no_budget_and_does_not_start_under_a_watch() {
 #[test]
 #[ignore = "needs the lab: make libvirt-tests"]
 fn a_domain_that_migrates_is_ranked_where_it_goes_and_forgotten_where_it_was() {
-    let host = host_with(&format!("{RANK}[[vm]]\nname = \"moved\"\nclass = \"rt\"\n"));
+    let host = host_with(&format!(
+        "{}[[vm]]\nname = \"moved\"\nclass = \"rt\"\n",
+        ranks("web")
+    ));
     write(&host, "/run/second.sh", SECOND);
     inside(&host, "unshare --mount --uts sh -eu /run/second.sh");
     define(&host, "web", ADDRESS, MIGRATES);

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
+#[path = "support/files.rs"]
+mod files;
 #[path = "support/profile.rs"]
 #[allow(dead_code, reason = "tests of their own use the rest")]
 mod profile;
@@ -10,6 +12,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use files::{budgets, ranks};
 use profile::{inside, write};
 use steadyvm_lab::agent::Process;
 use steadyvm_lab::artifact::{Cache, UserSpace};
@@ -20,30 +23,6 @@ use steadyvm_lab::progress::Silent;
 /// tuned imports hundreds of Python files.
 const PATIENCE: Duration = Duration::from_secs(300);
 const PROFILE: &str = include_str!("../../../packaging/tuned/steadyvm-host/tuned.conf");
-/// The six lines of the guide.
-const RANKS: &str =
-    "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
-/// Two VCPUs of 4 ms in every 10 ms each.
-const BUDGETS: &str = "
-[host]
-pcpus = 2
-scheduler = \"gedf\"
-
-[sched]
-mechanism = \"deadline\"
-
-[[nic]]
-name = \"rt\"
-class = \"rt\"
-
-[[vm]]
-name = \"rt\"
-class = \"rt\"
-interface = \"mpr\"
-period = \"10ms\"
-budget = \"8ms\"
-vcpus = 2
-";
 /// A setting of tuned's that steadyvm has no opinion of, and its value before: the seconds between two updates of
 /// the kernel's statistics.
 const OF_TUNED: (&str, &str, &str) = ("/proc/sys/vm/stat_interval", "1", "10");
@@ -150,8 +129,8 @@ fn tuned_with_our_profile_and_steadyvm_change_nothing_of_each_others() {
     assert_eq!(of_tuned(&host), OF_TUNED.1);
     inside(&host, "steadyvm host snapshot > /run/before.json");
 
-    for file in [RANKS, BUDGETS] {
-        write(&host, "/etc/steadyvm.toml", file);
+    for file in [ranks("rt"), budgets("rt")] {
+        write(&host, "/etc/steadyvm.toml", &file);
         neither_changes_the_others(&host, &alone);
     }
 

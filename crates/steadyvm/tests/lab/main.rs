@@ -11,6 +11,9 @@
 mod cases;
 #[path = "../comparison/mod.rs"]
 mod comparison;
+#[path = "../support/files.rs"]
+#[allow(dead_code, reason = "tests of their own use the rest")]
+mod files;
 #[path = "../support/kernel_log.rs"]
 mod kernel_log;
 #[path = "../support/outsourced.rs"]

@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::files::ranks;
 use crate::profile::{all_hold, inside, shown, undo, write};
 use crate::shared;
 use serde_json::Value;
@@ -16,8 +17,6 @@ use steadyvm_load::netrt::{self, ClientOptions, End};
 use steadyvm_trace::receive_path::{Report, WorstStage, render_worst};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-const SIX_LINES: &str =
-    "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
 /// The guest's address, and that of the client's namespace beside it.
 const SERVICE: u8 = 3;
 const CLIENT: u8 = 50;
@@ -172,7 +171,7 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
     let host = shared::host(HostKernel::PreemptRt);
     host.make_namespace("client", RT, RT.address(CLIENT))
         .unwrap();
-    write(&host, "/run/steadyvm.toml", SIX_LINES);
+    write(&host, "/run/steadyvm.toml", &ranks("rt"));
     inside(&host, "steadyvm host snapshot > /run/before.json");
     let rt = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
@@ -250,7 +249,7 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
 #[ignore = "needs the lab: make lab-tests"]
 fn a_host_is_shown_live_and_what_a_watch_mended_is_told() {
     let host = shared::host(HostKernel::PreemptRt);
-    write(&host, "/run/steadyvm.toml", SIX_LINES);
+    write(&host, "/run/steadyvm.toml", &ranks("rt"));
     let rt = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::files::ranks;
 use crate::profile::{all_hold, inside, shown, undo, write};
 use crate::shared;
 use serde_json::Value;
@@ -16,10 +17,6 @@ const JOURNAL: &str = "/run/steadyvm/host/journal.jsonl";
 const BY_EVENT: Duration = Duration::from_secs(20);
 /// Where the lab lets the card's interrupts go.
 const INTERRUPTS_CPU: usize = 0;
-
-/// The six lines of the README, for the lab's card and guest.
-const SIX_LINES: &str =
-    "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
 
 fn watch(host: &EmulatedHost) -> Process {
     let watch = ["sh", "-c", "exec steadyvm watch /run/steadyvm.toml 2>&1"];
@@ -56,7 +53,7 @@ fn interrupt_thread(host: &EmulatedHost, action: &str) -> String {
 #[ignore = "needs the lab: make lab-tests"]
 fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
     let host = shared::host(HostKernel::PreemptRt);
-    write(&host, "/run/steadyvm.toml", SIX_LINES);
+    write(&host, "/run/steadyvm.toml", &ranks("rt"));
     inside(&host, "steadyvm host snapshot > /run/before.json");
     assert_eq!(status(&host).1, 1, "nothing is in force yet");
 
@@ -152,7 +149,7 @@ fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
 /// The host boots into another kernel, and the journal of before is still there.
 fn require_all_after_a_reboot(journal: &str) {
     let host = shared::host(HostKernel::RtLevels);
-    write(&host, "/run/steadyvm.toml", SIX_LINES);
+    write(&host, "/run/steadyvm.toml", &ranks("rt"));
     inside(&host, "steadyvm host snapshot > /run/before.json");
     inside(&host, "install -d -m 700 /run/steadyvm /run/steadyvm/host");
     write(&host, JOURNAL, journal);
