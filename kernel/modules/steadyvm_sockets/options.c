@@ -219,7 +219,7 @@ static int svs_before_getsockopt(struct kprobe *probe, struct pt_regs *regs)
 	struct sock *sk = (struct sock *)regs->di;
 	int level = regs->si, optname = regs->dx;
 	/* Of SO_TIMESTAMPING: flags, and a clock that no socket here is bound to. */
-	int timestamping[2];
+	int timestamping[2] = {};
 	int value;
 
 	if (level != SOL_SOCKET || !svs_is_ours(sk))
@@ -249,7 +249,7 @@ static int svs_before_getsockopt(struct kprobe *probe, struct pt_regs *regs)
 	case SO_TIMESTAMPING_OLD:
 		/* The guest's kernel refuses what takes a connection: it knows of none. */
 		if (svs_read_option(sk, level, optname, timestamping,
-				    sizeof(timestamping)) > 0)
+				    sizeof(timestamping)) >= (int)sizeof(*timestamping))
 			WRITE_ONCE(sk->sk_tsflags, timestamping[0]);
 		break;
 	}
