@@ -6,9 +6,13 @@
 mod boot;
 mod devices;
 mod guest;
+mod shared;
 
 pub use boot::boot;
 pub use devices::devices;
+pub use shared::shared_memory;
+
+use std::cell::OnceCell;
 
 /// Takes values off the front; zeros when there is nothing left.
 struct Source<'a>(&'a [u8]);
@@ -39,6 +43,17 @@ impl<'a> Source<'a> {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// A network namespace without a way out, once a thread.
+fn enter_namespace() {
+    thread_local!(static ENTERED: OnceCell<()> = const { OnceCell::new() });
+    ENTERED.with(|entered| {
+        entered.get_or_init(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .expect("it makes a network namespace: run it as root");
+        });
+    });
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 #![allow(clippy::disallowed_types)] // no virtual CPU waits here
 
-use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -22,8 +21,8 @@ use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::EventFd;
 use zerocopy::IntoBytes;
 
-use super::Source;
 use super::guest::{END, Guarded, writable};
+use super::{Source, enter_namespace};
 use crate::bus::Bus;
 use crate::configuration;
 use crate::devices::block::{self, Block, Image};
@@ -101,17 +100,6 @@ fn disk() -> File {
         .collect();
     file.write_all(&bytes).expect("a file in memory");
     file
-}
-
-/// A network namespace without a way out, once a thread.
-fn enter_namespace() {
-    thread_local!(static ENTERED: OnceCell<()> = const { OnceCell::new() });
-    ENTERED.with(|entered| {
-        entered.get_or_init(|| {
-            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
-                .expect("it makes a network namespace: run it as root");
-        });
-    });
 }
 
 /// The devices, their guest's memory, and the other ends.

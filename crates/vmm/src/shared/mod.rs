@@ -4,9 +4,9 @@
 //! One process serves one VM: it waits for the front end, is confined as our own monitor is
 //! ([`crate::jail`], [`crate::seccomp`]), and ends when the front end goes.
 
-mod memory;
+pub(crate) mod memory;
 mod peer;
-mod server;
+pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 
