@@ -40,6 +40,7 @@ pub const GUEST_MODULES: &[&str] = &[
     "virtio_console",
     "virtio_net",
     "igbvf",
+    "pvpanic_mmio",
     "squashfs",
     "overlay",
 ];

@@ -369,6 +369,35 @@ fn a_host_boots_a_users_kernel_with_its_modules_and_guests_get_a_users_module() 
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
+fn a_kernel_without_a_driver_for_the_image_says_so() {
+    let cache = Cache::of_this_machine().unwrap();
+    let kernel = DistributionKernel::obtain(&cache, KernelPackage::STANDARD, &Silent).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let build = place.path();
+    install(&kernel, build);
+    let modules = build.join("lib/modules").join(&kernel.release);
+    let dependencies = modules.join("modules.dep");
+    let text = std::fs::read_to_string(&dependencies).unwrap();
+    let lines = text.lines().filter(|line| !line.contains("virtio_blk.ko"));
+    let fewer: Vec<&str> = lines.collect();
+    assert_eq!(fewer.len() + 1, text.lines().count());
+    std::fs::write(&dependencies, fewer.join("\n")).unwrap();
+    let done = Command::new(STEADYVM)
+        .args(["lab", "run", "--kernel", "./bzImage", "--modules", "."])
+        .args(["--", "true"])
+        .current_dir(build)
+        .output()
+        .unwrap();
+    let complaints = String::from_utf8_lossy(&done.stderr);
+    println!("{complaints}");
+    assert!(!done.status.success(), "{complaints}");
+    for words in ["this kernel has no virtio_blk", "--modules"] {
+        assert!(complaints.contains(words), "{complaints}");
+    }
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
 fn the_real_time_kernels_have_what_other_work_needs() {
     // Debian's 6.12 has no sched_ext; what `steadyvm sched ext` needs is in ours.
     let kernels = [
