@@ -1,7 +1,7 @@
 //! A host: its files and its threads, and readings that more than one module needs.
 
 mod at_work;
-mod cgroup;
+pub(crate) mod cgroup;
 mod descriptors;
 mod device;
 mod nic;

@@ -295,6 +295,12 @@ fn clusters<'a>(candidates: &'a [Candidate], free: &'a [u32]) -> Vec<Cluster<'a>
     // The CPUs of a cluster, its members, and whether all of them have all of the CPUs.
     let mut found: Vec<(Vec<u32>, Vec<&Candidate>, bool)> = Vec::new();
     for candidate in candidates {
+        // Mostly all have the same mask, and clusters share no CPU: then it joins that one alone.
+        let same = found.iter_mut().find(|(cpus, ..)| cpus == mask(candidate));
+        if let Some((_, members, _)) = same {
+            members.push(candidate);
+            continue;
+        }
         let mut cpus = mask(candidate).to_vec();
         let (mut members, mut equal) = (vec![candidate], true);
         found.retain(|(other, others, alike)| {

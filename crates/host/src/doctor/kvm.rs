@@ -12,6 +12,8 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
         nested(machine),
         vhost(machine),
         halt_polling(machine),
+        timer_advance(machine),
+        huge_page_recovery(machine),
     ]
 }
 
@@ -150,5 +152,55 @@ fn halt_polling(machine: &Machine) -> Check {
              the wake-up",
         ),
         None => check.unknown(format!("{path} cannot be read"), ""),
+    }
+}
+
+/// Newer kernels have the switch `lapic_timer_advance`, older ones `lapic_timer_advance_ns`, which is -1 where KVM
+/// finds out the time by itself (`arch/x86/kvm/lapic.c`).
+fn timer_advance(machine: &Machine) -> Check {
+    let check = check(
+        "kvm.timer-advance",
+        "guests' timers",
+        "KVM sets a guest's timer early by the time that entering the guest takes. Without that each of a \
+         VM's timers expires so much late.",
+    );
+    let files = ["lapic_timer_advance", "lapic_timer_advance_ns"];
+    for name in files {
+        let path = format!("/sys/module/kvm/parameters/{name}");
+        match text(machine, &path).as_deref() {
+            Some("N" | "0") => {
+                return check.warn(
+                    format!("{path} is off"),
+                    "leave the parameter out where kvm is loaded: what KVM finds out by itself is the \
+                     default",
+                );
+            }
+            Some(value) => return check.ok(format!("{path} is {value}")),
+            None => {}
+        }
+    }
+    check.unknown("/sys/module/kvm/parameters has no lapic_timer_advance", "")
+}
+
+/// `kvm_nx_huge_page_recovery_worker()` frees a part of the split pages each time
+/// (`arch/x86/kvm/mmu/mmu.c`).
+fn huge_page_recovery(machine: &Machine) -> Check {
+    let path = "/sys/module/kvm/parameters/nx_huge_pages";
+    let ratio = "/sys/module/kvm/parameters/nx_huge_pages_recovery_ratio";
+    let check = check(
+        "kvm.huge-page-recovery",
+        "recovery of guests' huge pages",
+        "Against iTLB multihit KVM splits a guest's huge pages where it executes; a thread takes the small \
+         ones back from running VMs every few minutes, and each access after that is an exit.",
+    );
+    match (text(machine, path), text(machine, ratio)) {
+        (Some(splits), _) if splits != "Y" => check.ok(format!("{path} is {splits}")),
+        (_, Some(ratio_now)) if ratio_now == "0" => check.ok(format!("{ratio} is 0")),
+        (Some(_), Some(ratio_now)) => check.warn(
+            format!("{path} is Y, {ratio} is {ratio_now}"),
+            "echo 0 > /sys/module/kvm/parameters/nx_huge_pages_recovery_ratio: pages stay split",
+        ),
+        (Some(_), None) => check.unknown(format!("{ratio} cannot be read"), ""),
+        (None, _) => check.ok(format!("{path} does not exist")),
     }
 }

@@ -1,13 +1,17 @@
 //! Scheduling and memory: cgroups, RT throttling, background work.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use super::{Check, check, text};
 use crate::fair_server;
-use crate::machine::Machine;
+use crate::machine::{Machine, Processes, all_vms, cgroup, printable};
 use crate::parse;
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     vec![
         cgroups(machine),
+        quotas(machine),
         throttling(machine),
         fair_servers(machine),
         irqbalance(machine),
@@ -68,6 +72,47 @@ fn cgroups(machine: &Machine) -> Check {
         ),
         None => check.unknown("/sys/fs/cgroup does not exist", "mount cgroup2 there"),
     }
+}
+
+/// `cpu.max` of a VM's threads, or above them. The kernel stops normal threads alone by it
+/// (`throttle_cfs_rq()`).
+fn quotas(machine: &Machine) -> Check {
+    let check = check(
+        "scheduling.cpu-quota",
+        "CPU quotas of VMs",
+        "A VM that has used its cpu.max waits for the next period, 100 ms by default: its normal threads \
+         do, QEMU's own and VCPUs without a real-time priority.",
+    );
+    let threads = match machine.all_threads() {
+        Ok(threads) => threads,
+        Err(error) => return check.unknown(error.to_string(), ""),
+    };
+    let mut bound = BTreeMap::new();
+    let vms = all_vms(machine, &Processes::of(&threads));
+    for (name, vm) in &vms {
+        for thread in threads.iter().filter(|thread| thread.id.pid == vm.pid) {
+            for path in cgroup::of_thread(machine, vm.pid, thread.id.tid) {
+                let files = Path::new(&path).ancestors();
+                let files = files.map(|path| format!("/sys/fs/cgroup{}/cpu.max", path.display()));
+                bound.extend(files.filter_map(|file| {
+                    let value = text(machine, &file)?;
+                    (!value.starts_with("max")).then(|| (file, (name.clone(), value)))
+                }));
+            }
+        }
+    }
+    if bound.is_empty() {
+        return check.ok(format!("none of {} VMs has one", vms.len()));
+    }
+    let said: Vec<String> = bound
+        .iter()
+        .map(|(file, (name, value))| format!("{} of {}: {value}", file, printable(name)))
+        .collect();
+    check.warn(
+        said.join("; "),
+        "take it from an RT VM (libvirt: virsh schedinfo NAME --set vcpu_quota=-1 --set \
+         emulator_quota=-1; systemd: CPUQuota=); others may keep theirs",
+    )
 }
 
 fn throttling(machine: &Machine) -> Check {

@@ -45,6 +45,10 @@ fn good_host() -> FakeHost {
     }
     host.file("/sys/devices/system/cpu/present", "0-1\n");
     host.file("/sys/module/kvm/parameters/halt_poll_ns", "0\n");
+    let kvm = "/sys/module/kvm/parameters";
+    host.file(&format!("{kvm}/lapic_timer_advance"), "Y\n");
+    host.file(&format!("{kvm}/nx_huge_pages"), "N\n");
+    host.file(&format!("{kvm}/nx_huge_pages_recovery_ratio"), "60\n");
     host.file("/proc/swaps", "Filename Type Size Used Priority\n");
     host.file("/sys/kernel/btf/vmlinux", "");
     host.file("/sys/kernel/sched_ext/state", "disabled\n");
@@ -154,6 +158,24 @@ const FINDINGS: &[(&str, Status, &str, Option<&str>)] = &[
         Status::Warn,
         "/sys/module/kvm/parameters/halt_poll_ns",
         Some("200000"),
+    ),
+    (
+        "kvm.timer-advance",
+        Status::Warn,
+        "/sys/module/kvm/parameters/lapic_timer_advance",
+        Some("N"),
+    ),
+    (
+        "kvm.timer-advance",
+        Status::Unknown,
+        "/sys/module/kvm/parameters/lapic_timer_advance",
+        None,
+    ),
+    (
+        "kvm.huge-page-recovery",
+        Status::Warn,
+        "/sys/module/kvm/parameters/nx_huge_pages",
+        Some("Y"),
     ),
     (
         "memory.swap",
@@ -381,6 +403,62 @@ fn a_kvm_that_may_not_be_opened_is_a_warning() {
         status(&examine(&host.machine()), "kvm.device"),
         Status::Warn
     );
+}
+
+#[test]
+fn an_older_kernels_timer_advance_is_a_number() {
+    let parameters = "/sys/module/kvm/parameters";
+    for (value, expected) in [("-1", Status::Ok), ("0", Status::Warn)] {
+        let host = good_host();
+        remove(&host, &format!("{parameters}/lapic_timer_advance"));
+        host.file(&format!("{parameters}/lapic_timer_advance_ns"), value);
+        let report = examine(&host.machine());
+        assert_eq!(status(&report, "kvm.timer-advance"), expected, "{value}");
+    }
+}
+
+#[test]
+fn huge_pages_that_stay_split_are_not_recovered() {
+    let host = good_host();
+    let parameters = "/sys/module/kvm/parameters";
+    host.file(&format!("{parameters}/nx_huge_pages"), "Y");
+    let ratio = format!("{parameters}/nx_huge_pages_recovery_ratio");
+    host.file(&ratio, "0");
+    let id = "kvm.huge-page-recovery";
+    assert_eq!(status(&examine(&host.machine()), id), Status::Ok);
+    remove(&host, &ratio);
+    assert_eq!(status(&examine(&host.machine()), id), Status::Unknown);
+}
+
+/// A VCPU's quota, and one of a slice above: each is named once, whatever number of threads has it.
+#[test]
+fn a_quota_of_a_vms_thread_or_above_it_is_named() {
+    let host = good_host();
+    host.thread(900, 900, "qemu", 0);
+    host.kvm_vm(900, 2);
+    for (tid, vcpu) in [(901, 0), (902, 1)] {
+        host.thread(900, tid, &format!("CPU {vcpu}/KVM"), 0);
+        let path = format!("/proc/900/task/{tid}/cgroup");
+        host.file(&path, &format!("0::/machine.slice/rt/vcpu{vcpu}\n"));
+    }
+    let quota = "scheduling.cpu-quota";
+    let slice = "/sys/fs/cgroup/machine.slice";
+    host.file(&format!("{slice}/cpu.max"), "max 100000\n");
+    host.file(&format!("{slice}/rt/vcpu1/cpu.max"), "max 100000\n");
+    // What others have is nothing of a VM's.
+    host.file("/sys/fs/cgroup/user.slice/cpu.max", "1000 100000\n");
+    assert_eq!(status(&examine(&host.machine()), quota), Status::Ok);
+
+    host.file(&format!("{slice}/rt/vcpu1/cpu.max"), "50000 100000\n");
+    host.file(&format!("{slice}/rt/cpu.max"), "90000 100000\n");
+    let report = examine(&host.machine());
+    assert_eq!(status(&report, quota), Status::Warn);
+    let check = report.checks.iter().find(|check| check.id == quota);
+    let found = &check.unwrap().found;
+    assert_eq!(found.matches("cpu.max").count(), 2, "{found}");
+    for said in ["/rt/vcpu1/cpu.max", "50000 100000", "/rt/cpu.max"] {
+        assert!(found.contains(said), "{found}");
+    }
 }
 
 #[test]

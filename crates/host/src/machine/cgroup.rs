@@ -8,6 +8,12 @@ pub(crate) fn of(machine: &Machine, pid: u32) -> Vec<String> {
     paths(&text.unwrap_or_default())
 }
 
+/// The same of a thread: each may be in one of its own below its process's.
+pub(crate) fn of_thread(machine: &Machine, pid: u32, tid: u32) -> Vec<String> {
+    let text = machine.tree.read(&format!("/proc/{pid}/task/{tid}/cgroup"));
+    paths(&text.unwrap_or_default())
+}
+
 /// Lines are `HIERARCHY:CONTROLLERS:PATH`; the path may have colons.
 fn paths(text: &str) -> Vec<String> {
     text.lines()

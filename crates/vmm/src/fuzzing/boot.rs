@@ -123,11 +123,11 @@ pub fn boot(bytes: &[u8]) {
             "over the kernel"
         );
         assert!(end <= MEMORY_MIB << 20 && (last == 0 || end <= u64::from(last) + 1));
+        // An empty one may lie behind the last byte of memory.
         let mut first = [0; 9];
-        memory
-            .read_slice(&mut first, GuestAddress(image_at))
-            .expect("memory");
-        let count = initramfs_bytes.min(9);
+        let count = initramfs_bytes.min(first.len());
+        let read = memory.read_slice(&mut first[..count], GuestAddress(image_at));
+        read.expect("memory");
         assert_eq!(first[..count], b"initramfs"[..count]);
     }
     let entries = parameters.e820_table;
