@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Check, check, text};
 use crate::fair_server;
-use crate::machine::{Machine, Processes, all_vms, cgroup, printable};
+use crate::machine::{Machine, Processes, all_vms, cgroup};
 use crate::parse;
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
@@ -87,27 +87,27 @@ fn quotas(machine: &Machine) -> Check {
         Ok(threads) => threads,
         Err(error) => return check.unknown(error.to_string(), ""),
     };
-    let mut bound = BTreeMap::new();
+    // Of each file the last VM that it is for: threads and VMs share those above them.
+    let mut files = BTreeMap::new();
     let vms = all_vms(machine, &Processes::of(&threads));
     for (name, vm) in &vms {
         for thread in threads.iter().filter(|thread| thread.id.pid == vm.pid) {
             for path in cgroup::of_thread(machine, vm.pid, thread.id.tid) {
-                let files = Path::new(&path).ancestors();
-                let files = files.map(|path| format!("/sys/fs/cgroup{}/cpu.max", path.display()));
-                bound.extend(files.filter_map(|file| {
-                    let value = text(machine, &file)?;
-                    (!value.starts_with("max")).then(|| (file, (name.clone(), value)))
-                }));
+                let above = Path::new(&path).ancestors();
+                let file = |path: &Path| format!("/sys/fs/cgroup{}/cpu.max", path.display());
+                files.extend(above.map(|path| (file(path), name)));
             }
         }
     }
-    if bound.is_empty() {
+    let said: Vec<String> = files
+        .iter()
+        .filter_map(|(file, name)| Some((file, name, text(machine, file)?)))
+        .filter(|(.., value)| !value.starts_with("max"))
+        .map(|(file, name, value)| format!("{file} of {name}: {value}"))
+        .collect();
+    if said.is_empty() {
         return check.ok(format!("none of {} VMs has one", vms.len()));
     }
-    let said: Vec<String> = bound
-        .iter()
-        .map(|(file, (name, value))| format!("{} of {}: {value}", file, printable(name)))
-        .collect();
     check.warn(
         said.join("; "),
         "take it from an RT VM (libvirt: virsh schedinfo NAME --set vcpu_quota=-1 --set \
