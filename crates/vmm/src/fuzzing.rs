@@ -13,6 +13,18 @@ pub use devices::devices;
 pub use shared::shared_memory;
 
 use std::cell::OnceCell;
+use std::time::Duration;
+use steadyvm_sockets::Limits;
+
+/// Of the sockets: few, so that each limit is reached.
+const LIMITS: Limits = Limits {
+    priority: 6,
+    sockets: 8,
+    buffer_bytes: 1 << 24,
+    request_bytes: 1 << 12,
+    operations: 1,
+    longest_wait: Duration::ZERO,
+};
 
 /// Takes values off the front; zeros when there is nothing left.
 struct Source<'a>(&'a [u8]);

@@ -10,6 +10,8 @@
 //!
 //! Complexity: that of the tests named in [`super`].
 
+use std::collections::BTreeMap;
+
 use super::{
     Candidate, Dispatch, Host, Vcpu, VcpuServer, bcl, gfb, heavy, matching,
     packing::{self, Packing, Rules},
@@ -291,22 +293,25 @@ struct Cluster<'a> {
 }
 
 fn clusters<'a>(candidates: &'a [Candidate], free: &'a [u32]) -> Vec<Cluster<'a>> {
-    let mask = |candidate: &'a Candidate| candidate.mask.as_deref().unwrap_or(free);
+    // Those of one mask, in the order of their first: mostly that is one group.
+    let mut groups: Vec<(&[u32], Vec<&Candidate>)> = Vec::new();
+    let mut group_of = BTreeMap::new();
+    for candidate in candidates {
+        let mask = candidate.mask.as_deref().unwrap_or(free);
+        let group = *group_of.entry(mask).or_insert(groups.len());
+        if group == groups.len() {
+            groups.push((mask, Vec::new()));
+        }
+        groups[group].1.push(candidate);
+    }
     // The CPUs of a cluster, its members, and whether all of them have all of the CPUs.
     let mut found: Vec<(Vec<u32>, Vec<&Candidate>, bool)> = Vec::new();
-    for candidate in candidates {
-        // Mostly all have the same mask, and clusters share no CPU: then it joins that one alone.
-        let same = found.iter_mut().find(|(cpus, ..)| cpus == mask(candidate));
-        if let Some((_, members, _)) = same {
-            members.push(candidate);
-            continue;
-        }
-        let mut cpus = mask(candidate).to_vec();
-        let (mut members, mut equal) = (vec![candidate], true);
-        found.retain(|(other, others, alike)| {
+    for (mask, mut members) in groups {
+        let (mut cpus, mut equal) = (mask.to_vec(), true);
+        found.retain(|(other, others, _)| {
             let apart = !other.iter().any(|cpu| cpus.contains(cpu));
             if !apart {
-                equal &= *alike && *other == cpus;
+                equal = false;
                 members.extend(others);
                 cpus.extend(other);
                 cpus.sort_unstable();

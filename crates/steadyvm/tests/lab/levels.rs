@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use steadyvm_lab::child::{self, Child};
 use steadyvm_lab::host::{BULK, Network, RT};
 use steadyvm_lab::laboratory::HostKernel;
-use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End};
+use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End, Intervals};
 
 mod devices;
 mod packets;
@@ -127,8 +127,13 @@ impl Host {
 
     /// The same of a service at this address.
     fn requests_to(&self, address: Ipv4Addr, count: u64) -> ClientRun {
+        self.requests_apart(address, count, Intervals::default())
+    }
+
+    fn requests_apart(&self, address: Ipv4Addr, count: u64, intervals: Intervals) -> ClientRun {
         let options = ClientOptions {
             seed: 1,
+            intervals,
             warmup: 20,
             end: End::Requests(count),
             timeout: Duration::from_secs(5),

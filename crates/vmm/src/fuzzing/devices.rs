@@ -8,7 +8,6 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use steadyvm_sockets::abi::{Request, op};
 use steadyvm_sockets::{Device, Limits};
 use virtio_bindings::virtio_mmio::{
@@ -48,12 +47,8 @@ const HEAD: u64 = 0xc00;
 const DATA: u64 = 0x8000;
 const SECTORS: usize = 8;
 const LIMITS: Limits = Limits {
-    priority: 6,
-    sockets: 8,
-    buffer_bytes: 1 << 24,
-    request_bytes: 1 << 12,
     operations: ENTRIES,
-    longest_wait: Duration::ZERO,
+    ..super::LIMITS
 };
 
 /// A backend, and how its driver has set its queues up.

@@ -17,12 +17,8 @@ use crate::vcpu::Ending;
 
 const CHANNELS: u16 = 2;
 const LIMITS: Limits = Limits {
-    priority: 6,
-    sockets: 8,
-    buffer_bytes: 1 << 24,
-    request_bytes: 1 << 12,
     operations: shared::QUEUE as u16,
-    longest_wait: std::time::Duration::ZERO,
+    ..super::LIMITS
 };
 /// Where a good driver of this rig has its answers in a channel's area.
 const ANSWER: u64 = 16 << 10;
