@@ -161,8 +161,8 @@ fn timer_advance(machine: &Machine) -> Check {
     let check = check(
         "kvm.timer-advance",
         "guests' timers",
-        "KVM sets a guest's timer early by the time that entering the guest takes. Without that each of a \
-         VM's timers expires so much late.",
+        "KVM sets a guest's timer early by the time that entering the guest takes. Without that, every timer \
+         of a VM expires late by that time.",
     );
     let files = ["lapic_timer_advance", "lapic_timer_advance_ns"];
     for name in files {
@@ -171,8 +171,8 @@ fn timer_advance(machine: &Machine) -> Check {
             Some("N" | "0") => {
                 return check.warn(
                     format!("{path} is off"),
-                    "leave the parameter out where kvm is loaded: what KVM finds out by itself is the \
-                     default",
+                    "load kvm without this parameter (/etc/modprobe.d, kernel command line): by default KVM \
+                     measures that time itself",
                 );
             }
             Some(value) => return check.ok(format!("{path} is {value}")),
@@ -190,8 +190,8 @@ fn huge_page_recovery(machine: &Machine) -> Check {
     let check = check(
         "kvm.huge-page-recovery",
         "recovery of guests' huge pages",
-        "Against iTLB multihit KVM splits a guest's huge pages where it executes; a thread takes the small \
-         ones back from running VMs every few minutes, and each access after that is an exit.",
+        "Against iTLB multihit, KVM splits huge pages from which a guest executes. Every few minutes a thread \
+         takes small pages back from running VMs; the next access to each is an exit.",
     );
     match (text(machine, path), text(machine, ratio)) {
         (Some(splits), _) if splits != "Y" => check.ok(format!("{path} is {splits}")),

@@ -80,8 +80,8 @@ fn quotas(machine: &Machine) -> Check {
     let check = check(
         "scheduling.cpu-quota",
         "CPU quotas of VMs",
-        "A VM that has used its cpu.max waits for the next period, 100 ms by default: its normal threads \
-         do, QEMU's own and VCPUs without a real-time priority.",
+        "Normal threads of a VM that has used its cpu.max wait for the next period (100 ms by default): QEMU's \
+         own, and VCPUs without a real-time priority.",
     );
     let threads = match machine.all_threads() {
         Ok(threads) => threads,
