@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::engine::{
-    DEFAULT_STATE_DIRECTORY, Desired, Engine, Plan, Report, Snapshot, Status, Undone,
+    DEFAULT_STATE_DIRECTORY, Desired, Engine, Failure, Plan, Report, Snapshot, Status, Undone,
 };
 use crate::error::HostError;
 use crate::machine::Machine;
@@ -68,6 +68,24 @@ impl HostControl {
         self.engine.reconcile(&Desired::of_file(profile.clone()))
     }
 
+    /// What [`HostControl::apply_profile_each`] would change. Reads only.
+    ///
+    /// # Errors
+    /// As of [`Engine::plan_each`].
+    pub fn plan_profile_each(&self, profile: &Profile) -> Result<Plan, HostError> {
+        self.engine.plan_each(&Desired::of_file(profile.clone()))
+    }
+
+    /// Puts a profile in force group by group: see [`Engine::reconcile_each`].
+    pub fn apply_profile_each(
+        &self,
+        profile: &Profile,
+        held_off: &[Failure],
+    ) -> Result<Report, HostError> {
+        let desired = Desired::of_file(profile.clone());
+        self.engine.reconcile_each(&desired, held_off)
+    }
+
     /// What is to be in force in this boot, as it was asked for; none if nothing is.
     ///
     /// # Errors
@@ -79,6 +97,11 @@ impl HostControl {
     /// Brings the host to a desired state: see [`Engine::reconcile`].
     pub fn reconcile(&self, desired: &Desired) -> Result<Report, HostError> {
         self.engine.reconcile(desired)
+    }
+
+    /// Brings the host to a desired state group by group: see [`Engine::reconcile_each`].
+    pub fn reconcile_each(&self, desired: &Desired) -> Result<Report, HostError> {
+        self.engine.reconcile_each(desired, &[])
     }
 
     /// Takes the profile back. Nothing in force is no error.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::desired::Desired;
+use super::group::Failure;
 use super::step::Step;
 use super::storage::{Storage, StoredFile};
 use crate::error::HostError;
@@ -48,6 +49,9 @@ pub struct Header {
     /// Subjects of settings that the kernel refused and the host can do without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
+    /// The groups that could not be served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<Failure>,
 }
 
 impl Header {

@@ -4,12 +4,15 @@
 //! - [`Engine::reconcile`]: makes the host what it is to be, all or nothing. Idempotent: what holds
 //!   is left, what is missing is set, what is no longer wanted is taken back. Called again and again
 //!   it keeps a host up to date for VMs and devices that come later.
+//! - [`Engine::reconcile_each`]: the same, but a [`Group`] that fails stops no other.
 //! - [`Engine::status`]: each setting as it was wanted and as it is found. Reads only.
 //! - [`Engine::undo`]: everything as it was before the first `reconcile`.
 //!
 //! One [`Journal`] records what may be in force, and one lock of the machine guards it.
 
+mod attempt;
 mod desired;
+mod group;
 mod heirs;
 pub(crate) mod journal;
 pub(crate) mod lock;
@@ -21,6 +24,7 @@ mod storage;
 mod undo;
 
 pub use desired::Desired;
+pub use group::{Failure, Group};
 pub use journal::{DEFAULT_STATE_DIRECTORY, Header, Journal};
 pub use reconcile::{Engine, Plan, Report};
 pub use snapshot::Snapshot;

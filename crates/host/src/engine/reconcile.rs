@@ -1,4 +1,4 @@
-//! Bringing a host to a desired state, all or nothing.
+//! Bringing a host to a desired state: all or nothing, or group by group.
 //!
 //! Rule: a step is recorded before it is made, and a journal in force is replaced only by one that
 //! holds all of it. So after a crash or a full disk at any moment, undo restores everything.
@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use super::attempt::{Attempt, OnFault};
 use super::desired::Desired;
+use super::group::{Failure, Group};
 use super::journal::{Header, Journal, JournalFile, Writer};
 use super::lock::{Lock, Runtime};
 use super::step::Step;
@@ -19,8 +21,8 @@ use crate::demux::Presence;
 use crate::error::HostError;
 use crate::machine::Machine;
 use crate::method::Switches;
-use crate::net::plan::{self, Context, Wanted};
-use crate::net::{Profile, VmThreads, bound_sockets};
+use crate::net::plan::{self, Context};
+use crate::net::{Profile, VmThreads, Wanted, bound_sockets};
 
 /// Making a step can bring threads into being that the desired state wants something of, and threads
 /// are started while others are moved; each pass finds those of the one before.
@@ -46,6 +48,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Settings in force that are no longer wanted, and that would be taken back.
     pub taken_back: Vec<Step>,
+    /// The groups that could not be planned: the others would be served.
+    pub failed: Vec<Failure>,
     /// The VMs that the profile names.
     pub vms: Vec<VmThreads>,
     /// What the caller should know.
@@ -63,23 +67,14 @@ pub struct Report {
     pub steps: Vec<Step>,
     /// What the kernel refused and the host can do without.
     pub skipped: Vec<String>,
+    /// The groups that could not be served, and are as they were before.
+    pub failed: Vec<Failure>,
     /// Settings of an earlier state that were taken back.
     pub taken_back: Undone,
     /// How many settings are in force now.
     pub in_force: usize,
     /// What the caller should know.
     pub warnings: Vec<String>,
-}
-
-/// What was tried in one run.
-#[derive(Debug, Default)]
-struct Tried {
-    /// Every step, before it was tried.
-    recorded: Vec<Step>,
-    /// Those that were made.
-    made: Vec<Step>,
-    /// Those that the kernel refused and the host can do without, and why.
-    refused: Vec<(Step, String)>,
 }
 
 impl Engine {
@@ -117,52 +112,87 @@ impl Engine {
     /// # Errors
     /// As of [`Engine::reconcile`], but for what only trying can show.
     pub fn plan(&self, desired: &Desired) -> Result<Plan, HostError> {
+        self.plan_as(desired, OnFault::StopAll)
+    }
+
+    /// What [`Engine::reconcile_each`] would change. Reads only.
+    ///
+    /// # Errors
+    /// As of [`Engine::reconcile_each`].
+    pub fn plan_each(&self, desired: &Desired) -> Result<Plan, HostError> {
+        self.plan_as(desired, OnFault::StopGroup { held_off: &[] })
+    }
+
+    fn plan_as(&self, desired: &Desired, on_fault: OnFault<'_>) -> Result<Plan, HostError> {
         self.refuse_other_journals()?;
         let before = self.journal_of_this_boot()?;
-        let before = before.filter(|journal| journal.complete);
+        let before = before
+            .filter(|journal| journal.complete || desired.may_follow(&journal.header.desired));
         if let Some(before) = &before {
             self.must_follow(desired, before)?;
         }
         let own = before.map_or_else(Vec::new, |journal| journal.steps);
-        let wanted = self.wanted(desired, &own, true)?;
-        let mut taken_back = stale(&own, &wanted);
+        let wanted = on_fault.judge(self.wanted(desired, &own, true)?)?;
+        let failed = failures(&wanted);
+        let mut taken_back = stale(&own, &wanted, &failed, &self.machine);
         taken_back.retain(|step| !step.change.is_postponed(&self.machine));
         Ok(Plan {
             method: desired.method,
             dedicated_cpu: desired.profile.dedicated_cpu,
             taken_back,
             steps: to_make(&self.machine, &wanted),
+            failed,
             vms: wanted.vms,
             warnings: wanted.warnings,
         })
     }
 
-    /// Makes the host what it is to be, or leaves it as it was. An apply that was interrupted is
-    /// undone first.
+    /// Makes the host what it is to be, or leaves it as it was.
     ///
     /// # Errors
     /// Something else is in force; the desired state does not fit the machine: nothing is changed. A
-    /// step failed: what was in force before is in force again.
+    /// step failed: what was in force before is in force again; what an interrupted apply has left is undone.
     pub fn reconcile(&self, desired: &Desired) -> Result<Report, HostError> {
+        self.reconcile_as(desired, OnFault::StopAll)
+    }
+
+    /// Makes of the host what can be made: a group that fails is as it was before, and the others are served.
+    /// A group in `held_off` is not tried again as long as trying it would make the setting that failed.
+    ///
+    /// # Errors
+    /// Something else is in force; the host or the journal cannot be read or written: then what was in force before is
+    /// in force again.
+    pub fn reconcile_each(
+        &self,
+        desired: &Desired,
+        held_off: &[Failure],
+    ) -> Result<Report, HostError> {
+        self.reconcile_as(desired, OnFault::StopGroup { held_off })
+    }
+
+    fn reconcile_as(&self, desired: &Desired, on_fault: OnFault<'_>) -> Result<Report, HostError> {
         self.journal.prepare()?;
         let _lock = self.lock()?;
         self.refuse_other_journals()?;
-        let (before, own) = match self.journal_of_this_boot()? {
+        let before = match self.journal_of_this_boot()? {
             None => {
                 self.journal.remove()?;
-                (None, Vec::new())
+                None
             }
-            Some(journal) if journal.complete => {
+            Some(journal) if journal.complete || desired.may_follow(&journal.header.desired) => {
                 self.must_follow(desired, &journal)?;
-                let own = journal.steps.clone();
-                (Some(journal), own)
+                if !journal.complete {
+                    self.end_halfway(&journal);
+                }
+                Some(journal)
             }
-            Some(journal) => {
-                self.must_be_readable(&journal)?;
-                (None, self.undo_interrupted(&journal)?)
+            Some(interrupted) => {
+                self.must_be_readable(&interrupted)?;
+                let left = self.undo_interrupted(&interrupted)?;
+                (!left.is_empty()).then(|| Journal::of(interrupted.header, left))
             }
         };
-        self.reconcile_from(desired, before, &own)
+        self.reconcile_from(desired, before, on_fault)
     }
 
     /// Takes back whatever is in force. Nothing in force is no error.
@@ -283,6 +313,17 @@ impl Engine {
         })
     }
 
+    /// Takes back what an interrupted apply has made half of, as the first of a fair server's two values: planning would take
+    /// it for what somebody else has set.
+    fn end_halfway(&self, journal: &Journal) {
+        let is_halfway = |step: &&Step| {
+            let now = step.change.read(&self.machine);
+            now.is_ok_and(|now| !now.is_old && !now.is_new)
+        };
+        let halfway = journal.steps.iter().filter(is_halfway).cloned().collect();
+        undo::take_back(&self.machine, &Journal::of(journal.header.clone(), halfway));
+    }
+
     /// Returns the steps that cannot be taken back now, but may be later.
     fn undo_interrupted(&self, journal: &Journal) -> Result<Vec<Step>, HostError> {
         let (undone, left) = self.take_back(journal)?;
@@ -315,73 +356,90 @@ impl Engine {
         Ok((undone, left))
     }
 
-    /// As [`Engine::reconcile`], from a state: what is in force, and the steps of it.
+    /// As [`Engine::reconcile`], from what is in force. What an apply that was interrupted has left is adopted: VMs that
+    /// run keep their settings while the rest is made.
     fn reconcile_from(
         &self,
         desired: &Desired,
         before: Option<Journal>,
-        own: &[Step],
+        on_fault: OnFault<'_>,
     ) -> Result<Report, HostError> {
-        let wanted = self.wanted(desired, own, true)?;
+        let own = before.as_ref().map_or(&[][..], |journal| &journal.steps);
+        let wanted = on_fault.judge(self.wanted(desired, own, true)?)?;
         self.refresh_demux(&desired.profile)?;
-        let is_same = match &before {
-            Some(journal) => journal.header.desired == *desired,
-            None => own.is_empty() && desired.method.is_vanilla(),
-        };
+        let mut failed = failures(&wanted);
         let steps = to_make(&self.machine, &wanted);
+        failed.extend(on_fault.held_off(&steps));
+        let is_same = match &before {
+            Some(journal) => {
+                let header = &journal.header;
+                journal.complete && header.desired == *desired && header.failed == failed
+            }
+            None => failed.is_empty() && desired.method.is_vanilla(),
+        };
         let refused_before = |step: &Step| {
             let mut skipped = before.iter().flat_map(|journal| &journal.header.skipped);
             !step.required && skipped.any(|subject| *subject == step.change.subject())
         };
-        if is_same && steps.iter().all(refused_before) && stale(own, &wanted).is_empty() {
+        let may_be_left =
+            |step: &Step| refused_before(step) || failed.iter().any(|it| it.group == step.group);
+        if is_same
+            && steps.iter().all(may_be_left)
+            && stale(own, &wanted, &failed, &self.machine).is_empty()
+        {
             return Ok(Report {
                 method: desired.method,
                 dedicated_cpu: desired.profile.dedicated_cpu,
                 steps: Vec::new(),
                 skipped: Vec::new(),
+                failed,
                 taken_back: Undone::default(),
                 in_force: own.len(),
                 warnings: wanted.warnings,
             });
         }
         let header = self.header(desired, before.as_ref())?;
-        let mut tried = Tried::default();
-        match self.try_all(&header, own, wanted, &mut tried) {
+        let mut attempt = Attempt::new(&self.machine, &header, own, on_fault);
+        attempt.failed = failed;
+        match self.try_all(wanted, &mut attempt) {
             Ok(mut report) => {
                 if report.taken_back.restored > 0 {
                     // Taking back may have replaced threads as well.
-                    let again = self.reconcile_again(desired)?;
+                    let again =
+                        self.reconcile_from(desired, self.journal_of_this_boot()?, on_fault)?;
                     report.steps.extend(again.steps);
                     report.in_force = again.in_force;
                 }
                 Ok(report)
             }
-            Err(cause) => Err(HostError::RolledBack {
-                cause: Box::new(cause),
-                undone: Box::new(self.roll_back(header, before, own, tried.recorded)),
-            }),
+            Err(cause) => {
+                let recorded = attempt.into_recorded();
+                Err(HostError::RolledBack {
+                    cause: Box::new(cause),
+                    undone: Box::new(self.roll_back(header, before, recorded)),
+                })
+            }
         }
     }
 
-    fn reconcile_again(&self, desired: &Desired) -> Result<Report, HostError> {
-        let before = self.journal_of_this_boot()?;
-        let own = before.as_ref().map_or_else(Vec::new, |it| it.steps.clone());
-        self.reconcile_from(desired, before, &own)
-    }
-
     /// Writes the journal, makes the steps, takes back what is no longer wanted.
-    fn try_all(
-        &self,
-        header: &Header,
-        own: &[Step],
-        wanted: Wanted,
-        tried: &mut Tried,
-    ) -> Result<Report, HostError> {
+    fn try_all(&self, wanted: Wanted, attempt: &mut Attempt<'_>) -> Result<Report, HostError> {
         self.runtime.set_in_force(&self.journal.directory())?;
-        let begun = Journal::of(header.clone(), own.to_vec());
+        let begun = Journal::of(attempt.header.clone(), attempt.own.to_vec());
         let mut writer = self.journal.replace(&begun)?;
-        let wanted = self.make_all(&header.desired, wanted, own, &mut writer, tried)?;
-        self.settle_on(header.clone(), own, wanted, tried)
+        let wanted = self.make_all(wanted, &mut writer, attempt)?;
+        let (journal, taken_back) = attempt.settle(&wanted);
+        self.journal.replace(&journal)?;
+        Ok(Report {
+            method: journal.header.desired.method,
+            dedicated_cpu: journal.header.desired.profile.dedicated_cpu,
+            steps: attempt.made.clone(),
+            skipped: attempt.refused.iter().map(|(_, why)| why.clone()).collect(),
+            failed: journal.header.failed,
+            taken_back,
+            in_force: journal.steps.len(),
+            warnings: wanted.warnings,
+        })
     }
 
     /// Enters what early demultiplexing in force has missed: ports that were never bound.
@@ -421,21 +479,20 @@ impl Engine {
             boot_id: self.machine.boot_id()?,
             namespaces: self.machine.namespaces(),
             skipped: Vec::new(),
+            failed: Vec::new(),
         })
     }
 
     /// Makes the steps, and those that become possible by them. Returns what is wanted in the end.
     fn make_all(
         &self,
-        desired: &Desired,
         mut wanted: Wanted,
-        own: &[Step],
         writer: &mut Writer,
-        tried: &mut Tried,
+        attempt: &mut Attempt<'_>,
     ) -> Result<Wanted, HostError> {
         for _ in 0..PASSES {
             let mut steps = to_make(&self.machine, &wanted);
-            steps.retain(|step| !tried.was_refused(step));
+            steps.retain(|step| !attempt.is_settled(step));
             if steps.is_empty() {
                 return Ok(wanted);
             }
@@ -444,19 +501,15 @@ impl Engine {
             steps.truncate(last.map_or(steps.len(), |last| last + 1));
             writer.record(&steps)?;
             for step in steps {
-                tried.recorded.push(step.clone());
-                match step.change.make(&self.machine) {
-                    Ok(()) => tried.made.push(step),
-                    // It ended, or went away: what is wanted now does not have it.
-                    Err(error) if error.is_vanished() => {}
-                    Err(error) if !step.required => {
-                        tried.refused.push((step, error.to_string()));
-                    }
-                    Err(error) => return Err(error),
-                }
+                attempt.make(step)?;
             }
-            let all: Vec<Step> = own.iter().chain(&tried.recorded).cloned().collect();
-            wanted = self.wanted(desired, &all, false)?;
+            let all: Vec<Step> = attempt
+                .own
+                .iter()
+                .chain(&attempt.recorded)
+                .cloned()
+                .collect();
+            wanted = attempt.judge(self.wanted(&attempt.header.desired, &all, false)?)?;
         }
         wanted.warnings.push(
             "settings were changed by others, or threads started faster than they could be moved, \
@@ -466,76 +519,20 @@ impl Engine {
         Ok(wanted)
     }
 
-    /// Takes back what is no longer wanted and writes the journal anew, each setting once.
-    fn settle_on(
-        &self,
-        mut header: Header,
-        own: &[Step],
-        wanted: Wanted,
-        tried: &Tried,
-    ) -> Result<Report, HostError> {
-        let unwanted = Journal::of(header.clone(), stale(own, &wanted));
-        let (taken_back, mut kept) = undo::take_back(&self.machine, &unwanted);
-        let recorded: Vec<&Step> = own.iter().chain(&tried.recorded).collect();
-        for step in wanted.steps {
-            let first = recorded
-                .iter()
-                .find(|earlier| earlier.change.same_subject(&step.change));
-            // What held before steadyvm came is not its to take back.
-            let Some(first) = first else { continue };
-            if tried.was_refused(&step) {
-                header.skipped.push(step.change.subject());
-                let mut earlier = own.iter();
-                kept.extend(
-                    earlier
-                        .find(|own| own.change.same_subject(&step.change))
-                        .cloned(),
-                );
-                continue;
-            }
-            let change = step.change.since(&first.change);
-            if !change.is_empty() {
-                let since_unix_s = first.since_unix_s.or(Some(header.applied_unix_s));
-                kept.push(Step {
-                    change,
-                    since_unix_s,
-                    ..step
-                });
-            }
-        }
-        let (method, in_force) = (header.desired.method, kept.len());
-        let dedicated_cpu = header.desired.profile.dedicated_cpu;
-        let mut journal = Journal::of(header, kept);
-        journal.complete = true;
-        self.journal.replace(&journal)?;
-        Ok(Report {
-            method,
-            dedicated_cpu,
-            steps: tried.made.clone(),
-            skipped: tried.refused.iter().map(|(_, why)| why.clone()).collect(),
-            taken_back,
-            in_force,
-            warnings: wanted.warnings,
-        })
-    }
-
-    /// Undoes the steps of a failed apply, and gives the state before it its settings back. What
-    /// cannot be written to the journal stays in it as it was recorded: undo restores it.
-    fn roll_back(
-        &self,
-        header: Header,
-        before: Option<Journal>,
-        own: &[Step],
-        recorded: Vec<Step>,
-    ) -> Undone {
+    /// Undoes the steps of a failed apply, and gives the state before it its settings back; what an interrupted apply had
+    /// left is taken back with it. What cannot be written to the journal stays in it as it was recorded: undo restores it.
+    fn roll_back(&self, header: Header, before: Option<Journal>, recorded: Vec<Step>) -> Undone {
+        let (in_force, interrupted) = match before {
+            Some(journal) if journal.complete => (Some(journal), Vec::new()),
+            Some(journal) => (None, journal.steps),
+            None => (None, Vec::new()),
+        };
+        let steps = interrupted.into_iter().chain(recorded).collect();
         let (mut undone, left) =
-            undo::take_back(&self.machine, &Journal::of(header.clone(), recorded));
-        let written = match before {
-            None if left.is_empty() && own.is_empty() => self.journal.remove(),
-            None => {
-                let steps = own.iter().cloned().chain(left).collect();
-                self.journal.replace(&Journal::of(header, steps)).map(drop)
-            }
+            undo::take_back(&self.machine, &Journal::of(header.clone(), steps));
+        let written = match in_force {
+            None if left.is_empty() => self.journal.remove(),
+            None => self.journal.replace(&Journal::of(header, left)).map(drop),
             Some(before) => self.return_to(before, left, &mut undone),
         };
         if let Err(error) = written {
@@ -569,18 +566,25 @@ impl Engine {
         let mut begun = Journal::of(before.header.clone(), before.steps.clone());
         begun.steps.extend(left.iter().cloned());
         let mut writer = self.journal.replace(&begun)?;
-        let mut tried = Tried::default();
-        let desired = &before.header.desired;
+        let on_fault = OnFault::StopGroup {
+            held_off: &before.header.failed,
+        };
+        let mut attempt = Attempt::new(&self.machine, &before.header, &before.steps, on_fault);
         let restored = self
-            .wanted(desired, &before.steps, false)
+            .wanted(&before.header.desired, &before.steps, false)
             .and_then(|wanted| {
-                self.make_all(desired, wanted, &before.steps, &mut writer, &mut tried)
+                attempt.failed = on_fault.held_off(&to_make(&self.machine, &wanted));
+                self.make_all(wanted, &mut writer, &mut attempt)
             });
         undone
             .failed
             .extend(restored.err().map(|error| error.to_string()));
+        let failed = attempt.failed.iter();
+        let new = failed.filter(|failure| !before.header.failed.contains(failure));
+        undone.failed.extend(new.map(ToString::to_string));
+        let recorded = attempt.into_recorded();
         before.complete = left.is_empty();
-        for step in tried.recorded {
+        for step in recorded {
             let is_known = |known: &Step| known.change.same_subject(&step.change);
             if !before.steps.iter().any(is_known) {
                 before.steps.push(step);
@@ -588,17 +592,6 @@ impl Engine {
         }
         before.steps.extend(left);
         self.journal.replace(&before).map(drop)
-    }
-}
-
-impl Tried {
-    /// Whether the kernel refused this very change in this run.
-    fn was_refused(&self, step: &Step) -> bool {
-        let mut refused = self.refused.iter();
-        refused.any(|(refused, _)| {
-            refused.change.same_subject(&step.change)
-                && refused.change.new_text() == step.change.new_text()
-        })
     }
 }
 
@@ -611,16 +604,36 @@ pub(super) fn to_make(machine: &Machine, wanted: &Wanted) -> Vec<Step> {
     wanted.steps.iter().filter(missing).cloned().collect()
 }
 
-/// The recorded steps of settings that are no longer wanted.
-fn stale(own: &[Step], wanted: &Wanted) -> Vec<Step> {
+/// The recorded steps of settings that are no longer wanted. What a group that failed has in force, it keeps, but for
+/// what has ended.
+pub(super) fn stale(
+    own: &[Step],
+    wanted: &Wanted,
+    failed: &[Failure],
+    machine: &Machine,
+) -> Vec<Step> {
     let is_wanted = |step: &Step| {
         let mut all = wanted.steps.iter();
         all.any(|wanted| wanted.change.same_subject(&step.change))
     };
+    let is_left = |step: &Step| {
+        let has_ended = || matches!(step.change.read(machine), Err(error) if error.is_vanished());
+        failed.iter().any(|failure| failure.group == step.group) && !has_ended()
+    };
     own.iter()
-        .filter(|step| !is_wanted(step))
+        .filter(|step| !is_wanted(step) && !is_left(step))
         .cloned()
         .collect()
+}
+
+fn failures(wanted: &Wanted) -> Vec<Failure> {
+    let failed = wanted.failed.iter();
+    let failure = |(group, error): &(Group, HostError)| Failure {
+        group: group.clone(),
+        error: error.to_string(),
+        subject: None,
+    };
+    failed.map(failure).collect()
 }
 
 fn unix_now_s() -> u64 {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::desired::Desired;
+use super::group::Failure;
 use super::reconcile::{self, Engine};
 use super::step::Step;
 use crate::demux::DemuxState;
@@ -35,6 +36,9 @@ pub struct Status {
     pub strays: Vec<String>,
     /// What the kernel refused, and the host does without.
     pub skipped: Vec<String>,
+    /// The groups that could not be served when the host was brought up to date last.
+    #[serde(default)]
+    pub failed: Vec<Failure>,
     /// What hinders finding out what is pending.
     pub warnings: Vec<String>,
     /// Lines of the journal that cannot be read.
@@ -85,7 +89,12 @@ impl Status {
         match self.state {
             State::None | State::BeforeReboot => false,
             State::Incomplete => true,
-            State::Applied => !holds || !self.pending.is_empty() || !self.strays.is_empty(),
+            State::Applied => {
+                !holds
+                    || !self.pending.is_empty()
+                    || !self.strays.is_empty()
+                    || !self.failed.is_empty()
+            }
         }
     }
 }
@@ -103,6 +112,7 @@ impl Engine {
             dedicated_cpu: header.desired.profile.dedicated_cpu,
             profile: Some(header.desired.profile.clone()),
             skipped: header.skipped.clone(),
+            failed: header.failed.clone(),
             unreadable: journal.unreadable.clone(),
             ..Status::default()
         };
@@ -144,6 +154,10 @@ impl Engine {
                 return;
             }
         };
+        let failed = wanted.failed.iter();
+        status
+            .warnings
+            .extend(failed.map(|(group, error)| format!("{group}: {error}")));
         for step in reconcile::to_make(&self.machine, &wanted) {
             let is_recorded = own
                 .iter()

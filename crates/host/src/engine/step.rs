@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::group::Group;
 use crate::settings::Change;
 
 /// A planned or made change.
@@ -14,6 +15,9 @@ pub struct Step {
     pub change: Change,
     /// Why.
     pub why: String,
+    /// Whose setting it is.
+    #[serde(default, skip_serializing_if = "Group::is_host")]
+    pub group: Group,
     /// Whether applying fails without it. Others are skipped where the kernel refuses.
     pub required: bool,
     /// Since when it is in force, in seconds after 1970; none if it is only planned.
@@ -27,6 +31,7 @@ impl Step {
         Self {
             change: change.into(),
             why: why.into(),
+            group: Group::Host,
             required: true,
             since_unix_s: None,
         }

@@ -9,10 +9,12 @@
 //! virtual CPU is pinned to the CPU of its plan. From 6.12 on that sysctl limits nothing else: the fair server
 //! keeps normal threads alive. Before, it also bounds FIFO threads, so that older kernels are refused.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use steadyvm_sched::enforcement::Reserved;
 
-use super::profile::at;
+use super::profile::{VmProfile, at};
 use crate::cpu_set::CpuSet;
 use crate::engine::Step;
 use crate::error::HostError;
@@ -102,15 +104,32 @@ impl Promise {
     }
 }
 
+/// What CPUs have to give: a share of each, and why not more.
+#[derive(Clone, Copy)]
+struct Room {
+    percent: u64,
+    why: &'static str,
+    fix: &'static str,
+}
+
+/// Where the kernel admits nobody, and we do in its place.
+const BY_DEADLINE: Room = Room {
+    percent: USABLE_PERCENT,
+    why: "95 % of a CPU, less its fair server's 5 %",
+    fix: "plan with enforce = \"deadline\", smaller budgets or more CPUs",
+};
+
+/// Beyond it normal threads get nothing, and the watchdog of `sched_ext` ends the scheduler after 30 s.
+const BY_EXT: Room = Room {
+    percent: USABLE_BY_EXT_PERCENT,
+    why: "threads without a budget need the rest",
+    fix: "use smaller budgets or more CPUs",
+};
+
 /// Refuses what would be promised beyond this share of a CPU, or of all together. Else budgets would starve every other
 /// thread.
-fn admit(
-    promises: &[Promise],
-    online: &CpuSet,
-    percent: u64,
-    why: &str,
-    fix: &str,
-) -> Result<(), HostError> {
+fn admit(promises: &[Promise], online: &CpuSet, room: Room) -> Result<(), HostError> {
+    let Room { percent, why, fix } = room;
     let check = |place: String, load: u64, cpus: u64| {
         let room = percent * cpus * (1 << 20);
         if load.saturating_mul(100) <= room {
@@ -135,29 +154,82 @@ fn admit(
     check("all CPUs".into(), all, online.len() as u64)
 }
 
-/// Refuses budgets of the `sched_ext` scheduler that leave normal threads nothing: its watchdog would end it after 30 s.
-pub(super) fn fits(reserved: &[Reserved], online: &CpuSet) -> Result<(), HostError> {
-    let promise = |vcpu: &Reserved| {
-        let cpu = match vcpu.cpus[..] {
-            [cpu] => Some(cpu),
-            _ => None,
-        };
-        Promise::new(cpu, vcpu.budget_ns, vcpu.period_ns)
-    };
-    let promises: Vec<Promise> = reserved.iter().map(promise).collect();
-    let why = "threads without a budget need the rest";
-    let fix = "use smaller budgets or more CPUs";
-    admit(&promises, online, USABLE_BY_EXT_PERCENT, why, fix)
+/// Promises of VMs that were admitted one after the other: a VM that does not fit beside those before it takes nothing from
+/// them.
+pub(super) struct Admission<'a> {
+    online: &'a CpuSet,
+    room: Room,
+    promises: Vec<Promise>,
 }
 
-/// The step that switches off the kernel's admission, which knows global EDF only, where these budgets pass ours.
-pub(super) fn admission_off(machine: &Machine, budgets: &[VcpuBudget]) -> Result<Step, HostError> {
-    let promise =
-        |budget: &VcpuBudget| Promise::new(budget.cpu, budget.runtime_ns, budget.period_ns);
-    let promises: Vec<Promise> = budgets.iter().map(promise).collect();
-    let why = "95 % of a CPU, less its fair server's 5 %";
-    let fix = "plan with enforce = \"deadline\", smaller budgets or more CPUs";
-    admit(&promises, &machine.online()?, USABLE_PERCENT, why, fix)?;
+impl<'a> Admission<'a> {
+    /// Of the `sched_ext` scheduler.
+    pub fn by_ext(online: &'a CpuSet) -> Self {
+        Self {
+            online,
+            room: BY_EXT,
+            promises: Vec::new(),
+        }
+    }
+
+    /// Admits all of these beside those that were admitted before, or none.
+    ///
+    /// # Errors
+    /// The CPU that has no room, and how much it has.
+    pub fn admit(&mut self, reserved: &[Reserved]) -> Result<(), HostError> {
+        let one = |vcpu: &Reserved| {
+            let cpu = match vcpu.cpus[..] {
+                [cpu] => Some(cpu),
+                _ => None,
+            };
+            Promise::new(cpu, vcpu.budget_ns, vcpu.period_ns)
+        };
+        self.add(reserved.iter().map(one))
+    }
+
+    fn add(&mut self, promises: impl Iterator<Item = Promise>) -> Result<(), HostError> {
+        let before = self.promises.len();
+        self.promises.extend(promises);
+        let admitted = admit(&self.promises, self.online, self.room);
+        if admitted.is_err() {
+            self.promises.truncate(before);
+        }
+        admitted
+    }
+}
+
+/// Whether some budget is to be kept on one CPU.
+pub(super) fn is_partitioned(vms: &[VmProfile]) -> bool {
+    let mut budgets = vms.iter().flat_map(|vm| vm.budgets.values());
+    budgets.any(|budget| budget.cpu.is_some())
+}
+
+/// Admits the VMs one after the other in the place of the kernel, which knows global EDF only. Returns how many have budgets
+/// that are admitted, and why the others are not.
+pub(super) fn admit_each(
+    vms: &[&VmProfile],
+    online: &CpuSet,
+) -> (usize, BTreeMap<String, HostError>) {
+    let mut admission = Admission {
+        online,
+        room: BY_DEADLINE,
+        promises: Vec::new(),
+    };
+    let mut admitted = 0;
+    let mut refused = BTreeMap::new();
+    for vm in vms.iter().filter(|vm| !vm.budgets.is_empty()) {
+        let promise =
+            |budget: &VcpuBudget| Promise::new(budget.cpu, budget.runtime_ns, budget.period_ns);
+        match admission.add(vm.budgets.values().map(promise)) {
+            Ok(()) => admitted += 1,
+            Err(error) => drop(refused.insert(vm.name.clone(), error)),
+        }
+    }
+    (admitted, refused)
+}
+
+/// The step that switches off the kernel's admission, whose place ours has taken.
+pub(super) fn admission_off(machine: &Machine) -> Result<Step, HostError> {
     let release = machine.kernel_release().unwrap_or_default();
     if parse::kernel_version(&release).is_none_or(|version| version < (6, 12)) {
         return Err(HostError::Unsupported {

@@ -18,6 +18,7 @@ mod softirqs;
 pub mod tuned;
 mod vcpu_scheduler;
 mod vms;
+mod wanted;
 
 pub(crate) use batch::{send_buffers, set_send_buffer};
 pub use budget::VcpuBudget;
@@ -29,3 +30,4 @@ pub(crate) use sockets::bound_sockets;
 pub use vcpu_scheduler::SchedulerProfile;
 pub use vms::VmThreads;
 pub(crate) use vms::taps_of;
+pub(crate) use wanted::Wanted;

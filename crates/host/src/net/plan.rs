@@ -1,6 +1,8 @@
 //! From a profile and a machine's state to steps. Reads, never writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use steadyvm_sched::enforcement::Reserved;
 
 use super::batch;
 use super::budget;
@@ -12,10 +14,11 @@ use super::softirqs::{self, policy};
 use super::tuned;
 use super::vcpu_scheduler::{self, SchedulerProfile};
 use super::vms::{self, Running, VmThreads};
+use super::wanted::Wanted;
 use crate::cpu_set::CpuSet;
 use crate::dedicated;
 use crate::discover::{self, Nic};
-use crate::engine::Step;
+use crate::engine::{Group, Step};
 use crate::error::{HostError, unless_vanished};
 use crate::fair_server;
 use crate::links::Qdisc;
@@ -24,18 +27,7 @@ use crate::parse;
 use crate::settings::{
     Change, ChangeOf, Device, File, Form, IrqAffinity, RootQdisc, SettingKind, ThreadAffinity,
 };
-use crate::threads::RESET_ON_FORK;
-
-/// What a profile wants on a machine.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
-    /// Every setting, also those that hold already.
-    pub steps: Vec<Step>,
-    /// The VMs that it names.
-    pub vms: Vec<VmThreads>,
-    /// What the caller should know.
-    pub warnings: Vec<String>,
-}
+use crate::threads::{Policy, RESET_ON_FORK};
 
 /// What is known while planning.
 pub(crate) struct Context<'a> {
@@ -56,103 +48,227 @@ pub(crate) fn plan(
 ) -> Result<Wanted, HostError> {
     profile.check()?;
     let own = context.own;
-    let threads = machine.all_threads()?;
-    let online = machine.online()?;
+    let threads = &machine.all_threads()?[..];
+    let online = &machine.online()?;
+    let host = Host {
+        machine,
+        profile,
+        context,
+        threads,
+        online,
+    };
     let mut wanted = Wanted::default();
-    let mut path = dedicated::Path::default();
-    // Where the path ends: what runs the service.
-    let mut ends = Vec::new();
-    softirqs::steps(machine, &threads, &profile.softirqs, &mut wanted.steps)?;
-    let budgets = profile.vms.iter().flat_map(|vm| vm.budgets.values());
-    let budgets: Vec<_> = budgets.copied().collect();
-    let by_ext = profile.vcpu_scheduler.as_ref();
-    let is_partitioned = by_ext.is_none() && budgets.iter().any(|budget| budget.cpu.is_some());
+    wanted.of_group(&Group::Host, |wanted| {
+        softirqs::steps(machine, threads, &profile.softirqs, &mut wanted.steps)
+    });
+    // Budgets on CPUs of their own are admitted by us in the kernel's place.
+    let is_partitioned = profile.vcpu_scheduler.is_none() && budget::is_partitioned(&profile.vms);
+    let mut refused = BTreeMap::new();
     if is_partitioned {
-        wanted.steps.push(budget::admission_off(machine, &budgets)?);
+        let admitted;
+        (admitted, refused) = budget::admit_each(&host.in_force_first(), online);
+        wanted.of_group(&Group::Scheduler, |wanted| {
+            if admitted > 0 {
+                wanted.steps.push(budget::admission_off(machine)?);
+            }
+            Ok(())
+        });
     }
-    if let Some(piece_us) = profile.fair_server_us {
-        let piece_ns = u64::from(piece_us) * 1000;
-        let steps = fair_server::steps(machine, piece_ns, &mut wanted.warnings)?;
-        wanted.steps.extend(steps);
-    }
+    wanted.of_group(&Group::Host, |wanted| {
+        if let Some(piece_us) = profile.fair_server_us {
+            let piece_ns = u64::from(piece_us) * 1000;
+            let steps = fair_server::steps(machine, piece_ns, &mut wanted.warnings)?;
+            wanted.steps.extend(steps);
+        }
+        Ok(())
+    });
     if let Some(demuxed) = &profile.demux {
         let levels_from = profile.softirqs.levels_from;
-        demux::steps(
-            machine,
-            &threads,
-            demuxed,
-            levels_from,
-            &online,
-            own,
-            &mut wanted.steps,
-        )?;
+        wanted.of_group(&Group::Demux, |wanted| {
+            let steps = &mut wanted.steps;
+            demux::steps(machine, threads, demuxed, levels_from, online, own, steps)
+        });
     }
+    let mut path = dedicated::Path::default();
     for nic in &profile.nics {
-        let found = match discover::nic(machine, &threads, &nic.name) {
-            Ok(found) => found,
-            // It went away meanwhile, and nobody named it.
-            Err(_) if nic.is_other => continue,
-            Err(error) => return Err(place(error, &nic.place)),
-        };
-        plan_nic(machine, nic, &found, &online, &mut wanted)?;
-        flows::steer(machine, nic, own, &mut wanted.steps)?;
-        if !nic.is_other {
-            path.irqs.extend(found.irqs.clone());
-            path.threads.extend(found.napi_threads.iter().cloned());
+        let group = Group::Nic(nic.name.clone());
+        let found = wanted.of_group(&group, |wanted| host.plan_named_nic(nic, wanted));
+        if let Some(Some(found)) = found {
+            path.irqs.extend(found.irqs);
+            path.threads.extend(found.napi_threads);
             path.nics.insert(found.name);
         }
     }
-    let mut reserved = Vec::new();
-    let processes = Processes::of(&threads);
-    let has_budget = |vm: &&VmProfile| by_ext.is_some_and(|it| it.vms.contains_key(&vm.name));
-    for vm in profile.vms.iter().filter(|vm| vm.asks() || has_budget(vm)) {
-        let found = find_vm(machine, &processes, vm, context);
-        let found = found.map_err(|error| place_once(error, &vm.place))?;
-        wanted.vms.push(VmThreads::of(&vm.name, found.as_ref()));
-        match found {
-            Some(running) => {
-                plan_vm(machine, &running, &online, own, by_ext, &mut wanted)?;
-                if let Some(by_ext) = by_ext {
-                    let vcpus = vcpu_scheduler::reserve(machine, by_ext, &running, &mut wanted)?;
-                    reserved.extend(vcpus);
-                }
-                let Wanted {
-                    steps, warnings, ..
-                } = &mut wanted;
-                let levels_from = profile.softirqs.levels_from;
-                batch::steps(machine, &running, levels_from, steps, warnings)?;
-                path.threads
-                    .extend(running.vm.vhost_workers.iter().cloned());
-                path.irqs.extend(running.vm.vfio_irqs.clone());
-                ends.extend(rt_vcpus(&running, by_ext));
-            }
-            None => wanted.warnings.push(format!(
-                "VM \"{}\" does not run: apply again when it does",
-                vm.name
-            )),
-        }
-    }
-    if let Some(by_ext) = by_ext {
-        let steps = vcpu_scheduler::steps(machine, &threads, by_ext, reserved)?;
-        wanted.steps.extend(steps);
-    }
+    // Where the path ends: what runs the service.
+    let mut ends = host.plan_vms(refused, &mut wanted, &mut path);
     for process in &profile.processes {
-        ends.extend(plan_process(machine, process, context, &mut wanted)?);
+        let group = Group::Process(process.pid);
+        let found = wanted.of_group(&group, |wanted| {
+            plan_process(machine, process, context, wanted)
+        });
+        ends.extend(found.into_iter().flatten());
     }
-    if let Some(cpu) = profile.dedicated_cpu {
-        path.threads.extend(ends.iter().cloned());
-        let steps = dedicated::steps(machine, &threads, &CpuSet::single(cpu), &path, own)?;
-        wanted.steps.extend(steps);
-    }
-    if let Some(tuned) = &profile.tuned {
-        let steps = tuned::steps(machine, &threads, tuned, ends, own)?;
-        wanted.steps.extend(steps);
-    }
+    wanted.fail_contradictions();
+    wanted.of_group(&Group::Isolation, |wanted| {
+        if let Some(cpu) = profile.dedicated_cpu {
+            path.threads.extend(ends.iter().cloned());
+            let steps = dedicated::steps(machine, threads, &CpuSet::single(cpu), &path, own)?;
+            wanted.steps.extend(steps);
+        }
+        if let Some(tuned) = &profile.tuned {
+            let steps = tuned::steps(machine, threads, tuned, ends, own)?;
+            wanted.steps.extend(steps);
+        }
+        Ok(())
+    });
     if !is_partitioned {
         throttling(machine, profile, &mut wanted);
     }
-    warn_of_irqbalance(&threads, profile, &mut wanted);
+    warn_of_irqbalance(threads, profile, &mut wanted);
     Ok(wanted)
+}
+
+/// What planning reads.
+struct Host<'a> {
+    machine: &'a Machine,
+    profile: &'a Profile,
+    context: &'a Context<'a>,
+    threads: &'a [Thread],
+    online: &'a CpuSet,
+}
+
+impl Host<'_> {
+    /// The VMs with those first whose budgets are in force: a newcomer takes nobody's CPU time away.
+    fn in_force_first(&self) -> Vec<&VmProfile> {
+        let mut in_force = BTreeSet::new();
+        for step in self.context.own {
+            match (&step.change, &step.group) {
+                (Change::ThreadPolicy(change), Group::Vm(name))
+                    if change.new.policy == Policy::Deadline =>
+                {
+                    in_force.insert(name.as_str());
+                }
+                (Change::VcpuBudgets(change), _) => {
+                    let reserved = change.new.iter().flat_map(|enforcement| &enforcement.vcpus);
+                    in_force.extend(reserved.map(|vcpu| vcpu.vm.as_str()));
+                }
+                _ => {}
+            }
+        }
+        let mut vms: Vec<&VmProfile> = self.profile.vms.iter().collect();
+        vms.sort_by_key(|vm| !in_force.contains(vm.name.as_str()));
+        vms
+    }
+
+    /// Returns the card if it is on the path of real-time packets.
+    fn plan_named_nic(
+        &self,
+        nic: &NicProfile,
+        wanted: &mut Wanted,
+    ) -> Result<Option<Nic>, HostError> {
+        let found = match discover::nic(self.machine, self.threads, &nic.name) {
+            Ok(found) => found,
+            // It went away meanwhile, and nobody named it.
+            Err(_) if nic.is_other => return Ok(None),
+            Err(error) => return Err(place(error, &nic.place)),
+        };
+        plan_nic(self.machine, nic, &found, self.online, wanted)?;
+        flows::steer(self.machine, nic, self.context.own, &mut wanted.steps)?;
+        Ok((!nic.is_other).then_some(found))
+    }
+
+    /// Plans the VMs and their budgets. `refused`: those whose budgets have no room, and why. Returns the threads that run
+    /// their services.
+    fn plan_vms(
+        &self,
+        mut refused: BTreeMap<String, HostError>,
+        wanted: &mut Wanted,
+        path: &mut dedicated::Path,
+    ) -> Vec<ThreadId> {
+        let by_ext = self.profile.vcpu_scheduler.as_ref();
+        let processes = Processes::of(self.threads);
+        let has_budget =
+            |vm: &VmProfile| by_ext.is_some_and(|scheduler| scheduler.vms.contains_key(&vm.name));
+        let mut ends = Vec::new();
+        let mut reserved = Vec::new();
+        for vm in &self.profile.vms {
+            if !vm.asks() && !has_budget(vm) {
+                continue;
+            }
+            let group = Group::Vm(vm.name.clone());
+            let found = wanted.of_group(&group, |wanted| {
+                let found = find_vm(self.machine, &processes, vm, self.context);
+                let found = found.map_err(|error| place_once(error, &vm.place))?;
+                wanted.vms.push(VmThreads::of(&vm.name, found.as_ref()));
+                let Some(running) = found else {
+                    wanted.warnings.push(format!(
+                        "VM \"{}\" does not run: apply again when it does",
+                        vm.name
+                    ));
+                    return Ok(None);
+                };
+                if let Some(error) = refused.remove(&vm.name) {
+                    return Err(error);
+                }
+                self.plan_running(&running, wanted)
+                    .map(|budgets| Some((running, budgets)))
+            });
+            let Some(Some((running, budgets))) = found else {
+                continue;
+            };
+            path.threads
+                .extend(running.vm.vhost_workers.iter().cloned());
+            path.irqs.extend(running.vm.vfio_irqs.clone());
+            ends.extend(rt_vcpus(&running, by_ext));
+            reserved.push((vm.name.clone(), budgets));
+        }
+        if let Some(by_ext) = by_ext {
+            let order = self.in_force_first();
+            reserved.sort_by_key(|(name, _)| order.iter().position(|vm| vm.name == *name));
+            let admitted = vcpu_scheduler::admit_each(by_ext, reserved, self.online, wanted);
+            wanted.of_group(&Group::Scheduler, |wanted| {
+                let steps = vcpu_scheduler::steps(self.machine, self.threads, by_ext, admitted)?;
+                wanted.steps.extend(steps);
+                Ok(())
+            });
+        }
+        ends
+    }
+
+    /// Plans a VM that runs. Returns the budgets that the `sched_ext` scheduler is to keep.
+    fn plan_running(
+        &self,
+        running: &Running<'_>,
+        wanted: &mut Wanted,
+    ) -> Result<Vec<Reserved>, HostError> {
+        let Self {
+            machine, profile, ..
+        } = self;
+        let by_ext = profile.vcpu_scheduler.as_ref();
+        plan_vm(
+            machine,
+            running,
+            self.online,
+            self.context.own,
+            by_ext,
+            wanted,
+        )?;
+        let reserved = match by_ext {
+            Some(by_ext) => vcpu_scheduler::reserve(machine, by_ext, running, wanted)?,
+            None => Vec::new(),
+        };
+        let Wanted {
+            steps, warnings, ..
+        } = wanted;
+        batch::steps(
+            machine,
+            running,
+            profile.softirqs.levels_from,
+            steps,
+            warnings,
+        )?;
+        Ok(reserved)
+    }
 }
 
 /// One that was named by its process and does not run is none either, unless that is a mistake.

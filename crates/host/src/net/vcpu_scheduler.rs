@@ -10,13 +10,14 @@ use steadyvm_sched::FIFO_PRIORITY;
 use steadyvm_sched::config::{Priority, Queue, Vm};
 use steadyvm_sched::enforcement::{Enforcement, Reserved};
 
-use super::budget::{self, VcpuBudget};
-use super::plan::{Wanted, runs_without};
+use super::budget::{self, Admission, VcpuBudget};
+use super::plan::runs_without;
 use super::profile::{ThreadPriority, at};
 use super::softirqs::policy;
 use super::vms::Running;
+use super::wanted::Wanted;
 use crate::cpu_set::CpuSet;
-use crate::engine::Step;
+use crate::engine::{Group, Step};
 use crate::error::HostError;
 use crate::machine::{Machine, Thread};
 use crate::settings::{ChangeOf, SettingKind, VcpuBudgets};
@@ -46,6 +47,15 @@ impl SchedulerProfile {
             "sporadic"
         } else {
             &self.server
+        }
+    }
+
+    fn enforcement(&self, vcpus: Vec<Reserved>) -> Enforcement {
+        Enforcement {
+            order: self.order,
+            queue: self.queue,
+            quantum_ns: self.quantum_ns,
+            vcpus,
         }
     }
 
@@ -105,6 +115,34 @@ pub(super) fn reserve(
     Ok(reserved)
 }
 
+/// Admits the VMs one after the other. Those whose budgets are wrong or have no room fail, by themselves.
+pub(super) fn admit_each(
+    profile: &SchedulerProfile,
+    reserved: Vec<(String, Vec<Reserved>)>,
+    online: &CpuSet,
+    wanted: &mut Wanted,
+) -> Vec<Reserved> {
+    let mut admission = Admission::by_ext(online);
+    let mut admitted = profile.enforcement(Vec::new());
+    for (name, of_vm) in reserved {
+        let before = admitted.vcpus.len();
+        admitted.vcpus.extend(of_vm.iter().cloned());
+        let checked = check(&admitted).and_then(|()| admission.admit(&of_vm));
+        if let Err(error) = checked {
+            admitted.vcpus.truncate(before);
+            wanted.fail(Group::Vm(name), error);
+        }
+    }
+    admitted.vcpus
+}
+
+fn check(enforcement: &Enforcement) -> Result<(), HostError> {
+    enforcement.check().map_err(|error| HostError::BadInput {
+        what: at("[sched]", &error.to_string()),
+        fix: "choose another server, quantum, budget or period; nothing was changed".into(),
+    })
+}
+
 /// The steps that have the scheduler enforce all of these; none where there are none.
 ///
 /// The loader raises `irq_work/N`, which carries preemptions out. They are steps here, so that a loader that is killed leaves
@@ -124,17 +162,7 @@ pub(super) fn steps(
     if reserved.is_empty() {
         return Ok(Vec::new());
     }
-    budget::fits(&reserved, &machine.online()?)?;
-    let new = Enforcement {
-        order: profile.order,
-        queue: profile.queue,
-        quantum_ns: profile.quantum_ns,
-        vcpus: reserved,
-    };
-    new.check().map_err(|error| HostError::BadInput {
-        what: at("[sched]", &error.to_string()),
-        fix: "choose another server, quantum, budget or period; nothing was changed".into(),
-    })?;
+    let new = profile.enforcement(reserved);
     let setting = VcpuBudgets {};
     let old = setting.read(machine)?;
     let why = "so that VCPUs get their budget in every period, and no more";

@@ -6,6 +6,7 @@ mod crash;
 mod devices;
 mod discovery;
 mod fair_server;
+mod groups;
 mod journal;
 mod methods;
 mod net;

@@ -3,19 +3,22 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde::Serialize;
 
-use super::{FileArgs, Site};
+use super::{Fault, FileArgs, Site};
 use crate::host::{ControlArgs, print_json};
 use crate::output;
 
-/// Make this host what a steadyvm.toml says: plan, receive path and ranks, all of it or nothing.
+/// Make this host what a steadyvm.toml says: plan, receive path and ranks.
 ///
-/// Applying a file again changes only what does not hold, such as the threads of a VM that started
-/// since. If a step fails, what was in force before is in force again. `steadyvm undo` restores
-/// everything; `steadyvm watch` keeps the file in force.
+/// A VM, a card or a file that cannot be served is left as it was and told by its name; the others are
+/// served, and the exit code is 1. With --strict it is all or nothing: if one thing fails, what was in
+/// force before is in force again. Applying a file again changes only what does not hold, such as the
+/// threads of a VM that started since. `steadyvm undo` restores everything; `steadyvm watch` keeps the
+/// file in force.
 ///
-/// Beside /etc/steadyvm.toml, files in /etc/steadyvm.d describe more VMs by [[vm]] tables, such as those
-/// that a cloud's hook writes.
+/// Beside /etc/steadyvm.toml, files in /etc/steadyvm.d and /run/steadyvm.d describe more VMs by [[vm]]
+/// tables, such as those that a cloud's hook writes. Those in /run are gone with the boot, as VMs are.
 ///
 /// A first file, for one real-time VM whose packets come through eth1:
 ///
@@ -42,11 +45,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let control = args.control.open();
     let mut site = Site::read(&args.file)?;
     if args.dry_run {
-        let plan = site.plan(&control)?;
-        warn(&plan.warnings);
+        let (plan, faults) = site.plan(&control)?;
+        warn(&plan.warnings, &faults);
         if args.control.json {
-            print_json(&plan)?;
-            return Ok(ExitCode::SUCCESS);
+            print_json(&Shown::new(&plan, &faults))?;
+            return Ok(code(&faults));
         }
         for step in &plan.taken_back {
             output::line(&format!("{}: restored", step.change.subject()))?;
@@ -59,28 +62,58 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             plan.steps.len(),
             plan.taken_back.len()
         ))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code(&faults));
     }
     let done = site.reconcile(&control)?;
-    warn(&done.new_warnings);
+    warn(&done.new_warnings, done.faults());
     if args.control.json {
-        print_json(&done.applied)?;
-        return Ok(ExitCode::SUCCESS);
+        print_json(&Shown::new(&done.applied, done.faults()))?;
+        return Ok(code(done.faults()));
     }
     for step in &done.applied.steps {
         output::line(&step.to_string())?;
     }
+    let but = match done.faults().len() {
+        0 => String::new(),
+        1 => ", but for one part that is not served".to_owned(),
+        count => format!(", but for {count} parts that are not served"),
+    };
     output::line(&format!(
-        "{} is in force: {} settings, {} of them changed now",
+        "{} is in force{but}: {} settings, {} of them changed now",
         site.name,
         done.applied.in_force,
         done.applied.steps.len()
     ))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code(done.faults()))
 }
 
-fn warn(warnings: &[String]) {
+/// What the engine says, and all that is not served.
+#[derive(Serialize)]
+struct Shown<'a, T> {
+    #[serde(flatten)]
+    of_host: &'a T,
+    not_served: &'a [Fault],
+}
+
+impl<'a, T> Shown<'a, T> {
+    fn new(of_host: &'a T, not_served: &'a [Fault]) -> Self {
+        Self {
+            of_host,
+            not_served,
+        }
+    }
+}
+
+/// The host differs from the file where a part of it is not served.
+fn code(faults: &[Fault]) -> ExitCode {
+    ExitCode::from(u8::from(!faults.is_empty()))
+}
+
+fn warn(warnings: &[String], faults: &[Fault]) {
     for warning in warnings {
         eprintln!("steadyvm: warning: {warning}");
+    }
+    for fault in faults {
+        eprintln!("steadyvm: {}", fault.sentence());
     }
 }

@@ -59,9 +59,14 @@ impl Drift {
         }
     }
 
-    /// Takes note that these did not hold and were mended by one look, and that all else holds.
-    pub fn see_mended(&mut self, subjects: &BTreeSet<String>, now_unix_s: u64) {
-        self.see(&BTreeSet::new(), now_unix_s);
+    /// Takes note that these did not hold and were mended by one look, and what does not hold all the same.
+    pub fn see_mended(
+        &mut self,
+        subjects: &BTreeSet<String>,
+        drifted: &BTreeSet<String>,
+        now_unix_s: u64,
+    ) {
+        self.see(drifted, now_unix_s);
         let known: BTreeSet<String> = self
             .mended
             .iter()

@@ -1,37 +1,188 @@
 //! VMs that other programs describe: a file each beside the owner's, such as those of a cloud's hook.
 //!
-//! Beside `/etc/steadyvm.toml` that is `/etc/steadyvm.d/*.toml`, in the order of their names. A file there has
-//! `[[vm]]` tables only: what the host is, and what classes there are, the owner alone says.
+//! Beside `/etc/steadyvm.toml` these are `/etc/steadyvm.d/*.toml`, then `/run/steadyvm.d/*.toml`, which are gone with the
+//! boot, in the order of their names. A file there has `[[vm]]` tables only: what the host is, and what classes there are,
+//! the owner alone says.
+//!
+//! Rule: a file that is wrong is left out and told by its name. The others, and the owner's, count.
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use steadyvm_host::HostError;
+
+use super::DEFAULT_FILE;
 
 /// The most that one of these files may have, in bytes.
 const MAX_BYTES: u64 = 1 << 16;
 
-/// The directory beside a file; none for standard input.
-fn directory(file: &Path) -> Option<PathBuf> {
-    (file != Path::new("-")).then(|| file.with_extension("d"))
+/// Where programs describe VMs that are gone with the boot.
+const UNTIL_REBOOT: &str = "/run/steadyvm.d";
+
+/// A file beside the owner's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DropIn {
+    path: PathBuf,
+    /// Its text, or why it cannot be used.
+    text: Result<String, String>,
 }
 
-/// The text of all of them, to stand behind the owner's; empty without a directory.
-///
-/// # Errors
-/// A file that cannot be read, that is no TOML, or that has more than `[[vm]]` tables.
-pub fn text_beside(file: &Path) -> Result<String, HostError> {
-    let mut text = String::new();
-    for path in directory(file).map_or_else(|| Ok(Vec::new()), |found| files(&found))? {
-        // One that its hook has removed meanwhile is a VM that is gone.
-        if let Some(of_file) = read(&path)? {
-            check(&path, &of_file)?;
-            text.push('\n');
-            text.push_str(&of_file);
+/// A file that is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The file.
+    pub path: PathBuf,
+    /// Why, and what to do.
+    pub error: String,
+}
+
+/// The directories beside a file; none for standard input.
+fn directories(file: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if file != Path::new("-") {
+        found.push(file.with_extension("d"));
+    }
+    if file == Path::new(DEFAULT_FILE) {
+        found.push(UNTIL_REBOOT.into());
+    }
+    found
+}
+
+/// Reads the files beside the owner's. A directory that cannot be read is told as a file would be.
+pub fn beside(file: &Path) -> Vec<DropIn> {
+    let mut found = Vec::new();
+    for directory in directories(file) {
+        match files(&directory) {
+            Ok(paths) => found.extend(paths.into_iter().filter_map(drop_in)),
+            Err(error) => found.push(DropIn {
+                path: directory,
+                text: Err(error.to_string()),
+            }),
         }
     }
-    Ok(text)
+    found
+}
+
+/// None if its program has removed it meanwhile: that VM is gone.
+fn drop_in(path: PathBuf) -> Option<DropIn> {
+    let text = match read(&path) {
+        Ok(text) => check(&path, &text?),
+        Err(error) => Err(error),
+    };
+    let text = text.map_err(|error| error.to_string());
+    Some(DropIn { path, text })
+}
+
+/// The owner's text with all files that can stand behind it, and those that cannot. `parse` reads a text whose errors name
+/// the file of its first argument.
+///
+/// # Errors
+/// The owner's text is wrong by itself.
+pub fn combine<T, E: Display>(
+    name: &str,
+    owners: &str,
+    files: &[DropIn],
+    parse: impl Fn(&str, &str) -> Result<T, E>,
+) -> Result<(T, Vec<LeftOut>), E> {
+    let mut left_out = Vec::new();
+    let mut good: Vec<(&Path, &str)> = Vec::new();
+    let mut known: BTreeMap<String, String> = names(owners)
+        .into_iter()
+        .map(|vm| (vm, name.to_owned()))
+        .collect();
+    for DropIn { path, text } in files {
+        let mut leave_out = |error: String| {
+            let path = path.clone();
+            left_out.push(LeftOut { path, error });
+        };
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                leave_out(error.clone());
+                continue;
+            }
+        };
+        let of_file = names(text);
+        if let Some((vm, other)) = of_file.iter().find_map(|vm| known.get_key_value(vm)) {
+            leave_out(format!(
+                "{}: VM \"{vm}\" is described by {other} already; delete one of the two",
+                path.display()
+            ));
+            continue;
+        }
+        let place = path.display().to_string();
+        // By itself, so that it stops no other file.
+        if let Err(error) = parse(&place, &joined(owners, &[text])) {
+            leave_out(in_own_lines(&error.to_string(), &place, owners));
+            continue;
+        }
+        known.extend(of_file.into_iter().map(|vm| (vm, place.clone())));
+        good.push((path, text));
+    }
+    let all: Vec<&str> = good.iter().map(|(_, text)| *text).collect();
+    match parse(name, &joined(owners, &all)) {
+        Ok(parsed) => return Ok((parsed, left_out)),
+        Err(error) if good.is_empty() => return Err(error),
+        Err(_) => {}
+    }
+    // Each is good with the owner's, and all of them are not: those count that can, in their order.
+    let mut parsed = parse(name, owners)?;
+    let mut counting: Vec<&str> = Vec::new();
+    for (path, text) in good {
+        counting.push(text);
+        match parse(name, &joined(owners, &counting)) {
+            Ok(more) => parsed = more,
+            Err(error) => {
+                counting.pop();
+                left_out.push(LeftOut {
+                    path: path.to_owned(),
+                    error: format!(
+                        "{} does not go with those before it: {error}",
+                        path.display()
+                    ),
+                });
+            }
+        }
+    }
+    Ok((parsed, left_out))
+}
+
+fn joined(owners: &str, files: &[&str]) -> String {
+    let mut text = owners.to_owned();
+    for file in files {
+        text.push('\n');
+        text.push_str(file);
+    }
+    text
+}
+
+/// An error of the joined texts, with the line of the file itself.
+fn in_own_lines(error: &str, place: &str, owners: &str) -> String {
+    let before = joined(owners, &[""]).matches('\n').count();
+    let sign = format!("{place} line ");
+    let Some((start, rest)) = error.split_once(&sign) else {
+        return format!("{place}: {error}");
+    };
+    let digits = rest.chars().take_while(char::is_ascii_digit).count();
+    match rest[..digits].parse::<usize>() {
+        Ok(line) if line > before => {
+            format!("{start}{sign}{}{}", line - before, &rest[digits..])
+        }
+        _ => error.to_owned(),
+    }
+}
+
+/// The names of a text's VMs; none where it is no TOML, which its reader tells.
+fn names(text: &str) -> Vec<String> {
+    let tables: toml::Table = text.parse().unwrap_or_default();
+    let vms = tables.get("vm").and_then(toml::Value::as_array);
+    let names = vms.into_iter().flatten();
+    let names = names.filter_map(|vm| vm.get("name")?.as_str().map(str::to_owned));
+    names.collect()
 }
 
 fn files(directory: &Path) -> Result<Vec<PathBuf>, HostError> {
@@ -72,7 +223,7 @@ fn read(path: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(text))
 }
 
-fn check(path: &Path, text: &str) -> Result<(), HostError> {
+fn check(path: &Path, text: &str) -> Result<String, HostError> {
     let tables: toml::Table = text
         .parse()
         .map_err(|error: toml::de::Error| cannot_read(path, error.message()))?;
@@ -80,7 +231,7 @@ fn check(path: &Path, text: &str) -> Result<(), HostError> {
         .iter()
         .find(|(name, value)| *name != "vm" || !value.is_array())
     {
-        None => Ok(()),
+        None => Ok(text.to_owned()),
         Some((name, _)) => Err(HostError::BadInput {
             what: format!(
                 "{} has \"{name}\"; files in this directory may only have [[vm]] tables",
@@ -101,106 +252,134 @@ fn cannot_read(path: &Path, why: &str) -> HostError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sched;
-    use steadyvm_analysis::plan;
-    use steadyvm_host::net::Profile;
+    use proptest::prelude::*;
 
     use super::*;
 
-    fn beside(files: &[(&str, &str)]) -> Result<String, HostError> {
+    /// A reader that knows VMs and refuses some: with the line of the joined text, as ours do.
+    fn parse(name: &str, text: &str) -> Result<Vec<String>, String> {
+        if let Some(line) = text.lines().position(|line| line.contains("nope")) {
+            return Err(format!(
+                "{name} line {} column 1: there is no class \"nope\"",
+                line + 1
+            ));
+        }
+        let tables: toml::Table = text.parse().map_err(|error| format!("{name}: {error}"))?;
+        let vms = tables.get("vm").and_then(toml::Value::as_array);
+        let names: Vec<String> = names(text);
+        if names.len() != vms.map_or(0, Vec::len) {
+            return Err(format!("{name}: a VM has no name"));
+        }
+        if names.iter().any(|name| name == "first") && names.iter().any(|name| name == "second") {
+            return Err(format!("{name}: first and second do not go together"));
+        }
+        Ok(names)
+    }
+
+    const OWNERS: &str = "[class.rt]\nrt = true\n[[vm]]\nname = \"own\"\n";
+
+    fn combined(files: &[(&str, &[u8])]) -> (Vec<String>, Vec<LeftOut>) {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("steadyvm.d");
         fs::create_dir(&directory).unwrap();
-        for (name, text) in files {
-            fs::write(directory.join(name), text).unwrap();
+        for (name, bytes) in files {
+            fs::write(directory.join(name), bytes).unwrap();
         }
-        text_beside(&place.path().join("steadyvm.toml"))
+        let found = beside(&place.path().join("steadyvm.toml"));
+        combine("steadyvm.toml", OWNERS, &found, parse).unwrap()
+    }
+
+    fn vm(name: &str) -> String {
+        format!("[[vm]]\nname = \"{name}\"\n")
     }
 
     #[test]
     fn files_stand_behind_each_other_in_the_order_of_their_names() {
-        let text = beside(&[
-            ("b.toml", "[[vm]]\nname = \"b\""),
-            ("a.toml", "[[vm]]\nname = \"a\""),
-            ("a.toml.new", "not read"),
-        ])
-        .unwrap();
-        let tables: toml::Table = text.parse().unwrap();
-        let names: Vec<&str> = tables["vm"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|vm| vm["name"].as_str().unwrap())
-            .collect();
-        assert_eq!(names, ["a", "b"]);
+        let (a, b) = (vm("a"), vm("b"));
+        let (names, left_out) = combined(&[
+            ("b.toml", b.as_bytes()),
+            ("a.toml", a.as_bytes()),
+            ("a.toml.new", b"not read"),
+        ]);
+        assert_eq!(names, ["own", "a", "b"]);
+        assert_eq!(left_out, []);
     }
 
     #[test]
     fn without_a_directory_or_a_file_there_is_nothing() {
         let place = tempfile::tempdir().unwrap();
+        assert_eq!(beside(&place.path().join("steadyvm.toml")), []);
+        assert_eq!(beside(Path::new("-")), []);
+        let of_boot = directories(Path::new(DEFAULT_FILE));
         assert_eq!(
-            text_beside(&place.path().join("steadyvm.toml")).unwrap(),
-            ""
+            of_boot,
+            [Path::new("/etc/steadyvm.d"), Path::new(UNTIL_REBOOT)]
         );
-        assert_eq!(text_beside(Path::new("-")).unwrap(), "");
     }
 
+    /// Whatever is wrong with a file, it is named and the files around it count.
     #[test]
-    fn what_only_the_owner_may_say_is_refused_with_its_file() {
-        for text in [
-            "[host]\npcpus = 9",
-            "[class.rt]\nrt = false",
-            "vm = 1",
-            "[vm]\nname = \"a\"",
-        ] {
-            let error = beside(&[("nova-x.toml", text)]).unwrap_err().to_string();
-            assert!(
-                error.contains("nova-x.toml") && error.contains("[[vm]]"),
-                "{error}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_damaged_or_huge_file_is_refused_with_its_name() {
+    fn a_file_that_is_wrong_is_left_out_by_itself() {
+        let (a, z) = (vm("a"), vm("z"));
         let huge = "#".repeat(usize::try_from(MAX_BYTES).unwrap() + 1);
-        for text in ["[[vm]", huge.as_str()] {
-            let error = beside(&[("nova-x.toml", text)]).unwrap_err().to_string();
-            assert!(
-                error.contains("cannot read") && error.contains("nova-x.toml"),
-                "{error}"
-            );
+        let nope = format!("\n\n{}class = \"nope\"\n", vm("x"));
+        for (bytes, why) in [
+            (&b"[host]\npcpus = 9"[..], "[[vm]]"),
+            (b"[class.rt]\nrt = false", "[[vm]]"),
+            (b"vm = 1", "[[vm]]"),
+            (b"[vm]\nname = \"a\"", "[[vm]]"),
+            (b"[[vm]", "cannot read"),
+            (b"\xff\xfe\0", "cannot read"),
+            (huge.as_bytes(), "cannot read"),
+            (b"[[vm]]\nbudget = \"2ms\"\n", "no name"),
+            // Line 5 of the file itself, whatever the owner's has.
+            (nope.as_bytes(), "m.toml line 5 column 1"),
+            (
+                vm("own").as_bytes(),
+                "\"own\" is described by steadyvm.toml",
+            ),
+            (vm("a").as_bytes(), "a.toml already"),
+        ] {
+            let files = [
+                ("a.toml", a.as_bytes()),
+                ("m.toml", bytes),
+                ("z.toml", z.as_bytes()),
+            ];
+            let (names, left_out) = combined(&files);
+            assert_eq!(names, ["own", "a", "z"], "{why}");
+            let [LeftOut { path, error }] = &left_out[..] else {
+                panic!("{why}: {left_out:?}");
+            };
+            assert!(path.ends_with("steadyvm.d/m.toml"), "{path:?}");
+            assert!(error.contains(why) && error.contains("m.toml"), "{error}");
         }
     }
 
-    /// The same file as in `nova/tests/test_hook.py`: what the hook writes for two VCPUs of 4 ms in 10 ms each.
     #[test]
-    fn the_vm_that_a_clouds_hook_describes_gets_the_budget_of_its_flavor() {
-        let vm = include_str!("../../../../nova/tests/data/drop-in.toml");
-        let text = format!("[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n{vm}");
-        let report = plan::run(&plan::file::parse(&text).unwrap()).unwrap();
-        assert!(report.feasible, "{:?}", report.explanations);
-        let mut profile = Profile::default();
-        let wanted = sched::Wanted::of("f", &text).unwrap();
-        let differences = sched::put_in(&mut profile, Some(&report), wanted.as_ref(), false);
-        assert!(differences.is_empty(), "{differences:?}");
-        let budgets: Vec<_> = profile.vms[0].budgets.values().collect();
-        assert_eq!(profile.vms[0].name, "instance-00000001");
-        assert_eq!(budgets.len(), 2);
-        for budget in budgets {
-            assert_eq!(
-                (budget.runtime_ns, budget.period_ns),
-                (4_000_000, 10_000_000)
-            );
-        }
+    fn of_files_that_do_not_go_together_the_first_counts() {
+        let (first, second, third) = (vm("first"), vm("second"), vm("third"));
+        let (names, left_out) = combined(&[
+            ("1.toml", first.as_bytes()),
+            ("2.toml", second.as_bytes()),
+            ("3.toml", third.as_bytes()),
+        ]);
+        assert_eq!(names, ["own", "first", "third"]);
+        assert_eq!(left_out.len(), 1);
+        assert!(left_out[0].path.ends_with("2.toml"));
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = place.path().join("steadyvm.d");
-        fs::create_dir(&directory).unwrap();
-        fs::write(directory.join("x.toml"), [0xff, 0xfe, 0x00]).unwrap();
-        assert!(text_beside(&place.path().join("steadyvm.toml")).is_err());
+    fn the_owners_own_fault_is_an_error() {
+        let error = combine("steadyvm.toml", "[[vm]]\n", &[], parse).unwrap_err();
+        assert!(error.contains("steadyvm.toml"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_stop_another_file(bytes in prop::collection::vec(any::<u8>(), 0..48)) {
+            let a = vm("a");
+            let (names, _) = combined(&[("a.toml", a.as_bytes()), ("b.toml", &bytes)]);
+            prop_assert_eq!(&names[..2], &["own".to_owned(), "a".to_owned()]);
+        }
     }
 }

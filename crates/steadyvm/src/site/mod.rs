@@ -3,8 +3,12 @@
 //! The file is steadyvm.toml. Its plan (`[host]`, tasks, services) is the analysis' part, its receive
 //! path (`[[nic]]`, `[class.NAME.net]`) the host's; both read the same text and share VMs and classes.
 //! VMs that a cloud starts are described in files beside it (`drop_ins`).
+//!
+//! Rule: what is wrong with one VM, card or file is told by its name and stops no other, unless the caller asks for all
+//! or nothing (`--strict`).
 
 pub mod apply;
+mod backoff;
 mod connector;
 pub mod drift;
 mod drop_ins;
@@ -18,14 +22,20 @@ pub mod watch;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use serde::Serialize;
 use steadyvm_analysis::plan::{self, Report};
 use steadyvm_host::net::{Profile, file};
-use steadyvm_host::{Desired, HostControl, HostError, Plan, Report as Reconciled};
+use steadyvm_host::{
+    Desired, Failure, HostControl, HostError, Plan, Report as Reconciled, printable,
+};
 
 use crate::net::{name_processes, named_process, text_of};
 
+use self::backoff::Backoff;
+use self::drop_ins::{DropIn, LeftOut};
 use self::sched::Mechanism;
 
 /// Where the owner of a host keeps the file.
@@ -37,7 +47,8 @@ pub struct FileArgs {
     /// The file that describes this host; "-" for standard input.
     #[arg(default_value = DEFAULT_FILE)]
     file: PathBuf,
-    /// Refuse a file whose plan this host cannot hold. Without it that is a warning.
+    /// All or nothing: refuse a file whose plan this host cannot hold, and change nothing if a VM, a card or
+    /// a file beside it cannot be served. Without it what is wrong is told, and the others are served.
     #[arg(long)]
     strict: bool,
     /// The process of a VM's monitor, where its command line does not name it (-name); may
@@ -55,24 +66,55 @@ impl FileArgs {
             vms: Vec::new(),
         }
     }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
 }
 
 /// A file that was read and found good.
 pub struct Site {
     name: String,
+    parsed: Parsed,
+    /// Files beside it that are not.
+    left_out: Vec<LeftOut>,
+    is_strict: bool,
+    /// What was said already: a watch says each warning once for as long as it holds.
+    said: BTreeSet<String>,
+    /// What was said to fail, by its name and the reason.
+    said_failed: BTreeSet<Fault>,
+    backoff: Backoff,
+    /// The owner's text and the files beside it, which the rest was made of.
+    texts: (String, Vec<DropIn>),
+}
+
+/// What a text says.
+struct Parsed {
     profile: Profile,
     plan: Option<Report>,
     /// How what is enforced differs from the plan.
     differences: Vec<String>,
-    /// What was said already: a watch says each warning once for as long as it holds.
-    said: BTreeSet<String>,
-    /// The owner's text and that of the files beside it, which the rest was made of.
-    texts: (String, String),
+}
+
+/// A VM, a card, a file or another part of the host that is not served, and why.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Fault {
+    /// Which, for people.
+    pub part: String,
+    /// Why, and what to do.
+    pub error: String,
 }
 
 /// What bringing the host up to date did.
 pub struct Done {
     applied: Reconciled,
+    /// All that is not served.
+    faults: Vec<Fault>,
+    /// What of it was not said before.
+    new_faults: Vec<Fault>,
+    /// What was said to fail and is served now.
+    mended: Vec<String>,
     new_warnings: Vec<String>,
 }
 
@@ -80,7 +122,8 @@ impl Site {
     /// Reads a file, plans it, and refuses one that is wrong.
     ///
     /// # Errors
-    /// What is wrong with the file, with its place; with `--strict` a plan that does not hold.
+    /// What is wrong with the file, with its place; with `--strict` a plan that does not hold, and what is wrong with a
+    /// file beside it.
     pub fn read(args: &FileArgs) -> Result<Self> {
         let name = name_of(&args.file);
         let owners = text_of(&args.file).map_err(|error| HostError::BadInput {
@@ -89,8 +132,7 @@ impl Site {
                 "write {DEFAULT_FILE} or name a file (docs/guide/host.md has a first one)"
             ),
         })?;
-        let beside = drop_ins::text_beside(&args.file)?;
-        Self::of(args, (owners, beside))
+        Self::of(args, (owners, drop_ins::beside(&args.file)))
     }
 
     /// Reads the files beside the owner's again. Tells whether they have changed.
@@ -98,37 +140,36 @@ impl Site {
     /// # Errors
     /// As `read`; this one stays as it was.
     pub fn reread_drop_ins(&mut self, args: &FileArgs) -> Result<bool> {
-        let beside = drop_ins::text_beside(&args.file)?;
+        let beside = drop_ins::beside(&args.file);
         if beside == self.texts.1 {
             return Ok(false);
         }
-        let mut new = Self::of(args, (self.texts.0.clone(), beside))?;
-        new.said = std::mem::take(&mut self.said);
-        *self = new;
+        let new = Self::of(args, (self.texts.0.clone(), beside))?;
+        self.replace(new);
         Ok(true)
     }
 
-    fn of(args: &FileArgs, texts: (String, String)) -> Result<Self> {
+    /// Takes another's place, of which the same was said.
+    pub fn replace(&mut self, new: Self) {
+        let old = std::mem::replace(self, new);
+        self.said = old.said;
+        self.said_failed = old.said_failed;
+        self.backoff = old.backoff;
+    }
+
+    fn of(args: &FileArgs, texts: (String, Vec<DropIn>)) -> Result<Self> {
         let name = name_of(&args.file);
-        let text = format!("{}{}", texts.0, texts.1);
-        let tables: toml::Table = text.parse().with_context(|| name.clone())?;
-        let plan = plan_of(&name, &text, &tables)?;
-        let wanted = sched::Wanted::of(&name, &text)?;
-        let wanted = wanted.as_ref();
-        let keeps = wanted.is_some_and(|wanted| wanted.mechanism != Mechanism::None);
-        let has_budgets = wanted.is_some_and(sched::Wanted::has_vms);
-        // A host that keeps budgets may have no VM now: the last one has gone, or the first is to come.
-        let mut profile = if keeps && (tables.contains_key("host") || has_budgets) {
-            file::parse_any(&name, &text)?
-        } else {
-            file::parse(&name, &text)?
-        };
-        profile.bound_fair_server();
-        let has_ext = Path::new("/sys/kernel/sched_ext").exists();
-        let differences = sched::put_in(&mut profile, plan.as_ref(), wanted, has_ext);
-        name_processes(&mut profile, &args.vms)?;
+        let (mut parsed, left_out) = drop_ins::combine(&name, &texts.0, &texts.1, Parsed::of)?;
         if args.strict
-            && let Some(plan) = &plan
+            && let Some(file) = left_out.first()
+        {
+            let what = file.error.clone();
+            let fix = "nothing was changed; without --strict the other files count".into();
+            return Err(HostError::BadInput { what, fix }.into());
+        }
+        name_processes(&mut parsed.profile, &args.vms)?;
+        if args.strict
+            && let Some(plan) = &parsed.plan
             && !plan.feasible
         {
             return Err(NotFeasible(format!(
@@ -139,44 +180,83 @@ impl Site {
         }
         Ok(Self {
             name,
-            profile,
-            plan,
-            differences,
+            parsed,
+            left_out,
+            is_strict: args.strict,
             said: BTreeSet::new(),
+            said_failed: BTreeSet::new(),
+            backoff: Backoff::default(),
             texts,
         })
     }
 
     /// What the host is to have.
     pub fn desired(&self) -> Desired {
-        Desired::of_file(self.profile.clone())
+        Desired::of_file(self.parsed.profile.clone())
     }
 
-    /// What bringing the host up to date would change. Reads only.
-    pub fn plan(&self, control: &HostControl) -> Result<Plan> {
-        let mut plan = control.plan_profile(&self.profile)?;
+    /// What bringing the host up to date would change, and what would not be served. Reads only.
+    pub fn plan(&self, control: &HostControl) -> Result<(Plan, Vec<Fault>)> {
+        let profile = &self.parsed.profile;
+        let mut plan = if self.is_strict {
+            control.plan_profile(profile)?
+        } else {
+            control.plan_profile_each(profile)?
+        };
         plan.warnings.splice(0..0, self.doubts());
-        Ok(plan)
+        let faults = self.faults(&plan.failed);
+        Ok((plan, faults))
     }
 
-    /// Brings the host up to date: all of it or nothing.
+    /// Brings the host up to date: all that can be, or with `--strict` all or nothing.
     pub fn reconcile(&mut self, control: &HostControl) -> Result<Done> {
-        let applied = control.apply_profile(&self.profile)?;
+        let began = Instant::now();
+        let profile = &self.parsed.profile;
+        let applied = if self.is_strict {
+            control.apply_profile(profile)?
+        } else {
+            control.apply_profile_each(profile, &self.backoff.held_off(began))?
+        };
+        self.backoff.note(&applied.failed, began);
         let warnings: BTreeSet<String> = self
             .doubts()
             .chain(applied.warnings.iter().cloned())
             .collect();
         let new_warnings = warnings.difference(&self.said).cloned().collect();
         self.said = warnings;
+        let faults = self.faults(&applied.failed);
+        let failed: BTreeSet<Fault> = faults.iter().cloned().collect();
+        let new_faults = failed.difference(&self.said_failed).cloned().collect();
+        let fails = |part: &String| faults.iter().any(|fault| fault.part == *part);
+        let parts = self.said_failed.iter().map(|fault| fault.part.clone());
+        let mended = parts.filter(|part| !fails(part)).collect();
+        self.said_failed = failed;
         Ok(Done {
             applied,
+            faults,
+            new_faults,
+            mended,
             new_warnings,
         })
     }
 
+    /// When a group that failed is due to be tried again; none if none failed.
+    pub fn next_try(&self) -> Option<Instant> {
+        self.backoff.next()
+    }
+
+    fn faults(&self, failed: &[Failure]) -> Vec<Fault> {
+        let of_file = |file: &LeftOut| Fault {
+            part: format!("file {}", printable(&file.path.display().to_string())),
+            error: file.error.clone(),
+        };
+        let files = self.left_out.iter().map(of_file);
+        files.chain(failed.iter().map(Fault::of_group)).collect()
+    }
+
     /// Why bounds of the plan may be missed.
     fn doubts(&self) -> impl Iterator<Item = String> {
-        let plan = self.plan.iter().filter(|plan| !plan.feasible);
+        let plan = self.parsed.plan.iter().filter(|plan| !plan.feasible);
         let infeasible = plan.map(|plan| {
             format!(
                 "{}: this host cannot hold the plan, so bounds may be missed: {}",
@@ -184,7 +264,47 @@ impl Site {
                 reasons(plan)
             )
         });
-        infeasible.chain(self.differences.iter().cloned())
+        infeasible.chain(self.parsed.differences.iter().cloned())
+    }
+}
+
+impl Parsed {
+    fn of(name: &str, text: &str) -> Result<Self> {
+        let tables: toml::Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| bad(name, &error.to_string()))?;
+        let plan = plan_of(name, text, &tables)?;
+        let wanted = sched::Wanted::of(name, text)?;
+        let wanted = wanted.as_ref();
+        let keeps = wanted.is_some_and(|wanted| wanted.mechanism != Mechanism::None);
+        let has_budgets = wanted.is_some_and(sched::Wanted::has_vms);
+        // A host that keeps budgets may have no VM now: the last one has gone, or the first is to come.
+        let mut profile = if keeps && (tables.contains_key("host") || has_budgets) {
+            file::parse_any(name, text)?
+        } else {
+            file::parse(name, text)?
+        };
+        profile.bound_fair_server();
+        let has_ext = Path::new("/sys/kernel/sched_ext").exists();
+        let differences = sched::put_in(&mut profile, plan.as_ref(), wanted, has_ext);
+        Ok(Self {
+            profile,
+            plan,
+            differences,
+        })
+    }
+}
+
+impl Fault {
+    fn of_group(failure: &Failure) -> Self {
+        Self {
+            part: failure.group.to_string(),
+            error: failure.error.clone(),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        format!("{} is not served: {}", self.part, self.error)
     }
 }
 
@@ -195,10 +315,21 @@ impl Done {
         steps.map(|step| step.change.subject()).collect()
     }
 
+    /// What is not served.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
     /// Says on stderr what changed.
     pub fn log(&self) {
         for warning in &self.new_warnings {
             watch::log(&format!("warning: {warning}"));
+        }
+        for fault in &self.new_faults {
+            watch::log(&fault.sentence());
+        }
+        for part in &self.mended {
+            watch::log(&format!("{part} is served again"));
         }
         for step in &self.applied.steps {
             watch::log(&step.to_string());
@@ -263,7 +394,7 @@ mod tests {
             vms: Vec::new(),
             strict: false,
         };
-        Site::of(&args, (text.to_owned(), String::new()))
+        Site::of(&args, (text.to_owned(), Vec::new()))
     }
 
     /// The last VM of a host goes, and its budget with it.
@@ -271,10 +402,10 @@ mod tests {
     fn a_host_that_keeps_budgets_may_have_no_vm_now() {
         const HOST: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n";
         let empty = site(&format!("{HOST}[sched]\n")).unwrap();
-        assert!(empty.plan.is_none() && empty.differences.is_empty());
+        assert!(empty.parsed.plan.is_none() && empty.parsed.differences.is_empty());
         let vm = "[[vm]]\nname = \"a\"\nclass = \"rt\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n";
         let one = site(&format!("{HOST}[sched]\n{vm}")).unwrap();
-        assert_eq!(one.profile.vms[0].budgets.len(), 1);
+        assert_eq!(one.parsed.profile.vms[0].budgets.len(), 1);
         // Nothing to keep is a slip.
         for text in [
             "",
@@ -286,6 +417,27 @@ mod tests {
                 panic!("{text}");
             };
             assert!(error.to_string().contains("nothing in it"), "{error}");
+        }
+    }
+
+    /// The same file as in `nova/tests/test_hook.py`: what the hook writes for two VCPUs of 4 ms in 10 ms each.
+    #[test]
+    fn the_vm_that_a_clouds_hook_describes_gets_the_budget_of_its_flavor() {
+        let vm = include_str!("../../../../nova/tests/data/drop-in.toml");
+        let text = format!("[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n{vm}");
+        let Parsed {
+            profile,
+            plan,
+            differences,
+        } = site(&text).unwrap().parsed;
+        assert!(plan.unwrap().feasible);
+        assert!(differences.is_empty(), "{differences:?}");
+        assert_eq!(profile.vms[0].name, "instance-00000001");
+        let budgets: Vec<_> = profile.vms[0].budgets.values().collect();
+        assert_eq!(budgets.len(), 2);
+        for budget in budgets {
+            let times = (budget.runtime_ns, budget.period_ns);
+            assert_eq!(times, (4_000_000, 10_000_000));
         }
     }
 }

@@ -52,6 +52,11 @@ impl Pace {
         }
     }
 
+    /// Asks for a look at a time.
+    pub fn ask(&mut self, at: Instant) {
+        self.due.insert(at);
+    }
+
     /// How long to wait for the next look.
     pub fn wait(&self, now: Instant) -> Duration {
         let next = self.due.first().copied().unwrap_or(self.last + IDLE);

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
-use steadyvm_analysis::plan::{Report, ServiceReport, VcpuReport};
+use steadyvm_analysis::plan::{ServiceReport, VcpuReport};
 use steadyvm_host::{Plan, Setting, State};
 
 use super::drift::{Drift, Mended, ago, now_unix_s};
 use super::peers::{self, Role};
-use super::{FileArgs, Site};
+use super::{Fault, FileArgs, Site, name_of};
 use crate::host::{ControlArgs, print_json};
 use crate::output;
 
@@ -19,8 +19,9 @@ use crate::output;
 ///
 /// Drift is a setting that steadyvm made and that no longer holds, or one that the file wants and that
 /// is not made, as of a VM that started since. A watch restores what has drifted at once; what it cannot
-/// restore, it notes, and then the line says since when. Exit code 1 if anything has drifted or is not in
-/// force.
+/// restore, it notes, and then the line says since when. A VM, a card or a file that cannot be served is
+/// told with the reason. Exit code 1 if anything has drifted or is not in force. If the file itself is
+/// wrong, what is in force is shown all the same, and the exit code is that of the error.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -48,6 +49,9 @@ struct Status {
     services: Vec<ServiceReport>,
     /// Settings in force that hold.
     holding: usize,
+    /// These settings.
+    #[serde(skip)]
+    held: Vec<Setting>,
     /// Settings that were made and no longer hold.
     drifted: Vec<Drifted>,
     /// What the file wants and is not in force, in words.
@@ -60,6 +64,8 @@ struct Status {
     mended: Vec<Mended>,
     /// What is in force and the file no longer wants.
     unwanted: Vec<String>,
+    /// VMs, cards, files and other parts that are not served, and why.
+    not_served: Vec<Fault>,
     /// What the reader should know.
     warnings: Vec<String>,
 }
@@ -99,95 +105,130 @@ struct Seen {
     watch: bool,
 }
 
+impl Seen {
+    fn since(&self, subject: &str) -> Option<u64> {
+        self.drift.open.get(subject).copied()
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let control = args.control.open();
-    let site = Site::read(&args.file)?;
     let shown = control.show()?;
-    let planned = site.plan(&control)?;
     let directory = args.control.state_directory();
     let seen = Seen {
         drift: Drift::read(directory),
         watch: peers::is_held(directory, Role::Watch),
     };
-    let status = status(&site, shown, planned, &seen);
+    let mut status = Status::of_host(name_of(args.file.path()), shown, &seen);
+    let read = Site::read(&args.file).and_then(|site| {
+        let planned = site.plan(&control)?;
+        Ok((site, planned))
+    });
+    let error = match read {
+        Ok((site, (planned, faults))) => {
+            status.compare(&site, planned, faults, &seen);
+            None
+        }
+        Err(error) => {
+            let hint = "what the file wants cannot be told";
+            status.warnings.push(format!("{hint}: {error:#}"));
+            Some(error)
+        }
+    };
     if args.control.json {
         print_json(&status)?;
     } else {
         output::print(&status.render())?;
     }
-    Ok(if status.is_in_force() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(1)
-    })
-}
-
-fn status(site: &Site, shown: steadyvm_host::Status, planned: Plan, seen: &Seen) -> Status {
-    let since = |subject: &String| seen.drift.open.get(subject).copied();
-    let (held, drifted): (Vec<Setting>, Vec<Setting>) = shown
-        .settings
-        .into_iter()
-        .partition(|setting| setting.holds);
-    let running = planned.vms.iter().map(|vm| {
-        let in_force = held.iter().filter_map(|setting| {
-            Some(InForce {
-                what: vm.threads.get(&setting.thread?)?.clone(),
-                subject: setting.subject.clone(),
-                value: setting.new.clone(),
-            })
-        });
-        let in_force = in_force.collect();
-        let process = vm.pid;
-        (vm.name.clone(), Running { process, in_force })
-    });
-    let running = running.collect();
-    let plan: Option<&Report> = site.plan.as_ref();
-    let real_time = plan.into_iter().flat_map(|plan| &plan.vms);
-    Status {
-        file: site.name.clone(),
-        state: shown.state,
-        applied_unix_s: shown.applied_unix_s,
-        feasible: plan.map(|plan| plan.feasible),
-        vms: real_time
-            .filter(|vm| vm.rt)
-            .map(|vm| (vm.name.clone(), vm.vcpus.clone()))
-            .collect(),
-        running,
-        services: plan.map_or_else(Vec::new, |plan| plan.services.clone()),
-        holding: held.len(),
-        drifted: drifted
-            .into_iter()
-            .map(|setting| Drifted {
-                drifted_since_unix_s: since(&setting.subject),
-                setting,
-            })
-            .collect(),
-        missing_since_unix_s: planned
-            .steps
-            .iter()
-            .map(|step| step.change.subject())
-            .map(|subject| (subject.clone(), since(&subject)))
-            .collect(),
-        watch: seen.watch,
-        mended: seen.drift.mended.clone(),
-        missing: planned.steps.iter().map(ToString::to_string).collect(),
-        unwanted: planned
-            .taken_back
-            .iter()
-            .map(|step| step.change.subject())
-            .collect(),
-        warnings: planned.warnings,
+    match error {
+        Some(error) => Err(error),
+        None if status.is_in_force() => Ok(ExitCode::SUCCESS),
+        None => Ok(ExitCode::from(1)),
     }
 }
 
 impl Status {
+    /// What is in force, whatever a file says.
+    fn of_host(file: String, shown: steadyvm_host::Status, seen: &Seen) -> Self {
+        let (held, drifted): (Vec<Setting>, Vec<Setting>) = shown
+            .settings
+            .into_iter()
+            .partition(|setting| setting.holds);
+        let drifted = drifted.into_iter().map(|setting| Drifted {
+            drifted_since_unix_s: seen.since(&setting.subject),
+            setting,
+        });
+        Self {
+            file,
+            state: shown.state,
+            applied_unix_s: shown.applied_unix_s,
+            feasible: None,
+            vms: BTreeMap::new(),
+            running: BTreeMap::new(),
+            services: Vec::new(),
+            holding: held.len(),
+            held,
+            drifted: drifted.collect(),
+            missing: Vec::new(),
+            missing_since_unix_s: BTreeMap::new(),
+            watch: seen.watch,
+            mended: seen.drift.mended.clone(),
+            unwanted: Vec::new(),
+            not_served: shown.failed.iter().map(Fault::of_group).collect(),
+            warnings: shown.warnings,
+        }
+    }
+
+    /// Adds what the file wants, and how it differs from what is in force.
+    fn compare(&mut self, site: &Site, planned: Plan, faults: Vec<Fault>, seen: &Seen) {
+        let running = planned.vms.iter().map(|vm| {
+            let in_force = self.held.iter().filter_map(|setting| {
+                Some(InForce {
+                    what: vm.threads.get(&setting.thread?)?.clone(),
+                    subject: setting.subject.clone(),
+                    value: setting.new.clone(),
+                })
+            });
+            let in_force = in_force.collect();
+            let process = vm.pid;
+            (vm.name.clone(), Running { process, in_force })
+        });
+        self.running = running.collect();
+        if let Some(plan) = &site.parsed.plan {
+            let real_time = plan.vms.iter().filter(|vm| vm.rt);
+            let budgets = real_time.map(|vm| (vm.name.clone(), vm.vcpus.clone()));
+            self.feasible = Some(plan.feasible);
+            self.vms = budgets.collect();
+            self.services.clone_from(&plan.services);
+        }
+        let subjects = planned.steps.iter().map(|step| step.change.subject());
+        self.missing_since_unix_s = subjects
+            .map(|subject| (subject.clone(), seen.since(&subject)))
+            .collect();
+        self.missing = planned.steps.iter().map(ToString::to_string).collect();
+        let unwanted = planned.taken_back.iter();
+        self.unwanted = unwanted.map(|step| step.change.subject()).collect();
+        // What the kernel refused at the last attempt, only the journal knows; what cannot be planned now, the plan.
+        let is_wanted = |fault: &Fault| {
+            let mut steps = planned.steps.iter();
+            steps.any(|step| step.group.to_string() == fault.part)
+        };
+        self.not_served.retain(is_wanted);
+        for fault in faults {
+            self.not_served.retain(|known| known.part != fault.part);
+            self.not_served.push(fault);
+        }
+        self.warnings = planned.warnings;
+    }
+
     /// Whether all that the file wants is in force, and nothing else is.
     fn is_in_force(&self) -> bool {
         self.state == State::Applied
             && self.drifted.is_empty()
             && self.missing.is_empty()
             && self.unwanted.is_empty()
+            && self.not_served.is_empty()
     }
 
     fn render(&self) -> String {
@@ -262,6 +303,9 @@ impl Status {
                 "a watch set or mended {count} settings, the last {ago}: {}",
                 last.subject
             )?;
+        }
+        for fault in &self.not_served {
+            writeln!(text, "{}", fault.sentence())?;
         }
         for subject in &self.unwanted {
             writeln!(text, "no longer wanted: {subject}")?;

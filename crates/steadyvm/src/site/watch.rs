@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use steadyvm_host::Status;
+use steadyvm_host::{HostControl, Status};
 
 use super::drift::{Drift, now_unix_s};
 use super::events::{Event, Events};
@@ -20,8 +20,9 @@ use crate::host::ControlArgs;
 /// CPU changes, and every 30 seconds; each time it looks for other VMs in the files beside (steadyvm.d).
 /// SIGHUP reads the file again; SIGTERM ends it, and what it has set stays in force unless
 /// --undo-at-stop is given. If it is killed, what it has set stays too; started again, it goes on from
-/// the journal. While `steadyvm measure` runs, it keeps off. What did not hold, and since when,
-/// `steadyvm status` tells.
+/// the journal. A VM, a card or a file that cannot be served is told once and tried again, at the next
+/// event that concerns it or after 1 to 60 seconds; the others are served. While `steadyvm measure` runs,
+/// it keeps off. What did not hold, and since when, `steadyvm status` tells.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -44,9 +45,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let _held = held.with_context(|| format!("cannot write to {}", directory.display()))?;
     let mut drift = Drift::read(directory);
     let mut is_paused = false;
-    // A file that is wrong from the start is the caller's to mend; later on the last good one counts.
+    // A file that is wrong from the start is the caller's to mend; later on the last good one counts. What this host does
+    // not have yet, as a card at boot, may come.
+    let mut trouble = String::new();
     if !peers::is_held(directory, Role::Measure) {
-        site.reconcile(&control)?.log();
+        look(&mut site, &control, &mut drift, &mut trouble);
     }
     ready();
     let mut pace = Pace::new(Instant::now());
@@ -57,7 +60,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         if happened.contains(&Event::Reload) {
             match Site::read(&args.file) {
-                Ok(new) => site = new,
+                Ok(new) => site.replace(new),
                 Err(error) => log(&format!("the file stays as it was read before: {error:#}")),
             }
         }
@@ -79,17 +82,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 ));
             }
             let before = drift.clone();
-            match site.reconcile(&control) {
-                Ok(done) => {
-                    done.log();
-                    drift.see_mended(&done.made(), now_unix_s());
-                }
-                Err(error) => {
-                    log(&format!("cannot bring this host up to date: {error:#}"));
-                    if let Ok(status) = control.show() {
-                        drift.see(&drifted(&status), now_unix_s());
-                    }
-                }
+            look(&mut site, &control, &mut drift, &mut trouble);
+            if let Some(next) = site.next_try() {
+                pace.ask(next);
             }
             if drift != before
                 && let Err(error) = drift.write(directory)
@@ -106,6 +101,33 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Brings the host up to date once. `trouble` is what kept it from that the last time, which is said once.
+fn look(site: &mut Site, control: &HostControl, drift: &mut Drift, trouble: &mut String) {
+    let what_drifted = || control.show().map(|status| drifted(&status));
+    match site.reconcile(control) {
+        Ok(done) => {
+            done.log();
+            trouble.clear();
+            let left = if done.faults().is_empty() {
+                BTreeSet::new()
+            } else {
+                what_drifted().unwrap_or_default()
+            };
+            drift.see_mended(&done.made(), &left, now_unix_s());
+        }
+        Err(error) => {
+            let error = format!("cannot bring this host up to date: {error:#}");
+            if *trouble != error {
+                log(&error);
+            }
+            *trouble = error;
+            if let Ok(drifted) = what_drifted() {
+                drift.see(&drifted, now_unix_s());
+            }
+        }
+    }
 }
 
 /// What does not hold, or is wanted and not in force.
