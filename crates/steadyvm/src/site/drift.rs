@@ -156,7 +156,7 @@ mod tests {
     fn what_one_look_mends_is_noted_once_with_the_time_it_was_seen() {
         let mut drift = Drift::default();
         drift.see(&set(&["a"]), 10);
-        drift.see_mended(&set(&["a", "b"]), 20);
+        drift.see_mended(&set(&["a", "b"]), &BTreeSet::new(), 20);
         assert!(drift.open.is_empty());
         let times: Vec<(&str, u64)> = drift
             .mended
