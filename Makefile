@@ -54,7 +54,7 @@ check: ## Formatting, lints, licences, documents
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --package steadyvm --test 'lab*' -- -D warnings
 	cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
-	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm/tests/programs/*.sh
+	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/proxmox-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm/tests/programs/*.sh
 	tools/check-dependencies
 	tools/check-module
 	tools/check-specification

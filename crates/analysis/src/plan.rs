@@ -72,6 +72,8 @@ impl InputError {
 #[derive(Debug, Clone)]
 pub struct Request {
     host: Host,
+    /// The numbers of its CPUs, ascending, where they are not 0 and up. Within a request CPUs are counted.
+    cpu_numbers: Option<Vec<u32>>,
     host_name: HostName,
     method: Method,
     enforce: Option<Enforcement>,

@@ -304,6 +304,18 @@ impl Machine {
             })
     }
 
+    /// The CPUs that are online and among which the kernel moves threads by itself: without isolated ones (`isolcpus`, and
+    /// those of cpuset partitions, which the root group's effective CPUs leave out).
+    pub fn balanced_cpus(&self) -> Result<CpuSet, HostError> {
+        let set = |path: &str| self.tree.read(path).ok()?.parse::<CpuSet>().ok();
+        let online = self.online()?;
+        let isolated = set("/sys/devices/system/cpu/isolated").unwrap_or_default();
+        let left = set("/sys/fs/cgroup/cpuset.cpus.effective").filter(|left| !left.is_empty());
+        let is_left = |cpu: &usize| left.as_ref().is_none_or(|left| left.contains(*cpu));
+        let balanced = online.iter().filter(|cpu| !isolated.contains(*cpu));
+        Ok(balanced.filter(is_left).collect())
+    }
+
     /// Whether the kernel is PREEMPT_RT, and the file that says so.
     pub fn preempt_rt(&self) -> (bool, String) {
         if let Ok(text) = self.tree.read("/sys/kernel/realtime") {

@@ -1,11 +1,13 @@
 //! `steadyvm`: consistent latency for network services in virtual machines.
 
+mod capacity;
 mod compare;
 mod directory;
 mod doctor;
 mod experiment;
 mod explain;
 mod generate;
+mod hook;
 mod host;
 mod kernel;
 mod lab;
@@ -51,10 +53,12 @@ struct CommandLine {
 enum Verb {
     Apply(site::apply::Args),
     Doctor(doctor::Args),
+    Capacity(capacity::Args),
     Compare(compare::Args),
     Explain(explain::Args),
     #[command(hide = true)]
     Generate(generate::Args),
+    Hook(hook::Args),
     Host(host::Args),
     Lab(lab::Args),
     Load(load::Args),
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Verb::Undo(args) => site::undo::run(&args),
         Verb::Watch(args) => site::watch::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Capacity(args) => capacity::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Explain(args) => explain::run(&args),
         Verb::Generate(args) => generate::run(&args),
@@ -104,6 +109,7 @@ fn main() -> ExitCode {
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
+        Verb::Hook(args) => return hook::run(args),
         Verb::Simulate(args) => {
             return simulate::run(&args).unwrap_or_else(|error| complain(&error, 2));
         }

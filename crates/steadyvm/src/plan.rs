@@ -11,6 +11,10 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use steadyvm_analysis::plan::{self, Request};
+use steadyvm_host::Machine;
+
+use crate::site::DEFAULT_FILE;
+use crate::site::cpus::CpusHere;
 
 /// The longest input read, bytes.
 const MAX_INPUT: u64 = 256 << 20;
@@ -56,7 +60,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if plan::cluster::is_cluster(&text) {
         return cluster(args, &text);
     }
-    let request = request(&args.file, &text)?;
+    let request = request_here(&args.file, &text)?;
     let report = plan::run(&request).with_context(|| place(&args.file))?;
     draw(args, || plan::svg::render(&report))?;
     let text = if args.json {
@@ -155,6 +159,27 @@ pub fn request(file: &Path, text: &str) -> Result<Request> {
     } else {
         plan::file::parse(text).with_context(|| place(file))
     }
+}
+
+/// The same; a host that does not say its CPUs is this one. Of the file that this host has by itself it says what is not so.
+fn request_here(file: &Path, text: &str) -> Result<Request> {
+    let is_json = text.trim_start().starts_with('{')
+        || file
+            .extension()
+            .is_some_and(|extension| extension == "json");
+    let Ok(here) = CpusHere::of(&Machine::real()) else {
+        return request(file, text);
+    };
+    if is_json {
+        return request(file, text);
+    }
+    let hosts = plan::file::host_cpus(text, &here.numbers()).ok().flatten();
+    if let Some(lacks) = hosts.and_then(|hosts| here.lacks(&hosts))
+        && file == Path::new(DEFAULT_FILE)
+    {
+        eprintln!("steadyvm: warning: {}: {lacks}", file.display());
+    }
+    plan::file::parse_here(text, &here.numbers()).with_context(|| place(file))
 }
 
 /// What an error calls the input.

@@ -367,6 +367,73 @@ fn a_domain_with_vcpupin_has_no_budget_and_does_not_start_under_a_watch() {
     undo(&host);
 }
 
+/// The whole way of a budget that a domain asks for itself: docs/guide/libvirt.md.
+#[test]
+#[ignore = "needs the lab: make libvirt-tests"]
+fn a_domain_that_is_pinned_gets_the_budget_that_it_asks_for_and_one_too_many_does_not_start() {
+    let host = host_with("[host]\npcpus = 2\nscheduler = \"pedf\"\n[sched]\n");
+    let asks = |budget: &str| {
+        format!(
+            "<metadata><s:interface xmlns:s='urn:steadyvm:rt' budget='{budget}' period='10ms'/></metadata><cputune>\
+             <vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='1' cpuset='1'/></cputune>"
+        )
+    };
+    define(
+        &host,
+        "web",
+        ADDRESS,
+        &format!("{STEADY_CLOCK}{}", asks("4ms")),
+    );
+    define(
+        &host,
+        "late",
+        "10.77.1.4",
+        &format!("{STEADY_CLOCK}{}", asks("6ms")),
+    );
+    install_hook(&host);
+    inside(&host, "virsh --quiet start web");
+    for vcpu in threads(&host, "web").iter().filter(|it| it.is_vcpu()) {
+        assert!(
+            vcpu.policy.contains(" 2000000/10000000/10000000"),
+            "{vcpu:?}"
+        );
+        let cpus = inside(
+            &host,
+            &format!(
+                "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/{}/status",
+                vcpu.number
+            ),
+        );
+        assert_eq!(cpus.trim(), "1", "{vcpu:?}");
+    }
+    inside(
+        &host,
+        "ls /run/steadyvm.d/libvirt-*.toml > /run/described; [ $(wc -l < /run/described) = 1 ]",
+    );
+    let (code, said) = try_inside(&host, "virsh --quiet start late");
+    assert!(
+        code == 1 && said.contains("cannot hold VM 'late'"),
+        "{said}"
+    );
+    // A libvirtd that is started anew finds it as it was.
+    restart_libvirtd(&host);
+    inside(&host, "virsh --quiet domstate web | grep -q running");
+    inside(
+        &host,
+        "virsh --quiet destroy web; [ -z \"$(ls /run/steadyvm.d)\" ]",
+    );
+    inside(
+        &host,
+        "virsh --quiet start late; virsh --quiet destroy late",
+    );
+    remove_hook(&host);
+    inside(
+        &host,
+        "virsh --quiet undefine web; virsh --quiet undefine late",
+    );
+    undo(&host);
+}
+
 #[test]
 #[ignore = "needs the lab: make libvirt-tests"]
 fn a_domain_that_migrates_is_ranked_where_it_goes_and_forgotten_where_it_was() {

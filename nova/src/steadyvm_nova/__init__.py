@@ -2,5 +2,5 @@
 
 Pure: ``interface`` (extra specs and hints to a budget), ``admission`` (which host holds it), ``claim``
 (what Placement is asked for). Glue: ``rt_filter``, ``rt_weigher``, ``validators``, ``api``, ``records``,
-``config``. On the compute host: ``hook``.
+``config``. On the compute host: ``steadyvm hook``, which is no part of this package.
 """

@@ -40,11 +40,13 @@ class Overheads(TypedDict, total=False):
 
 
 class _HostRequired(TypedDict):
-    pcpus: int
     scheduler: Literal["pedf", "gedf", "pdm", "gdm"]
 
 
 class Host(_HostRequired, total=False):
+    # One of the two is needed.
+    pcpus: int
+    cpus: Union[str, List[int]]
     server: Literal["cbs", "periodic", "sporadic", "deferrable"]
     method: str
     enforce: Literal["deadline", "ext", "none"]

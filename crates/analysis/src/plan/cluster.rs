@@ -249,19 +249,18 @@ fn candidate(index: usize, host: Value, request: &Object) -> Result<Candidate, I
         None => format!("host{index}"),
         Some(_) => return Err(InputError::new(place, "its name is no text")),
     };
-    let cpus = table.get("pcpus").and_then(Value::as_f64).unwrap_or(0.0);
     let mut request = request.clone();
     request.insert("host".to_owned(), Value::Object(table));
     // A wrong field of a host is an error even if it gets no VM.
     let mut probe = request.clone();
     let nothing = serde_json::json!([{"name": "nothing", "rt": false}]);
     probe.insert("vms".to_owned(), nothing);
-    value::plan(probe)
+    let probed = value::plan(probe)
         .map_err(|error| InputError::new(format!("host {name}, {}", error.place), error.message))?;
     Ok(Candidate {
         name,
         request,
-        cpus,
+        cpus: f64::from(probed.pcpus),
         memory_mib,
         memory_used_mib: 0,
         vms: Vec::new(),

@@ -24,6 +24,27 @@ pub(super) fn host(host: Host, enforce: Option<Enforcement>) -> Host {
     }
 }
 
+impl Request {
+    /// The plan for `SCHED_DEADLINE`, whatever the request says of who enforces it.
+    #[must_use]
+    pub fn kept_by_deadline(self) -> Self {
+        Self {
+            host: host(self.host, Some(Enforcement::Deadline)),
+            enforce: Some(Enforcement::Deadline),
+            ..self
+        }
+    }
+
+    /// The plan for who leaves VCPUs so much of each CPU.
+    #[must_use]
+    pub fn with_usable_percent(self, percent: u8) -> Self {
+        Self {
+            host: self.host.with_usable_percent(percent),
+            ..self
+        }
+    }
+}
+
 /// Why a CPU is not all theirs.
 pub(super) const USABLE: &str = "SCHED_DEADLINE admits 95 % of a CPU (sched_rt_runtime_us), of which its fair \
                                  server holds 5 %: VCPUs may have 90 %";

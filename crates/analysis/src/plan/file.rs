@@ -7,6 +7,7 @@
 //! Example: examples/steadyvm.toml; every field: docs/reference/steadyvm.toml.md.
 
 mod classes;
+mod cpus;
 mod host;
 pub(super) mod places;
 mod service;
@@ -78,20 +79,59 @@ pub(super) enum UnitName {
 /// # Errors
 /// What is not as described above, with its line.
 pub fn parse(text: &str) -> Result<Request, InputError> {
+    parse_with(text, None)
+}
+
+/// The same on the machine that the file may be for: a host that does not say its CPUs has those of `here`, by number.
+///
+/// # Errors
+/// As of [`parse`].
+pub fn parse_here(text: &str, here: &[u32]) -> Result<Request, InputError> {
+    parse_with(text, Some(here))
+}
+
+/// What a file says of its host's CPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostCpus {
+    /// Their numbers, ascending.
+    pub cpus: Vec<u32>,
+    /// Who schedules VCPUs: "pedf", "gedf", "pdm" or "gdm".
+    pub scheduler: &'static str,
+}
+
+/// The CPUs of a file's host; none if the file has no `[host]`. `here`: as in [`parse_here`].
+///
+/// # Errors
+/// As of [`parse`], but for VMs and services.
+pub fn host_cpus(text: &str, here: &[u32]) -> Result<Option<HostCpus>, InputError> {
+    let Some(table) = read(text)?.host else {
+        return Ok(None);
+    };
+    let (count, numbers) = table.cpus(&Places::of_toml(text), Some(here))?;
+    Ok(Some(HostCpus {
+        cpus: numbers.unwrap_or_else(|| (0..count).collect()),
+        scheduler: table.scheduler.word(),
+    }))
+}
+
+fn parse_with(text: &str, here: Option<&[u32]>) -> Result<Request, InputError> {
+    read(text)?.read(&Places::of_toml(text), Unit::Nanosecond, here)
+}
+
+fn read(text: &str) -> Result<File, InputError> {
     if text.trim_start().starts_with('{') {
         return Err(InputError::new(
             "the file",
             "this is JSON, and its name says TOML; name it *.json, or give it on standard input: steadyvm plan -",
         ));
     }
-    let file: File = toml::from_str(text).map_err(|error| {
+    toml::from_str(text).map_err(|error| {
         let place = error.span().map_or_else(
             || "the file".to_owned(),
             |span| places::line(text, span.start),
         );
         InputError::new(place, hints::words(error.message()))
-    })?;
-    file.read(&Places::of_toml(text), Unit::Nanosecond)
+    })
 }
 
 impl File {
@@ -120,16 +160,27 @@ impl File {
         Ok(())
     }
 
-    pub(super) fn read(self, places: &Places, unit: Unit) -> Result<Request, InputError> {
+    /// `here`: see [`parse_here`].
+    pub(super) fn read(
+        self,
+        places: &Places,
+        unit: Unit,
+        here: Option<&[u32]>,
+    ) -> Result<Request, InputError> {
         self.check_lists(places)?;
         let mut notes = Vec::new();
+        let mut cpu_numbers = None;
         let (host, host_name, method, enforce) = match &self.host {
-            Some(table) => (
-                table.read(unit)?,
-                table.scheduler,
-                table.method,
-                table.enforce,
-            ),
+            Some(table) => {
+                let (count, numbers) = table.cpus(places, here)?;
+                cpu_numbers = numbers;
+                (
+                    table.read(count, unit)?,
+                    table.scheduler,
+                    table.method,
+                    table.enforce,
+                )
+            }
             None if self.vm.is_empty() => {
                 notes.push("no host is given: this is for one CPU under pedf".to_owned());
                 (one_cpu()?, HostName::Pedf, Method::default(), None)
@@ -160,8 +211,8 @@ impl File {
                 .service
                 .iter()
                 .any(|service| service.makes_task() && service.vm == *name);
-            let settings = settings.read(name, index, places, unit, served)?;
-            settings.check_cpus(&host)?;
+            let mut settings = settings.read(name, index, places, unit, served)?;
+            settings.number_cpus(&host, cpu_numbers.as_deref())?;
             if settings.is_best_effort() && table.has_tasks() {
                 notes.push(format!(
                     "VM \"{name}\" is rt = false, so nothing is promised to its tasks; leave out rt to plan them"
@@ -202,6 +253,7 @@ impl File {
         super::run::check_names(&vms)?;
         Ok(Request {
             host,
+            cpu_numbers,
             host_name,
             method,
             enforce,

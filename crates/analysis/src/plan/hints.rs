@@ -14,7 +14,7 @@ pub(super) fn words(message: &str) -> String {
     } else if message.starts_with("unknown field") && lists("c") && lists("t") {
         "c is the execution of one job, t the time between two, d its deadline (t if left out)"
     } else if message.starts_with("unknown field") && lists("pcpus") {
-        "pcpus is the number of CPUs for VMs"
+        "pcpus is the number of CPUs for VMs, cpus their numbers"
     } else if message.starts_with("unknown field") && lists("vcpus") && lists("tasks") {
         "a VM says what it executes (tasks), or what it gets (budget and period); vcpus and cpus are counts and numbers \
          of CPUs, no shares"
@@ -22,8 +22,6 @@ pub(super) fn words(message: &str) -> String {
         "a service names its VM; any name will do, and a VM of that name is made if there is none"
     } else if message == "missing field `scheduler`" {
         "give scheduler = \"pedf\" (pinned VCPUs; holds most with SCHED_DEADLINE), or \"gedf\", \"pdm\", \"gdm\""
-    } else if message == "missing field `pcpus`" {
-        "give the number of CPUs for VMs, such as pcpus = 4"
     } else {
         return message;
     };

@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Result<Request, InputError> {
         Some(_) => Unit::Nanosecond,
         None => Unit::Callers,
     };
-    file.read(&Places::Paths, unit)
+    file.read(&Places::Paths, unit, None)
 }
 
 fn at(error: &serde_json::Error, path: &str) -> InputError {

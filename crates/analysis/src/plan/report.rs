@@ -49,6 +49,9 @@ pub struct VmReport {
     pub name: String,
     /// Whether it is real-time.
     pub rt: bool,
+    /// Whether its VCPUs may use some of the CPUs only.
+    #[serde(skip)]
+    pub is_masked: bool,
     /// Its interface; `null` if it has none.
     pub interface: Option<InterfaceReport>,
     /// Where the interface was left to the plan: what was chosen, and the next cheaper one.

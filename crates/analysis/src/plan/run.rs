@@ -153,7 +153,7 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         pcpus: request.host.cpus(),
         scheduler: request.host_name.word(),
         vms,
-        cpus: cpu_reports(&request.host, &vcpus, placements),
+        cpus: cpu_reports(request, &vcpus, placements),
         services,
         explanations,
         suggestions,
@@ -338,6 +338,10 @@ fn vm_reports(
             Placement::Pinned(cpu) => (vec![*cpu], false),
             Placement::Shared(cpus) => (cpus.clone(), false),
         };
+        if let Some(numbers) = &request.cpu_numbers {
+            let number = |cpu: &mut u32| *cpu = *numbers.get(*cpu as usize).unwrap_or(cpu);
+            vcpu.cpus.iter_mut().for_each(number);
+        }
         vcpu.install = install(request, &vcpus[index], &vcpu.cpus, priorities.get(index));
     }
     reports
@@ -395,6 +399,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
         return VmReport {
             name,
             rt,
+            is_masked: vm.mask.is_some(),
             interface: None,
             chosen: None,
             vcpu_count,
@@ -428,6 +433,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
     VmReport {
         name: vm.name.clone(),
         rt,
+        is_masked: vm.mask.is_some(),
         interface: Some(InterfaceReport {
             period: interface.period,
             budget: interface.budget,
@@ -474,7 +480,12 @@ fn chosen(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> Option<String>
     ))
 }
 
-fn cpu_reports(host: &Host, vcpus: &[Vcpu], placements: Option<&[Placement]>) -> Vec<CpuReport> {
+fn cpu_reports(
+    request: &Request,
+    vcpus: &[Vcpu],
+    placements: Option<&[Placement]>,
+) -> Vec<CpuReport> {
+    let host = &request.host;
     let mut loads = vec![0.0; host.cpus() as usize];
     for (vcpu, placement) in vcpus.iter().zip(placements.unwrap_or_default()) {
         let cost = vcpu.cost(host.overheads());
@@ -492,7 +503,10 @@ fn cpu_reports(host: &Host, vcpus: &[Vcpu], placements: Option<&[Placement]>) ->
         utilization,
         slack: (1.0 - utilization).max(0.0),
     };
-    (0..).zip(loads).map(report).collect()
+    match &request.cpu_numbers {
+        Some(numbers) => numbers.iter().copied().zip(loads).map(report).collect(),
+        None => (0..).zip(loads).map(report).collect(),
+    }
 }
 
 /// Whether the sum of the tasks' utilisations exceeds `processors` for certain.

@@ -9,6 +9,11 @@ impl Request {
         &self.host
     }
 
+    /// Who schedules its VCPUs: "pedf", "gedf", "pdm" or "gdm".
+    pub const fn scheduler(&self) -> &'static str {
+        self.host_name.word()
+    }
+
     /// The tasks of the VM with this number, with their names; none for a VM of a given budget or best effort.
     pub fn tasks(&self, vm: usize) -> impl Iterator<Item = (&str, &Task)> {
         let tasks = match self.vms.get(vm).map(|vm| &vm.needs) {

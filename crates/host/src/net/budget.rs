@@ -84,10 +84,10 @@ impl VcpuBudget {
 }
 
 /// Of each CPU, per cent: the kernel's 95 less the fair server's 5.
-const USABLE_PERCENT: u64 = 90;
+pub const USABLE_PERCENT: u8 = 90;
 
 /// Of each CPU, per cent: the scheduler has no other threads to care for than those that it gives the rest.
-const USABLE_BY_EXT_PERCENT: u64 = 95;
+pub const USABLE_BY_EXT_PERCENT: u8 = 95;
 
 /// A budget, and the one CPU that it is promised on; none: any.
 struct Promise {
@@ -107,7 +107,7 @@ impl Promise {
 /// What CPUs have to give: a share of each, and why not more.
 #[derive(Clone, Copy)]
 struct Room {
-    percent: u64,
+    percent: u8,
     why: &'static str,
     fix: &'static str,
 }
@@ -130,6 +130,7 @@ const BY_EXT: Room = Room {
 /// thread.
 fn admit(promises: &[Promise], online: &CpuSet, room: Room) -> Result<(), HostError> {
     let Room { percent, why, fix } = room;
+    let percent = u64::from(*percent);
     let check = |place: String, load: u64, cpus: u64| {
         let room = percent * cpus * (1 << 20);
         if load.saturating_mul(100) <= room {

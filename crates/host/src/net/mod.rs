@@ -21,7 +21,7 @@ mod vms;
 mod wanted;
 
 pub(crate) use batch::{send_buffers, set_send_buffer};
-pub use budget::VcpuBudget;
+pub use budget::{USABLE_BY_EXT_PERCENT, USABLE_PERCENT, VcpuBudget};
 pub use demux::DemuxProfile;
 pub use profile::{
     Class, NicProfile, ProcessProfile, Profile, Softirqs, TapQdisc, ThreadPriority, VmProfile,

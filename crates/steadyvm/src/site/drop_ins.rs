@@ -15,13 +15,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use steadyvm_host::HostError;
 
-use super::DEFAULT_FILE;
-
 /// The most that one of these files may have, in bytes.
 const MAX_BYTES: u64 = 1 << 16;
-
-/// Where programs describe VMs that are gone with the boot.
-const UNTIL_REBOOT: &str = "/run/steadyvm.d";
 
 /// A file beside the owner's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,16 +35,29 @@ pub struct LeftOut {
     pub error: String,
 }
 
-/// The directories beside a file; none for standard input.
+impl DropIn {
+    /// One that is not written yet.
+    pub fn to_come(path: PathBuf, text: &str) -> Self {
+        let text = check(&path, text).map_err(|error| error.to_string());
+        Self { path, text }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The directories beside a file; none for standard input. Beside one of /etc that is one of /run, too.
 fn directories(file: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    if file != Path::new("-") {
-        found.push(file.with_extension("d"));
+    if file == Path::new("-") {
+        return Vec::new();
     }
-    if file == Path::new(DEFAULT_FILE) {
-        found.push(UNTIL_REBOOT.into());
-    }
-    found
+    let beside = file.with_extension("d");
+    let etc = file.parent().filter(|parent| parent.ends_with("etc"));
+    let until_reboot = etc.and_then(Path::parent).zip(beside.file_name());
+    let until_reboot = until_reboot.map(|(root, name)| root.join("run").join(name));
+    std::iter::once(beside).chain(until_reboot).collect()
 }
 
 /// Reads the files beside the owner's. A directory that cannot be read is told as a file would be.
@@ -310,11 +318,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         assert_eq!(beside(&place.path().join("steadyvm.toml")), []);
         assert_eq!(beside(Path::new("-")), []);
-        let of_boot = directories(Path::new(DEFAULT_FILE));
-        assert_eq!(
-            of_boot,
-            [Path::new("/etc/steadyvm.d"), Path::new(UNTIL_REBOOT)]
-        );
+        let both = ["/etc/steadyvm.d", "/run/steadyvm.d"].map(PathBuf::from);
+        assert_eq!(directories(Path::new("/etc/steadyvm.toml")), both);
     }
 
     /// Whatever is wrong with a file, it is named and the files around it count.

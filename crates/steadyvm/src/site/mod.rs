@@ -10,6 +10,7 @@
 pub mod apply;
 mod backoff;
 mod connector;
+pub mod cpus;
 pub mod drift;
 mod drop_ins;
 mod events;
@@ -21,21 +22,25 @@ pub mod undo;
 pub mod watch;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
-use steadyvm_analysis::plan::{self, Report};
+use steadyvm_analysis::plan::file::HostCpus;
+use steadyvm_analysis::plan::{self, Report, Request, VmReport};
 use steadyvm_host::net::{Profile, file};
 use steadyvm_host::{
-    Desired, Failure, HostControl, HostError, Plan, Report as Reconciled, printable,
+    Desired, Failure, HostControl, HostError, Machine, Plan, Report as Reconciled, printable,
 };
 
 use crate::net::{name_processes, named_process, text_of};
 
 use self::backoff::Backoff;
-use self::drop_ins::{DropIn, LeftOut};
+use self::cpus::CpusHere;
+pub use self::drop_ins::DropIn;
+use self::drop_ins::LeftOut;
 use self::sched::Mechanism;
 
 /// Where the owner of a host keeps the file.
@@ -93,6 +98,12 @@ pub struct Site {
 struct Parsed {
     profile: Profile,
     plan: Option<Report>,
+    /// Why the host cannot hold what the text says.
+    refusals: Vec<String>,
+    /// The CPUs of its host, where it says them.
+    hosts: Option<HostCpus>,
+    /// What keeps budgets, and what it leaves to VCPUs of each CPU, per cent; none without `[sched]`.
+    kept: Option<(&'static str, u8)>,
     /// How what is enforced differs from the plan.
     differences: Vec<String>,
 }
@@ -125,14 +136,53 @@ impl Site {
     /// What is wrong with the file, with its place; with `--strict` a plan that does not hold, and what is wrong with a
     /// file beside it.
     pub fn read(args: &FileArgs) -> Result<Self> {
-        let name = name_of(&args.file);
-        let owners = text_of(&args.file).map_err(|error| HostError::BadInput {
-            what: format!("cannot read {name}: {error}"),
-            fix: format!(
-                "write {DEFAULT_FILE} or name a file (docs/guide/host.md has a first one)"
-            ),
-        })?;
-        Self::of(args, (owners, drop_ins::beside(&args.file)))
+        let owners = owners_text(&args.file)?;
+        let here = CpusHere::of(&Machine::real())?;
+        Self::of(args, (owners, drop_ins::beside(&args.file)), &here)
+    }
+
+    /// Whether this host holds one VM more, of a file beside the owner's that is not written yet.
+    ///
+    /// # Errors
+    /// Why it does not: what is wrong with the owner's file or with this one, or what the plan refuses.
+    pub fn admit(file: &Path, more: DropIn) -> Result<Self> {
+        let args = FileArgs::of(file);
+        let path = more.path().to_owned();
+        let mut beside = drop_ins::beside(file);
+        beside.push(more);
+        let here = CpusHere::of(&Machine::real())?;
+        let site = Self::of(&args, (owners_text(file)?, beside), &here)?;
+        if let Some(left_out) = site.left_out.iter().find(|it| it.path == path) {
+            let error = left_out.error.clone();
+            return Err(NotFeasible(error).into());
+        }
+        site.must_hold()?;
+        Ok(site)
+    }
+
+    /// Refuses what this host cannot hold.
+    fn must_hold(&self) -> Result<(), NotFeasible> {
+        let refusals = &self.parsed.refusals;
+        if refusals.is_empty() {
+            return Ok(());
+        }
+        Err(NotFeasible(format!(
+            "{}: {}; nothing was changed",
+            self.name,
+            refusals.join("; ")
+        )))
+    }
+
+    /// The CPUs that real-time VMs may have, what keeps their budgets, and how much of each CPU it leaves to them, per
+    /// cent; none where the file says nothing of it.
+    pub fn offers(&self) -> Option<(HostCpus, &'static str, u8)> {
+        let (mechanism, percent) = self.parsed.kept?;
+        Some((self.parsed.hosts.clone()?, mechanism, percent))
+    }
+
+    /// The VMs of the plan.
+    pub fn planned_vms(&self) -> &[VmReport] {
+        self.parsed.plan.as_ref().map_or(&[], |plan| &plan.vms)
     }
 
     /// Reads the files beside the owner's again. Tells whether they have changed.
@@ -144,7 +194,8 @@ impl Site {
         if beside == self.texts.1 {
             return Ok(false);
         }
-        let new = Self::of(args, (self.texts.0.clone(), beside))?;
+        let here = CpusHere::of(&Machine::real())?;
+        let new = Self::of(args, (self.texts.0.clone(), beside), &here)?;
         self.replace(new);
         Ok(true)
     }
@@ -157,9 +208,10 @@ impl Site {
         self.backoff = old.backoff;
     }
 
-    fn of(args: &FileArgs, texts: (String, Vec<DropIn>)) -> Result<Self> {
+    fn of(args: &FileArgs, texts: (String, Vec<DropIn>), here: &CpusHere) -> Result<Self> {
         let name = name_of(&args.file);
-        let (mut parsed, left_out) = drop_ins::combine(&name, &texts.0, &texts.1, Parsed::of)?;
+        let parse = |name: &str, text: &str| Parsed::of(name, text, here);
+        let (mut parsed, left_out) = drop_ins::combine(&name, &texts.0, &texts.1, parse)?;
         if args.strict
             && let Some(file) = left_out.first()
         {
@@ -168,17 +220,7 @@ impl Site {
             return Err(HostError::BadInput { what, fix }.into());
         }
         name_processes(&mut parsed.profile, &args.vms)?;
-        if args.strict
-            && let Some(plan) = &parsed.plan
-            && !plan.feasible
-        {
-            return Err(NotFeasible(format!(
-                "{name}: this host cannot hold the plan: {}; nothing was changed",
-                reasons(plan)
-            ))
-            .into());
-        }
-        Ok(Self {
+        let site = Self {
             name,
             parsed,
             left_out,
@@ -187,7 +229,11 @@ impl Site {
             said_failed: BTreeSet::new(),
             backoff: Backoff::default(),
             texts,
-        })
+        };
+        if args.strict {
+            site.must_hold()?;
+        }
+        Ok(site)
     }
 
     /// What the host is to have.
@@ -256,26 +302,23 @@ impl Site {
 
     /// Why bounds of the plan may be missed.
     fn doubts(&self) -> impl Iterator<Item = String> {
-        let plan = self.parsed.plan.iter().filter(|plan| !plan.feasible);
-        let infeasible = plan.map(|plan| {
-            format!(
-                "{}: this host cannot hold the plan, so bounds may be missed: {}",
-                self.name,
-                reasons(plan)
-            )
-        });
-        infeasible.chain(self.parsed.differences.iter().cloned())
+        let may_be_missed = |why| format!("{}: {why}: bounds may be missed", self.name);
+        let refusals = self.parsed.refusals.iter().map(may_be_missed);
+        refusals.chain(self.parsed.differences.iter().cloned())
     }
 }
 
 impl Parsed {
-    fn of(name: &str, text: &str) -> Result<Self> {
+    fn of(name: &str, text: &str, here: &CpusHere) -> Result<Self> {
         let tables: toml::Table = text
             .parse()
             .map_err(|error: toml::de::Error| bad(name, &error.to_string()))?;
-        let plan = plan_of(name, text, &tables)?;
         let wanted = sched::Wanted::of(name, text)?;
         let wanted = wanted.as_ref();
+        let has_ext = Path::new("/sys/kernel/sched_ext").exists();
+        let plan = plan_of(name, text, &tables, here, |request| {
+            sched::kept(request, wanted, has_ext)
+        })?;
         let keeps = wanted.is_some_and(|wanted| wanted.mechanism != Mechanism::None);
         let has_budgets = wanted.is_some_and(sched::Wanted::has_vms);
         // A host that keeps budgets may have no VM now: the last one has gone, or the first is to come.
@@ -285,11 +328,25 @@ impl Parsed {
             file::parse(name, text)?
         };
         profile.bound_fair_server();
-        let has_ext = Path::new("/sys/kernel/sched_ext").exists();
         let differences = sched::put_in(&mut profile, plan.as_ref(), wanted, has_ext);
+        let hosts = (tables.contains_key("host"))
+            .then(|| host_cpus_of(name, text, here))
+            .transpose()?
+            .flatten();
+        let mut refusals: Vec<String> = (plan.iter())
+            .filter(|plan| !plan.feasible)
+            .map(|plan| format!("this host cannot hold the plan: {}", reasons(plan)))
+            .collect();
+        refusals.extend(hosts.as_ref().and_then(|hosts| here.lacks(hosts)));
+        let beyond = |plan| sched::beyond_the_kernel(plan, wanted, has_ext);
+        refusals.extend(plan.as_ref().and_then(beyond));
+        let planned_for = hosts.as_ref().map(|hosts| hosts.scheduler);
         Ok(Self {
             profile,
             plan,
+            refusals,
+            kept: wanted.map(|wanted| sched::usable(wanted.chosen(planned_for, has_ext))),
+            hosts,
             differences,
         })
     }
@@ -303,7 +360,8 @@ impl Fault {
         }
     }
 
-    fn sentence(&self) -> String {
+    /// What is not served, and why.
+    pub fn sentence(&self) -> String {
         format!("{} is not served: {}", self.part, self.error)
     }
 }
@@ -318,6 +376,11 @@ impl Done {
     /// What is not served.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
+    }
+
+    /// What the caller should know.
+    pub fn warnings(&self) -> &[String] {
+        &self.new_warnings
     }
 
     /// Says on stderr what changed.
@@ -363,8 +426,23 @@ fn name_of(path: &Path) -> String {
     }
 }
 
-/// The plan of a file; none where it says nothing of the host's CPUs, or of no VM.
-fn plan_of(name: &str, text: &str, tables: &toml::Table) -> Result<Option<Report>> {
+/// The owner's file.
+fn owners_text(file: &Path) -> Result<String, HostError> {
+    text_of(file).map_err(|error| HostError::BadInput {
+        what: format!("cannot read {}: {error}", name_of(file)),
+        fix: format!("write {DEFAULT_FILE} or name a file (docs/guide/host.md has a first one)"),
+    })
+}
+
+/// The plan of a file; none where it says nothing of the host's CPUs, or of no VM. `kept` makes the request one for what
+/// keeps its budgets.
+fn plan_of(
+    name: &str,
+    text: &str,
+    tables: &toml::Table,
+    here: &CpusHere,
+    kept: impl FnOnce(Request) -> Request,
+) -> Result<Option<Report>> {
     let has_any = |table: &str| {
         let listed = tables.get(table).and_then(toml::Value::as_array);
         listed.is_some_and(|list| !list.is_empty())
@@ -372,9 +450,27 @@ fn plan_of(name: &str, text: &str, tables: &toml::Table) -> Result<Option<Report
     if !tables.contains_key("host") || !(has_any("vm") || has_any("service")) {
         return Ok(None);
     }
-    let request = plan::file::parse(text).map_err(|error| bad(name, &error.to_string()))?;
-    let report = plan::run(&request).map_err(|error| bad(name, &error.to_string()))?;
+    let request = plan::file::parse_here(text, &here.numbers());
+    let request = request.map_err(|error| bad(name, &error.to_string()))?;
+    let report = plan::run(&kept(request)).map_err(|error| bad(name, &error.to_string()))?;
     Ok(Some(report))
+}
+
+/// What a file says of its host's CPUs; none if it says nothing, or is not there.
+///
+/// # Errors
+/// A file that is wrong.
+pub fn host_cpus(file: &Path, machine: &Machine) -> Result<Option<HostCpus>> {
+    let name = name_of(file);
+    match text_of(file) {
+        Ok(text) => Ok(host_cpus_of(&name, &text, &CpusHere::of(machine)?)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {name}")),
+    }
+}
+
+fn host_cpus_of(name: &str, text: &str, here: &CpusHere) -> Result<Option<HostCpus>, HostError> {
+    plan::file::host_cpus(text, &here.numbers()).map_err(|error| bad(name, &error.to_string()))
 }
 
 fn bad(name: &str, error: &str) -> HostError {
@@ -394,7 +490,7 @@ mod tests {
             vms: Vec::new(),
             strict: false,
         };
-        Site::of(&args, (text.to_owned(), Vec::new()))
+        Site::of(&args, (text.to_owned(), Vec::new()), &CpusHere::first(4))
     }
 
     /// The last VM of a host goes, and its budget with it.
@@ -420,16 +516,19 @@ mod tests {
         }
     }
 
-    /// The same file as in `nova/tests/test_hook.py`: what the hook writes for two VCPUs of 4 ms in 10 ms each.
+    /// What the hook writes for two VCPUs of 4 ms in 10 ms each (hook/description.rs).
     #[test]
     fn the_vm_that_a_clouds_hook_describes_gets_the_budget_of_its_flavor() {
         let vm = include_str!("../../../../nova/tests/data/drop-in.toml");
-        let text = format!("[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n{vm}");
+        let text = format!("[host]\ncpus = \"2-3\"\nscheduler = \"pedf\"\n[sched]\n{vm}");
         let Parsed {
             profile,
             plan,
             differences,
+            refusals,
+            ..
         } = site(&text).unwrap().parsed;
+        assert!(refusals.is_empty(), "{refusals:?}");
         assert!(plan.unwrap().feasible);
         assert!(differences.is_empty(), "{differences:?}");
         assert_eq!(profile.vms[0].name, "instance-00000001");
@@ -438,6 +537,7 @@ mod tests {
         for budget in budgets {
             let times = (budget.runtime_ns, budget.period_ns);
             assert_eq!(times, (4_000_000, 10_000_000));
+            assert_eq!(budget.cpu, Some(2), "by the number that the machine has");
         }
     }
 }

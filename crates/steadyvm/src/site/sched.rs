@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use steadyvm_analysis::plan::Report;
+use steadyvm_analysis::plan::{Report, Request};
 use steadyvm_host::HostError;
-use steadyvm_host::net::{Profile, SchedulerProfile, VcpuBudget, VmProfile};
+use steadyvm_host::net::{
+    Profile, SchedulerProfile, USABLE_BY_EXT_PERCENT, USABLE_PERCENT, VcpuBudget, VmProfile,
+};
 use steadyvm_sched::config::{Priority, Queue, Vm};
 
 /// What enforces budgets.
@@ -99,14 +101,51 @@ impl Wanted {
     }
 
     /// What `auto` comes to.
-    fn chosen(&self, plan: Option<&Report>, has_ext: bool) -> Mechanism {
-        let is_edf = plan.is_none_or(|plan| matches!(plan.scheduler, "gedf" | "pedf"));
+    pub fn chosen(&self, planned_for: Option<&str>, has_ext: bool) -> Mechanism {
+        let is_edf = planned_for.is_none_or(|scheduler| matches!(scheduler, "gedf" | "pedf"));
         match self.mechanism {
             Mechanism::Auto if self.needs_ext() || (has_ext && !is_edf) => Mechanism::Ext,
             Mechanism::Auto => Mechanism::Deadline,
             chosen => chosen,
         }
     }
+}
+
+/// A request as what will keep its budgets leaves CPUs to them, so that a plan that holds is one that can be kept.
+pub fn kept(request: Request, wanted: Option<&Wanted>, has_ext: bool) -> Request {
+    let Some(wanted) = wanted else {
+        return request;
+    };
+    match wanted.chosen(Some(request.scheduler()), has_ext) {
+        Mechanism::None => request,
+        Mechanism::Ext => request.with_usable_percent(USABLE_BY_EXT_PERCENT),
+        Mechanism::Deadline | Mechanism::Auto => request.kept_by_deadline(),
+    }
+}
+
+/// A mechanism's name, and what it leaves to VCPUs of each CPU, per cent.
+pub fn usable(mechanism: Mechanism) -> (&'static str, u8) {
+    match mechanism {
+        Mechanism::None => ("none", 100),
+        Mechanism::Ext => ("ext", USABLE_BY_EXT_PERCENT),
+        Mechanism::Deadline | Mechanism::Auto => ("deadline", USABLE_PERCENT),
+    }
+}
+
+/// What a plan asks of `SCHED_DEADLINE` that no kernel does.
+pub fn beyond_the_kernel(plan: &Report, wanted: Option<&Wanted>, has_ext: bool) -> Option<String> {
+    let by = wanted?.chosen(Some(plan.scheduler), has_ext);
+    let is_deadlines = matches!(by, Mechanism::Deadline | Mechanism::Auto);
+    if !is_deadlines || plan.scheduler != "gedf" {
+        return None;
+    }
+    let vm = plan.vms.iter().find(|vm| vm.rt && vm.is_masked)?;
+    Some(format!(
+        "VM \"{}\" may use some CPUs only, and with scheduler = \"gedf\" SCHED_DEADLINE refuses threads that may not run on \
+         all CPUs (EPERM): plan with scheduler = \"pedf\", or let the VM use all CPUs (libvirt: <vcpu cpuset=…>, \
+         <vcpupin>; Nova: cpu_shared_set)",
+        vm.name
+    ))
 }
 
 /// Puts budgets into a profile: the plan's, and those of `[sched.vm.NAME]`. Returns how what is enforced differs from the
@@ -127,7 +166,7 @@ pub fn put_in(
         };
     };
     let mut differences = Vec::new();
-    let by_ext = match wanted.chosen(plan, has_ext) {
+    let by_ext = match wanted.chosen(plan.map(|plan| plan.scheduler), has_ext) {
         Mechanism::None => return Vec::new(),
         Mechanism::Ext => true,
         Mechanism::Deadline | Mechanism::Auto => false,

@@ -20,8 +20,6 @@ const QEMU_CONF: &str = "security_driver = \"none\"\nuser = \"root\"\ngroup = \"
                          remember_owner = 0\ncgroup_controllers = [ ]\nnamespaces = [ ]\nstdio_handler = \"file\"\n";
 /// There is no polkit to ask.
 const LIBVIRTD_CONF: &str = "auth_unix_rw = \"none\"\n";
-/// In the place of a system's log.
-const LOGGER: &str = "/usr/local/bin/logger";
 /// Our package's hook, and where the package puts it.
 const HOOK: &str = include_str!("../../../../packaging/libvirt-hook");
 const HOOK_FILE: &str = "/etc/libvirt/hooks/qemu.d/steadyvm";
@@ -70,8 +68,8 @@ fn boot() -> EmulatedHost {
     let host = EmulatedHost::boot(&host).unwrap();
     write(&host, "/etc/libvirt/qemu.conf", QEMU_CONF);
     write(&host, "/etc/libvirt/libvirtd.conf", LIBVIRTD_CONF);
-    write(&host, LOGGER, "#!/bin/sh\ncat >> /run/hook.log");
-    inside(&host, &format!("chmod 755 {LOGGER}"));
+    // Where the package has it.
+    inside(&host, "ln -sf /usr/local/bin/steadyvm /usr/bin/steadyvm");
     start_libvirtd(&host);
     inside(&host, "virsh --quiet version > /dev/null");
     host
@@ -125,7 +123,9 @@ pub fn restart_libvirtd(host: &EmulatedHost) {
 }
 
 pub fn install_hook(host: &EmulatedHost) {
-    write(host, HOOK_FILE, HOOK);
+    // There is no system's log.
+    let logged = HOOK.replace("\"$@\"", "\"$@\" 2>> /run/hook.log");
+    write(host, HOOK_FILE, &logged);
     inside(host, &format!("chmod 755 {HOOK_FILE}"));
     restart_libvirtd(host);
 }

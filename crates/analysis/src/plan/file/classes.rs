@@ -57,9 +57,16 @@ pub(super) fn settings(
             let message = format!("class \"{name}\" cannot set name or class; use extends");
             return Err(InputError::new(place, message));
         }
-        if class.unit.is_some() || class.cgroup.is_some() {
+        let of_one_vm = [
+            &class.unit,
+            &class.cgroup,
+            &class.process,
+            &class.prepared_by,
+        ];
+        if of_one_vm.into_iter().any(Option::is_some) {
             let message = format!(
-                "class \"{name}\" cannot set unit or cgroup, which are one VM's; move them to its [[vm]]"
+                "class \"{name}\" cannot set unit, cgroup, process or prepared_by, which are one VM's; move them to its \
+                 [[vm]]"
             );
             return Err(InputError::new(place, message));
         }

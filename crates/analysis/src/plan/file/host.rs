@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 
+use super::{cpus::CpuNumbers, places::Places};
 use crate::{
-    host::{Host, overhead::Overheads},
+    host::{Host, MAX_CPUS, overhead::Overheads},
     plan::{
         Enforcement, HostName, InputError, Method, ServerName, Unit,
         duration::{Count, Written},
@@ -17,7 +18,8 @@ use crate::{
     expecting = "an object with \"pcpus\" and \"scheduler\""
 )]
 pub(super) struct HostTable {
-    pcpus: Count,
+    pcpus: Option<Count>,
+    cpus: Option<CpuNumbers>,
     pub scheduler: HostName,
     #[serde(default)]
     server: ServerName,
@@ -55,8 +57,38 @@ impl Default for OverheadTable {
 }
 
 impl HostTable {
-    pub(super) fn read(&self, unit: Unit) -> Result<Host, InputError> {
-        let cpus = self.pcpus.within("host.pcpus", crate::host::MAX_CPUS)?;
+    /// How many CPUs the VMs have, and their numbers where those are not 0 and up. `here`: the CPUs of this machine, for a
+    /// host that does not say.
+    pub(super) fn cpus(
+        &self,
+        places: &Places,
+        here: Option<&[u32]>,
+    ) -> Result<(u32, Option<Vec<u32>>), InputError> {
+        let count = (self.pcpus.map(|count| count.within("host.pcpus", MAX_CPUS))).transpose()?;
+        let numbers = match (&self.cpus, count, here) {
+            (Some(CpuNumbers(listed)), _, _) => listed.as_slice(),
+            (None, Some(count), _) => return Ok((count, None)),
+            (None, None, Some(here)) => here,
+            (None, None, None) => {
+                let message = "missing field `pcpus`; give the number of CPUs for VMs, such as pcpus = 4, or which, such as \
+                     cpus = \"2-15\"";
+                return Err(InputError::new(places.host(), message));
+            }
+        };
+        let listed = numbers.len() as u32;
+        if let Some(count) = count.filter(|&count| count != listed) {
+            let message = format!("pcpus is {count}, but cpus names {listed}; keep one of the two");
+            return Err(InputError::new(places.host(), message));
+        }
+        if !(1..=MAX_CPUS).contains(&listed) {
+            let message = format!("{listed} CPUs: a plan is for 1 to {MAX_CPUS}");
+            return Err(InputError::new(places.host(), message));
+        }
+        let is_plain = (0..).zip(numbers).all(|(index, &number)| index == number);
+        Ok((listed, (!is_plain).then(|| numbers.to_vec())))
+    }
+
+    pub(super) fn read(&self, cpus: u32, unit: Unit) -> Result<Host, InputError> {
         let table = &self.overheads;
         let overheads = Overheads {
             quantum: table.quantum.0,

@@ -37,6 +37,9 @@ pub(super) struct Settings {
     /// Where the VM runs, for who sets budgets.
     pub unit: Option<IgnoredAny>,
     pub cgroup: Option<IgnoredAny>,
+    /// Whose VM it is, for `steadyvm hook`.
+    pub process: Option<IgnoredAny>,
+    pub prepared_by: Option<IgnoredAny>,
 }
 
 /// A period, or a range of which the best is taken.
@@ -242,15 +245,31 @@ impl Vm {
         }
     }
 
-    /// Every CPU it is restricted to is one of the host's.
-    pub(super) fn check_cpus(&self, host: &Host) -> Result<(), InputError> {
-        let missing = self.mask.iter().flatten().find(|&&cpu| cpu >= host.cpus());
-        missing.map_or(Ok(()), |cpu| {
-            let (name, last) = (&self.name, host.cpus() - 1);
-            let message =
-                format!("VM \"{name}\": cpus names CPU {cpu}, but the host has CPUs 0 to {last}");
-            Err(InputError::new(&self.place, message))
-        })
+    /// Every CPU it is restricted to is one of the host's; `numbers` are those of the host's, where they are not 0 and up.
+    /// From here on CPUs are counted.
+    pub(super) fn number_cpus(
+        &mut self,
+        host: &Host,
+        numbers: Option<&[u32]>,
+    ) -> Result<(), InputError> {
+        let counted = |cpu: u32| match numbers {
+            Some(numbers) => numbers.binary_search(&cpu).ok().map(|place| place as u32),
+            None => (cpu < host.cpus()).then_some(cpu),
+        };
+        for cpu in self.mask.iter_mut().flatten() {
+            *cpu = counted(*cpu).ok_or_else(|| {
+                let hosts = match numbers {
+                    Some(numbers) => super::cpus::ranges(numbers),
+                    None => format!("0 to {}", host.cpus() - 1),
+                };
+                let message = format!(
+                    "VM \"{}\": cpus names CPU {cpu}, but the host has CPUs {hosts}",
+                    self.name
+                );
+                InputError::new(&self.place, message)
+            })?;
+        }
+        Ok(())
     }
 }
 
