@@ -57,6 +57,7 @@ check: ## Formatting, lints, licences, documents
 	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/proxmox-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm/tests/programs/*.sh
 	tools/check-dependencies
 	tools/check-module
+	for source in kernel/upstream/*.c kernel/upstream/*/*.c; do gcc -Wall -Wextra -Werror -fsyntax-only $$source || exit 1; done
 	tools/check-specification
 	tools/check-documents
 	git ls-files '*.md' ':!docs/measurements' | xargs codespell -q 3 -L crate,crates

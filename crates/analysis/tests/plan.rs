@@ -229,6 +229,26 @@ fn the_example_is_feasible_and_its_service_bounded() {
     assert!(!rejected.suggestions.is_empty());
 }
 
+/// One key of class "best-effort" must not make its VMs real-time.
+#[test]
+fn a_built_in_class_that_is_written_keeps_what_it_leaves_out() {
+    let is_rt = |class: &str| {
+        let file = format!(
+            "[host]\npcpus = 2\nscheduler = \"pedf\"\n{class}[[vm]]\nname = \"batch\"\nclass = \"best-effort\"\n\
+             period = \"10ms\"\nbudget = \"1ms\"\n"
+        );
+        plan_toml(&file).unwrap().vms[0].rt
+    };
+    assert!(!is_rt(""));
+    assert!(!is_rt("[class.best-effort]\ncpus = [1]\n"));
+    assert!(!is_rt("[class.best-effort.net]\ntap_batch = 1\n"));
+    // What it says itself, or what it extends, comes first.
+    assert!(is_rt("[class.best-effort]\nrt = true\n"));
+    assert!(is_rt(
+        "[class.own]\nvcpus = 1\n[class.best-effort]\nextends = \"own\"\n"
+    ));
+}
+
 #[test]
 fn bad_files_say_where_and_what() {
     let cases = [

@@ -23,7 +23,7 @@ use crate::cpu_set::CpuSet;
 use crate::links::{FlowRule, Moderation, PortSocket};
 use crate::machine::Machine;
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
-use crate::threads::{Reserved, Scheduling, Threads};
+use crate::threads::{Policy, Reserved, Scheduling, Threads};
 use crate::tree::HostTree;
 
 pub use storage::{FaultyStorage, StorageFault};
@@ -131,6 +131,8 @@ pub struct FakeState {
     pub deadline_threads: u64,
     /// The sockets that have a port.
     pub sockets: Vec<PortSocket>,
+    /// How often threads will be refused `SCHED_DEADLINE` since they are busy where they keep their CPU.
+    pub busy: BTreeMap<u32, u32>,
 }
 
 #[derive(Debug, Default)]
@@ -620,6 +622,12 @@ impl Threads for FakeHost {
                 .threads
                 .get_mut(&tid)
                 .ok_or_else(|| error(libc::ESRCH))?;
+            if scheduling.policy == Policy::Deadline
+                && let Some(refusals) = state.busy.get_mut(&tid).filter(|left| **left > 0)
+            {
+                *refusals -= 1;
+                return Err(error(libc::EPERM));
+            }
             thread.scheduling = *scheduling;
             Ok(())
         })

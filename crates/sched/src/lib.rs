@@ -7,6 +7,7 @@
 mod abi;
 pub mod config;
 pub mod enforcement;
+pub mod exposition;
 mod kicks;
 mod metrics;
 mod preferred;

@@ -1,46 +1,34 @@
-//! How the VCPUs stand, as `OpenMetrics` text.
+//! How the VCPUs stand, as metrics for a collector.
 
+use crate::exposition::{Exposition, Format, Kind, labels};
 use crate::show::{GuestReport, Standing, VcpuStanding};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 impl Standing {
-    /// `OpenMetrics` text, to be served or written for a collector.
-    pub fn open_metrics(&self) -> String {
-        let mut text = String::new();
+    /// Text to be served or written for a collector.
+    pub fn metrics(&self, format: Format) -> String {
+        let mut text = Exposition::new(format);
         for (name, help, kind, value) in METRICS {
-            let mut samples = String::new();
-            let suffix = if *kind == "counter" { "_total" } else { "" };
-            for vcpu in &self.vcpus {
-                let Some(value) = value(vcpu) else { continue };
-                let vm = escape(&vcpu.vm);
-                let number = vcpu.vcpu;
-                let _ = writeln!(
-                    samples,
-                    "steadyvm_vcpu_{name}{suffix}{{vm=\"{vm}\",vcpu=\"{number}\"}} {value}"
-                );
-            }
+            let sample = |vcpu: &VcpuStanding| {
+                let number = vcpu.vcpu.to_string();
+                Some((labels(&[("vm", &vcpu.vm), ("vcpu", &number)]), value(vcpu)?))
+            };
+            let samples: Vec<_> = self.vcpus.iter().filter_map(sample).collect();
             // Without a VCPU, too: which families there are does not change with VMs that come and go.
             if !samples.is_empty() || self.vcpus.is_empty() {
-                let _ = writeln!(text, "# HELP steadyvm_vcpu_{name} {help}");
-                let _ = writeln!(text, "# TYPE steadyvm_vcpu_{name} {kind}");
-                text.push_str(&samples);
+                text.family(&format!("steadyvm_vcpu_{name}"), help, *kind, &samples);
             }
         }
         self.guest_metrics(&mut text);
         self.decision_metrics(&mut text);
-        let _ = writeln!(
-            text,
-            "# HELP steadyvm_sched_attached Whether budgets are enforced."
-        );
-        let _ = writeln!(text, "# TYPE steadyvm_sched_attached gauge");
-        let _ = writeln!(text, "steadyvm_sched_attached {}", u8::from(self.attached));
-        text.push_str("# EOF\n");
-        text
+        let attached = (String::new(), f64::from(u8::from(self.attached)));
+        let help = "Whether budgets are enforced.";
+        text.family("steadyvm_sched_attached", help, Kind::Gauge, &[attached]);
+        text.finish()
     }
 
     /// Of VMs, not of VCPUs.
-    fn guest_metrics(&self, text: &mut String) {
+    fn guest_metrics(&self, text: &mut Exposition) {
         type Value = fn(&GuestReport) -> u64;
         let reports: BTreeMap<&str, GuestReport> = self
             .vcpus
@@ -59,46 +47,42 @@ impl Standing {
             if reports.is_empty() {
                 continue;
             }
-            let _ = writeln!(text, "# HELP steadyvm_guest_{name} {help}");
-            let _ = writeln!(text, "# TYPE steadyvm_guest_{name} counter");
-            for (vm, report) in &reports {
-                let (vm, value) = (escape(vm), value(report));
-                let _ = writeln!(text, "steadyvm_guest_{name}_total{{vm=\"{vm}\"}} {value}");
-            }
+            let samples: Vec<_> = reports
+                .iter()
+                .map(|(vm, report)| (labels(&[("vm", vm)]), value(report) as f64))
+                .collect();
+            text.family(
+                &format!("steadyvm_guest_{name}"),
+                help,
+                Kind::Counter,
+                &samples,
+            );
         }
     }
 
-    /// A histogram: each step with all that are shorter.
-    fn decision_metrics(&self, text: &mut String) {
-        const NAME: &str = "steadyvm_sched_decision_seconds";
-        let (decisions, count) = (&self.decisions, self.decisions.count());
-        let _ = writeln!(text, "# HELP {NAME} Time that a scheduling decision took.");
-        let _ = writeln!(text, "# TYPE {NAME} histogram");
+    /// Each step with all that are shorter.
+    fn decision_metrics(&self, text: &mut Exposition) {
         let mut below = 0;
-        for (end_ns, count) in &decisions.up_to_ns {
+        let steps = self.decisions.up_to_ns.iter().map(|(end_ns, count)| {
             below += count;
-            let end_s = *end_ns as f64 / 1e9;
-            let _ = writeln!(text, "{NAME}_bucket{{le=\"{end_s}\"}} {below}");
-        }
-        let _ = writeln!(text, "{NAME}_bucket{{le=\"+Inf\"}} {count}");
-        let _ = writeln!(text, "{NAME}_sum {}", decisions.total_ns as f64 / 1e9);
-        let _ = writeln!(text, "{NAME}_count {count}");
+            (seconds(*end_ns), below)
+        });
+        let steps: Vec<_> = steps.collect();
+        text.histogram(
+            "steadyvm_sched_decision_seconds",
+            "Time that a scheduling decision took.",
+            &steps,
+            self.decisions.count(),
+            seconds(self.decisions.total_ns),
+        );
     }
 }
 
-/// A label's value: `\`, `"` and line feeds are written by two characters.
-fn escape(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
-
-/// Of a VCPU: name, help, type, value.
+/// Of a VCPU: name, help, kind, value.
 type Metric = (
     &'static str,
     &'static str,
-    &'static str,
+    Kind,
     fn(&VcpuStanding) -> Option<f64>,
 );
 
@@ -107,87 +91,91 @@ fn seconds(ns: u64) -> f64 {
 }
 
 const METRICS: &[Metric] = &[
-    ("used_seconds", "CPU time used by a VCPU.", "counter", |v| {
-        Some(seconds(v.used_ns))
-    }),
+    (
+        "used_seconds",
+        "CPU time used by a VCPU.",
+        Kind::Counter,
+        |v| Some(seconds(v.used_ns)),
+    ),
     (
         "throttled_seconds",
         "Time that a VCPU had work and no budget.",
-        "counter",
+        Kind::Counter,
         |v| v.throttled_ns.map(seconds),
     ),
     (
         "waited_seconds",
         "Time that a VCPU had work and no CPU, with budget or without.",
-        "counter",
+        Kind::Counter,
         |v| v.waited_ns.map(seconds),
     ),
     (
         "throttles",
         "How often a VCPU ran out of budget.",
-        "counter",
+        Kind::Counter,
         |v| v.throttles.map(|count| count as f64),
     ),
     (
         "preemptions",
         "How often a VCPU stopped with work.",
-        "counter",
+        Kind::Counter,
         |v| Some(v.preemptions as f64),
     ),
     (
         "migrations",
         "How often a VCPU changed its CPU.",
-        "counter",
+        Kind::Counter,
         |v| Some(v.migrations as f64),
     ),
     (
         "periods",
         "Periods of a VCPU's budget that have ended.",
-        "counter",
+        Kind::Counter,
         |v| v.periods.map(|count| count as f64),
     ),
     (
         "short_periods",
         "Periods that did not give a VCPU with work its budget.",
-        "counter",
+        Kind::Counter,
         |v| v.short_periods.map(|count| count as f64),
     ),
     (
         "unexplained_periods",
         "Periods in which a VCPU used more than was granted and is owed: a fault.",
-        "counter",
+        Kind::Counter,
         |v| v.unexplained_periods.map(|count| count as f64),
     ),
     (
         "budget_seconds",
         "What a VCPU may use in each period.",
-        "gauge",
+        Kind::Gauge,
         |v| Some(seconds(v.budget_ns)),
     ),
-    ("period_seconds", "A VCPU's period.", "gauge", |v| {
+    ("period_seconds", "A VCPU's period.", Kind::Gauge, |v| {
         Some(seconds(v.period_ns))
     }),
     (
         "period_used_seconds",
         "What a VCPU has used in its period.",
-        "gauge",
+        Kind::Gauge,
         |v| v.period_used_ns.map(seconds),
     ),
     (
         "last_period_used_seconds",
         "What a VCPU used in the period before.",
-        "gauge",
+        Kind::Gauge,
         |v| v.last_period_used_ns.map(seconds),
     ),
 ];
 
 #[cfg(test)]
 mod tests {
+    use crate::exposition::Format;
     use crate::show::tests::standing;
 
     #[test]
     fn open_metrics_ends_with_its_mark_and_escapes_names() {
-        let text = standing().open_metrics();
+        let text = standing().metrics(Format::OpenMetrics);
         assert!(
             text.contains("steadyvm_vcpu_used_seconds_total{vm=\"a\\\"b\",vcpu=\"1\"} 1.5\n"),
             "{text}"

@@ -264,7 +264,7 @@ pub(crate) mod tests {
 
     #[test]
     fn decisions_are_a_histogram_of_all_that_are_shorter() {
-        let text = standing().open_metrics();
+        let text = standing().metrics(crate::exposition::Format::OpenMetrics);
         for line in [
             "steadyvm_sched_decision_seconds_bucket{le=\"0.000001\"} 3\n",
             "steadyvm_sched_decision_seconds_bucket{le=\"0.000002\"} 4\n",

@@ -16,6 +16,7 @@ use clap::{Subcommand, ValueEnum};
 use steadyvm_host::{Machine, discover};
 use steadyvm_sched::config::{Config, Mechanism};
 use steadyvm_sched::enforcement::Enforcement;
+use steadyvm_sched::exposition;
 use steadyvm_sched::service::{self, Reply, Request, Service};
 use steadyvm_sched::show::Standing;
 use steadyvm_sched::{Error, Record, ReplayError, Scheduler, is_attached};
@@ -50,7 +51,7 @@ enum Verb {
     #[command(after_help = "Examples:
   steadyvm sched top
   steadyvm sched top --once --json
-  steadyvm sched top --interval 15 --format openmetrics --out /var/lib/prometheus/node-exporter/sched.prom")]
+  steadyvm sched top --interval 15 --format prometheus --out /var/lib/prometheus/node-exporter/sched.prom")]
     Top(TopArgs),
     /// Replay a record on the policy; the first difference ends it with exit code 1.
     Replay {
@@ -137,8 +138,11 @@ struct ShowArgs {
 enum Format {
     Table,
     Json,
+    /// `OpenMetrics`, for a collector that asks for it.
     #[value(name = "openmetrics", alias = "open-metrics")]
     OpenMetrics,
+    /// Prometheus's text format, as `node_exporter`'s textfile collector reads it.
+    Prometheus,
 }
 
 fn named(text: &str) -> Result<(String, u32), String> {
@@ -268,7 +272,8 @@ impl ShowArgs {
         Ok(match self.format() {
             Format::Table => standing.table(),
             Format::Json => serde_json::to_string(standing)? + "\n",
-            Format::OpenMetrics => standing.open_metrics(),
+            Format::OpenMetrics => standing.metrics(exposition::Format::OpenMetrics),
+            Format::Prometheus => standing.metrics(exposition::Format::Prometheus),
         })
     }
 

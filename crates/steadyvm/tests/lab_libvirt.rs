@@ -98,8 +98,9 @@ fn require_no_complaints(host: &EmulatedHost) {
     assert!(complaints.is_empty(), "{said}");
 }
 
+/// A budget does not bound a vhost worker, which has no rank then.
 fn require_budgets(threads: &[Thread]) {
-    require(threads, |vcpu| {
+    require_vcpus(2, threads, "SCHED_OTHER", |vcpu| {
         let parameters = " 4000000/10000000/10000000";
         vcpu.policy.contains("SCHED_DEADLINE") && vcpu.policy.contains(parameters)
     });
@@ -107,26 +108,32 @@ fn require_budgets(threads: &[Thread]) {
 
 /// VCPU 0 is the guest's housekeeping.
 fn require_ranks(threads: &[Thread]) {
-    require(threads, |vcpu| match vcpu.name.as_str() {
+    require_vcpus(2, threads, RANKED, |vcpu| match vcpu.name.as_str() {
         "CPU 0/KVM" => vcpu.policy.contains("SCHED_OTHER"),
         _ => vcpu.policy.contains("SCHED_FIFO") && vcpu.policy.contains("priority: 70"),
     });
 }
 
-/// The domain's two VCPUs are as `is_right` says, and its vhost workers have the rank of the class.
-fn require(threads: &[Thread], is_right: impl Fn(&Thread) -> bool) {
-    require_vcpus(2, threads, is_right);
-}
+/// What `chrt` says of a vhost worker that has the rank of the class.
+const RANKED: &str = "SCHED_FIFO";
 
-fn require_vcpus(number: usize, threads: &[Thread], is_right: impl Fn(&Thread) -> bool) {
+/// The domain's VCPUs are as `is_right` says, and its vhost workers have this policy.
+fn require_vcpus(
+    number: usize,
+    threads: &[Thread],
+    of_workers: &str,
+    is_right: impl Fn(&Thread) -> bool,
+) {
     let vcpus: Vec<&Thread> = threads.iter().filter(|it| it.is_vcpu()).collect();
     assert_eq!(vcpus.len(), number, "{threads:#?}");
     assert!(vcpus.into_iter().all(is_right), "{threads:#?}");
     let workers: Vec<&Thread> = threads.iter().filter(|it| it.is_vhost()).collect();
     assert!(!workers.is_empty(), "{threads:#?}");
-    let is_ranked =
-        |it: &&Thread| it.policy.contains("SCHED_FIFO") && it.policy.contains("priority: 75");
-    assert!(workers.iter().all(is_ranked), "{threads:#?}");
+    let is_as_said = |it: &&Thread| {
+        let has_rank = it.policy.contains("priority: 75");
+        it.policy.contains(of_workers) && has_rank == (of_workers == RANKED)
+    };
+    assert!(workers.iter().all(is_as_said), "{threads:#?}");
 }
 
 /// Those of the path; a monitor's workers come and go.
@@ -301,7 +308,9 @@ fn a_vcpu_that_is_plugged_in_gets_its_share_and_leaves_nothing_with_its_domain()
     await_status(&host);
     let alone = threads(&host, "web");
     // The only VCPU is ranked, although the guest's housekeeping runs on it.
-    require_vcpus(1, &alone, |vcpu| vcpu.policy.contains("priority: 70"));
+    require_vcpus(1, &alone, RANKED, |vcpu| {
+        vcpu.policy.contains("priority: 70")
+    });
 
     plug_in(&host, &alone);
     require_ranks(&threads(&host, "web"));

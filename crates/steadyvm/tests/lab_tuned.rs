@@ -10,6 +10,7 @@ mod profile;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use files::{budgets, ranks};
@@ -22,7 +23,11 @@ use steadyvm_lab::progress::Silent;
 
 /// tuned imports hundreds of Python files.
 const PATIENCE: Duration = Duration::from_secs(300);
-const PROFILE: &str = include_str!("../../../packaging/tuned/steadyvm-host/tuned.conf");
+/// Where tuned seeks profiles, before 2.23 and since.
+const PLACES: [&str; 2] = [
+    "/usr/lib/tuned/steadyvm-host",
+    "/usr/lib/tuned/profiles/steadyvm-host",
+];
 /// A setting of tuned's that steadyvm has no opinion of, and its value before: the seconds between two updates of
 /// the kernel's statistics.
 const OF_TUNED: (&str, &str, &str) = ("/proc/sys/vm/stat_interval", "1", "10");
@@ -39,19 +44,50 @@ print(b"".join(iter(lambda: connection.recv(65536), b"")).decode())
 /// What the daemon has said since it began.
 const LOG: &str = "/run/tuned.log";
 
-fn boot(logs: &Path) -> EmulatedHost {
+/// What our package installs for tuned: paths and texts.
+fn of_package() -> Vec<(String, String)> {
+    let place = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pack = Command::new(root.join("tools/packages"));
+    let packed = pack
+        .arg(place.path())
+        .arg(env!("CARGO_BIN_EXE_steadyvm"))
+        .output();
+    let packed = packed.unwrap();
+    let said = String::from_utf8_lossy(&packed.stderr);
+    assert!(packed.status.success(), "{said}");
+    let unpack =
+        "dpkg-deb -x \"$1\"/steadyvm_*.deb \"$1\"/x && cd \"$1\"/x && find usr/lib/tuned -type f";
+    let mut shell = Command::new("sh");
+    let found = shell.args(["-euc", unpack, "sh"]).arg(place.path());
+    let found = String::from_utf8(found.output().unwrap().stdout).unwrap();
+    let text = |path: &str| std::fs::read_to_string(place.path().join("x").join(path)).unwrap();
+    found
+        .lines()
+        .map(|path| (format!("/{path}"), text(path)))
+        .collect()
+}
+
+fn boot(logs: &Path, user_space: UserSpace) -> EmulatedHost {
     let cache = Cache::of_this_machine().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
     let kernels = [HostKernel::PreemptRt];
     let laboratory = Laboratory::open(&cache, program, logs, &kernels, &Silent).unwrap();
-    let laboratory = laboratory.with_user_space(UserSpace::Tuned, &cache, &Silent);
+    let laboratory = laboratory.with_user_space(user_space, &cache, &Silent);
     let host = laboratory.unwrap().host("tuned", HostKernel::PreemptRt);
     let host = EmulatedHost::boot(&host.unwrap()).unwrap();
     inside(
         &host,
-        "ln -sf /proc/self/fd /dev/fd; mkdir -p /etc/tuned/steadyvm-host /run/tuned /var/log/tuned",
+        "ln -sf /proc/self/fd /dev/fd; mkdir -p /etc/tuned /run/tuned /var/log/tuned",
     );
-    write(&host, "/etc/tuned/steadyvm-host/tuned.conf", PROFILE);
+    let files = of_package();
+    assert_eq!(files.len(), PLACES.len(), "{files:?}");
+    for place in PLACES {
+        let file = format!("{place}/tuned.conf");
+        let (_, text) = files.iter().find(|(path, _)| *path == file).unwrap();
+        inside(&host, &format!("mkdir -p {place}"));
+        write(&host, &file, text);
+    }
     write(
         &host,
         "/etc/tuned/realtime-virtual-host-variables.conf",
@@ -116,8 +152,18 @@ fn require_as(host: &EmulatedHost, snapshot: &str) {
 #[test]
 #[ignore = "needs the lab: make libvirt-tests"]
 fn tuned_with_our_profile_and_steadyvm_change_nothing_of_each_others() {
+    change_nothing_of_each_others(UserSpace::Tuned);
+}
+
+#[test]
+#[ignore = "needs the lab: make libvirt-tests"]
+fn debian_13_s_tuned_with_our_profile_and_steadyvm_change_nothing_of_each_others() {
+    change_nothing_of_each_others(UserSpace::TunedOfTrixie);
+}
+
+fn change_nothing_of_each_others(user_space: UserSpace) {
     let logs = tempfile::tempdir().unwrap();
-    let host = boot(logs.path());
+    let host = boot(logs.path(), user_space);
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();

@@ -5,6 +5,7 @@ mod isolation;
 mod kernel;
 mod kvm;
 mod network;
+mod quotas;
 mod realtime;
 mod scheduling;
 #[cfg(test)]
@@ -84,6 +85,7 @@ pub fn examine(machine: &Machine) -> Report {
         ("network", network::checks(machine)),
         ("scheduling and memory", realtime::checks(machine)),
         ("scheduling and memory", scheduling::checks(machine)),
+        ("scheduling and memory", quotas::checks(machine)),
     ] {
         checks.extend(found.into_iter().map(|check| Check {
             group: group.into(),

@@ -1,17 +1,13 @@
 //! Scheduling and memory: cgroups, RT throttling, background work.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use super::{Check, check, text};
 use crate::fair_server;
-use crate::machine::{Machine, Processes, all_vms, cgroup};
+use crate::machine::Machine;
 use crate::parse;
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     vec![
         cgroups(machine),
-        quotas(machine),
         throttling(machine),
         fair_servers(machine),
         irqbalance(machine),
@@ -72,47 +68,6 @@ fn cgroups(machine: &Machine) -> Check {
         ),
         None => check.unknown("/sys/fs/cgroup does not exist", "mount cgroup2 there"),
     }
-}
-
-/// `cpu.max` of a VM's threads, or above them. The kernel stops normal threads alone by it
-/// (`throttle_cfs_rq()`).
-fn quotas(machine: &Machine) -> Check {
-    let check = check(
-        "scheduling.cpu-quota",
-        "CPU quotas of VMs",
-        "Normal threads of a VM that has used its cpu.max wait for the next period (100 ms by default): QEMU's \
-         own, and VCPUs without a real-time priority.",
-    );
-    let threads = match machine.all_threads() {
-        Ok(threads) => threads,
-        Err(error) => return check.unknown(error.to_string(), ""),
-    };
-    // Of each file the last VM that it is for: threads and VMs share those above them.
-    let mut files = BTreeMap::new();
-    let vms = all_vms(machine, &Processes::of(&threads));
-    for (name, vm) in &vms {
-        for thread in threads.iter().filter(|thread| thread.id.pid == vm.pid) {
-            for path in cgroup::of_thread(machine, vm.pid, thread.id.tid) {
-                let above = Path::new(&path).ancestors();
-                let file = |path: &Path| format!("/sys/fs/cgroup{}/cpu.max", path.display());
-                files.extend(above.map(|path| (file(path), name)));
-            }
-        }
-    }
-    let said: Vec<String> = files
-        .iter()
-        .filter_map(|(file, name)| Some((file, name, text(machine, file)?)))
-        .filter(|(.., value)| !value.starts_with("max"))
-        .map(|(file, name, value)| format!("{file} of {name}: {value}"))
-        .collect();
-    if said.is_empty() {
-        return check.ok(format!("none of {} VMs has one", vms.len()));
-    }
-    check.warn(
-        said.join("; "),
-        "take it from an RT VM (libvirt: virsh schedinfo NAME --set vcpu_quota=-1 --set \
-         emulator_quota=-1; systemd: CPUQuota=); others may keep theirs",
-    )
 }
 
 fn throttling(machine: &Machine) -> Check {

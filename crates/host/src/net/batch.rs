@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use super::profile::{Class, ThreadPriority, VmProfile, at};
+use super::vcpu_scheduler::SchedulerProfile;
 use super::vms::{self, Running};
 use crate::engine::Step;
 use crate::error::{HostError, unless_vanished};
@@ -24,6 +25,7 @@ const LIMIT_BYTES: u32 = 16 << 20;
 pub(super) fn steps(
     machine: &Machine,
     running: &Running<'_>,
+    by_ext: Option<&SchedulerProfile>,
     levels_from: Option<u32>,
     steps: &mut Vec<Step>,
     warnings: &mut Vec<String>,
@@ -35,7 +37,7 @@ pub(super) fn steps(
     if asked && !running.taps_elsewhere.is_empty() {
         warnings.push(elsewhere(profile, &running.taps_elsewhere));
     }
-    let Some(packets) = batch_of(&profile.class, levels_from) else {
+    let Some(packets) = batch_of(&profile.class, profile.vhost(by_ext), levels_from) else {
         return Ok(());
     };
     // It is about to end.
@@ -57,10 +59,10 @@ pub(super) fn steps(
 }
 
 /// What the class says; else 1 where the receive path has levels and the VM is below them.
-fn batch_of(class: &Class, levels_from: Option<u32>) -> Option<u32> {
+fn batch_of(class: &Class, vhost: Option<ThreadPriority>, levels_from: Option<u32>) -> Option<u32> {
     class.tap_batch.or_else(|| {
         let lowest = ThreadPriority::Fifo(levels_from?);
-        (class.vhost < Some(lowest)).then_some(1)
+        (vhost < Some(lowest)).then_some(1)
     })
 }
 

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Rule: a class's `net` is its own, then that of the class it extends. Classes "rt" and "best-effort"
-//! are there without being written ([`Class::built_in`]); a file that writes one has its own. An unknown
-//! field is an error. Every field: docs/reference/steadyvm.toml.md.
+//! are there without being written ([`Class::built_in`]); a file that writes one of them, and not what it extends,
+//! extends that. An unknown field is an error. Every field: docs/reference/steadyvm.toml.md.
 
 use std::collections::BTreeMap;
 
@@ -258,6 +258,11 @@ impl Reader<'_> {
                 settings.get_or_insert_default().fill_from(&own);
             }
             next = table.extends.as_deref();
+            if next.is_none()
+                && let Some(built_in) = Class::built_in(key)
+            {
+                settings.get_or_insert_default().fill_from(&built_in);
+            }
         }
         if let Some(settings) = &mut settings {
             name.clone_into(&mut settings.name);
@@ -412,6 +417,7 @@ impl NetTable {
             threaded_napi: self.threaded_napi,
             cpus,
             vhost: self.vhost,
+            vhost_is_built_in: false,
             vcpu: self.vcpu,
             io: self.io,
             main: self.main,

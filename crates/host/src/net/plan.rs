@@ -263,6 +263,7 @@ impl Host<'_> {
         batch::steps(
             machine,
             running,
+            by_ext,
             profile.softirqs.levels_from,
             steps,
             warnings,
@@ -485,8 +486,9 @@ fn plan_vm(
     } = running;
     let class = &profile.class;
     check_cpus(class, online, &profile.place)?;
+    let vhost = profile.vhost(by_ext);
     let mut lacks = Vec::new();
-    if vm.vhost_workers.is_empty() && class.vhost.is_some() && !taps.is_empty() {
+    if vm.vhost_workers.is_empty() && vhost.is_some() && !taps.is_empty() {
         lacks.push(format!(
             "VM \"{}\" has no vhost worker: its packets go through its monitor's threads; use \
              vhost-net (vhost=on)",
@@ -511,7 +513,7 @@ fn plan_vm(
         }
     }
     for thread in &vm.vhost_workers {
-        if let Some(priority) = class.vhost {
+        if let Some(priority) = vhost {
             let why = "so that packets enter the VM with the rank of its class";
             wanted
                 .steps

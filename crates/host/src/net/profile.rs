@@ -49,6 +49,9 @@ pub struct Class {
     pub cpus: Option<CpuSet>,
     /// vhost workers of its VMs.
     pub vhost: Option<ThreadPriority>,
+    /// Whether nobody wrote `vhost`: it is the built-in class's. Workers of a VM with a budget do not get it.
+    #[serde(default)]
+    pub vhost_is_built_in: bool,
     /// VCPUs of its VMs, but VCPU 0, which keeps the guest's housekeeping.
     pub vcpu: Option<ThreadPriority>,
     /// QEMU's IO threads of its VMs (`-object iothread`): disks, and cards without vhost.
@@ -131,6 +134,16 @@ impl VmProfile {
             .or_else(by_unit)
             .or_else(by_cgroup)
             .unwrap_or_else(|| VmSelector::Name(self.name.clone()))
+    }
+
+    /// The rank of its vhost workers. A budget bounds VCPUs only: a worker of a FIFO rank has the CPU for as long as the
+    /// guest gives it packets. So one of a VM with a budget has such a rank only where the file says so.
+    pub(super) fn vhost(&self, by_ext: Option<&SchedulerProfile>) -> Option<ThreadPriority> {
+        let by_ext = by_ext.is_some_and(|it| it.vms.contains_key(&self.name));
+        let has_budget = by_ext || !self.budgets.is_empty();
+        self.class
+            .vhost
+            .filter(|_| !(has_budget && self.class.vhost_is_built_in))
     }
 
     /// Whether anything is to be set for it. A VM of the plan alone is there for how it is found.
@@ -307,6 +320,7 @@ impl Class {
                 irq: fifo(ranks.irq),
                 napi: fifo(ranks.napi),
                 vhost: fifo(ranks.vhost),
+                vhost_is_built_in: true,
                 vcpu: fifo(ranks.vcpu),
                 tap_qdisc: Some(TapQdisc::Noqueue),
                 ..Self::default()
@@ -330,7 +344,10 @@ impl Class {
         self.napi = self.napi.or(other.napi);
         self.threaded_napi = self.threaded_napi.or(other.threaded_napi);
         self.cpus = self.cpus.take().or_else(|| other.cpus.clone());
-        self.vhost = self.vhost.or(other.vhost);
+        if self.vhost.is_none() {
+            self.vhost = other.vhost;
+            self.vhost_is_built_in = other.vhost_is_built_in;
+        }
         self.vcpu = self.vcpu.or(other.vcpu);
         self.io = self.io.or(other.io);
         self.main = self.main.or(other.main);
@@ -532,11 +549,18 @@ impl Profile {
         };
         for (class, place) in self.classes() {
             if let Some(what) = class.inversion() {
-                return wrong(
-                    place,
-                    what,
-                    "use irq >= napi >= vhost >= vcpu, and io and main not below vcpu",
+                let Priorities {
+                    irq,
+                    napi,
+                    vhost,
+                    vcpu,
+                    ..
+                } = Priorities::default();
+                let fix = format!(
+                    "use irq >= napi >= vhost >= vcpu, and io and main not below vcpu; what class rt leaves \
+                     out is irq = {irq}, napi = {napi}, vhost = {vhost} and vcpu = {vcpu}"
                 );
+                return wrong(place, what, &fix);
             }
         }
         let lowest = self

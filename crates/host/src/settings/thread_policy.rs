@@ -1,6 +1,8 @@
 //! A thread's scheduling policy and priority.
 
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +50,7 @@ impl SettingKind for ThreadPolicy {
     }
 
     fn write(&self, machine: &Machine, _from: &Scheduling, to: &Scheduling) -> io::Result<()> {
-        machine.threads.set_scheduling(self.thread.tid, to)
+        set(machine, self.thread.tid, to)
     }
 
     /// From 6.12 on the kernel reports a slice for normal threads and takes one given back as the
@@ -62,7 +64,7 @@ impl SettingKind for ThreadPolicy {
     ) -> io::Result<Option<String>> {
         let tid = self.thread.tid;
         if old.policy == Policy::Deadline {
-            return machine.threads.set_scheduling(tid, old).map(|()| None);
+            return set(machine, tid, old).map(|()| None);
         }
         let plain = Scheduling {
             runtime_ns: 0,
@@ -98,9 +100,7 @@ impl SettingKind for ThreadPolicy {
                  (cpu.rt_runtime_us), move the thread to the root group, or run as root",
             );
         }
-        let may_run_on = machine.threads.affinity(self.thread.tid).ok()?;
-        let is_pinned = !machine.online().ok()?.is_subset(&may_run_on);
-        is_pinned.then_some(
+        is_pinned(machine, self.thread.tid)?.then_some(
             "; SCHED_DEADLINE takes only threads that may run on all CPUs of their root domain: unpin this \
              one (libvirt: remove <vcpupin>), or plan with scheduler = \"pedf\"",
         )
@@ -136,6 +136,36 @@ impl SettingKind for ThreadPolicy {
             new: Scheduling::fifo(11, 0),
         }
     }
+}
+
+/// How often `SCHED_DEADLINE` is asked for, and how long after one refusal again: a tenth of a second in all.
+const MOST_TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Sets a policy. A thread that was preempted where it keeps its CPU (`migrate_disable()`: under PREEMPT_RT wherever it
+/// holds a spin lock or has softirqs off) is refused `SCHED_DEADLINE` with EPERM, as if it were pinned
+/// (kernel/sched/syscalls.c looks at `cpus_ptr`). It soon leaves there, so it is tried again; a thread that is
+/// pinned is not.
+fn set(machine: &Machine, tid: u32, to: &Scheduling) -> io::Result<()> {
+    let try_once = || machine.threads.set_scheduling(tid, to);
+    let may_pass = |error: &io::Error| {
+        to.policy == Policy::Deadline
+            && error.raw_os_error() == Some(libc::EPERM)
+            && is_pinned(machine, tid) == Some(false)
+    };
+    for _ in 1..MOST_TRIES {
+        match try_once() {
+            Err(error) if may_pass(&error) => thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    try_once()
+}
+
+/// Whether a thread may not run on all CPUs; none: it has ended.
+fn is_pinned(machine: &Machine, tid: u32) -> Option<bool> {
+    let may_run_on = machine.threads.affinity(tid).ok()?;
+    Some(!machine.online().ok()?.is_subset(&may_run_on))
 }
 
 /// All that [`Scheduling::same_as`] compares.

@@ -62,6 +62,56 @@ fn a_budget_is_kept_on_the_cpu_of_its_plan_and_admission_comes_back_with_undo() 
     assert_eq!(control.undo().unwrap(), Undone::default());
 }
 
+/// A budget bounds VCPUs: a worker of a FIFO rank would take a CPU for as long as its guest gives it packets.
+#[test]
+fn a_vhost_worker_of_a_vm_with_a_budget_has_a_rank_only_where_the_file_says_so() {
+    let vm = "[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
+    let worker = |text: &str, budget: Option<VcpuBudget>| {
+        let (host, directory) = (newest(), directory());
+        let mut profile = profile(&format!("{text}{vm}"));
+        let budget = budget.map(|budget| (1, budget));
+        profile.vms[0].budgets.extend(budget);
+        control(&host, &directory).apply_profile(&profile).unwrap();
+        host.state().threads[&109].scheduling
+    };
+    let budget = budgeted(None).vms[0].budgets[&1];
+    let (normal, fifo) = (Scheduling::normal(), |rank| Scheduling::fifo(rank, 0));
+    assert_eq!(worker("", None), fifo(75));
+    assert_eq!(worker("", Some(budget)), normal);
+    let cpus = "[class.rt.net]\ncpus = [1]\n";
+    assert_eq!(worker(cpus, Some(budget)), normal);
+    let own = "[class.rt.net]\nvhost = 72\n";
+    assert_eq!(worker(own, Some(budget)), fifo(72));
+}
+
+/// Under PREEMPT_RT a thread that was preempted under a spin lock is refused as one that is pinned.
+#[test]
+fn a_budget_that_a_busy_thread_is_refused_is_asked_for_again_within_bounds() {
+    let (host, directory) = (newest(), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    let refuse = |times: u32| host.edit(|state| state.busy.insert(102, times));
+    let left = || host.state().busy[&102];
+    refuse(7);
+    control.apply_profile(&budgeted(None)).unwrap();
+    assert_eq!((in_force(&host).0, left()), (Policy::Deadline, 0));
+    control.undo().unwrap();
+
+    // One that stays refused is told of, and all is as it was.
+    refuse(u32::MAX);
+    let error = control.apply_profile(&budgeted(None)).unwrap_err();
+    assert!(error.to_string().contains("thread 102"), "{error}");
+    assert_eq!(u32::MAX - left(), 100);
+    host.edit(|state| state.busy.clear());
+    assert_eq!(host.state(), before);
+
+    // Where the thread is pinned, asking again is of no use.
+    refuse(u32::MAX);
+    host.edit(|state| state.threads.get_mut(&102).unwrap().cpus = CpuSet::single(0));
+    control.apply_profile(&budgeted(None)).unwrap_err();
+    assert_eq!(u32::MAX - left(), 1);
+}
+
 #[test]
 fn budgets_on_cpus_of_their_own_are_refused_where_they_would_do_harm_or_cannot_be() {
     let (host, directory) = (newest(), directory());

@@ -337,7 +337,7 @@ fn what_a_new_profile_does_not_want_is_taken_back() {
     let control = control(&host, &directory);
     control.apply_profile(&profile(FILE)).unwrap();
     let smaller = profile(
-        "[net]\nbudget_packets = 32\n[class.rt.net]\ntap_qdisc = \"prio\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n",
+        "[net]\nbudget_packets = 32\n[class.c.net]\ntap_qdisc = \"prio\"\n[[vm]]\nname = \"rt\"\nclass = \"c\"\n",
     );
     let plan = control.plan_profile(&smaller).unwrap();
     assert_eq!(plan.steps.len(), 2);

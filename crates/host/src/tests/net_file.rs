@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use crate::Blame;
+use crate::cpu_set::CpuSet;
 use crate::discover::VmSelector;
-use crate::net::{ThreadPriority, VmProfile, file};
+use crate::net::{Class, ThreadPriority, VmProfile, file};
 
 fn refusal(text: &str) -> String {
     let error = file::parse("steadyvm.toml", text).unwrap_err();
@@ -84,7 +85,10 @@ fn what_is_wrong_is_told_with_its_place() {
             "no class \"fast\"",
         ),
         (
-            format!("[class.rt]\nrt = true\n{nic}"),
+            format!(
+                "[class.own]\nrt = true\n{}",
+                nic.replace("\"rt\"", "\"own\"")
+            ),
             "line 3",
             "no settings for the network",
         ),
@@ -135,9 +139,17 @@ fn what_is_wrong_is_told_with_its_place() {
             "rt -> a -> rt",
         ),
         (
-            format!("[class.rt.net]\nirq = 70\nvhost = 75\n{nic}"),
+            format!(
+                "[class.own.net]\nirq = 70\nvhost = 75\n{}",
+                nic.replace("\"rt\"", "\"own\"")
+            ),
             "line 4",
             "irq = 70 stands below vhost = 75",
+        ),
+        (
+            format!("[class.rt.net]\nirq = 70\n{nic}"),
+            "line 3",
+            "irq = 70 stands below napi = 78, which waits for it; use irq >= napi",
         ),
         (
             format!("[net]\nksoftirqd = 80\n{class}{nic}"),
@@ -324,11 +336,55 @@ fn six_lines_are_enough_for_one_real_time_vm() {
     assert_eq!(profile.nics[0].class, *class);
     assert_eq!(class.vcpu, Some(ThreadPriority::Fifo(ranks.vcpu)));
     assert_eq!(class.irq, Some(ThreadPriority::Fifo(ranks.irq)));
-    // A class that is written is the file's own, and another name is nobody's.
-    let own = format!("[class.rt.net]\nvcpu = 12\n{text}");
-    let profile = file::parse("steadyvm.toml", &own).unwrap();
-    assert_eq!(profile.vms[0].class.vcpu, Some(ThreadPriority::Fifo(12)));
-    assert_eq!(profile.vms[0].class.irq, None);
+    // Another name is nobody's.
     let error = file::parse("steadyvm.toml", &text.replace("\"rt\"", "\"fast\"")).unwrap_err();
     assert!(error.to_string().contains("there is no class \"fast\""));
+}
+
+#[test]
+fn a_built_in_class_that_is_written_keeps_what_it_leaves_out() {
+    let named = |class: &str| {
+        format!(
+            "[[nic]]\nname = \"eth1\"\nclass = \"{class}\"\n[[vm]]\nname = \"web\"\nclass = \"{class}\"\n"
+        )
+    };
+    let class_of = |name: &str, tables: &str| {
+        let profile = file::parse("steadyvm.toml", &format!("{tables}\n{}", named(name))).unwrap();
+        assert_eq!(profile.nics[0].class, profile.vms[0].class);
+        profile.vms[0].class.clone()
+    };
+    let fifo = |priority| Some(ThreadPriority::Fifo(priority));
+    let rt = Class::built_in("rt").unwrap();
+    let with_cpus = Class {
+        cpus: Some(CpuSet::single(1)),
+        ..rt.clone()
+    };
+    assert_eq!(class_of("rt", "[class.rt.net]\ncpus = [1]"), with_cpus);
+    // One with keys of the plan alone, too.
+    assert_eq!(class_of("rt", "[class.rt]\nperiod = \"10ms\""), rt);
+    // What is switched off stays off.
+    let off = class_of(
+        "rt",
+        "[class.rt.net]\nvhost = \"normal\"\nvcpu = \"normal\"",
+    );
+    assert_eq!(
+        (off.vhost, off.vcpu),
+        (Some(ThreadPriority::Normal), Some(ThreadPriority::Normal))
+    );
+    assert_eq!((off.irq, off.napi), (rt.irq, rt.napi));
+    let batch = class_of("best-effort", "[class.best-effort.net]\ntap_batch = 1");
+    assert_eq!(
+        (batch.tap_batch, batch.threaded_napi),
+        (Some(1), Some(true))
+    );
+    assert_eq!(batch.napi, Some(ThreadPriority::Normal));
+    // At the end of a chain, and not where it extends another.
+    let through = "[class.own]\nextends = \"rt\"\n[class.rt.net]\nirq = 90";
+    let own = class_of("own", through);
+    assert_eq!((own.irq, own.vcpu), (fifo(90), rt.vcpu));
+    let other = class_of(
+        "rt",
+        "[class.rt]\nextends = \"own\"\n[class.own.net]\nvcpu = 12",
+    );
+    assert_eq!((other.irq, other.vcpu), (None, fifo(12)));
 }

@@ -196,4 +196,9 @@ fn a_vm_without_a_plan_has_the_same_budget_for_every_vcpu() {
         let policy = host.state().threads[&tid].scheduling.policy;
         assert_eq!(policy, Policy::Normal);
     }
+    // Nor has its vhost worker the built-in rank, which no budget bounds.
+    profile.vms[0].class = crate::net::Class::built_in("rt").unwrap();
+    control.apply_profile(&profile).unwrap();
+    let worker = host.state().threads[&109].scheduling.policy;
+    assert_eq!(worker, Policy::Normal);
 }

@@ -1,7 +1,7 @@
 //! The user space of the emulated host and its guests: one read-only image of Debian packages. What
 //! only tests run is in an image of its own, so that the one that is measured stays small.
 
-use super::apt::{debian_sources, release};
+use super::apt::{debian_sources, release, source_of_suite};
 use super::cache::{Cache, Inputs};
 use super::{SET_UP, output};
 use crate::child;
@@ -105,6 +105,8 @@ pub enum UserSpace {
     Libvirt,
     /// The lab's, and tuned.
     Tuned,
+    /// The same of Debian 13, whose tuned seeks profiles in another place.
+    TunedOfTrixie,
 }
 
 impl UserSpace {
@@ -115,6 +117,7 @@ impl UserSpace {
             Self::Programs => "user-space-programs",
             Self::Libvirt => "user-space-libvirt",
             Self::Tuned => "user-space-tuned",
+            Self::TunedOfTrixie => "user-space-tuned-trixie",
         }
     }
 
@@ -124,7 +127,7 @@ impl UserSpace {
             Self::Services => [PACKAGES, SERVICES].concat(),
             Self::Programs => [PACKAGES, PROGRAMS].concat(),
             Self::Libvirt => [PACKAGES, LIBVIRT].concat(),
-            Self::Tuned => [PACKAGES, TUNED].concat(),
+            Self::Tuned | Self::TunedOfTrixie => [PACKAGES, TUNED].concat(),
         }
     }
 
@@ -134,7 +137,15 @@ impl UserSpace {
             Self::Services => &[ADD_USERS],
             Self::Programs => &[COMPILE_PYTHON],
             Self::Libvirt => &[ADD_USERS, ADD_LIBVIRTS_USERS, MAKE_LIBVIRTS_PLACES],
-            Self::Tuned => &[ADD_USERS, NAME_AWK, COMPILE_PYTHON],
+            Self::Tuned | Self::TunedOfTrixie => &[ADD_USERS, NAME_AWK, COMPILE_PYTHON],
+        }
+    }
+
+    /// The release whose packages it has, and where they are.
+    fn origin(self) -> Result<(String, String)> {
+        match self {
+            Self::TunedOfTrixie => Ok(("trixie".to_owned(), source_of_suite("trixie")?)),
+            _ => Ok((release()?, debian_sources()?)),
         }
     }
 }
@@ -145,7 +156,7 @@ pub fn user_space_image(
     user_space: UserSpace,
     observer: &dyn Observer,
 ) -> Result<PathBuf> {
-    let (release, sources) = (release()?, debian_sources()?);
+    let (release, sources) = user_space.origin()?;
     let mut inputs = Inputs::default()
         .with("recipe", RECIPE)
         .with("release", release.as_str())

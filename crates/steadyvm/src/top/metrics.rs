@@ -1,8 +1,7 @@
-//! A frame as `OpenMetrics` text for a collector.
-
-use std::fmt::Write as _;
+//! A frame as metrics for a collector.
 
 use steadyvm_host::State;
+use steadyvm_sched::exposition::{Exposition, Format, Kind, labels};
 
 use super::frame::{Frame, Group, Stage};
 use super::text::kinds;
@@ -78,15 +77,9 @@ const METRICS: [(&str, &str, Value); 13] = [
     ),
 ];
 
-/// `OpenMetrics` text; `node_exporter`'s textfile collector reads it too.
-pub fn open_metrics(frame: &Frame) -> String {
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    let _ = write_metrics(&mut text, frame);
-    text
-}
-
-fn write_metrics(text: &mut String, frame: &Frame) -> std::fmt::Result {
+/// The text.
+pub fn metrics(frame: &Frame, format: Format) -> String {
+    let mut text = Exposition::new(format);
     let in_force = &frame.in_force;
     let is_applied = in_force.state == State::Applied;
     let whole: [(&str, &str, Option<f64>); 8] = [
@@ -133,63 +126,55 @@ fn write_metrics(text: &mut String, frame: &Frame) -> std::fmt::Result {
     ];
     for (name, help, value) in whole {
         if let Some(value) = value {
-            writeln!(text, "# HELP steadyvm_{name} {help}")?;
-            writeln!(text, "# TYPE steadyvm_{name} gauge")?;
-            writeln!(text, "steadyvm_{name} {value}")?;
+            let sample = (String::new(), value);
+            text.family(&format!("steadyvm_{name}"), help, Kind::Gauge, &[sample]);
         }
     }
-    writeln!(
-        text,
-        "# HELP steadyvm_wake_ups_source Where wake-up times are from: bpf (percentiles less than an eighth too high), \
-         tracepoints (exact) or schedstat (means)."
-    )?;
-    writeln!(text, "# TYPE steadyvm_wake_ups_source info")?;
-    let from = frame.wake_ups_from;
-    writeln!(text, "steadyvm_wake_ups_source_info{{from=\"{from}\"}} 1")?;
+    let from = labels(&[("from", &frame.wake_ups_from.to_string())]);
+    text.family(
+        "steadyvm_wake_ups_source",
+        "Where wake-up times are from: bpf (percentiles less than an eighth too high), tracepoints (exact) or schedstat \
+         (means).",
+        Kind::Info,
+        &[(from, 1.0)],
+    );
     for (name, help, value) in METRICS {
-        let mut samples = String::new();
+        let mut samples = Vec::new();
         for (kind, groups) in kinds(frame) {
             for group in groups {
-                for stage in &group.stages {
-                    if let Some(value) = value(stage) {
-                        let labels = labels(kind, group, stage);
-                        writeln!(samples, "steadyvm_thread_{name}{{{labels}}} {value}")?;
-                    }
-                }
+                let sample = |stage| Some((labels_of(kind, group, stage), value(stage)?));
+                samples.extend(group.stages.iter().filter_map(sample));
             }
         }
         if !samples.is_empty() {
-            writeln!(text, "# HELP steadyvm_thread_{name} {help}")?;
-            writeln!(text, "# TYPE steadyvm_thread_{name} gauge")?;
-            text.push_str(&samples);
+            text.family(
+                &format!("steadyvm_thread_{name}"),
+                help,
+                Kind::Gauge,
+                &samples,
+            );
         }
     }
-    writeln!(text, "# EOF")
+    text.finish()
 }
 
-fn labels(kind: &str, group: &Group, stage: &Stage) -> String {
+fn labels_of(kind: &str, group: &Group, stage: &Stage) -> String {
     let of = match kind {
         "card" => "nic",
         "VM" => "vm",
         _ => "service",
     };
-    let number = stage.number.map_or(String::new(), |it| it.to_string());
-    format!(
-        "{of}=\"{}\",stage=\"{}\",number=\"{number}\",tid=\"{}\",thread=\"{}\",rank=\"{}\"",
-        escape(&group.name),
-        stage.stage,
-        stage.tid,
-        escape(&stage.thread),
-        escape(&stage.rank),
-    )
-}
-
-/// A label's value: `\`, `"` and line feeds are written by two characters.
-fn escape(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    labels(&[
+        (of, &group.name),
+        ("stage", stage.stage),
+        (
+            "number",
+            &stage.number.map_or(String::new(), |it| it.to_string()),
+        ),
+        ("tid", &stage.tid.to_string()),
+        ("thread", &stage.thread),
+        ("rank", &stage.rank),
+    ])
 }
 
 #[cfg(test)]
@@ -199,7 +184,7 @@ mod tests {
 
     #[test]
     fn metrics_are_of_the_format() {
-        let text = open_metrics(&frame());
+        let text = metrics(&frame(), Format::OpenMetrics);
         assert!(text.ends_with("# EOF\n"));
         assert!(text.contains("steadyvm_settings_drifted 2\n"));
         let line = "steadyvm_thread_wake_up_p99_seconds{vm=\"we\\\"b\",stage=\"vcpu\",number=\"1\",tid=\"7\",\

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use steadyvm_sched::exposition;
 
 use self::frame::Frame;
 use self::look::Watcher;
@@ -40,7 +41,7 @@ use crate::output;
 #[command(after_help = "Examples:
   steadyvm top
   steadyvm top --once --json --interval 10
-  steadyvm top --once --format openmetrics --out /var/lib/prometheus/node-exporter/steadyvm.prom")]
+  steadyvm top --once --format prometheus --out /var/lib/prometheus/node-exporter/steadyvm.prom")]
 pub struct Args {
     /// Show one frame, of one interval, and end.
     #[arg(long)]
@@ -66,8 +67,11 @@ pub struct Args {
 enum Format {
     Table,
     Json,
+    /// `OpenMetrics`, for a collector that asks for it.
     #[value(name = "openmetrics")]
     OpenMetrics,
+    /// Prometheus's text format, as `node_exporter`'s textfile collector reads it.
+    Prometheus,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -104,7 +108,8 @@ impl Args {
             Format::Table => text::table(frame),
             Format::Json if self.once => serde_json::to_string_pretty(frame)? + "\n",
             Format::Json => serde_json::to_string(frame)? + "\n",
-            Format::OpenMetrics => metrics::open_metrics(frame),
+            Format::OpenMetrics => metrics::metrics(frame, exposition::Format::OpenMetrics),
+            Format::Prometheus => metrics::metrics(frame, exposition::Format::Prometheus),
         };
         match &self.out {
             Some(file) => {

@@ -1,7 +1,7 @@
 //! Classes: settings that several VMs share.
 //!
 //! Classes "rt" and "best-effort" need not be written, as for the receive path: the first sets nothing, VMs of the
-//! second are not real-time.
+//! second are not real-time. One that is written has what it leaves out from the built-in one, unless it extends another.
 
 use std::collections::BTreeMap;
 
@@ -72,6 +72,11 @@ pub(super) fn settings(
         }
         settings.fill_from(class);
         next = class.extends.as_deref();
+        if next.is_none()
+            && let Some(built_in) = built_in
+        {
+            settings.fill_from(built_in);
+        }
     }
     Ok(settings)
 }
