@@ -200,6 +200,23 @@ def use(options: argparse.Namespace) -> int:
     return with_cloud(_cloud(options), lambda cloud: experiment.main(cloud, wanted))
 
 
+def race(options: argparse.Namespace) -> int:
+    """Placement's over-commitment, as a table."""
+    process = subprocess.Popen(_inside(options, "race-inside"), preexec_fn=_die_with_parent)  # noqa: PLW1509
+    return process.wait()
+
+
+def race_inside(options: argparse.Namespace) -> int:
+    """Inside: what ``race`` runs."""
+    from . import race as table  # noqa: PLC0415
+
+    cloud = _cloud(options)
+    try:
+        return table.main(cloud)
+    finally:
+        cloud.down()
+
+
 def _pid_file(options: argparse.Namespace) -> Path:
     path: Path = options.place / "pid"
     return path
@@ -228,6 +245,8 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "client": client,
     "run": run,
     "use": use,
+    "race": race,
+    "race-inside": race_inside,
 }
 
 if __name__ == "__main__":

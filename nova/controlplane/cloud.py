@@ -126,6 +126,13 @@ class Cloud:
         self.image = self.make_image("empty", bytes(512))
         self.say("up")
 
+    def start_mariadb_alone(self) -> None:
+        """A new one, with no other service."""
+        shutil.rmtree(self.layout.run, ignore_errors=True)
+        self.layout.run.mkdir(parents=True, mode=0o700)
+        self.layout.logs.mkdir(parents=True, exist_ok=True)
+        self._start_mariadb(*self._new_mariadb())
+
     def down(self) -> None:
         """Ends all processes and deletes what they wrote; the logs stay."""
         self.processes.end_all()

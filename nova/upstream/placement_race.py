@@ -3,9 +3,9 @@
 
     placement_race.py MARIADB_URL [--isolation read-committed] [--without-rule] [--tries 1]
 
-A provider of 10 VCPUs has 9 taken. B claims one; between B's check and B's write, C claims the last one. B and C
-cannot both have it. MARIADB_URL is SQLAlchemy's name of a server where this may make and drop a database, such as
-mysql+pymysql://root@127.0.0.1:3306. It needs openstack-placement and PyMySQL, no service, and takes seconds.
+A provider of 10 VCPUs has 9 taken. B claims one; between B's check and B's write, C claims the last one.
+B and C cannot both have it. MARIADB_URL is SQLAlchemy's name of a server where this may make and drop a
+database, such as mysql+pymysql://root@127.0.0.1:3306. It needs openstack-placement and PyMySQL.
 
 Exit codes: 0 the capacity holds, 1 over-committed.
 """
@@ -97,7 +97,7 @@ def _expect(answer: Any, status: int) -> None:
 
 
 def meet(client: Client) -> tuple[Any, int]:
-    """The answer to B, and the status of C, which claims after B's check and before B's generation is written."""
+    """The answer to B, and the status of C, which claims between B's check and B's write."""
     write = resource_provider.ResourceProvider.increment_generation
     statuses: list[int] = []
 
