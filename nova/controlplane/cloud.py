@@ -95,6 +95,19 @@ class Cloud:
             found = self._of_thread.api = Api(self.layout.password)
         return found
 
+    def administrator(self) -> dict[str, str]:
+        """The variables of the openstack client."""
+        return {
+            "OS_AUTH_URL": url("keystone", "/v3"),
+            "OS_USERNAME": "admin",
+            "OS_PASSWORD": self.layout.password,
+            "OS_PROJECT_NAME": "admin",
+            "OS_USER_DOMAIN_ID": "default",
+            "OS_PROJECT_DOMAIN_ID": "default",
+            "OS_IDENTITY_API_VERSION": "3",
+            "OS_REGION_NAME": REGION,
+        }
+
     def up(self) -> None:
         """All of it; returns when every host takes servers."""
         self._began = time.monotonic()
@@ -297,6 +310,24 @@ class Cloud:
         self.processes.end("placement")
         self._serve("placement")
         self._wait_served("placement")
+
+    def restart_api(self) -> None:
+        """Starts nova-api anew: it keeps what it knows of cells."""
+        self.processes.end("nova-api")
+        self._serve("nova-api")
+        self._wait_served("nova-api")
+
+    def move_cell_database(self, port: int) -> None:
+        """Says in cell 1's mapping that its database is on another port, and starts nova-api anew."""
+        there = self.layout.database("nova").replace(f":{layout.MARIADB}/", f":{port}/")
+        nova = f"{self.layout.program('nova-manage')} --config-file {self.layout.etc / 'nova/nova.conf'}"
+        cell = f"$({nova} cell_v2 list_cells | awk '/ cell1 / {{print $4}}')"
+        line = (
+            f"{nova} cell_v2 update_cell --cell_uuid {cell} --database_connection '{there}' "
+            f"--transport-url '{configuration.transport()}'"
+        )
+        self.processes.run_together({"update-cell": ["sh", "-c", line]}, {})
+        self.restart_api()
 
     def restart_broker(self) -> None:
         """Kills RabbitMQ, and starts it again with what it had on disk."""

@@ -82,8 +82,8 @@ def write_host(layout: Layout, policy: Policy, name: str, shape: Shape) -> None:
     )
 
 
-def write_libvirt_host(layout: Layout, name: str) -> None:
-    """Adds nova's libvirt driver to the files of a compute host."""
+def write_libvirt_host(layout: Layout, name: str, shared_cpus: str) -> None:
+    """Adds nova's libvirt driver to the files of a compute host that leaves these CPUs to VMs."""
     files = [layout.etc / "nova" / "nova.conf", layout.etc / "nova" / f"{name}.conf"]
     helper = " ".join([layout.program("privsep-helper"), *(f"--config-file {file}" for file in files)])
     own = (
@@ -93,6 +93,7 @@ def write_libvirt_host(layout: Layout, name: str) -> None:
             "[DEFAULT]\n", "[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\nforce_config_drive = false\n"
         )
     )
+    own = own.replace("[compute]\n", f"[compute]\ncpu_shared_set = {shared_cpus}\n")
     sections: Sections = {
         "libvirt": {
             "virt_type": "kvm",
@@ -172,7 +173,7 @@ def _neutron(layout: Layout) -> Sections:
             # neutron's query for ports reads what these plugins declare.
             "service_plugins": "router,port_forwarding",
             "auth_strategy": "keystone",
-            "transport_url": _transport(),
+            "transport_url": transport(),
             "api_paste_config": str(layout.etc / "neutron/api-paste.ini"),
             "state_path": str(layout.run),
             "notify_nova_on_port_status_changes": "false",
@@ -187,7 +188,7 @@ def _neutron(layout: Layout) -> Sections:
 def _nova(layout: Layout, policy: Policy, scheduler: str) -> Sections:
     return {
         "DEFAULT": {
-            "transport_url": _transport(),
+            "transport_url": transport(),
             "state_path": str(layout.run),
             "my_ip": "127.0.0.1",
             "compute_driver": "fake.ShapedDriver",
@@ -207,7 +208,8 @@ def _nova(layout: Layout, policy: Policy, scheduler: str) -> Sections:
         },
         "wsgi": {"api_paste_config": str(layout.etc / "nova/api-paste.ini")},
         "api_database": {"connection": layout.database("nova_api")},
-        "database": {"connection": layout.database("nova")},
+        # A database that does not answer is given up soon, so that checks need not wait for it.
+        "database": {"connection": layout.database("nova"), "max_retries": 1, "retry_interval": 1},
         "keystone_authtoken": _account(layout),
         "placement": _account(layout),
         "neutron": _account(layout),
@@ -258,7 +260,8 @@ def _account(layout: Layout) -> dict[str, str | int | Sequence[str]]:
     }
 
 
-def _transport() -> str:
+def transport() -> str:
+    """How services reach RabbitMQ."""
     return f"rabbit://guest:guest@127.0.0.1:{5672}/"
 
 

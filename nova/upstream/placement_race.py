@@ -149,7 +149,6 @@ def main() -> int:
             total = f"SELECT SUM(used) FROM {DATABASE}.allocations"
             used = int(server.execute(sqlalchemy.text(total)).scalar_one())
         finally:
-            db_api.placement_context_manager.get_legacy_facade().get_engine().dispose()
             server.execute(sqlalchemy.text(f"DROP DATABASE {DATABASE}"))
     rule = _rule(options)
     words = f"{b.status_int}" + ("" if b.status_int == 204 else f" {b.json['errors'][0].get('code', '')}")
