@@ -199,8 +199,8 @@ def use(options: argparse.Namespace) -> int:
 
 def race(options: argparse.Namespace) -> int:
     """Placement's over-commitment, as a table."""
-    process = subprocess.Popen(_inside(options, "race-inside"), preexec_fn=_die_with_parent)  # noqa: PLW1509
-    return process.wait()
+    command = _inside(options, "race-inside", *options.arguments)
+    return subprocess.Popen(command, preexec_fn=_die_with_parent).wait()  # noqa: PLW1509
 
 
 def race_inside(options: argparse.Namespace) -> int:
@@ -209,7 +209,7 @@ def race_inside(options: argparse.Namespace) -> int:
 
     cloud = _cloud(options)
     try:
-        return table.main(cloud)
+        return table.main(cloud, options.arguments)
     finally:
         cloud.down()
 

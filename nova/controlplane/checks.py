@@ -248,7 +248,7 @@ class Checks:
         return self._rest(f"the flavor has its extra specs; a server of it claims {claimed} ppm")
 
     def repair_while_a_resize_is_in_flight(self) -> str:
-        """The destination's compute stands still; --repair deletes nothing, and the resize comes to its end."""
+        """The destination's compute stands still; --repair deletes nothing, and the resize ends well."""
         api, source, destination = self.api, "host2", "host3"
         server = api.boot(self.flavors["check-half"], self.cloud.image, host=source)["id"]
         others = [
@@ -302,8 +302,7 @@ class Checks:
             raise Wrong(f"{len(deleted)} claims were deleted: {before} became {accounts.claims(self.cloud)}")
         running = accounts.check(self.cloud, FLAVORS)
         return self._rest(
-            f"the audit names {len(hosts)} hosts that it does not see, and deletes none of {running} servers' "
-            f"claims"
+            f"the audit names {len(hosts)} hosts that it does not see; the claims of {running} servers stay"
         )
 
     def live_migration(self) -> str:

@@ -17,7 +17,7 @@ from .layout import MARIADB
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "nova/upstream/placement_race.py"
-PATCH = ROOT / "docs/upstream/placement-retry.patch"
+PATCH = ROOT / "nova/upstream/placement-retry.patch"
 HEAD = (
     "| Placement | isolation | rule of 2025 | tries | C | B | used |",
     "|---|---|---|---|---|---|---|",
@@ -29,23 +29,24 @@ RUNS = tuple(
 )
 
 
-def main(cloud: Cloud) -> int:
-    """1 if the mend does not hold the capacity."""
+def main(cloud: Cloud, others: list[str]) -> int:
+    """1 if the mend does not hold the capacity; ``others`` are Pythons with other releases of Placement."""
     cloud.start_mariadb_alone()
     print("\n".join(HEAD))
-    for words in RUNS:
-        _row(cloud, words, None)
+    for python in [sys.executable, *others]:
+        for words in RUNS:
+            _row(cloud, python, words, None)
     mended = _mended(cloud.layout.run / "mended")
     print("\nWith the mend:\n\n" + "\n".join(HEAD))
-    return max(_row(cloud, words, mended) for words in RUNS)
+    return max(_row(cloud, sys.executable, words, mended) for words in RUNS)
 
 
-def _row(cloud: Cloud, words: list[str], instead: Path | None) -> int:
+def _row(cloud: Cloud, python: str, words: list[str], instead: Path | None) -> int:
     """One run; 1 if it has over-committed."""
     url = f"mysql+pymysql://openstack:{cloud.layout.password}@127.0.0.1:{MARIADB}"
     environment = {"PATH": "/usr/bin:/bin"} | ({"PYTHONPATH": str(instead)} if instead else {})
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(PROGRAM), url, *words],
+        [python, "-W", "ignore", str(PROGRAM), url, *words],
         stdout=subprocess.PIPE,
         text=True,
         check=False,

@@ -144,6 +144,21 @@ def test_gedf_sells_vcpus_of_half_a_cpu_or_what_is_said() -> None:
     assert offer_of_host(printed(scheduler="gedf", vcpu_ppm=90_000), 300_000).policy.max_vcpu_ppm == 100_000
 
 
+def test_vms_of_the_owner_are_reserved_and_novas_are_not() -> None:
+    def held(name: str, budget_ns: int) -> dict[str, Any]:
+        return {"vm": name, "vcpus": 2, "budget_ns": budget_ns, "period_ns": 10_000_000}
+
+    offer = offer_of_host(printed(held=[held("instance-0000000a", 4_000_000), held("router", 4_000_000)]))
+    assert (offer.inventory_ppm, offer.reserved_ppm) == (14_000_000, 1_000_000)
+    assert "reserved: 1000000" in provider_yaml(offer)
+    seen = offer_of(offer.inventory_ppm - offer.reserved_ppm, [trait(offer.policy)])
+    assert isinstance(seen, Offer)
+    taken = sold(seen, [Interface(10_000, 4_500, 1)] * 60)
+    assert starts(offer, [*taken, Interface(10_000, 4_000, 2)])
+    with pytest.raises(SpecError, match="of a VM that is not Nova's"):
+        offer_of_host(printed(held=[held("router", 9_500_000)]))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -152,6 +167,7 @@ def test_gedf_sells_vcpus_of_half_a_cpu_or_what_is_said() -> None:
         (printed(cpus="2-5"), "a number is none"),
         (printed(cpu_ppm=True), "a number is none"),
         (printed(schema_version=2), "schema_version 2"),
+        (printed(held=[{"vm": "a"}]), "not what `steadyvm capacity --json` prints"),
         (printed(mechanism="none"), "nothing on this host keeps budgets"),
         (printed(scheduler="pdm"), "the host's scheduler is pdm"),
         (printed(cpus=[]), "no CPU has anything"),

@@ -49,6 +49,10 @@ def test_tasks_get_the_interface_of_least_bandwidth() -> None:
     assert found.ppm >= 1_000_000
 
 
+def test_tasks_of_next_to_nothing_get_what_a_kernel_takes() -> None:
+    assert interface_of({"rt:tasks": "1/4ms"}, 1) == Interface(4_000, 2, 1)
+
+
 def test_tasks_that_no_budget_serves_are_refused() -> None:
     with pytest.raises(SpecError, match="no budget of 1 VCPUs"):
         interface_of({"rt:tasks": "20ms/25ms, 20ms/25ms"}, 1)

@@ -16,20 +16,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .claim import RESOURCE_CLASS, WHOLE_PPM, Policy
-from .interface import SpecError
+from .interface import Interface, SpecError
 
 # The policy of a host, in a trait: scheduler, ppm of a CPU, under gEDF also the most of a VCPU in ppm of it.
 TRAIT = "CUSTOM_STEADYVM_"
 _TRAIT = re.compile(rf"{TRAIT}(?:(PEDF)_([1-9][0-9]{{0,6}})|(GEDF)_([1-9][0-9]{{0,6}})_([1-9][0-9]{{0,6}}))")
+# Nova's instance_name_template.
+_NOVAS = re.compile("instance-[0-9a-f]{8}")
 COMMAND = ("steadyvm", "capacity", "--json")
 _TIMEOUT_S = 30.0
 
 
 class Offer(NamedTuple):
-    """What a host has for real-time VMs."""
+    """What a host has for real-time VMs, and what of that its owner's own VMs hold."""
 
     cpus: int
     policy: Policy
+    reserved_ppm: int = 0
 
     @property
     def inventory_ppm(self) -> int:
@@ -64,7 +67,8 @@ def offer_of(inventory_ppm: int, traits: Collection[str]) -> Offer | str:
 def offer_of_host(text: str, vcpu_ppm: int | None = None) -> Offer:
     """What `steadyvm capacity --json` has printed; SpecError if such a host cannot sell.
 
-    ``vcpu_ppm`` is the most that is sold to one VCPU under gEDF. The larger it is, the less a host sells.
+    ``vcpu_ppm`` is the most that is sold to one VCPU under gEDF. The larger it is, the less a host sells. VMs
+    that have a budget there and are not Nova's are in nobody's account: what they would claim is reserved.
     """
     try:
         found = json.loads(text)
@@ -72,6 +76,11 @@ def offer_of_host(text: str, vcpu_ppm: int | None = None) -> Offer:
         scheduler, cpus, cpu_ppm, most_ppm = (
             found[key] for key in ("scheduler", "cpus", "cpu_ppm", "vcpu_ppm")
         )
+        own = [
+            Interface(-(-vm["period_ns"] // 1000), -(-vm["budget_ns"] // 1000), vm["vcpus"])
+            for vm in found["held"]
+            if not _NOVAS.fullmatch(vm["vm"])
+        ]
         if not all(type(one) is int for one in (version, cpu_ppm, most_ppm, *cpus)):
             raise TypeError("a number is none")
     except (ValueError, KeyError, TypeError) as error:
@@ -93,11 +102,15 @@ def offer_of_host(text: str, vcpu_ppm: int | None = None) -> Offer:
         raise SpecError(
             f"no CPU has anything for real-time VMs: cpus {cpus}, cpu_ppm {cpu_ppm}, vcpu_ppm {most_ppm}"
         )
-    if scheduler == "pedf":
-        return Offer(len(cpus), Policy("pedf", cpu_ppm))
-    # Half of a CPU: then a host of many CPUs sells half of them.
-    sold_ppm = min(vcpu_ppm or cpu_ppm // 2, most_ppm)
-    return Offer(len(cpus), Policy("gedf", cpu_ppm, max(1, sold_ppm * WHOLE_PPM // cpu_ppm)))
+    policy = Policy("pedf", cpu_ppm)
+    if scheduler == "gedf":
+        # Half of a CPU: then a host of many CPUs sells half of them.
+        sold_ppm = min(vcpu_ppm or cpu_ppm // 2, most_ppm)
+        policy = Policy("gedf", cpu_ppm, max(1, sold_ppm * WHOLE_PPM // cpu_ppm))
+    if refusal := next((one for vm in own if (one := policy.refusal(vm))), None):
+        raise SpecError(f"of a VM that is not Nova's: {refusal}; end it, or leave its CPU out of [host] cpus")
+    offer = Offer(len(cpus), policy)
+    return offer._replace(reserved_ppm=min(offer.inventory_ppm, sum(policy.claim_ppm(vm) for vm in own)))
 
 
 def text_of_host(source: str | None) -> str:
@@ -134,7 +147,7 @@ providers:
       additional:
         - {RESOURCE_CLASS}:
             total: {total}
-            reserved: 0
+            reserved: {offer.reserved_ppm}
             min_unit: 1
             max_unit: {total}
             step_size: 1

@@ -254,7 +254,8 @@ def _budget(tasks: tuple[Task, ...], period_us: int, vcpus: int) -> int | None:
     interface = plan["vms"][0]["interface"]
     if interface is None or interface["vcpus"] > vcpus:
         return None
-    return -(-interface["budget"] // vcpus)
+    # Tasks of next to nothing need less than the kernel gives.
+    return max(VCPU_BUDGET_MIN_US, -(-interface["budget"] // vcpus))
 
 
 def _shown(text: str) -> str:
