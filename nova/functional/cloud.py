@@ -116,9 +116,9 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):  # type: ignore[misc]
             body["os:scheduler_hints"] = hints
         return body
 
-    def boot(self, flavor: str, **server: Any) -> dict[str, Any]:
+    def boot(self, flavor: str, hints: dict[str, str] | None = None, **server: Any) -> dict[str, Any]:
         """A server as it is when nova is done with it: ACTIVE or ERROR."""
-        created = self.api.post_server(self.request(flavor, **server))
+        created = self.api.post_server(self.request(flavor, hints, **server))
         return self.settled(created)
 
     def settled(self, server: dict[str, Any]) -> dict[str, Any]:

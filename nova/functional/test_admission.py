@@ -86,6 +86,18 @@ class OneHost(Cloud):
         self.assertEqual("ACTIVE", self.boot(ordinary)["status"])
 
 
+class OthersVms(Cloud):
+    """One host has more memory than the other."""
+
+    shapes: ClassVar[dict[str, Shape]] = {"one": Shape(8, 64_000), "two": Shape(8, 70_000)}
+
+    def test_server_groups_of_ordinary_vms_are_left_to_nova(self) -> None:
+        ordinary = self.flavor("ordinary", 1)
+        group = self.api.post_server_groups({"name": "apart", "policy": "soft-anti-affinity"})["id"]
+        hosts = [self.host_of(self.boot(ordinary, {"group": group})) for _ in range(2)]
+        self.assertEqual(["one", "two"], sorted(hosts))
+
+
 class TwoHosts(Cloud):
     """Each holds two CPUs' worth."""
 

@@ -13,6 +13,7 @@ import pytest
 import steadyvm
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated_cloud import SimulatedCloud
 from strategies import interfaces
 
 from steadyvm_nova import command
@@ -222,6 +223,25 @@ def test_doctor_sees_that_the_file_is_not_what_the_host_says(
         says.write_text(printed(**change))
         code, text, _ = run("doctor", *words, "--file", str(file), capsys=capsys)
         assert (code, "write it anew" in text) == (1, True)
+
+
+def test_doctor_asks_placement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = SimulatedCloud("one")
+    monkeypatch.setattr(command, "request_by_environment", lambda: cloud)
+    says, file = tmp_path / "capacity.json", tmp_path / "steadyvm.yaml"
+    says.write_text(printed(cpus=[1, 2], cpu_ppm=1_000_000, vcpu_ppm=1_000_000))
+    words = ("--capacity", str(says))
+    file.write_text(run("provider-yaml", *words, capsys=capsys)[1])
+    doctor = ("doctor", *words, "--file", str(file), "--placement")
+    assert run(*doctor, "one", capsys=capsys)[0] == 0
+    code, text, _ = run(*doctor, "another", capsys=capsys)
+    assert (code, "no such provider" in text) == (1, True)
+    # nova-compute has read the file before the kernel was another.
+    cloud.traits["one"] = ["CUSTOM_STEADYVM_PEDF_950000"]
+    code, text, _ = run(*doctor, "one", capsys=capsys)
+    assert (code, "cpu_limit_ppm=950000" in text, "cpu_limit_ppm=1000000" in text) == (1, True, True)
 
 
 def test_without_the_program_provider_yaml_says_where_to_run_it(

@@ -13,6 +13,7 @@ Exit codes: 0 the capacity holds, 1 over-committed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -114,8 +115,13 @@ def meet(client: Client) -> tuple[Any, int]:
         return client.claim(B), statuses[0]
 
 
+def has_rule() -> bool:
+    """Whether a provider over its capacity may be written if it gets no fuller: a rule of 2025."""
+    return "prev_usage" in allocation._check_capacity_exceeded.__code__.co_varnames
+
+
 def without_rule() -> Any:
-    """Without the rule of 2025: a provider that is over its capacity may be written if it gets no fuller."""
+    """Takes it out."""
     check: Callable[..., Any] = allocation._check_capacity_exceeded
     return mock.patch.object(
         allocation, "_check_capacity_exceeded", lambda context, allocs, usage: check(context, allocs, {})
@@ -141,29 +147,22 @@ def main() -> int:
         try:
             client = Client(application(options.url, options.isolation, options.tries))
             client.fill()
-            if options.without_rule:
-                with without_rule():
-                    b, c = meet(client)
-            else:
+            rule = "there" if has_rule() else "not there yet"
+            with contextlib.ExitStack() as changes:
+                if options.without_rule and has_rule():
+                    changes.enter_context(without_rule())
+                    rule = "taken out"
                 b, c = meet(client)
             total = f"SELECT SUM(used) FROM {DATABASE}.allocations"
             used = int(server.execute(sqlalchemy.text(total)).scalar_one())
         finally:
             server.execute(sqlalchemy.text(f"DROP DATABASE {DATABASE}"))
-    rule = _rule(options)
     words = f"{b.status_int}" + ("" if b.status_int == 204 else f" {b.json['errors'][0].get('code', '')}")
     shown = f"**{used} of {CAPACITY}**" if used > CAPACITY else f"{used} of {CAPACITY}"
     release = metadata.version("openstack-placement")
     tries = options.tries if options.tries is not None else 10
     print(f"| {release} | {options.isolation} | {rule} | {tries} | {c} | {words} | {shown} |")
     return 1 if used > CAPACITY else 0
-
-
-def _rule(options: argparse.Namespace) -> str:
-    names = allocation._check_capacity_exceeded.__code__.co_varnames if not options.without_rule else ()
-    if options.without_rule:
-        return "taken out"
-    return "there" if "prev_usage" in names else "not there yet"
 
 
 if __name__ == "__main__":

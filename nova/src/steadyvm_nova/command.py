@@ -13,6 +13,7 @@ from pathlib import Path
 from . import audit, capacity, giveaway
 from .claim import RESOURCE_CLASS, WHOLE_PPM, Policy
 from .interface import SpecError, interface_of
+from .services import Services, request_by_environment
 
 PROVIDER_FILE = Path("/etc/nova/provider_config/steadyvm.yaml")
 
@@ -35,8 +36,9 @@ def _provider_yaml(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _doctor(options: argparse.Namespace) -> tuple[str, int]:
-    """Whether nova-compute's file says what the host says."""
-    expected, _ = _provider_yaml(options)
+    """Whether nova-compute's file, and Placement if it is asked, say what the host says."""
+    offer = capacity.offer_of_host(capacity.text_of_host(options.capacity), options.vcpu_ppm)
+    expected = capacity.provider_yaml(offer, options.name)
     try:
         found = options.file.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -50,10 +52,20 @@ def _doctor(options: argparse.Namespace) -> tuple[str, int]:
             lineterm="",
         )
     )
-    if not lines:
-        return f"{options.file} is what the host says", 0
-    wrong = f"{options.file} is not what the host says; write it anew, and restart nova-compute"
-    return "\n".join([*lines, wrong]), 1
+    code = 1 if lines else 0
+    if lines:
+        lines.append(f"{options.file} is not what the host says; write it anew, and restart nova-compute")
+    else:
+        lines = [f"{options.file} is what the host says"]
+    if options.placement is not None:
+        there = Services(request_by_environment()).offer(options.placement)
+        if there == offer:
+            lines.append("so is what Placement has")
+        else:
+            code = 1
+            shown = there if isinstance(there, str) else f"{there} is there, and the host says {offer}"
+            lines.append(f"Placement, of {options.placement}: {shown}; restart nova-compute")
+    return "\n".join(lines), code
 
 
 def _flavor(options: argparse.Namespace) -> tuple[str, int]:
@@ -107,6 +119,11 @@ def _parser() -> argparse.ArgumentParser:
         "doctor", parents=[of_host], help="whether nova-compute's file is what the host says"
     )
     verb.add_argument("--file", type=Path, default=PROVIDER_FILE, help=f"({PROVIDER_FILE})")
+    verb.add_argument(
+        "--placement",
+        metavar="NODE",
+        help="also what Placement has of this node, asked with the administrator's OS_ variables",
+    )
     verb.set_defaults(run=_doctor)
 
     verb = verbs.add_parser(

@@ -95,6 +95,18 @@ class Services:
         moves, servers = self._moves(), self._servers()
         return State(offers, inventory, claims, servers, moves.moving, moves.evacuated, self._unseen())
 
+    def offer(self, host: str) -> Offer | str:
+        """What Placement says that a host offers; if it says nothing, why."""
+        provider = self._providers().get(host)
+        if provider is None:
+            return "there is no such provider; nova-compute makes it, by the name of the node"
+        path = f"/resource_providers/{provider}"
+        held = self._placement(f"{path}/inventories")["inventories"].get(RESOURCE_CLASS)
+        if held is None:
+            return f"it has no inventory of {RESOURCE_CLASS}; nova-compute has not read provider.yaml"
+        found = offer_of(int(held["total"]), self._placement(f"{path}/traits")["traits"])
+        return found if isinstance(found, str) else found._replace(reserved_ppm=int(held["reserved"]))
+
     def claims(self) -> dict[str, dict[str, int]]:
         """By host, what each consumer claims of it."""
         return self._hosts()[2]
