@@ -201,6 +201,28 @@ class TwoHosts(Cloud):
         full = self._state("one", spec)
         self.assertEqual([], list(rt_filter.RtFilter().filter_all([full], spec)))
 
+    def _spec(self, **more: Any) -> Any:
+        flavor = objects.Flavor.get_by_flavor_id(self._context(), self.small)
+        return objects.RequestSpec(
+            context=self._context(), instance_uuid=uuids.new, flavor=flavor, num_instances=1, **more
+        )
+
+    def test_a_vm_that_nova_keeps_on_some_cpus_goes_to_hosts_of_one_node(self) -> None:
+        spec = self._spec(numa_topology=objects.InstanceNUMATopology(cells=[]))
+        for nodes, holds in ((1, True), (2, False)):
+            state = self._state("one", spec)
+            cells = [objects.NUMACell(id=number, cpuset={number}) for number in range(nodes)]
+            state.numa_topology = objects.NUMATopology(cells=cells)
+            found = list(rt_filter.RtFilter().filter_all([state], spec))
+            self.assertEqual(holds, found == [state])
+
+    def test_an_image_may_not_ask_for_whole_cpus(self) -> None:
+        for policy, holds in (("shared", True), ("dedicated", False)):
+            image = objects.ImageMeta(properties=objects.ImageMetaProps(hw_cpu_policy=policy))
+            spec = self._spec(image=image)
+            found = list(rt_filter.RtFilter().filter_all([self._state("one", spec)], spec))
+            self.assertEqual(holds, len(found) == 1)
+
     def _context(self) -> Any:
         return context.get_admin_context()
 
