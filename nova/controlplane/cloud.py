@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import signal
@@ -334,11 +335,15 @@ class Cloud:
         self.processes.end("rabbitmq", signal.SIGKILL)
         self.processes.start("rabbitmq", [_RABBITMQ])
         self.processes.wait_for("rabbitmq", "answer on its port", lambda: listens(layout.RABBITMQ))
+        # Computes report through the broker. What is sent to one before that finds no queue, and is lost.
+        since = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
         for name in ("nova-scheduler", "nova-conductor", "nova-compute"):
-            until(partial(self._all_up, name), f"{name} reports")
+            until(partial(self._all_reported, name, since), f"{name} reports")
 
-    def _all_up(self, kind: str) -> bool:
-        return all(one["state"] == "up" for one in self.api.services(kind))
+    def _all_reported(self, kind: str, since: str) -> bool:
+        return all(
+            one["state"] == "up" and (one["updated_at"] or "") > since for one in self.api.services(kind)
+        )
 
     def start_compute(self, name: str) -> None:
         """nova-compute of one host."""
