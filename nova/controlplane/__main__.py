@@ -14,7 +14,7 @@ from pathlib import Path
 from steadyvm_nova.claim import Policy
 
 from .cloud import Cloud, with_cloud
-from .layout import REGION, Layout, url
+from .layout import Layout
 from .paper import SHAPES
 
 _READY = "ready"
@@ -148,11 +148,8 @@ def client(options: argparse.Namespace) -> int:
 
 def _write_client(cloud: Cloud) -> None:
     path = cloud.layout.run / "client"
-    path.write_text(
-        f"OS_AUTH_URL={url('keystone', '/v3')}\nOS_USERNAME=admin\nOS_PASSWORD={cloud.layout.password}\n"
-        "OS_PROJECT_NAME=admin\nOS_USER_DOMAIN_ID=default\nOS_PROJECT_DOMAIN_ID=default\n"
-        f"OS_IDENTITY_API_VERSION=3\nOS_REGION_NAME={REGION}\nSTEADYVM_IMAGE={cloud.image}\n"
-    )
+    variables = {**cloud.administrator(), "STEADYVM_IMAGE": cloud.image}
+    path.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
     path.chmod(0o600)
 
 
@@ -200,6 +197,23 @@ def use(options: argparse.Namespace) -> int:
     return with_cloud(_cloud(options), lambda cloud: experiment.main(cloud, wanted))
 
 
+def race(options: argparse.Namespace) -> int:
+    """Placement's over-commitment, as a table."""
+    command = _inside(options, "race-inside", *options.arguments)
+    return subprocess.Popen(command, preexec_fn=_die_with_parent).wait()  # noqa: PLW1509
+
+
+def race_inside(options: argparse.Namespace) -> int:
+    """Inside: what ``race`` runs."""
+    from . import race as table  # noqa: PLC0415
+
+    cloud = _cloud(options)
+    try:
+        return table.main(cloud, options.arguments)
+    finally:
+        cloud.down()
+
+
 def _pid_file(options: argparse.Namespace) -> Path:
     path: Path = options.place / "pid"
     return path
@@ -228,6 +242,8 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "client": client,
     "run": run,
     "use": use,
+    "race": race,
+    "race-inside": race_inside,
 }
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from steadyvm_nova import audit
 from steadyvm_nova.admission import Host, admit
 from steadyvm_nova.interface import Interface
+from steadyvm_nova.services import Services, State
 
 from .api import until
 from .cloud import Cloud
@@ -19,15 +20,14 @@ class Wrong(AssertionError):
     """An account that is not what it must be."""
 
 
-def state(cloud: Cloud) -> audit.State:
+def state(cloud: Cloud) -> State:
     """Inventories, claims, servers and moves, as ``steadyvm-nova audit`` reads them."""
-    return audit.Services(cloud.api.request, cloud.policy).state()
+    return Services(cloud.api.request).state()
 
 
 def claims(cloud: Cloud) -> Mapping[str, Mapping[str, int]]:
     """Real-time CPU in ppm by host and consumer, as Placement has it."""
-    _, found = audit.Services(cloud.api.request, cloud.policy).claims()
-    return found
+    return Services(cloud.api.request).claims()
 
 
 def check_sums(cloud: Cloud) -> int:
@@ -44,8 +44,10 @@ def check_sums(cloud: Cloud) -> int:
 
 def repair(cloud: Cloud) -> int:
     """What ``steadyvm-nova audit --repair`` does; the number of claims that it has deleted."""
-    services = audit.Services(cloud.api.request, cloud.policy)
-    return len(audit.repair(services, audit.settled(services, 2.0)))
+    services = Services(cloud.api.request)
+    _, found = audit.settled(services, 2.0)
+    deleted, _ = audit.repair(services, found)
+    return len(deleted)
 
 
 def check(cloud: Cloud, interfaces: Mapping[str, Interface]) -> int:

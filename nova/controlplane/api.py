@@ -10,6 +10,8 @@ from typing import Any
 from keystoneauth1 import adapter, session
 from keystoneauth1.identity import v3
 
+from steadyvm_nova.services import Answer
+
 from .layout import REGION, url
 
 # Adds a host to a request, and the flavor's name to what is shown.
@@ -62,9 +64,12 @@ class Api:
             raise Refused(response.status_code, response.text)
         return response.json() if response.text else {}
 
-    def request(self, service: str, version: str, method: str, path: str, body: Any) -> Any:
+    def request(self, service: str, version: str, method: str, path: str, body: Any) -> Answer:
         """As ``steadyvm-nova audit`` asks."""
-        return self.call(service, method, path, body, microversion=version)
+        try:
+            return Answer(200, self.call(service, method, path, body, microversion=version))
+        except Refused as error:
+            return Answer(error.status, error.words)
 
     def compute(self, method: str, path: str, body: Any = None) -> Any:
         """A request to nova."""

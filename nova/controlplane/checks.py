@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from steadyvm_nova import audit, services
+from steadyvm_nova.claim import RESOURCE_CLASS
 from steadyvm_nova.interface import Interface
 
-from . import accounts, messages
+from . import accounts, layout, messages
 from .accounts import Wrong
 from .api import Refused, until
 from .cloud import Cloud
@@ -47,19 +51,19 @@ class Checks:
         cloud.add_hosts({EIGHT: Shape(8, 64_000)})
 
     def wrong_specs_are_refused(self) -> str:
-        """Every wrong flavor and hint is HTTP 400 with words that help; nothing is created."""
+        """Every wrong flavor, and any hint, is HTTP 400 with words that help; nothing is created."""
         api, refused = self.api, 0
-        opened = api.flavor("check-open", 2, 128, {"rt:hints": "allowed"})
         for name, specs, words in WRONG:
             flavor = api.flavor(f"wrong {name}", 2, 128)
             path = f"/flavors/{flavor}/os-extra_specs"
             _must_refuse(name, words, partial(api.compute, "POST", path, {"extra_specs": specs}))
             if api.compute("GET", path)["extra_specs"]:
                 raise Wrong(f"the flavor with a wrong {name} has got extra specs")
-            if "rt:hints" not in specs:
-                _must_refuse(name, words, partial(api.create, opened, self.cloud.image, specs))
-                refused += 1
             refused += 1
+        hints = {"rt:budget": "4ms", "rt:period": "10ms"}
+        create = partial(api.create, self.flavors["check-one"], self.cloud.image, hints)
+        _must_refuse("hint", "says nothing", create)
+        refused += 1
         if self.api.servers() or accounts.check_sums(self.cloud):
             raise Wrong("a refused request has left a server or a claim")
         return f"{refused} of {refused} wrong requests were refused with HTTP 400; no server, no claim"
@@ -225,6 +229,98 @@ class Checks:
         )
         return self._rest(f"{words}; accounts right")
 
+    def flavor_command_works(self) -> str:
+        """What `steadyvm-nova flavor` prints is run by a shell, as the guide says."""
+        flavor = self.api.flavor("it's a game", 2, 128)
+        path = f"{self.cloud.layout.environment / 'bin'}:{os.environ['PATH']}"
+        line = "steadyvm-nova flavor --vcpus 2 \"it's a game\" rt:tasks='2ms/20ms, 4ms/25ms' | sh"
+        subprocess.run(["sh", "-ec", line], check=True, env={"PATH": path, **self.cloud.administrator()})
+        specs = self.api.compute("GET", f"/flavors/{flavor}/os-extra_specs")["extra_specs"]
+        if specs.get("rt:tasks") != "2ms/20ms, 4ms/25ms":
+            raise Wrong(f"the flavor has {specs}")
+        claimed = int(specs[f"resources:{RESOURCE_CLASS}"])
+        server = self.api.boot(flavor, self.cloud.image)
+        if server["status"] != "ACTIVE":
+            raise Wrong(f"its server is {server['status']}")
+        held = sum(sum(consumers.values()) for consumers in accounts.claims(self.cloud).values())
+        if held != claimed:
+            raise Wrong(f"{held} ppm are claimed, and the flavor says {claimed}")
+        return self._rest(f"the flavor has its extra specs; a server of it claims {claimed} ppm")
+
+    def repair_while_a_resize_is_in_flight(self) -> str:
+        """The destination's compute stands still; --repair deletes nothing, and the resize ends well."""
+        api, source, destination = self.api, "host2", "host3"
+        server = api.boot(self.flavors["check-half"], self.cloud.image, host=source)["id"]
+        others = [
+            one["host"] for one in api.services("nova-compute") if one["host"] not in (source, destination)
+        ]
+        for host in others:
+            self.cloud.set_host(host, status="disabled")
+        # The source has no room for the new flavor.
+        self.cloud.set_host(source, status="disabled")
+        process = self.cloud.processes.pid(f"compute-{destination}")
+        os.killpg(process, signal.SIGSTOP)
+        try:
+            api.compute(
+                "POST", f"/servers/{server}/action", {"resize": {"flavorRef": self.flavors["check-one"]}}
+            )
+            until(lambda: accounts.claims(self.cloud)[destination], "the resize claims its new place", 60)
+            before = accounts.claims(self.cloud)
+            deleted = accounts.repair(self.cloud)
+            if deleted or accounts.claims(self.cloud) != before:
+                raise Wrong(
+                    f"--repair deleted {deleted} claims; {before} became {accounts.claims(self.cloud)}"
+                )
+        finally:
+            os.killpg(process, signal.SIGCONT)
+            for host in [*others, source]:
+                self.cloud.set_host(host, status="enabled")
+        until(lambda: api.server(server)["status"] == "VERIFY_RESIZE", "the resize is done", 120)
+        if accounts.repair(self.cloud):
+            raise Wrong("--repair deletes claims of a resize that waits for its confirmation")
+        api.compute("POST", f"/servers/{server}/action", {"confirmResize": None})
+        until(lambda: api.server(server)["status"] == "ACTIVE", "the resize is confirmed", 60)
+        running = accounts.check(self.cloud, FLAVORS)
+        return self._rest(f"no claim deleted while it moved; accounts right with {running} running")
+
+    def repair_while_a_cell_is_down(self) -> str:
+        """The database of the cell does not answer nova-api: --repair says so and deletes nothing."""
+        for _ in range(3):
+            self.api.boot(self.flavors["check-half"], self.cloud.image, host=self.host)
+        before = accounts.claims(self.cloud)
+        # Nothing listens there.
+        self.cloud.move_cell_database(port=1)
+        try:
+            state = accounts.state(self.cloud)
+            hosts = {one["host"] for one in self.api.services("nova-compute")}
+            if state.unseen != hosts:
+                raise Wrong(f"the audit does not see {sorted(state.unseen)}; there are {sorted(hosts)}")
+            deleted, _ = audit.repair(services.Services(self.api.request), audit.audit(state))
+        finally:
+            self.cloud.move_cell_database(port=layout.MARIADB)
+        if deleted or accounts.claims(self.cloud) != before:
+            raise Wrong(f"{len(deleted)} claims were deleted: {before} became {accounts.claims(self.cloud)}")
+        running = accounts.check(self.cloud, FLAVORS)
+        return self._rest(
+            f"the audit names {len(hosts)} hosts that it does not see; the claims of {running} servers stay"
+        )
+
+    def live_migration(self) -> str:
+        """A server goes to another host while it runs; its claim goes with it."""
+        api = self.api
+        server = api.boot(self.flavors["check-one"], self.cloud.image, host="host3")["id"]
+        body = {"os-migrateLive": {"host": "host2", "block_migration": "auto"}}
+        api.compute("POST", f"/servers/{server}/action", body)
+        until(
+            lambda: api.server(server)["OS-EXT-SRV-ATTR:host"] == "host2" and api.settled(server),
+            "it moves",
+            120,
+        )
+        if accounts.repair(self.cloud):
+            raise Wrong("--repair deletes claims after a live migration")
+        running = accounts.check(self.cloud, FLAVORS)
+        return self._rest(f"accounts right with {running} running")
+
     # Parts.
 
     def _create_at_once(self, count: int, flavor: str, **server: Any) -> list[str]:
@@ -276,6 +372,10 @@ def _must_refuse(name: str, words: str, call: Callable[[], Any]) -> None:
 
 
 CHECKS: list[tuple[str, Callable[[Checks], str]]] = [
+    ("audit --repair while a resize is in flight", Checks.repair_while_a_resize_is_in_flight),
+    ("audit --repair while a cell does not answer", Checks.repair_while_a_cell_is_down),
+    ("the flavor's command as it is printed", Checks.flavor_command_works),
+    ("live migration", Checks.live_migration),
     (
         "14 requests at once for a host of 8, Placement as it comes (no promise)",
         Checks.fourteen_at_once_as_placement_comes,
@@ -286,7 +386,7 @@ CHECKS: list[tuple[str, Callable[[Checks], str]]] = [
     ("compute killed, and back", Checks.compute_killed),
     ("boot messages to the scheduler and a compute come again", Checks.message_twice),
     ("boot and deletion messages to a compute are lost", Checks.message_lost),
-    ("wrong flavors and hints", Checks.wrong_specs_are_refused),
+    ("wrong flavors, and a hint", Checks.wrong_specs_are_refused),
     ("one request for 8, one for 14", Checks.one_request_for_many),
     ("message broker killed in the middle", Checks.broker_killed),
 ]

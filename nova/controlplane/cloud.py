@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import signal
@@ -95,6 +96,19 @@ class Cloud:
             found = self._of_thread.api = Api(self.layout.password)
         return found
 
+    def administrator(self) -> dict[str, str]:
+        """The variables of the openstack client."""
+        return {
+            "OS_AUTH_URL": url("keystone", "/v3"),
+            "OS_USERNAME": "admin",
+            "OS_PASSWORD": self.layout.password,
+            "OS_PROJECT_NAME": "admin",
+            "OS_USER_DOMAIN_ID": "default",
+            "OS_PROJECT_DOMAIN_ID": "default",
+            "OS_IDENTITY_API_VERSION": "3",
+            "OS_REGION_NAME": REGION,
+        }
+
     def up(self) -> None:
         """All of it; returns when every host takes servers."""
         self._began = time.monotonic()
@@ -125,6 +139,13 @@ class Cloud:
         self.add_hosts(self.shapes)
         self.image = self.make_image("empty", bytes(512))
         self.say("up")
+
+    def start_mariadb_alone(self) -> None:
+        """A new one, with no other service."""
+        shutil.rmtree(self.layout.run, ignore_errors=True)
+        self.layout.run.mkdir(parents=True, mode=0o700)
+        self.layout.logs.mkdir(parents=True, exist_ok=True)
+        self._start_mariadb(*self._new_mariadb())
 
     def down(self) -> None:
         """Ends all processes and deletes what they wrote; the logs stay."""
@@ -291,16 +312,38 @@ class Cloud:
         self._serve("placement")
         self._wait_served("placement")
 
+    def restart_api(self) -> None:
+        """Starts nova-api anew: it keeps what it knows of cells."""
+        self.processes.end("nova-api")
+        self._serve("nova-api")
+        self._wait_served("nova-api")
+
+    def move_cell_database(self, port: int) -> None:
+        """Says in cell 1's mapping that its database is on another port, and starts nova-api anew."""
+        there = self.layout.database("nova").replace(f":{layout.MARIADB}/", f":{port}/")
+        nova = f"{self.layout.program('nova-manage')} --config-file {self.layout.etc / 'nova/nova.conf'}"
+        cell = f"$({nova} cell_v2 list_cells | awk '/ cell1 / {{print $4}}')"
+        line = (
+            f"{nova} cell_v2 update_cell --cell_uuid {cell} --database_connection '{there}' "
+            f"--transport-url '{configuration.transport()}'"
+        )
+        self.processes.run_together({"update-cell": ["sh", "-c", line]}, {})
+        self.restart_api()
+
     def restart_broker(self) -> None:
         """Kills RabbitMQ, and starts it again with what it had on disk."""
         self.processes.end("rabbitmq", signal.SIGKILL)
         self.processes.start("rabbitmq", [_RABBITMQ])
         self.processes.wait_for("rabbitmq", "answer on its port", lambda: listens(layout.RABBITMQ))
+        # Computes report through the broker. What is sent to one before that finds no queue, and is lost.
+        since = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
         for name in ("nova-scheduler", "nova-conductor", "nova-compute"):
-            until(partial(self._all_up, name), f"{name} reports")
+            until(partial(self._all_reported, name, since), f"{name} reports")
 
-    def _all_up(self, kind: str) -> bool:
-        return all(one["state"] == "up" for one in self.api.services(kind))
+    def _all_reported(self, kind: str, since: str) -> bool:
+        return all(
+            one["state"] == "up" and (one["updated_at"] or "") > since for one in self.api.services(kind)
+        )
 
     def start_compute(self, name: str) -> None:
         """nova-compute of one host."""

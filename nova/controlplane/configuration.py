@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from steadyvm_nova import command
+from steadyvm_nova.capacity import Offer, provider_yaml
 from steadyvm_nova.claim import Policy
 
 from .layout import REGION, Layout, url
@@ -66,8 +66,7 @@ def write_host(layout: Layout, policy: Policy, name: str, shape: Shape) -> None:
     """The files of one compute host: its own options, and its inventory of real-time CPU."""
     providers = layout.etc / "nova" / "providers" / name
     providers.mkdir(parents=True, exist_ok=True)
-    options = command._parser().parse_args(["provider-yaml", "--cpus", str(shape.cpus)])
-    (providers / "steadyvm.yaml").write_text(command.provider_yaml(options, policy))
+    (providers / "steadyvm.yaml").write_text(provider_yaml(Offer(shape.cpus, policy)))
     state = layout.run / "state" / name
     # Where nova's libvirt driver looks for disks.
     (state / "instances").mkdir(parents=True, exist_ok=True)
@@ -83,8 +82,8 @@ def write_host(layout: Layout, policy: Policy, name: str, shape: Shape) -> None:
     )
 
 
-def write_libvirt_host(layout: Layout, name: str) -> None:
-    """Adds nova's libvirt driver to the files of a compute host."""
+def write_libvirt_host(layout: Layout, name: str, shared_cpus: str) -> None:
+    """Adds nova's libvirt driver to the files of a compute host that leaves these CPUs to VMs."""
     files = [layout.etc / "nova" / "nova.conf", layout.etc / "nova" / f"{name}.conf"]
     helper = " ".join([layout.program("privsep-helper"), *(f"--config-file {file}" for file in files)])
     own = (
@@ -94,6 +93,7 @@ def write_libvirt_host(layout: Layout, name: str) -> None:
             "[DEFAULT]\n", "[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\nforce_config_drive = false\n"
         )
     )
+    own = own.replace("[compute]\n", f"[compute]\ncpu_shared_set = {shared_cpus}\n")
     sections: Sections = {
         "libvirt": {
             "virt_type": "kvm",
@@ -147,10 +147,9 @@ def _glance(layout: Layout) -> Sections:
 def write_placement(layout: Layout, sound: bool = True) -> None:
     """placement.conf.
 
-    When two claims meet, Placement tries the second again inside the same transaction, which still has the
-    first try's rows. They count as what the consumer had before; a claim that makes no host fuller than
-    before is taken, whatever the capacity. One try alone ends the transaction, and nova asks again.
-    ``sound`` sets that, as the guide says; otherwise Placement is as it comes.
+    When two claims meet, Placement tries the second again inside the same transaction, which reads the usage
+    as it was before the first: docs/upstream/placement.md. One try alone ends the transaction, and nova asks
+    again. ``sound`` sets that, as the guide says; otherwise Placement is as it comes.
     """
     sections = _placement(layout)
     if sound:
@@ -174,7 +173,7 @@ def _neutron(layout: Layout) -> Sections:
             # neutron's query for ports reads what these plugins declare.
             "service_plugins": "router,port_forwarding",
             "auth_strategy": "keystone",
-            "transport_url": _transport(),
+            "transport_url": transport(),
             "api_paste_config": str(layout.etc / "neutron/api-paste.ini"),
             "state_path": str(layout.run),
             "notify_nova_on_port_status_changes": "false",
@@ -189,7 +188,7 @@ def _neutron(layout: Layout) -> Sections:
 def _nova(layout: Layout, policy: Policy, scheduler: str) -> Sections:
     return {
         "DEFAULT": {
-            "transport_url": _transport(),
+            "transport_url": transport(),
             "state_path": str(layout.run),
             "my_ip": "127.0.0.1",
             "compute_driver": "fake.ShapedDriver",
@@ -209,23 +208,24 @@ def _nova(layout: Layout, policy: Policy, scheduler: str) -> Sections:
         },
         "wsgi": {"api_paste_config": str(layout.etc / "nova/api-paste.ini")},
         "api_database": {"connection": layout.database("nova_api")},
-        "database": {"connection": layout.database("nova")},
+        # A database that does not answer is given up soon, so that checks need not wait for it.
+        "database": {"connection": layout.database("nova"), "max_retries": 1, "retry_interval": 1},
         "keystone_authtoken": _account(layout),
         "placement": _account(layout),
         "neutron": _account(layout),
         "glance": _account(layout) | {"api_servers": url("glance")},
         "service_user": {"send_service_user_token": "false"},
-        "conductor": {"workers": 1},
-        "scheduler": {"workers": 1},
+        # Two of each: what one of them has not heard of, and what both decide at once, must be right too.
+        "conductor": {"workers": 2},
+        "scheduler": {"workers": 2},
         "vnc": {"enabled": "false"},
         "oslo_concurrency": {"lock_path": str(layout.run)},
         "quota": {"instances": -1, "cores": -1, "ram": -1, "server_groups": -1},
         "filter_scheduler": SCHEDULERS[scheduler],
         "steadyvm": {
-            "scheduler": policy.scheduler,
-            "cpu_limit_ppm": policy.cpu_limit_ppm,
-            "max_vcpu_ppm": policy.max_vcpu_ppm,
-            "claim": policy.claim,
+            "max_vcpu_ppm": policy.cpu_limit_ppm,
+            # As the dissertation places the others.
+            "ordinary_vms": "memory",
         },
     }
 
@@ -260,7 +260,8 @@ def _account(layout: Layout) -> dict[str, str | int | Sequence[str]]:
     }
 
 
-def _transport() -> str:
+def transport() -> str:
+    """How services reach RabbitMQ."""
     return f"rabbit://guest:guest@127.0.0.1:{5672}/"
 
 

@@ -29,7 +29,9 @@ def _page(parts: list[Mapping[str, Any]]) -> Iterator[str]:
     yield "# In nova's own functional fixtures"
     yield ""
     yield "nova's API, conductor, scheduler and computes run in one process, with SQLite, Placement's code"
-    yield "and nova's fake virt driver. Our code is the same as in the [real control plane](openstack.md)."
+    yield "and nova's fake virt driver. Our code is that of the [real control plane](openstack.md), with one"
+    yield "difference: these run under eventlet, nova-scheduler 33 and 34 in native threads. What these"
+    yield "change has tests of its own, tests/test_records.py and tests/test_assessment.py."
     yield ""
     for part in parts:
         versions = ", ".join(f"{service} {version}" for service, version in part["versions"].items())

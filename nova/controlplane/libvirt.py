@@ -9,8 +9,12 @@ import os
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from steadyvm_nova.capacity import Offer, offer_of_host
+from steadyvm_nova.interface import Interface
 
 from . import configuration
 from .accounts import Wrong
@@ -21,6 +25,9 @@ from .paper import Shape
 # What libvirt calls this machine is the name of the node in Placement.
 HOST = socket.gethostname()
 PERIOD_US, BUDGET_US = 10_000, 2_000
+# As operators do, CPU 0 is the host's own: Nova keeps VMs on the others (cpu_shared_set).
+SHARED_CPUS = tuple(range(1, os.cpu_count() or 1)) or (0,)
+_SHARED = ",".join(map(str, SHARED_CPUS))
 _GREETING = b"steadyvm boots\r\n"
 _MEASURED_S = 5.0
 # SCHED_DEADLINE.
@@ -42,12 +49,14 @@ def boot_sector() -> bytes:
 
 
 def check(cloud: Cloud) -> str:
-    """A real VM boots, the hook puts its budget in force, a VM too many is refused, nothing stays."""
+    """All that is sold of a host starts with its budget; a VM too many is refused; nothing stays."""
     _start(cloud)
     try:
         return _check(cloud)
     finally:
         cloud.api.delete_all()
+        # What the hook has in force is the machine's, not only these namespaces'.
+        _steadyvm(cloud, "undo", "--state-dir", str(_root(cloud) / "run/steadyvm/host"))
         cloud.processes.end(f"compute-{HOST}")
         cloud.processes.end("libvirtd")
         cloud.remove_host(HOST)
@@ -59,42 +68,66 @@ def _check(cloud: Cloud) -> str:
     specs = {"rt:vcpu_budget": str(BUDGET_US), "rt:period": str(PERIOD_US)}
     small = api.flavor("real-small", 1, 64, specs)
     begin = time.monotonic()
-    server = api.boot(small, image, host=HOST)
+    servers = [api.boot(small, image, host=HOST)]
     booted_s = time.monotonic() - begin
-    if server["status"] != "ACTIVE":
-        raise Wrong(f"the real VM is {server['status']}: {server.get('fault')}")
-    name = server["OS-EXT-SRV-ATTR:instance_name"]
-    until(lambda: _GREETING.strip() in _console(cloud, server["id"]), "the guest speaks on its console", 120)
+    _must_run(servers[0])
+    until(
+        lambda: _GREETING.strip() in _console(cloud, servers[0]["id"]), "the guest speaks on its console", 120
+    )
     said_s = time.monotonic() - begin
-    thread = _vcpu_thread(name)
-    policy, runtime_us, period_us = _scheduling(thread)
-    if (policy, runtime_us, period_us) != (_DEADLINE, BUDGET_US, PERIOD_US):
-        raise Wrong(f"the VCPU's thread has policy {policy}, {runtime_us} us in {period_us} us")
+    thread = _vcpu_thread(servers[0]["OS-EXT-SRV-ATTR:instance_name"])
     used = _share_used(thread)
     # The guest computes for ever: it gets its budget and no more.
     most = BUDGET_US / PERIOD_US
     if not most * 0.5 < used < most * 1.1:
         raise Wrong(f"the VCPU used {used:.1%} of a CPU; its budget is {most:.0%}")
-    # nova's own account does not know of this file, so that the hook alone must refuse.
-    state = cloud.layout.run / "hook" / "state"
-    held = state / "00000000-0000-0000-0000-000000000001.json"
-    held.write_text('{"period_us": 10000, "budget_us": 9000, "vcpus": 2}')
-    refused = api.boot(small, image, host=HOST)
-    held.unlink()
-    if refused["status"] != "ERROR":
-        raise Wrong(f"the hook refuses a start, and the server is {refused['status']}")
+    offer = _offer(cloud)
+    sold = offer.inventory_ppm // offer.policy.claim_ppm(Interface(PERIOD_US, BUDGET_US, 1))
+    while len(servers) < sold:
+        servers.append(api.boot(small, image, host=HOST))
+    for server in servers:
+        _must_run(server)
+        thread = _vcpu_thread(server["OS-EXT-SRV-ATTR:instance_name"])
+        if _scheduling(thread) != (_DEADLINE, BUDGET_US, PERIOD_US):
+            raise Wrong(f"the VCPU's thread of server {server['id']} has {_scheduling(thread)}")
+        if not os.sched_getaffinity(thread) <= set(SHARED_CPUS):
+            raise Wrong(f"a VCPU runs on CPUs {os.sched_getaffinity(thread)}, and Nova has {SHARED_CPUS}")
+    started = (_root(cloud) / "hook.log").read_text().count(" started ")
+    if api.boot(small, image, host=HOST)["status"] != "ERROR":
+        raise Wrong(f"{sold} VMs are all that the host sells, and one more runs")
+    if (_root(cloud) / "hook.log").read_text().count(" started ") != started:
+        raise Wrong("what is not sold was started")
     api.delete_all()
-    left = [
-        path.name for place in (state, cloud.layout.run / "hook" / "host.d") for path in place.glob("*.*")
-    ]
+    _refused_by_the_hook(cloud, small, image)
+    left = [path.name for path in (_root(cloud) / "run/steadyvm.d").glob("*.toml")]
     if left or _domains():
         raise Wrong(f"after deletion: {left} {_domains()}")
     return (
-        f"ACTIVE after {booted_s:.1f} s, the guest spoke after {said_s:.1f} s; its VCPU's thread has "
-        f"SCHED_DEADLINE, {runtime_us} us in {period_us} us, and used {used:.1%} of a CPU in "
-        f"{_MEASURED_S:.0f} s of computing; a start that the hook refuses ends in ERROR; "
-        f"no domain and no file is left"
+        f"ACTIVE after {booted_s:.1f} s, the guest spoke after {said_s:.1f} s and used {used:.1%} of a CPU "
+        f"in {_MEASURED_S:.0f} s of computing; the host has CPU {_SHARED} for guests (cpu_shared_set) and "
+        f"sells {sold} such VMs: all run there under SCHED_DEADLINE, {BUDGET_US} us in {PERIOD_US} us; one "
+        f"more is refused and never started; a start that the hook refuses ends in ERROR; no domain and no "
+        f"file is left"
     )
+
+
+def _must_run(server: Mapping[str, Any]) -> None:
+    if server["status"] != "ACTIVE":
+        raise Wrong(f"a VM that was sold is {server['status']}: {server.get('fault')}")
+
+
+def _refused_by_the_hook(cloud: Cloud, flavor: str, image: str) -> None:
+    """Nova's account does not know of this VM, so that the hook alone must refuse."""
+    other = _root(cloud) / "run/steadyvm.d/other.toml"
+    other.write_text(
+        f'[[vm]]\nname = "other"\nclass = "rt"\ninterface = "mpr"\nperiod = "10ms"\n'
+        f'vcpus = {len(SHARED_CPUS)}\nbudget = "{9 * len(SHARED_CPUS)}ms"\n'
+    )
+    refused = cloud.api.boot(flavor, image, host=HOST)
+    other.unlink()
+    if refused["status"] != "ERROR":
+        raise Wrong(f"the hook refuses a start, and the server is {refused['status']}")
+    cloud.api.delete_all()
 
 
 def _start(cloud: Cloud) -> None:
@@ -117,10 +150,6 @@ def _start(cloud: Cloud) -> None:
         own = place / parent.strip("/").replace("/", "-")
         own.mkdir()
         _bind(own, Path(parent) / "libvirt")
-    # What `steadyvm apply` has in force here ends with these namespaces.
-    own = place / "run-steadyvm"
-    own.mkdir()
-    _bind(own, Path("/run/steadyvm"))
     (etc / "qemu.conf").write_text(
         'security_driver = "none"\nuser = "root"\ngroup = "root"\ndynamic_ownership = 0\nremember_owner = 0\n'
         'cgroup_controllers = [ ]\nnamespaces = [ ]\nstdio_handler = "file"\n'
@@ -130,38 +159,46 @@ def _start(cloud: Cloud) -> None:
     reaper = [cloud.layout.program("python"), "-m", "controlplane.reaper"]
     cloud.processes.start("libvirtd", [*reaper, "libvirtd"])
     cloud.processes.wait_for("libvirtd", "answer", lambda: _virsh("version").returncode == 0, 60)
-    cpus = os.cpu_count() or 1
-    shape = Shape(cpus, 4096)
-    cloud.shapes[HOST] = shape
-    configuration.write_host(cloud.layout, cloud.policy, HOST, shape)
-    configuration.write_libvirt_host(cloud.layout, HOST)
+    offer = _offer(cloud)
+    cloud.shapes[HOST] = Shape(offer.cpus, 4096)
+    configuration.write_host(cloud.layout, offer.policy, HOST, cloud.shapes[HOST])
+    configuration.write_libvirt_host(cloud.layout, HOST, _SHARED)
     cloud.start_real_compute(HOST)
     cloud.wait_compute(HOST)
     cloud.map_hosts()
 
 
+def _root(cloud: Cloud) -> Path:
+    """What is /etc and /run to the hook."""
+    return cloud.layout.run / "hook"
+
+
 def _write_hook(cloud: Cloud, path: Path) -> None:
-    place = cloud.layout.run / "hook"
-    (place / "host.d").mkdir(parents=True)
-    (place / "state").mkdir()
-    policy = cloud.policy
-    host = f'[host]\npcpus = {os.cpu_count()}\nscheduler = "gedf"\nenforce = "deadline"\n'
-    (place / "host.toml").write_text(f'{host}[sched]\nmechanism = "deadline"\n')
-    apply = f'"{cloud.steadyvm}", "apply", "{place / "host.toml"}", "--state-dir", "{place / "journal"}"'
-    (place / "hook.toml").write_text(
-        f'cpus = {os.cpu_count()}\nscheduler = "{policy.scheduler}"\ncpu_limit_ppm = {policy.cpu_limit_ppm}\n'
-        f'state = "{place / "state"}"\ndrop_ins = "{place / "host.d"}"\nclass = "rt"\n'
-        f'pid_files = "/run/libvirt/qemu"\n'
-        f'apply = [{apply}, "--strict"]\nremove = [{apply}]\n'
+    root = _root(cloud)
+    (root / "etc").mkdir(parents=True)
+    (root / "run/steadyvm.d").mkdir(parents=True)
+    (root / "run/libvirt").symlink_to("/run/libvirt")
+    (root / "etc/steadyvm.toml").write_text(
+        f'[host]\ncpus = "{_SHARED}"\nscheduler = "pedf"\n[sched]\nmechanism = "deadline"\n'
     )
-    log = cloud.layout.logs / "hook.log"
-    hook = cloud.layout.program("steadyvm-hook")
-    # Its words are in libvirt's own log only if it fails.
+    # As packaging/libvirt-hook, with these directories; what it was called for, and its words, are kept.
     path.write_text(
-        f"#!/bin/sh\nexport STEADYVM_NOVA_HOOK={place / 'hook.toml'}\n"
-        f'echo "$*" >>{log}\nexec {hook} "$@" 2>>{log}\n'
+        f'#!/bin/sh\necho "$* " >>{root}/hook.log\n'
+        f'exec {cloud.steadyvm} hook libvirt --root {root} -- "$@" 2>>{cloud.layout.logs / "hook.log"}\n'
     )
     path.chmod(0o755)
+
+
+def _steadyvm(cloud: Cloud, *words: str) -> str:
+    done = subprocess.run([cloud.steadyvm, *words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Wrong(f"steadyvm {' '.join(words)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    return done.stdout
+
+
+def _offer(cloud: Cloud) -> Offer:
+    """What the host says that it has, as the guide's provider-yaml asks for it."""
+    return offer_of_host(_steadyvm(cloud, "capacity", "--json", str(_root(cloud) / "etc/steadyvm.toml")))
 
 
 def _bind(own: Path, over: Path) -> None:

@@ -44,7 +44,7 @@ def rt_vms(seed: int) -> Iterator[tuple[str, Interface]]:
         for vcpus in (1, 2, 3):
             # The fewest VCPUs that serve the tasks.
             with contextlib.suppress(SpecError):
-                interface = interface_of({"rt:tasks": tasks}, {}, vcpus)
+                interface = interface_of({"rt:tasks": tasks}, vcpus)
                 assert interface is not None
                 yield tasks, interface
                 break

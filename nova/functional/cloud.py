@@ -15,11 +15,12 @@ from nova.tests.functional import integrated_helpers
 from nova.virt import fake
 
 from controlplane.paper import Shape
-from steadyvm_nova import command, config
+from steadyvm_nova import config
 from steadyvm_nova.admission import Host, admit
-from steadyvm_nova.claim import RESOURCE_CLASS
+from steadyvm_nova.capacity import Offer, provider_yaml
+from steadyvm_nova.claim import RESOURCE_CLASS, Policy
 from steadyvm_nova.interface import Interface
-from steadyvm_nova.nova_records import accounts
+from steadyvm_nova.nova_records import accounts, offers
 
 CONF = nova.conf.CONF
 
@@ -62,6 +63,8 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):  # type: ignore[misc]
     compute_driver = "fake.ShapedDriver"
     shapes: ClassVar[dict[str, Shape]] = {"host": Shape(8, 64_000)}
     steadyvm_options: ClassVar[dict[str, Any]] = {}
+    # As a kernel with the fair server gives it.
+    rt_policy = Policy()
     plugins = True
     TIMEOUT_SCALING_FACTOR = 20
 
@@ -72,6 +75,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):  # type: ignore[misc]
         ShapedDriver.shapes = self.shapes
         config.register(CONF)
         accounts.cache_clear()
+        offers.cache_clear()
         self.flags(cpu_allocation_ratio=16.0, ram_allocation_ratio=1.0)
         self.flags(reserved_host_memory_mb=0, reserved_host_cpus=0, reserved_host_disk_mb=0)
         self.flags(api_paste_config=str(paste_file(self.directory)), group="wsgi")
@@ -96,21 +100,15 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):  # type: ignore[misc]
         self.uuid_of = {name: self._get_provider_uuid_by_host(name) for name in self.shapes}
 
     def _write_provider(self, directory: pathlib.Path, name: str, shape: Shape) -> None:
-        options = command._parser().parse_args(["provider-yaml", "--cpus", str(shape.cpus), "--name", name])
-        text = command.provider_yaml(options, self.rt_policy)
+        text = provider_yaml(Offer(shape.cpus, self.rt_policy), name)
         (directory / f"{name}.yaml").write_text(text)
-
-    @property
-    def rt_policy(self) -> Any:
-        """The policy in force."""
-        return config.policy(CONF.steadyvm)
 
     def flavor(self, name: str, vcpus: int, memory_mb: int = 512, **specs: str) -> str:
         """A flavor with extra specs; double underscores in names stand for colons."""
         specs = {key.replace("__", ":"): value for key, value in specs.items()}
         return str(self._create_flavor(name=name, vcpu=vcpus, memory_mb=memory_mb, disk=1, extra_spec=specs))
 
-    def request(self, flavor: str, hints: dict[str, Any] | None = None, **server: Any) -> dict[str, Any]:
+    def request(self, flavor: str, hints: dict[str, str] | None = None, **server: Any) -> dict[str, Any]:
         """The body that creates a server."""
         body = {"server": self._build_server(flavor_id=flavor, networks="none")}
         body["server"].update(server)
@@ -118,7 +116,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):  # type: ignore[misc]
             body["os:scheduler_hints"] = hints
         return body
 
-    def boot(self, flavor: str, hints: dict[str, Any] | None = None, **server: Any) -> dict[str, Any]:
+    def boot(self, flavor: str, hints: dict[str, str] | None = None, **server: Any) -> dict[str, Any]:
         """A server as it is when nova is done with it: ACTIVE or ERROR."""
         created = self.api.post_server(self.request(flavor, hints, **server))
         return self.settled(created)

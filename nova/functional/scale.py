@@ -34,8 +34,10 @@ from controlplane.target import verdict
 from steadyvm_nova import config, rt_filter, rt_weigher
 from steadyvm_nova.admission import Host, admit
 from steadyvm_nova.assessment import Accounts, record_of_spec, shown_flavor_id
-from steadyvm_nova.claim import RESOURCE_CLASS
+from steadyvm_nova.capacity import Offer
+from steadyvm_nova.claim import RESOURCE_CLASS, Policy
 from steadyvm_nova.interface import SpecError, interface_of
+from steadyvm_nova.offers import Offers
 from steadyvm_nova.records import Record, Records
 
 CONF = nova.conf.CONF
@@ -53,11 +55,12 @@ class Cluster:
         objects.register_all()
         config.register(CONF)
         self.source = source
-        self.policy = config.policy(CONF.steadyvm)
+        self.policy = Policy()
         self.specs: dict[str, Any] = {}
         self.states = [self._state(number) for number in range(hosts)]
         self.claimed = {state.uuid: 0 for state in self.states}
         self.accounts = Accounts(Records(self._read, shown_flavor_id, lambda uuids: {}))
+        self.offers = Offers(lambda: {state.uuid: Offer(CPUS, self.policy) for state in self.states})
         self.filter, self.weigher = rt_filter.RtFilter(), rt_weigher.RtWeigher()
         self.filters = filters.HostFilterHandler()
         self.weights = weights.HostWeightHandler()
@@ -89,7 +92,7 @@ class Cluster:
             specs = {"rt:tasks": ", ".join(f"{c}ms/{t}ms" for c, t in tasks)}
             for vcpus in (1, 2):
                 with contextlib.suppress(SpecError):
-                    if self.policy.refusal(interface_of(specs, {}, vcpus)) is None:
+                    if self.policy.refusal(interface_of(specs, vcpus)) is None:
                         flavor = self._flavor(vcpus, specs)
                         found.append((tuple((c * 1000, t * 1000) for c, t in tasks), flavor))
                         break
@@ -374,6 +377,7 @@ def _accounts(cluster: Cluster) -> contextlib.ExitStack:
     stack = contextlib.ExitStack()
     for module in ("rt_filter", "rt_weigher"):
         stack.enter_context(mock.patch(f"steadyvm_nova.{module}.accounts", return_value=cluster.accounts))
+        stack.enter_context(mock.patch(f"steadyvm_nova.{module}.offers", return_value=cluster.offers))
     return stack
 
 

@@ -6,10 +6,12 @@ from typing import Any, ClassVar
 from unittest import mock
 
 import fixtures
+from nova import context, objects
 from nova.tests.functional.api import client
+from oslo_utils.fixture import uuidsentinel as uuids
 
 from steadyvm_nova import rt_filter
-from steadyvm_nova.nova_records import accounts
+from steadyvm_nova.nova_records import accounts, offers
 
 from .cloud import Cloud, Shape
 
@@ -82,6 +84,18 @@ class OneHost(Cloud):
         ordinary = self.flavor("ordinary", 4)
         self.assertEqual(8, self.actives(self.create_at_once(8)))
         self.assertEqual("ACTIVE", self.boot(ordinary)["status"])
+
+
+class OthersVms(Cloud):
+    """One host has more memory than the other."""
+
+    shapes: ClassVar[dict[str, Shape]] = {"one": Shape(8, 64_000), "two": Shape(8, 70_000)}
+
+    def test_server_groups_of_ordinary_vms_are_left_to_nova(self) -> None:
+        ordinary = self.flavor("ordinary", 1)
+        group = self.api.post_server_groups({"name": "apart", "policy": "soft-anti-affinity"})["id"]
+        hosts = [self.host_of(self.boot(ordinary, {"group": group})) for _ in range(2)]
+        self.assertEqual(["one", "two"], sorted(hosts))
 
 
 class TwoHosts(Cloud):
@@ -173,6 +187,79 @@ class TwoHosts(Cloud):
         self.scheduler_service = self.start_service("scheduler")
         self.assertEqual("ERROR", self.boot(self.large)["status"])
         self.assertEqual(self.host_of(servers[1]), self.host_of(self.boot(self.small)))
+
+    def test_a_tenants_word_is_not_taken_for_a_rebuild(self) -> None:
+        """Nova itself refuses this hint from users; if one came, the host must hold the VM all the same."""
+        self.assertEqual("ACTIVE", self.boot(self.large, host="one")["status"])
+        spec = objects.RequestSpec(
+            context=self._context(),
+            instance_uuid=uuids.new,
+            flavor=objects.Flavor.get_by_flavor_id(self._context(), self.large),
+            scheduler_hints={"_nova_check_type": ["rebuild"]},
+            num_instances=1,
+        )
+        full = self._state("one", spec)
+        self.assertEqual([], list(rt_filter.RtFilter().filter_all([full], spec)))
+
+    def _spec(self, **more: Any) -> Any:
+        flavor = objects.Flavor.get_by_flavor_id(self._context(), self.small)
+        return objects.RequestSpec(
+            context=self._context(), instance_uuid=uuids.new, flavor=flavor, num_instances=1, **more
+        )
+
+    def test_a_vm_that_nova_keeps_on_some_cpus_goes_to_hosts_of_one_node(self) -> None:
+        spec = self._spec(numa_topology=objects.InstanceNUMATopology(cells=[]))
+        for nodes, holds in ((1, True), (2, False)):
+            state = self._state("one", spec)
+            cells = [objects.NUMACell(id=number, cpuset={number}) for number in range(nodes)]
+            state.numa_topology = objects.NUMATopology(cells=cells)
+            found = list(rt_filter.RtFilter().filter_all([state], spec))
+            self.assertEqual(holds, found == [state])
+
+    def test_an_image_may_not_ask_for_whole_cpus(self) -> None:
+        for policy, holds in (("shared", True), ("dedicated", False)):
+            image = objects.ImageMeta(properties=objects.ImageMetaProps(hw_cpu_policy=policy))
+            spec = self._spec(image=image)
+            found = list(rt_filter.RtFilter().filter_all([self._state("one", spec)], spec))
+            self.assertEqual(holds, len(found) == 1)
+
+    def _context(self) -> Any:
+        return context.get_admin_context()
+
+    def _state(self, host: str, spec: Any) -> Any:
+        manager = self.scheduler_service.manager.host_manager
+        (found,) = manager.get_host_states_by_uuids(self._context(), [self.uuid_of[host]], spec)
+        return found
+
+    def test_what_a_host_sells_is_what_its_provider_says(self) -> None:
+        """No option of nova.conf says how many CPUs a host has for real-time VMs, and how much of each."""
+        self._set_provider_traits(self.uuid_of["one"], [])
+        self._set_provider_traits(self.uuid_of["two"], ["CUSTOM_STEADYVM_PEDF_900000"])
+        offers.cache_clear()
+        self.assertEqual("ERROR", self.boot(self.small, host="one")["status"])
+        self.assertEqual("two", self.host_of(self.boot(self.small)))
+
+    def test_a_resize_that_another_scheduler_placed_is_known_where_only_uuids_are(self) -> None:
+        """`track_instance_changes = False`, Nova's advice for many cells: instances are bare uuids."""
+        manager = self.scheduler_service.manager.host_manager
+        manager.track_instance_changes = False
+        manager._instance_info = {}
+        server = self.boot(self.small)
+        host = self.host_of(server)
+        spec = objects.RequestSpec(context=self._context(), instance_uuid=uuids.new)
+        state = self._state(host, spec)
+        book = accounts()
+
+        def held() -> tuple[int, ...]:
+            state.instances = manager._get_instances_by_host(self._context(), host)
+            return tuple(vm.budget_us for vm in book.hosts([state], spec, [2])[0].interfaces)
+
+        self.assertEqual((4_000,), held())
+        # As that scheduler's conductor does it, out of this one's sight.
+        asked = objects.RequestSpec.get_by_instance_uuid(self._context(), server["id"])
+        asked.flavor = objects.Flavor.get_by_flavor_id(self._context(), self.large)
+        asked.save()
+        self.assertEqual((8_000,), held())
 
     def test_lost_and_doubled_messages_do_not_oversell(self) -> None:
         """The scheduler's view of hosts is built from casts; Placement is what counts."""

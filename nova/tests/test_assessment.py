@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 from hypothesis import given
 from hypothesis import strategies as st
 from test_records import FLAVORS, Cloud, Shown
@@ -18,7 +21,6 @@ class State:
     def __init__(self, name: str) -> None:
         self.uuid = self.host = name
         self.nodename = f"node of {name}"
-        self.vcpus_total = 8
         self.num_instances = 0
         self.instances: dict[str, Shown] = {}
 
@@ -39,10 +41,12 @@ class World:
     def __init__(self) -> None:
         self.cloud = Cloud()
         self.states = {name: State(name) for name in "ab"}
-        self.accounts = Accounts(Records(self.cloud.read, lambda shown: shown.flavor, self.cloud.locate))
+        self.cpus = dict.fromkeys("ab", 8)
+        cloud = self.cloud
+        self.accounts = Accounts(Records(cloud.read, lambda shown: shown.flavor, cloud.locate, cloud.stamps))
 
     def hosts(self, spec: Spec | None = None) -> list[Host]:
-        return self.accounts.hosts(list(self.states.values()), spec or Spec(), 0)
+        return self.accounts.hosts(list(self.states.values()), spec or Spec(), list(self.cpus.values()))
 
     def put(self, uuid: str, flavor: int, host: str) -> None:
         """A message of a compute: nova's object is a new one."""
@@ -99,8 +103,38 @@ def test_a_host_whose_vms_stay_has_the_same_account() -> None:
     again, changed = world.hosts()
     assert again is first
     assert changed is not other
-    world.states["a"].vcpus_total = 4
+    world.cpus["a"] = 4
     assert world.hosts()[0].cpus == 4
+
+
+def test_decisions_go_on_while_messages_come() -> None:
+    """As in nova-scheduler: native threads of its messages change the dictionaries that a decision reads."""
+    world = World()
+    for number in range(300):
+        world.put(f"u{number}", 1, "ab"[number % 2])
+    done = threading.Event()
+
+    def messages() -> None:
+        number = 0
+        while not done.is_set():
+            for state in world.states.values():
+                state.instances[f"extra {number % 7}"] = Shown(1)
+                state.instances.pop(f"extra {(number + 3) % 7}", None)
+            number += 1
+
+    # Threads change places as often as they can.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=messages)
+    thread.start()
+    try:
+        for _ in range(300):
+            found = world.hosts()
+            assert all(len(host.interfaces) >= 150 for host in found)
+    finally:
+        done.set()
+        thread.join()
+        sys.setswitchinterval(before)
 
 
 def test_a_vm_about_to_change_is_looked_up_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 from hypothesis import given
@@ -21,7 +22,11 @@ class Shown:
 
 
 def new_records(cloud: Cloud, limit: int = 1000) -> Records:
-    return Records(cloud.read, lambda shown: shown.flavor, cloud.locate, limit)
+    return Records(cloud.read, lambda shown: shown.flavor, cloud.locate, cloud.stamps, limit)
+
+
+def in_order(by_host: dict[str, list[Interface]]) -> dict[str, list[Interface]]:
+    return {host: sorted(vms) for host, vms in by_host.items()}
 
 
 def places() -> dict[str, Place]:
@@ -35,12 +40,22 @@ class Cloud:
         self.flavor: dict[str, int] = {}
         self.host: dict[str, str] = {}
         self.asked: list[str] = []
+        # When the requests were last written; None where that is too new to be sure.
+        self.written: dict[str, int | None] = {}
+
+    def resize(self, uuid: str, flavor: int) -> None:
+        """Another scheduler's: nothing tells this one."""
+        self.flavor[uuid] = flavor
+        self.written[uuid] = (self.written.get(uuid) or 0) + 1
+
+    def stamps(self, uuids: Iterable[str]) -> dict[str, object]:
+        return {uuid: stamp for uuid in uuids if (stamp := self.written.get(uuid, 0)) is not None}
 
     def read(self, uuids: Iterable[str]) -> dict[str, Record]:
         wanted = list(uuids)
         self.asked += wanted
         return {
-            uuid: Record(FLAVORS[self.flavor[uuid]], self.flavor[uuid])
+            uuid: Record(FLAVORS[self.flavor[uuid]], self.flavor[uuid], self.stamps([uuid]).get(uuid))
             for uuid in wanted
             if uuid in self.flavor
         }
@@ -81,9 +96,11 @@ def test_accounts_equal_the_truth_after_any_sequence(steps: list[tuple[str, str,
                 continue
             cloud.flavor[uuid], cloud.host[uuid] = flavor, host
         elif action == "resize" and uuid in cloud.host:
-            # The scheduler sees a resize before it happens: the filter drops the record.
-            records.forget(uuid)
-            cloud.flavor[uuid], cloud.host[uuid] = flavor, host
+            # The scheduler that places a resize drops the record; another one has only what it looks at.
+            if flavor != 2:
+                records.forget(uuid)
+            cloud.resize(uuid, flavor)
+            cloud.host[uuid] = host
         elif action == "migrate" and uuid in cloud.host:
             cloud.host[uuid] = host
         elif action == "delete":
@@ -91,7 +108,8 @@ def test_accounts_equal_the_truth_after_any_sequence(steps: list[tuple[str, str,
             cloud.flavor.pop(uuid, None)
             records.forget(uuid)
         elif action.startswith("look"):
-            assert records.interfaces(cloud.seen(bare=action == "look bare"), places) == cloud.truth()
+            found = records.interfaces(cloud.seen(bare=action == "look bare"), places)
+            assert in_order(found) == in_order(cloud.truth())
 
 
 def test_a_second_look_asks_nothing() -> None:
@@ -122,6 +140,51 @@ def test_a_resize_that_another_scheduler_placed_is_seen() -> None:
     records.interfaces(cloud.seen(), places)
     cloud.flavor["u"] = 2
     assert records.interfaces(cloud.seen(), places) == cloud.truth()
+
+
+def test_a_resize_that_another_scheduler_placed_is_seen_where_only_uuids_are_shown() -> None:
+    cloud = Cloud()
+    cloud.flavor, cloud.host = {"u": 1, "v": 1}, {"u": "a", "v": "a"}
+    records = new_records(cloud)
+    records.interfaces(cloud.seen(bare=True), places)
+    cloud.resize("u", 2)
+    cloud.asked.clear()
+    assert in_order(records.interfaces(cloud.seen(bare=True), places)) == in_order(cloud.truth())
+    # The other was not read again.
+    assert cloud.asked == ["u"]
+
+
+def test_what_was_written_just_now_is_read_again() -> None:
+    cloud = Cloud()
+    cloud.flavor, cloud.host, cloud.written = {"u": 1}, {"u": "a"}, {"u": None}
+    records = new_records(cloud)
+    records.interfaces(cloud.seen(bare=True), places)
+    # Within the same second: the database shows no difference.
+    cloud.flavor["u"] = 2
+    assert records.interfaces(cloud.seen(bare=True), places) == cloud.truth()
+
+
+def test_other_threads_change_novas_lists_at_any_time() -> None:
+    cloud = Cloud()
+    cloud.flavor, cloud.host = {str(number): 1 for number in range(50)}, {str(n): "a" for n in range(50)}
+    view = cloud.seen()
+    came = 0
+
+    def flavor_of(shown: Shown) -> int | None:
+        nonlocal came
+        came += 1
+        # A message about a new instance, handled by its own thread while this one goes through the list.
+        message = threading.Thread(target=view["a"].__setitem__, args=(f"new {came}", Shown(1)))
+        message.start()
+        message.join()
+        return shown.flavor
+
+    records = Records(cloud.read, flavor_of, cloud.locate, cloud.stamps)
+    assert records.interfaces(view, places) == cloud.truth()
+    # New objects for all: each gets its second look.
+    view["a"].update(cloud.seen()["a"])
+    records.interfaces(view, places)
+    assert came > 50
 
 
 def test_the_flavor_to_come_is_not_kept() -> None:

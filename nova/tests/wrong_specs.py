@@ -37,9 +37,20 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("long period", {"rt:budget": "4", "rt:period": "4195ms"}, "outside 100 us"),
     ("tiny budget", {"rt:budget": "1", "rt:period": "100"}, "less than 2 us"),
     ("unknown key", {"rt:bugdet": "4ms", "rt:period": "10ms"}, "known are"),
-    ("unknown hints value", {"rt:hints": "yes"}, "rt:hints=allowed"),
+    ("hints of old", {"rt:hints": "allowed", "rt:budget": "4ms", "rt:period": "10ms"}, "known are"),
     ("late task", {"rt:tasks": "10ms/9ms"}, "execution time <= deadline"),
     ("no tasks", {"rt:tasks": ""}, "no list of tasks"),
     ("too many tasks", {"rt:tasks": ",".join(["1ms/99ms"] * 17)}, "at most 16 tasks"),
     ("long tasks", {"rt:tasks": "1ms/99ms" + " " * 2000 + "1ms/99ms"}, "no list of tasks"),
+    (
+        "dedicated",
+        {"rt:budget": "4ms", "rt:period": "10ms", "hw:cpu_policy": "dedicated"},
+        "whole CPUs of their own",
+    ),
+    ("mixed", {"rt:budget": "4ms", "rt:period": "10ms", "hw:cpu_policy": "mixed"}, "whole CPUs of their own"),
+    (
+        "two kinds of real-time",
+        {"rt:budget": "4ms", "rt:period": "10ms", "hw:cpu_realtime": "yes"},
+        "leave out one of them",
+    ),
 ]

@@ -1,8 +1,7 @@
 """A WSGI filter for nova-api: refuses requests whose real-time interface is wrong, before nova acts.
 
-nova's validators see one extra spec at a time and no hint at all. This filter sees whole requests: a
-server that is created or resized, extra specs that are set together. In api-paste.ini it stands behind
-``keystonecontext``.
+nova's validators see one extra spec at a time. This filter sees whole requests: a server that is created or
+resized, extra specs that are set together. In api-paste.ini it stands behind ``keystonecontext``.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import nova.conf
-from nova import exception, objects
+from nova import exception, objects, version
 
-from . import config
-from .claim import RESOURCE_CLASS
-from .interface import HINTS, KEYS, PREFIX, Interface, SpecError, interface_of
+from . import config, releases
+from .claim import RESOURCE_CLASS, WHOLE_PPM
+from .interface import CPU_KEYS, KEYS, PREFIX, Interface, SpecError, interface_of
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -30,6 +29,7 @@ _EXTRA_SPECS = re.compile(r"/flavors/([^/]+)/os-extra_specs(?:/[^/]+)?/?$")
 
 def filter_factory(global_conf: Mapping[str, str], **local_conf: str) -> Callable[[Application], Application]:
     """``paste.filter_factory = steadyvm_nova.api:filter_factory``."""
+    releases.check(version.version_string())
     return RtApi
 
 
@@ -62,24 +62,24 @@ class RtApi:
             return
         if _SERVERS.search(path):
             self._check_create(context, _body(environ))
-        elif match := _ACTION.search(path):
-            self._check_action(context, match[1], _body(environ))
+        elif _ACTION.search(path):
+            self._check_action(context, _body(environ))
         elif match := _EXTRA_SPECS.search(path):
             self._check_extra_specs(context, match[1], _body(environ))
 
     def _check_create(self, context: Any, body: dict[str, Any]) -> None:
-        hints: dict[str, Any] = {}
         for name in _HINT_FIELDS:
-            given = body.get(name)
-            if isinstance(given, dict) and any(key.startswith(PREFIX) for key in given):
-                if hints:
-                    raise SpecError(f"{' and '.join(_HINT_FIELDS)} both carry {PREFIX} hints; keep one")
-                hints = given
+            for key in _dict(body, name):
+                if key.startswith(PREFIX):
+                    # Nova would keep it, and no host would ever hear of it.
+                    raise SpecError(
+                        f"the scheduler hint {key} says nothing; choose a flavor with {PREFIX} extra specs"
+                    )
         server = _dict(body, "server")
         flavor = _flavor(context, server.get("flavorRef"))
         if flavor is None:
             return
-        interface = interface_of(flavor.extra_specs or {}, hints, flavor.vcpus)
+        interface = interface_of(flavor.extra_specs or {}, flavor.vcpus)
         if interface is None:
             return
         self._check_hosts(interface)
@@ -91,36 +91,32 @@ class RtApi:
                 f"field 'host' (microversion 2.74), or set resources:{RESOURCE_CLASS} in the flavor"
             )
 
-    def _check_action(self, context: Any, server: str, body: dict[str, Any]) -> None:
-        resize = _dict(body, "resize")
-        flavor = _flavor(context, resize.get("flavorRef"))
+    def _check_action(self, context: Any, body: dict[str, Any]) -> None:
+        flavor = _flavor(context, _dict(body, "resize").get("flavorRef"))
         if flavor is None:
             return
-        try:
-            spec = objects.RequestSpec.get_by_instance_uuid(context.elevated(), server)
-        except exception.RequestSpecNotFound:
-            return
-        interface = interface_of(flavor.extra_specs or {}, spec.scheduler_hints or {}, flavor.vcpus)
+        interface = interface_of(flavor.extra_specs or {}, flavor.vcpus)
         if interface is not None:
             self._check_hosts(interface)
 
     def _check_extra_specs(self, context: Any, flavor_id: str, body: dict[str, Any]) -> None:
         given = body["extra_specs"] if isinstance(body.get("extra_specs"), dict) else body
-        if not any(key in KEYS for key in given):
+        if not any(key in KEYS or key in CPU_KEYS for key in given):
             return
         flavor = _flavor(context, flavor_id)
         if flavor is None:
             return
-        merged = {**(flavor.extra_specs or {}), **given}
-        if HINTS not in merged:
-            interface = interface_of(merged, {}, flavor.vcpus)
-            if interface is not None:
-                self._check_hosts(interface)
+        interface = interface_of({**(flavor.extra_specs or {}), **given}, flavor.vcpus)
+        if interface is not None:
+            self._check_hosts(interface)
 
     def _check_hosts(self, interface: Interface) -> None:
-        refusal = config.policy(self._options).refusal(interface)
-        if refusal:
-            raise SpecError(refusal)
+        most_ppm = self._options.max_vcpu_ppm
+        if interface.budget_us * WHOLE_PPM > interface.period_us * most_ppm:
+            raise SpecError(
+                f"a VCPU of {interface.budget_us} us in every {interface.period_us} us is more than hosts "
+                f"give to one VCPU; at most {interface.period_us * most_ppm // WHOLE_PPM} us"
+            )
 
 
 def _dict(body: dict[str, Any], name: str) -> dict[str, Any]:
@@ -140,11 +136,18 @@ def _flavor(context: Any, reference: Any) -> Any:
 
 def _body(environ: dict[str, Any]) -> dict[str, Any]:
     """The request's JSON, {} if it is none; the stream is put back for nova."""
+    stream = environ["wsgi.input"]
     try:
         length = int(environ.get("CONTENT_LENGTH") or 0)
     except ValueError:
         return {}
-    raw = environ["wsgi.input"].read(length)
+    if length > 0:
+        raw = stream.read(length)
+    elif environ.get("wsgi.input_terminated"):
+        # In pieces (Transfer-Encoding: chunked): to the end, which Nova's own filter of sizes bounds.
+        raw = stream.read()
+    else:
+        return {}
     environ["wsgi.input"] = io.BytesIO(raw)
     try:
         body = json.loads(raw, object_pairs_hook=_without_duplicates)

@@ -12,14 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .admission import Host
-from .interface import Interface, interface_of
+from .interface import Interface, interface_of, refuse_dedicated
 from .records import Record, Records
 
 
 def interface_of_spec(spec: Any) -> Interface | None:
     """The interface that nova's RequestSpec asks for; SpecError if it is wrong."""
-    hints = spec.scheduler_hints if "scheduler_hints" in spec else None
-    return interface_of(spec.flavor.extra_specs or {}, hints or {}, spec.flavor.vcpus)
+    interface = interface_of(spec.flavor.extra_specs or {}, spec.flavor.vcpus)
+    if interface is not None and "image" in spec and spec.image is not None:
+        # An image may ask for what a flavor may not.
+        properties = spec.image.properties if "properties" in spec.image else None
+        if properties is not None and "hw_cpu_policy" in properties:
+            refuse_dedicated(str(properties.hw_cpu_policy), "the image's hw_cpu_policy")
+    return interface
 
 
 @dataclass(slots=True)
@@ -40,6 +45,14 @@ class _Account(NamedTuple):
     host: Host
 
 
+class _Look(NamedTuple):
+    """A host, its CPUs, and the instances that nova lists on it, as they were at one moment."""
+
+    state: Any
+    cpus: int
+    instances: dict[str, Any]
+
+
 class Accounts:
     """Accounts of hosts. A multi-create runs the filter for each VM while no host lists the ones before:
     nova only counts them up in ``HostState.num_instances``, which is where they are found."""
@@ -51,58 +64,48 @@ class Accounts:
         self._hosts: dict[str, _Account] = {}
         self._placed: weakref.WeakKeyDictionary[Any, _Placed] = weakref.WeakKeyDictionary()
 
-    def hosts(self, states: Sequence[Any], spec: Any, reserved_cpus: int) -> list[Host]:
-        """The accounts of ``states``, without the VM that ``spec`` itself moves or resizes."""
+    def hosts(self, states: Sequence[Any], spec: Any, cpus: Sequence[int]) -> list[Host]:
+        """The accounts of ``states`` with so many CPUs, without the VM that ``spec`` itself moves."""
         own = spec.instance_uuid if "instance_uuid" in spec else None
         placed = self._placed.get(spec)
         more = {} if placed is None else placed.count
         result: list[Host | None] = []
         changed = []
-        for state in states:
+        for state, of_state in zip(states, cpus, strict=True):
+            # A copy: nova's messages change its dictionary while this goes on.
+            instances = dict(state.instances)
             known = self._hosts.get(state.uuid)
             if (
                 known is None
-                or known.cpus != state.vcpus_total - reserved_cpus
+                or known.cpus != of_state
                 # nova has a new object for an instance with each message about it.
-                or known.instances != list(state.instances.values())
-                or own in state.instances
+                or known.instances != list(instances.values())
+                or own in instances
                 or state.uuid in more
             ):
-                changed.append(state)
+                changed.append(_Look(state, of_state, instances))
                 result.append(None)
             else:
                 result.append(known.host)
-        fresh = self._fresh(changed, own, more, placed, reserved_cpus)
+        fresh = self._fresh(changed, own, more, placed)
         return [host if host is not None else next(fresh) for host in result]
 
     def _fresh(
-        self,
-        states: list[Any],
-        own: str | None,
-        more: Mapping[str, int],
-        placed: _Placed | None,
-        reserved_cpus: int,
+        self, looks: list[_Look], own: str | None, more: Mapping[str, int], placed: _Placed | None
     ) -> Iterator[Host]:
         """Accounts made anew; kept are those that hold for other requests too."""
-        # Before the records are looked at: a message that comes meanwhile is then seen with the next request.
-        shown = [list(state.instances.values()) for state in states]
         interfaces = self.records.interfaces(
-            {state.uuid: state.instances for state in states},
-            lambda: {state.uuid: (state.host, state.nodename) for state in states},
+            {look.state.uuid: look.instances for look in looks},
+            lambda: {look.state.uuid: (look.state.host, look.state.nodename) for look in looks},
             own,
         )
-        for state, instances in zip(states, shown, strict=True):
+        for state, cpus, instances in looks:
             vms = interfaces[state.uuid]
-            cpus = int(state.vcpus_total) - reserved_cpus
             if placed is not None and state.uuid in more:
                 vms = vms + [placed.interface] * more[state.uuid]
-            host = Host(max(0, cpus), tuple(vms))
-            if (
-                own not in state.instances
-                and state.uuid not in more
-                and self.records.keeps(state.uuid, state.instances)
-            ):
-                self._hosts[state.uuid] = _Account(cpus, instances, host)
+            host = Host(cpus, tuple(vms))
+            if own not in instances and state.uuid not in more and self.records.keeps(state.uuid, instances):
+                self._hosts[state.uuid] = _Account(cpus, list(instances.values()), host)
             yield host
 
     def forget(self, uuid: str) -> None:

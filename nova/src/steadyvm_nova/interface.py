@@ -1,10 +1,9 @@
-"""A VM's real-time interface, from flavor extra specs and scheduler hints.
+"""A VM's real-time interface, from flavor extra specs.
 
 As in RT-OpenStack (dissertation of S. Xi, section 4.2.2), ``rt:budget`` is the total of all VCPUs, shared
 evenly, and ``rt:period`` the period of each. Times are whole microseconds, the unit of nova's own
 ``quota:cpu_period``, or carry ``us`` or ``ms``. ``rt:tasks`` names the tasks of the VM instead; the analysis
-computes the interface. A hint never overrides what the flavor fixes, and only a flavor with
-``rt:hints=allowed`` takes hints.
+computes the interface. Scheduler hints say nothing: Nova does not hand them to the host, which must know.
 """
 
 from __future__ import annotations
@@ -21,11 +20,13 @@ BUDGET = "rt:budget"
 VCPU_BUDGET = "rt:vcpu_budget"
 PERIOD = "rt:period"
 TASKS = "rt:tasks"
-HINTS = "rt:hints"
 
 AMOUNTS = (BUDGET, VCPU_BUDGET, TASKS)
-USER_KEYS = (*AMOUNTS, PERIOD)
-KEYS = (*USER_KEYS, HINTS)
+KEYS = (*AMOUNTS, PERIOD)
+
+# What gives a VM whole CPUs, and takes them from the pool that budgets are kept in.
+CPU_POLICY, CPU_REALTIME = "hw:cpu_policy", "hw:cpu_realtime"
+CPU_KEYS = (CPU_POLICY, CPU_REALTIME)
 
 # The kernel's own bounds on a SCHED_DEADLINE period (sched_deadline_period_min_us, _max_us).
 PERIOD_MIN_US = 100
@@ -45,7 +46,7 @@ _PERIODS_MS = range(2, 31)
 
 
 class SpecError(ValueError):
-    """What is wrong with a VM's extra specs or hints, and what to write instead."""
+    """What is wrong with a VM's extra specs, and what to write instead."""
 
 
 class Interface(NamedTuple):
@@ -69,14 +70,15 @@ class Interface(NamedTuple):
         return -(-self.budget_us * 1_000_000 // self.period_us)
 
 
-def interface_of(extra_specs: Mapping[str, Any], hints: Mapping[str, Any], vcpus: int) -> Interface | None:
+def interface_of(extra_specs: Mapping[str, Any], vcpus: int) -> Interface | None:
     """The interface of a VM with ``vcpus`` VCPUs; None for a VM that is not real-time.
 
     Raises SpecError for anything else.
     """
-    values = _combine(_own(extra_specs, "extra spec"), _own(hints, "scheduler hint"))
+    values = _own(extra_specs)
     if not values:
         return None
+    _refuse_whole_cpus(extra_specs)
     if not 1 <= vcpus <= VCPUS_MAX:
         raise SpecError(f"a real-time VM has 1 to {VCPUS_MAX} VCPUs; the flavor has {vcpus}")
     given = [key for key in AMOUNTS if key in values]
@@ -108,10 +110,7 @@ def parse_time_us(key: str, text: str) -> int:
 
 def check_value(key: str, text: str) -> None:
     """What can be said of one extra spec alone; SpecError if it is wrong."""
-    if key == HINTS:
-        if text != "allowed":
-            raise SpecError(f"{HINTS}={_shown(text)} is not known; write {HINTS}=allowed, or leave it out")
-    elif key == PERIOD:
+    if key == PERIOD:
         _period(text)
     elif key == TASKS:
         _parse_tasks(text)
@@ -121,53 +120,43 @@ def check_value(key: str, text: str) -> None:
         raise SpecError(f"{key} is not known; known are {', '.join(KEYS)}")
 
 
-def _own(values: Mapping[str, Any], kind: str) -> dict[str, str]:
-    """Our part of ``values`` as text: nova hands hints on as lists, and JSON may carry numbers."""
+def refuse_dedicated(policy: str, place: str) -> None:
+    """SpecError for a real-time VM whose VCPUs would have CPUs of their own; ``place`` says so."""
+    if policy in ("dedicated", "mixed"):
+        raise SpecError(
+            f"{place}={policy} gives VCPUs whole CPUs of their own, which takes no budget; leave out either "
+            f"{place} or the {PREFIX} extra specs"
+        )
+
+
+def _refuse_whole_cpus(extra_specs: Mapping[str, Any]) -> None:
+    refuse_dedicated(str(extra_specs.get(CPU_POLICY, "")), CPU_POLICY)
+    if str(extra_specs.get(CPU_REALTIME, "")).lower() in ("yes", "true", "on", "1", "t", "y"):
+        raise SpecError(
+            f"{CPU_REALTIME} gives VCPUs a real-time priority, and {PREFIX} extra specs a budget; leave out "
+            f"one of them"
+        )
+
+
+def _own(values: Mapping[str, Any]) -> dict[str, str]:
+    """Our part of ``values`` as text: JSON may carry numbers."""
     own: dict[str, str] = {}
     for key, value in values.items():
         if not key.startswith(PREFIX):
             continue
-        known = KEYS if kind == "extra spec" else USER_KEYS
-        if key not in known:
-            raise SpecError(f"the {kind} {_shown(key)} is not known; known are {', '.join(known)}")
-        own[key] = _text(kind, key, value)
+        if key not in KEYS:
+            raise SpecError(f"the extra spec {_shown(key)} is not known; known are {', '.join(KEYS)}")
+        own[key] = _text(key, value)
     return own
 
 
-def _text(kind: str, key: str, value: Any) -> str:
-    if isinstance(value, list | tuple):
-        if len(value) != 1:
-            raise SpecError(f"the {kind} {key} is given {len(value)} times; give it once")
-        value = value[0]
+def _text(key: str, value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         # Python refuses to print very long integers; ten digits are too long already.
         return str(value) if abs(value) < 10**10 else f"{value:#x}"
     if not isinstance(value, str):
-        raise SpecError(f"the {kind} {key} is a {type(value).__name__}; give a whole number or text")
+        raise SpecError(f"the extra spec {key} is a {type(value).__name__}; give a whole number or text")
     return value
-
-
-def _combine(flavor: dict[str, str], hints: dict[str, str]) -> dict[str, str]:
-    allowed = flavor.pop(HINTS, None)
-    if allowed is not None:
-        check_value(HINTS, allowed)
-    if hints:
-        if allowed is None:
-            raise SpecError(
-                f"this flavor takes no {PREFIX} scheduler hints ({', '.join(sorted(hints))}); choose a "
-                f"flavor with {HINTS}=allowed, or leave the hints out"
-            )
-        # A flavor's budget in one form may not be replaced by the same thing in another.
-        fixed = set(flavor)
-        if fixed & set(AMOUNTS):
-            fixed |= set(AMOUNTS)
-        overridden = sorted(fixed & set(hints))
-        if overridden:
-            raise SpecError(
-                f"the flavor fixes what the scheduler hint {', '.join(overridden)} would change; leave "
-                f"the hint out, or choose another flavor"
-            )
-    return {**flavor, **hints}
 
 
 def _period(text: str) -> int:
@@ -265,7 +254,8 @@ def _budget(tasks: tuple[Task, ...], period_us: int, vcpus: int) -> int | None:
     interface = plan["vms"][0]["interface"]
     if interface is None or interface["vcpus"] > vcpus:
         return None
-    return -(-interface["budget"] // vcpus)
+    # Tasks of next to nothing need less than the kernel gives.
+    return max(VCPU_BUDGET_MIN_US, -(-interface["budget"] // vcpus))
 
 
 def _shown(text: str) -> str:

@@ -1,8 +1,11 @@
 """The interfaces of the VMs that a scheduler sees on hosts, by instance uuid.
 
-A HostState may hold an instance of which only the uuid is known; flavor and hints are in its RequestSpec,
-one query away. What was read is kept as long as the instance stays on its host with its flavor: a resize, a
-migration, an evacuation and their reverts change one of the two.
+A HostState may hold an instance of which only the uuid is known; its flavor is in its RequestSpec, one query
+away. What was read is kept as long as the instance stays on its host with its flavor: a resize, a migration,
+an evacuation and their reverts change one of the two. Where nova shows only uuids, when the RequestSpec was
+last written says whether the flavor is the same: another scheduler may have placed a resize.
+
+nova's dictionaries of instances are changed by other threads at any time: this reads copies.
 
 A host that was down lists a VM that was evacuated until its compute reports again. Where two hosts list an
 instance, nova's database says where it is.
@@ -12,7 +15,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .interface import Interface
@@ -21,18 +23,23 @@ from .interface import Interface
 BATCH = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What was read of an instance, and of which state of it."""
+# Of a RequestSpec: two that are equal mean the same content.
+Stamp = object
+
+
+class Record(NamedTuple):
+    """What was read of an instance, and of which state of it; without a stamp it is for this look only."""
 
     interface: Interface | None
     flavor_id: int | None
+    stamp: Stamp | None = None
 
 
 # A host as nova's database names it: the service's host, and the node.
 Place = tuple[str, str]
 Reader = Callable[[Iterable[str]], Mapping[str, Record]]
 Locator = Callable[[Iterable[str]], Mapping[str, Place]]
+Stamper = Callable[[Iterable[str]], Mapping[str, Stamp]]
 
 
 class _Known(NamedTuple):
@@ -47,8 +54,8 @@ class Records:
     """A cache of records; ``read`` gets those it does not have, many at a time.
 
     ``locate`` says where instances are now, for those that two hosts list. ``flavor_id`` says which flavor an
-    object of nova's shows, None if it has only the uuid. nova replaces its object with every message about
-    the instance, so the same object needs no second look.
+    object of nova's shows, None if it has only the uuid; then ``stamps`` says what the record is of. nova has
+    a new object with every message about the instance, so the same object needs no second look.
     """
 
     def __init__(
@@ -56,10 +63,12 @@ class Records:
         read: Reader,
         flavor_id: Callable[[Any], int | None],
         locate: Locator,
+        stamps: Stamper = lambda uuids: {},
         limit: int = 200_000,
     ) -> None:
         self._read = read
         self._locate = locate
+        self._stamps = stamps
         self._flavor_id = flavor_id
         self._limit = limit
         self._lock = threading.Lock()
@@ -87,7 +96,9 @@ class Records:
         """The interfaces by host of {host: {uuid: nova's object}}, but for the instance ``without``.
 
         ``places`` gives nova's names of the hosts; it is called only if two list an instance."""
+        instances = {host: dict(of_host) for host, of_host in instances.items()}
         known = self._known
+        stamps = self._stamps_of_bare(instances)
         result: dict[str, list[Interface]] = {}
         missing: list[tuple[str, str, Any]] = []
         for host, of_host in instances.items():
@@ -95,7 +106,7 @@ class Records:
             for uuid, instance in of_host.items():
                 entry = known.get(uuid)
                 if entry is None or entry.instance is not instance or entry.host is not host:
-                    entry = self._second_look(entry, host, uuid, instance)
+                    entry = self._second_look(entry, host, uuid, instance, stamps)
                 if uuid == without:
                     continue
                 if entry is None and self._elsewhere.get((host, uuid)) is instance:
@@ -115,12 +126,32 @@ class Records:
             self._remember(missing, fresh)
         return result
 
-    def _second_look(self, entry: _Known | None, host: str, uuid: str, instance: Any) -> _Known | None:
+    def _stamps_of_bare(self, instances: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Stamp]:
+        """The stamps of known instances of which nova now shows another object, and no flavor."""
+        bare = []
+        for host, of_host in instances.items():
+            for uuid, instance in of_host.items():
+                entry = self._known.get(uuid)
+                if entry is None or entry.instance is instance or entry.host != host:
+                    continue
+                if self._flavor_id(instance) is None:
+                    bare.append(uuid)
+        found: dict[str, Stamp] = {}
+        for start in range(0, len(bare), BATCH):
+            found.update(self._stamps(bare[start : start + BATCH]))
+        return found
+
+    def _second_look(
+        self, entry: _Known | None, host: str, uuid: str, instance: Any, stamps: Mapping[str, Stamp]
+    ) -> _Known | None:
         """The entry if it holds for this object too."""
         if entry is None or entry.host != host:
             return None
         flavor_id = self._flavor_id(instance)
-        if flavor_id is not None and flavor_id != entry.record.flavor_id:
+        if flavor_id is None:
+            if entry.record.stamp is None or stamps.get(uuid) != entry.record.stamp:
+                return None
+        elif flavor_id != entry.record.flavor_id:
             return None
         renewed = _Known(host, instance, entry.record)
         with self._lock:

@@ -1,5 +1,6 @@
-"""RT-Weigher: worst fit. Real-time VMs go where most real-time CPU remains, the others where most memory is.
+"""RT-Weigher: worst fit. Real-time VMs go where most real-time CPU remains.
 
+Others are left to nova's own weighers, or, with ``ordinary_vms = memory``, go where most memory is.
 Dissertation of S. Xi, section 4.2.2 and table 4.1.
 """
 
@@ -9,19 +10,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import nova.conf
+from nova import version
 from nova.scheduler import weights
 
-from . import config
+from . import config, releases
 from .admission import remaining_ppm
 from .assessment import interface_of_spec
+from .capacity import Offer
+from .claim import Policy
 from .interface import SpecError
-from .nova_records import accounts
+from .nova_records import accounts, offers
 
 
 class RtWeigher(weights.BaseHostWeigher):
     """The weigher that nova.conf names in ``weight_classes``."""
 
     def __init__(self) -> None:
+        releases.check(version.version_string())
         super().__init__()
         self._options = config.register(nova.conf.CONF)
 
@@ -41,9 +46,11 @@ class RtWeigher(weights.BaseHostWeigher):
             if self._options.ordinary_vms == "stock":
                 return [0.0] * len(states)
             return [float(state.free_ram_mb) for state in states]
-        policy = config.policy(self._options)
-        hosts = accounts().hosts(states, weight_properties, self._options.reserved_cpus)
-        return [float(remaining_ppm(host, policy)) for host in hosts]
+        found = offers().of([state.uuid for state in states])
+        # RT-Filter lets no host pass that offers nothing.
+        known = [one if isinstance(one, Offer) else Offer(0, Policy()) for one in found]
+        hosts = accounts().hosts(states, weight_properties, [one.cpus for one in known])
+        return [float(remaining_ppm(host, one.policy)) for host, one in zip(hosts, known, strict=True)]
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         raise NotImplementedError("RT-Weigher weighs all hosts at once")

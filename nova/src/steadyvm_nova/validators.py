@@ -14,7 +14,6 @@ _DESCRIPTIONS = {
     interface.VCPU_BUDGET: "Execution time of each VCPU in each period, in microseconds or with us, ms.",
     interface.PERIOD: "Period of each VCPU's budget, in microseconds or with us, ms.",
     interface.TASKS: "Tasks of the VM, 'C/T' or 'C/D/T' each, from which the budget is computed.",
-    interface.HINTS: "'allowed': what this flavor leaves open may be given as scheduler hints.",
 }
 
 
