@@ -662,7 +662,9 @@ fn a_plan_for_cpus_that_are_not_there_is_refused_or_said() {
     );
     let (code, words) = apply(&["--dry-run"]);
     assert!(
-        code == 0 && words.contains("the plan is for CPUs") && words.contains("bounds may be missed"),
+        code == 0
+            && words.contains("the plan is for CPUs")
+            && words.contains("bounds may be missed"),
         "{words}"
     );
     // Without a number it is this host's.

@@ -130,7 +130,7 @@ const BY_EXT: Room = Room {
 /// thread.
 fn admit(promises: &[Promise], online: &CpuSet, room: Room) -> Result<(), HostError> {
     let Room { percent, why, fix } = room;
-    let percent = u64::from(*percent);
+    let percent = u64::from(percent);
     let check = |place: String, load: u64, cpus: u64| {
         let room = percent * cpus * (1 << 20);
         if load.saturating_mul(100) <= room {

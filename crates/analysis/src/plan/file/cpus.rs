@@ -1,6 +1,7 @@
 //! The numbers of a host's CPUs, as "2-15,18" or as a list.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use serde::{Deserialize, Deserializer, de};
 
@@ -38,9 +39,10 @@ pub(super) fn ranges(numbers: &[u32]) -> String {
     let mut text = String::new();
     for run in numbers.chunk_by(|one, next| one + 1 == *next) {
         let separator = if text.is_empty() { "" } else { "," };
-        text += &match run {
-            [first, .., last] => format!("{separator}{first}-{last}"),
-            _ => format!("{separator}{}", run[0]),
+        // Writing to a String cannot fail.
+        let _ = match run {
+            [first, .., last] => write!(text, "{separator}{first}-{last}"),
+            _ => write!(text, "{separator}{}", run[0]),
         };
     }
     text
