@@ -97,6 +97,10 @@ pub struct FakeState {
     pub writable: BTreeSet<String>,
     /// Symbolic links: path to real path.
     pub links: BTreeMap<String, String>,
+    /// Character devices by path, with their numbers.
+    pub devices: BTreeMap<String, String>,
+    /// The users of processes that are not root's.
+    pub users: BTreeMap<u32, u32>,
     /// Threads by number.
     pub threads: BTreeMap<u32, FakeThread>,
     /// Interrupts by number.
@@ -391,6 +395,12 @@ impl FakeState {
                     )
                 })
             }
+            ["proc", pid, "status"] => {
+                let pid: u32 = pid.parse().ok()?;
+                let is_there = self.threads.values().any(|thread| thread.pid == pid);
+                let user = self.users.get(&pid).copied().unwrap_or_default();
+                is_there.then(|| format!("Name:\tx\nUid:\t{user}\t{user}\t{user}\t{user}\n"))
+            }
             ["proc", "irq", irq, "smp_affinity_list"] => {
                 Some(format!("{}\n", self.irqs.get(&irq.parse().ok()?)?.cpus))
             }
@@ -588,6 +598,10 @@ impl HostTree for FakeHost {
         let inner = self.lock();
         let target = inner.state.links.get(path).cloned();
         target.ok_or_else(|| error(libc::EINVAL))
+    }
+
+    fn character_device(&self, path: &str) -> io::Result<Option<String>> {
+        Ok(self.lock().state.devices.get(path).cloned())
     }
 
     fn can_open(&self, path: &str) -> io::Result<()> {

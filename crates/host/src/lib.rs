@@ -62,7 +62,7 @@ pub use links::{
     FlowMatch, FlowRule, FlowTable, KernelLinks, Links, Moderation, PortProtocol, PortSocket,
     Qdisc, UNLIMITED_BYTES,
 };
-pub use machine::{Machine, Namespaces, Thread, ThreadId, printable};
+pub use machine::{Machine, Namespaces, Thread, ThreadId, is_command, printable};
 pub use method::{Method, Priorities, RtVm, Switches, Target};
 pub use settings::{Change, ChangeOf, Restored, SettingKind};
 pub use steadyvm_fault::Blame;

@@ -2,9 +2,11 @@
 
 mod at_work;
 pub(crate) mod cgroup;
+mod claims;
 mod descriptors;
 mod device;
 mod nic;
+mod owner;
 mod printable;
 mod processes;
 mod vfio;
@@ -13,10 +15,11 @@ mod vm_names;
 
 pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
-pub use printable::printable;
+pub use owner::User;
+pub use printable::{is_command, printable};
 pub use processes::Processes;
 pub use vm::{Vm, vm};
-pub use vm_names::{VmSelector, all as all_vms, find as find_vm};
+pub use vm_names::{VmSelector, absent as absent_vm, all as all_vms, find as find_vm};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -213,6 +216,19 @@ impl Machine {
             parent,
             flags,
         })
+    }
+
+    /// When a process started; none if it has ended.
+    pub(crate) fn start_time(&self, pid: u32) -> Option<u64> {
+        self.thread(pid, pid).map(|leader| leader.id.start_time)
+    }
+
+    /// Whether the process that had this number has ended. Without a start time, whoever has it now is taken for it.
+    pub(crate) fn has_ended(&self, pid: u32, start_time: Option<u64>) -> bool {
+        match start_time {
+            None => self.threads_of(pid).is_empty(),
+            Some(_) => self.start_time(pid) != start_time,
+        }
     }
 
     /// Whether this very thread still runs.

@@ -22,9 +22,12 @@ pub(crate) fn profile(
     check_named(target, method)?;
     need_preempt_rt(machine, method)?;
     if method.tuned {
-        return Ok(Profile::of_tuned(target, TunedProfile::of(machine)?));
+        let mut profile = Profile::of_tuned(target, TunedProfile::of(machine)?);
+        profile.identify_processes(machine);
+        return Ok(profile);
     }
     let mut profile = Profile::of_target(target);
+    profile.identify_processes(machine);
     if method.profile {
         let mut others = net::plan::nics_with_interrupts(machine)?;
         others.retain(|name| !target.rt_nics.contains(name));

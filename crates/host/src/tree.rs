@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -34,6 +35,9 @@ pub trait HostTree: Send + Sync {
 
     /// What a symbolic link says, which need not be a path (`socket:[4711]`).
     fn link(&self, path: &str) -> io::Result<String>;
+
+    /// The numbers of a character device, as sysfs writes them (`10:238`), with links followed; none of other files.
+    fn character_device(&self, path: &str) -> io::Result<Option<String>>;
 
     /// Whether a file can be opened for reading and writing (device nodes).
     fn can_open(&self, path: &str) -> io::Result<()>;
@@ -121,6 +125,19 @@ impl HostTree for RootedTree {
         Ok(target.to_string_lossy().into_owned())
     }
 
+    fn character_device(&self, path: &str) -> io::Result<Option<String>> {
+        let file = fs::metadata(self.place(path))?;
+        let numbers = || {
+            let device = file.rdev();
+            format!(
+                "{}:{}",
+                rustix::fs::major(device),
+                rustix::fs::minor(device)
+            )
+        };
+        Ok(file.file_type().is_char_device().then(numbers))
+    }
+
     fn can_open(&self, path: &str) -> io::Result<()> {
         fs::OpenOptions::new()
             .read(true)
@@ -157,5 +174,14 @@ mod tests {
         let missing = tree.write("/sys/class/net/eth0/absent", "1").unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
         assert!(!tree.exists("/sys/class/net/eth1"));
+    }
+
+    #[test]
+    fn a_character_device_is_told_by_its_numbers() {
+        let tree = RootedTree::new("/");
+        let null = tree.character_device("/dev/null").unwrap();
+        assert_eq!(null.as_deref(), Some("1:3"));
+        assert_eq!(tree.character_device("/proc/self/exe").unwrap(), None);
+        assert!(tree.character_device("/absent").is_err());
     }
 }

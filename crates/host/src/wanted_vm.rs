@@ -61,7 +61,8 @@ impl WantedVm {
         }
         let threads = machine.all_threads()?;
         let processes = Processes::of(&threads);
-        if let Some(found) = find_vm(machine, &processes, &self.selector, warnings)? {
+        let told = warnings.len();
+        if let Some(found) = find_vm(machine, &processes, &self.selector, &[], warnings)? {
             return Ok(rt_vm(found.pid));
         }
         let running = all_vms(machine, &processes);
@@ -70,7 +71,11 @@ impl WantedVm {
             .map(|(name, vm)| format!("{} (process {})", printable(name), vm.pid))
             .collect();
         Err(HostError::BadInput {
-            what: format!("{} does not run on this host", self.selector),
+            what: [format!("{} does not run on this host", self.selector)]
+                .into_iter()
+                .chain(warnings.drain(told..))
+                .collect::<Vec<_>>()
+                .join("; "),
             fix: if running.is_empty() {
                 "start it first: no VM runs that KVM knows of".into()
             } else {

@@ -29,7 +29,7 @@ pub(crate) fn start(
     stop: OwnedFd,
 ) -> Result<JoinHandle<Result<(), Error>>, Error> {
     let what = format!("write {}", path.display());
-    let mut file = File::create(path).map_err(Error::io(&what))?;
+    let mut file = steadyvm_files::create(path).map_err(Error::io(&what))?;
     write_header(&mut file, host, cpus).map_err(Error::io(&what))?;
     thread::Builder::new()
         .name("sched-record".into())

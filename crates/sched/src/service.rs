@@ -7,16 +7,17 @@ use crate::scheduler::{Error, Scheduler, is_attached};
 use crate::show::{DecisionTimes, SCHEMA_VERSION, Standing, VcpuStanding};
 use crate::timer;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{Mode, umask};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
+use steadyvm_files::{Directory, Others};
 use steadyvm_sched_policy::{Kind, Parameters};
 
 /// Where the loader is asked.
@@ -419,14 +420,19 @@ impl Listener {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(Error::io(&what))?;
         }
+        let opened = Directory::of(path, Others::Refused);
+        let (directory, name) = opened.map_err(Error::io(&what))?;
         // Of a loader that was killed. One that lives has the scheduler, and so this one did not get here.
-        if let Err(error) = fs::remove_file(path)
+        if let Err(error) = directory.remove(&name)
             && error.kind() != io::ErrorKind::NotFound
         {
             return Err(Error::io(&what)(error));
         }
-        let socket = UnixListener::bind(path).map_err(Error::io(&what))?;
-        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(Error::io(&what))?;
+        // Nobody else gets it before it is this user's alone.
+        let before = umask(Mode::S_IRWXG | Mode::S_IRWXO | Mode::S_IXUSR);
+        let bound = UnixListener::bind(directory.reach(&name));
+        umask(before);
+        let socket = bound.map_err(Error::io(&what))?;
         Ok(Self {
             socket,
             path: path.to_owned(),

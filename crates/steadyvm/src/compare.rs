@@ -181,7 +181,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         print!("{}", results.to_json()?);
     } else {
         print!("{rendered}");
-        println!("\nreport: {}", args.out.join("report.html").display());
+        output::line(&format!(
+            "\nreport: {}",
+            args.out.join("report.html").display()
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use steadyvm_lab::Error;
 pub fn prepare(directory: &Path) -> steadyvm_lab::Result<()> {
     let probe = directory.join(".writable");
     fs::create_dir_all(directory)
-        .and_then(|()| fs::write(&probe, ""))
+        .and_then(|()| steadyvm_files::write(&probe, ""))
         .and_then(|()| fs::remove_file(&probe))
         .map_err(|error| {
             Error::input(

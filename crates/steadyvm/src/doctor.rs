@@ -25,7 +25,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         output::json(&report)?;
     } else {
         let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        output::print(&render(&report, colour))?;
+        // What is found has no control characters: `doctor::examine` sees to it.
+        output::styled(&render(&report, colour))?;
     }
     Ok(ExitCode::SUCCESS)
 }

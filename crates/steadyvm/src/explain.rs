@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use steadyvm_analysis::plan::{self, ServiceReport};
 use steadyvm_host::discover::{self, Processes};
-use steadyvm_host::{HostError, Machine, Thread};
+use steadyvm_host::{HostError, Machine, Thread, printable};
 use steadyvm_trace::receive_path::{
     Findings, Legs, Rank, Report, Setup, VmThreads, Wanted, analyse, render, render_worst,
 };
@@ -310,7 +310,7 @@ fn setup(args: &Args) -> Result<Setup> {
 fn vms(machine: &Machine, threads: &[Thread]) -> Vec<VmThreads> {
     let all = discover::all_vms(machine, &Processes::of(threads)).into_iter();
     all.map(|(name, vm)| VmThreads {
-        name,
+        name: printable(&name).into_owned(),
         carriers: vm.vhost_workers.iter().map(|thread| thread.tid).collect(),
         vcpus: vm
             .vcpus

@@ -60,7 +60,7 @@ fn completions(directory: &Path) -> Result<()> {
     ] {
         let path = directory.join(name);
         let mut file =
-            File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+            steadyvm_files::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
         clap_complete::generate(shell, &mut CommandLine::command(), "steadyvm", &mut file);
     }
     Ok(())

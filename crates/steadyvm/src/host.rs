@@ -146,7 +146,7 @@ impl TargetArgs {
             .map(|vm| vm.find(&machine, &mut warnings))
             .collect::<Result<_, _>>();
         for warning in &warnings {
-            eprintln!("steadyvm: warning: {warning}");
+            output::say(&format!("steadyvm: warning: {warning}"));
         }
         Ok(Target {
             rt_nics: self.rt_nics.clone(),
@@ -180,10 +180,10 @@ pub(crate) fn print_json<T: Serialize>(content: &T) -> Result<()> {
 fn apply(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode> {
     let applied = control.apply(&args.target()?, args.method)?;
     for warning in &applied.warnings {
-        eprintln!("steadyvm: warning: {warning}");
+        output::say(&format!("steadyvm: warning: {warning}"));
     }
     for skipped in &applied.skipped {
-        eprintln!("steadyvm: skipped: {skipped}");
+        output::say(&format!("steadyvm: skipped: {skipped}"));
     }
     if json {
         print_json(&applied)?;
@@ -204,7 +204,7 @@ fn apply(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCod
 fn plan(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode> {
     let plan = control.plan(&args.target()?, args.method)?;
     for warning in &plan.warnings {
-        eprintln!("steadyvm: warning: {warning}");
+        output::say(&format!("steadyvm: warning: {warning}"));
     }
     if json {
         print_json(&plan)?;
@@ -232,7 +232,7 @@ pub(crate) fn show(control: &HostControl, json: bool) -> Result<ExitCode> {
         output::print(&render_shown(&shown))?;
     }
     for warning in &shown.warnings {
-        eprintln!("steadyvm: warning: {warning}");
+        output::say(&format!("steadyvm: warning: {warning}"));
     }
     Ok(if shown.has_drifted() {
         ExitCode::from(1)
@@ -320,10 +320,10 @@ fn render_shown(shown: &Status) -> String {
 pub(crate) fn report_undone(undone: &Undone, json: bool) -> Result<ExitCode> {
     let lines = [&undone.notes, &undone.postponed, &undone.changed_by_others];
     for line in lines.into_iter().flatten() {
-        eprintln!("steadyvm: note: {line}");
+        output::say(&format!("steadyvm: note: {line}"));
     }
     for failed in &undone.failed {
-        eprintln!("steadyvm: not restored: {failed}");
+        output::say(&format!("steadyvm: not restored: {failed}"));
     }
     if json {
         print_json(undone)?;

@@ -124,7 +124,7 @@ fn main() -> ExitCode {
 }
 
 fn complain(error: &anyhow::Error, code: u8) -> ExitCode {
-    eprintln!("steadyvm: {error:#}");
+    output::say(&format!("steadyvm: {error:#}"));
     ExitCode::from(code)
 }
 

@@ -146,7 +146,7 @@ fn apply(control: &HostControl, profile: &Profile, json: bool) -> Result<ExitCod
     let applied: Report = control.apply_profile(profile)?;
     warn(&applied.warnings);
     for skipped in &applied.skipped {
-        eprintln!("steadyvm: skipped: {skipped}");
+        output::say(&format!("steadyvm: skipped: {skipped}"));
     }
     if json {
         host::print_json(&applied)?;
@@ -165,6 +165,6 @@ fn apply(control: &HostControl, profile: &Profile, json: bool) -> Result<ExitCod
 
 fn warn(warnings: &[String]) {
     for warning in warnings {
-        eprintln!("steadyvm: warning: {warning}");
+        output::say(&format!("steadyvm: warning: {warning}"));
     }
 }

@@ -78,7 +78,7 @@ fn code(feasible: bool) -> ExitCode {
 
 fn draw(args: &Args, picture: impl FnOnce() -> String) -> Result<()> {
     args.svg.as_ref().map_or(Ok(()), |svg| {
-        fs::write(svg, picture())
+        steadyvm_files::write(svg, picture())
             .with_context(|| format!("cannot write the picture {}", svg.display()))
     })
 }
@@ -201,12 +201,4 @@ fn text_of(source: impl Read) -> Result<String> {
         bail!("longer than {} MiB; split the plan", MAX_INPUT >> 20);
     }
     String::from_utf8(bytes).context("is not UTF-8 text")
-}
-
-fn print(text: &str) -> Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // A reader that has seen enough is no error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("cannot write to standard output"),
-    }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
-use steadyvm_host::{Machine, discover};
+use steadyvm_host::{Machine, discover, printable};
 use steadyvm_sched::config::{Config, Mechanism};
 use steadyvm_sched::enforcement::Enforcement;
 use steadyvm_sched::exposition;
@@ -51,7 +51,7 @@ enum Verb {
     #[command(after_help = "Examples:
   steadyvm sched top
   steadyvm sched top --once --json
-  steadyvm sched top --interval 15 --format prometheus --out /var/lib/prometheus/node-exporter/sched.prom")]
+  steadyvm sched top --interval 15 --format prometheus --out /var/lib/steadyvm/metrics/sched.prom")]
     Top(TopArgs),
     /// Replay a record on the policy; the first difference ends it with exit code 1.
     Replay {
@@ -112,6 +112,7 @@ struct TopArgs {
     #[arg(long, conflicts_with = "count")]
     once: bool,
     /// Write to this file instead, each time in one step, so that a collector never reads half of it.
+    /// Root writes only into a directory that nobody else can write to or exchange.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -248,10 +249,8 @@ impl TopArgs {
             let is_screen =
                 self.show.format() == Format::Table && !self.once && stdout().is_terminal();
             match &self.out {
-                Some(file) => crate::top::replace(file, &text)
-                    .with_context(|| format!("cannot write to {}", file.display()))?,
-                // To the first place, and all of the screen cleared (ECMA-48: CUP, ED).
-                None if is_screen => output::print(&format!("\u{1b}[H\u{1b}[2J{text}"))?,
+                Some(file) => crate::top::replace(file, &text)?,
+                None if is_screen => output::screen(&text)?,
                 None => output::print(&text)?,
             }
             left = left.map(|left| left - 1);
@@ -269,11 +268,18 @@ impl ShowArgs {
     }
 
     fn text(&self, standing: &Standing) -> Result<String> {
+        if self.format() == Format::Json {
+            return Ok(serde_json::to_string(standing)? + "\n");
+        }
+        // A line is a VCPU's, whatever its VM is called.
+        let mut shown = standing.clone();
+        for vcpu in &mut shown.vcpus {
+            vcpu.vm = printable(&vcpu.vm).into_owned();
+        }
         Ok(match self.format() {
-            Format::Table => standing.table(),
-            Format::Json => serde_json::to_string(standing)? + "\n",
-            Format::OpenMetrics => standing.metrics(exposition::Format::OpenMetrics),
-            Format::Prometheus => standing.metrics(exposition::Format::Prometheus),
+            Format::OpenMetrics => shown.metrics(exposition::Format::OpenMetrics),
+            Format::Prometheus => shown.metrics(exposition::Format::Prometheus),
+            Format::Table | Format::Json => shown.table(),
         })
     }
 

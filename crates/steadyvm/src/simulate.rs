@@ -106,14 +106,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(outcome.late() > 0)))
 }
 
-fn print(text: &str) -> Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // A reader that has seen enough is no error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("cannot write to standard output"),
-    }
-}
-
 fn experiment(name: &str, seed: u64) -> Result<String> {
     let list = || -> String {
         let lines = Experiment::ALL
@@ -146,7 +138,7 @@ fn simulate(args: &Args, scenario: &Scenario) -> Result<Outcome> {
     let mut recorder = Recorder::default();
     let outcome = Engine::new(system, *seed, *duration_ns, &mut recorder)?.run();
     let write = |path: &Path, text: String| {
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        steadyvm_files::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     };
     if let Some(path) = &args.gantt {
         write(

@@ -48,7 +48,8 @@ enum SocketsVerb {
 #[command(verbatim_doc_comment)]
 #[allow(clippy::doc_markdown)] // options and XML for a terminal
 struct ServeArgs {
-    /// Where the monitor connects: a Unix socket, which is made. Its file goes when one has.
+    /// Where the monitor connects: a Unix socket, which is made. Its file goes when one has. Root's process makes it
+    /// only in a directory that nobody else can write to or exchange, such as /run/steadyvm-sockets with mode 0711.
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
     /// The network namespace of the guest's sockets: new, current, a name of `ip netns`, or a path with
@@ -61,7 +62,7 @@ struct ServeArgs {
     /// Channels: as many as the guest has VCPUs, 1 to 64.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     channels: u16,
-    /// Let this user connect, by number: the one that the monitor runs as.
+    /// Let this user connect, by number: the one that the monitor runs as. Others are sent away.
     #[arg(long, value_name = "NUMBER")]
     client_user: Option<u32>,
     /// Let the namespace be the host's own, with its loopback and all its addresses.

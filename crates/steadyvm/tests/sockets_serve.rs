@@ -170,3 +170,38 @@ fn what_cannot_be_served_is_refused() {
         assert!(!server.door().exists());
     }
 }
+
+/// Connects to a socket as a user, and says whether anything was heard.
+fn is_served_as(user: u32, door: &Path) -> bool {
+    let script = "import socket, sys\n\
+        s = socket.socket(socket.AF_UNIX)\n\
+        s.connect(sys.argv[1])\n\
+        print(len(s.recv(8)))";
+    let asked = Command::new("setpriv")
+        .args(["--reuid", &user.to_string(), "--clear-groups"])
+        .args(["python3", "-c", script])
+        .arg(door)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&asked.stderr);
+    assert!(asked.status.success(), "{error}");
+    asked.stdout == b"8\n"
+}
+
+#[test]
+fn others_than_the_clients_user_are_sent_away() {
+    const CLIENT: u32 = 65533;
+    let mut server = Server::start(&["--namespace", "new", "--client-user", "65533"]);
+    let line = server.line();
+    assert!(line.contains("is waited for"), "{line}");
+    // As a directory in /run would be.
+    let open = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o711);
+    fs::set_permissions(server.place.path(), open).unwrap();
+    assert!(!is_served_as(65534, &server.door()));
+    let told = server.line();
+    assert!(told.contains("user 65534 may not connect"), "{told}");
+    assert!(server.door().exists(), "the front end is still waited for");
+    assert!(is_served_as(CLIENT, &server.door()));
+    let (status, said) = server.end();
+    assert_eq!(status.code(), Some(0), "{said}");
+}

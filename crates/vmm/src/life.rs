@@ -18,7 +18,7 @@ use crate::jail::{self, Jail, Limits};
 use crate::machine::{Machine, Surroundings};
 use crate::namespace;
 use crate::output::{Messages, Outputs, Pipe, Sink};
-use crate::resources::Resources;
+use crate::resources::{self, Resources};
 use crate::seccomp::{Filters, Role};
 use crate::statistics::Report;
 use crate::terminal::{RawTerminal, borrow};
@@ -43,6 +43,7 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
         configuration.sockets.is_some(),
         !configuration.net.is_empty(),
     )?;
+    let _name = resources::name_of(configuration)?;
     let mut resources = Resources::open(configuration)?;
     let mut report = statistics
         .map(|path| Report::create(path, &configuration.name))

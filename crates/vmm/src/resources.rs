@@ -2,6 +2,9 @@
 //! at once, and everything after runs without the right to open it.
 
 use kvm_ioctls::Kvm;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,6 +18,7 @@ use crate::devices::block;
 use crate::devices::tap::Tap;
 use crate::output::Sink;
 use steadyvm_fault::{At, Fault as Error, Result};
+use steadyvm_files::{Directory, FileType, Others};
 
 /// Whether a VM can be made of what a description names, without making it: kernel and initramfs are
 /// loaded into memory that is thrown away, all else is looked at.
@@ -139,6 +143,21 @@ impl Resources {
     }
 }
 
+/// Says what the VM is called to whoever looks at this process's descriptors, since Linux cuts the names of threads: a file of
+/// memory of that name, which stays empty.
+///
+/// # Errors
+/// The kernel's.
+pub fn name_of(configuration: &Configuration) -> Result<File> {
+    let what = "say what the VM is called";
+    let name = CString::new(format!("steadyvm-up:{}", configuration.name)).cannot(what)?;
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let file = File::from(memfd_create(name.as_c_str(), flags).cannot(what)?);
+    let seals = SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).cannot(what)?;
+    Ok(file)
+}
+
 fn open_channel(channel: &configuration::Channel) -> Result<UnixStream> {
     UnixStream::connect(&channel.socket).map_err(|error| {
         let place = format!("channel.socket = \"{}\"", channel.socket.display());
@@ -168,10 +187,18 @@ fn open_console(configuration: &Configuration) -> Result<Sink> {
             })
         }
         Console::File(path) => {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true);
-            let file = options.custom_flags(libc::O_NOFOLLOW).open(path);
-            let file = file.map_err(|error| {
+            let open = || {
+                let (directory, name) = Directory::of(path, Others::Allowed)?;
+                match directory.kind(&name)? {
+                    // A terminal or a pipe that is there.
+                    Some(FileType::CharacterDevice | FileType::Fifo) => OpenOptions::new()
+                        .write(true)
+                        .custom_flags(libc::O_NOFOLLOW)
+                        .open(directory.reach(&name)),
+                    _ => directory.create_anew(&name, steadyvm_files::READABLE),
+                }
+            };
+            let file = open().map_err(|error| {
                 Error::input(format!("console = \"{}\"", path.display()), error)
             })?;
             Ok(Sink::limited(file, most))

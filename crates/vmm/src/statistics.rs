@@ -98,7 +98,7 @@ pub struct Report {
 impl Report {
     /// Makes the file, before the VM runs.
     pub fn create(path: &Path, name: &str) -> Result<Self> {
-        let file = File::create(path)
+        let file = steadyvm_files::create(path)
             .map_err(|error| Error::input(format!("--statistics {}", path.display()), error))?;
         Ok(Self {
             name: name.to_owned(),

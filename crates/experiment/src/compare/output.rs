@@ -46,7 +46,7 @@ pub fn write_output(
                 if let Some(traced) = &round_data.phase(phase).receive_path {
                     let (name, key) = (&method.name, phase.wake_up_key());
                     let path = directory.join(format!("{name}.{key}.{}.json", round + 1));
-                    fs::write(&path, &traced.report).at("write", &path)?;
+                    steadyvm_files::write(&path, &traced.report).at("write", &path)?;
                 }
             }
         }

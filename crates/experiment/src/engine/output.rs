@@ -33,7 +33,7 @@ pub fn write_run(
 ) -> Result<()> {
     let write = |name: &Path, content: &str| {
         let path = directory.join(name);
-        fs::write(&path, content).at("write", &path)
+        steadyvm_files::write(&path, content).at("write", &path)
     };
     let text = to_json(results).doing("write results.json")?;
     write("results.json".as_ref(), &text)?;

@@ -32,7 +32,7 @@ fn of_vms(machine: &Machine) -> Check {
     let vms = all_vms(machine, &Processes::of(&threads));
     for (name, vm) in &vms {
         for thread in threads.iter().filter(|thread| thread.id.pid == vm.pid) {
-            for path in cgroup::of_thread(machine, vm.pid, thread.id.tid) {
+            for cgroup::Cgroup { path, .. } in cgroup::of_thread(machine, vm.pid, thread.id.tid) {
                 let file = |directory| format!("{directory}/cpu.max");
                 files.extend(directories(&path).map(|directory| (file(directory), name)));
             }
@@ -111,7 +111,7 @@ fn quotas(machine: &Machine, threads: &[Thread]) -> BTreeMap<String, Quota> {
     let mut quotas: BTreeMap<String, Quota> = BTreeMap::new();
     for thread in threads {
         let is_worker = thread.is_kernel() || thread.flags & PF_USER_WORKER != 0;
-        for path in cgroup::of_thread(machine, thread.id.pid, thread.id.tid) {
+        for cgroup::Cgroup { path, .. } in cgroup::of_thread(machine, thread.id.pid, thread.id.tid) {
             for directory in directories(&path) {
                 let value = values.entry(directory.clone()).or_insert_with(|| {
                     let value = text(machine, &format!("{directory}/cpu.max"));

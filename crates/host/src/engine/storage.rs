@@ -6,10 +6,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
+use steadyvm_files::must_be_trusted;
 
 /// No journal is larger: some 100,000 settings.
 const LARGEST_FILE: u64 = 64 << 20;
@@ -56,7 +57,7 @@ impl Directory {
     fn open(&self) -> io::Result<File> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
-        must_be_trusted(&directory, &self.path.display().to_string())?;
+        must_be_trusted(&directory.metadata()?, &self.path.display().to_string())?;
         Ok(directory)
     }
 
@@ -67,25 +68,6 @@ impl Directory {
         let file = rustix::fs::openat(self.open()?, name, flags, mode)?;
         Ok(File::from(file))
     }
-}
-
-fn must_be_trusted(file: &File, name: &str) -> io::Result<()> {
-    let metadata = file.metadata()?;
-    let own = rustix::process::geteuid().as_raw();
-    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    if metadata.uid() != 0 && metadata.uid() != own {
-        return refuse(format!(
-            "{name} belongs to user {}, who could make steadyvm write any file",
-            metadata.uid()
-        ));
-    }
-    if metadata.mode() & 0o022 != 0 {
-        return refuse(format!(
-            "{name} may be written by others (mode {:o}): chmod go-w, if nobody did",
-            metadata.mode() & 0o7777
-        ));
-    }
-    Ok(())
 }
 
 impl Storage for Directory {
@@ -114,8 +96,9 @@ impl Storage for Directory {
             Err(rustix::io::Errno::NOENT) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        must_be_trusted(&file, &self.path.join(name).display().to_string())?;
-        if !file.metadata()?.is_file() {
+        let metadata = file.metadata()?;
+        must_be_trusted(&metadata, &self.path.join(name).display().to_string())?;
+        if !metadata.is_file() {
             return Err(io::Error::other("it is no regular file"));
         }
         let mut bytes = Vec::new();

@@ -141,6 +141,7 @@ pub fn files(bytes: &[u8]) {
             &machine,
             &Processes::of(&threads),
             &selector,
+            &[],
             &mut Vec::new(),
         );
     }

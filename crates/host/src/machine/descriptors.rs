@@ -1,9 +1,11 @@
 //! The files that a process has open, as far as they say what it is: a KVM VM, its VCPUs, its
-//! vhost and VFIO devices. `/proc/PID/fd` is the kernel's word; a process cannot forge it.
+//! vhost and VFIO devices. `/proc/PID/fd` is the kernel's word; a process cannot forge it, but for paths: any file may be
+//! called `vfio/12`. So what would give a process the interrupts of a device is compared by its device number.
 
 use std::collections::BTreeSet;
 use std::io;
 
+use super::claims;
 use crate::machine::Machine;
 
 /// What a process has open.
@@ -21,6 +23,8 @@ pub(crate) struct Descriptors {
     pub vfio_groups: BTreeSet<u32>,
     /// The devices that it has passed through by themselves (`/dev/vfio/devices/vfio0`).
     pub vfio_devices: BTreeSet<String>,
+    /// What it calls its VM, if it is `steadyvm up` (`/memfd:steadyvm-up:NAME`).
+    pub vm_name: Option<String>,
 }
 
 impl Descriptors {
@@ -33,14 +37,17 @@ impl Descriptors {
         let mut found = Self::default();
         for name in machine.tree.list(&directory)? {
             // A descriptor may be closed meanwhile.
-            if let Ok(target) = machine.tree.link(&format!("{directory}/{name}")) {
-                found.add(&name, &target);
+            let path = format!("{directory}/{name}");
+            if let Ok(target) = machine.tree.link(&path) {
+                let is_device = |numbers: &str| is_device(machine, &path, numbers);
+                found.add(&name, &target, is_device);
             }
         }
         Ok(found)
     }
 
-    fn add(&mut self, name: &str, target: &str) {
+    /// `is_device` tells whether the descriptor is the character device that a file of sysfs has the number of.
+    fn add(&mut self, name: &str, target: &str, is_device: impl Fn(&str) -> bool) {
         if let Some(kind) = target.strip_prefix("anon_inode:") {
             if kind == "kvm-vm" {
                 self.kvm_vms.extend(name.parse::<u32>());
@@ -49,24 +56,42 @@ impl Descriptors {
             }
             return;
         }
+        if let Some(name) = claims::name_of_file(target) {
+            self.vm_name = Some(name.to_owned());
+            return;
+        }
         // A monitor may have a /dev of its own (libvirt's), whose root the path then begins at.
         let mut parts = target.rsplit('/');
         let (last, above, higher) = (parts.next(), parts.next(), parts.next());
         match (last, above, higher) {
             (Some("vhost-net"), ..) => self.vhost_nets += 1,
             (Some(device), Some(_), _) if device.starts_with("vhost-") => self.other_vhosts += 1,
-            (Some(device), Some("devices"), Some("vfio")) => {
+            (Some(device), Some("devices"), Some("vfio"))
+                if is_device(&format!("/sys/class/vfio-dev/{device}/dev")) =>
+            {
                 self.vfio_devices.insert(device.to_owned());
             }
-            (Some(group), Some("vfio"), _) => self.vfio_groups.extend(group.parse::<u32>()),
+            (Some(group), Some("vfio"), _) => {
+                let group = group.parse::<u32>().ok();
+                let is_one = |group: &u32| is_device(&format!("/sys/class/vfio/{group}/dev"));
+                self.vfio_groups.extend(group.filter(is_one));
+            }
             _ => {}
         }
     }
 }
 
+/// Whether an open file is the character device with the numbers that a file of sysfs has.
+fn is_device(machine: &Machine, open: &str, numbers: &str) -> bool {
+    let of_file = machine.tree.character_device(open).ok().flatten();
+    let of_sysfs = machine.tree.read(numbers).ok();
+    of_file.is_some() && of_file == of_sysfs.map(|text| text.trim().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::FakeHost;
 
     #[test]
     fn files_say_what_a_process_is() {
@@ -86,8 +111,9 @@ mod tests {
             ("14", "/dev/vfio/vfio"),
             ("15", "socket:[4711]"),
             ("16", "/srv/anon_inode:kvm-vm"),
+            ("17", "/memfd:steadyvm-up:production-a (deleted)"),
         ] {
-            found.add(name, target);
+            found.add(name, target, |_| true);
         }
         let expected = Descriptors {
             kvm_vms: [4].into(),
@@ -96,7 +122,31 @@ mod tests {
             other_vhosts: 1,
             vfio_groups: [12, 13].into(),
             vfio_devices: ["vfio0".to_owned()].into(),
+            vm_name: Some("production-a".into()),
         };
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_file_that_is_called_as_a_device_is_none() {
+        let host = FakeHost::default();
+        host.file("/sys/class/vfio/12/dev", "242:0\n");
+        host.file("/sys/class/vfio-dev/vfio0/dev", "243:0\n");
+        let of = |targets: &[(&str, Option<&str>)]| {
+            for (descriptor, (target, device)) in targets.iter().enumerate() {
+                host.open(100, descriptor as u32, target, *device);
+            }
+            Descriptors::of(&host.machine(), 100).unwrap()
+        };
+        let found = of(&[("/srv/vfio/12", None), ("/srv/vfio/devices/vfio0", None)]);
+        assert_eq!(found, Descriptors::default());
+        let found = of(&[("/vfio/12", Some("1:3")), ("/srv/vfio/13", Some("242:0"))]);
+        assert_eq!(found, Descriptors::default());
+        let found = of(&[
+            ("/vfio/12", Some("242:0")),
+            ("/dev/vfio/devices/vfio0", Some("243:0")),
+        ]);
+        assert_eq!(found.vfio_groups, [12].into());
+        assert_eq!(found.vfio_devices, ["vfio0".to_owned()].into());
     }
 }

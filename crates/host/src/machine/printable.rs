@@ -6,22 +6,25 @@ use std::fmt::Write;
 /// Text with its control characters, and those that turn the direction of writing, as escapes:
 /// threads, files and VMs may have any name, and a terminal obeys what it is sent.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let commands = |character: char| {
-        character.is_control()
-            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(commands) {
+    if !text.contains(is_command) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 8);
     for character in text.chars() {
-        if commands(character) {
+        if is_command(character) {
             let _ = write!(safe, "{}", character.escape_default());
         } else {
             safe.push(character);
         }
     }
     Cow::Owned(safe)
+}
+
+/// Whether a terminal does something at this character other than show it.
+pub fn is_command(character: char) -> bool {
+    // Arabic letter mark, marks of direction, separators, embeddings, overrides and isolates.
+    let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || character.is_control()
 }
 
 #[cfg(test)]

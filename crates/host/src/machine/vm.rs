@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::descriptors::Descriptors;
 use super::printable::printable;
+use super::processes::Processes;
 use super::vfio;
 use super::{Machine, Thread, ThreadId};
 use crate::error::HostError;
@@ -52,6 +53,15 @@ pub struct Vm {
 /// A process that is not there, that holds no KVM VM, or whose VCPUs cannot be told; or that this
 /// user may not look at.
 pub fn vm(machine: &Machine, threads: &[Thread], pid: u32) -> Result<Vm, HostError> {
+    vm_of(machine, &Processes::of(threads), pid)
+}
+
+/// The same of one look, in which what is the whole host's is read once.
+pub(super) fn vm_of(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    pid: u32,
+) -> Result<Vm, HostError> {
     // Before the threads: a thread names itself and then makes its VCPU, so each VCPU that is found here has one.
     let files = match Descriptors::of(machine, pid) {
         // There is none, or it has ended.
@@ -78,14 +88,14 @@ pub fn vm(machine: &Machine, threads: &[Thread], pid: u32) -> Result<Vm, HostErr
                 .into(),
         });
     }
-    let vcpus = vcpus(machine, &own, pid, &files)?;
+    let vcpus = vcpus(machine, processes, &own, pid, &files)?;
     let mut warnings = Vec::new();
-    let mut vhost_workers = vhost_workers(threads, &own, &files, pid, &mut warnings);
+    let of_the_kernel = processes.threads_of_the_kernel();
+    let mut vhost_workers = vhost_workers(of_the_kernel, &own, &files, pid, &mut warnings);
     vhost_workers.extend(named(&own, is_card_of_steadyvm));
     let vfio_irqs = vfio::irqs(machine, &files);
-    let vfio_threads = threads
+    let vfio_threads = of_the_kernel
         .iter()
-        .filter(|thread| thread.is_kernel())
         .filter(|thread| {
             let irq = parse::irq_of_thread(&thread.id.comm);
             irq.is_some_and(|irq| vfio_irqs.contains_key(&irq))
@@ -126,11 +136,12 @@ fn is_card_of_steadyvm(comm: &str) -> bool {
 /// not mounted, the threads' names, as far as the process has VCPUs of those numbers.
 fn vcpus(
     machine: &Machine,
+    processes: &Processes<'_>,
     own: &[Thread],
     pid: u32,
     files: &Descriptors,
 ) -> Result<BTreeMap<u32, ThreadId>, HostError> {
-    let mut found = vcpus_of_debugfs(machine, own, files);
+    let mut found = vcpus_of_debugfs(machine, processes.makers_of_vms(machine), own, files);
     let known: BTreeSet<u32> = found.keys().copied().collect();
     let running: BTreeSet<u32> = found.values().map(|thread| thread.tid).collect();
     for thread in own.iter().filter(|it| !running.contains(&it.id.tid)) {
@@ -162,33 +173,41 @@ fn vcpus(
     Ok(found)
 }
 
-/// The VCPU threads as KVM names them: `/sys/kernel/debug/kvm/THREAD-FD/vcpu0/pid`, where THREAD
-/// made the VM and FD is its descriptor (`kvm_create_vm_debugfs()`), and `pid` holds the thread that
-/// ran the VCPU last.
+/// Where KVM says what it knows of each VM.
+const KVM: &str = "/sys/kernel/debug/kvm";
+
+/// The VMs of `/sys/kernel/debug/kvm/THREAD-FD` by the thread that made them, each with its descriptor and its directory's
+/// name (`kvm_create_vm_debugfs()`).
+pub(super) struct MakersOfVms(BTreeMap<u32, Vec<(u32, String)>>);
+
+impl MakersOfVms {
+    pub fn read(machine: &Machine) -> Self {
+        let mut makers: BTreeMap<u32, Vec<(u32, String)>> = BTreeMap::new();
+        for name in machine.tree.list(KVM).unwrap_or_default() {
+            let Some((maker, descriptor)) = name.split_once('-') else {
+                continue;
+            };
+            if let (Ok(maker), Ok(descriptor)) = (maker.parse(), descriptor.parse()) {
+                makers.entry(maker).or_default().push((descriptor, name));
+            }
+        }
+        Self(makers)
+    }
+}
+
+/// The VCPU threads as KVM names them: `vcpu0/pid` of a VM's directory holds the thread that ran the VCPU last.
 fn vcpus_of_debugfs(
     machine: &Machine,
+    makers: &MakersOfVms,
     own: &[Thread],
     files: &Descriptors,
 ) -> BTreeMap<u32, ThreadId> {
-    let root = "/sys/kernel/debug/kvm";
     let by_tid: BTreeMap<u32, &ThreadId> = own.iter().map(|one| (one.id.tid, &one.id)).collect();
-    let is_own = |vm: &&String| {
-        vm.split_once('-').is_some_and(|(maker, descriptor)| {
-            let maker = maker.parse().ok();
-            let descriptor = descriptor.parse().ok();
-            maker.is_some_and(|maker: u32| by_tid.contains_key(&maker))
-                && descriptor.is_some_and(|fd: u32| files.kvm_vms.contains(&fd))
-        })
-    };
+    let made = by_tid.keys().filter_map(|tid| makers.0.get(tid)).flatten();
+    let own_vms = made.filter(|(descriptor, _)| files.kvm_vms.contains(descriptor));
     let mut found = BTreeMap::new();
-    for vm in machine
-        .tree
-        .list(root)
-        .unwrap_or_default()
-        .iter()
-        .filter(is_own)
-    {
-        let directory = format!("{root}/{vm}");
+    for (_, vm) in own_vms {
+        let directory = format!("{KVM}/{vm}");
         for entry in machine.tree.list(&directory).unwrap_or_default() {
             let number = entry.strip_prefix("vcpu").map(str::parse::<u32>);
             let Some(Ok(number)) = number else { continue };
@@ -206,7 +225,7 @@ fn vcpus_of_debugfs(
 /// with `fork_from_owner_default=0` from 6.17 on, a kernel thread. Both are named after the thread
 /// that opened vhost.
 fn vhost_workers(
-    threads: &[Thread],
+    of_the_kernel: &[&Thread],
     own: &[Thread],
     files: &Descriptors,
     pid: u32,
@@ -217,9 +236,9 @@ fn vhost_workers(
     }
     let tids: BTreeSet<u32> = own.iter().map(|thread| thread.id.tid).collect();
     let is_owner = |owner: &str| owner.parse().is_ok_and(|owner| tids.contains(&owner));
-    let kernel_threads = threads.iter().filter(|thread| {
+    let kernel_threads = of_the_kernel.iter().copied().filter(|thread| {
         let owner = thread.id.comm.strip_prefix("vhost-");
-        thread.is_kernel() && owner.is_some_and(is_owner)
+        owner.is_some_and(is_owner)
     });
     let tasks = own
         .iter()

@@ -31,7 +31,7 @@ use super::profile::{
 };
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
-use crate::machine::printable;
+use crate::machine::{User, printable};
 
 /// The file. Tables of the plan are named, so that a misspelt one is an error.
 #[derive(Deserialize)]
@@ -122,6 +122,15 @@ struct VmTable {
     class: Option<String>,
     unit: Option<Spanned<String>>,
     cgroup: Option<Spanned<String>>,
+    user: Option<Spanned<UserField>>,
+}
+
+/// One user, or several.
+#[derive(Deserialize, Clone)]
+#[serde(untagged, expecting = "a user by name or number, or a list of users")]
+enum UserField {
+    One(User),
+    Several(Vec<User>),
 }
 
 /// Reads the network part of a file. `name` is the file's, for messages.
@@ -330,12 +339,18 @@ impl Reader<'_> {
             class,
             unit,
             cgroup,
+            user,
         } = table.get_ref();
+        // Terminals obey them, and no monitor is told such a name.
+        if let Some(name) = name.as_ref().filter(|name| name.contains(char::is_control)) {
+            let what = format!("the VM's name \"{}\" has control characters", printable(name));
+            return Err(self.wrong(at, &what, "name it by its unit or cgroup, and call it something else"));
+        }
         let class = match class {
             Some(class) => self.class(class, at, classes)?,
             None => None,
         };
-        if class.is_none() && unit.is_none() && cgroup.is_none() {
+        if class.is_none() && unit.is_none() && cgroup.is_none() && user.is_none() {
             return Ok(None);
         }
         let Some(name) = name else {
@@ -351,9 +366,37 @@ impl Reader<'_> {
             class: class.unwrap_or_default(),
             unit: self.checked(name, unit.as_ref(), unit_is_wrong)?,
             cgroup: self.checked(name, cgroup.as_ref(), cgroup_is_wrong)?,
+            users: self.users(name, user.as_ref())?,
             place: self.place(at),
             ..VmProfile::default()
         }))
+    }
+
+    /// Users by name or number; digits alone are a number, as for `chown`.
+    fn users(&self, vm: &str, field: Option<&Spanned<UserField>>) -> Result<Vec<User>, HostError> {
+        let Some(field) = field else {
+            return Ok(Vec::new());
+        };
+        let users = match field.get_ref() {
+            UserField::One(user) => vec![user.clone()],
+            UserField::Several(users) => users.clone(),
+        };
+        let read = |user: User| match user {
+            User::Name(name) if !name.is_empty() && name.bytes().all(|it| it.is_ascii_digit()) => {
+                name.parse().ok().map(User::Number)
+            }
+            User::Name(name) => {
+                let is_one = |it: char| !it.is_control() && !it.is_whitespace() && it != ':';
+                (!name.is_empty() && name.chars().all(is_one)).then_some(User::Name(name))
+            }
+            number @ User::Number(_) => Some(number),
+        };
+        let users: Option<Vec<User>> = users.into_iter().map(read).collect();
+        users.filter(|users| !users.is_empty()).ok_or_else(|| {
+            let what = format!("VM \"{vm}\": `user` names no user");
+            let fix = "write a name of /etc/passwd or a number, or a list of these, or leave it out";
+            self.wrong(field.span().start, &what, fix)
+        })
     }
 
     /// The text of a field, unless it is wrong: `is_wrong` says what and what to do.
@@ -380,18 +423,25 @@ fn unit_is_wrong(unit: &str) -> Option<(&'static str, &'static str)> {
     let stem = [".service", ".scope", ".slice"]
         .iter()
         .find_map(|end| unit.strip_suffix(end));
-    let is_one = stem.is_some_and(|stem| !stem.is_empty()) && !unit.contains('/');
-    (!is_one).then_some((
-        "is no systemd unit that a process runs in",
-        "write its whole name, such as \"web.service\", as `systemctl status PID` shows it",
-    ))
+    let wrong = |stem: &str| stem.is_empty() || unit.contains('/') || unit.contains(char::is_control);
+    match stem {
+        Some(stem) if stem.ends_with('@') => Some((
+            "is a template, in which nothing runs",
+            "write the name of an instance, such as \"web@1.service\"",
+        )),
+        Some(stem) if !wrong(stem) => None,
+        _ => Some((
+            "is no systemd unit that a process runs in",
+            "write its whole name, such as \"web.service\", as `systemctl status PID` shows it",
+        )),
+    }
 }
 
 /// What would never be the cgroup of a process, or is everyone's.
 fn cgroup_is_wrong(cgroup: &str) -> Option<(&'static str, &'static str)> {
     let is_one = cgroup.starts_with('/') && !cgroup.trim_end_matches('/').is_empty();
     let is_file = cgroup.starts_with("/sys/");
-    (!is_one || is_file).then_some((
+    (!is_one || is_file || cgroup.contains(char::is_control)).then_some((
         "is no cgroup of a VM",
         "write its path as /proc/PID/cgroup has it, such as \"/machine.slice/web\", without /sys/fs/cgroup",
     ))

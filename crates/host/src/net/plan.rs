@@ -22,7 +22,7 @@ use crate::engine::{Group, Step};
 use crate::error::{HostError, unless_vanished};
 use crate::fair_server;
 use crate::links::Qdisc;
-use crate::machine::{Machine, Processes, Thread, ThreadId};
+use crate::machine::{Machine, Processes, Thread, ThreadId, printable};
 use crate::parse;
 use crate::settings::{
     Change, ChangeOf, Device, File, Form, IrqAffinity, RootQdisc, SettingKind, ThreadAffinity,
@@ -197,13 +197,15 @@ impl Host<'_> {
             }
             let group = Group::Vm(vm.name.clone());
             let found = wanted.of_group(&group, |wanted| {
-                let found = find_vm(self.machine, &processes, vm, self.context);
+                let warnings = &mut wanted.warnings;
+                let found = find_vm(self.machine, &processes, vm, self.context, warnings);
                 let found = found.map_err(|error| place_once(error, &vm.place))?;
                 wanted.vms.push(VmThreads::of(&vm.name, found.as_ref()));
                 let Some(running) = found else {
+                    let absent = discover::absent_vm(self.machine, &processes, &vm.selector());
+                    let name = printable(&vm.name);
                     wanted.warnings.push(format!(
-                        "VM \"{}\" does not run: apply again when it does",
-                        vm.name
+                        "VM \"{name}\" does not run: {absent}. Apply again when it does"
                     ));
                     return Ok(None);
                 };
@@ -278,12 +280,14 @@ fn find_vm<'p>(
     processes: &Processes<'_>,
     vm: &'p VmProfile,
     context: &Context<'_>,
+    warnings: &mut Vec<String>,
 ) -> Result<Option<Running<'p>>, HostError> {
-    let has_ended = |pid| machine.threads_of(pid).is_empty();
-    if !context.is_first && vm.pid.is_some_and(has_ended) {
+    let has_ended = |pid| machine.has_ended(pid, vm.start_time);
+    let was_there = !context.is_first || vm.start_time.is_some();
+    if was_there && vm.pid.is_some_and(has_ended) {
         return Ok(None);
     }
-    vms::find(machine, processes, vm)
+    vms::find(machine, processes, vm, warnings)
 }
 
 /// Every NIC that has interrupts.
@@ -587,7 +591,8 @@ fn plan_process(
     context: &Context<'_>,
     wanted: &mut Wanted,
 ) -> Result<Vec<ThreadId>, HostError> {
-    if !context.is_first && machine.threads_of(profile.pid).is_empty() {
+    let was_there = !context.is_first || profile.start_time.is_some();
+    if was_there && machine.has_ended(profile.pid, profile.start_time) {
         let what = format!("process {} has ended", profile.pid);
         wanted.warnings.push(what);
         return Ok(Vec::new());

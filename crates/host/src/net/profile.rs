@@ -11,10 +11,11 @@ use super::demux::DemuxProfile;
 use super::tuned::{self, TunedProfile};
 use super::vcpu_scheduler::SchedulerProfile;
 use crate::cpu_set::CpuSet;
-use crate::discover::VmSelector;
+use crate::discover::{User, VmSelector};
 use crate::error::HostError;
 use crate::fair_server::LONGEST_PIECE_NS;
 use crate::links::FlowRule;
+use crate::machine::Machine;
 use crate::method::{Priorities, Target};
 use crate::threads::Scheduling;
 
@@ -107,12 +108,18 @@ pub struct VmProfile {
     pub name: String,
     /// The process of its monitor; found by what follows if it is not given.
     pub pid: Option<u32>,
+    /// When that process started: a later one with its number is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<u64>,
     /// The unit of the system's systemd that it runs in, in place of its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// The cgroup that it runs in or below, in place of its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
+    /// The users of whose processes its name or unit is believed, besides root; empty: libvirt's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<User>,
     /// The VCPUs that `vcpu` is for; empty: all but VCPU 0.
     pub rt_vcpus: Vec<u32>,
     /// Budgets by VCPU; these get no priority of the class.
@@ -161,6 +168,9 @@ impl VmProfile {
 pub struct ProcessProfile {
     /// The process.
     pub pid: u32,
+    /// When it started: a later one with its number is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<u64>,
     /// Its class: its threads get `vcpu`, as the end of the path.
     pub class: Class,
 }
@@ -403,6 +413,16 @@ impl Class {
 }
 
 impl Profile {
+    /// Notes when the processes started that are named by number.
+    pub(crate) fn identify_processes(&mut self, machine: &Machine) {
+        for process in &mut self.processes {
+            process.start_time = machine.start_time(process.pid);
+        }
+        for vm in &mut self.vms {
+            vm.start_time = vm.pid.and_then(|pid| machine.start_time(pid));
+        }
+    }
+
     /// The ranks of the path from the RT NICs to the RT VMs and processes: switch `rt`.
     pub fn of_target(target: &Target) -> Self {
         let Priorities {
@@ -439,6 +459,7 @@ impl Profile {
         let pids: BTreeSet<u32> = target.rt_processes.iter().copied().collect();
         let processes = pids.into_iter().map(|pid| ProcessProfile {
             pid,
+            start_time: None,
             class: rt.clone(),
         });
         let rank = fifo(housekeeping).filter(|_| !target.keep_housekeeping);

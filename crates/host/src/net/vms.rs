@@ -63,15 +63,16 @@ impl VmThreads {
     }
 }
 
-/// Finds a VM; none if it does not run, or lacks a VCPU that is named as long as it is not at work.
+/// Finds a VM; none if it does not run, or lacks a VCPU that is named as long as it is not at work. `warnings` tells of
+/// processes that are not taken for it.
 pub(super) fn find<'p>(
     machine: &Machine,
     processes: &Processes<'_>,
     profile: &'p VmProfile,
+    warnings: &mut Vec<String>,
 ) -> Result<Option<Running<'p>>, HostError> {
-    let mut warnings = Vec::new();
-    let Some(vm) = discover::find_vm(machine, processes, &profile.selector(), &mut warnings)?
-    else {
+    let (wanted, users) = (profile.selector(), &profile.users);
+    let Some(vm) = discover::find_vm(machine, processes, &wanted, users, warnings)? else {
         return Ok(None);
     };
     if let Some(absent) = profile

@@ -65,11 +65,8 @@ fn names_count_where_nothing_better_is_known_and_only_whole() {
 pub fn give_function(host: &FakeHost) {
     let device = "/sys/devices/pci0000:00/0000:01:10.0";
     host.file(&format!("{device}/msi_irqs/70"), "msix\n");
-    let open = |descriptor: u32, target: &str| {
-        let path = format!("/proc/100/fd/{descriptor}");
-        host.edit(|state| state.links.insert(path, target.into()));
-    };
-    open(40, "/dev/vfio/12");
+    host.file("/sys/class/vfio/12/dev", "242:0\n");
+    host.open(100, 40, "/dev/vfio/12", Some("242:0"));
     host.file(
         "/sys/kernel/iommu_groups/12/devices/0000:01:10.0/uevent",
         "",

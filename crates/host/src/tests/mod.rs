@@ -1,6 +1,7 @@
 //! Tests over whole hosts: a fake one for what can go wrong, and real threads.
 
 mod at_work;
+mod believed;
 mod budgets;
 mod crash;
 mod devices;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::Blame;
 use crate::cpu_set::CpuSet;
-use crate::discover::VmSelector;
+use crate::discover::{User, VmSelector};
 use crate::net::{Class, ThreadPriority, VmProfile, file};
 
 fn refusal(text: &str) -> String {
@@ -187,6 +187,36 @@ fn where_a_vm_runs_is_told_with_its_place_where_it_is_wrong() {
             "such as \"web.service\"",
         ),
         (
+            "[[vm]]\nname = \"a\"\nunit = \"web@.service\"\n".to_owned(),
+            "line 3",
+            "\"web@.service\" is a template",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\ncgroup = \"/a\\u001b[2J\"\n".to_owned(),
+            "line 3",
+            "\"/a\\u{1b}[2J\" is no cgroup of a VM",
+        ),
+        (
+            "[[vm]]\nname = \"a\\u001b[2J\"\n".to_owned(),
+            "line 1",
+            "the VM's name \"a\\u{1b}[2J\" has control characters",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\nuser = []\n".to_owned(),
+            "line 3",
+            "VM \"a\": `user` names no user",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\nuser = \"a b\"\n".to_owned(),
+            "line 3",
+            "`user` names no user",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\nuser = [-1]\n".to_owned(),
+            "line 3",
+            "a user by name or number",
+        ),
+        (
             "[[vm]]\nname = \"a\"\ncgroup = \"/\"\n".to_owned(),
             "line 3",
             "\"/\" is no cgroup of a VM",
@@ -288,6 +318,19 @@ fn a_vm_is_found_by_its_name_or_by_the_unit_or_cgroup_that_it_says() {
     assert_eq!(found, expected);
     // The plan's budgets find their VM by its name.
     assert_eq!(profile.vms[2].name, "c");
+}
+
+#[test]
+fn the_users_of_a_vm_are_names_and_numbers() {
+    let users = |written: &str| {
+        let text = format!("[[vm]]\nname = \"a\"\nclass = \"rt\"\n{written}\n");
+        file::parse("f", &text).unwrap().vms[0].users.clone()
+    };
+    assert_eq!(users(""), []);
+    assert_eq!(users("user = 7"), [User::Number(7)]);
+    assert_eq!(users("user = \"7\""), [User::Number(7)]);
+    let expected = [User::Name("oneadmin".into()), User::Number(7)];
+    assert_eq!(users("user = [\"oneadmin\", 7]"), expected);
 }
 
 #[test]

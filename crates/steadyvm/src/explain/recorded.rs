@@ -49,7 +49,7 @@ impl Recorded {
     /// Writes it.
     pub fn save(&self, path: &Path) -> Result<()> {
         let write = || -> Result<()> {
-            let mut file = BufWriter::new(File::create(path)?);
+            let mut file = BufWriter::new(steadyvm_files::create(path)?);
             serde_json::to_writer(&mut file, self)?;
             file.write_all(b"\n")?;
             Ok(file.flush()?)

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use nix::fcntl::OFlag;
 use nix::unistd::gettid;
 use steadyvm_fault::Fault;
+use steadyvm_files::{Directory, Others};
 use steadyvm_host::net::VcpuBudget;
 use steadyvm_host::{KernelThreads, Scheduling, Threads};
 use steadyvm_load::workload::{self, Answer, Count, Policy, Record, Workload};
@@ -196,14 +197,25 @@ impl Reporter {
     const INTERVAL: Duration = Duration::from_secs(1);
 
     fn at(path: &Path) -> Result<Self> {
-        // A port whose other side reads nothing keeps no job waiting; nor does a FIFO that nobody has opened.
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(!path.starts_with("/dev"))
-            .custom_flags(OFlag::O_NONBLOCK.bits())
-            .open(path)
-            .with_context(|| format!("cannot open {} for reports", path.display()))?;
+        // A port whose other side reads nothing keeps no job waiting; nor does a FIFO that nobody has opened. The system's
+        // names of devices are links.
+        let is_device = path.starts_with("/dev");
+        let nofollow = if is_device {
+            OFlag::empty()
+        } else {
+            OFlag::O_NOFOLLOW
+        };
+        let open = || {
+            let (directory, name) = Directory::of(path, Others::Allowed)?;
+            fs::OpenOptions::new()
+                .read(true)
+                .append(true)
+                .create(!is_device)
+                .custom_flags((OFlag::O_NONBLOCK | nofollow).bits())
+                .open(directory.reach(&name))
+        };
+        let file =
+            open().with_context(|| format!("cannot open {} for reports", path.display()))?;
         Ok(Self {
             file,
             count: Count::default(),

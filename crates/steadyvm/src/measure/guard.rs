@@ -153,7 +153,7 @@ fn restore(control: &HostControl, desired: Option<&Desired>) -> Result<ExitCode>
         let all = |undone: &Undone| undone.failed.is_empty() && undone.postponed.is_empty();
         let undone = patiently(WAIT, all, || Ok(control.undo()?))?;
         for failed in undone.failed.iter().chain(&undone.postponed) {
-            eprintln!("steadyvm: not restored: {failed}");
+            output::say(&format!("steadyvm: not restored: {failed}"));
         }
         let all = undone.failed.is_empty() && undone.postponed.is_empty();
         return Ok(ExitCode::from(if all { 0 } else { 3 }));

@@ -168,7 +168,10 @@ fn measure(args: &Args, stop: &Stop) -> Result<ExitCode> {
         print!("{}", results.to_json()?);
     } else {
         print!("{rendered}");
-        println!("\nreport: {}", args.out.join("report.html").display());
+        output::line(&format!(
+            "\nreport: {}",
+            args.out.join("report.html").display()
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }

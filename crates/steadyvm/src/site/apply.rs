@@ -111,7 +111,7 @@ fn code(faults: &[Fault]) -> ExitCode {
 
 fn warn(warnings: &[String], faults: &[Fault]) {
     for warning in warnings {
-        eprintln!("steadyvm: warning: {warning}");
+        output::say(&format!("steadyvm: warning: {warning}"));
     }
     for fault in faults {
         eprintln!("steadyvm: {}", fault.sentence());

@@ -13,6 +13,7 @@ use super::pace::Pace;
 use super::peers::{self, Role};
 use super::{FileArgs, Site};
 use crate::host::ControlArgs;
+use crate::output;
 
 /// Keep a steadyvm.toml in force: bring the host up to date as VMs, cards and CPUs come and go.
 ///
@@ -146,5 +147,5 @@ fn ready() {
 }
 
 pub(super) fn log(text: &str) {
-    eprintln!("steadyvm: {text}");
+    output::say(&format!("steadyvm: {text}"));
 }

@@ -298,7 +298,8 @@ fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parti
     }
     let processes = Processes::of(threads);
     for vm in &profile.vms {
-        let found = discover::find_vm(machine, &processes, &vm.selector(), &mut parties.warnings);
+        let (wanted, warnings) = (vm.selector(), &mut parties.warnings);
+        let found = discover::find_vm(machine, &processes, &wanted, &vm.users, warnings);
         let party = match found {
             Ok(Some(found)) => party_of_vm(vm.name.clone(), &found),
             Ok(None) => Party {

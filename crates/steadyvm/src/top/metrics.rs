@@ -1,6 +1,6 @@
 //! A frame as metrics for a collector.
 
-use steadyvm_host::State;
+use steadyvm_host::{State, printable};
 use steadyvm_sched::exposition::{Exposition, Format, Kind, labels};
 
 use super::frame::{Frame, Group, Stage};
@@ -165,14 +165,14 @@ fn labels_of(kind: &str, group: &Group, stage: &Stage) -> String {
         _ => "service",
     };
     labels(&[
-        (of, &group.name),
+        (of, &printable(&group.name)),
         ("stage", stage.stage),
         (
             "number",
             &stage.number.map_or(String::new(), |it| it.to_string()),
         ),
         ("tid", &stage.tid.to_string()),
-        ("thread", &stage.thread),
+        ("thread", &printable(&stage.thread)),
         ("rank", &stage.rank),
     ])
 }

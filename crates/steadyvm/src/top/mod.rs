@@ -9,8 +9,7 @@ mod look;
 mod metrics;
 mod text;
 
-use std::fs;
-use std::io::{IsTerminal as _, stdout};
+use std::io::{ErrorKind, IsTerminal as _, Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -18,6 +17,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use steadyvm_fault::Fault;
+use steadyvm_files::{Directory, Others};
 use steadyvm_sched::exposition;
 
 use self::frame::Frame;
@@ -41,7 +42,7 @@ use crate::output;
 #[command(after_help = "Examples:
   steadyvm top
   steadyvm top --once --json --interval 10
-  steadyvm top --once --format prometheus --out /var/lib/prometheus/node-exporter/steadyvm.prom")]
+  steadyvm top --once --format prometheus --out /var/lib/steadyvm/metrics/steadyvm.prom")]
 pub struct Args {
     /// Show one frame, of one interval, and end.
     #[arg(long)]
@@ -56,6 +57,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Format::Table, conflicts_with = "json")]
     format: Format,
     /// Write each frame to this file instead, in one step, so that a collector never reads half of one.
+    /// Root writes only into a directory that nobody else can write to or exchange.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -112,28 +114,41 @@ impl Args {
             Format::Prometheus => metrics::metrics(frame, exposition::Format::Prometheus),
         };
         match &self.out {
-            Some(file) => {
-                replace(file, &text).with_context(|| format!("cannot write to {}", file.display()))
-            }
+            Some(file) => replace(file, &text),
             None if format == Format::Table && !self.once && stdout().is_terminal() => {
-                // To the first place, and all of the screen cleared (ECMA-48: CUP, ED).
-                output::print(&format!("\u{1b}[H\u{1b}[2J{text}"))
+                output::screen(&text)
             }
             None => output::print(&text),
         }
     }
 }
 
-/// Puts a file with this text in the place of the one that may be there.
-pub fn replace(file: &Path, text: &str) -> std::io::Result<()> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".new");
-    fs::write(&beside, text)?;
-    fs::rename(&beside, file)
+/// Of a file for collectors of figures, which run as other users.
+const FOR_COLLECTORS: u32 = 0o644;
+
+/// Puts a file with this text in the place of the one that may be there. What is in it others have named: nobody else may
+/// choose where it goes.
+///
+/// # Errors
+/// A directory or a file that is not root's alone, which is the caller's to mend; the kernel's.
+pub fn replace(file: &Path, text: &str) -> Result<()> {
+    let what = format!("cannot write to {}", file.display());
+    let text = output::harmless(text);
+    let written = Directory::of(file, Others::Refused).and_then(|(directory, name)| {
+        directory.replace(&name, FOR_COLLECTORS, |file| file.write_all(text.as_bytes()))
+    });
+    match written {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Err(Fault::input(what, error).into())
+        }
+        other => other.context(what),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use steadyvm_host::State;
+use steadyvm_host::{State, printable};
 use steadyvm_sched::show::VcpuStanding;
 
 use super::frame::{Frame, Group, Stage};
@@ -51,7 +51,7 @@ fn write_table(text: &mut String, frame: &Frame) -> std::fmt::Result {
     for (kind, groups) in kinds(frame) {
         for group in groups {
             let pid = group.pid.map_or(String::new(), |pid| format!(" ({pid})"));
-            writeln!(text, "\n{kind} {}{pid}", group.name)?;
+            writeln!(text, "\n{kind} {}{pid}", printable(&group.name))?;
             if group.stages.is_empty() {
                 writeln!(text, "  has no thread of its own now")?;
                 continue;
@@ -80,7 +80,7 @@ fn write_table(text: &mut String, frame: &Frame) -> std::fmt::Result {
 
 fn row(stage: &Stage) -> String {
     let number = stage.number.map_or(String::new(), |it| format!(" {it}"));
-    let title = cut(&format!("{}{number} {}", stage.stage, stage.thread), 24);
+    let title = cut(&format!("{}{number} {}", stage.stage, printable(&stage.thread)), 24);
     let figure = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
     let wake_up = &stage.wake_up;
     format!(

@@ -118,10 +118,15 @@ pub fn serve(service: &Service) -> Result<End> {
         service.name,
         service.socket.display()
     );
-    if let Some(signal) = signals.wait_for(door.listener().as_fd())? {
-        return Ok(End::Asked(signal));
-    }
-    let client = door.accept()?;
+    let client = loop {
+        if let Some(signal) = signals.wait_for(door.listener().as_fd())? {
+            return Ok(End::Asked(signal));
+        }
+        if let Some(client) = door.accept()? {
+            break client;
+        }
+    };
+    drop(door);
     introduce(&client, file.as_raw_fd(), &server.kicks, &server.calls)
         .cannot("give the front end memory and doorbells")?;
     drop(file);

@@ -60,13 +60,14 @@ pub(super) fn settings(
         let of_one_vm = [
             &class.unit,
             &class.cgroup,
+            &class.user,
             &class.process,
             &class.prepared_by,
         ];
         if of_one_vm.into_iter().any(Option::is_some) {
             let message = format!(
-                "class \"{name}\" cannot set unit, cgroup, process or prepared_by, which are one VM's; move them to its \
-                 [[vm]]"
+                "class \"{name}\" cannot set unit, cgroup, user, process or prepared_by, which are one VM's; move them to \
+                 its [[vm]]"
             );
             return Err(InputError::new(place, message));
         }

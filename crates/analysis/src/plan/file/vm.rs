@@ -37,6 +37,7 @@ pub(super) struct Settings {
     /// Where the VM runs, for who sets budgets.
     pub unit: Option<IgnoredAny>,
     pub cgroup: Option<IgnoredAny>,
+    pub user: Option<IgnoredAny>,
     /// Whose VM it is, for `steadyvm hook`.
     pub process: Option<IgnoredAny>,
     pub prepared_by: Option<IgnoredAny>,
