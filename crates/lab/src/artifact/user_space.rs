@@ -93,6 +93,7 @@ const GUIDES: &[&str] = &[
     "systemd",
     "dbus",
     "apt",
+    "diffutils",
     "apparmor",
     "libvirt-daemon-system",
     "libvirt-clients",

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct Block {
     /// Where it begins.
     pub line: usize,
-    /// `FILE::TEST`.
+    /// `lab_guides/FILE::TEST`.
     pub typed_by: Option<String>,
     /// Why no test types it.
     pub not_typed: Option<String>,
