@@ -46,7 +46,7 @@ impl Drop for DebianHost {
     /// That of a test that failed is not used again.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let words = "journalctl --no-pager --lines 60; tail -n 20 /var/log/libvirt/qemu/*.log";
+            let words = "journalctl --no-pager --lines 80; tail -n 20 /var/log/libvirt/qemu/*.log";
             let said = self.connection().text(&["sh", "-c", words]);
             println!("{}", said.unwrap_or_default());
             return;
@@ -58,10 +58,13 @@ impl Drop for DebianHost {
 /// A host whose cards are eth1, for the VM that matters, and eth0.
 pub fn host() -> DebianHost {
     let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).take();
-    DebianHost(Some(kept.unwrap_or_else(boot)))
+    match kept {
+        Some(host) => DebianHost(Some(host)),
+        None => boot(),
+    }
 }
 
-fn boot() -> EmulatedHost {
+fn boot() -> DebianHost {
     let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian-host");
     let cache = Cache::of_this_machine().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_steadyvm"));
@@ -74,7 +77,8 @@ fn boot() -> EmulatedHost {
     // Consoles are the lab's, and nothing answers for devices: there is no udev.
     let words = format!(" {SUCCESSOR}=/usr/lib/systemd/systemd systemd.unit=basic.target");
     host.kernel_words.push_str(&words);
-    let host = EmulatedHost::boot(&host).unwrap();
+    // From here on a step that fails shows the journal.
+    let host = DebianHost(Some(EmulatedHost::boot(&host).unwrap()));
     inside(&host, "systemctl is-system-running --wait || true");
     // Everybody is root here.
     write(&host, "/usr/local/bin/sudo", "#!/bin/sh\nexec \"$@\"");

@@ -6,6 +6,7 @@
 //!
 //! - `<!-- typed by FILE::TEST -->`: the test that types the blocks from here on, a file of crates/steadyvm/tests.
 //! - `<!-- not typed: WHY -->`: of the next block.
+//! - `<!-- not typed from here on: WHY -->`: until a test is named.
 //! - `<!-- added to PATH -->`: the next block is lines for a file that the page has already.
 
 use std::fs;
@@ -99,6 +100,7 @@ pub fn typed_by(path: &str, test: &str) -> Vec<Block> {
 struct Marks {
     typed_by: Option<String>,
     not_typed: Option<String>,
+    not_typed_on: Option<String>,
     added_to: Option<String>,
 }
 
@@ -106,6 +108,9 @@ impl Marks {
     fn read(&mut self, comment: &str) {
         if let Some(test) = comment.strip_prefix("typed by ") {
             self.typed_by = Some(test.to_owned());
+            self.not_typed_on = None;
+        } else if let Some(why) = comment.strip_prefix("not typed from here on: ") {
+            self.not_typed_on = Some(why.to_owned());
         } else if let Some(why) = comment.strip_prefix("not typed: ") {
             self.not_typed = Some(why.to_owned());
         } else if let Some(path) = comment.strip_prefix("added to ") {
@@ -152,7 +157,7 @@ pub fn blocks(page: &str) -> Vec<Block> {
         found.push(Block {
             line: number + 1,
             typed_by: marks.typed_by.clone(),
-            not_typed: marks.not_typed.take(),
+            not_typed: marks.not_typed.take().or(marks.not_typed_on.clone()),
             content,
         });
     }
