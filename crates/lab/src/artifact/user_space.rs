@@ -188,9 +188,7 @@ impl UserSpace {
     /// The release whose packages it has, and where they are.
     fn origin(self) -> Result<(String, String)> {
         match self {
-            Self::TunedOfTrixie | Self::Guides => {
-                Ok((TRIXIE.to_owned(), source_of_suite(TRIXIE)?))
-            }
+            Self::TunedOfTrixie | Self::Guides => Ok((TRIXIE.to_owned(), source_of_suite(TRIXIE)?)),
             _ => Ok((release()?, debian_sources()?)),
         }
     }
