@@ -24,7 +24,8 @@ mkdir -p /root/.ssh /run/sshd
 cp /root/.ssh/id_ed25519.pub /root/.ssh/authorized_keys
 chmod 700 /root/.ssh; chmod 600 /root/.ssh/authorized_keys
 ssh-keygen -A > /dev/null
-ip netns exec client /usr/sbin/sshd -o UsePAM=no
+# The package asks for a file of settings as it is installed.
+ip netns exec client /usr/sbin/sshd -f /dev/null -o UsePAM=no -o PidFile=/run/sshd.pid
 until ssh -o StrictHostKeyChecking=accept-new client true && ssh -o StrictHostKeyChecking=accept-new client.example true; do :; done
 ";
 
