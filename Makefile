@@ -112,7 +112,11 @@ program-tests: set-up-for-tests build ## Servers and clients of Debian's package
 
 .PHONY: libvirt-tests
 libvirt-tests: set-up-for-tests build ## By hand: libvirtd with domains in the emulated host, our hook and a watch; tuned; takes minutes
-	cargo test --release --locked -p steadyvm --test lab_libvirt --test lab_tuned --test lab_walk -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm --test lab_libvirt --test lab_tuned -- --ignored --test-threads=1
+
+.PHONY: guide-tests
+guide-tests: set-up-for-tests build ## By hand: the guides, typed from their pages on a Debian 13 with systemd and AppArmor; takes minutes
+	cargo test --release --locked -p steadyvm --test lab_guides -- --ignored --test-threads=1
 
 .PHONY: churn-tests
 churn-tests: build ## By hand: ten VMs per second come and go under a watch, on this machine, for ten minutes

@@ -27,6 +27,9 @@ pub const MODULES: &str = "/modules";
 pub const ADDITIONS: &str = "/additions";
 /// Where this program stands in the image once it runs.
 pub const PROGRAM: &str = "/usr/local/bin/steadyvm";
+/// A word NAME=PROGRAM of the kernel's command line, which the kernel hands on as a variable: the program of the image
+/// that becomes the first process when the machine is up, such as systemd.
+pub const SUCCESSOR: &str = "steadyvm_successor";
 /// The block device that holds the image.
 const IMAGE: &str = "/dev/vda";
 const SEARCH_PATH: &str = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -38,7 +41,7 @@ pub fn is_first_process() -> bool {
 
 /// Brings the machine up, serves, powers it off. Never returns.
 pub fn run() -> ! {
-    if let Err(error) = bring_up().and_then(|()| run_until_it_ends(&command())) {
+    if let Err(error) = bring_up().and_then(|()| serve_or_hand_over()) {
         eprintln!("steadyvm init: {error}");
     }
     // The console sends by interrupts what programs wrote last; without power it is lost.
@@ -219,16 +222,39 @@ fn command() -> Vec<String> {
     }
 }
 
-fn run_until_it_ends(command: &[String]) -> Result<()> {
+/// Runs the command until it ends; or starts it and lets the image's own first process, where the kernel's words name
+/// one, take this one's place. That one collects orphans, the command among them.
+fn serve_or_hand_over() -> Result<()> {
+    let child = start(&command())?;
+    match std::env::var_os(SUCCESSOR) {
+        None => await_end_of(child),
+        Some(successor) => {
+            let error = Command::new(&successor)
+                .env_clear()
+                .env("PATH", SEARCH_PATH)
+                .exec();
+            Err(Error::machine(
+                format!("run {}", successor.display()),
+                error,
+            ))
+        }
+    }
+}
+
+fn start(command: &[String]) -> Result<Pid> {
     let child = Command::new(&command[0])
         .args(&command[1..])
+        .env_remove(SUCCESSOR)
         .env("PATH", SEARCH_PATH)
         .env("HOME", "/root")
         .env("TERM", "xterm")
         .process_group(0)
         .spawn()
         .at("run", &command[0])?;
-    let child = Pid::from_raw(child.id() as i32);
+    Ok(Pid::from_raw(child.id() as i32))
+}
+
+fn await_end_of(child: Pid) -> Result<()> {
     // The first process inherits every orphan and must collect them all.
     loop {
         match waitpid(None::<Pid>, None) {

@@ -87,6 +87,38 @@ const TUNED: &[&str] = &["tuned", "gawk", "mount", "base-passwd"];
 /// What Debian's alternatives would make.
 const NAME_AWK: &str = "--extract-hook=ln -sf gawk \"$1/usr/bin/awk\"";
 
+/// What the guides' commands meet on a host: systemd, apt, libvirt and tuned as their packages start them, AppArmor with the
+/// profiles of these, a collector of metrics, a way to another machine.
+const GUIDES: &[&str] = &[
+    "systemd",
+    "dbus",
+    "apt",
+    "diffutils",
+    "apparmor",
+    "libvirt-daemon-system",
+    "libvirt-clients",
+    // libvirtd does not start without a firewall's program.
+    "nftables",
+    "tuned",
+    "gawk",
+    "prometheus-node-exporter",
+    "curl",
+    "openssh-server",
+    "openssh-client",
+    "base-passwd",
+    "bsdutils",
+    "mount",
+];
+/// Debian 13. It has tuned 2.25, which looks for profiles elsewhere than 2.20 did.
+const TRIXIE: &str = "trixie";
+
+/// systemd-sysusers makes the other users as the host boots. Without a number of its own a host is no host to D-Bus.
+const ADD_COLLECTORS_USER: &str = "--extract-hook=\
+     echo 'prometheus:x:995:995::/var/lib/prometheus:/usr/sbin/nologin' >> \"$1/etc/passwd\" && \
+     echo 'prometheus:x:995:' >> \"$1/etc/group\" && \
+     mkdir -p \"$1/var/lib/prometheus/node-exporter\" && \
+     echo 5e1f0c1f2a6b4c0c9d1e7b7f3a52d6a1 > \"$1/etc/machine-id\"";
+
 /// Python's modules as bytecode: no package script has made it, and an emulated processor takes
 /// minutes to. Some files of its tests are no Python, on purpose: the compiler's exit code says so.
 const COMPILE_PYTHON: &str =
@@ -107,6 +139,8 @@ pub enum UserSpace {
     Tuned,
     /// The same of Debian 13, whose tuned seeks profiles in another place.
     TunedOfTrixie,
+    /// The lab's, and what the guides' commands meet, of Debian 13.
+    Guides,
 }
 
 impl UserSpace {
@@ -118,6 +152,7 @@ impl UserSpace {
             Self::Libvirt => "user-space-libvirt",
             Self::Tuned => "user-space-tuned",
             Self::TunedOfTrixie => "user-space-tuned-trixie",
+            Self::Guides => "user-space-guides",
         }
     }
 
@@ -128,6 +163,7 @@ impl UserSpace {
             Self::Programs => [PACKAGES, PROGRAMS].concat(),
             Self::Libvirt => [PACKAGES, LIBVIRT].concat(),
             Self::Tuned | Self::TunedOfTrixie => [PACKAGES, TUNED].concat(),
+            Self::Guides => [PACKAGES, GUIDES].concat(),
         }
     }
 
@@ -138,13 +174,21 @@ impl UserSpace {
             Self::Programs => &[COMPILE_PYTHON],
             Self::Libvirt => &[ADD_USERS, ADD_LIBVIRTS_USERS, MAKE_LIBVIRTS_PLACES],
             Self::Tuned | Self::TunedOfTrixie => &[ADD_USERS, NAME_AWK, COMPILE_PYTHON],
+            Self::Guides => &[
+                ADD_USERS,
+                ADD_LIBVIRTS_USERS,
+                MAKE_LIBVIRTS_PLACES,
+                ADD_COLLECTORS_USER,
+                NAME_AWK,
+                COMPILE_PYTHON,
+            ],
         }
     }
 
     /// The release whose packages it has, and where they are.
     fn origin(self) -> Result<(String, String)> {
         match self {
-            Self::TunedOfTrixie => Ok(("trixie".to_owned(), source_of_suite("trixie")?)),
+            Self::TunedOfTrixie | Self::Guides => Ok((TRIXIE.to_owned(), source_of_suite(TRIXIE)?)),
             _ => Ok((release()?, debian_sources()?)),
         }
     }

@@ -144,15 +144,18 @@ pub const MIGRATES: &str = "<cpu mode='host-passthrough' migratable='on' check='
 /// A domain of two VCPUs with a card on the RT network's bridge, which vhost serves; `more` is XML besides. The guest
 /// says on its console when it is up, and powers off after one run of iperf3.
 pub fn define(host: &EmulatedHost, name: &str, address: &str, more: &str) {
+    define_with(host, name, address, more, "iperf3 --forceflush -s -1");
+}
+
+/// The same with another command in the guest, which powers off after it.
+pub fn define_with(host: &EmulatedHost, name: &str, address: &str, more: &str, command: &str) {
     let file = format!("/run/{name}.xml");
-    write(host, &file, &domain(name, address, more));
+    let script = format!("ip address add {address}/24 dev eth0; ip link set eth0 up; {command}");
+    write(host, &file, &domain(name, &script, more));
     inside(host, &format!("virsh --quiet define {file}"));
 }
 
-fn domain(name: &str, address: &str, more: &str) -> String {
-    let script = format!(
-        "ip address add {address}/24 dev eth0; ip link set eth0 up; iperf3 --forceflush -s -1"
-    );
+fn domain(name: &str, script: &str, more: &str) -> String {
     format!(
         "<domain type='kvm'>
   <name>{name}</name>
@@ -184,9 +187,14 @@ fn domain(name: &str, address: &str, more: &str) -> String {
 
 /// Waits until the guest says that it is up.
 pub fn await_guest(host: &EmulatedHost, name: &str) {
+    await_line(host, name, "istening");
+}
+
+/// Waits until the guest's console has a line with `mark`.
+pub fn await_line(host: &EmulatedHost, name: &str, mark: &str) {
     let words = format!("tail -n +1 -F /run/{name}.console 2> /dev/null");
     let mut console: Process = host.connection().spawn(&["sh", "-c", &words]).unwrap();
-    console.wait_for_line("istening", PATIENCE).unwrap();
+    console.wait_for_line(mark, PATIENCE).unwrap();
 }
 
 /// A thread of a domain's monitor.
@@ -216,10 +224,14 @@ pub fn monitor(host: &EmulatedHost, name: &str) -> u32 {
 }
 
 pub fn threads(host: &EmulatedHost, name: &str) -> Vec<Thread> {
+    threads_of(host, monitor(host, name))
+}
+
+/// The threads of a process that is a VM's monitor.
+pub fn threads_of(host: &EmulatedHost, monitor: u32) -> Vec<Thread> {
     let listing = format!(
-        "for task in /proc/{}/task/*; do number=${{task##*/}}; read -r name < $task/comm; \
-         echo \"$number|$name|$(chrt -p $number | tr '\\n' ' ')\"; done",
-        monitor(host, name)
+        "for task in /proc/{monitor}/task/*; do number=${{task##*/}}; read -r name < $task/comm; \
+         echo \"$number|$name|$(chrt -p $number | tr '\\n' ' ')\"; done"
     );
     let listed = inside(host, &listing);
     let thread = |line: &str| {
