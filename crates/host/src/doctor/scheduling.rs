@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::{Check, check, text};
 use crate::fair_server;
+use crate::lockdown::advice_on_debugfs;
 use crate::machine::{Machine, Processes, all_vms, cgroup};
 use crate::parse;
 
@@ -167,7 +168,7 @@ fn fair_servers(machine: &Machine) -> Check {
             let path = fair_server::file(0, "runtime");
             return check.unknown(
                 format!("{path}: {error}"),
-                "mount debugfs on /sys/kernel/debug",
+                &advice_on_debugfs(machine, &error),
             );
         }
     };
