@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Step;
 use crate::error::HostError;
+use crate::lockdown::advice_on_debugfs;
 use crate::machine::Machine;
 use crate::parse;
 use crate::settings::{ChangeOf, FairServer};
@@ -216,9 +217,9 @@ pub(crate) fn steps(
             Err(error) => {
                 warnings.push(format!(
                     "{}: {error}: the fair server cannot be bounded, so normal threads may run \
-                     before the RT path for 50 ms in a second; mount debugfs (mount -t debugfs \
-                     debugfs /sys/kernel/debug)",
-                    file(cpu, "runtime")
+                     before the RT path for 50 ms in a second; {}",
+                    file(cpu, "runtime"),
+                    advice_on_debugfs(machine, &error)
                 ));
                 return Ok(Vec::new());
             }

@@ -21,6 +21,7 @@ use steadyvm_sched::enforcement::Enforcement;
 
 use crate::cpu_set::CpuSet;
 use crate::links::{FlowRule, Moderation, PortSocket};
+use crate::lockdown;
 use crate::machine::Machine;
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::threads::{Policy, Reserved, Scheduling, Threads};
@@ -137,6 +138,8 @@ pub struct FakeState {
     pub sockets: Vec<PortSocket>,
     /// How often threads will be refused `SCHED_DEADLINE` since they are busy where they keep their CPU.
     pub busy: BTreeMap<u32, u32>,
+    /// Files of debugfs that can be written are kept from everyone: see [`FakeHost::lock_down`].
+    pub locked_down: bool,
 }
 
 #[derive(Debug, Default)]
@@ -194,6 +197,20 @@ impl FakeHost {
     /// Adds a file that cannot be written.
     pub fn file(&self, path: &str, content: &str) {
         self.edit(|state| state.files.insert(path.into(), content.into()));
+    }
+
+    /// Locks the kernel down, as Secure Boot has it done: "integrity" or "confidentiality".
+    pub fn lock_down(&self, word: &str) {
+        let words = ["none", "integrity", "confidentiality"];
+        let shown = words.map(|one| {
+            if one == word {
+                format!("[{one}]")
+            } else {
+                one.to_owned()
+            }
+        });
+        self.file(lockdown::FILE, &(shown.join(" ") + "\n"));
+        self.edit(|state| state.locked_down = word != "none");
     }
 
     /// Adds a file that can be written.
@@ -412,6 +429,18 @@ impl FakeState {
         }
     }
 
+    /// As `debugfs_locked_down()`: EPERM also for who only reads.
+    fn open(&self, path: &str) -> io::Result<()> {
+        let is_kept = self.locked_down
+            && path.starts_with("/sys/kernel/debug/")
+            && self.writable.contains(path);
+        if is_kept {
+            Err(error(libc::EPERM))
+        } else {
+            Ok(())
+        }
+    }
+
     fn paths(&self) -> Vec<String> {
         let mut paths: Vec<String> = self.files.keys().cloned().collect();
         paths.extend(self.links.keys().cloned());
@@ -498,7 +527,9 @@ fn error(number: i32) -> io::Error {
 
 impl HostTree for FakeHost {
     fn read_bytes(&self, path: &str) -> io::Result<Vec<u8>> {
-        let content = self.lock().state.content(path);
+        let inner = self.lock();
+        inner.state.open(path)?;
+        let content = inner.state.content(path);
         content
             .map(String::into_bytes)
             .ok_or_else(|| error(libc::ENOENT))
@@ -531,6 +562,7 @@ impl HostTree for FakeHost {
             if !state.files.contains_key(&path) {
                 return Err(error(libc::ENOENT));
             }
+            state.open(&path)?;
             if state.unthreadable.contains(&path) {
                 return Err(error(libc::EOPNOTSUPP));
             }

@@ -38,6 +38,7 @@ pub mod fake;
 pub mod fuzzing;
 mod levels;
 mod links;
+mod lockdown;
 mod machine;
 mod method;
 pub mod net;

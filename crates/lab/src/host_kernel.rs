@@ -58,11 +58,13 @@ impl HostKernel {
             series: NEWEST_SERIES,
             preempt_rt,
             backported: true,
+            with_headers: false,
         };
         match self {
             Self::Distribution => Origin::Package(KernelPackage::STANDARD),
             Self::PreemptRt => Origin::Package(KernelPackage {
                 preempt_rt: true,
+                with_headers: false,
                 ..KernelPackage::STANDARD
             }),
             Self::Newest => Origin::Package(newest(false)),

@@ -81,7 +81,7 @@ fn of_guests(
     let kernel = DistributionKernel::obtain(cache, KernelPackage::STANDARD, observer)?;
     let module = match &brought.sockets_module {
         Some(module) => module.clone(),
-        None => sockets_module(cache, &kernel.release, &kernel.version, observer)?,
+        None => sockets_module(cache, &kernel, observer)?,
     };
     Ok((kernel, module))
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 
 use super::{Check, check, network, text};
+use crate::lockdown::{self, Lockdown};
 use crate::machine::Machine;
 use crate::parse;
 
@@ -14,6 +15,7 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     checks.extend(command_line(machine));
     checks.push(btf(machine));
     checks.push(sched_ext(machine));
+    checks.push(lockdown(machine));
     checks
 }
 
@@ -263,5 +265,42 @@ fn sched_ext(machine: &Machine) -> Check {
         ),
         Some(state) => check.ok(format!("{path}/state is {state}")),
         None => check.ok(format!("{path} is there")),
+    }
+}
+
+fn lockdown(machine: &Machine) -> Check {
+    let path = lockdown::FILE;
+    let check = check(
+        "kernel.lockdown",
+        "lockdown",
+        "Under Secure Boot the kernel keeps from root what could change it: the fair server's files, \
+         modules and kernels without a known signature.",
+    );
+    let boot = match lockdown::secure_boot(machine) {
+        Some(true) => "Secure Boot is on",
+        Some(false) => "Secure Boot is off",
+        None => "the firmware says nothing of Secure Boot",
+    };
+    match Lockdown::of(machine) {
+        Lockdown::Off => check.ok(format!("{path} is none; {boot}")),
+        Lockdown::On(word) => {
+            let also = match word.as_str() {
+                "confidentiality" => ", tracing is refused",
+                _ => "",
+            };
+            check.warn(
+                format!("{path} is {word}; {boot}: the fair server keeps its pieces of up to 50 ms{also}"),
+                "switch Secure Boot off in the firmware (and lockdown= in /proc/cmdline); or keep it, \
+                 leave the fair server (--keep-fair-server), and sign kernels and modules that you \
+                 build with a key that the firmware knows (mokutil --import)",
+            )
+        }
+        Lockdown::NoFile if machine.tree.exists("/sys/kernel/security/lsm") => check.ok(format!(
+            "{path} does not exist: this kernel has no lockdown"
+        )),
+        Lockdown::NoFile => check.unknown(
+            format!("{path} does not exist; {boot}"),
+            "mount securityfs (mount -t securityfs securityfs /sys/kernel/security)",
+        ),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Check, check, text};
 use crate::fair_server;
+use crate::lockdown::advice_on_debugfs;
 use crate::machine::Machine;
 use crate::parse;
 
@@ -122,7 +123,7 @@ fn fair_servers(machine: &Machine) -> Check {
             let path = fair_server::file(0, "runtime");
             return check.unknown(
                 format!("{path}: {error}"),
-                "mount debugfs on /sys/kernel/debug",
+                &advice_on_debugfs(machine, &error),
             );
         }
     };

@@ -52,6 +52,7 @@ fn good_host() -> FakeHost {
     host.file(&format!("{kvm}/nx_huge_pages_recovery_ratio"), "60\n");
     host.file("/proc/swaps", "Filename Type Size Used Priority\n");
     host.file("/sys/kernel/btf/vmlinux", "");
+    host.lock_down("none");
     host.file("/sys/kernel/sched_ext/state", "disabled\n");
     host.file("/sys/devices/system/cpu/smt/active", "0\n");
     for cpu in 0..2 {
@@ -308,6 +309,12 @@ const FINDINGS: &[(&str, Status, &str, Option<&str>)] = &[
         None,
     ),
     (
+        "kernel.lockdown",
+        Status::Unknown,
+        "/sys/kernel/security/lockdown",
+        None,
+    ),
+    (
         "scheduling.fair-server",
         Status::Unknown,
         "/sys/kernel/debug/sched/fair_server",
@@ -537,6 +544,54 @@ fn a_quota_that_stops_nothing_is_told() {
     // Without the controller there is nothing to count.
     host.file(&format!("{root}/worker/cpu.stat"), "usage_usec 12\n");
     assert_eq!(found(&host).0, Status::Ok);
+}
+
+fn found(report: &Report, id: &str) -> (Status, String) {
+    let check = report.checks.iter().find(|check| check.id == id).unwrap();
+    (check.status, format!("{}; {}", check.found, check.fix))
+}
+
+#[test]
+fn a_kernel_that_is_locked_down_is_named_with_secure_boot() {
+    let host = good_host();
+    host.lock_down("integrity");
+    host.file(
+        "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c",
+        "\u{6}\0\0\0\u{1}",
+    );
+    let report = examine(&host.machine());
+    let (status, said) = found(&report, "kernel.lockdown");
+    assert_eq!(status, Status::Warn);
+    for part in [
+        "lockdown is integrity",
+        "Secure Boot is on",
+        "50 ms",
+        "sign",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    let (status, said) = found(&report, "scheduling.fair-server");
+    assert_eq!(status, Status::Unknown);
+    assert!(said.contains("lockdown is integrity"), "{said}");
+    assert!(!said.contains("mount"), "{said}");
+    host.lock_down("confidentiality");
+    let report = examine(&host.machine());
+    let (_, said) = found(&report, "kernel.lockdown");
+    assert!(said.contains("tracing is refused"), "{said}");
+    // Without the file only the error says it.
+    remove(&host, "/sys/kernel/security");
+    let report = examine(&host.machine());
+    let (_, said) = found(&report, "scheduling.fair-server");
+    assert!(
+        said.contains("locked down") && said.contains("mount securityfs"),
+        "{said}"
+    );
+    // A kernel without lockdown.
+    let host = good_host();
+    remove(&host, "/sys/kernel/security");
+    host.file("/sys/kernel/security/lsm", "capability,yama");
+    let (status, said) = found(&examine(&host.machine()), "kernel.lockdown");
+    assert_eq!(status, Status::Ok, "{said}");
 }
 
 #[test]

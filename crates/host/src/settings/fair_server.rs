@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Entries, SettingKind};
 use crate::error::HostError;
 use crate::fair_server::{self, Reservation, Way};
+use crate::lockdown::Lockdown;
 use crate::machine::Machine;
 
 /// The fair server of a CPU.
@@ -28,8 +29,18 @@ impl SettingKind for FairServer {
     }
 
     fn read(&self, machine: &Machine) -> Result<Reservation, HostError> {
-        fair_server::read(machine, self.cpu)
-            .map_err(|cause| HostError::io("read", self.subject(), cause))
+        fair_server::read(machine, self.cpu).map_err(|cause| {
+            let known = cause.raw_os_error().and_then(|it| self.hint(machine, it));
+            match known {
+                Some(hint) => HostError::Io {
+                    action: "read",
+                    subject: self.subject(),
+                    cause,
+                    hint,
+                },
+                None => HostError::io("read", self.subject(), cause),
+            }
+        })
     }
 
     /// `to` has the share of `from` in shorter pieces.
@@ -67,9 +78,17 @@ impl SettingKind for FairServer {
         })
     }
 
-    fn hint(&self, _machine: &Machine, errno: i32) -> Option<&'static str> {
-        (errno == libc::EBUSY)
-            .then_some("; SCHED_DEADLINE threads have taken the bandwidth that the way there needs")
+    fn hint(&self, machine: &Machine, errno: i32) -> Option<&'static str> {
+        match (errno, Lockdown::of(machine)) {
+            (libc::EBUSY, _) => {
+                Some("; SCHED_DEADLINE threads have taken the bandwidth that the way there needs")
+            }
+            (libc::EPERM, Lockdown::On(_)) => Some(
+                "; the kernel is locked down by now (/sys/kernel/security/lockdown), and keeps its \
+                 files from root too until the next boot",
+            ),
+            _ => None,
+        }
     }
 
     fn snapshot(machine: &Machine, entries: &mut Entries) -> Result<(), HostError> {

@@ -606,6 +606,32 @@ fn the_fair_server_is_left_where_asked_and_told_of_where_it_cannot_be_reached() 
 }
 
 #[test]
+fn a_kernel_that_is_locked_down_is_named_and_the_rest_is_applied() {
+    let (host, directory) = (paper_host(2), directory());
+    let control = control(&host, &directory);
+    host.lock_down("integrity");
+    let before = host.state();
+    let applied = control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    let of_server = |warning: &&String| warning.contains("fair_server");
+    let told = applied.warnings.iter().find(of_server).unwrap();
+    assert!(
+        told.contains("locked down") && told.contains("Secure Boot"),
+        "{told}"
+    );
+    assert!(!told.contains("mount"), "{told}");
+    assert_ne!(host.state(), before);
+    control.undo().unwrap();
+    assert_eq!(host.state(), before);
+    // Locked by hand while the servers are bounded: undo says why it cannot give them back.
+    host.lock_down("none");
+    control.apply(&paper_target(), Method::PreemptRt).unwrap();
+    host.lock_down("integrity");
+    let undone = control.undo().unwrap();
+    let said = format!("{undone:?}");
+    assert!(said.contains("locked down"), "{said}");
+}
+
+#[test]
 fn rt_throttling_is_touched_only_when_asked() {
     let (host, directory) = (paper_host(2), directory());
     let control = control(&host, &directory);

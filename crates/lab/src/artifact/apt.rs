@@ -1,11 +1,19 @@
 //! What this machine's package manager knows: sources and versions. No host is named here.
 
+use super::cache::Cache;
+use super::debian_version;
+use super::packages::listed;
 use super::source::run;
 use super::{SET_UP, output};
+use crate::progress::{News, Observer, task};
 use crate::{At, Error, Result};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
+
+/// Debian's keys, where set-up has installed them.
+const SIGNED: &str = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]";
 
 /// The installed version of a package.
 pub fn installed_version(package: &str) -> Result<String> {
@@ -25,32 +33,61 @@ pub fn installed_source_version(package: &str) -> Result<String> {
     output(Command::new("dpkg-query").args(["-W", "-f", format, package]))
 }
 
-/// A state of apt's own: other sources, with their indexes. The machine's list and indexes are left alone.
+/// A state of apt's own: its sources, with indexes that are fetched anew when what they tell of is no longer
+/// there. The machine's list and indexes are left alone, and of whatever day they are.
 pub struct Apt {
     directory: PathBuf,
+    /// What it has packages of: "Debian bookworm".
+    name: String,
+    sources: String,
     words: Vec<String>,
 }
 
 impl Apt {
     /// The state in a directory, with these lines of a sources.list.
-    pub fn new(directory: &Path, sources: &str) -> Result<Self> {
+    pub fn new(directory: &Path, name: &str, sources: &str) -> Result<Self> {
         let (list, indexes) = (directory.join("sources.list"), directory.join("indexes"));
         let partial = indexes.join("partial");
         fs::create_dir_all(&partial).at("create", &partial)?;
-        fs::write(&list, sources).at("write", &list)?;
+        let installed = directory.join("installed");
+        // A file that is written anew makes apt read all indexes anew.
+        for (path, text) in [(&list, sources), (&installed, "")] {
+            if fs::read_to_string(path).ok().as_deref() != Some(text) {
+                fs::write(path, text).at("write", path)?;
+            }
+        }
         let words = [
             format!("-oDir::Etc::SourceList={}", list.display()),
             "-oDir::Etc::SourceParts=-".to_owned(),
             format!("-oDir::State::Lists={}", indexes.display()),
-            "-oDir::Cache::pkgcache=".to_owned(),
+            // What this machine has installed says nothing of what the sources have.
+            format!("-oDir::State::Status={}", installed.display()),
+            format!(
+                "-oDir::Cache::pkgcache={}",
+                directory.join("pkgcache.bin").display()
+            ),
             "-oDir::Cache::srcpkgcache=".to_owned(),
             // Its user for downloads cannot write here.
             "-oAPT::Sandbox::User=root".to_owned(),
         ];
         Ok(Self {
             directory: directory.to_owned(),
+            name: name.to_owned(),
+            sources: sources.to_owned(),
             words: words.to_vec(),
         })
+    }
+
+    /// The packages of this machine's own release.
+    pub fn of_this_release(cache: &Cache) -> Result<Self> {
+        let name = format!("Debian {}", release()?);
+        let sources = signed("deb", &debian_sources()?);
+        Self::new(&cache.helper_directory("packages"), &name, &sources)
+    }
+
+    /// What it has packages of, for people.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// One of apt's programs, on this state.
@@ -60,16 +97,85 @@ impl Apt {
         command
     }
 
+    /// Finds something in the indexes and gets it. Where either fails, they may be of another day than the
+    /// archive, which drops what has a successor: they are fetched, and what they then tell is got.
+    ///
+    /// # Errors
+    /// It is not there today either, or the indexes cannot be fetched.
+    pub fn today<F: PartialEq, T>(
+        &self,
+        observer: &dyn Observer,
+        find: impl Fn() -> Result<F>,
+        get: impl Fn(&F) -> Result<T>,
+    ) -> Result<T> {
+        let before = self.fetched();
+        let tried = match before.map(|_| find()) {
+            None => None,
+            Some(Err(error)) => Some((None, error)),
+            Some(Ok(found)) => match get(&found) {
+                Ok(got) => return Ok(got),
+                Err(error) => Some((Some(found), error)),
+            },
+        };
+        match (self.renew(before, observer), tried) {
+            (Err(_), Some((_, error))) | (Err(error), None) => Err(error),
+            (Ok(()), tried) => {
+                let found = find()?;
+                match tried {
+                    Some((Some(same), error)) if same == found => Err(error),
+                    _ => get(&found),
+                }
+            }
+        }
+    }
+
+    /// Fetches the indexes, unless another thread or process has since they were those of `before`.
+    fn renew(&self, before: Option<SystemTime>, observer: &dyn Observer) -> Result<()> {
+        let place = self.directory.join("lock");
+        let lock = File::create(&place).at("create", &place)?;
+        lock.lock().at("lock", &place)?;
+        if self.fetched() != before {
+            return Ok(());
+        }
+        let title = format!("fetch the index of {}", self.name);
+        task(observer, title, || self.update())
+    }
+
     /// Fetches the indexes.
-    pub fn update(&self) -> Result<()> {
-        run(self.program("apt-get").args(["-q", "update"]))
+    fn update(&self) -> Result<()> {
+        run(self
+            .program("apt-get")
+            .args(["-q", "--error-on=any", "update"]))?;
+        let mark = self.mark();
+        fs::write(&mark, &self.sources).at("write", &mark)
+    }
+
+    /// When its indexes were fetched; `None`: there are none of these sources.
+    fn fetched(&self) -> Option<SystemTime> {
+        let mark = self.mark();
+        let of = fs::read_to_string(&mark).ok()?;
+        (of == self.sources).then(|| fs::metadata(&mark).ok()?.modified().ok())?
+    }
+
+    /// The file that says which sources the indexes are of.
+    fn mark(&self) -> PathBuf {
+        self.directory.join("fetched")
     }
 }
 
-/// Downloads a source package's upstream archive into a directory. The machine's own list of sources is
-/// left alone, and need not have any of source packages.
-pub fn download_source(package: &str, version: &str, directory: &Path) -> Result<PathBuf> {
-    let apt = Apt::new(directory, &of_source_packages(&debian_sources()?))?;
+/// Downloads a source package's upstream archive into a directory: of this version, or of the next one, which
+/// has taken its place. The machine's own list of sources is left alone, and need not have any of source packages.
+pub fn download_source(
+    package: &str,
+    version: &str,
+    directory: &Path,
+    observer: &dyn Observer,
+) -> Result<PathBuf> {
+    let apt = Apt::new(
+        directory,
+        "Debian's source packages",
+        &signed("deb-src", &debian_sources()?),
+    )?;
     let archives = directory.join("archives");
     fs::create_dir_all(&archives).at("create", &archives)?;
     let what = format!("download the source of {package} {version}");
@@ -78,10 +184,19 @@ pub fn download_source(package: &str, version: &str, directory: &Path) -> Result
         Error::machine(&what, error.why).what_to_do(advice)
     };
     apt.update().map_err(advise)?;
-    let wanted = format!("{package}={version}");
+    let there = apt.versions(package)?;
+    let chosen = this_or_next(&there, version).ok_or_else(|| {
+        let why = format!("the package sources have: {}", listed(&there));
+        advise(Error::machine(&what, why))
+    })?;
+    if chosen != version {
+        observer.tell(News::Note(format!(
+            "the source of {package} {version} is no longer there: that of {chosen} is taken"
+        )));
+    }
     let mut source = apt.program("apt-get");
     source
-        .args(["-q", "source", "--tar-only", &wanted])
+        .args(["-q", "source", "--tar-only", &format!("{package}={chosen}")])
         .current_dir(&archives);
     run(&source).map_err(advise)?;
     let mut files = fs::read_dir(&archives).at("read", &archives)?;
@@ -91,86 +206,23 @@ pub fn download_source(package: &str, version: &str, directory: &Path) -> Result
     Ok(file.at("read", &archives)?.path())
 }
 
-/// The same sources as in a sources.list, of source packages.
-fn of_source_packages(sources: &str) -> String {
-    let key = "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg";
+/// The wanted version, or else the oldest that is newer.
+fn this_or_next<'v>(there: &'v [String], wanted: &str) -> Option<&'v str> {
+    let newer = there
+        .iter()
+        .filter(|version| debian_version::compare(version, wanted).is_ge());
+    newer
+        .min_by(|a, b| debian_version::compare(a, b))
+        .map(String::as_str)
+}
+
+/// The same sources as in a sources.list, of this kind of packages and with Debian's keys.
+fn signed(kind: &str, sources: &str) -> String {
     let places = sources.lines().filter_map(|line| line.strip_prefix("deb "));
     let lines: Vec<String> = places
-        .map(|place| format!("deb-src [{key}] {place}"))
+        .map(|place| format!("{kind} {SIGNED} {place}"))
         .collect();
     lines.join("\n") + "\n"
-}
-
-/// The name and version of the distribution's kernel image whose version is `wanted`, or else
-/// the newest of the same series ("6.12"). `program` makes one of apt's programs.
-pub fn kernel_image(
-    series: &str,
-    preempt_rt: bool,
-    wanted: &str,
-    program: &dyn Fn(&str) -> Command,
-) -> Result<(String, String)> {
-    let pattern = format!(
-        "^linux-image-{}[.][0-9].*-amd64$",
-        series.replace('.', "[.]")
-    );
-    let names = output(program("apt-cache").args(["--names-only", "search", &pattern]))?;
-    let names: Vec<&str> = names
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .filter(|name| name.contains("-rt-") == preempt_rt && !name.contains("-cloud-"))
-        .collect();
-    let kind = if preempt_rt { "-rt" } else { "" };
-    let missing = || {
-        let what = format!("find Debian's kernel image {series}{kind}");
-        Error::machine(what, "no package source of this machine has it").what_to_do(SET_UP)
-    };
-    if names.is_empty() {
-        return Err(missing());
-    }
-    let table = output(program("apt-cache").arg("madison").args(&names))?;
-    choose_image(&table, wanted).ok_or_else(missing)
-}
-
-/// The newest version of a package. `program` makes one of apt's programs.
-pub fn newest_version(package: &str, program: &dyn Fn(&str) -> Command) -> Result<String> {
-    let table = output(program("apt-cache").args(["madison", package]))?;
-    let newest = first_of_package(&table, package);
-    newest.ok_or_else(|| {
-        let what = format!("find the package {package}");
-        Error::machine(what, "no package source of this machine has it").what_to_do(SET_UP)
-    })
-}
-
-/// The version in the first of `apt-cache madison`'s lines of a package, which is the newest.
-fn first_of_package(table: &str, package: &str) -> Option<String> {
-    table.lines().find_map(|line| {
-        let mut fields = line.split('|').map(str::trim);
-        (fields.next()? == package).then_some(fields.next()?.to_owned())
-    })
-}
-
-/// Picks from `apt-cache madison`'s lines "name | version | source". Names sort by their
-/// version because `sort -V`'s order is used.
-fn choose_image(table: &str, wanted: &str) -> Option<(String, String)> {
-    let rows: Vec<(&str, &str)> = table
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split('|').map(str::trim);
-            Some((fields.next()?, fields.next()?))
-        })
-        .collect();
-    let exact = rows.iter().find(|(_, version)| *version == wanted);
-    let newest = rows.iter().max_by_key(|(name, _)| numbers(name));
-    exact
-        .or(newest)
-        .map(|(name, version)| ((*name).to_owned(), (*version).to_owned()))
-}
-
-/// The numbers in a name, in their order.
-fn numbers(name: &str) -> Vec<u64> {
-    name.split(|c: char| !c.is_ascii_digit())
-        .filter_map(|digits| digits.parse().ok())
-        .collect()
 }
 
 /// One line of a sources.list for each of this machine's sources of Debian's own packages.
@@ -212,13 +264,12 @@ pub fn source_of_suite(suite: &str) -> Result<String> {
 
 /// The first source that is not of security updates, which have a mirror of their own, with another suite.
 fn suite_of_mirror(sources: &str, suite: &str) -> Option<String> {
-    let key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]";
     sources
         .lines()
         .filter_map(|line| line.strip_prefix("deb "))
         .filter_map(|line| line.split_once(' '))
         .find(|(_, rest)| !rest.contains("-security"))
-        .map(|(mirror, _)| format!("deb {key} {mirror} {suite} main\n"))
+        .map(|(mirror, _)| format!("deb {SIGNED} {mirror} {suite} main\n"))
 }
 
 /// The release's code name, such as "bookworm".
@@ -240,17 +291,14 @@ pub fn release() -> Result<String> {
 mod tests {
     use super::*;
 
-    const TABLE: &str = "\
-linux-image-6.12.95+deb12-amd64 | 6.12.95-1~deb12u1 | a source
-linux-image-6.12.117+deb12-amd64 | 6.12.117-1~deb12u1 | a source
-linux-image-6.12.100+deb12-amd64 | 6.12.100-2~deb12u1 | a source
-";
-
     #[test]
     fn a_source_of_packages_is_one_of_their_sources() {
-        let key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]";
+        let key = SIGNED;
         assert_eq!(
-            of_source_packages("deb file:/a/deb trixie main\ndeb file:/b trixie-updates main\n"),
+            signed(
+                "deb-src",
+                "deb file:/a/deb trixie main\ndeb file:/b trixie-updates main\n"
+            ),
             format!(
                 "deb-src {key} file:/a/deb trixie main\ndeb-src {key} file:/b trixie-updates main\n"
             )
@@ -269,25 +317,10 @@ linux-image-6.12.100+deb12-amd64 | 6.12.100-2~deb12u1 | a source
     }
 
     #[test]
-    fn the_first_version_of_a_package_is_its_newest() {
-        let table = " a-source | 7.3.4-1 | x\na-source | 7.3.1-1 | x\n";
-        assert_eq!(first_of_package(table, "a-source").unwrap(), "7.3.4-1");
-        assert_eq!(first_of_package(table, "b-source"), None);
-    }
-
-    #[test]
-    fn the_image_of_the_same_version_is_chosen() {
-        let (name, version) = choose_image(TABLE, "6.12.100-2~deb12u1").unwrap();
-        assert_eq!(name, "linux-image-6.12.100+deb12-amd64");
-        assert_eq!(version, "6.12.100-2~deb12u1");
-    }
-
-    #[test]
-    fn else_the_newest_by_number_and_not_by_letter() {
-        assert_eq!(
-            choose_image(TABLE, "other").unwrap().0,
-            "linux-image-6.12.117+deb12-amd64"
-        );
-        assert_eq!(choose_image("", "other"), None);
+    fn a_source_that_is_gone_is_replaced_by_the_next_one() {
+        let there = ["1:10.2-1", "1:10.0.2-3", "1:7.2-1"].map(str::to_owned);
+        assert_eq!(this_or_next(&there, "1:10.0.2-3"), Some("1:10.0.2-3"));
+        assert_eq!(this_or_next(&there, "1:10.0.2-2"), Some("1:10.0.2-3"));
+        assert_eq!(this_or_next(&there, "1:10.3-1"), None);
     }
 }

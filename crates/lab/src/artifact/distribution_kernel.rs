@@ -1,10 +1,12 @@
 //! The distribution's own kernels, unmodified: those of most hosts, and every guest's.
 
-use super::apt::kernel_image;
-use super::backports::{self, fetch_into};
+use super::apt::Apt;
+use super::backports;
 use super::cache::{Cache, Inputs};
+use super::kernel_packages::KernelPackages;
 use super::modules::{GUEST_MODULES, HOST_MODULES, PLACE_OF_MODULES, base_of_modules, lay_out};
 use super::output;
+use super::packages::unpack;
 use super::rt_kernel::source_version;
 use crate::progress::{Observer, task};
 use crate::{At, Error, Result};
@@ -12,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 
 /// One of the distribution's kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,18 +25,22 @@ pub struct KernelPackage {
     pub preempt_rt: bool,
     /// From Debian 13's backports, whatever release this machine runs.
     pub backported: bool,
+    /// With what modules for it are built with, which is got at the same time: the archive drops the headers
+    /// of a kernel that has a successor.
+    pub with_headers: bool,
 }
 
 impl KernelPackage {
     /// What guests run, and hosts whose method is `vanilla`.
     pub const STANDARD: Self = Self::own("6.12");
 
-    /// Of this machine's own release.
+    /// Of this machine's own release, for guests and their modules.
     pub const fn own(series: &'static str) -> Self {
         Self {
             series,
             preempt_rt: false,
             backported: false,
+            with_headers: true,
         }
     }
 }
@@ -48,6 +54,8 @@ pub struct DistributionKernel {
     pub host_modules: PathBuf,
     /// A directory with a guest's modules, their names in load order.
     pub guest_modules: PathBuf,
+    /// A directory with the packages that modules for it are built with; none where nobody builds any.
+    pub headers: PathBuf,
     /// The package's version.
     pub version: String,
     /// What the kernel calls itself: "6.12.117+deb12-amd64".
@@ -55,83 +63,69 @@ pub struct DistributionKernel {
 }
 
 impl DistributionKernel {
-    /// The kernel from the cache; the package is downloaded, not installed, if need be.
+    /// The kernel from the cache; the packages are downloaded, not installed, if need be.
     pub fn obtain(cache: &Cache, kernel: KernelPackage, observer: &dyn Observer) -> Result<Self> {
-        let apt = kernel
-            .backported
-            .then(|| backports::apt(cache))
-            .transpose()?;
-        let program = |name: &str| match &apt {
-            Some(apt) => apt.program(name),
-            None => Command::new(name),
+        let apt = if kernel.backported {
+            backports::apt(cache)?
+        } else {
+            Apt::of_this_release(cache)?
         };
-        let find = || {
-            kernel_image(
-                kernel.series,
-                kernel.preempt_rt,
-                &source_version()?,
-                &program,
-            )
-        };
-        let (package, version) = match (find(), &apt) {
-            // No indexes yet.
-            (Err(_), Some(apt)) => {
-                backports::update(apt, observer)?;
-                find()?
-            }
-            (found, _) => found?,
-        };
+        Self::obtain_from(&apt, &source_version()?, cache, kernel, observer)
+    }
+
+    /// The same from these package sources: the kernel of the version `wanted`, else the newest.
+    fn obtain_from(
+        apt: &Apt,
+        wanted: &str,
+        cache: &Cache,
+        kernel: KernelPackage,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let find = || KernelPackages::find(apt, kernel, wanted);
+        apt.today(observer, find, |packages| {
+            Self::from_packages(apt, packages, cache, observer)
+        })
+    }
+
+    fn from_packages(
+        apt: &Apt,
+        packages: &KernelPackages,
+        cache: &Cache,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let image = &packages.image[0];
+        let headers: Vec<&str> = packages.headers.iter().map(|it| &*it.name).collect();
         let inputs = Inputs::default()
             .with("recipe", RECIPE)
-            .with("package", format!("{package} {version}"))
+            .with("package", image.to_string())
+            .with("headers", headers.join(" "))
             .with("host modules", HOST_MODULES.join(" "))
             .with("guest modules", GUEST_MODULES.join(" "));
         let entry = cache.entry("kernel-distribution", &inputs, observer, |directory| {
-            let title = format!("fetch and unpack {package} (once)");
-            let fetch = || {
-                let download = || {
-                    let mut download = program("apt-get");
-                    download.current_dir(directory);
-                    download
-                };
-                unpack(directory, &package, &version, &download)
-            };
-            task(observer, title, || match (fetch(), &apt) {
-                // The mirror has a newer one by now, and no longer this one.
-                (Err(error), Some(apt)) => apt.update().and(Err(error)),
-                (result, _) => result,
-            })
+            let title = format!("fetch and unpack {} (once)", image.name);
+            task(observer, title, || fill(directory, apt, packages))
         })?;
         Ok(Self {
             image: entry.join("vmlinuz"),
             host_modules: entry.join("host-modules"),
             guest_modules: entry.join("guest-modules"),
-            version,
-            release: package.trim_start_matches("linux-image-").to_owned(),
+            headers: entry.join("headers"),
+            version: packages.version().to_owned(),
+            release: packages.release.clone(),
         })
     }
 }
 
-/// Downloads a package by `apt-get`, which runs in `directory`, and keeps image and modules.
-fn unpack(
-    directory: &Path,
-    package: &str,
-    version: &str,
-    download: &dyn Fn() -> Command,
-) -> Result<()> {
-    let tree = directory.join("package");
-    fs::create_dir_all(&tree).at("create", &tree)?;
-    let release = package.trim_start_matches("linux-image-");
-    fetch_into(&tree, directory, package, version, download())?;
-    // From Debian's 7 on, image and modules are packages of their own, which this one asks for.
-    if image_of(&tree, release).is_none() {
-        for part in ["linux-binary", "linux-modules", "linux-base"] {
-            let part = format!("{part}-{release}");
-            fetch_into(&tree, directory, &part, version, download())?;
-        }
+/// Downloads a kernel's packages, and keeps image and modules, and the packages of headers.
+fn fill(directory: &Path, apt: &Apt, packages: &KernelPackages) -> Result<()> {
+    let (downloaded, tree) = (directory.join("downloaded"), directory.join("package"));
+    if !packages.headers.is_empty() {
+        apt.download(&packages.headers, &directory.join("headers"))?;
     }
+    unpack(&apt.download(&packages.image, &downloaded)?, &tree)?;
+    let release = &packages.release;
     let image = image_of(&tree, release).ok_or_else(|| {
-        let what = format!("find the kernel image of {package}");
+        let what = format!("find the kernel image of {}", packages.image[0]);
         Error::machine(what, "none of its packages has one")
     })?;
     fs::copy(&image, directory.join("vmlinuz")).at("copy", &image)?;
@@ -144,7 +138,10 @@ fn unpack(
     ] {
         lay_out(&modules, names, &directory.join(target))?;
     }
-    fs::remove_dir_all(&tree).at("remove", &tree)
+    for used in [&downloaded, &tree] {
+        fs::remove_dir_all(used).at("remove", used)?;
+    }
+    Ok(())
 }
 
 /// The kernel image of a release among unpacked packages, wherever they put it.
@@ -158,7 +155,10 @@ fn image_of(tree: &Path, release: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::repository::{Repository, add_kbuild, add_kernel, has};
+    use super::super::sockets_module::KernelModule;
     use super::*;
+    use crate::progress::Silent;
 
     #[test]
     fn the_image_is_found_where_either_kind_of_package_puts_it() {
@@ -170,5 +170,61 @@ mod tests {
             fs::write(&place, "").unwrap();
             assert_eq!(image_of(tree.path(), "7.3"), Some(place));
         }
+    }
+
+    const KERNEL: KernelPackage = KernelPackage::own("6.1");
+
+    /// A module, for headers that compile it without any of the kernel's.
+    const MODULE: KernelModule<'_> = KernelModule {
+        name: "a-module",
+        file: "module.ko",
+        sources: &[("module.c", "int module;")],
+    };
+
+    fn obtain(archive: &Repository) -> Result<DistributionKernel> {
+        let cache = Cache::at(archive.beside("cache"))?;
+        DistributionKernel::obtain_from(&archive.apt(), "other", &cache, KERNEL, &Silent)
+    }
+
+    #[test]
+    fn headers_come_with_a_kernel_and_stay_when_the_archive_drops_them() {
+        let archive = Repository::new();
+        add_kernel(&archive, "56", "6.1.192-2");
+        add_kbuild(&archive, "6.1.192-3");
+        let kernel = obtain(&archive).unwrap();
+        assert_eq!(fs::read_to_string(&kernel.image).unwrap(), "6.1.192-2");
+        assert!(has(&kernel.headers, "linux-kbuild-6.1_6.1.192-3"));
+        // The indexes tell of what is gone, but all of it is here.
+        for gone in [
+            "image-6.1.0-56-amd64",
+            "headers-6.1.0-56-amd64",
+            "headers-6.1.0-56-common",
+        ] {
+            archive.remove(&format!("linux-{gone}"));
+        }
+        add_kernel(&archive, "57", "6.1.192-3");
+        let kernel = obtain(&archive).unwrap();
+        assert_eq!(kernel.version, "6.1.192-2");
+        let cache = Cache::at(archive.beside("cache")).unwrap();
+        let module = MODULE.obtain(&cache, &kernel, &Silent).unwrap();
+        assert!(module.is_file(), "{}", module.display());
+        // Another day, with nothing here: the one that is there.
+        fs::remove_dir_all(archive.beside("cache")).unwrap();
+        let kernel = obtain(&archive).unwrap();
+        assert_eq!(kernel.release, "6.1.0-57-amd64");
+        assert_eq!(fs::read_to_string(&kernel.image).unwrap(), "6.1.192-3");
+    }
+
+    #[test]
+    fn a_kernel_that_is_nowhere_is_told_at_once() {
+        let archive = Repository::new();
+        add_kernel(&archive, "56", "6.1.192-2");
+        add_kbuild(&archive, "6.1.192-1");
+        let error = obtain(&archive).unwrap_err().to_string();
+        assert!(error.contains("linux-kbuild-6.1 (>= 6.1.192-2)"), "{error}");
+        assert!(error.contains("is there as 6.1.192-1"), "{error}");
+        // The day after.
+        add_kbuild(&archive, "6.1.192-2");
+        assert_eq!(obtain(&archive).unwrap().version, "6.1.192-2");
     }
 }

@@ -82,7 +82,8 @@ fn build(directory: &Path, version: &str, observer: &dyn Observer) -> Result<()>
     let work = directory.join("work");
     let (tree, objects) = (work.join("source"), work.join("objects"));
     fs::create_dir_all(&objects).at("create", &objects)?;
-    unpack(&download_source(SOURCE_PACKAGE, version, &work)?, &tree)?;
+    let archive = download_source(SOURCE_PACKAGE, version, &work, observer)?;
+    unpack(&archive, &tree)?;
     for (name, text) in inputs::EMULATOR_PATCHES {
         apply_patch(&tree, name, text)?;
     }

@@ -6,10 +6,15 @@ mod backports;
 mod brought;
 mod bz_image;
 mod cache;
+mod debian_version;
 mod distribution_kernel;
 mod emulator;
 mod initramfs;
+mod kernel_packages;
 mod modules;
+mod packages;
+#[cfg(test)]
+mod repository;
 mod rt_kernel;
 mod sockets_module;
 mod source;

@@ -1,9 +1,10 @@
 //! The kernels that we patch, built from Debian's source packages.
 
-use super::apt::{Apt, installed_version, newest_version};
+use super::apt::{Apt, installed_version};
 use super::backports::{self, SERIES};
 use super::cache::{Cache, Inputs, sha256_of};
 use super::output;
+use super::packages::{self, Package};
 use super::source::{apply_patch, build_with, unpack};
 use crate::progress::{Observer, task};
 use crate::{At, Error, Result};
@@ -11,6 +12,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::slice;
 
 mod inputs {
     include!(concat!(env!("OUT_DIR"), "/kernel_inputs.rs"));
@@ -80,31 +82,6 @@ impl Flavour {
         }
     }
 
-    /// Its source, found where this machine or its mirror has it.
-    fn source(self, cache: &Cache, observer: &dyn Observer) -> Result<Source> {
-        match self {
-            Self::Levels | Self::LevelsDebug | Self::PreemptDebug => Ok(Source {
-                package: SOURCE_PACKAGE.to_owned(),
-                version: source_version()?,
-                apt: None,
-            }),
-            Self::Newest => {
-                let package = format!("linux-source-{SERIES}");
-                let apt = backports::apt(cache)?;
-                let find = || newest_version(&package, &|name| apt.program(name));
-                let version = find().or_else(|_| {
-                    backports::update(&apt, observer)?;
-                    find()
-                })?;
-                Ok(Source {
-                    package,
-                    version,
-                    apt: Some(apt),
-                })
-            }
-        }
-    }
-
     /// What is special about it.
     fn kind(self) -> &'static str {
         match self {
@@ -126,27 +103,28 @@ impl Flavour {
     }
 }
 
-/// A source package.
-struct Source {
-    package: String,
-    version: String,
+/// A package with a kernel's source.
+struct Source<'a> {
+    package: &'a Package,
     /// Where it is downloaded from; `None`: it is installed.
-    apt: Option<Apt>,
+    apt: Option<&'a Apt>,
 }
 
-impl Source {
+impl Source<'_> {
     /// Unpacks it into `tree`.
     fn unpack(&self, directory: &Path, tree: &Path) -> Result<()> {
-        let archive = Path::new(PLACE_OF_SOURCES).join(format!("{}.tar.xz", self.package));
-        let Some(apt) = &self.apt else {
+        let archive = Path::new(PLACE_OF_SOURCES).join(format!("{}.tar.xz", self.package.name));
+        let Some(apt) = self.apt else {
             return unpack(&Path::new("/").join(archive), tree);
         };
-        let unpacked = directory.join("package");
-        let mut download = apt.program("apt-get");
-        download.current_dir(directory);
-        backports::fetch_into(&unpacked, directory, &self.package, &self.version, download)?;
+        let (downloaded, unpacked) = (directory.join("downloaded"), directory.join("package"));
+        let files = apt.download(slice::from_ref(self.package), &downloaded)?;
+        packages::unpack(&files, &unpacked)?;
         unpack(&unpacked.join(archive), tree)?;
-        fs::remove_dir_all(&unpacked).at("remove", &unpacked)
+        for used in [&downloaded, &unpacked] {
+            fs::remove_dir_all(used).at("remove", used)?;
+        }
+        Ok(())
     }
 }
 
@@ -175,11 +153,29 @@ pub fn source_version() -> Result<String> {
 impl RtKernel {
     /// The kernel from the cache, built if need be: some ten minutes on two cores.
     pub fn obtain(cache: &Cache, flavour: Flavour, observer: &dyn Observer) -> Result<Self> {
-        let source = flavour.source(cache, observer)?;
-        let version = source.version.clone();
+        if flavour != Flavour::Newest {
+            let package = Package::new(SOURCE_PACKAGE, source_version()?);
+            let (package, apt) = (&package, None);
+            return Self::built(cache, flavour, &Source { package, apt }, observer);
+        }
+        let apt = &backports::apt(cache)?;
+        let find = || apt.newest(&format!("linux-source-{SERIES}"));
+        apt.today(observer, find, |package| {
+            let apt = Some(apt);
+            Self::built(cache, flavour, &Source { package, apt }, observer)
+        })
+    }
+
+    fn built(
+        cache: &Cache,
+        flavour: Flavour,
+        source: &Source<'_>,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let version = source.package.version.clone();
         let mut inputs = Inputs::default()
             .with("recipe", RECIPE)
-            .with("source", format!("{} {version}", source.package))
+            .with("source", source.package.to_string())
             .with("configuration", flavour.configuration())
             .with(
                 "compiler",
@@ -202,7 +198,7 @@ impl RtKernel {
                 flavour.title()
             );
             task(observer, title, || {
-                build(directory, flavour, &source, &compiler_cache, observer)
+                build(directory, flavour, source, &compiler_cache, observer)
             })
         })?;
         Ok(Self {
@@ -223,7 +219,7 @@ fn first_line(text: &str) -> String {
 fn build(
     directory: &Path,
     flavour: Flavour,
-    source: &Source,
+    source: &Source<'_>,
     compiler_cache: &Path,
     observer: &dyn Observer,
 ) -> Result<()> {
@@ -232,7 +228,12 @@ fn build(
     for (name, text) in flavour.patches() {
         apply_patch(&tree, name, text)?;
     }
-    configure(&tree, &source.package, &flavour.configuration(), directory)?;
+    configure(
+        &tree,
+        &source.package.name,
+        &flavour.configuration(),
+        directory,
+    )?;
     compile(&tree, "bzImage", compiler_cache, observer)?;
     if flavour.has_headers() {
         // There are none, but then it is written down which symbols it exports.

@@ -2,6 +2,8 @@
 //! distribution's kernel, or for one of ours that guests run.
 
 use super::cache::{Cache, Inputs};
+use super::distribution_kernel::DistributionKernel;
+use super::packages::{archives, unpack};
 use super::rt_kernel::RtKernel;
 use super::{SET_UP, output};
 use crate::progress::{Observer, task};
@@ -18,15 +20,13 @@ const MODULE: &str = "steadyvm_sockets.ko";
 /// Changes when this file builds differently from the same inputs.
 const RECIPE: &str = "1";
 
-/// The module from the cache, built if need be against the headers of the kernel whose release is
-/// `release` ("6.12.117+deb12-amd64") and whose package has the version `version`.
+/// The module from the cache, built if need be against the headers of a kernel that has them.
 pub fn sockets_module(
     cache: &Cache,
-    release: &str,
-    version: &str,
+    kernel: &DistributionKernel,
     observer: &dyn Observer,
 ) -> Result<PathBuf> {
-    SOCKETS_MODULE.obtain(cache, release, version, observer)
+    SOCKETS_MODULE.obtain(cache, kernel, observer)
 }
 
 /// The same for a kernel of ours.
@@ -42,7 +42,7 @@ pub fn sockets_module_for(
         let why = format!("the kernel with {} has no headers", kernel.kind);
         Error::input("build the sockets module", why)
     })?;
-    SOCKETS_MODULE.built(cache, &kernel.key, kernel.kind, observer, |_, tree| {
+    SOCKETS_MODULE.built(cache, &kernel.key, kernel.kind, observer, |tree| {
         fs::create_dir_all(tree).at("create", tree)?;
         let mut unpack = Command::new("tar");
         output(unpack.arg("-xf").arg(archive).arg("-C").arg(tree))?;
@@ -72,25 +72,27 @@ impl KernelModule<'_> {
     pub fn obtain(
         &self,
         cache: &Cache,
-        release: &str,
-        version: &str,
+        kernel: &DistributionKernel,
         observer: &dyn Observer,
     ) -> Result<PathBuf> {
-        let kernel = format!("{release} {version}");
-        self.built(cache, &kernel, release, observer, |directory, tree| {
-            unpack_headers(directory, tree, release, version)
+        let DistributionKernel {
+            release, version, ..
+        } = kernel;
+        let key = format!("{release} {version}");
+        self.built(cache, &key, release, observer, |tree| {
+            unpack_headers(tree, kernel)
         })
     }
 
-    /// The module for `kernel`, named so in the key of its entry. `headers` gets a directory to
-    /// work in and the place to unpack to, and says where to build.
+    /// The module for `kernel`, named so in the key of its entry. `headers` gets the place to unpack to, and
+    /// says where to build.
     fn built(
         &self,
         cache: &Cache,
         kernel: &str,
         title: &str,
         observer: &dyn Observer,
-        headers: impl FnOnce(&Path, &Path) -> Result<PathBuf>,
+        headers: impl FnOnce(&Path) -> Result<PathBuf>,
     ) -> Result<PathBuf> {
         let compiler = output(Command::new("gcc").arg("--version"))?;
         let mut inputs = Inputs::default()
@@ -107,7 +109,7 @@ impl KernelModule<'_> {
                 format!("build the {name} for {title} (once)"),
                 || {
                     let tree = directory.join("packages");
-                    let headers = headers(directory, &tree)?;
+                    let headers = headers(&tree)?;
                     build(directory, self, &headers)?;
                     fs::remove_dir_all(&tree).at("remove", &tree)
                 },
@@ -137,46 +139,14 @@ fn build(directory: &Path, module: &KernelModule<'_>, headers: &Path) -> Result<
     fs::remove_dir_all(&sources).at("remove", &sources)
 }
 
-/// Downloads the kernel's headers, which need not be installed: the directory to build in.
-fn unpack_headers(directory: &Path, tree: &Path, release: &str, version: &str) -> Result<PathBuf> {
-    let place = directory.join("archives");
-    fs::create_dir_all(&place).at("create", &place)?;
-    let headers = format!("linux-headers-{release}");
-    for package in parts_of_headers(&headers, version)? {
-        let mut download = Command::new("apt-get");
-        download
-            .args(["-q", "download", &format!("{package}={version}")])
-            .current_dir(&place);
-        output(&mut download).map_err(|error| {
-            error.what_to_do("check that this machine reaches its package sources; apt-get update")
-        })?;
-    }
-    for archive in fs::read_dir(&place).at("read", &place)? {
-        let archive = archive.at("read", &place)?.path();
-        output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(tree))?;
-    }
-    fs::remove_dir_all(&place).at("remove", &place)?;
-    let headers = tree.join("usr/src").join(headers);
+/// Unpacks the packages of a kernel's headers, which need not be installed: the directory to build in.
+fn unpack_headers(tree: &Path, kernel: &DistributionKernel) -> Result<PathBuf> {
+    unpack(&archives(&kernel.headers)?, tree)?;
+    let headers = tree.join(format!("usr/src/linux-headers-{}", kernel.release));
     // It includes the shared one where packages install it.
     let makefile = headers.join("Makefile");
     let text = fs::read_to_string(&makefile).at("read", &makefile)?;
     let sources = format!("{}/usr/src/", tree.display());
     fs::write(&makefile, text.replace("/usr/src/", &sources)).at("write", &makefile)?;
     Ok(headers)
-}
-
-/// A package of headers and those it is built with: what architectures share, and the kernel's
-/// build tools, which bear the series' name in Debian 12's own kernel and the release's in others.
-fn parts_of_headers(headers: &str, version: &str) -> Result<Vec<String>> {
-    let mut show = Command::new("apt-cache");
-    let shown = output(show.args(["show", &format!("{headers}={version}")]))?;
-    let needed = shown
-        .lines()
-        .find_map(|line| line.strip_prefix("Depends: "))
-        .unwrap_or_default()
-        .split(", ")
-        .filter_map(|package| package.split(' ').next())
-        .filter(|name| name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-"));
-    let parts = std::iter::once(headers).chain(needed);
-    Ok(parts.map(str::to_owned).collect())
 }

@@ -350,7 +350,7 @@ fn a_host_boots_a_users_kernel_with_its_modules_and_guests_get_a_users_module() 
     let place = tempfile::tempdir().unwrap();
     let build = place.path();
     install(&kernel, build);
-    let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
+    let module = sockets_module(&cache, &kernel, &Silent).unwrap();
     let module = [&*std::fs::read(module).unwrap(), MARK.as_bytes()].concat();
     std::fs::write(build.join("a.ko"), module).unwrap();
     let script = format!("uname -r; grep -ac {MARK} /boot/guest-initramfs");

@@ -98,7 +98,7 @@ fn programs_on_linux_6_1_see_what_they_see_on_the_host() {
     let lab = shared::lab(logs);
     let cache = Cache::of_this_machine().unwrap();
     let kernel = DistributionKernel::obtain(&cache, KernelPackage::own("6.1"), &Silent).unwrap();
-    let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
+    let module = sockets_module(&cache, &kernel, &Silent).unwrap();
     let cases = build_cases(&lab);
     let expected = expected(&lab, &cases);
     lab.upload(&kernel.image, "/tmp/kernel-6.1");
@@ -282,7 +282,7 @@ fn a_guest_with_a_firewall_or_ipsec_keeps_its_sockets_unless_it_asks_for_all() {
     let kernel = &lab.laboratory.distribution_kernel;
     let [filter, ipsec] = [FILTER, IPSEC].map(|module| {
         module
-            .obtain(&cache, &kernel.release, &kernel.version, &Silent)
+            .obtain(&cache, kernel, &Silent)
             .unwrap()
     });
     // A socket of the guest's own shows in its table, one of the host's does not.

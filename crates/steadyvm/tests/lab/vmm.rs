@@ -174,7 +174,7 @@ fn debian_s_kernels_boot_on_up_to_four_vcpus() {
     }
     let cache = Cache::of_this_machine().unwrap();
     let kernel = DistributionKernel::obtain(&cache, KernelPackage::own("6.1"), &Silent).unwrap();
-    let module = sockets_module(&cache, &kernel.release, &kernel.version, &Silent).unwrap();
+    let module = sockets_module(&cache, &kernel, &Silent).unwrap();
     lab.upload(&kernel.image, "/tmp/kernel-6.1");
     lab.upload_initramfs(&kernel.guest_modules, &module, script, &[]);
     for vcpus in [1, 4] {
