@@ -14,7 +14,7 @@ use crate::site::{DEFAULT_FILE, FileArgs, Site};
 /// Say how much CPU time this host can promise to real-time VMs, and what they hold.
 ///
 /// The numbers are those that `apply --strict` and the hooks for libvirt and Proxmox VE refuse by: who sells VMs for this
-/// host, such as an OpenStack cloud's Placement, has to ask for them here.
+/// host, such as an `OpenStack` cloud's Placement, has to ask for them here.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The file that describes this host.

@@ -5,6 +5,7 @@ use crate::kernel::InsteadArgs;
 use crate::machine::Beginning;
 use crate::markdown::MarkdownArgs;
 use crate::methods::without_repeats;
+use crate::output;
 use crate::progress::Display;
 use crate::this_program;
 use anyhow::Result;

@@ -1,7 +1,7 @@
 //! `steadyvm generate`: man pages, completions and the reference, from the same text as `--help`.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -59,8 +59,8 @@ fn completions(directory: &Path) -> Result<()> {
         (Shell::Fish, "steadyvm.fish"),
     ] {
         let path = directory.join(name);
-        let mut file =
-            steadyvm_files::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut file = steadyvm_files::create(&path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
         clap_complete::generate(shell, &mut CommandLine::command(), "steadyvm", &mut file);
     }
     Ok(())

@@ -1,7 +1,6 @@
 //! A run's results as a page of docs/results: the one place where its figures stand.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -34,7 +33,8 @@ impl MarkdownArgs {
             return Ok(());
         };
         let page = page(title, warning, facts, table);
-        steadyvm_files::write(file, page).with_context(|| format!("cannot write {}", file.display()))
+        steadyvm_files::write(file, page)
+            .with_context(|| format!("cannot write {}", file.display()))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    io::{self, Read, Write},
+    io::{self, Read},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use steadyvm_analysis::plan::{self, Request};
 use steadyvm_host::Machine;
 
+use crate::output::print;
 use crate::site::DEFAULT_FILE;
 use crate::site::cpus::CpusHere;
 

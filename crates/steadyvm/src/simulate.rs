@@ -5,7 +5,6 @@
 use std::{
     fmt::Write as _,
     fs,
-    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -17,6 +16,8 @@ use steadyvm_sim::{
     gantt, perfetto,
     plan::{self, Scenario},
 };
+
+use crate::output::print;
 
 /// The longest stretch that a chart shows, ns.
 const CHART_NS: u64 = 200_000_000;
@@ -138,7 +139,8 @@ fn simulate(args: &Args, scenario: &Scenario) -> Result<Outcome> {
     let mut recorder = Recorder::default();
     let outcome = Engine::new(system, *seed, *duration_ns, &mut recorder)?.run();
     let write = |path: &Path, text: String| {
-        steadyvm_files::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        steadyvm_files::write(path, text)
+            .with_context(|| format!("cannot write {}", path.display()))
     };
     if let Some(path) = &args.gantt {
         write(

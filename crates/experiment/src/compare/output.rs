@@ -5,7 +5,6 @@ use crate::compare::results::{Phase, Results, RunData, Service, hgrm_of_method};
 use crate::engine::{RunRecord, write_run};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 use steadyvm_lab::{At, Result};
 use steadyvm_report::ReportMeta;

@@ -4,7 +4,6 @@ use super::RunRecord;
 use super::results::{AnySettings, Record, from_json, to_json};
 use crate::rtca::Endpoints;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::Path;
 use steadyvm_lab::{At, Result};
 use steadyvm_report::ReportMeta;

@@ -52,7 +52,8 @@ impl Cgroup {
         let parts = self.path.split('/').filter(|part| !part.is_empty());
         parts.filter_map(move |part| {
             let was = is_the_systems;
-            is_the_systems &= part.ends_with(".slice") && !is_slice_of_ordinary_user(part);
+            is_the_systems &=
+                part.strip_suffix(".slice").is_some() && !is_slice_of_ordinary_user(part);
             is_unit(part).then_some((part, was))
         })
     }
@@ -145,7 +146,10 @@ mod tests {
     #[test]
     fn escapes_are_read_as_toml_reads_them() {
         for (written, read) in [
-            (r"machine-qemu\x2d1\x2dweb.scope", "machine-qemu-1-web.scope"),
+            (
+                r"machine-qemu\x2d1\x2dweb.scope",
+                "machine-qemu-1-web.scope",
+            ),
             (r"a\x2", r"a\x2"),
             (r"a\xzz\x20b", r"a\xzz b"),
             (r"\xc3", r"\xc3"),

@@ -1,6 +1,6 @@
 //! Recordings in files: made on a host, explained anywhere.
 
-use std::fs::{self, File};
+use std::fs::{self};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! A VM's real-time interface, from what its cloud or its owner wrote about it: `rt:budget`, `rt:period` and their kin.
 //!
-//! The rules are those of nova/src/steadyvm_nova/interface.py, which sells by them; nova/tests/data/interfaces.json is
+//! The rules are those of `nova/src/steadyvm_nova/interface.py`, which sells by them; nova/tests/data/interfaces.json is
 //! read by the tests of both. `rt:budget` is of all VCPUs together, shared evenly and rounded up; `rt:period` is that
 //! of each. Times are whole microseconds, or carry `us` or `ms`. `rt:tasks` names tasks instead, of which the analysis
 //! makes the interface of least bandwidth under global EDF in the guest.

@@ -94,8 +94,9 @@ impl Vm {
             Self::Libvirt { .. } => {
                 let groups = fs::read_to_string(format!("/proc/{}/cgroup", monitor?.pid)).ok()?;
                 let mut parts = groups.lines().flat_map(|line| line.split('/'));
-                let is_ours =
-                    |part: &&str| part.starts_with("machine-qemu") && part.ends_with(".scope");
+                let is_ours = |part: &&str| {
+                    part.starts_with("machine-qemu") && part.strip_suffix(".scope").is_some()
+                };
                 parts.find(is_ours).map(str::to_owned)
             }
             Self::Proxmox { number } => Some(format!("{number}.scope")),

@@ -40,7 +40,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// Called by libvirt or Proxmox VE as a VM comes and goes: admit it, put its budget in force, forget it.
 ///
-/// A VM asks for a budget by its flavor's extra specs (OpenStack Nova), by <interface xmlns="urn:steadyvm:rt"> in its
+/// A VM asks for a budget by its flavor's extra specs (`OpenStack` Nova), by <interface xmlns="urn:steadyvm:rt"> in its
 /// domain's metadata, or by its notes (Proxmox VE). Before such a VM starts, the hook asks the plan of
 /// /etc/steadyvm.toml, as `steadyvm apply --strict` does, and refuses what this host cannot hold. It describes the VM in
 /// /run/steadyvm.d until it ends, and applies. Other VMs it refuses never: as they start and end, it applies.

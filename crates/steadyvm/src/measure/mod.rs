@@ -32,6 +32,7 @@ use crate::directory;
 use crate::host::ControlArgs;
 use crate::markdown::MarkdownArgs;
 use crate::netrt::{ClientArgs, rate};
+use crate::output;
 use crate::progress::Display;
 use crate::site::{FileArgs, Site};
 use crate::this_program;

@@ -130,7 +130,7 @@ pub fn metrics(frame: &Frame, format: Format) -> String {
             text.family(&format!("steadyvm_{name}"), help, Kind::Gauge, &[sample]);
         }
     }
-    let from = labels(&[("from", &frame.wake_ups_from.to_string())]);
+    let from = labels(&[("from", frame.wake_ups_from)]);
     text.family(
         "steadyvm_wake_ups_source",
         "Where wake-up times are from: bpf (percentiles less than an eighth too high), tracepoints (exact) or schedstat \
