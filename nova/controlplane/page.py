@@ -257,6 +257,9 @@ def checks_table(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _checks(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from ["", "## What holds when things go wrong", ""]
+    if len({check["revision"] for check in checks}) > 1:
+        yield "These were run in parts: each row has its own revision."
+        yield ""
     yield from checks_table(checks)
     yield ""
     yield "Accounts are right when each host's claims in Placement are those of its servers, no more,"
