@@ -76,12 +76,9 @@ fn unknown(words: &str) -> Option<String> {
             .then(|| String::from_utf8(asked.stdout).unwrap())
     };
     // A verb may have words of its own after it, unless it has verbs.
-    let helps = (1..=verbs.len())
+    let found = (1..=verbs.len())
         .rev()
-        .map(|length| (length, help_of(length)));
-    let found = helps
-        .filter_map(|(length, help)| Some((length, help?)))
-        .next();
+        .find_map(|length| Some((length, help_of(length)?)));
     let Some((length, help)) = found else {
         return Some("there is no such verb".to_owned());
     };
