@@ -17,7 +17,7 @@ CASES = json.loads((Path(__file__).parent / "data" / "interfaces.json").read_tex
 def test_a_host_and_the_cloud_read_the_same_interface(case: dict[str, Any]) -> None:
     if "refused" in case:
         with pytest.raises(SpecError, match=case["refused"]):
-            interface_of(case["specs"], {}, case["vcpus"])
+            interface_of(case["specs"], case["vcpus"])
         return
-    found = interface_of(case["specs"], {}, case["vcpus"])
+    found = interface_of(case["specs"], case["vcpus"])
     assert (None if found is None else [found.period_us, found.budget_us]) == case["interface"]
