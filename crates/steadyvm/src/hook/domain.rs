@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use roxmltree::{Document, Node, ParsingOptions};
 use steadyvm_host::CpuSet;
 
-use super::interface::{PREFIX, Specs};
+use super::interface::{OTHERS, PREFIX, Specs};
 
 const OWN: &str = "urn:steadyvm:rt";
 const NOVA: &str = "http://openstack.org/xmlns/libvirt/nova/";
@@ -62,7 +62,8 @@ impl Domain {
         let uuid = text("uuid").unwrap_or_default().to_ascii_lowercase();
         ensure!(is_uuid(&uuid), "the domain's XML has no uuid");
         let specs = specs(root);
-        let vcpus = (!specs.is_empty()).then(|| vcpus(root)).transpose()?;
+        let asks = specs.keys().any(|key| key.starts_with(PREFIX));
+        let vcpus = asks.then(|| vcpus(root)).transpose()?;
         Ok(Self {
             uuid,
             name: name.to_owned(),
@@ -159,7 +160,7 @@ fn specs(root: Node<'_, '_>) -> Specs {
         if is_novas && name.name() == "extraSpec" {
             let key = node.attribute("name").unwrap_or_default();
             let value = node.text().unwrap_or_default();
-            if key.starts_with(PREFIX) {
+            if key.starts_with(PREFIX) || OTHERS.contains(&key) {
                 specs.insert(key.to_owned(), value.to_owned());
             }
         }
@@ -216,11 +217,9 @@ mod tests {
                 (UUID, "instance-00000001")
             );
             assert_eq!(read.specs.get("rt:budget").map(String::as_str), budget);
-            assert_eq!(
-                read.vcpus.map(|vcpus| vcpus.count),
-                (!read.specs.is_empty()).then_some(2)
-            );
-            assert_eq!(may_be_real_time(xml), !read.specs.is_empty());
+            let asks = xml.contains("\"rt:");
+            assert_eq!(read.vcpus.map(|vcpus| vcpus.count), asks.then_some(2));
+            assert_eq!(may_be_real_time(xml), asks);
         }
     }
 

@@ -16,12 +16,15 @@ const BUDGET: &str = "rt:budget";
 const VCPU_BUDGET: &str = "rt:vcpu_budget";
 const PERIOD: &str = "rt:period";
 const TASKS: &str = "rt:tasks";
-/// Says that users may give the rest as scheduler hints, which Nova hands to no host.
-pub const HINTS: &str = "rt:hints";
+/// Nova's own keys that give a VM whole CPUs, or VCPUs of a real-time priority.
+const CPU_POLICY: &str = "hw:cpu_policy";
+const CPU_REALTIME: &str = "hw:cpu_realtime";
 
 const AMOUNTS: [&str; 3] = [BUDGET, VCPU_BUDGET, TASKS];
 /// All keys there are.
-pub const KEYS: [&str; 5] = [BUDGET, VCPU_BUDGET, TASKS, PERIOD, HINTS];
+pub const KEYS: [&str; 4] = [BUDGET, VCPU_BUDGET, TASKS, PERIOD];
+/// Keys of others that do not go with ours.
+pub const OTHERS: [&str; 2] = [CPU_POLICY, CPU_REALTIME];
 
 /// The kernel's bounds on a `SCHED_DEADLINE` period (`sched_deadline_period_min_us`, `_max_us`).
 const PERIOD_US: std::ops::RangeInclusive<u64> = 100..=4_194_304;
@@ -63,17 +66,10 @@ pub fn interface_of(specs: &Specs, vcpus: u32) -> Result<Option<Interface>, Spec
         }
         own.insert(key, value);
     }
-    if let Some(allowed) = own.remove(HINTS)
-        && allowed != "allowed"
-    {
-        return wrong(format!(
-            "{HINTS}={} is not known; write {HINTS}=allowed, or leave it out",
-            shown(allowed)
-        ));
-    }
     if own.is_empty() {
         return Ok(None);
     }
+    refuse_whole_cpus(specs)?;
     if !(1..=VCPUS_MAX).contains(&vcpus) {
         return wrong(format!(
             "a real-time VM has 1 to {VCPUS_MAX} VCPUs; this one has {vcpus}"
@@ -105,6 +101,27 @@ pub fn interface_of(specs: &Specs, vcpus: u32) -> Result<Option<Interface>, Spec
         ));
     };
     of_budget(amount, own[amount], period_us, vcpus).map(Some)
+}
+
+/// What gives VCPUs whole CPUs takes these from the pool that budgets are kept in.
+fn refuse_whole_cpus(specs: &Specs) -> Result<(), SpecError> {
+    if let Some(policy) = specs.get(CPU_POLICY)
+        && ["dedicated", "mixed"].contains(&policy.as_str())
+    {
+        return wrong(format!(
+            "{CPU_POLICY}={policy} gives VCPUs whole CPUs of their own, which takes no budget; leave out either it or \
+             the {PREFIX} extra specs"
+        ));
+    }
+    let yes = ["yes", "true", "on", "1", "t", "y"];
+    if let Some(realtime) = specs.get(CPU_REALTIME)
+        && yes.contains(&realtime.to_lowercase().as_str())
+    {
+        return wrong(format!(
+            "{CPU_REALTIME} gives VCPUs a real-time priority, and {PREFIX} extra specs a budget; leave out one of them"
+        ));
+    }
+    Ok(())
 }
 
 fn wrong<T>(what: String) -> Result<T, SpecError> {
@@ -276,7 +293,8 @@ fn budget(tasks: &[Task], period_us: u64, vcpus: u32) -> Option<u64> {
         return None;
     }
     let total_us = u64::try_from(interface.budget).ok()?;
-    Some(total_us.div_ceil(vcpus.into()))
+    // Tasks of next to nothing need less than the kernel gives.
+    Some(total_us.div_ceil(vcpus.into()).max(VCPU_BUDGET_MIN_US))
 }
 
 /// Text of others, for a message: short, and without control characters.

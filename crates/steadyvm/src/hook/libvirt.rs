@@ -8,9 +8,12 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::domain::{Domain, may_be_real_time};
-use super::interface::{HINTS, interface_of, shown};
+use super::interface::{PREFIX, interface_of, shown};
 use super::keeper::{Keeper, Places, Vm, Wish};
 use super::log::{Urgency, say};
+
+/// What flavors had once that let users ask for budgets by scheduler hints. VMs made by them are still there.
+const HINTS: &str = "rt:hints";
 
 /// No domain's XML is longer.
 const LARGEST_XML: u64 = 16 << 20;
@@ -89,18 +92,20 @@ fn wish(domain: &Domain) -> Result<Option<Wish>> {
     let Some(vcpus) = &domain.vcpus else {
         return Ok(None);
     };
+    let mut own = domain.specs.keys().filter(|key| key.starts_with(PREFIX));
+    if own.all(|key| key == HINTS) {
+        say(
+            Urgency::Warning,
+            &format!(
+                "VM {} may have had a budget from scheduler hints, which Nova hands to no host: it runs without one",
+                shown(&domain.name)
+            ),
+        );
+        return Ok(None);
+    }
     let interface = interface_of(&domain.specs, vcpus.count)
         .with_context(|| format!("VM {}", shown(&domain.name)))?;
     let Some(interface) = interface else {
-        if domain.specs.contains_key(HINTS) {
-            say(
-                Urgency::Warning,
-                &format!(
-                    "VM {} may have a budget from scheduler hints, which Nova hands to no host: it runs without one",
-                    shown(&domain.name)
-                ),
-            );
-        }
         return Ok(None);
     };
     let cpus = vcpus.cpus.clone();
