@@ -16,7 +16,7 @@ pub use nic::{Nic, nic, without_interrupts};
 pub use printable::printable;
 pub use processes::Processes;
 pub use vm::{Vm, vm};
-pub use vm_names::{VmSelector, all as all_vms, find as find_vm};
+pub use vm_names::{VmSelector, all as all_vms, find as find_vm, holds_a_vm, may_be as may_be_vm};
 
 use std::path::PathBuf;
 use std::sync::Arc;

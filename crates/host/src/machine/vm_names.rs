@@ -131,6 +131,23 @@ pub fn all(machine: &Machine, processes: &Processes<'_>) -> Vec<(String, Vm)> {
     processes.iter().filter_map(vm_of).collect()
 }
 
+/// Whether a process may be one of these VMs, by what one of its threads, (process, thread), and its command line and cgroup say:
+/// the one process is looked at, and nothing is believed yet.
+pub fn may_be(machine: &Machine, thread: (u32, u32), wanted: &[VmSelector]) -> bool {
+    let threads = Vec::from_iter(machine.thread(thread.0, thread.1));
+    let processes = Processes::of(&threads);
+    let mut claims = processes.iter().flat_map(|(pid, own)| {
+        let is_it = move |one: &&VmSelector| is_meant(machine, pid, own, one);
+        wanted.iter().filter(is_it)
+    });
+    claims.next().is_some()
+}
+
+/// Whether a process holds a VM of KVM.
+pub fn holds_a_vm(machine: &Machine, pid: u32) -> bool {
+    Descriptors::of(machine, pid).is_ok_and(|files| !files.kvm_vms.is_empty())
+}
+
 fn is_meant(machine: &Machine, pid: u32, own: &Process<'_>, wanted: &VmSelector) -> bool {
     let in_cgroup = |is_it: &dyn Fn(&str) -> bool| {
         let mut paths = cgroup::of(machine, pid).into_iter();

@@ -67,7 +67,7 @@ impl SettingKind for FairServer {
         })
     }
 
-    fn hint(&self, _machine: &Machine, errno: i32) -> Option<&'static str> {
+    fn hint(&self, _machine: &Machine, _to: &Reservation, errno: i32) -> Option<&'static str> {
         (errno == libc::EBUSY)
             .then_some("; SCHED_DEADLINE threads have taken the bandwidth that the way there needs")
     }

@@ -9,10 +9,12 @@
 
 pub mod apply;
 mod backoff;
+mod concern;
 mod connector;
 pub mod drift;
 mod drop_ins;
 mod events;
+mod ext;
 mod pace;
 pub mod peers;
 mod sched;
@@ -36,7 +38,8 @@ use crate::net::{name_processes, named_process, text_of};
 
 use self::backoff::Backoff;
 use self::drop_ins::{DropIn, LeftOut};
-use self::sched::Mechanism;
+use self::ext::Ext;
+use self::sched::{Budgets, Mechanism};
 
 /// Where the owner of a host keeps the file.
 pub const DEFAULT_FILE: &str = "/etc/steadyvm.toml";
@@ -94,7 +97,9 @@ struct Parsed {
     profile: Profile,
     plan: Option<Report>,
     /// How what is enforced differs from the plan.
-    differences: Vec<String>,
+    budgets: Budgets,
+    /// What the budgets were chosen by.
+    ext: Ext,
 }
 
 /// A VM, a card, a file or another part of the host that is not served, and why.
@@ -141,7 +146,7 @@ impl Site {
     /// As `read`; this one stays as it was.
     pub fn reread_drop_ins(&mut self, args: &FileArgs) -> Result<bool> {
         let beside = drop_ins::beside(&args.file);
-        if beside == self.texts.1 {
+        if beside == self.texts.1 && Ext::now() == self.parsed.ext {
             return Ok(false);
         }
         let new = Self::of(args, (self.texts.0.clone(), beside))?;
@@ -264,7 +269,8 @@ impl Site {
                 reasons(plan)
             )
         });
-        infeasible.chain(self.parsed.differences.iter().cloned())
+        let budgets = &self.parsed.budgets;
+        infeasible.chain(budgets.held_off.iter().chain(&budgets.differences).cloned())
     }
 }
 
@@ -285,12 +291,13 @@ impl Parsed {
             file::parse(name, text)?
         };
         profile.bound_fair_server();
-        let has_ext = Path::new("/sys/kernel/sched_ext").exists();
-        let differences = sched::put_in(&mut profile, plan.as_ref(), wanted, has_ext);
+        let ext = Ext::now();
+        let budgets = sched::put_in(&mut profile, plan.as_ref(), wanted, &ext);
         Ok(Self {
             profile,
             plan,
-            differences,
+            budgets,
+            ext,
         })
     }
 }
@@ -402,7 +409,7 @@ mod tests {
     fn a_host_that_keeps_budgets_may_have_no_vm_now() {
         const HOST: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n";
         let empty = site(&format!("{HOST}[sched]\n")).unwrap();
-        assert!(empty.parsed.plan.is_none() && empty.parsed.differences.is_empty());
+        assert!(empty.parsed.plan.is_none() && empty.parsed.budgets.differences.is_empty());
         let vm = "[[vm]]\nname = \"a\"\nclass = \"rt\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n";
         let one = site(&format!("{HOST}[sched]\n{vm}")).unwrap();
         assert_eq!(one.parsed.profile.vms[0].budgets.len(), 1);
@@ -428,10 +435,11 @@ mod tests {
         let Parsed {
             profile,
             plan,
-            differences,
+            budgets: found,
+            ..
         } = site(&text).unwrap().parsed;
         assert!(plan.unwrap().feasible);
-        assert!(differences.is_empty(), "{differences:?}");
+        assert!(found.differences.is_empty(), "{found:?}");
         assert_eq!(profile.vms[0].name, "instance-00000001");
         let budgets: Vec<_> = profile.vms[0].budgets.values().collect();
         assert_eq!(budgets.len(), 2);
