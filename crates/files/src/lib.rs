@@ -175,7 +175,7 @@ impl Directory {
                     // Of a process that was killed, or of somebody else, where others may write: only the name goes.
                     let _ = self.remove(&beside);
                 }
-                made => return Ok((beside, made?)),
+                created => return Ok((beside, created?)),
             }
         }
         refuse(format!(

@@ -9,6 +9,9 @@ use steadyvm_host::net::{
     Profile, SchedulerProfile, USABLE_BY_EXT_PERCENT, USABLE_PERCENT, VcpuBudget, VmProfile,
 };
 use steadyvm_sched::config::{Priority, Queue, Vm};
+use steadyvm_sched::ejection::Verdict;
+
+use super::ext::Ext;
 
 /// What enforces budgets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -109,6 +112,17 @@ impl Wanted {
             chosen => chosen,
         }
     }
+
+    /// What keeps budgets while the kernel's ends of our scheduler keep it off, and how that is said.
+    fn instead(&self, verdict: Verdict) -> (Mechanism, &'static str) {
+        match (verdict, self.mechanism) {
+            (Verdict::GivenUp, Mechanism::Auto) => (
+                Mechanism::Deadline,
+                "SCHED_DEADLINE keeps those budgets of the plan that it can",
+            ),
+            _ => (Mechanism::None, "no VCPU has a budget"),
+        }
+    }
 }
 
 /// A request as what will keep its budgets leaves CPUs to them, so that a plan that holds is one that can be kept.
@@ -148,26 +162,47 @@ pub fn beyond_the_kernel(plan: &Report, wanted: Option<&Wanted>, has_ext: bool) 
     ))
 }
 
-/// Puts budgets into a profile: the plan's, and those of `[sched.vm.NAME]`. Returns how what is enforced differs from the
-/// plan. `has_ext`: whether the kernel has `sched_ext`.
+/// What putting budgets into a profile found.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    /// How what is enforced differs from the plan.
+    pub differences: Vec<String>,
+    /// Why the scheduler that the file wants is not at work.
+    pub held_off: Option<String>,
+}
+
+/// Puts budgets into a profile: the plan's, and those of `[sched.vm.NAME]`.
 pub fn put_in(
     profile: &mut Profile,
     plan: Option<&Report>,
     wanted: Option<&Wanted>,
-    has_ext: bool,
-) -> Vec<String> {
+    ext: &Ext,
+) -> Budgets {
+    let mut differences = Vec::new();
     let Some(wanted) = wanted else {
         let is_planned = |plan: &Report| plan.vms.iter().any(|vm| vm.rt && !vm.vcpus.is_empty());
-        return match plan {
-            Some(plan) if is_planned(plan) => {
-                vec!["nothing keeps the plan's budgets: add [sched] to the file".to_owned()]
-            }
-            _ => Vec::new(),
+        if plan.is_some_and(is_planned) {
+            let why = "nothing keeps the plan's budgets: add [sched] to the file";
+            differences.push(why.to_owned());
+        }
+        return Budgets {
+            differences,
+            held_off: None,
         };
     };
-    let mut differences = Vec::new();
-    let by_ext = match wanted.chosen(plan.map(|plan| plan.scheduler), has_ext) {
-        Mechanism::None => return Vec::new(),
+    let mut chosen = wanted.chosen(plan.map(|plan| plan.scheduler), ext.exists);
+    let mut held_off = None;
+    if chosen == Mechanism::Ext && ext.verdict != Verdict::MayRun {
+        let (instead, words) = wanted.instead(ext.verdict);
+        (chosen, held_off) = (instead, ext.held_off(words));
+    }
+    let by_ext = match chosen {
+        Mechanism::None => {
+            return Budgets {
+                differences,
+                held_off,
+            };
+        }
         Mechanism::Ext => true,
         Mechanism::Deadline | Mechanism::Auto => false,
     };
@@ -196,7 +231,10 @@ pub fn put_in(
         }
         put_planned(profile, plan, &mut differences);
     }
-    differences
+    Budgets {
+        differences,
+        held_off,
+    }
 }
 
 /// The policy of the `sched_ext` scheduler: the plan's, but for what the file says.
@@ -314,6 +352,7 @@ fn vm_of<'p>(profile: &'p mut Profile, name: &str) -> &'p mut VmProfile {
 mod tests {
     use super::*;
     use steadyvm_analysis::plan;
+    use steadyvm_sched::ejection::Ejection;
 
     const FILE: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[vm]]\nname = \"a\"\nclass = \"rt\"\n\
                         interface = \"prm\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n[[vm]]\nname = \"b\"\nclass = \"best-effort\"\n";
@@ -326,8 +365,52 @@ mod tests {
         let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
         let mut profile = Profile::default();
         let wanted = Wanted::of("f", text).unwrap();
-        let differences = put_in(&mut profile, Some(&report), wanted.as_ref(), has_ext);
-        (profile, differences)
+        let ext = Ext {
+            exists: has_ext,
+            ..Ext::of(&[], 0)
+        };
+        let budgets = put_in(&mut profile, Some(&report), wanted.as_ref(), &ext);
+        (profile, budgets.differences)
+    }
+
+    /// After so many ends by the kernel, all of them now.
+    fn ended(text: &str, times: usize) -> (Profile, Option<String>) {
+        let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
+        let mut profile = Profile::default();
+        let wanted = Wanted::of("f", text).unwrap();
+        let end = Ejection {
+            boottime_s: 1000,
+            unix_s: 0,
+            reason: "runnable task stall".into(),
+        };
+        let ext = Ext::of(&vec![end; times], 1000);
+        let budgets = put_in(&mut profile, Some(&report), wanted.as_ref(), &ext);
+        (profile, budgets.held_off)
+    }
+
+    #[test]
+    fn a_scheduler_that_the_kernel_has_ended_waits_and_then_auto_takes_deadline() {
+        let auto = FILE.replace("gedf", "gdm");
+        let ext = auto.replace("[sched]", "[sched]\nmechanism = \"ext\"");
+        for (text, times, by_ext, budgets, words) in [
+            (&auto, 0, true, 1, None),
+            (&auto, 1, false, 0, Some("after a pause")),
+            (&auto, 3, false, 1, Some("SCHED_DEADLINE")),
+            (&ext, 0, true, 1, None),
+            (&ext, 2, false, 0, Some("after a pause")),
+            (&ext, 3, false, 0, Some("until `steadyvm apply`")),
+        ] {
+            let (profile, held_off) = ended(text, times);
+            assert_eq!(profile.vcpu_scheduler.is_some(), by_ext, "{times}: {text}");
+            let found = profile.vms.first().map_or(0, |vm| vm.budgets.len());
+            assert_eq!(found, budgets, "{times}: {text}");
+            assert_eq!(held_off.is_some(), words.is_some());
+            if let (Some(said), Some(words)) = (held_off, words) {
+                assert!(said.contains(words) && said.contains("stall"), "{said}");
+            }
+        }
+        // What SCHED_DEADLINE keeps anyway is not held off.
+        assert_eq!(ended(FILE, 3).1, None);
     }
 
     #[test]
