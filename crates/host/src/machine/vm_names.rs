@@ -113,6 +113,24 @@ pub fn find(
     }
 }
 
+/// Whether a process may be one of these VMs, each with the users who are believed, as [`find`] takes them: by what one of its threads,
+/// (process, thread), and its command line, user and cgroup say. Only the one process is looked at.
+pub fn may_be(machine: &Machine, thread: (u32, u32), wanted: &[(VmSelector, Vec<User>)]) -> bool {
+    let threads = Vec::from_iter(machine.thread(thread.0, thread.1));
+    let processes = Processes::of(&threads);
+    wanted.iter().any(|(selector, users)| {
+        let believed = processes.passwd(machine).believed(users);
+        let all = candidates(machine, &processes, selector, users, &believed);
+        all.iter()
+            .any(|(pid, doubt)| *pid == thread.0 && doubt.is_none())
+    })
+}
+
+/// Whether a process holds a VM of KVM.
+pub fn holds_a_vm(machine: &Machine, pid: u32) -> bool {
+    Descriptors::of(machine, pid).is_ok_and(|files| !files.kvm_vms.is_empty())
+}
+
 /// The processes that may be meant, each with the reason why it is not, if there is one.
 fn candidates(
     machine: &Machine,
@@ -353,20 +371,6 @@ pub fn all(machine: &Machine, processes: &Processes<'_>) -> Vec<(String, Vm)> {
         Some((name_of(machine, processes, pid, own), found))
     };
     processes.iter().filter_map(vm_of).collect()
-}
-
-/// Whether a process may be one of these VMs, by what one of its threads, (process, thread), and its command line and cgroup say:
-/// the one process is looked at, and nothing is believed yet.
-pub fn may_be(machine: &Machine, thread: (u32, u32), wanted: &[VmSelector]) -> bool {
-    let threads = Vec::from_iter(machine.thread(thread.0, thread.1));
-    let processes = Processes::of(&threads);
-    let is_claimed = |one| !candidates(machine, &processes, one, &[], &[]).is_empty();
-    wanted.iter().any(is_claimed)
-}
-
-/// Whether a process holds a VM of KVM.
-pub fn holds_a_vm(machine: &Machine, pid: u32) -> bool {
-    Descriptors::of(machine, pid).is_ok_and(|files| !files.kvm_vms.is_empty())
 }
 
 /// What a VM is called; where it is not believed without more, with the reason, so that it is not taken for another.

@@ -30,7 +30,7 @@ impl SettingKind for FairServer {
 
     fn read(&self, machine: &Machine) -> Result<Reservation, HostError> {
         fair_server::read(machine, self.cpu).map_err(|cause| {
-            let known = cause.raw_os_error().and_then(|it| self.hint(machine, it));
+            let known = cause.raw_os_error().and_then(|it| why(machine, it));
             match known {
                 Some(hint) => HostError::Io {
                     action: "read",
@@ -79,16 +79,7 @@ impl SettingKind for FairServer {
     }
 
     fn hint(&self, machine: &Machine, _to: &Reservation, errno: i32) -> Option<&'static str> {
-        match (errno, Lockdown::of(machine)) {
-            (libc::EBUSY, _) => {
-                Some("; SCHED_DEADLINE threads have taken the bandwidth that the way there needs")
-            }
-            (libc::EPERM, Lockdown::On(_)) => Some(
-                "; the kernel is locked down by now (/sys/kernel/security/lockdown), and keeps its \
-                 files from root too until the next boot",
-            ),
-            _ => None,
-        }
+        why(machine, errno)
     }
 
     fn snapshot(machine: &Machine, entries: &mut Entries) -> Result<(), HostError> {
@@ -113,5 +104,19 @@ impl SettingKind for FairServer {
             old,
             new: old.in_pieces_of(fair_server::LONGEST_PIECE_NS),
         }
+    }
+}
+
+/// What an error of its files means here.
+fn why(machine: &Machine, errno: i32) -> Option<&'static str> {
+    match (errno, Lockdown::of(machine)) {
+        (libc::EBUSY, _) => {
+            Some("; SCHED_DEADLINE threads have taken the bandwidth that the way there needs")
+        }
+        (libc::EPERM, Lockdown::On(_)) => Some(
+            "; the kernel is locked down by now (/sys/kernel/security/lockdown), and keeps its \
+             files from root too until the next boot",
+        ),
+        _ => None,
     }
 }

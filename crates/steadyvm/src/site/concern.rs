@@ -9,7 +9,7 @@ use std::fs;
 use netlink_packet_core::{NlaBuffer, NlasIterator};
 use nix::net::if_::if_nametoindex;
 use steadyvm_host::Machine;
-use steadyvm_host::discover::{VmSelector, holds_a_vm, may_be_vm};
+use steadyvm_host::discover::{User, VmSelector, holds_a_vm, may_be_vm};
 use steadyvm_host::net::Profile;
 
 /// Length of nlmsghdr, and of ifinfomsg behind it (include/uapi/linux/netlink.h, rtnetlink.h).
@@ -41,7 +41,7 @@ pub struct Concern {
     cards: BTreeSet<String>,
     /// Of the cards, as far as they are there: one that is renamed keeps it.
     indexes: BTreeSet<u32>,
-    vms: Vec<VmSelector>,
+    vms: Vec<(VmSelector, Vec<User>)>,
     /// Processes that made VMs and were none that is meant.
     strangers: BTreeSet<u32>,
     /// Whether processes have the numbers here that the kernel tells.
@@ -71,7 +71,8 @@ impl Concern {
         self.indexes = cards
             .filter_map(|card| if_nametoindex(card.as_str()).ok())
             .collect();
-        self.vms = profile.vms.iter().map(|vm| vm.selector()).collect();
+        let vms = profile.vms.iter();
+        self.vms = vms.map(|vm| (vm.selector(), vm.users.clone())).collect();
         self.strangers.clear();
     }
 

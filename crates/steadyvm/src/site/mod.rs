@@ -310,8 +310,7 @@ impl Site {
         let may_be_missed = |why| format!("{}: {why}: bounds may be missed", self.name);
         let refusals = self.parsed.refusals.iter().map(may_be_missed);
         let budgets = &self.parsed.budgets;
-        let of_budgets = budgets.held_off.iter().chain(&budgets.differences);
-        refusals.chain(of_budgets.cloned())
+        refusals.chain(budgets.held_off.iter().chain(&budgets.differences).cloned())
     }
 }
 
@@ -323,9 +322,8 @@ impl Parsed {
         let wanted = sched::Wanted::of(name, text)?;
         let wanted = wanted.as_ref();
         let ext = Ext::now();
-        let has_ext = ext.exists;
         let plan = plan_of(name, text, &tables, here, |request| {
-            sched::kept(request, wanted, has_ext)
+            sched::kept(request, wanted, &ext)
         })?;
         let keeps = wanted.is_some_and(|wanted| wanted.mechanism != Mechanism::None);
         let has_budgets = wanted.is_some_and(sched::Wanted::has_vms);
@@ -346,14 +344,14 @@ impl Parsed {
             .map(|plan| format!("this host cannot hold the plan: {}", reasons(plan)))
             .collect();
         refusals.extend(hosts.as_ref().and_then(|hosts| here.lacks(hosts)));
-        let beyond = |plan| sched::beyond_the_kernel(plan, wanted, has_ext);
+        let beyond = |plan| sched::beyond_the_kernel(plan, wanted, &ext);
         refusals.extend(plan.as_ref().and_then(beyond));
         let planned_for = hosts.as_ref().map(|hosts| hosts.scheduler);
         Ok(Self {
             profile,
             plan,
             refusals,
-            kept: wanted.map(|wanted| sched::usable(wanted.chosen(planned_for, has_ext))),
+            kept: wanted.map(|wanted| sched::usable(wanted.in_force(planned_for, &ext).0)),
             hosts,
             budgets,
             ext,

@@ -104,13 +104,23 @@ impl Wanted {
     }
 
     /// What `auto` comes to.
-    pub fn chosen(&self, planned_for: Option<&str>, has_ext: bool) -> Mechanism {
+    fn chosen(&self, planned_for: Option<&str>, has_ext: bool) -> Mechanism {
         let is_edf = planned_for.is_none_or(|scheduler| matches!(scheduler, "gedf" | "pedf"));
         match self.mechanism {
             Mechanism::Auto if self.needs_ext() || (has_ext && !is_edf) => Mechanism::Ext,
             Mechanism::Auto => Mechanism::Deadline,
             chosen => chosen,
         }
+    }
+
+    /// What keeps budgets now, and why not what is chosen, if the kernel's ends of our scheduler keep that off.
+    pub fn in_force(&self, planned_for: Option<&str>, ext: &Ext) -> (Mechanism, Option<String>) {
+        let chosen = self.chosen(planned_for, ext.exists);
+        if chosen != Mechanism::Ext || ext.verdict == Verdict::MayRun {
+            return (chosen, None);
+        }
+        let (instead, words) = self.instead(ext.verdict);
+        (instead, ext.held_off(words))
     }
 
     /// What keeps budgets while the kernel's ends of our scheduler keep it off, and how that is said.
@@ -126,11 +136,11 @@ impl Wanted {
 }
 
 /// A request as what will keep its budgets leaves CPUs to them, so that a plan that holds is one that can be kept.
-pub fn kept(request: Request, wanted: Option<&Wanted>, has_ext: bool) -> Request {
+pub fn kept(request: Request, wanted: Option<&Wanted>, ext: &Ext) -> Request {
     let Some(wanted) = wanted else {
         return request;
     };
-    match wanted.chosen(Some(request.scheduler()), has_ext) {
+    match wanted.in_force(Some(request.scheduler()), ext).0 {
         Mechanism::None => request,
         Mechanism::Ext => request.with_usable_percent(USABLE_BY_EXT_PERCENT),
         Mechanism::Deadline | Mechanism::Auto => request.kept_by_deadline(),
@@ -147,8 +157,8 @@ pub fn usable(mechanism: Mechanism) -> (&'static str, u8) {
 }
 
 /// What a plan asks of `SCHED_DEADLINE` that no kernel does.
-pub fn beyond_the_kernel(plan: &Report, wanted: Option<&Wanted>, has_ext: bool) -> Option<String> {
-    let by = wanted?.chosen(Some(plan.scheduler), has_ext);
+pub fn beyond_the_kernel(plan: &Report, wanted: Option<&Wanted>, ext: &Ext) -> Option<String> {
+    let (by, _) = wanted?.in_force(Some(plan.scheduler), ext);
     let is_deadlines = matches!(by, Mechanism::Deadline | Mechanism::Auto);
     if !is_deadlines || plan.scheduler != "gedf" {
         return None;
@@ -190,12 +200,7 @@ pub fn put_in(
             held_off: None,
         };
     };
-    let mut chosen = wanted.chosen(plan.map(|plan| plan.scheduler), ext.exists);
-    let mut held_off = None;
-    if chosen == Mechanism::Ext && ext.verdict != Verdict::MayRun {
-        let (instead, words) = wanted.instead(ext.verdict);
-        (chosen, held_off) = (instead, ext.held_off(words));
-    }
+    let (chosen, held_off) = wanted.in_force(plan.map(|plan| plan.scheduler), ext);
     let by_ext = match chosen {
         Mechanism::None => {
             return Budgets {
@@ -551,7 +556,8 @@ mod tests {
             "[sched]\nserver = \"sporadic\"\n[sched.vm.web]\nbudget_us = 2000\nperiod_us = 10000\n";
         let wanted = Wanted::of("f", text).unwrap();
         let mut profile = Profile::default();
-        let differences = put_in(&mut profile, None, wanted.as_ref(), true);
+        let ext = Ext::of(&[], 0);
+        let differences = put_in(&mut profile, None, wanted.as_ref(), &ext).differences;
         assert!(differences.is_empty(), "{differences:?}");
         assert_eq!(profile.vms[0].name, "web");
         let scheduler = profile.vcpu_scheduler.unwrap();
