@@ -117,11 +117,7 @@ impl Directory {
     /// # Errors
     /// The kernel's.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(
-            &self.file,
-            name,
-            AtFlags::empty(),
-        )?)
+        Ok(rustix::fs::unlinkat(&self.file, name, AtFlags::empty())?)
     }
 
     /// Makes a file with what `write` gives it and puts it in the place of one that may be there, in one step.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::engine::{
-    DEFAULT_STATE_DIRECTORY, Desired, Engine, Failure, Plan, Report, Snapshot, Status, Undone,
+    DEFAULT_STATE_DIRECTORY, Desired, Engine, Failure, MayChange, Plan, Report, Snapshot, Status,
+    Undone,
 };
 use crate::error::HostError;
 use crate::machine::Machine;
@@ -38,6 +39,12 @@ impl HostControl {
     #[must_use]
     pub fn waiting(self, wait: Duration) -> Self {
         Self::of(self.engine.waiting(wait))
+    }
+
+    /// Asks before every change, under the lock of the machine: who acts on the host knows of each other so.
+    #[must_use]
+    pub fn only_if(self, may_change: MayChange) -> Self {
+        Self::of(self.engine.only_if(may_change))
     }
 
     /// The host.

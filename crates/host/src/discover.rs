@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::HostError;
 use crate::machine::{Machine, ThreadId};
 pub use crate::machine::{
-    Nic, Processes, User, Vm, VmSelector, absent_vm, all_vms, find_vm, nic, vm, without_interrupts,
+    Nic, Processes, User, Vm, VmSelector, absent_vm, all_vms, find_vm, holds_a_vm, may_be_vm, nic,
+    vm, without_interrupts,
 };
 
 /// A process of the host that is itself the service.

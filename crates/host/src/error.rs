@@ -49,6 +49,15 @@ pub enum HostError {
         path: String,
     },
 
+    /// Others act on this host, and this is not to be mixed with it.
+    #[error("{why}; {fix}")]
+    KeptOff {
+        /// Who, and why it is not to be.
+        why: String,
+        /// What to do.
+        fix: String,
+    },
+
     /// A file or a system call failed.
     #[error("cannot {action} {subject}: {cause}{hint}")]
     Io {

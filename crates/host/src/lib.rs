@@ -54,8 +54,8 @@ pub use control::HostControl;
 pub use cpu_set::{CpuSet, CpuSetError, MAX_CPU};
 pub use demux::{Demultiplexer, DemuxState, KernelDemultiplexer, ListSockets, Presence};
 pub use engine::{
-    DEFAULT_STATE_DIRECTORY, Desired, Engine, Failure, Group, Plan, Report, Setting, Snapshot,
-    State, Status, Step, Undone,
+    DEFAULT_STATE_DIRECTORY, Desired, Engine, Failure, Group, MayChange, Plan, Report, Setting,
+    Snapshot, State, Status, Step, Undone,
 };
 pub use error::HostError;
 pub use fair_server::Reservation;

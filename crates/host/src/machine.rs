@@ -19,7 +19,10 @@ pub use owner::User;
 pub use printable::{is_command, printable};
 pub use processes::Processes;
 pub use vm::{Vm, vm};
-pub use vm_names::{VmSelector, absent as absent_vm, all as all_vms, find as find_vm};
+pub use vm_names::{
+    VmSelector, absent as absent_vm, all as all_vms, find as find_vm, holds_a_vm,
+    may_be as may_be_vm,
+};
 
 use std::path::PathBuf;
 use std::sync::Arc;

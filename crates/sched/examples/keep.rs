@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 print!("{}", standing.table());
             }
         }
-        Some("stop") => drop(service::ask(socket, &Request::Stop)?),
+        Some("stop") => service::end(socket)?,
         Some("apply") => {
             let config = Config::parse(&std::fs::read_to_string(&words[1])?)?;
             let threads = threads(&words[2..])?;

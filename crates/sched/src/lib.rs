@@ -5,18 +5,22 @@
 //! scheduler has all threads back. [`service`] answers other processes; [`config`] is the section `[sched]` of a file.
 
 mod abi;
+mod client;
 pub mod config;
+pub mod ejection;
 pub mod enforcement;
 pub mod exposition;
 mod kicks;
 mod metrics;
 mod preferred;
+pub mod process;
+mod protocol;
 mod record;
 mod scheduler;
 pub mod service;
 pub mod show;
 mod timer;
 
-pub use scheduler::{Error, Scheduler, is_attached};
+pub use scheduler::{Error, SCHED_EXT, Scheduler, is_attached, is_attached_by};
 pub use steadyvm_sched_policy::{Record, ReplayError};
 pub use timer::FIFO_PRIORITY;

@@ -35,6 +35,38 @@ pub enum Error {
     /// The scheduler is not in the state that this needs.
     #[error("{0}")]
     State(String),
+    /// The kernel has ended the scheduler.
+    #[error(
+        "the kernel has ended the scheduler, and its own one has all threads again: {reason}; `steadyvm apply`, or \
+         `steadyvm sched ext run`, loads it anew"
+    )]
+    Ejected {
+        /// The kernel's words.
+        reason: String,
+    },
+    /// The loader takes requests and does not answer.
+    #[error(
+        "the scheduler's loader at {socket} does not answer within {seconds} s; `steadyvm undo` or `steadyvm sched ext stop` ends it"
+    )]
+    Silent {
+        /// Where it was asked.
+        socket: String,
+        /// How long it was waited for.
+        seconds: f64,
+    },
+    /// The loader was started by another version of this program.
+    #[error(
+        "the scheduler's loader at {socket} is of another version of steadyvm (protocol {theirs}, and not {ours}); \
+         `steadyvm apply` starts this one's in its place"
+    )]
+    OtherVersion {
+        /// Where it was asked.
+        socket: String,
+        /// The version of its protocol.
+        theirs: u32,
+        /// The version of ours.
+        ours: u32,
+    },
 }
 
 impl Error {
@@ -42,7 +74,11 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Parameters(_) | Self::Input(_) => 2,
-            Self::Refused { .. } | Self::State(_) => 3,
+            Self::Refused { .. }
+            | Self::State(_)
+            | Self::Ejected { .. }
+            | Self::Silent { .. }
+            | Self::OtherVersion { .. } => 3,
         }
     }
 
@@ -71,9 +107,17 @@ impl Error {
     }
 }
 
+/// What the kernel says of `sched_ext`.
+pub const SCHED_EXT: &str = "/sys/kernel/sched_ext";
+
 /// Whether our scheduler has this host's threads.
 pub fn is_attached() -> bool {
-    let read = |name| fs::read_to_string(Path::new("/sys/kernel/sched_ext").join(name));
+    is_attached_by(Path::new(SCHED_EXT))
+}
+
+/// The same, by what the kernel says there.
+pub fn is_attached_by(sched_ext: &Path) -> bool {
+    let read = |name| fs::read_to_string(sched_ext.join(name));
     read("state").is_ok_and(|state| state.trim() == "enabled")
         && read("root/ops").is_ok_and(|name| name.trim() == "steadyvm")
 }

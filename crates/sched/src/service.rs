@@ -1,21 +1,25 @@
-//! The loader as others see it: a Unix socket, a line of JSON a request, one a reply.
+//! The loader as others see it: a Unix socket, a line of JSON per request, one per reply.
 
 use crate::abi::Vcpu;
+use crate::client;
+pub use crate::client::{ask, end};
 use crate::config::{self, Config};
 use crate::enforcement::{Enforcement, Reserved};
+use crate::process::ProcessId;
+use crate::protocol::{self, Heard};
+pub use crate::protocol::{Reply, Request};
 use crate::scheduler::{Error, Scheduler, is_attached};
 use crate::show::{DecisionTimes, SCHEMA_VERSION, Standing, VcpuStanding};
 use crate::timer;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, umask};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 use steadyvm_files::{Directory, Others};
 use steadyvm_sched_policy::{Kind, Parameters};
@@ -23,76 +27,12 @@ use steadyvm_sched_policy::{Kind, Parameters};
 /// Where the loader is asked.
 pub const SOCKET: &str = "/run/steadyvm/sched.sock";
 
-/// The longest request, in bytes.
-const LONGEST_REQUEST: u64 = 1 << 20;
+/// Of the thread that answers: just above the rank that VCPUs have by default (70), and below vhost workers. VCPUs that compute
+/// without end on all CPUs do not keep it from answering. Only root asks, for a bounded piece of work each time.
+const SERVING_PRIORITY: i32 = 71;
 
-/// Of the thread that answers: above VCPUs, and below every other thread that somebody has ranked. Only root asks, for
-/// a bounded piece of work each time.
-const SERVING_PRIORITY: i32 = 1;
-
-/// A client has so long to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What the loader is asked.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Request {
-    /// How the VCPUs stand.
-    Show,
-    /// Enforce this from now on. VMs that are new have threads; of others nothing changes but their parameters.
-    Apply {
-        /// All of it.
-        config: Config,
-        /// The VCPU threads of each VM, in order.
-        threads: BTreeMap<String, Vec<u32>>,
-    },
-    /// The same VCPU by VCPU: those that are not named lose their budget.
-    Enforce(Enforcement),
-    /// What is enforced now, of VCPUs whose thread lives.
-    Enforced,
-    /// End.
-    Stop,
-}
-
-/// What it answers.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reply {
-    /// To `Show`.
-    Standing(Standing),
-    /// To `Enforced`.
-    Enforced(Enforcement),
-    /// It is done.
-    Done,
-    /// It is refused: why.
-    Refused(String),
-}
-
-/// Asks the loader.
-///
-/// # Errors
-/// No loader runs, or it refuses.
-pub fn ask(socket: &Path, request: &Request) -> Result<Reply, Error> {
-    let what = || format!("ask the scheduler's loader at {}", socket.display());
-    let failed = |error: io::Error| Error::Refused {
-        what: what(),
-        why: format!("{error}; `steadyvm sched ext run` starts it"),
-    };
-    let mut stream = UnixStream::connect(socket).map_err(failed)?;
-    let mut line =
-        serde_json::to_string(request).map_err(|error| Error::State(error.to_string()))?;
-    line.push('\n');
-    stream.write_all(line.as_bytes()).map_err(failed)?;
-    let mut reply = String::new();
-    BufReader::new(stream)
-        .read_line(&mut reply)
-        .map_err(failed)?;
-    match serde_json::from_str(&reply) {
-        Ok(Reply::Refused(why)) => Err(Error::Input(why)),
-        Ok(reply) => Ok(reply),
-        Err(error) => Err(Error::State(format!("{}: {error}", what()))),
-    }
-}
+/// A client has so long to say what it wants: less than others wait for their answer meanwhile.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A VCPU with a budget.
 struct Named {
@@ -278,30 +218,19 @@ impl Service {
         let mut ending = None;
         while let Some(mut stream) = self.next(&listener)? {
             // One that says nothing keeps no other waiting for long.
-            let patient = stream
-                .set_read_timeout(Some(PATIENCE))
-                .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+            let patient = stream.set_write_timeout(Some(PATIENCE));
             patient.map_err(Error::io("take a request"))?;
             // A client that goes away, or says nonsense, is its own loss.
-            let mut line = String::new();
-            let limited = io::Read::take(&stream, LONGEST_REQUEST);
-            if BufReader::new(limited).read_line(&mut line).is_err() {
+            let Ok(line) = protocol::read_line(&mut stream, Instant::now(), PATIENCE) else {
                 continue;
-            }
-            let reply = match serde_json::from_str(&line) {
-                Err(error) => Reply::Refused(format!("no request: {error}")),
-                Ok(Request::Stop) => {
+            };
+            let reply = match protocol::read_request(&line) {
+                Heard::Stop => {
                     ending = Some(stream);
                     break;
                 }
-                Ok(Request::Show) => self
-                    .standing()
-                    .map_or_else(|error| refused(&error), Reply::Standing),
-                Ok(Request::Apply { config, threads }) => done(self.apply(&config, &threads)),
-                Ok(Request::Enforce(wanted)) => done(self.enforce(&wanted)),
-                Ok(Request::Enforced) => self
-                    .enforced()
-                    .map_or_else(|error| refused(&error), Reply::Enforced),
+                Heard::Nonsense(why) => Reply::Refused(why),
+                Heard::Request(request) => self.answer(request),
             };
             tell(&mut stream, &reply);
         }
@@ -312,6 +241,17 @@ impl Service {
             tell(&mut stream, &reply);
         }
         outcome
+    }
+
+    fn answer(&mut self, request: Request) -> Reply {
+        let done = |outcome: Result<(), Error>| outcome.map(|()| Reply::Done);
+        let answer = match request {
+            Request::Show => self.standing().map(Reply::Standing),
+            Request::Apply { config, threads } => done(self.apply(&config, &threads)),
+            Request::Enforce(wanted) => done(self.enforce(&wanted)),
+            Request::Enforced => self.enforced().map(Reply::Enforced),
+        };
+        answer.unwrap_or_else(|error| refused(&error))
     }
 
     /// The next client; `None` when the scheduler has ended.
@@ -375,14 +315,9 @@ fn online_cpus() -> Result<Vec<u32>, Error> {
 
 /// A client that has gone away hears nothing.
 fn tell(stream: &mut UnixStream, reply: &Reply) {
-    if let Ok(mut text) = serde_json::to_string(reply) {
-        text.push('\n');
-        let _ = stream.write_all(text.as_bytes());
+    if let Ok(line) = protocol::reply_line(reply) {
+        let _ = stream.write_all(line.as_bytes());
     }
-}
-
-fn done(outcome: Result<(), Error>) -> Reply {
-    outcome.map_or_else(|error| refused(&error), |()| Reply::Done)
 }
 
 fn refused(error: &Error) -> Reply {
@@ -433,6 +368,7 @@ impl Listener {
         let bound = UnixListener::bind(directory.reach(&name));
         umask(before);
         let socket = bound.map_err(Error::io(&what))?;
+        record_process(path).map_err(Error::io(&what))?;
         Ok(Self {
             socket,
             path: path.to_owned(),
@@ -441,9 +377,28 @@ impl Listener {
     }
 }
 
+/// Writes down which process this is, for whoever has to end it when it does not answer.
+fn record_process(socket: &Path) -> io::Result<()> {
+    let own =
+        ProcessId::own().ok_or_else(|| io::Error::other("/proc has no word of this process"))?;
+    let path = client::record_of(socket);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    writeln!(file, "{own}")
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         if file_of(&self.path) == self.file {
+            let _ = fs::remove_file(client::record_of(&self.path));
             let _ = fs::remove_file(&self.path);
         }
     }

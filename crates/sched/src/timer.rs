@@ -80,10 +80,9 @@ fn run(advance: &Program, wake: &MapHandle, stop: &OwnedFd) -> Result<(), Error>
             _ => {
                 let (why, more) = (text(&request.reason), text(&request.message));
                 let between = if more.is_empty() { "" } else { ": " };
-                return Err(Error::State(format!(
-                    "the kernel has ended the scheduler, and its own one has all threads again: \
-                     {why}{between}{more}; `steadyvm sched ext run` loads it anew"
-                )));
+                return Err(Error::Ejected {
+                    reason: format!("{why}{between}{more}"),
+                });
             }
         }
         let timeout = if request.next_ns >= NEVER {

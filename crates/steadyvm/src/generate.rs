@@ -59,8 +59,8 @@ fn completions(directory: &Path) -> Result<()> {
         (Shell::Fish, "steadyvm.fish"),
     ] {
         let path = directory.join(name);
-        let mut file =
-            steadyvm_files::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut file = steadyvm_files::create(&path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
         clap_complete::generate(shell, &mut CommandLine::command(), "steadyvm", &mut file);
     }
     Ok(())

@@ -15,6 +15,8 @@ use steadyvm_host::{
 };
 
 use crate::output;
+use crate::site::peers::{self, Actor};
+use crate::site::undo;
 
 /// Put a method in force on this host, show what is in force, undo it.
 #[derive(Debug, clap::Args)]
@@ -42,8 +44,18 @@ pub(crate) struct ControlArgs {
 impl ControlArgs {
     /// The control of this host's state.
     pub fn open(&self) -> HostControl {
-        let wait = Duration::from_secs(self.wait);
-        HostControl::new(Machine::real(), &self.state_dir).waiting(wait)
+        HostControl::new(Machine::real(), &self.state_dir).waiting(self.patience())
+    }
+
+    /// The same, for verbs that change it: they keep off where others act ([`peers`]).
+    pub fn open_as(&self, actor: Actor) -> HostControl {
+        let may_change = peers::may_change(&self.state_dir, actor);
+        self.open().only_if(may_change)
+    }
+
+    /// How long to wait for others.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(self.wait)
     }
 
     /// Where the journal of changes is kept.
@@ -120,9 +132,13 @@ struct TargetArgs {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let control = args.control.open();
+    let control = args.control.open_as(Actor::Person);
+    let directory = args.control.state_directory();
     match &args.verb {
-        Verb::Apply(target) => apply(&control, target, args.control.json),
+        Verb::Apply(target) => {
+            peers::must_not_be_watched(directory, None)?;
+            apply(&control, target, args.control.json)
+        }
         Verb::Plan(target) => plan(&control, target, args.control.json),
         Verb::Show => show(&control, args.control.json),
         Verb::Undo { forget: true } => {
@@ -130,7 +146,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             eprintln!("steadyvm: the journal is dropped; nothing was restored");
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Undo { forget: false } => report_undone(&control.undo()?, args.control.json),
+        Verb::Undo { forget: false } => {
+            let undone = undo::held(directory, &control, HostControl::undo)?;
+            report_undone(&undone, args.control.json)
+        }
         Verb::Snapshot { compare } => snapshot(&control, compare.as_ref()),
     }
 }

@@ -34,7 +34,8 @@ impl MarkdownArgs {
             return Ok(());
         };
         let page = page(title, warning, facts, table);
-        steadyvm_files::write(file, page).with_context(|| format!("cannot write {}", file.display()))
+        steadyvm_files::write(file, page)
+            .with_context(|| format!("cannot write {}", file.display()))
     }
 }
 

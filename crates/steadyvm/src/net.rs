@@ -12,6 +12,8 @@ use steadyvm_host::{HostControl, HostError, Plan, Report};
 
 use crate::host;
 use crate::output;
+use crate::site::peers::{self, Actor};
+use crate::site::undo;
 
 /// Longer files are no profile.
 const MAX_INPUT: u64 = 16 << 20;
@@ -56,7 +58,8 @@ enum Verb {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let control = args.control.open();
+    let control = args.control.open_as(Actor::Person);
+    let directory = args.control.state_directory();
     match &args.verb {
         Verb::Apply { file, dry_run, vms } => {
             let mut profile = read(file)?;
@@ -64,11 +67,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             if *dry_run {
                 plan(&control, &profile, args.control.json)
             } else {
+                peers::must_not_be_watched(directory, None)?;
                 apply(&control, &profile, args.control.json)
             }
         }
         Verb::Show => host::show(&control, args.control.json),
-        Verb::Undo => host::report_undone(&control.undo_profile()?, args.control.json),
+        Verb::Undo => {
+            let undone = undo::held(directory, &control, HostControl::undo_profile)?;
+            host::report_undone(&undone, args.control.json)
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use steadyvm_sched::enforcement::Enforcement;
 use steadyvm_sched::exposition;
 use steadyvm_sched::service::{self, Reply, Request, Service};
 use steadyvm_sched::show::Standing;
-use steadyvm_sched::{Error, Record, ReplayError, Scheduler, is_attached};
+use steadyvm_sched::{Error, Record, ReplayError, Scheduler, ejection, is_attached};
 
 use self::report::Reports;
 use crate::output;
@@ -174,14 +174,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 record.as_deref(),
             )
         }
-        Verb::Ext(Ext::Serve) => load(&args.socket, &Enforcement::default(), None),
+        Verb::Ext(Ext::Serve) => serve(&args.socket),
         Verb::Ext(Ext::Apply(what)) => {
             let (config, threads) = what.read()?;
             service::ask(&args.socket, &Request::Apply { config, threads })?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::Ext(Ext::Stop) => {
-            service::ask(&args.socket, &Request::Stop)?;
+            service::end(&args.socket)?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::Show(show) => {
@@ -375,6 +375,29 @@ fn host_cpus() -> Result<u32> {
         .parse()
         .with_context(|| format!("{path} has no list: {text}"))?;
     Ok(last + 1)
+}
+
+/// As a loader that `steadyvm apply` has started.
+fn serve(socket: &Path) -> Result<ExitCode> {
+    stay_in_memory();
+    let ended = load(socket, &Enforcement::default(), None);
+    if let Err(error) = &ended
+        && let Some(Error::Ejected { reason }) = error.downcast_ref()
+    {
+        ejection::note(socket, reason).context("note why the kernel has ended the scheduler")?;
+    }
+    ended
+}
+
+/// The thread that ends budgets neither waits for a page nor is ended for want of memory. What is refused is told in the log.
+fn stay_in_memory() {
+    use nix::sys::mman::{MlockAllFlags, mlockall};
+    if let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE) {
+        eprintln!("steadyvm: cannot lock the loader's memory: {error}");
+    }
+    if let Err(error) = fs::write("/proc/self/oom_score_adj", "-900") {
+        eprintln!("steadyvm: cannot keep the loader from being ended for want of memory: {error}");
+    }
 }
 
 /// Loads the scheduler and serves until it is told to end.

@@ -138,7 +138,8 @@ fn simulate(args: &Args, scenario: &Scenario) -> Result<Outcome> {
     let mut recorder = Recorder::default();
     let outcome = Engine::new(system, *seed, *duration_ns, &mut recorder)?.run();
     let write = |path: &Path, text: String| {
-        steadyvm_files::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        steadyvm_files::write(path, text)
+            .with_context(|| format!("cannot write {}", path.display()))
     };
     if let Some(path) = &args.gantt {
         write(

@@ -56,7 +56,11 @@ fn put(host: &EmulatedHost, text: &str) {
 
 /// All is as it was before `host_with`.
 fn undo(host: &EmulatedHost) {
-    inside(host, "steadyvm undo; rm /etc/steadyvm.toml");
+    // Of another test's watch it is not to hold.
+    inside(
+        host,
+        "steadyvm undo; rm -f /etc/steadyvm.toml /run/steadyvm/host/undone",
+    );
     inside(host, "steadyvm host snapshot --compare /run/before.json");
 }
 

@@ -3,44 +3,10 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
-use std::process::{Command, Stdio};
+#[path = "support/place.rs"]
+mod place;
 
-/// Mounts of its own, with an own /run, and two network namespaces. `$S` is the program, `setting` prints what is in force: 300 is
-/// what was there before, 64 what the file wants.
-const PLACE: &str = r#"
-set -eu
-mount -t tmpfs none /run
-mkdir -p /run/steadyvm && chmod 755 /run/steadyvm
-echo 300 > /run/budget
-mount --bind /run/budget /proc/sys/net/core/netdev_budget
-setting() { echo $(< /proc/sys/net/core/netdev_budget); }
-ip netns add server && ip netns add client
-ip link add name eth0 netns server type veth peer name eth0 netns client
-ip -n server address add 10.99.7.1/24 dev eth0 && ip -n server link set eth0 up
-ip -n client address add 10.99.7.2/24 dev eth0 && ip -n client link set eth0 up
-printf '[net]\nbudget_packets = 64\n' > /run/site.toml
-MEASURE=(measure --service 10.99.7.1:7700 --netns client --rate 500 --warmup 5 --out /run/out)
-serve() {
-  mkfifo /run/served
-  ip netns exec server "$S" netrt serve 10.99.7.1:7700 > /run/served &
-  read -r _ < /run/served
-}
-"#;
-
-/// What a script prints there; it must end well.
-fn printed(script: &str) -> String {
-    let done = Command::new("unshare")
-        .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
-        .args(["bash", "-c", &format!("{PLACE}{script}")])
-        .env("S", env!("CARGO_BIN_EXE_steadyvm"))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&done.stdout).into_owned();
-    let error = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}\n{error}");
-    said
-}
+use place::printed;
 
 #[test]
 fn a_service_is_measured_both_ways_and_has_a_report() {
@@ -111,4 +77,72 @@ fn a_watch_keeps_off_meanwhile_and_status_tells_what_it_mended() {
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[..2], ["64", "\"watch\": true"], "{said}");
     assert!(said.contains("a watch set or mended 1 settings"), "{said}");
+}
+
+/// The way to the client's machine stalls in the second phase, as an ssh whose other end has gone.
+#[test]
+fn a_client_that_stalls_is_not_waited_for_and_what_was_in_force_is_again() {
+    let said = printed(
+        r#"serve; "$S" apply /run/site.toml >&2
+        cat > /run/stalls <<'SCRIPT'
+#!/bin/bash
+shift
+ip netns exec client "$S" "$@" &
+client=$!
+# The first one is a trial.
+if [ -e /run/tried ]; then
+  until [ "$(< /proc/sys/net/core/netdev_budget)" = 300 ]; do :; done
+  sleep 1
+  kill -STOP $client
+fi
+touch /run/tried
+wait $client
+SCRIPT
+        chmod +x /run/stalls
+        code "$S" "${TO[@]}" --remote /run/stalls --rounds 2 --samples 1000000; setting
+        cat /run/said"#,
+    );
+    assert!(said.starts_with("3\n64\n"), "{said}");
+    assert!(said.contains("no request was answered for"), "{said}");
+}
+
+#[test]
+fn a_measurement_that_is_stopped_is_ended_when_its_time_is_over() {
+    let said = printed(
+        r#"serve; "$S" apply /run/site.toml >&2
+        "$S" "${MEASURE[@]}" --rounds 2 --samples 600 > /run/said 2>&1 & run=$!
+        await is 300
+        kill -STOP $run
+        code wait $run; setting; cat /run/said"#,
+    );
+    // Only a shell that waits for it knows that it was killed.
+    assert!(said.starts_with("137\n64\n"), "{said}");
+    assert!(said.contains("is ended"), "{said}");
+}
+
+/// The client's wrapper changes the setting while it is measured with it, in the first round.
+#[test]
+fn a_round_in_which_a_setting_changed_is_left_out_and_named() {
+    let said = printed(
+        r#"serve; "$S" apply /run/site.toml >&2
+        cat > /run/changes <<'SCRIPT'
+#!/bin/bash
+shift
+if [ -e /run/tried ] && [ ! -e /run/changed ] && [ "$(< /proc/sys/net/core/netdev_budget)" = 64 ]; then
+  echo 99 > /proc/sys/net/core/netdev_budget
+  touch /run/changed
+fi
+touch /run/tried
+exec ip netns exec client "$S" "$@"
+SCRIPT
+        chmod +x /run/changes
+        code "$S" "${TO[@]}" --remote /run/changes --rounds 2 --samples 40; setting
+        grep -o 'round 1, with: the settings changed' /run/out/results.json
+        cut -d, -f1,2 /run/out/samples.csv | sort -u"#,
+    );
+    assert!(said.starts_with("0\n64\nround 1, with"), "{said}");
+    assert!(
+        said.contains("without,1") && !said.contains("with,2"),
+        "{said}"
+    );
 }

@@ -86,22 +86,44 @@ fn names_of_vms_have_no_effect_on_a_terminal() {
     for arguments in [
         &["top", "--once", "--interval", "0.1"][..],
         &["top", "--once", "--interval", "0.1", "--json"],
-        &["top", "--once", "--interval", "0.1", "--format", "openmetrics"],
+        &[
+            "top",
+            "--once",
+            "--interval",
+            "0.1",
+            "--format",
+            "openmetrics",
+        ],
         &["sched", "show"],
         &["apply", "--dry-run", file],
         &["status", file],
         &["doctor"],
         // Which VMs run instead.
-        &["host", "plan", "--method", "preempt-rt", "--rt-nic", "lo", "--rt-vm", "\u{1b}[2Jx"],
+        &[
+            "host",
+            "plan",
+            "--method",
+            "preempt-rt",
+            "--rt-nic",
+            "lo",
+            "--rt-vm",
+            "\u{1b}[2Jx",
+        ],
         &["apply", "/\u{1b}[2J\u{9b}absent"],
         &["plan", "/\u{1b}[2J\u{9b}absent"],
     ] {
         let said = steadyvm(place.path(), arguments);
         assert!(is_harmless(&said), "{arguments:?}: {said:?}");
     }
-    let json = steadyvm(place.path(), &["top", "--once", "--interval", "0.1", "--json"]);
+    let json = steadyvm(
+        place.path(),
+        &["top", "--once", "--interval", "0.1", "--json"],
+    );
     let frame: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert!(frame.to_string().contains("forged"), "JSON has the name: {frame}");
+    assert!(
+        frame.to_string().contains("forged"),
+        "JSON has the name: {frame}"
+    );
     // A file that has one is refused, and its own words reach no terminal either.
     let refused = sought.replace("sought", "\\u001b[2Jx");
     fs::write(place.path().join("steadyvm.toml"), refused).unwrap();
@@ -157,7 +179,10 @@ fn metrics_go_nowhere_but_into_a_directory_of_roots() {
             set(0o755, 0);
             assert_eq!(refused.status.code(), Some(2), "{refused:?}");
             let said = String::from_utf8(refused.stderr).unwrap();
-            assert!(said.contains("name ") && said.contains("directory"), "{said}");
+            assert!(
+                said.contains("name ") && said.contains("directory"),
+                "{said}"
+            );
             assert!(!file.exists());
         }
         assert_eq!(fs::read_to_string(&victim).unwrap(), "secret");

@@ -140,8 +140,7 @@ impl Jail {
         }
         // Not of cgroups: its names are of a file system that is left anyway, and a process that has its own is taken for a
         // container's, whose unit nobody on the host believes.
-        let spaces =
-            CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
+        let spaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
         if has(CAP_SYS_ADMIN) {
             unshare(spaces).cannot_or(
                 what,

@@ -111,7 +111,8 @@ fn quotas(machine: &Machine, threads: &[Thread]) -> BTreeMap<String, Quota> {
     let mut quotas: BTreeMap<String, Quota> = BTreeMap::new();
     for thread in threads {
         let is_worker = thread.is_kernel() || thread.flags & PF_USER_WORKER != 0;
-        for cgroup::Cgroup { path, .. } in cgroup::of_thread(machine, thread.id.pid, thread.id.tid) {
+        for cgroup::Cgroup { path, .. } in cgroup::of_thread(machine, thread.id.pid, thread.id.tid)
+        {
             for directory in directories(&path) {
                 let value = values.entry(directory.clone()).or_insert_with(|| {
                     let value = text(machine, &format!("{directory}/cpu.max"));

@@ -26,7 +26,7 @@ mod undo;
 pub use desired::Desired;
 pub use group::{Failure, Group};
 pub use journal::{DEFAULT_STATE_DIRECTORY, Header, Journal};
-pub use reconcile::{Engine, Plan, Report};
+pub use reconcile::{Engine, MayChange, Plan, Report};
 pub use snapshot::Snapshot;
 pub use status::{Setting, State, Status};
 pub use step::Step;

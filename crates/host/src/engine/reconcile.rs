@@ -35,7 +35,11 @@ pub struct Engine {
     pub(super) journal: JournalFile,
     runtime: Runtime,
     wait: Duration,
+    may_change: Option<MayChange>,
 }
+
+/// Whether the host may be changed now: why not, if others have a say.
+pub type MayChange = Arc<dyn Fn() -> Result<(), HostError> + Send + Sync>;
 
 /// What reconciling would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +96,7 @@ impl Engine {
             runtime: Runtime::new(runtime),
             journal: JournalFile::new(storage),
             wait: Duration::ZERO,
+            may_change: None,
         }
     }
 
@@ -99,6 +104,13 @@ impl Engine {
     #[must_use]
     pub fn waiting(mut self, wait: Duration) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Asks before every change, when nobody else can change the host any more.
+    #[must_use]
+    pub fn only_if(mut self, may_change: MayChange) -> Self {
+        self.may_change = Some(may_change);
         self
     }
 
@@ -231,7 +243,9 @@ impl Engine {
     }
 
     fn lock(&self) -> Result<Lock, HostError> {
-        self.runtime.lock(self.wait)
+        let lock = self.runtime.lock(self.wait)?;
+        self.may_change.as_ref().map_or(Ok(()), |ask| ask())?;
+        Ok(lock)
     }
 
     /// Fails if another journal of this machine says that something is in force.

@@ -145,7 +145,10 @@ mod tests {
     #[test]
     fn escapes_are_read_as_toml_reads_them() {
         for (written, read) in [
-            (r"machine-qemu\x2d1\x2dweb.scope", "machine-qemu-1-web.scope"),
+            (
+                r"machine-qemu\x2d1\x2dweb.scope",
+                "machine-qemu-1-web.scope",
+            ),
             (r"a\x2", r"a\x2"),
             (r"a\xzz\x20b", r"a\xzz b"),
             (r"\xc3", r"\xc3"),

@@ -93,9 +93,11 @@ pub(super) struct FirstNamespaces([Option<String>; 2]);
 
 impl FirstNamespaces {
     pub fn read(machine: &Machine) -> Self {
-        Self(OF_A_CONTAINER.map(|kind| {
-            namespace(machine, "1", kind).or_else(|| namespace(machine, "self", kind))
-        }))
+        Self(
+            OF_A_CONTAINER.map(|kind| {
+                namespace(machine, "1", kind).or_else(|| namespace(machine, "self", kind))
+            }),
+        )
     }
 
     /// Whether a process is in a container: it has other namespaces.
@@ -150,7 +152,8 @@ mod tests {
             eprintln!("not tested: only root becomes another user");
             return;
         }
-        let words = "--reuid 65534 --regid 65534 --clear-groups unshare --user --map-root-user sh -c";
+        let words =
+            "--reuid 65534 --regid 65534 --clear-groups unshare --user --map-root-user sh -c";
         let script = "id -u; exec cat";
         let mut process = Command::new("setpriv")
             .args(words.split(' '))

@@ -113,6 +113,24 @@ pub fn find(
     }
 }
 
+/// Whether a process may be one of these VMs, each with the users who are believed, as [`find`] takes them: by what one of its threads,
+/// (process, thread), and its command line, user and cgroup say. Only the one process is looked at.
+pub fn may_be(machine: &Machine, thread: (u32, u32), wanted: &[(VmSelector, Vec<User>)]) -> bool {
+    let threads = Vec::from_iter(machine.thread(thread.0, thread.1));
+    let processes = Processes::of(&threads);
+    wanted.iter().any(|(selector, users)| {
+        let believed = processes.passwd(machine).believed(users);
+        let all = candidates(machine, &processes, selector, users, &believed);
+        all.iter()
+            .any(|(pid, doubt)| *pid == thread.0 && doubt.is_none())
+    })
+}
+
+/// Whether a process holds a VM of KVM.
+pub fn holds_a_vm(machine: &Machine, pid: u32) -> bool {
+    Descriptors::of(machine, pid).is_ok_and(|files| !files.kvm_vms.is_empty())
+}
+
 /// The processes that may be meant, each with the reason why it is not, if there is one.
 fn candidates(
     machine: &Machine,
@@ -137,9 +155,8 @@ fn candidates(
             let places = processes.places(machine);
             let all = places.units.get(&unescaped(unit));
             let all: Vec<_> = all.into_iter().flatten().collect();
-            let is_written_so = |(name, is_the_systems, _): &&&(String, bool, u32)| {
-                name == unit && *is_the_systems
-            };
+            let is_written_so =
+                |(name, is_the_systems, _): &&&(String, bool, u32)| name == unit && *is_the_systems;
             let exact: BTreeSet<u32> = all.iter().filter(is_written_so).map(|it| it.2).collect();
             if !exact.is_empty() {
                 return exact.into_iter().map(|pid| (pid, doubt(pid))).collect();
@@ -297,8 +314,8 @@ pub fn absent(machine: &Machine, processes: &Processes<'_>, wanted: &VmSelector)
 fn running<'p>(machine: &Machine, processes: &'p Processes<'_>) -> &'p [(String, u32)] {
     let is_vm = |pid: u32, process: &Process<'_>| {
         let has_vcpu = |thread: &&Thread| parse::vcpu_of_thread(&thread.id.comm).is_some();
-        let looks_like_one = process.threads.iter().any(has_vcpu)
-            || !process.vm_names(machine, pid).is_empty();
+        let looks_like_one =
+            process.threads.iter().any(has_vcpu) || !process.vm_names(machine, pid).is_empty();
         looks_like_one
             && (process.files(machine, pid).as_ref())
                 .is_ok_and(|files| !files.kvm_vms.is_empty() && !files.vcpus.is_empty())
@@ -375,10 +392,7 @@ fn name_of(
     let by_file = || process.files(machine, pid).as_ref().ok()?.vm_name.clone();
     let by_thread = || process.cut_names().pop_first().map(|cut| cut.name);
     let told = told.or_else(by_file).or_else(by_thread);
-    told.map_or_else(
-        || format!("process {pid}"),
-        |told| format!("{told}{why}"),
-    )
+    told.map_or_else(|| format!("process {pid}"), |told| format!("{told}{why}"))
 }
 
 /// Where a process runs, for people.

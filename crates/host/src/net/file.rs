@@ -343,8 +343,15 @@ impl Reader<'_> {
         } = table.get_ref();
         // Terminals obey them, and no monitor is told such a name.
         if let Some(name) = name.as_ref().filter(|name| name.contains(char::is_control)) {
-            let what = format!("the VM's name \"{}\" has control characters", printable(name));
-            return Err(self.wrong(at, &what, "name it by its unit or cgroup, and call it something else"));
+            let what = format!(
+                "the VM's name \"{}\" has control characters",
+                printable(name)
+            );
+            return Err(self.wrong(
+                at,
+                &what,
+                "name it by its unit or cgroup, and call it something else",
+            ));
         }
         let class = match class {
             Some(class) => self.class(class, at, classes)?,
@@ -394,7 +401,8 @@ impl Reader<'_> {
         let users: Option<Vec<User>> = users.into_iter().map(read).collect();
         users.filter(|users| !users.is_empty()).ok_or_else(|| {
             let what = format!("VM \"{vm}\": `user` names no user");
-            let fix = "write a name of /etc/passwd or a number, or a list of these, or leave it out";
+            let fix =
+                "write a name of /etc/passwd or a number, or a list of these, or leave it out";
             self.wrong(field.span().start, &what, fix)
         })
     }
@@ -423,7 +431,8 @@ fn unit_is_wrong(unit: &str) -> Option<(&'static str, &'static str)> {
     let stem = [".service", ".scope", ".slice"]
         .iter()
         .find_map(|end| unit.strip_suffix(end));
-    let wrong = |stem: &str| stem.is_empty() || unit.contains('/') || unit.contains(char::is_control);
+    let wrong =
+        |stem: &str| stem.is_empty() || unit.contains('/') || unit.contains(char::is_control);
     match stem {
         Some(stem) if stem.ends_with('@') => Some((
             "is a template, in which nothing runs",

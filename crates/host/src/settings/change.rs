@@ -150,7 +150,7 @@ impl<K: SettingKind> AnyChange for ChangeOf<K> {
     }
 
     fn hint(&self, machine: &Machine, errno: i32) -> Option<&'static str> {
-        self.setting.hint(machine, errno)
+        self.setting.hint(machine, &self.new, errno)
     }
 }
 

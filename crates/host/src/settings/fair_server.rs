@@ -78,7 +78,7 @@ impl SettingKind for FairServer {
         })
     }
 
-    fn hint(&self, machine: &Machine, errno: i32) -> Option<&'static str> {
+    fn hint(&self, machine: &Machine, _to: &Reservation, errno: i32) -> Option<&'static str> {
         match (errno, Lockdown::of(machine)) {
             (libc::EBUSY, _) => {
                 Some("; SCHED_DEADLINE threads have taken the bandwidth that the way there needs")

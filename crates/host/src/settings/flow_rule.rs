@@ -77,7 +77,7 @@ impl SettingKind for FlowRuleAt {
         }
     }
 
-    fn hint(&self, _machine: &Machine, errno: i32) -> Option<&'static str> {
+    fn hint(&self, _machine: &Machine, _to: &FlowPlace, errno: i32) -> Option<&'static str> {
         matches!(errno, libc::EINVAL | libc::EOPNOTSUPP).then_some(
             "; the NIC's driver cannot match on this, or steer it to this queue: try a rule on \
              `mac`, or leave the rule out",

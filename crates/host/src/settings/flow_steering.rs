@@ -43,7 +43,7 @@ impl SettingKind for FlowSteering {
         machine.links.set_flow_steering(&name, *to)
     }
 
-    fn hint(&self, _machine: &Machine, errno: i32) -> Option<&'static str> {
+    fn hint(&self, _machine: &Machine, _to: &bool, errno: i32) -> Option<&'static str> {
         matches!(errno, libc::EINVAL | libc::EOPNOTSUPP)
             .then_some("; the NIC cannot steer flows by rules: leave `steer` out for it")
     }

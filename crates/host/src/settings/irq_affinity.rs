@@ -129,7 +129,7 @@ impl SettingKind for IrqAffinity {
         machine.tree.write(&self.path(), &old.cpus.to_string())
     }
 
-    fn hint(&self, _machine: &Machine, errno: i32) -> Option<&'static str> {
+    fn hint(&self, _machine: &Machine, _to: &IrqCpus, errno: i32) -> Option<&'static str> {
         match errno {
             libc::EPERM | libc::EIO => {
                 Some("; the kernel places this interrupt itself (managed, or bound to a CPU)")

@@ -149,8 +149,8 @@ pub trait SettingKind: Clone + fmt::Debug + PartialEq + Eq + Serialize + Deseria
         Ok(())
     }
 
-    /// What is known about the cause of an error of the kernel; starts with "; ".
-    fn hint(&self, _machine: &Machine, _errno: i32) -> Option<&'static str> {
+    /// What is known about the cause of an error of the kernel that refused `to`; starts with "; ".
+    fn hint(&self, _machine: &Machine, _to: &Self::Value, _errno: i32) -> Option<&'static str> {
         None
     }
 

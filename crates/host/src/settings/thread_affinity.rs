@@ -106,7 +106,7 @@ impl SettingKind for ThreadAffinity {
         asked == found || self.shown(machine, asked) == *found
     }
 
-    fn hint(&self, _machine: &Machine, errno: i32) -> Option<&'static str> {
+    fn hint(&self, _machine: &Machine, _to: &CpuSet, errno: i32) -> Option<&'static str> {
         match errno {
             libc::EINVAL => {
                 Some("; the cpuset of its cgroup does not allow this CPU: see /proc/PID/cpuset")

@@ -83,7 +83,7 @@ impl SettingKind for ThreadPolicy {
         one.same_as(other)
     }
 
-    fn hint(&self, machine: &Machine, errno: i32) -> Option<&'static str> {
+    fn hint(&self, machine: &Machine, to: &Scheduling, errno: i32) -> Option<&'static str> {
         // Only the admission of SCHED_DEADLINE answers this (kernel/sched/syscalls.c, sched_dl_overflow).
         if errno == libc::EBUSY {
             return Some(
@@ -94,15 +94,17 @@ impl SettingKind for ThreadPolicy {
         if errno != libc::EPERM {
             return None;
         }
-        if machine.has_rt_group_scheduling() {
-            return Some(
-                "; this kernel has RT_GROUP_SCHED: give the thread's cpu control group a budget \
-                 (cpu.rt_runtime_us), move the thread to the root group, or run as root",
+        if to.policy == Policy::Deadline {
+            return is_pinned(machine, self.thread.tid)?.then_some(
+                "; SCHED_DEADLINE takes only threads that may run on all CPUs of their root domain, and this one may \
+                 not: look for pins (libvirt: remove <vcpupin> and the cpuset of <vcpu>; Nova: cpu_shared_set) and for \
+                 cpusets (AllowedCPUs= of its unit or a slice above), or plan with scheduler = \"pedf\"",
             );
         }
-        is_pinned(machine, self.thread.tid)?.then_some(
-            "; SCHED_DEADLINE takes only threads that may run on all CPUs of their root domain: unpin this \
-             one (libvirt: remove <vcpupin>), or plan with scheduler = \"pedf\"",
+        // It governs FIFO and round robin, and not SCHED_DEADLINE.
+        machine.has_rt_group_scheduling().then_some(
+            "; this kernel has RT_GROUP_SCHED: give the thread's cpu control group a budget \
+             (cpu.rt_runtime_us), move the thread to the root group, or run as root",
         )
     }
 
@@ -177,5 +179,38 @@ fn comparable(scheduling: &Scheduling) -> String {
         Policy::Deadline => format!("{scheduling}, deadline {deadline_ns} ns, flags {flags}"),
         _ if *flags == 0 => scheduling.to_string(),
         _ => format!("{scheduling}, flags {flags}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu_set::CpuSet;
+    use crate::fake::FakeHost;
+    use crate::threads::RESET_ON_FORK;
+
+    /// Where the kernel has RT_GROUP_SCHED, too, a pinned VCPU was said to lack a budget of its control group.
+    #[test]
+    fn the_hint_names_what_the_policy_that_was_refused_depends_on() {
+        let host = FakeHost::default();
+        let setting = ThreadPolicy::example(&host).setting;
+        let tid = setting.thread.tid;
+        host.set_online(&"0-3".parse().unwrap());
+        host.file("/sys/fs/cgroup/cpu/cpu.rt_runtime_us", "0\n");
+        let deadline = Scheduling::deadline(4_000_000, 10_000_000, 10_000_000, RESET_ON_FORK);
+        let hint = |to: &Scheduling| setting.hint(&host.machine(), to, libc::EPERM);
+        let on = |cpus: &str| {
+            let cpus: CpuSet = cpus.parse().unwrap();
+            host.machine().threads.set_affinity(tid, &cpus).unwrap();
+        };
+        on("0-1");
+        let pinned = hint(&deadline).unwrap();
+        for place in ["<vcpupin>", "cpuset", "AllowedCPUs=", "cpu_shared_set"] {
+            assert!(pinned.contains(place), "{pinned}");
+        }
+        on("0-3");
+        assert_eq!(hint(&deadline), None);
+        let fifo = hint(&Scheduling::fifo(70, 0)).unwrap();
+        assert!(fifo.contains("RT_GROUP_SCHED"), "{fifo}");
     }
 }

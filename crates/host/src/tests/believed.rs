@@ -227,16 +227,34 @@ fn a_unit_whose_escapes_were_read_is_found() {
     // The one that is written so is meant, where there are both.
     qemu(&host, 200, 0, "y");
     cgroup(&host, 200, "/machine.slice/machine-qemu-1-web.scope");
-    assert_eq!(find(&host, &unit("machine-qemu-1-web.scope"), &[]).0, Some(200));
+    assert_eq!(
+        find(&host, &unit("machine-qemu-1-web.scope"), &[]).0,
+        Some(200)
+    );
     assert_eq!(find(&host, &unit(scope), &[]).0, Some(100));
 }
 
 #[test]
 fn on_proxmox_the_number_names_a_vm_and_its_tenants_name_does_not() {
     let host = host();
-    vm(&host, 100, 0, "kvm\0-id\0100\0-name\0web,debug-threads=on\0");
-    vm(&host, 200, 0, "kvm\0-id\0101\0-name\0web,debug-threads=on\0");
-    vm(&host, 300, 0, "kvm\0-id\0102\0-name\0100,debug-threads=on\0");
+    vm(
+        &host,
+        100,
+        0,
+        "kvm\0-id\0100\0-name\0web,debug-threads=on\0",
+    );
+    vm(
+        &host,
+        200,
+        0,
+        "kvm\0-id\0101\0-name\0web,debug-threads=on\0",
+    );
+    vm(
+        &host,
+        300,
+        0,
+        "kvm\0-id\0102\0-name\0100,debug-threads=on\0",
+    );
     assert_eq!(find(&host, &name("100"), &[]), (Some(100), vec![]));
     assert_eq!(find(&host, &name("web"), &[]), (None, vec![]));
     cgroup(&host, 200, "/qemu.slice/101.scope");
@@ -248,7 +266,12 @@ fn on_proxmox_the_number_names_a_vm_and_its_tenants_name_does_not() {
 fn vms_of_steadyvm_up_are_told_apart_by_their_whole_names() {
     let host = host();
     let up = |pid: u32, name: &str, has_file: bool| {
-        let cut = |role: &str| format!("{role}/{name}").chars().take(15).collect::<String>();
+        let cut = |role: &str| {
+            format!("{role}/{name}")
+                .chars()
+                .take(15)
+                .collect::<String>()
+        };
         host.thread(pid, pid, "steadyvm", 0);
         host.thread(pid, pid + 1, &cut("vcpu0"), 0);
         host.kvm_vm(pid, 1);
@@ -445,7 +468,10 @@ fn a_later_process_of_the_same_number_gets_nothing() {
     let report = control.reconcile(&desired).unwrap();
     assert!(!ranked(&host));
     assert!(
-        report.warnings.iter().any(|it| it == "process 500 has ended"),
+        report
+            .warnings
+            .iter()
+            .any(|it| it == "process 500 has ended"),
         "{:?}",
         report.warnings
     );

@@ -477,7 +477,10 @@ fn many_vms_by_unit() {
         }
         let group = format!("0::/machine.slice/{}/libvirt/emulator\n", unit(vm));
         write(format!("proc/{pid}/cgroup"), &group);
-        write(format!("proc/{pid}/cmdline"), &format!("qemu\0-name\0vm{vm}\0"));
+        write(
+            format!("proc/{pid}/cmdline"),
+            &format!("qemu\0-name\0vm{vm}\0"),
+        );
         write(
             format!("proc/{pid}/status"),
             "Name:\tqemu\nUid:\t0\t0\t0\t0\n",

@@ -214,8 +214,7 @@ impl Reporter {
                 .custom_flags((OFlag::O_NONBLOCK | nofollow).bits())
                 .open(directory.reach(&name))
         };
-        let file =
-            open().with_context(|| format!("cannot open {} for reports", path.display()))?;
+        let file = open().with_context(|| format!("cannot open {} for reports", path.display()))?;
         Ok(Self {
             file,
             count: Count::default(),

@@ -7,10 +7,10 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use steadyvm_load::netrt::ClientRun;
@@ -20,6 +20,53 @@ use crate::netrt::{ClientArgs, Line};
 
 /// How often the client's output and signals are looked at in turn.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a client has to end when it has said what it found.
+const TO_END: Duration = Duration::from_secs(10);
+
+/// How long a client may take: the other machine, or the way to it, may stall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// From its start to its end.
+    pub whole: Duration,
+    /// From its start to the first counted request that was answered.
+    pub first: Duration,
+    /// Between two answered requests.
+    pub between: Duration,
+}
+
+impl Limits {
+    /// Twice what its requests take, and half a minute for a slow start; then an answered request every ten seconds, or every
+    /// four mean intervals.
+    pub fn of(samples: u64, warmup: u64, rate: f64) -> Self {
+        let slow_start = Duration::from_secs(30);
+        let twice = |requests: u64| Duration::from_secs_f64(2.0 * requests as f64 / rate);
+        let intervals = 4 * Duration::from_secs_f64(1.0 / rate);
+        Self {
+            whole: twice(samples + warmup) + slow_start + intervals,
+            first: twice(warmup) + slow_start + intervals,
+            between: Duration::from_secs(10) + intervals,
+        }
+    }
+
+    /// Which of them is missed.
+    fn missed(&self, since_start: Duration, since_answer: Option<Duration>) -> Option<String> {
+        let s = |limit: Duration| limit.as_secs_f64().ceil();
+        if since_start > self.whole {
+            return Some(format!("it did not end within {} s", s(self.whole)));
+        }
+        match since_answer {
+            None if since_start > self.first => {
+                let limit = s(self.first);
+                Some(format!("no counted request was answered within {limit} s"))
+            }
+            Some(since) if since > self.between => {
+                Some(format!("no request was answered for {} s", s(self.between)))
+            }
+            _ => None,
+        }
+    }
+}
 
 /// How a client is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,10 +102,11 @@ impl Client {
     /// Runs it to its end. `progress` is told how many requests were answered.
     ///
     /// # Errors
-    /// It does not start or has no result; or a signal asked this process to end.
+    /// It does not start, has no result, or misses a limit; or a signal asked this process to end.
     pub fn run(
         &self,
         arguments: &ClientArgs,
+        limits: Limits,
         stop: &Stop,
         progress: &mut dyn FnMut(u64),
     ) -> Result<ClientRun> {
@@ -75,19 +123,32 @@ impl Client {
             .with_context(|| format!("cannot start the client by `{program}`"))?;
         let mut child = Running(child);
         let lines = lines(&mut child.0);
+        let begun = Instant::now();
         let mut found = None;
-        loop {
+        let mut most = (0, None);
+        while found.is_none() {
             stop.check()?;
             match lines.recv_timeout(LOOK_EVERY) {
-                Ok(Line::Progress { answered, .. }) => progress(answered),
+                Ok(Line::Progress { answered, .. }) => {
+                    if answered > most.0 {
+                        most = (answered, Some(Instant::now()));
+                    }
+                    progress(answered);
+                }
                 Ok(Line::Run(run)) => found = Some(*run),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            let since_answer = most.1.map(|last: Instant| last.elapsed());
+            if let Some(why) = limits.missed(begun.elapsed(), since_answer) {
+                bail!("the client ({}) is ended: {why}", self.title());
+            }
         }
         stop.check()?;
         drop(child.0.stdin.take());
-        let status = child.0.wait()?;
+        let Some(status) = child.ended_within(TO_END)? else {
+            bail!("the client ({}) does not end", self.title());
+        };
         match found {
             Some(run) if status.success() => Ok(run),
             _ => bail!(
@@ -100,6 +161,19 @@ impl Client {
 
 /// A client that ends with this value.
 struct Running(Child);
+
+impl Running {
+    fn ended_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let begun = Instant::now();
+        loop {
+            let ended = self.0.try_wait()?;
+            if ended.is_some() || begun.elapsed() > limit {
+                return Ok(ended);
+            }
+            thread::sleep(LOOK_EVERY / 10);
+        }
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -129,6 +203,25 @@ fn lines(child: &mut Child) -> Receiver<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_stalls_misses_a_limit_and_one_at_its_rate_does_not() {
+        let s = Duration::from_secs_f64;
+        let limits = Limits::of(200, 100, 200.0);
+        assert_eq!(limits.between, s(10.02));
+        assert_eq!(limits.first, s(31.02));
+        assert_eq!(limits.whole, s(33.02));
+        let missed = |start, answer: Option<f64>| limits.missed(s(start), answer.map(s));
+        assert_eq!(missed(31.0, None), None);
+        assert!(missed(31.1, None).unwrap().contains("within 32 s"));
+        assert_eq!(missed(20.0, Some(10.0)), None);
+        assert!(missed(20.0, Some(10.1)).unwrap().contains("for 11 s"));
+        assert!(missed(33.1, Some(0.0)).unwrap().contains("did not end"));
+        // A request every 100 s.
+        let slow = Limits::of(10, 0, 0.01);
+        assert_eq!(slow.missed(s(430.0), None), None);
+        assert_eq!(slow.missed(s(1900.0), Some(s(400.0))), None);
+    }
 
     #[test]
     fn words_in_front_say_where_the_client_runs() {

@@ -3,12 +3,16 @@
 //! A process of its own waits until the pipe from the measurement closes, and then restores. The kernel
 //! closes that pipe at any end of the measurement: done, failed, panicked, or killed. So there is one path
 //! of restoring, and it is always the same one.
+//!
+//! A measurement that is stopped (Ctrl-Z), or waits for something without an end, does not close it. So it says before each
+//! phase how long that may take; when this time is over, the guard kills it and restores.
 
-use std::io::{BufRead, BufReader, Read, Write, stdin};
+use std::io::{BufRead, BufReader, Write, stdin};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +20,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use steadyvm_host::{Desired, HostControl, Machine, Undone};
+use steadyvm_sched::process::ProcessId;
 
 use crate::output;
 use crate::site::peers::{self, Role};
@@ -25,6 +30,8 @@ use crate::this_program;
 const WAIT: Duration = Duration::from_secs(60);
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 const READY: &str = "ready";
+/// Before the measurement says how long it takes.
+const AT_FIRST: Duration = Duration::from_secs(60);
 
 /// Restore a state when standard input ends; `measure` starts it.
 #[derive(Debug, clap::Args)]
@@ -32,6 +39,9 @@ pub struct Args {
     /// Where the journal of changes is kept.
     #[arg(long, value_name = "DIR")]
     state_dir: PathBuf,
+    /// What is measured.
+    #[arg(long, value_name = "HOST:PORT")]
+    service: String,
 }
 
 /// What is to be restored.
@@ -51,10 +61,11 @@ impl Guard {
     ///
     /// # Errors
     /// It does not start, or another measurement runs.
-    pub fn start(state_directory: &Path, desired: Option<Desired>) -> Result<Self> {
+    pub fn start(state_directory: &Path, service: &str, desired: Option<Desired>) -> Result<Self> {
         let mut child = Command::new(this_program())
             .args(["restore-at-end", "--state-dir"])
             .arg(state_directory)
+            .args(["--service", service])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -74,6 +85,19 @@ impl Guard {
             bail!("the process that restores the state at the end did not start: {status}");
         }
         Ok(Self { child })
+    }
+
+    /// Says how long the measurement may take until it says so again, or ends.
+    ///
+    /// # Errors
+    /// The guard is gone.
+    pub fn allow(&mut self, time: Duration) -> Result<()> {
+        let line = format!("{}\n", time.as_secs());
+        let input = self.child.stdin.as_mut();
+        let written = input.map(|input| input.write_all(line.as_bytes()));
+        written
+            .and_then(Result::ok)
+            .context("the process that restores the state at the end is gone")
     }
 
     /// Restores the state that was found.
@@ -113,22 +137,56 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
     nix::unistd::setsid().context("cannot leave the terminal's session")?;
-    let Some(_held) = peers::hold(&args.state_dir, Role::Measure)
-        .with_context(|| format!("cannot write to {}", args.state_dir.display()))?
-    else {
-        bail!("another `steadyvm measure` runs on this host: wait for its end");
+    let parent = nix::unistd::getppid().as_raw().cast_unsigned();
+    let measurement = ProcessId::of(parent).context("the measurement has ended already")?;
+    let held = peers::hold(&args.state_dir, Role::Measure, measurement, &args.service)
+        .with_context(|| format!("cannot write to {}", args.state_dir.display()))?;
+    let Some(_held) = held else {
+        let other = peers::holder(&args.state_dir, Role::Measure);
+        let other = other.map_or_else(String::new, |held| format!(" ({held})"));
+        bail!("another `steadyvm measure` runs on this host{other}: wait for its end");
     };
-    let mut input = BufReader::new(stdin());
-    let mut line = String::new();
-    input.read_line(&mut line)?;
-    let found: Found = serde_json::from_str(&line)
+    let lines = lines_of_input();
+    let first = lines.recv_timeout(AT_FIRST);
+    let found: Found = serde_json::from_str(&first.unwrap_or_default())
         .context("standard input does not begin with a state to restore")?;
     output::line(READY)?;
-    let mut rest = Vec::new();
-    // An error is an end too.
-    let _ = input.read_to_end(&mut rest);
+    if !ends_in_time(&lines) {
+        eprintln!(
+            "steadyvm: the measurement (process {parent}) takes longer than it may, or is stopped: it is ended, and the \
+             state found at the start is restored"
+        );
+        // It must not go on when it is continued.
+        if let Some(process) = measurement.open()? {
+            process.kill()?;
+            process.wait(WAIT)?;
+        }
+    }
     let control = HostControl::new(Machine::real(), &args.state_dir).waiting(WAIT);
     restore(&control, found.desired.as_ref())
+}
+
+/// What is said on standard input, line by line, until its end.
+fn lines_of_input() -> Receiver<String> {
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        let lines = stdin().lines().map_while(Result::ok);
+        // An error is an end too.
+        let _ = lines.into_iter().try_for_each(|line| tell.send(line));
+    });
+    told
+}
+
+/// Waits for the end of the measurement: whether it came within the time that it said it would take.
+fn ends_in_time(lines: &Receiver<String>) -> bool {
+    let mut allowed = AT_FIRST;
+    loop {
+        match lines.recv_timeout(allowed) {
+            Ok(line) => allowed = Duration::from_secs(line.parse().unwrap_or(0)),
+            Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) => return false,
+        }
+    }
 }
 
 /// Tries again what the kernel refuses for a while, as a fair server that just serves (`EBUSY`). The last
@@ -165,6 +223,17 @@ fn restore(control: &HostControl, desired: Option<&Desired>) -> Result<ExitCode>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_measurement_that_says_nothing_any_more_is_not_waited_for() {
+        let (tell, lines) = channel();
+        tell.send("60".to_owned()).unwrap();
+        tell.send("0".to_owned()).unwrap();
+        assert!(!ends_in_time(&lines));
+        tell.send("60".to_owned()).unwrap();
+        drop(tell);
+        assert!(ends_in_time(&lines));
+    }
 
     #[test]
     fn what_is_refused_for_a_while_is_tried_again_and_the_last_answer_counts() {

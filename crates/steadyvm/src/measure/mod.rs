@@ -36,7 +36,7 @@ use crate::progress::Display;
 use crate::site::{FileArgs, Site};
 use crate::this_program;
 
-use self::client::Client;
+use self::client::{Client, Limits};
 use self::guard::Guard;
 use self::order::Condition;
 use self::record::Run;
@@ -54,7 +54,10 @@ use self::record::Run;
 /// that reaches a machine, such as ssh; `steadyvm` must be in its path there.
 ///
 /// At every end, Ctrl-C and kill -9 too, the state that was found at the start is in force again. A
-/// watch that runs keeps off meanwhile. Exit code 128 + N after signal N.
+/// client that stalls ends it: no answered request for 10 seconds, or twice the time of a phase and half
+/// a minute. One that is stopped (Ctrl-Z) is ended and restored when its phase's time is over. A watch
+/// that runs keeps off meanwhile, and `apply` and `undo` are refused. A round in which the settings
+/// changed all the same is left out. Exit code 128 + N after signal N.
 ///
 /// Example, with a VM at 192.0.2.10 and another machine that reaches it:
 ///
@@ -102,6 +105,12 @@ pub struct Args {
 /// Requests that show, before anything is changed, that the service answers.
 const TRIAL: u64 = 10;
 
+/// How long it may take to make the host what a condition says: `sched_ext` is verified for minutes beside computing VCPUs.
+const SETTING: Duration = Duration::from_secs(180);
+
+/// The guard waits so much longer than the measurement itself waits for its client.
+const MARGIN: Duration = Duration::from_secs(15);
+
 /// How long the kernel may refuse a setting before a measurement ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -143,12 +152,13 @@ fn measure(args: &Args, stop: &Stop) -> Result<ExitCode> {
     require_answers(args, &client, stop)?;
 
     let display = Display::on_standard_error();
-    let guard = Guard::start(args.control.state_directory(), found)?;
+    let mut guard = Guard::start(args.control.state_directory(), &args.service, found)?;
     let measured = Rounds {
         args,
         client: &client,
         control: &control,
         with: &with,
+        guard: &mut guard,
         stop,
         display: &display,
         notes: Vec::new(),
@@ -214,7 +224,8 @@ fn require_answers(args: &Args, client: &Client, stop: &Stop) -> Result<()> {
         warmup: 0,
         ..args.client(args.seed, TRIAL)
     };
-    let trial = client.run(&arguments, stop, &mut |_| {})?;
+    let limits = Limits::of(TRIAL, 0, args.rate);
+    let trial = client.run(&arguments, limits, stop, &mut |_| {})?;
     if trial.counters.answered == 0 {
         bail!(
             "{} did not answer the client ({}); run `steadyvm netrt serve 0.0.0.0:PORT` in the VM, and see that \
@@ -246,6 +257,7 @@ struct Rounds<'a> {
     client: &'a Client,
     control: &'a HostControl,
     with: &'a Desired,
+    guard: &'a mut Guard,
     stop: &'a Stop,
     display: &'a Display,
     notes: Vec<String>,
@@ -261,9 +273,19 @@ impl Rounds<'_> {
         self.display.tell(News::Begin(name));
         let rounds = self.args.rounds;
         for round in 0..rounds {
+            let mut both = Vec::new();
             for condition in order::of_round(round) {
                 self.set(condition, round)?;
-                let idle = self.measure(condition, round)?;
+                both.extend(
+                    self.measure(condition, round)?
+                        .map(|idle| (condition, idle)),
+                );
+            }
+            // A round is one of both, or of neither.
+            if both.len() < Condition::ALL.len() {
+                continue;
+            }
+            for (condition, idle) in both {
                 let place = Condition::ALL.iter().position(|it| *it == condition);
                 methods[place.unwrap_or(0)].rounds.push(RoundData {
                     idle,
@@ -273,6 +295,9 @@ impl Rounds<'_> {
             }
         }
         self.display.tell(News::End);
+        if methods[0].rounds.is_empty() {
+            bail!("no round can be used: {}", self.notes.join("; "));
+        }
         let data = RunData {
             service: Service::Own,
             methods: methods.into(),
@@ -283,6 +308,7 @@ impl Rounds<'_> {
     /// Makes the host what the condition says.
     fn set(&mut self, condition: Condition, round: u64) -> Result<()> {
         self.stop.check()?;
+        self.guard.allow(SETTING + self.args.control.patience())?;
         let round = round + 1;
         match condition {
             Condition::Without => {
@@ -314,7 +340,16 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    fn measure(&self, condition: Condition, round: u64) -> Result<PhaseData> {
+    /// What is in force: since when, and each setting with whether it holds.
+    fn in_force(&self) -> Result<(State, Option<u64>, Vec<(String, String, bool)>)> {
+        let shown = self.control.show()?;
+        let settings = shown.settings.into_iter();
+        let settings = settings.map(|it| (it.subject, it.new, it.holds)).collect();
+        Ok((shown.state, shown.applied_unix_s, settings))
+    }
+
+    /// None if others changed the settings meanwhile.
+    fn measure(&mut self, condition: Condition, round: u64) -> Result<Option<PhaseData>> {
         let args = self.args;
         let samples = order::samples_of_round(args.samples, args.rounds, round);
         let arguments = args.client(args.seed.wrapping_add(round), samples);
@@ -331,14 +366,27 @@ impl Rounds<'_> {
             });
         };
         advance(0);
+        let limits = Limits::of(samples, args.warmup, args.rate);
+        self.guard.allow(limits.whole + MARGIN)?;
+        let in_force = self.in_force()?;
         let before = cpu_times()?;
-        let netrt = self.client.run(&arguments, self.stop, &mut advance)?;
+        let netrt = self
+            .client
+            .run(&arguments, limits, self.stop, &mut advance)?;
         let after = cpu_times()?;
-        Ok(PhaseData {
+        if self.in_force()? != in_force {
+            self.notes.push(format!(
+                "round {}, {}: the settings changed while it was measured: the round is left out",
+                round + 1,
+                condition.name()
+            ));
+            return Ok(None);
+        }
+        Ok(Some(PhaseData {
             netrt,
             host_cpu_busy_fraction: after.busy_fraction_since(&before),
             ..PhaseData::not_measured()
-        })
+        }))
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::{Fault, FileArgs, Site};
+use super::peers::{self, Actor};
+use super::{Fault, FileArgs, Site, ext};
 use crate::host::{ControlArgs, print_json};
 use crate::output;
 
@@ -15,7 +16,9 @@ use crate::output;
 /// served, and the exit code is 1. With --strict it is all or nothing: if one thing fails, what was in
 /// force before is in force again. Applying a file again changes only what does not hold, such as the
 /// threads of a VM that started since. `steadyvm undo` restores everything; `steadyvm watch` keeps the
-/// file in force.
+/// file in force. A watch that an undo has stopped, and a scheduler of VCPU budgets that the kernel has
+/// ended, go on after it. While `steadyvm measure` runs, it is refused with exit code 3; a file that a
+/// watch would take back, with exit code 2.
 ///
 /// Beside /etc/steadyvm.toml, files in /etc/steadyvm.d and /run/steadyvm.d describe more VMs by [[vm]]
 /// tables, such as those that a cloud's hook writes. Those in /run are gone with the boot, as VMs are.
@@ -42,7 +45,12 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let control = args.control.open();
+    let control = args.control.open_as(Actor::Person);
+    let directory = args.control.state_directory();
+    if !args.dry_run {
+        peers::must_not_be_watched(directory, Some(&args.file.file))?;
+        ext::forget().context("forget that the kernel has ended the scheduler of VCPU budgets")?;
+    }
     let mut site = Site::read(&args.file)?;
     if args.dry_run {
         let (plan, faults) = site.plan(&control)?;
@@ -65,6 +73,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(code(&faults));
     }
     let done = site.reconcile(&control)?;
+    peers::resume(directory)?;
     warn(&done.new_warnings, done.faults());
     if args.control.json {
         print_json(&Shown::new(&done.applied, done.faults()))?;

@@ -3,12 +3,13 @@
 //! KVM says on the kernel's uevent socket that a VM was made or is gone (`kvm_uevent_notify_change`,
 //! `virt/kvm/kvm_main.c`); the same socket tells of CPUs. Link changes come from rtnetlink's group
 //! `RTMGRP_LINK`. Reading needs no rights beyond those of the network namespace. That a VCPU is about to be made, a
-//! thread's name says (`connector`), where this process may know.
+//! thread's name says (`connector`), where this process may know. What concerns only others is left out (`concern`).
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,6 +20,7 @@ use nix::sys::socket::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
+use super::concern::{Concern, Meaning};
 use super::connector;
 
 /// rtnetlink's group of link changes (`RTMGRP_LINK`, include/uapi/linux/rtnetlink.h).
@@ -27,14 +29,19 @@ const LINK_GROUP: u32 = 1;
 const UEVENT_GROUP: u32 = 1;
 /// Larger than any uevent (`UEVENT_BUFFER_SIZE` is 2,048 bytes).
 const BUFFER_BYTES: usize = 16 << 10;
+/// Names are read so far apart at most, when the last ones were of strangers: a process can change its name a million times
+/// per second.
+const NAMES_APART: Duration = Duration::from_millis(10);
 /// Room for a burst of events while settings are made.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// A process made a VM. Its virtual CPUs come later.
+    /// A process made a VM that may be one of the file's. Its virtual CPUs come later.
     VmCreated,
+    /// A process made a VM that is none of the file's, if the files beside have not changed.
+    VmUnknown,
     /// A thread is about to make a virtual CPU.
     Vcpu,
     /// A VM is gone.
@@ -57,31 +64,49 @@ pub struct Events {
     links: OwnedFd,
     /// None where the kernel has no connector, or this process no right to listen.
     names: Option<OwnedFd>,
+    /// Until then names of threads are not read.
+    names_rest_until: Option<Instant>,
     hang_up: UnixStream,
     end: [UnixStream; 2],
 }
 
 impl Events {
-    /// Opens all sources. From here on no event is missed.
-    pub fn open() -> io::Result<Self> {
+    /// Opens all sources. From here on no event is missed. One that can be done without is told to `warn`.
+    pub fn open(warn: impl Fn(&str)) -> io::Result<Self> {
+        let names = connector::listen().map_err(|error| {
+            warn(&format!(
+                "cannot hear of threads that call themselves virtual CPUs ({error}): one that is plugged into a running VM \
+                 is found within 30 s"
+            ));
+        });
         Ok(Self {
             uevents: listen(SockProtocol::NetlinkKObjectUEvent, UEVENT_GROUP)?,
             links: listen(SockProtocol::NetlinkRoute, LINK_GROUP)?,
-            names: connector::listen().ok(),
+            names: names.ok(),
+            names_rest_until: None,
             hang_up: signal(SIGHUP)?,
             end: [signal(SIGTERM)?, signal(SIGINT)?],
         })
     }
 
-    /// Waits for events until a time-out; none happened if the answer is empty.
-    pub fn wait(&mut self, timeout: Duration) -> io::Result<Vec<Event>> {
+    /// Waits for events until a time-out; none that concerns happened if the answer is empty.
+    pub fn wait(&mut self, timeout: Duration, concern: &mut Concern) -> io::Result<Vec<Event>> {
+        let rest = self.names_rest_until.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        let timeout = if rest.is_zero() {
+            timeout
+        } else {
+            timeout.min(rest)
+        };
         let milliseconds = timeout.as_millis().min(i32::MAX as u128) as i32;
         // A rest below a millisecond is waited for, not spun through.
         let milliseconds = milliseconds.max(i32::from(!timeout.is_zero()));
         let timeout = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX);
         let ready = {
-            // A descriptor twice instead of one that is not there.
-            let names = self.names.as_ref().unwrap_or(&self.links);
+            // A descriptor twice instead of one that is not there, or rests.
+            let names = self.names.as_ref().filter(|_| rest.is_zero());
+            let names = names.unwrap_or(&self.links);
             let mut sources = [
                 PollFd::new(self.uevents.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.links.as_fd(), PollFlags::POLLIN),
@@ -98,17 +123,28 @@ impl Events {
         };
         let mut events = Vec::new();
         if ready[0] {
-            drain(&self.uevents, &mut events, of_uevent)?;
+            drain(&self.uevents, &mut events, |message| {
+                of_uevent(message).and_then(|uevent| uevent.event(concern))
+            })?;
         }
         if ready[1] {
-            drain(&self.links, &mut events, |_| Some(Event::Link))?;
+            drain(&self.links, &mut events, |message| {
+                concern.link(message).then_some(Event::Link)
+            })?;
         }
         if ready[2]
+            && rest.is_zero()
             && let Some(names) = &self.names
         {
+            // Each process is looked at once.
+            let mut threads = BTreeMap::new();
             drain(names, &mut events, |message| {
-                connector::is_of_vcpu(message).then_some(Event::Vcpu)
+                threads.extend(connector::vcpu_of(message));
+                None
             })?;
+            let is_meant = threads.into_iter().any(|thread| concern.named(thread));
+            events.extend(is_meant.then_some(Event::Vcpu));
+            self.names_rest_until = (!is_meant).then(|| Instant::now() + NAMES_APART);
         }
         if ready[3] && was_raised(&mut self.hang_up)? {
             events.push(Event::Reload);
@@ -153,7 +189,7 @@ fn was_raised(stream: &mut UnixStream) -> io::Result<bool> {
 fn drain(
     listener: &OwnedFd,
     events: &mut Vec<Event>,
-    meaning: impl Fn(&[u8]) -> Option<Event>,
+    mut meaning: impl FnMut(&[u8]) -> Option<Event>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
@@ -167,16 +203,39 @@ fn drain(
     }
 }
 
+/// What the kernel says of VMs and CPUs, with the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Uevent {
+    Created(Option<u32>),
+    Gone(Option<u32>),
+    Cpu,
+}
+
+impl Uevent {
+    /// What it is to a watch.
+    fn event(self, concern: &mut Concern) -> Option<Event> {
+        match self {
+            Self::Cpu => Some(Event::Cpu),
+            Self::Gone(pid) => concern.gone(pid).then_some(Event::VmGone),
+            Self::Created(pid) => Some(match concern.made(pid) {
+                Meaning::Meant => Event::VmCreated,
+                Meaning::Unknown => Event::VmUnknown,
+            }),
+        }
+    }
+}
+
 /// What a uevent means: `ACTION@DEVPATH`, then `KEY=VALUE` strings, each ended by a zero byte.
-fn of_uevent(message: &[u8]) -> Option<Event> {
+fn of_uevent(message: &[u8]) -> Option<Uevent> {
     let value = |key: &[u8]| {
         let mut fields = message.split(|&byte| byte == 0).skip(1);
         fields.find_map(|field| field.strip_prefix(key)?.strip_prefix(b"="))
     };
+    let pid = || std::str::from_utf8(value(b"PID")?).ok()?.parse().ok();
     match (value(b"SUBSYSTEM")?, value(b"EVENT"), value(b"ACTION")) {
-        (b"misc", Some(b"create"), _) if is_kvm(&value) => Some(Event::VmCreated),
-        (b"misc", Some(b"destroy"), _) if is_kvm(&value) => Some(Event::VmGone),
-        (b"cpu", _, Some(b"online" | b"offline")) => Some(Event::Cpu),
+        (b"misc", Some(b"create"), _) if is_kvm(&value) => Some(Uevent::Created(pid())),
+        (b"misc", Some(b"destroy"), _) if is_kvm(&value) => Some(Uevent::Gone(pid())),
+        (b"cpu", _, Some(b"online" | b"offline")) => Some(Uevent::Cpu),
         _ => None,
     }
 }
@@ -188,6 +247,8 @@ fn is_kvm<'m>(value: &impl Fn(&[u8]) -> Option<&'m [u8]>) -> bool {
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
+
+    use steadyvm_host::net::{Profile, VmProfile};
 
     use super::*;
 
@@ -206,9 +267,12 @@ mod tests {
         for (fields, expected) in [
             (
                 [&kvm[..], &["EVENT=create"]].concat(),
-                Some(Event::VmCreated),
+                Some(Uevent::Created(Some(7))),
             ),
-            ([&kvm[..], &["EVENT=destroy"]].concat(), Some(Event::VmGone)),
+            (
+                [&kvm[..], &["EVENT=destroy"]].concat(),
+                Some(Uevent::Gone(Some(7))),
+            ),
             (kvm.to_vec(), None),
             (
                 vec![
@@ -216,7 +280,7 @@ mod tests {
                     "SUBSYSTEM=cpu",
                     "DEVPATH=/devices/system/cpu/cpu1",
                 ],
-                Some(Event::Cpu),
+                Some(Uevent::Cpu),
             ),
             (vec!["ACTION=add", "SUBSYSTEM=block"], None),
             (vec!["EVENT=create", "SUBSYSTEM=misc", "DEVNAME=fuse"], None),
@@ -227,23 +291,33 @@ mod tests {
         assert_eq!(of_uevent(b"\0\0\0=\0"), None);
     }
 
-    #[test]
-    fn a_vm_that_is_made_and_goes_is_an_event_of_the_kernel() {
-        // KVM_CREATE_VM of include/uapi/linux/kvm.h, by a process of its own: what it made goes with it.
+    /// KVM_CREATE_VM of include/uapi/linux/kvm.h, by a process of its own: what it made goes with it.
+    fn make_a_vm(name: &str) -> bool {
+        let makes = "import fcntl, os; fcntl.ioctl(os.open('/dev/kvm', os.O_RDWR), 0xAE01, 0)";
         let mut maker = Command::new("python3");
-        maker.args([
-            "-c",
-            "import fcntl, os; fcntl.ioctl(os.open('/dev/kvm', os.O_RDWR), 0xAE01, 0)",
-        ]);
-        maker.stderr(Stdio::null());
-        let mut events = Events::open().unwrap();
-        if !maker.status().unwrap().success() {
+        let maker = maker.args(["-c", makes, "-name", name]);
+        maker.stderr(Stdio::null()).status().unwrap().success()
+    }
+
+    #[test]
+    fn a_vm_that_is_made_and_goes_is_an_event_of_the_kernel_if_it_is_meant() {
+        let profile = Profile {
+            vms: vec![VmProfile {
+                name: format!("events-{}", std::process::id()),
+                ..VmProfile::default()
+            }],
+            ..Profile::default()
+        };
+        let mut concern = Concern::of(&profile);
+        let mut events = Events::open(|_| ()).unwrap();
+        if !make_a_vm("a stranger") {
             eprintln!("skipped: this machine has no usable /dev/kvm");
             return;
         }
+        make_a_vm(&profile.vms[0].name);
         let mut seen = Vec::new();
         while !seen.contains(&Event::VmGone) {
-            let now = events.wait(Duration::from_secs(20)).unwrap();
+            let now = events.wait(Duration::from_secs(20), &mut concern).unwrap();
             assert!(!now.is_empty(), "only {seen:?} within 20 s");
             seen.extend(now);
         }

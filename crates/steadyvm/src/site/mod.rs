@@ -9,11 +9,13 @@
 
 pub mod apply;
 mod backoff;
+mod concern;
 mod connector;
 pub mod cpus;
 pub mod drift;
 mod drop_ins;
 mod events;
+mod ext;
 mod pace;
 pub mod peers;
 mod sched;
@@ -38,10 +40,12 @@ use steadyvm_host::{
 use crate::net::{name_processes, named_process, text_of};
 
 use self::backoff::Backoff;
+use self::backoff::Backoff;
 use self::cpus::CpusHere;
 pub use self::drop_ins::DropIn;
 use self::drop_ins::LeftOut;
-use self::sched::Mechanism;
+use self::ext::Ext;
+use self::sched::{Budgets, Mechanism};
 
 /// Where the owner of a host keeps the file.
 pub const DEFAULT_FILE: &str = "/etc/steadyvm.toml";
@@ -105,7 +109,9 @@ struct Parsed {
     /// What keeps budgets, and what it leaves to VCPUs of each CPU, per cent; none without `[sched]`.
     kept: Option<(&'static str, u8)>,
     /// How what is enforced differs from the plan.
-    differences: Vec<String>,
+    budgets: Budgets,
+    /// What the budgets were chosen by.
+    ext: Ext,
 }
 
 /// A VM, a card, a file or another part of the host that is not served, and why.
@@ -191,7 +197,7 @@ impl Site {
     /// As `read`; this one stays as it was.
     pub fn reread_drop_ins(&mut self, args: &FileArgs) -> Result<bool> {
         let beside = drop_ins::beside(&args.file);
-        if beside == self.texts.1 {
+        if beside == self.texts.1 && Ext::now() == self.parsed.ext {
             return Ok(false);
         }
         let here = CpusHere::of(&Machine::real())?;
@@ -304,7 +310,8 @@ impl Site {
     fn doubts(&self) -> impl Iterator<Item = String> {
         let may_be_missed = |why| format!("{}: {why}: bounds may be missed", self.name);
         let refusals = self.parsed.refusals.iter().map(may_be_missed);
-        refusals.chain(self.parsed.differences.iter().cloned())
+        let budgets = &self.parsed.budgets;
+        refusals.chain(budgets.held_off.iter().chain(&budgets.differences).cloned())
     }
 }
 
@@ -315,9 +322,9 @@ impl Parsed {
             .map_err(|error: toml::de::Error| bad(name, &error.to_string()))?;
         let wanted = sched::Wanted::of(name, text)?;
         let wanted = wanted.as_ref();
-        let has_ext = Path::new("/sys/kernel/sched_ext").exists();
+        let ext = Ext::now();
         let plan = plan_of(name, text, &tables, here, |request| {
-            sched::kept(request, wanted, has_ext)
+            sched::kept(request, wanted, &ext)
         })?;
         let keeps = wanted.is_some_and(|wanted| wanted.mechanism != Mechanism::None);
         let has_budgets = wanted.is_some_and(sched::Wanted::has_vms);
@@ -328,7 +335,7 @@ impl Parsed {
             file::parse(name, text)?
         };
         profile.bound_fair_server();
-        let differences = sched::put_in(&mut profile, plan.as_ref(), wanted, has_ext);
+        let budgets = sched::put_in(&mut profile, plan.as_ref(), wanted, &ext);
         let hosts = (tables.contains_key("host"))
             .then(|| host_cpus_of(name, text, here))
             .transpose()?
@@ -338,16 +345,17 @@ impl Parsed {
             .map(|plan| format!("this host cannot hold the plan: {}", reasons(plan)))
             .collect();
         refusals.extend(hosts.as_ref().and_then(|hosts| here.lacks(hosts)));
-        let beyond = |plan| sched::beyond_the_kernel(plan, wanted, has_ext);
+        let beyond = |plan| sched::beyond_the_kernel(plan, wanted, &ext);
         refusals.extend(plan.as_ref().and_then(beyond));
         let planned_for = hosts.as_ref().map(|hosts| hosts.scheduler);
         Ok(Self {
             profile,
             plan,
             refusals,
-            kept: wanted.map(|wanted| sched::usable(wanted.chosen(planned_for, has_ext))),
+            kept: wanted.map(|wanted| sched::usable(wanted.in_force(planned_for, &ext).0)),
             hosts,
-            differences,
+            budgets,
+            ext,
         })
     }
 }
@@ -498,7 +506,7 @@ mod tests {
     fn a_host_that_keeps_budgets_may_have_no_vm_now() {
         const HOST: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n";
         let empty = site(&format!("{HOST}[sched]\n")).unwrap();
-        assert!(empty.parsed.plan.is_none() && empty.parsed.differences.is_empty());
+        assert!(empty.parsed.plan.is_none() && empty.parsed.budgets.differences.is_empty());
         let vm = "[[vm]]\nname = \"a\"\nclass = \"rt\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n";
         let one = site(&format!("{HOST}[sched]\n{vm}")).unwrap();
         assert_eq!(one.parsed.profile.vms[0].budgets.len(), 1);
@@ -524,13 +532,13 @@ mod tests {
         let Parsed {
             profile,
             plan,
-            differences,
+            budgets: found,
             refusals,
             ..
         } = site(&text).unwrap().parsed;
         assert!(refusals.is_empty(), "{refusals:?}");
         assert!(plan.unwrap().feasible);
-        assert!(differences.is_empty(), "{differences:?}");
+        assert!(found.differences.is_empty(), "{found:?}");
         assert_eq!(profile.vms[0].name, "instance-00000001");
         let budgets: Vec<_> = profile.vms[0].budgets.values().collect();
         assert_eq!(budgets.len(), 2);

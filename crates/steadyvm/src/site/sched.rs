@@ -9,6 +9,9 @@ use steadyvm_host::net::{
     Profile, SchedulerProfile, USABLE_BY_EXT_PERCENT, USABLE_PERCENT, VcpuBudget, VmProfile,
 };
 use steadyvm_sched::config::{Priority, Queue, Vm};
+use steadyvm_sched::ejection::Verdict;
+
+use super::ext::Ext;
 
 /// What enforces budgets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -101,7 +104,7 @@ impl Wanted {
     }
 
     /// What `auto` comes to.
-    pub fn chosen(&self, planned_for: Option<&str>, has_ext: bool) -> Mechanism {
+    fn chosen(&self, planned_for: Option<&str>, has_ext: bool) -> Mechanism {
         let is_edf = planned_for.is_none_or(|scheduler| matches!(scheduler, "gedf" | "pedf"));
         match self.mechanism {
             Mechanism::Auto if self.needs_ext() || (has_ext && !is_edf) => Mechanism::Ext,
@@ -109,14 +112,35 @@ impl Wanted {
             chosen => chosen,
         }
     }
+
+    /// What keeps budgets now, and why not what is chosen, if the kernel's ends of our scheduler keep that off.
+    pub fn in_force(&self, planned_for: Option<&str>, ext: &Ext) -> (Mechanism, Option<String>) {
+        let chosen = self.chosen(planned_for, ext.exists);
+        if chosen != Mechanism::Ext || ext.verdict == Verdict::MayRun {
+            return (chosen, None);
+        }
+        let (instead, words) = self.instead(ext.verdict);
+        (instead, ext.held_off(words))
+    }
+
+    /// What keeps budgets while the kernel's ends of our scheduler keep it off, and how that is said.
+    fn instead(&self, verdict: Verdict) -> (Mechanism, &'static str) {
+        match (verdict, self.mechanism) {
+            (Verdict::GivenUp, Mechanism::Auto) => (
+                Mechanism::Deadline,
+                "SCHED_DEADLINE keeps those budgets of the plan that it can",
+            ),
+            _ => (Mechanism::None, "no VCPU has a budget"),
+        }
+    }
 }
 
 /// A request as what will keep its budgets leaves CPUs to them, so that a plan that holds is one that can be kept.
-pub fn kept(request: Request, wanted: Option<&Wanted>, has_ext: bool) -> Request {
+pub fn kept(request: Request, wanted: Option<&Wanted>, ext: &Ext) -> Request {
     let Some(wanted) = wanted else {
         return request;
     };
-    match wanted.chosen(Some(request.scheduler()), has_ext) {
+    match wanted.in_force(Some(request.scheduler()), ext).0 {
         Mechanism::None => request,
         Mechanism::Ext => request.with_usable_percent(USABLE_BY_EXT_PERCENT),
         Mechanism::Deadline | Mechanism::Auto => request.kept_by_deadline(),
@@ -133,8 +157,8 @@ pub fn usable(mechanism: Mechanism) -> (&'static str, u8) {
 }
 
 /// What a plan asks of `SCHED_DEADLINE` that no kernel does.
-pub fn beyond_the_kernel(plan: &Report, wanted: Option<&Wanted>, has_ext: bool) -> Option<String> {
-    let by = wanted?.chosen(Some(plan.scheduler), has_ext);
+pub fn beyond_the_kernel(plan: &Report, wanted: Option<&Wanted>, ext: &Ext) -> Option<String> {
+    let (by, _) = wanted?.in_force(Some(plan.scheduler), ext);
     let is_deadlines = matches!(by, Mechanism::Deadline | Mechanism::Auto);
     if !is_deadlines || plan.scheduler != "gedf" {
         return None;
@@ -148,26 +172,42 @@ pub fn beyond_the_kernel(plan: &Report, wanted: Option<&Wanted>, has_ext: bool) 
     ))
 }
 
-/// Puts budgets into a profile: the plan's, and those of `[sched.vm.NAME]`. Returns how what is enforced differs from the
-/// plan. `has_ext`: whether the kernel has `sched_ext`.
+/// What putting budgets into a profile found.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    /// How what is enforced differs from the plan.
+    pub differences: Vec<String>,
+    /// Why the scheduler that the file wants is not at work.
+    pub held_off: Option<String>,
+}
+
+/// Puts budgets into a profile: the plan's, and those of `[sched.vm.NAME]`.
 pub fn put_in(
     profile: &mut Profile,
     plan: Option<&Report>,
     wanted: Option<&Wanted>,
-    has_ext: bool,
-) -> Vec<String> {
+    ext: &Ext,
+) -> Budgets {
+    let mut differences = Vec::new();
     let Some(wanted) = wanted else {
         let is_planned = |plan: &Report| plan.vms.iter().any(|vm| vm.rt && !vm.vcpus.is_empty());
-        return match plan {
-            Some(plan) if is_planned(plan) => {
-                vec!["nothing keeps the plan's budgets: add [sched] to the file".to_owned()]
-            }
-            _ => Vec::new(),
+        if plan.is_some_and(is_planned) {
+            let why = "nothing keeps the plan's budgets: add [sched] to the file";
+            differences.push(why.to_owned());
+        }
+        return Budgets {
+            differences,
+            held_off: None,
         };
     };
-    let mut differences = Vec::new();
-    let by_ext = match wanted.chosen(plan.map(|plan| plan.scheduler), has_ext) {
-        Mechanism::None => return Vec::new(),
+    let (chosen, held_off) = wanted.in_force(plan.map(|plan| plan.scheduler), ext);
+    let by_ext = match chosen {
+        Mechanism::None => {
+            return Budgets {
+                differences,
+                held_off,
+            };
+        }
         Mechanism::Ext => true,
         Mechanism::Deadline | Mechanism::Auto => false,
     };
@@ -196,7 +236,10 @@ pub fn put_in(
         }
         put_planned(profile, plan, &mut differences);
     }
-    differences
+    Budgets {
+        differences,
+        held_off,
+    }
 }
 
 /// The policy of the `sched_ext` scheduler: the plan's, but for what the file says.
@@ -314,6 +357,7 @@ fn vm_of<'p>(profile: &'p mut Profile, name: &str) -> &'p mut VmProfile {
 mod tests {
     use super::*;
     use steadyvm_analysis::plan;
+    use steadyvm_sched::ejection::Ejection;
 
     const FILE: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[vm]]\nname = \"a\"\nclass = \"rt\"\n\
                         interface = \"prm\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n[[vm]]\nname = \"b\"\nclass = \"best-effort\"\n";
@@ -326,8 +370,52 @@ mod tests {
         let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
         let mut profile = Profile::default();
         let wanted = Wanted::of("f", text).unwrap();
-        let differences = put_in(&mut profile, Some(&report), wanted.as_ref(), has_ext);
-        (profile, differences)
+        let ext = Ext {
+            exists: has_ext,
+            ..Ext::of(&[], 0)
+        };
+        let budgets = put_in(&mut profile, Some(&report), wanted.as_ref(), &ext);
+        (profile, budgets.differences)
+    }
+
+    /// After so many ends by the kernel, all of them now.
+    fn ended(text: &str, times: usize) -> (Profile, Option<String>) {
+        let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
+        let mut profile = Profile::default();
+        let wanted = Wanted::of("f", text).unwrap();
+        let end = Ejection {
+            boottime_s: 1000,
+            unix_s: 0,
+            reason: "runnable task stall".into(),
+        };
+        let ext = Ext::of(&vec![end; times], 1000);
+        let budgets = put_in(&mut profile, Some(&report), wanted.as_ref(), &ext);
+        (profile, budgets.held_off)
+    }
+
+    #[test]
+    fn a_scheduler_that_the_kernel_has_ended_waits_and_then_auto_takes_deadline() {
+        let auto = FILE.replace("gedf", "gdm");
+        let ext = auto.replace("[sched]", "[sched]\nmechanism = \"ext\"");
+        for (text, times, by_ext, budgets, words) in [
+            (&auto, 0, true, 1, None),
+            (&auto, 1, false, 0, Some("after a pause")),
+            (&auto, 3, false, 1, Some("SCHED_DEADLINE")),
+            (&ext, 0, true, 1, None),
+            (&ext, 2, false, 0, Some("after a pause")),
+            (&ext, 3, false, 0, Some("until `steadyvm apply`")),
+        ] {
+            let (profile, held_off) = ended(text, times);
+            assert_eq!(profile.vcpu_scheduler.is_some(), by_ext, "{times}: {text}");
+            let found = profile.vms.first().map_or(0, |vm| vm.budgets.len());
+            assert_eq!(found, budgets, "{times}: {text}");
+            assert_eq!(held_off.is_some(), words.is_some());
+            if let (Some(said), Some(words)) = (held_off, words) {
+                assert!(said.contains(words) && said.contains("stall"), "{said}");
+            }
+        }
+        // What SCHED_DEADLINE keeps anyway is not held off.
+        assert_eq!(ended(FILE, 3).1, None);
     }
 
     #[test]
@@ -468,7 +556,8 @@ mod tests {
             "[sched]\nserver = \"sporadic\"\n[sched.vm.web]\nbudget_us = 2000\nperiod_us = 10000\n";
         let wanted = Wanted::of("f", text).unwrap();
         let mut profile = Profile::default();
-        let differences = put_in(&mut profile, None, wanted.as_ref(), true);
+        let ext = Ext::of(&[], 0);
+        let differences = put_in(&mut profile, None, wanted.as_ref(), &ext).differences;
         assert!(differences.is_empty(), "{differences:?}");
         assert_eq!(profile.vms[0].name, "web");
         let scheduler = profile.vcpu_scheduler.unwrap();

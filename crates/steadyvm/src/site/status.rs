@@ -10,8 +10,8 @@ use steadyvm_analysis::plan::{ServiceReport, VcpuReport};
 use steadyvm_host::{Plan, Setting, State};
 
 use super::drift::{Drift, Mended, ago, now_unix_s};
-use super::peers::{self, Role};
-use super::{Fault, FileArgs, Site, name_of};
+use super::peers::{self, Actor, Role};
+use super::{Fault, FileArgs, Site, ext, name_of};
 use crate::host::{ControlArgs, print_json};
 use crate::output;
 
@@ -20,8 +20,9 @@ use crate::output;
 /// Drift is a setting that steadyvm made and that no longer holds, or one that the file wants and that
 /// is not made, as of a VM that started since. A watch restores what has drifted at once; what it cannot
 /// restore, it notes, and then the line says since when. A VM, a card or a file that cannot be served is
-/// told with the reason. Exit code 1 if anything has drifted or is not in force. If the file itself is
-/// wrong, what is in force is shown all the same, and the exit code is that of the error.
+/// told with the reason. Exit code 1 if anything has drifted or is not in force, or if the kernel has
+/// ended the scheduler of VCPU budgets that the file wants. If the file itself is wrong, what is in force
+/// is shown all the same, and the exit code is that of the error.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -60,6 +61,10 @@ struct Status {
     missing_since_unix_s: BTreeMap<String, Option<u64>>,
     /// Whether a watch keeps the file in force.
     watch: bool,
+    /// Why watches and hooks keep off now; null if they do not.
+    kept_off: Option<String>,
+    /// Why the scheduler of VCPU budgets that the file wants is not at work; null if nothing keeps it off.
+    scheduler_held_off: Option<String>,
     /// What a watch has mended, the last one last.
     mended: Vec<Mended>,
     /// What is in force and the file no longer wants.
@@ -103,6 +108,7 @@ struct Drifted {
 struct Seen {
     drift: Drift,
     watch: bool,
+    kept_off: Option<String>,
 }
 
 impl Seen {
@@ -119,6 +125,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let seen = Seen {
         drift: Drift::read(directory),
         watch: peers::is_held(directory, Role::Watch),
+        kept_off: peers::ask(directory, Actor::Keeper)
+            .err()
+            .map(|why| why.to_string()),
     };
     let mut status = Status::of_host(name_of(args.file.path()), shown, &seen);
     let read = Site::read(&args.file).and_then(|site| {
@@ -136,6 +145,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Some(error)
         }
     };
+    status.warnings.extend(ext::trouble());
     if args.control.json {
         print_json(&status)?;
     } else {
@@ -173,6 +183,8 @@ impl Status {
             missing: Vec::new(),
             missing_since_unix_s: BTreeMap::new(),
             watch: seen.watch,
+            kept_off: seen.kept_off.clone(),
+            scheduler_held_off: None,
             mended: seen.drift.mended.clone(),
             unwanted: Vec::new(),
             not_served: shown.failed.iter().map(Fault::of_group).collect(),
@@ -219,6 +231,8 @@ impl Status {
             self.not_served.retain(|known| known.part != fault.part);
             self.not_served.push(fault);
         }
+        self.scheduler_held_off
+            .clone_from(&site.parsed.budgets.held_off);
         self.warnings = planned.warnings;
     }
 
@@ -229,6 +243,7 @@ impl Status {
             && self.missing.is_empty()
             && self.unwanted.is_empty()
             && self.not_served.is_empty()
+            && self.scheduler_held_off.is_none()
     }
 
     fn render(&self) -> String {
@@ -248,6 +263,9 @@ impl Status {
             }
         };
         writeln!(text, "{}: {state}", self.file)?;
+        if let Some(why) = &self.kept_off {
+            writeln!(text, "watches and hooks keep off: {why}")?;
+        }
         for (name, vcpus) in &self.vms {
             let budgets: Vec<String> = vcpus
                 .iter()

@@ -135,7 +135,9 @@ pub fn replace(file: &Path, text: &str) -> Result<()> {
     let what = format!("cannot write to {}", file.display());
     let text = output::harmless(text);
     let written = Directory::of(file, Others::Refused).and_then(|(directory, name)| {
-        directory.replace(&name, FOR_COLLECTORS, |file| file.write_all(text.as_bytes()))
+        directory.replace(&name, FOR_COLLECTORS, |file| {
+            file.write_all(text.as_bytes())
+        })
     });
     match written {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {

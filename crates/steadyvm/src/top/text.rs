@@ -80,7 +80,10 @@ fn write_table(text: &mut String, frame: &Frame) -> std::fmt::Result {
 
 fn row(stage: &Stage) -> String {
     let number = stage.number.map_or(String::new(), |it| format!(" {it}"));
-    let title = cut(&format!("{}{number} {}", stage.stage, printable(&stage.thread)), 24);
+    let title = cut(
+        &format!("{}{number} {}", stage.stage, printable(&stage.thread)),
+        24,
+    );
     let figure = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
     let wake_up = &stage.wake_up;
     format!(

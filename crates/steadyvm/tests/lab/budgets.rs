@@ -272,6 +272,58 @@ fn sched_ext_keeps_a_budget_on(kernel: HostKernel) {
     assert_eq!(complaints, "");
 }
 
+/// The kernel's word (`SysRq-S` ends any scheduler), the watch's, and a loader that is stopped.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn an_end_by_the_kernel_is_told_and_waited_after_and_a_stopped_loader_is_ended() {
+    const ENABLED: &str = "until [ $(cat /sys/kernel/sched_ext/state) = enabled ]; do :; done";
+    const DISABLED: &str = "until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do :; done";
+    let host = shared::host(HostKernel::RtLevels);
+    write(
+        &host,
+        "/run/steadyvm.toml",
+        &FILE.replace("\"deadline\"", "\"ext\""),
+    );
+    let _rt = host
+        .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
+        .unwrap();
+    inside(&host, "steadyvm host snapshot > /run/before.json");
+    let watch = "exec steadyvm watch /run/steadyvm.toml 2> /run/watched";
+    let _watch = host.connection().spawn(&["sh", "-c", watch]).unwrap();
+    inside(&host, ENABLED);
+    inside(
+        &host,
+        &format!("echo 1 > /proc/sys/kernel/sysrq; echo S > /proc/sysrq-trigger; {DISABLED}"),
+    );
+    let end = "until [ -e /run/steadyvm/sched.ejections ]; do :; done";
+    inside(&host, end);
+    let status = || exit_code(&host, "steadyvm status /run/steadyvm.toml");
+    assert_eq!(status(), "1\n");
+    let said = inside(&host, "cat /run/said");
+    assert!(
+        said.contains("has ended the scheduler") && said.contains("sysrq"),
+        "{said}"
+    );
+    // After the pause, at its next look.
+    inside(&host, ENABLED);
+    inside(
+        &host,
+        "until steadyvm status /run/steadyvm.toml; do :; done",
+    );
+    let told = inside(&host, "grep -c 'has ended the scheduler' /run/watched");
+    assert_eq!(told, "1\n", "{}", inside(&host, "cat /run/watched"));
+
+    inside(&host, "pkill -STOP -f '[s]ched --socket'");
+    let said = inside(&host, "steadyvm status /run/steadyvm.toml 2>&1 || true");
+    assert!(said.contains("does not answer within 2 s"), "{said}");
+    undo(&host);
+    inside(&host, DISABLED);
+    inside(
+        &host,
+        "! pgrep -f '[s]ched --socket'; pkill -f 'steadyvm watc[h]'",
+    );
+}
+
 /// More than the kernel admits is refused before anything is changed.
 #[test]
 #[ignore = "needs the lab: make lab-tests"]

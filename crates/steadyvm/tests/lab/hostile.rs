@@ -258,9 +258,7 @@ fn a_host_that_breaks_answers_and_rings_harms_neither_kernel_nor_programs() {
     let lab = shared::lab(logs);
     let cache = Cache::of_this_machine().unwrap();
     let kernel = &lab.laboratory.distribution_kernel;
-    let module = HOSTILE_HOST
-        .obtain(&cache, kernel, &Silent)
-        .unwrap();
+    let module = HOSTILE_HOST.obtain(&cache, kernel, &Silent).unwrap();
     let program = build(&lab, "random_calls");
     let files = [("/hostile_host.ko", &*module), ("/random_calls", &*program)];
     // A number that the shell can add to.

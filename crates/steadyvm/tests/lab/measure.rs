@@ -316,7 +316,7 @@ fn a_host_is_shown_live_and_what_a_watch_mended_is_told() {
     );
     let thread = thread.trim();
     inside(&host, &format!("chrt -o -p 0 {thread}"));
-    inside(&host, "ip link add one type veth peer name other");
+    inside(&host, "pkill -HUP -f 'steadyvm watc[h]'");
     watching
         .wait_for_line(&format!("thread {thread} "), PATIENCE)
         .unwrap();
@@ -332,5 +332,5 @@ fn a_host_is_shown_live_and_what_a_watch_mended_is_told() {
     assert!(mended["seen_unix_s"].as_u64() >= status["applied_unix_s"].as_u64());
     watching.signal(libc::SIGTERM).unwrap();
     watching.finish(PATIENCE).unwrap();
-    inside(&host, "ip link delete one; steadyvm undo");
+    inside(&host, "steadyvm undo; rm -f /run/steadyvm/host/undone");
 }

@@ -280,11 +280,8 @@ fn a_guest_with_a_firewall_or_ipsec_keeps_its_sockets_unless_it_asks_for_all() {
     let lab = shared::lab(logs);
     let cache = Cache::of_this_machine().unwrap();
     let kernel = &lab.laboratory.distribution_kernel;
-    let [filter, ipsec] = [FILTER, IPSEC].map(|module| {
-        module
-            .obtain(&cache, kernel, &Silent)
-            .unwrap()
-    });
+    let [filter, ipsec] =
+        [FILTER, IPSEC].map(|module| module.obtain(&cache, kernel, &Silent).unwrap());
     // A socket of the guest's own shows in its table, one of the host's does not.
     lab.upload_guest(
         "P=/sys/module/steadyvm_sockets/parameters/policy\n\

@@ -181,7 +181,10 @@ mod tests {
         let path = place.path().join("web.sock");
         let door = Door::open(&path, Some(NOBODY)).unwrap();
         let socket = fs::symlink_metadata(&path).unwrap();
-        assert_eq!((socket.uid(), socket.permissions().mode() & 0o777), (0, 0o666));
+        assert_eq!(
+            (socket.uid(), socket.permissions().mode() & 0o777),
+            (0, 0o666)
+        );
         assert!(Door::open(&path, None).is_err(), "somebody listens there");
         drop(door);
         assert!(!path.exists());
@@ -210,7 +213,10 @@ mod tests {
             let said = Door::open(&path, Some(NOBODY)).map(drop).unwrap_err();
             assert_eq!(said.blame.exit_code(), 2);
             let said = said.to_string();
-            assert!(said.contains("user 65534") && said.contains("/run/steadyvm"), "{said}");
+            assert!(
+                said.contains("user 65534") && said.contains("/run/steadyvm"),
+                "{said}"
+            );
             assert_eq!(fs::metadata(&victim).unwrap().uid(), 0);
             assert_eq!(fs::symlink_metadata(&path).is_ok(), prepare);
         }
