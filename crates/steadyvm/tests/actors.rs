@@ -22,13 +22,14 @@ fn a_second_watch_is_refused_and_names_the_first() {
     let said = with_a_watch(
         r#"watch; code "$S" watch /run/site.toml
         grep -o "another .steadyvm watch. runs (process $watch, /run/site.toml)" /run/said
-        kill $watch; code wait $watch; code timeout 5 "$S" watch /run/site.toml"#,
+        kill $watch; code wait $watch
+        echo 99 > /proc/sys/net/core/netdev_budget; watch; kill $watch; code wait $watch"#,
     );
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], "2", "{said}");
     assert!(lines[1].contains("another"), "{said}");
     // The next one is taken: SIGTERM ends it well.
-    assert_eq!(lines[2..], ["0", "124"], "{said}");
+    assert_eq!(lines[2..], ["0", "0"], "{said}");
 }
 
 #[test]

@@ -39,9 +39,16 @@ pub struct Args {
     /// Where the journal of changes is kept.
     #[arg(long, value_name = "DIR")]
     state_dir: PathBuf,
+    /// The process of the measurement: its number, and when it was started.
+    #[arg(long, value_name = "PID TICKS", value_parser = process)]
+    measurement: ProcessId,
     /// What is measured.
     #[arg(long, value_name = "HOST:PORT")]
     service: String,
+}
+
+fn process(text: &str) -> Result<ProcessId, String> {
+    text.parse().map_err(|()| "write PID TICKS".to_owned())
 }
 
 /// What is to be restored.
@@ -62,10 +69,11 @@ impl Guard {
     /// # Errors
     /// It does not start, or another measurement runs.
     pub fn start(state_directory: &Path, service: &str, desired: Option<Desired>) -> Result<Self> {
+        let own = ProcessId::own().context("/proc has no word of this process")?;
         let mut child = Command::new(this_program())
             .args(["restore-at-end", "--state-dir"])
             .arg(state_directory)
-            .args(["--service", service])
+            .args(["--service", service, "--measurement", &own.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -137,8 +145,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
     nix::unistd::setsid().context("cannot leave the terminal's session")?;
-    let parent = nix::unistd::getppid().as_raw().cast_unsigned();
-    let measurement = ProcessId::of(parent).context("the measurement has ended already")?;
+    let measurement = args.measurement;
     let held = peers::hold(&args.state_dir, Role::Measure, measurement, &args.service)
         .with_context(|| format!("cannot write to {}", args.state_dir.display()))?;
     let Some(_held) = held else {
@@ -153,8 +160,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     output::line(READY)?;
     if !ends_in_time(&lines) {
         eprintln!(
-            "steadyvm: the measurement (process {parent}) takes longer than it may, or is stopped: it is ended, and the \
-             state found at the start is restored"
+            "steadyvm: the measurement (process {}) takes longer than it may, or is stopped: it is ended, and the \
+             state found at the start is restored",
+            measurement.pid
         );
         // It must not go on when it is continued.
         if let Some(process) = measurement.open()? {
