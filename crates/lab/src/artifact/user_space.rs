@@ -87,7 +87,7 @@ const TUNED: &[&str] = &["tuned", "gawk", "mount", "base-passwd"];
 /// What Debian's alternatives would make.
 const NAME_AWK: &str = "--extract-hook=ln -sf gawk \"$1/usr/bin/awk\"";
 
-/// What the guides' commands meet on a host: systemd, apt, libvirt and tuned as their packages start them, AppArmor with the
+/// What the guides' commands meet on a host: systemd, apt, libvirt and tuned as their packages start them, `AppArmor` with the
 /// profiles of these, a collector of metrics, a way to another machine.
 const GUIDES: &[&str] = &[
     "systemd",

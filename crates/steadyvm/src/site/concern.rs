@@ -15,13 +15,13 @@ use steadyvm_host::net::Profile;
 /// Length of nlmsghdr, and of ifinfomsg behind it (include/uapi/linux/netlink.h, rtnetlink.h).
 const HEADER: usize = 16;
 const LINK: usize = 16;
-/// `IFLA_IFNAME`, `IFLA_LINKINFO` and in it `IFLA_INFO_KIND` (include/uapi/linux/if_link.h).
+/// `IFLA_IFNAME`, `IFLA_LINKINFO` and in it `IFLA_INFO_KIND` (`include/uapi/linux/if_link.h`).
 const NAME: u16 = 3;
 const LINK_INFO: u16 = 18;
 const INFO_KIND: u16 = 1;
 /// `ifi_change` of a link that is new: all flags.
 const IS_NEW: u32 = u32::MAX;
-/// `PROC_PID_INIT_INO` (include/linux/proc_ns.h): the kernel's numbers of processes are those of this namespace.
+/// `PROC_PID_INIT_INO` (`include/linux/proc_ns.h)`: the kernel's numbers of processes are those of this namespace.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// More strangers are not remembered: their ends count then.
 const MOST_STRANGERS: usize = 4096;
