@@ -370,10 +370,8 @@ mod tests {
         let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
         let mut profile = Profile::default();
         let wanted = Wanted::of("f", text).unwrap();
-        let ext = Ext {
-            exists: has_ext,
-            ..Ext::of(&[], 0)
-        };
+        let mut ext = Ext::of(&[], 0);
+        ext.exists = has_ext;
         let budgets = put_in(&mut profile, Some(&report), wanted.as_ref(), &ext);
         (profile, budgets.differences)
     }
