@@ -189,7 +189,7 @@ mod tests {
     use crate::fake::FakeHost;
     use crate::threads::RESET_ON_FORK;
 
-    /// Where the kernel has RT_GROUP_SCHED, too, a pinned VCPU was said to lack a budget of its control group.
+    /// Where the kernel has `RT_GROUP_SCHED`, too, a pinned VCPU was said to lack a budget of its control group.
     #[test]
     fn the_hint_names_what_the_policy_that_was_refused_depends_on() {
         let host = FakeHost::default();

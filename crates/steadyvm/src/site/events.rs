@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(of_uevent(b"\0\0\0=\0"), None);
     }
 
-    /// KVM_CREATE_VM of include/uapi/linux/kvm.h, by a process of its own: what it made goes with it.
+    /// `KVM_CREATE_VM` of include/uapi/linux/kvm.h, by a process of its own: what it made goes with it.
     fn make_a_vm(name: &str) -> bool {
         let makes = "import fcntl, os; fcntl.ioctl(os.open('/dev/kvm', os.O_RDWR), 0xAE01, 0)";
         let mut maker = Command::new("python3");

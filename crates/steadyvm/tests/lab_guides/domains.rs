@@ -1,4 +1,4 @@
-//! docs/guide/libvirt.md, with Debian's AppArmor profiles in force.
+//! docs/guide/libvirt.md, with Debian's `AppArmor` profiles in force.
 
 use crate::debian;
 use crate::libvirt::{

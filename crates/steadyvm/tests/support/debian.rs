@@ -1,4 +1,4 @@
-//! An emulated host as Debian 13 boots it: systemd, AppArmor in force, libvirtd and the others as their packages start
+//! An emulated host as Debian 13 boots it: systemd, `AppArmor` in force, libvirtd and the others as their packages start
 //! them, and our package, which the guide's own command installs.
 
 use std::ops::Deref;
@@ -19,7 +19,7 @@ use crate::libvirt::{inside, write};
 pub const HOME: &str = "/root";
 /// The command of the page that installs the package.
 const INSTALL: &str = "apt install ./";
-/// Guests are root's, as the lab's bridge is, and write their console themselves: what confines them is AppArmor.
+/// Guests are root's, as the lab's bridge is, and write their console themselves: what confines them is `AppArmor`.
 const QEMU_CONF: &str = "security_driver = \"apparmor\"\nuser = \"root\"\ngroup = \"root\"\ndynamic_ownership = 0\n\
                          remember_owner = 0\nstdio_handler = \"file\"\n";
 /// There is no polkit to ask.
@@ -145,7 +145,7 @@ pub fn carry(host: &EmulatedHost, file: &Path, directory: &str) {
     assert_eq!(done.status.shell_code(), 0, "{}", done.text());
 }
 
-/// The AppArmor profile that a process runs under, with its mode.
+/// The `AppArmor` profile that a process runs under, with its mode.
 pub fn confinement(host: &EmulatedHost, process: u32) -> String {
     inside(host, &format!("cat /proc/{process}/attr/apparmor/current"))
         .trim()
