@@ -1,5 +1,7 @@
 //! What is written for a collector, read by one: Debian's prometheus-node-exporter, in a network namespace of its own.
 
+#![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -54,7 +56,9 @@ fn standing() -> Standing {
         &mut vcpu.throttled_ns,
         &mut vcpu.throttles,
     ];
-    counted.into_iter().for_each(|it| *it = Some(3));
+    for counter in counted {
+        *counter = Some(3);
+    }
     vcpu.guest = Some(GuestReport {
         jobs: 50,
         misses: 2,

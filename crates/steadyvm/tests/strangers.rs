@@ -43,12 +43,12 @@ fn looks_until_reload(watch: &Child, locks: &Inotify, packets: u32) -> usize {
     write_site(packets);
     kill(Pid::from_raw(watch.id().cast_signed()), Signal::SIGHUP).unwrap();
     await_setting(packets);
-    let mut looks = 0;
+    let mut count = 0;
     while let Ok(events) = locks.read_events() {
         let names = events.iter().map(|event| event.name.as_deref());
-        looks += names.filter(|name| *name == Some("lock".as_ref())).count();
+        count += names.filter(|name| *name == Some("lock".as_ref())).count();
     }
-    looks
+    count
 }
 
 fn run(words: &[&str]) {
@@ -119,10 +119,10 @@ fn what_strangers_do_costs_no_look() {
             named.spawn(|| ()).unwrap().join().unwrap();
             drop(Vm::create());
         }
-        let looks = looks_until_reload(&watch, &locks, 66);
+        let count = looks_until_reload(&watch, &locks, 66);
         // That of the reload, and one whenever nothing happens for 30 s.
         let most = 1 + begun.elapsed().as_secs() as usize / 30;
-        assert!((1..=most).contains(&looks), "{looks} looks");
+        assert!((1..=most).contains(&count), "{count} looks");
 
         kill(Pid::from_raw(watch.id().cast_signed()), Signal::SIGTERM).unwrap();
         assert!(watch.wait().unwrap().success());

@@ -241,19 +241,19 @@ fn on_proxmox_the_number_names_a_vm_and_its_tenants_name_does_not() {
         &host,
         100,
         0,
-        "kvm\0-id\0100\0-name\0web,debug-threads=on\0",
+        "kvm\0-id\x00100\0-name\0web,debug-threads=on\0",
     );
     vm(
         &host,
         200,
         0,
-        "kvm\0-id\0101\0-name\0web,debug-threads=on\0",
+        "kvm\0-id\x00101\0-name\0web,debug-threads=on\0",
     );
     vm(
         &host,
         300,
         0,
-        "kvm\0-id\0102\0-name\0100,debug-threads=on\0",
+        "kvm\0-id\x00102\0-name\x00100,debug-threads=on\0",
     );
     assert_eq!(find(&host, &name("100"), &[]), (Some(100), vec![]));
     assert_eq!(find(&host, &name("web"), &[]), (None, vec![]));

@@ -61,6 +61,7 @@ fn a_class_takes_what_it_does_not_set_from_the_one_it_extends() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // a table of cases
 fn what_is_wrong_is_told_with_its_place() {
     let nic = "[[nic]]\nname = \"eth1\"\nclass = \"rt\"\n";
     let class = "[class.rt.net]\nirq = 80\n";

@@ -103,16 +103,12 @@ impl Repository {
     pub fn configuration(&self) -> PathBuf {
         let file = self.beside("apt.conf");
         let state = self.apt();
-        let words = state
-            .program("")
-            .get_args()
-            .map(|word| {
-                let word = word.to_str().unwrap().strip_prefix("-o").unwrap();
-                let (key, value) = word.split_once('=').unwrap();
-                format!("{key} \"{value}\";\n")
-            })
-            .collect::<String>();
-        fs::write(&file, words).unwrap();
+        let lines = state.program("").get_args().map(|word| {
+            let word = word.to_str().unwrap().strip_prefix("-o").unwrap();
+            let (key, value) = word.split_once('=').unwrap();
+            format!("{key} \"{value}\";\n")
+        });
+        fs::write(&file, lines.collect::<Vec<_>>().concat()).unwrap();
         file
     }
 

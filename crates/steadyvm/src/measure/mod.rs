@@ -238,6 +238,15 @@ fn require_answers(args: &Args, client: &Client, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
+/// What is in force, to tell whether others have changed it.
+#[derive(PartialEq, Eq)]
+struct InForce {
+    state: State,
+    applied_unix_s: Option<u64>,
+    /// Each setting, its value, and whether it holds.
+    settings: Vec<(String, String, bool)>,
+}
+
 impl Args {
     fn client(&self, seed: u64, samples: u64) -> ClientArgs {
         ClientArgs {
@@ -342,11 +351,14 @@ impl Rounds<'_> {
     }
 
     /// What is in force: since when, and each setting with whether it holds.
-    fn in_force(&self) -> Result<(State, Option<u64>, Vec<(String, String, bool)>)> {
+    fn in_force(&self) -> Result<InForce> {
         let shown = self.control.show()?;
         let settings = shown.settings.into_iter();
-        let settings = settings.map(|it| (it.subject, it.new, it.holds)).collect();
-        Ok((shown.state, shown.applied_unix_s, settings))
+        Ok(InForce {
+            state: shown.state,
+            applied_unix_s: shown.applied_unix_s,
+            settings: settings.map(|it| (it.subject, it.new, it.holds)).collect(),
+        })
     }
 
     /// None if others changed the settings meanwhile.

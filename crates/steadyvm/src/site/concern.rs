@@ -97,14 +97,15 @@ impl Concern {
             return true;
         };
         let attributes = message.get(LINK..).unwrap_or_default();
-        let name = attribute(attributes, NAME).map(text);
+        let name = attribute(attributes, NAME).map(|bytes| text(&bytes));
         if name.is_some_and(|name| self.cards.contains(&name)) {
             self.indexes.insert(index);
             return true;
         }
         let kind = attribute(attributes, LINK_INFO);
         let kind = kind.as_deref().and_then(|info| attribute(info, INFO_KIND));
-        let is_new_tap = change == IS_NEW && kind.map(text).as_deref() == Some("tun");
+        let is_new_tap =
+            change == IS_NEW && kind.map(|bytes| text(&bytes)).as_deref() == Some("tun");
         self.indexes.contains(&index) || (is_new_tap && !self.vms.is_empty())
     }
 
@@ -156,8 +157,8 @@ fn attribute(attributes: &[u8], kind: u16) -> Option<Vec<u8>> {
 }
 
 /// Without the zero byte at its end.
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8_lossy(&bytes)
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
         .trim_end_matches('\0')
         .to_owned()
 }

@@ -293,9 +293,9 @@ mod tests {
 
     /// `KVM_CREATE_VM` of include/uapi/linux/kvm.h, by a process of its own: what it made goes with it.
     fn make_a_vm(name: &str) -> bool {
-        let makes = "import fcntl, os; fcntl.ioctl(os.open('/dev/kvm', os.O_RDWR), 0xAE01, 0)";
+        let program = "import fcntl, os; fcntl.ioctl(os.open('/dev/kvm', os.O_RDWR), 0xAE01, 0)";
         let mut maker = Command::new("python3");
-        let maker = maker.args(["-c", makes, "-name", name]);
+        let maker = maker.args(["-c", program, "-name", name]);
         maker.stderr(Stdio::null()).status().unwrap().success()
     }
 

@@ -54,7 +54,6 @@ impl Block {
             (_, Some(why), _) if why.split_whitespace().count() < 3 => {
                 Some(format!("\"{why}\" is no reason for not typing it"))
             }
-            (_, Some(_), _) => None,
             (Content::Unknown(kind), None, _) => Some(format!(
                 "{kind} is neither commands nor a file that the paragraph before names"
             )),
