@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use steadyvm_host::{Desired, HostControl, Machine, Undone};
+use steadyvm_host::{Desired, HostControl, Machine, Report, Undone};
 use steadyvm_sched::process::ProcessId;
 
 use crate::output;
@@ -224,8 +224,12 @@ fn restore(control: &HostControl, desired: Option<&Desired>) -> Result<ExitCode>
         let all = undone.failed.is_empty() && undone.postponed.is_empty();
         return Ok(ExitCode::from(if all { 0 } else { 3 }));
     };
-    patiently(WAIT, |_| true, || Ok(control.reconcile(desired)?))?;
-    Ok(ExitCode::SUCCESS)
+    let none_failed = |report: &Report| report.failed.is_empty();
+    let report = patiently(WAIT, none_failed, || Ok(control.reconcile_each(desired)?))?;
+    for failed in &report.failed {
+        output::say(&format!("steadyvm: not restored: {failed}"));
+    }
+    Ok(ExitCode::from(if none_failed(&report) { 0 } else { 3 }))
 }
 
 #[cfg(test)]

@@ -336,11 +336,12 @@ impl Rounds<'_> {
                 self.notes.extend(notes);
             }
             Condition::With => {
-                let reconcile = || Ok(self.control.reconcile(self.with)?);
+                let reconcile = || Ok(self.control.reconcile_each(self.with)?);
                 let report = guard::patiently(PATIENCE, |_| true, reconcile)?;
-                let skipped = report.skipped.iter();
-                let skipped = skipped.map(|what| format!("round {round}, with: refused: {what}"));
-                self.notes.extend(skipped);
+                let failed = report.failed.iter().map(ToString::to_string);
+                let refused = report.skipped.iter().cloned().chain(failed);
+                let refused = refused.map(|what| format!("round {round}, with: refused: {what}"));
+                self.notes.extend(refused);
                 if self.control.show()?.has_drifted() {
                     let note = format!("round {round}, with: not all settings held");
                     self.notes.push(note);
