@@ -103,7 +103,8 @@ impl Repository {
     pub fn configuration(&self) -> PathBuf {
         let file = self.beside("apt.conf");
         let state = self.apt();
-        let lines = state.program("").get_args().map(|word| {
+        let program = state.program("");
+        let lines = program.get_args().map(|word| {
             let word = word.to_str().unwrap().strip_prefix("-o").unwrap();
             let (key, value) = word.split_once('=').unwrap();
             format!("{key} \"{value}\";\n")
