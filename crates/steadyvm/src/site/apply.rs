@@ -123,6 +123,6 @@ fn warn(warnings: &[String], faults: &[Fault]) {
         output::say(&format!("steadyvm: warning: {warning}"));
     }
     for fault in faults {
-        eprintln!("steadyvm: {}", fault.sentence());
+        output::say(&format!("steadyvm: {}", fault.sentence()));
     }
 }
