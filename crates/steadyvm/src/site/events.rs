@@ -324,10 +324,12 @@ mod tests {
             assert!(!now.is_empty(), "only {seen:?} within 20 s");
             seen.extend(now);
             if seen.contains(&Event::VmCreated) {
-                makers.each_mut().map(|maker| maker.stdin.take());
+                makers.iter_mut().for_each(|maker| drop(maker.stdin.take()));
             }
         }
-        makers.each_mut().map(|maker| maker.wait().unwrap());
+        for mut maker in makers {
+            maker.wait().unwrap();
+        }
         assert!(seen.contains(&Event::VmUnknown), "{seen:?}");
     }
 }
