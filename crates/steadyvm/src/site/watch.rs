@@ -48,12 +48,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let directory = args.control.state_directory();
     let _only_one = only_one(directory, &args.file)?;
     let mut drift = Drift::read(directory);
+    let mut noted = drift.clone();
     let mut kept_off = None;
     // A file that is wrong from the start is the caller's to mend; later on the last good one counts. What this host does
     // not have yet, as a card at boot, may come.
     let mut trouble = String::new();
     if may_act(directory, &mut kept_off) {
         look(&mut site, &control, &mut drift, &mut trouble);
+        note(&drift, &mut noted, directory);
     }
     ready();
     let mut concern = Concern::of(&site.parsed.profile);
@@ -93,16 +95,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                     "VMs stay as they were described before: {error:#}"
                 )),
             }
-            let before = drift.clone();
             look(&mut site, &control, &mut drift, &mut trouble);
             if let Some(next) = site.next_try() {
                 pace.ask(next);
             }
-            if drift != before
-                && let Err(error) = drift.write(directory)
-            {
-                log(&format!("cannot write down what did not hold: {error}"));
-            }
+            note(&drift, &mut noted, directory);
             pace.looked(Instant::now());
         }
     }
@@ -116,6 +113,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes down what did not hold, if that has changed.
+fn note(drift: &Drift, noted: &mut Drift, directory: &Path) {
+    if drift == noted {
+        return;
+    }
+    match drift.write(directory) {
+        Ok(()) => noted.clone_from(drift),
+        Err(error) => log(&format!("cannot write down what did not hold: {error}")),
+    }
 }
 
 /// Brings the host up to date once. `trouble` is what kept it from that the last time, which is said once.
