@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -148,10 +148,13 @@ struct Monitor(Child);
 impl Monitor {
     fn start(words: [&str; 2]) -> Self {
         let mut command = Command::new("sh");
-        command
-            .args(["-c", "read line", words[0], words[1]])
-            .stdin(Stdio::piped());
-        Self(command.spawn().unwrap())
+        command.args(["-c", "echo; read line", words[0], words[1]]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // It has its words once it speaks.
+        let spoken = child.stdout.as_mut().unwrap().read_exact(&mut [0]);
+        spoken.unwrap();
+        Self(child)
     }
 
     fn end(mut self) {

@@ -60,6 +60,8 @@ pub fn was_told(pid: u32, option: &str, value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     #[test]
@@ -95,9 +97,18 @@ mod tests {
     #[test]
     fn a_command_line_tells_which_vm_it_is() {
         let mut child = std::process::Command::new("sh")
-            .args(["-c", "read line", "-uuid", "abc"])
+            .args(["-c", "echo; read line", "-uuid", "abc"])
             .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
             .spawn()
+            .unwrap();
+        // It is that program once it speaks: a process that has just been made has no words yet.
+        let mut spoken = [0];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut spoken)
             .unwrap();
         assert!(was_told(child.id(), "-uuid", "abc"));
         assert!(!was_told(child.id(), "-uuid", "ab"));

@@ -544,7 +544,8 @@ mod tests {
         for budget in budgets {
             let times = (budget.runtime_ns, budget.period_ns);
             assert_eq!(times, (4_000_000, 10_000_000));
-            assert_eq!(budget.cpu, Some(2), "by the number that the machine has");
+            // By the number that the machine has.
+            assert!(matches!(budget.cpu, Some(2 | 3)), "{budget:?}");
         }
     }
 }
