@@ -59,7 +59,7 @@ fn what_is_refused_says_what_to_write() {
         (SERVICE.replace("limit = \"5ms\"\n", ""), "limit is missing"),
         (
             format!("[host]\ncpus = 4\n{SERVICE}"),
-            "pcpus is the number of CPUs",
+            "numbers of CPUs such as \"2-15,18\"",
         ),
         (
             format!("[host]\nscheduler = \"pedf\"\n{SERVICE}"),

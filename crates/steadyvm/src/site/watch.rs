@@ -54,7 +54,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     // not have yet, as a card at boot, may come.
     let mut trouble = String::new();
     if may_act(directory, &mut kept_off) {
-        look(&mut site, &control, &mut drift, &mut trouble);
+        // What it sets at its start had not drifted; what it cannot set has.
+        let mut first = Drift::default();
+        look(&mut site, &control, &mut first, &mut trouble);
+        drift.see(&first.open.into_keys().collect(), now_unix_s());
         note(&drift, &mut noted, directory);
     }
     ready();
