@@ -299,6 +299,19 @@ fn no_operation_after_the_start_fails_whatever_is_wrong() {
     }
 }
 
+/// A person took everything back, and it stays so until a person applies the file.
+#[test]
+fn a_vm_that_starts_after_an_undo_gets_no_settings() {
+    let host = Host::new(GLOBAL);
+    fs::create_dir_all(host.path("run/steadyvm/host")).unwrap();
+    host.write("run/steadyvm/host/undone", "");
+    let (code, words) = host.libvirt("started", ordinary());
+    assert_eq!(code, 0, "{words}");
+    let held = "`steadyvm undo` took the settings back";
+    assert!(words.contains(held), "{words}");
+    assert!(!host.path("run/steadyvm/host/journal.jsonl").exists());
+}
+
 #[test]
 fn a_domain_may_be_called_as_an_option_is() {
     let host = Host::new(GLOBAL);

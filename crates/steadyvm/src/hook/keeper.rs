@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use steadyvm_host::{CpuSet, HostControl, Machine};
 
 use super::admission;
@@ -17,7 +17,7 @@ use super::directory::{Directory, has};
 use super::holder::{Holder, was_told};
 use super::interface::{Interface, shown};
 use super::log::{Urgency, say};
-use crate::site::peers::{self, Role};
+use crate::site::peers::{self, Actor};
 use crate::site::{DropIn, FileArgs, Site};
 
 /// Where a host keeps what hooks read and write.
@@ -194,11 +194,11 @@ impl Keeper {
         if !file.exists() {
             return Ok(());
         }
-        if peers::is_held(state, Role::Measure) {
-            bail!("`steadyvm measure` runs: this host is brought up to date at its end");
-        }
+        peers::ask(state, Actor::Keeper)?;
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let control = HostControl::new(self.machine.clone(), state).waiting(left);
+        let control = HostControl::new(self.machine.clone(), state)
+            .waiting(left)
+            .only_if(peers::may_change(state, Actor::Keeper));
         let done = Site::read(&FileArgs::of(file))?.reconcile(&control)?;
         let own = own.map(|vm| format!("VM \"{}\"", vm.name()));
         let is_own = |text: &str| own.as_ref().is_some_and(|own| text.contains(own));
