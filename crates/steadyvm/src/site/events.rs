@@ -327,7 +327,9 @@ mod tests {
             // Nothing, where only the stranger's VM has gone.
             seen.extend(events.wait(PATIENCE, &mut concern).unwrap());
             if seen.contains(&Event::VmCreated) {
-                makers.iter_mut().for_each(|maker| drop(maker.stdin.take()));
+                for maker in &mut makers {
+                    drop(maker.stdin.take());
+                }
             }
         }
         for mut maker in makers {
