@@ -348,10 +348,18 @@ fn budgets_beyond_the_host_are_refused_and_nothing_is_changed() {
         "until [ \"$(ps -eLo cls= | grep -c DLN)\" -ge 2 ]; do :; done",
     );
     write(&host, "/run/steadyvm.toml", FILE);
+    let code = exit_code(&host, "steadyvm apply --strict /run/steadyvm.toml");
+    let said = inside(&host, "cat /run/said");
+    assert_eq!(code, "3\n", "{said}");
+    assert!(said.contains("no room for this budget"), "{said}");
+    // Not strict, it is the VM alone that gets nothing, and is named.
     let code = exit_code(&host, "steadyvm apply /run/steadyvm.toml");
     let said = inside(&host, "cat /run/said");
-    assert_ne!(code, "0\n", "{said}");
-    assert!(said.contains("no room for this budget"), "{said}");
+    assert_eq!(code, "1\n", "{said}");
+    assert!(said.contains("VM \"rt\" is not served"), "{said}");
+    let policy = inside(&host, &format!("chrt -p {thread}"));
+    assert!(policy.contains("SCHED_OTHER"), "{policy}");
+    inside(&host, "steadyvm undo");
     inside(&host, "pkill -9 -f '[:] neighbour'");
     let policy = inside(&host, &format!("chrt -p {thread}"));
     assert!(policy.contains("SCHED_OTHER"), "{policy}");
