@@ -92,8 +92,13 @@ fn explain(host: &DebianHost, words: &str) {
     assert!(said.text().contains("wait"), "{}", said.text());
 }
 
-/// Debian's collector, as its package starts it, takes the file that the guide writes.
+/// Debian's collector takes the file that the guide writes, with the option that the guide names.
 fn require_collected(host: &DebianHost) {
+    inside(
+        host,
+        "echo 'ARGS=\"--collector.textfile.directory=/var/lib/steadyvm/metrics\"' \
+         > /etc/default/prometheus-node-exporter",
+    );
     inside(host, "systemctl start prometheus-node-exporter.service");
     let metrics = inside(
         host,
