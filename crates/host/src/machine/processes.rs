@@ -113,6 +113,19 @@ impl<'t> Processes<'t> {
         })
     }
 
+    /// What a process has open; of one that this look does not have, as it is now.
+    pub(super) fn files(&self, machine: &Machine, pid: u32) -> io::Result<Descriptors> {
+        let Some(process) = self.get(pid) else {
+            return Descriptors::of(machine, pid);
+        };
+        match process.files(machine, pid) {
+            Ok(files) => Ok(files.clone()),
+            Err(error) => Err(error
+                .raw_os_error()
+                .map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)),
+        }
+    }
+
     pub(super) fn makers_of_vms(&self, machine: &Machine) -> &MakersOfVms {
         self.makers_of_vms
             .get_or_init(|| MakersOfVms::read(machine))

@@ -63,12 +63,11 @@ pub(super) fn vm_of(
     pid: u32,
 ) -> Result<Vm, HostError> {
     // Before the threads: a thread names itself and then makes its VCPU, so each VCPU that is found here has one.
-    let files = match Descriptors::of(machine, pid) {
+    let files = match processes.files(machine, pid) {
+        Ok(files) => files,
         // There is none, or it has ended.
         Err(error) if error.kind() == ErrorKind::NotFound => Descriptors::default(),
-        other => {
-            other.map_err(|source| HostError::io("list", format!("/proc/{pid}/fd"), source))?
-        }
+        Err(error) => return Err(HostError::io("list", format!("/proc/{pid}/fd"), error)),
     };
     let own = machine.threads_of(pid);
     if own.is_empty() {
