@@ -1,7 +1,9 @@
 # The project's two commands are `make compare` and `make test`; each sets up all that it needs.
 
 TARGET := x86_64-unknown-linux-gnu
-STEADYVM := target/$(TARGET)/release/steadyvm
+PROGRAMS := target/$(TARGET)/release
+STEADYVM := $(PROGRAMS)/steadyvm
+STEADYVM_LAB := $(PROGRAMS)/steadyvm-lab
 # The lab makes network namespaces, which takes root; building does not.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo \
   --preserve-env=STEADYVM_CACHE,STEADYVM_CPYTHON_TESTS,STEADYVM_CPYTHON_PART,STEADYVM_CPYTHON_CONSOLE,STEADYVM_TEST_KERNEL)
@@ -9,7 +11,7 @@ ifneq ($(AS_ROOT),)
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER := $(AS_ROOT)
 endif
 
-# What `make compare` measures; see `steadyvm compare --help`.
+# What `make compare` measures; see `steadyvm-lab compare --help`.
 METHODS := vanilla,preempt-rt,dedicated
 SAMPLES := 2400
 ROUNDS := 10
@@ -22,45 +24,49 @@ help: ## Show what can be made
 
 .PHONY: compare
 compare: set-up build ## Compare host methods in the lab; prints a table and where the report is
-	$(AS_ROOT) $(STEADYVM) compare --methods $(METHODS) --samples $(SAMPLES) --rounds $(ROUNDS) --boots $(BOOTS) --out $(OUT) --markdown $(OUT)/compare.md
+	$(AS_ROOT) $(STEADYVM_LAB) compare --methods $(METHODS) --samples $(SAMPLES) --rounds $(ROUNDS) --boots $(BOOTS) --out $(OUT) --markdown $(OUT)/compare.md
 	$(AS_ROOT) chown -R "$$(id -u):$$(id -g)" $(OUT)
 
 .PHONY: test
 test: set-up-for-tests build check unit-tests python-tests lab-tests experiment-tests ## Check and test everything
 
 .PHONY: build
-build: ## Build the program
+build: ## Build both programs, steadyvm and steadyvm-lab
 	cargo build --release --locked
 
 PREFIX := /usr/local
 .PHONY: install
-install: build ## Install the program below PREFIX (/usr/local)
-	install -D -m 755 $(STEADYVM) $(DESTDIR)$(PREFIX)/bin/steadyvm
+install: build ## Install steadyvm below PREFIX (/usr/local), without debug information
+	install -D -m 755 -s $(STEADYVM) $(DESTDIR)$(PREFIX)/bin/steadyvm
+
+.PHONY: install-lab
+install-lab: install ## Install steadyvm-lab, too; the lab needs both
+	install -D -m 755 -s $(STEADYVM_LAB) $(DESTDIR)$(PREFIX)/bin/steadyvm-lab
 
 # Crates with changes since BASE, by the directories of changed files.
 BASE := main
 CHANGED = $(sort $(shell { git diff --name-only $(BASE); git ls-files -o --exclude-standard; } | \
-  sed -n 's|^crates/\([^/]*\)/.*|--package=steadyvm-\1|p' | sed 's/=steadyvm-steadyvm$$/=steadyvm/'))
+  sed -n 's|^crates/\([^/]*\)/.*|--package=steadyvm-\1|p' | sed 's/=steadyvm-steadyvm$$/=steadyvm/; s/=steadyvm-steadyvm-lab$$/=steadyvm-lab-program/'))
 .PHONY: quick
 quick: ## Formatting, lints and tests of the crates that changed since BASE (main)
 	cargo fmt --all --check
 	$(if $(CHANGED),cargo clippy --locked $(CHANGED) --all-targets -- -D warnings)
-	$(if $(filter --package=steadyvm,$(CHANGED)),cargo clippy --locked --package steadyvm --test 'lab*' -- -D warnings)
+	$(if $(filter --package=steadyvm-lab-program,$(CHANGED)),cargo clippy --locked --package steadyvm-lab-program --test 'lab*' -- -D warnings)
 	$(if $(CHANGED),cargo test --locked $(CHANGED))
 
 .PHONY: check
 check: ## Formatting, lints, licences, documents
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked --package steadyvm --test 'lab*' -- -D warnings
+	cargo clippy --locked --package steadyvm-lab-program --test 'lab*' -- -D warnings
 	cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
-	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/proxmox-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm/tests/programs/*.sh
+	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/proxmox-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm-lab/tests/programs/*.sh
 	tools/check-dependencies
 	tools/check-module
 	for source in kernel/upstream/*.c kernel/upstream/*/*.c; do gcc -Wall -Wextra -Werror -fsyntax-only $$source || exit 1; done
 	tools/check-specification
 	tools/check-documents
-	git ls-files '*.md' ':!docs/measurements' | xargs codespell -q 3 -L crate,crates
+	git ls-files '*.md' | xargs codespell -q 3 -L crate,crates
 
 .PHONY: book
 book: ## The documents as a book, target/book; mdbook is installed below target/mdbook
@@ -70,6 +76,12 @@ book: ## The documents as a book, target/book; mdbook is installed below target/
 .PHONY: unit-tests
 unit-tests: ## Tests that need no lab
 	cargo test --locked
+
+# Seeds come from the time; SEED=N repeats a search.
+MINUTES := 60
+.PHONY: soundness
+soundness: ## By hand: random plan files, accepted and played, for an hour (MINUTES=60); prints what is late
+	nice -n 19 cargo run --release --locked -p steadyvm-sim --example soundness -- --minutes $(MINUTES) --most 20 $(if $(SEED),--seed $(SEED))
 
 .PHONY: openstack
 openstack: ## A real OpenStack control plane with steadyvm-nova; `tools/openstack down` ends it
@@ -90,33 +102,41 @@ EXPERIMENTS := nisp:: rtca:: outsourcing::outsourced_sockets_are_compared hosts:
 
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host, but for whole experiments
-	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab -- --ignored --test-threads=1 $(addprefix --skip ,$(EXPERIMENTS))
+	$(AS_ROOT) $(STEADYVM_LAB) prepare
+	cargo test --release --locked -p steadyvm-lab-program --test lab -- --ignored --test-threads=1 $(addprefix --skip ,$(EXPERIMENTS))
 
 .PHONY: experiment-tests
 experiment-tests: build ## Whole experiments in the emulated host, as short as they can be
-	$(AS_ROOT) $(STEADYVM) lab prepare
-	cargo test --release --locked -p steadyvm --test lab -- --ignored --test-threads=1 $(EXPERIMENTS)
+	$(AS_ROOT) $(STEADYVM_LAB) prepare
+	cargo test --release --locked -p steadyvm-lab-program --test lab -- --ignored --test-threads=1 $(EXPERIMENTS)
 
 .PHONY: test-lab
 test-lab: build ## Some tests in the emulated host: FILTER=a subject (levels::) or a part of a name, TEST=another file of tests
-	cargo test --release --locked -p steadyvm --test $(or $(TEST),lab) -- --ignored --test-threads=1 $(FILTER)
+	cargo test --release --locked -p steadyvm-lab-program --test $(or $(TEST),lab) -- --ignored --test-threads=1 $(FILTER)
+
+# Ours with the older verifier, and Debian's newest, unmodified: docs/design/sched-policy.md, its kernels.
+SCHED_KERNELS := rt-levels 7.3-rt
 
 .PHONY: sched-tests
-sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host, a host whose CPUs are all taken; takes minutes
-	cargo test --release --locked -p steadyvm --no-fail-fast --test lab_sched --test lab_sched_robust --test lab_sched_plans --test lab_sched_cost --test lab_alive -- --ignored --test-threads=1
+sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host on SCHED_KERNELS, a host whose CPUs are all taken; takes minutes
+	failed=0; for kernel in $(SCHED_KERNELS); do \
+	  $(AS_ROOT) $(STEADYVM_LAB) prepare --kernel $$kernel || exit 1; \
+	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked -p steadyvm-lab-program --no-fail-fast --test lab_sched --test lab_sched_robust \
+	    --test lab_sched_plans --test lab_sched_cost -- --ignored --test-threads=1 || failed=1; done; \
+	cargo test --release --locked -p steadyvm-lab-program --test lab_alive -- --ignored --test-threads=1 || failed=1; \
+	exit $$failed
 
 .PHONY: program-tests
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets, and measured
-	cargo test --release --locked -p steadyvm --test lab_programs --test lab_services --test lab_inversion --test lab_end_to_end --test lab_peers --test lab_qemu_sockets -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm-lab-program --test lab_programs --test lab_services --test lab_inversion --test lab_end_to_end --test lab_peers --test lab_qemu_sockets -- --ignored --test-threads=1
 
 .PHONY: libvirt-tests
 libvirt-tests: set-up-for-tests build ## By hand: libvirtd with domains in the emulated host, our hook and a watch; tuned; takes minutes
-	cargo test --release --locked -p steadyvm --test lab_libvirt --test lab_tuned -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm-lab-program --test lab_libvirt --test lab_tuned -- --ignored --test-threads=1
 
 .PHONY: guide-tests
 guide-tests: set-up-for-tests build ## By hand: the guides, typed from their pages on a Debian 13 with systemd and AppArmor; takes minutes
-	cargo test --release --locked -p steadyvm --test lab_guides -- --ignored --test-threads=1
+	cargo test --release --locked -p steadyvm-lab-program --test lab_guides -- --ignored --test-threads=1
 
 .PHONY: churn-tests
 churn-tests: build ## By hand: ten VMs per second come and go under a watch, on this machine, for ten minutes
@@ -136,12 +156,12 @@ DEBUG_KERNELS := rt-levels-debug levels-debug
 .PHONY: debug-tests
 debug-tests: set-up-for-tests build ## Levels, experiments and outsourced sockets on kernels with lockdep and KASAN; slow, not in `test`
 	failed=0; for kernel in $(DEBUG_KERNELS); do \
-	  $(AS_ROOT) $(STEADYVM) lab prepare --kernel $$kernel || exit 1; \
-	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked --no-fail-fast -p steadyvm \
+	  $(AS_ROOT) $(STEADYVM_LAB) prepare --kernel $$kernel || exit 1; \
+	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked --no-fail-fast -p steadyvm-lab-program \
 	    --test lab_debug_experiments -- --ignored --test-threads=1 || failed=1; \
-	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked --no-fail-fast -p steadyvm \
+	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked --no-fail-fast -p steadyvm-lab-program \
 	    --test lab -- --ignored --test-threads=1 levels:: || failed=1; done; \
-	cargo test --release --locked -p steadyvm --test lab_debug -- --ignored --test-threads=1 || failed=1; \
+	cargo test --release --locked -p steadyvm-lab-program --test lab_debug -- --ignored --test-threads=1 || failed=1; \
 	exit $$failed
 
 .PHONY: setup set-up set-up-for-tests

@@ -9,6 +9,7 @@ from pathlib import Path
 from steadyvm_nova.capacity import Offer, provider_yaml
 from steadyvm_nova.claim import Policy
 
+from . import guide
 from .layout import REGION, Layout, url
 from .paper import Shape
 
@@ -21,11 +22,7 @@ _FILTERS = (
 _ML2 = {"type_drivers": "local", "tenant_network_types": "local", "mechanism_drivers": ""}
 # What differs between the schedulers that are compared.
 SCHEDULERS: dict[str, dict[str, str | Sequence[str]]] = {
-    "rt-openstack": {
-        "available_filters": ["nova.scheduler.filters.all_filters", "steadyvm_nova.rt_filter.RtFilter"],
-        "enabled_filters": f"{_FILTERS},RtFilter",
-        "weight_classes": ["nova.scheduler.weights.all_weighers", "steadyvm_nova.rt_weigher.RtWeigher"],
-    },
+    "rt-openstack": dict(guide.options("/etc/nova/nova.conf")["filter_scheduler"]),
     "stock": {"enabled_filters": _FILTERS},
     "stock-memory": {
         "enabled_filters": _FILTERS,
@@ -153,7 +150,7 @@ def write_placement(layout: Layout, sound: bool = True) -> None:
     """
     sections = _placement(layout)
     if sound:
-        sections["placement"] = {"allocation_conflict_retry_count": 1}
+        sections["placement"] = dict(guide.options("/etc/placement/placement.conf")["placement"])
     _ini(layout.etc / "placement" / "placement.conf", sections)
 
 
@@ -238,9 +235,7 @@ def _paste(layout: Layout, path: Path) -> None:
     )
     if changed == text:
         raise RuntimeError("this nova's api-paste.ini has no `keystonecontext osapi_compute_app_v21`")
-    path.write_text(
-        changed + "\n[filter:steadyvm]\npaste.filter_factory = steadyvm_nova.api:filter_factory\n"
-    )
+    path.write_text(f"{changed}\n{guide.lines_of('/etc/nova/api-paste.ini')}")
 
 
 def _account(layout: Layout) -> dict[str, str | int | Sequence[str]]:

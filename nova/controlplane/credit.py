@@ -3,6 +3,7 @@
 After sched_credit.c of Xen 4.1, which XenServer 6.2 has: run queues per CPU, ticks of 10 ms, slices and
 accounting of 30 ms, weights alike, BOOST for VCPUs that wake, and CPUs that steal what is more urgent.
 Guests are those of crates/sim: n jobs keep min(n, VCPUs) VCPUs awake, and the first jobs by deadline run.
+A late job goes on and the next of its task waits, or it is dropped at its deadline.
 Times are whole microseconds. The same seed gives the same.
 """
 
@@ -91,8 +92,9 @@ class _Cpu:
 
 
 class _Host:
-    def __init__(self, cpus: int, guests: Sequence[Guest], seed: int) -> None:
+    def __init__(self, cpus: int, guests: Sequence[Guest], seed: int, *, drops_late: bool) -> None:
         self.now_us = 0
+        self.drops_late = drops_late
         self.cpus = [_Cpu() for _ in range(cpus)]
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
@@ -141,6 +143,9 @@ class _Host:
         if len(vm.deadlines[task]) == 1:
             vm.left_us[task] = execution_us
         self._at(self.now_us + period_us, lambda: self._release(vm, task))
+        if self.drops_late:
+            # The period is the deadline. Ends of this instant that were foreseen before come first.
+            self._at(self.now_us + period_us, partial(self._drop, vm, task, self.now_us + period_us))
         sleeping = [vcpu for vcpu in vm.vcpus if not vcpu.awake]
         if sleeping and len(vm.jobs()) > len(vm.vcpus) - len(sleeping):
             self._wake(sleeping[0])
@@ -164,10 +169,27 @@ class _Host:
             version = vm.version
             self._at(self.now_us + min(left), lambda: self._end(vm, version))
 
+    def _drop(self, vm: _Vm, task: int, deadline_us: int) -> None:
+        """What is left of a job that has not ended at its deadline is not executed."""
+        self._advance(vm)
+        self._complete(vm)
+        if vm.deadlines[task] and vm.deadlines[task][0] == deadline_us:
+            vm.deadlines[task].popleft()
+            vm.result.jobs += 1
+            vm.result.late += 1
+            vm.left_us[task] = vm.guest.tasks[task][0] if vm.deadlines[task] else 0
+            self._sleep_without_jobs(vm)
+        self._foresee(vm)
+
     def _end(self, vm: _Vm, version: int) -> None:
         if version != vm.version:
             return
         self._advance(vm)
+        self._complete(vm)
+        self._foresee(vm)
+
+    def _complete(self, vm: _Vm) -> None:
+        """Jobs that have nothing left end."""
         running = sum(vcpu.running for vcpu in vm.vcpus)
         for task in [task for task in vm.jobs()[:running] if vm.left_us[task] == 0]:
             deadline = vm.deadlines[task].popleft()
@@ -175,10 +197,12 @@ class _Host:
             vm.result.late += self.now_us > deadline
             # A late job makes the next of its task wait.
             vm.left_us[task] = vm.guest.tasks[task][0] if vm.deadlines[task] else 0
+        self._sleep_without_jobs(vm)
+
+    def _sleep_without_jobs(self, vm: _Vm) -> None:
         awake = [vcpu for vcpu in vm.vcpus if vcpu.awake]
         for vcpu in sorted(awake, key=lambda one: not one.running)[: max(0, len(awake) - len(vm.jobs()))]:
             self._sleep(vcpu)
-        self._foresee(vm)
 
     # The scheduler.
 
@@ -273,8 +297,10 @@ class _Host:
         self._at(self.now_us + SLICE_US, self._account)
 
 
-def simulate(cpus: int, guests: Sequence[Guest], duration_us: int, seed: int = 1) -> dict[str, Result]:
+def simulate(
+    cpus: int, guests: Sequence[Guest], duration_us: int, seed: int = 1, *, drops_late: bool = False
+) -> dict[str, Result]:
     """What each VM gets on a host of ``cpus`` CPUs, by name."""
-    host = _Host(cpus, guests, seed)
+    host = _Host(cpus, guests, seed, drops_late=drops_late)
     host.run(duration_us)
     return {vm.guest.name: vm.result for vm in host.vms}

@@ -6,6 +6,7 @@ Files below /etc/libvirt, /run/libvirt and the like are this cloud's own: bind m
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import time
@@ -13,13 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steadyvm_nova.capacity import Offer, offer_of_host
+from steadyvm_nova.capacity import Offer, offer_of_host, trait
+from steadyvm_nova.claim import RESOURCE_CLASS
 from steadyvm_nova.interface import Interface
 
 from . import configuration
 from .accounts import Wrong
 from .api import until
 from .cloud import Cloud
+from .guide import Reader, lines_of
 from .paper import Shape
 
 # What libvirt calls this machine is the name of the node in Placement.
@@ -50,8 +53,9 @@ def boot_sector() -> bytes:
 
 def check(cloud: Cloud) -> str:
     """All that is sold of a host starts with its budget; a VM too many is refused; nothing stays."""
-    _start(cloud)
+    reader = _start(cloud)
     try:
+        _type_guide(cloud, reader)
         return _check(cloud)
     finally:
         cloud.api.delete_all()
@@ -130,7 +134,7 @@ def _refused_by_the_hook(cloud: Cloud, flavor: str, image: str) -> None:
     cloud.api.delete_all()
 
 
-def _start(cloud: Cloud) -> None:
+def _start(cloud: Cloud) -> Reader:
     place = cloud.layout.run / "libvirt"
     etc = place / "etc"
     (etc / "hooks" / "qemu.d").mkdir(parents=True)
@@ -163,9 +167,49 @@ def _start(cloud: Cloud) -> None:
     cloud.shapes[HOST] = Shape(offer.cpus, 4096)
     configuration.write_host(cloud.layout, offer.policy, HOST, cloud.shapes[HOST])
     configuration.write_libvirt_host(cloud.layout, HOST, _SHARED)
+    reader = _reader(cloud)
+    reader.type("steadyvm capacity")
+    reader.type("ssh compute1 steadyvm capacity --json >compute1.json\nsteadyvm-nova provider-yaml")
     cloud.start_real_compute(HOST)
     cloud.wait_compute(HOST)
     cloud.map_hosts()
+    return reader
+
+
+def _reader(cloud: Cloud) -> Reader:
+    """Of docs/guide/openstack.md, on the compute host and beside it."""
+    layout = cloud.layout
+    reader = Reader(layout.run / "guide", Path(layout.program("python")).parent, cloud.administrator())
+    # The host's own file is where this cloud's root is.
+    file = _root(cloud) / "etc/steadyvm.toml"
+    reader.program("steadyvm", f'[ "$1" != capacity ] || set -- "$@" {file}\nexec {cloud.steadyvm} "$@"')
+    reader.files_of_host("/etc/nova/provider_config", layout.etc / "nova" / "providers" / HOST)
+    return reader
+
+
+def _type_guide(cloud: Cloud, reader: Reader) -> None:
+    """What the page says to do on a cloud that is up, in an order in which it can be done."""
+    reader.type("ssh compute1 steadyvm capacity --json >compute1.json\nscp")
+    reader.type("openstack flavor create")
+    specs = cloud.api.compute("GET", "/flavors/detail")["flavors"]
+    game = next(one["id"] for one in specs if one["name"] == "game")
+    specs = cloud.api.compute("GET", f"/flavors/{game}/os-extra_specs")["extra_specs"]
+    if specs.get("rt:budget") != "8ms" or RESOURCE_CLASS not in " ".join(specs):
+        raise Wrong(f"the page's flavor has {specs}")
+    reader.type(". admin-openrc")
+    # It deletes all traits of the host, which its compute sets again as it starts.
+    reader.type("openstack --os-placement-api-version", UUID=cloud.api.providers()[HOST])
+    cloud.processes.end(f"compute-{HOST}")
+    cloud.start_real_compute(HOST)
+    trait_of_host = trait(_offer(cloud).policy)
+
+    def has_trait() -> bool:
+        path = f"/resource_providers/{cloud.api.providers()[HOST]}/traits"
+        return trait_of_host in cloud.api.placement(path)["traits"]
+
+    until(has_trait, "the host's trait is in Placement again", 120)
+    cloud.wait_compute(HOST)
+    reader.require_all()
 
 
 def _root(cloud: Cloud) -> Path:
@@ -178,9 +222,13 @@ def _write_hook(cloud: Cloud, path: Path) -> None:
     (root / "etc").mkdir(parents=True)
     (root / "run/steadyvm.d").mkdir(parents=True)
     (root / "run/libvirt").symlink_to("/run/libvirt")
-    (root / "etc/steadyvm.toml").write_text(
-        f'[host]\ncpus = "{_SHARED}"\nscheduler = "pedf"\n[sched]\nmechanism = "deadline"\n'
+    # The page's, with the CPUs of this machine.
+    file, count = re.subn(
+        r'^cpus = ".*"$', f'cpus = "{_SHARED}"', lines_of("/etc/steadyvm.toml"), flags=re.MULTILINE
     )
+    if count != 1:
+        raise Wrong(f"the page's file names CPUs {count} times: {file}")
+    (root / "etc/steadyvm.toml").write_text(file)
     # As packaging/libvirt-hook, with these directories; what it was called for, and its words, are kept.
     path.write_text(
         f'#!/bin/sh\necho "$* " >>{root}/hook.log\n'

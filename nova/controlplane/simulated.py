@@ -61,15 +61,24 @@ class Got(NamedTuple):
     jobs: int
 
 
-def cluster(steadyvm: str, hosts: Mapping[str, tuple[Sequence[Vm], int]], scheduler: str) -> Cluster:
+def cluster(
+    steadyvm: str,
+    hosts: Mapping[str, tuple[Sequence[Vm], int]],
+    scheduler: str,
+    *,
+    server: str = "deferrable",
+    drops_late: bool = False,
+) -> Cluster:
     """Simulates each host's real-time VMs and number of others; ``scheduler`` is gedf, pedf or credit."""
     found = Cluster()
     for host, (vms, others) in hosts.items():
         names = [f"other {number}" for number in range(others)]
         if scheduler == "credit":
-            got = _credit(host, vms, names)
+            got = _credit(host, vms, names, drops_late=drops_late)
         else:
-            got = steadyvm_simulate(steadyvm, plan(SHAPES[host].cpus, vms, names, scheduler))
+            cpus = SHAPES[host].cpus
+            text = plan(cpus, vms, names, scheduler, server=server, drops_late=drops_late)
+            got = steadyvm_simulate(steadyvm, text)
         rt, rest = (sum(got[name].cpus for name in of) for of in ([vm.name for vm in vms], names))
         found.jobs |= {vm.name: (got[vm.name].late, got[vm.name].jobs) for vm in vms}
         found.used[host] = (rt, rest)
@@ -77,10 +86,10 @@ def cluster(steadyvm: str, hosts: Mapping[str, tuple[Sequence[Vm], int]], schedu
     return found
 
 
-def _credit(host: str, vms: Sequence[Vm], others: Sequence[str]) -> dict[str, Got]:
+def _credit(host: str, vms: Sequence[Vm], others: Sequence[str], *, drops_late: bool) -> dict[str, Got]:
     guests = [credit.Guest(vm.name, vm.interface.vcpus, vm.tasks) for vm in vms]
     guests += [credit.Guest(name, OTHER_VCPUS) for name in others]
-    found = credit.simulate(SHAPES[host].cpus, guests, DURATION_S * _US)
+    found = credit.simulate(SHAPES[host].cpus, guests, DURATION_S * _US, drops_late=drops_late)
     return {
         name: Got(one.supplied_us / (DURATION_S * _US), one.late, one.jobs) for name, one in found.items()
     }
@@ -93,11 +102,14 @@ def plan(
     scheduler: str,
     *,
     server: str = "deferrable",
+    drops_late: bool = False,
     duration_s: int = DURATION_S,
 ) -> str:
     """A host as `steadyvm simulate` reads it; deferrable servers are those of section 4.3.1."""
     lines = ["[host]", f"pcpus = {cpus}", f'scheduler = "{scheduler}"', "[simulate]"]
     lines += [f'duration = "{duration_s}s"', f'server = "{server}"', "random_offsets = true"]
+    if drops_late:
+        lines.append('late = "drop"')
     for vm in vms:
         one = vm.interface
         lines += ["[[vm]]", f'name = "{vm.name}"', 'scheduler = "gedf"', 'interface = "mpr"']

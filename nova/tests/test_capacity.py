@@ -40,22 +40,13 @@ def printed(**changes: Any) -> str:
 
 def starts(offer: Offer, vms: list[Interface]) -> bool:
     """Whether `steadyvm plan` holds all of them on the host, as `apply --strict` and the hook ask."""
-    answer = steadyvm.plan(
-        {
-            "host": {"pcpus": offer.cpus, "scheduler": offer.policy.scheduler, "enforce": "deadline"},
-            "vms": [
-                {
-                    "name": f"vm{number}",
-                    "interface": "mpr",
-                    "period": vm.period_us * 1000,
-                    "budget": vm.budget_us * vm.vcpus * 1000,
-                    "vcpus": vm.vcpus,
-                }
-                for number, vm in enumerate(vms)
-            ],
-        }
-    )
-    return bool(answer["feasible"])
+    scheduler = offer.policy.scheduler
+    lines = ["[host]", f"pcpus = {offer.cpus}", f'scheduler = "{scheduler}"', 'enforce = "deadline"']
+    for number, vm in enumerate(vms):
+        lines += ["[[vm]]", f'name = "vm{number}"', 'interface = "mpr"', f"vcpus = {vm.vcpus}"]
+        # Times with units: the fair server's piece is one.
+        lines += [f'period = "{vm.period_us}us"', f'budget = "{vm.budget_us * vm.vcpus}us"']
+    return bool(json.loads(steadyvm.plan_toml("\n".join(lines)))["feasible"])
 
 
 def sold(offer: Offer, requests: list[Interface]) -> list[Interface]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controlplane import snapshot
+import pytest
+
+from controlplane import guide, snapshot
 from controlplane.invariant import Row, broken
 from controlplane.layout import Layout
 from controlplane.paper import Shape
@@ -64,3 +66,34 @@ def test_databases_are_kept_whole_for_the_same_versions_only(tmp_path: Path) -> 
     # A copy that was interrupted has no password yet.
     next(layout.place.glob("databases-*/password")).unlink()
     assert snapshot.restore(other, versions) is None
+
+
+def test_the_guide_is_read_with_its_marks() -> None:
+    page = (
+        "Write `/etc/a.conf`:\n\n<!-- typed by nova/controlplane/guide.py -->\n```ini\n[a]\nx = 1\n```\n"
+        "Say:\n\n<!-- not typed: it ends the machine -->\n```sh\nhalt\n```\n\n"
+        "Or `/etc/a.conf`:\n```sh\nb\nc\n```\n"
+        "<!-- typed by another -->\n```sh\nd\n```\n"
+    )
+    found = [(block.kind, block.path, block.text, block.is_typed) for block in guide.blocks(page)]
+    assert found == [
+        ("ini", "/etc/a.conf", "[a]\nx = 1\n", True),
+        ("sh", None, "halt\n", False),
+        ("sh", "/etc/a.conf", "b\nc\n", True),
+        ("sh", None, "d\n", False),
+    ]
+
+
+def test_a_reader_types_each_block_once_with_the_hosts_shell_and_files(tmp_path: Path) -> None:
+    reader = guide.Reader(tmp_path / "guide", tmp_path, {"OS_PASSWORD": "secret"})
+    host = tmp_path / "providers"
+    host.mkdir()
+    reader.files_of_host("/etc/nova/provider_config", host)
+    reader.program("steadyvm", 'echo "$* $OS_PASSWORD"')
+    reader.program("steadyvm-nova", 'cat "$3"')
+    reader.type("ssh compute1 steadyvm capacity --json >compute1.json\nsteadyvm-nova provider-yaml")
+    assert (host / "steadyvm.yaml").read_text() == "capacity --json secret\n"
+    with pytest.raises(guide.Differs, match="nobody typed"):
+        reader.require_all()
+    with pytest.raises(guide.Differs, match="no second one"):
+        reader.type("ssh compute1 steadyvm capacity --json >compute1.json\nsteadyvm-nova provider-yaml")

@@ -42,6 +42,24 @@ def test_a_vm_that_wakes_for_less_than_its_share_is_boosted() -> None:
     assert found.late < found.jobs / 50
 
 
+def test_late_jobs_are_dropped_at_their_deadlines() -> None:
+    # It needs two thirds of the CPU and gets half.
+    guests = [Guest("rt", 1, ((15_000, 22_000),)), *batch(1)]
+    goes_on = simulate(1, guests, SECONDS)["rt"]
+    dropped = simulate(1, guests, SECONDS, drops_late=True)["rt"]
+    assert goes_on.late > goes_on.jobs * 0.9
+    # Jobs that end have taken 15 ms each of its half.
+    assert 0 < dropped.jobs - dropped.late <= SECONDS / 2 / 15_000 + 1
+    assert dropped.late < goes_on.late * 0.9
+    assert dropped.jobs == pytest.approx(SECONDS / 22_000, abs=2)
+
+
+def test_what_ends_at_its_deadline_is_not_dropped() -> None:
+    found = simulate(1, [Guest("rt", 1, ((20_000, 20_000),))], SECONDS, drops_late=True)["rt"]
+    assert found.late == 0
+    assert found.supplied_us == pytest.approx(SECONDS, abs=20_000)
+
+
 @given(
     st.integers(1, 4),
     st.lists(

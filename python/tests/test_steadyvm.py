@@ -92,7 +92,7 @@ class Plan(unittest.TestCase):
         plan = steadyvm.plan({"unit": "ns", "services": [{"vm": "web", "c": 2 * ms, "t": 10 * ms, "limit": 5 * ms}]})
         install = plan["vms"][0]["vcpus"][0]["install"]
         assert plan["feasible"] and install is not None
-        self.assertEqual((install["runtime_ns"], install["deadline_ns"], install["period_ns"]), (2 * ms, 5 * ms, 10 * ms))
+        self.assertEqual((install["runtime_ns"], install["deadline_ns"], install["period_ns"]), (2 * ms + 4000, 5 * ms, 10 * ms))
         self.assertIn("chosen", plan["vms"][0]["chosen"])
 
     def test_the_example_file(self) -> None:

@@ -1,5 +1,4 @@
-//! Speed of the calls that tools make most. `cargo bench -p steadyvm-analysis`; the report is in
-//! docs/measurements/analysis-benchmarks.md.
+//! Speed of the calls that tools make most. `cargo bench -p steadyvm-analysis`.
 // The macro at the end makes a public function.
 #![allow(missing_docs)]
 

@@ -8,7 +8,7 @@
 //!
 //! | host | periodic | sporadic, constant bandwidth | deferrable |
 //! |---|---|---|---|
-//! | pEDF, a CPU | demand bound, exact ([`partitioned`]) | density, then demand ([`reservation`]) | demand bound with jitter Pi - Theta |
+//! | pEDF, one CPU | demand bound, exact ([`partitioned`]) | density, then demand ([`reservation`]) | demand bound with jitter Pi - Theta |
 //! | pDM, a CPU | response times, exact | the same | response times with jitter Pi - Theta |
 //! | gEDF | density ([`gfb`], [`heavy`]), interference ([`bcl`]), response times ([`rta`]) | density; sporadic: or interference | interference |
 //! | gDM | interference, response times | interference | interference |
@@ -26,6 +26,7 @@
 mod admission;
 pub mod baker;
 pub mod bcl;
+mod fair;
 pub mod gfb;
 mod heavy;
 mod matching;
@@ -35,17 +36,24 @@ mod packing;
 pub mod partitioned;
 mod reservation;
 pub mod rta;
+pub mod starts;
 
 pub use admission::{Admission, Placement, Rejection, RejectionReason, admit};
+pub use fair::FairServer;
 pub use minimal::{Processors, minimal_processors};
+pub(crate) use minimal::{admit_and_count, admit_on_some};
 
 use crate::{
     error::{Error, positive},
-    host::overhead::Overheads,
+    host::{
+        overhead::{Margin, Overheads},
+        starts::{Keeping, Starter, Wakes},
+    },
     ratio::Fraction,
     supply::Replenishment,
     task::Task,
-    time::Time,
+    time::{Amount, Time},
+    verdict::Violation,
 };
 
 /// The most CPUs of a host.
@@ -119,6 +127,12 @@ pub struct Host {
     server: VcpuServer,
     overheads: Overheads,
     usable_percent: u8,
+    /// Of reservations with D < T, where its servers are `SCHED_DEADLINE`'s.
+    margin: Margin,
+    /// Of each CPU, where the kernel keeps budgets.
+    fair_server: Option<FairServer>,
+    /// Whether no guest can make another VM late.
+    isolated: bool,
 }
 
 impl Host {
@@ -144,12 +158,13 @@ impl Host {
             cpus,
             scheduler,
             server,
-            overheads: Overheads {
-                keeps_budget: server != VcpuServer::Periodic,
-                ..overheads.checked()?
-            },
+            overheads: overheads.checked()?,
             usable_percent: 100,
-        })
+            margin: Margin::default(),
+            fair_server: None,
+            isolated: true,
+        }
+        .settled())
     }
 
     /// The same host, of whose CPUs what enforces budgets gives VCPUs no more than this share, 1 to 100 per cent.
@@ -159,6 +174,58 @@ impl Host {
             usable_percent: percent.clamp(1, 100),
             ..self
         }
+    }
+
+    /// The same host, whose constant-bandwidth servers are the kernel's: reservations with D < T are installed with this
+    /// margin. (Under fixed priorities they are sporadic servers, which need none.)
+    #[must_use]
+    pub fn with_margin(self, margin: Margin) -> Self {
+        Self { margin, ..self }.settled()
+    }
+
+    /// The same host, on whose CPUs this server runs before VCPUs.
+    #[must_use]
+    pub const fn with_fair_server(self, fair_server: Option<FairServer>) -> Self {
+        Self {
+            fair_server,
+            ..self
+        }
+    }
+
+    /// The same host; with `isolated` false its test believes that guests with reservations keep their precondition:
+    /// nothing but the task wakes the VCPU. It then takes more VMs, and a guest that breaks it can make others late.
+    #[must_use]
+    pub const fn with_isolation(self, isolated: bool) -> Self {
+        Self { isolated, ..self }
+    }
+
+    /// Whether no guest can make another VM late, whatever wakes its VCPUs.
+    pub const fn is_isolated(&self) -> bool {
+        self.isolated
+    }
+
+    /// The fair server of each CPU.
+    pub const fn fair_server(&self) -> Option<FairServer> {
+        self.fair_server
+    }
+
+    fn settled(mut self) -> Self {
+        let is_the_kernels = self.server == VcpuServer::ConstantBandwidth
+            && self.scheduler.dispatch() == Dispatch::EarliestDeadline;
+        self.overheads.margin = if is_the_kernels {
+            self.margin
+        } else {
+            Margin::default()
+        };
+        self.overheads.keeping = match self.server {
+            VcpuServer::Periodic => Keeping::Idles,
+            VcpuServer::Deferrable => Keeping::Keeps,
+            _ if self.replenishment() == Replenishment::InPieces => Keeping::Pieces,
+            // The policy has no constant-bandwidth server that is due early: a sporadic one stands for it.
+            _ if self.overheads.margin == Margin::default() => Keeping::BeginsOrPieces,
+            _ => Keeping::Begins,
+        };
+        self
     }
 
     /// The same host with another number of CPUs.
@@ -172,8 +239,8 @@ impl Host {
     }
 
     /// The same host under another scheduler.
-    pub(crate) const fn with_scheduler(self, scheduler: HostScheduler) -> Self {
-        Self { scheduler, ..self }
+    pub(crate) fn with_scheduler(self, scheduler: HostScheduler) -> Self {
+        Self { scheduler, ..self }.settled()
     }
 
     /// How budgets behave while guests sleep.
@@ -211,7 +278,8 @@ pub struct Vcpu {
     deadline: Time,
     period: Time,
     mask: Option<Vec<u32>>,
-    wakeups: Time,
+    wakes: Wakes,
+    reserved: bool,
 }
 
 impl Vcpu {
@@ -237,7 +305,8 @@ impl Vcpu {
             deadline: period,
             period,
             mask: None,
-            wakeups: 1,
+            wakes: Wakes::Unknown,
+            reserved: false,
         })
     }
 
@@ -290,16 +359,38 @@ impl Vcpu {
         Ok(self)
     }
 
-    /// The same VCPU, whose guest makes it run anew up to `wakeups` times in a period ([`overhead::wakeups`]).
+    /// The same VCPU, which this wakes.
     #[must_use]
-    pub fn waking(self, wakeups: Time) -> Self {
-        let wakeups = wakeups.max(1);
-        Self { wakeups, ..self }
+    pub fn woken(self, wakes: Wakes) -> Self {
+        Self { wakes, ..self }
     }
 
-    /// What it costs the host in each period.
+    /// The same VCPU, a reservation of one task: nothing else wakes it ([`crate::interface::reservation`]).
+    #[must_use]
+    pub fn reserved(self) -> Self {
+        Self {
+            reserved: true,
+            ..self
+        }
+    }
+
+    /// What it costs the host in each period where nobody takes its CPU: its budget, the host's costs, and the margin where
+    /// it is due before its period ends. What is to be installed is in [`Admission::costs`].
     pub fn cost(&self, overheads: &Overheads) -> Time {
-        overheads.inflate(self.budget, self.period, self.wakeups)
+        let early = self.deadline < self.period;
+        let starts = overheads.own_starts(&self.wakes, self.period, early);
+        overheads
+            .inflate(self.budget, self.period, starts)
+            .saturating_add(self.margin(overheads))
+    }
+
+    /// How much of [`Vcpu::cost`] is there so that no request uses it up.
+    pub fn margin(&self, overheads: &Overheads) -> Time {
+        if self.deadline < self.period && !self.is_full() {
+            overheads.margin.of(self.budget)
+        } else {
+            0
+        }
     }
 
     /// Theta.
@@ -340,6 +431,10 @@ pub(crate) struct Candidate {
     pub vm: usize,
     pub task: Task,
     pub mask: Option<Vec<u32>>,
+    /// A reservation of one task.
+    pub reserved: bool,
+    /// Where starts cost something.
+    pub starter: Option<Box<Starter>>,
 }
 
 impl Candidate {
@@ -356,7 +451,30 @@ impl Candidate {
             vm: vcpu.vm,
             task: Task::server(execution, vcpu.deadline, vcpu.period, jitter),
             mask: vcpu.mask.clone(),
+            reserved: vcpu.reserved,
+            starter: (host.overheads.once() > 0)
+                .then(|| Box::new(Starter::new(index, vcpu, &host.overheads))),
         })
+    }
+
+    /// Its task where it pays so much more for starts after others.
+    fn paying(&self, more: Time) -> Result<Task, Violation> {
+        let task = &self.task;
+        let demand = task.demand().saturating_add(more);
+        if demand.saturating_add(task.jitter()) > task.deadline() {
+            return Err(Violation {
+                index: self.index,
+                at: task.deadline(),
+                demand: Amount::from(demand) + Amount::from(task.jitter()),
+                supply: task.deadline().into(),
+            });
+        }
+        Ok(Task::server(
+            demand,
+            task.deadline(),
+            task.period(),
+            task.jitter(),
+        ))
     }
 
     fn allows(&self, cpu: u32) -> bool {

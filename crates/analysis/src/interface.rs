@@ -33,7 +33,7 @@ pub use uniprocessor::minimal_prm;
 use crate::{
     error::{Error, positive},
     guest::partitioned::LocalScheduler,
-    host::overhead::{Overheads, wakeups},
+    host::{overhead::Overheads, starts::Wakes},
     ratio::Fraction,
     supply::{Dedicated, MultiprocessorPeriodic, PeriodicResource, Replenishment},
     task::Task,
@@ -115,33 +115,36 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// How often `tasks` (those it is for) make its VCPU `vcpu` run anew in a period, at most. Where tasks are not
-    /// pinned, each of them may wake each VCPU.
-    pub fn wakeups(&self, tasks: &[Task], vcpu: usize) -> Time {
-        if self.due.is_some() {
-            // Its period begins with the wake-up, and its budget is not used up before the request is done.
-            return 1;
+    /// What of `tasks` (those it is for) wakes its VCPU `vcpu`. Where tasks are not pinned, each of them may wake each VCPU.
+    pub fn wakes(&self, tasks: &[Task], vcpu: usize) -> Wakes {
+        if let (Some(_), &[task]) = (self.due, tasks) {
+            return Wakes::Request(task);
         }
-        match self
-            .partition
-            .as_ref()
-            .and_then(|partition| partition.get(vcpu))
-        {
-            Some(members) => wakeups(
-                members
+        let members = (self.partition.as_ref()).and_then(|partition| partition.get(vcpu));
+        Wakes::Tasks(members.map_or_else(
+            || tasks.into(),
+            |members| {
+                (members
                     .iter()
-                    .filter_map(|&member| tasks.get(member).copied()),
-                self.period,
-            ),
-            None => wakeups(tasks.iter().copied(), self.period),
-        }
+                    .filter_map(|&member| tasks.get(member).copied()))
+                .collect()
+            },
+        ))
     }
 
-    /// What its VCPUs cost a host in each period.
+    /// What its VCPUs cost a host in each period where nobody takes their CPUs.
     pub fn cost(&self, tasks: &[Task], overheads: &Overheads) -> Amount {
+        let early = self.due.is_some_and(|due| due < self.period);
         (self.vcpu_budgets.iter().enumerate())
             .map(|(vcpu, &budget)| {
-                Amount::from(overheads.inflate(budget, self.period, self.wakeups(tasks, vcpu)))
+                let margin = if early {
+                    overheads.margin.of(budget)
+                } else {
+                    0
+                };
+                let starts = overheads.own_starts(&self.wakes(tasks, vcpu), self.period, early);
+                let cost = overheads.inflate(budget, self.period, starts);
+                Amount::from(cost) + Amount::from(margin)
             })
             .sum()
     }

@@ -9,11 +9,9 @@
 
 mod choice;
 pub mod cluster;
-mod duration;
 mod enforcement;
 mod explain;
 pub mod file;
-mod hints;
 pub mod json;
 mod names;
 pub mod random;
@@ -33,7 +31,7 @@ pub use report::{
     CpuReport, Explanation, Install, InterfaceReport, Report, ServiceReport, StageReport,
     TermReport, VcpuReport, VmReport,
 };
-pub use run::run;
+pub use run::{holds, run};
 pub use view::duration_ns;
 
 use std::fmt;
@@ -64,6 +62,16 @@ impl InputError {
         Self {
             place: place.into(),
             message,
+        }
+    }
+}
+
+impl From<steadyvm_config::Error> for InputError {
+    fn from(error: steadyvm_config::Error) -> Self {
+        let place = error.place.map(|place| place.to_string());
+        Self {
+            place: place.unwrap_or_else(|| "the file".to_owned()),
+            message: error.message,
         }
     }
 }
@@ -110,7 +118,7 @@ impl Unit {
     /// A time for people.
     fn show(self, time: i128) -> String {
         match self {
-            Self::Nanosecond => duration::show(time),
+            Self::Nanosecond => steadyvm_config::show(time),
             Self::Callers => time.to_string(),
         }
     }

@@ -11,6 +11,14 @@
 //! "suspension as jitter" is not safe. Source: Chen et al., "Many suspensions, many problems", Real-Time
 //! Systems 55 (2019).
 //!
+//! Interrupts. A job may begin with `interrupt` (W) of work that its VCPU does before every task: a packet's
+//! interrupt, softirq, the guest's scheduler. W is part of C; what a test counts besides is that work of jobs which
+//! the task under test would not wait for otherwise (a lower priority, a later deadline): at most
+//! ceil((t + J) / T) W in a window t (Jeffay and Stone, RTSS 1993). If the VCPU only waits for some of W, instead of
+//! working, that is no worse. Under fixed priorities let t be a window that all of W makes long enough, and x_j <= W_j
+//! what task j is delayed: t - max x_j is one where j has jitter J_j + x_j and W_j - x_j of work, as its jobs are no
+//! more than in t, each of them takes x_j less, and a supply gives at most max x_j less. Demand bounds: the same.
+//!
 //! Execution-time factor: C is multiplied by a fraction and rounded up before anything else.
 
 use crate::{
@@ -27,6 +35,7 @@ pub struct Task {
     period: Divisor,
     jitter: Time,
     suspension: Time,
+    interrupt: Time,
 }
 
 impl Task {
@@ -42,6 +51,7 @@ impl Task {
             period: Divisor::new(positive("the period t", period)?),
             jitter: 0,
             suspension: 0,
+            interrupt: 0,
         };
         if deadline > period {
             return Err(Error::Exceeds {
@@ -82,6 +92,20 @@ impl Task {
     pub fn with_suspension(self, suspension: Time) -> Result<Self, Error> {
         Self {
             suspension: not_negative("the self-suspension", suspension)?,
+            ..self
+        }
+        .checked()
+    }
+
+    /// The same task, each job of which begins with so much more work that runs before every task of its VCPU.
+    ///
+    /// # Errors
+    /// Negative work, or C + S + J > D.
+    pub fn with_interrupt(self, interrupt: Time) -> Result<Self, Error> {
+        let more = not_negative("the guest's wake-up", interrupt)?;
+        Self {
+            interrupt: self.interrupt + more,
+            execution: self.execution + more,
             ..self
         }
         .checked()
@@ -157,6 +181,11 @@ impl Task {
         self.suspension
     }
 
+    /// W, the part of C that runs before every task of its VCPU.
+    pub const fn interrupt(&self) -> Time {
+        self.interrupt
+    }
+
     /// C + S: execution with suspension counted as execution.
     pub const fn demand(&self) -> Time {
         self.execution + self.suspension
@@ -209,6 +238,7 @@ impl Task {
             period: Divisor::new(period),
             jitter,
             suspension: 0,
+            interrupt: 0,
         }
     }
 }

@@ -23,7 +23,26 @@ pub(crate) const fn jobs_due(task: &Task, window: Time) -> Time {
 
 /// The demand bound function of one task.
 pub const fn demand(task: &Task, window: Time) -> Time {
-    jobs_due(task, window) * task.demand()
+    jobs_due(task, window) * task.demand() + early_interrupts(task, window)
+}
+
+/// Interrupts of jobs that arrive in a window and are due after it.
+pub(crate) const fn early_interrupts(task: &Task, window: Time) -> Time {
+    if task.interrupt() == 0 {
+        0
+    } else {
+        (jobs_released(task, window + task.jitter()) - jobs_due(task, window)) * task.interrupt()
+    }
+}
+
+/// Interrupts of jobs that arrive in a window, with those that may be unfinished as it begins: all end by their jobs'
+/// deadlines.
+pub(crate) const fn all_interrupts(task: &Task, window: Time) -> Time {
+    if task.interrupt() == 0 {
+        0
+    } else {
+        jobs_released(task, window + task.deadline()) * task.interrupt()
+    }
 }
 
 /// The last window shorter than `below` at which the task's demand bound steps up.

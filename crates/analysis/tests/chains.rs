@@ -67,8 +67,10 @@ fn every_term_is_shown() {
     }
     assert_eq!((there.on.as_deref(), there.least), (Some("rx0"), 3));
     assert_eq!(service.bound, Some(5_000));
-    // Due when the rest of the limit is what comes after it: release jitter is the path's variation.
-    assert_eq!(report.vms[0].vcpus[0].deadline, 5_000 - 36 - 30 - 32);
+    // Due when the rest of the limit is what comes after it, outside of the guest: release jitter is the path's
+    // variation. What the guest does before and after the task is work of its VCPU.
+    assert_eq!(report.vms[0].vcpus[0].deadline, 5_000 - 36 - (32 - 5));
+    assert_eq!(report.vms[0].vcpus[0].budget, 1_000 + 30 + 5);
     let printed = plan::text::render(&report, true);
     for word in [
         "on path \"rx0\"",

@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod stack;
+
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Compiles `bpf/NAME.bpf.c` to `NAME.bpf.o` in the build's output directory, and has cargo do so again when a file of `bpf` or
@@ -12,7 +14,7 @@ use std::process::Command;
 /// Of a crate that depends on libbpf-sys, libbpf's headers are those of the libbpf that loads the program; else the system's.
 ///
 /// # Panics
-/// Without clang, and if it refuses the program.
+/// Without clang, if it refuses the program, and if that needs more stack than the kernel gives it.
 pub fn compile(name: &str, includes: &[&str]) {
     for directory in includes.iter().chain(&["bpf"]) {
         println!("cargo:rerun-if-changed={directory}");
@@ -38,10 +40,24 @@ pub fn compile(name: &str, includes: &[&str]) {
     }
     clang.arg("-I/usr/include/x86_64-linux-gnu");
     clang.args(["-c", &source, "-o"]);
-    clang.arg(out.join(format!("{name}.bpf.o")));
+    let object = out.join(format!("{name}.bpf.o"));
+    clang.arg(&object);
     match clang.status() {
-        Ok(status) if status.success() => {}
+        Ok(status) if status.success() => check_stack(&source, &object),
         Ok(status) => panic!("clang could not compile {source}: {status}"),
         Err(error) => panic!("cannot run clang, which `make set-up` installs: {error}"),
+    }
+}
+
+fn check_stack(source: &str, object: &Path) {
+    let elf = std::fs::read(object)
+        .unwrap_or_else(|error| panic!("cannot read what clang made of {source}: {error}"));
+    let chains = stack::chains(&elf).unwrap_or_else(|error| panic!("{source}: {error}"));
+    if let Some(chain) = chains.iter().find(|chain| !chain.fits()) {
+        panic!(
+            "{source}: Linux 6.12 refuses {chain}; it takes {} bytes in {} calls",
+            stack::MOST_BYTES,
+            stack::MOST_CALLS
+        );
     }
 }

@@ -8,6 +8,7 @@
 pub mod compare;
 pub mod end_to_end;
 pub mod engine;
+pub mod experiment;
 pub mod inversion;
 pub mod kamailio;
 pub mod memcached;
@@ -15,4 +16,5 @@ pub mod nisp;
 pub mod registry;
 pub mod rtca;
 pub mod service;
+pub mod testbed;
 pub mod vcpu;

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{fs, io};
 use steadyvm_experiment::compare::report::render;
-use steadyvm_experiment::compare::results::{AssembleOptions, Results, RunData, assemble};
-use steadyvm_experiment::nisp::udp;
-use steadyvm_experiment::nisp::udp::render_nisp_udp;
+use steadyvm_experiment::compare::{RunData, assemble};
+use steadyvm_experiment::engine::results::{from_json, to_json};
+use steadyvm_experiment::engine::rounds::RowData;
+use steadyvm_experiment::nisp::{Times, udp};
 use steadyvm_load::job::{Done, Ran};
 use steadyvm_report::ReportMeta;
 use steadyvm_stats::bootstrap::BootstrapOptions;
@@ -35,7 +36,7 @@ struct Layout {
 
 #[test]
 fn a_phone_and_a_desktop_show_everything() {
-    let results = assemble(&common::comparison(3, 700), AssembleOptions::default());
+    let results = assemble(&common::comparison(3, 700), BootstrapOptions::default());
     let page = render(&results, &meta());
     for width in [360, 1200] {
         let layout = laid_out(&page, width);
@@ -65,7 +66,7 @@ fn a_phone_and_a_desktop_show_everything() {
 #[test]
 fn the_report_of_nisp_is_readable_on_a_phone_and_a_desktop() {
     let results = udp::assemble(&nisp(), BootstrapOptions::default()).unwrap();
-    let page = render_nisp_udp(&results, &meta());
+    let page = udp::page(&results).html(&meta());
     for width in [360, 1200] {
         let layout = laid_out(&page, width);
         assert_sound(&layout, width);
@@ -106,16 +107,15 @@ fn nisp() -> udp::RunData {
             cpu_busy_fraction: 0.5,
         }
     };
-    let method = |(name, slows): (&str, f64)| udp::MethodData {
+    let method = |(name, slows): (&str, f64)| RowData {
         name: name.to_owned(),
-        peak_packets_per_s: 16_625.0 / slows,
         rounds: (0..3)
-            .map(|round| udp::RoundData {
-                rates: asked
-                    .iter()
-                    .map(|&asked| rate(slows * asked / 20.0, asked, round))
-                    .collect(),
-                alone_packets_per_s: (15_000.0 + 100.0 * round as f64) / slows,
+            .map(|round| {
+                let rates = asked.iter();
+                let rates = rates.map(|&asked| rate(slows * asked / 20.0, asked, round));
+                let mut alone = rate(0.0, 0.0, round);
+                alone.received_packets_per_s = (15_000.0 + 100.0 * round as f64) / slows;
+                rates.chain([alone]).collect()
             })
             .collect(),
     };
@@ -125,9 +125,12 @@ fn nisp() -> udp::RunData {
         ("rt-poll-list", 0.05),
     ];
     udp::RunData {
-        period_us: 30_000,
-        execution_us: 12_000,
-        deadlines_us: vec![16_000, 30_000],
+        times: Times {
+            period_us: 30_000,
+            execution_us: 12_000,
+            deadlines_us: [16_000, 30_000],
+        },
+        peaks_packets_per_s: methods.map(|(_, slows)| 16_625.0 / slows).into(),
         methods: methods.map(method).into(),
         asked_packets_per_s: asked.clone(),
         alone_asked_packets_per_s: 32_000.0,
@@ -146,7 +149,7 @@ fn hostile_names_and_missing_figures_do_no_harm() {
         round.full.netstream = None;
         round.full.host_cpu_busy_fraction = f64::NAN;
     }
-    let results = assemble(&data, AssembleOptions::default());
+    let results = assemble(&data, BootstrapOptions::default());
     let meta = ReportMeta {
         title: hostile.to_owned(),
         facts: vec![(hostile.to_owned(), long)],
@@ -164,7 +167,7 @@ fn hostile_names_and_missing_figures_do_no_harm() {
         "not shown as text"
     );
 
-    let nothing = assemble(&RunData::default(), AssembleOptions::default());
+    let nothing = assemble(&RunData::default(), BootstrapOptions::default());
     assert_sound(
         &laid_out(&render(&nothing, &ReportMeta::default()), 360),
         360,
@@ -173,8 +176,8 @@ fn hostile_names_and_missing_figures_do_no_harm() {
 
 #[test]
 fn a_report_made_from_results_json_is_the_same() {
-    let results = assemble(&common::comparison(2, 200), AssembleOptions::default());
-    let read_back = Results::from_json(&results.to_json().unwrap()).unwrap();
+    let results = assemble(&common::comparison(2, 200), BootstrapOptions::default());
+    let read_back = from_json(&to_json(&results).unwrap()).unwrap();
     assert_eq!(render(&read_back, &meta()), render(&results, &meta()));
 }
 
@@ -200,9 +203,9 @@ fn assert_sound(layout: &Layout, width: u32) {
 
 fn meta() -> ReportMeta {
     ReportMeta {
-        title: "steadyvm compare: vanilla, preempt-rt, dedicated".into(),
+        title: "steadyvm-lab compare: vanilla, preempt-rt, dedicated".into(),
         facts: vec![
-            ("Command".into(), "steadyvm compare --methods vanilla,preempt-rt,dedicated --samples 2000 --rounds 3 --out results".into()),
+            ("Command".into(), "steadyvm-lab compare --methods vanilla,preempt-rt,dedicated --samples 2000 --rounds 3 --out results".into()),
             ("Git revision".into(), "0123456789abcdef0123456789abcdef01234567".into()),
             ("Kernel of vanilla".into(), "6.12.9-amd64".into()),
             ("Kernel of preempt-rt, dedicated".into(), "6.12.9-steadyvm-rt".into()),

@@ -5,28 +5,40 @@ mod common;
 use serde_json::Value;
 use steadyvm_experiment::compare::interim::{self, Extent};
 use steadyvm_experiment::compare::report::render;
-use steadyvm_experiment::compare::results::{
-    AssembleOptions, GuestCounts, Phase, ReceivePathData, Results, ResultsError, RunData, Service,
-    assemble, hgrm_of_method,
+use steadyvm_experiment::compare::{
+    BUSY, Intervals, NAME, Phase, RunData, THROUGHPUT, assemble, excludes_one, hgrm_of_method,
+    ratio_of, required, service_of, table,
 };
-use steadyvm_experiment::compare::table;
+use steadyvm_experiment::engine::results::{
+    Curve, Figure, Record, ResultsError, from_json_of, to_json,
+};
+use steadyvm_experiment::testbed::{GuestCounts, ReceivePathData, Service};
 use steadyvm_report::ReportMeta;
 use steadyvm_stats::Summary;
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
-fn options() -> AssembleOptions {
-    AssembleOptions {
-        bootstrap: BootstrapOptions {
-            replicates: 400,
-            seed: 1,
-        },
+fn options() -> BootstrapOptions {
+    BootstrapOptions {
+        replicates: 400,
+        seed: 1,
     }
+}
+
+/// results.json, read as a comparison's.
+fn from_json(text: &str) -> Result<Record, ResultsError> {
+    from_json_of(text, NAME, required)
+}
+
+/// Every figure over another method's.
+fn ratios(record: &Record) -> Vec<&Figure> {
+    let figures = record.figures.iter();
+    figures.filter(|it| it.over.is_some()).collect()
 }
 
 #[test]
 fn the_promised_fields_are_there_with_their_names() {
     let results = assemble(&common::comparison(3, 700), options());
-    let json: Value = serde_json::from_str(&results.to_json().unwrap()).unwrap();
+    let json: Value = serde_json::from_str(&to_json(&results).unwrap()).unwrap();
     assert_eq!(
         (&json["schema_version"], &json["rounds"]),
         (&5.into(), &3.into())
@@ -79,7 +91,7 @@ fn the_promised_fields_are_there_with_their_names() {
         .iter()
         .filter(|it| it.get("over").is_some())
         .collect();
-    assert_eq!(ratios.len(), results.ratios.len());
+    assert_eq!(ratios.len(), self::ratios(&results).len());
     for ratio in ratios {
         for value in ["median", "low", "high"] {
             assert!(ratio["interval"][value].is_number(), "{ratio}");
@@ -100,23 +112,22 @@ fn the_promised_fields_are_there_with_their_names() {
 fn figures_are_exact_and_of_every_sample() {
     let data = common::comparison(3, 700);
     let results = assemble(&data, options());
-    for (method, shown) in data.methods.iter().zip(&results.methods) {
+    for method in &data.methods {
         for phase in Phase::ALL {
             let exact = Summary::of(&method.round_trips_ns(phase).concat()).unwrap();
-            let latency = shown.latency(phase);
-            assert_eq!((latency.n, exact.n), (2100, 2100));
-            assert_eq!(latency.lost, 3);
-            assert_eq!(latency.max_us, Some(exact.max_ns as f64 / 1000.0));
-            assert_eq!(latency.p999_us, Some(exact.p999_ns as f64 / 1000.0));
-            assert_eq!(latency.mean_us, Some(exact.mean_ns / 1000.0));
-            assert_eq!(latency.sd_us, exact.sd_ns.map(|sd| sd / 1000.0));
-            let last = latency.distribution.last().unwrap();
-            assert_eq!((last.fraction, Some(last.us)), (1.0, latency.max_us));
-            assert!(
-                latency
-                    .distribution
-                    .is_sorted_by(|a, b| a.fraction < b.fraction && a.us <= b.us)
-            );
+            let latency = results.at(&method.name, phase.cell());
+            assert_eq!((latency.count("n"), exact.n), (2100, 2100));
+            assert_eq!(latency.count("lost"), 3);
+            let max = latency.value("max");
+            assert_eq!(max, Some(exact.max_ns as f64 / 1000.0));
+            assert_eq!(latency.value("p99.9"), Some(exact.p999_ns as f64 / 1000.0));
+            assert_eq!(latency.value("mean"), Some(exact.mean_ns / 1000.0));
+            assert_eq!(latency.value("sd"), exact.sd_ns.map(|sd| sd / 1000.0));
+            let is_it = |it: &&Curve| (&*it.row, &*it.cell) == (&*method.name, phase.cell());
+            let points = &results.curves.iter().find(is_it).unwrap().points;
+            let last = points.last().unwrap();
+            assert_eq!((last.0, Some(last.1)), (1.0, max));
+            assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
         }
         assert!(
             hgrm_of_method(method, Phase::Full)
@@ -135,15 +146,14 @@ fn ratios_are_of_each_method_to_those_before_it() {
         ("dedicated", "preempt-rt"),
     ];
     for (of, to) in pairs {
-        let of_pair: Vec<_> = results
-            .ratios
-            .iter()
-            .filter(|it| it.of == of && it.to == to)
+        let of_pair: Vec<_> = ratios(&results)
+            .into_iter()
+            .filter(|it| it.row == of && it.over.as_ref().unwrap().row == to)
             .collect();
         // Mean, SD, p50, p99 in three phases, two rates, three shares of CPU time.
         assert_eq!(of_pair.len(), 4 * 3 + 5, "{of} / {to}");
     }
-    assert_eq!(results.ratios.len(), 3 * 17);
+    assert_eq!(ratios(&results).len(), 3 * 17);
     assert!(
         results
             .notes
@@ -153,27 +163,17 @@ fn ratios_are_of_each_method_to_those_before_it() {
         results.notes
     );
 
-    let mean = results
-        .ratios
-        .iter()
-        .find(|it| (&*it.of, &*it.figure) == ("preempt-rt", "netrt.mean_us"))
-        .unwrap();
-    let means: Vec<f64> = results
-        .methods
-        .iter()
-        .map(|it| it.netrt.mean_us.unwrap())
-        .collect();
-    assert!((mean.estimate.unwrap() - means[1] / means[0]).abs() < 1e-9);
+    let pair = ("preempt-rt", "vanilla");
+    let mean = ratio_of(&results, pair, Phase::Full, "mean").unwrap();
+    let mean_of = |row| results.at(row, "full").value("mean").unwrap();
+    let expected = mean_of(pair.0) / mean_of(pair.1);
+    assert!((mean.estimate - expected).abs() < 1e-9);
     // The synthetic data's levels: 1.9 ms to 2.6 ms, and fewer bursts.
-    assert!(mean.excludes_one() && mean.high.unwrap() < 0.8, "{mean:?}");
-    let equal = |it: &&_| matches!(it, steadyvm_experiment::compare::results::RatioResult { figure, .. } if figure == "netstream.equal_mbit_per_s");
-    assert!(
-        results
-            .ratios
-            .iter()
-            .filter(equal)
-            .all(|it| !it.excludes_one())
-    );
+    assert!(excludes_one(&mean) && mean.high.unwrap() < 0.8, "{mean:?}");
+    for pair in pairs {
+        let equal = ratio_of(&results, pair, Phase::Equal, THROUGHPUT).unwrap();
+        assert!(!excludes_one(&equal), "{equal:?}");
+    }
 }
 
 #[test]
@@ -182,36 +182,27 @@ fn the_same_data_and_seed_give_the_same_results() {
     assert_eq!(assemble(&data, options()), assemble(&data, options()));
     let other_seed = BootstrapOptions {
         seed: 2,
-        ..options().bootstrap
+        ..options()
     };
-    assert_ne!(
-        assemble(
-            &data,
-            AssembleOptions {
-                bootstrap: other_seed
-            }
-        ),
-        assemble(&data, options())
-    );
+    assert_ne!(assemble(&data, other_seed), assemble(&data, options()));
 }
 
 #[test]
 fn five_thousand_samples_have_a_ratio_of_p999() {
     let results = assemble(&common::comparison(2, 2500), options());
-    assert!(results.ratios.iter().any(|it| it.figure == "netrt.p999_us"));
+    let pair = ("preempt-rt", "vanilla");
+    assert!(ratio_of(&results, pair, Phase::Full, "p99.9").is_some());
     assert!(results.notes.is_empty(), "{:?}", results.notes);
 }
 
 #[test]
 fn one_round_gives_intervals_and_says_what_they_leave_out() {
     let results = assemble(&common::comparison(1, 700), options());
-    let mean = results
-        .ratios
-        .iter()
-        .find(|it| it.figure == "netrt.mean_us")
-        .unwrap();
+    let ratio = |name| ratio_of(&results, ("preempt-rt", "vanilla"), Phase::Full, name).unwrap();
+    let mean = ratio("mean");
     assert!(mean.low.is_some() && mean.high.is_some());
-    assert_eq!((mean.rounds, results.bootstrap.paired_rounds), (1, 1));
+    let paired = Intervals::of(&results).paired_rounds;
+    assert_eq!((mean.rounds, paired), (1, 1));
     assert!(
         results
             .notes
@@ -220,11 +211,7 @@ fn one_round_gives_intervals_and_says_what_they_leave_out() {
     );
     assert!(table::render(&results).contains("within one round"));
     // A single value says nothing of its own variation.
-    let busy = results
-        .ratios
-        .iter()
-        .find(|it| it.figure == "host.cpu_busy_fraction")
-        .unwrap();
+    let busy = ratio(BUSY);
     assert_eq!((busy.low, busy.high), (None, None));
 }
 
@@ -233,20 +220,20 @@ fn an_interrupted_comparison_uses_the_rounds_every_method_has() {
     let mut data = common::comparison(3, 300);
     data.methods[2].rounds.pop();
     let results = assemble(&data, options());
-    assert_eq!(results.bootstrap.paired_rounds, 2);
+    assert_eq!(Intervals::of(&results).paired_rounds, 2);
     assert!(
         results
             .notes
             .iter()
             .any(|note| note.contains("vanilla has 3 rounds"))
     );
-    assert_eq!(results.methods[0].netrt.n, 900);
+    assert_eq!(results.at("vanilla", "full").count("n"), 900);
 
     data.methods[1].rounds.clear();
     let results = assemble(&data, options());
-    assert!(results.ratios.is_empty());
-    assert_eq!(results.methods[1].netrt.mean_us, None);
-    assert!(assemble(&RunData::default(), options()).methods.is_empty());
+    assert!(ratios(&results).is_empty());
+    assert_eq!(results.at("preempt-rt", "full").value("mean"), None);
+    assert!(assemble(&RunData::default(), options()).rows.is_empty());
 }
 
 #[test]
@@ -258,7 +245,7 @@ fn what_was_not_measured_is_null_and_never_a_number() {
         round.full.host_cpu_busy_fraction = f64::NAN;
     }
     let results = assemble(&data, options());
-    let json: Value = serde_json::from_str(&results.to_json().unwrap()).unwrap();
+    let json: Value = serde_json::from_str(&to_json(&results).unwrap()).unwrap();
     let figures = json["figures"].as_array().unwrap();
     let value = |name: &str| {
         let is_it =
@@ -278,30 +265,25 @@ fn what_was_not_measured_is_null_and_never_a_number() {
             .iter()
             .any(|note| note.contains("preempt-rt / vanilla"))
     );
-    assert_eq!(
-        Results::from_json(&results.to_json().unwrap()).unwrap(),
-        results
-    );
+    assert_eq!(from_json(&to_json(&results).unwrap()).unwrap(), results);
 }
 
 #[test]
 fn other_files_and_versions_are_refused_with_a_reason() {
     for text in ["", "{}", "[true]", "{\"schema_version\":5}", "not json"] {
-        let error = Results::from_json(text).unwrap_err();
+        let error = from_json(text).unwrap_err();
         assert!(matches!(error, ResultsError::Json(_)), "{error}");
     }
     // The shape that a comparison had for itself, and one to come.
     for found in [1, 6] {
         let text = format!("{{\"schema_version\":{found},\"methods\":[],\"ratios\":[]}}");
-        let said = Results::from_json(&text).unwrap_err().to_string();
+        let said = from_json(&text).unwrap_err().to_string();
         let clear = said.contains(&format!("schema_version is {found}"));
         assert!(clear && said.contains("measure again"), "{said}");
     }
-    let json = assemble(&common::comparison(1, 50), options())
-        .to_json()
-        .unwrap();
+    let json = to_json(&assemble(&common::comparison(1, 50), options())).unwrap();
     let without = json.replace("\"p90\"", "\"p91\"");
-    let said = Results::from_json(&without).unwrap_err().to_string();
+    let said = from_json(&without).unwrap_err().to_string();
     assert!(
         said.contains("no `p90` of `vanilla` under `full`"),
         "{said}"
@@ -324,9 +306,9 @@ fn the_table_and_the_report_follow_from_results_json_alone() {
     });
     for data in [data, common::comparison(1, 30), RunData::default()] {
         let results = assemble(&data, options());
-        let again = Results::from_json(&results.to_json().unwrap()).unwrap();
+        let again = from_json(&to_json(&results).unwrap()).unwrap();
         assert_eq!(again, results);
-        let shown = |it: &Results| table::render(it) + &render(it, &ReportMeta::default());
+        let shown = |it: &Record| table::render(it) + &render(it, &ReportMeta::default());
         assert_eq!(shown(&again), shown(&results));
     }
 }
@@ -338,16 +320,18 @@ fn where_the_loads_were_received_is_said() {
         ..common::comparison(1, 50)
     };
     let results = assemble(&data, options());
-    let json = results.to_json().unwrap();
+    let json = to_json(&results).unwrap();
     assert!(json.contains("\"service\": \"host\""), "{json}");
-    assert_eq!(Results::from_json(&json).unwrap(), results);
+    assert_eq!(from_json(&json).unwrap(), results);
     let page = render(&results, &ReportMeta::default());
     for text in [table::render(&results), page.clone()] {
         assert!(text.contains(Service::Host.title()), "{text}");
     }
     assert!(!page.contains("the paper’s figures"), "it has none of this");
-    let older = json.replace("\"service\": \"host\",", "");
-    assert_eq!(Results::from_json(&older).unwrap().service, Service::Vm);
+    let mut older: Value = serde_json::from_str(&json).unwrap();
+    older["settings"].as_object_mut().unwrap().remove("service");
+    let older = from_json(&older.to_string()).unwrap();
+    assert_eq!(service_of(&older), Service::Vm);
 }
 
 /// Counts are summed over rounds and shown a request, where there was a guest.
@@ -366,14 +350,16 @@ fn what_the_guest_counted_is_shown_a_request() {
         });
     }
     let results = assemble(&data, options());
-    let [without, with, _] = &results.methods[..] else {
-        panic!("three methods");
-    };
-    assert!(without.guest_idle.is_none() && with.guest.is_none());
-    let guest = with.guest_idle.as_ref().unwrap();
-    assert_eq!((guest.requests, guest.network_interrupts), (300, 14));
-    assert!((guest.exits_per_request - 3.0).abs() < 1e-9);
-    assert!((guest.exit_reasons_per_request["mmio_exits"] - 0.4).abs() < 1e-9);
+    let at = |row, cell| results.at(row, cell);
+    for none in [at("vanilla", "idle"), at("preempt-rt", "full")] {
+        assert!(none.figure("guest.requests").is_none());
+    }
+    let guest = at("preempt-rt", "idle");
+    let count = |name| guest.count(name);
+    let counted = (count("guest.requests"), count("guest.network_interrupts"));
+    assert_eq!(counted, (300, 14));
+    assert_eq!(guest.value("guest.exits"), Some(3.0));
+    assert_eq!(guest.value("guest.exits.mmio_exits"), Some(0.4));
 
     let text = table::render(&results);
     let row = text.lines().find(|line| line.ends_with("2.60")).unwrap();
@@ -407,7 +393,7 @@ fn the_table_fits_and_shows_every_method_with_n_and_max() {
         .collect();
     // Three phases, and traffic.
     assert_eq!(rows.len(), 4, "{text}");
-    let max_us = results.methods[0].netrt.max_us.unwrap();
+    let max_us = results.at("vanilla", "full").value("max").unwrap();
     let fields: Vec<&str> = rows[0].split_whitespace().collect();
     assert_eq!(fields[..3], ["vanilla", "2100", "3"]);
     assert_eq!(*fields.last().unwrap(), format!("{max_us:.0}"));
@@ -417,11 +403,8 @@ fn the_table_fits_and_shows_every_method_with_n_and_max() {
         .filter(|line| line.starts_with("  preempt-rt / vanilla "))
         .collect();
     assert_eq!(ratios.len(), 4, "{text}");
-    let mean = results
-        .ratios
-        .iter()
-        .find(|it| it.figure == "netrt.mean_us")
-        .unwrap();
+    let pair = ("preempt-rt", "vanilla");
+    let mean = ratio_of(&results, pair, Phase::Full, "mean").unwrap();
     let (low, high) = (mean.low.unwrap(), mean.high.unwrap());
     let expected = format!("{:.2} [{low:.2}, {high:.2}]*", mean.median);
     assert!(ratios[0].contains(&expected), "{expected} in {}", ratios[0]);
@@ -455,12 +438,9 @@ fn hostile_names_and_huge_figures_do_not_break_the_table() {
 
 #[test]
 fn any_figures_in_results_json_are_shown_without_panic() {
-    let json: Value = serde_json::from_str(
-        &assemble(&common::comparison(2, 60), options())
-            .to_json()
-            .unwrap(),
-    )
-    .unwrap();
+    let json: Value =
+        serde_json::from_str(&to_json(&assemble(&common::comparison(2, 60), options())).unwrap())
+            .unwrap();
     for (float, integer) in [
         (0.0, 0),
         (-1.0, 1),
@@ -471,7 +451,7 @@ fn any_figures_in_results_json_are_shown_without_panic() {
         let mut changed = json.clone();
         set_numbers(&mut changed, float, integer);
         changed["schema_version"] = 5.into();
-        let results = Results::from_json(&changed.to_string()).unwrap();
+        let results = from_json(&changed.to_string()).unwrap();
         let page = render(&results, &ReportMeta::default());
         assert!(
             !page.contains("NaN") && !page.contains("inf\""),
@@ -511,10 +491,44 @@ fn an_interim_table_says_first_and_last_that_it_is_one() {
         lines.last(),
         Some(&"interim: the figures above will change")
     );
-    let results = assemble(&common::comparison(2, 33), AssembleOptions::default());
+    let results = assemble(&common::comparison(2, 33), BootstrapOptions::default());
     assert!(text.contains(&table::render(&results)), "{text}");
     assert!(
         lines.iter().all(|line| line.chars().count() <= 100),
         "{text}"
     );
+}
+
+/// Pages in docs/results are not written anew with each change of the code: they keep this form.
+#[test]
+fn what_is_printed_keeps_its_form() {
+    let mut data = common::comparison(3, 700);
+    for (round, exits) in data.methods[1].rounds.iter_mut().zip([300, 600]) {
+        round.idle.guest = Some(GuestCounts {
+            requests: 150,
+            network_interrupts: 7,
+            network_softirqs: 11,
+            timer_interrupts: 30,
+            injected_interrupts: 75,
+            exits,
+            exit_reasons: [("mmio_exits".to_owned(), 60), ("irq_exits".to_owned(), 9)].into(),
+        });
+    }
+    for method in [1, 2] {
+        for round in 0..2 {
+            let times = (1..500).map(|it| it * 1000 * method as u64 + round as u64);
+            data.methods[method].rounds[round].full.receive_path = Some(ReceivePathData {
+                wake_ups_ns: times.collect(),
+                report: "{}".to_owned(),
+            });
+        }
+    }
+    let text = table::render(&assemble(&data, options()));
+    assert_eq!(text, include_str!("pages/compare.txt"));
+    let own = RunData {
+        service: Service::Own,
+        ..common::comparison(2, 300)
+    };
+    let text = table::render(&assemble(&own, options()));
+    assert_eq!(text, include_str!("pages/measure.txt"));
 }

@@ -123,7 +123,7 @@ impl HostControl {
             }
             Err(HostError::BadInput {
                 what: format!("no network profile is in force, but method {method}"),
-                fix: "run `steadyvm host undo` to take that back".into(),
+                fix: "run `steadyvm undo` to take that back".into(),
             })
         })
     }

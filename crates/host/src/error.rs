@@ -108,6 +108,15 @@ pub enum HostError {
     },
 }
 
+impl From<steadyvm_config::Error> for HostError {
+    fn from(error: steadyvm_config::Error) -> Self {
+        Self::BadInput {
+            what: error.to_string(),
+            fix: "steadyvm.toml(5) has all keys".into(),
+        }
+    }
+}
+
 impl HostError {
     /// Who has to act.
     pub fn blame(&self) -> Blame {

@@ -54,9 +54,16 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// What a fair server begins with.
+    const OF_THE_KERNEL: Self = Self {
+        runtime_ns: 50_000_000,
+        period_ns: 1_000_000_000,
+    };
+
     /// The same share, or the least above it, in pieces of a length; itself if its pieces are
     /// that short already, which those of a server that is switched off are.
-    pub(crate) fn in_pieces_of(self, piece_ns: u64) -> Self {
+    #[must_use]
+    pub fn in_pieces_of(self, piece_ns: u64) -> Self {
         if self.runtime_ns <= piece_ns {
             return self;
         }
@@ -230,6 +237,23 @@ pub(crate) fn steps(
         steps.push(Step::required(ChangeOf { setting, old, new }, why));
     }
     Ok(steps)
+}
+
+/// The fair server that runs in the longest pieces, of those CPUs that are online; `None` before 6.12, which has none. Where
+/// the kernel hides it, it is what the kernel begins with.
+///
+/// # Errors
+/// A machine that does not say which CPUs are online.
+pub fn longest(machine: &Machine) -> Result<Option<Reservation>, HostError> {
+    let release = machine.kernel_release().unwrap_or_default();
+    if parse::kernel_version(&release).is_none_or(|version| version < (6, 12)) {
+        return Ok(None);
+    }
+    let online = machine.online()?;
+    let servers = online
+        .iter()
+        .map(|cpu| read(machine, cpu).unwrap_or(Reservation::OF_THE_KERNEL));
+    Ok(servers.max_by_key(|server| server.runtime_ns))
 }
 
 /// What a CPU's fair server gives. Fails if the kernel has none, or hides debugfs.

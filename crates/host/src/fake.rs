@@ -138,6 +138,10 @@ pub struct FakeState {
     pub sockets: Vec<PortSocket>,
     /// How often threads will be refused `SCHED_DEADLINE` since they are busy where they keep their CPU.
     pub busy: BTreeMap<u32, u32>,
+    /// Core-scheduling cookies of threads.
+    pub core_cookies: BTreeMap<u32, u64>,
+    /// The caller may not ask for them: it is not root.
+    pub hides_core_cookies: bool,
     /// Files of debugfs that can be written are kept from everyone: see [`FakeHost::lock_down`].
     pub locked_down: bool,
 }
@@ -652,6 +656,18 @@ impl HostTree for FakeHost {
 }
 
 impl Threads for FakeHost {
+    fn core_cookie(&self, tid: u32) -> io::Result<u64> {
+        let inner = self.lock();
+        if inner.state.hides_core_cookies {
+            return Err(error(libc::EPERM));
+        }
+        let exists = inner.state.threads.contains_key(&tid);
+        let cookie = inner.state.core_cookies.get(&tid).copied();
+        exists
+            .then(|| cookie.unwrap_or(0))
+            .ok_or_else(|| error(libc::ESRCH))
+    }
+
     fn scheduling(&self, tid: u32) -> io::Result<Scheduling> {
         let inner = self.lock();
         let thread = inner

@@ -58,7 +58,7 @@ pub use engine::{
     Snapshot, State, Status, Step, Undone,
 };
 pub use error::HostError;
-pub use fair_server::Reservation;
+pub use fair_server::{Reservation, longest as longest_fair_server};
 pub use links::{
     FlowMatch, FlowRule, FlowTable, KernelLinks, Links, Moderation, PortProtocol, PortSocket,
     Qdisc, UNLIMITED_BYTES,

@@ -15,9 +15,9 @@ mod vm_names;
 
 pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
-pub use owner::User;
 pub use printable::{is_command, printable};
 pub use processes::Processes;
+pub use steadyvm_config::User;
 pub use vm::{Vm, vm};
 pub use vm_names::{
     VmSelector, absent as absent_vm, all as all_vms, find as find_vm, holds_a_vm,

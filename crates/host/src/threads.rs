@@ -167,6 +167,8 @@ pub trait Threads: Send + Sync {
     fn affinity(&self, tid: u32) -> io::Result<CpuSet>;
     /// `sched_setaffinity`
     fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> io::Result<()>;
+    /// Its core-scheduling cookie; 0: none, or CPUs without siblings.
+    fn core_cookie(&self, tid: u32) -> io::Result<u64>;
     /// A thread of our own that sleeps with this `SCHED_DEADLINE` reservation on these CPUs, which must be
     /// all of a root domain, until what is returned is dropped.
     fn reserve(&self, cpus: &CpuSet, reservation: &Scheduling) -> io::Result<Box<dyn Reserved>>;
@@ -225,6 +227,10 @@ const SHRUNK_RUNTIME_NS: u64 = 10_000;
 const SHRUNK_PERIOD_NS: u64 = 100_000_000;
 
 impl Threads for KernelThreads {
+    fn core_cookie(&self, tid: u32) -> io::Result<u64> {
+        steadyvm_sched::core_scheduling::cookie(tid)
+    }
+
     fn scheduling(&self, tid: u32) -> io::Result<Scheduling> {
         let mut attributes = KernelAttributes::default();
         // SAFETY: the kernel writes at most ATTRIBUTES_SIZE bytes to `attributes`, which is a

@@ -1,6 +1,6 @@
 //! A guest inside the emulated host, as one process there.
 //!
-//! `steadyvm lab carry` starts the guest's monitor and carries the guest's control channel on its
+//! `steadyvm-lab carry` starts the guest's monitor and carries the guest's control channel on its
 //! own standard input and output. So the caller, outside, reaches the guest's agent through
 //! the host's agent without a word more in the protocol, and the guest's life is the process's.
 

@@ -3,6 +3,7 @@
 use crate::agent::{Connection, ProcessInput};
 use crate::carry::RUN_DIRECTORY;
 use crate::emulator::Machine;
+use crate::init::PROGRAM;
 use crate::laboratory::SOCKETS_MODULE;
 use crate::{At, Error, Result};
 use std::time::Duration;
@@ -19,7 +20,7 @@ impl Guest {
     /// Starts the guest in the host and waits until its agent speaks, for `patience` at most.
     pub(crate) fn start(host: &Connection, machine: &Machine, patience: Duration) -> Result<Self> {
         let description = serde_json::to_string(machine).doing("describe a guest")?;
-        let process = host.spawn(&["steadyvm", "lab", "carry", &description])?;
+        let process = host.spawn(&[PROGRAM, "carry", &description])?;
         let (reader, writer): (_, ProcessInput) = process.into_stream()?;
         let place = format!("guest {}", machine.name);
         let connection = Connection::establish(place, reader, writer, patience)

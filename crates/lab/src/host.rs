@@ -24,15 +24,14 @@ use steadyvm_host::Method;
 /// A host boots in 2 to 7 s on an idle machine; a loaded one gets this long.
 pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often a host is booted before it counts as broken; docs/measurements/emulator-runs.md has the counts
-/// of failed boots.
+/// How often a host is booted before it counts as broken.
 const BOOT_ATTEMPTS: u32 = 4;
 /// So much of a console is shown with an error.
 const CONSOLE_LINES: usize = 10;
 /// The CPU that takes all cards' interrupts until a method moves them. With all on one, every method
 /// has to tell the networks apart by itself.
 pub(crate) const INTERRUPTS_CPU: usize = 0;
-/// Four times what the emulator's main loop holds its lock for, in the mean (docs/measurements/emulator-runs.md).
+/// Four times what the emulator's main loop holds its lock for, in the mean.
 const LOCK_SPIN_US: u32 = 20;
 /// How often a guest is started before its host counts as broken.
 const GUEST_ATTEMPTS: u32 = 3;
@@ -197,7 +196,7 @@ impl EmulatedHost {
     /// networks are given in the same order.
     ///
     /// Under emulation a guest may reset itself while it boots, for no fault of its kernel: it
-    /// is then started again, and the observer told. docs/measurements/emulator-runs.md has the counts.
+    /// is then started again, and the observer told.
     pub fn start_guest(
         &self,
         machine: &Machine,

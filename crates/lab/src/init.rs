@@ -26,7 +26,9 @@ pub const MODULES: &str = "/modules";
 /// The tree in the initramfs that is laid over the image.
 pub const ADDITIONS: &str = "/additions";
 /// Where this program stands in the image once it runs.
-pub const PROGRAM: &str = "/usr/local/bin/steadyvm";
+pub const PROGRAM: &str = "/usr/local/bin/steadyvm-lab";
+/// Where the program of hosts stands there.
+pub const HOST_PROGRAM: &str = "/usr/local/bin/steadyvm";
 /// A word NAME=PROGRAM of the kernel's command line, which the kernel hands on as a variable: the program of the image
 /// that becomes the first process when the machine is up, such as systemd.
 pub const SUCCESSOR: &str = "steadyvm_successor";
@@ -42,7 +44,7 @@ pub fn is_first_process() -> bool {
 /// Brings the machine up, serves, powers it off. Never returns.
 pub fn run() -> ! {
     if let Err(error) = bring_up().and_then(|()| serve_or_hand_over()) {
-        eprintln!("steadyvm init: {error}");
+        eprintln!("steadyvm-lab init: {error}");
     }
     // The console sends by interrupts what programs wrote last; without power it is lost.
     let _ = tcdrain(io::stdout());
@@ -61,7 +63,8 @@ fn bring_up() -> Result<()> {
     enter_image()?;
     mount_kernel_file_systems("")?;
     mount_at("tmpfs", "/dev/shm", "tmpfs", "")?;
-    mount_at("tmpfs", "/run", "tmpfs", "")?;
+    // As hosts have it: nobody but root makes files there.
+    mount_at("tmpfs", "/run", "tmpfs", "mode=755")?;
     mount_at("tmpfs", "/tmp", "tmpfs", "")?;
     mount_at("devpts", "/dev/pts", "devpts", "ptmxmode=0666")?;
     mount_at("cgroup2", "/sys/fs/cgroup", "cgroup2", "")?;
@@ -178,7 +181,7 @@ fn enter_image() -> Result<()> {
         "overlay",
         "lowerdir=/image,upperdir=/changes/upper,workdir=/changes/work",
     )?;
-    copy_tree(Path::new(ADDITIONS), Path::new("/root"))?;
+    move_tree(Path::new(ADDITIONS), Path::new("/root"))?;
     let program = PathBuf::from(format!("/root{PROGRAM}"));
     copy_file(Path::new("/init"), &program)?;
     std::env::set_current_dir("/root").at("enter", "/root")?;
@@ -187,7 +190,7 @@ fn enter_image() -> Result<()> {
     std::env::set_current_dir("/").at("enter", "/")
 }
 
-fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+fn move_tree(from: &Path, to: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(from) else {
         return Ok(());
     };
@@ -195,9 +198,11 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
         let entry = entry.at("read", from)?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         if source.is_dir() {
-            copy_tree(&source, &target)?;
+            move_tree(&source, &target)?;
         } else {
             copy_file(&source, &target)?;
+            // The initramfs stays in memory: one copy is enough.
+            fs::remove_file(&source).at("remove", &source)?;
         }
     }
     Ok(())
@@ -216,7 +221,7 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
 fn command() -> Vec<String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.is_empty() {
-        [PROGRAM, "lab", "agent"].map(str::to_owned).to_vec()
+        [PROGRAM, "agent"].map(str::to_owned).to_vec()
     } else {
         words
     }
@@ -265,7 +270,7 @@ fn await_end_of(child: Pid) -> Result<()> {
     }
 }
 
-/// What `steadyvm lab agent` does: serves the control channel on the virtio-serial port.
+/// What `steadyvm-lab agent` does: serves the control channel on the virtio-serial port.
 pub fn run_agent() -> Result<()> {
     let port = agent::port_named(PORT).doing(format!("find the control channel {PORT}"))?;
     let file = OpenOptions::new()

@@ -12,7 +12,7 @@ use crate::namespace::Namespace;
 use crate::parts::{HostKernels, Parts};
 use crate::progress::Observer;
 use crate::qemu;
-use crate::{At, Error, Result};
+use crate::{At, Error, Programs, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,8 +64,8 @@ pub struct Laboratory {
 impl Laboratory {
     /// Gets everything from the cache, building what is missing, and finds out how to run it.
     /// Of the kernels only `kernels` and the distribution's 6.12, which guests run: each of ours takes
-    /// minutes to build, the others of the distribution are a download. `program` is the statically linked `steadyvm` that serves inside the
-    /// machines; their consoles and logs go to `log_directory`.
+    /// minutes to build, the others of the distribution are a download. `program` is the lab's own, linked statically: it and
+    /// the `steadyvm` beside it serve inside the machines. Their consoles and logs go to `log_directory`.
     pub fn open(
         cache: &Cache,
         program: &Path,
@@ -87,6 +87,7 @@ impl Laboratory {
         observer: &dyn Observer,
     ) -> Result<Self> {
         std::fs::create_dir_all(log_directory).at("create", log_directory)?;
+        let programs = &Programs::beside(program)?;
         let Parts {
             distribution_kernel,
             sockets_module,
@@ -100,7 +101,7 @@ impl Laboratory {
         } = Parts::obtain(cache, kernels, brought, observer)?;
         unpacked.insert(HostKernel::Distribution, distribution_kernel.clone());
         let guest = Initramfs {
-            program,
+            programs,
             modules: Some(&distribution_kernel.guest_modules),
             additions: vec![(SOCKETS_MODULE, &*sockets_module)],
         }
@@ -112,7 +113,7 @@ impl Laboratory {
                 (GUEST_INITRAMFS, &*guest_path),
             ];
             Initramfs {
-                program,
+                programs,
                 modules,
                 additions,
             }

@@ -16,7 +16,7 @@ mod monitor;
 mod namespace;
 mod parts;
 mod passthrough;
-pub mod progress;
+mod programs;
 mod qemu;
 mod qmp;
 pub mod scheduling;
@@ -24,4 +24,6 @@ mod side_by_side;
 
 pub use guest::Guest;
 pub use namespace::Namespace;
+pub use programs::Programs;
 pub use steadyvm_fault::{At, Blame, Fault as Error, Result};
+pub use steadyvm_progress as progress;

@@ -4,7 +4,7 @@ use crate::agent::PORT;
 use crate::carry::RUN_DIRECTORY;
 use crate::child::{self, Child};
 use crate::emulator::{Card, Machine};
-use crate::init::PROGRAM;
+use crate::init::HOST_PROGRAM;
 use crate::{At, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fmt::Write;
@@ -35,7 +35,7 @@ pub fn start(machine: &Machine, sockets: Option<&str>, log: &Path) -> Result<Mon
     // One is left where the guest is started again.
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).at("listen on", &socket)?;
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(HOST_PROGRAM);
     command
         .args(["up", &description])
         .stdin(Stdio::null())

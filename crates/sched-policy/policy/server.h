@@ -265,7 +265,6 @@ POLICY_FN u32 policy_init(struct policy_server *s, const struct policy_parameter
 	s->virtual_runtime_ns = 0;
 	s->supplied_ns = 0;
 	s->ready = 0;
-	s->unused = 0;
 	for (i = 0; i < POLICY_CPU_WORDS; i++)
 		s->cpus[i] = cpus[i];
 	for (i = 0; i < POLICY_MAX_REPLENISHMENTS; i++) {

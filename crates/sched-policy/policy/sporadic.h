@@ -5,7 +5,8 @@
  * Rule (Stanovich, Baker, Wang, Harbour, "Defects of the POSIX sporadic server and how to correct them", RTAS 2010):
  * the budget is a queue of pieces, each with the instant from which it may be used. Use is taken from the first
  * piece and comes back one period after that piece's instant, never earlier. When the VCPU wakes, pieces whose instant
- * has passed become one piece whose instant is now. The amounts always add up to the budget.
+ * has passed become one piece whose instant is now. The amounts always add up to the budget. What is left of a piece that was used
+ * keeps its instant, however late it is used: only the first use counts, and not when a scheduler accounts it.
  *
  * A full queue is made room for as the VCPU wakes: the last two pieces become one, with the later instant. Until it sleeps
  * again there is one piece more at most, since all that is taken of a first piece comes back at one instant. So no piece
@@ -22,7 +23,7 @@
 
 #define POLICY_QUEUE_MASK (POLICY_MAX_REPLENISHMENTS - 1U)
 
-POLICY_FN struct policy_replenishment *policy_sporadic_at(struct policy_server *s, u32 position)
+POLICY_INLINE struct policy_replenishment *policy_sporadic_at(struct policy_server *s, u32 position)
 {
 	return &s->queue[(s->head + position) & POLICY_QUEUE_MASK];
 }
@@ -31,6 +32,7 @@ POLICY_FN void policy_sporadic_fill(struct policy_server *s, u64 time)
 {
 	s->head = 0;
 	s->count = 1;
+	s->begun = 0;
 	s->queue[0].time_ns = time;
 	s->queue[0].amount_ns = s->parameters.budget_ns;
 }
@@ -95,6 +97,7 @@ POLICY_FN void policy_sporadic_wake(struct policy_server *s, u64 now)
 		first = policy_sporadic_at(s, 0);
 		first->time_ns = now;
 		first->amount_ns = due;
+		s->begun = 0;
 	}
 	if (s->count >= POLICY_MAX_REPLENISHMENTS) {
 		struct policy_replenishment last = *policy_sporadic_at(s, s->count - 1);
@@ -106,37 +109,48 @@ POLICY_FN void policy_sporadic_wake(struct policy_server *s, u64 now)
 }
 
 /*
- * Takes `used`, run up to `now`, from the front. What is not due yet is taken too: a decision that came late. If
- * the first piece is used only after its period has passed, what is due counts from its use: lateness earns no burst.
+ * Takes `used`, run up to `now`, from the front. What is not due yet is taken too: a decision that came late. If a piece is first used
+ * only after its period has passed, what is due counts from that use: lateness earns no burst. Whatever part was accounted before, the
+ * same comes back at the same instants, but for more than a budget at once: there only the first use of it is looked at.
+ *
+ * No loop is in another: the verifier of BPF programs would look at each.
  */
 POLICY_FN void policy_sporadic_charge(struct policy_server *s, u64 used, u64 now)
 {
 	u64 period = s->parameters.period_ns, turns = used ? (used - 1) / s->parameters.budget_ns : 0;
-	u64 began = now > used ? now - used : 0;
+	u64 at = now > used ? now - used : 0, late = 0;
 	u32 i;
 
-	if (now > policy_sporadic_at(s, 0)->time_ns + period)
-		policy_sporadic_wake(s, began);
-
-	/* Whole budgets beyond the first: every piece moves by so many periods. */
 	used -= turns * s->parameters.budget_ns;
-	if (turns) {
-		for (i = 0; i < POLICY_MAX_REPLENISHMENTS; i++)
-			s->queue[i].time_ns += turns * period;
-	}
 	/* One turn more than pieces: the last one may be used up and the next be cut. */
 	for (i = 0; i <= POLICY_MAX_REPLENISHMENTS && used && s->count; i++) {
 		struct policy_replenishment piece = *policy_sporadic_at(s, 0);
+		u64 taken = piece.amount_ns > used ? used : piece.amount_ns, from = piece.time_ns;
 
-		if (piece.amount_ns > used) {
-			policy_sporadic_at(s, 0)->amount_ns = piece.amount_ns - used;
-			policy_sporadic_add(s, piece.time_ns + period, used);
-			return;
+		if (!s->begun && !late && at >= from + period)
+			late = at;
+		if (from < late)
+			from = late;
+		used -= taken;
+		at += taken;
+		if (taken < piece.amount_ns) {
+			policy_sporadic_at(s, 0)->amount_ns = piece.amount_ns - taken;
+			policy_sporadic_at(s, 0)->time_ns = from;
+			s->begun = 1;
+		} else {
+			s->head = (s->head + 1) & POLICY_QUEUE_MASK;
+			s->count--;
+			/* Those that became due together are one. */
+			s->begun = s->count && (policy_sporadic_at(s, 0)->time_ns == piece.time_ns ||
+						policy_sporadic_at(s, 0)->time_ns < late);
 		}
-		used -= piece.amount_ns;
-		s->head = (s->head + 1) & POLICY_QUEUE_MASK;
-		s->count--;
-		policy_sporadic_add(s, piece.time_ns + period, piece.amount_ns);
+		policy_sporadic_add(s, from + period, taken);
+	}
+	/* What was due then counts from then; of whole budgets beyond the first, every piece moves by so many periods. */
+	for (i = 0; i < POLICY_MAX_REPLENISHMENTS; i++) {
+		if (s->queue[i].time_ns < late)
+			s->queue[i].time_ns = late;
+		s->queue[i].time_ns += turns * period;
 	}
 }
 

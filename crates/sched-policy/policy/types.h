@@ -119,7 +119,7 @@ struct policy_server {
 	u32 ready; /* 1: the VCPU has work */
 	u32 head; /* of `queue`, a ring in order of time */
 	u32 count;
-	u32 unused;
+	u32 begun; /* 1: the first of `queue` is what is left of one that was used */
 	struct policy_replenishment queue[POLICY_MAX_REPLENISHMENTS];
 };
 

@@ -37,6 +37,9 @@ pub const MAX_PERIOD_NS: u64 = 0xffff_ffff;
 /// CPUs that a mask can name.
 pub const MAX_CPUS: u32 = 256;
 
+/// Pieces that a sporadic server's budget may be in.
+pub const MAX_REPLENISHMENTS: usize = 16;
+
 /// `time` as the host sees it: the next multiple of `quantum_ns`, or `time` itself for a quantum of 0.
 pub fn at_quantum(time: u64, quantum_ns: u64) -> u64 {
     // SAFETY: a function of numbers only.

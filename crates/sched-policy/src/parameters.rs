@@ -102,7 +102,7 @@ impl Host {
 }
 
 /// `struct policy_parameters`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Parameters {
     budget_ns: u64,
@@ -224,7 +224,7 @@ impl Parameters {
     }
 
     /// Orders servers of equal key, or what a record keeps there.
-    pub(crate) const fn priority(&self) -> u32 {
+    pub const fn priority(&self) -> u32 {
         self.priority
     }
 

@@ -1,12 +1,10 @@
 //! One server.
 
-use crate::{Host, Kind, MAX_CPUS, Parameters, ParametersError, ffi};
+use crate::{Host, Kind, MAX_CPUS, MAX_REPLENISHMENTS, Parameters, ParametersError, ffi};
 
 const WORDS: usize = (MAX_CPUS / 64) as usize;
-const REPLENISHMENTS: usize = 16;
-
 /// A set of CPUs below [`MAX_CPUS`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(transparent)]
 pub struct CpuSet([u64; WORDS]);
 
@@ -39,7 +37,7 @@ impl FromIterator<u32> for CpuSet {
 }
 
 /// `struct policy_replenishment`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub(crate) struct Replenishment {
     time_ns: u64,
@@ -50,7 +48,7 @@ pub(crate) struct Replenishment {
 ///
 /// What happens to it is told in order of time. `now` of an earlier time than before is wrong use: the answers are then
 /// of no meaning, but nothing else happens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Server {
     parameters: Parameters,
@@ -63,8 +61,8 @@ pub struct Server {
     pub(crate) ready: u32,
     head: u32,
     count: u32,
-    unused: u32,
-    pub(crate) queue: [Replenishment; REPLENISHMENTS],
+    begun: u32,
+    pub(crate) queue: [Replenishment; MAX_REPLENISHMENTS],
 }
 
 // SAFETY of every call below: the pointers come from references to live values of the C types (layout test), are not
@@ -86,8 +84,8 @@ impl Server {
             ready: 0,
             head: 0,
             count: 0,
-            unused: 0,
-            queue: [Replenishment::default(); REPLENISHMENTS],
+            begun: 0,
+            queue: [Replenishment::default(); MAX_REPLENISHMENTS],
         };
         // SAFETY: see above.
         let code =
@@ -192,6 +190,59 @@ impl Server {
     pub fn is_consistent(&self) -> bool {
         // SAFETY: see above.
         unsafe { ffi::steadyvm_policy_check(self) != 0 }
+    }
+
+    /// The same server at `now` on a clock that is `by` behind, with what makes no difference any more made alike: for who
+    /// looks through all states. All that is due by `now` is applied first.
+    #[must_use]
+    pub fn rebased(mut self, now: u64, by: u64) -> Self {
+        self.advance(now);
+        let kind = self.parameters.kind();
+        let (asleep, last) = (self.ready == 0, self.count as usize);
+        self.queue
+            .rotate_left(self.head as usize % MAX_REPLENISHMENTS);
+        self.head = 0;
+        self.supplied_ns = 0;
+        self.virtual_runtime_ns = 0;
+        match kind {
+            Kind::Sporadic => {
+                (self.release_ns, self.deadline_ns) = (0, 0);
+                for piece in &mut self.queue[..last] {
+                    // Whatever is due as it wakes counts from then.
+                    if asleep {
+                        piece.time_ns = piece.time_ns.max(now);
+                    }
+                    piece.time_ns -= by;
+                }
+                self.queue[last..].fill(Replenishment::default());
+            }
+            Kind::ConstantBandwidth => {
+                // It begins anew as it wakes.
+                if asleep && self.remaining_ns > 0 && self.deadline_ns <= now {
+                    self.remaining_ns = self.parameters.budget_ns() as i64;
+                    self.deadline_ns = now;
+                }
+                self.release_ns = 0;
+                self.deadline_ns -= by;
+                self.queue.fill(Replenishment::default());
+            }
+            _ => {
+                self.release_ns -= by;
+                self.deadline_ns -= by;
+                self.queue.fill(Replenishment::default());
+            }
+        }
+        self
+    }
+
+    /// The same server on a clock that is `by` behind; of one whose periods come by the clock.
+    #[must_use]
+    pub fn rebased_as_it_is(mut self, by: u64) -> Self {
+        self.release_ns -= by;
+        self.deadline_ns -= by;
+        self.supplied_ns = 0;
+        self.queue.fill(Replenishment::default());
+        self
     }
 
     /// Its parameters.

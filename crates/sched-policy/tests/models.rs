@@ -62,11 +62,16 @@ impl Model for PeriodicModel {
 struct SporadicModel {
     period: u64,
     from: Vec<u64>,
+    /// The instant of those of which some are used.
+    begun: Option<u64>,
 }
 
 impl Model for SporadicModel {
     fn start(&mut self, now: u64, woke: bool, _blocked: bool, _work: bool) {
         if woke {
+            if self.from.iter().any(|&from| from <= now) {
+                self.begun = None;
+            }
             for from in self.from.iter_mut().filter(|from| **from <= now) {
                 *from = now;
             }
@@ -79,12 +84,14 @@ impl Model for SporadicModel {
     }
 
     fn run(&mut self, now: u64) {
-        // Used after its period had passed: what is due counts from now.
-        if now + 1 > self.from[0] + self.period {
+        // First used after its period had passed: what is due counts from now.
+        if self.begun != Some(self.from[0]) && now >= self.from[0] + self.period {
             self.start(now, true, false, true);
         }
+        let from = self.from[0];
         self.from[0] += self.period;
         self.from.sort_unstable();
+        self.begun = (self.from[0] == from).then_some(from);
     }
 }
 
@@ -134,6 +141,7 @@ fn model(kind: Kind, budget: u64, period: u64) -> Box<dyn Model> {
     match kind {
         Kind::Sporadic => Box::new(SporadicModel {
             period,
+            begun: None,
             from: vec![0; usize::try_from(budget).expect("small")],
         }),
         Kind::ConstantBandwidth => Box::new(ConstantBandwidthModel {

@@ -9,8 +9,24 @@
 #include "kernel_thread.h"
 #include "lend.h"
 
-/* VCPUs whose budget has come back are ready again. */
-static __noinline void unpark(u64 time)
+/*
+ * How VCPUs stand that dispatch() of a CPU looks at. Not on its stack, of which the kernel gives 512 bytes to a program with all that it
+ * calls (crates/bpf-build). The kernel has one dispatch() of a CPU at a time.
+ */
+struct deciding {
+	struct outcome prev; /* what has the CPU */
+	struct outcome other; /* what waits for it */
+} __attribute__((aligned(64)));
+
+static struct deciding deciding[POLICY_MAX_CPUS];
+
+static __always_inline struct deciding *deciding_of(u32 cpu)
+{
+	return &deciding[cpu & (POLICY_MAX_CPUS - 1)];
+}
+
+/* VCPUs whose budget has come back are ready again. `decides`: as in call_cpu. */
+static __noinline void unpark(u64 time, s32 decides)
 {
 	struct task_struct *p;
 
@@ -27,7 +43,7 @@ static __noinline void unpark(u64 time)
 		vcpu_event(slot, POLICY_EVENT_ADVANCE, 0, 0, &now);
 		if (now.remaining_ns) {
 			if (move_by(BPF_FOR_EACH_ITER, p, ready_queue(now.home), now.remaining_ns, now.key))
-				call_cpu(p, now.key);
+				call_cpu(p, now.key, decides);
 		} else {
 			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
 			arm(now.next_ns);
@@ -55,11 +71,11 @@ enum taken { TOOK_NONE, TOOK_ONE, LOOK_AGAIN };
 /* One look through a queue: see take_ready. The iterator passes over those that were put into the queue while it looks. */
 static __noinline enum taken look_for_ready(s32 cpu, u64 queue, u64 than)
 {
-	u64 moved = than;
+	struct outcome *now = &deciding_of(cpu)->other;
+	u64 moved = than, before;
 	struct task_struct *p;
 
 	bpf_for_each(scx_dsq, p, queue, 0) {
-		struct outcome now = {};
 		u32 slot;
 
 		if (p->scx.dsq_vtime >= than || p->scx.dsq_vtime > moved)
@@ -69,24 +85,26 @@ static __noinline enum taken look_for_ready(s32 cpu, u64 queue, u64 than)
 			move_by(BPF_FOR_EACH_ITER, p, SHARED, NON_RT_SLICE_NS, non_rt_time);
 			continue;
 		}
-		vcpu_event(slot, POLICY_EVENT_ADVANCE, cpu, 0, &now);
-		if (!now.remaining_ns) {
-			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
-			arm(now.next_ns);
+		vcpu_event(slot, POLICY_EVENT_ADVANCE, cpu, 0, now);
+		if (!now->remaining_ns) {
+			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now->next_ns);
+			arm(now->next_ns);
 			continue;
 		}
-		if (now.key != p->scx.dsq_vtime) {
-			move_by(BPF_FOR_EACH_ITER, p, queue, now.remaining_ns, now.key);
-			if (now.key < moved)
-				moved = now.key;
+		if (now->key != p->scx.dsq_vtime) {
+			move_by(BPF_FOR_EACH_ITER, p, queue, now->remaining_ns, now->key);
+			if (now->key < moved)
+				moved = now->key;
 			continue;
 		}
 		if (!may_run_on(p, cpu))
 			continue;
-		if (take_this(BPF_FOR_EACH_ITER, p, now.remaining_ns)) {
-			cpu_of(cpu)->key = now.key;
+		/* Before it is moved: the lock of this CPU is given up meanwhile. */
+		before = cpu_of(cpu)->key;
+		expect(cpu_of(cpu), p, now->key);
+		if (take_this(BPF_FOR_EACH_ITER, p, now->remaining_ns))
 			return TOOK_ONE;
-		}
+		expect_nobody(cpu_of(cpu), before);
 	}
 	return moved < than ? LOOK_AGAIN : TOOK_NONE;
 }
@@ -129,13 +147,20 @@ static __noinline u32 first_parked(s32 cpu, u64 than, u64 *key)
 }
 
 /* Takes that VCPU, for `slice`. */
-static __noinline bool take_parked(u32 slot, u64 slice)
+static __noinline bool take_parked(s32 cpu, u32 slot, u64 slice)
 {
+	struct cpu *c = cpu_of(cpu);
 	struct task_struct *p;
+	u64 before = c->key;
 
 	bpf_for_each(scx_dsq, p, PARKED, 0) {
-		if (vcpu_slot(p) == slot)
-			return take_this(BPF_FOR_EACH_ITER, p, slice);
+		if (vcpu_slot(p) != slot)
+			continue;
+		expect(c, p, POLICY_KEY_NON_RT);
+		if (take_this(BPF_FOR_EACH_ITER, p, slice))
+			return true;
+		expect_nobody(c, before);
+		break;
 	}
 	return false;
 }
@@ -232,7 +257,7 @@ static __always_inline bool lend(s32 cpu, u32 kind, struct task_struct *prev, u3
 		parked = first_parked(cpu, mine, &key);
 	if (take_ready(cpu, queue, parked ? key : mine))
 		return true;
-	if (parked && take_parked(parked - 1, NON_RT_SLICE_NS))
+	if (parked && take_parked(cpu, parked - 1, NON_RT_SLICE_NS))
 		return true;
 	if (mine == POLICY_KEY_IDLE)
 		return false;
@@ -250,10 +275,10 @@ static __noinline void pass_on(s32 cpu, u64 queue)
 	/* As in cpu_release: it is not to be called again. */
 	cpu_of(cpu)->key = 0;
 	scx_bpf_test_and_clear_cpu_idle(cpu);
-	unpark(bpf_ktime_get_ns());
+	unpark(bpf_ktime_get_ns(), NO_CPU);
 	bpf_for_each(scx_dsq, p, queue, 0) {
 		if (may_run_on(p, cpu))
-			call_cpu(p, p->scx.dsq_vtime);
+			call_cpu(p, p->scx.dsq_vtime, NO_CPU);
 	}
 	bpf_for_each(scx_dsq, p, SHARED, 0) {
 		s32 other = pick_idle(p);
@@ -270,22 +295,27 @@ static __always_inline void choose(s32 cpu, struct task_struct *prev)
 	u32 slot = goes_on ? vcpu_slot(prev) : NO_VCPU;
 	u64 queue = READY + (host.partitioned ? cpu : 0), mine, first;
 	struct cpu *c = cpu_of(cpu);
-	struct outcome now = {};
+	struct outcome *now = &deciding_of(cpu)->prev;
 	u64 time = bpf_ktime_get_ns();
 
 	if (fifo_comes_first(cpu)) {
 		pass_on(cpu, queue);
 		return;
 	}
-	unpark(time);
+	/* The kernel asks a CPU only where nobody is on its way there. */
+	c->coming = 0;
+	unpark(time, cpu);
 	wake_late_loader(time);
 	if (take_first(cpu))
 		return;
+	/* Not by `now`, of which the verifier knows nothing: with a key there is a `prev`. */
+	mine = POLICY_KEY_IDLE;
 	if (slot != NO_VCPU) {
-		now.ran_ns = prev->se.sum_exec_runtime;
-		vcpu_event(slot, POLICY_EVENT_ACCOUNT, cpu, 0, &now);
+		now->ran_ns = prev->se.sum_exec_runtime;
+		vcpu_event(slot, POLICY_EVENT_ACCOUNT, cpu, 0, now);
+		if (now->remaining_ns)
+			mine = now->key;
 	}
-	mine = now.remaining_ns ? now.key : POLICY_KEY_IDLE;
 	first = mine;
 	if (idlers || c->holder) {
 		/* A thread of a higher class had it: cpu_release. */
@@ -305,15 +335,24 @@ static __always_inline void choose(s32 cpu, struct task_struct *prev)
 		return;
 	}
 	if (c->holder) {
-		if (lend(cpu, c->holder_kind, prev, slot, &now))
+		if (lend(cpu, c->holder_kind, prev, slot, now))
 			return;
-	} else if (now.remaining_ns) {
-		go_on(cpu, prev, slot, &now);
+	} else if (mine != POLICY_KEY_IDLE) {
+		go_on(cpu, prev, slot, now);
 		return;
 	}
-	/* Nobody else has work. */
-	if (!take_non_rt(cpu) && goes_on && slot == NO_VCPU)
-		prev->scx.slice = NON_RT_SLICE_NS;
+	c->key = POLICY_KEY_NON_RT;
+	if (!take_non_rt(cpu)) {
+		/* Nobody else has work. */
+		if (goes_on && slot == NO_VCPU) {
+			prev->scx.slice = NON_RT_SLICE_NS;
+			end_first(c);
+		} else {
+			c->key = POLICY_KEY_IDLE;
+		}
+	}
+	if (holds_back(c))
+		c->key = c->hold_key;
 }
 
 #endif

@@ -61,7 +61,7 @@ int control_advance(struct advance_request *request)
 	/* In this order: see arm(). */
 	told = __sync_lock_test_and_set(&told_ns, POLICY_NEVER);
 	bpf_rcu_read_lock();
-	unpark(time);
+	unpark(time, NO_CPU);
 	next = first_time(PARKED);
 	if (next > POLICY_NEVER)
 		next = POLICY_NEVER;
@@ -127,7 +127,7 @@ static __noinline void queue_anew(u64 queue)
 		if (to == queue && p->scx.dsq_vtime == key)
 			continue;
 		if (move_by(BPF_FOR_EACH_ITER, p, to, now.remaining_ns ?: NON_RT_SLICE_NS, key) && now.remaining_ns)
-			call_cpu(p, now.key);
+			call_cpu(p, now.key, NO_CPU);
 	}
 }
 
@@ -147,7 +147,7 @@ static __noinline void queue_named(u64 queue)
 			move_by(BPF_FOR_EACH_ITER, p, PARKED, NON_RT_SLICE_NS, now.next_ns);
 			arm(now.next_ns);
 		} else if (move_by(BPF_FOR_EACH_ITER, p, ready_queue(now.home), now.remaining_ns, now.key)) {
-			call_cpu(p, now.key);
+			call_cpu(p, now.key, NO_CPU);
 		}
 	}
 }

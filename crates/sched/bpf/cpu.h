@@ -26,7 +26,11 @@
 
 /* What runs on a CPU. Written by that CPU, and by one that puts a VCPU there; read by all. */
 struct cpu {
-	u64 key; /* what a VCPU with work must come before to run here; POLICY_KEY_IDLE: nothing of sched_ext runs */
+	/*
+	 * What a VCPU with work must come before to run here; POLICY_KEY_IDLE: nothing of sched_ext runs. A CPU that is called has
+	 * the key of whom it is called for, until it decides: the next one calls another.
+	 */
+	u64 key;
 	u64 runs_key; /* of what runs */
 	u64 hold_key; /* of its holder; POLICY_KEY_IDLE: none */
 	u64 event_ns; /* when the claim of a VCPU on it may end */
@@ -36,7 +40,7 @@ struct cpu {
 	u32 holder; /* 1 + the slot of the VCPU that idles its budget away; 0: none */
 	u32 holder_kind; /* enum policy_kind; 0: none */
 	u64 since_ns; /* since when what runs has run */
-	u64 coming; /* 1: a VCPU was put here and does not run yet */
+	u64 coming; /* the thread that comes here with `key` and does not run yet; 0: none */
 	u64 offline; /* 1: nothing runs here */
 	u64 joined; /* the thread that came here from another class last, until it is enqueued */
 	s64 allowance_ns; /* kernel_thread.h, as it was at allowance_at_ns; below 0: owed */
@@ -193,23 +197,27 @@ static __always_inline bool may_run_on(struct task_struct *p, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* The CPU that a VCPU with `key` takes from another: that of the greatest key; -1 for none. */
-static __noinline s32 find_victim(struct task_struct *p, u64 key)
+/* Whether a VCPU that comes before its key would run there. */
+static __always_inline bool can_be_called(s32 cpu)
 {
-	u64 worst = 0;
+	return !cpu_of(cpu)->offline && (cpu_of(cpu)->key != POLICY_KEY_IDLE || !is_taken(cpu));
+}
+
+/* The CPU that a VCPU with `key` takes from another: that of the greatest key, `held`; -1 for none. */
+static __noinline s32 find_victim(struct task_struct *p, u64 key, u64 *held)
+{
 	s32 found = -1, cpu;
 
+	*held = 0;
 	bpf_for(cpu, 0, cpu_count) {
-		u64 held = cpu_of(cpu)->key;
+		u64 its = cpu_of(cpu)->key;
 
-		if (held <= worst || cpu_of(cpu)->offline || !may_run_on(p, cpu))
+		if (its <= *held || !may_run_on(p, cpu) || !can_be_called(cpu))
 			continue;
-		if (held == POLICY_KEY_IDLE && is_taken(cpu))
-			continue;
-		worst = held;
+		*held = its;
 		found = cpu;
 	}
-	return found >= 0 && policy_preempts(key, worst) ? found : -1;
+	return found >= 0 && policy_preempts(key, *held) ? found : -1;
 }
 
 /*
@@ -230,33 +238,95 @@ static __noinline s32 pick_idle(struct task_struct *p)
 	return -1;
 }
 
-/* Has some CPU look at the queues for `p`. */
-static __always_inline void call_cpu(struct task_struct *p, u64 key)
-{
-	s32 cpu = -1;
+/* A CPU that decides next without a call: none. */
+#define NO_CPU (-1)
+/* How often a CPU is looked for whose key changes meanwhile. */
+#define CALL_TRIES 8
 
-	if (idlers) {
-		/* A CPU without work may be held. Passed over it would be found by no non-RT thread either: see pick_idle. */
-	} else if (must_stay(p)) {
-		cpu = scx_bpf_task_cpu(p);
-		if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-			return;
-		}
-	} else {
-		cpu = pick_idle(p);
-		if (cpu >= 0) {
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-			return;
-		}
+/* The CPU without work that `p` may have; -1 for none. */
+static __always_inline s32 idle_for(struct task_struct *p)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	/* One without work may be held. Passed over it would be found by no non-RT thread either: see pick_idle. */
+	if (idlers)
+		return -1;
+	if (must_stay(p))
+		return scx_bpf_test_and_clear_cpu_idle(cpu) ? cpu : -1;
+	return pick_idle(p);
+}
+
+/*
+ * Has some CPU look at the queues for `p`, and marks it by its key, so that of several VCPUs whose budgets come back together each
+ * calls another. Every mark ends: a call makes the CPU decide, and each decision sets the key. Where it is lost, since a thread comes
+ * there first, call_waiting() finds that. `decides`: a CPU that needs no call.
+ */
+static __noinline int call_cpu(struct task_struct *p, u64 key, s32 decides)
+{
+	u64 held = POLICY_KEY_IDLE;
+	s32 cpu = idle_for(p), tries;
+
+	if (cpu >= 0) {
+		__sync_bool_compare_and_swap(&cpu_of(cpu)->key, held, key);
+		/* Not SCX_KICK_IDLE: a thread that has come there meanwhile would keep it. */
+		if (cpu != decides)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return 0;
 	}
-	cpu = find_victim(p, key);
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	bpf_for(tries, 0, CALL_TRIES) {
+		cpu = find_victim(p, key, &held);
+		if (cpu < 0)
+			break;
+		if (!__sync_bool_compare_and_swap(&cpu_of(cpu)->key, held, key))
+			continue;
+		if (cpu != decides)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		break;
+	}
+	return 0;
+}
+
+/*
+ * A CPU has decided: no VCPU that waits comes before what some CPU runs, or that CPU is called. A call may have been lost, and what
+ * the CPU ran before waits now.
+ */
+static __noinline int call_waiting(s32 cpu)
+{
+	u64 queue = READY + (host.partitioned ? cpu : 0), worst = 0;
+	struct task_struct *p;
+	s32 other;
+
+	if (scx_bpf_dsq_nr_queued(queue) <= 0)
+		return 0;
+	bpf_for(other, 0, cpu_count) {
+		if (cpu_of(other)->key > worst && can_be_called(other))
+			worst = cpu_of(other)->key;
+	}
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		if (p->scx.dsq_vtime >= worst)
+			break;
+		if (vcpu_slot(p) != NO_VCPU)
+			call_cpu(p, p->scx.dsq_vtime, NO_CPU);
+	}
+	return 0;
+}
+
+/* The thread runs next on this CPU, where `key` holds others off until then. */
+static __always_inline void expect(struct cpu *c, const struct task_struct *p, u64 key)
+{
+	c->coming = p->pid;
+	c->key = key;
+}
+
+/* It does not, and the key is what it was. */
+static __always_inline void expect_nobody(struct cpu *c, u64 key)
+{
+	c->coming = 0;
+	c->key = key;
 }
 
 /* The CPU belongs to a VCPU that is put there next, unless another one is on its way. */
-static __always_inline bool claim_cpu(s32 cpu, struct cpu *c, u64 key)
+static __always_inline bool claim_cpu(s32 cpu, struct cpu *c, const struct task_struct *p, u64 key)
 {
 	u64 held = c->key;
 
@@ -267,7 +337,7 @@ static __always_inline bool claim_cpu(s32 cpu, struct cpu *c, u64 key)
 		return false;
 	if (!__sync_bool_compare_and_swap(&c->key, held, key))
 		return false;
-	c->coming = 1;
+	c->coming = p->pid;
 	return true;
 }
 

@@ -6,6 +6,7 @@
 /* sched_ext_entity.flags: the task has work. */
 #define SCX_TASK_QUEUED 1U
 #define SCX_OPS_ENQ_LAST (1ULL << 1)
+#define SCX_OPS_ENQ_EXITING (1ULL << 2)
 #define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
 #define SCX_ENQ_WAKEUP 1ULL
 #define SCX_ENQ_PREEMPT (1ULL << 32)

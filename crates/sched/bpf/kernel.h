@@ -108,6 +108,8 @@ struct sched_ext_ops {
 	char name[128];
 };
 
+_Static_assert(__builtin_offsetof(struct sched_ext_ops, flags) == 128, "src/operations.rs");
+
 #include "flags.h"
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
@@ -119,6 +121,7 @@ struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
 void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
 s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
+s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 u32 scx_bpf_nr_cpu_ids(void) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;

@@ -51,7 +51,7 @@ static __noinline bool enqueue_first(struct task_struct *p, u64 enq_flags)
 		return false;
 	c->first_watched = !(enq_flags & SCX_ENQ_WAKEUP) || c->first_overran;
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !c->coming) {
-		c->key = 0;
+		expect(c, p, 0);
 		insert(p, SCX_DSQ_LOCAL, c->allowance_ns, enq_flags | SCX_ENQ_PREEMPT);
 		return true;
 	}
@@ -65,15 +65,19 @@ static __noinline bool enqueue_first(struct task_struct *p, u64 enq_flags)
 }
 
 /* In dispatch(): one that waits runs next, and no VCPU is put on the CPU before. */
-static __always_inline bool take_first(s32 cpu)
+static __noinline bool take_first(s32 cpu)
 {
 	struct cpu *c = cpu_of(cpu);
+	struct task_struct *p;
+	u64 key = c->key;
 
 	if (!c->first_waits)
 		return false;
-	if (take(FIRST + cpu)) {
-		c->key = 0;
-		return true;
+	bpf_for_each(scx_dsq, p, FIRST + cpu, 0) {
+		expect(c, p, 0);
+		if (take_this(BPF_FOR_EACH_ITER, p, p->scx.slice))
+			return true;
+		expect_nobody(c, key);
 	}
 	c->first_waits = 0;
 	return false;

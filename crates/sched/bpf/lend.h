@@ -20,6 +20,26 @@ static __always_inline bool holds_back(const struct cpu *c)
 	return c->holder && c->holder_kind == POLICY_PERIODIC;
 }
 
+/* The key of the CPU whatever comes there: of what runs, or of who holds it. */
+static __always_inline u64 key_of_now(const struct cpu *c)
+{
+	if (c->first_runs)
+		return 0;
+	return holds_back(c) ? c->hold_key : c->runs_key;
+}
+
+/* The thread is gone before it ran. VCPUs that its key held off are called for. */
+static __always_inline void forget_coming(s32 cpu, const struct task_struct *p)
+{
+	struct cpu *c = cpu_of(cpu);
+
+	if (c->coming != (u64)p->pid)
+		return;
+	c->coming = 0;
+	c->key = key_of_now(c);
+	call_waiting(cpu);
+}
+
 /* The CPU's holder is gone: what runs there runs on its own account. */
 static __always_inline void forget_holder(struct cpu *c)
 {

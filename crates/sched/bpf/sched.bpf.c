@@ -26,6 +26,7 @@ s32 BPF_PROG(steadyvm_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_
 	u32 slot = vcpu_slot(p);
 	struct outcome now = {};
 	bool idle = false;
+	u64 held;
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle), victim;
 
 	if (slot == NO_VCPU) {
@@ -36,7 +37,7 @@ s32 BPF_PROG(steadyvm_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_
 	if (idle)
 		return cpu;
 	wake_up(slot, cpu, &now);
-	victim = now.remaining_ns ? find_victim(p, now.key) : -1;
+	victim = now.remaining_ns ? find_victim(p, now.key, &held) : -1;
 	return victim >= 0 ? victim : prev_cpu;
 }
 
@@ -105,12 +106,12 @@ void BPF_PROG(steadyvm_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	/* A wake-up holds the lock of this CPU's queue: the VCPU is put there without another interrupt. */
-	if ((enq_flags & SCX_ENQ_WAKEUP) && claim_cpu(scx_bpf_task_cpu(p), c, now.key)) {
+	if ((enq_flags & SCX_ENQ_WAKEUP) && claim_cpu(scx_bpf_task_cpu(p), c, p, now.key)) {
 		insert(p, SCX_DSQ_LOCAL, now.remaining_ns, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
 	insert_by(p, ready_queue(now.home), now.remaining_ns, now.key, enq_flags);
-	call_cpu(p, now.key);
+	call_cpu(p, now.key, NO_CPU);
 }
 
 SEC("struct_ops/dispatch")
@@ -137,17 +138,20 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	if (c->joined == p->pid || (slot != NO_VCPU && !has_work(slot)))
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 	c->joined = 0;
-	c->coming = 0;
+	/* Another one may still come: this thread may be here without a decision. */
+	if (c->coming == (u64)p->pid)
+		c->coming = 0;
 	c->exhausts = 0;
 	c->since_ns = bpf_ktime_get_ns();
 	if (slot == NO_VCPU) {
 		c->runs_key = POLICY_KEY_NON_RT;
 		if (!c->holder)
 			c->event_ns = POLICY_NEVER;
-		if (!begin_first(p, c) && !holds_back(c))
-			c->key = POLICY_KEY_NON_RT;
+		begin_first(p, c);
+		c->key = key_of_now(c);
 		if ((s64)(non_rt_time - p->scx.dsq_vtime) < 0)
 			non_rt_time = p->scx.dsq_vtime;
+		call_waiting(scx_bpf_task_cpu(p));
 		return;
 	}
 	end_turn(scx_bpf_task_cpu(p), c->since_ns);
@@ -166,6 +170,7 @@ void BPF_PROG(steadyvm_running, struct task_struct *p)
 	}
 	vcpu_event(slot, POLICY_EVENT_RUN, scx_bpf_task_cpu(p), 0, &now);
 	has_cpu(c, &now);
+	call_waiting(scx_bpf_task_cpu(p));
 }
 
 SEC("struct_ops/stopping")
@@ -213,6 +218,7 @@ void BPF_PROG(steadyvm_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	u32 slot = vcpu_slot(p);
 
+	forget_coming(scx_bpf_task_cpu(p), p);
 	if (slot != NO_VCPU && (deq_flags & SCX_DEQ_SLEEP))
 		block(p, slot, 0);
 }
@@ -322,6 +328,11 @@ void BPF_PROG(steadyvm_exit, struct scx_exit_info *info)
 	wake_loader();
 }
 
+/*
+ * ENQ_EXITING: a thread that ends waits as others do. Without it the kernel puts such a thread back into its CPU's local queue, and
+ * the CPU decides nothing. VCPUs that wait call that CPU again each time the thread runs: on PREEMPT_RT, where irq_work/N answers a
+ * call, without end.
+ */
 SEC(".struct_ops.link")
 struct sched_ext_ops steadyvm = {
 	.select_cpu = (void *)steadyvm_select_cpu,
@@ -340,7 +351,7 @@ struct sched_ext_ops steadyvm = {
 	.exit_task = (void *)steadyvm_exit_task,
 	.init = (void *)steadyvm_init,
 	.exit = (void *)steadyvm_exit,
-	.flags = SCX_OPS_ENQ_LAST,
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING,
 	.name = "steadyvm",
 };
 

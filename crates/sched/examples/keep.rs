@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         Some("stop") => service::end(socket)?,
         Some("apply") => {
-            let config = Config::parse(&std::fs::read_to_string(&words[1])?)?;
+            let config = Config::parse(&words[1], &std::fs::read_to_string(&words[1])?)?;
             let threads = threads(&words[2..])?;
             service::ask(socket, &Request::Apply { config, threads })?;
         }
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{:?}", record.replay(words[2].parse::<u64>()? * 1000)?);
         }
         Some(file) => {
-            let config = Config::parse(&std::fs::read_to_string(file)?)?;
+            let config = Config::parse(file, &std::fs::read_to_string(file)?)?;
             let record = (words[1] != "-").then(|| Path::new(&words[1]));
             let cpus = std::thread::available_parallelism()?.get() as u32;
             let mut service = Service::new(Scheduler::start(config.host().host(), record)?, cpus);

@@ -1,9 +1,9 @@
-//! The section `[sched]` of a file: what enforces VCPU budgets, and which.
+//! What the section `[sched]` of a file asks of this scheduler: what enforces VCPU budgets, and which.
 //!
 //! ```toml
 //! [sched]
 //! mechanism = "ext"          # auto, ext or deadline
-//! server = "deferrable"      # of VMs that name none
+//! server = "deferrable"      # of VMs that name none; without it that of [host], or cbs
 //! order = "earliest-deadline"
 //! queue = "global"           # or partitioned
 //! quantum_us = 0             # 0: budgets end at exact times
@@ -17,46 +17,9 @@ use crate::enforcement::{Enforcement, Reserved, kind};
 use crate::scheduler::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use steadyvm_sched_policy::{Kind, Parameters};
-
-/// What enforces budgets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mechanism {
-    /// The best that the kernel has.
-    #[default]
-    Auto,
-    /// `sched_ext`.
-    Ext,
-    /// `SCHED_DEADLINE`.
-    Deadline,
-}
-
-/// [`Order`], as files say it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Priority {
-    /// By absolute deadline: EDF.
-    #[default]
-    EarliestDeadline,
-    /// By relative deadline: DM.
-    DeadlineMonotonic,
-    /// By period: RM.
-    RateMonotonic,
-    /// By `priority`, 0 first.
-    Explicit,
-}
-
-/// Which VCPUs a CPU chooses from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Queue {
-    /// All that may run on it.
-    #[default]
-    Global,
-    /// Those whose first CPU it is.
-    Partitioned,
-}
+use steadyvm_config::{File, Placed, ServerName};
+pub use steadyvm_config::{Mechanism, Priority, Queue};
+use steadyvm_sched_policy::Parameters;
 
 /// The section `[sched]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +27,7 @@ pub enum Queue {
 pub struct Config {
     /// What enforces budgets.
     pub mechanism: Mechanism,
-    /// The server of VMs that name none: a word of [`Kind::word`].
+    /// The server of VMs that name none: a word of [`steadyvm_sched_policy::Kind::word`].
     pub server: String,
     /// What orders VCPUs with a budget.
     pub order: Priority,
@@ -80,7 +43,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             mechanism: Mechanism::default(),
-            server: Kind::Deferrable.word().to_owned(),
+            server: ServerName::default().word().to_owned(),
             order: Priority::default(),
             queue: Queue::default(),
             quantum_us: 0,
@@ -100,7 +63,7 @@ pub struct Vm {
     /// From a period's start, in microseconds; the period where it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_us: Option<u64>,
-    /// A word of [`Kind::word`].
+    /// A word of [`steadyvm_sched_policy::Kind::word`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// For the explicit order, 0 first.
@@ -111,40 +74,75 @@ pub struct Vm {
     pub cpus: Vec<u32>,
 }
 
-#[derive(Deserialize)]
-struct File {
-    #[serde(default)]
-    sched: Config,
+/// The server of VCPUs whose VM names none: that of `[sched]`, else that of `[host]`, else the default of `[host]`.
+pub fn default_server(file: &File) -> String {
+    let own = (file.sched.as_ref()).and_then(|table| table.server.clone());
+    own.unwrap_or_else(|| planned_server(file).word().to_owned())
+}
+
+/// The server that a file's plan is for.
+pub fn planned_server(file: &File) -> ServerName {
+    file.host
+        .as_ref()
+        .map_or_else(ServerName::default, |host| host.server)
 }
 
 impl Config {
-    /// Reads the section of a file; other sections are others'.
+    /// Reads a file that nobody else reads.
     ///
     /// # Errors
-    /// No TOML, unknown or impossible values.
-    pub fn parse(text: &str) -> Result<Self, Error> {
-        let file: File = toml::from_str(text).map_err(|error| Error::Input(error.to_string()))?;
-        file.sched.check()?;
-        Ok(file.sched)
+    /// A file that is wrong, and what [`Self::of`] refuses.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        let file = File::parse(name, text).map_err(|error| Error::Input(error.to_string()))?;
+        Self::of(&file)
+    }
+
+    /// The section of a file.
+    ///
+    /// # Errors
+    /// Impossible values, with their place.
+    pub fn of(file: &File) -> Result<Self, Error> {
+        let Some(table) = &file.sched else {
+            return Ok(Self::default());
+        };
+        let config = Self {
+            mechanism: table.mechanism,
+            server: default_server(file),
+            order: table.order.unwrap_or_default(),
+            queue: table.queue.unwrap_or_default(),
+            quantum_us: table.quantum_us.unwrap_or_default(),
+            vm: (table.vm.iter())
+                .map(|(name, vm)| (name.clone(), Vm::from(&vm.value)))
+                .collect(),
+        };
+        kind(&config.server).map_err(|error| at(table, &error))?;
+        for (name, vm) in &table.vm {
+            let checked = config.check_vm(name, &config.vm[name]);
+            checked.map_err(|error| at(vm, &error))?;
+        }
+        Ok(config)
     }
 
     /// Refuses what no host can do: see [`Vm::parameters`].
     pub fn check(&self) -> Result<(), Error> {
         kind(&self.server)?;
-        for (name, vm) in &self.vm {
-            vm.parameters(&self.server)
-                .map_err(|error| Error::Input(format!("[sched.vm.{name}]: {error}")))?;
-            if vm.period_us < self.quantum_us {
-                return Err(Error::Input(format!(
-                    "[sched.vm.{name}]: its period of {} us is below the quantum of {} us; make quantum_us smaller",
-                    vm.period_us, self.quantum_us
-                )));
-            }
-            if self.queue == Queue::Partitioned && vm.cpus.len() != 1 {
-                return Err(Error::Input(format!(
-                    "[sched.vm.{name}]: in a partitioned host a VM needs one CPU, such as cpus = [1]"
-                )));
-            }
+        let mut vms = self.vm.iter();
+        vms.try_for_each(|(name, vm)| self.check_vm(name, vm))
+    }
+
+    fn check_vm(&self, name: &str, vm: &Vm) -> Result<(), Error> {
+        vm.parameters(&self.server)
+            .map_err(|error| Error::Input(format!("[sched.vm.{name}]: {error}")))?;
+        if vm.period_us < self.quantum_us {
+            return Err(Error::Input(format!(
+                "[sched.vm.{name}]: its period of {} us is below the quantum of {} us; make quantum_us smaller",
+                vm.period_us, self.quantum_us
+            )));
+        }
+        if self.queue == Queue::Partitioned && vm.cpus.len() != 1 {
+            return Err(Error::Input(format!(
+                "[sched.vm.{name}]: in a partitioned host a VM needs one CPU, such as cpus = [1]"
+            )));
         }
         Ok(())
     }
@@ -223,6 +221,10 @@ impl Config {
     }
 }
 
+fn at<T>(value: &Placed<T>, error: &Error) -> Error {
+    Error::Input(format!("{}: {error}", value.place))
+}
+
 /// A list of CPUs as the kernel writes it: `0-3,8`.
 pub(crate) fn cpu_list(text: &str) -> Option<Vec<u32>> {
     let ranges = text.trim().split(',').map(|range| {
@@ -233,6 +235,19 @@ pub(crate) fn cpu_list(text: &str) -> Option<Vec<u32>> {
     // More CPUs than any host has are no list of CPUs.
     let all: Vec<u32> = ranges.into_iter().flatten().take(1 << 16).collect();
     (!all.is_empty()).then_some(all)
+}
+
+impl From<&steadyvm_config::Reserved> for Vm {
+    fn from(table: &steadyvm_config::Reserved) -> Self {
+        Self {
+            budget_us: table.budget_us,
+            period_us: table.period_us,
+            deadline_us: table.deadline_us,
+            server: table.server.clone(),
+            priority: table.priority,
+            cpus: table.cpus.clone(),
+        }
+    }
 }
 
 impl Vm {
@@ -265,14 +280,15 @@ impl Vm {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use steadyvm_sched_policy::Kind;
 
-    const TWO: &str = "[host]\nmethod = 'rt'\n[sched]\nmechanism = 'ext'\nserver = 'sporadic'\n\
+    const TWO: &str = "[host]\nscheduler = 'gedf'\n[sched]\nmechanism = 'ext'\nserver = 'sporadic'\n\
         [sched.vm.a]\nbudget_us = 4000\nperiod_us = 10000\n\
         [sched.vm.b]\nbudget_us = 10\nperiod_us = 100\nserver = 'polling'\ncpus = [1]\n";
 
     #[test]
     fn a_file_says_what_each_vm_gets() {
-        let config = Config::parse(TWO).unwrap();
+        let config = Config::parse("f", TWO).unwrap();
         assert_eq!(config.mechanism, Mechanism::Ext);
         let parameters = |name: &str| config.vm[name].parameters(&config.server).unwrap();
         assert_eq!(parameters("a").kind(), Kind::Sporadic);
@@ -290,7 +306,11 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_with_its_name() {
         for (from, to, says) in [
-            ("budget_us = 10\n", "budget_us = 101\n", "[sched.vm.b]"),
+            (
+                "budget_us = 10\n",
+                "budget_us = 101\n",
+                "f line 9 column 1: [sched.vm.b]",
+            ),
             ("budget_us = 10\n", "budget_us = 0\n", "[sched.vm.b]"),
             ("'polling'", "'pooling'", "choose one of: deferrable"),
             (
@@ -305,15 +325,26 @@ mod tests {
             ),
             ("'sporadic'", "'sporadic'\nquantum = 1000", "unknown field"),
         ] {
-            let error = Config::parse(&TWO.replace(from, to)).unwrap_err();
+            let error = Config::parse("f", &TWO.replace(from, to)).unwrap_err();
             assert!(error.to_string().contains(says), "{to}: {error}");
             assert_eq!(error.exit_code(), 2);
         }
     }
 
+    /// Whoever reads the file: `apply` and `sched ext` once had a default each.
+    #[test]
+    fn the_server_is_that_of_sched_else_of_host_else_cbs() {
+        let server = |text: &str| Config::parse("f", text).unwrap().server;
+        assert_eq!(server("[sched]\n"), "cbs");
+        let host = "[host]\nscheduler = 'gedf'\nserver = 'periodic'\n";
+        assert_eq!(server(&format!("{host}[sched]\n")), "periodic");
+        let own = format!("{host}[sched]\nserver = 'polling'\n");
+        assert_eq!(server(&own), "polling");
+    }
+
     #[test]
     fn a_mask_without_cpus_is_refused_and_too_much_is_told() {
-        let config = Config::parse(TWO).unwrap();
+        let config = Config::parse("f", TWO).unwrap();
         config.check_cpus(&[0, 1]).unwrap();
         let error = config.check_cpus(&[0, 2]).unwrap_err().to_string();
         assert!(
@@ -344,9 +375,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(text in "\\PC*", budget in any::<u64>(), period in any::<u64>()) {
-            let _ = (Config::parse(&text), cpu_list(&text));
+            let _ = (Config::parse("f", &text), cpu_list(&text));
             let text = format!("[sched.vm.a]\nbudget_us = {budget}\nperiod_us = {period}\n");
-            let _ = Config::parse(&text);
+            let _ = Config::parse("f", &text);
         }
     }
 }

@@ -7,11 +7,13 @@
 mod abi;
 mod client;
 pub mod config;
+pub mod core_scheduling;
 pub mod ejection;
 pub mod enforcement;
 pub mod exposition;
 mod kicks;
 mod metrics;
+mod operations;
 mod preferred;
 pub mod process;
 mod protocol;

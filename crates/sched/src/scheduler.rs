@@ -3,7 +3,7 @@
 use crate::abi::{Decisions, HostRequest, MAX_VCPUS, Shared, Vcpu, VcpuRequest};
 use crate::kicks::Raised;
 use crate::preferred::Preferred;
-use crate::{record, timer};
+use crate::{operations, record, timer};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use std::fs;
 use std::io;
@@ -234,8 +234,9 @@ impl Scheduler {
         let preferred = Preferred::now();
         let mut object = ObjectBuilder::default()
             .open_memory(OBJECT)
-            .and_then(libbpf_rs::OpenObject::load)
-            .map_err(Error::bpf("load the scheduler"))?;
+            .map_err(Error::bpf("open the scheduler"))?;
+        operations::prepare(&mut object)?;
+        let mut object = object.load().map_err(Error::bpf("load the scheduler"))?;
         drop(preferred);
         let map = |object: &Object, name: &str| {
             let map = object.maps().find(|map| map.name() == name);
@@ -328,6 +329,17 @@ impl Scheduler {
                 "there are {MAX_VCPUS} VCPUs with a budget already, which is all"
             ))
         })? as u32;
+        // One that is gone is found so by its name.
+        if crate::core_scheduling::cookie(tid).is_ok_and(|cookie| cookie != 0) {
+            return Err(Error::Refused {
+                what: format!("give thread {tid} a budget"),
+                why: format!(
+                    "it {}; {}",
+                    crate::core_scheduling::REASON,
+                    crate::core_scheduling::FIX
+                ),
+            });
+        }
         self.tell(slot, tid, parameters, cpus)?;
         self.used[slot as usize] = true;
         Ok(slot)

@@ -120,7 +120,7 @@ pub struct VcpuStanding {
     pub guest: Option<GuestReport>,
 }
 
-/// What a guest's jobs report: `steadyvm load job --report`.
+/// What a guest's jobs report: `steadyvm-lab load job --report`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestReport {
     /// Jobs that are done.

@@ -1,6 +1,6 @@
 //! The scheduler in C on a model of the kernel (`model/model.c`): no thread waits long, no storm of decisions, VCPUs get what
 //! they are granted, and every decision is the policy's. Races between
-//! CPUs are for the lab (`crates/steadyvm/tests/lab_sched.rs`).
+//! CPUs are for the lab (`crates/steadyvm-lab/tests/lab_sched.rs`).
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
@@ -12,6 +12,9 @@ use tempfile::TempDir;
 
 /// A kick, a turn of the loader's thread and a decision on each CPU, and as much again.
 const REACTION_NS: u64 = 1_000_000;
+
+#[path = "model/inversions.rs"]
+mod inversions;
 
 struct Model {
     place: TempDir,
@@ -28,16 +31,23 @@ struct Got {
     unexplained: u64,
     /// Periods in which it had work all the time and not its budget.
     short: u64,
+    /// While it waited with budget, for how long a CPU ran what comes after it.
+    inversion_us: u64,
 }
 
 impl Model {
     fn build() -> Self {
+        Self::of(2)
+    }
+
+    fn of(cpus: u32) -> Self {
         let place = TempDir::new().unwrap();
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let include = |folder: &str| format!("-I{}", here.join(folder).display());
         let built = Command::new("gcc")
             .args(["-std=gnu11", "-O1", "-Wall", "-Wno-unused", "-Werror"])
             .args(["tests/model", "bpf", "../sched-policy/policy", "../stats/c"].map(include))
+            .arg(format!("-DMODEL_CPUS={cpus}"))
             .arg(here.join("tests/model/model.c"))
             .arg("-o")
             .arg(place.path().join("model"))
@@ -79,6 +89,7 @@ impl Got {
             wait,
             unexplained,
             short,
+            inversion,
         ] = &words[..]
         else {
             panic!("{line}");
@@ -94,6 +105,7 @@ impl Got {
             longest_wait_us: wait.parse().unwrap(),
             unexplained: unexplained.parse().unwrap(),
             short: short.parse().unwrap(),
+            inversion_us: inversion.parse().unwrap(),
         }
     }
 }

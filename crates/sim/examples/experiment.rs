@@ -15,6 +15,8 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     };
-    print!("{}", experiment.run(seed));
+    let found = experiment.run(seed);
+    let short = found.answer.in_short();
+    print!("{short}\n\n{}\n\n{}", found.introduction, found.tables);
     ExitCode::SUCCESS
 }

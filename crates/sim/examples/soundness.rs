@@ -1,60 +1,93 @@
-//! Random systems that the analysis accepts, simulated: stops at the first that is late, made small.
+//! Random plan files that the plan accepts, played: prints each that is late, made small.
 //!
-//! `cargo run --release -p steadyvm-sim --example soundness -- [SYSTEMS] [SEED] [SERVER...]`
+//! `cargo run --release -p steadyvm-sim --example soundness -- [--files N] [--minutes N] [--seed N] [--most N] [--free] [--less]`; `--show N` prints a file
 //!
-//! Exit codes: 0 none was late, 1 one was, 2 wrong use.
+//! `--free`: no files whose switches cost time. `--less`: the counter-check; one VCPU has a unit less than is installed. Without `--seed`, the time is the seed.
+//! Exit codes: 0 none was late (with `--less`: some were), 1 otherwise, 2 wrong use.
 
-use std::{env, process::ExitCode, time::Instant};
+use std::{
+    env,
+    process::ExitCode,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
-use steadyvm_sim::soundness::{Space, check};
+use steadyvm_sim::soundness::{Search, Tally, search};
 
-const SERVERS: [&str; 4] = ["deferrable", "periodic", "sporadic", "cbs"];
-
-fn main() -> ExitCode {
+fn arguments() -> Option<Search> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let mut found = Search::new(since.as_secs() << 24, u64::MAX);
     let mut words = env::args().skip(1);
-    let mut number = |otherwise: u64| {
-        words
-            .next()
-            .map_or(Some(otherwise), |word| word.parse().ok())
-    };
-    let (Some(systems), Some(seed)) = (number(1_000_000), number(1)) else {
-        eprintln!("soundness: give [SYSTEMS] [SEED] [SERVER...], the first two as numbers");
-        return ExitCode::from(2);
-    };
-    let mut space = Space::default();
-    let servers: Vec<&'static str> = words
-        .filter_map(|word| SERVERS.into_iter().find(|&server| server == word))
-        .collect();
-    if !servers.is_empty() {
-        space.servers = servers;
-    }
-    // Ten reports on the way.
-    let (start, mut done, mut drawn, mut jobs, mut events) = (Instant::now(), 0, 0, 0, 0);
-    while done < systems {
-        let part = systems.div_ceil(10).min(systems - done);
-        match check(&space, part, seed.wrapping_add(drawn)) {
-            Ok(tally) => {
-                done += tally.accepted;
-                drawn += tally.drawn;
-                jobs += tally.jobs;
-                events += tally.events;
-                eprintln!(
-                    "{done} accepted systems of {drawn}: {jobs} jobs, none late; {:.0} s",
-                    start.elapsed().as_secs_f64()
-                );
+    while let Some(word) = words.next() {
+        if word == "--less" {
+            found.less = true;
+            found.most = usize::MAX;
+            continue;
+        }
+        if word == "--free" {
+            found.costs = false;
+            continue;
+        }
+        let number: u64 = words.next()?.parse().ok()?;
+        match word.as_str() {
+            "--files" => found.files = number,
+            "--minutes" => found.until = Some(Instant::now() + Duration::from_secs(60 * number)),
+            "--seed" => found.seed = number,
+            "--show" => {
+                println!("{}", steadyvm_sim::soundness::file(number)?);
+                std::process::exit(0);
             }
-            Err(found) => {
-                println!(
-                    "# System {}: accepted, but {} jobs are late.\n{}",
-                    found.number, found.late, found.toml
-                );
-                return ExitCode::from(1);
-            }
+            "--most" => found.most = usize::try_from(number).ok()?,
+            _ => return None,
         }
     }
+    Some(found)
+}
+
+fn main() -> ExitCode {
+    let Some(wanted) = arguments() else {
+        eprintln!(
+            "soundness: give [--files N] [--minutes N] [--seed N] [--most N] [--free] [--less], each N a number"
+        );
+        return ExitCode::from(2);
+    };
+    let start = Instant::now();
+    let (mut told, mut shown) = (start, 0);
+    let mut progress = |tally: &Tally| {
+        for found in tally.found.iter().skip(shown).filter(|_| !wanted.less) {
+            println!(
+                "# File {}: accepted, but {} jobs are late.\n{}\n",
+                found.number, found.late, found.toml
+            );
+        }
+        shown = tally.found.len();
+        if told.elapsed() >= Duration::from_secs(30) {
+            told = Instant::now();
+            eprintln!(
+                "{} s: {} accepted files of {} drawn, {} late; seeds {} to {}",
+                start.elapsed().as_secs(),
+                tally.accepted,
+                tally.drawn,
+                tally.late,
+                wanted.seed,
+                wanted.seed + tally.drawn - 1
+            );
+        }
+    };
+    let tally = search(&wanted, &mut progress);
+    println!("| files with | accepted | late |\n|---|---|---|");
+    for (kind, (accepted, late)) in &tally.kinds {
+        println!("| {kind} | {accepted} | {late} |");
+    }
     println!(
-        "{done} accepted systems of {drawn} drawn (servers {}), seed {seed}: {jobs} jobs, {events} events, none late",
-        space.servers.join(", ")
+        "{} accepted files of {} drawn, {} plays, {} jobs, {} files late; seeds {} to {}; {} s",
+        tally.accepted,
+        tally.drawn,
+        tally.plays,
+        tally.jobs,
+        tally.late,
+        wanted.seed,
+        wanted.seed + tally.drawn.saturating_sub(1),
+        start.elapsed().as_secs()
     );
-    ExitCode::SUCCESS
+    ExitCode::from(u8::from((tally.late > 0) != wanted.less))
 }

@@ -9,18 +9,20 @@
 //! min(n, k) VCPUs have work, and the n first jobs run on whichever of them run: what the theory of multiprocessor
 //! interfaces assumes (`guest.rs`).
 
+mod adversary;
 mod guest;
 mod host;
 mod jobs;
 
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use steadyvm_sched_policy::{CpuSet, KEY_IDLE, NEVER as POLICY_NEVER, Server, at_quantum};
+use steadyvm_sched_policy::{CpuSet, KEY_IDLE, NEVER as POLICY_NEVER};
 
 use crate::{
     observe::{Observer, Stretch},
     outcome::{Outcome, TaskOutcome, VcpuOutcome},
-    system::{GuestOrder, Overheads, System, SystemError},
+    server::{Phase, Server},
+    system::{GuestOrder, Late, Overheads, Play, System, SystemError},
     timers::{NEVER, Timers},
 };
 
@@ -61,6 +63,8 @@ struct Vcpu {
     domain: u32,
     /// May run everywhere.
     everywhere: bool,
+    /// Its budget is its period: it is never switched, and starts at no cost.
+    whole: bool,
     /// First and one past last of its tasks, if its guest is not global.
     tasks: (u32, u32),
     /// Of its own tasks: how many have a job.
@@ -84,6 +88,7 @@ struct Guest {
 pub struct Engine<'a, O> {
     host: steadyvm_sched_policy::Host,
     overheads: Overheads,
+    play: Play,
     now: u64,
     end: u64,
     cpus: Vec<Cpu>,
@@ -92,7 +97,8 @@ pub struct Engine<'a, O> {
     waiting: Vec<u64>,
     guests: Vec<Guest>,
     tasks: Vec<jobs::TaskState>,
-    /// Timers: tasks, then VCPUs, then CPUs.
+    /// Timers: tasks, then VCPUs, then CPUs, then tasks that suspend themselves, then deadlines where late jobs are dropped.
+    /// Of one instant, the first in this order is handled first: a job that ends at its deadline is not late.
     timers: Timers,
     /// The VCPUs of each queue: one, or one per CPU.
     domains: Vec<Vec<u32>>,
@@ -124,6 +130,7 @@ impl<'a, O: Observer> Engine<'a, O> {
         let mut engine = Self {
             host: system.host,
             overheads: system.overheads,
+            play: system.play,
             now: 0,
             end: duration_ns,
             cpus: (0..system.cpus).map(|_| Cpu::new()).collect(),
@@ -145,10 +152,8 @@ impl<'a, O: Observer> Engine<'a, O> {
         for guest in &system.guests {
             engine.add_guest(guest, system.cpus);
         }
-        engine.lends = engine.vcpus.iter().any(|vcpu| {
-            let parameters = vcpu.server.parameters();
-            parameters.is_rt() && parameters.kind().idles()
-        });
+        engine.lends = (engine.vcpus.iter())
+            .any(|vcpu| vcpu.server.parameters().is_rt() && vcpu.server.idles());
         let domains = if system.host.is_partitioned() {
             system.cpus
         } else {
@@ -162,7 +167,9 @@ impl<'a, O: Observer> Engine<'a, O> {
             })
             .collect();
         engine.dirty_domains = vec![true; engine.domains.len()];
-        engine.timers = Timers::new(engine.tasks.len() + engine.vcpus.len() + engine.cpus.len());
+        let per_task = if system.play.late == Late::Drop { 3 } else { 2 };
+        engine.timers =
+            Timers::new(per_task * engine.tasks.len() + engine.vcpus.len() + engine.cpus.len());
         engine.waiting = vec![KEY_IDLE; engine.vcpus.len()];
         engine.start();
         Ok(engine)
@@ -188,6 +195,15 @@ impl<'a, O: Observer> Engine<'a, O> {
             self.tasks
                 .push(jobs::TaskState::new(settings, number, vcpu, position));
         }
+        if guest.tasks.is_empty() && self.play.adversary {
+            for (position, settings) in (0..).zip(&guest.vcpus) {
+                if settings.parameters.is_rt() {
+                    let vcpu = first_vcpu + position;
+                    let state = jobs::TaskState::adversary(&settings.parameters, number, vcpu);
+                    self.tasks.push(state);
+                }
+            }
+        }
         let usable = CpuSet::first(cpus);
         for settings in &guest.vcpus {
             let set: CpuSet = (0..cpus)
@@ -198,7 +214,9 @@ impl<'a, O: Observer> Engine<'a, O> {
             let first = self.tasks.iter().position(mine).unwrap_or(0) as u32;
             let count = self.tasks.iter().filter(|task| mine(task)).count() as u32;
             // Parameters are valid by construction, so a server of them is.
-            let Ok(server) = Server::new(&settings.parameters, &set, 0) else {
+            let parameters = &settings.parameters;
+            let phase = self.phase(parameters.period_ns());
+            let Ok(server) = Server::new(parameters, &set, self.play.kept_by, phase) else {
                 continue;
             };
             self.vcpus.push(Vcpu {
@@ -209,6 +227,7 @@ impl<'a, O: Observer> Engine<'a, O> {
                 last_cpu: NONE,
                 domain: server.home(),
                 everywhere: set == usable,
+                whole: parameters.is_rt() && parameters.budget_ns() == parameters.period_ns(),
                 tasks: (first, first + count),
                 ready_tasks: 0,
                 outcome: VcpuOutcome::default(),
@@ -226,10 +245,42 @@ impl<'a, O: Observer> Engine<'a, O> {
         });
     }
 
+    /// When all servers have begun a whole period: the first one is cut, and has its whole budget all the same.
+    fn settled(&self) -> u64 {
+        let periods = |vcpu: &Vcpu| vcpu.server.parameters().period_ns();
+        if self.play.random_phases {
+            2 * self.vcpus.iter().map(periods).max().unwrap_or(0)
+        } else {
+            0
+        }
+    }
+
+    /// When a server's periods begin: half of them begin together.
+    fn phase(&mut self, period: u64) -> Phase {
+        if !self.play.random_phases {
+            return Phase::default();
+        }
+        let begins = if self.random.random_bool(0.5) {
+            self.random.random_range(0..period)
+        } else {
+            0
+        };
+        Phase::at(begins, self.host.quantum_ns)
+    }
+
     /// First releases; VCPUs of guests without tasks have work from now on.
     fn start(&mut self) {
         for task in 0..self.tasks.len() {
-            let first = self.first_release(task);
+            let first = if self.tasks[task].is_adversary {
+                let vcpu = &self.vcpus[self.tasks[task].vcpu as usize];
+                let period = vcpu.server.parameters().period_ns();
+                self.random.random_range(0..=period)
+            } else {
+                self.first_release(task)
+            };
+            let settled = self.settled();
+            let first = first + settled;
+            self.tasks[task].begins_later(settled);
             self.timers.set(task, first);
         }
         for vcpu in 0..self.vcpus.len() as u32 {
@@ -272,12 +323,26 @@ impl<'a, O: Observer> Engine<'a, O> {
                 self.release(timer as u32);
             } else if timer < self.tasks.len() + self.vcpus.len() {
                 self.replenish((timer - self.tasks.len()) as u32);
-            } else {
+            } else if timer < self.first_suspension() {
                 self.tick((timer - self.tasks.len() - self.vcpus.len()) as u32);
+            } else if timer < self.first_deadline() {
+                self.resume((timer - self.first_suspension()) as u32);
+            } else {
+                self.drop_late((timer - self.first_deadline()) as u32);
             }
         }
         self.decide();
         true
+    }
+
+    /// The timer of the first task's suspension.
+    const fn first_suspension(&self) -> usize {
+        self.tasks.len() + self.vcpus.len() + self.cpus.len()
+    }
+
+    /// The timer of the first task's deadline.
+    const fn first_deadline(&self) -> usize {
+        self.first_suspension() + self.tasks.len()
     }
 
     /// The time of a server's own event has come.
@@ -307,7 +372,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             }
         }
         if task != NONE && self.tasks[task as usize].is_done() {
-            self.complete(task);
+            self.finish(task);
         }
         if runner != NONE && slice_end <= self.now && !self.is_rt(runner) {
             self.cpus[cpu as usize].slice_end = 0;
@@ -339,10 +404,9 @@ impl<'a, O: Observer> Engine<'a, O> {
         }
         let overhead = state.overhead.min(ran);
         state.overhead -= overhead;
-        // Nobody's budget pays for what the host does: the analysis counts it beside the budgets.
-        let ran = ran - overhead;
+        // Who has the CPU pays for what the host does there; its tasks get the rest.
         if task != NONE {
-            self.tasks[task as usize].run(ran);
+            self.tasks[task as usize].run(ran - overhead);
         }
         if holder == runner {
             self.vcpus[holder as usize].server.account(ran, now);
@@ -360,7 +424,8 @@ impl<'a, O: Observer> Engine<'a, O> {
             cpu,
             holder,
             runner: (runner != NONE).then_some(runner),
-            task: (task != NONE).then(|| self.tasks[task as usize].position),
+            task: (task != NONE && !self.tasks[task as usize].is_adversary)
+                .then(|| self.tasks[task as usize].position),
             start_ns: start,
             end_ns: now,
         });
@@ -430,19 +495,19 @@ impl<'a, O: Observer> Engine<'a, O> {
             KEY_IDLE
         };
         let next = if state.holds == NONE {
-            self.seen(state.server.next_event(self.now, false))
+            self.next_of(vcpu, false)
         } else {
             NEVER
         };
         self.timers.set(self.tasks.len() + vcpu as usize, next);
     }
 
-    /// When the host sees an event of the policy.
-    fn seen(&self, time: u64) -> u64 {
-        if time >= POLICY_NEVER {
-            NEVER
-        } else {
-            at_quantum(time, self.host.quantum_ns)
+    /// When the next event of a server is seen.
+    fn next_of(&self, vcpu: u32, holds: bool) -> u64 {
+        let server = &self.vcpus[vcpu as usize].server;
+        match server.next_event(self.now, holds, self.host.quantum_ns) {
+            POLICY_NEVER => NEVER,
+            time => time,
         }
     }
 
@@ -470,6 +535,7 @@ impl<'a, O: Observer> Engine<'a, O> {
         let mut tasks: Vec<(u32, TaskOutcome)> = self
             .tasks
             .into_iter()
+            .filter(|task| !task.is_adversary)
             .map(|task| (task.position, task.into_outcome(self.end)))
             .collect();
         tasks.sort_unstable_by_key(|&(position, _)| position);

@@ -1,11 +1,15 @@
 //! Figures of the dissertation "Real-Time Virtualization: From Single-Core to Multi-Core, to the Cloud" (Xi, 2014), simulated.
 //!
-//! Each renders a Markdown page: what is asked, what differs from the paper, n, the seed, the paper's figures beside ours.
+//! Each has a Markdown page: what is asked and found, a picture, what differs from the paper, n, the seed, the paper's figures
+//! beside ours.
 
 mod enhanced;
 mod multicore;
 mod shares;
 mod theory;
+mod verdict;
+
+use steadyvm_report::Answer;
 
 /// An experiment.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +18,18 @@ pub struct Experiment {
     pub name: &'static str,
     /// The figures it stands for.
     pub figures: &'static str,
-    run: fn(u64) -> String,
+    run: fn(u64) -> Found,
+}
+
+/// What came of one.
+#[derive(Debug)]
+pub struct Found {
+    /// What its page begins with.
+    pub answer: Answer,
+    /// What was simulated.
+    pub introduction: String,
+    /// Every figure, as Markdown.
+    pub tables: String,
 }
 
 impl Experiment {
@@ -49,8 +64,8 @@ impl Experiment {
             .find(|experiment| experiment.name == name)
     }
 
-    /// Runs it; the page as Markdown.
-    pub fn run(&self, seed: u64) -> String {
+    /// Runs it.
+    pub fn run(&self, seed: u64) -> Found {
         (self.run)(seed)
     }
 }

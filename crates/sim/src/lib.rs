@@ -6,6 +6,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`system`] | what is simulated |
+//! | [`server`] | the policy's servers, and the kernel's |
 //! | [`plan`] | a system from a plan file |
 //! | [`soundness`] | random systems: what the analysis accepts is never late |
 //! | [`experiments`] | the dissertation's figures, simulated |
@@ -22,6 +23,7 @@ pub mod observe;
 pub mod outcome;
 pub mod perfetto;
 pub mod plan;
+pub mod server;
 pub mod soundness;
 pub mod system;
 mod timers;

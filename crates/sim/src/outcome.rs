@@ -9,7 +9,7 @@ pub struct TaskOutcome {
     pub jobs: u64,
     /// Of these, finished after their deadline.
     pub misses: u64,
-    /// Jobs not finished although their deadline is before the end.
+    /// Jobs not finished although their deadline is before the end, or dropped at it.
     pub unfinished_misses: u64,
     /// The longest time from release to finish, ns.
     pub longest_response_ns: u64,

@@ -1,18 +1,24 @@
 //! A system from a plan file (`steadyvm.toml`) and its `[simulate]` table.
 //!
-//! VMs, tasks, budgets and places are those that `steadyvm plan` computes. Where the plan finds no place for a VCPU, a
+//! VMs, tasks and places are those that `steadyvm plan` computes, and budgets those that it installs: with the host's
+//! costs, and due where a reservation is. Where the plan finds no place for a VCPU, it has the budget alone, and a
 //! partitioned host puts it on the CPU with the least bandwidth (the dissertation's rule for overload, section 3.3.1).
+//!
+//! Who keeps budgets: with `enforce = "deadline"` the kernel's `SCHED_DEADLINE`, else the policy. A file that does
+//! not say has the kernel's for `cbs` servers under EDF, as `[sched]` would choose, and the policy for all others. The
+//! policy has no constant-bandwidth server that is due before its period: it is a sporadic one there, and under fixed
+//! priorities all are.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::Deserialize;
 use steadyvm_analysis::{
     host::HostScheduler,
-    plan::{self, Report, Request, SchedulerName, VcpuReport, VmReport, duration_ns},
+    plan::{self, Enforcement, Report, Request, SchedulerName, VcpuReport, VmReport, duration_ns},
 };
-use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
+use steadyvm_config::{File, ServerName};
+use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters, ParametersError};
 
-use crate::system::{Guest, GuestOrder, Overheads, System, Task, Vcpu};
+use crate::system::{Guest, GuestOrder, KeptBy, Overheads, Play, System, Task, Vcpu};
 
 /// What cannot be simulated, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +61,7 @@ pub struct Scenario {
     /// Of random numbers.
     pub seed: u64,
     /// First releases are drawn from the seed.
-    random_offsets: bool,
+    pub(crate) random_offsets: bool,
 }
 
 impl Scenario {
@@ -78,45 +84,16 @@ impl Scenario {
     }
 }
 
-#[derive(Deserialize, Default)]
-struct File {
-    #[serde(default)]
-    host: HostTable,
-    #[serde(default)]
-    simulate: Table,
-}
-
-#[derive(Deserialize, Default)]
-struct HostTable {
-    server: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-struct Table {
-    duration: Option<String>,
-    seed: Option<u64>,
-    server: Option<String>,
-    order: Option<String>,
-    quantum: Option<String>,
-    decision: Option<String>,
-    context_switch: Option<String>,
-    migration: Option<String>,
-    execution_factor_percent: Option<u32>,
-    longest_gap_percent: Option<u32>,
-    random_offsets: bool,
-}
-
 /// Reads `text` and computes its plan.
 ///
 /// # Errors
 /// What is no plan, and what the simulator cannot do, with its place.
 pub fn parse(text: &str) -> Result<Scenario, PlanError> {
-    let request = plan::file::parse(text)?;
-    let file: File =
-        toml::from_str(text).map_err(|error| PlanError::Table(error.message().to_owned()))?;
+    let file = File::parse("", text).map_err(plan::InputError::from)?;
+    let request = plan::file::of(&file, None)?;
     let report = plan::run(&request)?;
-    let table = file.simulate;
+    let table = file.simulate.map(|table| table.value).unwrap_or_default();
+    let host = file.host.as_ref();
     let time = |name: &str, text: &Option<String>, otherwise: u64| match text {
         None => Ok(otherwise),
         Some(text) => duration_ns(text)
@@ -127,21 +104,32 @@ pub fn parse(text: &str) -> Result<Scenario, PlanError> {
                 ))
             }),
     };
-    // What the plan calls cbs is the sporadic server on a host of fixed priorities.
     let scheduler = request.host().scheduler();
     let fixed = matches!(
         scheduler,
         HostScheduler::PartitionedDeadlineMonotonic | HostScheduler::GlobalDeadlineMonotonic
     );
-    let word = table
-        .server
-        .or(file.host.server)
-        .unwrap_or_else(|| "cbs".to_owned());
+    let kept_by = match (
+        &table.server,
+        host.and_then(|host| host.enforce),
+        host.map_or(ServerName::Cbs, |host| host.server),
+    ) {
+        (Some(_), ..) | (None, Some(Enforcement::Ext | Enforcement::None), _) => KeptBy::Policy,
+        (None, Some(Enforcement::Deadline), _) => KeptBy::Deadline,
+        (None, _, ServerName::Cbs) if !fixed && table.order.is_none() => KeptBy::Deadline,
+        _ => KeptBy::Policy,
+    };
+    let word = table.server.unwrap_or_else(|| {
+        host.map_or(ServerName::Cbs, |host| host.server)
+            .word()
+            .to_owned()
+    });
     let kind = match word.as_str() {
         "cbs" if fixed => Kind::Sporadic,
         word => kind(word)?,
     };
     let order = match table.order.as_deref() {
+        _ if kept_by == KeptBy::Deadline => Order::EarliestDeadline,
         None if fixed => Order::DeadlineMonotonic,
         None | Some("edf") => Order::EarliestDeadline,
         Some("dm") => Order::DeadlineMonotonic,
@@ -161,10 +149,11 @@ pub fn parse(text: &str) -> Result<Scenario, PlanError> {
             &table.context_switch,
             of_plan(planned.context_switch),
         )?,
-        migration_ns: time(
-            "migration",
-            &table.migration,
-            of_plan(planned.migration) + of_plan(planned.cache_reload),
+        migration_ns: time("migration", &table.migration, of_plan(planned.migration))?,
+        cache_reload_ns: time(
+            "cache_reload",
+            &table.cache_reload,
+            of_plan(planned.cache_reload),
         )?,
     };
     let quantum = time("quantum", &table.quantum, of_plan(planned.quantum))?;
@@ -172,11 +161,18 @@ pub fn parse(text: &str) -> Result<Scenario, PlanError> {
         host: Host::new(order, scheduler.is_partitioned(), quantum),
         cpus: request.host().cpus(),
         overheads,
+        play: Play {
+            kept_by,
+            adversary: table.adversary,
+            stays_awake: true,
+            late: table.late,
+            random_phases: table.random_offsets,
+        },
         guests: Vec::new(),
     };
     let mut loads = vec![0.0; system.cpus as usize];
-    for (number, vm) in report.vms.iter().enumerate() {
-        let mut guest = guest(&request, number, vm, kind, &mut system, &mut loads)?;
+    for number in 0..report.vms.len() {
+        let mut guest = guest(&request, &report, number, kind, &mut system, &mut loads)?;
         for task in &mut guest.tasks {
             task.execution_factor_percent = table.execution_factor_percent.unwrap_or(100);
             task.longest_gap_percent = table.longest_gap_percent.unwrap_or(100);
@@ -209,12 +205,13 @@ fn kind(word: &str) -> Result<Kind, PlanError> {
 
 fn guest(
     request: &Request,
+    report: &Report,
     number: usize,
-    vm: &VmReport,
     kind: Kind,
     system: &mut System,
     loads: &mut [f64],
 ) -> Result<Guest, PlanError> {
+    let vm = &report.vms[number];
     if vm.rt && vm.interface.is_none() {
         return Err(PlanError::NoInterface(vm.name.clone()));
     }
@@ -252,6 +249,8 @@ fn guest(
         .enumerate()
         .filter(|(_, vcpu)| vcpu.budget > 0)
         .collect();
+    // A report names CPUs as the host numbers them; the simulator counts them.
+    let counted = |cpu: &u32| (report.cpus.iter()).position(|known| known.cpu == *cpu);
     for &(position, vcpu) in &used {
         let cpus = if vcpu.cpus.is_empty() {
             let bandwidth = vcpu.budget as f64 / vcpu.period as f64;
@@ -261,11 +260,11 @@ fn guest(
                 mask
             }
         } else {
-            vcpu.cpus.iter().copied().collect()
+            (vcpu.cpus.iter().filter_map(counted))
+                .map(|cpu| cpu as u32)
+                .collect()
         };
-        let parameters =
-            Parameters::new(kind, vcpu.budget.unsigned_abs(), vcpu.period.unsigned_abs())
-                .map_err(|error| vcpu_error(vm, position, error))?;
+        let parameters = parameters(kind, vcpu).map_err(|error| vcpu_error(vm, position, error))?;
         // Of equal deadlines the first VCPU of the plan comes first, as in the analysis.
         let number = first + vcpus.len() as u32;
         vcpus.push(Vcpu {
@@ -282,9 +281,10 @@ fn guest(
                 vcpu: used.iter().position(|(_, vcpu)| home(vcpu)),
                 deadline_ns: task.deadline().unsigned_abs(),
                 jitter_ns: task.jitter().unsigned_abs(),
+                suspension_ns: task.suspension().unsigned_abs(),
                 ..Task::periodic(
                     name,
-                    task.demand().unsigned_abs(),
+                    task.execution().unsigned_abs(),
                     task.period().unsigned_abs(),
                 )
             }
@@ -302,11 +302,22 @@ fn guest(
     })
 }
 
-fn vcpu_error(
-    vm: &VmReport,
-    vcpu: usize,
-    error: steadyvm_sched_policy::ParametersError,
-) -> PlanError {
+/// What is installed for `vcpu`; its budget alone if the host does not hold it.
+fn parameters(kind: Kind, vcpu: &VcpuReport) -> Result<Parameters, ParametersError> {
+    let (budget, deadline, period) = match &vcpu.install {
+        Some(install) => (install.runtime_ns, install.deadline_ns, install.period_ns),
+        None => (vcpu.budget, vcpu.deadline, vcpu.period),
+    };
+    let ns = i64::unsigned_abs;
+    let kind = if deadline < period && kind == Kind::ConstantBandwidth {
+        Kind::Sporadic
+    } else {
+        kind
+    };
+    Parameters::new(kind, ns(budget), ns(period))?.with_deadline(ns(deadline))
+}
+
+fn vcpu_error(vm: &VmReport, vcpu: usize, error: ParametersError) -> PlanError {
     PlanError::Vcpu {
         vm: vm.name.clone(),
         vcpu,

@@ -1,5 +1,6 @@
 //! What is simulated: a host, its VCPUs, the guests and their tasks.
 
+pub use steadyvm_config::Late;
 use steadyvm_sched_policy::{CpuSet, Host, MAX_CPUS, Parameters};
 
 /// The longest duration of a simulation, period, deadline or execution time, ns (104 days).
@@ -17,19 +18,52 @@ pub struct System {
     pub cpus: u32,
     /// What decisions cost.
     pub overheads: Overheads,
+    /// Who keeps budgets, and whether chance or an adversary decides what is open.
+    pub play: Play,
     /// The guests.
     pub guests: Vec<Guest>,
 }
 
-/// Time that a CPU spends before a VCPU that it switches to goes on; no budget pays for it, as in the analysis. All ns.
+/// How a system is played.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Play {
+    /// Who keeps budgets.
+    pub kept_by: KeptBy,
+    /// VCPUs of VMs without tasks wake and sleep at bad moments instead of having work always, and what is drawn is
+    /// mostly an end of its range.
+    pub adversary: bool,
+    /// Servers' first periods begin at any time within a period, and tasks release their first jobs after that.
+    pub random_phases: bool,
+    /// In a guest with global queues no VCPU sleeps while there is work: what multiprocessor interfaces assume, since a
+    /// VCPU that wakes later begins its server later. Else as many are awake as there are jobs.
+    pub stays_awake: bool,
+    /// What becomes of a job that has not finished at its deadline.
+    pub late: Late,
+}
+
+/// Who keeps budgets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeptBy {
+    /// The policy, as in the BPF scheduler.
+    #[default]
+    Policy,
+    /// The kernel's `SCHED_DEADLINE`: EDF, whatever the order, and constant-bandwidth servers, whatever the kind.
+    Deadline,
+}
+
+/// Time that a CPU spends before a VCPU that it switches to goes on. The VCPU's own budget pays, since schedulers charge
+/// who has the CPU: who is preempted pays for its own cold caches. A VCPU that always runs (budget = period) has none. All
+/// ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Overheads {
     /// A decision that changes who runs.
     pub decision_ns: u64,
     /// A switch to another VCPU.
     pub context_switch_ns: u64,
-    /// A VCPU's start on another CPU than its last, cold caches included.
+    /// A VCPU's start on another CPU than its last.
     pub migration_ns: u64,
+    /// Filling the caches again, at every start: others had the CPU, or the host had.
+    pub cache_reload_ns: u64,
 }
 
 /// What a guest schedules by.
@@ -84,6 +118,8 @@ pub struct Task {
     pub longest_gap_percent: u32,
     /// A job arrives up to so long after its release, uniformly, ns.
     pub jitter_ns: u64,
+    /// A job sleeps once, at any point of its execution, up to so long, ns.
+    pub suspension_ns: u64,
 }
 
 impl Task {
@@ -99,6 +135,7 @@ impl Task {
             execution_factor_percent: 100,
             longest_gap_percent: 100,
             jitter_ns: 0,
+            suspension_ns: 0,
         }
     }
 }
@@ -232,6 +269,7 @@ impl Task {
             ("the period", self.period_ns, 1),
             ("the first release", self.offset_ns, 0),
             ("the jitter", self.jitter_ns, 0),
+            ("the self-suspension", self.suspension_ns, 0),
         ] {
             if value_ns < least || value_ns > MAX_TIME_NS {
                 let (guest, task) = names();

@@ -3,7 +3,7 @@
 use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
 use steadyvm_sim::{
     Engine, Outcome, Recorder, simulate,
-    system::{Guest, GuestOrder, Overheads, System, Task, Vcpu},
+    system::{Guest, GuestOrder, Late, Overheads, Play, System, Task, Vcpu},
 };
 
 const MS: u64 = 1_000_000;
@@ -39,6 +39,7 @@ fn system(cpus: u32, order: Order, quantum_ns: u64, guests: Vec<Guest>) -> Syste
         host: Host::new(order, false, quantum_ns),
         cpus,
         overheads: Overheads::default(),
+        play: Play::default(),
         guests,
     }
 }
@@ -262,4 +263,79 @@ fn the_same_seed_gives_the_same() {
     let of = |seed| simulate(&system, seed, 5_000 * MS).expect("valid");
     assert_eq!(of(1), of(1));
     assert_ne!(of(1), of(2));
+}
+
+fn dropping(mut system: System) -> System {
+    system.play.late = Late::Drop;
+    system
+}
+
+/// Two tasks of 6 in 10 on one CPU. The second gets 4 of 6 in each period; what goes on delays the next.
+#[test]
+fn a_late_job_goes_on_or_is_dropped() {
+    let overloaded = |order| {
+        let whole = vec![vcpu(Kind::Deferrable, 10, 10, 0)];
+        let guest = guest(order, whole, tasks(&[(6, 10), (6, 10)]));
+        system(1, Order::EarliestDeadline, 0, vec![guest])
+    };
+    let late = |outcome: &Outcome| {
+        outcome
+            .tasks
+            .iter()
+            .map(|task| (task.late(), task.due()))
+            .collect::<Vec<_>>()
+    };
+
+    let monotonic = dropping(overloaded(GuestOrder::DeadlineMonotonic));
+    // The job whose deadline is the end has not finished at it, and is neither.
+    assert_eq!(late(&run(&monotonic, 1_005)), [(0, 100), (100, 100)]);
+    let supplied = run(&monotonic, 1_000).vcpus[0].supplied_ns;
+    assert_eq!(
+        supplied,
+        1_000 * MS,
+        "what is dropped has run up to its deadline"
+    );
+
+    // EDF shares the misses out when they are dropped, and lets both tasks sink when they go on.
+    let dropped = run(&dropping(overloaded(GuestOrder::EarliestDeadline)), 1_005);
+    assert_eq!(dropped.late(), 100, "{:?}", late(&dropped));
+    let goes_on = run(&overloaded(GuestOrder::EarliestDeadline), 1_005);
+    assert!(goes_on.late() > 190, "{:?}", late(&goes_on));
+}
+
+/// A job that ends at its deadline is not late, whether it has slept or waited before.
+#[test]
+fn what_ends_at_its_deadline_is_not_dropped() {
+    let whole = vec![vcpu(Kind::Deferrable, 10, 10, 0)];
+    let full = guest(
+        GuestOrder::EarliestDeadline,
+        whole.clone(),
+        tasks(&[(4, 10), (6, 10)]),
+    );
+    let full = dropping(system(1, Order::EarliestDeadline, 0, vec![full]));
+    assert_eq!(run(&full, 1_000).late(), 0);
+    let mut asleep = tasks(&[(10, 20)]);
+    asleep[0].suspension_ns = 10 * MS;
+    let asleep = dropping(system(
+        1,
+        Order::EarliestDeadline,
+        0,
+        vec![guest(GuestOrder::EarliestDeadline, whole, asleep)],
+    ));
+    let outcome = run(&asleep, 1_000);
+    assert_eq!((outcome.late(), outcome.due()), (0, 50));
+}
+
+/// A job that sleeps beyond its deadline is dropped as well, and the next one begins.
+#[test]
+fn a_job_is_dropped_in_its_sleep() {
+    let whole = vec![vcpu(Kind::Deferrable, 10, 10, 0)];
+    let mut task = tasks(&[(2, 20)]);
+    task[0].suspension_ns = 1_000 * MS;
+    let asleep = guest(GuestOrder::EarliestDeadline, whole, task);
+    let asleep = dropping(system(1, Order::EarliestDeadline, 0, vec![asleep]));
+    let outcome = run(&asleep, 2_010);
+    assert_eq!(outcome.due(), 100);
+    // 0 to 1,000 ms of sleep fit into 18 ms once or twice in a hundred.
+    assert!((85..100).contains(&outcome.late()), "{}", outcome.late());
 }

@@ -8,13 +8,13 @@ use anyhow::Result;
 use serde::Serialize;
 use steadyvm_host::{CpuSet, HostError, Machine};
 
-use crate::output;
 use crate::site::{DEFAULT_FILE, FileArgs, Site};
+use steadyvm_cli::output;
 
 /// Say how much CPU time this host can promise to real-time VMs, and what they hold.
 ///
-/// The numbers are those that `apply --strict` and the hooks for libvirt and Proxmox VE refuse by: who sells VMs for this
-/// host, such as an `OpenStack` cloud's Placement, has to ask for them here.
+/// `apply --strict` and the hooks for libvirt and Proxmox VE refuse VMs by these numbers. A cloud that sells VMs for this
+/// host, such as `OpenStack`, takes them from here.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The file that describes this host.
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             what: format!(
                 "{place} does not say which CPUs real-time VMs have, and who keeps their budgets"
             ),
-            fix: "add [host] and [sched] (docs/guide/host.md)".into(),
+            fix: "add [host] and [sched]: steadyvm.toml(5)".into(),
         }
         .into());
     };

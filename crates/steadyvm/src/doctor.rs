@@ -8,7 +8,7 @@ use anyhow::Result;
 use steadyvm_host::Machine;
 use steadyvm_host::doctor::{self, Check, Report, Status};
 
-use crate::output;
+use steadyvm_cli::output;
 
 /// Say what this machine can and cannot promise, and why. Warns, never refuses.
 #[derive(Debug, clap::Args)]

@@ -23,8 +23,8 @@ use steadyvm_trace::receive_path::{
 };
 use steadyvm_trace::{Name, Recorder, socket, softirq_lock_offset};
 
-use crate::output;
 use recorded::Recorded;
+use steadyvm_cli::output;
 use terms::Comparison;
 
 /// Say where a packet's time goes on this host, by the kernel's own tracepoints.
@@ -33,26 +33,26 @@ use terms::Comparison;
 /// the wake-up of the thread that reads it (the service, or the vhost worker that carries it into a
 /// VM), and says what the CPU did in between:
 ///
-///   own        the card's own interrupt, thread and poll: the work that has to be done
+///   own        the card's own interrupt, thread and poll: the necessary work
 ///   poll X     packets of another device X, or of the backlog, went first
 ///   softirq X  other softirq work (timers, RCU) went first
 ///   interrupt  another hard interrupt
 ///   thread X   the CPU ran X: at a higher priority, or because it owned a lock
 ///   idle       on the way out of the idle state
 ///
-/// "(own thread)": in the card's own interrupt thread, so that no priority helps: the kernel does
-/// other work in its name. Then how long that thread was blocked on a lock, above all the softirq
-/// lock of `PREEMPT_RT`, and by whom; and the slowest packets as timelines. Means and percentiles
-/// are over all packets, with 0 for those a cause did not touch, so means add up to the total.
+/// "(own thread)" marks other work that the kernel does in the card's own interrupt thread; no priority helps there. The
+/// report also has the time that this thread was blocked on a lock (above all the softirq lock of `PREEMPT_RT`), the owner
+/// of the lock, and the slowest packets as timelines. Means and percentiles are over all packets, with 0 for those that a
+/// cause did not touch, so means add up to the total.
 ///
-/// --worst N shows the N slowest packets on one page, each from its hard interrupt through the vhost worker and
-/// the VCPU into the guest, until the guest sends, and back out to the card's driver: how long
-/// each woken thread waited for a CPU, and what ran there instead. Of the guest the host sees when
-/// its VCPU runs and when it kicks its card.
+/// --worst N shows the N slowest packets. Each is followed from its hard interrupt through the vhost worker and the VCPU
+/// into the guest, until the guest sends, and back out to the card's driver. The page shows how long each woken thread
+/// waited for a CPU, and which thread ran there instead. Inside the guest the host sees only when the VCPU runs and when it
+/// notifies its card.
 ///
-/// --plan FILE shows the bound of a service, term by term, beside what was measured of each: n,
-/// median, 99th percentile, longest. Of a term that the host cannot see it says why. Exit code 1:
-/// a term took longer than planned, or no packet was followed into the service's VM.
+/// --plan FILE shows each term of a service's bound beside its measured n, median, 99th percentile and maximum, or the
+/// reason why the host cannot measure it. Exit code 1: a term took longer than planned, or no packet was followed into the
+/// service's VM.
 ///
 /// --record FILE keeps the events; --from FILE explains them later, without root, on any machine.
 ///
@@ -64,7 +64,7 @@ use terms::Comparison;
 #[command(after_help = "Examples:
   steadyvm explain --receive-path --device eth1
   steadyvm explain --worst 5 --device eth1 --seconds 30
-  steadyvm explain --plan steadyvm.toml --service netrt --device eth1 --packets 1000
+  steadyvm explain --plan steadyvm.toml --service netrt --device eth1
   steadyvm explain --receive-path --port 7700 --seconds 30 --json")]
 pub struct Args {
     /// Measure from hard interrupts to wake-ups, with all causes.

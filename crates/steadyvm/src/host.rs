@@ -14,9 +14,9 @@ use steadyvm_host::{
     Switches, Target, Undone, WantedVm,
 };
 
-use crate::output;
 use crate::site::peers::{self, Actor};
 use crate::site::undo;
+use steadyvm_cli::output;
 
 /// Put a method in force on this host, show what is in force, undo it.
 #[derive(Debug, clap::Args)]
@@ -30,10 +30,10 @@ pub struct Args {
 /// What every verb that changes host state takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ControlArgs {
-    /// Where the journal of changes is kept; `steadyvm host` and `steadyvm net` share it.
+    /// Directory of the journal, which holds every old value until undo.
     #[arg(long, global = true, value_name = "DIR", default_value = DEFAULT_STATE_DIRECTORY)]
     state_dir: PathBuf,
-    /// How long to wait, in seconds, for another steadyvm that is changing this host.
+    /// Seconds to wait for another steadyvm that is changing this host.
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10)]
     wait: u64,
     /// Print JSON.
@@ -75,7 +75,7 @@ enum Verb {
     Plan(TargetArgs),
     /// Show what is in force, and whether it still holds; exit with 1 if something does not.
     Show,
-    /// Take back everything that is in force.
+    /// Restore every setting that is in force.
     Undo {
         /// Drop the journal without restoring anything: for settings that can never be restored.
         #[arg(long)]
@@ -112,20 +112,22 @@ struct TargetArgs {
     /// The CPU for method dedicated; the highest one that is online if left out.
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
-    /// Set `sched_rt_runtime_us` to -1: a runaway RT thread is then never stopped.
+    /// Set `sched_rt_runtime_us` to -1: the kernel then never throttles a runaway RT thread.
     #[arg(long)]
     rt_throttling_off: bool,
-    /// Leave the fair server of kernels from 6.12 on as it is: normal threads then get their share
-    /// of a CPU that FIFO threads fill in pieces of 50 ms, before the RT path, and not of 1 ms.
+    /// Do not shorten the fair server's slices (Linux 6.12+).
+    ///
+    /// Ordinary threads may then run up to 50 ms ahead of real-time ones; steadyvm's default is 1 ms.
     #[arg(long)]
     keep_fair_server: bool,
-    /// Leave the threads of RCU, of the timers and of the interrupts of disks at their priorities: a
-    /// VCPU that computes without end then stops them on its CPU. By default they stand above vhost
-    /// workers and VCPUs.
+    /// Do not raise the threads of RCU, of the timers and of disks' interrupts.
+    ///
+    /// A VCPU that computes without end then stops them on its CPU. By default they stand above vhost workers and VCPUs.
     #[arg(long)]
     keep_housekeeping: bool,
-    /// Leave the interrupt threads of devices that RT VMs have by passthrough (VFIO) at their
-    /// priorities. By default they stand where those of RT NICs do.
+    /// Do not raise the interrupt threads of devices that RT VMs have by passthrough (VFIO).
+    ///
+    /// By default they have the priority of the RT NICs' threads.
     #[arg(long)]
     keep_vfio: bool,
 }
@@ -141,11 +143,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         Verb::Plan(target) => plan(&control, target, args.control.json),
         Verb::Show => show(&control, args.control.json),
-        Verb::Undo { forget: true } => {
-            control.forget()?;
-            eprintln!("steadyvm: the journal is dropped; nothing was restored");
-            Ok(ExitCode::SUCCESS)
-        }
+        Verb::Undo { forget: true } => undo::forget(&control),
         Verb::Undo { forget: false } => {
             let undone = undo::held(directory, &control, HostControl::undo)?;
             report_undone(&undone, args.control.json)
@@ -278,7 +276,7 @@ fn render_shown(shown: &Status) -> String {
             )
         }
         State::Incomplete => {
-            format!("applying or undoing method {method} was interrupted: run `steadyvm host undo`")
+            format!("applying or undoing method {method} was interrupted: run `steadyvm undo`")
         }
         State::BeforeReboot => {
             format!("method {method} was in force before the machine was rebooted; nothing is now")
@@ -353,8 +351,8 @@ pub(crate) fn report_undone(undone: &Undone, json: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
-        "steadyvm: run `steadyvm host undo` again when the cause is removed, or `steadyvm host \
-         undo --forget` to give up on these settings"
+        "steadyvm: run `steadyvm undo` again when the cause is removed, or `steadyvm undo --forget` to \
+         give up on these settings"
     );
     Ok(ExitCode::from(3))
 }

@@ -1,26 +1,14 @@
 //! `steadyvm`: consistent latency for network services in virtual machines.
 
 mod capacity;
-mod compare;
-mod directory;
 mod doctor;
-mod experiment;
 mod explain;
-mod generate;
 mod hook;
 mod host;
-mod kernel;
-mod lab;
-mod load;
-mod machine;
-mod markdown;
 mod measure;
-mod methods;
 mod net;
 mod netrt;
-mod output;
 mod plan;
-mod progress;
 mod sched;
 mod simulate;
 mod site;
@@ -29,21 +17,33 @@ mod top;
 mod up;
 
 use clap::{Parser, Subcommand};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
+use steadyvm_cli::{build, command, generate, output};
+use steadyvm_config::page;
 use steadyvm_fault::Fault;
 use steadyvm_host::HostError;
-use steadyvm_lab::{child, init};
+
+/// This program as its documents have it.
+fn documented() -> generate::Program {
+    generate::Program {
+        command: command::shown::<CommandLine>(),
+        page: "docs/reference/cli.md",
+        files: vec![generate::File {
+            name: "steadyvm.toml",
+            man: page::man(env!("CARGO_PKG_VERSION")),
+            markdown: page::markdown(),
+            page: "docs/reference/steadyvm.toml.md",
+        }],
+    }
+}
 
 /// Consistent latency for network services in virtual machines on shared Linux hosts.
 ///
-/// Exit codes: 0 done and within bounds, 1 a bound or deadline was missed, 2 wrong use or bad
+/// Exit codes: 0 done and within bounds, 1 a bound or deadline was missed or something differs, 2 wrong use or bad
 /// input, 3 this machine cannot do it.
 #[derive(Parser)]
-#[command(version, about)]
+#[command(version, long_version = build::LONG_VERSION, about)]
 struct CommandLine {
     #[command(subcommand)]
     verb: Verb,
@@ -54,14 +54,11 @@ enum Verb {
     Apply(site::apply::Args),
     Doctor(doctor::Args),
     Capacity(capacity::Args),
-    Compare(compare::Args),
     Explain(explain::Args),
     #[command(hide = true)]
     Generate(generate::Args),
     Hook(hook::Args),
     Host(host::Args),
-    Lab(lab::Args),
-    Load(load::Args),
     Measure(measure::Args),
     Net(net::Args),
     Netrt(netrt::Args),
@@ -79,13 +76,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    if init::is_first_process() {
-        init::run();
-    }
-    let verb = CommandLine::parse().verb;
-    if matches!(verb, Verb::Compare(_) | Verb::Lab(_)) {
-        end_children_on_signals();
-    }
+    let verb = command::read::<CommandLine>().verb;
     let outcome = match verb {
         Verb::Apply(args) => site::apply::run(&args),
         Verb::Status(args) => site::status::run(&args),
@@ -93,12 +84,9 @@ fn main() -> ExitCode {
         Verb::Watch(args) => site::watch::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Capacity(args) => capacity::run(&args),
-        Verb::Compare(args) => compare::run(&args),
         Verb::Explain(args) => explain::run(&args),
-        Verb::Generate(args) => generate::run(&args),
+        Verb::Generate(args) => generate::run(&args, documented()),
         Verb::Host(args) => host::run(&args),
-        Verb::Lab(args) => lab::run(&args),
-        Verb::Load(args) => load::run(&args),
         Verb::Measure(args) => measure::run(&args),
         Verb::RestoreAtEnd(args) => measure::guard::run(&args),
         Verb::Net(args) => net::run(&args),
@@ -114,12 +102,6 @@ fn main() -> ExitCode {
             return simulate::run(&args).unwrap_or_else(|error| complain(&error, 2));
         }
     };
-    if child::all_are_killed() {
-        // A signal ends this program, and says so; what the children's end made of the verb is noise.
-        loop {
-            thread::park();
-        }
-    }
     outcome.unwrap_or_else(|error| complain(&error, exit_code(&error)))
 }
 
@@ -143,23 +125,29 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         .map_or(3, |error: &HostError| error.blame().exit_code())
 }
 
-/// For verbs that start machines: Ctrl-C and its kin end what this program started, then the
-/// program. Nothing else is left behind: namespaces and their devices go with the last process
-/// that uses them.
-fn end_children_on_signals() {
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
-        return;
-    };
-    thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            child::kill_all();
-            eprintln!("steadyvm: ended by signal {signal}; everything it started is gone");
-            std::process::exit(128 + signal);
-        }
-    });
-}
-
 /// This program's file, which is there even if a newer build has replaced it meanwhile.
 fn this_program() -> PathBuf {
     PathBuf::from(format!("/proc/{}/exe", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_help_names_the_source_tree_has_a_back_tick_or_is_broken_by_a_terminal() {
+        assert_eq!(
+            steadyvm_cli::help::faults(&command::shown::<CommandLine>()),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn the_reference_in_docs_is_of_this_program_and_every_verb_has_a_man_page() {
+        let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let directory = tempfile::tempdir().unwrap();
+        let read = |page: &str| std::fs::read_to_string(repository.join(page));
+        let faults = generate::faults(&documented(), read, directory.path()).unwrap();
+        assert_eq!(faults, [""; 0]);
+    }
 }

@@ -11,19 +11,18 @@ use steadyvm_host::net::{Profile, file};
 use steadyvm_host::{HostControl, HostError, Plan, Report};
 
 use crate::host;
-use crate::output;
 use crate::site::peers::{self, Actor};
 use crate::site::undo;
+use steadyvm_cli::output;
 
 /// Longer files are no profile.
 const MAX_INPUT: u64 = 16 << 20;
 
 /// Give packets the rank of the VM that receives them, from the NIC to the VM, on any kernel.
 ///
-/// The classes of steadyvm.toml say what rank: FIFO priorities and CPUs of interrupts, NAPI
-/// threads and vhost workers, a NIC's queues and its flow steering, taps, and how much deferred
-/// work the kernel does at once. No patch is needed; `undo` restores every setting, also
-/// after a crash. See docs/design/no-patch-profile.md.
+/// The classes of steadyvm.toml give the ranks: FIFO priorities and CPUs of interrupts, NAPI threads and vhost workers,
+/// a NIC's queues and flow steering, taps, and how much deferred work the kernel does at once. No patch is needed; undo
+/// restores every setting, also after a crash.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -42,7 +41,7 @@ enum Verb {
         /// The file with [net], [[nic]] and the classes; "-" for standard input.
         #[arg(default_value = "steadyvm.toml")]
         file: PathBuf,
-        /// Say what would be changed, and change nothing.
+        /// Say what would change, and change nothing.
         #[arg(long)]
         dry_run: bool,
         /// The process of a VM's monitor, where its command line does not name it (-name); may
@@ -52,7 +51,7 @@ enum Verb {
     },
     /// Show what is in force, and whether it still holds.
     Show,
-    /// Take back everything that is in force.
+    /// Restore every setting that is in force.
     Undo,
 }
 

@@ -16,7 +16,7 @@ use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End, EndedBy, Progres
 use steadyvm_stats::Summary;
 
 use crate::measure::order;
-use crate::output;
+use steadyvm_cli::output;
 
 /// Serve NetRT, the measured request/response service, or measure it.
 #[derive(Debug, clap::Args)]

@@ -11,16 +11,17 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use steadyvm_analysis::plan::{self, Request};
+use steadyvm_config::File;
 use steadyvm_host::Machine;
 
-use crate::output::print;
 use crate::site::DEFAULT_FILE;
 use crate::site::cpus::CpusHere;
+use steadyvm_cli::output::print;
 
 /// The longest input read, bytes.
 const MAX_INPUT: u64 = 256 << 20;
 
-/// Computes what each VM needs, where its VCPUs run, and the bounds of its services
+/// Compute what each VM needs, where its VCPUs run, and the bounds of its services
 #[derive(clap::Args)]
 pub struct Args {
     /// The plan file (steadyvm.toml, or a request in NAME.json); "-" for either on standard input
@@ -174,13 +175,16 @@ fn request_here(file: &Path, text: &str) -> Result<Request> {
     if is_json {
         return request(file, text);
     }
-    let hosts = plan::file::host_cpus(text, &here.numbers()).ok().flatten();
+    let parsed = File::parse("", text).map_err(plan::InputError::from);
+    let parsed = parsed.with_context(|| place(file))?;
+    let numbers = here.numbers();
+    let hosts = plan::file::host_cpus(&parsed, &numbers).ok().flatten();
     if let Some(lacks) = hosts.and_then(|hosts| here.lacks(&hosts))
         && file == Path::new(DEFAULT_FILE)
     {
         eprintln!("steadyvm: warning: {}: {lacks}", file.display());
     }
-    plan::file::parse_here(text, &here.numbers()).with_context(|| place(file))
+    plan::file::of(&parsed, Some(&numbers)).with_context(|| place(file))
 }
 
 /// What an error calls the input.

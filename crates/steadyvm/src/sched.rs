@@ -22,40 +22,42 @@ use steadyvm_sched::show::Standing;
 use steadyvm_sched::{Error, Record, ReplayError, Scheduler, ejection, is_attached};
 
 use self::report::Reports;
-use crate::output;
+use steadyvm_cli::output;
 
 /// Give the VCPUs of VMs a budget of CPU time in every period, and show how they stand.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,
-    /// Where the loader is asked.
+    /// Control socket of the `sched_ext` loader.
     #[arg(long, global = true, value_name = "PATH", default_value = service::SOCKET)]
     socket: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// By `sched_ext`: the scheduler as a BPF program.
+    /// Load and control the `sched_ext` scheduler.
     #[command(subcommand)]
     Ext(Ext),
-    /// Show each VCPU's budget, what it used, how often it had to stop, and deadlines that its guest missed.
+    /// Show each VCPU's budget, its use, how often it was throttled, and its guest's missed deadlines.
     ///
-    /// Without our `sched_ext` scheduler: VCPUs that `SCHED_DEADLINE` gives a budget. Exit code 1: no budget is enforced.
+    /// Where the `sched_ext` loader does not run, these are the VCPUs with a `SCHED_DEADLINE` budget. Exit code 1: no budget
+    /// is enforced.
     Show(ShowArgs),
-    /// Show it again and again.
+    /// Like show, refreshed every --interval seconds.
     ///
-    /// "now" and "last" are what was used in the period that is running and in the one before. "short" counts periods
-    /// that did not give a VCPU its budget though it had work. "-": this mechanism does not count it. All counts are since
-    /// the VCPU got its budget; of `SCHED_DEADLINE` since the thread began.
+    /// "now" and "last" are the CPU time used in the current period and in the one before. "short" counts periods that did
+    /// not give a VCPU its budget although it had work. "-": this mechanism does not count it. Counts begin when the VCPU
+    /// gets its budget; those of `SCHED_DEADLINE` when the thread begins.
     #[command(after_help = "Examples:
   steadyvm sched top
   steadyvm sched top --once --json
-  steadyvm sched top --interval 15 --format prometheus --out /var/lib/steadyvm/metrics/sched.prom")]
+  steadyvm sched top --interval 15 --format prometheus \\
+      --out /var/lib/steadyvm/metrics/sched.prom")]
     Top(TopArgs),
     /// Replay a record on the policy; the first difference ends it with exit code 1.
     Replay {
-        /// What `steadyvm sched ext run --record` wrote.
+        /// The record that `steadyvm sched ext run --record` wrote.
         file: PathBuf,
         /// How long the host may take to react to what happens, in microseconds.
         #[arg(long, value_name = "US", default_value_t = 1000)]
@@ -71,11 +73,11 @@ enum Ext {
     Run {
         #[command(flatten)]
         what: What,
-        /// Record what the policy is told, in the format of crates/sched-policy/policy/event.h.
+        /// Record the scheduler's events in this file, for `steadyvm sched replay`.
         #[arg(long, value_name = "FILE")]
         record: Option<PathBuf>,
     },
-    /// Have a running loader enforce this from now on.
+    /// Replace the budgets of a running loader.
     Apply(What),
     /// Load the scheduler for `steadyvm apply`, which then says who has a budget.
     #[command(hide = true)]
@@ -102,17 +104,18 @@ struct What {
 
 #[derive(Debug, clap::Args)]
 struct TopArgs {
-    /// Seconds between two.
+    /// Refresh interval in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
-    /// How often; without end by default.
+    /// Stop after N frames; default: until interrupted.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Show it once and end.
+    /// Show one frame and end.
     #[arg(long, conflicts_with = "count")]
     once: bool,
-    /// Write to this file instead, each time in one step, so that a collector never reads half of it.
-    /// Root writes only into a directory that nobody else can write to or exchange.
+    /// Write each frame to this file instead, in one step, so that a collector never reads a part.
+    ///
+    /// The directory must not be writable by others when root writes.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -121,16 +124,16 @@ struct TopArgs {
 
 #[derive(Debug, clap::Args)]
 struct ShowArgs {
-    /// As what.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// As JSON: the same as --format json.
+    /// Print JSON, as --format json.
     #[arg(long)]
     json: bool,
-    /// A thread that is no VCPU and to which `SCHED_DEADLINE` gives a budget.
+    /// Also show this thread, which is not a VCPU and has a `SCHED_DEADLINE` budget.
     #[arg(long = "thread", value_name = "NAME=TID", value_parser = named)]
     threads: Vec<(String, u32)>,
-    /// Where guests report jobs and misses, in a file or FIFO of the VM's name.
+    /// Directory with a file or FIFO per VM, in which its guest reports jobs and misses.
     #[arg(long, value_name = "DIRECTORY", default_value = report::DIRECTORY)]
     reports: PathBuf,
 }
@@ -139,10 +142,10 @@ struct ShowArgs {
 enum Format {
     Table,
     Json,
-    /// `OpenMetrics`, for a collector that asks for it.
+    /// OpenMetrics, for a collector that asks for it.
     #[value(name = "openmetrics", alias = "open-metrics")]
     OpenMetrics,
-    /// Prometheus's text format, as `node_exporter`'s textfile collector reads it.
+    /// Prometheus's text format, for the node exporter's textfile collector.
     Prometheus,
 }
 
@@ -319,12 +322,16 @@ impl What {
         let input = |what: String| anyhow::Error::new(Error::Input(what));
         let text = fs::read_to_string(&self.config)
             .map_err(|error| input(format!("cannot read {}: {error}", self.config.display())))?;
-        let config = Config::parse(&text)
-            .map_err(|error| input(format!("{}: {error}", self.config.display())))?;
-        if config.mechanism == Mechanism::Deadline {
-            return Err(input(
-                "mechanism = \"deadline\" is not `sched ext`'s; write \"ext\" or \"auto\"".into(),
-            ));
+        let config = Config::parse(&self.config.display().to_string(), &text)?;
+        let other = match config.mechanism {
+            Mechanism::Auto | Mechanism::Ext => None,
+            Mechanism::Deadline => Some("deadline"),
+            Mechanism::None => Some("none"),
+        };
+        if let Some(word) = other {
+            return Err(input(format!(
+                "mechanism = \"{word}\" is not `sched ext`'s; write \"ext\" or \"auto\""
+            )));
         }
         let machine = Machine::real();
         let all = if self.vms.is_empty() {

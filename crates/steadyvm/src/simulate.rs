@@ -11,13 +11,11 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use steadyvm_sim::{
-    Engine, Nobody, Outcome, Recorder,
-    experiments::Experiment,
-    gantt, perfetto,
+    Engine, Nobody, Outcome, Recorder, gantt, perfetto,
     plan::{self, Scenario},
 };
 
-use crate::output::print;
+use steadyvm_cli::output::print;
 
 /// The longest stretch that a chart shows, ns.
 const CHART_NS: u64 = 200_000_000;
@@ -31,31 +29,31 @@ const TABLE_HELP: &str = r#"The plan file may have a [simulate] table; every fie
   [simulate]
   duration = "10s"                # simulated time
   seed = 1
-  server = "deferrable"           # periodic, work-conserving, capacity-reclaiming, polling, sporadic, cbs
+  server = "deferrable"           # periodic, polling, sporadic, cbs,
+                                  # work-conserving, capacity-reclaiming
   order = "edf"                   # of VCPUs: dm, rm
-  quantum = "1ms"                 # budgets are looked at so often; 0ns: at exact times
+  quantum = "1ms"                 # decisions at this interval; 0ns: exact times
   decision = "1us"                # cost of a switch: of the decision,
   context_switch = "2us"          # of the switch itself,
-  migration = "5us"               # of a start on another CPU
+  migration = "5us"               # of a start on another CPU,
+  cache_reload = "50us"           # of cold caches at each start
   execution_factor_percent = 50   # jobs take 50 to 100 % of c
   longest_gap_percent = 150       # jobs come t to 1.5 t apart
-  random_offsets = true           # first jobs are released within t, from the seed; else at 0
+  random_offsets = true           # first releases within t; else at 0
+  adversary = true                # VMs without tasks wake at bad moments
+  late = "drop"                   # a late job ends at its deadline
 
-server and the costs are otherwise those of [host] and [host.overheads].
+Default of server and costs: those of [host] and [host.overheads].
 "#;
 
-/// Plays a plan on the scheduling policy that the BPF scheduler runs
+/// Play a plan on the scheduling policy that the BPF scheduler runs
 ///
 /// Reads the plan file of `steadyvm plan`, takes its VMs, tasks and budgets, and simulates the host.
 #[derive(clap::Args)]
 #[command(after_long_help = TABLE_HELP)]
 pub struct Args {
     /// The plan file (steadyvm.toml)
-    #[arg(required_unless_present = "experiment")]
-    file: Option<PathBuf>,
-    /// Instead of a plan: figures of the RT-Xen dissertation, as Markdown; "list" names them
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "json", "gantt", "trace", "duration"])]
-    experiment: Option<String>,
+    file: PathBuf,
     /// Print the outcome as JSON; all times are nanoseconds
     #[arg(long)]
     json: bool,
@@ -78,14 +76,7 @@ pub struct Args {
 /// # Errors
 /// Input that cannot be read or simulated, output that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let Some(file) = &args.file else {
-        let text = experiment(
-            args.experiment.as_deref().unwrap_or("list"),
-            args.seed.unwrap_or(1),
-        )?;
-        print(&text)?;
-        return Ok(ExitCode::SUCCESS);
-    };
+    let file = &args.file;
     let place = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {place}"))?;
     let mut scenario = plan::parse(&text).with_context(|| format!("{place}"))?;
@@ -105,20 +96,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     print(&text)?;
     Ok(ExitCode::from(u8::from(outcome.late() > 0)))
-}
-
-fn experiment(name: &str, seed: u64) -> Result<String> {
-    let list = || -> String {
-        let lines = Experiment::ALL
-            .map(|experiment| format!("{}: {}\n", experiment.name, experiment.figures));
-        lines.concat()
-    };
-    if name == "list" {
-        return Ok(list());
-    }
-    let experiment = Experiment::named(name)
-        .ok_or_else(|| anyhow!("no experiment is called \"{name}\"; there are:\n{}", list()))?;
-    Ok(experiment.run(seed))
 }
 
 fn simulate(args: &Args, scenario: &Scenario) -> Result<Outcome> {

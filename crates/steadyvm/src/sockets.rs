@@ -35,8 +35,8 @@ enum SocketsVerb {
 ///     <msi vectors="3" ioeventfd="on"/>
 ///   </shmem>
 ///
-/// The guest has the module `steadyvm_sockets`, and PCI. Its memory stays its own: only a piece that this process
-/// makes is shared. docs/design/vhost-user.md says what it costs.
+/// The guest needs PCI and the module `steadyvm_sockets`. It shares only the memory that this process makes, none of its
+/// own.
 ///
 /// Once the monitor has connected, this process leaves the host's file system and namespaces and gives up
 /// its rights, as `steadyvm up` does. SIGTERM, SIGINT, SIGHUP and SIGQUIT end it within two seconds; a

@@ -24,15 +24,15 @@ use steadyvm_vmm::{End, Error, life};
 ///   path = "root.img"
 ///   read_only = true
 ///   [[net]]                            # virtio-net over vhost-net
-///   tap = "tap0"                       # made before: ip tuntap add dev tap0 mode tap vnet_hdr
+///   tap = "tap0"                       # ip tuntap add dev tap0 mode tap vnet_hdr
 ///   mac = "52:54:00:78:00:01"
-///   [channel]                          # a virtio-serial port, as QEMU's guests have it
-///   socket = "agent.socket"            # who controls the guest listens there before it starts
+///   [channel]                          # a virtio-serial port, as QEMU's
+///   socket = "agent.socket"            # of the controlling program, which listens
 ///   name = "org.qemu.guest_agent.0"    # in the guest /dev/virtio-ports/NAME
 ///   [sockets]                          # outsourced sockets
 ///   namespace = "new"                  # or "current", or a name of `ip netns`
 ///
-/// docs/design/vmm.md has all keys. Only name and kernel are needed. A terminal is the guest's console; Ctrl-A x ends the VM there.
+/// Only name and kernel are needed. A terminal is the guest's console; Ctrl-A x ends the VM there.
 /// SIGTERM, SIGINT, SIGHUP and SIGQUIT end it too, as if its power were cut, within two seconds; a second
 /// signal ends it at once.
 ///
@@ -40,10 +40,9 @@ use steadyvm_vmm::{End, Error, life};
 /// rights; started without root, it makes a user namespace for that. user = NUMBER in the file makes
 /// root's monitor that user's.
 ///
-/// Exit codes: 0 the guest powered off, or was ended by a signal; 1 the guest failed (a triple fault), or
-/// the monitor was stopped at a system call it may not make; 2 the file is wrong; 3 this machine lacks
-/// something; 4 the guest asked for a reset; 5 it did so after a panic, which its kernel tells if
-/// it has the driver pvpanic-mmio (panic=-1 makes a panic ask for a reset).
+/// Exit codes: 0 the guest powered off, or a signal ended it; 1 the guest failed (a triple fault), or the monitor made a
+/// system call that it may not make; 2 the file is wrong; 3 this machine lacks something; 4 the guest asked for a reset;
+/// 5 the guest panicked (needs pvpanic-mmio in the guest and panic=-1).
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 #[allow(clippy::doc_markdown)] // TOML for a terminal

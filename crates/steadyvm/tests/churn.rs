@@ -18,6 +18,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
+use steadyvm_report::picture::{Bar, Group};
+use steadyvm_report::results_page::{self, Details};
+use steadyvm_report::{Answer, Finding, Picture};
 
 /// Names in the file. A name is used again once its VM has ended.
 const VMS: usize = 40;
@@ -105,7 +108,8 @@ fn a_watch_loses_no_vm_of_ten_per_second_and_leaves_nothing() {
         at(1.0),
     );
     if let Ok(file) = std::env::var("STEADYVM_PAGE") {
-        std::fs::write(file, page(seconds, &after_us, held)).unwrap();
+        let (answer, details) = page(seconds, &after_us, held);
+        results_page::write(Path::new(&file), &answer, &details).unwrap();
     }
     assert!(at(1.0) <= LIMIT_MS, "{} ms", at(1.0));
 }
@@ -116,25 +120,20 @@ fn quantile_ms(after_us: &[u64], share: f64) -> f64 {
 }
 
 /// `after_us` in ascending order.
-fn page(seconds: u64, after_us: &[u64], held: Option<&Held>) -> String {
+fn page(seconds: u64, after_us: &[u64], held: Option<&Held>) -> (Answer, Details) {
     let ms = |share| quantile_ms(after_us, share);
     let mean = after_us.iter().sum::<u64>() as f64 / after_us.len() as f64 / 1e3;
     let late = after_us.iter().filter(|&&us| us as f64 / 1e3 > LIMIT_MS);
+    let late = late.count() as u64;
     let mut text = format!(
-        "# Ten VMs per second\n\n\
-         Made by `STEADYVM_CHURN_S={seconds} STEADYVM_PAGE=$PWD/docs/results/churn.md cargo test --release -p steadyvm --test \
-         churn a_watch -- --ignored`.\n\
-         Processes that hold a KVM VM start at ten per second on the machine itself while `steadyvm watch` keeps a file in force that \
-         names {VMS} VMs. Each VM ends once its VCPU's thread has its rank. The time counts from the thread's first \
-         instruction, and is read once per ms.\n\n\
-         | VMs | lost | mean, ms | p50 | p99 | p99.9 | max | later than {LIMIT_MS:.0} ms |\n|---|---|---|---|---|---|---|---|\n\
+        "| VMs | lost | mean, ms | p50 | p99 | p99.9 | max | later than {LIMIT_MS:.0} ms |\n|---|---|---|---|---|---|---|---|\n\
          | {} | 0 | {mean:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {} |\n",
         after_us.len(),
         ms(0.5),
         ms(0.99),
         ms(0.999),
         ms(1.0),
-        late.count(),
+        late,
     );
     if let Some(held) = held {
         let _ = write!(
@@ -145,7 +144,47 @@ fn page(seconds: u64, after_us: &[u64], held: Option<&Held>) -> String {
             held.cpu_ticks as f64 / 100.0,
         );
     }
-    text
+    let bar = |name, share| Bar::new(name, Some(ms(share)), |it| format!("{it:.1} ms"));
+    let answer = Answer {
+        question: "Does the watch keep up with ten new VMs per second?".to_owned(),
+        findings: vec![
+            Finding::Count {
+                of: String::new(),
+                what: format!(
+                    "VMs ranked later than {LIMIT_MS:.0} ms after their first instruction"
+                ),
+                count: late,
+                all: after_us.len() as u64,
+            },
+            Finding::Bound {
+                of: String::new(),
+                figure: "the longest time to its rank".to_owned(),
+                words: format!("{:.1} ms", ms(1.0)),
+                bound: Some((format!("at most {LIMIT_MS:.0} ms"), ms(1.0) <= LIMIT_MS)),
+            },
+        ],
+        picture: Picture {
+            title: "From a VM's first instruction to its rank; shorter is better".to_owned(),
+            groups: vec![Group {
+                name: format!("{} VMs, ten per second", after_us.len()),
+                bars: vec![bar("median", 0.5), bar("p99", 0.99), bar("longest", 1.0)],
+            }],
+        },
+    };
+    let details = Details {
+        command: format!(
+            "STEADYVM_CHURN_S={seconds} STEADYVM_PAGE=$PWD/docs/results/churn.md cargo test --release -p steadyvm --test churn \
+             a_watch -- --ignored"
+        ),
+        warning: format!(
+            "Processes that hold a KVM VM start at ten per second on the machine itself while `steadyvm watch` keeps a file in \
+             force that names {VMS} VMs. Each VM ends once its VCPU's thread has its rank. The time counts from the thread's \
+             first instruction, and is read once per ms."
+        ),
+        tables: text,
+        facts: Vec::new(),
+    };
+    (answer, details)
 }
 
 /// All VMs, each with one rank.

@@ -37,11 +37,15 @@ struct Process {
     thread: Pid,
 }
 
-/// A file, its directory and its journal.
+/// A file, its directory and its journal, on a machine whose kernel admits deadline threads by itself.
 struct Site {
     directory: tempfile::TempDir,
+    /// `sched_rt_runtime_us` as the machine has it. With -1 the kernel refuses no deadline thread.
+    throttling: String,
     _alone: MutexGuard<'static, ()>,
 }
+
+const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
 #[test]
 fn a_vm_that_the_kernel_refuses_stops_no_other_in_any_order() {
@@ -190,8 +194,11 @@ impl Site {
         let alone = MACHINE
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let throttling = fs::read_to_string(THROTTLING).unwrap();
+        fs::write(THROTTLING, "950000").unwrap();
         Self {
             directory: tempfile::tempdir().unwrap(),
+            throttling,
             _alone: alone,
         }
     }
@@ -246,6 +253,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.run_without_file(&["undo"]);
+        let _ = fs::write(THROTTLING, &self.throttling);
     }
 }
 

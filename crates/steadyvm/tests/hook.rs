@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 const UUID: &str = "5a3b0f6e-1f5c-4c8e-9b86-3f0d9b2f0a01";
 /// Two CPUs, as every machine that tests run on has. A class of its own ranks nothing here.
-const GLOBAL: &str =
-    "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\nmechanism = \"deadline\"\n[class.rt]\n";
+const HOST: &str =
+    "[host]\npcpus = 2\nscheduler = \"pedf\"\n[sched]\nmechanism = \"deadline\"\n[class.rt]\n";
 const OPERATIONS: [&str; 9] = [
     "start",
     "started",
@@ -109,6 +109,22 @@ impl Host {
     }
 }
 
+/// Its files are below a directory, but its kernel is this machine's: what the hook has set there is taken back.
+impl Drop for Host {
+    fn drop(&mut self) {
+        let state = self.path("run/steadyvm/host");
+        if !state.join("journal.jsonl").exists() {
+            return;
+        }
+        let mut undo = Command::new(STEADYVM);
+        let undone = undo.args(["undo", "--state-dir"]).arg(state).output();
+        if !std::thread::panicking() {
+            let undone = undone.unwrap();
+            assert!(undone.status.success(), "{undone:?}");
+        }
+    }
+}
+
 fn finish(mut child: Child, xml: &str) -> Output {
     // It may have ended without reading, as it does for what is not its own.
     let _ = child.stdin.take().unwrap().write_all(xml.as_bytes());
@@ -165,7 +181,7 @@ impl Monitor {
 
 #[test]
 fn a_vm_is_described_while_it_runs() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     let guest = real_time(1);
     assert_eq!(host.libvirt("prepare", &guest), (0, String::new()));
     assert_eq!(host.descriptions(), [file_of(1)]);
@@ -197,7 +213,7 @@ fn a_vm_is_described_while_it_runs() {
 
 #[test]
 fn a_start_that_the_plan_cannot_hold_is_refused_with_the_reason() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     for number in [1, 2] {
         assert_eq!(host.libvirt("prepare", &real_time(number)).0, 0);
     }
@@ -217,7 +233,7 @@ fn a_start_that_the_plan_cannot_hold_is_refused_with_the_reason() {
 #[test]
 fn a_vm_without_a_budget_starts_whatever_is_wrong_with_the_host() {
     for damage in ["none", "file", "directory", "no file"] {
-        let host = Host::new(GLOBAL);
+        let host = Host::new(HOST);
         match damage {
             "file" => host.write("etc/steadyvm.toml", "[host"),
             "directory" => host.write("run/steadyvm.d", "no directory"),
@@ -241,7 +257,7 @@ fn a_vm_without_a_budget_starts_whatever_is_wrong_with_the_host() {
             "{words}"
         );
     }
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     let hints = include_str!("../../../nova/tests/data/nova-34.0.0-hints.xml");
     let (code, words) = host.libvirt("prepare", hints);
     assert!(code == 0 && words.contains("scheduler hints"), "{words}");
@@ -261,7 +277,7 @@ fn no_operation_after_the_start_fails_whatever_is_wrong() {
         "pins",
         "bytes",
     ] {
-        let host = Host::new(GLOBAL);
+        let host = Host::new(HOST);
         let guest = real_time(1);
         let guest = match damage {
             "file" => {
@@ -302,7 +318,7 @@ fn no_operation_after_the_start_fails_whatever_is_wrong() {
 /// A person took everything back, and it stays so until a person applies the file.
 #[test]
 fn a_vm_that_starts_after_an_undo_gets_no_settings() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     fs::create_dir_all(host.path("run/steadyvm/host")).unwrap();
     host.write("run/steadyvm/host/undone", "");
     let (code, words) = host.libvirt("started", ordinary());
@@ -314,7 +330,7 @@ fn a_vm_that_starts_after_an_undo_gets_no_settings() {
 
 #[test]
 fn a_domain_may_be_called_as_an_option_is() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     for name in ["--help", "-x", "--root", "--", "a b\n"] {
         for operation in ["prepare", "reconnect", "migrate"] {
             let words = ["libvirt", name, operation, "begin", "-"];
@@ -339,7 +355,7 @@ fn a_domain_may_be_called_as_an_option_is() {
 
 #[test]
 fn hooks_at_the_same_time_admit_no_more_than_fits() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     let start = |number| {
         let mut child = host
             .command(&["libvirt", "x", "prepare", "begin", "-"])
@@ -363,7 +379,7 @@ fn hooks_at_the_same_time_admit_no_more_than_fits() {
 
 #[test]
 fn a_vm_whose_process_or_starter_is_gone_holds_nothing() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     let monitors = [1, 2].map(|number| {
         let guest = real_time(number);
         assert_eq!(host.libvirt("prepare", &guest).0, 0);
@@ -405,7 +421,7 @@ fn a_vm_whose_process_or_starter_is_gone_holds_nothing() {
 
 #[test]
 fn vcpus_that_may_be_plugged_in_later_have_no_part_in_the_budget() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     let own =
         "<metadata><s:interface xmlns:s='urn:steadyvm:rt' budget='8ms' period='10ms'/></metadata>";
     let guest = format!(
@@ -419,9 +435,8 @@ fn vcpus_that_may_be_plugged_in_later_have_no_part_in_the_budget() {
 
 #[test]
 fn a_vm_that_may_use_some_cpus_is_planned_on_them_or_told_what_to_do() {
-    let pedf = GLOBAL.replace("gedf", "pedf");
     let on = |cpus: &str| real_time(1).replace("<vcpu>", &format!("<vcpu cpuset='{cpus}'>"));
-    let host = Host::new(&pedf);
+    let host = Host::new(HOST);
     // One CPU holds two VCPUs of 4 ms, and not three.
     assert_eq!(host.libvirt("prepare", &on("1")), (0, String::new()));
     let described = host.description(&file_of(1));
@@ -436,13 +451,13 @@ fn a_vm_that_may_use_some_cpus_is_planned_on_them_or_told_what_to_do() {
     // All CPUs are no restriction.
     assert_eq!(host.libvirt("prepare", &on("0-8191")).0, 0);
     assert!(!host.description(&file_of(1)).contains_key("cpus"));
-    let host = Host::new(GLOBAL);
+    let host = Host::new(&HOST.replace("pedf", "gedf"));
     let (code, words) = host.libvirt("prepare", &on("1"));
     assert!(
         code == 1 && words.contains("EPERM") && words.contains("scheduler = \"pedf\""),
         "{words}"
     );
-    let host = Host::new(&pedf.replace("pcpus = 2", "cpus = \"1\""));
+    let host = Host::new(&HOST.replace("pcpus = 2", "cpus = \"1\""));
     assert_eq!(host.libvirt("prepare", &on("0-1")), (0, String::new()));
     let (code, words) = host.libvirt("prepare", &on("0"));
     assert!(code == 1 && words.contains("CPUs 1 to VMs"), "{words}");
@@ -458,7 +473,7 @@ fn a_file_that_says_nothing_of_budgets_refuses_vms_that_ask_for_them() {
             "this host has CPUs",
         ),
         (
-            &format!("{GLOBAL}[[vm]]\nname = \"instance-00000001\"\nrt = false\n"),
+            &format!("{HOST}[[vm]]\nname = \"instance-00000001\"\nrt = false\n"),
             "instance-00000001",
         ),
     ] {
@@ -473,7 +488,7 @@ const PROXMOX: &str = "#rt%3Abudget=8ms\n#rt%3Aperiod=10ms\ncores: 2\nname: web\
 
 #[test]
 fn proxmox_has_the_same_by_numbers() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     let conf = |number: u32| format!("etc/pve/qemu-server/{number}.conf");
     // Two of one name are two.
     for number in [100, 101, 102] {
@@ -519,7 +534,7 @@ fn proxmox_has_the_same_by_numbers() {
 /// A start that fails has no post-stop.
 #[test]
 fn a_start_that_failed_on_proxmox_holds_nothing() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     for number in [100, 101, 102] {
         host.write(&format!("etc/pve/qemu-server/{number}.conf"), PROXMOX);
     }
@@ -539,7 +554,7 @@ fn a_start_that_failed_on_proxmox_holds_nothing() {
 /// The kernel ends a hook at any byte of what it writes (`RLIMIT_FSIZE`): what is there is whole.
 #[test]
 fn a_crash_at_any_byte_leaves_whole_files() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     assert_eq!(host.libvirt("prepare", &real_time(1)).0, 0);
     let place = host.path("run/steadyvm.d").join(file_of(1));
     let length = fs::read(&place).unwrap().len() as u64;
@@ -577,7 +592,7 @@ fn a_crash_at_any_byte_leaves_whole_files() {
 
 #[test]
 fn a_hook_that_has_to_wait_ends_within_its_limit() {
-    let host = Host::new(GLOBAL);
+    let host = Host::new(HOST);
     assert_eq!(host.libvirt("prepare", &real_time(1)).0, 0);
     let lock = fs::File::open(host.path("run/steadyvm.d/.lock")).unwrap();
     lock.lock().unwrap();
@@ -618,7 +633,7 @@ fn a_hook_that_has_to_wait_ends_within_its_limit() {
 /// Whatever is sold by these numbers starts, and nothing beyond them.
 #[test]
 fn a_host_sells_what_its_hook_admits() {
-    let host = Host::new(&GLOBAL.replace("gedf", "pedf"));
+    let host = Host::new(HOST);
     let capacity = |more: &[&str]| {
         let output = Command::new(STEADYVM)
             .arg("capacity")
@@ -670,7 +685,7 @@ fn a_host_sells_what_its_hook_admits() {
 
 #[test]
 fn a_plan_for_cpus_that_are_not_there_is_refused_or_said() {
-    let host = Host::new(&GLOBAL.replace("pcpus = 2", "pcpus = 4000"));
+    let host = Host::new(&HOST.replace("pcpus = 2", "pcpus = 4000"));
     let file = host.path("etc/steadyvm.toml");
     let apply = |more: &[&str]| run(&file, more);
     let (code, words) = apply(&["--strict", "--dry-run"]);
@@ -686,7 +701,7 @@ fn a_plan_for_cpus_that_are_not_there_is_refused_or_said() {
         "{words}"
     );
     // Without a number it is this host's.
-    let host = Host::new(&GLOBAL.replace("pcpus = 2\n", ""));
+    let host = Host::new(&HOST.replace("pcpus = 2\n", ""));
     let (code, words) = run(&host.path("etc/steadyvm.toml"), &["--strict", "--dry-run"]);
     assert_eq!(code, 0, "{words}");
 }

@@ -132,6 +132,19 @@ fn a_damaged_journal_is_named_with_what_to_do() {
 }
 
 #[test]
+fn undo_forgets_a_journal_that_cannot_be_restored() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let journal = state.join("journal.jsonl");
+    std::fs::write(&journal, "rubbish\n").unwrap();
+    let output = steadyvm(&["undo", "--forget", &state_argument(directory.path())]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("nothing was restored"));
+    assert!(!journal.exists());
+}
+
+#[test]
 fn a_snapshot_compares_with_itself() {
     let directory = tempfile::tempdir().unwrap();
     let first = steadyvm(&["host", "snapshot"]);

@@ -23,10 +23,10 @@ fn a_service_is_measured_both_ways_and_has_a_report() {
         "{said}"
     );
     let rest: Vec<&str> = said.lines().skip_while(|line| *line != "64").collect();
-    let files = "figures.csv meta.json report.html results.json samples.csv with.hgrm without.hgrm";
-    assert_eq!(rest[..8].join(" "), format!("64 {files}"), "{said}");
+    let files = "figures.csv meta.json report.html results.json samples.csv tables.txt with.hgrm without.hgrm";
+    assert_eq!(rest[..9].join(" "), format!("64 {files}"), "{said}");
     assert_eq!(
-        rest[8], "10",
+        rest[9], "10",
         "a third of the samples are of the third round: {said}"
     );
 }

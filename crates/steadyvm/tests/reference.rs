@@ -1,5 +1,5 @@
-//! The pages of docs/reference have every key that the program takes or writes, and no other. What a file may have is
-//! asked of serde itself: an unknown key's error lists all that were expected.
+//! The pages of docs/reference have every key that the program takes or writes, and no other. What vm.toml may have is
+//! asked of serde itself: an unknown key's error lists all that were expected. The page of steadyvm.toml is generated.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use steadyvm_analysis::plan;
-use steadyvm_experiment::engine::results::{Curve, Figure, Interval, Over, RATIO, Record, Version};
+use steadyvm_report::results::{Curve, Figure, Interval, Over, RATIO, Record, Settings, Version};
 use steadyvm_sched::show::{GuestReport, Standing, VcpuStanding};
 
 type Keys = BTreeSet<String>;
@@ -55,26 +55,6 @@ fn expected(refusal: &str) -> Keys {
     quoted(list.lines().next().unwrap())
 }
 
-fn of_plan(text: &str) -> Keys {
-    expected(&plan::file::parse(text).unwrap_err().to_string())
-}
-
-fn of_net(text: &str) -> Keys {
-    expected(
-        &steadyvm_host::net::file::parse_any("file", text)
-            .unwrap_err()
-            .to_string(),
-    )
-}
-
-fn of_sched(text: &str) -> Keys {
-    expected(
-        &steadyvm_sched::config::Config::parse(text)
-            .unwrap_err()
-            .to_string(),
-    )
-}
-
 fn of_vm(text: &str) -> Keys {
     let text = format!("name = \"a\"\nkernel = \"k\"\n{text}");
     expected(
@@ -84,73 +64,7 @@ fn of_vm(text: &str) -> Keys {
     )
 }
 
-fn of_simulation(text: &str) -> Keys {
-    let text = format!("[[service]]\nvm = \"a\"\nc = 1\nt = 10\nlimit = 100\n{text}");
-    expected(&steadyvm_sim::plan::parse(&text).unwrap_err().to_string())
-}
-
-fn of_random(text: &str) -> Keys {
-    expected(&plan::random::Random::of(text).unwrap_err().to_string())
-}
-
 const ONE: &str = "[host]\npcpus = 1\nscheduler = \"pedf\"\n";
-
-#[test]
-fn steadyvm_toml_has_every_key_and_no_other() {
-    let page = page("steadyvm.toml.md");
-    let service = "[[service]]\nvm = \"a\"\n";
-    let random = "[random]\nsets = 1\nfrom = 1\nto = 1\nstep = 1\nvms = 1\nvcpu_periods = [1]\n";
-    let vm = of_plan("[[vm]]\nzz = 1");
-    assert_eq!(vm, of_plan("[class.a]\nzz = 1"));
-    for (heading, keys) in [
-        ("Top level", of_plan("zz = 1")),
-        ("`[host]`", of_plan("[host]\nzz = 1")),
-        (
-            "`[host.overheads]`",
-            of_plan(&format!("{ONE}[host.overheads]\nzz = 1")),
-        ),
-        ("`[[vm]]` and `[class.NAME]`", vm),
-        (
-            "`period` as a range",
-            of_plan("[[vm]]\nperiod = { zz = 1 }"),
-        ),
-        ("`tasks`", of_plan("[[vm]]\ntasks = [{ zz = 1 }]")),
-        ("`[[service]]`", of_plan("[[service]]\nzz = 1")),
-        (
-            "`receive`",
-            of_plan(&format!("{service}receive = {{ zz = 1 }}")),
-        ),
-        ("`send`", of_plan(&format!("{service}send = {{ zz = 1 }}"))),
-        ("`[[flow]]`", of_plan("[[flow]]\nzz = 1")),
-        ("`[net]`", of_net("[net]\nzz = 1")),
-        ("`[net.demux]`", of_net("[net.demux]\nzz = 1")),
-        ("`levels`", of_net("[net.demux]\nlevels = [{ zz = 1 }]")),
-        ("`[class.NAME.net]`", of_net("[class.a.net]\nzz = 1")),
-        ("`[[nic]]`", of_net("[[nic]]\nzz = 1")),
-        ("`queues`", of_net("[[nic]]\nqueues = [{ zz = 1 }]")),
-        ("`steer`", of_net("[[nic]]\nsteer = [{ zz = 1 }]")),
-        ("`[sched]`", of_sched("[sched]\nzz = 1")),
-        ("`[sched.vm.NAME]`", of_sched("[sched.vm.a]\nzz = 1")),
-        ("`[simulate]`", of_simulation("[simulate]\nzz = 1")),
-        ("`[random]`", of_random("[random]\nzz = 1")),
-        (
-            "`columns`",
-            of_random(&format!("{random}columns = [{{ zz = 1 }}]")),
-        ),
-    ] {
-        assert_eq!(described(&page, heading), keys, "{heading}");
-    }
-}
-
-#[test]
-fn apply_takes_every_table_that_a_plan_may_have() {
-    let json_only = ["schema_version", "unit", "vms", "services", "flows"].map(str::to_owned);
-    let planned: Keys = of_plan("zz = 1")
-        .into_iter()
-        .filter(|key| !json_only.contains(key))
-        .collect();
-    assert_eq!(of_net("zz = 1"), planned);
-}
 
 #[test]
 fn vm_toml_has_every_key_and_no_other() {
@@ -268,7 +182,7 @@ fn json_of_results_is_described() {
     let record = Record {
         schema_version: Version,
         experiment: "x".into(),
-        settings: serde_json::json!({}),
+        settings: Settings::new(),
         rounds: 1,
         rows: vec!["a".into(), "b".into()],
         cells: vec!["c".into()],

@@ -115,7 +115,7 @@ impl Vm {
 
     /// The same as `nobody`, who has been given /dev/kvm.
     fn command_as_nobody(&self) -> Command {
-        let mut command = Command::new(public_copy::program_in(self.place.path()));
+        let mut command = Command::new(public_copy::program_in(self.place.path(), STEADYVM));
         command.arg("up").arg(self.file()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let group = fs::metadata("/dev/kvm").unwrap().gid();

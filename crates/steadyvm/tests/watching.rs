@@ -30,6 +30,9 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use steadyvm_load::netrt::{self, ClientOptions, End, Intervals};
+use steadyvm_report::picture::{Bar, Group};
+use steadyvm_report::results_page::{self, Details};
+use steadyvm_report::{Answer, Finding, Over, Picture};
 use steadyvm_stats::Summary;
 use steadyvm_stats::bootstrap::{BootstrapOptions, draw_latency, ratio};
 
@@ -114,10 +117,10 @@ fn the_watch_and_top_take_less_than_a_hundredth_of_a_cpu() {
         source: source.unwrap_or_default(),
         ..Page::of(&off, &on)
     };
-    let text = page.text();
-    println!("{text}");
+    let (answer, details) = (page.answer(), page.details());
+    println!("{}\n{}", answer.in_short(), details.tables);
     if let Ok(file) = std::env::var("STEADYVM_PAGE") {
-        std::fs::write(file, text).unwrap();
+        results_page::write(Path::new(&file), &answer, &details).unwrap();
     }
     if only.is_some() {
         return;
@@ -389,16 +392,53 @@ impl Page {
         }
     }
 
-    fn text(&self) -> String {
+    fn answer(&self) -> Answer {
+        let over = |of: &str, (value, low, high): (f64, f64, f64)| Finding::Ratio {
+            of: "a service beside `watch` and `top`".to_owned(),
+            over: format!("its own {of} without them"),
+            ratio: Some(Over {
+                value,
+                low: Some(low),
+                high: Some(high),
+            }),
+        };
+        let cpu = |of: &str, percent: f64| Finding::Bound {
+            of: format!("`{of}`"),
+            figure: "CPU time, of one CPU".to_owned(),
+            words: format!("{percent:.2} %"),
+            bound: None,
+        };
+        let group = |name: &str, of: fn(&Summary) -> u64| Group {
+            name: name.to_owned(),
+            bars: [("off", &self.off), ("on", &self.on)]
+                .map(|(name, it)| {
+                    Bar::new(name, Some(of(it) as f64 / 1e3), |us| format!("{us:.1} µs"))
+                })
+                .into(),
+        };
+        Answer {
+            question: "What do `watch` and `top` cost?".to_owned(),
+            findings: vec![
+                over("median round trip", self.p50),
+                over("p99", self.p99),
+                cpu("watch", self.watch_percent),
+                cpu("top", self.top_percent),
+            ],
+            picture: Picture {
+                title: "Round trips with `watch` and `top` off and on; shorter is better"
+                    .to_owned(),
+                groups: vec![
+                    group("median", |it| it.p50_ns),
+                    group("p99", |it| it.p99_ns),
+                ],
+            },
+        }
+    }
+
+    fn details(&self) -> Details {
         let us = |ns: u64| ns as f64 / 1e3;
-        let mut text = format!(
-            "# What watching costs\n\n\
-             Made by `make watching-tests`, on the machine itself, not in the lab. A process that holds a KVM VM serves NetRT on loopback \
-             by the thread of its VCPU. In one half of each of {} rounds `steadyvm watch` and `steadyvm top` (one frame per second, \
-             each wake-up traced, `wake_ups_from` is {}) are on, in the other they are off; the thread's rank stays. Client and service have one CPU.\n\n\
-             | round trips, us | n | p50 | p99 | max |\n|---|---|---|---|---|\n",
-            self.rounds, self.source
-        );
+        let mut text =
+            String::from("| round trips, us | n | p50 | p99 | max |\n|---|---|---|---|---|\n");
         for (name, of) in [("off", &self.off), ("on", &self.on)] {
             let _ = writeln!(
                 text,
@@ -421,6 +461,17 @@ impl Page {
             self.measure_percent,
             self.client_percent
         );
-        text
+        Details {
+            command: "make watching-tests".to_owned(),
+            warning: format!(
+                "It runs on the machine itself, not in the lab. A process that holds a KVM VM serves NetRT on loopback by the \
+                 thread of its VCPU. In one half of each of {} rounds `steadyvm watch` and `steadyvm top` (one frame per second, \
+                 each wake-up traced, `wake_ups_from` is {}) are on, in the other they are off; the thread's rank stays. Client \
+                 and service have one CPU.",
+                self.rounds, self.source
+            ),
+            tables: text,
+            facts: Vec::new(),
+        }
     }
 }

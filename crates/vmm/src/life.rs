@@ -89,7 +89,7 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
     confinement.confine(Role::Main)?;
     threads.release();
 
-    let end = signals.wait_for_end(&ending, report.as_mut());
+    let end = signals.wait_for_end(&ending, report.as_mut(), || threads.tell_of_stop());
     force::arm(end.exit_code())?;
     let all_ended = threads.join();
     drop(terminal);
@@ -141,6 +141,7 @@ impl Signals {
             Signal::SIGHUP,
             Signal::SIGQUIT,
             Signal::SIGUSR1,
+            Signal::SIGCONT,
         ]
         .into_iter()
         .collect();
@@ -161,18 +162,26 @@ impl Signals {
             }
             let came = fds[1].any().unwrap_or_default();
             match self.0.read_signal() {
-                Ok(Some(taken)) if taken.ssi_signo != Signal::SIGUSR1 as u32 => {
-                    let signal = Signal::try_from(taken.ssi_signo as i32);
-                    return Ok(Some(signal.map_or("a signal", Signal::as_str).to_owned()));
-                }
+                Ok(Some(taken)) => match Signal::try_from(taken.ssi_signo as i32) {
+                    Ok(Signal::SIGUSR1 | Signal::SIGCONT) => {}
+                    signal => {
+                        return Ok(Some(signal.map_or("a signal", Signal::as_str).to_owned()));
+                    }
+                },
                 _ if came => return Ok(None),
                 _ => {}
             }
         }
     }
 
-    /// Waits for the end, which a signal may be. Whatever fails here ends the VM too.
-    pub(crate) fn wait_for_end(&self, ending: &Ending, mut report: Option<&mut Report>) -> End {
+    /// Waits for the end, which a signal may be. Whatever fails here ends the VM too. `goes_on` is called when the
+    /// process was stopped and goes on (SIGCONT).
+    pub(crate) fn wait_for_end(
+        &self,
+        ending: &Ending,
+        mut report: Option<&mut Report>,
+        goes_on: impl Fn(),
+    ) -> End {
         loop {
             if let Some(end) = ending.how() {
                 return end.clone();
@@ -193,6 +202,7 @@ impl Signals {
                     }
                 }
                 (Ok(Signal::SIGUSR1), None) => {}
+                (Ok(Signal::SIGCONT), _) => goes_on(),
                 (signal, _) => {
                     let name = signal.map_or("a signal", Signal::as_str);
                     ending.come(End::Asked(name.to_owned()));

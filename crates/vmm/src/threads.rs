@@ -47,7 +47,9 @@ impl Confinement {
 
 /// The threads of a VM, all of which end when its end has come.
 pub struct Threads {
+    /// VCPUs are the last of them.
     all: Vec<JoinHandle<()>>,
+    vcpus: usize,
     /// Opens to threads that are ready.
     gates: Vec<Sender<()>>,
     /// From each thread, once it is what it is to be.
@@ -75,6 +77,7 @@ impl Threads {
         let (ended, last) = channel();
         let mut threads = Self {
             all: Vec::new(),
+            vcpus: machine.vcpus.len(),
             gates: Vec::new(),
             ready: channel(),
             ended: (Some(ended), last),
@@ -136,6 +139,13 @@ impl Threads {
             // A thread that is gone has said why.
             let _ = gate.send(());
         }
+    }
+
+    /// The process was stopped and goes on: each VCPU leaves the guest, and tells it. One that was stopped within the
+    /// guest has left it by itself; one that was not would enter it again without a word.
+    pub fn tell_of_stop(&self) {
+        let first = self.all.len().saturating_sub(self.vcpus);
+        self.all[first..].iter().for_each(thread::kick);
     }
 
     /// Does `work`, which raises interrupts of its line, whenever `bell` is rung.

@@ -2,7 +2,7 @@
 /*
  * The device in memory that another monitor shares: QEMU's ivshmem-doorbell, whose other end is
  * `steadyvm sockets serve`. A thread of the host carries a request out while this CPU waits for it;
- * events come by interrupts. docs/design/vhost-user.md says why, and what it costs.
+ * events come by interrupts. docs/design/sockets-for-qemu.md says why, and what it costs.
  *
  * The memory is written by the host at any time: what it says of lengths is looked at once, where
  * it matters, and offsets are this guest's own.

@@ -101,9 +101,36 @@ static pthread_t start(void *(*body)(void *), int priority)
 	return thread;
 }
 
+/*
+ * Without high-resolution timers all ends at ticks. The kernel has them once it has chosen its
+ * clock, some seconds after the boot, and tells nobody.
+ */
+static bool has_high_resolution(void)
+{
+	FILE *file = fopen("/proc/timer_list", "r");
+	bool active = false;
+	char line[256];
+	int state;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, " .hres_active : %d", &state) == 1)
+			active = state;
+	if (file)
+		fclose(file);
+	return active;
+}
+
 int main(void)
 {
 	cpu_set_t cpus;
+
+	for (int tries = 0; !has_high_resolution(); tries++) {
+		if (tries == 100) {
+			fprintf(stderr, "timers of this kernel have no high resolution\n");
+			return 3;
+		}
+		usleep(100000);
+	}
 
 	CPU_ZERO(&cpus);
 	CPU_SET(0, &cpus);

@@ -155,7 +155,7 @@ def _scaled(vm: Interface, policy: Policy) -> tuple[int, int, int]:
     of a microsecond a period has L parts for each of its microseconds, and a budget W. Nothing is rounded."""
     common = gcd(policy.cpu_limit_ppm, WHOLE_PPM)
     return (
-        vm.budget_us * (WHOLE_PPM // common),
+        policy.counted_us(vm) * (WHOLE_PPM // common),
         vm.period_us * (policy.cpu_limit_ppm // common),
         vm.vcpus,
     )

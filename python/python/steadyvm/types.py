@@ -129,6 +129,9 @@ class Install(TypedDict):
     deadline_ns: int
     period_ns: int
     cpus: List[int]
+    margin_ns: int
+    server: str
+    quantum_ns: int
     priority: Optional[int]
 
 
@@ -154,6 +157,7 @@ class _VmPlanRequired(TypedDict):
 
 
 class VmPlan(_VmPlanRequired, total=False):
+    ranks: List[str]
     chosen: str
 
 
@@ -185,6 +189,8 @@ class Service(TypedDict):
     guest_response: Optional[int]
     guest_wakeup: Optional[int]
     send_path: Optional[int]
+    guest_deadline: Optional[int]
+    guest_rank: Optional[int]
     stages: List[Stage]
     limit: Optional[int]
     met: bool

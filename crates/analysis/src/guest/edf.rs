@@ -3,7 +3,8 @@
 //! Model: sporadic tasks ([`crate::task`]) under preemptive EDF on a supply of parallelism 1.
 //! Preconditions: none beyond the task model; suspension counts as execution.
 //!
-//! Formula: schedulable iff for all t > 0: sum dbf_i(t) <= sbf(t).
+//! Formula: schedulable iff for all t > 0: sum dbf_i(t) <= sbf(t). Interrupts ([`crate::task`]) count from their
+//! arrival on, at the deadlines: a window that ends at none has nothing due.
 //! Where to look: no t beyond the instant L where the supply's line has overtaken the demand's line
 //! U t + sum U_i (T_i + J_i - D_i), nor beyond a hyperperiod of tasks and supply. With U = 1 on a dedicated
 //! processor the lines are parallel; then L is the end of the longest busy interval (a failure after it has
@@ -24,7 +25,7 @@ use crate::{
     time::{Amount, MAX_INSTANT, Time, div_ceil},
     verdict::{Bound, Stop, Verdict, Violation},
     work::{STEPS_SHARE, Work},
-    workload::{demand, previous_deadline, requests},
+    workload::{demand, early_interrupts, jobs_due, previous_deadline, requests},
 };
 
 /// Decides whether `tasks` meet their deadlines under EDF on `supply` (of parallelism 1).
@@ -69,10 +70,11 @@ pub(crate) fn walk(
         if at < *windows.start() || at <= 0 {
             return Ok(());
         }
-        if descent.demand > supply.supply(at) {
+        let demand = descent.demand + descent.early_interrupts(at);
+        if demand > supply.supply(at) {
             return Err(violation(tasks, supply, at));
         }
-        let reached = supply.window_for(descent.demand).unwrap_or(at);
+        let reached = supply.window_for(demand).unwrap_or(at);
         limit = reached.min(at) - 1;
     }
 }
@@ -80,7 +82,9 @@ pub(crate) fn walk(
 /// The demand in windows that only get shorter.
 struct Descent {
     tasks: Vec<LastDeadline>,
+    /// Of jobs that arrive and are due.
     demand: Amount,
+    with_interrupts: Vec<Task>,
 }
 
 /// A task's last deadline in the window (none: not after 0).
@@ -97,10 +101,18 @@ impl Descent {
             period: task.period(),
             execution: task.demand(),
         };
+        let due = |task: &Task| Amount::from(jobs_due(task, window) * task.demand());
+        let interrupting = tasks.iter().filter(|task| task.interrupt() > 0);
         Self {
             tasks: tasks.iter().map(last).collect(),
-            demand: total_demand(tasks, window),
+            demand: tasks.iter().map(due).sum(),
+            with_interrupts: interrupting.copied().collect(),
         }
+    }
+
+    fn early_interrupts(&self, window: Time) -> Amount {
+        let early = |task: &Task| Amount::from(early_interrupts(task, window));
+        self.with_interrupts.iter().map(early).sum()
     }
 
     /// Shortens the window to `limit`; the last deadline in it, or what is not after 0.
@@ -137,12 +149,13 @@ pub(crate) fn horizon(
 ) -> Result<Option<Time>, Verdict> {
     let line = supply.lower_line();
     let utilizations = Interval::of(tasks.iter().map(Task::utilization));
-    // sum U_i (T_i + J_i - D_i), rounded up task by task.
+    // sum U_i (T_i + J_i - D_i), rounded up task by task; interrupts count from the arrival on.
     let lead: Amount = tasks
         .iter()
         .map(|task| {
             let early = task.period() + task.jitter() - task.deadline();
-            let scaled = Amount::from(early) * Amount::from(task.demand());
+            let scaled = Amount::from(early) * Amount::from(task.demand())
+                + Amount::from(task.deadline()) * Amount::from(task.interrupt());
             crate::time::div_ceil_wide(scaled, task.period().into())
         })
         .sum();

@@ -6,7 +6,8 @@
 //! L(a) = the least w with (1 + floor((a + J_i) / T_i)) C_i + sum over j != i of
 //! min(ceil((w + J_j) / T_j), floor((a - J_i + D_i - D_j + J_j) / T_j) + 1) C_j <= sbf(w);
 //! R_i = J_i + max over a of L(a) - a. Only a at which some deadline coincides matter, up to the longest
-//! busy interval. Exact on a dedicated processor, an upper bound on a periodic supply.
+//! busy interval. Interrupts ([`crate::task`]) of jobs that are due later count as they arrive. Exact on a
+//! dedicated processor, an upper bound on a periodic supply.
 //!
 //! Complexity: O(n) an iteration, one fixed point a candidate (pseudo-polynomial).
 //! Source: Spuri, "Analysis of deadline scheduled real-time systems", INRIA 2772 (1996).
@@ -38,17 +39,18 @@ pub fn response_time(
     let task = &tasks[index];
     let busy = busy_interval(tasks, supply, MAX_INSTANT, work)?;
     let mut worst = task.demand();
-    for other in tasks {
-        // a = k T_j - J_j + D_j - (D_i - J_i) >= 0
-        let first = other.deadline() - other.jitter() - task.window();
-        let mut arrival = first.rem_euclid(other.period());
+    // a = k T_j - J_j + D_j - (D_i - J_i) >= 0, and its own arrivals.
+    let coincide = |other: &Task| (other.window() - task.window(), other.period());
+    let own = [(-task.jitter(), task.period())];
+    for (first, period) in tasks.iter().map(coincide).chain(own) {
+        let mut arrival = first.rem_euclid(period);
         if first > 0 {
             arrival = first;
         }
         while arrival < busy {
             let finish = completion(tasks, index, arrival, supply, work)?;
             worst = worst.max(finish - arrival);
-            arrival += other.period();
+            arrival += period;
         }
     }
     Ok(worst + task.jitter())
@@ -63,26 +65,24 @@ fn completion(
 ) -> Result<Time, Verdict> {
     let task = &tasks[index];
     let due = arrival + task.window();
-    let own = ((arrival + task.jitter()) / task.period() + 1) * task.demand();
+    let own = (arrival + task.jitter()) / task.period() + 1;
     let mut window = 1;
     loop {
         work.spend(tasks.len(), window)?;
-        let others: Amount = tasks
-            .iter()
-            .enumerate()
-            .filter(|&(position, _)| position != index)
-            .map(|(_, other)| {
-                let slack = due - other.window();
-                let urgent = if slack < 0 {
-                    0
-                } else {
-                    other.periods_in(slack) + 1
-                };
+        let load: Amount = (tasks.iter().enumerate())
+            .map(|(position, other)| {
                 let arrived = jobs_released(other, window + other.jitter());
-                Amount::from(urgent.min(arrived) * other.demand())
+                let slack = due - other.window();
+                let urgent = match slack {
+                    _ if position == index => own,
+                    0.. => (other.periods_in(slack) + 1).min(arrived),
+                    _ => 0,
+                };
+                let later = (arrived - urgent).max(0) * other.interrupt();
+                Amount::from(urgent * other.demand() + later)
             })
             .sum();
-        match supply.window_for(others + Amount::from(own)) {
+        match supply.window_for(load) {
             Some(next) if next > window => window = next,
             Some(_) => return Ok(window),
             None => return Err(Verdict::Undecided(Stop::horizon())),

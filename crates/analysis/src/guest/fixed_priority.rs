@@ -5,7 +5,8 @@
 //!
 //! Formula: R_i = J_i + w_i with w_i the least w such that
 //! C_i + S_i + sum over higher priorities of ceil((w + J_j) / T_j) C_j <= sbf(w);
-//! schedulable iff every R_i <= D_i. w is found by iterating w <- sbf^-1(demand at w). A suspending
+//! schedulable iff every R_i <= D_i. Interrupts of lower priorities ([`crate::task`]) are added as they arrive,
+//! ceil((w + J_j) / T_j) W_j. w is found by iterating w <- sbf^-1(demand at w). A suspending
 //! task of higher priority counts with C_j alone and jitter D_j - C_j.
 //!
 //! Complexity: O(n) an iteration, at most one iteration a release of a higher priority before the
@@ -40,31 +41,40 @@ pub(crate) fn load_bounds(tasks: &[Task]) -> Vec<Amount> {
     let mut constant: Amount = 0;
     tasks
         .iter()
-        .map(|task| {
+        .enumerate()
+        .map(|(index, task)| {
             let interference = utilization.ceil_times(task.window().into()) + constant;
             utilization = utilization.plus(task.execution_share());
             constant += Amount::from(task.execution() + interference_jitter(task));
-            interference + Amount::from(task.demand())
+            let lower = lower_interrupts(&tasks[index + 1..], task.window());
+            interference + lower + Amount::from(task.demand())
         })
         .collect()
 }
 
+/// Interrupts of tasks of lower priority.
+fn lower_interrupts(lower: &[Task], window: Time) -> Amount {
+    let interrupting = lower.iter().filter(|task| task.interrupt() > 0);
+    interrupting
+        .map(|task| Amount::from(jobs_released(task, window + task.jitter()) * task.interrupt()))
+        .sum()
+}
+
 /// Decides whether the task at `index` meets its deadline below those before it.
 pub fn test_task(tasks: &[Task], index: usize, supply: &impl Supply, work: &mut Work) -> Verdict {
-    let (task, higher) = (&tasks[index], &tasks[..index]);
-    let window = task.window();
+    let window = tasks[index].window();
     // Most tasks that finish in time are finished at their deadline, too.
     if work.spend(index / STEPS_SHARE + 1, window).is_ok()
-        && load(task, higher, window) <= supply.supply(window)
+        && load(tasks, index, window) <= supply.supply(window)
     {
         return Verdict::Schedulable;
     }
-    match busy_window(task, higher, supply, window, work) {
+    match busy_window(tasks, index, supply, window, work) {
         Ok(Some(_)) => Verdict::Schedulable,
         Ok(None) => Verdict::Unschedulable(Violation {
             index,
             at: window,
-            demand: load(task, higher, window),
+            demand: load(tasks, index, window),
             supply: supply.supply(window),
         }),
         Err(exhausted) => exhausted.into(),
@@ -83,34 +93,35 @@ pub fn response_time(
     limit: Time,
     work: &mut Work,
 ) -> Result<Option<Time>, Verdict> {
-    let window = busy_window(&tasks[index], &tasks[..index], supply, limit, work)?;
+    let window = busy_window(tasks, index, supply, limit, work)?;
     Ok(window.map(|window| window + tasks[index].jitter()))
 }
 
 /// What has to be executed in a window for the task to finish in it.
-fn load(task: &Task, higher: &[Task], window: Time) -> Amount {
-    let interference: Amount = higher
+fn load(tasks: &[Task], index: usize, window: Time) -> Amount {
+    let interference: Amount = tasks[..index]
         .iter()
         .map(|other| {
             let jobs = jobs_released(other, window + interference_jitter(other));
             Amount::from(jobs * other.execution())
         })
         .sum();
-    interference + Amount::from(task.demand())
+    let lower = lower_interrupts(&tasks[index + 1..], window);
+    interference + lower + Amount::from(tasks[index].demand())
 }
 
 /// The least window, up to `limit`, that supplies its own load.
 fn busy_window(
-    task: &Task,
-    higher: &[Task],
+    tasks: &[Task],
+    index: usize,
     supply: &impl Supply,
     limit: Time,
     work: &mut Work,
 ) -> Result<Option<Time>, Exhausted> {
     let mut window = 1;
     loop {
-        work.spend(higher.len() / STEPS_SHARE + 1, window)?;
-        match supply.window_for(load(task, higher, window)) {
+        work.spend(index / STEPS_SHARE + 1, window)?;
+        match supply.window_for(load(tasks, index, window)) {
             Some(next) if next > limit => return Ok(None),
             Some(next) if next > window => window = next,
             Some(_) => return Ok(Some(window)),

@@ -47,6 +47,11 @@ pub(super) trait Interference {
     /// The last instant below `below` where `work(other)` changes its slope.
     fn previous_corner(&self, other: &Task, below: Time) -> Time;
 
+    /// What `work(other)` is above whole jobs at the least.
+    fn constant(&self, _other: &Task) -> Time {
+        0
+    }
+
     /// A bound of `work(other).with - U window` over all windows.
     fn lead(&self, other: &Task) -> Time;
 }
@@ -199,12 +204,13 @@ impl<R: Interference, S: Supply> Window<'_, R, S> {
     /// at j C and the cut crosses it.
     fn previous_cut(&self, other: &Task, at: Time) -> Time {
         let task = &self.tasks[self.index];
-        let level = self.rule.work(other, at).with / other.demand();
+        let constant = self.rule.constant(other);
+        let level = (self.rule.work(other, at).with - constant) / other.demand();
         // Work stands at level C at most until `at`; lower levels end at earlier corners.
         [level, level - 1, level + 1]
             .into_iter()
             .flat_map(|jobs| {
-                let height = jobs * other.demand();
+                let height = jobs * other.demand() + constant;
                 [
                     height + task.demand(),
                     height - task.demand() + task.window(),

@@ -5,7 +5,8 @@
 //!
 //! Formula: the condition of [`super::global`] with every task as interferer. With t the window and n
 //! the jobs that arrive and are due in it: Î = n C, Ī = n C + min(C, max(0, t - n T)); the task's own
-//! earlier jobs: the same less C_k, cut at A_k. On parallelism 1 the exact test of [`super::edf`]
+//! earlier jobs: the same less C_k, cut at A_k. Another task's one job that arrives in the window and is due after
+//! it adds its interrupt ([`crate::task`]). On parallelism 1 the exact test of [`super::edf`]
 //! takes its place (no task carries in, the condition is the demand bound).
 //!
 //! Complexity and "where to look": see [`super::global`]. Sufficient. Sources: Baruah, RTSS 2007;
@@ -41,7 +42,15 @@ impl Interference for EarliestDeadline {
     }
 
     fn work(&self, other: &Task, window: Time) -> CarryIn {
-        edf_carry_in(other, window)
+        let CarryIn { without, with } = edf_carry_in(other, window);
+        CarryIn {
+            without: without + other.interrupt(),
+            with: with + other.interrupt(),
+        }
+    }
+
+    fn constant(&self, other: &Task) -> Time {
+        other.interrupt()
     }
 
     fn own_work(&self, task: &Task, window: Time) -> CarryIn {
@@ -63,6 +72,8 @@ impl Interference for EarliestDeadline {
 
     fn lead(&self, other: &Task) -> Time {
         // n C <= U (t + T + J - D), and a carried-in job adds at most C.
-        other.demand() + share(other, other.period() + other.jitter() - other.deadline())
+        other.interrupt()
+            + other.demand()
+            + share(other, other.period() + other.jitter() - other.deadline())
     }
 }

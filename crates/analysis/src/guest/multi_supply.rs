@@ -6,7 +6,8 @@
 //! Formula: schedulable if for every task k there is a parallelism l with
 //! l C_k + sum over interferers of Ī_i <= sum of the l largest VCPU supplies, all in the window
 //! D_k - J_k: while k waits, the l chosen VCPUs execute others whenever they are supplied. Ī is the work
-//! with carry-in ([`crate::workload`]), of all others under EDF, of higher priorities otherwise.
+//! with carry-in ([`crate::workload`]), of all others under EDF, of higher priorities otherwise. Besides, interrupts
+//! ([`crate::task`]) of jobs that come later in these orders.
 //!
 //! Complexity: O(n (n + v log v)) for n tasks on v VCPUs. Sufficient.
 //! Source: Bini, Buttazzo and Bertogna, RTCSA 2009.
@@ -16,7 +17,7 @@ use crate::{
     task::Task,
     time::Amount,
     verdict::{Verdict, Violation},
-    workload::{edf_carry_in, fixed_priority_window},
+    workload::{all_interrupts, edf_carry_in, fixed_priority_window},
 };
 
 /// The global scheduler of a guest.
@@ -48,11 +49,17 @@ fn check(
             .iter()
             .enumerate()
             .filter(|&(position, _)| position != index)
-            .map(|(_, other)| Amount::from(edf_carry_in(other, window).with))
+            .map(|(_, other)| Amount::from(edf_carry_in(other, window).with + other.interrupt()))
             .sum(),
         GlobalScheduler::FixedPriority => tasks[..index]
             .iter()
-            .map(|other| Amount::from(fixed_priority_window(other, window).with))
+            .map(|other| fixed_priority_window(other, window).with)
+            .chain(
+                tasks[index + 1..]
+                    .iter()
+                    .map(|other| all_interrupts(other, window)),
+            )
+            .map(Amount::from)
             .sum(),
     };
     let demand = |level: usize| interference + level as Amount * Amount::from(task.demand());

@@ -176,7 +176,9 @@ fn accepts(
         return false;
     }
     let members = bin.members.iter().copied().chain([index]);
-    if scheduler == LocalScheduler::EarliestDeadline {
+    // An interrupt comes before what is due earlier: density says nothing of that.
+    let interrupts = members.clone().any(|i| tasks[i].interrupt() > 0);
+    if scheduler == LocalScheduler::EarliestDeadline && !interrupts {
         // Density at most one suffices, without a walk over deadlines.
         if bin
             .density

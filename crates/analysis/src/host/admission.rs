@@ -3,7 +3,9 @@
 //! Rule: VCPUs that always run get CPUs of their own ([`super::matching`]); the rest is packed on what
 //! is left (partitioned) or shares it (global). A global host with CPU masks is judged by the
 //! interference test alone, one of constant-bandwidth servers under EDF by the densities in each cluster of
-//! CPUs that share VCPUs; one with at least as many free CPUs as VCPUs, and no masks, needs no test.
+//! CPUs that share VCPUs; one with at least as many free CPUs as VCPUs, no masks and no fair servers needs no test. VCPUs that share
+//! one CPU with each other and no other CPU with anybody are tested as that CPU of a partitioned host: it is the same
+//! scheduler.
 //!
 //! Overlapping masks, densities: while a VCPU waits, each of its CPUs executes a more urgent one of its cluster, so
 //! the cluster as a whole gets one CPU at least: it holds if its densities sum up to at most 1.
@@ -13,9 +15,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Candidate, Dispatch, Host, Vcpu, VcpuServer, bcl, gfb, heavy, matching,
+    Candidate, Dispatch, FairServer, Host, Vcpu, VcpuServer, bcl,
+    fair::FairServers,
+    gfb, heavy, matching,
     packing::{self, Packing, Rules},
-    reservation, rta,
+    partitioned, reservation, rta,
+    starts::Starts,
 };
 use crate::{
     ratio::{Fraction, Interval},
@@ -63,6 +68,8 @@ pub enum RejectionReason {
 pub struct Admission {
     /// A placement of every VCPU, or the reason against it.
     pub outcome: Result<Vec<Placement>, Rejection>,
+    /// What each VCPU costs the host in each period at its place, and so what is to be installed; empty for a rejection.
+    pub costs: Vec<Time>,
     /// For a rejection: no other placement can do either (true), or the tests and heuristics, which
     /// are only sufficient, found none (false).
     pub proven: bool,
@@ -74,9 +81,10 @@ impl Admission {
         self.outcome.is_ok()
     }
 
-    const fn feasible(placements: Vec<Placement>) -> Self {
+    const fn feasible(placements: Vec<Placement>, costs: Vec<Time>) -> Self {
         Self {
             outcome: Ok(placements),
+            costs,
             proven: true,
         }
     }
@@ -84,6 +92,7 @@ impl Admission {
     const fn rejected(vcpu: usize, reason: RejectionReason, proven: bool) -> Self {
         Self {
             outcome: Err(Rejection { vcpu, reason }),
+            costs: Vec::new(),
             proven,
         }
     }
@@ -109,6 +118,10 @@ pub fn admit(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Admission {
         }
     };
     let mut placements = vec![Placement::Dedicated(0); vcpus.len()];
+    let costs = vcpus
+        .iter()
+        .map(|vcpu| vcpu.cost(&host.overheads))
+        .collect();
     for (&(index, _), &cpu) in full.iter().zip(&homes) {
         placements[index] = Placement::Dedicated(cpu);
     }
@@ -125,20 +138,21 @@ pub fn admit(host: &Host, vcpus: &[Vcpu], work: &mut Work) -> Admission {
             mask.retain(|cpu| free.binary_search(cpu).is_ok());
         }
         if free.is_empty() || candidate.mask.as_ref().is_some_and(Vec::is_empty) {
-            // Another choice of dedicated CPUs might leave one where masks restrict it.
-            let proven = candidate.mask.is_none();
+            // Another choice of dedicated CPUs, if there are any, might leave one where masks restrict it.
+            let proven = candidate.mask.is_none() || homes.is_empty();
             let reason = no_cpu(index, vcpus, taken, candidate.task.demand());
             return Admission::rejected(index, reason, proven);
         }
         candidates.push(candidate);
     }
     if candidates.is_empty() {
-        return Admission::feasible(placements);
+        return Admission::feasible(placements, costs);
     }
+    let places = (placements, costs);
     if host.scheduler.is_partitioned() {
-        partitioned(host, &candidates, &free, placements, work)
+        place_apart(host, &candidates, &free, places, work)
     } else {
-        global(host, candidates, &free, placements, work)
+        global(host, candidates, &free, places, work)
     }
 }
 
@@ -154,26 +168,34 @@ fn no_cpu(index: usize, vcpus: &[Vcpu], taken: usize, own: Time) -> RejectionRea
     })
 }
 
-fn partitioned(
+fn place_apart(
     host: &Host,
     candidates: &[Candidate],
     free: &[u32],
-    mut placements: Vec<Placement>,
+    (mut placements, mut costs): (Vec<Placement>, Vec<Time>),
     work: &mut Work,
 ) -> Admission {
     let rules = Rules {
         dispatch: host.scheduler.dispatch(),
         server: host.server,
         usable_percent: host.usable_percent,
+        fair_server: host.fair_server,
+        starts: Starts::of(host),
+        isolated: host.isolated,
     };
     match packing::pack(candidates, free, rules, work) {
         Packing::Packed(bins) => {
             for bin in bins {
-                for member in bin.members {
-                    placements[candidates[member].index] = Placement::Pinned(bin.cpu);
+                let sharing = bin.members.iter().map(|&member| &candidates[member]);
+                let sharing: Vec<&Candidate> = sharing.collect();
+                // They fit, as they have been tested.
+                let tasks = packing::together(&sharing, rules.starts).unwrap_or_default();
+                for (candidate, task) in sharing.iter().zip(tasks) {
+                    placements[candidate.index] = Placement::Pinned(bin.cpu);
+                    costs[candidate.index] = task.demand();
                 }
             }
-            Admission::feasible(placements)
+            Admission::feasible(placements, costs)
         }
         Packing::Refused {
             candidate,
@@ -197,9 +219,14 @@ fn global(
     host: &Host,
     mut candidates: Vec<Candidate>,
     free: &[u32],
-    mut placements: Vec<Placement>,
+    (mut placements, mut costs): (Vec<Placement>, Vec<Time>),
     work: &mut Work,
 ) -> Admission {
+    if let Err(violation) = pay_after_others(host, &mut candidates, free) {
+        let index = violation.index;
+        let reason = RejectionReason::Violation(violation);
+        return Admission::rejected(index, reason, free.len() == 1);
+    }
     let tasks = candidates.iter().map(|candidate| &candidate.task);
     let last = candidates.len() - 1;
     if let Some(violation) = packing::beyond_usable(host.usable_percent, tasks, free.len(), last) {
@@ -211,18 +238,59 @@ fn global(
     if dispatch == Dispatch::FixedPriority {
         candidates.sort_by_key(|candidate| candidate.task.deadline());
     }
-    match global_test(host.server, &candidates, dispatch, free, work) {
+    let rules = Rules {
+        dispatch,
+        server: host.server,
+        // It has been looked at for all CPUs together.
+        usable_percent: 100,
+        fair_server: host.fair_server,
+        // What they pay after each other is in the tasks: [`pay_after_others`].
+        starts: Starts::free(dispatch),
+        isolated: host.isolated,
+    };
+    match global_test(rules, &candidates, free, work) {
         Ok(()) => {
             for candidate in candidates {
                 let cpus = candidate.mask.unwrap_or_else(|| free.to_vec());
+                costs[candidate.index] = candidate.task.demand();
                 placements[candidate.index] = Placement::Shared(cpus);
             }
-            Admission::feasible(placements)
+            Admission::feasible(placements, costs)
         }
         Err(Rejection { vcpu, reason }) => {
-            Admission::rejected(vcpu, reason, overloads(&candidates, free.len()))
+            // On one CPU there is one placement.
+            let only = free.len() == 1 && matches!(reason, RejectionReason::Violation(_));
+            let proven = only || overloads(&candidates, free.len());
+            Admission::rejected(vcpu, reason, proven)
         }
     }
+}
+
+/// Gives each VCPU what it pays after those with which it shares CPUs.
+pub(super) fn pay_after_others(
+    host: &Host,
+    candidates: &mut [Candidate],
+    free: &[u32],
+) -> Result<(), Violation> {
+    let starts = Starts::of(host);
+    if starts.are_free() {
+        return Ok(());
+    }
+    let mut paid = Vec::new();
+    for cluster in clusters(candidates, free) {
+        // With a CPU for each nobody's is taken.
+        if cluster.members.len() > cluster.cpus {
+            let tasks = packing::together(&cluster.members, starts)?;
+            paid.extend(cluster.members.iter().map(|one| one.index).zip(tasks));
+        }
+    }
+    paid.sort_unstable_by_key(|&(index, _)| index);
+    for candidate in candidates {
+        if let Ok(at) = paid.binary_search_by_key(&candidate.index, |&(index, _)| index) {
+            candidate.task = paid[at].1;
+        }
+    }
+    Ok(())
 }
 
 /// More utilisation than CPUs, for certain.
@@ -237,19 +305,40 @@ pub(super) fn overloads(candidates: &[Candidate], cpus: usize) -> bool {
 }
 
 fn global_test(
-    server: VcpuServer,
+    rules: Rules,
     candidates: &[Candidate],
-    dispatch: Dispatch,
     free: &[u32],
     work: &mut Work,
 ) -> Result<(), Rejection> {
+    let Rules {
+        dispatch, server, ..
+    } = rules;
     let cpus = free.len();
+    let masked = candidates.iter().any(|candidate| candidate.mask.is_some());
+    if masked || cpus == 1 {
+        let (single, rest): (Vec<Cluster<'_>>, Vec<Cluster<'_>>) = clusters(candidates, free)
+            .into_iter()
+            .partition(|cluster| cluster.all_cpus == 1);
+        for cluster in &single {
+            on_one(cluster, rules, work)?;
+        }
+        if !single.is_empty() {
+            let members = rest.iter().flat_map(|cluster| &cluster.members);
+            let mut rest: Vec<Candidate> = members.copied().cloned().collect();
+            if dispatch == Dispatch::FixedPriority {
+                rest.sort_by_key(|candidate| (candidate.task.deadline(), candidate.index));
+            }
+            if rest.is_empty() {
+                return Ok(());
+            }
+            return global_test(rules, &rest, free, work);
+        }
+    }
     if server == VcpuServer::ConstantBandwidth && dispatch == Dispatch::EarliestDeadline {
         return clusters(candidates, free)
             .into_iter()
-            .try_for_each(|cluster| densities(&cluster));
+            .try_for_each(|cluster| densities(&cluster, rules.fair_server));
     }
-    let masked = candidates.iter().any(|candidate| candidate.mask.is_some());
     if !masked && candidates.len() <= cpus {
         return Ok(());
     }
@@ -257,8 +346,9 @@ fn global_test(
         let cluster = Cluster {
             members: candidates.iter().collect(),
             cpus,
+            all_cpus: cpus,
         };
-        if densities(&cluster).is_ok() {
+        if densities(&cluster, None).is_ok() {
             return Ok(());
         }
     }
@@ -290,6 +380,31 @@ struct Cluster<'a> {
     /// CPUs on which global EDF is certain to be work conserving for all of them: those of their mask, or 1
     /// where masks overlap without being equal.
     cpus: usize,
+    /// Those of any member.
+    all_cpus: usize,
+}
+
+/// The test of one CPU.
+fn on_one(cluster: &Cluster<'_>, rules: Rules, work: &mut Work) -> Result<(), Rejection> {
+    let mut members = cluster.members.clone();
+    members.sort_unstable_by_key(|member| member.index);
+    let tasks: Vec<Task> = members.iter().map(|member| member.task).collect();
+    let rules = rules.of(members.iter().copied());
+    match partitioned::test(&tasks, rules, work) {
+        Verdict::Schedulable => Ok(()),
+        Verdict::Unschedulable(violation) => {
+            let vcpu = members[violation.index].index;
+            let reason = RejectionReason::Violation(Violation {
+                index: vcpu,
+                ..violation
+            });
+            Err(Rejection { vcpu, reason })
+        }
+        Verdict::Undecided(stop) => Err(Rejection {
+            vcpu: members[0].index,
+            reason: RejectionReason::Undecided(stop),
+        }),
+    }
 }
 
 fn clusters<'a>(candidates: &'a [Candidate], free: &'a [u32]) -> Vec<Cluster<'a>> {
@@ -326,32 +441,49 @@ fn clusters<'a>(candidates: &'a [Candidate], free: &'a [u32]) -> Vec<Cluster<'a>
         .map(|(cpus, members, equal)| Cluster {
             members,
             cpus: if equal { cpus.len() } else { 1 },
+            all_cpus: cpus.len(),
         })
         .collect()
 }
 
-fn densities(cluster: &Cluster) -> Result<(), Rejection> {
-    if cluster.members.len() <= cluster.cpus {
-        return Ok(());
-    }
+fn densities(cluster: &Cluster, fair_server: Option<FairServer>) -> Result<(), Rejection> {
     let tasks: Vec<Task> = cluster.members.iter().map(|member| member.task).collect();
-    let plain = u32::try_from(cluster.cpus).is_ok_and(|cpus| gfb::test(&tasks, cpus));
-    if plain || heavy::test(&tasks, cluster.cpus) {
+    let fair_servers = fair_server.map(|each| FairServers {
+        each,
+        cpus: cluster.all_cpus,
+    });
+    let held = match fair_servers {
+        None => {
+            tasks.len() <= cluster.cpus
+                || u32::try_from(cluster.cpus).is_ok_and(|cpus| gfb::test(&tasks, cpus))
+                || heavy::test(&tasks, cluster.cpus, None)
+        }
+        Some(them) => {
+            let shortest = tasks.iter().map(Task::window).min();
+            let lost = shortest.map_or(Fraction::new(0, 1), |shortest| them.share(shortest));
+            u32::try_from(cluster.cpus).is_ok_and(|cpus| gfb::beside(&tasks, cpus, lost))
+                || heavy::test(&tasks, cluster.cpus, fair_servers)
+                || them.leave_each(&tasks, cluster.cpus)
+        }
+    };
+    if held {
         return Ok(());
     }
     // No excess: the densities are too close to the limit to be compared in 128 bits.
-    Err(match reservation::dense(&tasks, cluster.cpus) {
-        None => Rejection {
-            vcpu: cluster.members[0].index,
-            reason: RejectionReason::Undecided(Stop::precision()),
+    Err(
+        match reservation::dense(&tasks, cluster.cpus, fair_servers) {
+            None => Rejection {
+                vcpu: cluster.members[0].index,
+                reason: RejectionReason::Undecided(Stop::precision()),
+            },
+            Some(violation) => {
+                let vcpu = cluster.members[violation.index].index;
+                let reason = RejectionReason::Violation(Violation {
+                    index: vcpu,
+                    ..violation
+                });
+                Rejection { vcpu, reason }
+            }
         },
-        Some(violation) => {
-            let vcpu = cluster.members[violation.index].index;
-            let reason = RejectionReason::Violation(Violation {
-                index: vcpu,
-                ..violation
-            });
-            Rejection { vcpu, reason }
-        }
-    })
+    )
 }

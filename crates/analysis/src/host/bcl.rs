@@ -16,15 +16,17 @@
 //!
 //! Complexity: O(n^2). Sufficient. Source: Bertogna, Cirinei and Lipari, ECRTS 2005.
 
-use super::{Candidate, Dispatch, Host, Vcpu};
+use super::{Candidate, Dispatch, Host, Vcpu, admission::pay_after_others};
 use crate::{
+    task::Task,
     time::{Amount, Time},
     verdict::{Verdict, Violation},
+    work::Work,
     workload::{edf_carry_in, fixed_priority_window},
 };
 
 /// True if the test shows `vcpus` schedulable by `host`'s global scheduler; `None` for a partitioned
-/// one, or when a budget with its overheads exceeds its period.
+/// one, or when a budget with the costs of its own starts exceeds its period.
 pub fn passes(host: &Host, vcpus: &[Vcpu]) -> Option<bool> {
     if host.scheduler.is_partitioned() {
         return None;
@@ -35,6 +37,10 @@ pub fn passes(host: &Host, vcpus: &[Vcpu]) -> Option<bool> {
         .map(|(index, vcpu)| Candidate::new(index, vcpu, host))
         .collect::<Option<_>>()?;
     candidates.sort_by_key(|candidate| candidate.task.deadline());
+    let cpus: Vec<u32> = (0..host.cpus).collect();
+    if pay_after_others(host, &mut candidates, &cpus).is_err() {
+        return Some(false);
+    }
     let verdict = test(&candidates, host.scheduler.dispatch(), host.cpus as usize);
     Some(verdict.is_schedulable())
 }
@@ -44,6 +50,19 @@ pub(super) fn test(vcpus: &[Candidate], dispatch: Dispatch, processors: usize) -
     (0..vcpus.len())
         .try_for_each(|index| check(vcpus, index, dispatch, processors))
         .into()
+}
+
+/// The same for VCPUs under EDF on one CPU: what others execute in a window is at most its slack.
+pub(super) fn passes_on_one(vcpus: &[Task], work: &mut Work) -> bool {
+    (vcpus.iter().enumerate()).all(|(index, this)| {
+        let window = this.window();
+        let others = (vcpus.iter().enumerate()).filter(|&(other, _)| other != index);
+        let interference: Amount = others
+            .map(|(_, other)| Amount::from(edf_carry_in(other, window).with))
+            .sum();
+        work.spend(vcpus.len(), window).is_ok()
+            && interference <= Amount::from(window - this.demand())
+    })
 }
 
 fn check(

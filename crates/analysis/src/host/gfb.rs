@@ -14,6 +14,11 @@ use crate::{
 
 /// True if the test shows `tasks` schedulable on `processors`.
 pub fn test(tasks: &[Task], processors: u32) -> bool {
+    beside(tasks, processors, Fraction::new(0, 1))
+}
+
+/// The same where `lost` of the processors, in processors, are gone from every window that counts (see `heavy`).
+pub(super) fn beside(tasks: &[Task], processors: u32, lost: Fraction) -> bool {
     let densities = || tasks.iter().map(Task::density);
     let Some(largest) = densities().max_by(|a, b| compare(*a, *b)) else {
         return true;
@@ -22,9 +27,10 @@ pub fn test(tasks: &[Task], processors: u32) -> bool {
     if processors == 0 {
         return false;
     }
-    // sum delta + (m - 1) max delta <= m
+    // sum delta + (m - 1) max delta + lost <= m
     let weighted = Fraction::new(largest.numerator * (processors - 1), largest.denominator);
-    let sum = compare_sum(densities().chain([weighted]), Fraction::new(processors, 1));
+    let left = densities().chain([weighted, lost]);
+    let sum = compare_sum(left, Fraction::new(processors, 1));
     sum.is_some_and(Ordering::is_le)
 }
 

@@ -1,26 +1,59 @@
 //! What the hypervisor's own work costs a VCPU.
 //!
-//! Model: a VCPU that is not always running is released, scheduled, switched to and from k times in each of
-//! its periods, and each time finds its caches cold. A server that idles its budget away: k = 1. One whose guest may
-//! sleep: k = 1 + sum over its tasks of ceil((Pi + J) / T), as every release may wake it, and twice that for a task
-//! that suspends itself once a job; a reservation that wakes with the request: k = 1.
+//! Model: a VCPU that is not always running starts to run k times in one of its budgets; each time costs a decision of the
+//! scheduler, a switch, cold caches and, on a global scheduler, a move. [`super::starts`] has k: its own starts, and those
+//! after others have had its CPU.
 //! Besides, budgets are enforced, and releases seen, at the
 //! scheduler's quantum if it has one.
 //!
-//! Formula: with quantum q > 0: budget' = ceil(Theta / q) q and scheduler calls = budget' / q + 1, and
-//! the VCPU's release is seen up to q late (jitter); with q = 0: budget' = Theta, two calls. Where a guest that sleeps
-//! keeps the rest of its budget, one q more: the rest may begin anywhere in a quantum, and its end is seen after it.
-//! C = budget' + (calls - 2) scheduler + k (2 scheduler + 2 switches + cache reload, + migration on a global
-//! scheduler).
+//! Formula: with quantum q > 0: budget' = (ceil(Theta / q) + 1) q and scheduler calls = budget' / q + 1, and
+//! the VCPU's release is seen up to q late (jitter); with q = 0: budget' = Theta, two calls. One q more: a budget, or its
+//! rest, may begin anywhere in a quantum, and its end is seen after it. What is too much is owed: the next period gets up
+//! to q less.
+//! C = budget' + (calls - 2) scheduler + k (scheduler + switch + cache reload + migration).
 //! A VCPU with Theta = Pi is never switched and costs nothing more.
 //!
 //! Complexity: O(1). Sources: Xu et al., RTSS 2013 (cache-aware); the dissertation's section 3.3.3.
 
+use super::starts::Keeping;
 use crate::{
     error::{Error, not_negative},
-    task::Task,
     time::{Time, div_ceil},
 };
+
+/// What is installed of a reservation with D < T beyond what its request uses, so that nothing uses it up.
+///
+/// Why: a request that uses its runtime up makes `SCHED_DEADLINE` begin the next period by a timer, also while nobody is
+/// there. The next request finds that period running, and its runtime cut to what is left of it ([`super::reservation`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Margin {
+    /// For the reading of clocks and the way in and out; 0: no margin.
+    pub once: Time,
+    /// As much again for each tick of this length that may find it at work; 0: none does.
+    pub tick: Time,
+}
+
+impl Margin {
+    /// The kernel charges nanoseconds, and its own work in ticks (at most 1,000 in a second) to who runs: 1 us for the way
+    /// in and out, 1 us for each tick.
+    pub const OF_THE_KERNEL: Self = Self {
+        once: 1_000,
+        tick: 1_000_000,
+    };
+
+    /// Where a unit is the caller's: the least there is.
+    pub const ONE_UNIT: Self = Self { once: 1, tick: 0 };
+
+    /// On top of `runtime`.
+    pub fn of(self, runtime: Time) -> Time {
+        let ticks = if self.tick > 0 {
+            div_ceil(runtime, self.tick) + 1
+        } else {
+            0
+        };
+        self.once.saturating_mul(ticks + 1)
+    }
+}
 
 /// Costs of the host's scheduler, each a time; zero by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,11 +68,13 @@ pub struct Overheads {
     pub migration: Time,
     /// Filling the caches again after a switch.
     pub cache_reload: Time,
-    /// How often a guest may sleep and wake in one of its VCPU's periods; 1 for one that idles its budget away;
-    /// 0: what each VCPU says ([`super::Vcpu::waking`]).
+    /// How often a guest may sleep and wake in one of its VCPU's periods; 0: what each VCPU says
+    /// ([`super::Vcpu::woken`]).
     pub wakeups: Time,
-    /// Whether a guest that sleeps keeps the rest of its budget. [`super::Host::new`] sets it from the server.
-    pub keeps_budget: bool,
+    /// What a reservation with D < T is installed more. [`super::Host`] sets it from server and scheduler.
+    pub margin: Margin,
+    /// How its servers come to run. [`super::Host`] sets it.
+    pub keeping: Keeping,
 }
 
 impl Default for Overheads {
@@ -51,23 +86,10 @@ impl Default for Overheads {
             migration: 0,
             cache_reload: 0,
             wakeups: 1,
-            keeps_budget: false,
+            margin: Margin::default(),
+            keeping: Keeping::default(),
         }
     }
-}
-
-/// How often a guest with `tasks` on a VCPU makes it run anew in one of its periods, at most: once as its budget
-/// comes back, and once for each release, and each end of a suspension, that may wake it.
-pub fn wakeups(tasks: impl Iterator<Item = Task>, period: Time) -> Time {
-    let wakes = |task: Task| {
-        let releases = div_ceil(period.saturating_add(task.jitter()), task.period());
-        if task.suspension() > 0 {
-            releases.saturating_mul(2)
-        } else {
-            releases
-        }
-    };
-    tasks.map(wakes).fold(1, Time::saturating_add)
 }
 
 impl Overheads {
@@ -85,30 +107,29 @@ impl Overheads {
         Ok(self)
     }
 
-    /// The processor time that `budget` in each `period` costs the host, of a VCPU whose guest sleeps and wakes
-    /// `wakeups` times in a period, unless the host's number says otherwise. May exceed the period.
-    pub fn inflate(&self, budget: Time, period: Time, wakeups: Time) -> Time {
+    /// What one start costs.
+    pub const fn once(&self) -> Time {
+        self.scheduler
+            .saturating_add(self.context_switch)
+            .saturating_add(self.cache_reload)
+            .saturating_add(self.migration)
+    }
+
+    /// The processor time that `budget` in each `period` costs the host, of a VCPU that starts `starts` times in a
+    /// period. May exceed the period.
+    pub fn inflate(&self, budget: Time, period: Time, starts: Time) -> Time {
         if budget == 0 || budget == period {
             return budget;
         }
         let (budget, calls) = if self.quantum > 0 {
-            let quanta = div_ceil(budget, self.quantum) + Time::from(self.keeps_budget);
+            let quanta = div_ceil(budget, self.quantum) + 1;
             (quanta.saturating_mul(self.quantum), quanta + 1)
         } else {
             (budget, 2)
         };
-        let once = (2 * self.scheduler)
-            .saturating_add(2 * self.context_switch)
-            .saturating_add(self.cache_reload)
-            .saturating_add(self.migration);
-        let wakeups = if self.wakeups > 0 {
-            self.wakeups
-        } else {
-            wakeups
-        };
         (calls - 2)
             .saturating_mul(self.scheduler)
             .saturating_add(budget)
-            .saturating_add(wakeups.max(1).saturating_mul(once))
+            .saturating_add(starts.max(1).saturating_mul(self.once()))
     }
 }

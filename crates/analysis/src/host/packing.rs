@@ -6,12 +6,16 @@
 //! [`EXACT_LIMIT`] VCPUs, last, by exhaustive search with a bound on its work. So a refusal is a proof
 //! up to that size (if the search ended), a heuristic's answer beyond.
 //!
-//! Complexity: VCPUs * CPUs tests of one CPU; at most [`SEARCH_NODES`] tests in the search.
+//! Complexity: CPUs are kept in order of bandwidth, so the first one that accepts is the best, and those that a VCPU
+//! would overload are passed over at once. Where utilisation decides that is one look a VCPU; else at most
+//! VCPUs * CPUs tests of one CPU. At most [`SEARCH_NODES`] tests in the search.
 //! Source: the dissertation's section 3.3.1.
 
 use std::cmp::{Ordering, Reverse};
 
-use super::{Candidate, Dispatch, VcpuServer, admission::overloads, partitioned};
+use super::{
+    Candidate, Dispatch, FairServer, VcpuServer, admission::overloads, partitioned, starts::Starts,
+};
 use crate::{
     ratio::{Fraction, Interval},
     task::Task,
@@ -19,6 +23,9 @@ use crate::{
     verdict::{Stop, Verdict, Violation},
     work::{STEPS_SHARE, Work},
 };
+
+#[cfg(test)]
+mod tests;
 
 /// Up to this many VCPUs a packing is searched for exhaustively.
 pub const EXACT_LIMIT: usize = 16;
@@ -33,6 +40,19 @@ pub(super) struct Rules {
     pub server: VcpuServer,
     /// Of each CPU, what VCPUs may have together.
     pub usable_percent: u8,
+    pub fair_server: Option<FairServer>,
+    /// What VCPUs pay after each other.
+    pub starts: Starts,
+    /// The promise to a VCPU holds whatever wakes the others.
+    pub isolated: bool,
+}
+
+impl Rules {
+    /// The rules of a CPU with these: guests can be believed where all of them have promised something.
+    pub fn of<'c>(self, mut members: impl Iterator<Item = &'c Candidate>) -> Self {
+        let isolated = self.isolated || !members.all(|member| member.reserved);
+        Self { isolated, ..self }
+    }
 }
 
 /// Where VCPUs have more of so many CPUs than they may: a witness of a second.
@@ -44,12 +64,19 @@ pub(super) fn beyond_usable<'t>(
     cpus: usize,
     index: usize,
 ) -> Option<Violation> {
-    const SECOND: Time = 1_000_000_000;
     if usable_percent >= 100 {
         return None;
     }
-    let ratio = |vcpu: &Task| (Amount::from(vcpu.demand()) << 20) / Amount::from(vcpu.period());
-    let load: Amount = vcpus.map(ratio).sum();
+    beyond(usable_percent, vcpus.map(ratio).sum(), cpus, index)
+}
+
+/// What `SCHED_DEADLINE` counts of a VCPU.
+fn ratio(vcpu: &Task) -> Amount {
+    (Amount::from(vcpu.demand()) << 20) / Amount::from(vcpu.period())
+}
+
+fn beyond(usable_percent: u8, load: Amount, cpus: usize, index: usize) -> Option<Violation> {
+    const SECOND: Time = 1_000_000_000;
     let usable = Amount::from(usable_percent) * cpus as Amount;
     let supply = usable * Amount::from(SECOND / 100);
     (load * 100 > usable << 20).then(|| Violation {
@@ -66,6 +93,23 @@ pub(super) struct Bin {
     pub cpu: u32,
     pub members: Vec<usize>,
     load: Interval,
+    /// The sum of [`ratio`].
+    ratio: Amount,
+    /// None of its members has jitter, or a deadline below its period.
+    plain: bool,
+}
+
+impl Bin {
+    fn put(&mut self, index: usize, task: &Task) {
+        self.members.push(index);
+        self.load = self.load.plus(task.utilization());
+        self.ratio += ratio(task);
+        self.plain &= plain(task);
+    }
+}
+
+fn plain(task: &Task) -> bool {
+    task.jitter() == 0 && task.deadline() == task.period()
 }
 
 /// The result of packing.
@@ -131,6 +175,8 @@ fn empty_bins(cpus: &[u32]) -> Vec<Bin> {
             cpu,
             members: Vec::new(),
             load: Interval::default(),
+            ratio: 0,
+            plain: true,
         })
         .collect()
 }
@@ -144,29 +190,44 @@ fn best_fit(
     work: &mut Work,
 ) -> Result<Vec<Bin>, (usize, Verdict)> {
     let mut bins = empty_bins(cpus);
+    let one = Fraction::new(1, 1);
+    // The fullest first; at equal bandwidths in the order of `cpus`.
+    let rank = |bins: &[Bin], bin: usize| (Reverse(bins[bin].load), bin);
+    let mut fullest: Vec<usize> = (0..bins.len()).collect();
     for &index in order {
         let candidate = &candidates[index];
         if let Err(exhausted) = work.spend(bins.len() / STEPS_SHARE + 1, 0) {
             return Err((index, exhausted.into()));
         }
-        let mut home: Option<((bool, Reverse<Interval>), usize)> = None;
-        for (b, bin) in bins
-            .iter()
-            .enumerate()
-            .filter(|(_, bin)| candidate.allows(bin.cpu))
-        {
-            let sibling = apart
-                && bin
-                    .members
-                    .iter()
-                    .any(|&member| candidates[member].vm == candidate.vm);
-            let rank = (sibling, Reverse(bin.load));
-            let better = home.is_none_or(|(best, _)| rank < best);
-            if better && fits(bin, index, candidates, rules, work) {
-                home = Some((rank, b));
+        let own = candidate.task.utilization();
+        let overloaded =
+            |&bin: &usize| bins[bin].load.plus(own).compare(one) == Some(Ordering::Greater);
+        let begin = fullest.partition_point(overloaded);
+        let mut siblings = Vec::new();
+        // Without a mask empty CPUs are alike.
+        let mut refused_empty = false;
+        let mut accepts = |&bin: &usize| {
+            let empty = candidate.mask.is_none() && bins[bin].members.is_empty();
+            if refused_empty && empty {
+                return false;
             }
-        }
-        let Some((_, home)) = home else {
+            let accepted = fits(&bins[bin], index, candidates, rules, work);
+            refused_empty |= empty && !accepted;
+            accepted
+        };
+        let mut usable = (fullest[begin..].iter().copied())
+            .filter(|&bin| candidate.allows(bins[bin].cpu))
+            .filter(|&bin| {
+                let mut members = bins[bin].members.iter();
+                let sibling = apart && members.any(|&member| candidates[member].vm == candidate.vm);
+                if sibling {
+                    siblings.push(bin);
+                }
+                !sibling
+            });
+        let home = usable.find(&mut accepts);
+        let home = home.or_else(|| siblings.iter().copied().find(&mut accepts));
+        let Some(home) = home else {
             // The emptiest CPU comes closest: its reason explains.
             let emptiest = bins
                 .iter()
@@ -178,8 +239,11 @@ fn best_fit(
                 verdict.unwrap_or(Verdict::Undecided(Stop::precision())),
             ));
         };
-        bins[home].members.push(index);
-        bins[home].load = bins[home].load.plus(candidate.task.utilization());
+        let old = fullest.partition_point(|&bin| rank(&bins, bin) < rank(&bins, home));
+        fullest.remove(old);
+        bins[home].put(index, &candidate.task);
+        let new = fullest.partition_point(|&bin| rank(&bins, bin) < rank(&bins, home));
+        fullest.insert(new, home);
     }
     Ok(bins)
 }
@@ -191,10 +255,11 @@ fn fits(bin: &Bin, index: usize, candidates: &[Candidate], rules: Rules, work: &
     if crowded(bin, index, candidates, rules).is_some() {
         return false;
     }
-    let plain = |task: &Task| task.jitter() == 0 && task.deadline() == task.period();
-    let implicit = rules.server != VcpuServer::Deferrable
+    let implicit = rules.fair_server.is_none()
+        && rules.starts.are_free()
+        && rules.server != VcpuServer::Deferrable
         && plain(task)
-        && (bin.members.iter()).all(|&member| plain(&candidates[member].task));
+        && bin.plain;
     // Up to here utilisation alone decides: 1 under EDF; ln 2 = 0.693.. under DM (Liu and Layland).
     let enough = match rules.dispatch {
         Dispatch::EarliestDeadline => Fraction::new(1, 1),
@@ -209,9 +274,23 @@ fn fits(bin: &Bin, index: usize, candidates: &[Candidate], rules: Rules, work: &
 
 /// Where `bin` with one more candidate has more of its CPU than it may.
 fn crowded(bin: &Bin, index: usize, candidates: &[Candidate], rules: Rules) -> Option<Violation> {
-    let members = bin.members.iter().copied().chain([index]);
-    let tasks = members.map(|member| &candidates[member].task);
-    beyond_usable(rules.usable_percent, tasks, 1, index)
+    if rules.usable_percent >= 100 {
+        return None;
+    }
+    let load = bin.ratio + ratio(&candidates[index].task);
+    beyond(rules.usable_percent, load, 1, index)
+}
+
+/// The tasks of those that share CPUs, each with what it pays after the others.
+pub(super) fn together(members: &[&Candidate], starts: Starts) -> Result<Vec<Task>, Violation> {
+    let paying = |one: &&Candidate| match &one.starter {
+        Some(starter) => {
+            let others = members.iter().filter_map(|other| other.starter.as_deref());
+            one.paying(starts.after(starter, others))
+        }
+        None => Ok(one.task),
+    };
+    members.iter().map(paying).collect()
 }
 
 /// The verdict of `bin` with one more candidate; a violation's index is a candidate.
@@ -225,17 +304,43 @@ fn test(
     if let Some(violation) = crowded(bin, index, candidates, rules) {
         return Verdict::Unschedulable(violation);
     }
-    let members: Vec<usize> = bin.members.iter().copied().chain([index]).collect();
-    let tasks: Vec<Task> = members
-        .iter()
-        .map(|&member| candidates[member].task)
-        .collect();
-    match partitioned::test(&tasks, rules.dispatch, rules.server, work) {
+    let mut members: Vec<usize> = bin.members.iter().copied().chain([index]).collect();
+    // In order of number, as priorities are installed: of equal deadlines the first one comes first.
+    members.sort_unstable();
+    let tasks: Vec<Task> = if rules.starts.are_free() {
+        members.iter().map(|&it| candidates[it].task).collect()
+    } else {
+        match paying(&members, index, candidates, rules) {
+            Ok(tasks) => tasks,
+            Err(violation) => return Verdict::Unschedulable(violation),
+        }
+    };
+    let rules = rules.of(members.iter().map(|&it| &candidates[it]));
+    match partitioned::test(&tasks, rules, work) {
         Verdict::Unschedulable(mut violation) => {
             violation.index = members[violation.index];
             Verdict::Unschedulable(violation)
         }
         verdict => verdict,
+    }
+}
+
+/// The tasks of `members` with what they pay after each other, if each has room for that and all have for their CPU's share.
+fn paying(
+    members: &[usize],
+    index: usize,
+    candidates: &[Candidate],
+    rules: Rules,
+) -> Result<Vec<Task>, Violation> {
+    let sharing: Vec<&Candidate> = members.iter().map(|&it| &candidates[it]).collect();
+    let tasks = together(&sharing, rules.starts).map_err(|violation| {
+        let of = |&&it: &&usize| candidates[it].index == violation.index;
+        let index = members.iter().find(of).copied().unwrap_or(index);
+        Violation { index, ..violation }
+    })?;
+    match beyond_usable(rules.usable_percent, tasks.iter(), 1, index) {
+        Some(violation) => Err(violation),
+        None => Ok(tasks),
     }
 }
 
@@ -271,14 +376,13 @@ impl Search<'_> {
                 Verdict::Unschedulable(_) => continue,
                 Verdict::Undecided(_) => return None,
             }
-            let before = bins[b].load;
-            bins[b].members.push(index);
-            bins[b].load = before.plus(self.candidates[index].task.utilization());
+            let before = (bins[b].load, bins[b].ratio, bins[b].plain);
+            bins[b].put(index, &self.candidates[index].task);
             if self.place(depth + 1, bins)? {
                 return Some(true);
             }
             bins[b].members.pop();
-            bins[b].load = before;
+            (bins[b].load, bins[b].ratio, bins[b].plain) = before;
         }
         Some(false)
     }

@@ -6,17 +6,18 @@
 //! Sporadic and constant-bandwidth: [`super::reservation`]. Deferrable: J_k = q + Pi_k - C_k with a quantum q, for t >= min Pi: a VCPU's promise is for periods in which it is
 //! ready from the start, so no promised window is shorter than a period; a VCPU that wakes a after its
 //! period began is owed C - a by the deadline, which the condition at t = Pi gives (others' demand at
-//! most Pi - C in it).
+//! most Pi - C in it). Neither this nor the interference test ([`super::bcl`]) takes all that the other does: either suffices.
 //!
 //! Formula, pDM: w = C_i + sum ceil((w + J_j) / Pi_j) C_j <= Pi_i; for deferrable VCPUs J_j is
-//! q + Pi_j - C_j ([`crate::server`]).
+//! q + Pi_j - C_j ([`crate::server`]). Of equal deadlines the first one given has the higher priority, which matters
+//! where jitter does.
 //!
 //! Complexity: O(n) without jitter under EDF, else pseudo-polynomial. Exact for periodic servers.
 //! Sources: Liu and Layland 1973; Davis and Burns, RTSS 2005; Spuri 1996 (jitter).
 
 use std::cmp::Ordering;
 
-use super::{Dispatch, VcpuServer, reservation};
+use super::{Dispatch, VcpuServer, bcl, packing::Rules, reservation};
 use crate::{
     guest::{edf, fixed_priority},
     ratio::{Fraction, compare_sum},
@@ -28,22 +29,26 @@ use crate::{
 
 /// Decides whether VCPUs given as tasks (C with overheads, D = T = Pi, J seen release delay) keep their
 /// promises on one CPU.
-pub(super) fn test(
-    vcpus: &[Task],
-    dispatch: Dispatch,
-    server: VcpuServer,
-    work: &mut Work,
-) -> Verdict {
-    match dispatch {
-        Dispatch::EarliestDeadline => earliest_deadline(vcpus, server, work),
-        Dispatch::FixedPriority => deadline_monotonic(vcpus, server, work),
+pub(super) fn test(vcpus: &[Task], rules: Rules, work: &mut Work) -> Verdict {
+    match rules.dispatch {
+        Dispatch::EarliestDeadline => earliest_deadline(vcpus, rules, work),
+        Dispatch::FixedPriority => deadline_monotonic(vcpus, rules.server, work),
     }
 }
 
-fn earliest_deadline(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Verdict {
+fn earliest_deadline(
+    vcpus: &[Task],
+    Rules {
+        server,
+        fair_server,
+        isolated,
+        ..
+    }: Rules,
+    work: &mut Work,
+) -> Verdict {
     let shortest = match server {
         VcpuServer::Sporadic | VcpuServer::ConstantBandwidth => {
-            return reservation::test(vcpus, work);
+            return reservation::test(vcpus, fair_server, isolated, work);
         }
         VcpuServer::Periodic => 0,
         VcpuServer::Deferrable => vcpus.iter().map(Task::window).min().unwrap_or(0),
@@ -60,6 +65,10 @@ fn earliest_deadline(vcpus: &[Task], server: VcpuServer, work: &mut Work) -> Ver
             None => return Verdict::Undecided(Stop::precision()),
             Some(Ordering::Greater) => {}
         }
+    }
+    // The cheaper one first.
+    if server == VcpuServer::Deferrable && bcl::passes_on_one(vcpus, work) {
+        return Verdict::Schedulable;
     }
     let late: Vec<Task> = vcpus.iter().map(|vcpu| late_start(vcpu, server)).collect();
     edf::test_from(&late, &Dedicated::new(1), shortest, work)

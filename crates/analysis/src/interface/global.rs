@@ -152,8 +152,12 @@ pub(super) fn test(
 }
 
 struct Guest {
+    /// Under fixed priorities, first, interrupts ([`crate::task`]), as tasks. On several VCPUs those of higher
+    /// priorities count twice: the tests look at tasks in one order for all.
     tasks: Vec<Task>,
     order: Vec<usize>,
+    /// How many of them are no interrupts.
+    jobs: usize,
     fixed_priority: bool,
 }
 
@@ -165,26 +169,49 @@ impl Guest {
         } else {
             (0..tasks.len()).collect()
         };
+        let sorted = order.iter().map(|&i| (i, tasks[i]));
+        let interrupts = order.iter().filter_map(|&i| {
+            let (task, period) = (&tasks[i], tasks[i].period());
+            let alone = fixed_priority && task.interrupt() > 0;
+            alone.then(|| {
+                let jitter = task.jitter();
+                (i, Task::server(task.interrupt(), period, period, jitter))
+            })
+        });
+        let jobs = tasks.len();
+        let (order, tasks) = interrupts.chain(sorted).unzip();
         Self {
-            tasks: order.iter().map(|&i| tasks[i]).collect(),
+            tasks,
             order,
+            jobs,
             fixed_priority,
         }
     }
 
     fn test(&self, supply: &impl Supply, work: &mut Work) -> Verdict {
-        let verdict = if self.fixed_priority {
-            global_fixed_priority::test(&self.tasks, supply, work)
+        // The test of one VCPU counts interrupts itself.
+        let skipped = if supply.parallelism() <= 1 {
+            self.interrupts()
         } else {
-            global_edf::test(&self.tasks, supply, work)
+            0
+        };
+        let tasks = &self.tasks[skipped..];
+        let verdict = if self.fixed_priority {
+            global_fixed_priority::test(tasks, supply, work)
+        } else {
+            global_edf::test(tasks, supply, work)
         };
         match verdict {
             Verdict::Unschedulable(mut violation) => {
-                violation.index = self.order[violation.index];
+                violation.index = self.order[skipped + violation.index];
                 Verdict::Unschedulable(violation)
             }
             verdict => verdict,
         }
+    }
+
+    const fn interrupts(&self) -> usize {
+        self.tasks.len() - self.jobs
     }
 
     /// The number of VCPUs: the given one if it can do, else the fewest that can; and whether fewer are
@@ -192,13 +219,15 @@ impl Guest {
     fn vcpus(&self, fixed: Option<u32>, work: &mut Work) -> Result<(u32, bool), Infeasible> {
         let mut test = |vcpus: u32| {
             let mut share = work.take(Work::DEFAULT_STEPS / 4);
-            let verdict = if vcpus as usize >= self.tasks.len() {
+            let verdict = if vcpus as usize >= self.jobs {
                 Verdict::Schedulable
             } else {
                 match self.test(&Dedicated::new(vcpus), &mut share) {
                     // Too many windows to look at: density suffices, too.
                     Verdict::Undecided(_)
-                        if !self.fixed_priority && gfb::test(&self.tasks, vcpus) =>
+                        if !self.fixed_priority
+                            && self.tasks.iter().all(|task| task.interrupt() == 0)
+                            && gfb::test(&self.tasks, vcpus) =>
                     {
                         Verdict::Schedulable
                     }
@@ -216,11 +245,10 @@ impl Guest {
                 Err(reason(&verdict))
             };
         }
-        let utilization = Interval::of(self.tasks.iter().map(Task::utilization));
+        let jobs = &self.tasks[self.interrupts()..];
+        let utilization = Interval::of(jobs.iter().map(Task::utilization));
         let low = utilization.floor_times(1).max(1);
-        let most = u32::try_from(self.tasks.len())
-            .unwrap_or(MAX_VCPUS)
-            .min(MAX_VCPUS);
+        let most = u32::try_from(self.jobs).unwrap_or(MAX_VCPUS).min(MAX_VCPUS);
         let low = u32::try_from(low).unwrap_or(most).min(most);
         // Few more than the utilisation usually do: look there first, in growing strides.
         let (mut fails_below, mut stride, mut decided) = (low, 0, true);

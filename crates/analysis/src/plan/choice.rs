@@ -39,7 +39,8 @@ pub(super) fn ranked(
     let mut choices = Vec::new();
     let aligned = host.server() == VcpuServer::ConstantBandwidth;
     if aligned && needs.interface != InterfaceName::Prm {
-        choices.extend(reservation::minimal(&tasks).map(|interface| Choice {
+        let reservation = reservation::with_margin(&tasks, host.overheads().margin);
+        choices.extend(reservation.map(|interface| Choice {
             interface,
             name: "a reservation that wakes with the request",
         }));

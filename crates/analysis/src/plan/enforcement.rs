@@ -6,8 +6,8 @@
 //! (since 6.12) holds 50 ms in 1 s. Budgets are enforced at ticks unless `HRTICK_DL` is on: set
 //! `overheads.quantum` to the tick otherwise.
 
-use super::{Enforcement, Explanation, Request, VmReport};
-use crate::host::Host;
+use super::{Enforcement, Explanation, InputError, Request, ServerName, Unit, VmReport};
+use crate::host::{FairServer, Host, Vcpu, VcpuServer, overhead::Margin, starts::Keeping};
 use crate::time::{Amount, Time};
 
 const LEAST_RUNTIME: Time = 1_024;
@@ -17,29 +17,92 @@ const LONGEST_PERIOD: Time = (1 << 22) * 1_000;
 const USABLE_PERCENT: u8 = 90;
 
 /// The host of a plan, as what enforces it leaves it to VCPUs.
-pub(super) fn host(host: Host, enforce: Option<Enforcement>) -> Host {
+pub(super) fn host(host: Host, enforce: Option<Enforcement>, unit: Unit) -> Host {
+    // Where nobody is named, `cbs` is what its name says: `SCHED_DEADLINE`'s.
+    let host = match enforce {
+        Some(Enforcement::Deadline) | None => host.with_margin(match unit {
+            Unit::Nanosecond => Margin::OF_THE_KERNEL,
+            Unit::Callers => Margin::ONE_UNIT,
+        }),
+        Some(Enforcement::Ext | Enforcement::None) => host.with_margin(Margin::default()),
+    };
     match enforce {
-        Some(Enforcement::Deadline) => host.with_usable_percent(USABLE_PERCENT),
-        _ => host,
+        Some(Enforcement::Deadline) => {
+            let pieces = (unit == Unit::Nanosecond).then_some(FairServer::IN_SHORT_PIECES);
+            let fair_server = host.fair_server().or(pieces);
+            host.with_usable_percent(USABLE_PERCENT)
+                .with_fair_server(fair_server)
+        }
+        _ => host.with_fair_server(None),
+    }
+}
+
+/// What `SCHED_DEADLINE` is not, in words: EDF with constant-bandwidth servers is all that it is.
+///
+/// # Errors
+/// A plan for another order, or other servers, that it is to keep.
+pub(super) fn check(request: &Request) -> Result<(), InputError> {
+    if request.enforce != Some(Enforcement::Deadline) {
+        return Ok(());
+    }
+    if request.host.scheduler().is_fixed_priority() {
+        return Err(InputError::new(
+            "host.scheduler",
+            format!(
+                "{}: SCHED_DEADLINE knows no fixed priorities, so it does not keep this plan; write scheduler = \"pedf\" or \
+                 \"gedf\", or let a sched_ext scheduler keep it (enforce = \"ext\"; in [sched], mechanism = \"ext\")",
+                request.host_name.word()
+            ),
+        ));
+    }
+    if request.host.server() != VcpuServer::ConstantBandwidth {
+        return Err(InputError::new(
+            "host.server",
+            format!(
+                "{}: SCHED_DEADLINE's servers are cbs, which may demand more than those of the plan, so its bounds would not \
+                 hold; write server = \"cbs\", or let a sched_ext scheduler keep it (enforce = \"ext\"; in [sched], \
+                 mechanism = \"ext\")",
+                ServerName::from(request.host.server()).word()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The server that keeps a VCPU's budget.
+pub(super) fn server(request: &Request, vcpu: &Vcpu) -> ServerName {
+    let is_early = vcpu.deadline() < vcpu.period();
+    match request.host.server() {
+        VcpuServer::ConstantBandwidth
+            if request.host.scheduler().is_fixed_priority()
+                || (request.enforce == Some(Enforcement::Ext) && is_early) =>
+        {
+            ServerName::Sporadic
+        }
+        server => server.into(),
     }
 }
 
 impl Request {
-    /// The plan for `SCHED_DEADLINE`, whatever the request says of who enforces it.
+    /// The plan for `SCHED_DEADLINE`, whatever the request says of who enforces it, beside the fair server of the host's
+    /// CPUs; where that is not known, it gives normal threads pieces of 1 ms, as steadyvm sets it.
     #[must_use]
-    pub fn kept_by_deadline(self) -> Self {
+    pub fn kept_by_deadline(self, fair_server: Option<FairServer>) -> Self {
+        let asked = self.host.with_fair_server(fair_server);
         Self {
-            host: host(self.host, Some(Enforcement::Deadline)),
+            host: host(asked, Some(Enforcement::Deadline), self.unit),
             enforce: Some(Enforcement::Deadline),
             ..self
         }
     }
 
-    /// The plan for who leaves VCPUs so much of each CPU.
+    /// The plan for a `sched_ext` scheduler, which leaves VCPUs so much of each CPU.
     #[must_use]
-    pub fn with_usable_percent(self, percent: u8) -> Self {
+    pub fn kept_by_ext(self, percent: u8) -> Self {
+        let host = host(self.host, Some(Enforcement::Ext), self.unit);
         Self {
-            host: self.host.with_usable_percent(percent),
+            host: host.with_usable_percent(percent),
+            enforce: Some(Enforcement::Ext),
             ..self
         }
     }
@@ -47,7 +110,8 @@ impl Request {
 
 /// Why a CPU is not all theirs.
 pub(super) const USABLE: &str = "SCHED_DEADLINE admits 95 % of a CPU (sched_rt_runtime_us), of which its fair \
-                                 server holds 5 %: VCPUs may have 90 %";
+                                 server holds 5 %: VCPUs may have 90 %, and each waits for a piece of that server's \
+                                 (fair_server_us of [net], 1 ms unless it says otherwise)";
 
 /// Why a kernel does not take the plan.
 pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> {
@@ -60,7 +124,14 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
     let mut domains: Vec<(Vec<u32>, Amount)> = Vec::new();
     for vm in vms {
         for (number, vcpu) in vm.vcpus.iter().enumerate() {
-            let Some(install) = vcpu.install.as_ref().filter(|_| !vcpu.dedicated) else {
+            if vcpu.dedicated || vcpu.budget == 0 || vcpu.budget >= vcpu.period {
+                continue;
+            }
+            // One without a place is refused for its limits, too.
+            let (Some(runtime_ns), Some(period_ns)) = vcpu.install.as_ref().map_or_else(
+                || (unit.nanoseconds(vcpu.budget), unit.nanoseconds(vcpu.period)),
+                |install| (Some(install.runtime_ns), Some(install.period_ns)),
+            ) else {
                 continue;
             };
             let mut refuse = |what: &str, is: Time, must: Time, demand: Time, supply: Time| {
@@ -72,39 +143,42 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
                 );
                 refusals.push(Explanation {
                     vcpu: Some(number),
-                    t: Some(install.period_ns),
+                    t: Some(period_ns),
                     demand: Some(demand.into()),
                     supply: Some(supply.into()),
                     ..Explanation::words(&vm.name, text)
                 });
             };
-            if install.runtime_ns < LEAST_RUNTIME {
+            if runtime_ns < LEAST_RUNTIME {
                 refuse(
                     "runtime",
-                    install.runtime_ns,
+                    runtime_ns,
                     LEAST_RUNTIME,
                     LEAST_RUNTIME,
-                    install.runtime_ns,
+                    runtime_ns,
                 );
             }
-            if install.period_ns < SHORTEST_PERIOD {
+            if period_ns < SHORTEST_PERIOD {
                 refuse(
                     "period",
-                    install.period_ns,
+                    period_ns,
                     SHORTEST_PERIOD,
                     SHORTEST_PERIOD,
-                    install.period_ns,
+                    period_ns,
                 );
             }
-            if install.period_ns > LONGEST_PERIOD {
+            if period_ns > LONGEST_PERIOD {
                 refuse(
                     "period",
-                    install.period_ns,
+                    period_ns,
                     LONGEST_PERIOD,
-                    install.period_ns,
+                    period_ns,
                     LONGEST_PERIOD,
                 );
             }
+            let Some(install) = &vcpu.install else {
+                continue;
+            };
             // Rounded down, as the kernel does (to_ratio).
             let load =
                 (Amount::from(install.runtime_ns) << 20) / Amount::from(install.period_ns.max(1));
@@ -141,12 +215,12 @@ pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> 
 /// What a reader should know of a plan before installing it.
 pub(super) fn notes(request: &Request, vms: &[VmReport]) -> Vec<String> {
     let mut notes = request.notes.clone();
-    if request.unit == super::Unit::Nanosecond {
+    if request.unit == Unit::Nanosecond {
         // First: a forgotten unit makes all the rest wrong.
         notes.extend(too_short(request, vms));
     }
     notes.extend(preconditions(request, vms));
-    if request.unit != super::Unit::Nanosecond {
+    if request.unit != Unit::Nanosecond {
         return notes;
     }
     let overheads = request.host.overheads();
@@ -196,21 +270,45 @@ fn too_short(request: &Request, vms: &[VmReport]) -> Vec<String> {
         .collect()
 }
 
+/// What a reservation with a margin needs, and what an overrun costs.
+fn margin(request: &Request, report: &VmReport) -> Option<String> {
+    let vcpu = (report.vcpus.iter())
+        .find(|vcpu| vcpu.deadline < vcpu.period && vcpu.budget < vcpu.deadline)?;
+    let overheads = request.host.overheads();
+    if overheads.margin == Margin::default() {
+        return None;
+    }
+    Some(format!(
+        "VM \"{}\": what is installed has {} more than a request needs, since a request that uses up all of it costs two: \
+         it waits for the next period, and SCHED_DEADLINE cuts the runtime of the one after it. Measure c with its worst case",
+        report.name,
+        request.unit.show(overheads.margin.of(vcpu.budget).into()),
+    ))
+}
+
 /// What the guests must do for the promise.
 fn preconditions(request: &Request, vms: &[VmReport]) -> Vec<String> {
     let mut notes = Vec::new();
     let overheads = request.host.overheads();
-    let counted = overheads.wakeups == 0 && overheads.inflate(1, 2, 1) > 1;
+    let counted = overheads.wakeups == 0
+        && overheads.keeping != Keeping::Idles
+        && overheads.inflate(1, 2, 1) > 1;
     for report in vms {
         let aligned = |interface: &super::InterfaceReport| interface.deadline.is_some();
         if report.interface.as_ref().is_some_and(aligned) {
             notes.push(format!(
                 "VM \"{}\" has a reservation that wakes with the request: it holds only while nothing else wakes that \
                  VCPU. Keep interrupts, timers, kernel threads and other processes of the guest on another VCPU; \
-                 where that cannot be, use interface = \"prm\", which needs nothing of the guest",
-                report.name
+                 where that cannot be, use interface = \"prm\", which needs nothing of the guest{}",
+                report.name,
+                if request.host.is_isolated() {
+                    ""
+                } else {
+                    ". With isolate = false other VMs on its CPU may be late, too, where it does not hold"
+                }
             ));
         }
+        notes.extend(margin(request, report));
         if counted
             && report
                 .interface

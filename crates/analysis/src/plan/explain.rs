@@ -175,11 +175,16 @@ pub(super) fn host(
             let cost = vcpu.cost(overheads);
             let violation = Violation {
                 index: rejection.vcpu,
-                at: vcpu.period(),
+                at: vcpu.deadline(),
                 demand: Amount::from(cost) + Amount::from(overheads.quantum),
-                supply: vcpu.period().into(),
+                supply: vcpu.deadline().into(),
             };
-            let text = format!("{what} costs more than its period with the host's overheads");
+            let until = if vcpu.deadline() < vcpu.period() {
+                "deadline"
+            } else {
+                "period"
+            };
+            let text = format!("{what} costs more than its {until} with the host's overheads");
             let mut explanation = failed(&violation, text);
             explanation.text.push_str(
                 "; lower [host.overheads], or give it a longer period, or a CPU of its own (budget = period), which \

@@ -7,87 +7,45 @@
 //! Example: examples/steadyvm.toml; every field: docs/reference/steadyvm.toml.md.
 
 mod classes;
-mod cpus;
 mod host;
 pub(super) mod places;
 mod service;
 mod vm;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
-use serde::{Deserialize, de::IgnoredAny};
+use steadyvm_config::{Count, File, Placed};
 
 use self::{
     host::HostTable,
     places::Places,
-    service::{FlowTable, ServiceTable, carry},
-    vm::Settings,
+    service::{ServiceTable, carry},
+    vm::has_tasks,
 };
 use super::{
     HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Method, Needs, Request, Service, Unit,
-    Vm, hints, report::SCHEMA_VERSION, way::Flow,
+    Vm, report::SCHEMA_VERSION, way::Flow,
 };
 use crate::{
     host::{Host, HostScheduler, VcpuServer, overhead::Overheads},
     interface::reservation,
 };
 
-#[derive(Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "an object with \"vms\" and \"host\", or a service"
-)]
-pub(super) struct File {
-    schema_version: Option<u32>,
-    /// JSON: "ns" makes every whole number nanoseconds, as in a file.
-    pub unit: Option<UnitName>,
-    host: Option<HostTable>,
-    #[serde(default)]
-    class: BTreeMap<String, Settings>,
-    #[serde(default, alias = "vms")]
-    vm: Vec<Settings>,
-    #[serde(default, alias = "services")]
-    service: Vec<ServiceTable>,
-    /// Other traffic on the services' paths.
-    #[serde(default, alias = "flows")]
-    flow: Vec<FlowTable>,
-    /// For `steadyvm net`.
-    #[serde(rename = "net")]
-    _net: Option<IgnoredAny>,
-    /// For `steadyvm net`.
-    #[serde(rename = "nic")]
-    _nics: Option<IgnoredAny>,
-    /// For whom enforces budgets.
-    #[serde(rename = "sched")]
-    _sched: Option<IgnoredAny>,
-    /// For `steadyvm plan --sweep`.
-    #[serde(rename = "random")]
-    _random: Option<IgnoredAny>,
-    /// For `steadyvm simulate`.
-    #[serde(rename = "simulate")]
-    _simulate: Option<IgnoredAny>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-pub(super) enum UnitName {
-    #[serde(rename = "ns")]
-    Nanosecond,
-}
-
 /// Reads a plan file.
 ///
 /// # Errors
 /// What is not as described above, with its line.
 pub fn parse(text: &str) -> Result<Request, InputError> {
-    parse_with(text, None)
+    of(&File::parse("", text)?, None)
 }
 
-/// The same on the machine that the file may be for: a host that does not say its CPUs has those of `here`, by number.
+/// The request that a file makes. `here`: the CPUs of the machine that it may be for, by number; a host that does not say
+/// its CPUs has those.
 ///
 /// # Errors
-/// As of [`parse`].
-pub fn parse_here(text: &str, here: &[u32]) -> Result<Request, InputError> {
-    parse_with(text, Some(here))
+/// What its values do not mean together, with the place.
+pub fn of(file: &File, here: Option<&[u32]>) -> Result<Request, InputError> {
+    request(file, &Places::of_toml(file), Unit::Nanosecond, here)
 }
 
 /// What a file says of its host's CPUs.
@@ -99,182 +57,159 @@ pub struct HostCpus {
     pub scheduler: &'static str,
 }
 
-/// The CPUs of a file's host; none if the file has no `[host]`. `here`: as in [`parse_here`].
+/// The CPUs of a file's host; none if the file has no `[host]`. `here`: as of [`of`].
 ///
 /// # Errors
-/// As of [`parse`], but for VMs and services.
-pub fn host_cpus(text: &str, here: &[u32]) -> Result<Option<HostCpus>, InputError> {
-    let Some(table) = read(text)?.host else {
+/// As of [`of`], but for VMs and services.
+pub fn host_cpus(file: &File, here: &[u32]) -> Result<Option<HostCpus>, InputError> {
+    let Some(table) = &file.host else {
         return Ok(None);
     };
-    let (count, numbers) = table.cpus(&Places::of_toml(text), Some(here))?;
+    let (count, numbers) = HostTable(table).cpus(&Places::of_toml(file), Some(here))?;
     Ok(Some(HostCpus {
         cpus: numbers.unwrap_or_else(|| (0..count).collect()),
         scheduler: table.scheduler.word(),
     }))
 }
 
-fn parse_with(text: &str, here: Option<&[u32]>) -> Result<Request, InputError> {
-    read(text)?.read(&Places::of_toml(text), Unit::Nanosecond, here)
-}
-
-fn read(text: &str) -> Result<File, InputError> {
-    if text.trim_start().starts_with('{') {
+/// Its version, and that it has VMs or services and not too many.
+fn check_lists(file: &File, places: &Places) -> Result<(), InputError> {
+    if file
+        .schema_version
+        .is_some_and(|version| version != SCHEMA_VERSION)
+    {
         return Err(InputError::new(
-            "the file",
-            "this is JSON, and its name says TOML; name it *.json, or give it on standard input: steadyvm plan -",
+            "schema_version",
+            "this version of steadyvm reads version 1",
         ));
     }
-    toml::from_str(text).map_err(|error| {
-        let place = error.span().map_or_else(
-            || "the file".to_owned(),
-            |span| places::line(text, span.start),
+    if file.vm.is_empty() && file.service.is_empty() {
+        return Err(InputError::new(
+            places.vms(),
+            "the list is empty; name at least one VM, or a service. The shortest plan is\n  \
+             [[service]]\n  vm = \"web\"\n  c = \"2ms\"\n  t = \"10ms\"\n  limit = \"5ms\"",
+        ));
+    }
+    if file.vm.len() > MAX_VMS || file.service.len() > MAX_VMS {
+        let message = format!("a plan holds at most {MAX_VMS} VMs and as many services");
+        return Err(InputError::new(places.vms(), message));
+    }
+    Ok(())
+}
+
+/// `here`: see [`of`].
+pub(super) fn request(
+    file: &File,
+    places: &Places,
+    unit: Unit,
+    here: Option<&[u32]>,
+) -> Result<Request, InputError> {
+    check_lists(file, places)?;
+    let mut notes = Vec::new();
+    let mut cpu_numbers = None;
+    let (host, host_name, method, enforce) = match &file.host {
+        Some(table) => {
+            let (count, numbers) = HostTable(table).cpus(places, here)?;
+            cpu_numbers = numbers;
+            (
+                HostTable(table).read(count, unit)?,
+                table.scheduler,
+                table.method,
+                table.enforce,
+            )
+        }
+        None if file.vm.is_empty() => {
+            notes.push("no host is given: this is for one CPU under pedf".to_owned());
+            (one_cpu()?, HostName::Pedf, Method::default(), None)
+        }
+        None => {
+            let message = "missing field `host`: with [[vm]] tables the plan needs the host they are for, such as\n  \
+                           [host]\n  pcpus = 4\n  scheduler = \"pedf\"";
+            return Err(InputError::new(places.host(), message));
+        }
+    };
+    let host = super::enforcement::host(host, enforce, unit);
+    let (mut vms, mut tasks) = (Vec::with_capacity(file.vm.len()), 0);
+    for (index, table) in file.vm.iter().enumerate() {
+        let place = places.vm(index);
+        let settings =
+            classes::settings(table, &file.class, places).map_err(|error| InputError {
+                place: if error.place.is_empty() {
+                    place.clone()
+                } else {
+                    error.place
+                },
+                ..error
+            })?;
+        let Some(name) = &table.name else {
+            return Err(InputError::new(place, "this VM has no name; give it one"));
+        };
+        let served = file
+            .service
+            .iter()
+            .any(|service| ServiceTable(service).makes_task() && service.vm == *name);
+        let mut settings = settings.read(name, index, places, unit, served)?;
+        settings.number_cpus(&host, cpu_numbers.as_deref())?;
+        if settings.is_best_effort() && has_tasks(table) {
+            notes.push(format!(
+                "VM \"{name}\" is rt = false, so nothing is promised to its tasks; leave out rt to plan them"
+            ));
+        }
+        tasks += settings.task_count();
+        vms.push(settings);
+    }
+    let mut services = Vec::with_capacity(file.service.len());
+    for (index, table) in file.service.iter().enumerate() {
+        let place = places.service(index);
+        services.push(ServiceTable(table).read(&mut vms, &place, unit)?);
+        tasks += 1;
+    }
+    if file.flow.len() > MAX_VMS {
+        let message = format!("a plan holds at most {MAX_VMS} flows");
+        return Err(InputError::new("flow", message));
+    }
+    let flows = (file.flow.iter().enumerate())
+        .map(|(index, table)| service::flow(table, index, unit))
+        .collect::<Result<Vec<_>, _>>()?;
+    let used = |flow: &Flow| services.iter().any(|service| service.uses(&flow.on));
+    if let Some((index, flow)) = (flows.iter().enumerate()).find(|(_, flow)| !used(flow)) {
+        let message = format!(
+            "flow \"{}\" is on path \"{}\", which no service's receive or send names; correct the name, or \
+             leave the flow out",
+            flow.name, flow.on
         );
-        InputError::new(place, hints::words(error.message()))
+        return Err(InputError::new(format!("flow[{index}]"), message));
+    }
+    check_service_names(&file.service, &mut services, places)?;
+    carry(&mut vms, &mut services, &flows);
+    if tasks > MAX_TASKS {
+        let message = format!("a plan holds at most {MAX_TASKS} tasks");
+        return Err(InputError::new(places.vms(), message));
+    }
+    vms.iter().try_for_each(|vm| vm.check(&host))?;
+    super::run::check_names(&vms)?;
+    Ok(Request {
+        host,
+        cpu_numbers,
+        host_name,
+        method,
+        enforce,
+        vms,
+        services,
+        flows,
+        unit,
+        notes,
     })
 }
-
-impl File {
-    /// Its version, and that it has VMs or services and not too many.
-    fn check_lists(&self, places: &Places) -> Result<(), InputError> {
-        if self
-            .schema_version
-            .is_some_and(|version| version != SCHEMA_VERSION)
-        {
-            return Err(InputError::new(
-                "schema_version",
-                "this version of steadyvm reads version 1",
-            ));
-        }
-        if self.vm.is_empty() && self.service.is_empty() {
-            return Err(InputError::new(
-                places.vms(),
-                "the list is empty; name at least one VM, or a service. The shortest plan is\n  \
-                 [[service]]\n  vm = \"web\"\n  c = \"2ms\"\n  t = \"10ms\"\n  limit = \"5ms\"",
-            ));
-        }
-        if self.vm.len() > MAX_VMS || self.service.len() > MAX_VMS {
-            let message = format!("a plan holds at most {MAX_VMS} VMs and as many services");
-            return Err(InputError::new(places.vms(), message));
-        }
-        Ok(())
-    }
-
-    /// `here`: see [`parse_here`].
-    pub(super) fn read(
-        self,
-        places: &Places,
-        unit: Unit,
-        here: Option<&[u32]>,
-    ) -> Result<Request, InputError> {
-        self.check_lists(places)?;
-        let mut notes = Vec::new();
-        let mut cpu_numbers = None;
-        let (host, host_name, method, enforce) = match &self.host {
-            Some(table) => {
-                let (count, numbers) = table.cpus(places, here)?;
-                cpu_numbers = numbers;
-                (
-                    table.read(count, unit)?,
-                    table.scheduler,
-                    table.method,
-                    table.enforce,
-                )
-            }
-            None if self.vm.is_empty() => {
-                notes.push("no host is given: this is for one CPU under pedf".to_owned());
-                (one_cpu()?, HostName::Pedf, Method::default(), None)
-            }
-            None => {
-                let message = "missing field `host`: with [[vm]] tables the plan needs the host they are for, such as\n  \
-                               [host]\n  pcpus = 4\n  scheduler = \"pedf\"";
-                return Err(InputError::new(places.host(), message));
-            }
-        };
-        let host = super::enforcement::host(host, enforce);
-        let (mut vms, mut tasks) = (Vec::with_capacity(self.vm.len()), 0);
-        for (index, table) in self.vm.iter().enumerate() {
-            let place = places.vm(index);
-            let settings =
-                classes::settings(table, &self.class, places).map_err(|error| InputError {
-                    place: if error.place.is_empty() {
-                        place.clone()
-                    } else {
-                        error.place
-                    },
-                    ..error
-                })?;
-            let Some(name) = &table.name else {
-                return Err(InputError::new(place, "this VM has no name; give it one"));
-            };
-            let served = self
-                .service
-                .iter()
-                .any(|service| service.makes_task() && service.vm == *name);
-            let mut settings = settings.read(name, index, places, unit, served)?;
-            settings.number_cpus(&host, cpu_numbers.as_deref())?;
-            if settings.is_best_effort() && table.has_tasks() {
-                notes.push(format!(
-                    "VM \"{name}\" is rt = false, so nothing is promised to its tasks; leave out rt to plan them"
-                ));
-            }
-            tasks += settings.task_count();
-            vms.push(settings);
-        }
-        let mut services = Vec::with_capacity(self.service.len());
-        for (index, table) in self.service.iter().enumerate() {
-            let place = places.service(index);
-            services.push(table.read(&mut vms, &place, unit)?);
-            tasks += 1;
-        }
-        if self.flow.len() > MAX_VMS {
-            let message = format!("a plan holds at most {MAX_VMS} flows");
-            return Err(InputError::new("flow", message));
-        }
-        let flows = (self.flow.iter().enumerate())
-            .map(|(index, table)| table.read(index, unit))
-            .collect::<Result<Vec<_>, _>>()?;
-        let used = |flow: &Flow| services.iter().any(|service| service.uses(&flow.on));
-        if let Some((index, flow)) = (flows.iter().enumerate()).find(|(_, flow)| !used(flow)) {
-            let message = format!(
-                "flow \"{}\" is on path \"{}\", which no service's receive or send names; correct the name, or \
-                 leave the flow out",
-                flow.name, flow.on
-            );
-            return Err(InputError::new(format!("flow[{index}]"), message));
-        }
-        check_service_names(&self.service, &mut services, places)?;
-        carry(&mut vms, &mut services, &flows);
-        if tasks > MAX_TASKS {
-            let message = format!("a plan holds at most {MAX_TASKS} tasks");
-            return Err(InputError::new(places.vms(), message));
-        }
-        vms.iter().try_for_each(|vm| vm.check(&host))?;
-        super::run::check_names(&vms)?;
-        Ok(Request {
-            host,
-            cpu_numbers,
-            host_name,
-            method,
-            enforce,
-            vms,
-            services,
-            flows,
-            unit,
-            notes,
-        })
-    }
-}
-
 /// Services without a name of their own are numbered where they share one; given names must differ.
 fn check_service_names(
-    tables: &[ServiceTable],
+    tables: &[Placed<steadyvm_config::Service>],
     services: &mut [Service],
     places: &Places,
 ) -> Result<(), InputError> {
     let mut seen = HashSet::new();
     for (index, (table, service)) in tables.iter().zip(services).enumerate() {
-        if table.is_named() && !seen.insert(service.name.clone()) {
+        if table.name.is_some() && !seen.insert(service.name.clone()) {
             let message = format!(
                 "a second service is called \"{}\"; names must differ",
                 service.name
@@ -283,12 +218,26 @@ fn check_service_names(
         }
         let plain = service.name.clone();
         let mut number = 1;
-        while !table.is_named() && !seen.insert(service.name.clone()) {
+        while table.name.is_none() && !seen.insert(service.name.clone()) {
             number += 1;
             service.name = format!("{plain} {number}");
         }
     }
     Ok(())
+}
+
+/// The number, if it is in `1..=high`.
+fn within(count: Count, place: &str, high: u32) -> Result<u32, InputError> {
+    u32::try_from(count.0)
+        .ok()
+        .filter(|&n| (1..=high).contains(&n))
+        .ok_or_else(|| {
+            let message = format!(
+                "{} is out of range: it must be between 1 and {high}",
+                count.0
+            );
+            InputError::new(place, message)
+        })
 }
 
 fn one_cpu() -> Result<Host, InputError> {

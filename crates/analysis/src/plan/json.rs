@@ -3,10 +3,11 @@
 //! Times are integers of one unit of the caller's; with `"unit": "ns"` nanoseconds, and then the plan says what
 //! to install. Schema: `request.schema.json` of this crate.
 
+use steadyvm_config::{File, words};
+
 use super::{
     InputError, InterfaceName, Period, Request, SchedulerName, TaskNeeds, Unit,
-    file::{File, places::Places},
-    hints,
+    file::{places::Places, request},
 };
 
 /// Reads a request.
@@ -24,7 +25,7 @@ pub fn parse(text: &str) -> Result<Request, InputError> {
         Some(_) => Unit::Nanosecond,
         None => Unit::Callers,
     };
-    file.read(&Places::Paths, unit, None)
+    request(&file, &Places::Paths, unit, None)
 }
 
 fn at(error: &serde_json::Error, path: &str) -> InputError {
@@ -38,7 +39,7 @@ fn at(error: &serde_json::Error, path: &str) -> InputError {
     } else {
         format!("{line}, {path}")
     };
-    InputError::new(place, hints::words(message))
+    InputError::new(place, words(message))
 }
 
 impl TaskNeeds {

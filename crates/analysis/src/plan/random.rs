@@ -7,14 +7,14 @@
 //! one cut to the total. The same seed gives the same sets.
 
 use std::fmt::Write;
+use std::ops::Deref;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
+use steadyvm_config::{Column, Distribution, Written};
 
 use super::{
-    HostName, InputError, InterfaceName, Report, SchedulerName,
-    duration::Written,
-    svg,
+    InputError, Report, svg,
     value::{self, Object},
 };
 use crate::{error::positive, time::Time};
@@ -24,55 +24,15 @@ const MOST_ROWS: usize = 1_000;
 const MOST_TASKS: usize = 1_000;
 
 /// The `[random]` table.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "an object that describes random task sets"
-)]
-pub struct Random {
-    /// Task sets of each utilisation.
-    sets: u32,
-    #[serde(default)]
-    seed: u64,
-    #[serde(default)]
-    distribution: Distribution,
-    /// Total utilisations.
-    from: f64,
-    to: f64,
-    step: f64,
-    vms: u32,
-    /// With uunifast.
-    #[serde(default)]
-    tasks: usize,
-    /// Task periods, drawn uniformly.
-    periods: Periods,
-    /// Periods of the VMs' VCPUs, in turn.
-    vcpu_periods: Vec<Written>,
-    columns: Vec<Column>,
-}
+#[derive(Debug, Clone)]
+pub struct Random(steadyvm_config::Random);
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Distribution {
-    #[default]
-    UUniFast,
-    Bimodal,
-}
+impl Deref for Random {
+    type Target = steadyvm_config::Random;
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Periods {
-    from: Written,
-    to: Written,
-}
-
-/// A combination.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Column {
-    host: HostName,
-    guest: SchedulerName,
-    interface: InterfaceName,
+    fn deref(&self) -> &steadyvm_config::Random {
+        &self.0
+    }
 }
 
 /// What was found: a row a utilisation.
@@ -129,7 +89,8 @@ impl Random {
             return Ok(None);
         };
         let wrong = |message: String| InputError::new("random", message);
-        let read: Self = serde_json::from_value(table).map_err(|error| wrong(error.to_string()))?;
+        let read = serde_json::from_value(table).map_err(|error| wrong(error.to_string()))?;
+        let read = Self(read);
         read.check().map_err(wrong)?;
         Ok(Some(read))
     }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::ServerName;
 use crate::time::{Amount, Time};
 
 /// The answer's version; it changes when a field changes its meaning.
@@ -54,6 +55,9 @@ pub struct VmReport {
     pub is_masked: bool,
     /// Its interface; `null` if it has none.
     pub interface: Option<InterfaceReport>,
+    /// Under "dm", the tasks by rank, the most urgent first; left out where there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<String>,
     /// Where the interface was left to the plan: what was chosen, and the next cheaper one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<String>,
@@ -107,11 +111,16 @@ pub struct VcpuReport {
     pub tasks: Vec<String>,
 }
 
-/// What enforces a VCPU's promise, in the units of `sched_setattr(2)`.
+/// What enforces a VCPU's promise, in the units of `sched_setattr(2)`: all that a scheduler, or a simulator, has to know of it.
+///
+/// The analysis holds for a `server` of `runtime_ns`, due `deadline_ns` after the VCPU wakes (its period begins), in every
+/// `period_ns`, on a host that looks at budgets every `quantum_ns`. Of `runtime_ns`, the guest may use the budget of
+/// [`VcpuReport::budget`]; switches, cold caches and the rest of quanta may use the costs, and nothing the margin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Install {
-    /// Execution to allow in every period: the VCPU's budget and the host's costs of it, nanoseconds. (The
-    /// budget alone, with which the guest was analysed, is [`VcpuReport::budget`].)
+    /// Execution to allow in every period: the VCPU's budget, the host's costs of it (whole quanta where the host has a
+    /// quantum) and the margin, nanoseconds. (The budget alone, with which the guest was analysed, is
+    /// [`VcpuReport::budget`].)
     pub runtime_ns: Time,
     /// From the VCPU's wake-up to the end of its budget, nanoseconds.
     pub deadline_ns: Time,
@@ -120,6 +129,15 @@ pub struct Install {
     /// The CPUs it may use. A VCPU that always runs (`runtime_ns` = `period_ns`) has its only one to itself and
     /// needs an affinity, no reservation.
     pub cpus: Vec<u32>,
+    /// Of `runtime_ns`, what nothing may use: a reservation of `SCHED_DEADLINE` that is due before its period ends must
+    /// not be used up, or the next request finds its runtime cut. 0 elsewhere.
+    pub margin_ns: Time,
+    /// How the runtime behaves while the guest sleeps. `cbs` is `SCHED_DEADLINE`'s server, with the revised wake-up rule
+    /// and the timer of it where the deadline is before the period's end; under fixed priorities, and for such deadlines
+    /// with `enforce = "ext"`, `sporadic` takes its place.
+    pub server: ServerName,
+    /// At which multiples releases and ends of budgets are seen, nanoseconds; 0: at once.
+    pub quantum_ns: Time,
     /// Under pdm and gdm: a priority of `SCHED_FIFO`, 98 downwards by rising deadline; else `null`.
     pub priority: Option<u32>,
 }
@@ -155,6 +173,11 @@ pub struct ServiceReport {
     pub guest_wakeup: Option<Time>,
     /// The way back, time.
     pub send_path: Option<Time>,
+    /// What the guest must give the service's task as its deadline, from the packet's delivery to the VM on, so that
+    /// the bound holds; time.
+    pub guest_deadline: Option<Time>,
+    /// Under "dm": the priority that the guest must give it among the VM's tasks, 1 is the most urgent.
+    pub guest_rank: Option<usize>,
     /// The ways in and out, term by term.
     pub stages: Vec<StageReport>,
     /// The limit asked for, time.

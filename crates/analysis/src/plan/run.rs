@@ -15,11 +15,12 @@ use super::{
 };
 use crate::{
     error::Error,
-    host::{Admission, Host, Placement, Processors, Vcpu, admit, minimal_processors},
+    host::{Admission, Host, Placement, Vcpu, admit_and_count, admit_on_some, starts::Wakes},
     interface::{Infeasible, Interface, Resource, best_period, minimal},
     ratio::Interval,
     supply::{MultiprocessorPeriodic, Replenishment},
     task::Task,
+    time::Time,
     verdict::Verdict,
     work::Work,
 };
@@ -83,11 +84,8 @@ pub(super) fn check_names(vms: &[Vm]) -> Result<(), InputError> {
     Ok(())
 }
 
-/// Computes the plan of `request`.
-///
-/// # Errors
-/// Parameters that contradict each other, with the VM they belong to.
-pub fn run(request: &Request) -> Result<Report, InputError> {
+/// Every VM's interface on its own.
+fn interfaces(request: &Request) -> Result<Vec<Outcome>, InputError> {
     let mut work = Work::new(PLAN_STEPS);
     let mut outcomes = Vec::with_capacity(request.vms.len());
     for vm in &request.vms {
@@ -97,10 +95,46 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         work.give_back(&share);
         outcomes.push(outcome);
     }
+    Ok(outcomes)
+}
+
+/// Whether the plan of `request` is feasible, and no more: what [`run`] says without its report, the least number of
+/// CPUs and the changes that would help.
+///
+/// # Errors
+/// As [`run`].
+pub fn holds(request: &Request) -> Result<bool, InputError> {
+    enforcement::check(request)?;
+    let outcomes = interfaces(request)?;
+    let (vcpus, owners) = vcpus_of(request, &outcomes)?;
+    if !outcomes.iter().all(Outcome::is_complete) {
+        return Ok(false);
+    }
+    let (admission, _) = admit_on_some(&request.host, &vcpus);
+    let Some(places) = Places::of(&admission) else {
+        return Ok(false);
+    };
+    let met = service::bounds(request, &outcomes, &mut Vec::new())
+        .iter()
+        .all(|service| service.met);
+    if !met || request.enforce.is_none() {
+        return Ok(met);
+    }
+    let vms = vm_reports(request, &outcomes, Some(places), &vcpus, &owners);
+    Ok(enforcement::refusals(request, &vms).is_empty())
+}
+
+/// Computes the plan of `request`.
+///
+/// # Errors
+/// Parameters that contradict each other, with the VM they belong to.
+pub fn run(request: &Request) -> Result<Report, InputError> {
+    enforcement::check(request)?;
+    let outcomes = interfaces(request)?;
     let (vcpus, owners) = vcpus_of(request, &outcomes)?;
     let complete = outcomes.iter().all(Outcome::is_complete);
     let (admission, processors) = if complete {
-        let (admission, processors) = placed(&request.host, &vcpus);
+        let (admission, processors) = admit_and_count(&request.host, &vcpus);
         (Some(admission), processors)
     } else {
         (None, None)
@@ -120,14 +154,8 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         explanations.push(explain::host(request, rejection, &vcpus, owner));
     }
     let services = service::bounds(request, &outcomes, &mut explanations);
-    let placements = match &admission {
-        Some(Admission {
-            outcome: Ok(placements),
-            ..
-        }) => Some(placements.as_slice()),
-        _ => None,
-    };
-    let vms = vm_reports(request, &outcomes, placements, &vcpus, &owners);
+    let places = admission.as_ref().and_then(Places::of);
+    let vms = vm_reports(request, &outcomes, places, &vcpus, &owners);
     let refusals = enforcement::refusals(request, &vms);
     let feasible = admission.as_ref().is_some_and(Admission::is_feasible)
         && services.iter().all(|service| service.met)
@@ -153,35 +181,13 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         pcpus: request.host.cpus(),
         scheduler: request.host_name.word(),
         vms,
-        cpus: cpu_reports(request, &vcpus, placements),
+        cpus: cpu_reports(request, &vcpus, places),
         services,
         explanations,
         suggestions,
         notes,
         nanoseconds: request.unit == super::Unit::Nanosecond,
     })
-}
-
-/// Admission and the least number of CPUs, in agreement. Packing is a heuristic: it may find a place on
-/// fewer CPUs that it misses on all of them; and the search for the least number may run out of work.
-fn placed(host: &Host, vcpus: &[Vcpu]) -> (Admission, Option<Processors>) {
-    let admission = admit(host, vcpus, &mut Work::default());
-    let least = minimal_processors(host, vcpus, &mut Work::default());
-    let fewer = least.filter(|least| least.count <= host.cpus());
-    match fewer {
-        Some(least) if !admission.is_feasible() => {
-            let host = host.with_cpus(least.count);
-            (admit(&host, vcpus, &mut Work::default()), Some(least))
-        }
-        None if admission.is_feasible() => {
-            let all = Processors {
-                count: host.cpus(),
-                exact: false,
-            };
-            (admission, Some(all))
-        }
-        _ => (admission, least),
-    }
 }
 
 /// The interface of one VM on its own.
@@ -298,10 +304,14 @@ pub(super) fn vcpus_of(request: &Request, outcomes: &[Outcome]) -> Result<Owned,
             if budget == 0 {
                 continue;
             }
-            let wakeups = interface.wakeups(&tasks, position);
+            let wakes = if tasks.is_empty() {
+                Wakes::Unknown
+            } else {
+                interface.wakes(&tasks, position)
+            };
             let vcpu = Vcpu::new(number, budget, interface.period)
                 .and_then(|vcpu| match interface.due {
-                    Some(due) if budget < interface.period => vcpu.due(due),
+                    Some(due) if budget < interface.period => Ok(vcpu.due(due)?.reserved()),
                     _ => Ok(vcpu),
                 })
                 .and_then(|vcpu| match &vm.mask {
@@ -309,17 +319,37 @@ pub(super) fn vcpus_of(request: &Request, outcomes: &[Outcome]) -> Result<Owned,
                     None => Ok(vcpu),
                 });
             let wrong = |error| InputError::new(&vm.place, request.unit.error(&error));
-            vcpus.push(vcpu.map_err(wrong)?.waking(wakeups));
+            vcpus.push(vcpu.map_err(wrong)?.woken(wakes));
             owners.push((number, position));
         }
     }
     Ok((vcpus, owners))
 }
 
+/// Where VCPUs are, and what each costs there.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    placements: &'a [Placement],
+    costs: &'a [Time],
+}
+
+impl<'a> Places<'a> {
+    fn of(admission: &'a Admission) -> Option<Self> {
+        let placements = admission.outcome.as_deref().ok()?;
+        let costs = &admission.costs;
+        Some(Self { placements, costs })
+    }
+
+    fn each(of: Option<Self>) -> impl Iterator<Item = (&'a Placement, Time)> {
+        let (placements, costs) = of.map_or((&[][..], &[][..]), |of| (of.placements, of.costs));
+        placements.iter().zip(costs.iter().copied())
+    }
+}
+
 fn vm_reports(
     request: &Request,
     outcomes: &[Outcome],
-    placements: Option<&[Placement]>,
+    places: Option<Places<'_>>,
     vcpus: &[Vcpu],
     owners: &[(usize, usize)],
 ) -> Vec<VmReport> {
@@ -330,8 +360,8 @@ fn vm_reports(
         .map(|(vm, outcome)| vm_report(vm, outcome, &request.host, request.unit))
         .collect();
     let priorities = priorities(&request.host, vcpus);
-    let placed = placements.unwrap_or_default().iter().zip(owners);
-    for (index, (placement, &(vm, position))) in placed.enumerate() {
+    let owned = Places::each(places).zip(owners);
+    for (index, ((placement, cost), &(vm, position))) in owned.enumerate() {
         let vcpu = &mut reports[vm].vcpus[position];
         (vcpu.cpus, vcpu.dedicated) = match placement {
             Placement::Dedicated(cpu) => (vec![*cpu], true),
@@ -342,7 +372,13 @@ fn vm_reports(
             let number = |cpu: &mut u32| *cpu = *numbers.get(*cpu as usize).unwrap_or(cpu);
             vcpu.cpus.iter_mut().for_each(number);
         }
-        vcpu.install = install(request, &vcpus[index], &vcpu.cpus, priorities.get(index));
+        vcpu.install = install(
+            request,
+            &vcpus[index],
+            cost,
+            &vcpu.cpus,
+            priorities.get(index),
+        );
     }
     reports
 }
@@ -350,16 +386,19 @@ fn vm_reports(
 fn install(
     request: &Request,
     vcpu: &Vcpu,
+    runtime: Time,
     cpus: &[u32],
     priority: Option<&u32>,
 ) -> Option<Install> {
-    let runtime = vcpu.cost(request.host.overheads());
     let unit = request.unit;
     Some(Install {
         runtime_ns: unit.nanoseconds(runtime)?,
         deadline_ns: unit.nanoseconds(vcpu.deadline())?,
         period_ns: unit.nanoseconds(vcpu.period())?,
         cpus: cpus.to_vec(),
+        margin_ns: unit.nanoseconds(vcpu.margin(request.host.overheads()))?,
+        server: enforcement::server(request, vcpu),
+        quantum_ns: unit.nanoseconds(request.host.overheads().quantum)?,
         priority: priority.copied(),
     })
 }
@@ -401,6 +440,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
             rt,
             is_masked: vm.mask.is_some(),
             interface: None,
+            ranks: Vec::new(),
             chosen: None,
             vcpu_count,
             vcpus: Vec::new(),
@@ -444,10 +484,24 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
             exact: interface.exact,
             away: service::away(interface),
         }),
+        ranks: ranks(vm),
         chosen: chosen(vm, outcome, host, unit),
         vcpu_count: interface.vcpu_budgets.len(),
         vcpus: vcpus.collect(),
     }
+}
+
+/// The names of its tasks by rank, where there is an order to keep.
+fn ranks(vm: &Vm) -> Vec<String> {
+    let order = service::ranks(vm);
+    let Needs::Tasks(needs) = &vm.needs else {
+        return Vec::new();
+    };
+    let named = |&task: &usize| needs.tasks[task].name.clone();
+    if order.len() < 2 {
+        return Vec::new();
+    }
+    order.iter().map(named).collect()
 }
 
 /// What the plan chose, and the next best, in words.
@@ -480,15 +534,10 @@ fn chosen(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> Option<String>
     ))
 }
 
-fn cpu_reports(
-    request: &Request,
-    vcpus: &[Vcpu],
-    placements: Option<&[Placement]>,
-) -> Vec<CpuReport> {
+fn cpu_reports(request: &Request, vcpus: &[Vcpu], places: Option<Places<'_>>) -> Vec<CpuReport> {
     let host = &request.host;
     let mut loads = vec![0.0; host.cpus() as usize];
-    for (vcpu, placement) in vcpus.iter().zip(placements.unwrap_or_default()) {
-        let cost = vcpu.cost(host.overheads());
+    for (vcpu, (placement, cost)) in vcpus.iter().zip(Places::each(places)) {
         let load = cost as f64 / vcpu.period() as f64;
         let cpus = match placement {
             Placement::Dedicated(cpu) | Placement::Pinned(cpu) => std::slice::from_ref(cpu),

@@ -2,7 +2,7 @@
 
 use super::{
     Explanation, Impossible, InterfaceName, Method, Needs, Request, SchedulerName, Service,
-    ServiceReport, StageReport, TermReport,
+    ServiceReport, StageReport, TermReport, Vm,
     run::Outcome,
     way::{Passage, Traveller, passages},
 };
@@ -58,6 +58,10 @@ pub(super) fn bounds(
                 guest_response: bound.map(|bound| bound.guest_response),
                 guest_wakeup: bound.map(|bound| bound.guest_wakeup),
                 send_path: bound.map(|bound| bound.send_path),
+                guest_deadline: guest_task(request, service)
+                    .filter(|_| shown)
+                    .map(Task::window),
+                guest_rank: rank(request, service).filter(|_| shown),
                 stages: if shown {
                     vec![stage("receive", &there), stage("send", &back)]
                 } else {
@@ -70,6 +74,30 @@ pub(super) fn bounds(
         .collect()
 }
 
+fn guest_task<'r>(request: &'r Request, service: &Service) -> Option<&'r Task> {
+    match &request.vms[service.vm].needs {
+        Needs::Tasks(needs) => needs.tasks.get(service.task).map(|named| &named.task),
+        _ => None,
+    }
+}
+
+fn rank(request: &Request, service: &Service) -> Option<usize> {
+    let order = ranks(&request.vms[service.vm]);
+    let place = order.iter().position(|&task| task == service.task)?;
+    Some(place + 1)
+}
+
+/// Under "dm" the tasks of a VM, the most urgent first, as they were analysed: by deadlines that the services' limits
+/// and ways may have shortened. Whoever ranks by the file's `d` may get another order, and later answers.
+pub(super) fn ranks(vm: &Vm) -> Vec<usize> {
+    match &vm.needs {
+        Needs::Tasks(needs) if needs.scheduler == SchedulerName::Dm => {
+            PriorityOrder::DeadlineMonotonic.order(&needs.tasks())
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// The ways in and out with what this plan lets precede the way back.
 fn ways(request: &Request, found: &[Option<LatencyBound>]) -> Vec<(Passage, Passage)> {
     let travellers: Vec<Traveller<'_>> = (request.services.iter().zip(found))
@@ -79,7 +107,10 @@ fn ways(request: &Request, found: &[Option<LatencyBound>]) -> Vec<(Passage, Pass
             send: &service.send,
             requests: service.requests,
             ready: bound
-                .map(|bound| bound.total() - bound.send_path - service.receive_path.least)
+                .map(|bound| {
+                    let sent = bound.total() - bound.send_path + service.send.in_front;
+                    sent - service.receive_path.least
+                })
                 .into_iter()
                 .chain(service.limit)
                 .min()
@@ -236,9 +267,11 @@ pub(super) fn bound(
             several(needs.interface, interface)?,
         )
     };
-    // Responses count from the release, at the packet's earliest delivery; the receive path has the jitter.
+    // Responses count from the release, at the packet's earliest delivery; the receive path has the jitter. The wake-up
+    // and the guest's transmit path are in them.
     let variation = receive_path - service.receive_path.least;
-    let bound = LatencyBound::new(receive_path, response - variation, blackout);
+    let shown_apart = service.wake + service.send.in_guest;
+    let bound = LatencyBound::new(receive_path, response - variation - shown_apart, blackout);
     Some(LatencyBound {
         guest_wakeup: service.wake,
         send_path: service.send_path.bound,

@@ -7,6 +7,7 @@
 
 use super::{
     HostName, InterfaceName, Needs, Period, Request, SchedulerName, ServiceReport, TaskNeeds, Vm,
+    enforcement,
     run::{Outcome, interface_of, least_interface, vcpus_of},
     service,
 };
@@ -126,6 +127,7 @@ fn other_scheduler(request: &Request) -> Option<String> {
     ORDER.into_iter().find_map(|name| {
         let mut changed = request.clone();
         (changed.host, changed.host_name) = (request.host.with_scheduler(name.into()), name);
+        enforcement::check(&changed).ok()?;
         placed(&changed, &mut Work::default())?;
         Some(format!(
             "another scheduler: the host holds these VMs on its {} CPUs under {}",

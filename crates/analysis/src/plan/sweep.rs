@@ -7,11 +7,10 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use serde_json::Value;
+use steadyvm_config::{Written, show};
 
 use super::{
-    InputError, Report, Unit,
-    duration::{Written, show},
-    svg,
+    InputError, Report, Unit, svg,
     value::{self, Object},
 };
 use crate::time::Time;

@@ -136,6 +136,16 @@ fn write_service(
         show(service.guest_response),
         show(service.guest_wakeup),
         show(service.send_path),
+    )?;
+    let Some(deadline) = service.guest_deadline else {
+        return Ok(());
+    };
+    let rank =
+        (service.guest_rank).map_or(String::new(), |rank| format!(", rank {rank} (1 is first)"));
+    writeln!(
+        out,
+        "    its task in the guest: deadline {} from the packet's delivery{rank}",
+        unit.show(deadline.into()),
     )
 }
 
@@ -175,6 +185,10 @@ fn write_vm(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::f
         unit.show(interface.period.into()),
         interface.bandwidth,
     )?;
+    if !vm.ranks.is_empty() {
+        let ranks = vm.ranks.join(", ");
+        writeln!(out, "  {:width$}    tasks by rank: {ranks}", "")?;
+    }
     if let Some(chosen) = &vm.chosen {
         writeln!(out, "  {:width$}    {chosen}", "")?;
     }

@@ -14,12 +14,7 @@ pub(super) fn of(text: &str) -> Result<Object, InputError> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|error| wrong(&error));
     }
-    let table: toml::Table = toml::from_str(text).map_err(|error| wrong(&error))?;
-    match serde_json::to_value(table) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(InputError::new("the file", "it is no table")),
-        Err(error) => Err(wrong(&error)),
-    }
+    Ok(steadyvm_config::untyped(text)?)
 }
 
 /// The list of a request, by either of its names.

@@ -1,6 +1,6 @@
 //! What other tools may see of a request: the simulator needs the tasks and how each guest orders them.
 
-use super::{Needs, Request, SchedulerName, duration};
+use super::{Needs, Request, SchedulerName};
 use crate::{host::Host, task::Task, time::Time};
 
 impl Request {
@@ -39,5 +39,5 @@ impl Request {
 
 /// A time as plan files write it ("10ms", "1.5us"), ns; `None` if it is none.
 pub fn duration_ns(text: &str) -> Option<Time> {
-    duration::parse(text)
+    steadyvm_config::duration_ns(text)
 }

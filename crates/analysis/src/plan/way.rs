@@ -23,6 +23,10 @@ pub(super) struct Flow {
 pub(super) struct Way {
     /// What it always costs, by name.
     pub terms: Vec<(&'static str, Time)>,
+    /// Of the terms, what the guest's task executes: it is in the task's response, too.
+    pub in_guest: Time,
+    /// Of the terms, what is in front of the queue. It may take less: jitter of what waits there.
+    pub in_front: Time,
     /// The shortest time it takes.
     pub least: Time,
     pub queue: Option<Queue>,
@@ -53,7 +57,7 @@ pub(super) struct Traveller<'a> {
     pub send: &'a Way,
     /// Of its requests, on the wire.
     pub requests: Arrivals,
-    /// How late the response is ready to be sent, after the request came, at most.
+    /// How late the response is at the queue of its way back, after the request came, at most.
     pub ready: Time,
 }
 

@@ -201,11 +201,23 @@ impl Request {
         }
     }
 
-    /// The reservation that the library gives to it.
-    pub fn reservation(self, cpus: u8) -> Vcpu {
+    /// The reservation that is installed for it, with `margin` slots more than it needs where it is due before its period
+    /// ends; without room for them it has its CPU to itself.
+    pub fn reservation(self, margin: u8, cpus: u8) -> Vcpu {
+        let deadline = self.deadline - self.jitter;
+        let margin = if deadline < self.period { margin } else { 0 };
+        let budget = self.execution + margin;
+        if budget > deadline {
+            return Vcpu {
+                budget: deadline,
+                deadline,
+                period: deadline,
+                cpus,
+            };
+        }
         Vcpu {
-            budget: self.execution,
-            deadline: self.deadline - self.jitter,
+            budget,
+            deadline,
             period: self.period,
             cpus,
         }

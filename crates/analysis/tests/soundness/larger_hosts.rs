@@ -11,7 +11,7 @@ use steadyvm_analysis::{
 
 use crate::{
     explorer::{self, deferrable_promises, masked_deferrable_promises},
-    quantum_explorer,
+    quantum_debts, quantum_explorer,
     server_explorer::{self, Kind, Policy},
     server_kinds::{Given, SCHEDULERS, admitted, kind},
 };
@@ -269,7 +269,19 @@ fn servers_hold_at_a_quantum(server: VcpuServer, seed: u64, longest: u8) {
                 Placement::Dedicated(cpu) | Placement::Pinned(cpu) => 1 << cpu,
                 Placement::Shared(cpus) => cpus.iter().fold(0, |set, cpu| set | 1 << cpu),
             };
-            Some(placements.into_iter().map(bits).collect::<Vec<u8>>())
+            let installed = vcpus.iter().map(|vcpu| vcpu.cost(host.overheads()));
+            let installed: Vec<u8> = installed.map(|cost| cost.try_into().unwrap()).collect();
+            let places: Vec<u8> = placements.into_iter().map(bits).collect();
+            Some((places, installed))
+        };
+        let with_debts = |places: &[u8], installed: &[u8]| {
+            let installed: Vec<Given> = (given.iter().zip(installed))
+                .map(|(&(_, t), &q)| (q, t, t, None))
+                .collect();
+            let promised: Vec<u8> = given.iter().map(|&(q, _)| q).collect();
+            let sleeps = server == VcpuServer::Deferrable;
+            let vcpus = vcpus(&installed, places);
+            quantum_debts::holds(&vcpus, &promised, sleeps, policy, quantum, MOST_STATES)
         };
         let explored = |places: &[u8]| {
             let given: Vec<Given> = given.iter().map(|&(q, t)| (q, t, t, None)).collect();
@@ -280,16 +292,19 @@ fn servers_hold_at_a_quantum(server: VcpuServer, seed: u64, longest: u8) {
             explore(&vcpus(&given, places), policy, quantum, MOST_STATES)
         };
         match (places(quantum), places(0)) {
-            (Some(places), _) if held[column] < 25 => {
+            (Some((places, installed)), _) if held[column] < 25 => {
                 let explored = explored(&places);
-                assert_ne!(
-                    explored,
-                    Some(false),
-                    "{given:?} every {quantum} on {cpus} CPUs {scheduler:?} {places:?}"
-                );
+                let with_debts = with_debts(&places, &installed);
+                for explored in [explored, with_debts] {
+                    assert_ne!(
+                        explored,
+                        Some(false),
+                        "{given:?} every {quantum} on {cpus} CPUs {scheduler:?} {places:?} {installed:?}"
+                    );
+                }
                 held[column] += usize::from(explored == Some(true));
             }
-            (None, Some(places)) if needed < 10 => {
+            (None, Some((places, _))) if needed < 10 => {
                 needed += usize::from(explored(&places) == Some(false));
             }
             _ => {}

@@ -12,6 +12,7 @@ mod guest_kinds;
 mod guests;
 mod hosts;
 mod larger_hosts;
+mod quantum_debts;
 mod quantum_explorer;
 mod server_explorer;
 mod server_kinds;

@@ -112,8 +112,29 @@ fn decide(
     running: u8,
     runs: &mut Vec<u8>,
 ) {
+    decide_by(
+        vcpus,
+        policy,
+        state.jobs.map(|job| job.due),
+        waiting,
+        free,
+        running,
+        runs,
+    );
+}
+
+/// The same with the slots to each VCPU's deadline.
+pub fn decide_by(
+    vcpus: &[Vcpu],
+    policy: Policy,
+    due: [u8; MOST],
+    waiting: u8,
+    free: u8,
+    running: u8,
+    runs: &mut Vec<u8>,
+) {
     let key = |v: usize| match policy {
-        Policy::EarliestDeadline => (state.jobs[v].due, 0),
+        Policy::EarliestDeadline => (due[v], 0),
         Policy::DeadlineMonotonic => (vcpus[v].deadline, v),
     };
     let members = || (0..vcpus.len()).filter(|v| waiting >> v & 1 == 1);
@@ -127,11 +148,11 @@ fn decide(
         let rest = waiting & !(1 << next);
         let own = vcpus[next].cpus & free;
         if own == 0 {
-            decide(vcpus, policy, state, rest, free, running, runs);
+            decide_by(vcpus, policy, due, rest, free, running, runs);
         }
         for cpu in (0..8).filter(|cpu| own >> cpu & 1 == 1) {
             let free = free & !(1 << cpu);
-            decide(vcpus, policy, state, rest, free, running | 1 << next, runs);
+            decide_by(vcpus, policy, due, rest, free, running | 1 << next, runs);
             if vcpus.iter().all(|other| other.cpus == vcpus[next].cpus) {
                 break;
             }

@@ -51,6 +51,8 @@ pub struct Server {
     due: u8,
     /// Slots to the next period; 0: it may begin at once.
     wait: u8,
+    /// Constant bandwidth: the timer of the next period runs (`dl_throttled`): it begins then, also while the guest sleeps.
+    throttled: bool,
     /// Sporadic: what is executed of this chunk, what waits for the next, and what comes back when.
     used: u8,
     pool: u8,
@@ -212,6 +214,7 @@ fn fresh(vcpu: Vcpu, server: Server) -> Server {
         left: vcpu.budget,
         due: vcpu.deadline,
         wait: vcpu.period,
+        throttled: false,
         ..server
     }
 }
@@ -337,7 +340,11 @@ fn constant_bandwidth(vcpu: Vcpu, server: Server) -> Server {
         return if server.wait == 0 {
             fresh(vcpu, server)
         } else {
-            awake
+            // dl_check_constrained_dl
+            Server {
+                throttled: true,
+                ..awake
+            }
         };
     }
     if server.left == 0 {
@@ -353,6 +360,7 @@ fn constant_bandwidth(vcpu: Vcpu, server: Server) -> Server {
         let cut = u16::from(vcpu.budget) * u16::from(server.due) / u16::from(vcpu.deadline);
         Server {
             left: u8::try_from(cut).unwrap(),
+            throttled: cut == 0,
             ..awake
         }
     }
@@ -450,10 +458,16 @@ pub fn slot(vcpus: &[Vcpu], kind: Kind, mut state: State, running: u8) -> After 
             _ => {}
         }
         if kind == Kind::ConstantBandwidth && server.left == 0 {
+            server.throttled |= ran || server.due > 0;
             server.due = 0; // exhausted: only the next period counts
         }
-        if server.ready && server.left == 0 && kind == Kind::ConstantBandwidth && server.wait == 0 {
-            *server = fresh(*vcpu, *server);
+        if kind == Kind::ConstantBandwidth && server.wait == 0 && server.left == 0 {
+            // dl_task_timer: the next period begins, whether or not the guest is awake.
+            let ready = server.ready;
+            if ready || server.throttled {
+                *server = fresh(*vcpu, *server);
+                server.ready = ready;
+            }
         }
     }
     After::State(state)

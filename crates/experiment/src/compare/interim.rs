@@ -1,8 +1,8 @@
 //! The tables of a comparison before its end. Pure.
 
-use super::results::{AssembleOptions, RunData, assemble};
-use super::table;
+use super::{RunData, assemble, table};
 use crate::engine::rounds::share;
+use steadyvm_stats::bootstrap::BootstrapOptions;
 
 /// How long a comparison is: its requests per method and phase, and its rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub fn is_due(done: u64, extent: Extent) -> bool {
 pub fn render(data: &RunData, done: u64, extent: Extent) -> String {
     let Extent { samples, rounds } = extent;
     let counted: u64 = (0..done).map(|round| share(samples, rounds, round)).sum();
-    let results = assemble(data, AssembleOptions::default());
+    let results = assemble(data, BootstrapOptions::default());
     format!(
         "interim: round {done} of {rounds}, n = {counted} of {samples} per method and phase; the whole table follows\n\n\
          {}\ninterim: the figures above will change\n",

@@ -5,25 +5,22 @@
 //! methods alike. Between parts of the rounds all hosts can be booted anew, so that what one
 //! boot happens to be like is not taken for its method.
 
-mod counts;
+mod answer;
 pub mod interim;
-mod method;
-mod output;
-pub(crate) mod phase;
 pub mod price;
-pub(crate) mod receivers;
-pub mod report;
-pub mod results;
 mod station;
-pub mod table;
 pub mod targets;
 
-pub use method::{ComparedMethod, Guests};
-pub use output::{Meta, write_files, write_output};
+pub use answer::answer;
+pub use steadyvm_comparison::{
+    BUSY, Intervals, MethodData, NAME, Phase, PhaseData, RoundData, RunData, THROUGHPUT, assemble,
+    excludes_one, hgrm_of_method, ratio_of, report, required, service_of, table, tables,
+    traced_paths,
+};
 
-use crate::compare::results::{MethodData, Phase, PhaseData, RoundData, RunData, Service};
 use crate::engine::Disturbance;
 use crate::engine::rounds::{self, Manner, Outcome, Plan, share};
+use crate::testbed::{ComparedMethod, Service, phase};
 use interim::Extent;
 use station::Station;
 use std::sync::OnceLock;
@@ -88,7 +85,7 @@ impl Options {
             return methods.try_for_each(|method| method.check(self.service));
         };
         Err(Error::input("compare methods", wrong).what_to_do(
-            "see steadyvm compare --help for --methods, --samples, --rounds, --boots and --equal-rate",
+            "see steadyvm-lab compare --help for --methods, --samples, --rounds, --boots and --equal-rate",
         ))
     }
 }

@@ -1,7 +1,8 @@
 //! What whoever runs a method gives up for it.
 
-use super::ComparedMethod;
+use crate::testbed::{ComparedMethod, Guests};
 use std::fmt::Write as _;
+use steadyvm_host::Method;
 
 /// The processors of an emulated host.
 const CPUS: u32 = 2;
@@ -26,6 +27,37 @@ impl Default for Price {
             cpus_are_shared: true,
             memory_is_shared: true,
             migrates: true,
+        }
+    }
+}
+
+impl ComparedMethod {
+    /// What whoever runs it gives up.
+    pub fn price(self) -> Price {
+        let nothing = Price::default();
+        match (self.host, self.guests) {
+            (Method::Tuned, _) => Price {
+                cpus_set_aside: 1,
+                cpus_are_shared: false,
+                memory_is_shared: false,
+                ..nothing
+            },
+            (Method::Dedicated, _) => Price {
+                cpus_set_aside: 1,
+                cpus_are_shared: false,
+                ..nothing
+            },
+            (_, Guests::Steadyvm | Guests::Outsourced | Guests::OutsourcedBulk) => Price {
+                migrates: false,
+                ..nothing
+            },
+            // A device writes to all of the guest's memory, and igbvf has no driver for migration.
+            (_, Guests::Passthrough) => Price {
+                memory_is_shared: false,
+                migrates: false,
+                ..nothing
+            },
+            (_, Guests::Qemu | Guests::RealTime) => nothing,
         }
     }
 }

@@ -1,13 +1,11 @@
 //! One method's emulated host with what receives the loads, ready to be measured.
 
 use super::Options;
-use super::counts::Counters;
-use super::method::ComparedMethod;
-use super::phase::{self, Load};
-use super::receivers::Receivers;
-use crate::compare::results::{Phase, PhaseData};
-use crate::engine::CpuTimes;
+use crate::compare::{Phase, PhaseData};
 use crate::engine::rounds::{or_broken, station};
+use crate::testbed::phase::{self, Load};
+use crate::testbed::receivers::Receivers;
+use crate::testbed::{ComparedMethod, Counters, cpu_times};
 use std::time::Duration;
 use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, RT};
@@ -107,10 +105,10 @@ impl Station {
                 phase::Bulk::beside(load, rate),
             )?),
         };
-        let before = CpuTimes::read(self.host.connection())?;
+        let before = cpu_times(self.host.connection())?;
         let netrt = phase::run_netrt(self.host.outside(), self.receivers.netrt.address, load)?;
         let host_cpu_busy_fraction =
-            CpuTimes::read(self.host.connection())?.busy_fraction_since(&before);
+            cpu_times(self.host.connection())?.busy_fraction_since(&before);
         let sent = phase::WARMUP_REQUESTS + netrt.counters.requests;
         let count = |(counters, counting): (&Counters, _)| counters.end(counting, sent);
         let guest = counters.zip(counting.as_ref()).map(count).transpose()?;

@@ -1,15 +1,17 @@
 //! What steadyvm's own methods are to reach over the peer `tuned`, and whether a run says that they do.
 
-use super::ComparedMethod;
 use super::price::Price;
-use super::results::{RatioResult, Results};
 use super::table::ratio_words;
+use super::{Phase, THROUGHPUT, ratio_of};
+use crate::engine::results::Record;
+use crate::testbed::ComparedMethod;
 use std::fmt::Write as _;
 use steadyvm_host::Method;
+use steadyvm_stats::bootstrap::Ratio;
 
 /// A bound for a figure over the peer's.
 struct Target {
-    /// The figure's path in a method's entry of results.json.
+    /// The figure, with `NetStream` at full speed.
     figure: &'static str,
     title: &'static str,
     bound: Bound,
@@ -23,12 +25,12 @@ enum Bound {
 
 const TARGETS: [Target; 2] = [
     Target {
-        figure: "netrt.p99_us",
+        figure: "p99",
         title: "p99 at most 0.5",
         bound: Bound::AtMost(0.5),
     },
     Target {
-        figure: "netstream.mbit_per_s",
+        figure: THROUGHPUT,
         title: "traffic at least 1.3",
         bound: Bound::AtLeast(1.3),
     },
@@ -36,7 +38,7 @@ const TARGETS: [Target; 2] = [
 
 impl Bound {
     /// Of the whole interval: a run that leaves it open says so.
-    fn verdict(self, ratio: &RatioResult) -> &'static str {
+    fn verdict(self, ratio: &Ratio) -> &'static str {
         let (Some(low), Some(high)) = (ratio.low, ratio.high) else {
             return "open";
         };
@@ -53,7 +55,7 @@ impl Bound {
 }
 
 /// A row for each method that takes no CPU and stands after the peer; empty without one.
-pub fn table(results: &Results, methods: &[ComparedMethod]) -> String {
+pub fn table(record: &Record, methods: &[ComparedMethod]) -> String {
     let Some(peer) = methods.iter().find(|method| method.host == Method::Tuned) else {
         return String::new();
     };
@@ -66,12 +68,11 @@ pub fn table(results: &Results, methods: &[ComparedMethod]) -> String {
     for method in methods.iter().filter(is_ours) {
         let name = method.to_string();
         let cells = TARGETS.map(|target| {
-            let found = results.ratios.iter().find(|ratio| {
-                ratio.of == name && ratio.to == peer && ratio.figure == target.figure
-            });
+            let pair = (&*name, &*peer);
+            let found = ratio_of(record, pair, Phase::Full, target.figure);
             found.map_or("-".to_owned(), |ratio| {
-                let words = ratio_words(ratio);
-                format!("{words} {}", target.bound.verdict(ratio))
+                let words = ratio_words(&ratio);
+                format!("{words} {}", target.bound.verdict(&ratio))
             })
         });
         // Writing to a string cannot fail.
@@ -91,32 +92,37 @@ pub fn table(results: &Results, methods: &[ComparedMethod]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::results::{AssembleOptions, RunData, assemble};
+    use crate::engine::Figures;
 
-    fn ratio(of: &str, figure: &str, median: f64, low: f64, high: f64) -> RatioResult {
-        RatioResult {
-            of: of.to_owned(),
-            to: "tuned".to_owned(),
-            figure: figure.to_owned(),
-            median,
-            low: Some(low),
-            high: Some(high),
-            estimate: None,
-            rounds: 3,
+    /// Three rounds' ratios over the peer's, as median, low and high.
+    fn record(ratios: &[(&str, &str, [f64; 3]); 5]) -> Record {
+        let mut figures = Figures::default();
+        for &(of, name, [median, low, high]) in ratios {
+            let ratio = Ratio {
+                estimate: median,
+                median,
+                low: Some(low),
+                high: Some(high),
+                rounds: 3,
+            };
+            figures.at(of, Phase::Full.cell());
+            figures.ratio(name, ("tuned", Phase::Full.cell()), Some(ratio));
+        }
+        Record {
+            figures: figures.all(),
+            ..Record::default()
         }
     }
 
     #[test]
     fn an_interval_beyond_a_bound_decides_and_another_is_open() {
-        let (p99, traffic) = ("netrt.p99_us", "netstream.mbit_per_s");
-        let mut results = assemble(&RunData::default(), AssembleOptions::default());
-        results.ratios = vec![
-            ratio("rt-profile", p99, 0.4, 0.3, 0.49),
-            ratio("rt-profile", traffic, 1.2, 1.1, 1.29),
-            ratio("outsourcing", p99, 0.45, 0.3, 0.6),
-            ratio("outsourcing", traffic, 1.6, 1.4, 1.9),
-            ratio("preempt-rt", p99, 0.8, 0.7, 0.9),
-        ];
+        let results = record(&[
+            ("rt-profile", "p99", [0.4, 0.3, 0.49]),
+            ("rt-profile", THROUGHPUT, [1.2, 1.1, 1.29]),
+            ("outsourcing", "p99", [0.45, 0.3, 0.6]),
+            ("outsourcing", THROUGHPUT, [1.6, 1.4, 1.9]),
+            ("preempt-rt", "p99", [0.8, 0.7, 0.9]),
+        ]);
         let names = [
             "vanilla",
             "dedicated",

@@ -1,8 +1,8 @@
 //! What is compared: who schedules the VCPUs, and how packets are received.
 
-use crate::rtca::setting::Setting;
-use crate::rtca::{Endpoints, Interference};
-use crate::vcpu::Mechanism;
+use crate::testbed::Mechanism;
+use crate::testbed::Setting;
+use crate::testbed::{Endpoints, Interference};
 use std::fmt;
 use steadyvm_host::Method;
 
@@ -86,6 +86,11 @@ impl Combination {
     pub fn all() -> Vec<Self> {
         let of = |mechanism| Path::ALL.map(|path| Self { mechanism, path });
         MECHANISMS.into_iter().flat_map(of).collect()
+    }
+
+    /// Whether VCPUs have budgets and packets have levels.
+    pub fn has_both(self) -> bool {
+        self.mechanism.has_budgets() && self.path == Path::Levels
     }
 
     /// Where it is measured: its host's number in [`Path::ALL`], and its cell's in [`Cell::all`].

@@ -5,10 +5,12 @@ mod combination;
 mod place;
 mod task;
 
+use crate::engine::answer::count;
 use crate::engine::latency::{Latencies, Words};
+use crate::engine::results::Record;
 use crate::engine::rounds::{self, share};
-use crate::registry::{Experiment, Options, Outcome, Rows};
-use crate::rtca::Interference;
+use crate::experiment::{Experiment, Options, Outcome, Rows};
+use crate::testbed::Interference;
 use combination::{Cell, Combination, Path};
 use place::{Place, Sample};
 use std::sync::{Mutex, PoisonError};
@@ -16,10 +18,13 @@ use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
 use steadyvm_load::job::Done;
-use steadyvm_report::{Grid, headers};
+use steadyvm_report::picture::{Bar, Group};
+use steadyvm_report::{Answer, Finding, Grid, Picture, headers};
 use task::PERIOD_US;
 
 const NAME: &str = "end-to-end";
+/// What the answer counts.
+const MISSED: &str = "jobs that miss their deadline while three others send";
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -39,8 +44,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         ],
         paper: Some(paper),
     },
-    title: "End to end: VCPU budgets and the receive path together",
     about: "Figure 10 of RTCA: a task over two VMs beside eight that compute, while others send",
+    answer,
     rows: Rows::Own {
         compared: "combinations",
         kernel: HostKernel::RtLevels,
@@ -95,13 +100,61 @@ fn paper() -> Grid {
     }
 }
 
+/// How many jobs miss at the most interference, and what the paper says of budgets and levels together.
+fn answer(record: &Record) -> Answer {
+    let levels = [Interference::Base, Interference::Heavy].map(Interference::title);
+    let share = |row: &String, level: &str| {
+        let misses = record.at(row, level).figure("misses")?;
+        Some(100.0 * misses.value? / misses.n.max(1) as f64)
+    };
+    let group = |level: &str| Group {
+        name: level.to_owned(),
+        bars: (record.rows.iter())
+            .map(|row| Bar::new(row, share(row, level), |it| format!("{it:.1} %")))
+            .collect(),
+    };
+    let heavy = Interference::Heavy.title();
+    let missed = |row: &String| count(row, MISSED, record.at(row, heavy).figure("misses"));
+    let mut findings: Vec<Finding> = record.rows.iter().map(missed).collect();
+    findings.extend(papers(record));
+    Answer {
+        question: "Do budgets and the receive path together keep a deadline over two VMs?"
+            .to_owned(),
+        findings,
+        picture: Picture {
+            title: "Jobs that miss their deadline; shorter is better".to_owned(),
+            groups: levels.map(group).into(),
+        },
+    }
+}
+
+/// The paper's figure has no miss where both are on: whether ours has one.
+fn papers(record: &Record) -> Option<Finding> {
+    let both = Combination::all().into_iter().filter(|it| it.has_both());
+    let levels = Interference::ALL.map(Interference::title);
+    let found: Vec<u64> = (both.map(|it| it.to_string()))
+        .flat_map(|row| {
+            levels.map(|level| Some(record.at(&row, level).figure("misses")?.value? as u64))
+        })
+        .collect::<Option<_>>()?;
+    let statement = "no job misses with budgets and levels";
+    Some(Finding::Statements {
+        of: "the paper".to_owned(),
+        all: 1,
+        contradicted: (found.iter().any(|&missed| missed > 0))
+            .then(|| statement.to_owned())
+            .into_iter()
+            .collect(),
+    })
+}
+
 fn check(options: &Options) -> Result<()> {
     if options.rounds > 0 && options.samples >= options.rounds {
         return Ok(());
     }
     let wrong = "there must be at least one round, and one job per round";
     Err(Error::input(format!("measure {NAME}"), wrong)
-        .what_to_do(format!("see steadyvm lab experiment {NAME} --help")))
+        .what_to_do(format!("see steadyvm-lab experiment {NAME} --help")))
 }
 
 struct Alternate<'a> {
@@ -212,8 +265,8 @@ fn notes(samples: &[Vec<Vec<Sample>>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::latency::assemble;
-    use crate::vcpu::Mechanism;
+    use crate::engine::latency::{assemble, grids, page};
+    use crate::testbed::Mechanism;
     use steadyvm_load::end_to_end::Ran;
     use steadyvm_stats::bootstrap::BootstrapOptions;
 
@@ -260,7 +313,7 @@ mod tests {
         assert_eq!((&*heavy.row, &*heavy.cell), (&*both.to_string(), "Heavy"));
         assert_eq!(heavy.rounds, vec![vec![110_000_000; 10]; 3]);
         let results = assemble(NAME, &all, BootstrapOptions::default());
-        let missed = |row: &str| results.figure(row, "Heavy", "misses").unwrap();
+        let missed = |row: &str| results.at(row, "Heavy").figure("misses").unwrap().clone();
         assert_eq!(missed("ext, levels").value, Some(30.0));
         assert_eq!(missed("stock fair, stock path").value, Some(3.0));
         assert_eq!(missed("stock fair, stock path").n, 33);
@@ -271,11 +324,11 @@ mod tests {
         let samples = samples();
         let mut results = assemble(NAME, &latencies(&samples), BootstrapOptions::default());
         results.notes = notes(&samples);
-        let grids = results.grids();
+        let grids = grids(&results);
         assert_eq!(grids.len(), 1 + Interference::ALL.len());
         assert_eq!(grids[0].headers, ["", "Base", "Light", "Medium", "Heavy"]);
         assert_eq!(grids[0].rows.len(), Combination::all().len());
-        let text = results.text(&EXPERIMENT.words);
+        let text = page(&results, &EXPERIMENT.words, Vec::new()).text();
         for part in [
             "0.50 0.50 0/30 [0, 0]",
             "RT-Xen + RTCA",
@@ -292,7 +345,11 @@ mod tests {
         let all = latencies(&[]);
         assert_eq!(all.len(), 24);
         let results = assemble(NAME, &all, BootstrapOptions::default());
-        assert!(results.text(&EXPERIMENT.words).contains('-'));
+        assert!(
+            page(&results, &EXPERIMENT.words, Vec::new())
+                .text()
+                .contains('-')
+        );
         assert_eq!(notes(&[]).len(), 6);
     }
 

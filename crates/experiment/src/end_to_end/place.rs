@@ -2,9 +2,11 @@
 
 use super::combination::{Cell, Path};
 use super::task::{BUDGET_US, PERIOD_US, STAGE_US, task};
-use crate::engine::rounds::Station;
-use crate::rtca::endpoint::{PATIENCE, Party};
-use crate::vcpu::mechanism::{Enforcement, Granted};
+use crate::engine::rounds::station;
+use crate::testbed::ask::ask;
+use crate::testbed::endpoint::{PATIENCE, Party};
+use crate::testbed::mechanism::{Enforcement, Granted};
+use crate::testbed::senders::{Packets, Senders};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use steadyvm_lab::agent::Process;
@@ -16,10 +18,7 @@ use steadyvm_load::end_to_end::Ran;
 
 /// How many threads compute beside T1.
 const NEIGHBOURS: usize = 8;
-const SINK_PORT: u16 = 7701;
 const T1_PORT: u16 = 7702;
-/// The others' packets: small ones, since their number is what counts.
-const PACKET_BYTES: &str = "64";
 /// Jobs before the first measurement: what has not run yet, an emulator has to translate.
 const WARMUP_JOBS: u64 = 5;
 /// A job takes at most so many periods in the mean, however little CPU time its VMs get.
@@ -45,8 +44,7 @@ pub struct Place {
     pipeline: Process,
     /// T1's second stage.
     stage: Process,
-    /// Each of the others' sender to the next one.
-    floods: Vec<Process>,
+    senders: Senders,
     /// Stopped but for a measurement.
     neighbours: Vec<Process>,
     enforcement: Enforcement,
@@ -55,23 +53,9 @@ pub struct Place {
     /// How often T1 was run.
     runs: u64,
     broken: bool,
-    /// These serve until the host is gone.
-    _sinks: Vec<Process>,
 }
 
-impl Station for Place {
-    fn host(&mut self) -> &mut EmulatedHost {
-        &mut self.host
-    }
-
-    fn emulator(&self) -> u32 {
-        self.host.emulator()
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken
-    }
-}
+station!(Place);
 
 impl Place {
     /// Boots the host with its VMs and neighbours, puts its path in force, and stops its clock.
@@ -105,16 +89,10 @@ impl Place {
         let party = Party::start(&host, setting, observer)?;
         let anywhere = |port: u16| format!("{}:{port}", Ipv4Addr::UNSPECIFIED);
         let [first, second] = &party.high;
-        let stage = second.start(&["steadyvm", "load", "stage", &anywhere(T1_PORT)])?;
+        let stage = second.start(&["steadyvm-lab", "load", "stage", &anywhere(T1_PORT)])?;
         let next = format!("{}:{T1_PORT}", second.address);
-        let pipeline = first.start(&["steadyvm", "load", "pipeline", &next])?;
-        let (mut sinks, mut floods) = (Vec::new(), Vec::new());
-        for (number, endpoint) in party.low.iter().enumerate() {
-            let next = &party.low[(number + 1) % party.low.len()];
-            let sink = format!("{}:{SINK_PORT}", next.address);
-            sinks.push(endpoint.start(&["steadyvm", "load", "sink", &anywhere(SINK_PORT)])?);
-            floods.push(endpoint.start(&["steadyvm", "load", "flood", &sink, PACKET_BYTES])?);
-        }
+        let pipeline = first.start(&["steadyvm-lab", "load", "pipeline", &next])?;
+        let senders = Senders::ready(&party)?;
         host.put_in_force(
             setting.method,
             RT,
@@ -136,13 +114,12 @@ impl Place {
             vcpus,
             pipeline,
             stage,
-            floods,
+            senders,
             neighbours,
             enforcement: Enforcement::default(),
             work: None,
             runs: 0,
             broken: false,
-            _sinks: sinks,
         })
     }
 
@@ -183,18 +160,13 @@ impl Place {
         });
         self.enforcement
             .apply(self.host.connection(), cell.mechanism, &granted)?;
-        let senders = cell.level.senders();
-        for flood in &mut self.floods[..senders] {
-            ask(flood, "start", PATIENCE)?;
-        }
+        self.senders.start(cell.level)?;
         let before = self.others()?;
         self.signal_neighbours(libc::SIGCONT)?;
         let ran = self.run(jobs, units)?;
         self.signal_neighbours(libc::SIGSTOP)?;
         let after = self.others()?;
-        for flood in &mut self.floods[..senders] {
-            ask(flood, "stop", PATIENCE)?;
-        }
+        self.senders.stop(cell.level)?;
         Enforcement::release(self.host.connection(), &granted)?;
         self.host.pause()?;
         Ok(Sample {
@@ -252,40 +224,10 @@ impl Place {
     }
 
     fn others(&self) -> Result<Packets> {
-        let devices = self.party.low_devices();
-        let files = devices.map(|device| format!("/sys/class/net/{device}/statistics/tx_packets"));
-        let mut words = vec!["cat".to_owned(), "/proc/uptime".to_owned()];
-        words.extend(files);
+        let mut words = vec!["cat".to_owned()];
+        words.extend(self.senders.counters());
         let text = self.host.connection().text(&words)?;
         Packets::parse(&text).ok_or_else(|| Error::machine("count the others' packets", text))
-    }
-}
-
-/// Packets that the others' devices handed to them, and when.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Packets {
-    uptime_s: f64,
-    count: u64,
-}
-
-impl Packets {
-    /// /proc/uptime, and a line a device.
-    fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        let uptime_s = lines.next()?.split_whitespace().next()?.parse().ok()?;
-        let counts: Option<Vec<u64>> = lines.map(|line| line.trim().parse().ok()).collect();
-        let count = counts?.into_iter().try_fold(0, u64::checked_add)?;
-        Some(Self { uptime_s, count })
-    }
-
-    /// 0 if no time has passed.
-    fn per_s_since(&self, earlier: &Self) -> f64 {
-        let passed_s = self.uptime_s - earlier.uptime_s;
-        if passed_s > 0.0 {
-            self.count.saturating_sub(earlier.count) as f64 / passed_s
-        } else {
-            0.0
-        }
     }
 }
 
@@ -306,26 +248,4 @@ fn neighbour(host: &EmulatedHost) -> Result<Process> {
     process.wait_for_line("computes", PATIENCE)?;
     process.signal(libc::SIGSTOP)?;
     Ok(process)
-}
-
-/// Writes a line to a process of `steadyvm load` and gives the line that it answers.
-fn ask(process: &mut Process, request: &str, patience: Duration) -> Result<String> {
-    process.input(format!("{request}\n").as_bytes())?;
-    process.wait_for_line("", patience)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_are_summed_and_their_rate_is_a_seconds() {
-        let before = Packets::parse("100.00 1.0\n5\n7\n0\n").unwrap();
-        let after = Packets::parse("102.50 1.0\n255\n257\n0\n").unwrap();
-        assert!((after.per_s_since(&before) - 200.0).abs() < 1e-9);
-        assert!(before.per_s_since(&before).abs() < f64::EPSILON);
-        for text in ["", "x\n1", "1.0 1\nx", &format!("1.0\n{}\n1", u64::MAX)] {
-            assert_eq!(Packets::parse(text), None, "{text}");
-        }
-    }
 }

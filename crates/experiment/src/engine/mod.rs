@@ -1,21 +1,21 @@
 //! What every experiment needs: rounds, turns, repetition after a pause of this machine, hosts that
 //! died, and what a run says of itself.
 
-mod cpu;
 mod disturbance;
-mod form;
 pub mod latency;
-mod latency_record;
 mod output;
-mod plan;
+mod page;
+pub mod plan;
 mod record;
-pub mod results;
+#[cfg(test)]
+#[path = "../../../report/src/results_checks.rs"]
+pub(crate) mod results_checks;
 pub mod rounds;
 mod watch;
 
-pub use cpu::CpuTimes;
 pub use disturbance::{CpuUse, Disturbance, Standstills};
-pub use form::{Form, ratio_figure, ratio_of};
-pub use output::{Meta, report_meta, write_run};
+pub use output::{Meta, Stored, read_run};
+pub use page::Page;
 pub use record::{KernelBuild, RunRecord};
+pub use steadyvm_report::{Figures, Shown, of_record as answer, results, write_run};
 pub use watch::{Limit, Repetitions, STANDSTILL, Watch};

@@ -21,7 +21,7 @@ pub trait Station: Send {
 /// A type with the fields `host` and `broken` is a station.
 macro_rules! station {
     ($place:ty) => {
-        impl $crate::engine::rounds::Station for $place {
+        impl $crate::engine::plan::Station for $place {
             fn host(&mut self) -> &mut steadyvm_lab::host::EmulatedHost {
                 &mut self.host
             }
@@ -179,7 +179,35 @@ pub struct Measured<S> {
     pub disturbance: Disturbance,
 }
 
+/// What was measured of one row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowData<S> {
+    /// Its name.
+    pub name: String,
+    /// Samples by round, in the order of measuring, and condition. Rounds of different rows with the same index were
+    /// measured next to each other.
+    pub rounds: Vec<Vec<S>>,
+}
+
+impl<S> RowData<S> {
+    /// The samples of one condition, by its number, of every round.
+    pub fn of_cell(&self, cell: usize) -> Vec<&S> {
+        let rounds = self.rounds.iter();
+        rounds.filter_map(|cells| cells.get(cell)).collect()
+    }
+}
+
 impl<S> Measured<S> {
+    /// By row, with the rows' names.
+    pub fn by_row<R: Display>(self, rows: &[R]) -> Outcome<Vec<RowData<S>>> {
+        let rows = rows.iter().map(ToString::to_string);
+        self.map(|samples| {
+            let rows = rows.zip(samples);
+            rows.map(|(name, rounds)| RowData { name, rounds })
+                .collect()
+        })
+    }
+
     /// As an experiment's own data, which it makes of the samples.
     pub fn map<D>(self, data: impl FnOnce(Vec<Vec<Vec<S>>>) -> D) -> Outcome<D> {
         Outcome {

@@ -12,7 +12,7 @@ use steadyvm_lab::progress::{News, Observer, task};
 use steadyvm_lab::{Blame, Error, Result};
 
 pub(crate) use super::plan::station;
-pub use super::plan::{Again, Manner, Measured, Outcome, Plan, Station, or_broken};
+pub use super::plan::{Again, Manner, Measured, Outcome, Plan, RowData, Station, or_broken};
 
 /// At most one measurement in this many is repeated because the machine paused.
 const REPEATED: u64 = 2;

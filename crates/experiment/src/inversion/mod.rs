@@ -4,20 +4,25 @@
 mod packets;
 mod station;
 
-use crate::compare::phase::Load;
-use crate::engine::latency::{Count, Figure, Latencies, Words};
+use crate::engine::Figures;
+use crate::engine::answer::{count, groups};
+use crate::engine::latency::{Count, Latencies, Words};
+use crate::engine::results::Record;
 use crate::engine::rounds::{self, Measured, Plan, share};
-use crate::registry::{Experiment, Options, Outcome, Rows, Setting};
+use crate::experiment::{Experiment, Options, Outcome, Rows, Setting};
+use crate::testbed::phase::Load;
 use packets::{causes, is_polled_by_others, kept_us, timeline};
 use station::{InversionStation, Sample};
 use std::fmt::{self, Write as _};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
-use steadyvm_report::{Grid, headers, text};
+use steadyvm_report::{Answer, Grid, Picture, duration_words, headers, text};
 use steadyvm_trace::receive_path::WorstPacket;
 
 const NAME: &str = "inversion";
+/// What the answer counts.
+const LATE: &str = "packets late behind the poll, beside a stream and a thread that computes";
 /// So many of a row's causes are shown.
 const CAUSES: usize = 6;
 
@@ -50,8 +55,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         ],
         paper: None,
     },
-    title: "A real-time card's packets behind another card's preempted poll",
     about: "A real-time card's packets behind another card's preempted poll, by kernel",
+    answer,
     rows: Rows::Settings(SETTINGS),
     check,
     run,
@@ -65,6 +70,23 @@ const fn setting(name: &'static str, kernel: HostKernel) -> Setting {
     }
 }
 
+/// How many packets are late beside both, and the longest way in.
+fn answer(record: &Record) -> Answer {
+    let cell = |beside: Beside| format!("hard interrupt to wake-up, {beside}");
+    let busiest = cell(Beside::StreamAndSpinner);
+    let late = |row: &String| count(row, LATE, record.at(row, &busiest).figure("late"));
+    let cells = CELLS.map(|it| (cell(it), it.to_string()));
+    let cells = cells.each_ref().map(|(cell, words)| (&**cell, &**words));
+    Answer {
+        question: "Are packets late behind another card's preempted poll?".to_owned(),
+        findings: record.rows.iter().map(late).collect(),
+        picture: Picture {
+            title: "99th percentile from hard interrupt to wake-up; shorter is better".to_owned(),
+            groups: groups(record, &cells, "p99", duration_words),
+        },
+    }
+}
+
 fn check(options: &Options) -> Result<()> {
     let wrong = if options.settings.is_empty() {
         "no setting is given"
@@ -74,7 +96,7 @@ fn check(options: &Options) -> Result<()> {
         return Ok(());
     };
     Err(Error::input(format!("measure {NAME}"), wrong)
-        .what_to_do(format!("see steadyvm lab experiment {NAME} --help")))
+        .what_to_do(format!("see steadyvm-lab experiment {NAME} --help")))
 }
 
 /// A row: its host has this setting.
@@ -170,19 +192,20 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
         let rounds = measured.samples[row].iter();
         rounds.map(|cells| &cells[cell]).collect()
     };
-    let mut slowest = Vec::new();
+    let (mut slowest, mut figures) = (Vec::new(), Figures::default());
     for (cell, beside) in CELLS.into_iter().enumerate() {
         let mut table = causes_table(beside);
         for (number, &row) in plan.rows.iter().enumerate() {
             let samples = samples_of(number, cell);
             outcome.latencies.push(way_in(row, beside, &samples));
-            add_causes(row, beside, &samples, &mut table, &mut outcome.figures);
+            add_causes(row, beside, &samples, &mut table, &mut figures);
             outcome.notes.extend(notes(row, beside, &samples));
             slowest.extend(slowest_late(row, beside, &samples));
         }
         outcome.tables.push(table);
     }
     outcome.tables.extend(slowest);
+    outcome.figures = figures.all();
     for (cell, beside) in CELLS.into_iter().enumerate() {
         for (number, &row) in plan.rows.iter().enumerate() {
             let samples = samples_of(number, cell);
@@ -254,7 +277,7 @@ fn add_causes(
     beside: Beside,
     samples: &[&Sample],
     table: &mut Grid,
-    figures: &mut Vec<Figure>,
+    figures: &mut Figures,
 ) {
     let found = causes(samples.iter().map(|it| &it.report));
     for cause in found.into_iter().take(CAUSES) {
@@ -265,17 +288,10 @@ fn add_causes(
             text::figure(Some(cause.mean_us)),
             text::figure(Some(cause.max_us)),
         ]);
+        figures.at(&row.to_string(), &format!("what the CPU did, {beside}"));
         for (name, value) in [("mean", cause.mean_us), ("max", cause.max_us)] {
-            figures.push(Figure {
-                row: row.to_string(),
-                cell: format!("what the CPU did, {beside}"),
-                name: format!("{}, {name}", cause.name),
-                unit: "us".to_owned(),
-                n: cause.packets,
-                value: Some(value),
-                to_first: None,
-                rounds: Vec::new(),
-            });
+            let name = format!("{}, {name}", cause.name);
+            figures.value(&name, "us", cause.packets, value);
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use super::packets::SPINNER;
 use super::{Beside, Row};
-use crate::compare::phase::{self, Load};
-use crate::compare::receivers::Receiver;
-use crate::engine::rounds;
+use crate::engine::rounds::station;
+use crate::testbed::phase::{self, Load, Receiver};
 use steadyvm_lab::agent::Process;
 use steadyvm_lab::host::{BULK, EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::Laboratory;
@@ -48,19 +47,7 @@ pub struct InversionStation {
     _service: Process,
 }
 
-impl rounds::Station for InversionStation {
-    fn host(&mut self) -> &mut EmulatedHost {
-        &mut self.host
-    }
-
-    fn emulator(&self) -> u32 {
-        self.host.emulator()
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken
-    }
-}
+station!(InversionStation);
 
 impl InversionStation {
     /// Boots a row's host and stops its clock.

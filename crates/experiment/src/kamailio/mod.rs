@@ -3,10 +3,11 @@
 
 mod calls;
 
-use crate::compare::ComparedMethod;
+use crate::engine::answer::Asked;
 use crate::engine::latency::{Latencies, Words};
-use crate::registry::{Experiment, Options, Outcome, Rows};
+use crate::experiment::{Experiment, Options, Outcome, Rows};
 use crate::service::{self, Beside, Load, Receivers, Sample, Server, Service};
+use crate::testbed::ComparedMethod;
 use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::Laboratory;
@@ -15,6 +16,19 @@ use steadyvm_load::sip::{Calls, Delay, MESSAGES, Message, Run, relay_configurati
 
 const NAME: &str = "kamailio";
 const CONFIGURATION: &str = "/run/kamailio.cfg";
+
+const ASKED: Asked = Asked {
+    question: "Does a real SIP server in a VM gain beside bulk traffic?",
+    figure: "p99",
+    words: "p99 of forwarding a message",
+    cells: &[
+        ("all six messages, no NetStream", "without a stream"),
+        (
+            "all six messages, beside NetStream at full speed",
+            "beside a full stream",
+        ),
+    ],
+};
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -31,8 +45,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         // Section 4.3, of figure 8.
         paper: Some(|| service::paper([41, 32])),
     },
-    title: "Kamailio beside bulk traffic",
     about: "Figure 8 of the outsourcing paper: Kamailio in a VM beside a TCP stream",
+    answer: |record| ASKED.of_times(record),
     rows: Rows::Methods,
     check: |options| service::check(NAME, options),
     run,

@@ -1,11 +1,13 @@
 //! Figure 9 of Garcia, Shinjo and Pu 2018: GET requests to memcached in a VM, beside bulk traffic for
 //! another VM. The README in this folder says what differs from the paper.
 
-use crate::compare::phase;
+use crate::engine::answer::Asked;
 use crate::engine::latency::{Latencies, Words};
-use crate::registry::{Experiment, Options, Outcome, Rows};
+use crate::experiment::{Experiment, Options, Outcome, Rows};
+use crate::service::Beside;
 use crate::service::{self, Load, Receivers, Sample, Server, Service};
-use crate::{compare::ComparedMethod, service::Beside};
+use crate::testbed::ComparedMethod;
+use crate::testbed::phase;
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,6 +28,19 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 const NAME: &str = "memcached";
 
+const ASKED: Asked = Asked {
+    question: "Does memcached in a VM gain beside bulk traffic?",
+    figure: "p99",
+    words: "p99 of a GET",
+    cells: &[
+        ("GET, no NetStream", "without a stream"),
+        (
+            "GET, beside NetStream at full speed",
+            "beside a full stream",
+        ),
+    ],
+};
+
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
     words: Words {
@@ -42,8 +57,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         // Section 4.3, of figure 9.
         paper: Some(|| service::paper([59, 54])),
     },
-    title: "memcached beside bulk traffic",
     about: "Figure 9 of the outsourcing paper: memcached in a VM beside a TCP stream",
+    answer: |record| ASKED.of_times(record),
     rows: Rows::Methods,
     check: |options| service::check(NAME, options),
     run,

@@ -1,63 +1,88 @@
-//! The jobs of the high-priority process, whatever comes for the other one.
+//! The jobs of the high-priority process, whatever comes for the other one: their figures, and their cells.
 
-use super::milliseconds;
-use crate::engine::Form;
+use super::{Times, milliseconds};
+use crate::engine::Figures;
+use crate::engine::results::At;
 use std::time::Duration;
 use steadyvm_load::job::{Done, Punctuality, Ran};
+use steadyvm_report::text::ms;
 
 /// Jobs of all rounds under one load.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct JobsResult {
+#[derive(Debug)]
+pub(super) struct Jobs {
     /// How punctual they were.
     pub punctuality: Punctuality,
     /// How long a job waited for the CPU while it could have run, in the mean, in microseconds: what
     /// the scheduler did. What interrupts took is not in it.
-    pub waited_mean_us: f64,
+    waited_mean_us: f64,
 }
 
-impl JobsResult {
+impl Jobs {
     /// The rounds' jobs together; `None` if no round has enough of them.
-    pub(super) fn of<'a>(
-        rounds: impl IntoIterator<Item = &'a Ran>,
-        deadlines: &[Duration],
-    ) -> Option<Self> {
+    pub fn of<'a>(rounds: impl IntoIterator<Item = &'a Ran>, times: &Times) -> Option<Self> {
         let (runs, waited_ns): (Vec<&[Done]>, Vec<f64>) = rounds
             .into_iter()
             .map(|ran| (&*ran.done, ran.waited_ns as f64))
             .unzip();
-        let punctuality = Punctuality::of_runs(&runs, deadlines)?;
+        let deadlines = times.deadlines_us.map(Duration::from_micros);
+        let punctuality = Punctuality::of_runs(&runs, &deadlines)?;
         Some(Self {
             waited_mean_us: waited_ns.iter().sum::<f64>() / 1e3 / punctuality.jobs as f64,
             punctuality,
         })
     }
 
-    /// Its figures in results.json.
-    pub(super) fn describe(&mut self, form: &mut Form, deadlines_us: &[u64]) {
-        let it = &mut self.punctuality;
-        form.count("n", "jobs", &mut it.jobs);
+    /// Adds their figures.
+    pub fn add(&self, figures: &mut Figures, times: &Times) {
+        let it = &self.punctuality;
         let n = it.jobs;
-        form.number("response_mean", "us", n, &mut it.response_mean_us);
-        form.number("response_sd", "us", n, &mut it.response_sd_us);
-        form.number("response_p99", "us", n, &mut it.response_p99_us);
-        form.number("response_max", "us", n, &mut it.response_max_us);
-        form.number("jitter_mean", "us", n, &mut it.jitter_mean_us);
-        form.number("jitter_sd", "us", n, &mut it.jitter_sd_us);
-        form.number("waited_mean", "us", n, &mut self.waited_mean_us);
-        it.misses.resize(deadlines_us.len(), 0);
-        it.miss_ratios.resize(deadlines_us.len(), 0.0);
-        let missed = it.misses.iter_mut().zip(&mut it.miss_ratios);
-        for (&deadline_us, (misses, ratio)) in deadlines_us.iter().zip(missed) {
-            let deadline = milliseconds(deadline_us);
-            form.count(&format!("missed_{deadline}_ms"), "jobs", misses);
-            let share = format!("missed_share_{deadline}_ms");
-            form.number(&share, "fraction", n, ratio);
+        figures.count("n", "jobs", n);
+        for (name, us) in [
+            ("response_mean", it.response_mean_us),
+            ("response_sd", it.response_sd_us),
+            ("response_p99", it.response_p99_us),
+            ("response_max", it.response_max_us),
+            ("jitter_mean", it.jitter_mean_us),
+            ("jitter_sd", it.jitter_sd_us),
+            ("waited_mean", self.waited_mean_us),
+        ] {
+            figures.value(name, "us", n, us);
+        }
+        let missed = it.misses.iter().zip(&it.miss_ratios);
+        for (&deadline_us, (&misses, &share)) in times.deadlines_us.iter().zip(missed) {
+            figures.count(&misses_of(deadline_us), "jobs", misses);
+            figures.value(&missed_share_of(deadline_us), "fraction", n, share);
         }
     }
 }
 
-/// Deadlines as [`Punctuality`] takes them.
-pub(super) fn durations(deadlines_us: &[u64]) -> Vec<Duration> {
-    let deadlines = deadlines_us.iter().copied();
-    deadlines.map(Duration::from_micros).collect()
+/// The name of the number of jobs that missed a deadline.
+pub(super) fn misses_of(deadline_us: u64) -> String {
+    format!("missed_{}_ms", milliseconds(deadline_us))
+}
+
+/// The name of their share of all jobs.
+pub(super) fn missed_share_of(deadline_us: u64) -> String {
+    format!("missed_share_{}_ms", milliseconds(deadline_us))
+}
+
+/// Headers of [`time_cells`].
+pub(super) const TIME_HEADERS: [&str; 6] = ["n", "mean", "SD", "p99", "max", "wait"];
+
+/// How many jobs, and their times in milliseconds.
+pub(super) fn time_cells(at: At) -> impl Iterator<Item = String> {
+    let times = [
+        "response_mean",
+        "response_sd",
+        "response_p99",
+        "response_max",
+        "waited_mean",
+    ];
+    let times = times.map(|name| time_cell(at, name));
+    std::iter::once(at.count("n").to_string()).chain(times)
+}
+
+/// A time in milliseconds.
+pub(super) fn time_cell(at: At, name: &str) -> String {
+    at.value(name).map_or_else(|| "-".to_owned(), ms)
 }

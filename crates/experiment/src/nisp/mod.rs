@@ -13,10 +13,11 @@ pub mod tcp;
 mod times;
 pub mod udp;
 
-pub use jobs::JobsResult;
 pub use times::{SCALE, SCALES, Times};
 
+use crate::engine::results::Record;
 use crate::engine::rounds::{or_broken, station};
+use crate::testbed::ask::ask;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -51,9 +52,15 @@ fn milliseconds(us: u64) -> String {
     format!("{}", us as f64 / 1e3)
 }
 
+/// A time that was set, in microseconds.
+fn setting_us(record: &Record, key: &str) -> u64 {
+    record.setting(key).unwrap_or(0)
+}
+
 /// "16 and 30", in milliseconds.
-fn deadlines(deadlines_us: &[u64]) -> String {
-    let each: Vec<String> = deadlines_us.iter().copied().map(milliseconds).collect();
+fn deadlines(record: &Record) -> String {
+    let deadlines_us: Vec<u64> = record.setting("deadlines_us").unwrap_or_default();
+    let each: Vec<String> = deadlines_us.into_iter().map(milliseconds).collect();
     each.join(" and ")
 }
 
@@ -78,7 +85,7 @@ struct Processes {
 
 impl Place {
     /// Boots a host, starts the processes, puts the method in force, and stops the host's clock.
-    /// `sink` are further words of `steadyvm load sink`.
+    /// `sink` are further words of `steadyvm-lab load sink`.
     fn boot(laboratory: &Laboratory, method: Method, times: Times, sink: &[&str]) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(0),
@@ -94,7 +101,14 @@ impl Place {
         let start = |priority, words: &[&str]| -> Result<Process> {
             let cpu = CPU.to_string();
             let by = [
-                "taskset", "-c", &cpu, "chrt", "-f", priority, "steadyvm", "load",
+                "taskset",
+                "-c",
+                &cpu,
+                "chrt",
+                "-f",
+                priority,
+                "steadyvm-lab",
+                "load",
             ];
             let mut process = inside.spawn(&[&by[..], words].concat())?;
             process.wait_for_line("ready", PATIENCE)?;
@@ -198,10 +212,4 @@ fn beside<S: Send, T>(
         let sent = sender.join().unwrap_or_else(panicked)?;
         Ok((done?, sent))
     })
-}
-
-/// Writes a line to a process of `steadyvm load` and gives the line that it answers.
-fn ask(process: &mut Process, request: &str, patience: Duration) -> Result<String> {
-    process.input(format!("{request}\n").as_bytes())?;
-    process.wait_for_line("", patience)
 }

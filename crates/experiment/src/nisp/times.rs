@@ -1,5 +1,6 @@
 //! When jobs are released, how long they take, and when they must be done.
 
+use crate::engine::results::Settings;
 use std::ops::RangeInclusive;
 
 /// The paper's times over this, if nothing else is asked for: jobs of 48 ms, with 16 ms left until the first
@@ -39,6 +40,17 @@ impl Times {
             execution_us: PAPER.execution_us / scale,
             deadlines_us: PAPER.deadlines_us.map(|deadline_us| deadline_us / scale),
         }
+    }
+
+    /// As settings of results.json.
+    pub(super) fn settings(&self) -> Settings {
+        [
+            ("period_us", self.period_us.into()),
+            ("execution_us", self.execution_us.into()),
+            ("deadlines_us", self.deadlines_us.to_vec().into()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into()
     }
 
     /// What a job has left until its first deadline, in microseconds.

@@ -1,6 +1,6 @@
 //! What is compared: a method, and how many packets of one endpoint are taken at a time.
 
-use crate::rtca::Endpoints;
+use crate::testbed::{Endpoints, Setting};
 use std::fmt;
 use std::str::FromStr;
 use steadyvm_host::{HostError, Method};
@@ -38,6 +38,29 @@ impl Configuration {
             )),
         )
     }
+}
+
+impl Configuration {
+    /// The setting of its host.
+    pub(super) fn setting(self, endpoints: Endpoints) -> Setting {
+        Setting {
+            method: self.method,
+            has_batches: self.batch.is_some(),
+            endpoints,
+        }
+    }
+}
+
+/// The settings of several, each once.
+pub(super) fn settings(configurations: &[Configuration], endpoints: Endpoints) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for configuration in configurations {
+        let setting = configuration.setting(endpoints);
+        if !settings.contains(&setting) {
+            settings.push(setting);
+        }
+    }
+    settings
 }
 
 impl fmt::Display for Configuration {
@@ -118,5 +141,19 @@ mod tests {
             assert_eq!(found, is_possible, "{name}");
             configuration.check(Endpoints::Vms).unwrap();
         }
+    }
+
+    #[test]
+    fn batches_of_a_method_share_a_host_and_the_plain_path_has_its_own() {
+        let names = [
+            "vanilla",
+            "rt-poll-list:1",
+            "rt-poll-list:64",
+            "rt-poll-list",
+        ];
+        let configurations = names.map(|name| name.parse().unwrap());
+        let settings = settings(&configurations, Endpoints::Vms);
+        let names: Vec<String> = settings.iter().map(|it| it.name()).collect();
+        assert_eq!(names, ["vanilla", "rt-poll-list-batches", "rt-poll-list"]);
     }
 }

@@ -14,35 +14,25 @@
 //! set while it runs. In a round, at each level of interference, the configurations take turns; all
 //! hosts but one stand still. A turn of all before the first round is not counted.
 
-mod assemble;
+mod answer;
 mod configuration;
 mod data;
-pub(crate) mod endpoint;
-mod output;
+mod figures;
 mod place;
-mod record;
-mod report;
-mod results;
-pub(crate) mod setting;
-mod table;
+mod shown;
 
-pub use assemble::assemble;
+pub use answer::answer;
 pub use configuration::{Configuration, LARGEST_BATCH};
-pub use data::{
-    ConfigurationData, Cost, Endpoints, Interference, LevelData, RoundData, RunData, StreamData,
-};
-pub use output::write_output;
-pub use report::render_rtca;
-pub use results::{ConfigurationResult, CostResult, LevelResult, Results};
-pub use table::render;
+pub use data::{Cost, LevelData, StreamData, samples_table};
+pub use figures::{ENDPOINTS, NAME, assemble, required};
+pub use shown::{page, render};
 
 #[cfg(test)]
 mod results_tests;
 
-use crate::engine::rounds::{self, Outcome, share};
+use crate::engine::rounds::{self, Outcome, RowData, share};
+use crate::testbed::{Endpoints, Interference, Setting};
 use place::{Load, Place};
-use setting::Setting;
-use std::fmt;
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::{Observer, task};
 use steadyvm_lab::{Error, Result};
@@ -80,7 +70,7 @@ impl Options {
             return configurations.try_for_each(|it| it.check(self.endpoints));
         };
         Err(Error::input("measure RTCA's experiment", wrong)
-            .what_to_do("see steadyvm lab experiment rtca --help"))
+            .what_to_do("see steadyvm-lab experiment rtca --help"))
     }
 
     fn load(&self, round: u64) -> Load {
@@ -100,22 +90,14 @@ pub fn run(
     laboratory: &Laboratory,
     options: &Options,
     observer: &dyn Observer,
-) -> Result<Outcome<RunData>> {
+) -> Result<Outcome<Vec<RowData<LevelData>>>> {
     options.check()?;
     let experiment = Experiment {
         options,
-        settings: Setting::of_all(&options.configurations, options.endpoints),
+        settings: configuration::settings(&options.configurations, options.endpoints),
     };
     let measured = rounds::run(laboratory, &experiment, observer)?;
-    Ok(measured.map(|samples| RunData {
-        endpoints: options.endpoints,
-        configurations: (options.configurations.iter().zip(samples))
-            .map(|(configuration, rounds)| ConfigurationData {
-                name: configuration.to_string(),
-                rounds: rounds.into_iter().map(RoundData).collect(),
-            })
-            .collect(),
-    }))
+    Ok(measured.by_row(&options.configurations))
 }
 
 /// A host for each setting; configurations that differ in their batch only share it.
@@ -149,7 +131,7 @@ impl rounds::Plan for Experiment<'_> {
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Place> {
-        let setting = Setting::of(row, self.options.endpoints);
+        let setting = row.setting(self.options.endpoints);
         Place::boot(laboratory, setting, row, on_cpu, observer)
     }
 
@@ -158,7 +140,7 @@ impl rounds::Plan for Experiment<'_> {
     }
 
     fn host_of(&self, row: usize) -> usize {
-        let setting = Setting::of(self.options.configurations[row], self.options.endpoints);
+        let setting = self.options.configurations[row].setting(self.options.endpoints);
         let mut settings = self.settings.iter();
         settings.position(|it| *it == setting).unwrap_or(row)
     }
@@ -182,12 +164,6 @@ impl rounds::Plan for Experiment<'_> {
 
     fn order(&self, round: u64) -> Vec<usize> {
         levels_in(round).map(|level| level as usize).collect()
-    }
-}
-
-impl fmt::Display for Interference {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.title())
     }
 }
 

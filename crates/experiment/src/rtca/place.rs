@@ -1,11 +1,12 @@
 //! One host of the experiment with its endpoints and their loads.
 
 use super::configuration::{Configuration, LARGEST_BATCH};
-use super::endpoint::{PATIENCE, Party};
-use super::setting::Setting;
-use crate::engine::CpuTimes;
 use crate::engine::rounds::{or_broken, station};
-use crate::rtca::{Cost, Interference, LevelData, StreamData};
+use crate::rtca::{Cost, LevelData, StreamData};
+use crate::testbed::ask::ask;
+use crate::testbed::endpoint::{PATIENCE, Party};
+use crate::testbed::senders::{Packets, Senders};
+use crate::testbed::{CpuTimes, Endpoints, Interference, Setting};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use steadyvm_lab::agent::{Connection, Process};
@@ -17,9 +18,6 @@ use steadyvm_load::netrt::{ClientOptions, ClientRun, End};
 use steadyvm_load::netstream::{self, ClientCommand, ServerCommand};
 
 const NETRT_PORT: u16 = 7700;
-const SINK_PORT: u16 = 7701;
-/// The others' packets: small ones, since their number is what counts.
-const PACKET_BYTES: &str = "64";
 /// Requests before the counted ones, in which the others come to speed, too.
 const WARMUP_REQUESTS: u64 = 50;
 /// A reply that takes longer is lost.
@@ -45,8 +43,7 @@ pub(super) struct Place {
     party: Party,
     /// Sends requests from the first of the two to the second, which answers them.
     client: Process,
-    /// Each of the others' sender to the next one.
-    floods: Vec<Process>,
+    senders: Senders,
     /// The batch in force, if this host has batches.
     batch: u32,
     broken: bool,
@@ -75,16 +72,10 @@ impl Place {
         let [first, second] = &party.high;
         let server = second.start(&["steadyvm", "netrt", "serve", &anywhere(NETRT_PORT)])?;
         let service = format!("{}:{NETRT_PORT}", second.address);
-        let client = first.start(&["steadyvm", "load", "requests", &service])?;
+        let client = first.start(&["steadyvm-lab", "load", "requests", &service])?;
         let named = [server.pid(), client.pid()];
         let mut servers = vec![server];
-        let mut floods = Vec::new();
-        for (number, endpoint) in party.low.iter().enumerate() {
-            let next = &party.low[(number + 1) % party.low.len()];
-            let sink = format!("{}:{SINK_PORT}", next.address);
-            servers.push(endpoint.start(&["steadyvm", "load", "sink", &anywhere(SINK_PORT)])?);
-            floods.push(endpoint.start(&["steadyvm", "load", "flood", &sink, PACKET_BYTES])?);
-        }
+        let senders = Senders::ready(&party)?;
         let options = party.options(&host, setting.endpoints, &named)?;
         host.put_in_force(setting.method, RT, &options)?;
         servers.extend(keep_awake(host.connection())?);
@@ -96,7 +87,7 @@ impl Place {
             host,
             party,
             client,
-            floods,
+            senders,
             // A tap's own: see `set_batch`.
             batch: 1,
             broken: false,
@@ -120,13 +111,9 @@ impl Place {
         if let Some(batch) = self.configuration.batch {
             self.set_batch(batch)?;
         }
-        for flood in &mut self.floods[..level.senders()] {
-            ask(flood, "start", PATIENCE)?;
-        }
+        self.senders.start(level)?;
         let data = self.measure_flooded(load)?;
-        for flood in &mut self.floods[..level.senders()] {
-            ask(flood, "stop", PATIENCE)?;
-        }
+        self.senders.stop(level)?;
         self.host.pause()?;
         Ok(data)
     }
@@ -143,7 +130,7 @@ impl Place {
             return Ok(());
         }
         self.batch = batch;
-        if self.setting.endpoints == crate::rtca::Endpoints::Vms {
+        if self.setting.endpoints == Endpoints::Vms {
             // A tap gathers so many packets and handles them with the next one.
             let gathered = (batch - 1).to_string();
             for device in self.party.low_devices() {
@@ -210,15 +197,8 @@ impl Place {
     }
 
     fn counters(&self) -> Result<Counters> {
-        let devices: Vec<String> = self
-            .party
-            .low_devices()
-            .map(|device| format!("/sys/class/net/{device}/statistics/tx_packets"))
-            .collect();
-        let script = format!(
-            "head -n1 /proc/stat; cat /proc/uptime {}",
-            devices.join(" ")
-        );
+        let counters = self.senders.counters().join(" ");
+        let script = format!("head -n1 /proc/stat; cat {counters}");
         Counters::read(self.host.connection(), &script)
     }
 }
@@ -246,9 +226,7 @@ fn words<'a>(program: &[&'a str], arguments: &'a [String]) -> Vec<&'a str> {
 /// What a host has counted.
 struct Counters {
     cpu: CpuTimes,
-    uptime_s: f64,
-    /// Packets that the others' devices handed to them.
-    others: u64,
+    others: Packets,
 }
 
 impl Counters {
@@ -257,29 +235,19 @@ impl Counters {
         Self::parse(&text).ok_or_else(|| Error::machine("read the host's counters", text))
     }
 
-    /// The CPU line of /proc/stat, /proc/uptime, and a line a device.
+    /// The CPU line of /proc/stat, and what the others got.
     fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        let cpu = CpuTimes::parse(&with_nice_as_idle(lines.next()?))?;
-        let uptime_s = lines.next()?.split_whitespace().next()?.parse().ok()?;
-        let packets: Option<Vec<u64>> = lines.map(|line| line.trim().parse().ok()).collect();
+        let (cpu, others) = text.split_once('\n')?;
         Some(Self {
-            cpu,
-            uptime_s,
-            others: packets?.iter().sum(),
+            cpu: CpuTimes::parse(&with_nice_as_idle(cpu))?,
+            others: Packets::parse(others)?,
         })
     }
 
     fn since(&self, earlier: &Self) -> Cost {
-        let passed_s = self.uptime_s - earlier.uptime_s;
-        let packets = self.others.saturating_sub(earlier.others) as f64;
         Cost {
             cpu_busy_fraction: self.cpu.busy_fraction_since(&earlier.cpu),
-            others_packets_per_s: if passed_s > 0.0 {
-                packets / passed_s
-            } else {
-                0.0
-            },
+            others_packets_per_s: self.others.per_s_since(&earlier.others),
         }
     }
 }
@@ -293,12 +261,6 @@ fn with_nice_as_idle(line: &str) -> String {
         words[4] = (nice + idle).to_string();
     }
     words.join(" ")
-}
-
-/// Writes a line to a process of `steadyvm load` and gives the line that it answers.
-fn ask(process: &mut Process, request: &str, patience: Duration) -> Result<String> {
-    process.input(format!("{request}\n").as_bytes())?;
-    process.wait_for_line("", patience)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 
 mod station;
 
-use crate::compare::{ComparedMethod, Guests};
 use crate::engine::latency::Latencies;
 use crate::engine::rounds::{self, Measured, Plan, share};
-use crate::registry::{Options, Outcome};
+use crate::experiment::{Options, Outcome};
+use crate::testbed::{ComparedMethod, Guests};
 use std::fmt::{self, Debug};
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::Laboratory;
@@ -14,7 +14,7 @@ use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
 use steadyvm_report::{Grid, headers};
 
-pub use crate::compare::receivers::{Receivers, Server};
+pub use crate::testbed::receivers::{Receivers, Server};
 pub use station::{Sample, ServiceStation};
 
 /// How much load a measurement has.
@@ -88,7 +88,7 @@ pub fn check(name: &str, options: &Options) -> Result<()> {
         return Ok(());
     };
     Err(Error::input(format!("measure {name}"), wrong)
-        .what_to_do(format!("see steadyvm lab experiment {name} --help")))
+        .what_to_do(format!("see steadyvm-lab experiment {name} --help")))
 }
 
 /// Samples by method, round and cell of [`CELLS`].

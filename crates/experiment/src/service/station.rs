@@ -1,11 +1,11 @@
 //! One method's host: the service in one guest, the bulk stream into another.
 
 use super::{Beside, Load, Service};
-use crate::compare::ComparedMethod;
-use crate::compare::phase;
-use crate::compare::receivers::Receivers;
-use crate::engine::CpuTimes;
 use crate::engine::rounds::{or_broken, station};
+use crate::testbed::ComparedMethod;
+use crate::testbed::cpu_times;
+use crate::testbed::phase;
+use crate::testbed::receivers::Receivers;
 use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::Laboratory;
@@ -97,10 +97,9 @@ impl ServiceStation {
                 },
             )?),
         };
-        let before = CpuTimes::read(self.host.connection())?;
+        let before = cpu_times(self.host.connection())?;
         let run = service.put_load(&self.host, &self.receivers, load)?;
-        let cpu_busy_fraction =
-            CpuTimes::read(self.host.connection())?.busy_fraction_since(&before);
+        let cpu_busy_fraction = cpu_times(self.host.connection())?.busy_fraction_since(&before);
         let carried = stream.map(phase::Stream::finish).transpose()?;
         self.host.pause()?;
         Ok(Sample {

@@ -2,46 +2,11 @@
 
 use super::quantum::{Asked, Quantum};
 use super::work;
-use serde::{Deserialize, Serialize};
+use crate::testbed::Mechanism;
 use std::fmt;
 
-/// Who schedules the RT VCPUs: a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mechanism {
-    /// The kernel's normal scheduler, which knows no budget.
-    Fair,
-    /// FIFO priority 70, which knows no budget either.
-    Fifo,
-    /// `SCHED_DEADLINE`.
-    Deadline,
-    /// Our `sched_ext` scheduler.
-    Ext,
-}
-
-impl Mechanism {
-    /// In the order shown.
-    pub const ALL: [Self; 4] = [Self::Fair, Self::Fifo, Self::Deadline, Self::Ext];
-
-    /// Its name in tables.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Fair => "stock fair",
-            Self::Fifo => "stock FIFO 70",
-            Self::Deadline => "deadline",
-            Self::Ext => "ext",
-        }
-    }
-
-    /// Whether it knows budgets.
-    pub fn has_budgets(self) -> bool {
-        matches!(self, Self::Deadline | Self::Ext)
-    }
-}
-
 /// What else wants CPU time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     /// So many normal threads that compute; 0: nothing.
     Computing(usize),
@@ -99,8 +64,7 @@ impl Part {
 const CROWD: usize = 16;
 
 /// A column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// Table 4.2: the share of one VCPU, a thread of the host, that wants all it can get.
     Share(Beside),
@@ -147,13 +111,12 @@ impl Condition {
 
     /// Those of one.
     fn of(mechanism: Mechanism) -> Vec<Self> {
-        let with = |quantum| Asked::ALL.map(|asked| Self::Quantum { quantum, asked });
         let mut all = Self::ALL.to_vec();
         if mechanism == Mechanism::Fair {
             all.push(Self::Work(work::ALONE));
         }
         if mechanism == Mechanism::Ext {
-            all.extend(Quantum::ALL.into_iter().flat_map(with));
+            all.extend(Quantum::ALL.into_iter().flat_map(Self::with_quantum));
         }
         all
     }
@@ -166,6 +129,32 @@ impl Condition {
             Self::NetRt(_) => Part::NetRt,
             Self::Work(_) => Part::Work,
             Self::Quantum { .. } => Part::Quantum,
+        }
+    }
+
+    /// Those of a part, in the order of measuring.
+    pub fn of_part(part: Part) -> impl Iterator<Item = Self> {
+        let quanta = Quantum::ALL.into_iter().flat_map(Self::with_quantum);
+        let all = Self::ALL.into_iter().chain(quanta);
+        all.filter(move |it| it.part() == part)
+    }
+
+    fn with_quantum(quantum: Quantum) -> [Self; 5] {
+        Asked::ALL.map(|asked| Self::Quantum { quantum, asked })
+    }
+
+    /// Its name in the table of its part.
+    pub fn short(self) -> String {
+        match self {
+            Self::Share(beside)
+            | Self::NetRt(beside)
+            | Self::Domains {
+                beside,
+                overloaded: false,
+            } => beside.to_string(),
+            Self::VmShare(beside) => format!("VM {beside}"),
+            Self::Domains { beside, .. } => format!("{beside}, overload"),
+            Self::Work(_) | Self::Quantum { .. } => self.to_string(),
         }
     }
 

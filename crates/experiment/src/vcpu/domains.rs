@@ -54,8 +54,9 @@ const fn vcpu(
 }
 
 impl Vcpu {
-    /// Its jobs in a window; an overloaded task asks for more than a whole CPU. `units_per_ms`: of work.
-    pub fn task(&self, window_s: u64, overloaded: bool, units_per_ms: f64) -> Task {
+    /// Its jobs in a window, or `least` where that has fewer; an overloaded task asks for more than a whole CPU. `units_per_ms`: of
+    /// work.
+    pub fn task(&self, window_s: u64, least: u64, overloaded: bool, units_per_ms: f64) -> Task {
         let execution_us = if overloaded && self.domain == OVERLOADED {
             self.task_period_us * 6 / 5
         } else {
@@ -64,7 +65,9 @@ impl Vcpu {
         Task {
             period_us: self.task_period_us,
             work: (execution_us as f64 / 1e3 * units_per_ms).round().max(1.0) as u64,
-            jobs: (window_s * 1_000_000).div_ceil(self.task_period_us),
+            jobs: (window_s * 1_000_000)
+                .div_ceil(self.task_period_us)
+                .max(least),
             backlog: true,
         }
     }
@@ -133,9 +136,11 @@ mod tests {
     fn only_the_overloaded_domain_asks_for_more() {
         for it in VCPUS {
             let [normal, overloaded] =
-                [false, true].map(|overloaded| it.task(4, overloaded, 100.0));
+                [false, true].map(|overloaded| it.task(4, 1, overloaded, 100.0));
             assert_eq!(normal.work < overloaded.work, it.domain == OVERLOADED);
             assert_eq!(normal.jobs, 4_000_000 / it.task_period_us);
+            // The domain of the longest period has as many as it is asked for, too.
+            assert_eq!(it.task(4, 60, false, 100.0).jobs, 60);
             assert!(normal.backlog);
         }
     }

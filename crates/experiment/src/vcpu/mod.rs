@@ -1,26 +1,28 @@
 //! The dissertation's host experiments on KVM: an RT VCPU's share, isolation of domains, the scheduler's cost and its
 //! quantum, and `NetRT` inside a planned budget. The README in this folder says what differs from the paper.
 
+mod answer;
 mod condition;
 mod domains;
-pub(crate) mod mechanism;
+mod figures;
+mod interval;
+mod paper;
 mod place;
 mod quantum;
-mod results;
 mod service;
-mod table;
+mod shown;
 mod window;
 mod work;
 
-pub use condition::{Beside, Condition, Mechanism, Part};
-pub use mechanism::Decisions;
-pub use quantum::{Asked, Quantum, QuantumResult};
-pub use results::{
-    DomainsResult, MissesResult, NetRtResult, Results, SCHEMA_VERSION, ShareResult, assemble,
-};
+#[cfg(test)]
+mod results_tests;
+
+pub use answer::answer;
+pub use condition::{Beside, Condition, Part};
+pub use figures::{NAME, assemble, required};
+pub use quantum::{Asked, Quantum};
 pub use service::Plan;
-pub use table::{render, write_output};
-pub use work::WorkResult;
+pub use shown::{page, windows_table};
 
 use crate::engine::Disturbance;
 use crate::engine::rounds::{self, Measured};
@@ -41,6 +43,8 @@ pub struct Options {
     pub rounds: u64,
     /// Length of a window in which CPU time is counted and jobs are released, in seconds.
     pub window_s: u64,
+    /// Jobs of each domain's task in all rounds together, at least.
+    pub jobs: u64,
     /// Counted requests of `NetRT` in each window.
     pub requests: u64,
     /// Seed of the first round's schedule of requests.
@@ -65,7 +69,7 @@ impl Options {
             return Ok(());
         };
         Err(Error::input("measure VCPU scheduling", wrong)
-            .what_to_do("see steadyvm lab experiment vcpu --help"))
+            .what_to_do("see steadyvm-lab experiment vcpu --help"))
     }
 }
 
@@ -136,6 +140,7 @@ impl rounds::Plan for Experiment<'_> {
         let load = Load {
             seed: self.options.seed.wrapping_add(round),
             window_s: self.options.window_s,
+            jobs: self.options.jobs.div_ceil(self.options.rounds.max(1)),
             requests: self.options.requests,
         };
         place.measure(cell, load)
@@ -166,6 +171,7 @@ pub fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testbed::Mechanism;
 
     #[test]
     fn what_cannot_be_measured_is_refused_first() {
@@ -173,6 +179,7 @@ mod tests {
             parts: Part::ALL.into(),
             rounds: 1,
             window_s: 1,
+            jobs: 1,
             requests: 1,
             seed: 1,
         };

@@ -1,20 +1,22 @@
 //! The host with its VM, its domains' tasks and the mechanism in force.
 
-use super::condition::{Beside, Cell, Condition, Mechanism};
+use super::condition::{Beside, Cell, Condition};
 use super::domains::VCPUS;
-use super::mechanism::{Decisions, Enforcement, Granted, fifo};
 use super::quantum::{Asked, Quantum};
 use super::service::{self, Plan};
 use super::window::{Counter, NEVER, Window};
 use super::work::{self, Spent, Work};
-use crate::engine::rounds::Station;
+use crate::engine::rounds::station;
+use crate::testbed::ask::ask;
+use crate::testbed::mechanism::{Enforcement, Granted, fifo};
+use crate::testbed::{Decisions, Mechanism};
 use std::time::Duration;
 use steadyvm_host::Method;
 use steadyvm_lab::agent::{Connection, Process};
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
 use steadyvm_lab::progress::Observer;
-use steadyvm_lab::{At, Error, Guest, Result};
+use steadyvm_lab::{At, Guest, Result};
 use steadyvm_load::job::Ran;
 use steadyvm_load::netrt::ClientRun;
 
@@ -38,6 +40,8 @@ pub struct Load {
     pub seed: u64,
     /// Length of a window in which CPU time is counted and jobs are released, in seconds.
     pub window_s: u64,
+    /// Jobs of each domain's task, at least.
+    pub jobs: u64,
     /// Counted requests.
     pub requests: u64,
 }
@@ -89,19 +93,7 @@ pub struct Place {
     _service: Process,
 }
 
-impl Station for Place {
-    fn host(&mut self) -> &mut EmulatedHost {
-        &mut self.host
-    }
-
-    fn emulator(&self) -> u32 {
-        self.host.emulator()
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken
-    }
-}
+station!(Place);
 
 impl Place {
     /// Boots the host, its VM with the service, and the domains' tasks; stops the host's clock.
@@ -193,7 +185,7 @@ impl Place {
                 Sample::Share(window)
             }
             Condition::Domains { beside, overloaded } => {
-                Sample::Domains(self.domains(mechanism, beside, overloaded, load.window_s)?)
+                Sample::Domains(self.domains(mechanism, beside, overloaded, load)?)
             }
             Condition::NetRt(beside) => Sample::NetRt(self.requests(mechanism, beside, load)?),
             Condition::Work(tasks) => Sample::Work(self.work(mechanism, tasks, load.window_s)?),
@@ -248,7 +240,7 @@ impl Place {
         mechanism: Mechanism,
         beside: Beside,
         overloaded: bool,
-        window_s: u64,
+        load: Load,
     ) -> Result<Domains> {
         let host = self.host.connection();
         let neighbours = neighbours(host, beside)?;
@@ -256,18 +248,22 @@ impl Place {
         self.enforcement.apply(host, mechanism, &granted)?;
         let before = self.enforcement.decisions(host)?;
         let threads: Vec<u32> = neighbours.iter().map(Process::pid).collect();
-        let counter = Counter::start(host, &threads, window_s, (":", ":"))?;
+        let counter = Counter::start(host, &threads, load.window_s, (":", ":"))?;
         // All before the tasks: two that are overloaded may leave the host no CPU.
         counter.go()?;
+        let mut released_us = 0;
         for (vcpu, task) in VCPUS.iter().zip(&self.tasks) {
-            let work = vcpu.task(window_s, overloaded, self.units_per_ms);
+            let work = vcpu.task(load.window_s, load.jobs, overloaded, self.units_per_ms);
+            released_us = released_us.max(work.jobs * vcpu.task_period_us);
             let request = serde_json::to_string(&work).doing("describe the jobs")?;
             task.input(format!("run {request}\n").as_bytes())?;
         }
         let window = counter.finish()?;
         let mut ran = Vec::new();
+        // A stock scheduler among a crowd takes 12 times as long as they are released.
+        let longest = PATIENCE + Duration::from_micros(20 * released_us);
         for task in &mut self.tasks {
-            let answer = task.wait_for_line("", PATIENCE)?;
+            let answer = task.wait_for_line("", longest)?;
             ran.push(serde_json::from_str(&answer).doing("read when jobs were done")?);
         }
         let host = self.host.connection();
@@ -376,7 +372,7 @@ impl Place {
         }];
         self.enforcement.apply(host, mechanism, &granted)?;
         let address = RT.address(LAST_ADDRESS_BYTE);
-        let run = service::request(self.host.outside(), address, load)?;
+        let run = service::request(self.host.outside(), address, load.seed, load.requests)?;
         Enforcement::release(host, &granted)?;
         neighbours.iter().try_for_each(kill)?;
         Ok(run)
@@ -386,7 +382,7 @@ impl Place {
 /// So many processes that wait to be told their jobs.
 fn jobs(host: &Connection, count: usize) -> Result<Vec<Process>> {
     let job = |_| {
-        let mut task = host.spawn(&["steadyvm", "load", "job"])?;
+        let mut task = host.spawn(&["steadyvm-lab", "load", "job"])?;
         task.wait_for_line("ready", PATIENCE)?;
         Ok(task)
     };
@@ -438,15 +434,4 @@ fn spin(machine: &Connection, by: &[&str], script: &str) -> Result<Process> {
 
 fn kill(process: &Process) -> Result<()> {
     process.signal(libc::SIGKILL)
-}
-
-/// Writes a line to a process of `steadyvm load` and gives the line that it answers.
-pub(super) fn ask(process: &mut Process, request: &str, patience: Duration) -> Result<String> {
-    process.input(format!("{request}\n").as_bytes())?;
-    process.wait_for_line("", patience)
-}
-
-/// An error of a host that does not do what is asked.
-pub(super) fn wrong(what: &str, why: impl std::fmt::Display) -> Error {
-    Error::machine(what, why.to_string())
 }

@@ -3,8 +3,7 @@
 //! An RT VCPU is granted one quantum in every two. Beside it, below it, another one with two in every four wants all it
 //! can get: whenever the first has work, each quantum ends with a switch. Its task has jobs of a share of 100 ms each.
 
-use super::mechanism::{Granted, Policy};
-use serde::{Deserialize, Serialize};
+use crate::testbed::mechanism::{Granted, Policy};
 use steadyvm_load::job::{Ran, Task};
 
 /// The CPU of both.
@@ -15,7 +14,7 @@ const TASK_PERIOD_US: u64 = 100_000;
 pub const GRANTED_PERCENT: f64 = 50.0;
 
 /// When the scheduler looks at budgets, and the budget of the RT VCPU: one quantum in every two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantum {
     /// At multiples of so many microseconds; 0: at exact times.
     pub us: u64,
@@ -81,8 +80,7 @@ impl Quantum {
 }
 
 /// What the RT VCPU's task asks for, per cent of the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// Less than what is granted: are deadlines met?
     Percent(u64),
@@ -99,6 +97,14 @@ impl Asked {
         Self::Percent(48),
         Self::All,
     ];
+
+    /// The share, where it is less than all.
+    pub fn percent(self) -> Option<u64> {
+        match self {
+            Self::Percent(percent) => Some(percent),
+            Self::All => None,
+        }
+    }
 
     /// The jobs of a window. Those of [`Asked::All`] take about so long at what is granted. `units_per_ms`: of work.
     pub fn task(self, window_s: u64, units_per_ms: f64) -> Task {
@@ -129,23 +135,6 @@ pub fn misses(ran: &Ran) -> (u64, u64) {
     let late = |job: &&steadyvm_load::job::Done| job.response_ns() > TASK_PERIOD_US * 1000;
     let misses = ran.done.iter().filter(late).count();
     (misses as u64, ran.done.len() as u64)
-}
-
-/// What was measured with a quantum, all rounds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct QuantumResult {
-    /// The quantum.
-    pub quantum: Quantum,
-    /// For each load in per cent of the CPU: jobs after their deadline, and all.
-    pub misses: Vec<(u64, u64, u64)>,
-    /// Asked for all: the work that was done in each round, per cent of the CPU; half of it is granted.
-    pub work_percent: Vec<f64>,
-    /// Of the same rounds, the CPU time that both VCPUs had, per cent of the CPU.
-    pub both_percent: Vec<f64>,
-    /// And the host's context switches per second.
-    pub context_switches_per_s: Vec<f64>,
-    /// How long decisions took in the same rounds.
-    pub decisions: Option<super::Decisions>,
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! `NetRT` in the VM: the service, its plan, its requests.
 
-use super::place::{Load, ask, wrong};
-use crate::compare::phase;
+use crate::testbed::ask::ask;
+use crate::testbed::phase;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use steadyvm_lab::agent::{Connection, Process};
-use steadyvm_lab::{At, Guest, Namespace, Result, scheduling};
+use steadyvm_lab::{At, Error, Guest, Namespace, Result, scheduling};
 use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End, Intervals};
 
 /// Where the plan's file goes.
@@ -79,7 +79,7 @@ pub fn plan(host: &Connection, vcpu: u32, outside: &Namespace, address: Ipv4Addr
     let file = PLAN.replace("EXECUTION_US", &execution_us.to_string());
     let script = format!("cat > {FILE} <<'END'\n{file}END\nsteadyvm plan --json {FILE}");
     let text = host.text(&["bash", "-euc", &script])?;
-    parse(&text, execution_us).ok_or_else(|| wrong("plan the service's budget", text))
+    parse(&text, execution_us).ok_or_else(|| Error::machine("plan the service's budget", text))
 }
 
 /// The high-water mark of measurement-based timing analysis: the VCPU's CPU time in which one request is answered, exits to the
@@ -128,7 +128,7 @@ fn parse(text: &str, execution_us: u64) -> Option<Plan> {
 /// # Errors
 /// The guest refuses, or the service does not listen.
 pub fn start(vm: &Guest) -> Result<Process> {
-    crate::compare::receivers::card_to_rt_vcpu(vm)?;
+    crate::testbed::receivers::card_to_rt_vcpu(vm)?;
     let listen = format!("{}:{}", Ipv4Addr::UNSPECIFIED, phase::NETRT_PORT);
     let words = [
         "taskset", "-c", "1", "chrt", "-f", "50", "steadyvm", "netrt", "serve", &listen,
@@ -142,8 +142,13 @@ pub fn start(vm: &Guest) -> Result<Process> {
 ///
 /// # Errors
 /// The socket cannot be made or written to.
-pub fn request(outside: &Namespace, address: Ipv4Addr, load: Load) -> Result<ClientRun> {
-    send(outside, address, load.seed, WARMUP_REQUESTS, load.requests)
+pub fn request(
+    outside: &Namespace,
+    address: Ipv4Addr,
+    seed: u64,
+    requests: u64,
+) -> Result<ClientRun> {
+    send(outside, address, seed, WARMUP_REQUESTS, requests)
 }
 
 fn send(

@@ -3,9 +3,8 @@
 //! Every task has jobs of a millisecond without a pause, and enough of them that all tasks compute to the window's end.
 //! What is not done in it was lost: decisions, switches, cold caches, and CPUs that idle.
 
-use super::mechanism::Decisions;
 use super::window::Window;
-use serde::{Deserialize, Serialize};
+use crate::testbed::Decisions;
 use steadyvm_load::job::{Ran, Task};
 
 /// One on each CPU: nothing has to be scheduled.
@@ -55,7 +54,7 @@ pub struct Work {
 
 /// Where the host's CPU time goes while all tasks compute, per cent of both its CPUs. The rest is the kernel's: interrupts, and
 /// the switches themselves.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spent {
     /// The tasks' own, as the kernel counts it.
     pub tasks_percent: f64,
@@ -88,44 +87,6 @@ impl Spent {
             context_switches_per_s: window.context_switches_per_s,
             interrupts_per_s: window.interrupts_per_s,
         }
-    }
-
-    /// The mean of several; `None` of none.
-    fn mean(all: &[Self]) -> Option<Self> {
-        let of = |figure: fn(&Self) -> f64| steadyvm_stats::mean(all.iter().map(figure));
-        Some(Self {
-            tasks_percent: of(|it| it.tasks_percent)?,
-            loader_percent: of(|it| it.loader_percent)?,
-            decisions_percent: of(|it| it.decisions_percent)?,
-            idle_percent: of(|it| it.idle_percent)?,
-            context_switches_per_s: of(|it| it.context_switches_per_s)?,
-            interrupts_per_s: of(|it| it.interrupts_per_s)?,
-        })
-    }
-}
-
-/// What all tasks did under a mechanism: a value for each round.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WorkResult {
-    /// Who schedules.
-    pub mechanism: super::Mechanism,
-    /// What [`TOGETHER`] tasks did, per cent of what one on each CPU did under the stock scheduler in the same round.
-    pub done_percent: Vec<f64>,
-    /// Where the CPU time went, of each of the same rounds.
-    #[serde(default)]
-    pub spent: Vec<Spent>,
-}
-
-impl WorkResult {
-    /// What was lost, per cent; `None` without rounds.
-    pub fn lost_percent(&self) -> Option<f64> {
-        let lost = self.done_percent.iter().map(|done| 100.0 - done);
-        steadyvm_stats::mean(lost)
-    }
-
-    /// Where the CPU time went in the mean; `None` without rounds.
-    pub fn mean_spent(&self) -> Option<Spent> {
-        Spent::mean(&self.spent)
     }
 }
 
@@ -174,16 +135,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_what_is_missing() {
-        let it = WorkResult {
-            mechanism: crate::vcpu::Mechanism::Ext,
-            done_percent: vec![98.0, 96.0],
-            spent: Vec::new(),
-        };
-        assert_eq!(it.lost_percent(), Some(3.0));
-    }
-
-    #[test]
     fn cpu_time_is_of_the_tasks_the_loader_or_nobody() {
         let window = Window {
             passed_s: 2.0,
@@ -203,8 +154,5 @@ mod tests {
         };
         assert_eq!(of(spent), [850, 50, 10]);
         assert!((spent.idle_percent - 1.5).abs() < 1e-9);
-        let mean = Spent::mean(&[spent, Spent::default()]).unwrap();
-        assert_eq!(of(mean), [425, 25, 5]);
-        assert_eq!(Spent::mean(&[]), None);
     }
 }

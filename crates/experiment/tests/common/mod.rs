@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use steadyvm_experiment::compare::results::{MethodData, PhaseData, RoundData, RunData};
+use steadyvm_experiment::compare::{MethodData, PhaseData, RoundData, RunData};
 use steadyvm_load::netrt::{ClientRun, Counters, EndedBy, Sample};
 use steadyvm_load::netstream::{Interval, NetStreamRun};
 

@@ -6,7 +6,7 @@ use flate2::read::GzDecoder;
 
 use super::{Check, check, network, text};
 use crate::lockdown::{self, Lockdown};
-use crate::machine::Machine;
+use crate::machine::{Machine, Processes, all_vms};
 use crate::parse;
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
@@ -15,6 +15,7 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     checks.extend(command_line(machine));
     checks.push(btf(machine));
     checks.push(sched_ext(machine));
+    checks.push(core_scheduling(machine));
     checks.push(lockdown(machine));
     checks
 }
@@ -266,6 +267,49 @@ fn sched_ext(machine: &Machine) -> Check {
         Some(state) => check.ok(format!("{path}/state is {state}")),
         None => check.ok(format!("{path} is there")),
     }
+}
+
+/// Cookies stop budgets by `sched_ext` only.
+fn core_scheduling(machine: &Machine) -> Check {
+    let check = check(
+        "kernel.core-scheduling",
+        "core scheduling",
+        "The kernel idles a sibling of a core by force where threads' cookies differ, whatever a scheduler has chosen: \
+         budgets by sched_ext (mechanism = \"ext\") are refused to such VCPUs.",
+    );
+    let threads = match machine.all_threads() {
+        Ok(threads) => threads,
+        Err(error) => return check.unknown(error.to_string(), ""),
+    };
+    let vms = all_vms(machine, &Processes::of(&threads));
+    let mut named = Vec::new();
+    for (name, vm) in &vms {
+        for thread in threads.iter().filter(|thread| thread.id.pid == vm.pid) {
+            match machine.threads.core_cookie(thread.id.tid) {
+                Ok(0) => {}
+                Ok(_) => {
+                    named.push(format!("{name} (thread {})", thread.id.tid));
+                    break;
+                }
+                // It has ended.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => {
+                    let what = format!("the cookie of VM {name}'s threads: {error}");
+                    return check.unknown(what, "run it as root");
+                }
+            }
+        }
+    }
+    if named.is_empty() {
+        return check.ok(format!(
+            "none of {} VMs has a cookie on siblings",
+            vms.len()
+        ));
+    }
+    check.warn(
+        format!("VMs with a cookie on siblings: {}", named.join(", ")),
+        steadyvm_sched::core_scheduling::FIX,
+    )
 }
 
 fn lockdown(machine: &Machine) -> Check {

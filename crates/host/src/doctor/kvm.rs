@@ -70,7 +70,7 @@ fn vendor(machine: &Machine) -> Check {
     if !cpuinfo.contains("GenuineIntel") && !cpuinfo.contains("AuthenticAMD") {
         return check.unknown(
             "/proc/cpuinfo names neither an Intel nor an AMD processor",
-            "let `steadyvm lab` probe it: it boots a guest and gives up after a time limit",
+            "let `steadyvm-lab shell` probe it: it boots a guest and gives up after a time limit",
         );
     }
     let others: Vec<&str> = modules
@@ -88,7 +88,7 @@ fn vendor(machine: &Machine) -> Check {
     };
     check.warn(
         found,
-        "load kvm_intel or kvm_amd; where that is not possible, `steadyvm lab` probes KVM by a \
+        "load kvm_intel or kvm_amd; where that is not possible, `steadyvm-lab shell` probes KVM by a \
          bounded boot and falls back to emulation",
     )
 }

@@ -128,10 +128,11 @@ fn fair_servers(machine: &Machine) -> Check {
         }
     };
     match longest {
-        Some((runtime_ns, cpu, server)) if runtime_ns > fair_server::LONGEST_PIECE_NS => check.warn(
-            format!("{} is {server}", fair_server::file(cpu, "{runtime,period}")),
-            "steadyvm host apply gives the same share in pieces of 1 ms while a method is in force",
-        ),
+        Some((runtime_ns, cpu, server)) if runtime_ns > fair_server::LONGEST_PIECE_NS => check
+            .warn(
+                format!("{} is {server}", fair_server::file(cpu, "{runtime,period}")),
+                "steadyvm apply gives the same share in pieces of 1 ms while a method is in force",
+            ),
         Some((_, _, server)) => check.ok(format!("at most {server}")),
         None => check.unknown("no CPU is known to be online", ""),
     }

@@ -469,6 +469,25 @@ fn a_quota_of_a_vms_thread_or_above_it_is_named() {
     }
 }
 
+#[test]
+fn a_vm_with_a_core_scheduling_cookie_is_named() {
+    let host = good_host();
+    host.thread(900, 900, "qemu", 0);
+    host.kvm_vm(900, 1);
+    host.thread(900, 901, "CPU 0/KVM", 0);
+    let id = "kernel.core-scheduling";
+    assert_eq!(status(&examine(&host.machine()), id), Status::Ok);
+    host.edit(|state| state.core_cookies = [(901, 7)].into());
+    let report = examine(&host.machine());
+    assert_eq!(status(&report, id), Status::Warn);
+    let check = report.checks.iter().find(|check| check.id == id).unwrap();
+    assert!(check.found.contains("thread 901"), "{}", check.found);
+    assert!(check.why.contains("ext") && check.fix.contains("SMT"));
+    // Nobody but root may ask: nothing is known then.
+    host.edit(|state| state.hides_core_cookies = true);
+    assert_eq!(status(&examine(&host.machine()), id), Status::Unknown);
+}
+
 /// From 6.18 on a quota of the kernel's own threads alone counts, and stops nothing.
 #[test]
 fn a_quota_that_stops_nothing_is_told() {

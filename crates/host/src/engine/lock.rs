@@ -31,7 +31,23 @@ pub(crate) struct Runtime {
 /// Held while the host is changed; the kernel releases it when the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "it is unlocked when it is dropped")
+    )]
+    file: Locked,
+}
+
+/// A file that is locked. It is unlocked, and not only closed: a child that is forked meanwhile has the file open, too, until
+/// it executes its program, and the lock is that of all who have it open.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Unlocking an open file does not fail; closing it is what is left anyway.
+        let _ = self.0.unlock();
+    }
 }
 
 impl Runtime {
@@ -49,16 +65,16 @@ impl Runtime {
         let begin = Instant::now();
         let _next = self.take(NEXT, begin, wait)?;
         let file = self.take(LOCK, begin, wait)?;
-        Ok(Lock { _file: file })
+        Ok(Lock { file })
     }
 
-    fn take(&self, name: &str, begin: Instant, wait: Duration) -> Result<File, HostError> {
+    fn take(&self, name: &str, begin: Instant, wait: Duration) -> Result<Locked, HostError> {
         let path = self.directory.directory().join(name);
         let failed = |cause| HostError::io("take the lock", path.display().to_string(), cause);
         let file = self.directory.open_lock(name).map_err(failed)?;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(file),
+                Ok(()) => return Ok(Locked(file)),
                 Err(TryLockError::Error(cause)) => return Err(failed(cause)),
                 Err(TryLockError::WouldBlock) if begin.elapsed() < wait => {
                     thread::sleep(RETRY_EVERY);
@@ -133,6 +149,18 @@ mod tests {
             }
             assert_eq!(waiter.join().unwrap().unwrap(), 0);
         });
+    }
+
+    /// As a child has it between fork and exec.
+    #[test]
+    fn what_others_have_open_keeps_no_lock() {
+        let place = tempfile::tempdir().unwrap();
+        let runtime = Runtime::new(place.path());
+        let lock = runtime.lock(Duration::ZERO).unwrap();
+        let of_child = lock.file.0.try_clone().unwrap();
+        drop(lock);
+        runtime.lock(Duration::ZERO).unwrap();
+        drop(of_child);
     }
 
     #[test]

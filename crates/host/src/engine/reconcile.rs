@@ -307,8 +307,8 @@ impl Engine {
         Err(HostError::Malformed {
             path: self.journal.path().display().to_string(),
             problem: format!(
-                "{}; undo it with the steadyvm that wrote it, or give it up with `steadyvm host \
-                 undo --forget`",
+                "{}; undo it with the steadyvm that wrote it, or give it up with `steadyvm undo \
+                 --forget`",
                 journal.unreadable.join(", ")
             ),
         })
@@ -323,7 +323,7 @@ impl Engine {
         Err(HostError::InForce {
             what: format!("method {method} is in force already"),
             journal: self.journal.path().display().to_string(),
-            fix: "run `steadyvm host undo` first".into(),
+            fix: "run `steadyvm undo` first".into(),
         })
     }
 
@@ -350,7 +350,7 @@ impl Engine {
                 undone.failed.join("; ")
             ),
             journal: self.journal.path().display().to_string(),
-            fix: "remove the cause and run `steadyvm host undo`".into(),
+            fix: "remove the cause and run `steadyvm undo`".into(),
         })
     }
 
@@ -527,7 +527,7 @@ impl Engine {
         }
         wanted.warnings.push(
             "settings were changed by others, or threads started faster than they could be moved, \
-             while they were made: see `steadyvm host show`"
+             while they were made: see `steadyvm status`"
                 .into(),
         );
         Ok(wanted)
@@ -551,7 +551,7 @@ impl Engine {
         };
         if let Err(error) = written {
             undone.failed.push(format!(
-                "{error}; the journal still has every setting: run `steadyvm host undo` to restore \
+                "{error}; the journal still has every setting: run `steadyvm undo` to restore \
                  them all"
             ));
         }

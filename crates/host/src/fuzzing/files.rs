@@ -91,7 +91,8 @@ fn text(text: &str) {
         assert_eq!(again.ok(), Some(switches), "a method's name comes back");
     }
     let _ = text.parse::<WantedVm>();
-    if let Ok(profile) = file::parse_any("steadyvm.toml", text) {
+    let read = steadyvm_config::File::parse("steadyvm.toml", text);
+    if let Some(profile) = read.ok().and_then(|read| file::of(&read).ok()) {
         let json = serde_json::to_string(&profile).expect("a profile is JSON");
         assert_eq!(
             serde_json::from_str(&json).ok(),

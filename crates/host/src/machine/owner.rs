@@ -7,19 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use super::Machine;
-
-/// A user of this host, as a file names them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum User {
-    /// By number.
-    Number(u32),
-    /// By name, as `/etc/passwd` has it.
-    Name(String),
-}
+use super::{Machine, User};
 
 /// Who libvirt's monitors run as: Debian's, and others'.
 const OF_LIBVIRT: [&str; 2] = ["libvirt-qemu", "qemu"];

@@ -10,13 +10,13 @@ use std::time::Duration;
 use super::cgroup::unescaped;
 use super::claims::CutName;
 use super::descriptors::Descriptors;
-use super::owner::User;
 use super::printable::printable;
 use super::processes::{Process, Processes};
 use super::vm::{Vm, vm, vm_of};
 use super::{Machine, Thread};
 use crate::error::HostError;
 use crate::parse::{self, PF_EXITING};
+use steadyvm_config::User;
 
 /// A VM as somebody names it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! priorities would preempt high ones again, which is what the levels are there to end.
 
 use serde::{Deserialize, Serialize};
+use steadyvm_config::{Demux, Level};
 use steadyvm_demux::{Levels, Queues, Specification};
 
 use super::profile::{ThreadPriority, at};
@@ -27,77 +28,61 @@ pub struct DemuxProfile {
     pub place: String,
 }
 
-/// A level in the file.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct LevelTable {
-    from: u32,
-    thread: ThreadPriority,
-}
-
-/// `[net.demux]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DemuxTable {
-    nics: Vec<String>,
-    cpu: Option<u32>,
-    levels: Option<Vec<LevelTable>>,
-    rt_from: Option<u32>,
-}
-
-impl DemuxTable {
-    /// What it asks for, or what is wrong with it. `levels_from` is `[net]`'s.
-    pub fn read(&self, levels_from: Option<u32>, place: String) -> Result<DemuxProfile, String> {
-        if self.nics.is_empty() {
-            return Err("demux names no NIC".into());
-        }
-        let mut names = self.nics.clone();
-        names.sort();
-        names.dedup();
-        if names.len() < self.nics.len() {
-            return Err("demux names a NIC twice".into());
-        }
-        let (from, queues, threads) = match (self.cpu, &self.levels, self.rt_from) {
-            (None, None, Some(rt_from)) => {
-                if rt_from == 0 {
-                    return Err("demux: rt_from = 0 would put every port on the RT level".into());
-                }
-                if levels_from.is_none() {
-                    return Err(
-                        "demux: rt_from needs [net] levels_from, the priority at which \
-                                the kernel handles the RT level's packets"
-                            .into(),
-                    );
-                }
-                (vec![0, rt_from], Queues::Kernel, Vec::new())
+/// What a `[net.demux]` asks for, or what is wrong with it. `levels_from` is `[net]`'s.
+pub(super) fn read(
+    table: &Demux,
+    levels_from: Option<u32>,
+    place: String,
+) -> Result<DemuxProfile, String> {
+    if table.nics.is_empty() {
+        return Err("demux names no NIC".into());
+    }
+    let mut names = table.nics.clone();
+    names.sort();
+    names.dedup();
+    if names.len() < table.nics.len() {
+        return Err("demux names a NIC twice".into());
+    }
+    let (from, queues, threads) = match (table.cpu, &table.levels, table.rt_from) {
+        (None, None, Some(rt_from)) => {
+            if rt_from == 0 {
+                return Err("demux: rt_from = 0 would put every port on the RT level".into());
             }
-            (Some(cpu), Some(levels), None) => {
-                refuse_inversions(levels)?;
-                let from = levels.iter().map(|level| level.from).collect();
-                let threads = levels.iter().map(|level| level.thread).collect();
-                (from, Queues::Threads { cpu }, threads)
-            }
-            _ => {
+            if levels_from.is_none() {
                 return Err(
-                    "demux needs cpu and levels, or rt_from alone for the kernel's own \
-                            levels"
+                    "demux: rt_from needs [net] levels_from, the priority at which \
+                            the kernel handles the RT level's packets"
                         .into(),
                 );
             }
-        };
-        Ok(DemuxProfile {
-            specification: Specification {
-                nics: self.nics.clone(),
-                levels: Levels::new(from).map_err(|error| format!("demux: {error}"))?,
-                queues,
-            },
-            threads,
-            place,
-        })
-    }
+            (vec![0, rt_from], Queues::Kernel, Vec::new())
+        }
+        (Some(cpu), Some(levels), None) => {
+            refuse_inversions(levels)?;
+            let from = levels.iter().map(|level| level.from).collect();
+            let threads = levels.iter().map(|level| level.thread).collect();
+            (from, Queues::Threads { cpu }, threads)
+        }
+        _ => {
+            return Err(
+                "demux needs cpu and levels, or rt_from alone for the kernel's own \
+                        levels"
+                    .into(),
+            );
+        }
+    };
+    Ok(DemuxProfile {
+        specification: Specification {
+            nics: table.nics.clone(),
+            levels: Levels::new(from).map_err(|error| format!("demux: {error}"))?,
+            queues,
+        },
+        threads,
+        place,
+    })
 }
 
-fn refuse_inversions(levels: &[LevelTable]) -> Result<(), String> {
+fn refuse_inversions(levels: &[Level]) -> Result<(), String> {
     for pair in levels.windows(2) {
         let (low, next) = (pair[0], pair[1]);
         if low.thread > next.thread {

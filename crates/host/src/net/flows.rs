@@ -1,7 +1,7 @@
 //! Flow steering by the NIC itself: rules that put a VM's or a service's packets into a queue of
 //! their own, whose interrupt and NAPI thread then have a class of their own.
 
-use serde::Deserialize;
+use steadyvm_config::Steer;
 
 use super::profile::{NicProfile, at};
 use crate::engine::Step;
@@ -10,38 +10,27 @@ use crate::links::{FlowMatch, FlowRule, PortProtocol};
 use crate::machine::Machine;
 use crate::settings::{Change, ChangeOf, Device, FlowPlace, FlowRuleAt, FlowSteering};
 
-/// A rule in the file: `{ queue = 1, mac = "52:54:00:00:00:01" }`, or `{ queue = 1, udp = 7 }`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SteerTable {
-    queue: u32,
-    mac: Option<String>,
-    udp: Option<u16>,
-    tcp: Option<u16>,
-}
-
-impl SteerTable {
-    pub fn read(&self) -> Result<FlowRule, String> {
-        let matches = match (&self.mac, self.udp, self.tcp) {
-            (Some(mac), None, None) => FlowMatch::DestinationMac(
-                read_mac(mac).ok_or_else(|| format!("`{mac}` is no hardware address"))?,
-            ),
-            (None, Some(port), None) if port > 0 => {
-                FlowMatch::DestinationPort(PortProtocol::Udp4, port)
-            }
-            (None, None, Some(port)) if port > 0 => {
-                FlowMatch::DestinationPort(PortProtocol::Tcp4, port)
-            }
-            (None, Some(0), None) | (None, None, Some(0)) => {
-                return Err("port 0 receives nothing".into());
-            }
-            _ => return Err("a rule steers exactly one of mac, udp or tcp".into()),
-        };
-        Ok(FlowRule {
-            matches,
-            queue: self.queue,
-        })
-    }
+/// A rule of a file: `{ queue = 1, mac = "52:54:00:00:00:01" }`, or `{ queue = 1, udp = 7 }`.
+pub(super) fn rule(table: &Steer) -> Result<FlowRule, String> {
+    let matches = match (&table.mac, table.udp, table.tcp) {
+        (Some(mac), None, None) => FlowMatch::DestinationMac(
+            read_mac(mac).ok_or_else(|| format!("`{mac}` is no hardware address"))?,
+        ),
+        (None, Some(port), None) if port > 0 => {
+            FlowMatch::DestinationPort(PortProtocol::Udp4, port)
+        }
+        (None, None, Some(port)) if port > 0 => {
+            FlowMatch::DestinationPort(PortProtocol::Tcp4, port)
+        }
+        (None, Some(0), None) | (None, None, Some(0)) => {
+            return Err("port 0 receives nothing".into());
+        }
+        _ => return Err("a rule steers exactly one of mac, udp or tcp".into()),
+    };
+    Ok(FlowRule {
+        matches,
+        queue: table.queue,
+    })
 }
 
 fn read_mac(text: &str) -> Option<[u8; 6]> {

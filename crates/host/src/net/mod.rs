@@ -7,6 +7,7 @@
 
 mod batch;
 mod budget;
+mod cards;
 mod demux;
 pub mod file;
 mod flows;

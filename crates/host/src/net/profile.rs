@@ -1,10 +1,9 @@
 //! What a profile of the receive path asks for. Pure: no machine, no file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-use serde::de::{self, Unexpected};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+pub use steadyvm_config::{HIGHEST_PRIORITY, TapQdisc, ThreadPriority};
 
 use super::budget::VcpuBudget;
 use super::demux::DemuxProfile;
@@ -18,22 +17,6 @@ use crate::links::FlowRule;
 use crate::machine::Machine;
 use crate::method::{Priorities, Target};
 use crate::threads::Scheduling;
-
-/// The highest FIFO priority for the receive path: the kernel's own migration threads have 99.
-pub const HIGHEST_PRIORITY: u32 = 98;
-
-/// The largest batch of a tap in packets: what vhost-net hands over at once (`VHOST_NET_BATCH`), and
-/// what `rx-frames` is cut to.
-pub const LARGEST_BATCH: u32 = 64;
-
-/// How a thread of the receive path is scheduled: `"normal"`, or a FIFO priority of 1 to 98.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ThreadPriority {
-    /// `SCHED_OTHER`, nice 0.
-    Normal,
-    /// `SCHED_FIFO`.
-    Fifo(u32),
-}
 
 /// What a network class sets. `None`: left as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,20 +47,9 @@ pub struct Class {
     pub main: Option<ThreadPriority>,
     /// Root queueing discipline of its VMs' taps.
     pub tap_qdisc: Option<TapQdisc>,
-    /// Packets that its VMs' taps take through the bridge at once, 1 to [`LARGEST_BATCH`]; none:
+    /// Packets that its VMs' taps take through the bridge at once, 1 to [`steadyvm_config::LARGEST_BATCH`]; none:
     /// as they are, but 1 for VMs below `levels_from`.
     pub tap_batch: Option<u32>,
-}
-
-/// A queueing discipline for a tap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TapQdisc {
-    /// None: packets go straight to the tap's ring, so that no preempted owner of a queue
-    /// strands the packets of others.
-    Noqueue,
-    /// Three bands by `skb->priority`.
-    Prio,
 }
 
 /// A NIC and its classes.
@@ -233,89 +205,11 @@ pub struct Profile {
     pub vcpu_scheduler: Option<SchedulerProfile>,
 }
 
-impl ThreadPriority {
-    /// A FIFO priority.
-    ///
-    /// # Errors
-    /// What is wrong with it, for people.
-    pub fn fifo(priority: i64) -> Result<Self, String> {
-        match u32::try_from(priority) {
-            Ok(priority @ 1..=HIGHEST_PRIORITY) => Ok(Self::Fifo(priority)),
-            _ => Err(format!(
-                "priority {priority} is not one of 1 to {HIGHEST_PRIORITY}, nor \"normal\" (99 \
-                 belongs to the kernel's own threads)"
-            )),
-        }
-    }
-
-    /// As the kernel is asked for it.
-    pub(crate) fn scheduling(self, flags: u64) -> Scheduling {
-        match self {
-            Self::Normal => Scheduling::normal(),
-            Self::Fifo(priority) => Scheduling::fifo(priority, flags),
-        }
-    }
-}
-
-impl fmt::Display for ThreadPriority {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Normal => formatter.write_str("normal"),
-            Self::Fifo(priority) => write!(formatter, "{priority}"),
-        }
-    }
-}
-
-impl Serialize for ThreadPriority {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Normal => serializer.serialize_str("normal"),
-            Self::Fifo(priority) => serializer.serialize_u32(*priority),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for ThreadPriority {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl de::Visitor<'_> for Visitor {
-            type Value = ThreadPriority;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(
-                    formatter,
-                    "a FIFO priority of 1 to {HIGHEST_PRIORITY}, or \"normal\""
-                )
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<ThreadPriority, E> {
-                ThreadPriority::fifo(value).map_err(E::custom)
-            }
-
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<ThreadPriority, E> {
-                self.visit_i64(value.try_into().unwrap_or(i64::MAX))
-            }
-
-            fn visit_str<E: de::Error>(self, value: &str) -> Result<ThreadPriority, E> {
-                match value {
-                    "normal" => Ok(ThreadPriority::Normal),
-                    other => Err(E::invalid_value(Unexpected::Str(other), &self)),
-                }
-            }
-        }
-
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
-impl TapQdisc {
-    /// Its name for the kernel.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Noqueue => "noqueue",
-            Self::Prio => "prio",
-        }
+/// A priority, as the kernel is asked for it.
+pub(crate) fn scheduling(priority: ThreadPriority, flags: u64) -> Scheduling {
+    match priority {
+        ThreadPriority::Normal => Scheduling::normal(),
+        ThreadPriority::Fifo(priority) => Scheduling::fifo(priority, flags),
     }
 }
 

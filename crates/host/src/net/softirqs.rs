@@ -1,7 +1,7 @@
 //! Steps for the kernel's deferred work: how much the receive softirq does at once, and where
 //! ksoftirqd, RCU's threads and the interrupts of disks and consoles stand.
 
-use super::profile::{Softirqs, ThreadPriority};
+use super::profile::{Softirqs, ThreadPriority, scheduling};
 use crate::engine::Step;
 use crate::error::HostError;
 use crate::levels;
@@ -127,7 +127,7 @@ pub(super) fn policy(
             ));
         }
     };
-    let mut new = priority.scheduling(flags);
+    let mut new = scheduling(priority, flags);
     new.flags |= old.flags & crate::threads::RESET_ON_FORK;
     let setting = ThreadPolicy {
         thread: thread.clone(),

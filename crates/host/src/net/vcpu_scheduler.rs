@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use steadyvm_sched::FIFO_PRIORITY;
 use steadyvm_sched::config::{Priority, Queue, Vm};
+use steadyvm_sched::core_scheduling;
 use steadyvm_sched::enforcement::{Enforcement, Reserved};
 
 use super::budget::{self, Admission, VcpuBudget};
@@ -91,6 +92,12 @@ impl SchedulerProfile {
     }
 }
 
+/// One that has ended needs no budget.
+fn has_cookie(machine: &Machine, tid: u32) -> bool {
+    let cookie = machine.threads.core_cookie(tid);
+    cookie.is_ok_and(|cookie| cookie != 0)
+}
+
 /// What the VCPUs of a VM get, with the steps that keep them on the CPUs of their plan.
 pub(super) fn reserve(
     machine: &Machine,
@@ -99,6 +106,17 @@ pub(super) fn reserve(
     wanted: &mut Wanted,
 ) -> Result<Vec<Reserved>, HostError> {
     let (reserved, absent) = scheduler.reserved(running);
+    if let Some(vcpu) = reserved.iter().find(|vcpu| has_cookie(machine, vcpu.tid)) {
+        return Err(HostError::BadInput {
+            what: format!(
+                "VCPU {} of VM \"{}\" {}",
+                vcpu.vcpu,
+                vcpu.vm,
+                core_scheduling::REASON
+            ),
+            fix: core_scheduling::FIX.into(),
+        });
+    }
     if !absent.is_empty() && running.vm.is_at_work(machine) {
         let lacks = absent.into_iter();
         let lacks = lacks.map(|vcpu| runs_without(running.profile, vcpu));

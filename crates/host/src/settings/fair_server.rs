@@ -72,7 +72,7 @@ impl SettingKind for FairServer {
         (!online.contains(self.cpu)).then(|| {
             format!(
                 "{}: the CPU is offline; it keeps its share in short pieces until the CPU is \
-                 online and `steadyvm host undo` runs again",
+                 online and `steadyvm undo` runs again",
                 self.subject()
             )
         })

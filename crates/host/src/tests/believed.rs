@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use steadyvm_config::File;
+
 use crate::discover::{self, Processes, User, VmSelector};
 use crate::fake::FakeHost;
 use crate::fake::paper::paper_host;
@@ -209,7 +211,7 @@ fn a_unit_whose_escapes_were_read_is_found() {
     );
     let file = |quoted: &str| {
         let text = format!("[[vm]]\nname = \"a\"\nclass = \"rt\"\n{quoted}\n");
-        let profile = file::parse_any("f", &text).unwrap();
+        let profile = file::of(&File::parse("f", &text).unwrap()).unwrap();
         profile.vms[0].selector()
     };
     for quoted in [

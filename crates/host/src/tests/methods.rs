@@ -408,7 +408,7 @@ fn applying_twice_asks_for_undo_first() {
         .apply(&paper_target(), Method::Dedicated)
         .unwrap_err();
     assert!(matches!(error, HostError::InForce { .. }));
-    assert!(error.to_string().contains("steadyvm host undo"));
+    assert!(error.to_string().contains("steadyvm undo"));
     control.undo().unwrap();
     control.apply(&paper_target(), Method::Dedicated).unwrap();
 }

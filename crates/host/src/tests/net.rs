@@ -485,7 +485,7 @@ fn methods_and_profiles_do_not_mix() {
     assert!(matches!(error, HostError::InForce { .. }), "{error}");
     let error = control.undo_profile().unwrap_err();
     assert_eq!(error.blame(), Blame::Input);
-    assert!(error.to_string().contains("steadyvm host undo"), "{error}");
+    assert!(error.to_string().contains("steadyvm undo"), "{error}");
     control.undo().unwrap();
     control.apply_profile(&profile(FILE)).unwrap();
     let error = control

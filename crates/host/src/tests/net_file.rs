@@ -280,8 +280,12 @@ fn batches_and_levels_out_of_range_are_told_with_their_place() {
             "line 2 column 13",
             "type",
         ),
-        ("[net]\nlevels_from = 0\n", "line 2 column 1", "1 to 98"),
-        ("[net]\nlevels_from = 99\n", "line 2 column 1", "1 to 98"),
+        ("[net]\nlevels_from = 0\n", "line 2 column 15", "1 to 98"),
+        (
+            "# levels_from\n[net]\nlevels_from = 99\n",
+            "line 3 column 15",
+            "1 to 98",
+        ),
     ] {
         let message = refusal(text);
         let place = format!("steadyvm.toml {place}: ");
@@ -292,7 +296,7 @@ fn batches_and_levels_out_of_range_are_told_with_their_place() {
 
 #[test]
 fn a_vm_is_found_by_its_name_or_by_the_unit_or_cgroup_that_it_says() {
-    let profile = file::parse_any(
+    let profile = file::parse(
         "steadyvm.toml",
         r#"
         [[vm]]

@@ -87,6 +87,32 @@ fn budgets_follow_the_profile_and_undo_gives_the_kernels_scheduler_back() {
     assert_eq!(control.undo().unwrap(), Undone::default());
 }
 
+/// The kernel idles siblings by force above every class: a budget there would be promised and not kept.
+#[test]
+fn a_vcpu_with_a_core_scheduling_cookie_is_refused_with_the_reason() {
+    let (host, directory) = (host(), directory());
+    let control = control(&host, &directory);
+    host.edit(|state| state.core_cookies = [(102, 0x1234)].into());
+    let before = host.state();
+    let error = control.apply_profile(&budgeted(None)).unwrap_err();
+    let said = error.to_string();
+    for words in [
+        "VCPU 1 of VM \"rt\"",
+        "core-scheduling cookie",
+        "SMT",
+        "sched_core",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(host.state(), before);
+    // Threads without a budget may have one.
+    host.edit(|state| {
+        state.core_cookies = [(101, 1)].into();
+    });
+    control.apply_profile(&budgeted(None)).unwrap();
+    assert_eq!(reserved(&host).map(|all| all.len()), Some(1));
+}
+
 #[test]
 fn a_scheduler_that_is_gone_is_drift_and_comes_back() {
     let (host, directory) = (host(), directory());

@@ -1,8 +1,8 @@
-//! The initramfs: this program as the first process, modules, and files laid over the image.
+//! The initramfs: the lab's program as the first process, modules, and files laid over the image.
 
 use super::output;
-use crate::init::{ADDITIONS, MODULES};
-use crate::{At, Result};
+use crate::init::{ADDITIONS, HOST_PROGRAM, MODULES};
+use crate::{At, Programs, Result};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,8 +12,8 @@ use std::process::Command;
 /// What goes into an initramfs.
 #[derive(Debug)]
 pub struct Initramfs<'a> {
-    /// This project's program, linked statically: the first process.
-    pub program: &'a Path,
+    /// Linked statically: the first process, and the program of hosts.
+    pub programs: &'a Programs,
     /// A directory of modules whose names are in load order.
     pub modules: Option<&'a Path>,
     /// Files to lay over the image: where they stand there, and where they come from.
@@ -52,21 +52,15 @@ impl Initramfs<'_> {
         let packed = PackedInitramfs(memory);
         let tree = tempfile::tempdir().doing("make a temporary directory")?;
         let root = tree.path();
-        // Debug information would double the time to unpack it.
-        output(
-            Command::new("strip")
-                .arg("-o")
-                .arg(root.join("init"))
-                .arg(self.program),
-        )?;
+        strip(&self.programs.lab, &root.join("init"))?;
+        let addition = |place: &str| inside(&inside(root, ADDITIONS), place);
+        strip(&self.programs.host, &addition(HOST_PROGRAM))?;
         if let Some(modules) = self.modules {
             copy_directory(modules, &inside(root, MODULES))?;
         }
         for (place, source) in &self.additions {
-            let target = inside(&inside(root, ADDITIONS), place);
-            if let Some(parent) = target.parent() {
-                fs::create_dir_all(parent).at("create", parent)?;
-            }
+            let target = addition(place);
+            make_parent(&target)?;
             fs::copy(source, &target).at("copy", source)?;
         }
         let pack = "find . -mindepth 1 | cpio --quiet --create --format=newc --owner=0:0 > \"$0\"";
@@ -77,6 +71,19 @@ impl Initramfs<'_> {
             .current_dir(root);
         output(&mut shell)?;
         Ok(packed)
+    }
+}
+
+/// Copies a program without its debug information, which would double the time to unpack it.
+fn strip(program: &Path, to: &Path) -> Result<()> {
+    make_parent(to)?;
+    output(Command::new("strip").arg("-o").arg(to).arg(program)).map(drop)
+}
+
+fn make_parent(file: &Path) -> Result<()> {
+    match file.parent() {
+        Some(parent) => fs::create_dir_all(parent).at("create", parent),
+        None => Ok(()),
     }
 }
 

@@ -18,7 +18,10 @@ typedef int32_t s32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
+/* At least two: the loader's own thread takes one now and then. */
+#ifndef MODEL_CPUS
 #define MODEL_CPUS 2
+#endif
 #define MODEL_THREADS 32
 
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
@@ -87,6 +90,7 @@ struct task_struct {
 	u64 wakes_ns, ready_since_ns;
 	u64 work_ns, work_left_ns, work_spread_ns, sleep_ns, sleep_spread_ns; /* work_ns 0: it never sleeps */
 	u64 longest_wait_ns, ran_before_ns;
+	u64 inverted_since_ns[MODEL_CPUS], longest_inversion_ns; /* watch.h */
 };
 
 enum scx_exit_kind { SCX_EXIT_NONE, SCX_EXIT_DONE, SCX_EXIT_UNREG = 64 };
@@ -130,6 +134,7 @@ s32 scx_bpf_create_dsq(u64 queue, s32 node);
 s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 previous, u64 flags, bool *idle);
 s32 scx_bpf_pick_idle_cpu(const struct cpumask *mask, u64 flags);
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu);
+s32 scx_bpf_dsq_nr_queued(u64 queue);
 void scx_bpf_kick_cpu(s32 cpu, u64 flags);
 u32 scx_bpf_reenqueue_local(void);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The model of the kernel (kernel/sched/ext.c of Linux 6.12): two CPUs, dispatch queues, slices, idle CPUs, kicks, which
- * irq_work/N sends, ticks, and FIFO time of the loader's thread, which runs control_advance. Time is a number. Deterministic
- * from a seed.
+ * The model of the kernel (kernel/sched/ext.c of Linux 6.12): MODEL_CPUS CPUs, dispatch queues, slices, idle CPUs, kicks, which
+ * irq_work/N sends on PREEMPT_RT and an interrupt elsewhere, ticks, and FIFO time of the loader's thread, which runs
+ * control_advance. Time is a number. Deterministic from a seed.
  */
 #ifndef MODEL_MACHINE_H
 #define MODEL_MACHINE_H
@@ -57,7 +57,15 @@ static u64 decisions_made;
 static FILE *records;
 /* So many are kept, and so many of those after them are lost. */
 static u64 room_for_records, records_to_lose;
+/* Kicks are sent from an interrupt: not PREEMPT_RT. */
+static bool direct_kicks;
 static u64 random_state = 88172645463325252ULL;
+
+static void fail(const char *what, const struct task_struct *p)
+{
+	printf("%s: %s at %llu ns\n", what, p ? p->name : "-", (unsigned long long)now_ns);
+	exit(1);
+}
 
 static u64 random_below(u64 limit)
 {
@@ -165,7 +173,7 @@ void scx_bpf_kick_cpu(s32 cpu, u64 flags)
 		model[cpu].kick_ns = now_ns + KICK_NS;
 	model[cpu].kick |= flags;
 	/* PREEMPT_RT: a kick is sent by irq_work/N of the CPU that asks for it. */
-	if (!model[this_cpu].fifo)
+	if (!direct_kicks && !model[this_cpu].fifo)
 		model[this_cpu].calls = true;
 }
 
@@ -215,6 +223,16 @@ struct bpf_iter_scx_dsq walk(u64 queue)
 	}
 	qsort(it.list, it.count, sizeof(it.list[0]), compare);
 	return it;
+}
+
+s32 scx_bpf_dsq_nr_queued(u64 queue)
+{
+	s32 count = 0;
+	int i;
+
+	for (i = 0; i < thread_count; i++)
+		count += threads[i]->queue == queue;
+	return count;
 }
 
 struct task_struct *walk_next(struct bpf_iter_scx_dsq *it)
@@ -358,6 +376,14 @@ static void put_back(s32 cpu, bool nothing_else)
 	current_thread = NULL;
 }
 
+/* Between dispatch() and running() other CPUs read the key: it is of what was chosen, and not of nobody. */
+static void watch_chosen(s32 cpu, const struct task_struct *next)
+{
+	if (next && slot_map[next->pid] != NO_VCPU && vcpu_map[slot_map[next->pid]].server.ready && !cpus[cpu].holder &&
+	    cpus[cpu].key == POLICY_KEY_IDLE)
+		fail("a CPU looks free before the VCPU that it has chosen runs", next);
+}
+
 static void schedule(s32 cpu)
 {
 	struct task_struct *before = model[cpu].runs, *next;
@@ -374,8 +400,10 @@ static void schedule(s32 cpu)
 	if (before && before->scx.slice)
 		return;
 	next = first_local(cpu);
-	if (before)
+	if (before) {
 		put_back(cpu, !next);
+		watch_chosen(cpu, next);
+	}
 	if (!next)
 		next = first_local(cpu);
 	model[cpu].idle = !next;
@@ -487,6 +515,13 @@ static void end_fifo(s32 cpu)
 	model[cpu].reschedules = true;
 }
 
+/* dequeue_task_scx: it sleeps, or changes its CPUs or its class */
+static void dequeue(struct task_struct *p, u64 flags)
+{
+	p->queue = 0;
+	steadyvm_quiescent(p, flags);
+}
+
 /* sched_setaffinity to one CPU */
 static void pin(struct task_struct *p, s32 cpu)
 {
@@ -499,6 +534,7 @@ static void pin(struct task_struct *p, s32 cpu)
 		model[p->cpu].reschedules = true;
 		stop(p->cpu, true);
 	}
+	dequeue(p, 0);
 	p->cpu = this_cpu = cpu;
 	if (p->sleeps)
 		return;
@@ -521,6 +557,7 @@ static struct task_struct *thread(const char *name, unsigned long cpus)
 	p->scx.weight = 100;
 	p->sleeps = true;
 	p->wakes_ns = now_ns + 1000 * thread_count;
+	memset(p->inverted_since_ns, 0xff, sizeof(p->inverted_since_ns));
 	threads[thread_count++] = p;
 	steadyvm_enable(p);
 	return p;
@@ -536,12 +573,6 @@ static struct task_struct *sleeper(const char *name, unsigned long cpus, u64 wor
 	return p;
 }
 
-static void fail(const char *what, const struct task_struct *p)
-{
-	printf("%s: %s at %llu ns\n", what, p ? p->name : "-", (unsigned long long)now_ns);
-	exit(1);
-}
-
 static u64 least(u64 a, u64 b)
 {
 	return a < b ? a : b;
@@ -550,9 +581,9 @@ static u64 least(u64 a, u64 b)
 /* A CPU that no FIFO thread has, for the loader's; -1 for none. */
 static s32 cpu_for_loader(void)
 {
-	s32 cpu = random_below(MODEL_CPUS);
+	s32 cpu = random_below(MODEL_CPUS), tries;
 
-	if (model[cpu].fifo)
+	for (tries = 0; tries < MODEL_CPUS && model[cpu].fifo; tries++)
 		cpu = (cpu + 1) % MODEL_CPUS;
 	return model[cpu].fifo ? -1 : cpu;
 }
@@ -597,6 +628,8 @@ static void handle_cpu(s32 cpu)
 	if (!model[cpu].fifo && model[cpu].runs && model[cpu].runs->work_ns && !model[cpu].runs->work_left_ns)
 		put_to_sleep(cpu);
 }
+
+#include "watch.h"
 
 static void run(u64 duration_ns)
 {
@@ -655,6 +688,8 @@ static void run(u64 duration_ns)
 				}
 			}
 		}
+		watch_inversions();
+		watch_keys();
 		for (i = 0; i < thread_count; i++) {
 			struct task_struct *p = threads[i];
 

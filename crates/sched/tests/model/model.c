@@ -21,10 +21,26 @@
  *                                 a VCPU that computes, granted 4 ms in every 10, beside so many normal threads, and a FIFO thread
  *                                 that leaves the last CPU for so long in every 100 ms
  *
+ *        model together SERVER PERIOD_US FIRST direct|rt
+ *                                 as many VCPUs as CPUs that compute nearly always, and FIRST above them, whose budgets, a fifth of
+ *                                 the period, come back together; kicks as the kernel sends them (direct), or PREEMPT_RT
+ *
+ *        model withdraw [idles]
+ *                                 a VCPU that is put on a CPU as it wakes, and bound to another one before it runs; idles: beside one
+ *                                 whose budget idles away
+ *
+ *        model crowd SEED direct|rt
+ *                                 random VCPUs on all CPUs, some bound, most of whose periods begin together, who leave 60 %
+ *                                 of one CPU: every server that does not idle and every order in one queue, 1 s each
+ *
  * Prints a line for the loader's thread, and one per thread, of each scenario: name, per cent of a CPU, per cent granted, longest
- * wait to run in us, periods whose use is unexplained, and those that were short of budget. Ends with 1 if a thread waits for STALL_NS, or decisions come in a storm.
+ * wait to run in us, periods whose use is unexplained, those that were short of budget, and for how long one that comes after it
+ * had a CPU while it waited (watch.h), in us. Ends with 1 if a thread waits for STALL_NS, decisions come in a storm, or a CPU's key
+ * is stale.
  */
 #include "machine.h"
+
+#define ALL_CPUS ((1UL << MODEL_CPUS) - 1)
 
 static bool names_fifo_threads;
 
@@ -57,21 +73,23 @@ static void measure(const char *scenario, u64 duration_ns)
 
 	for (i = 0; i < thread_count; i++) {
 		threads[i]->longest_wait_ns = 0;
+		threads[i]->longest_inversion_ns = 0;
 		threads[i]->ran_before_ns = threads[i]->se.sum_exec_runtime;
 	}
 	loader_ran_ns = 0;
 	run(duration_ns);
-	printf("%s loader %.3f 0 0 0 0\n", scenario, (double)loader_ran_ns * 100.0 / (double)duration_ns);
+	printf("%s loader %.3f 0 0 0 0 0\n", scenario, (double)loader_ran_ns * 100.0 / (double)duration_ns);
 	for (i = 0; i < thread_count; i++) {
 		struct task_struct *p = threads[i];
 		u32 slot = slot_map[p->pid];
 		struct vcpu *v = slot == NO_VCPU ? NULL : &vcpu_map[slot];
 
-		printf("%s %s %.3f %.3f %llu %llu %llu\n", scenario, p->name,
+		printf("%s %s %.3f %.3f %llu %llu %llu %llu\n", scenario, p->name,
 		       (double)(p->se.sum_exec_runtime - p->ran_before_ns) * 100.0 / (double)duration_ns,
 		       v ? (double)v->server.parameters.budget_ns * 100.0 / (double)v->server.parameters.period_ns : 0.0,
 		       (unsigned long long)p->longest_wait_ns / 1000, (unsigned long long)(v ? v->usage.unexplained : 0),
-		       (unsigned long long)(v ? v->usage.short_periods : 0));
+		       (unsigned long long)(v ? v->usage.short_periods : 0),
+		       (unsigned long long)p->longest_inversion_ns / 1000);
 	}
 }
 
@@ -87,7 +105,7 @@ static void set_host(u32 order, u32 partitioned)
 	control_host(&request);
 }
 
-/* As crates/steadyvm/tests/lab_sched.rs::every_decision_is_explained_by_the_policy, with less for VCPUs. */
+/* As crates/steadyvm-lab/tests/lab_sched.rs::every_decision_is_explained_by_the_policy, with less for VCPUs. */
 static void mix(const char *file)
 {
 	struct {
@@ -192,6 +210,89 @@ static void beside_fifo(u64 leaves_ns, u32 normal)
 	measure("fifo", 20000 * MS);
 }
 
+static void together(u32 kind, u64 period_ns, u32 first)
+{
+	u32 i;
+
+	set_host(POLICY_DEADLINE_MONOTONIC, 0);
+	/* All are named at one instant. */
+	for (i = 0; i < first + MODEL_CPUS; i++) {
+		struct task_struct *p = thread(i < first ? "first" : "second", ALL_CPUS);
+		u64 of_it_ns = i < first ? period_ns : 2 * period_ns;
+
+		name_vcpu(i, p, kind, i < first ? of_it_ns / 5 : of_it_ns * 9 / 10, of_it_ns, i);
+	}
+	measure("together", 50 * period_ns);
+}
+
+/* One that is to have a CPU at once is bound to another before it runs there, and the CPU has nothing else to do. */
+static void withdraw(bool idles)
+{
+	struct task_struct *comes = thread("comes", ALL_CPUS), *waits = thread("waits", 2), *normal = thread("normal", 2);
+	u32 i, put = 0;
+
+	comes->wakes_ns = waits->wakes_ns = NONE;
+	normal->work_ns = normal->work_left_ns = normal->sleep_ns = 10 * MS;
+	set_host(POLICY_EXPLICIT, 0);
+	name_vcpu(0, comes, POLICY_DEFERRABLE, 5 * MS, 10 * MS, 0);
+	/* One that idles its budget away has CPUs found by their keys. */
+	name_vcpu(1, waits, idles ? POLICY_WORK_CONSERVING : POLICY_DEFERRABLE, 5 * MS, 10 * MS, 1);
+	for (i = 0; i < 20; i++) {
+		comes->mask.bits[0] = ALL_CPUS;
+		comes->nr_cpus_allowed = MODEL_CPUS;
+		steadyvm_set_cpumask(comes, &comes->mask);
+		comes->cpu = 0;
+		run(MS / 2);
+		comes->sleeps = true;
+		wake_thread(comes);
+		put += comes->queue == LOCAL(comes->cpu);
+		pin(comes, MODEL_CPUS - 1);
+		watch_keys();
+		comes->work_left_ns = comes->work_ns = MS / 10;
+		comes->sleep_ns = NONE / 4;
+		run(10 * MS);
+	}
+	if (put < 10)
+		fail("it is not put on CPUs", comes);
+	measure("withdraw", 10 * MS);
+}
+
+static void crowd(void)
+{
+	static const u32 kinds[] = { POLICY_DEFERRABLE, POLICY_POLLING, POLICY_SPORADIC, POLICY_CONSTANT_BANDWIDTH };
+	u32 vcpus = 0, kind, order, i;
+	char scenario[64];
+
+	for (i = 0; i < 2 * MODEL_CPUS; i++, vcpus++)
+		thread("computes", ALL_CPUS);
+	for (i = 0; i < MODEL_CPUS; i++, vcpus++)
+		sleeper("sleeps", ALL_CPUS, 300000, MS);
+	for (i = 0; i < MODEL_CPUS; i++, vcpus++)
+		thread("bound", 1UL << i);
+	for (i = 0; i < MODEL_CPUS; i++)
+		sleeper("normal", ALL_CPUS, 500000, 20 * MS);
+	sleeper("kernel", 1, 20000, MS)->flags = PF_KTHREAD;
+	thread("normal", ALL_CPUS);
+	for (kind = 0; kind < 4; kind++) {
+		for (order = 0; order < POLICY_ORDERS; order++) {
+			u32 left = 100 * MODEL_CPUS - 60;
+
+			set_host(order, 0);
+			for (i = 0; i < vcpus; i++) {
+				/* Five for each that follows: what was used of a budget before is owed by the next. */
+				u64 period = (2ULL << random_below(4)) * MS, rest = left - 5 * (vcpus - i - 1);
+				u32 share = least(5 + random_below(35), rest);
+
+				left -= share;
+
+				name_vcpu(i, threads[i], kinds[kind], period * share / 100, period, i);
+			}
+			snprintf(scenario, sizeof(scenario), "%u %u", kinds[kind], order);
+			measure(scenario, 1000 * MS);
+		}
+	}
+}
+
 int main(int count, char **words)
 {
 	u32 i;
@@ -217,10 +318,20 @@ int main(int count, char **words)
 		sleep_in_budget(atoi(words[2]) * 1000ULL, atoi(words[3]) * 1000ULL, atoi(words[4]) * 1000ULL);
 	} else if (count == 4 && !strcmp(words[1], "fifo")) {
 		beside_fifo(atoi(words[2]) * 1000ULL, atoi(words[3]));
+	} else if (count == 6 && !strcmp(words[1], "together")) {
+		direct_kicks = !strcmp(words[5], "direct");
+		together(atoi(words[2]), atoi(words[3]) * 1000ULL, atoi(words[4]));
+	} else if ((count == 2 || count == 3) && !strcmp(words[1], "withdraw")) {
+		withdraw(count == 3);
+	} else if (count == 4 && !strcmp(words[1], "crowd")) {
+		direct_kicks = !strcmp(words[3], "direct");
+		random_state ^= strtoull(words[2], NULL, 10) * 0x9e3779b97f4a7c15ULL;
+		crowd();
 	} else {
 		fprintf(stderr, "usage: model mix SEED RECORD [ROOM LOST] | model lend SERVER SLEEPER_US RT_US [fifo] |\n"
 				"       model kernel WORK_US SLEEP_US | model sleep WORK_US SLEEP_US BUDGET_US |\n"
-				"       model fifo LEAVES_US NORMAL\n");
+				"       model fifo LEAVES_US NORMAL | model together SERVER PERIOD_US FIRST direct|rt |\n"
+				"       model withdraw [idles] | model crowd SEED direct|rt\n");
 		return 2;
 	}
 	return 0;

@@ -26,6 +26,12 @@ impl<O: Observer> Engine<'_, O> {
         }
         let state = &mut self.guests[guest as usize];
         state.ready_tasks += 1;
+        if self.play.stays_awake {
+            if state.ready_tasks == 1 {
+                self.all(guest, Self::wake);
+            }
+            return;
+        }
         if state.ready_vcpus < state.ready_tasks.min(state.vcpus.1 - state.vcpus.0) {
             self.advance_idle(guest);
             let state = &self.guests[guest as usize];
@@ -62,6 +68,12 @@ impl<O: Observer> Engine<'_, O> {
         }
         let state = &mut self.guests[guest as usize];
         state.ready_tasks -= 1;
+        if self.play.stays_awake {
+            if state.ready_tasks == 0 {
+                self.all(guest, Self::block);
+            }
+            return;
+        }
         if state.ready_vcpus <= state.ready_tasks {
             return;
         }
@@ -76,6 +88,13 @@ impl<O: Observer> Engine<'_, O> {
         if let Some(vcpu) = chosen {
             self.guests[guest as usize].ready_vcpus -= 1;
             self.block(vcpu);
+        }
+    }
+
+    fn all(&mut self, guest: u32, change: impl Fn(&mut Self, u32)) {
+        let (first, end) = self.guests[guest as usize].vcpus;
+        for vcpu in first..end {
+            change(self, vcpu);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The host's decision: the rule of `policy/order.h` on every CPU whose queue has changed.
 
-use steadyvm_sched_policy::{KEY_IDLE, KEY_NON_RT, Kind, preempts};
+use steadyvm_sched_policy::{KEY_IDLE, KEY_NON_RT, Kind, at_quantum, preempts};
 
 use super::{Engine, NONE, SLICE_NS};
 use crate::{observe::Observer, timers::NEVER};
@@ -250,11 +250,14 @@ impl<O: Observer> Engine<'_, O> {
         state.last_cpu = cpu;
         state.outcome.dispatches += 1;
         state.outcome.migrations += u64::from(migrates);
-        let own = &mut self.cpus[cpu as usize];
-        own.overhead = overheads.decision_ns + overheads.context_switch_ns;
+        let mut cost =
+            overheads.decision_ns + overheads.context_switch_ns + overheads.cache_reload_ns;
         if migrates {
-            own.overhead += overheads.migration_ns;
+            cost += overheads.migration_ns;
         }
+        let cost = if state.whole { 0 } else { cost };
+        let own = &mut self.cpus[cpu as usize];
+        own.overhead = cost;
         own.slice_end = self.now + SLICE_NS;
     }
 
@@ -280,24 +283,41 @@ impl<O: Observer> Engine<'_, O> {
         self.dirty_guests.clear();
     }
 
+    /// When the host next looks at a VCPU that uses its budget: at its next event, or, where its budget has ended since the
+    /// last look and something else had it accounted, at the next multiple of the quantum.
+    fn next_seen(&self, vcpu: u32) -> u64 {
+        let next = self.next_of(vcpu, true);
+        if self.vcpus[vcpu as usize].server.claims(self.now) {
+            next
+        } else {
+            next.min(at_quantum(self.now, self.host.quantum_ns))
+        }
+    }
+
     /// Sets the timer of `cpu`, which is settled, to what ends first on it.
     fn arm_cpu(&mut self, cpu: u32) {
+        // Who stays after its slice has another one.
+        if self.cpus[cpu as usize].slice_end <= self.now {
+            self.cpus[cpu as usize].slice_end = self.now + SLICE_NS;
+        }
         let state = &self.cpus[cpu as usize];
         let mut next = NEVER;
         if state.holder != NONE {
             let holder = &self.vcpus[state.holder as usize].server;
-            let now = self.now + state.overhead;
-            next = self.seen(holder.next_event(now, true));
+            next = self.next_seen(state.holder);
             if state.runner != state.holder && state.runner != NONE {
                 let runner = &self.vcpus[state.runner as usize];
-                let pays = holder.parameters().kind() != Kind::CapacityReclaiming;
-                next = next.min(self.seen(runner.server.next_event(now, pays)));
+                next = next.min(if holder.parameters().kind() == Kind::CapacityReclaiming {
+                    self.next_of(state.runner, false)
+                } else {
+                    self.next_seen(state.runner)
+                });
                 if !runner.server.parameters().is_rt() {
-                    next = next.min(state.slice_end.max(self.now + 1));
+                    next = next.min(state.slice_end);
                 }
             }
             if self.vcpus[state.holder as usize].key >= KEY_NON_RT {
-                next = next.min(state.slice_end.max(self.now + 1));
+                next = next.min(state.slice_end);
             }
             if state.task != NONE {
                 next = next.min(self.now + state.overhead + self.tasks[state.task as usize].left);

@@ -12,11 +12,14 @@ use steadyvm_analysis::{
     host::{self, HostScheduler, Placement, VcpuServer, overhead},
     interface::{GuestScheduler, InterfaceKind, minimal},
 };
+use steadyvm_report::picture::{Bar, Group};
+use steadyvm_report::{Answer, Finding, Picture};
 use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
 
+use super::Found;
 use crate::{
     simulate,
-    system::{Guest, GuestOrder, Overheads, System, Task, Vcpu},
+    system::{Guest, GuestOrder, Overheads, Play, System, Task, Vcpu},
 };
 
 const MS: u64 = 1_000_000;
@@ -50,15 +53,68 @@ struct Verdicts {
     contradictions: u64,
 }
 
-pub(super) fn run(seed: u64) -> String {
-    let mut text = introduction(seed);
+pub(super) fn run(seed: u64) -> Found {
+    let mut tables = DIFFERENCES.to_owned();
+    let mut capacities = Vec::new();
     for periods in &PERIODS_MS {
-        text += &part(seed, periods);
+        let (text, found) = part(seed, periods);
+        tables += &text;
+        capacities.push(found);
     }
-    text
+    Found {
+        answer: answer(&capacities),
+        introduction: format!(
+            "Figures 3.4 to 3.9: n = {SETS} task sets per row, 60 s of simulated time each, quantum 1 ms, no overheads. \
+             Figures are fractions of task sets."
+        ),
+        tables,
+    }
 }
 
-fn part(seed: u64, periods: &Periods) -> String {
+/// The highest utilisation up to which every set of a part is met, by host; pEDF guests, periodic servers.
+type Capacities = [f64; 4];
+
+/// The paper's, with gEDF.
+const PAPERS_CAPACITY: f64 = 3.9;
+
+fn answer(capacities: &[Capacities]) -> Answer {
+    let parts = || PERIODS_MS.iter().zip(capacities);
+    let words = |periods: &Periods| {
+        let [first, .., last] = periods;
+        if first == last {
+            format!("VCPU periods of {first} ms")
+        } else {
+            format!("VCPU periods of {first} to {last} ms")
+        }
+    };
+    let bound = |(periods, found): (&Periods, &Capacities)| Finding::Bound {
+        of: words(periods),
+        figure: "load up to which five CPUs under gEDF meet all sets".to_owned(),
+        words: format!("{:.1}", found[1]),
+        bound: Some((
+            format!("{PAPERS_CAPACITY}, the dissertation's"),
+            found[1] >= PAPERS_CAPACITY,
+        )),
+    };
+    let group = |(periods, found): (&Periods, &Capacities)| Group {
+        name: words(periods),
+        bars: HOSTS
+            .iter()
+            .zip(found)
+            .map(|((name, _), &load)| Bar::new(name, Some(load), |it| format!("{it:.1} of 5")))
+            .collect(),
+    };
+    Answer {
+        question: "How many tasks can five CPUs hold?".to_owned(),
+        findings: parts().map(bound).collect(),
+        picture: Picture {
+            title: "CPUs in use up to which every task set is met; longer is better".to_owned(),
+            groups: parts().map(group).collect(),
+        },
+    }
+}
+
+fn part(seed: u64, periods: &Periods) -> (String, Capacities) {
     let totals: Vec<u32> = (0..20).map(|step| 11 + 2 * step).collect();
     let rows: Vec<Vec<Verdicts>> = thread::scope(|scope| {
         let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -92,7 +148,15 @@ fn part(seed: u64, periods: &Periods) -> String {
         }
         rows
     });
-    page(&totals, &rows, periods)
+    let found = [0, 1, 2, 3].map(|host| capacity(&totals, &rows, &|it| it.simulated[0][0][host]));
+    (page(&totals, &rows, periods), found)
+}
+
+/// The highest total up to which every set is met.
+fn capacity(totals: &[u32], rows: &[Vec<Verdicts>], test: &dyn Fn(&Verdicts) -> bool) -> f64 {
+    let met = (totals.iter().zip(rows)).take_while(|(_, row)| row.iter().all(test));
+    let last = met.last();
+    last.map_or(0.0, |(&total, _)| f64::from(total) / 10.0)
 }
 
 /// (execution, period) in ms, by domain. `total` is in tenths.
@@ -279,6 +343,7 @@ fn place(guests: &[Guest], scheduler: HostScheduler) -> (System, bool) {
         host: Host::new(order, scheduler.is_partitioned(), MS),
         cpus: CPUS,
         overheads: Overheads::default(),
+        play: Play::default(),
         guests,
     };
     (system, admitted)
@@ -305,21 +370,14 @@ fn pack(vcpus: &[host::Vcpu]) -> Vec<CpuSet> {
         .collect()
 }
 
-fn introduction(seed: u64) -> String {
-    format!(
-        "# Schedulability on five CPUs (Figures 3.4 to 3.9)\n\n\
-         Command: `steadyvm simulate --experiment multicore --seed {seed}`. n = {SETS} task sets a row, 60 s of simulated \
-         time each, quantum 1 ms, no overheads. Figures are fractions of task sets.\n\n\
-         What differs from the paper: it says that VCPU periods are harmonic, not which, so there are three parts here; \
+const DIFFERENCES: &str = "What differs from the paper: it says that VCPU periods are harmonic, not which, so there are three parts here; \
          execution times are whole milliseconds; the simulator has no overheads, no domain 0 and no credit scheduler; a \
          global guest's jobs run on whichever of its VCPUs run, as the theory assumes and Linux does not; the seeds are \
-         ours.\n"
-    )
-}
+         ours.\n";
 
 fn page(totals: &[u32], rows: &[Vec<Verdicts>], periods: &Periods) -> String {
     let [first, second, third, fourth] = periods;
-    let mut text = format!("\n# VCPU periods of {first}, {second}, {third}, {fourth} ms\n");
+    let mut text = format!("\n## VCPU periods of {first}, {second}, {third}, {fourth} ms\n");
     let fraction = |row: &[Verdicts], test: &dyn Fn(&Verdicts) -> bool| {
         row.iter().filter(|verdicts| test(verdicts)).count() as f64 / row.len().max(1) as f64
     };
@@ -328,7 +386,7 @@ fn page(totals: &[u32], rows: &[Vec<Verdicts>], periods: &Periods) -> String {
         let part = if guest == 0 { "a" } else { "b" };
         let _ = write!(
             text,
-            "\n## Figures 3.5({part}), 3.6({part}), 3.8, 3.9: {guest_name} in the guests\n\n| U |"
+            "\n### Figures 3.5({part}), 3.6({part}), 3.8, 3.9: {guest_name} in the guests\n\n| U |"
         );
         for (kind, hosts) in [
             ("theory", HOSTS),
@@ -363,7 +421,7 @@ fn page(totals: &[u32], rows: &[Vec<Verdicts>], periods: &Periods) -> String {
     }
     let _ = writeln!(
         text,
-        "\n## Figure 3.7: mean total VCPU bandwidth\n\n| U | pEDF guests | gEDF guests |\n|---|---|---|"
+        "\n### Figure 3.7: mean total VCPU bandwidth\n\n| U | pEDF guests | gEDF guests |\n|---|---|---|"
     );
     for (total, row) in totals.iter().zip(rows) {
         let mean = |guest: usize| {
@@ -384,17 +442,8 @@ fn page(totals: &[u32], rows: &[Vec<Verdicts>], periods: &Periods) -> String {
 }
 
 /// The paper's statements, each beside what was found.
-#[expect(clippy::too_many_lines, reason = "a list, one entry a statement")]
 fn agreement(totals: &[u32], rows: &[Vec<Verdicts>]) -> String {
-    // The highest total up to which every set is met.
-    let capacity = |test: &dyn Fn(&Verdicts) -> bool| {
-        let met = totals
-            .iter()
-            .zip(rows)
-            .take_while(|(_, row)| row.iter().all(test));
-        met.last()
-            .map_or(0.0, |(&total, _)| f64::from(total) / 10.0)
-    };
+    let capacity = |test: &dyn Fn(&Verdicts) -> bool| capacity(totals, rows, test);
     let count = |test: &dyn Fn(&Verdicts) -> bool| {
         rows.iter()
             .flatten()
@@ -410,7 +459,7 @@ fn agreement(totals: &[u32], rows: &[Vec<Verdicts>]) -> String {
         .flatten()
         .map(|verdicts| verdicts.contradictions)
         .sum();
-    let mut text = "\n## Statements of the paper\n\nCounts are task sets of 500.\n\n| paper | here |\n|---|---|\n".to_owned();
+    let mut text = "\n### Statements of the paper\n\nCounts are task sets of 500.\n\n| paper | here |\n|---|---|\n".to_owned();
     let mut row = |paper: &str, here: String| {
         // Writing to a string does not fail.
         let _ = writeln!(text, "| {paper} | {here} |");
@@ -490,4 +539,27 @@ fn agreement(totals: &[u32], rows: &[Vec<Verdicts>]) -> String {
         ),
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::verdict;
+
+    /// What the page says in short follows from its own rows.
+    #[test]
+    fn the_pages_sentence_follows_from_its_figures() {
+        let page = include_str!("../../../../docs/results/multicore.md");
+        let rows = verdict::rows(page, 13);
+        assert_eq!(rows.len(), 2 * 20 * PERIODS_MS.len());
+        // Of each part the first 20 rows are of pEDF guests; the columns from the fifth are of periodic servers.
+        let capacities = rows.chunks(40).map(|part| {
+            [5, 6, 7, 8].map(|column| {
+                let met = part[..20].iter().take_while(|row| row[column] == "1.00");
+                met.last()
+                    .map_or(0.0, |row| row[0].parse().expect("a load"))
+            })
+        });
+        verdict::require_answer(page, &answer(&capacities.collect::<Vec<_>>()));
+    }
 }

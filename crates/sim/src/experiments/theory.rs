@@ -17,7 +17,11 @@ use steadyvm_analysis::{
     server::{self, Server, ServerKind, tasks::ServedTask},
     supply::{PeriodicResource, Replenishment},
 };
+use steadyvm_report::picture::{Bar, Group};
+use steadyvm_report::{Answer, Finding, Picture};
+use steadyvm_sched_policy::Kind;
 
+use super::Found;
 use super::shares::{self, BUDGETS_MS, CASES};
 
 /// Task sets a load; the paper has one.
@@ -47,16 +51,56 @@ const HOSTS: [(u32, f64); 7] = [
 const TAKEN_GIB: f64 = 4.2;
 const VM_MIB: u32 = 1_792;
 
-pub(super) fn run(seed: u64) -> String {
-    let mut text = format!(
-        "# Analysis alone: Table 2.4, sections 4.3.2 and 4.3.3\n\n\
-         Command: `steadyvm simulate --experiment theory --seed {seed}`. Nothing is simulated. No overheads. The seeds are \
-         ours.\n"
-    );
-    text += &servers();
-    text += &loads(seed);
-    text += &pairs(seed);
-    text + &orders(seed)
+pub(super) fn run(seed: u64) -> Found {
+    let (servers, broken) = servers();
+    let (loads, accepted) = loads(seed);
+    let (simulated, contradicted) =
+        simulated(|case, kind, load| shares::misses(kind, &CASES[case].1, load, seed));
+    Found {
+        answer: answer(broken, &accepted, contradicted),
+        introduction: "Table 2.4, sections 4.3.2 and 4.3.3: nothing is simulated but for one table, which says so. No \
+             overheads. The seeds are ours."
+            .to_owned(),
+        tables: servers + &loads + &simulated + &pairs(seed) + &orders(seed),
+    }
+}
+
+/// The load at which the picture shows how many sets are accepted, %.
+const SHOWN_LOAD: u64 = 60;
+
+/// `broken` servers do not keep their budgets; what periodic servers accept at [`SHOWN_LOAD`] is by case; `contradicted` are the
+/// rows of Table 2.4 that are simulated with misses.
+fn answer(broken: u64, accepted: &[[u64; 3]], contradicted: Vec<String>) -> Answer {
+    let all = (CASES.len() * KINDS.len() * BUDGETS_MS.len()) as u64;
+    let group = |((case, _), accepted): (&(&str, _), &[u64; 3])| Group {
+        name: format!("{case} shares, load {SHOWN_LOAD} %"),
+        bars: ["as published", "sound", "with pEDF"]
+            .iter()
+            .zip(accepted)
+            .map(|(name, sets)| Bar::new(name, Some(*sets as f64), |it| format!("{it} of {SETS}")))
+            .collect(),
+    };
+    Answer {
+        question: "Does the dissertation's Table 2.4 hold?".to_owned(),
+        findings: vec![
+            Finding::Count {
+                of: String::new(),
+                what: "servers of it that do not keep their own budget, which is its precondition"
+                    .to_owned(),
+                count: broken,
+                all,
+            },
+            Finding::Statements {
+                of: "the table, simulated,".to_owned(),
+                all: CASES.len() * SCHEDULABLE.len(),
+                contradicted,
+            },
+        ],
+        picture: Picture {
+            title: "Task sets that are accepted, periodic servers".to_owned(),
+            groups: CASES.iter().zip(accepted).map(group).collect(),
+        },
+    }
 }
 
 /// The five servers of a case, in order of priority.
@@ -70,8 +114,9 @@ fn ms(time: u64) -> Time {
     i64::try_from(time).unwrap_or(Time::MAX)
 }
 
-/// Whether the servers of Table 2.3 give what the table promises.
-fn servers() -> String {
+/// Whether the servers of Table 2.3 give what the table promises, and how many do not.
+fn servers() -> (String, u64) {
+    let mut broken = 0;
     let mut text = String::from(
         "\n## Table 2.4: the servers fail their own test\n\n\
          Table 2.4 applies the response-time analysis of Davis and Burns (RTSS 2005) to the tasks. Its precondition: each \
@@ -89,6 +134,7 @@ fn servers() -> String {
                 let longest = found.ok().flatten();
                 let longest_ms = longest.map_or("more".to_owned(), |time| time.to_string());
                 let late = longest.is_none_or(|time| time > server.period());
+                broken += u64::from(late);
                 let mark = if late { "**" } else { "" };
                 let _ = write!(text, " {mark}{longest_ms} of {}{mark} |", server.period());
             }
@@ -99,7 +145,7 @@ fn servers() -> String {
         "\nBold: the server does not keep its promise, so the analysis of its tasks says nothing. With the precondition, \
          Table 2.4 is empty where a row has bold entries.\n",
     );
-    text
+    (text, broken)
 }
 
 /// What holds of a task set, by server kind.
@@ -115,7 +161,9 @@ struct Row {
     least: [u64; 2],
 }
 
-fn loads(seed: u64) -> String {
+/// The tables by load, and what periodic servers accept at [`SHOWN_LOAD`]: as published, with the precondition, under pEDF.
+fn loads(seed: u64) -> (String, Vec<[u64; 3]>) {
+    let mut shown = Vec::new();
     let mut text = format!(
         "\n## Table 2.4: schedulable sets by load, of {SETS}\n\n\
          Sets as in section 2.5.5 (costs of 5 to 10 ms, periods rounded up to whole ms); the paper has one set a load. \
@@ -136,6 +184,9 @@ fn loads(seed: u64) -> String {
                 judge(&mut row, &periods, load, seed * 10_000 + load * 100 + set);
             }
             let [deferrable, periodic] = row.published;
+            if load == SHOWN_LOAD {
+                shown.push([periodic, row.sound[1], row.earliest_deadline]);
+            }
             let _ = writeln!(
                 text,
                 "| {load} | {deferrable} | {periodic} | {} | {} | {} | {} | {} |",
@@ -147,7 +198,41 @@ fn loads(seed: u64) -> String {
         "\n| the paper's Table 2.4 | deferrable | periodic |\n|---|---|---|\n\
          | each of the three cases | 30-45 % | 30-50 %, 60-75 % |\n",
     );
-    text
+    (text, shown)
+}
+
+/// Server, and the loads at which the paper's Table 2.4 says "schedulable", in each of the three cases.
+const SCHEDULABLE: [(Kind, &[u64]); 2] = [
+    (Kind::Deferrable, &[30, 35, 40, 45]),
+    (Kind::Periodic, &[30, 35, 40, 45, 50, 60, 65, 70, 75]),
+];
+
+/// What the sets of Figure 2.5 miss where Table 2.4 says that they do not, and the rows that do: percent by number of case,
+/// server and load.
+fn simulated(misses: impl Fn(usize, Kind, u64) -> f64) -> (String, Vec<String>) {
+    let mut contradicted = Vec::new();
+    let mut text = String::from(
+        "\n## Table 2.4: jobs late where it says schedulable\n\n\
+         The paper: \"when theory guarantees ... they are indeed schedulable\". Simulated, as for [Figure 2.5](shares.md); percent \
+         of jobs late at the loads that Table 2.4 calls schedulable.\n\n| shares | server | loads that miss | verdict |\n|---|---|---|---|\n",
+    );
+    for (number, (case, _)) in CASES.iter().enumerate() {
+        for (kind, loads) in SCHEDULABLE {
+            let late: Vec<String> = (loads.iter())
+                .map(|&load| (load, misses(number, kind, load)))
+                .filter(|&(_, missed)| missed > 0.0)
+                .map(|(load, missed)| format!("{missed:.2} % at {load}"))
+                .collect();
+            let (found, verdict) = if late.is_empty() {
+                ("none".to_owned(), "holds")
+            } else {
+                contradicted.push(format!("{} with {case} shares", kind.word()));
+                (late.join(", "), "**contradicted**")
+            };
+            let _ = writeln!(text, "| {case} | {} | {found} | {verdict} |", kind.word());
+        }
+    }
+    (text, contradicted)
 }
 
 fn judge(row: &mut Row, periods: &[u64; 5], load: u64, seed: u64) {
@@ -386,6 +471,7 @@ fn cloud(random: &mut ChaCha8Rng) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::verdict;
 
     /// The review's finding: no case has servers that all keep their promises, and yet some sets pass the
     /// published analysis; under EDF the same periodic servers keep theirs.
@@ -413,6 +499,30 @@ mod tests {
             "the paper's 30 % with periodic servers"
         );
         assert_eq!(row.least, [5, 5]);
+    }
+
+    /// The page's table of what misses where Table 2.4 says schedulable has the figures of Figure 2.5's page, which is
+    /// simulated with the same seed.
+    #[test]
+    fn what_misses_where_table_2_4_says_schedulable() {
+        let figures = verdict::rows(include_str!("../../../../docs/results/shares.md"), 7);
+        let (expected, contradicted) = simulated(|case, kind, load| {
+            let rows = &figures[case * 15..][..15];
+            let row = rows.iter().find(|row| row[0] == load.to_string());
+            let column = if kind == Kind::Deferrable { 1 } else { 4 };
+            row.expect("a load")[column].parse().expect("a figure")
+        });
+        assert!(
+            expected.contains("0.15 % at 45, 3.31 % at 50"),
+            "{expected}"
+        );
+        let page = include_str!("../../../../docs/results/theory.md");
+        assert!(page.contains(&expected), "{expected}");
+        let rows = verdict::rows(page, 8);
+        let accepted = rows.iter().filter(|row| row[0] == SHOWN_LOAD.to_string());
+        let accepted = accepted.map(|row| [2, 4, 5].map(|at| row[at].parse().expect("a number")));
+        let accepted: Vec<[u64; 3]> = accepted.collect();
+        verdict::require_answer(page, &answer(servers().1, &accepted, contradicted));
     }
 
     /// About 11 VMs, as in the paper's one run; not all, and not none.

@@ -16,7 +16,7 @@ pub fn admit(file: &Path, name: &str, description: DropIn) -> Result<()> {
     ensure!(
         file.exists(),
         "{} is not there, and real-time VMs start only where it says which CPUs they have: write [host] and [sched] \
-         (docs/guide/host.md has a first file)",
+         (steadyvm.toml(5) has its keys)",
         file.display()
     );
     let site = Site::admit(file, description)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde::Deserialize;
+use steadyvm_config::{DropIn, quoted};
 use steadyvm_host::CpuSet;
 
 use super::holder::Holder;
@@ -24,7 +24,7 @@ pub struct Description<'a> {
 }
 
 /// How long a VM counts: while one of these lives.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
     /// Its monitor.
     pub process: Option<Holder>,
@@ -64,26 +64,23 @@ impl Description<'_> {
     }
 }
 
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
-}
-
-#[derive(Deserialize)]
-struct File {
-    vm: Vec<Read>,
-}
-
 /// What a file says of its VM.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
     pub name: String,
-    #[serde(flatten)]
     pub held: Held,
 }
 
 /// The VM of a file; none of one that is damaged.
 pub fn read(text: &str) -> Option<Read> {
-    toml::from_str::<File>(text).ok()?.vm.pop()
+    let vm = DropIn::parse("", text).ok()?.vm.pop()?.value;
+    Some(Read {
+        name: vm.name?,
+        held: Held {
+            process: vm.process.map(Holder::from),
+            prepared_by: vm.prepared_by.map(Holder::from),
+        },
+    })
 }
 
 #[cfg(test)]

@@ -42,8 +42,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 ///
 /// A VM asks for a budget by its flavor's extra specs (`OpenStack` Nova), by <interface xmlns="urn:steadyvm:rt"> in its
 /// domain's metadata, or by its notes (Proxmox VE). Before such a VM starts, the hook asks the plan of
-/// /etc/steadyvm.toml, as `steadyvm apply --strict` does, and refuses what this host cannot hold. It describes the VM in
-/// /run/steadyvm.d until it ends, and applies. Other VMs it refuses never: as they start and end, it applies.
+/// /etc/steadyvm.toml, as `steadyvm apply --strict` does, and refuses a VM that this host cannot hold. It describes the VM
+/// in /run/steadyvm.d until the VM ends, and applies. It never refuses another VM; it applies as they start and end.
 ///
 /// Once a VM runs, the hook ends with 0 whatever happens, and writes what went wrong to the system's log.
 #[derive(Debug, clap::Args)]

@@ -22,9 +22,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use steadyvm_host::{Desired, HostControl, Machine, Report, Undone};
 use steadyvm_sched::process::ProcessId;
 
-use crate::output;
 use crate::site::peers::{self, Role};
 use crate::this_program;
+use steadyvm_cli::output;
 
 /// How long restoring waits for another steadyvm that changes the host.
 const WAIT: Duration = Duration::from_secs(60);

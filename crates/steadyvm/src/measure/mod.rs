@@ -19,23 +19,24 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use steadyvm_experiment::compare::results::{
-    AssembleOptions, MethodData, PhaseData, RoundData, RunData, Service, assemble,
+use steadyvm_comparison::{
+    CpuTimes, MethodData, OWN_QUESTION, PhaseData, RoundData, RunData, Service, answer, assemble,
+    report, table, tables,
 };
-use steadyvm_experiment::compare::table;
-use steadyvm_experiment::compare::write_files;
-use steadyvm_experiment::engine::CpuTimes;
 use steadyvm_host::{Desired, HostControl, HostError, State, Undone};
-use steadyvm_lab::progress::{News, Observer};
+use steadyvm_progress::{News, Observer};
+use steadyvm_report::results_page::fenced;
+use steadyvm_report::{Shown, write_run};
+use steadyvm_stats::bootstrap::BootstrapOptions;
 
-use crate::directory;
 use crate::host::ControlArgs;
-use crate::markdown::MarkdownArgs;
 use crate::netrt::{ClientArgs, rate};
-use crate::output;
-use crate::progress::Display;
 use crate::site::{FileArgs, Site};
 use crate::this_program;
+use steadyvm_cli::directory;
+use steadyvm_cli::markdown::MarkdownArgs;
+use steadyvm_cli::output;
+use steadyvm_progress::Display;
 
 use self::client::{Client, Limits};
 use self::guard::Guard;
@@ -168,17 +169,22 @@ fn measure(args: &Args, stop: &Stop) -> Result<ExitCode> {
     guard.restore()?;
     let (data, notes) = measured?;
 
-    let mut results = assemble(&data, AssembleOptions::default());
-    results.notes.extend(notes);
+    let mut figures = assemble(&data, BootstrapOptions::default());
+    figures.notes.extend(notes);
     run.end();
-    write_files(&args.out, &data, &results, &run, &run.report_meta())?;
-    let rendered = table::render(&results);
+    let shown = Shown {
+        text: table::render(&figures),
+        html: report::render(&figures, &run.report_meta()),
+    };
+    write_run(&args.out, &figures, &run, &shown, &tables(&data)?)?;
+    let rendered = shown.text;
+    let (answer, tables) = (answer(&figures, OWN_QUESTION), fenced(&rendered));
     args.markdown
-        .write_page(record::TITLE, record::WARNING, &run.facts(), &rendered)?;
+        .write_page(&answer, record::WARNING, run.facts(), &tables)?;
     if args.control.json {
-        print!("{}", results.to_json()?);
+        output::json(&figures)?;
     } else {
-        print!("{rendered}");
+        output::print(&rendered)?;
         output::line(&format!(
             "\nreport: {}",
             args.out.join("report.html").display()

@@ -4,8 +4,9 @@ use serde::Serialize;
 use steadyvm_host::{Desired, HostControl};
 use steadyvm_report::ReportMeta;
 
-use crate::machine::{cpu_model, load_average};
 use crate::site::peers::{self, Role};
+use steadyvm_cli::build;
+use steadyvm_cli::machine::{command_line, cpu_model, load_average};
 
 use super::Args;
 use super::client::Client;
@@ -60,8 +61,8 @@ impl Run {
         let load = load_average();
         Self {
             schema_version: 1,
-            git_revision: env!("STEADYVM_GIT_REVISION"),
-            command_line: crate::machine::command_line(),
+            git_revision: build::REVISION,
+            command_line: command_line("steadyvm"),
             started_unix_s: since.map_or(0, |since| since.as_secs()),
             duration_s: 0.0,
             service: args.service.clone(),

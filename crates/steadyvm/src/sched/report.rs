@@ -1,6 +1,6 @@
 //! What guests report of their jobs' deadlines.
 //!
-//! A guest alone knows whether its jobs are in time. `steadyvm load job --report` writes a line such as
+//! A guest alone knows whether its jobs are in time. `steadyvm-lab load job --report` writes a line such as
 //! `{"jobs":120,"misses":0}` at most once a second, both counted since it began. On the host there is a file or a FIFO of the
 //! VM's name in one directory; a virtio-serial port carries the lines there. The last whole line counts.
 //!

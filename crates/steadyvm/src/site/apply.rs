@@ -8,20 +8,21 @@ use serde::Serialize;
 use super::peers::{self, Actor};
 use super::{Fault, FileArgs, Site, ext};
 use crate::host::{ControlArgs, print_json};
-use crate::output;
+use steadyvm_cli::output;
 
 /// Make this host what a steadyvm.toml says: plan, receive path and ranks.
 ///
-/// A VM, a card or a file that cannot be served is left as it was and told by its name; the others are
-/// served, and the exit code is 1. With --strict it is all or nothing: if one thing fails, what was in
-/// force before is in force again. Applying a file again changes only what does not hold, such as the
-/// threads of a VM that started since. `steadyvm undo` restores everything; `steadyvm watch` keeps the
-/// file in force. A watch that an undo has stopped, and a scheduler of VCPU budgets that the kernel has
-/// ended, go on after it. While `steadyvm measure` runs, it is refused with exit code 3; a file that a
-/// watch would take back, with exit code 2.
+/// A VM, a card or a file that cannot be served is left as it was and named; the others are served, and the exit
+/// code is 1. With --strict it is all or nothing: if one step fails, the settings of before are in force again. Applying a file
+/// again changes only settings that do not hold, for example those of a VM that started since. `steadyvm undo` restores
+/// everything; `steadyvm watch` keeps the file in force.
 ///
-/// Beside /etc/steadyvm.toml, files in /etc/steadyvm.d and /run/steadyvm.d describe more VMs by [[vm]]
-/// tables, such as those that a cloud's hook writes. Those in /run are gone with the boot, as VMs are.
+/// After an apply a watch that an undo has stopped goes on, and so does a scheduler of VCPU budgets that the kernel has
+/// ended. While `steadyvm measure` runs, apply is refused with exit code 3. A file that a running watch would undo is
+/// refused with exit code 2.
+///
+/// Beside /etc/steadyvm.toml, files in /etc/steadyvm.d and /run/steadyvm.d describe more VMs by [[vm]] tables, for example
+/// those that a cloud's hook writes. The files in /run are gone after a reboot, as VMs are.
 ///
 /// A first file, for one real-time VM whose packets come through eth1:
 ///

@@ -13,17 +13,21 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use steadyvm_config as config;
 use steadyvm_host::HostError;
 
 /// The most that one of these files may have, in bytes.
 const MAX_BYTES: u64 = 1 << 16;
 
+const TO_DO: &str =
+    "fix or delete it; the program that describes its VM writes it at the VM's next start";
+
 /// A file beside the owner's.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DropIn {
     path: PathBuf,
-    /// Its text, or why it cannot be used.
-    text: Result<String, String>,
+    /// Its VMs, or why it cannot be used.
+    read: Result<config::DropIn, String>,
 }
 
 /// A file that is left out.
@@ -38,8 +42,9 @@ pub struct LeftOut {
 impl DropIn {
     /// One that is not written yet.
     pub fn to_come(path: PathBuf, text: &str) -> Self {
-        let text = check(&path, text).map_err(|error| error.to_string());
-        Self { path, text }
+        let name = path.display().to_string();
+        let read = config::DropIn::parse(&name, text).map_err(|error| unusable(&error));
+        Self { path, read }
     }
 
     /// Where it is.
@@ -68,7 +73,7 @@ pub fn beside(file: &Path) -> Vec<DropIn> {
             Ok(paths) => found.extend(paths.into_iter().filter_map(drop_in)),
             Err(error) => found.push(DropIn {
                 path: directory,
-                text: Err(error.to_string()),
+                read: Err(error.to_string()),
             }),
         }
     }
@@ -77,72 +82,69 @@ pub fn beside(file: &Path) -> Vec<DropIn> {
 
 /// None if its program has removed it meanwhile: that VM is gone.
 fn drop_in(path: PathBuf) -> Option<DropIn> {
-    let text = match read(&path) {
-        Ok(text) => check(&path, &text?),
-        Err(error) => Err(error),
-    };
-    let text = text.map_err(|error| error.to_string());
-    Some(DropIn { path, text })
+    match read(&path) {
+        Ok(text) => Some(DropIn::to_come(path, &text?)),
+        Err(error) => Some(DropIn {
+            path,
+            read: Err(error.to_string()),
+        }),
+    }
 }
 
-/// The owner's text with all files that can stand behind it, and those that cannot. `parse` reads a text whose errors name
-/// the file of its first argument.
+/// The owner's file with all files that can stand beside it, and those that cannot. `parse` takes the whole; an error of it
+/// that has no place is called by its first argument.
 ///
 /// # Errors
-/// The owner's text is wrong by itself.
+/// The owner's file is wrong by itself.
 pub fn combine<T, E: Display>(
     name: &str,
-    owners: &str,
+    owners: &config::File,
     files: &[DropIn],
-    parse: impl Fn(&str, &str) -> Result<T, E>,
+    parse: impl Fn(&str, &config::File) -> Result<T, E>,
 ) -> Result<(T, Vec<LeftOut>), E> {
     let mut left_out = Vec::new();
-    let mut good: Vec<(&Path, &str)> = Vec::new();
-    let mut known: BTreeMap<String, String> = names(owners)
-        .into_iter()
-        .map(|vm| (vm, name.to_owned()))
-        .collect();
-    for DropIn { path, text } in files {
+    let mut good: Vec<(&Path, &config::DropIn)> = Vec::new();
+    let mut known: BTreeMap<&str, String> =
+        owners.vm_names().map(|vm| (vm, name.to_owned())).collect();
+    for DropIn { path, read } in files {
         let mut leave_out = |error: String| {
             let path = path.clone();
             left_out.push(LeftOut { path, error });
         };
-        let text = match text {
-            Ok(text) => text,
+        let file = match read {
+            Ok(file) => file,
             Err(error) => {
                 leave_out(error.clone());
                 continue;
             }
         };
-        let of_file = names(text);
-        if let Some((vm, other)) = of_file.iter().find_map(|vm| known.get_key_value(vm)) {
+        let place = path.display().to_string();
+        if let Some((vm, other)) = file.vm_names().find_map(|vm| known.get_key_value(vm)) {
             leave_out(format!(
-                "{}: VM \"{vm}\" is described by {other} already; delete one of the two",
-                path.display()
+                "{place}: VM \"{vm}\" is described by {other} already; delete one of the two"
             ));
             continue;
         }
-        let place = path.display().to_string();
         // By itself, so that it stops no other file.
-        if let Err(error) = parse(&place, &joined(owners, &[text])) {
-            leave_out(in_own_lines(&error.to_string(), &place, owners));
+        if let Err(error) = parse(&place, &owners.with([file])) {
+            leave_out(named(&place, &error.to_string()));
             continue;
         }
-        known.extend(of_file.into_iter().map(|vm| (vm, place.clone())));
-        good.push((path, text));
+        known.extend(file.vm_names().map(|vm| (vm, place.clone())));
+        good.push((path, file));
     }
-    let all: Vec<&str> = good.iter().map(|(_, text)| *text).collect();
-    match parse(name, &joined(owners, &all)) {
+    let all = owners.with(good.iter().map(|(_, file)| *file));
+    match parse(name, &all) {
         Ok(parsed) => return Ok((parsed, left_out)),
         Err(error) if good.is_empty() => return Err(error),
         Err(_) => {}
     }
     // Each is good with the owner's, and all of them are not: those count that can, in their order.
     let mut parsed = parse(name, owners)?;
-    let mut counting: Vec<&str> = Vec::new();
-    for (path, text) in good {
-        counting.push(text);
-        match parse(name, &joined(owners, &counting)) {
+    let mut counting: Vec<&config::DropIn> = Vec::new();
+    for (path, file) in good {
+        counting.push(file);
+        match parse(name, &owners.with(counting.iter().copied())) {
             Ok(more) => parsed = more,
             Err(error) => {
                 counting.pop();
@@ -159,38 +161,13 @@ pub fn combine<T, E: Display>(
     Ok((parsed, left_out))
 }
 
-fn joined(owners: &str, files: &[&str]) -> String {
-    let mut text = owners.to_owned();
-    for file in files {
-        text.push('\n');
-        text.push_str(file);
+/// An error with the file that it is of.
+fn named(place: &str, error: &str) -> String {
+    if error.contains(place) {
+        error.to_owned()
+    } else {
+        format!("{place}: {error}")
     }
-    text
-}
-
-/// An error of the joined texts, with the line of the file itself.
-fn in_own_lines(error: &str, place: &str, owners: &str) -> String {
-    let before = joined(owners, &[""]).matches('\n').count();
-    let sign = format!("{place} line ");
-    let Some((start, rest)) = error.split_once(&sign) else {
-        return format!("{place}: {error}");
-    };
-    let digits = rest.chars().take_while(char::is_ascii_digit).count();
-    match rest[..digits].parse::<usize>() {
-        Ok(line) if line > before => {
-            format!("{start}{sign}{}{}", line - before, &rest[digits..])
-        }
-        _ => error.to_owned(),
-    }
-}
-
-/// The names of a text's VMs; none where it is no TOML, which its reader tells.
-fn names(text: &str) -> Vec<String> {
-    let tables: toml::Table = text.parse().unwrap_or_default();
-    let vms = tables.get("vm").and_then(toml::Value::as_array);
-    let names = vms.into_iter().flatten();
-    let names = names.filter_map(|vm| vm.get("name")?.as_str().map(str::to_owned));
-    names.collect()
 }
 
 fn files(directory: &Path) -> Result<Vec<PathBuf>, HostError> {
@@ -231,31 +208,15 @@ fn read(path: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(text))
 }
 
-fn check(path: &Path, text: &str) -> Result<String, HostError> {
-    let tables: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| cannot_read(path, error.message()))?;
-    match tables
-        .iter()
-        .find(|(name, value)| *name != "vm" || !value.is_array())
-    {
-        None => Ok(text.to_owned()),
-        Some((name, _)) => Err(HostError::BadInput {
-            what: format!(
-                "{} has \"{name}\"; files in this directory may only have [[vm]] tables",
-                path.display()
-            ),
-            fix: "move it into the file that describes this host".into(),
-        }),
-    }
-}
-
 fn cannot_read(path: &Path, why: &str) -> HostError {
     HostError::BadInput {
         what: format!("cannot read {}: {why}", path.display()),
-        fix: "fix or delete it; the program that describes its VM writes it at the VM's next start"
-            .into(),
+        fix: TO_DO.into(),
     }
+}
+
+fn unusable(error: &config::Error) -> String {
+    format!("{error}; {TO_DO}")
 }
 
 #[cfg(test)]
@@ -264,24 +225,23 @@ mod tests {
 
     use super::*;
 
-    /// A reader that knows VMs and refuses some: with the line of the joined text, as ours do.
-    fn parse(name: &str, text: &str) -> Result<Vec<String>, String> {
-        if let Some(line) = text.lines().position(|line| line.contains("nope")) {
-            return Err(format!(
-                "{name} line {} column 1: there is no class \"nope\"",
-                line + 1
-            ));
+    /// A reader that refuses some VMs, with their places as ours do.
+    fn parse(name: &str, file: &config::File) -> Result<Vec<String>, String> {
+        if let Some(vm) = (file.vm.iter()).find(|vm| vm.class.as_deref() == Some("nope")) {
+            return Err(format!("{}: there is no class \"nope\"", vm.place));
         }
-        let tables: toml::Table = text.parse().map_err(|error| format!("{name}: {error}"))?;
-        let vms = tables.get("vm").and_then(toml::Value::as_array);
-        let names: Vec<String> = names(text);
-        if names.len() != vms.map_or(0, Vec::len) {
+        let names: Vec<String> = file.vm_names().map(str::to_owned).collect();
+        if names.len() != file.vm.len() {
             return Err(format!("{name}: a VM has no name"));
         }
         if names.iter().any(|name| name == "first") && names.iter().any(|name| name == "second") {
             return Err(format!("{name}: first and second do not go together"));
         }
         Ok(names)
+    }
+
+    fn owners(text: &str) -> config::File {
+        config::File::parse("steadyvm.toml", text).unwrap()
     }
 
     const OWNERS: &str = "[class.rt]\nrt = true\n[[vm]]\nname = \"own\"\n";
@@ -294,7 +254,7 @@ mod tests {
             fs::write(directory.join(name), bytes).unwrap();
         }
         let found = beside(&place.path().join("steadyvm.toml"));
-        combine("steadyvm.toml", OWNERS, &found, parse).unwrap()
+        combine("steadyvm.toml", &owners(OWNERS), &found, parse).unwrap()
     }
 
     fn vm(name: &str) -> String {
@@ -329,16 +289,23 @@ mod tests {
         let huge = "#".repeat(usize::try_from(MAX_BYTES).unwrap() + 1);
         let nope = format!("\n\n{}class = \"nope\"\n", vm("x"));
         for (bytes, why) in [
-            (&b"[host]\npcpus = 9"[..], "[[vm]]"),
+            (
+                &b"[host]\npcpus = 9"[..],
+                "m.toml line 1 column 2: this file has \"host\"; files in this directory may only have [[vm]]",
+            ),
             (b"[class.rt]\nrt = false", "[[vm]]"),
             (b"vm = 1", "[[vm]]"),
             (b"[vm]\nname = \"a\"", "[[vm]]"),
-            (b"[[vm]", "cannot read"),
+            (b"[[vm]", "m.toml line 1 column 6"),
+            (
+                b"[[vm]]\nname = \"x\"\ncpuz = [1]\n",
+                "m.toml line 3 column 1: unknown field `cpuz`",
+            ),
             (b"\xff\xfe\0", "cannot read"),
             (huge.as_bytes(), "cannot read"),
             (b"[[vm]]\nbudget = \"2ms\"\n", "no name"),
             // Line 5 of the file itself, whatever the owner's has.
-            (nope.as_bytes(), "m.toml line 5 column 1"),
+            (nope.as_bytes(), "m.toml line 3 column 1: there is no class"),
             (
                 vm("own").as_bytes(),
                 "\"own\" is described by steadyvm.toml",
@@ -373,9 +340,23 @@ mod tests {
         assert!(left_out[0].path.ends_with("2.toml"));
     }
 
+    /// Editors of other systems write one; it counts for no column.
+    #[test]
+    fn a_byte_order_mark_is_no_fault() {
+        let marked = format!("\u{feff}{}", vm("a"));
+        let (names, left_out) = combined(&[("a.toml", marked.as_bytes())]);
+        assert_eq!((names, left_out), (vec!["own".into(), "a".into()], vec![]));
+        let wrong = "\u{feff}cpuz = 1\n";
+        let (_, left_out) = combined(&[("a.toml", wrong.as_bytes())]);
+        assert!(
+            left_out[0].error.contains("a.toml line 1 column 1"),
+            "{left_out:?}"
+        );
+    }
+
     #[test]
     fn the_owners_own_fault_is_an_error() {
-        let error = combine("steadyvm.toml", "[[vm]]\n", &[], parse).unwrap_err();
+        let error = combine("steadyvm.toml", &owners("[[vm]]\n"), &[], parse).unwrap_err();
         assert!(error.contains("steadyvm.toml"), "{error}");
     }
 

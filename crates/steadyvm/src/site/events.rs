@@ -326,7 +326,10 @@ mod tests {
             assert!(begun.elapsed() < PATIENCE, "only {seen:?}");
             // Nothing, where only the stranger's VM has gone.
             seen.extend(events.wait(PATIENCE, &mut concern).unwrap());
-            if seen.contains(&Event::VmCreated) {
+            if [Event::VmCreated, Event::VmUnknown]
+                .iter()
+                .all(|it| seen.contains(it))
+            {
                 for maker in &mut makers {
                     drop(maker.stdin.take());
                 }
@@ -335,6 +338,5 @@ mod tests {
         for mut maker in makers {
             maker.wait().unwrap();
         }
-        assert!(seen.contains(&Event::VmUnknown), "{seen:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! This host as one file describes it: planned, put in force, looked at, kept in force.
 //!
 //! The file is steadyvm.toml. Its plan (`[host]`, tasks, services) is the analysis' part, its receive
-//! path (`[[nic]]`, `[class.NAME.net]`) the host's; both read the same text and share VMs and classes.
+//! path (`[[nic]]`, `[class.NAME.net]`) the host's. Each file is read once (`steadyvm_config`); all take the same tables.
 //! VMs that a cloud starts are described in files beside it (`drop_ins`).
 //!
 //! Rule: what is wrong with one VM, card or file is told by its name and stops no other, unless the caller asks for all
@@ -31,7 +31,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use steadyvm_analysis::plan::file::HostCpus;
-use steadyvm_analysis::plan::{self, Report, Request, VmReport};
+use steadyvm_analysis::plan::{self, InputError, Report, Request, VmReport};
+use steadyvm_config::{File, Mechanism};
 use steadyvm_host::net::{Profile, file};
 use steadyvm_host::{
     Desired, Failure, HostControl, HostError, Machine, Plan, Report as Reconciled, printable,
@@ -44,7 +45,7 @@ use self::cpus::CpusHere;
 pub use self::drop_ins::DropIn;
 use self::drop_ins::LeftOut;
 use self::ext::Ext;
-use self::sched::{Budgets, Mechanism};
+use self::sched::Budgets;
 
 /// Where the owner of a host keeps the file.
 pub const DEFAULT_FILE: &str = "/etc/steadyvm.toml";
@@ -55,8 +56,10 @@ pub struct FileArgs {
     /// The file that describes this host; "-" for standard input.
     #[arg(default_value = DEFAULT_FILE)]
     file: PathBuf,
-    /// All or nothing: refuse a file whose plan this host cannot hold, and change nothing if a VM, a card or
-    /// a file beside it cannot be served. Without it what is wrong is told, and the others are served.
+    /// All or nothing: refuse a plan that this host cannot hold, and change nothing if a VM, a card or a file cannot be
+    /// served.
+    ///
+    /// Without it the failures are listed, and the others are served.
     #[arg(long)]
     strict: bool,
     /// The process of a VM's monitor, where its command line does not name it (-name); may
@@ -93,8 +96,8 @@ pub struct Site {
     /// What was said to fail, by its name and the reason.
     said_failed: BTreeSet<Fault>,
     backoff: Backoff,
-    /// The owner's text and the files beside it, which the rest was made of.
-    texts: (String, Vec<DropIn>),
+    /// The owner's file and those beside it, which the rest was made of.
+    files: (File, Vec<DropIn>),
 }
 
 /// What a text says.
@@ -141,7 +144,7 @@ impl Site {
     /// What is wrong with the file, with its place; with `--strict` a plan that does not hold, and what is wrong with a
     /// file beside it.
     pub fn read(args: &FileArgs) -> Result<Self> {
-        let owners = owners_text(&args.file)?;
+        let owners = owners_file(&args.file)?;
         let here = CpusHere::of(&Machine::real())?;
         Self::of(args, (owners, drop_ins::beside(&args.file)), &here)
     }
@@ -156,7 +159,7 @@ impl Site {
         let mut beside = drop_ins::beside(file);
         beside.push(more);
         let here = CpusHere::of(&Machine::real())?;
-        let site = Self::of(&args, (owners_text(file)?, beside), &here)?;
+        let site = Self::of(&args, (owners_file(file)?, beside), &here)?;
         if let Some(left_out) = site.left_out.iter().find(|it| it.path == path) {
             let error = left_out.error.clone();
             return Err(NotFeasible(error).into());
@@ -196,11 +199,11 @@ impl Site {
     /// As `read`; this one stays as it was.
     pub fn reread_drop_ins(&mut self, args: &FileArgs) -> Result<bool> {
         let beside = drop_ins::beside(&args.file);
-        if beside == self.texts.1 && Ext::now() == self.parsed.ext {
+        if beside == self.files.1 && Ext::now() == self.parsed.ext {
             return Ok(false);
         }
         let here = CpusHere::of(&Machine::real())?;
-        let new = Self::of(args, (self.texts.0.clone(), beside), &here)?;
+        let new = Self::of(args, (self.files.0.clone(), beside), &here)?;
         self.replace(new);
         Ok(true)
     }
@@ -213,10 +216,10 @@ impl Site {
         self.backoff = old.backoff;
     }
 
-    fn of(args: &FileArgs, texts: (String, Vec<DropIn>), here: &CpusHere) -> Result<Self> {
+    fn of(args: &FileArgs, files: (File, Vec<DropIn>), here: &CpusHere) -> Result<Self> {
         let name = name_of(&args.file);
-        let parse = |name: &str, text: &str| Parsed::of(name, text, here);
-        let (mut parsed, left_out) = drop_ins::combine(&name, &texts.0, &texts.1, parse)?;
+        let parse = |name: &str, file: &File| Parsed::of(name, file, here);
+        let (mut parsed, left_out) = drop_ins::combine(&name, &files.0, &files.1, parse)?;
         if args.strict
             && let Some(file) = left_out.first()
         {
@@ -233,7 +236,7 @@ impl Site {
             said: BTreeSet::new(),
             said_failed: BTreeSet::new(),
             backoff: Backoff::default(),
-            texts,
+            files,
         };
         if args.strict {
             site.must_hold()?;
@@ -315,30 +318,25 @@ impl Site {
 }
 
 impl Parsed {
-    fn of(name: &str, text: &str, here: &CpusHere) -> Result<Self> {
-        let tables: toml::Table = text
-            .parse()
-            .map_err(|error: toml::de::Error| bad(name, &error.to_string()))?;
-        let wanted = sched::Wanted::of(name, text)?;
+    fn of(name: &str, site: &File, here: &CpusHere) -> Result<Self> {
+        let wanted = sched::Wanted::of(site)?;
         let wanted = wanted.as_ref();
         let ext = Ext::now();
-        let plan = plan_of(name, text, &tables, here, |request| {
-            sched::kept(request, wanted, &ext)
-        })?;
         let keeps = wanted.is_some_and(|wanted| wanted.mechanism != Mechanism::None);
         let has_budgets = wanted.is_some_and(sched::Wanted::has_vms);
         // A host that keeps budgets may have no VM now: the last one has gone, or the first is to come.
-        let mut profile = if keeps && (tables.contains_key("host") || has_budgets) {
-            file::parse_any(name, text)?
+        let mut profile = if keeps && (site.host.is_some() || has_budgets) {
+            file::of(site)?
         } else {
-            file::parse(name, text)?
+            file::asking(name, site)?
         };
         profile.bound_fair_server();
+        let fair_server = here.fair_server(profile.fair_server_us);
+        let plan = plan_of(name, site, here, |request| {
+            sched::kept(request, wanted, &ext, fair_server)
+        })?;
         let budgets = sched::put_in(&mut profile, plan.as_ref(), wanted, &ext);
-        let hosts = (tables.contains_key("host"))
-            .then(|| host_cpus_of(name, text, here))
-            .transpose()?
-            .flatten();
+        let hosts = host_cpus_of(name, site, here)?;
         let mut refusals: Vec<String> = (plan.iter())
             .filter(|plan| !plan.feasible)
             .map(|plan| format!("this host cannot hold the plan: {}", reasons(plan)))
@@ -434,32 +432,28 @@ fn name_of(path: &Path) -> String {
 }
 
 /// The owner's file.
-fn owners_text(file: &Path) -> Result<String, HostError> {
-    text_of(file).map_err(|error| HostError::BadInput {
-        what: format!("cannot read {}: {error}", name_of(file)),
-        fix: format!("write {DEFAULT_FILE} or name a file (docs/guide/host.md has a first one)"),
-    })
+fn owners_file(file: &Path) -> Result<File, HostError> {
+    let name = name_of(file);
+    let text = text_of(file).map_err(|error| HostError::BadInput {
+        what: format!("cannot read {name}: {error}"),
+        fix: format!("write {DEFAULT_FILE} or name a file (steadyvm.toml(5) has its keys)"),
+    })?;
+    Ok(File::parse(&name, &text)?)
 }
 
 /// The plan of a file; none where it says nothing of the host's CPUs, or of no VM. `kept` makes the request one for what
 /// keeps its budgets.
 fn plan_of(
     name: &str,
-    text: &str,
-    tables: &toml::Table,
+    file: &File,
     here: &CpusHere,
     kept: impl FnOnce(Request) -> Request,
 ) -> Result<Option<Report>> {
-    let has_any = |table: &str| {
-        let listed = tables.get(table).and_then(toml::Value::as_array);
-        listed.is_some_and(|list| !list.is_empty())
-    };
-    if !tables.contains_key("host") || !(has_any("vm") || has_any("service")) {
+    if file.host.is_none() || (file.vm.is_empty() && file.service.is_empty()) {
         return Ok(None);
     }
-    let request = plan::file::parse_here(text, &here.numbers());
-    let request = request.map_err(|error| bad(name, &error.to_string()))?;
-    let report = plan::run(&kept(request)).map_err(|error| bad(name, &error.to_string()))?;
+    let request = plan::file::of(file, Some(&here.numbers())).map_err(|error| bad(name, &error))?;
+    let report = plan::run(&kept(request)).map_err(|error| bad(name, &error))?;
     Ok(Some(report))
 }
 
@@ -470,20 +464,29 @@ fn plan_of(
 pub fn host_cpus(file: &Path, machine: &Machine) -> Result<Option<HostCpus>> {
     let name = name_of(file);
     match text_of(file) {
-        Ok(text) => Ok(host_cpus_of(&name, &text, &CpusHere::of(machine)?)?),
+        Ok(text) => {
+            let file = File::parse(&name, &text)?;
+            Ok(host_cpus_of(&name, &file, &CpusHere::of(machine)?)?)
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {name}")),
     }
 }
 
-fn host_cpus_of(name: &str, text: &str, here: &CpusHere) -> Result<Option<HostCpus>, HostError> {
-    plan::file::host_cpus(text, &here.numbers()).map_err(|error| bad(name, &error.to_string()))
+fn host_cpus_of(name: &str, file: &File, here: &CpusHere) -> Result<Option<HostCpus>, HostError> {
+    plan::file::host_cpus(file, &here.numbers()).map_err(|error| bad(name, &error))
 }
 
-fn bad(name: &str, error: &str) -> HostError {
+/// What no plan can be made of. A place with a line has the file that it is in.
+fn bad(name: &str, error: &InputError) -> HostError {
+    let what = if error.place.contains(" line ") {
+        error.to_string()
+    } else {
+        format!("{name} {error}")
+    };
     HostError::BadInput {
-        what: format!("{name} {error}"),
-        fix: "see docs/design/plan-file.md".into(),
+        what,
+        fix: "steadyvm.toml(5) has all keys".into(),
     }
 }
 
@@ -497,7 +500,8 @@ mod tests {
             vms: Vec::new(),
             strict: false,
         };
-        Site::of(&args, (text.to_owned(), Vec::new()), &CpusHere::first(4))
+        let file = File::parse("steadyvm.toml", text).map_err(HostError::from)?;
+        Site::of(&args, (file, Vec::new()), &CpusHere::first(4))
     }
 
     /// The last VM of a host goes, and its budget with it.
@@ -519,7 +523,74 @@ mod tests {
             let Err(error) = site(text) else {
                 panic!("{text}");
             };
-            assert!(error.to_string().contains("nothing in it"), "{error}");
+            let error = error.to_string();
+            assert!(
+                error.starts_with("steadyvm.toml line 1 column 1: nothing in it"),
+                "{error}"
+            );
+        }
+    }
+
+    /// A site of an owner's file and one beside it, which is left out: why.
+    fn left_out(owners: &str, beside: &str) -> String {
+        let args = FileArgs::of(Path::new("/etc/steadyvm.toml"));
+        let owners = File::parse("/etc/steadyvm.toml", owners).unwrap();
+        let beside = DropIn::to_come("/etc/steadyvm.d/web.toml".into(), beside);
+        let site = Site::of(&args, (owners, vec![beside]), &CpusHere::first(4)).unwrap();
+        assert_eq!(site.left_out.len(), 1);
+        site.left_out[0].error.clone()
+    }
+
+    #[test]
+    fn a_fault_of_a_file_beside_the_owners_is_at_a_line_of_that_file() {
+        const OWNERS: &str = "[host]\npcpus = 2\nscheduler = \"pedf\"\n[sched]\n\n[class.own]\n";
+        let vm = "# web\n[[vm]]\nname = \"web\"\n";
+        for (more, place, what) in [
+            ("class = \"nope\"\n", "line 2 column 1", "no class \"nope\""),
+            ("class = 7\n", "line 4 column 9", "expected a string"),
+            ("cpuz = [1]\n", "line 4 column 1", "unknown field `cpuz`"),
+            ("unit = \"a/b\"\n", "line 4 column 8", "no systemd unit"),
+            (
+                "tasks = [{ c = \"9ms\", t = \"5ms\" }]\n",
+                "line 4 column 10",
+                "task 0",
+            ),
+            (
+                "cpus = [7]\nbudget = \"1ms\"\nperiod = \"9ms\"\n",
+                "line 2 column 1",
+                "CPU 7",
+            ),
+            ("period = \"9ms\"\n", "line 2 column 1", "no tasks"),
+        ] {
+            let said = left_out(OWNERS, &format!("{vm}{more}"));
+            let place = format!("/etc/steadyvm.d/web.toml {place}: ");
+            assert!(
+                said.contains(&place) && said.contains(what),
+                "{more}: {said}"
+            );
+            assert!(!said.contains("/etc/steadyvm.toml"), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_without_a_host_too() {
+        const NET: &str = "[net]\nbudget_packets = 300\n";
+        for (text, line) in [
+            ("[[vm]]\nname = \"a\"\ncpuz = [1]\n", 5),
+            ("[class.a]\nextend = \"rt\"\n", 4),
+            ("[[service]]\nvm = \"a\"\nlimits = \"1ms\"\n", 5),
+            ("[[vm]]\nname = \"a\"\nperiod = \"1 month\"\n", 5),
+            ("[simulate]\nperoid = \"10ms\"\n", 4),
+            ("[random]\nset = 1\n", 4),
+        ] {
+            let error = site(&format!("{NET}{text}"))
+                .map(drop)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.starts_with(&format!("steadyvm.toml line {line} column ")),
+                "{error}"
+            );
         }
     }
 

@@ -156,7 +156,7 @@ pub fn ask(directory: &Path, actor: Actor) -> Result<(), HostError> {
         let process = measure.map_or_else(String::new, |held| format!(" ({held})"));
         return Err(HostError::KeptOff {
             why: format!(
-                "`steadyvm measure` runs{process}: what is changed now would be measured, and be taken back at its end"
+                "`steadyvm measure` runs{process}: a change would be measured now, and undone at its end"
             ),
             fix: "wait for its end, or end it (`steadyvm undo --end-measure`)".into(),
         });

@@ -2,38 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use steadyvm_analysis::host::FairServer;
 use steadyvm_analysis::plan::{Report, Request};
+use steadyvm_config::File;
 use steadyvm_host::HostError;
 use steadyvm_host::net::{
     Profile, SchedulerProfile, USABLE_BY_EXT_PERCENT, USABLE_PERCENT, VcpuBudget, VmProfile,
 };
-use steadyvm_sched::config::{Priority, Queue, Vm};
+use steadyvm_sched::config::{Mechanism, Priority, Queue, Vm, planned_server};
 use steadyvm_sched::ejection::Verdict;
 
 use super::ext::Ext;
 
-/// What enforces budgets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mechanism {
-    /// `deadline` where the plan is for EDF, since the kernel's own scheduler needs no process, costs less and missed no
-    /// deadline beside many neighbours (docs/results/vcpu-scheduling.md); else `ext` if the kernel has it.
-    #[default]
-    Auto,
-    /// `SCHED_DEADLINE`, on any kernel: EDF with constant bandwidth servers.
-    Deadline,
-    /// Our `sched_ext` scheduler: any order, queue and server. A process of its own keeps it loaded.
-    Ext,
-    /// Nothing: budgets are computed only.
-    None,
-}
-
 /// The table `[sched]`, and what `[host]` says of servers.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub struct Wanted {
-    #[serde(default)]
     pub mechanism: Mechanism,
     /// What follows is for `ext` alone; without it, as the plan has it.
     server: Option<String>,
@@ -41,47 +24,35 @@ pub struct Wanted {
     queue: Option<Queue>,
     quantum_us: Option<u64>,
     /// VMs with a budget without a plan.
-    #[serde(default)]
     vm: BTreeMap<String, Vm>,
-    /// The server of `[host]`, which the plan is for.
-    #[serde(skip)]
-    planned_server: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct File {
-    host: Option<HostTable>,
-    sched: Option<Wanted>,
-}
-
-#[derive(Deserialize)]
-struct HostTable {
-    server: Option<String>,
+    /// The server that the plan is for.
+    planned_server: &'static str,
 }
 
 impl Wanted {
     /// That of a file, if it has a `[sched]`.
-    pub fn of(name: &str, text: &str) -> Result<Option<Self>, HostError> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let place = error.span().map_or(0, |span| span.start);
-            let line = text.get(..place).unwrap_or(text).matches('\n').count() + 1;
-            HostError::BadInput {
-                what: format!("{name} line {line}: {}", error.message()),
-                fix: "mechanism is \"auto\", \"deadline\", \"ext\" or \"none\"; docs/guide/host.md has the rest".into(),
-            }
-        })?;
-        let planned = file.host.and_then(|host| host.server);
-        let Some(mut wanted) = file.sched else {
+    pub fn of(file: &File) -> Result<Option<Self>, HostError> {
+        let Some(table) = &file.sched else {
             return Ok(None);
+        };
+        let wanted = Self {
+            mechanism: table.mechanism,
+            server: table.server.clone(),
+            order: table.order,
+            queue: table.queue,
+            quantum_us: table.quantum_us,
+            vm: (table.vm.iter())
+                .map(|(name, vm)| (name.clone(), Vm::from(&vm.value)))
+                .collect(),
+            planned_server: planned_server(file).word(),
         };
         if wanted.is_for_ext_alone() && matches!(wanted.mechanism, Mechanism::Deadline) {
             return Err(HostError::BadInput {
-                what: format!("{name}: [sched] says more than SCHED_DEADLINE can do"),
+                what: format!("{}: [sched] says more than SCHED_DEADLINE can do", table.place),
                 fix: "write mechanism = \"ext\", or leave out order, queue, quantum_us, server and [sched.vm.NAME]"
                     .into(),
             });
         }
-        wanted.planned_server = planned;
         Ok(Some(wanted))
     }
 
@@ -103,12 +74,20 @@ impl Wanted {
             || self.server.as_deref().is_some_and(|server| server != "cbs")
     }
 
-    /// What `auto` comes to.
+    /// Whether `SCHED_DEADLINE` is what the plan is for: EDF, with constant-bandwidth servers.
+    fn is_deadlines(&self, planned_for: Option<&str>) -> bool {
+        planned_for.is_none_or(|scheduler| {
+            matches!(scheduler, "gedf" | "pedf") && self.planned_server == "cbs"
+        })
+    }
+
+    /// What `auto` comes to: only what the plan holds with.
     fn chosen(&self, planned_for: Option<&str>, has_ext: bool) -> Mechanism {
-        let is_edf = planned_for.is_none_or(|scheduler| matches!(scheduler, "gedf" | "pedf"));
         match self.mechanism {
-            Mechanism::Auto if self.needs_ext() || (has_ext && !is_edf) => Mechanism::Ext,
-            Mechanism::Auto => Mechanism::Deadline,
+            Mechanism::Auto if self.needs_ext() => Mechanism::Ext,
+            Mechanism::Auto if self.is_deadlines(planned_for) => Mechanism::Deadline,
+            Mechanism::Auto if has_ext => Mechanism::Ext,
+            Mechanism::Auto => Mechanism::None,
             chosen => chosen,
         }
     }
@@ -116,34 +95,53 @@ impl Wanted {
     /// What keeps budgets now, and why not what is chosen, if the kernel's ends of our scheduler keep that off.
     pub fn in_force(&self, planned_for: Option<&str>, ext: &Ext) -> (Mechanism, Option<String>) {
         let chosen = self.chosen(planned_for, ext.exists);
+        if chosen == Mechanism::None && self.mechanism == Mechanism::Auto {
+            return (chosen, Some(self.nothing_fits(planned_for)));
+        }
         if chosen != Mechanism::Ext || ext.verdict == Verdict::MayRun {
             return (chosen, None);
         }
-        let (instead, words) = self.instead(ext.verdict);
+        let (instead, words) = self.instead(planned_for, ext.verdict);
         (instead, ext.held_off(words))
     }
 
     /// What keeps budgets while the kernel's ends of our scheduler keep it off, and how that is said.
-    fn instead(&self, verdict: Verdict) -> (Mechanism, &'static str) {
+    fn instead(&self, planned_for: Option<&str>, verdict: Verdict) -> (Mechanism, &'static str) {
         match (verdict, self.mechanism) {
-            (Verdict::GivenUp, Mechanism::Auto) => (
+            (Verdict::GivenUp, Mechanism::Auto) if self.is_deadlines(planned_for) => (
                 Mechanism::Deadline,
                 "SCHED_DEADLINE keeps those budgets of the plan that it can",
             ),
             _ => (Mechanism::None, "no VCPU has a budget"),
         }
     }
+
+    /// Why `auto` finds nothing to keep the plan's budgets.
+    fn nothing_fits(&self, planned_for: Option<&str>) -> String {
+        format!(
+            "the plan is for scheduler = \"{}\" with server = \"{}\", which SCHED_DEADLINE is not (EDF, cbs), and this kernel \
+             has no sched_ext: no VCPU has a budget; plan with scheduler = \"pedf\" or \"gedf\" and server = \"cbs\", or boot a \
+             kernel with sched_ext",
+            planned_for.unwrap_or("gedf"),
+            self.planned_server
+        )
+    }
 }
 
 /// A request as what will keep its budgets leaves CPUs to them, so that a plan that holds is one that can be kept.
-pub fn kept(request: Request, wanted: Option<&Wanted>, ext: &Ext) -> Request {
+pub fn kept(
+    request: Request,
+    wanted: Option<&Wanted>,
+    ext: &Ext,
+    fair_server: Option<FairServer>,
+) -> Request {
     let Some(wanted) = wanted else {
         return request;
     };
     match wanted.in_force(Some(request.scheduler()), ext).0 {
         Mechanism::None => request,
-        Mechanism::Ext => request.with_usable_percent(USABLE_BY_EXT_PERCENT),
-        Mechanism::Deadline | Mechanism::Auto => request.kept_by_deadline(),
+        Mechanism::Ext => request.kept_by_ext(USABLE_BY_EXT_PERCENT),
+        Mechanism::Deadline | Mechanism::Auto => request.kept_by_deadline(fair_server),
     }
 }
 
@@ -217,23 +215,8 @@ pub fn put_in(
             vm_of(profile, name);
         }
         profile.vcpu_scheduler = Some(scheduler);
-    } else if let Some(plan) = plan
-        && !matches!(plan.scheduler, "gedf" | "pedf")
-    {
-        differences.push(format!(
-            "the plan is for {}, but SCHED_DEADLINE is EDF: plan with scheduler = \"gedf\" or \"pedf\", or use \
-             mechanism = \"ext\"",
-            plan.scheduler
-        ));
     }
     if let Some(plan) = plan {
-        let planned = wanted.planned_server.as_deref().unwrap_or("cbs");
-        if !by_ext && planned != "cbs" {
-            differences.push(format!(
-                "the plan is for server = \"{planned}\", and SCHED_DEADLINE's are cbs: its bounds do not hold; use \
-                 mechanism = \"ext\""
-            ));
-        }
         put_planned(profile, plan, &mut differences);
     }
     Budgets {
@@ -266,12 +249,22 @@ fn scheduler(
             "the plan is for {planned}, and [sched] asks for another order or queue: its bounds do not hold"
         ));
     }
-    let default = "cbs".to_owned();
-    let planned_server = wanted.planned_server.as_ref().unwrap_or(&default);
-    let server = wanted.server.as_ref().unwrap_or(planned_server);
+    let planned_server = wanted.planned_server;
+    let server = wanted.server.as_deref().unwrap_or(planned_server);
     if plan.is_some() && server != planned_server {
         differences.push(format!(
             "the plan is for server = \"{planned_server}\", and [sched] asks for \"{server}\": its bounds do not hold"
+        ));
+    }
+    let quantum_ns = wanted.quantum_us.unwrap_or(0).saturating_mul(1000);
+    if let Some(planned) = plan.and_then(planned_quantum_ns)
+        && quantum_ns > planned
+    {
+        differences.push(format!(
+            "[sched] has quantum_us = {}, and the plan is for a quantum of {} us: budgets end later than it counts, so its \
+             bounds do not hold; write overheads = {{ quantum = \"{0}us\" }} into [host]",
+            quantum_ns / 1000,
+            planned / 1000,
         ));
     }
     // Under fixed priorities the plan's constant-bandwidth server is a sporadic one.
@@ -279,10 +272,17 @@ fn scheduler(
     SchedulerProfile {
         order,
         queue,
-        quantum_ns: wanted.quantum_us.unwrap_or(0).saturating_mul(1000),
+        quantum_ns,
         server: if is_sporadic { "sporadic" } else { server }.to_owned(),
         vms: wanted.vm.clone(),
     }
+}
+
+/// The quantum that the budgets of a plan are for, if it has any.
+fn planned_quantum_ns(plan: &Report) -> Option<u64> {
+    let mut vcpus = plan.vms.iter().flat_map(|vm| &vm.vcpus);
+    let install = vcpus.find_map(|vcpu| vcpu.install.as_ref())?;
+    u64::try_from(install.quantum_ns).ok()
 }
 
 /// The plan's budgets.
@@ -362,6 +362,10 @@ mod tests {
     const FILE: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[vm]]\nname = \"a\"\nclass = \"rt\"\n\
                         interface = \"prm\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n[[vm]]\nname = \"b\"\nclass = \"best-effort\"\n";
 
+    fn wanted_of(text: &str) -> Result<Option<Wanted>, HostError> {
+        Wanted::of(&File::parse("f", text)?)
+    }
+
     fn planned(text: &str) -> (Profile, Vec<String>) {
         planned_on(text, true)
     }
@@ -369,7 +373,7 @@ mod tests {
     fn planned_on(text: &str, has_ext: bool) -> (Profile, Vec<String>) {
         let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
         let mut profile = Profile::default();
-        let wanted = Wanted::of("f", text).unwrap();
+        let wanted = wanted_of(text).unwrap();
         let mut ext = Ext::of(&[], 0);
         ext.exists = has_ext;
         let budgets = put_in(&mut profile, Some(&report), wanted.as_ref(), &ext);
@@ -380,7 +384,7 @@ mod tests {
     fn ended(text: &str, times: usize) -> (Profile, Option<String>) {
         let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
         let mut profile = Profile::default();
-        let wanted = Wanted::of("f", text).unwrap();
+        let wanted = wanted_of(text).unwrap();
         let end = Ejection {
             boottime_s: 1000,
             unix_s: 0,
@@ -395,10 +399,13 @@ mod tests {
     fn a_scheduler_that_the_kernel_has_ended_waits_and_then_auto_takes_deadline() {
         let auto = FILE.replace("gedf", "gdm");
         let ext = auto.replace("[sched]", "[sched]\nmechanism = \"ext\"");
+        let own = FILE.replace("[sched]", "[sched]\nquantum_us = 1000");
         for (text, times, by_ext, budgets, words) in [
             (&auto, 0, true, 1, None),
             (&auto, 1, false, 0, Some("after a pause")),
-            (&auto, 3, false, 1, Some("SCHED_DEADLINE")),
+            // Fixed priorities: SCHED_DEADLINE does not do instead.
+            (&auto, 3, false, 0, Some("until `steadyvm apply`")),
+            (&own, 3, false, 1, Some("SCHED_DEADLINE")),
             (&ext, 0, true, 1, None),
             (&ext, 2, false, 0, Some("after a pause")),
             (&ext, 3, false, 0, Some("until `steadyvm apply`")),
@@ -460,8 +467,6 @@ mod tests {
 
     #[test]
     fn what_the_mechanism_does_not_do_is_said() {
-        let (_, differences) = planned_on(&FILE.replace("gedf", "pdm"), false);
-        assert!(differences[0].contains("is EDF"), "{differences:?}");
         let (profile, differences) = planned(&FILE.replace("\"4ms\"", "\"10ms\""));
         assert!(differences[0].contains("a whole CPU"), "{differences:?}");
         assert!(profile.vms.is_empty());
@@ -474,16 +479,16 @@ mod tests {
 
     #[test]
     fn a_wrong_mechanism_is_told_with_its_line_and_the_right_ones() {
-        let error = Wanted::of("f", "\n[sched]\nmechanism = \"cfs\"\n").unwrap_err();
+        let error = wanted_of("\n[sched]\nmechanism = \"cfs\"\n").unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains("f line 3") && text.contains("deadline"),
             "{text}"
         );
-        let error = Wanted::of("f", "[sched]\nquantum = 1\n").unwrap_err();
+        let error = wanted_of("[sched]\nquantum = 1\n").unwrap_err();
         assert!(error.to_string().contains("quantum"), "{error}");
         let both = "[sched]\nmechanism = \"deadline\"\norder = \"rate-monotonic\"\n";
-        let error = Wanted::of("f", both).unwrap_err();
+        let error = wanted_of(both).unwrap_err();
         assert!(error.to_string().contains("SCHED_DEADLINE"), "{error}");
     }
 
@@ -540,19 +545,86 @@ mod tests {
             "{differences:?}"
         );
         assert_eq!(profile.vcpu_scheduler.unwrap().server, "cbs");
-        // SCHED_DEADLINE has its own.
-        let (_, differences) = served("periodic", "\nmechanism = \"deadline\"");
-        assert!(
-            differences[0].contains("SCHED_DEADLINE's are cbs"),
-            "{differences:?}"
-        );
+    }
+
+    /// A quantum that the plan does not count makes budgets end later than it says.
+    #[test]
+    fn a_quantum_that_the_plan_is_not_for_is_said() {
+        let with = |quantum: &str, overheads: &str| {
+            let text = FILE.replace(
+                "[sched]",
+                &format!("{overheads}[sched]\nquantum_us = {quantum}"),
+            );
+            planned(&text).1
+        };
+        let said = with("500", "");
+        assert!(said[0].contains("quantum = \"500us\""), "{said:?}");
+        let counted = "overheads = { quantum = \"500us\" }\n";
+        assert!(with("500", counted).is_empty());
+        assert!(with("250", counted).is_empty());
+        assert!(with("501", counted)[0].contains("bounds do not hold"));
+    }
+
+    /// `SCHED_DEADLINE` is EDF with constant-bandwidth servers: a plan for anything else is refused with that mechanism, and
+    /// `auto` does not choose it.
+    #[test]
+    fn deadline_keeps_only_what_it_is() {
+        for (scheduler, server, word) in [
+            ("gedf", "cbs", ""),
+            ("pedf", "cbs", ""),
+            ("gdm", "cbs", "no fixed priorities"),
+            ("pdm", "cbs", "no fixed priorities"),
+            ("gedf", "periodic", "servers are cbs"),
+            ("pedf", "deferrable", "servers are cbs"),
+            ("pedf", "sporadic", "servers are cbs"),
+        ] {
+            let host = format!("scheduler = \"{scheduler}\"\nserver = \"{server}\"");
+            let text = FILE.replace("scheduler = \"gedf\"", &host);
+            let run = |text: &str, has_ext| {
+                let wanted = wanted_of(text).unwrap();
+                let mut ext = Ext::of(&[], 0);
+                ext.exists = has_ext;
+                let request = plan::file::parse(text).unwrap();
+                let (mechanism, why) = wanted.as_ref().unwrap().in_force(Some(scheduler), &ext);
+                (
+                    plan::run(&kept(request, wanted.as_ref(), &ext, None)),
+                    mechanism,
+                    why,
+                )
+            };
+            let by_deadline = text.replace("[sched]", "[sched]\nmechanism = \"deadline\"");
+            match run(&by_deadline, true).0 {
+                Ok(_) => assert_eq!(word, "", "{host}"),
+                Err(error) => assert!(
+                    !word.is_empty() && error.message.contains(word),
+                    "{host}: {error}"
+                ),
+            }
+            let fits = word.is_empty();
+            let (with, mechanism, why) = run(&text, true);
+            let expected = if fits {
+                Mechanism::Deadline
+            } else {
+                Mechanism::Ext
+            };
+            assert_eq!((mechanism, why), (expected, None), "{host}");
+            assert!(with.is_ok(), "{host}");
+            let (without, mechanism, why) = run(&text, false);
+            assert_eq!(mechanism == Mechanism::Deadline, fits, "{host}");
+            assert_eq!(
+                why.is_some_and(|why| why.contains("sched_ext")),
+                !fits,
+                "{host}"
+            );
+            assert!(without.is_ok(), "{host}");
+        }
     }
 
     #[test]
     fn a_vm_may_have_a_budget_without_a_plan() {
         let text =
             "[sched]\nserver = \"sporadic\"\n[sched.vm.web]\nbudget_us = 2000\nperiod_us = 10000\n";
-        let wanted = Wanted::of("f", text).unwrap();
+        let wanted = wanted_of(text).unwrap();
         let mut profile = Profile::default();
         let ext = Ext::of(&[], 0);
         let differences = put_in(&mut profile, None, wanted.as_ref(), &ext).differences;

@@ -13,16 +13,15 @@ use super::drift::{Drift, Mended, ago, now_unix_s};
 use super::peers::{self, Actor, Role};
 use super::{Fault, FileArgs, Site, ext, name_of};
 use crate::host::{ControlArgs, print_json};
-use crate::output;
+use steadyvm_cli::output;
 
 /// Show what a steadyvm.toml plans, what of it is in force, and what has drifted.
 ///
-/// Drift is a setting that steadyvm made and that no longer holds, or one that the file wants and that
-/// is not made, as of a VM that started since. A watch restores what has drifted at once; what it cannot
-/// restore, it notes, and then the line says since when. A VM, a card or a file that cannot be served is
-/// told with the reason. Exit code 1 if anything has drifted or is not in force, or if the kernel has
-/// ended the scheduler of VCPU budgets that the file wants. If the file itself is wrong, what is in force
-/// is shown all the same, and the exit code is that of the error.
+/// Drift is a setting that steadyvm made and that no longer holds, or one that the file wants and that is not made yet,
+/// for example for a VM that has started since. `watch` restores drifted settings at once. A drifted setting that it
+/// cannot restore is listed with the time since which it has been wrong. A VM, a card or a file that cannot be served is
+/// listed with the reason. Exit code 1: something has drifted or is not in force, or the kernel has ended the scheduler
+/// of VCPU budgets. If the file itself is wrong, status still shows what is in force and ends with the code of the error.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

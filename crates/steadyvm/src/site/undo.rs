@@ -12,15 +12,17 @@ use crate::host::{ControlArgs, report_undone};
 
 /// Restore every setting that `apply`, `watch`, `host apply` or `net apply` has changed.
 ///
-/// What somebody else has changed since is left as it is, and named. It holds: a watch that runs and
-/// the hooks of hypervisors put nothing in force until the next `steadyvm apply`. While `steadyvm
-/// measure` runs, it is refused with exit code 3: `measure` would put the settings in force again at
-/// its end.
+/// A setting that somebody else has changed since is left as it is, and named. A running watch and the hooks of VM managers
+/// put nothing in force until the next `steadyvm apply`. While `steadyvm measure` runs, undo is refused with exit code 3:
+/// measure would put the settings in force again at its end.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// End a `steadyvm measure` that runs first, and wait until it has restored what it found.
     #[arg(long)]
     end_measure: bool,
+    /// Drop the journal without restoring anything: for settings that can never be restored.
+    #[arg(long, conflicts_with = "end_measure")]
+    forget: bool,
     #[command(flatten)]
     control: ControlArgs,
 }
@@ -32,8 +34,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         end_measure(directory, args.control.patience())?;
     }
     let control = args.control.open_as(Actor::Person);
+    if args.forget {
+        return forget(&control);
+    }
     let undone = held(directory, &control, HostControl::undo)?;
     report_undone(&undone, args.control.json)
+}
+
+/// Drops the journal, and says so.
+pub fn forget(control: &HostControl) -> Result<ExitCode> {
+    control.forget()?;
+    eprintln!("steadyvm: the journal is dropped; nothing was restored");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Takes settings back so that nobody puts them in force again before the next apply, and says who keeps off.

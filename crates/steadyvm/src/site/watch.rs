@@ -16,18 +16,19 @@ use super::pace::Pace;
 use super::peers::{self, Actor, Held, Role};
 use super::{FileArgs, Site};
 use crate::host::ControlArgs;
-use crate::output;
+use steadyvm_cli::output;
 
 /// Keep a steadyvm.toml in force: bring the host up to date as VMs, cards and CPUs come and go.
 ///
-/// Runs in the foreground, under systemd as steadyvm.service. It acts on KVM's own events, on link and
-/// CPU changes, and every 30 seconds; each time it looks for other VMs in the files beside (steadyvm.d).
-/// SIGHUP reads the file again; SIGTERM ends it, and what it has set stays in force unless
-/// --undo-at-stop is given. If it is killed, what it has set stays too; started again, it goes on from
-/// the journal. A VM, a card or a file that cannot be served is told once and tried again, at the next
-/// event that concerns it or after 1 to 60 seconds; the others are served. While `steadyvm measure` runs,
-/// it keeps off, and after `steadyvm undo` until the next `steadyvm apply`. A second watch is refused,
-/// exit code 2. What did not hold, and since when, `steadyvm status` tells.
+/// It runs in the foreground, under systemd as steadyvm.service. It acts on KVM's own events, on changes of links and
+/// CPUs, and every 30 seconds; each time it also reads the files in steadyvm.d. SIGHUP reads the file again. SIGTERM ends
+/// it; its settings stay in force unless --undo-at-stop is given. If it is killed, its settings stay too, and the next
+/// watch goes on from the journal.
+///
+/// A VM, a card or a file that cannot be served is reported once and tried again, at the next event that concerns it or
+/// after 1 to 60 seconds; the others are served. Watch changes nothing while `steadyvm measure` runs, nor between
+/// `steadyvm undo` and the next `steadyvm apply`. A second watch is refused with exit code 2. `steadyvm status` shows
+/// which settings drifted, and since when.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

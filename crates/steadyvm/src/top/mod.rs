@@ -24,40 +24,41 @@ use steadyvm_sched::exposition;
 use self::frame::Frame;
 use self::look::Watcher;
 use crate::host::ControlArgs;
-use crate::output;
+use steadyvm_cli::output;
 
 /// Show what serves this host's VMs, live: ranks, budgets, CPU time, wake-up latency by stage.
 ///
-/// A line is a thread on the way of a packet: the card's interrupt and NAPI threads, then for each VM its
-/// vhost workers and VCPUs. "of own" is how much of its budget it used, in per cent. Wake-ups are
-/// the times from being woken to running, of each wake-up of these threads. BPF programs count them, and
-/// percentiles are less than an eighth too high. On a kernel without BTF they are exact, by two tracepoints; each
-/// wake-up then costs the thread about 2 us. Without the right to trace they are means of the kernel's counters.
-/// A VCPU with a budget has a second line: what it used in its period and how often it was held up, as
-/// `steadyvm sched top` has it.
+/// Each line is a thread on the way of a packet: the card's interrupt and NAPI threads, then the vhost workers and VCPUs
+/// of each VM. "of own" is the used share of its budget, in per cent. Wake-up latency is the time from a thread's wake-up
+/// until it runs. BPF programs count it; percentiles are less than an eighth too high. On a kernel without BTF two
+/// tracepoints give exact times and cost the thread some microseconds per wake-up. Without the right to trace the values
+/// are means of the kernel's counters. A VCPU with a budget has a second line: its use in this period and how often it was
+/// throttled, as in `steadyvm sched top`.
 ///
-/// Shown are the cards, VMs and services of what `apply` has put in force; if nothing is, all VMs.
+/// It shows the cards, VMs and services that `apply` has put in force; if there are none, all VMs.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:
   steadyvm top
   steadyvm top --once --json --interval 10
-  steadyvm top --once --format prometheus --out /var/lib/steadyvm/metrics/steadyvm.prom")]
+  steadyvm top --once --format prometheus \\
+      --out /var/lib/steadyvm/metrics/steadyvm.prom")]
 pub struct Args {
-    /// Show one frame, of one interval, and end.
+    /// Show one frame and end.
     #[arg(long)]
     once: bool,
-    /// Show so many frames and end.
+    /// Stop after N frames; default: until interrupted.
     #[arg(long, value_name = "N", conflicts_with = "once")]
     count: Option<u64>,
-    /// Seconds of a frame.
+    /// Refresh interval in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
-    /// As what. JSON is a line a frame, unless it is one frame only.
+    /// Output format. JSON is one line per frame; with --once it is indented.
     #[arg(long, value_enum, default_value_t = Format::Table, conflicts_with = "json")]
     format: Format,
-    /// Write each frame to this file instead, in one step, so that a collector never reads half of one.
-    /// Root writes only into a directory that nobody else can write to or exchange.
+    /// Write each frame to this file instead, in one step, so that a collector never reads a part.
+    ///
+    /// The directory must not be writable by others when root writes.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -69,10 +70,10 @@ pub struct Args {
 enum Format {
     Table,
     Json,
-    /// `OpenMetrics`, for a collector that asks for it.
+    /// OpenMetrics, for a collector that asks for it.
     #[value(name = "openmetrics")]
     OpenMetrics,
-    /// Prometheus's text format, as `node_exporter`'s textfile collector reads it.
+    /// Prometheus's text format, for the node exporter's textfile collector.
     Prometheus,
 }
 

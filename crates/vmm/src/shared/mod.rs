@@ -1,5 +1,5 @@
 //! Outsourced sockets for a guest of another monitor: QEMU's stock `ivshmem-doorbell` device, served by
-//! this process. `docs/design/vhost-user.md` has the decision.
+//! this process. `docs/design/sockets-for-qemu.md` has the decision.
 //!
 //! One process serves one VM: it waits for the front end, is confined as our own monitor is
 //! ([`crate::jail`], [`crate::seccomp`]), and ends when the front end goes.
@@ -141,7 +141,7 @@ pub fn serve(service: &Service) -> Result<End> {
     confinement.confine(Role::Main)?;
     threads.release();
 
-    let end = signals.wait_for_end(&ending, None);
+    let end = signals.wait_for_end(&ending, None, || {});
     force::arm(end.exit_code())?;
     threads.join();
     match end {

@@ -5,14 +5,16 @@
 
 use std::collections::BTreeMap;
 
+use steadyvm_config::{Placed, Vm};
+
 use super::{places::Places, vm::Settings};
 use crate::plan::InputError;
 
 /// A VM's settings over those of its class, over those the class extends, and so on.
 /// An error without a place belongs to the VM.
 pub(super) fn settings(
-    vm: &Settings,
-    classes: &BTreeMap<String, Settings>,
+    vm: &Vm,
+    classes: &BTreeMap<String, Placed<Vm>>,
     places: &Places,
 ) -> Result<Settings, InputError> {
     if vm.extends.is_some() {
@@ -27,10 +29,12 @@ pub(super) fn settings(
             "a VM has its network settings from its class; move them to [class.NAME.net]",
         ));
     }
-    let rt = Settings::default();
-    let mut best_effort = Settings::default();
-    best_effort.rt = Some(false);
-    let mut settings = vm.clone();
+    let rt = Vm::default();
+    let best_effort = Vm {
+        rt: Some(false),
+        ..Vm::default()
+    };
+    let mut settings = Settings(vm.clone());
     let mut chain: Vec<&str> = Vec::new();
     let mut place = String::new();
     let mut next = vm.class.as_deref();
@@ -40,7 +44,8 @@ pub(super) fn settings(
             "best-effort" => Some(&best_effort),
             _ => None,
         };
-        let Some(class) = classes.get(name).or(built_in) else {
+        let written = classes.get(name).map(|class| &class.value);
+        let Some(class) = written.or(built_in) else {
             return Err(InputError::new(
                 place,
                 format!("there is no class \"{name}\"; add [class.{name}]"),
@@ -57,14 +62,12 @@ pub(super) fn settings(
             let message = format!("class \"{name}\" cannot set name or class; use extends");
             return Err(InputError::new(place, message));
         }
-        let of_one_vm = [
-            &class.unit,
-            &class.cgroup,
-            &class.user,
-            &class.process,
-            &class.prepared_by,
-        ];
-        if of_one_vm.into_iter().any(Option::is_some) {
+        let is_of_one_vm = class.unit.is_some()
+            || class.cgroup.is_some()
+            || class.user.is_some()
+            || class.process.is_some()
+            || class.prepared_by.is_some();
+        if is_of_one_vm {
             let message = format!(
                 "class \"{name}\" cannot set unit, cgroup, user, process or prepared_by, which are one VM's; move them to \
                  its [[vm]]"

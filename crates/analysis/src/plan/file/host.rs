@@ -1,62 +1,17 @@
 //! The host of a request.
 
-use serde::Deserialize;
+use steadyvm_config::CpuNumbers;
 
-use super::{cpus::CpuNumbers, places::Places};
+use super::{places::Places, within};
 use crate::{
     host::{Host, MAX_CPUS, overhead::Overheads},
-    plan::{
-        Enforcement, HostName, InputError, Method, ServerName, Unit,
-        duration::{Count, Written},
-    },
-    time::Time,
+    plan::{InputError, Unit},
 };
 
-#[derive(Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "an object with \"pcpus\" and \"scheduler\""
-)]
-pub(super) struct HostTable {
-    pcpus: Option<Count>,
-    cpus: Option<CpuNumbers>,
-    pub scheduler: HostName,
-    #[serde(default)]
-    server: ServerName,
-    #[serde(default)]
-    pub method: Method,
-    pub enforce: Option<Enforcement>,
-    #[serde(default)]
-    overheads: OverheadTable,
-}
+/// A `[host]`.
+pub(super) struct HostTable<'f>(pub &'f steadyvm_config::Host);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default, expecting = "an object of overheads")]
-struct OverheadTable {
-    quantum: Written,
-    scheduler: Written,
-    context_switch: Written,
-    migration: Written,
-    cache_reload: Written,
-    /// Times a guest may sleep and wake in one of its VCPU's periods.
-    wakeups: Option<Count>,
-}
-
-impl Default for OverheadTable {
-    fn default() -> Self {
-        let none = Written(0);
-        Self {
-            quantum: none,
-            scheduler: none,
-            context_switch: none,
-            migration: none,
-            cache_reload: none,
-            wakeups: None,
-        }
-    }
-}
-
-impl HostTable {
+impl HostTable<'_> {
     /// How many CPUs the VMs have, and their numbers where those are not 0 and up. `here`: the CPUs of this machine, for a
     /// host that does not say.
     pub(super) fn cpus(
@@ -64,8 +19,10 @@ impl HostTable {
         places: &Places,
         here: Option<&[u32]>,
     ) -> Result<(u32, Option<Vec<u32>>), InputError> {
-        let count = (self.pcpus.map(|count| count.within("host.pcpus", MAX_CPUS))).transpose()?;
-        let numbers = match (&self.cpus, count, here) {
+        let count = (self.0.pcpus)
+            .map(|count| within(count, "host.pcpus", MAX_CPUS))
+            .transpose()?;
+        let numbers = match (&self.0.cpus, count, here) {
             (Some(CpuNumbers(listed)), _, _) => listed.as_slice(),
             (None, Some(count), _) => return Ok((count, None)),
             (None, None, Some(here)) => here,
@@ -89,7 +46,7 @@ impl HostTable {
     }
 
     pub(super) fn read(&self, cpus: u32, unit: Unit) -> Result<Host, InputError> {
-        let table = &self.overheads;
+        let table = &self.0.overheads;
         let overheads = Overheads {
             quantum: table.quantum.0,
             scheduler: table.scheduler.0,
@@ -97,13 +54,18 @@ impl HostTable {
             migration: table.migration.0,
             cache_reload: table.cache_reload.0,
             wakeups: match table.wakeups {
-                Some(wakeups) => wakeups.within("host.overheads.wakeups", 1_000)?.into(),
-                // A periodic server idles its budget away; of the others, every release may wake the guest.
-                None => Time::from(self.server.is_idling()),
+                Some(wakeups) => within(wakeups, "host.overheads.wakeups", 1_000)?.into(),
+                None => 0,
             },
             ..Overheads::default()
         };
-        Host::new(cpus, self.scheduler.into(), self.server.into(), overheads)
-            .map_err(|error| InputError::new("host.overheads", unit.error(&error)))
+        Host::new(
+            cpus,
+            self.0.scheduler.into(),
+            self.0.server.into(),
+            overheads,
+        )
+        .map(|host| host.with_isolation(self.0.isolate))
+        .map_err(|error| InputError::new("host.overheads", unit.error(&error)))
     }
 }

@@ -1,8 +1,8 @@
 //! Where in the caller's input something is: a line of a file, or the path of a field.
 
-use serde::{Deserialize, de::IgnoredAny};
 use std::collections::BTreeMap;
-use toml::Spanned;
+
+use steadyvm_config::{File, Placed};
 
 /// Places of a request's parts.
 pub(in crate::plan) enum Places {
@@ -19,50 +19,15 @@ pub(in crate::plan) struct Lines {
     classes: BTreeMap<String, String>,
 }
 
-#[derive(Deserialize)]
-struct Spans {
-    #[serde(default)]
-    class: BTreeMap<String, Spanned<IgnoredAny>>,
-    #[serde(default, alias = "vms")]
-    vm: Vec<Spanned<VmSpans>>,
-    #[serde(default, alias = "services")]
-    service: Vec<Spanned<IgnoredAny>>,
-}
-
-#[derive(Deserialize)]
-struct VmSpans {
-    #[serde(default)]
-    tasks: Vec<Spanned<IgnoredAny>>,
-}
-
-/// "line L column C" of a byte offset.
-pub(super) fn line(text: &str, offset: usize) -> String {
-    let before = text.get(..offset).unwrap_or(text);
-    let number = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-    format!("line {number} column {column}")
-}
-
 impl Places {
-    /// The places of a text that was read as a request before.
-    pub(super) fn of_toml(text: &str) -> Self {
-        let Ok(spans) = toml::from_str::<Spans>(text) else {
-            return Self::Lines(Lines::default());
-        };
-        let at = |span: std::ops::Range<usize>| line(text, span.start);
-        let vm = |vm: &Spanned<VmSpans>| {
-            let tasks = vm.get_ref().tasks.iter().map(|task| at(task.span()));
-            (at(vm.span()), tasks.collect())
-        };
+    /// The places of a file's tables.
+    pub(super) fn of_toml(file: &File) -> Self {
+        let tasks = |vm: &steadyvm_config::Vm| (vm.tasks.iter().flatten()).map(at).collect();
         Self::Lines(Lines {
-            vms: spans.vm.iter().map(vm).collect(),
-            services: spans
-                .service
-                .iter()
-                .map(|service| at(service.span()))
-                .collect(),
-            classes: (spans.class.into_iter())
-                .map(|(name, class)| (name, at(class.span())))
+            vms: (file.vm.iter()).map(|vm| (at(vm), tasks(vm))).collect(),
+            services: file.service.iter().map(at).collect(),
+            classes: (file.class.iter())
+                .map(|(name, class)| (name.clone(), at(class)))
                 .collect(),
         })
     }
@@ -124,4 +89,8 @@ impl Places {
             }
         }
     }
+}
+
+fn at<T>(value: &Placed<T>) -> String {
+    value.place.to_string()
 }

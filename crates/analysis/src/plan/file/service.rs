@@ -1,9 +1,9 @@
 //! One service of a request.
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{self, IntoDeserializer},
-};
+use std::collections::HashSet;
+use std::ops::Deref;
+
+use steadyvm_config::{self as config, Count, Written};
 
 use crate::{
     error::{not_negative, positive},
@@ -12,7 +12,6 @@ use crate::{
     plan::{
         Impossible, InputError, InterfaceName, NamedTask, Needs, Period, SchedulerName, Service,
         TaskNeeds, Unit, Vm,
-        duration::{Count, Written},
         way::{Flow, Passage, Queue, Traveller, Way, passages},
     },
     task::Task,
@@ -21,129 +20,39 @@ use crate::{
 };
 
 /// A `[[service]]`: of a task of a VM, or with c, t and limit a task of its own.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object that describes a service")]
-pub(super) struct ServiceTable {
-    name: Option<String>,
-    pub vm: String,
-    task: Option<String>,
-    c: Option<Written>,
-    d: Option<Written>,
-    t: Option<Written>,
-    limit: Option<Written>,
-    #[serde(default)]
-    receive: ReceiveTable,
-    /// From the guest's wake-up to its task: interrupt injection, softirq, the guest's scheduler.
-    #[serde(default)]
-    wake: Written,
-    /// The way back.
-    #[serde(default)]
-    send: Send,
-}
+pub(super) struct ServiceTable<'f>(pub &'f config::Service);
 
-/// The way back: one time, or its parts.
-#[derive(Clone)]
-enum Send {
-    Time(Written),
-    Parts(Box<SendTable>),
-}
+impl Deref for ServiceTable<'_> {
+    type Target = config::Service;
 
-impl Default for Send {
-    fn default() -> Self {
-        Self::Time(Written(0))
+    fn deref(&self) -> &config::Service {
+        self.0
     }
 }
 
-impl<'de> Deserialize<'de> for Send {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Send;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(
-                    "a time such as \"10us\", or { guest = .., host = .., nic = .., on = .., .. }",
-                )
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Send, E> {
-                Ok(Send::Time(Written(value)))
-            }
-
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Send, E> {
-                Written::deserialize(value.into_deserializer()).map(Send::Time)
-            }
-
-            fn visit_str<E: de::Error>(self, value: &str) -> Result<Send, E> {
-                Written::deserialize(value.into_deserializer()).map(Send::Time)
-            }
-
-            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Send, A::Error> {
-                let deserializer = de::value::MapAccessDeserializer::new(map);
-                SendTable::deserialize(deserializer).map(|table| Send::Parts(Box::new(table)))
-            }
-        }
-
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
-#[derive(Deserialize, Clone)]
-#[serde(deny_unknown_fields, default, expecting = "an object of a way back")]
-struct SendTable {
-    /// The guest's transmit path.
-    guest: Written,
-    /// vhost, or the outsourced send.
-    host: Written,
-    /// The NIC and its wire.
-    nic: Written,
-    on: Option<String>,
-    level: Count,
-    packet: Written,
-    batch: Count,
-    interrupt: Written,
-}
-
-impl Default for SendTable {
-    fn default() -> Self {
-        let none = Written(0);
-        Self {
-            guest: none,
-            host: none,
-            nic: none,
-            on: None,
-            level: Count(0),
-            packet: none,
-            batch: Count(1),
-            interrupt: none,
-        }
-    }
-}
-
-impl SendTable {
-    fn read(&self) -> Result<Way, crate::Error> {
-        let terms = vec![
-            ("guest transmit", not_negative("guest", self.guest.0)?),
-            (
-                "vhost or outsourced send",
-                not_negative("host", self.host.0)?,
-            ),
-            ("NIC", not_negative("nic", self.nic.0)?),
-        ];
-        let queue = queue(
-            self.on.as_ref(),
-            self.level,
-            self.packet,
-            self.batch,
-            self.interrupt,
-        )?;
-        Ok(Way {
-            terms,
-            least: 0,
-            queue,
-        })
-    }
+/// The way back by its parts.
+fn way_back(parts: &config::SendParts) -> Result<Way, crate::Error> {
+    let guest = not_negative("guest", parts.guest.0)?;
+    let host = not_negative("host", parts.host.0)?;
+    let terms = vec![
+        ("guest transmit", guest),
+        ("vhost or outsourced send", host),
+        ("NIC", not_negative("nic", parts.nic.0)?),
+    ];
+    let queue = queue(
+        parts.on.as_ref(),
+        parts.level,
+        parts.packet,
+        parts.batch,
+        parts.interrupt,
+    )?;
+    Ok(Way {
+        terms,
+        in_guest: guest,
+        in_front: guest + host,
+        least: 0,
+        queue,
+    })
 }
 
 /// Its place on a shared path, if it names one.
@@ -168,152 +77,96 @@ fn queue(
 }
 
 /// A `[[flow]]`: other traffic on a path.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object that describes a flow")]
-pub(super) struct FlowTable {
-    name: Option<String>,
-    on: String,
-    #[serde(default = "no_level")]
-    level: Count,
-    packet: Written,
-    t: Written,
-    #[serde(default)]
-    jitter: Written,
+pub(super) fn flow(table: &config::Flow, index: usize, unit: Unit) -> Result<Flow, InputError> {
+    let bad = |error: crate::Error| InputError::new(format!("flow[{index}]"), unit.error(&error));
+    let arrivals = Arrivals {
+        period: table.t.0,
+        jitter: table.jitter.0,
+    };
+    Ok(Flow {
+        name: table
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("flow[{index}]")),
+        on: table.on.clone(),
+        stream: Stream {
+            packet: positive("the packet cost", table.packet.0).map_err(bad)?,
+            level: table.level.0,
+            arrivals: arrivals.checked().map_err(bad)?,
+        },
+    })
 }
 
-const fn no_level() -> Count {
-    Count(0)
+fn way_in(table: &config::Receive) -> Result<Way, crate::Error> {
+    let least = not_negative("the shortest receive path", table.least.0)?;
+    if table.on.is_some() && table.ahead.0 != 0 {
+        return Err(crate::Error::Contradiction {
+            what: "receive has on and ahead".to_owned(),
+            advice: "what is ahead on a shared path is computed; leave out ahead",
+        });
+    }
+    let queue = queue(
+        table.on.as_ref(),
+        table.level,
+        table.packet,
+        table.batch,
+        table.interrupt,
+    )?;
+    let path = ReceivePath {
+        interrupt: table.interrupt.0,
+        packet: table.packet.0,
+        batch: table.batch.0,
+        ahead: table.ahead.0,
+    };
+    let bound = path.bound()?;
+    let shortest = if queue.is_some() {
+        table.packet.0
+    } else {
+        bound
+    };
+    if least > shortest {
+        return Err(crate::Error::Exceeds {
+            what: "the shortest receive path",
+            value: least,
+            limit_name: "its bound",
+            limit: shortest,
+            advice: "give the least time from a packet's arrival to its delivery",
+        });
+    }
+    let packets = |count: Time| count.saturating_mul(table.packet.0);
+    let terms = if queue.is_some() {
+        Vec::new()
+    } else {
+        vec![
+            ("interrupt", table.interrupt.0),
+            ("less urgent packets in service", packets(table.batch.0)),
+            ("packets ahead", packets(table.ahead.0)),
+            ("its own packet", table.packet.0),
+        ]
+    };
+    Ok(Way {
+        terms,
+        least,
+        queue,
+        ..Way::default()
+    })
 }
 
-impl FlowTable {
-    pub(super) fn read(&self, index: usize, unit: Unit) -> Result<Flow, InputError> {
-        let bad =
-            |error: crate::Error| InputError::new(format!("flow[{index}]"), unit.error(&error));
-        let arrivals = Arrivals {
-            period: self.t.0,
-            jitter: self.jitter.0,
-        };
-        Ok(Flow {
-            name: self
-                .name
-                .clone()
-                .unwrap_or_else(|| format!("flow[{index}]")),
-            on: self.on.clone(),
-            stream: Stream {
-                packet: positive("the packet cost", self.packet.0).map_err(bad)?,
-                level: self.level.0,
-                arrivals: arrivals.checked().map_err(bad)?,
-            },
-        })
+/// The way that it describes.
+fn way_out(send: &config::Send) -> Result<Way, crate::Error> {
+    match send {
+        config::Send::Time(time) => Ok(Way {
+            terms: vec![("way back", not_negative("the way back", time.0)?)],
+            ..Way::default()
+        }),
+        config::Send::Parts(parts) => way_back(parts),
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ReceiveTable {
-    interrupt: Written,
-    packet: Written,
-    batch: Count,
-    ahead: Count,
-    /// The shortest time to the guest.
-    least: Written,
-    /// The path it shares with others; then what is ahead is computed.
-    on: Option<String>,
-    level: Count,
-}
-
-impl ReceiveTable {
-    fn read(&self) -> Result<Way, crate::Error> {
-        let least = not_negative("the shortest receive path", self.least.0)?;
-        if self.on.is_some() && self.ahead.0 != 0 {
-            return Err(crate::Error::Contradiction {
-                what: "receive has on and ahead".to_owned(),
-                advice: "what is ahead on a shared path is computed; leave out ahead",
-            });
-        }
-        let queue = queue(
-            self.on.as_ref(),
-            self.level,
-            self.packet,
-            self.batch,
-            self.interrupt,
-        )?;
-        let path = ReceivePath {
-            interrupt: self.interrupt.0,
-            packet: self.packet.0,
-            batch: self.batch.0,
-            ahead: self.ahead.0,
-        };
-        let bound = path.bound()?;
-        let shortest = if queue.is_some() {
-            self.packet.0
-        } else {
-            bound
-        };
-        if least > shortest {
-            return Err(crate::Error::Exceeds {
-                what: "the shortest receive path",
-                value: least,
-                limit_name: "its bound",
-                limit: shortest,
-                advice: "give the least time from a packet's arrival to its delivery",
-            });
-        }
-        let packets = |count: Time| count.saturating_mul(self.packet.0);
-        let terms = if queue.is_some() {
-            Vec::new()
-        } else {
-            vec![
-                ("interrupt", self.interrupt.0),
-                ("less urgent packets in service", packets(self.batch.0)),
-                ("packets ahead", packets(self.ahead.0)),
-                ("its own packet", self.packet.0),
-            ]
-        };
-        Ok(Way {
-            terms,
-            least,
-            queue,
-        })
-    }
-}
-
-impl Default for ReceiveTable {
-    fn default() -> Self {
-        Self {
-            interrupt: Written(0),
-            packet: Written(0),
-            batch: Count(1),
-            ahead: Count(0),
-            least: Written(0),
-            on: None,
-            level: Count(0),
-        }
-    }
-}
-
-impl Send {
-    /// The way that it describes.
-    fn way(&self) -> Result<Way, crate::Error> {
-        match self {
-            Self::Time(time) => Ok(Way {
-                terms: vec![("way back", not_negative("the way back", time.0)?)],
-                ..Way::default()
-            }),
-            Self::Parts(table) => table.read(),
-        }
-    }
-}
-
-impl ServiceTable {
+impl ServiceTable<'_> {
     /// Whether it makes a task.
     pub(super) fn makes_task(&self) -> bool {
         self.task.is_none()
-    }
-
-    /// Whether its name is its own.
-    pub(super) const fn is_named(&self) -> bool {
-        self.name.is_some()
     }
 
     fn name(&self) -> &str {
@@ -333,8 +186,8 @@ impl ServiceTable {
         let name = self.name();
         let wrong = |message: String| self.wrong(place, &message);
         let bad = |error: crate::Error| wrong(unit.error(&error));
-        let receive = self.receive.read().map_err(bad)?;
-        let send = self.send.way().map_err(bad)?;
+        let receive = way_in(&self.receive).map_err(bad)?;
+        let send = way_out(&self.send).map_err(bad)?;
         let limit = self
             .limit
             .map(|limit| positive("the limit", limit.0))
@@ -477,6 +330,7 @@ pub(super) fn carry(vms: &mut [Vm], services: &mut [Service], flows: &[Flow]) {
         })
         .collect();
     let ways = passages(&travellers, flows, &mut Work::default());
+    let mut carried_before = HashSet::new();
     for (service, way) in services.iter_mut().zip(ways) {
         match way {
             Ok((receive, send)) => (service.receive_path, service.send_path) = (receive, send),
@@ -487,7 +341,8 @@ pub(super) fn carry(vms: &mut [Vm], services: &mut [Service], flows: &[Flow]) {
         }
         if let Needs::Tasks(needs) = &mut vms[service.vm].needs {
             let named = &mut needs.tasks[service.task];
-            match carried(named.task, service) {
+            let first = carried_before.insert((service.vm, service.task));
+            match carried(named.task, service, first) {
                 Some(task) => named.task = task,
                 None => service.impossible = Some(Impossible::TooLong),
             }
@@ -496,15 +351,22 @@ pub(super) fn carry(vms: &mut [Vm], services: &mut [Service], flows: &[Flow]) {
 }
 
 /// The task as the guest sees it: released when its packet would arrive at best, up to the receive path's
-/// variation later; due so early that wake-up and way back fit the limit. `None`: no schedule can do that.
-fn carried(task: Task, service: &Service) -> Option<Task> {
+/// variation later; due so early that what of the way back is outside of the guest fits the limit. The wake-up is work
+/// of the VCPU before any task; the guest's transmit path is work of the task, in whose context it runs. A deadline of
+/// the task's own is that of its code alone. `None`: no schedule can do that.
+fn carried(task: Task, service: &Service, first: bool) -> Option<Task> {
     let best = service.receive_path.least;
     let late = service.receive_path.bound - best;
+    let transmit = service.send.in_guest;
     let rest = service.limit.map_or(Time::MAX, |limit| {
-        limit - best - service.wake - service.send_path.bound
+        limit - best - (service.send_path.bound - transmit)
     });
-    let deadline = task.deadline().min(rest);
-    Task::new(task.execution(), deadline, task.period())
+    // A second service of the task must not loosen what the first one asks for.
+    let around = if first { service.wake + transmit } else { 0 };
+    let own = task.deadline() + around;
+    let deadline = own.min(task.period()).min(rest);
+    Task::new(task.execution() + transmit, deadline, task.period())
+        .and_then(|changed| changed.with_interrupt(service.wake))
         .and_then(|changed| changed.with_suspension(task.suspension()))
         .and_then(|changed| changed.with_jitter(task.jitter() + late))
         .ok()

@@ -1,128 +1,50 @@
 //! One VM of a plan file.
 
-use super::places::Places;
+use std::ops::Deref;
+
+use steadyvm_config::{self as config, Written};
+
+use super::{places::Places, within};
 use crate::{
     error::positive,
     host::Host,
     interface::{MAX_VCPUS, best_period::PeriodRange},
     plan::{
         InputError, InterfaceName, NamedTask, Needs, Period, SchedulerName, TaskNeeds, Unit, Vm,
-        duration::{Count, Written},
     },
     ratio::{Fraction, Interval},
     task::Task,
 };
-use serde::{
-    Deserialize, Deserializer,
-    de::{self, IgnoredAny, IntoDeserializer},
-};
 
-/// A `[[vm]]`, or a `[class.NAME]` (which has no name, and `extends` in place of `class`).
-#[derive(Deserialize, Clone, Default)]
-#[serde(deny_unknown_fields, expecting = "an object that describes a VM")]
-pub(super) struct Settings {
-    pub name: Option<String>,
-    pub class: Option<String>,
-    pub extends: Option<String>,
-    pub rt: Option<bool>,
-    scheduler: Option<SchedulerName>,
-    interface: Option<InterfaceName>,
-    period: Option<PeriodTable>,
-    budget: Option<Written>,
-    vcpus: Option<Count>,
-    cpus: Option<Vec<u32>>,
-    tasks: Option<Vec<TaskTable>>,
-    /// For `steadyvm net`.
-    pub net: Option<IgnoredAny>,
-    /// Where the VM runs, for who sets budgets.
-    pub unit: Option<IgnoredAny>,
-    pub cgroup: Option<IgnoredAny>,
-    pub user: Option<IgnoredAny>,
-    /// Whose VM it is, for `steadyvm hook`.
-    pub process: Option<IgnoredAny>,
-    pub prepared_by: Option<IgnoredAny>,
-}
+/// A `[[vm]]` with what its classes add.
+#[derive(Clone, Default)]
+pub(super) struct Settings(pub config::Vm);
 
-/// A period, or a range of which the best is taken.
-#[derive(Clone, Copy)]
-enum PeriodTable {
-    Fixed(Written),
-    Range(RangeTable),
-}
+impl Deref for Settings {
+    type Target = config::Vm;
 
-#[derive(Deserialize, Clone, Copy)]
-#[serde(deny_unknown_fields)]
-struct RangeTable {
-    from: Written,
-    to: Written,
-    step: Written,
-}
-
-impl<'de> Deserialize<'de> for PeriodTable {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = PeriodTable;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a period such as \"10ms\", or { from = .., to = .., step = .. }")
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<PeriodTable, E> {
-                Ok(PeriodTable::Fixed(Written(value)))
-            }
-
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<PeriodTable, E> {
-                Written::deserialize(value.into_deserializer()).map(PeriodTable::Fixed)
-            }
-
-            fn visit_str<E: de::Error>(self, value: &str) -> Result<PeriodTable, E> {
-                Written::deserialize(value.into_deserializer()).map(PeriodTable::Fixed)
-            }
-
-            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<PeriodTable, A::Error> {
-                let deserializer = de::value::MapAccessDeserializer::new(map);
-                RangeTable::deserialize(deserializer).map(PeriodTable::Range)
-            }
-        }
-
-        deserializer.deserialize_any(Visitor)
+    fn deref(&self) -> &config::Vm {
+        &self.0
     }
 }
 
-#[derive(Deserialize, Clone)]
-#[serde(deny_unknown_fields, expecting = "an object with \"c\" and \"t\"")]
-pub(super) struct TaskTable {
-    name: Option<String>,
-    c: Written,
-    d: Option<Written>,
-    t: Written,
-    #[serde(alias = "j")]
-    jitter: Option<Written>,
-    #[serde(alias = "s")]
-    suspension: Option<Written>,
-    /// Percent of c to plan with; 120 adds a margin of a fifth.
-    execution_percent: Option<Count>,
+/// Whether a VM names tasks itself.
+pub(super) fn has_tasks(vm: &config::Vm) -> bool {
+    vm.tasks.as_ref().is_some_and(|tasks| !tasks.is_empty())
 }
 
 impl Settings {
-    /// Whether it names tasks itself.
-    pub(super) fn has_tasks(&self) -> bool {
-        self.tasks.as_ref().is_some_and(|tasks| !tasks.is_empty())
-    }
-
     /// Takes what is not set yet from `other`.
-    pub(super) fn fill_from(&mut self, other: &Self) {
-        let other = other.clone();
-        self.rt = self.rt.or(other.rt);
-        self.scheduler = self.scheduler.or(other.scheduler);
-        self.interface = self.interface.or(other.interface);
-        self.period = self.period.or(other.period);
-        self.budget = self.budget.or(other.budget);
-        self.vcpus = self.vcpus.or(other.vcpus);
-        self.cpus = self.cpus.take().or(other.cpus);
-        self.tasks = self.tasks.take().or(other.tasks);
+    pub(super) fn fill_from(&mut self, other: &config::Vm) {
+        let (own, other) = (&mut self.0, other.clone());
+        own.rt = own.rt.or(other.rt);
+        own.scheduler = own.scheduler.or(other.scheduler);
+        own.interface = own.interface.or(other.interface);
+        own.period = own.period.or(other.period);
+        own.budget = own.budget.or(other.budget);
+        own.vcpus = own.vcpus.or(other.vcpus);
+        own.cpus = own.cpus.take().or(other.cpus);
+        own.tasks = own.tasks.take().or(other.tasks);
     }
 
     /// The VM these settings describe. `served`: a service gives it a task.
@@ -142,10 +64,12 @@ impl Settings {
         };
         let bad = |field: &str, error: crate::Error| at(field, unit.error(&error));
         let vcpus = self
+            .0
             .vcpus
-            .map(|vcpus| vcpus.within(&places.field(index, "vcpus"), MAX_VCPUS))
+            .map(|vcpus| within(vcpus, &places.field(index, "vcpus"), MAX_VCPUS))
             .transpose()?;
-        let mask = self.cpus;
+        let tables = self.0.tasks;
+        let mask = self.0.cpus;
         if mask.as_ref().is_some_and(Vec::is_empty) {
             let message = "cpus is empty; name at least one CPU or leave it out";
             return Err(at("cpus", message.to_owned()));
@@ -156,19 +80,20 @@ impl Settings {
             mask,
             needs,
         };
-        if self.rt == Some(false) {
+        if self.0.rt == Some(false) {
             return Ok(vm(Needs::BestEffort {
                 vcpus: vcpus.unwrap_or(1),
             }));
         }
-        let period = (self.period.map(PeriodTable::read).transpose())
-            .map_err(|error| bad("period", error))?;
+        let period =
+            (self.0.period.map(read_period).transpose()).map_err(|error| bad("period", error))?;
         let budget = self
+            .0
             .budget
             .map(|budget| positive("the budget", budget.0))
             .transpose()
             .map_err(|error| bad("budget", error))?;
-        let tables = match self.tasks {
+        let tables = match tables {
             Some(tables) if tables.is_empty() && !served => {
                 let message = "has no tasks: the list of tasks is empty; give it at least one";
                 return Err(at("tasks", message.to_owned()));
@@ -195,7 +120,7 @@ impl Settings {
             .iter()
             .enumerate()
             .map(|(number, table)| {
-                table.read(number).map_err(|error| {
+                read_task(table, number).map_err(|error| {
                     let message = format!("VM \"{name}\": task {number}: {}", unit.error(&error));
                     InputError::new(places.task(index, number), message)
                 })
@@ -203,31 +128,17 @@ impl Settings {
             .collect::<Result<Vec<_>, _>>()?;
         // Nothing said of interface and period: the best are chosen.
         let interface = self
+            .0
             .interface
             .unwrap_or(if period.is_none() && budget.is_none() {
                 InterfaceName::Best
             } else {
                 InterfaceName::Prm
             });
-        // More than one VCPU: pinned tasks, which need no help of the guest.
-        let load = Interval::of(
-            tasks
-                .iter()
-                .map(|named: &NamedTask| named.task.utilization()),
-        );
-        let overfull = load.compare(Fraction::new(1, 1)) == Some(std::cmp::Ordering::Greater);
-        let several = vcpus.map_or(overfull, |vcpus| vcpus > 1);
-        let scheduler = match interface {
-            InterfaceName::Prm | InterfaceName::Best if several => SchedulerName::Pedf,
-            _ => SchedulerName::Edf,
-        };
-        let interface = match interface {
-            InterfaceName::Best if several => InterfaceName::Prm,
-            _ => interface,
-        };
+        let (scheduler, interface) = defaults(&tasks, vcpus, interface);
         let needs = TaskNeeds {
             tasks,
-            scheduler: self.scheduler.unwrap_or(scheduler),
+            scheduler: self.0.scheduler.unwrap_or(scheduler),
             interface,
             period: period.unwrap_or(Period::Chosen),
             vcpus,
@@ -260,7 +171,7 @@ impl Vm {
         for cpu in self.mask.iter_mut().flatten() {
             *cpu = counted(*cpu).ok_or_else(|| {
                 let hosts = match numbers {
-                    Some(numbers) => super::cpus::ranges(numbers),
+                    Some(numbers) => config::ranges(numbers),
                     None => format!("0 to {}", host.cpus() - 1),
                 };
                 let message = format!(
@@ -274,31 +185,50 @@ impl Vm {
     }
 }
 
-impl PeriodTable {
-    fn read(self) -> Result<Period, crate::Error> {
-        match self {
-            Self::Fixed(Written(period)) => positive("the VCPU period", period).map(Period::Fixed),
-            Self::Range(RangeTable { from, to, step }) => {
-                PeriodRange::new(from.0, to.0, step.0).map(Period::Best)
-            }
+/// The guest's scheduler and the interface of a VM that leaves them open. More than one VCPU: pinned tasks, which need no
+/// help of the guest.
+fn defaults(
+    tasks: &[NamedTask],
+    vcpus: Option<u32>,
+    interface: InterfaceName,
+) -> (SchedulerName, InterfaceName) {
+    let load = Interval::of(tasks.iter().map(|named| named.task.utilization()));
+    let overfull = load.compare(Fraction::new(1, 1)) == Some(std::cmp::Ordering::Greater);
+    let several = vcpus.map_or(overfull, |vcpus| vcpus > 1);
+    let scheduler = match interface {
+        InterfaceName::Prm | InterfaceName::Best if several => SchedulerName::Pedf,
+        _ => SchedulerName::Edf,
+    };
+    let interface = match interface {
+        InterfaceName::Best if several => InterfaceName::Prm,
+        _ => interface,
+    };
+    (scheduler, interface)
+}
+
+fn read_period(period: config::Period) -> Result<Period, crate::Error> {
+    match period {
+        config::Period::Fixed(Written(period)) => {
+            positive("the VCPU period", period).map(Period::Fixed)
+        }
+        config::Period::Range(config::PeriodRange { from, to, step }) => {
+            PeriodRange::new(from.0, to.0, step.0).map(Period::Best)
         }
     }
 }
 
-impl TaskTable {
-    fn read(&self, number: usize) -> Result<NamedTask, crate::Error> {
-        let mut task = Task::new(self.c.0, self.d.unwrap_or(self.t).0, self.t.0)?;
-        if let Some(percent) = self.execution_percent {
-            task = task.with_execution_factor(Fraction::new(percent.0.into(), 100))?;
-        }
-        let none = Written(0);
-        let task = task
-            .with_suspension(self.suspension.unwrap_or(none).0)?
-            .with_jitter(self.jitter.unwrap_or(none).0)?;
-        let name = self
-            .name
-            .clone()
-            .unwrap_or_else(|| format!("tasks[{number}]"));
-        Ok(NamedTask { name, task })
+fn read_task(table: &config::Task, number: usize) -> Result<NamedTask, crate::Error> {
+    let mut task = Task::new(table.c.0, table.d.unwrap_or(table.t).0, table.t.0)?;
+    if let Some(percent) = table.execution_percent {
+        task = task.with_execution_factor(Fraction::new(percent.0.into(), 100))?;
     }
+    let none = Written(0);
+    let task = task
+        .with_suspension(table.suspension.unwrap_or(none).0)?
+        .with_jitter(table.jitter.unwrap_or(none).0)?;
+    let name = table
+        .name
+        .clone()
+        .unwrap_or_else(|| format!("tasks[{number}]"));
+    Ok(NamedTask { name, task })
 }

@@ -9,29 +9,23 @@
 //! what the sender's TCP has counted is read at that moment, so no clocks have to be aligned. The
 //! sender's counters are those of its network namespace, in which nothing else speaks TCP.
 
-mod assemble;
+mod answer;
 mod data;
-mod output;
-mod record;
-mod report;
-mod results;
+mod figures;
 mod segments;
-mod table;
+mod shown;
 
-pub use assemble::assemble;
-pub use data::{MethodData, RoundData, RunData, StreamData};
-pub use output::write_output;
-pub use report::render_nisp_tcp;
-pub use results::{MethodResult, Results, StreamResult};
+pub use answer::answer;
+pub use data::{RoundData, StreamData, samples_table, stream_table};
+pub use figures::{NAME, assemble, required};
 pub use segments::Segments;
-pub use table::render;
-use table::{READING, grids, introduction};
+pub use shown::page;
 
 #[cfg(test)]
 mod results_tests;
 
 use super::{BULK, PATIENCE, Place, Processes, SINK_PORT, Times, beside};
-use crate::engine::rounds::{self, Again, Manner, Outcome};
+use crate::engine::rounds::{self, Again, Manner, Outcome, RowData};
 use std::fmt;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -90,20 +84,9 @@ pub fn run(
     laboratory: &Laboratory,
     options: &Options,
     observer: &dyn Observer,
-) -> Result<Outcome<RunData>> {
+) -> Result<Outcome<Vec<RowData<RoundData>>>> {
     let measured = rounds::run(laboratory, &Experiment { options }, observer)?;
-    let times = options.times;
-    Ok(measured.map(|samples| RunData {
-        period_us: times.period_us,
-        execution_us: times.execution_us,
-        deadlines_us: times.deadlines_us.to_vec(),
-        methods: (options.methods.iter().zip(samples))
-            .map(|(method, rounds)| MethodData {
-                name: method.to_string(),
-                rounds: rounds.into_iter().flatten().collect(),
-            })
-            .collect(),
-    }))
+    Ok(measured.by_row(&options.methods))
 }
 
 struct Experiment<'a> {

@@ -1,10 +1,9 @@
 //! What a sender's TCP has counted, as its kernel tells of a network namespace.
 
-use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
 /// Counters of a TCP sender.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Segments {
     /// Segments sent, those sent again among them.
     pub segments: u64,

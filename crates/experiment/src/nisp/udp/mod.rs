@@ -5,30 +5,25 @@
 //! turns, beginning with another one each round, and the others stand still. Before a turn the receiver
 //! gets what the last one has left it.
 
-mod assemble;
+mod answer;
 mod data;
-mod output;
+mod figures;
 mod rates;
-mod record;
-mod report;
-mod results;
-mod table;
+mod shown;
 mod turn;
 
-pub use assemble::assemble;
-pub use data::{MethodData, RateData, RoundData, RunData};
-pub use output::write_output;
-pub use report::render_nisp_udp;
-pub use results::{MethodResult, Point, Results};
-pub use table::render;
-use table::{READING, grids, introduction};
+pub use answer::answer;
+pub use data::{RateData, RunData, samples_table};
+pub use figures::{NAME, assemble, required};
+pub use shown::page;
 
 #[cfg(test)]
 mod results_tests;
 
 use super::{BULK, Place, Processes, SINK_PORT, Times, beside};
+use crate::engine::Limit;
 use crate::engine::rounds::{self, Outcome, share};
-use crate::engine::{CpuTimes, Limit};
+use crate::testbed::cpu_times;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -100,7 +95,7 @@ impl Options {
             return Ok(());
         };
         Err(Error::input("measure NISP's experiment", wrong)
-            .what_to_do("see --jobs, --rounds and --rates in steadyvm lab experiment nisp --help"))
+            .what_to_do("see --jobs, --rounds and --rates in steadyvm-lab experiment nisp --help"))
     }
 
     /// The jobs of a round, counted from 0: all rounds together have as many as asked for.
@@ -131,30 +126,24 @@ pub fn run(
     let experiment = Experiment::of(options);
     let measured = rounds::run(laboratory, &experiment, observer)?;
     let found = experiment.into_found()?;
-    let times = options.times;
-    Ok(measured.map(|samples| RunData {
-        period_us: times.period_us,
-        execution_us: times.execution_us,
-        deadlines_us: times.deadlines_us.to_vec(),
+    let Outcome {
+        data: methods,
+        dropped_rounds,
+        disturbance,
+    } = measured.by_row(&options.methods);
+    let peaks = found.peaks.iter().map(|peak| peak.received_per_s);
+    let data = RunData {
+        times: options.times,
         asked_packets_per_s: found.asked_packets_per_s,
         alone_asked_packets_per_s: found.best.asked_per_s,
-        methods: (options.methods.iter().zip(found.peaks).zip(samples))
-            .map(|((method, peak), rounds)| MethodData {
-                name: method.to_string(),
-                peak_packets_per_s: peak.received_per_s,
-                rounds: rounds.into_iter().map(round_data).collect(),
-            })
-            .collect(),
-    }))
-}
-
-/// The last turn of a round is the one without jobs.
-fn round_data(mut turns: Vec<RateData>) -> RoundData {
-    let alone = turns.pop();
-    RoundData {
-        rates: turns,
-        alone_packets_per_s: alone.map_or(0.0, |it| it.received_packets_per_s),
-    }
+        peaks_packets_per_s: peaks.collect(),
+        methods,
+    };
+    Ok(Outcome {
+        data,
+        dropped_rounds,
+        disturbance,
+    })
 }
 
 /// A job that meets this says more of the machine than of its host. The machine's hypervisor takes CPUs away in
@@ -255,10 +244,10 @@ struct Measured {
 
 /// Does jobs, and looks at what else happened meanwhile.
 fn watched(host: &EmulatedHost, processes: &mut Processes, task: &Task) -> Result<Measured> {
-    let (cpu_before, count_before) = (CpuTimes::read(host.connection())?, processes.count()?);
+    let (cpu_before, count_before) = (cpu_times(host.connection())?, processes.count()?);
     let ran = processes.run(task)?;
     let received_per_s = processes.count()?.per_s_since(&count_before);
-    let cpu_busy_fraction = CpuTimes::read(host.connection())?.busy_fraction_since(&cpu_before);
+    let cpu_busy_fraction = cpu_times(host.connection())?.busy_fraction_since(&cpu_before);
     Ok(Measured {
         ran,
         received_per_s,

@@ -1,6 +1,8 @@
-use super::render_nisp_udp;
+use super::figures::{ALONE, RECEIVED};
 use super::*;
-use crate::engine::results::tests::{require_old_shape_refused, require_shown_from_json};
+use crate::engine::results::{Interval, Record};
+use crate::engine::results_checks::{require_old_shape_refused, require_shown_from_json};
+use crate::engine::rounds::RowData;
 use proptest::prelude::*;
 use steadyvm_load::job::{Done, Ran};
 use steadyvm_report::ReportMeta;
@@ -36,37 +38,46 @@ fn alternating(shorter_ms: u64, longer_ms: u64) -> Vec<u64> {
 
 /// A method whose unloaded jobs take 11 and 13 ms in turn. With 1,000 packets a second, of which it gets
 /// nine in ten times `receives`, they take 18 ms less and more `apart_ms`.
-fn method(name: &str, apart_ms: u64, receives: f64, rounds: u64) -> MethodData {
+fn method(name: &str, apart_ms: u64, receives: f64, rounds: u64) -> RowData<RateData> {
     let round = |_| {
         let mut loaded = rate(&alternating(18 - apart_ms, 18 + apart_ms), 1000.0);
         loaded.received_packets_per_s *= receives;
-        RoundData {
-            rates: vec![rate(&alternating(11, 13), 0.0), loaded],
-            alone_packets_per_s: 990.0 * receives,
-        }
+        let mut alone = rate(&[], 0.0);
+        alone.received_packets_per_s = 990.0 * receives;
+        vec![rate(&alternating(11, 13), 0.0), loaded, alone]
     };
-    MethodData {
+    RowData {
         name: name.into(),
-        peak_packets_per_s: 1000.0 * receives,
         rounds: (0..rounds).map(round).collect(),
     }
 }
 
-fn data(rounds: u64) -> RunData {
+fn data_of(first: &str, rounds: u64) -> RunData {
     RunData {
-        period_us: 30_000,
-        execution_us: 12_000,
-        deadlines_us: vec![16_000, 30_000],
+        times: Times {
+            period_us: 30_000,
+            execution_us: 12_000,
+            deadlines_us: [16_000, 30_000],
+        },
         asked_packets_per_s: vec![0.0, 1000.0],
         alone_asked_packets_per_s: 2000.0,
+        peaks_packets_per_s: vec![1000.0, 750.0],
         methods: vec![
-            method("vanilla", 4, 1.0, rounds),
+            method(first, 4, 1.0, rounds),
             method("rt-poll-list", 1, 0.75, rounds),
         ],
     }
 }
 
-fn results(rounds: u64) -> Results {
+fn data(rounds: u64) -> RunData {
+    data_of("vanilla", rounds)
+}
+
+/// The conditions without packets and with 1,000 a second.
+const UNLOADED: &str = "0 packets/s";
+const LOADED: &str = "1000 packets/s";
+
+fn results(rounds: u64) -> Record {
     assemble(&data(rounds), BootstrapOptions::default()).unwrap()
 }
 
@@ -87,55 +98,48 @@ fn require_near(ratio: Option<Ratio>, expected: f64) {
 #[test]
 fn jobs_are_held_against_those_without_packets() {
     let results = results(2);
-    let [unloaded, loaded] = &results.methods[0].points[..] else {
-        panic!("{results:?}");
-    };
-    let (quiet, busy) = (&unloaded.jobs.punctuality, &loaded.jobs.punctuality);
-    assert_eq!((quiet.jobs, busy.jobs), (42, 42));
+    let [unloaded, loaded] = [UNLOADED, LOADED].map(|cell| results.at("vanilla", cell));
+    assert_eq!((unloaded.count("n"), loaded.count("n")), (42, 42));
     let bessel = (40.0_f64 / 39.0).sqrt();
-    assert!((quiet.jitter_sd_us - 2000.0 * bessel).abs() < 1e-6);
-    assert!((busy.jitter_sd_us - 8000.0 * bessel).abs() < 1e-6);
-    require_near(loaded.jitter_sd_to_unloaded, 4.0);
+    for (at, jitter_us) in [(unloaded, 2000.0), (loaded, 8000.0)] {
+        let found = at.value("jitter_sd").unwrap();
+        assert!((found - jitter_us * bessel).abs() < 1e-6);
+    }
+    require_near(loaded.ratio("jitter_sd"), 4.0);
     require_near(
-        loaded.response_mean_to_unloaded,
+        loaded.ratio("response_mean"),
         (11.0 * 14.0 + 10.0 * 22.0) / (11.0 * 11.0 + 10.0 * 13.0),
     );
     // Those of 22 ms.
-    assert_eq!(
-        (&busy.misses[..], &busy.miss_ratios[..]),
-        (&[20, 0][..], &[20.0 / 42.0, 0.0][..])
-    );
-    assert!((loaded.jobs.waited_mean_us - 1500.0).abs() < 1e-9);
-    assert_eq!(
-        (
-            unloaded.jitter_sd_to_unloaded,
-            unloaded.response_mean_to_unloaded
-        ),
-        (None, None),
-        "it is what the others are held against"
-    );
+    let missed = ["missed_16_ms", "missed_30_ms"].map(|name| loaded.count(name));
+    assert_eq!(missed, [20, 0]);
+    let shares = ["missed_share_16_ms", "missed_share_30_ms"].map(|name| loaded.value(name));
+    assert_eq!(shares, [Some(20.0 / 42.0), Some(0.0)]);
+    assert!((loaded.value("waited_mean").unwrap() - 1500.0).abs() < 1e-9);
+    for name in ["jitter_sd", "response_mean"] {
+        let none = unloaded.ratio(name);
+        assert_eq!(none, None, "it is what the others are held against");
+    }
 }
 
 #[test]
 fn what_is_received_is_held_against_the_first_method() {
     let results = results(3);
-    let [first, other] = &results.methods[..] else {
-        panic!("{results:?}");
-    };
-    assert!((other.points[1].received_packets_per_s - 675.0).abs() < 1e-9);
-    let rounds = &other.points[1].rounds_received_packets_per_s;
+    let other = |cell| results.at("rt-poll-list", cell);
+    let received = other(LOADED).value(RECEIVED).unwrap();
+    assert!((received - 675.0).abs() < 1e-9);
+    let rounds = other(LOADED).rounds(RECEIVED);
     assert!(rounds.len() == 3 && rounds.iter().all(|it| (it - 675.0).abs() < 1e-9));
-    require_near(other.points[1].received_to_first, 0.75);
-    assert_eq!(other.points[0].received_to_first, None, "nothing was sent");
-    require_near(other.alone_to_first, 0.75);
-    assert!((other.alone_packets_per_s - 742.5).abs() < 1e-9);
-    assert_eq!(other.rounds_alone_packets_per_s.len(), 3);
-    assert_eq!(
-        (first.alone_to_first, first.points[1].received_to_first),
-        (None, None),
-        "it is the first"
-    );
-    assert!((results.peak_packets_per_s - 1000.0).abs() < 1e-9);
+    require_near(other(LOADED).ratio(RECEIVED), 0.75);
+    assert_eq!(other(UNLOADED).ratio(RECEIVED), None, "nothing was sent");
+    require_near(other(ALONE).ratio(RECEIVED), 0.75);
+    assert!((other(ALONE).value(RECEIVED).unwrap() - 742.5).abs() < 1e-9);
+    assert_eq!(other(ALONE).rounds(RECEIVED).len(), 3);
+    for cell in [ALONE, LOADED] {
+        let none = results.at("vanilla", cell).ratio(RECEIVED);
+        assert_eq!(none, None, "it is the first");
+    }
+    assert_eq!(results.setting("peak_packets_per_s"), Some(1000.0));
     assert_eq!(results.rounds, 3);
 }
 
@@ -143,28 +147,28 @@ fn what_is_received_is_held_against_the_first_method() {
 fn a_rate_without_three_jobs_in_any_round_or_without_data_is_no_result() {
     let options = BootstrapOptions::default;
     let mut short = data(2);
-    short.methods[1].rounds[0].rates[1].ran.done.truncate(2);
+    short.methods[1].rounds[0][1].ran.done.truncate(2);
     let found = assemble(&short, options()).unwrap();
-    let point = &found.methods[1].points[1];
-    assert_eq!(point.jobs.punctuality.jobs, 21, "the other round's");
-    short.methods[1].rounds[1].rates[1].ran.done.truncate(2);
+    let jobs = found.at("rt-poll-list", LOADED).count("n");
+    assert_eq!(jobs, 21, "the other round's");
+    short.methods[1].rounds[1][1].ran.done.truncate(2);
     assert_eq!(assemble(&short, options()), None);
     let mut missing = data(2);
-    missing.methods[0].rounds[1].rates.pop();
+    missing.methods[0].rounds[1].pop();
     assert_eq!(assemble(&missing, options()), None);
     assert_eq!(assemble(&data(0), options()), None);
     let mut nothing = data(1);
     nothing.methods.clear();
     let nothing = assemble(&nothing, options()).unwrap();
-    render(&nothing);
-    render_nisp_udp(&nothing, &ReportMeta::default());
+    page(&nothing).text();
+    page(&nothing).html(&ReportMeta::default());
 }
 
 #[test]
 fn the_table_and_the_report_follow_from_results_json_alone() {
     let results = results(3);
-    require_shown_from_json(&results, |it| {
-        render(it) + &render_nisp_udp(it, &ReportMeta::default())
+    require_shown_from_json(&results, required, |it| {
+        page(it).text() + &page(it).html(&ReportMeta::default())
     });
     let json = serde_json::to_string(&results).unwrap();
     for field in [
@@ -182,14 +186,14 @@ fn the_table_and_the_report_follow_from_results_json_alone() {
 fn a_file_of_the_shape_before_is_refused() {
     let old =
         r#"{"schema_version":4,"period_us":1,"execution_us":1,"deadlines_us":[],"methods":[]}"#;
-    require_old_shape_refused::<Results>(old);
+    require_old_shape_refused(old);
 }
 
 #[test]
 fn the_table_has_a_row_a_rate_and_fits() {
     let mut results = results(3);
     results.notes.push("a note\u{1b}".into());
-    let text = render(&results);
+    let text = page(&results).text();
     let rows = |text: &str, start: &str| {
         let rows = text.lines().filter(|line| line.starts_with(start));
         rows.count()
@@ -207,45 +211,37 @@ fn the_table_has_a_row_a_rate_and_fits() {
     assert!(text.contains("0.75 [0.75, 0.75]"), "{text}");
     assert!(text.ends_with("note: a note\u{fffd}\n"), "{text}");
     // As many figures as there may be.
-    for method in &mut results.methods {
-        method.peak_packets_per_s = 999_999.0;
-        method.alone_packets_per_s = 999_999.0;
-        for point in &mut method.points {
-            point.sent_packets_per_s = 999_999.0;
-            point.received_packets_per_s = 999_999.0;
-            let punctuality = &mut point.jobs.punctuality;
-            punctuality.jobs = 100_000;
-            punctuality.misses = vec![100_000; 2];
-            punctuality.miss_ratios = vec![0.999; 2];
-            punctuality.response_p99_us = 123_456.0;
-            punctuality.response_max_us = 123_456.0;
-            let ratio = Some(Ratio {
-                estimate: 1.2,
-                median: 1.2,
-                low: Some(0.2),
-                high: Some(1234.0),
-                rounds: 3,
-            });
-            point.response_mean_to_unloaded = ratio;
-            point.jitter_sd_to_unloaded = ratio;
-            point.received_to_first = ratio;
+    for it in &mut results.figures {
+        match (&*it.unit, &*it.name) {
+            ("packets/s", _) => it.value = Some(999_999.0),
+            ("us", "response_p99" | "response_max") => it.value = Some(123_456.0),
+            ("jobs", _) => it.value = Some(100_000.0),
+            ("fraction", name) if name.starts_with("missed") => it.value = Some(0.999),
+            ("ratio", _) => {
+                it.value = Some(1.2);
+                it.interval = Some(Interval {
+                    median: 1.2,
+                    low: Some(0.2),
+                    high: Some(1234.0),
+                });
+            }
+            _ => {}
         }
     }
-    let text = render(&results);
+    let text = page(&results).text();
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert!(widest.unwrap() <= 100, "{widest:?}\n{text}");
 }
 
 #[test]
 fn the_report_has_a_plot_a_figure_and_nothing_is_fetched() {
-    let mut results = results(3);
-    results.methods[0].name = "<b>".into();
+    let results = assemble(&data_of("<b>", 3), BootstrapOptions::default()).unwrap();
     let meta = ReportMeta {
         title: "nisp & more".into(),
         facts: vec![("Revision".into(), "abc".into())],
         notes: vec!["emulated".into()],
     };
-    let page = render_nisp_udp(&results, &meta);
+    let page = page(&results).html(&meta);
     // Mean, p99, two deadlines, jitter, received; a line a method in each.
     assert_eq!(page.matches("class=\"plot\"").count(), 6);
     assert_eq!(page.matches("<polyline").count(), 12);
@@ -273,25 +269,36 @@ proptest! {
     ) {
         let mut data = data(3);
         let mut measured = responses_ms.iter().zip(received);
-        for rate in data.methods.iter_mut().flat_map(|it| &mut it.rounds).flat_map(|it| &mut it.rates) {
-            let (responses_ms, received) = measured.next().unwrap();
-            rate.ran = jobs(responses_ms);
-            rate.received_packets_per_s = received;
+        for rounds in data.methods.iter_mut().flat_map(|it| &mut it.rounds) {
+            // The last one is without jobs.
+            for rate in rounds.iter_mut().take(2) {
+                let (responses_ms, received) = measured.next().unwrap();
+                rate.ran = jobs(responses_ms);
+                rate.received_packets_per_s = received;
+            }
         }
         let options = BootstrapOptions { replicates: 200, seed: 1 };
         let Some(found) = assemble(&data, options) else { return Ok(()) };
-        for method in &found.methods {
-            let [unloaded, loaded] = &method.points[..] else { panic!("{method:?}") };
-            if let Some(ratio) = loaded.jitter_sd_to_unloaded {
-                let exact = loaded.jobs.punctuality.jitter_sd_us / unloaded.jobs.punctuality.jitter_sd_us;
+        for row in &found.rows {
+            let [unloaded, loaded] = [UNLOADED, LOADED].map(|cell| found.at(row, cell));
+            if let Some(ratio) = loaded.ratio("jitter_sd") {
+                let exact = loaded.value("jitter_sd").unwrap() / unloaded.value("jitter_sd").unwrap();
                 prop_assert!((ratio.estimate / exact - 1.0).abs() < 1e-6, "{ratio:?} {exact}");
             }
         }
-        render(&found);
-        let page = render_nisp_udp(&found, &ReportMeta::default());
-        prop_assert!(!page.contains("NaN"));
+        let shown = page(&found);
+        prop_assert!(!shown.html(&ReportMeta::default()).contains("NaN"));
         let json = serde_json::to_string(&found).unwrap();
-        let again: Results = serde_json::from_str(&json).unwrap();
-        prop_assert_eq!(render(&again), render(&found));
+        let again: Record = serde_json::from_str(&json).unwrap();
+        prop_assert_eq!(page(&again).text(), shown.text());
     }
+}
+
+/// Pages in docs/results are not written anew with each change of the code: they keep this form.
+#[test]
+fn what_is_printed_keeps_its_form() {
+    let mut results = results(3);
+    results.notes.push("a note".into());
+    let written = include_str!("../../../tests/pages/nisp-udp.txt");
+    assert_eq!(page(&results).text(), written);
 }

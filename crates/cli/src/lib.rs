@@ -1,0 +1,11 @@
+//! What the command lines of both programs share: their texts, their output, and what a run says of its machine.
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod command;
+pub mod directory;
+pub mod generate;
+pub mod help;
+pub mod machine;
+pub mod markdown;
+pub mod output;

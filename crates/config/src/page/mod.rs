@@ -1,0 +1,174 @@
+//! The keys for people: the reference page and the man page, made of the tables that read the file.
+//!
+//! Their text is Markdown: paragraphs, lists, `**bold**`, code and links. The man page has it without links.
+
+mod man;
+mod markdown;
+
+use std::collections::BTreeMap;
+
+pub use self::man::man;
+pub use self::markdown::markdown;
+
+use crate::schema::{class, host, net, nic, random, sched, service, simulate, vm};
+use crate::{
+    Count, CpuNumbers, Distribution, Enforcement, File, HostName, InterfaceName, Late, Mechanism,
+    Method, Placed, Priority, Queue, SchedulerName, ServerName, TapQdisc, ThreadPriority, Written,
+};
+
+/// A key of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names by which it is taken.
+    pub alias: &'static [&'static str],
+    /// What kind of value it has.
+    pub kind: &'static str,
+    /// What holds without it; "needed" if it must be there.
+    pub default: &'static str,
+    /// What it means, by lines of the source.
+    pub meaning: &'static [&'static str],
+}
+
+/// A section of the page.
+#[derive(Debug, Clone, Copy)]
+pub struct Section {
+    /// Its heading.
+    pub heading: &'static str,
+    /// What stands before its keys, by lines of the source.
+    pub about: &'static [&'static str],
+    /// Its keys, in the order of the table; none of one that is prose.
+    pub keys: &'static [Key],
+}
+
+/// A table of the file.
+pub(crate) trait Table {
+    /// Its section.
+    const SECTION: Section;
+}
+
+/// A type of values, in words.
+pub(crate) trait Kind {
+    /// The words.
+    const WORDS: &'static str;
+    /// Those of a list of them.
+    const LIST: &'static str = "list";
+}
+
+macro_rules! kinds {
+    ($($type:ty: $words:literal $(, $list:literal)?;)*) => {
+        $(impl Kind for $type {
+            const WORDS: &'static str = $words;
+            $(const LIST: &'static str = $list;)?
+        })*
+    };
+}
+
+kinds! {
+    String: "text", "list of texts";
+    bool: "true, false";
+    u16: "number";
+    u32: "number", "list of numbers";
+    u64: "number";
+    usize: "number", "list of numbers";
+    f64: "number";
+    Count: "number";
+    Written: "time", "list of times";
+    CpuNumbers: "text or list of numbers";
+    ThreadPriority: "priority";
+    HostName: "word";
+    ServerName: "word";
+    SchedulerName: "word";
+    InterfaceName: "word";
+    Method: "word";
+    Enforcement: "word";
+    Mechanism: "word";
+    Priority: "word";
+    Queue: "word";
+    TapQdisc: "word";
+    Late: "word";
+    Distribution: "word";
+    vm::Period: "time, or table";
+    vm::Users: "text, number, or list";
+    vm::Holder: "table";
+    service::Send: "time, or table";
+}
+
+impl<T: Kind> Kind for Option<T> {
+    const WORDS: &'static str = T::WORDS;
+    const LIST: &'static str = T::LIST;
+}
+
+impl<T: Kind> Kind for Placed<T> {
+    const WORDS: &'static str = T::WORDS;
+    const LIST: &'static str = T::LIST;
+}
+
+impl<T: Kind> Kind for Vec<T> {
+    const WORDS: &'static str = T::LIST;
+}
+
+impl<T> Kind for BTreeMap<String, T> {
+    const WORDS: &'static str = "tables by name";
+}
+
+/// What stands before the first section.
+const INTRODUCTION: &str = include_str!("introduction.txt");
+
+const PROCESSES: Section = Section {
+    heading: "Which process is a VM",
+    about: &[include_str!("processes.txt")],
+    keys: &[],
+};
+
+/// All sections, in the order of the page.
+const SECTIONS: [Section; 24] = [
+    File::SECTION,
+    host::Host::SECTION,
+    host::Overheads::SECTION,
+    vm::Vm::SECTION,
+    PROCESSES,
+    vm::PeriodRange::SECTION,
+    vm::Task::SECTION,
+    service::Service::SECTION,
+    service::Receive::SECTION,
+    service::SendParts::SECTION,
+    service::Flow::SECTION,
+    net::Net::SECTION,
+    net::Demux::SECTION,
+    net::Level::SECTION,
+    class::ClassNet::SECTION,
+    nic::Nic::SECTION,
+    nic::NicQueue::SECTION,
+    nic::Steer::SECTION,
+    sched::Sched::SECTION,
+    sched::Reserved::SECTION,
+    simulate::Simulate::SECTION,
+    random::Random::SECTION,
+    random::Periods::SECTION,
+    random::Column::SECTION,
+];
+
+impl Section {
+    /// What stands before its keys, as lines of Markdown.
+    fn prose(&self) -> String {
+        let lines: Vec<&str> = self.about.iter().map(|line| line.trim()).collect();
+        lines.join("\n")
+    }
+}
+
+impl Key {
+    /// All names by which it is taken, as code.
+    fn names(&self) -> String {
+        let names = std::iter::once(&self.name).chain(self.alias);
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        names.join(", ")
+    }
+
+    /// What it means, on one line.
+    fn meaning(&self) -> String {
+        let lines: Vec<&str> = self.meaning.iter().map(|line| line.trim()).collect();
+        lines.join(" ")
+    }
+}

@@ -1,0 +1,212 @@
+//! What the reader takes and refuses, and where it says a fault is.
+
+#![allow(clippy::unwrap_used)] // helpers of tests
+
+use proptest::prelude::*;
+use steadyvm_config::page::markdown;
+use steadyvm_config::{DropIn, File, untyped};
+
+fn refusal(text: &str) -> String {
+    File::parse("f.toml", text).unwrap_err().to_string()
+}
+
+/// The keys of a section of the page, in its order.
+fn described(heading: &str) -> Vec<String> {
+    let page = markdown();
+    let (_, section) = page.split_once(&format!("\n## {heading}\n")).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let names = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
+    names.map(str::to_owned).collect()
+}
+
+/// A text with the key `zz` in a table, which no table has, and the section that describes the table.
+const TABLES: [(&str, &str); 24] = [
+    ("Top level", "zz = 1"),
+    ("`[host]`", "[host]\nzz = 1"),
+    (
+        "`[host.overheads]`",
+        "[host]\nscheduler = \"pedf\"\n[host.overheads]\nzz = 1",
+    ),
+    ("`[[vm]]` and `[class.NAME]`", "[[vm]]\nzz = 1"),
+    ("`[[vm]]` and `[class.NAME]`", "[class.a]\nzz = 1"),
+    ("`period` as a range", "[[vm]]\nperiod = { zz = 1 }"),
+    ("`tasks`", "[[vm]]\ntasks = [{ zz = 1 }]"),
+    ("`[[service]]`", "[[service]]\nzz = 1"),
+    ("`receive`", "[[service]]\nvm = \"a\"\nreceive = { zz = 1 }"),
+    ("`send`", "[[service]]\nvm = \"a\"\nsend = { zz = 1 }"),
+    ("`[[flow]]`", "[[flow]]\nzz = 1"),
+    ("`[net]`", "[net]\nzz = 1"),
+    ("`[net.demux]`", "[net.demux]\nzz = 1"),
+    ("`levels`", "[net.demux]\nlevels = [{ zz = 1 }]"),
+    ("`[class.NAME.net]`", "[class.a.net]\nzz = 1"),
+    ("`[[nic]]`", "[[nic]]\nzz = 1"),
+    ("`queues`", "[[nic]]\nqueues = [{ zz = 1 }]"),
+    ("`steer`", "[[nic]]\nsteer = [{ zz = 1 }]"),
+    ("`[sched]`", "[sched]\nzz = 1"),
+    ("`[sched.vm.NAME]`", "[sched.vm.a]\nzz = 1"),
+    ("`[simulate]`", "[simulate]\nzz = 1"),
+    ("`[random]`", "[random]\nzz = 1"),
+    ("`periods`", "[random]\nperiods = { zz = 1 }"),
+    ("`columns`", "[random]\ncolumns = [{ zz = 1 }]"),
+];
+
+/// Nobody has to ask for a table: a file without `[host]` is as strict as one with it.
+#[test]
+fn an_unknown_key_is_an_error_with_its_line_in_every_table_and_the_page_has_the_known_ones() {
+    for (heading, text) in TABLES {
+        let said = refusal(text);
+        let line = text.lines().count();
+        assert!(
+            said.starts_with(&format!("f.toml line {line} column ")),
+            "{said}"
+        );
+        let (_, list) = said
+            .split_once("unknown field `zz`, expected ")
+            .unwrap_or_else(|| panic!("{said}"));
+        let list = list.split(';').next().unwrap();
+        let mut expected: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+        let mut described = described(heading);
+        expected.sort_unstable();
+        described.sort();
+        assert_eq!(described, expected, "{heading}");
+    }
+}
+
+#[test]
+fn a_fault_of_a_value_is_at_the_value() {
+    for (text, place, what) in [
+        (
+            "[[vm]]\nname = \"a\"\n  budget = \"2 months\"\n",
+            "line 3 column 12",
+            "a time such as",
+        ),
+        (
+            "[host]\nscheduler = \"cfs\"\n",
+            "line 2 column 13",
+            "unknown variant `cfs`, expected one of `pedf`",
+        ),
+        (
+            "[sched]\nmechanism = 7\n",
+            "line 2 column 13",
+            "expected a word: auto",
+        ),
+        (
+            "\n[host]\npcpus = 4\n",
+            "line 2 column 1",
+            "missing field `scheduler`",
+        ),
+        (
+            "[[vm]]\nname = 1979-05-27\n",
+            "line 2 column 8",
+            "date or time 1979-05-27",
+        ),
+        ("[[vm]\n", "line 1 column 6", ""),
+        (
+            "[class.a.net]\ntap_batch = 65\n",
+            "line 2 column 13",
+            "65 is not one of 1 to 64",
+        ),
+        (
+            "[[vm]]\nuser = [-1]\n",
+            "line 2 column 8",
+            "a user by name or number",
+        ),
+        (
+            "[net]\nbudget_us = 99999999999999999999\n",
+            "line 2 column 13",
+            "too large",
+        ),
+        ("\u{feff}zz = 1\n", "line 1 column 1", "unknown field"),
+    ] {
+        let said = refusal(text);
+        assert!(
+            said.starts_with(&format!("f.toml {place}: ")),
+            "{text}: {said}"
+        );
+        assert!(said.contains(what), "{text}: {said}");
+    }
+}
+
+#[test]
+fn vms_of_several_files_keep_the_places_of_their_own() {
+    let owners = File::parse("owner", "\n[[vm]]\nname = \"own\"\n").unwrap();
+    let one = DropIn::parse("one", "[[vm]]\nname = \"a\"\n").unwrap();
+    let two = DropIn::parse("two", "# b\n\n[[vm]]\nname = \"b\"\nunit = \"b.service\"\n").unwrap();
+    let all = owners.with([&one, &two]);
+    assert_eq!(all.vm_names().collect::<Vec<_>>(), ["own", "a", "b"]);
+    let places: Vec<String> = all.vm.iter().map(|vm| vm.place.to_string()).collect();
+    assert_eq!(
+        places,
+        [
+            "owner line 2 column 1",
+            "one line 1 column 1",
+            "two line 3 column 1"
+        ]
+    );
+    let unit = all.vm[2].unit.as_ref().unwrap();
+    assert_eq!(unit.place.to_string(), "two line 5 column 8");
+}
+
+#[test]
+fn a_file_beside_the_owners_has_vms_alone() {
+    for (text, place) in [
+        ("[host]\n", "line 1 column 2"),
+        ("[[vm]]\n[net]\n", "line 2 column 2"),
+        ("vm = 1", "line 1 column 1"),
+    ] {
+        let said = DropIn::parse("d", text).unwrap_err().to_string();
+        assert!(
+            said.starts_with(&format!("d {place}: ")) && said.contains("[[vm]] tables"),
+            "{said}"
+        );
+    }
+    let said = DropIn::parse("d", "[[vm]]\ncpuz = [1]\n")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.starts_with("d line 2 column 1: unknown field `cpuz`"),
+        "{said}"
+    );
+}
+
+/// JSON requests have the same tables; their readers say places themselves.
+#[test]
+fn the_same_tables_are_read_from_json() {
+    let file: File =
+        serde_json::from_str(r#"{"vms": [{"name": "a", "tasks": [{"c": 1, "t": 2}]}]}"#).unwrap();
+    assert_eq!(file.vm_names().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(file.vm[0].place.line, 0);
+    assert!(serde_json::from_str::<File>("[]").is_err());
+}
+
+/// One reader: no other crate reads TOML, but for another file (`vmm`: vm.toml), and what writes cases of a test (`sim`).
+#[test]
+fn no_other_crate_reads_the_file_as_text() {
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut readers = Vec::new();
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(manifest) = std::fs::read_to_string(path.join("Cargo.toml")) else {
+            continue;
+        };
+        let used = manifest.split("[dev-dependencies]").next().unwrap();
+        if used.lines().any(|line| line.starts_with("toml")) {
+            readers.push(path.file_name().unwrap().to_string_lossy().into_owned());
+        }
+    }
+    readers.sort();
+    assert_eq!(readers, ["config", "sim", "vmm"]);
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "\\PC*", words in prop::collection::vec(
+        prop::sample::select(vec!["[host]", "[[vm]]", "[class.a]", "name = 'a'", "period = '1ms'", "cpus = [1]", "user = 1",
+            "[sched]", "[net]", "[[nic]]", "zz = 1", "vm = {}", "unit = \"\u{fc}\"", "}", "\u{feff}"]), 0..8)) {
+        let lines = words.join("\n");
+        for text in [text.as_str(), lines.as_str()] {
+            let _ = (File::parse("f", text), DropIn::parse("f", text), untyped::<serde_json::Value>(text));
+        }
+    }
+}
