@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A VM's packets between a shared card and its tap.
+ *
+ * By a function: the card's own filter puts the VM's packets into the queue of a virtual function, which
+ * the host keeps. to_tap hands all that the function receives to the tap, from_tap hands all that the VM
+ * sends with its own address to the function. Neither passes through the host's bridge.
+ *
+ * By XDP: by_address runs before the host makes a buffer of a frame. A frame to a VM's address goes to its
+ * tap; all others go the ordinary way.
+ *
+ * What a program does not redirect passes on as if the program were not there.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_helpers.h>
+
+#define TCX_NEXT	(-1)
+
+/* Packets, by what became of them. */
+enum {
+	TO_TAP,
+	FROM_TAP,
+	PASSED,
+	COUNTERS,
+};
+
+/* Set before the programs are loaded. Indices of network devices; `Settings` of src/lib.rs. */
+const volatile struct {
+	__u32 tap;
+	__u32 function;
+	__u8 address[ETH_ALEN];
+	__u8 unused[2];
+} settings;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+/* A VM's address as 48 bits, low byte first; the index of its tap. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, __u32);
+} taps SEC(".maps");
+
+static __always_inline void count(__u32 index)
+{
+	__u64 *value = bpf_map_lookup_elem(&counters, &index);
+
+	if (value)
+		*value += 1;
+}
+
+SEC("tcx/ingress")
+int to_tap(struct __sk_buff *skb)
+{
+	count(TO_TAP);
+	return bpf_redirect(settings.tap, 0);
+}
+
+SEC("tcx/ingress")
+int from_tap(struct __sk_buff *skb)
+{
+	__u8 source[ETH_ALEN];
+
+	/* A VM with more addresses than one (nested VMs) sends theirs by the bridge, where answers to them arrive. */
+	if (bpf_skb_load_bytes(skb, offsetof(struct ethhdr, h_source), source, sizeof(source)))
+		return TCX_NEXT;
+	for (int i = 0; i < ETH_ALEN; i++) {
+		if (source[i] != settings.address[i]) {
+			count(PASSED);
+			return TCX_NEXT;
+		}
+	}
+	count(FROM_TAP);
+	return bpf_redirect(settings.function, 0);
+}
+
+SEC("xdp")
+int by_address(struct xdp_md *context)
+{
+	void *end = (void *)(long)context->data_end;
+	struct ethhdr *frame = (void *)(long)context->data;
+	__u64 address = 0;
+	__u32 *tap;
+
+	if ((void *)(frame + 1) > end)
+		return XDP_PASS;
+	__builtin_memcpy(&address, frame->h_dest, ETH_ALEN);
+	tap = bpf_map_lookup_elem(&taps, &address);
+	if (!tap) {
+		count(PASSED);
+		return XDP_PASS;
+	}
+	count(TO_TAP);
+	return bpf_redirect(*tap, 0);
+}
+
+char LICENSE[] SEC("license") = "GPL";
