@@ -16,5 +16,6 @@ pub mod nisp;
 pub mod registry;
 pub mod rtca;
 pub mod service;
+pub mod shared_card;
 pub mod testbed;
 pub mod vcpu;

@@ -4,7 +4,7 @@
 use crate::engine::results::Record;
 use crate::experiment::Experiment;
 use crate::nisp::{tcp, udp};
-use crate::{compare, end_to_end, inversion, kamailio, memcached, rtca, vcpu};
+use crate::{compare, end_to_end, inversion, kamailio, memcached, rtca, shared_card, vcpu};
 use steadyvm_report::Answer;
 
 /// The experiments, by the verbs of `steadyvm-lab experiment`.
@@ -13,6 +13,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &inversion::EXPERIMENT,
     &kamailio::EXPERIMENT,
     &memcached::EXPERIMENT,
+    &shared_card::EXPERIMENT,
 ];
 
 /// What the page of a record begins with, and what it compares, in the plural; `None` if no experiment here wrote it.

@@ -15,6 +15,7 @@ mod machine_state;
 mod monitor;
 mod namespace;
 mod parts;
+mod one_card;
 mod passthrough;
 mod programs;
 mod qemu;

@@ -31,6 +31,7 @@ pub const HOST_MODULES: &[&str] = &[
     "macvlan",
     "vfio_pci",
     "vfio_iommu_type1",
+    "igbvf",
 ];
 /// What a guest needs.
 pub const GUEST_MODULES: &[&str] = &[

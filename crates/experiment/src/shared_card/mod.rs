@@ -1,0 +1,264 @@
+//! One card for a real-time VM and a VM with a stream, by kernel and by the way to the real-time VM. The README in this
+//! folder says why.
+
+mod station;
+
+use crate::engine::answer::Asked;
+use crate::engine::latency::{Latencies, Words};
+use crate::engine::rounds::{self, Measured, Plan, share};
+use crate::experiment::{Experiment, Options, Outcome, Rows, Setting};
+use crate::service::{Beside, CELLS};
+use crate::testbed::phase::Load;
+use station::{Sample, SharedCardStation};
+use std::fmt;
+use steadyvm_host::Method;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{Error, Result};
+
+const NAME: &str = "shared-card";
+
+/// What is set on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Nothing.
+    Stock,
+    /// A method of `steadyvm apply`, without a function of the card.
+    Method(Method),
+    /// A virtual function for the real-time VM, kept by the host: `nic` in the VM's table.
+    Function,
+}
+
+/// A row: a host's kernel, its cards, and what is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Row {
+    setting: Setting,
+    /// Whether the real-time VM has a card of its own.
+    own_card: bool,
+    how: How,
+}
+
+const fn row(name: &'static str, kernel: HostKernel, how: How) -> Row {
+    Row {
+        setting: Setting {
+            name,
+            kernel,
+            bulk_in_threads: false,
+        },
+        own_card: false,
+        how,
+    }
+}
+
+const ROWS: [Row; 9] = [
+    row("6.12", HostKernel::Distribution, How::Stock),
+    row("6.12-function", HostKernel::Distribution, How::Function),
+    row("6.12-rt", HostKernel::PreemptRt, How::Method(Method::PreemptRt)),
+    row("6.12-rt-function", HostKernel::PreemptRt, How::Function),
+    row("7.3", HostKernel::Newest, How::Stock),
+    row("7.3-function", HostKernel::Newest, How::Function),
+    row("7.3-rt", HostKernel::NewestRt, How::Method(Method::PreemptRt)),
+    row("7.3-rt-function", HostKernel::NewestRt, How::Function),
+    Row {
+        own_card: true,
+        ..row("7.3-rt-own-card", HostKernel::NewestRt, How::Method(Method::RtProfile))
+    },
+];
+
+const SETTINGS: &[Setting] = &{
+    let mut settings = [ROWS[0].setting; ROWS.len()];
+    let mut number = 1;
+    while number < ROWS.len() {
+        settings[number] = ROWS[number].setting;
+        number += 1;
+    }
+    settings
+};
+
+const ASKED: Asked = Asked {
+    question: "Does a real-time VM need a card of its own?",
+    figure: "p99",
+    words: "p99 of a round trip",
+    cells: &[
+        ("round trip, no NetStream", "without a stream"),
+        (
+            "round trip, beside NetStream at full speed",
+            "beside a full stream",
+        ),
+    ],
+};
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    words: Words {
+        name: NAME,
+        introduction: "Requests to a service in a real-time VM, alone and beside a TCP stream to another VM. Both VMs' packets \
+             come by one card, and both taps are ports of its bridge; only the row own-card has two cards. Kernels are \
+             Debian's, unmodified.",
+        reading: &[
+            "Rows without a word after the kernel set nothing (6.12, 7.3) or have method preempt-rt (6.12-rt, 7.3-rt). \
+             function: the card puts the real-time VM's packets into the queue of a virtual function, which the host keeps; \
+             the VM has virtio-net as before.",
+            "A round trip is timed outside. n is the number of requests that were answered; lost: requests without a \
+             reply in 2 s.",
+            "Percentiles are nearest-rank, of every counted sample of all rounds. /first: over the first row's under the \
+             same condition, with a 95 % interval.",
+        ],
+        paper: None,
+    },
+    about: "A real-time VM's packets on a card that others use, too, by kernel and way",
+    answer: |record| ASKED.of_times(record),
+    rows: Rows::Settings(SETTINGS),
+    check,
+    run,
+};
+
+fn check(options: &Options) -> Result<()> {
+    let wrong = if options.settings.is_empty() {
+        "no setting is given"
+    } else if options.rounds == 0 || options.samples < options.rounds {
+        "there must be at least one round, and one sample per round"
+    } else {
+        return Ok(());
+    };
+    Err(Error::input(format!("measure {NAME}"), wrong)
+        .what_to_do(format!("see steadyvm-lab experiment {NAME} --help")))
+}
+
+impl Row {
+    fn of(setting: &Setting) -> Option<Self> {
+        ROWS.into_iter().find(|row| row.setting == *setting)
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.setting.name)
+    }
+}
+
+struct Ways<'a> {
+    rows: Vec<Row>,
+    options: &'a Options,
+}
+
+impl Plan for Ways<'_> {
+    type Row = Row;
+    type Cell = Beside;
+    type Station = SharedCardStation;
+    type Sample = Sample;
+
+    fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    fn cells(&self) -> &[Beside] {
+        &CELLS
+    }
+
+    fn rounds(&self) -> u64 {
+        self.options.rounds
+    }
+
+    fn boot(
+        &self,
+        laboratory: &Laboratory,
+        row: Row,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<SharedCardStation> {
+        SharedCardStation::boot(laboratory, row, on_cpu, observer)
+    }
+
+    fn measure(&self, station: &mut SharedCardStation, cell: Beside, round: u64) -> Result<Sample> {
+        let load = Load {
+            seed: self.options.seed.wrapping_add(round),
+            samples: share(self.options.samples, self.options.rounds, round),
+            receive_path: false,
+            streams: 1,
+        };
+        station.measure(cell, &load)
+    }
+}
+
+fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
+    let plan = Ways {
+        rows: options.settings.iter().filter_map(Row::of).collect(),
+        options,
+    };
+    let measured: Measured<Sample> = rounds::run(laboratory, &plan, observer)?;
+    let (mut latencies, mut notes) = (Vec::new(), Vec::new());
+    for (cell, beside) in CELLS.into_iter().enumerate() {
+        for (row, rounds) in plan.rows.iter().zip(&measured.samples) {
+            let samples: Vec<&Sample> = rounds.iter().map(|cells| &cells[cell]).collect();
+            latencies.push(round_trips(row, beside, &samples));
+            if beside == Beside::NetStream {
+                notes.push(carried(row, &samples));
+            }
+        }
+    }
+    Ok(Outcome {
+        latencies,
+        figures: Vec::new(),
+        tables: Vec::new(),
+        notes,
+        dropped_rounds: measured.dropped_rounds,
+        disturbance: measured.disturbance,
+    })
+}
+
+/// What the client outside measured.
+fn round_trips(row: &Row, beside: Beside, samples: &[&Sample]) -> Latencies {
+    let round = |sample: &&Sample| {
+        let samples = sample.netrt.samples.iter();
+        samples.map(|it| it.rtt_ns).collect()
+    };
+    Latencies {
+        row: row.to_string(),
+        cell: format!("round trip, {beside}"),
+        rounds: samples.iter().map(round).collect(),
+        lost: samples.iter().map(|it| it.netrt.counters.lost).sum(),
+        counts: Vec::new(),
+        deadline_ns: None,
+    }
+}
+
+fn carried(row: &Row, samples: &[&Sample]) -> String {
+    let rates: Vec<f64> = samples.iter().filter_map(|it| it.mbit_per_s).collect();
+    let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+    let each: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
+    format!("{row}: the stream carried {mean:.0} Mbit/s ({})", each.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_a_row() {
+        assert!(SETTINGS.iter().all(|it| Row::of(it).is_some()));
+        let own: Vec<Row> = ROWS.into_iter().filter(|row| row.own_card).collect();
+        assert_eq!(own.len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_first() {
+        let options = Options {
+            methods: Vec::new(),
+            settings: SETTINGS.to_vec(),
+            samples: 100,
+            rounds: 2,
+            seed: 1,
+        };
+        check(&options).unwrap();
+        for spoil in [
+            |it: &mut Options| it.settings.clear(),
+            |it: &mut Options| it.rounds = 0,
+            |it: &mut Options| it.samples = 1,
+        ] {
+            let mut options = options.clone();
+            spoil(&mut options);
+            assert!(check(&options).is_err(), "{options:?}");
+        }
+    }
+}

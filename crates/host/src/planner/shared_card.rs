@@ -1,0 +1,284 @@
+//! A VM's packets on a card that others use, too. Reads, never writes.
+//!
+//! The card sorts packets by their address into the queue of a virtual function, which the host keeps: so the VM's packets have
+//! interrupts, a NAPI and threads of their own. They go from the function to the VM's tap past the bridge, and back. The tap
+//! stays a port of its bridge, which carries multicast, what other VMs of this host send, and whatever has another address.
+
+use std::collections::BTreeSet;
+
+use super::wanted::Wanted;
+use crate::discover::Processes;
+use crate::engine::{Group, Step};
+use crate::error::HostError;
+use crate::links::{Address, format_address, parse_address};
+use crate::machine::Machine;
+use crate::profile::{NicProfile, VmProfile, at};
+use crate::settings::{
+    Change, ChangeOf, Device, File, Form, Functions, OwnFunction, Owner, SettingKind,
+};
+
+/// The cards that VMs share, while a host is planned.
+#[derive(Debug, Default)]
+pub(super) struct SharedCards {
+    /// Functions that have a VM: the card's interface and the number.
+    taken: BTreeSet<(String, u32)>,
+}
+
+/// A VM that runs, and what is known of it.
+pub(super) struct Tenant<'t> {
+    /// What the file says of it.
+    pub profile: &'t VmProfile,
+    /// The process of its monitor.
+    pub pid: u32,
+    /// Its taps in this network namespace.
+    pub taps: &'t [String],
+}
+
+impl SharedCards {
+    /// Plans one VM's way on its card, and returns the function's device as a card of the VM's class. None until the card has
+    /// functions: a step makes them, and what follows is planned again.
+    pub fn plan(
+        &mut self,
+        machine: &Machine,
+        tenant: &Tenant<'_>,
+        tenants_of_card: usize,
+        own: &[Step],
+        wanted: &mut Wanted,
+    ) -> Result<Option<NicProfile>, HostError> {
+        let Tenant { profile, taps, .. } = tenant;
+        let Some(card) = &profile.nic else {
+            return Ok(None);
+        };
+        let refuse = |what: String, fix: &str| HostError::BadInput {
+            what: at(&profile.place, &what),
+            fix: fix.to_owned(),
+        };
+        if card.contains('/') || !machine.tree.exists(&format!("/sys/class/net/{card}")) {
+            let what = format!("nic: there is no network interface `{card}`");
+            return Err(refuse(what, "name a card of this host"));
+        }
+        let tap = tap_behind(machine, card, taps).map_err(|(what, fix)| refuse(what, fix))?;
+        let address = self.address(machine, tenant, &tap).map_err(|what| {
+            let fix = "write `mac = \"52:54:00:…\"` as the VM has it";
+            refuse(what, fix)
+        })?;
+        let total = number_in(machine, card, "sriov_totalvfs").unwrap_or(0);
+        if total == 0 {
+            return Err(HostError::Unsupported {
+                missing: at(
+                    &profile.place,
+                    &format!("{card} has no virtual functions (SR-IOV)"),
+                ),
+                fix: "give the VM a card of its own ([[nic]] with its class), or leave `nic` out".into(),
+            });
+        }
+        let device = Device::find(machine, card);
+        let present = number_in(machine, card, "sriov_numvfs").unwrap_or(0);
+        if present == 0 {
+            let count = u32::try_from(tenants_of_card).unwrap_or(total).min(total);
+            let change = ChangeOf {
+                setting: Functions { card: device },
+                old: 0,
+                new: count,
+            };
+            let why = "so that each VM's packets have a queue of their own; the card restarts";
+            let mut step = Step::required(change, why);
+            step.group = Group::Nic(card.clone());
+            if !wanted.steps.iter().any(|other| other.change == step.change) {
+                wanted.steps.push(step);
+            }
+            return Ok(None);
+        }
+        keep_functions(&device, present, own, card, wanted);
+        let number = self.choose(machine, &device, card, &tap, present, own).ok_or_else(|| {
+            let what = format!("all {present} functions of {card} are taken, of {total} that it can have");
+            refuse(what, "make more of them while no VM runs, or leave `nic` out")
+        })?;
+        let setting = OwnFunction {
+            card: device,
+            number,
+        };
+        let function = setting
+            .device(machine)
+            .map_err(|cause| HostError::io("find the device of", setting.subject(), cause))?;
+        let change = ChangeOf {
+            old: setting.read(machine)?,
+            setting,
+            new: Owner::Vm {
+                tap: Device::find(machine, &tap),
+                address,
+            },
+        };
+        let why = format!(
+            "so that packets to {} come by a queue of their own",
+            format_address(&address)
+        );
+        wanted.steps.push(Step::required(change, &why));
+        for flag in ["unicast_flood", "broadcast_flood"] {
+            wanted.steps.push(without(machine, &tap, flag)?);
+        }
+        Ok(Some(NicProfile {
+            name: function,
+            class: profile.class.clone(),
+            place: profile.place.clone(),
+            ..NicProfile::default()
+        }))
+    }
+
+    /// The VM's address: the file's, or that of its monitor's command line.
+    fn address(
+        &self,
+        machine: &Machine,
+        tenant: &Tenant<'_>,
+        tap: &str,
+    ) -> Result<Address, String> {
+        if let Some(address) = tenant.profile.mac {
+            return Ok(address);
+        }
+        let found = addresses_of_command(machine, tenant.pid);
+        // libvirt gives a tap the address of its card, but for the first byte.
+        let of_tap = machine.tree.read(&format!("/sys/class/net/{tap}/address"));
+        let of_tap = of_tap.ok().and_then(|text| parse_address(text.trim()));
+        let twin = of_tap.and_then(|tap| found.iter().find(|address| address[1..] == tap[1..]));
+        let only = (found.len() == 1).then(|| found.first()).flatten();
+        twin.or(only).copied().ok_or_else(|| {
+            let name = &tenant.profile.name;
+            format!("the address of VM \"{name}\" behind {tap} is not known")
+        })
+    }
+
+    /// The function that the VM has already, or the first that nobody uses.
+    fn choose(
+        &mut self,
+        machine: &Machine,
+        device: &Device,
+        card: &str,
+        tap: &str,
+        present: u32,
+        own: &[Step],
+    ) -> Option<u32> {
+        let tap = Device::find(machine, tap);
+        let made = own.iter().filter_map(|step| match &step.change {
+            Change::OwnFunction(made) if made.setting.card.is(device) => Some(made),
+            _ => None,
+        });
+        let (mine, others): (Vec<_>, Vec<_>) = made.partition(|made| {
+            matches!(&made.new, Owner::Vm { tap: of, .. } if of.is(&tap))
+        });
+        let has_one = mine.first().map(|made| made.setting.number);
+        let is_free = |number: &u32| {
+            let setting = OwnFunction {
+                card: device.clone(),
+                number: *number,
+            };
+            let of_others = others.iter().any(|made| made.setting.number == *number);
+            // One that is up is somebody else's, such as a port of another bridge.
+            let is_idle = matches!(setting.read(machine), Ok(Owner::Free { is_up: false, .. }));
+            !of_others && is_idle && !self.taken.contains(&(card.to_owned(), *number))
+        };
+        let number = has_one
+            .filter(|number| *number < present)
+            .or_else(|| (0..present).find(is_free))?;
+        self.taken.insert((card.to_owned(), number));
+        Some(number)
+    }
+}
+
+/// Functions that steadyvm made stay as long as a VM has one.
+fn keep_functions(device: &Device, present: u32, own: &[Step], card: &str, wanted: &mut Wanted) {
+    let made = own.iter().find(|step| {
+        matches!(&step.change, Change::Functions(made) if made.setting.card.is(device))
+    });
+    let Some(made) = made else { return };
+    let change = ChangeOf {
+        setting: Functions {
+            card: device.clone(),
+        },
+        old: 0,
+        new: present,
+    };
+    let mut step = Step::required(change, &made.why);
+    step.group = Group::Nic(card.to_owned());
+    if !wanted.steps.iter().any(|other| other.change == step.change) {
+        wanted.steps.push(step);
+    }
+}
+
+/// The one tap of a VM whose packets come by the card: both are ports of one bridge.
+fn tap_behind(
+    machine: &Machine,
+    card: &str,
+    taps: &[String],
+) -> Result<String, (String, &'static str)> {
+    let master = |device: &str| {
+        let link = machine.tree.link(&format!("/sys/class/net/{device}/master"));
+        let path = link.ok()?;
+        path.rsplit('/').next().map(str::to_owned)
+    };
+    let Some(bridge) = master(card) else {
+        let what = format!("nic: {card} is no port of a bridge, so no VM's packets come by it");
+        return Err((what, "name the card that is in the VM's bridge"));
+    };
+    let of_bridge = format!("/sys/class/net/{bridge}/bridge");
+    if !machine.tree.exists(&of_bridge) {
+        let what = format!("nic: {card} belongs to {bridge}, which is no bridge of the kernel");
+        return Err((what, "leave `nic` out: only Linux bridges are known yet"));
+    }
+    let filters = machine.tree.read(&format!("{of_bridge}/vlan_filtering"));
+    if filters.is_ok_and(|text| text.trim() == "1") {
+        let what = format!("nic: {bridge} tells VLANs apart, which a function would pass by");
+        return Err((what, "leave `nic` out for VMs of a bridge with VLANs"));
+    }
+    let behind: Vec<&String> = taps
+        .iter()
+        .filter(|tap| master(tap).as_deref() == Some(bridge.as_str()))
+        .collect();
+    match behind[..] {
+        [tap] => Ok(tap.clone()),
+        [] => Err((
+            format!("nic: the VM has no tap in {bridge}, the bridge of {card}"),
+            "name the card that is in the VM's bridge",
+        )),
+        _ => Err((
+            format!("nic: the VM has {} taps in {bridge}", behind.len()),
+            "give it one, or leave `nic` out",
+        )),
+    }
+}
+
+/// The hardware addresses that a monitor was told (QEMU's `mac=`), each once.
+fn addresses_of_command(machine: &Machine, pid: u32) -> Vec<Address> {
+    let command = machine.tree.read(&format!("/proc/{pid}/cmdline"));
+    let command = command.unwrap_or_default();
+    let words = command.split(['\0', ',', '{', '}']);
+    let mut found: Vec<Address> = words
+        .filter_map(|word| {
+            let value = word.strip_prefix("mac=").or_else(|| {
+                // libvirt writes devices as JSON.
+                let (_, value) = word.split_once("\"mac\":")?;
+                Some(value)
+            })?;
+            parse_address(value.trim_matches('"'))
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn without(machine: &Machine, tap: &str, flag: &str) -> Result<Step, HostError> {
+    let path = format!("/sys/class/net/{tap}/brport/{flag}");
+    let old = machine.must_read(&path)?.trim().to_owned();
+    let change = ChangeOf {
+        setting: File::new(machine, path, Form::Text),
+        old,
+        new: "0".to_owned(),
+    };
+    let why = "so that the VM gets each of these packets once";
+    Ok(Step::required(change, why))
+}
+
+fn number_in(machine: &Machine, card: &str, file: &str) -> Option<u32> {
+    let path = format!("/sys/class/net/{card}/device/{file}");
+    machine.tree.read(&path).ok()?.trim().parse().ok()
+}
