@@ -7,7 +7,8 @@
  * sends with its own address to the function. Neither passes through the host's bridge.
  *
  * By XDP: by_address runs before the host makes a buffer of a frame. A frame to a VM's address goes to its
- * tap; all others go the ordinary way.
+ * tap. The others' go on in a thread of the CPU map, which has a priority of its own, on the CPU that they
+ * came to: what they cost is no part of the poll, which has the VM's rank.
  *
  * What a program does not redirect passes on as if the program were not there.
  */
@@ -47,6 +48,14 @@ struct {
 	__type(key, __u64);
 	__type(value, __u32);
 } taps SEC(".maps");
+
+/* A thread per CPU, with a queue of packets. Sized, and filled, when the program is loaded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_CPUMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bpf_cpumap_val);
+} cpus SEC(".maps");
 
 static __always_inline void count(__u32 index)
 {
@@ -95,7 +104,8 @@ int by_address(struct xdp_md *context)
 	tap = bpf_map_lookup_elem(&taps, &address);
 	if (!tap) {
 		count(PASSED);
-		return XDP_PASS;
+		/* A thread that has no room for it drops it, as a full ring does. */
+		return bpf_redirect_map(&cpus, bpf_get_smp_processor_id(), XDP_PASS);
 	}
 	count(TO_TAP);
 	return bpf_redirect(*tap, 0);

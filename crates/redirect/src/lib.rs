@@ -30,12 +30,16 @@ static PRINTING: Mutex<()> = Mutex::new(());
 const SETTINGS: &str = "settings";
 const COUNTERS: &str = "counters";
 const TAPS: &str = "taps";
+const CPUS: &str = "cpus";
 const TO_TAP: &str = "to_tap";
 const FROM_TAP: &str = "from_tap";
 const BY_ADDRESS: &str = "by_address";
 
 /// Bytes of `settings` in bpf/redirect.bpf.c: two indices, an address, two bytes unused.
 const SETTINGS_BYTES: usize = 2 * size_of::<u32>() + 8;
+
+/// Packets to others that wait for a CPU's thread: a ring of a fast card.
+const QUEUE_PACKETS: u32 = 2048;
 
 /// A hardware address.
 pub type Address = [u8; 6];
@@ -152,21 +156,46 @@ pub fn joined(directory: &Path) -> Result<Option<Pair>> {
     Ok(Some(pair))
 }
 
-/// Attaches the XDP program to a card, without any VM. `directory` is made, below a BPF file system.
+/// Attaches the XDP program to a card, without any VM, and starts a thread per CPU of `cpus` that other packets go on in. The
+/// threads are called `cpumap/CPU/map:NUMBER`. `directory` is made, below a BPF file system.
 ///
 /// # Errors
 /// The driver has no XDP, or another program is there. Then nothing is left behind.
-pub fn by_address(directory: &Path, card: u32) -> Result<()> {
+pub fn by_address(directory: &Path, card: u32, cpus: &[u32]) -> Result<()> {
     make(directory, || {
-        let mut object = load(|_| Ok(()), &[BY_ADDRESS])?;
-        pin_map(&mut object, TAPS, &directory.join(TAPS))?;
-        pin_map(&mut object, COUNTERS, &directory.join(COUNTERS))?;
+        let room = cpus.iter().max().map_or(1, |last| last + 1);
+        let mut object = load(|object| size(object, CPUS, room), &[BY_ADDRESS])?;
+        for name in [TAPS, CPUS, COUNTERS] {
+            pin_map(&mut object, name, &directory.join(name))?;
+        }
+        let threads = open_map(directory, CPUS)?;
+        for cpu in cpus {
+            threads
+                .update(&cpu.to_ne_bytes(), &cpu_value(), MapFlags::ANY)
+                .cannot(format!("start a thread on CPU {cpu}"))?;
+        }
         let program = program(&object, BY_ADDRESS)?;
         let index = i32::try_from(card).unwrap_or(-1);
         let mut link = quietly(|| program.attach_xdp(index)).cannot("attach XDP to the card")?;
         let path = directory.join(BY_ADDRESS);
         link.pin(path).cannot("pin the XDP program")
     })
+}
+
+/// The names of the threads that packets to others go on in, by CPU.
+///
+/// # Errors
+/// The program is not there.
+pub fn threads(directory: &Path) -> Result<Vec<String>> {
+    let map = open_map(directory, CPUS)?;
+    let number = map.info().cannot("look at the CPU map")?.info.id;
+    let cpus = (0..map.max_entries()).filter(|cpu| {
+        let value = map.lookup(&cpu.to_ne_bytes(), MapFlags::ANY);
+        value.ok().flatten().is_some()
+    });
+    Ok(cpus
+        .map(|cpu| format!("cpumap/{cpu}/map:{number}"))
+        .collect())
 }
 
 /// The VMs that the XDP program of a directory serves: address and index of the tap.
@@ -239,7 +268,7 @@ pub fn counters(directory: &Path) -> Result<Counters> {
 /// A pin cannot be removed.
 pub fn remove(directory: &Path) -> io::Result<()> {
     // What the VM sends goes the ordinary way first, and what it receives last, when the bridge knows it again.
-    for name in [FROM_TAP, TO_TAP, BY_ADDRESS, SETTINGS, COUNTERS, TAPS] {
+    for name in [FROM_TAP, TO_TAP, BY_ADDRESS, SETTINGS, COUNTERS, TAPS, CPUS] {
         ignore_absent(fs::remove_file(directory.join(name)))?;
     }
     ignore_absent(fs::remove_dir(directory))
@@ -272,6 +301,21 @@ fn key_of(address: Address) -> [u8; 8] {
     let mut key = [0; 8];
     key[..6].copy_from_slice(&address);
     key
+}
+
+/// `struct bpf_cpumap_val`: packets that wait for the thread, and no program there.
+fn cpu_value() -> [u8; 8] {
+    let mut value = [0; 8];
+    value[..4].copy_from_slice(&QUEUE_PACKETS.to_ne_bytes());
+    value
+}
+
+fn size(object: &mut OpenObject, name: &str, entries: u32) -> Result<()> {
+    let mut maps = object.maps_mut();
+    let map = maps.find(|map| map.name() == name);
+    let mut map = map.ok_or_else(|| broken(format!("find the map {name}"), "there is none"))?;
+    map.set_max_entries(entries)
+        .cannot(format!("size the map {name}"))
 }
 
 fn fill(object: &mut OpenObject, pair: &Pair) -> Result<()> {

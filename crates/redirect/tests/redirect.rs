@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use steadyvm_redirect::{Address, Counters, Pair};
-use steadyvm_redirect::{addresses, by_address, counters, forget, join, joined, remove, serve};
+use steadyvm_redirect::{
+    addresses, by_address, counters, forget, join, joined, remove, serve, threads,
+};
 use tempfile::TempDir;
 
 const VM: Address = [0x52, 0x54, 0, 0, 0, 1];
@@ -199,7 +201,8 @@ fn xdp_hands_frames_to_the_tap_of_their_address_and_passes_the_others() {
     // Of a pair of Ethernet devices, one takes frames from XDP if the other has an XDP program.
     let other = net.directory.join("guest");
     let eth0 = || nix::net::if_::if_nametoindex("eth0").unwrap();
-    net.within("guest", || by_address(&other, eth0())).unwrap();
+    net.within("guest", || by_address(&other, eth0(), &[0]))
+        .unwrap();
     net.host("ip link add bridge type bridge forward_delay 0");
     for command in [
         "link set tap master bridge",
@@ -210,10 +213,14 @@ fn xdp_hands_frames_to_the_tap_of_their_address_and_passes_the_others() {
     }
     assert!(net.is_reached());
     let (card, tap) = (net.index("card"), net.index("tap"));
-    net.on_the_host(|| by_address(&net.directory, card))
+    let cpus: Vec<u32> = (0..std::thread::available_parallelism().unwrap().get() as u32).collect();
+    net.on_the_host(|| by_address(&net.directory, card, &cpus))
         .unwrap();
     assert!(net.is_reached());
     assert_eq!(counters(&net.directory).unwrap().to_tap, 0);
+    let names = threads(&net.directory).unwrap();
+    assert_eq!(names.len(), cpus.len());
+    assert!(names[0].starts_with("cpumap/0/map:"), "{names:?}");
     serve(&net.directory, VM, tap).unwrap();
     serve(&net.directory, OTHER, tap).unwrap();
     assert_eq!(
@@ -228,7 +235,7 @@ fn xdp_hands_frames_to_the_tap_of_their_address_and_passes_the_others() {
     forget(&net.directory, VM).unwrap();
     assert_eq!(addresses(&net.directory).unwrap(), [(OTHER, tap)]);
     assert!(net.is_reached());
-    net.on_the_host(|| by_address(&net.directory.join("second"), card))
+    net.on_the_host(|| by_address(&net.directory.join("second"), card, &cpus))
         .unwrap_err();
     net.host("ip link delete card");
     addresses(&net.directory).unwrap_err();
