@@ -62,6 +62,7 @@ check: ## Formatting, lints, licences, documents
 	cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/proxmox-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm-lab/tests/programs/*.sh
 	tools/check-dependencies
+	tools/check-modules
 	tools/check-module
 	for source in kernel/upstream/*.c kernel/upstream/*/*.c; do gcc -Wall -Wextra -Werror -fsyntax-only $$source || exit 1; done
 	tools/check-specification

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use crate::engine::{
     DEFAULT_STATE_DIRECTORY, Desired, Engine, Failure, MayChange, Plan, Report, Snapshot, Status,
-    Undone,
 };
 use crate::error::HostError;
-use crate::machine::Machine;
 use crate::method::{Switches, Target};
-use crate::net::Profile;
-use crate::preset;
+use crate::planner::preset;
+use crate::profile::Profile;
+use crate::settings::Machine;
+use crate::undone::Undone;
 
 /// A host under steadyvm's control, and the journal of what is in force on it.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use steadyvm_fault::Blame;
 
-use crate::engine::Undone;
+use crate::undone::Undone;
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -178,5 +178,14 @@ pub(crate) fn unless_vanished<T>(asked: Result<T, HostError>) -> Result<Option<T
     match asked {
         Err(error) if error.is_vanished() => Ok(None),
         other => other.map(Some),
+    }
+}
+
+/// A message with its place in front, if there is one.
+pub(crate) fn at(place: &str, what: &str) -> String {
+    if place.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{place}: {what}")
     }
 }

@@ -22,55 +22,65 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Floors
+//! A module uses those of its floor and below, never one above. `tools/check-modules` refuses an arrow up.
+//!
+//! 1. `error`, `undone`, `address`, `cpu_set`, `parse`, `printable`, `method`: words of the others; pure but for errors.
+//! 2. `settings`: what can be read and set: a folder a subject, with its kinds, its system calls and its fake.
+//! 3. `discover`: what serves a card, a VM or a process on this host.
+//! 4. `profile`: what a host is asked to be.
+//! 5. `planner`: from a profile and a machine to steps.
+//! 6. `engine`: makes steps, records and undoes them.
+//! 7. `doctor`, `control`: what callers ask.
+//! 8. `fake`, `fuzzing`: for tests.
 
+mod address;
 mod control;
 mod cpu_set;
-mod dedicated;
-mod demux;
 pub mod discover;
 pub mod doctor;
 pub mod engine;
 mod error;
-mod fair_server;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod levels;
-mod links;
-mod lockdown;
-mod machine;
 mod method;
-pub mod net;
 pub mod parse;
-mod preset;
+mod planner;
+mod printable;
+pub mod profile;
 pub mod settings;
-mod threads;
-mod tree;
-mod vcpu_scheduler;
-mod wanted_vm;
+mod undone;
 
+pub use address::Address;
 pub use control::HostControl;
 pub use cpu_set::{CpuSet, CpuSetError, MAX_CPU};
-pub use demux::{Demultiplexer, DemuxState, KernelDemultiplexer, ListSockets, Presence};
+pub use discover::WantedVm;
 pub use engine::{
-    DEFAULT_STATE_DIRECTORY, Desired, Engine, Failure, Group, MayChange, Plan, Report, Setting,
-    Snapshot, State, Status, Step, Undone,
+    DEFAULT_STATE_DIRECTORY, Desired, Engine, Failure, MayChange, Plan, Report, Setting, Snapshot,
+    State, Status,
 };
 pub use error::HostError;
-pub use fair_server::{Reservation, longest as longest_fair_server};
-pub use links::{
-    FlowMatch, FlowRule, FlowTable, KernelLinks, Links, Moderation, PortProtocol, PortSocket,
+pub use method::{Method, Priorities, RtVm, Switches, Target};
+pub use planner::{Group, Step, VmThreads};
+pub use printable::{is_command, printable};
+pub use settings::demux::{Demultiplexer, DemuxState, KernelDemultiplexer, ListSockets, Presence};
+pub use settings::fair_server::{Reservation, longest as longest_fair_server};
+pub use settings::files::{HostTree, RootedTree};
+pub use settings::functions::{Joint, KernelRedirects, Redirects};
+pub use settings::links::{
+    FlowMatch, FlowRule, FlowTable, KernelLinks, Links, Moderation, Napi, PortProtocol, PortSocket,
     Qdisc, UNLIMITED_BYTES,
 };
-pub use machine::{Machine, Namespaces, Thread, ThreadId, is_command, printable};
-pub use method::{Method, Priorities, RtVm, Switches, Target};
-pub use settings::{Change, ChangeOf, Restored, SettingKind};
+pub use settings::threads::{KernelThreads, Policy, RESET_ON_FORK, Scheduling, Threads};
+pub use settings::vcpu_budgets::{KernelVcpuScheduler, VcpuScheduler};
+pub use settings::{
+    Change, ChangeOf, Machine, Namespaces, Restored, SettingKind, Thread, ThreadId,
+};
 pub use steadyvm_fault::Blame;
-pub use threads::{KernelThreads, Policy, RESET_ON_FORK, Scheduling, Threads};
-pub use tree::{HostTree, RootedTree};
-pub use vcpu_scheduler::{KernelVcpuScheduler, VcpuScheduler};
-pub use wanted_vm::WantedVm;
+pub use undone::Undone;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use steadyvm_host::net::{Profile, file};
+use steadyvm_host::profile::{Profile, file};
 use steadyvm_host::{HostControl, HostError, Plan, Report};
 
 use crate::host;

@@ -29,6 +29,10 @@ table! {
         process: Option<Holder> = "none (VM only)",
         /// the same
         prepared_by: Option<Holder> = "none (VM only)",
+        /// the card that its packets come by, which other VMs may use, too; needs virtual functions (SR-IOV), see below
+        nic: Option<String> = "none (VM only)",
+        /// its hardware address on that card
+        mac: Option<Placed<String>> = "that of its monitor's command line (VM only)",
         /// a class; an unknown one is refused
         class: Option<String> = "none (VM only)",
         /// another class; a circle is refused

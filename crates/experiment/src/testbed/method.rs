@@ -4,7 +4,7 @@ use super::guests::Guests;
 use std::fmt;
 use std::str::FromStr;
 use steadyvm_comparison::Service;
-use steadyvm_host::net::tuned;
+use steadyvm_host::profile::tuned;
 use steadyvm_host::{CpuSet, Method};
 use steadyvm_lab::host::HostSpecification;
 use steadyvm_lab::laboratory::{HUGE_PAGES_OF_A_GUEST, HostKernel, Laboratory};

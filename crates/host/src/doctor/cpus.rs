@@ -1,8 +1,9 @@
 //! The processors: siblings, frequency, sleep, clock.
 
-use super::{Check, check, isolation, text};
+use super::check::{Check, check, text};
+use super::isolation;
 use crate::cpu_set::CpuSet;
-use crate::machine::Machine;
+use crate::settings::Machine;
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     vec![

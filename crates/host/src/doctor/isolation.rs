@@ -1,8 +1,8 @@
 //! Which CPUs are isolated, and from what.
 
-use super::{Check, check, text};
+use super::check::{Check, check, text};
 use crate::cpu_set::CpuSet;
-use crate::machine::Machine;
+use crate::settings::Machine;
 
 /// Three parameters keep three things away from a CPU. What the kernel made of two of them is in
 /// sysfs; `rcu_nocbs=` is on its command line only, and implied by `nohz_full=`

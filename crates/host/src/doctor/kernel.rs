@@ -4,10 +4,12 @@ use std::io::Read;
 
 use flate2::read::GzDecoder;
 
-use super::{Check, check, network, text};
-use crate::lockdown::{self, Lockdown};
-use crate::machine::{Machine, Processes, all_vms};
+use super::check::{Check, check, text};
+use super::network;
+use crate::discover::{Processes, all_vms};
 use crate::parse;
+use crate::settings::Machine;
+use crate::settings::lockdown::{self, Lockdown};
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     let config = Config::read(machine);

@@ -2,8 +2,8 @@
 
 use std::io::ErrorKind;
 
-use super::{Check, check, text};
-use crate::machine::Machine;
+use super::check::{Check, check, text};
+use crate::settings::Machine;
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     vec![

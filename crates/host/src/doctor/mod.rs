@@ -1,5 +1,6 @@
 //! `steadyvm doctor`: what a machine can and cannot promise, check by check.
 
+mod check;
 mod cpus;
 mod isolation;
 mod kernel;
@@ -13,43 +14,13 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use crate::levels;
-use crate::machine::{Machine, printable};
+pub use check::{Check, Status};
+
 use crate::method::Method;
-use crate::net::tuned::TunedProfile;
-
-/// What a check found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Status {
-    /// Nothing to do.
-    Ok,
-    /// It works, with less consistent latency.
-    Warn,
-    /// A method does not work, or latency is not bounded.
-    Bad,
-    /// It could not be read.
-    Unknown,
-}
-
-/// One check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// A stable name.
-    pub id: String,
-    /// The group it is printed in.
-    pub group: String,
-    /// What is checked.
-    pub title: String,
-    /// The verdict.
-    pub status: Status,
-    /// What was found, with the file it was read from.
-    pub found: String,
-    /// Why it matters.
-    pub why: String,
-    /// What to do; empty if nothing is.
-    pub fix: String,
-}
+use crate::printable::printable;
+use crate::profile::TunedProfile;
+use crate::settings::Machine;
+use crate::settings::files::known;
 
 /// Whether the machine can hold a method.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,10 +103,10 @@ fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
     if method == Method::Dedicated && machine.online().is_ok_and(|online| online.len() < 2) {
         reasons.push("CPUs: only one is online, and it would be the one to dedicate".into());
     }
-    if method.has_levels() && machine.tree.read(levels::PRIORITY).is_err() {
+    if method.has_levels() && machine.tree.read(known::PRIORITY).is_err() {
         reasons.push(format!(
             "kernel: no {}, it is built without kernel/patches/6.12",
-            levels::PRIORITY
+            known::PRIORITY
         ));
     }
     if method == Method::Tuned && TunedProfile::of(machine).is_err() {
@@ -156,62 +127,4 @@ fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
         possible,
         reasons,
     }
-}
-
-/// Starts a check; the group is filled in by [`examine`].
-fn check(id: &str, title: &str, why: &str) -> Check {
-    Check {
-        id: id.into(),
-        group: String::new(),
-        title: title.into(),
-        status: Status::Unknown,
-        found: String::new(),
-        why: why.into(),
-        fix: String::new(),
-    }
-}
-
-impl Check {
-    fn ok(self, found: impl Into<String>) -> Self {
-        Self {
-            status: Status::Ok,
-            found: found.into(),
-            ..self
-        }
-    }
-
-    fn warn(self, found: impl Into<String>, fix: &str) -> Self {
-        Self {
-            status: Status::Warn,
-            found: found.into(),
-            fix: fix.into(),
-            ..self
-        }
-    }
-
-    fn bad(self, found: impl Into<String>, fix: &str) -> Self {
-        Self {
-            status: Status::Bad,
-            found: found.into(),
-            fix: fix.into(),
-            ..self
-        }
-    }
-
-    fn unknown(self, found: impl Into<String>, fix: &str) -> Self {
-        Self {
-            found: found.into(),
-            fix: fix.into(),
-            ..self
-        }
-    }
-}
-
-/// The trimmed content of a file, if it can be read.
-fn text(machine: &Machine, path: &str) -> Option<String> {
-    machine
-        .tree
-        .read(path)
-        .ok()
-        .map(|text| text.trim().to_owned())
 }

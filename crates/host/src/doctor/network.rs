@@ -1,8 +1,8 @@
 //! The physical network interfaces: queues, interrupts, threaded NAPI.
 
-use super::{Check, check, text};
+use super::check::{Check, check, text};
 use crate::discover;
-use crate::machine::{Machine, Thread};
+use crate::settings::{Machine, Thread};
 
 /// The interfaces that are devices.
 fn physical(machine: &Machine) -> Vec<String> {

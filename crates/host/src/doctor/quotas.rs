@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Check, check, text};
-use crate::machine::{Machine, Processes, Thread, all_vms, cgroup};
+use super::check::{Check, check, text};
+use crate::discover::{Processes, all_vms, cgroup};
 use crate::parse::{self, PF_USER_WORKER};
+use crate::settings::{Machine, Thread};
 
 /// The first kernel that stops a thread as it returns to its program (`throttle_cfs_rq_work()`).
 const STOPS_AT_RETURN: (u32, u32) = (6, 18);

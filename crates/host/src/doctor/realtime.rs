@@ -1,10 +1,11 @@
 //! Who else ranks threads, and who is starved by ranks.
 
+use super::check::{Check, check, text};
 use super::kernel::Config;
-use super::{Check, check, text};
-use crate::machine::{Machine, Thread, printable};
 use crate::method::Priorities;
-use crate::threads::Policy;
+use crate::printable::printable;
+use crate::settings::threads::Policy;
+use crate::settings::{Machine, Thread};
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     let threads = machine.all_threads().unwrap_or_default();

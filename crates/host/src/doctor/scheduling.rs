@@ -1,10 +1,10 @@
 //! Scheduling and memory: cgroups, RT throttling, background work.
 
-use super::{Check, check, text};
-use crate::fair_server;
-use crate::lockdown::advice_on_debugfs;
-use crate::machine::Machine;
+use super::check::{Check, check, text};
 use crate::parse;
+use crate::settings::Machine;
+use crate::settings::fair_server;
+use crate::settings::lockdown::advice_on_debugfs;
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     vec![

@@ -680,7 +680,7 @@ fn the_configuration_inside_the_kernel_is_read() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
-    let machine = crate::Machine {
+    let machine = crate::settings::Machine {
         tree: std::sync::Arc::new(crate::RootedTree::new(directory.path())),
         ..good_host().machine()
     };
@@ -837,7 +837,7 @@ fn starved_threads_and_daemons_are_named_and_names_are_no_commands() {
     host.thread(77, 77, "tuned", 0);
     host.edit(|state| {
         let timers = state.threads.get_mut(&20).unwrap();
-        timers.scheduling = crate::threads::Scheduling::fifo(1, 0);
+        timers.scheduling = crate::Scheduling::fifo(1, 0);
     });
     let report = examine(&host.machine());
     for (id, name) in [
@@ -862,14 +862,15 @@ fn starved_threads_and_daemons_are_named_and_names_are_no_commands() {
 fn moderation_of_nics_is_seen() {
     let host = good_host();
     host.edit(|state| {
-        let adaptive = crate::Moderation {
+        let adaptive = crate::settings::links::Moderation {
             rx_us: 3,
             is_adaptive: true,
         };
         state.moderation.insert("rt0".into(), adaptive);
-        state
-            .moderation
-            .insert("bulk0".into(), crate::Moderation::default());
+        state.moderation.insert(
+            "bulk0".into(),
+            crate::settings::links::Moderation::default(),
+        );
     });
     let report = examine(&host.machine());
     assert_eq!(status(&report, "network.moderation.rt0"), Status::Warn);

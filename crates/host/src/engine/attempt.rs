@@ -1,13 +1,13 @@
 //! One attempt to make what is wanted: what was recorded, made, refused, and what becomes of a group that fails.
 
-use super::group::{Failure, Group};
+use super::failure::Failure;
 use super::journal::{Header, Journal};
-use super::reconcile::stale;
-use super::step::Step;
-use super::undo::{self, Undone};
+use super::stale::stale;
+use super::undo;
 use crate::error::HostError;
-use crate::machine::Machine;
-use crate::net::Wanted;
+use crate::planner::{Group, Step, Wanted};
+use crate::settings::Machine;
+use crate::undone::Undone;
 
 /// What a fault stops.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::method::{Switches, Target};
-use crate::net::Profile;
+use crate::profile::Profile;
 
 /// What a host is to have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 
 use super::journal::Journal;
 use crate::cpu_set::CpuSet;
-use crate::machine::{Machine, Thread, ThreadId};
-use crate::settings::Change;
+use crate::settings::{Change, Machine, Thread, ThreadId};
 
 /// How far up the family tree an inherited setting is looked for.
 const GENERATIONS: usize = 64;

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::desired::Desired;
-use super::group::Failure;
-use super::step::Step;
+use super::failure::Failure;
 use super::storage::{Storage, StoredFile};
 use crate::error::HostError;
-use crate::machine::Namespaces;
+use crate::planner::Step;
+use crate::settings::Namespaces;
 
 /// Where the journal is kept unless the caller says otherwise: gone after a reboot, as the
 /// settings are.

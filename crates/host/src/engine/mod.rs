@@ -12,23 +12,23 @@
 
 mod attempt;
 mod desired;
-mod group;
+mod failure;
+#[cfg(any(test, feature = "fake"))]
+pub(crate) mod fake_storage;
 mod heirs;
 pub(crate) mod journal;
 pub(crate) mod lock;
 mod reconcile;
 mod snapshot;
+mod stale;
 mod status;
-mod step;
 mod storage;
 mod undo;
 
 pub use desired::Desired;
-pub use group::{Failure, Group};
+pub use failure::Failure;
 pub use journal::{DEFAULT_STATE_DIRECTORY, Header, Journal};
 pub use reconcile::{Engine, MayChange, Plan, Report};
 pub use snapshot::Snapshot;
 pub use status::{Setting, State, Status};
-pub use step::Step;
 pub use storage::{Directory, Storage, StoredFile};
-pub use undo::Undone;

@@ -11,18 +11,20 @@ use serde::{Deserialize, Serialize};
 
 use super::attempt::{Attempt, OnFault};
 use super::desired::Desired;
-use super::group::{Failure, Group};
+use super::failure::Failure;
 use super::journal::{Header, Journal, JournalFile, Writer};
 use super::lock::{Lock, Runtime};
-use super::step::Step;
+use super::stale::stale;
 use super::storage::{Directory, Storage};
-use super::undo::{self, Undone};
-use crate::demux::Presence;
+use super::undo;
 use crate::error::HostError;
-use crate::machine::Machine;
 use crate::method::Switches;
-use crate::net::plan::{self, Context};
-use crate::net::{Profile, VmThreads, Wanted, bound_sockets};
+use crate::planner::plan::{Context, plan};
+use crate::planner::{Group, Step, VmThreads, Wanted};
+use crate::profile::Profile;
+use crate::settings::Machine;
+use crate::settings::demux::{Presence, bound_sockets};
+use crate::undone::Undone;
 
 /// Making a step can bring threads into being that the desired state wants something of, and threads
 /// are started while others are moved; each pass finds those of the one before.
@@ -477,7 +479,7 @@ impl Engine {
         is_first: bool,
     ) -> Result<Wanted, HostError> {
         let context = Context { own, is_first };
-        plan::plan(&self.machine, &desired.profile, &context)
+        plan(&self.machine, &desired.profile, &context)
     }
 
     fn header(&self, desired: &Desired, before: Option<&Journal>) -> Result<Header, HostError> {
@@ -616,28 +618,6 @@ pub(super) fn to_make(machine: &Machine, wanted: &Wanted) -> Vec<Step> {
         !step.change.is_empty() && !holds
     };
     wanted.steps.iter().filter(missing).cloned().collect()
-}
-
-/// The recorded steps of settings that are no longer wanted. What a group that failed has in force, it keeps, but for
-/// what has ended.
-pub(super) fn stale(
-    own: &[Step],
-    wanted: &Wanted,
-    failed: &[Failure],
-    machine: &Machine,
-) -> Vec<Step> {
-    let is_wanted = |step: &Step| {
-        let mut all = wanted.steps.iter();
-        all.any(|wanted| wanted.change.same_subject(&step.change))
-    };
-    let is_left = |step: &Step| {
-        let has_ended = || matches!(step.change.read(machine), Err(error) if error.is_vanished());
-        failed.iter().any(|failure| failure.group == step.group) && !has_ended()
-    };
-    own.iter()
-        .filter(|step| !is_wanted(step) && !is_left(step))
-        .cloned()
-        .collect()
 }
 
 fn failures(wanted: &Wanted) -> Vec<Failure> {

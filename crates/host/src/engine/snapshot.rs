@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
-use crate::machine::Machine;
-use crate::settings::{self, Entries};
+use crate::settings::{self, Entries, Machine};
 
 /// The host's settings at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

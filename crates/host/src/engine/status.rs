@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::desired::Desired;
-use super::group::Failure;
+use super::failure::Failure;
 use super::reconcile::{self, Engine};
-use super::step::Step;
-use crate::demux::DemuxState;
 use crate::error::HostError;
 use crate::method::Switches;
-use crate::net::Profile;
+use crate::planner::Step;
+use crate::profile::Profile;
+use crate::settings::demux::DemuxState;
 
 /// What is in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

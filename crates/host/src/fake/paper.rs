@@ -1,9 +1,9 @@
 //! The host of the paper: an RT NIC, a non-RT NIC, an RT VM with two VCPUs, a non-RT VM.
 
-use super::FakeHost;
-use crate::levels::{THREAD_PRIORITY, XDP_PRIORITY};
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER};
-use crate::threads::{Policy, Scheduling};
+use crate::settings::fake::FakeHost;
+use crate::settings::files::known::{THREAD_PRIORITY, XDP_PRIORITY};
+use crate::settings::threads::{Policy, Scheduling};
 
 /// Of IRQ threads, unless somebody changes it.
 pub const FIFO_50: Scheduling = Scheduling {

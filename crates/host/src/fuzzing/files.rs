@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use super::Source;
+use crate::control::HostControl;
+use crate::cpu_set::CpuSet;
+use crate::discover::{Processes, WantedVm, all_vms, find_vm, nic, vm};
+use crate::engine::{Engine, Snapshot};
 use crate::fake::paper::paper_host;
-use crate::machine::{Processes, all_vms, find_vm, nic, printable, vm};
-use crate::net::file;
+use crate::method::{Method, RtVm, Switches, Target};
+use crate::printable::printable;
+use crate::profile::file;
 use crate::settings::{ChangeOf, File, Form};
-use crate::{
-    CpuSet, Engine, HostControl, Method, RtVm, Snapshot, Switches, Target, WantedVm, doctor, parse,
-};
+use crate::{doctor, parse};
 
 /// Files of the paper's host that are replaced, by what reads them.
 const FILES: [&str; 40] = [
@@ -137,7 +140,7 @@ pub fn files(bytes: &[u8]) {
         assert!(again.is_ok(), "a VM that was found is one");
     }
     for name in ["rt", "bulk"] {
-        let selector = crate::machine::VmSelector::Name(name.into());
+        let selector = crate::discover::VmSelector::Name(name.into());
         let _ = find_vm(
             &machine,
             &Processes::of(&threads),
@@ -165,7 +168,8 @@ pub fn files(bytes: &[u8]) {
         };
         for step in &plan.steps {
             let text = serde_json::to_string(step).expect("a step is JSON");
-            let read: crate::Step = serde_json::from_str(&text).expect("a step that undo reads");
+            let read: crate::planner::Step =
+                serde_json::from_str(&text).expect("a step that undo reads");
             assert_eq!(read, *step);
         }
     }
@@ -174,6 +178,6 @@ pub fn files(bytes: &[u8]) {
         old: String::new(),
         new: "ff".into(),
     };
-    let _ = crate::Change::from(change).read(&machine);
+    let _ = crate::settings::Change::from(change).read(&machine);
     assert!(host.state() == before, "a reading changed the host");
 }

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use super::Source;
-use crate::engine::Directory;
-use crate::engine::journal::{Journal, JournalFile};
+use crate::control::HostControl;
+use crate::engine::journal::JournalFile;
+use crate::engine::{Directory, Journal};
 use crate::fake::paper::paper_host;
 use crate::fake::{FakeHost, FakeState};
-use crate::{HostControl, Method, RtVm, Target, Undone};
+use crate::method::{Method, RtVm, Target};
+use crate::undone::Undone;
 
 /// Files that no journal may name, although the fake host lets them be written.
 const FOREIGN: [&str; 4] = [

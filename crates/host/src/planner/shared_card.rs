@@ -6,15 +6,14 @@
 
 use std::collections::BTreeSet;
 
+use super::step::Step;
+use super::vms::Running;
 use super::wanted::Wanted;
-use crate::discover::Processes;
-use crate::engine::{Group, Step};
+use crate::address::{Address, format_address, is_unicast, parse_address};
 use crate::error::HostError;
-use crate::links::{Address, format_address, parse_address};
-use crate::machine::Machine;
-use crate::profile::{NicProfile, VmProfile, at};
+use crate::profile::{Class, NicProfile, Profile, at};
 use crate::settings::{
-    Change, ChangeOf, Device, File, Form, Functions, OwnFunction, Owner, SettingKind,
+    Change, ChangeOf, Device, File, Form, Functions, Machine, OwnFunction, Owner, SettingKind,
 };
 
 /// The cards that VMs share, while a host is planned.
@@ -22,32 +21,39 @@ use crate::settings::{
 pub(super) struct SharedCards {
     /// Functions that have a VM: the card's interface and the number.
     taken: BTreeSet<(String, u32)>,
-}
-
-/// A VM that runs, and what is known of it.
-pub(super) struct Tenant<'t> {
-    /// What the file says of it.
-    pub profile: &'t VmProfile,
-    /// The process of its monitor.
-    pub pid: u32,
-    /// Its taps in this network namespace.
-    pub taps: &'t [String],
+    /// The functions' devices, with the class of their VMs.
+    nics: Vec<NicProfile>,
+    /// The cards themselves.
+    cards: BTreeSet<String>,
 }
 
 impl SharedCards {
-    /// Plans one VM's way on its card, and returns the function's device as a card of the VM's class. None until the card has
-    /// functions: a step makes them, and what follows is planned again.
+    /// The functions' devices as cards of their VMs' classes, and the shared cards: what the file does not name is polled in
+    /// threads of its own, below every rank.
+    pub fn into_nics(self, profile: &Profile) -> Vec<NicProfile> {
+        let named: BTreeSet<&str> = profile.nics.iter().map(|nic| nic.name.as_str()).collect();
+        let shared = self.cards.into_iter().map(|name| NicProfile {
+            name,
+            class: Class::built_in("best-effort").unwrap_or_default(),
+            ..NicProfile::default()
+        });
+        let all = self.nics.into_iter().chain(shared);
+        all.filter(|nic| !named.contains(nic.name.as_str())).collect()
+    }
+
+    /// Plans one VM's way on its card. Until the card has functions that is the step that makes them: what follows is
+    /// planned again.
     pub fn plan(
         &mut self,
         machine: &Machine,
-        tenant: &Tenant<'_>,
-        tenants_of_card: usize,
+        running: &Running<'_>,
+        host: &Profile,
         own: &[Step],
         wanted: &mut Wanted,
-    ) -> Result<Option<NicProfile>, HostError> {
-        let Tenant { profile, taps, .. } = tenant;
+    ) -> Result<(), HostError> {
+        let Running { profile, taps, .. } = running;
         let Some(card) = &profile.nic else {
-            return Ok(None);
+            return Ok(());
         };
         let refuse = |what: String, fix: &str| HostError::BadInput {
             what: at(&profile.place, &what),
@@ -58,7 +64,7 @@ impl SharedCards {
             return Err(refuse(what, "name a card of this host"));
         }
         let tap = tap_behind(machine, card, taps).map_err(|(what, fix)| refuse(what, fix))?;
-        let address = self.address(machine, tenant, &tap).map_err(|what| {
+        let address = address_of(machine, running, &tap).map_err(|what| {
             let fix = "write `mac = \"52:54:00:…\"` as the VM has it";
             refuse(what, fix)
         })?;
@@ -75,21 +81,18 @@ impl SharedCards {
         let device = Device::find(machine, card);
         let present = number_in(machine, card, "sriov_numvfs").unwrap_or(0);
         if present == 0 {
-            let count = u32::try_from(tenants_of_card).unwrap_or(total).min(total);
+            let tenants = host.vms.iter().filter(|vm| vm.nic.as_ref() == Some(card));
+            let count = u32::try_from(tenants.count()).unwrap_or(total).min(total);
             let change = ChangeOf {
                 setting: Functions { card: device },
                 old: 0,
                 new: count,
             };
             let why = "so that each VM's packets have a queue of their own; the card restarts";
-            let mut step = Step::required(change, why);
-            step.group = Group::Nic(card.clone());
-            if !wanted.steps.iter().any(|other| other.change == step.change) {
-                wanted.steps.push(step);
-            }
-            return Ok(None);
+            push_once(wanted, Step::required(change, why));
+            return Ok(());
         }
-        keep_functions(&device, present, own, card, wanted);
+        keep_functions(&device, present, own, wanted);
         let number = self.choose(machine, &device, card, &tap, present, own).ok_or_else(|| {
             let what = format!("all {present} functions of {card} are taken, of {total} that it can have");
             refuse(what, "make more of them while no VM runs, or leave `nic` out")
@@ -117,34 +120,14 @@ impl SharedCards {
         for flag in ["unicast_flood", "broadcast_flood"] {
             wanted.steps.push(without(machine, &tap, flag)?);
         }
-        Ok(Some(NicProfile {
+        self.cards.insert(card.clone());
+        self.nics.push(NicProfile {
             name: function,
             class: profile.class.clone(),
             place: profile.place.clone(),
             ..NicProfile::default()
-        }))
-    }
-
-    /// The VM's address: the file's, or that of its monitor's command line.
-    fn address(
-        &self,
-        machine: &Machine,
-        tenant: &Tenant<'_>,
-        tap: &str,
-    ) -> Result<Address, String> {
-        if let Some(address) = tenant.profile.mac {
-            return Ok(address);
-        }
-        let found = addresses_of_command(machine, tenant.pid);
-        // libvirt gives a tap the address of its card, but for the first byte.
-        let of_tap = machine.tree.read(&format!("/sys/class/net/{tap}/address"));
-        let of_tap = of_tap.ok().and_then(|text| parse_address(text.trim()));
-        let twin = of_tap.and_then(|tap| found.iter().find(|address| address[1..] == tap[1..]));
-        let only = (found.len() == 1).then(|| found.first()).flatten();
-        twin.or(only).copied().ok_or_else(|| {
-            let name = &tenant.profile.name;
-            format!("the address of VM \"{name}\" behind {tap} is not known")
-        })
+        });
+        Ok(())
     }
 
     /// The function that the VM has already, or the first that nobody uses.
@@ -184,8 +167,25 @@ impl SharedCards {
     }
 }
 
+/// The VM's address: the file's, or that of its monitor's command line.
+fn address_of(machine: &Machine, running: &Running<'_>, tap: &str) -> Result<Address, String> {
+    if let Some(address) = running.profile.mac {
+        return Ok(address);
+    }
+    let found = addresses_of_command(machine, running.vm.pid);
+    // libvirt gives a tap the address of its card, but for the first byte.
+    let of_tap = machine.tree.read(&format!("/sys/class/net/{tap}/address"));
+    let of_tap = of_tap.ok().and_then(|text| parse_address(text.trim()));
+    let twin = of_tap.and_then(|tap| found.iter().find(|address| address[1..] == tap[1..]));
+    let only = (found.len() == 1).then(|| found.first()).flatten();
+    twin.or(only).copied().ok_or_else(|| {
+        let name = &running.profile.name;
+        format!("nic: the address of VM \"{name}\" behind {tap} is not known")
+    })
+}
+
 /// Functions that steadyvm made stay as long as a VM has one.
-fn keep_functions(device: &Device, present: u32, own: &[Step], card: &str, wanted: &mut Wanted) {
+fn keep_functions(device: &Device, present: u32, own: &[Step], wanted: &mut Wanted) {
     let made = own.iter().find(|step| {
         matches!(&step.change, Change::Functions(made) if made.setting.card.is(device))
     });
@@ -197,8 +197,11 @@ fn keep_functions(device: &Device, present: u32, own: &[Step], card: &str, wante
         old: 0,
         new: present,
     };
-    let mut step = Step::required(change, &made.why);
-    step.group = Group::Nic(card.to_owned());
+    push_once(wanted, Step::required(change, &made.why));
+}
+
+/// The first VM's step serves those after it.
+fn push_once(wanted: &mut Wanted, step: Step) {
     if !wanted.steps.iter().any(|other| other.change == step.change) {
         wanted.steps.push(step);
     }
@@ -258,7 +261,7 @@ fn addresses_of_command(machine: &Machine, pid: u32) -> Vec<Address> {
                 let (_, value) = word.split_once("\"mac\":")?;
                 Some(value)
             })?;
-            parse_address(value.trim_matches('"'))
+            parse_address(value.trim_matches('"')).filter(is_unicast)
         })
         .collect();
     found.sort_unstable();

@@ -1,40 +1,23 @@
 //! A change of one setting: how to make it, how to take it back. Written once for every kind.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Change, SettingKind};
+use super::demux::EarlyDemux;
+use super::functions::{Functions, OwnFunction};
+use super::fair_server::FairServer;
+#[cfg(test)]
+use super::fake::FakeHost;
+use super::files::{File, IrqAffinity};
+use super::kind::{AnyChange, ChangeOf, Entries, Reading, SettingKind};
+use super::links::{FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer};
+use super::machine::Machine;
+use super::threads::{ThreadAffinity, ThreadPolicy};
+use super::vcpu_budgets::VcpuBudgets;
 use crate::error::HostError;
-use crate::machine::Machine;
-
-/// A change of a setting from one value to another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(bound = "")]
-pub struct ChangeOf<K: SettingKind> {
-    /// What is changed.
-    #[serde(flatten)]
-    pub setting: K,
-    /// Before.
-    pub old: K::Value,
-    /// After.
-    pub new: K::Value,
-}
-
-/// What is in force of a change's setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reading {
-    /// The value before the change.
-    pub is_old: bool,
-    /// The value after it.
-    pub is_new: bool,
-    /// It is steadyvm's, neither old nor new: an interrupted undo or install. Undo goes on from
-    /// there.
-    pub is_halfway: bool,
-    /// For people.
-    pub text: String,
-}
 
 /// What became of taking a change back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,92 +49,108 @@ pub enum Restored {
     },
 }
 
-/// [`ChangeOf`] any kind.
-pub(super) trait AnyChange {
-    fn subject(&self) -> String;
-    fn thread(&self) -> Option<u32>;
-    fn old_text(&self) -> String;
-    fn new_text(&self) -> String;
-    fn is_empty(&self) -> bool;
-    fn replaces_threads(&self) -> bool;
-    fn settles(&self) -> bool;
-    fn read(&self, machine: &Machine) -> Result<Reading, HostError>;
-    fn must_exist(&self, machine: &Machine) -> Result<(), HostError>;
-    fn write_new(&self, machine: &Machine) -> io::Result<()>;
-    fn write_old(&self, machine: &Machine) -> io::Result<Option<String>>;
-    fn is_postponed(&self, machine: &Machine) -> Option<String>;
-    fn is_settled(&self, machine: &Machine) -> bool;
-    fn settle(&self, machine: &Machine) -> io::Result<()>;
-    fn hint(&self, machine: &Machine, errno: i32) -> Option<&'static str>;
+macro_rules! kinds {
+    ($($kind:ident),+ $(,)?) => {
+        /// A change of host state, with what is needed to take it back.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "kind", rename_all = "kebab-case")]
+        pub enum Change {
+            $(
+                #[doc = concat!("See [`", stringify!($kind), "`].")]
+                $kind(ChangeOf<$kind>),
+            )+
+        }
+
+        $(
+            impl From<ChangeOf<$kind>> for Change {
+                fn from(change: ChangeOf<$kind>) -> Self {
+                    Self::$kind(change)
+                }
+            }
+        )+
+
+        impl Change {
+            fn inner(&self) -> &dyn AnyChange {
+                match self {
+                    $(Self::$kind(change) => change,)+
+                }
+            }
+
+            /// Whether the other change is of the same setting.
+            pub fn same_subject(&self, other: &Self) -> bool {
+                match (self, other) {
+                    $((Self::$kind(one), Self::$kind(other)) => {
+                        one.setting.is_same_setting(&other.setting)
+                    })+
+                    _ => false,
+                }
+            }
+
+            /// The same change from the value that `earlier`, of the same setting, found.
+            #[must_use]
+            pub fn since(mut self, earlier: &Self) -> Self {
+                match (&mut self, earlier) {
+                    $((Self::$kind(one), Self::$kind(earlier)) => {
+                        one.old.clone_from(&earlier.old);
+                    })+
+                    _ => {}
+                }
+                self
+            }
+        }
+
+        /// Reads all settings of every kind.
+        pub(crate) fn snapshot(
+            machine: &Machine,
+        ) -> Result<BTreeMap<String, Entries>, HostError> {
+            let mut all = BTreeMap::new();
+            $(
+                let mut entries = Entries::new();
+                $kind::snapshot(machine, &mut entries)?;
+                all.insert(kebab(stringify!($kind)), entries);
+            )+
+            Ok(all)
+        }
+
+        /// A change of each kind on a fake host.
+        #[cfg(test)]
+        pub(super) fn examples() -> Vec<(FakeHost, Change)> {
+            vec![$({
+                let host = crate::fake::paper::paper_host(2);
+                let change = $kind::example(&host);
+                (host, change.into())
+            },)+]
+        }
+    };
 }
 
-impl<K: SettingKind> AnyChange for ChangeOf<K> {
-    fn subject(&self) -> String {
-        self.setting.subject()
-    }
+kinds!(
+    ThreadPolicy,
+    ThreadAffinity,
+    IrqAffinity,
+    File,
+    FairServer,
+    RootQdisc,
+    FlowSteering,
+    FlowRuleAt,
+    RxFrames,
+    TapSendBuffer,
+    EarlyDemux,
+    Functions,
+    OwnFunction,
+    VcpuBudgets,
+);
 
-    fn thread(&self) -> Option<u32> {
-        self.setting.thread()
+/// `ThreadPolicy` as `thread-policy`, as the journal names it.
+fn kebab(name: &str) -> String {
+    let mut text = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !text.is_empty() {
+            text.push('-');
+        }
+        text.extend(character.to_lowercase());
     }
-
-    fn old_text(&self) -> String {
-        self.setting.text(&self.old)
-    }
-
-    fn new_text(&self) -> String {
-        self.setting.text(&self.new)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.setting.same(&self.old, &self.new)
-    }
-
-    fn replaces_threads(&self) -> bool {
-        K::REPLACES_THREADS
-    }
-
-    fn settles(&self) -> bool {
-        K::SETTLES
-    }
-
-    fn read(&self, machine: &Machine) -> Result<Reading, HostError> {
-        let Self { setting, old, new } = self;
-        let now = setting.read(machine)?;
-        Ok(Reading {
-            is_old: setting.shows(machine, old, &now),
-            is_new: setting.shows(machine, new, &now),
-            is_halfway: setting.is_halfway(old, new, &now),
-            text: setting.text(&now),
-        })
-    }
-
-    fn must_exist(&self, machine: &Machine) -> Result<(), HostError> {
-        self.setting.must_exist(machine)
-    }
-
-    fn write_new(&self, machine: &Machine) -> io::Result<()> {
-        self.setting.write(machine, &self.old, &self.new)
-    }
-
-    fn write_old(&self, machine: &Machine) -> io::Result<Option<String>> {
-        self.setting.restore(machine, &self.old, &self.new)
-    }
-
-    fn is_postponed(&self, machine: &Machine) -> Option<String> {
-        self.setting.is_postponed(machine)
-    }
-
-    fn is_settled(&self, machine: &Machine) -> bool {
-        self.setting.is_settled(machine, &self.old)
-    }
-
-    fn settle(&self, machine: &Machine) -> io::Result<()> {
-        self.setting.settle(machine, &self.old)
-    }
-
-    fn hint(&self, machine: &Machine, errno: i32) -> Option<&'static str> {
-        self.setting.hint(machine, &self.new, errno)
-    }
+    text
 }
 
 impl Change {

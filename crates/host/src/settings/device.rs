@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
+use crate::settings::Machine;
 
 /// A network device of a network namespace.
 ///

@@ -1,6 +1,7 @@
 //! What holds for every kind of setting.
 
-use super::{Change, Restored, examples};
+use super::change::examples;
+use super::{Change, Restored};
 
 #[test]
 fn a_change_of_every_kind_is_made_read_restored_and_verified() {

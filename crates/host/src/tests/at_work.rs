@@ -3,7 +3,7 @@
 use super::net::{FILE, host, profile};
 use super::scenario::{control, directory};
 use crate::fake::FakeHost;
-use crate::net::{Profile, VcpuBudget};
+use crate::profile::{Profile, VcpuBudget};
 
 const EXITING: u64 = 0x4;
 const SIGNALED: u64 = 0x400;

@@ -6,13 +6,16 @@ use std::sync::{Arc, Mutex};
 
 use steadyvm_config::File;
 
-use crate::discover::{self, Processes, User, VmSelector};
+use crate::control::HostControl;
+use crate::discover::{self, Processes, VmSelector};
 use crate::fake::FakeHost;
 use crate::fake::paper::paper_host;
-use crate::machine::Machine;
-use crate::net::file;
-use crate::tree::HostTree;
-use crate::{HostControl, Method, Scheduling, Target};
+use crate::method::{Method, Target};
+use crate::profile::file;
+use crate::settings::Machine;
+use crate::settings::files::HostTree;
+use crate::settings::threads::Scheduling;
+use steadyvm_config::User;
 
 const PASSWD: &str =
     "root:x:0:0::/root:/bin/sh\nlibvirt-qemu:x:64055:994::/:\nalice:x:1000:1000::/:\n";

@@ -3,10 +3,11 @@
 use super::net::profile;
 use super::scenario::{control, directory, paper_host};
 use crate::cpu_set::CpuSet;
+use crate::error::HostError;
 use crate::fake::FakeHost;
-use crate::net::{Profile, VcpuBudget};
-use crate::threads::{Policy, RESET_ON_FORK, Scheduling};
-use crate::{HostError, Undone};
+use crate::profile::{Profile, VcpuBudget};
+use crate::settings::threads::{Policy, RESET_ON_FORK, Scheduling};
+use crate::undone::Undone;
 
 const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 

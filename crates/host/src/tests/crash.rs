@@ -4,8 +4,10 @@ use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 
 use super::scenario::{control, paper_host, paper_target, tuned_host};
+use crate::control::HostControl;
+use crate::error::HostError;
 use crate::fake::{FakeHost, FakeState, Fault};
-use crate::{HostControl, HostError, Method, Target};
+use crate::method::{Method, Target};
 
 /// Runs something that may crash, quietly.
 pub fn crashing(work: impl FnOnce()) -> bool {

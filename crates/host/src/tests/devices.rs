@@ -2,7 +2,7 @@
 
 use super::net::{FILE, host, kept, profile};
 use super::scenario::{control, paper_host};
-use crate::Undone;
+use crate::undone::Undone;
 
 const THREADED: &str =
     "[class.c.net]\nthreaded_napi = true\n[[nic]]\nname = \"bulk0\"\nclass = \"c\"\n";

@@ -1,9 +1,10 @@
 //! What belongs to which NIC and which VM, where names say otherwise.
 
 use super::scenario::{nic, paper_host, threaded_irq};
+use crate::discover;
 use crate::fake::FakeHost;
 use crate::parse::{PF_KTHREAD, PF_USER_WORKER};
-use crate::{ThreadId, discover};
+use crate::settings::ThreadId;
 
 fn tids(threads: &[ThreadId]) -> Vec<u32> {
     threads.iter().map(|thread| thread.tid).collect()

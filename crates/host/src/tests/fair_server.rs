@@ -2,7 +2,7 @@
 
 use super::scenario::{control, directory, paper_host, paper_target};
 use crate::fake::Fault;
-use crate::{Method, Target};
+use crate::method::{Method, Target};
 
 #[test]
 fn a_fair_server_that_the_kernel_does_not_let_through_fails_and_rolls_back() {
@@ -38,7 +38,10 @@ fn what_the_kernel_forgets_at_any_moment_neither_stops_apply_nor_undo() {
     for (runtime_ns, period_ns) in [(50_000_000, 1_000_000_000), (49_999_999, 999_999_937)] {
         for cpu in 0..2 {
             for (name, value) in [("runtime", runtime_ns), ("period", period_ns)] {
-                host.writable_file(&crate::fair_server::file(cpu, name), &format!("{value}\n"));
+                host.writable_file(
+                    &crate::settings::fair_server::file(cpu, name),
+                    &format!("{value}\n"),
+                );
             }
         }
         let before = host.state();

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use super::crash::crashing;
 use super::net::{FILE, host, kept, profile};
 use super::scenario::{control, directory};
+use crate::control::HostControl;
 use crate::cpu_set::CpuSet;
-use crate::engine::{Failure, Group};
+use crate::engine::{Failure, Report};
 use crate::fake::{FakeHost, FakeState, Fault};
-use crate::net::{Profile, ThreadPriority, VcpuBudget};
-use crate::threads::Policy;
-use crate::{HostControl, Report, Undone};
+use crate::planner::Group;
+use crate::profile::{Profile, ThreadPriority, VcpuBudget};
+use crate::settings::threads::Policy;
+use crate::undone::Undone;
 
 /// `FILE` with its second VM ranked, too, by a class of its own: VCPU 0 of VM `bulk` is thread 201.
 fn two_vms() -> Profile {
@@ -306,7 +308,7 @@ fn a_budget_that_has_no_room_stops_its_vm_and_never_one_that_runs() {
 
 /// What the fair servers of a host have, CPU by CPU.
 fn fair_servers(state: &FakeState) -> Vec<[String; 2]> {
-    let value = |cpu, name| state.files[&crate::fair_server::file(cpu, name)].clone();
+    let value = |cpu, name| state.files[&crate::settings::fair_server::file(cpu, name)].clone();
     let cpus = state.online.iter();
     cpus.map(|cpu| [value(cpu, "runtime"), value(cpu, "period")])
         .collect()

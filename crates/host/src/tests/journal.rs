@@ -10,9 +10,13 @@ use proptest::prelude::*;
 use super::crash::crashing;
 use super::net::{FILE, host, kept, profile};
 use super::scenario::{control, paper_host, paper_target};
+use crate::control::HostControl;
+use crate::engine::{Engine, State};
+use crate::error::HostError;
 use crate::fake::{FakeHost, FaultyStorage, StorageFault};
-use crate::net::Profile;
-use crate::{Engine, HostControl, HostError, Method, State, Undone};
+use crate::method::Method;
+use crate::profile::Profile;
+use crate::undone::Undone;
 
 const FAULTS: [StorageFault; 7] = [
     StorageFault::StopBefore,

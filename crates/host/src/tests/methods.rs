@@ -4,10 +4,15 @@ use super::net;
 use super::scenario::{
     FIFO_50, bound_fair_servers, control, nic, paper_host, paper_target, threaded_irq,
 };
+use crate::cpu_set::CpuSet;
+use crate::engine::State;
+use crate::error::HostError;
 use crate::fake::{FakeHost, Fault};
+use crate::method::{Method, RtVm, Target};
 use crate::parse::PF_KTHREAD;
-use crate::threads::{RESET_ON_FORK, Scheduling};
-use crate::{Blame, Change, CpuSet, HostError, Method, RtVm, State, Target, discover};
+use crate::settings::Change;
+use crate::settings::threads::{RESET_ON_FORK, Scheduling};
+use crate::{Blame, discover};
 
 fn directory() -> tempfile::TempDir {
     super::scenario::directory()
@@ -682,7 +687,7 @@ fn finds_old_vhost_kernel_threads_virtio_nics_and_napi_threads() {
     threaded_irq(&host, 26, 71, "virtio20-input.0", 0);
     let machine = host.machine();
     let threads = machine.all_threads().unwrap();
-    let tids = |ids: &[crate::ThreadId]| ids.iter().map(|id| id.tid).collect::<Vec<_>>();
+    let tids = |ids: &[crate::settings::ThreadId]| ids.iter().map(|id| id.tid).collect::<Vec<_>>();
     let vm = discover::vm(&machine, &threads, 100).unwrap();
     assert_eq!(tids(&vm.vhost_workers), [60]);
     let nic = discover::nic(&machine, &threads, "eth0").unwrap();

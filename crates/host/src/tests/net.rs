@@ -4,11 +4,16 @@ use std::fs;
 
 use super::crash::crashing;
 use super::scenario::{control, paper_host, paper_target};
+use crate::Blame;
+use crate::engine::State;
+use crate::error::HostError;
 use crate::fake::{FakeFlowSteering, FakeHost, FakeState, Fault};
-use crate::net::{Profile, file};
+use crate::method::Method;
 use crate::parse::PF_USER_WORKER;
-use crate::threads::{RESET_ON_FORK, Scheduling};
-use crate::{Blame, FlowMatch, FlowRule, HostError, Method, State, Undone};
+use crate::profile::{Profile, file};
+use crate::settings::links::{FlowMatch, FlowRule};
+use crate::settings::threads::{RESET_ON_FORK, Scheduling};
+use crate::undone::Undone;
 
 pub(super) const FILE: &str = r#"
 [net]
@@ -123,7 +128,7 @@ fn every_class_gets_its_rank_and_undo_takes_all_of_it_back() {
         state.files["/proc/sys/net/core/netdev_budget_usecs"],
         "4000\n"
     );
-    let server = |name| state.files[&crate::fair_server::file(1, name)].as_str();
+    let server = |name| state.files[&crate::settings::fair_server::file(1, name)].as_str();
     assert_eq!(
         (server("runtime"), server("period")),
         ("2000000\n", "40000000\n")
@@ -626,7 +631,7 @@ fn shorter_pieces_follow_longer_ones_and_undo_knows_the_first() {
         let text = format!("[net]\nfair_server_us = {piece_us}\n");
         let applied = control.apply_profile(&profile(&text)).unwrap();
         assert_eq!((applied.steps.len(), applied.in_force), (2, 2));
-        let runtime = &host.state().files[&crate::fair_server::file(0, "runtime")];
+        let runtime = &host.state().files[&crate::settings::fair_server::file(0, "runtime")];
         assert_eq!(runtime, &format!("{piece_us}000\n"));
         assert!(
             control

@@ -7,10 +7,12 @@ use proptest::prelude::*;
 
 use super::crash::crashing;
 use super::scenario::{control, paper_host};
+use crate::engine::Snapshot;
+use crate::error::HostError;
 use crate::fake::{FakeHost, FakeState, Fault};
-use crate::links::UNLIMITED_BYTES;
-use crate::net::{Profile, file};
-use crate::{HostError, Snapshot, Undone};
+use crate::profile::{Profile, file};
+use crate::settings::links::UNLIMITED_BYTES;
+use crate::undone::Undone;
 
 const LIMIT_BYTES: u32 = 16 << 20;
 const RTNET_PRIO: &str = "/proc/sys/net/core/rtnet_prio";

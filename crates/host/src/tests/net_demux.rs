@@ -4,11 +4,13 @@ use steadyvm_demux::{Protocol, Queues};
 
 use super::crash::crashing;
 use super::scenario::{control, paper_host};
+use crate::error::HostError;
 use crate::fake::{FakeHost, FakeState, Fault};
-use crate::levels::{THREAD_PRIORITY, XDP_PRIORITY};
-use crate::net::{Profile, file};
-use crate::threads::Scheduling;
-use crate::{HostError, PortSocket, Undone};
+use crate::profile::{Profile, file};
+use crate::settings::files::known::{THREAD_PRIORITY, XDP_PRIORITY};
+use crate::settings::links::PortSocket;
+use crate::settings::threads::Scheduling;
+use crate::undone::Undone;
 
 const FILE: &str = r#"
 [net.demux]

@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use crate::Blame;
 use crate::cpu_set::CpuSet;
-use crate::discover::{User, VmSelector};
-use crate::net::{Class, ThreadPriority, VmProfile, file};
+use crate::discover::VmSelector;
+use crate::profile::{Class, ThreadPriority, VmProfile, file};
+use steadyvm_config::User;
 
 fn refusal(text: &str) -> String {
     let error = file::parse("steadyvm.toml", text).unwrap_err();
@@ -379,7 +380,7 @@ proptest! {
 fn six_lines_are_enough_for_one_real_time_vm() {
     let text = "[[nic]]\nname = \"eth1\"\nclass = \"rt\"\n[[vm]]\nname = \"web\"\nclass = \"rt\"\n";
     let profile = file::parse("steadyvm.toml", text).unwrap();
-    let ranks = crate::method::Priorities::default();
+    let ranks = crate::Priorities::default();
     let class = &profile.vms[0].class;
     assert_eq!(profile.nics[0].class, *class);
     assert_eq!(class.vcpu, Some(ThreadPriority::Fifo(ranks.vcpu)));

@@ -2,8 +2,9 @@
 //! dedicated.
 
 use super::scenario::{control, paper_host, paper_target};
+use crate::cpu_set::CpuSet;
 use crate::fake::Fault;
-use crate::{CpuSet, Method};
+use crate::method::Method;
 
 fn directory() -> tempfile::TempDir {
     super::scenario::directory()
@@ -105,7 +106,7 @@ fn an_interrupt_without_a_vector_says_so() {
         let (host, directory) = (paper_host(2), directory());
         let control = control(&host, &directory);
         let plan = control.plan(&paper_target(), Method::Dedicated).unwrap();
-        let is_irq = |step: &&crate::Step| step.change.subject().contains("IRQ 30");
+        let is_irq = |step: &&crate::planner::Step| step.change.subject().contains("IRQ 30");
         let step = plan.steps.iter().find(is_irq).unwrap();
         host.fault_at(0, Fault::Refuse(number));
         let error = step.change.make(&host.machine()).unwrap_err().to_string();

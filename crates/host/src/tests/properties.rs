@@ -4,10 +4,12 @@ use proptest::prelude::*;
 
 use super::crash::crashing;
 use super::scenario::{control, nic, threaded_irq};
+use crate::cpu_set::CpuSet;
+use crate::engine::Snapshot;
 use crate::fake::{FakeHost, FakeState, Fault};
+use crate::method::{Method, RtVm, Target};
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER};
-use crate::threads::{Policy, RESET_ON_FORK, Scheduling};
-use crate::{CpuSet, Method, RtVm, Snapshot, Target};
+use crate::settings::threads::{Policy, RESET_ON_FORK, Scheduling};
 
 fn scheduling() -> impl Strategy<Value = Scheduling> {
     prop_oneof![

@@ -3,14 +3,16 @@
 use std::sync::mpsc;
 use std::thread;
 
-use crate::settings::{
-    Change, ChangeOf, Device, Restored, RxFrames, SettingKind, TapSendBuffer, ThreadAffinity,
-    ThreadPolicy,
-};
-use crate::threads::{
+use crate::cpu_set::CpuSet;
+use crate::engine::Snapshot;
+use crate::settings::files::HostTree;
+use crate::settings::threads::{
     KernelThreads, RESET_ON_FORK, Scheduling, Threads, calling_thread, is_runnable,
 };
-use crate::{CpuSet, HostTree, Machine, Snapshot};
+use crate::settings::{
+    Change, ChangeOf, Device, Machine, Restored, RxFrames, SettingKind, TapSendBuffer,
+    ThreadAffinity, ThreadPolicy,
+};
 
 /// Runs `work` with the number of a thread that waits meanwhile.
 fn with_thread(work: impl FnOnce(u32)) {
@@ -150,13 +152,15 @@ fn a_file_is_written_from_the_cpu_and_the_caller_stays_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), "old").unwrap();
     let tree = crate::RootedTree::new(directory.path());
-    let own = crate::threads::calling_thread();
+    let own = crate::settings::threads::calling_thread();
     let before = KernelThreads.affinity(own).unwrap();
     for cpu in before.iter() {
         tree.write_from(cpu, "/file", &cpu.to_string()).unwrap();
         assert_eq!(tree.read("/file").unwrap(), cpu.to_string());
     }
-    let error = tree.write_from(crate::MAX_CPU, "/file", "x").unwrap_err();
+    let error = tree
+        .write_from(crate::cpu_set::MAX_CPU, "/file", "x")
+        .unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
     assert_eq!(KernelThreads.affinity(own).unwrap(), before);
 }
@@ -200,7 +204,7 @@ fn a_taps_batch_is_set_and_restored_by_the_kernel() {
             tap: device.clone(),
             monitor: machine.thread(own, own).unwrap().id,
         },
-        old: [crate::UNLIMITED_BYTES].into(),
+        old: [crate::settings::links::UNLIMITED_BYTES].into(),
         new: [16 << 20].into(),
     });
     let rx_frames = Change::from(ChangeOf {
@@ -229,7 +233,7 @@ fn budgets_are_set_and_restored_by_the_kernel() {
         .all_threads()
         .unwrap()
         .into_iter()
-        .find(|thread| thread.id.tid == crate::threads::calling_thread())
+        .find(|thread| thread.id.tid == crate::settings::threads::calling_thread())
         .unwrap()
         .id;
     let setting = ThreadPolicy { thread: own };

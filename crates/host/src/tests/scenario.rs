@@ -1,9 +1,10 @@
 //! Fake hosts for tests.
 
-use crate::fair_server::file;
+use crate::control::HostControl;
 use crate::fake::{FakeHost, FakeState};
-use crate::net::tuned;
-use crate::{HostControl, RtVm, Target};
+use crate::method::{RtVm, Target};
+use crate::settings::fair_server::file;
+use crate::settings::files::known;
 
 pub use crate::fake::paper::{FIFO_50, nic, paper_host, threaded_irq};
 
@@ -23,7 +24,7 @@ pub fn tuned_host(cpus: usize) -> FakeHost {
         "/sys/devices/system/cpu/isolated",
         &format!("{}\n", cpus - 1),
     );
-    for (path, ..) in tuned::FILES {
+    for (path, ..) in known::FILES {
         host.writable_file(path, "1\n");
     }
     host.writable_file(

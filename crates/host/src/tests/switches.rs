@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::net::{kept, profile};
 use super::scenario::{FIFO_50, control, paper_host, paper_target, threaded_irq};
-use crate::net::{ThreadPriority, file};
+use crate::method::{Method, Priorities, Switches, Target};
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
-use crate::threads::Scheduling;
-use crate::{Method, Priorities, Switches, Target};
+use crate::profile::{ThreadPriority, file};
+use crate::settings::threads::Scheduling;
 
 proptest! {
     #[test]

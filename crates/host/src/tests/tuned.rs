@@ -1,11 +1,13 @@
 //! The peer `tuned`: it sets what tuned and libvirt set, needs their boot, and is taken back.
 
 use super::scenario::{control, directory, paper_host, paper_target, tuned_host};
+use crate::Blame;
+use crate::cpu_set::CpuSet;
 use crate::fake::FakeHost;
-use crate::net::tuned;
+use crate::method::{Method, RtVm, Target};
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
-use crate::threads::{RESET_ON_FORK, Scheduling};
-use crate::{Blame, CpuSet, Method, RtVm, Target};
+use crate::settings::files::known;
+use crate::settings::threads::{RESET_ON_FORK, Scheduling};
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
@@ -63,7 +65,7 @@ fn tuned_ranks_and_places_what_the_profile_and_the_domain_name_and_nothing_of_th
     for (irq, fake) in &state.irqs {
         assert_eq!(fake.cpus, CpuSet::single(0), "{irq}");
     }
-    for (path, _, value) in tuned::FILES.into_iter().filter(|(path, ..)| *path != THP) {
+    for (path, _, value) in known::FILES.into_iter().filter(|(path, ..)| *path != THP) {
         assert_eq!(state.files[path].trim(), value, "{path}");
     }
     assert_eq!(state.files[THP], "always madvise [never]\n");
@@ -141,7 +143,7 @@ fn each_vcpu_has_an_isolated_cpu_of_its_own_or_the_peer_is_refused() {
 fn what_a_kernel_has_no_file_for_is_passed_over() {
     let (host, directory) = (host(), directory());
     host.edit(|state| {
-        for (path, ..) in tuned::FILES {
+        for (path, ..) in known::FILES {
             state.files.remove(path);
         }
     });

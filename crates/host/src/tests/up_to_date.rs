@@ -3,10 +3,11 @@
 
 use super::net::{FILE, host, kept, profile};
 use super::scenario::{control, nic, paper_host, paper_target};
+use crate::error::HostError;
 use crate::fake::{FakeHost, Fault};
+use crate::method::{Method, RtVm, Switches, Target};
 use crate::parse::PF_USER_WORKER;
-use crate::threads::{RESET_ON_FORK, Scheduling};
-use crate::{HostError, Method, RtVm, Switches, Target};
+use crate::settings::threads::{RESET_ON_FORK, Scheduling};
 
 fn directory() -> tempfile::TempDir {
     super::scenario::directory()

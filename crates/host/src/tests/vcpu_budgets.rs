@@ -8,10 +8,11 @@ use steadyvm_sched::enforcement::{Enforcement, Reserved};
 use super::net::profile;
 use super::scenario::{control, directory, paper_host};
 use crate::cpu_set::CpuSet;
+use crate::error::HostError;
 use crate::fake::{FakeHost, Fault};
-use crate::net::{Profile, SchedulerProfile, VcpuBudget};
-use crate::threads::Policy;
-use crate::{HostError, Undone};
+use crate::profile::{Profile, SchedulerProfile, VcpuBudget};
+use crate::settings::threads::Policy;
+use crate::undone::Undone;
 
 fn host() -> FakeHost {
     let host = paper_host(2);
@@ -202,7 +203,7 @@ fn a_vm_without_a_plan_has_the_same_budget_for_every_vcpu() {
     let mut profile = budgeted(None);
     profile.vms[0].budgets.clear();
     // Nothing else is asked of it.
-    profile.vms[0].class = crate::net::Class::default();
+    profile.vms[0].class = crate::profile::Class::default();
     let budget = Vm {
         budget_us: 1000,
         period_us: 10_000,
@@ -223,7 +224,7 @@ fn a_vm_without_a_plan_has_the_same_budget_for_every_vcpu() {
         assert_eq!(policy, Policy::Normal);
     }
     // Nor has its vhost worker the built-in rank, which no budget bounds.
-    profile.vms[0].class = crate::net::Class::built_in("rt").unwrap();
+    profile.vms[0].class = crate::profile::Class::built_in("rt").unwrap();
     control.apply_profile(&profile).unwrap();
     let worker = host.state().threads[&109].scheduling.policy;
     assert_eq!(worker, Policy::Normal);

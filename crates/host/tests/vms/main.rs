@@ -7,7 +7,7 @@ mod processes;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use steadyvm_host::net::{Class, Profile, TapQdisc, ThreadPriority, VmProfile, file};
+use steadyvm_host::profile::{Class, Profile, TapQdisc, ThreadPriority, VmProfile, file};
 use steadyvm_host::{Change, HostControl, HostError, Machine, Plan, RtVm, WantedVm, discover};
 
 use discover::{Processes, User, VmSelector};

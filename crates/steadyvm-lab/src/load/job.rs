@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::gettid;
 use steadyvm_fault::Fault;
 use steadyvm_files::{Directory, Others};
-use steadyvm_host::net::VcpuBudget;
+use steadyvm_host::profile::VcpuBudget;
 use steadyvm_host::{KernelThreads, Scheduling, Threads};
 use steadyvm_load::workload::{self, Answer, Count, Policy, Record, Workload};
 

@@ -10,7 +10,7 @@ use netlink_packet_core::{NlaBuffer, NlasIterator};
 use nix::net::if_::if_nametoindex;
 use steadyvm_host::Machine;
 use steadyvm_host::discover::{User, VmSelector, holds_a_vm, may_be_vm};
-use steadyvm_host::net::Profile;
+use steadyvm_host::profile::Profile;
 
 /// Length of nlmsghdr, and of ifinfomsg behind it (include/uapi/linux/netlink.h, rtnetlink.h).
 const HEADER: usize = 16;
@@ -166,7 +166,7 @@ fn text(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use steadyvm_host::net::{NicProfile, VmProfile};
+    use steadyvm_host::profile::{NicProfile, VmProfile};
 
     use super::*;
 

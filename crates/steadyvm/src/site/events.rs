@@ -249,7 +249,7 @@ mod tests {
     use std::fs::File;
     use std::process::{Child, Command, Stdio};
 
-    use steadyvm_host::net::{Profile, VmProfile};
+    use steadyvm_host::profile::{Profile, VmProfile};
 
     use super::*;
 

@@ -33,7 +33,7 @@ use serde::Serialize;
 use steadyvm_analysis::plan::file::HostCpus;
 use steadyvm_analysis::plan::{self, InputError, Report, Request, VmReport};
 use steadyvm_config::{File, Mechanism};
-use steadyvm_host::net::{Profile, file};
+use steadyvm_host::profile::{Profile, file};
 use steadyvm_host::{
     Desired, Failure, HostControl, HostError, Machine, Plan, Report as Reconciled, printable,
 };

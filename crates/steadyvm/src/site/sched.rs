@@ -6,7 +6,7 @@ use steadyvm_analysis::host::FairServer;
 use steadyvm_analysis::plan::{Report, Request};
 use steadyvm_config::File;
 use steadyvm_host::HostError;
-use steadyvm_host::net::{
+use steadyvm_host::profile::{
     Profile, SchedulerProfile, USABLE_BY_EXT_PERCENT, USABLE_PERCENT, VcpuBudget, VmProfile,
 };
 use steadyvm_sched::config::{Mechanism, Priority, Queue, Vm, planned_server};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use steadyvm_host::discover::{self, Processes};
-use steadyvm_host::net::Profile;
+use steadyvm_host::profile::Profile;
 use steadyvm_host::{HostControl, Machine, Thread, ThreadId};
 use steadyvm_sched::service::SOCKET;
 use steadyvm_sched::show::VcpuStanding;

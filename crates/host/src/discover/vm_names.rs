@@ -1,0 +1,430 @@
+//! Which VM somebody means: by what its monitor was told, by its systemd unit or cgroup, by number.
+//!
+//! Names and units are believed of processes of root, and of users that the file allows ([`super::owner`]); a cgroup is
+//! whatever its owner puts there, and says so.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use super::cgroup::unescaped;
+use super::claims::CutName;
+use super::descriptors::Descriptors;
+use super::processes::{Process, Processes};
+use super::vm::{Vm, vm, vm_of};
+use crate::error::HostError;
+use crate::parse::{self, PF_EXITING};
+use crate::printable::printable;
+use crate::settings::{Machine, Thread};
+use steadyvm_config::User;
+
+/// A VM as somebody names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VmSelector {
+    /// The process of its monitor.
+    Pid(u32),
+    /// What its monitor was told: QEMU's `-name` (libvirt's domain), Proxmox VE's `-id`,
+    /// Firecracker's `--id`, the `name` of `steadyvm up`.
+    Name(String),
+    /// A unit of the system's systemd, such as libvirt's `machine-qemu\x2d1\x2drt.scope`.
+    Unit(String),
+    /// A cgroup, as `/proc/PID/cgroup` gives it, or one above.
+    Cgroup(String),
+}
+
+impl std::fmt::Display for VmSelector {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pid(pid) => write!(formatter, "process {pid}"),
+            Self::Name(name) => write!(formatter, "VM \"{}\"", printable(name)),
+            Self::Unit(unit) => write!(formatter, "VM of unit {}", printable(unit)),
+            Self::Cgroup(path) => write!(formatter, "VM of cgroup {}", printable(path)),
+        }
+    }
+}
+
+/// Why a process is not taken for the VM that it seems to be.
+enum Doubt {
+    /// It has a user who is not believed.
+    User(u32),
+    /// It runs in namespaces of its own.
+    Contained,
+    /// Its unit is not one of the system's systemd.
+    UnitOfOthers,
+    /// Linux has cut its name, and that of others, too.
+    Cut,
+}
+
+/// The most processes that one warning names.
+const MOST_NAMED: usize = 3;
+/// The most VMs that a message lists.
+const MOST_LISTED: usize = 8;
+
+/// Finds a VM; none if it does not run, or has no virtual CPU yet.
+///
+/// `users` are those of the file who are believed that a process of theirs is this VM, besides root; none: those that
+/// libvirt's monitors run as. Who is not believed makes nothing ambiguous: `warnings` tells of them.
+///
+/// # Errors
+/// Several VMs that it may be; or what [`vm`] says of the one.
+pub fn find(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    wanted: &VmSelector,
+    users: &[User],
+    warnings: &mut Vec<String>,
+) -> Result<Option<Vm>, HostError> {
+    if let VmSelector::Pid(pid) = wanted {
+        return vm_of(machine, processes, *pid).map(Some);
+    }
+    let believed = processes.passwd(machine).believed(users);
+    let mut found: Vec<u32> = Vec::new();
+    let mut doubted = Vec::new();
+    let mut unreadable = None;
+    for (pid, doubt) in candidates(machine, processes, wanted, users, &believed) {
+        let Some(process) = processes.get(pid) else {
+            continue;
+        };
+        if doubt.is_some() && doubted.len() > MOST_NAMED {
+            continue;
+        }
+        match process.files(machine, pid) {
+            // Without a virtual CPU it is being made, and does not run yet: libvirt's QEMU sets its devices up in between.
+            Ok(files) if files.kvm_vms.is_empty() || files.vcpus.is_empty() => {}
+            Ok(_) => match doubt {
+                Some(doubt) => doubted.push((pid, doubt)),
+                None => found.push(pid),
+            },
+            // It has ended, or would not be taken.
+            Err(error) if error.kind() == ErrorKind::NotFound || doubt.is_some() => {}
+            Err(error) => unreadable = Some((pid, error.kind())),
+        }
+    }
+    warnings.extend(tell(machine, processes, wanted, &believed, &doubted));
+    match (found.as_slice(), unreadable) {
+        ([], None) => Ok(None),
+        ([], Some((pid, error))) => Err(HostError::io(
+            "list",
+            format!("/proc/{pid}/fd"),
+            error.into(),
+        )),
+        ([only], _) => unless_it_ends(machine, processes, *only),
+        (several, _) => Err(ambiguous(machine, processes, several, wanted)),
+    }
+}
+
+/// Whether a process may be one of these VMs, each with the users who are believed, as [`find`] takes them: by what one of its threads,
+/// (process, thread), and its command line, user and cgroup say. Only the one process is looked at.
+pub fn may_be(machine: &Machine, thread: (u32, u32), wanted: &[(VmSelector, Vec<User>)]) -> bool {
+    let threads = Vec::from_iter(machine.thread(thread.0, thread.1));
+    let processes = Processes::of(&threads);
+    wanted.iter().any(|(selector, users)| {
+        let believed = processes.passwd(machine).believed(users);
+        let all = candidates(machine, &processes, selector, users, &believed);
+        all.iter()
+            .any(|(pid, doubt)| *pid == thread.0 && doubt.is_none())
+    })
+}
+
+/// Whether a process holds a VM of KVM.
+pub fn holds_a_vm(machine: &Machine, pid: u32) -> bool {
+    Descriptors::of(machine, pid).is_ok_and(|files| !files.kvm_vms.is_empty())
+}
+
+/// The processes that may be meant, each with the reason why it is not, if there is one.
+fn candidates(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    wanted: &VmSelector,
+    users: &[User],
+    believed: &[u32],
+) -> Vec<(u32, Option<Doubt>)> {
+    let doubt = |pid: u32| {
+        let process = processes.get(pid)?;
+        let own = process.users(machine, pid);
+        let other = own.iter().find(|user| !believed.contains(user));
+        // One that has ended has none.
+        let other = other.copied().map(Doubt::User);
+        let is_contained = || processes.is_contained(machine, pid);
+        other.or_else(|| is_contained().then_some(Doubt::Contained))
+    };
+    match wanted {
+        VmSelector::Pid(pid) => vec![(*pid, None)],
+        VmSelector::Name(name) => by_name(machine, processes, name, doubt),
+        VmSelector::Unit(unit) => {
+            let places = processes.places(machine);
+            let all = places.units.get(&unescaped(unit));
+            let all: Vec<_> = all.into_iter().flatten().collect();
+            let is_written_so =
+                |(name, is_the_systems, _): &&&(String, bool, u32)| name == unit && *is_the_systems;
+            let exact: BTreeSet<u32> = all.iter().filter(is_written_so).map(|it| it.2).collect();
+            if !exact.is_empty() {
+                return exact.into_iter().map(|pid| (pid, doubt(pid))).collect();
+            }
+            let or_doubt = |(_, is_the_systems, pid): &(String, bool, u32)| {
+                let others = (!is_the_systems).then_some(Doubt::UnitOfOthers);
+                (*pid, others.or_else(|| doubt(*pid)))
+            };
+            all.into_iter().map(or_doubt).collect()
+        }
+        VmSelector::Cgroup(path) => {
+            let path = path.trim_end_matches('/');
+            let places = processes.places(machine);
+            let all = places.cgroups.get(&unescaped(path));
+            let all: Vec<_> = all.into_iter().flatten().collect();
+            let has_exact = all.iter().any(|(name, _)| name == path);
+            let meant = all
+                .iter()
+                .filter(|(name, _)| !has_exact || name == path)
+                .map(|(_, pid)| *pid);
+            let pids: BTreeSet<u32> = meant.collect();
+            // Who names a cgroup knows who is in it, in a container or not; a user is a condition if the file has one.
+            let user = |pid| doubt(pid).filter(|it| matches!(it, Doubt::User(_)));
+            let user = |pid| (!users.is_empty()).then(|| user(pid)).flatten();
+            pids.into_iter().map(|pid| (pid, user(pid))).collect()
+        }
+    }
+}
+
+/// By command lines, and by what `steadyvm up` has open. Only of those without that do the names of threads count, which
+/// Linux cuts, if one process alone may be meant.
+fn by_name(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    name: &str,
+    doubt: impl Fn(u32) -> Option<Doubt>,
+) -> Vec<(u32, Option<Doubt>)> {
+    let claims = processes.claims(machine);
+    let mut whole: BTreeSet<u32> = claims.whole.get(name).cloned().unwrap_or_default();
+    let mut cut = BTreeSet::new();
+    for start in CutName::all_for(name) {
+        for &pid in claims.cut.get(&start).into_iter().flatten() {
+            let Some(process) = processes.get(pid) else {
+                continue;
+            };
+            // Of those who are not believed no descriptors are read for it: they may have many.
+            let told = if doubt(pid).is_none() {
+                let files = process.files(machine, pid).as_ref().ok();
+                files.and_then(|files| files.vm_name.as_deref())
+            } else {
+                None
+            };
+            match told {
+                Some(told) if told != name => {}
+                None if start.is_cut => drop(cut.insert(pid)),
+                _ => drop(whole.insert(pid)),
+            }
+        }
+    }
+    let mut all: Vec<_> = whole.iter().map(|&pid| (pid, doubt(pid))).collect();
+    let is_told = all.iter().any(|(_, doubt)| doubt.is_none());
+    let mut cut: Vec<_> = (cut.difference(&whole).copied())
+        .map(|pid| (pid, doubt(pid)))
+        .collect();
+    let believed = cut.iter().filter(|(_, doubt)| doubt.is_none()).count();
+    if is_told {
+        return all;
+    }
+    if believed > 1 {
+        for (_, doubt) in &mut cut {
+            doubt.get_or_insert(Doubt::Cut);
+        }
+    }
+    all.append(&mut cut);
+    all
+}
+
+/// One warning of all processes that are not taken for a VM.
+fn tell(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    wanted: &VmSelector,
+    believed: &[u32],
+    doubted: &[(u32, Doubt)],
+) -> Option<String> {
+    let passwd = processes.passwd(machine);
+    let one = |(pid, doubt): &(u32, Doubt)| {
+        let here = || place_of(machine, processes, *pid);
+        match doubt {
+            Doubt::User(user) => {
+                let all: Vec<String> = believed.iter().map(|it| passwd.describe(*it)).collect();
+                let user_of_file = match passwd.user(*user) {
+                    User::Number(number) => number.to_string(),
+                    User::Name(name) => format!("\"{}\"", printable(&name)),
+                };
+                format!(
+                    "process {pid} is of user {}, and only these are believed: {}. If it is the one, add `user = \
+                     {user_of_file}` to its [[vm]], or name it by its process on a command line",
+                    printable(&passwd.describe(*user)),
+                    printable(&all.join(", "))
+                )
+            }
+            Doubt::Contained => format!(
+                "process {pid} runs in a container, which has namespaces of its own. If it is the one, name it by its \
+                 cgroup, {}",
+                here()
+            ),
+            Doubt::UnitOfOthers => format!(
+                "process {pid} is in {}, which is no unit of the system's systemd. If it is the one, name it by that \
+                 cgroup",
+                here()
+            ),
+            Doubt::Cut => format!(
+                "process {pid} is one of several whose threads' names Linux has cut. Start it again by this version of \
+                 steadyvm, or name it by its unit, cgroup or process"
+            ),
+        }
+    };
+    let mut told: Vec<String> = doubted.iter().take(MOST_NAMED).map(one).collect();
+    if told.is_empty() {
+        return None;
+    }
+    if doubted.len() > MOST_NAMED {
+        told.push("and there are more".into());
+    }
+    Some(format!("not taken for {wanted}: {}", told.join("; ")))
+}
+
+/// What is said of a VM that was not found: what was sought, and which VMs run.
+pub fn absent(machine: &Machine, processes: &Processes<'_>, wanted: &VmSelector) -> String {
+    let sought = match wanted {
+        VmSelector::Pid(pid) => format!("process {pid} has ended"),
+        VmSelector::Name(name) => format!("no VM is called \"{}\"", printable(name)),
+        VmSelector::Unit(unit) => format!("no VM is in unit {}", printable(unit)),
+        VmSelector::Cgroup(path) => format!("no VM is in cgroup {}", printable(path)),
+    };
+    let running = running(machine, processes);
+    if running.is_empty() {
+        return format!("{sought}; no VM runs that KVM knows of");
+    }
+    let is_by_place = matches!(wanted, VmSelector::Unit(_) | VmSelector::Cgroup(_));
+    let one = |(name, pid): &(String, u32)| {
+        let place = is_by_place.then(|| format!(" in {}", place_of(machine, processes, *pid)));
+        let place = place.unwrap_or_default();
+        format!("{} (process {pid}{place})", printable(name))
+    };
+    let mut listed: Vec<String> = running.iter().take(MOST_LISTED).map(one).collect();
+    if let Some(more) = running.len().checked_sub(MOST_LISTED).filter(|&it| it > 0) {
+        listed.push(format!("{more} more"));
+    }
+    format!("{sought}; these run: {}", listed.join(", "))
+}
+
+/// The VMs that run, by the descriptors of processes that look like monitors. Read once a look: it is for messages.
+fn running<'p>(machine: &Machine, processes: &'p Processes<'_>) -> &'p [(String, u32)] {
+    let is_vm = |pid: u32, process: &Process<'_>| {
+        let has_vcpu = |thread: &&Thread| parse::vcpu_of_thread(&thread.id.comm).is_some();
+        let looks_like_one =
+            process.threads.iter().any(has_vcpu) || !process.vm_names(machine, pid).is_empty();
+        looks_like_one
+            && (process.files(machine, pid).as_ref())
+                .is_ok_and(|files| !files.kvm_vms.is_empty() && !files.vcpus.is_empty())
+    };
+    processes.running(|| {
+        let all = processes.iter();
+        let vms = all.filter(|(pid, process)| is_vm(*pid, process));
+        vms.map(|(pid, process)| (name_of(machine, processes, pid, process), pid))
+            .collect()
+    })
+}
+
+/// How often an error of a VM is looked at again, and how long after: a monitor that exits loses its threads and files one by one.
+const LOOKS: u32 = 5;
+const APART: Duration = Duration::from_millis(20);
+
+/// The VM of a process that was one just now; none if it is about to end.
+fn unless_it_ends(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    pid: u32,
+) -> Result<Option<Vm>, HostError> {
+    let mut found = vm_of(machine, processes, pid);
+    for _ in 1..LOOKS {
+        if found.is_ok() {
+            break;
+        }
+        let leader = machine.thread(pid, pid);
+        if leader.is_none_or(|leader| leader.flags & PF_EXITING != 0) {
+            return Ok(None);
+        }
+        let holds_a_vm = Descriptors::of(machine, pid)
+            .is_ok_and(|files| !files.kvm_vms.is_empty() && !files.vcpus.is_empty());
+        if !holds_a_vm {
+            return Ok(None);
+        }
+        machine.tree.wait(APART);
+        // Anew, with all that is read of the host.
+        found = vm(machine, processes.threads(), pid);
+    }
+    found.map(Some)
+}
+
+/// Every VM of the host whose VCPUs can be told, with a name: what its monitor was told, or its process. A name of a user
+/// who is not believed has that user in it.
+pub fn all(machine: &Machine, processes: &Processes<'_>) -> Vec<(String, Vm)> {
+    let vm_of = |(pid, own): (u32, &Process<'_>)| {
+        let files = own.files(machine, pid).as_ref().ok()?;
+        if files.kvm_vms.is_empty() {
+            return None;
+        }
+        let found = vm_of(machine, processes, pid).ok()?;
+        Some((name_of(machine, processes, pid, own), found))
+    };
+    processes.iter().filter_map(vm_of).collect()
+}
+
+/// What a VM is called; where it is not believed without more, with the reason, so that it is not taken for another.
+fn name_of(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    pid: u32,
+    process: &Process<'_>,
+) -> String {
+    let passwd = processes.passwd(machine);
+    let believed = passwd.believed(&[]);
+    let other = |user: &&u32| !believed.contains(user);
+    let why = match process.users(machine, pid).iter().find(other) {
+        Some(user) => format!(" (user {})", passwd.describe(*user)),
+        None if processes.is_contained(machine, pid) => " (in a container)".to_owned(),
+        None => String::new(),
+    };
+    let told = process.vm_names(machine, pid).last().cloned();
+    let by_file = || process.files(machine, pid).as_ref().ok()?.vm_name.clone();
+    let by_thread = || process.cut_names().pop_first().map(|cut| cut.name);
+    let told = told.or_else(by_file).or_else(by_thread);
+    told.map_or_else(|| format!("process {pid}"), |told| format!("{told}{why}"))
+}
+
+/// Where a process runs, for people.
+fn place_of(machine: &Machine, processes: &Processes<'_>, pid: u32) -> String {
+    let process = processes.get(pid);
+    let path = process.and_then(|it| it.cgroups(machine, pid).last());
+    path.map_or_else(
+        || "the root cgroup".to_owned(),
+        |it| printable(&it.path).into_owned(),
+    )
+}
+
+fn ambiguous(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    pids: &[u32],
+    wanted: &VmSelector,
+) -> HostError {
+    let passwd = processes.passwd(machine);
+    let one = |pid: &u32| {
+        let process = processes.get(*pid);
+        let user = process.and_then(|it| it.users(machine, *pid).first());
+        let user = user.map_or_else(|| "?".to_owned(), |user| passwd.describe(*user));
+        let user = printable(&user).into_owned();
+        format!(
+            "process {pid} of user {user} in {}",
+            place_of(machine, processes, *pid)
+        )
+    };
+    let all: Vec<String> = pids.iter().map(one).collect();
+    HostError::BadInput {
+        what: format!("{wanted} may be any of: {}", all.join(", ")),
+        fix: "stop the one that is not meant, or name the VM by its number, unit or cgroup".into(),
+    }
+}

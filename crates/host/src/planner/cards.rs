@@ -1,0 +1,214 @@
+//! The steps of one network card. Reads, never writes.
+
+use std::collections::BTreeMap;
+
+use super::queues::{self, Queue};
+use super::step::Step;
+use super::threads::{check_cpus, policy, thread_cpus};
+use super::wanted::Wanted;
+use crate::cpu_set::CpuSet;
+use crate::discover::Nic;
+use crate::error::{HostError, at};
+use crate::parse;
+use crate::profile::NicProfile;
+use crate::settings::{ChangeOf, File, Form, IrqAffinity, Machine, SettingKind};
+
+/// A card's interrupts, NAPI threads and queues.
+pub(super) fn plan_card(
+    machine: &Machine,
+    profile: &NicProfile,
+    nic: &Nic,
+    online: &CpuSet,
+    wanted: &mut Wanted,
+) -> Result<(), HostError> {
+    let name = &profile.name;
+    check_cpus(&profile.class, online, &profile.place)?;
+    let has_irq_threads = !nic.irq_threads.is_empty();
+    let has_threads = has_irq_threads || !nic.napi_threads.is_empty();
+    let fix = "name the physical interface, not the bridge or tap, and bring it up first (drivers \
+               ask for their interrupts when it goes up)";
+    let refuse = |what: String| {
+        Err(HostError::BadInput {
+            what: at(&profile.place, &what),
+            fix: fix.into(),
+        })
+    };
+    if profile.leave_napi && !has_threads {
+        return refuse(format!(
+            "{name} has no IRQ thread and no NAPI thread to give a priority to (it has {} \
+             interrupts in /proc/interrupts)",
+            nic.irqs.len()
+        ));
+    }
+    if !profile.leave_napi && nic.irqs.is_empty() {
+        if profile.is_other {
+            return Ok(());
+        }
+        return refuse(format!("{name} has no interrupt of its own"));
+    }
+    if profile.class.irq.is_some() {
+        warn_of_shared_interrupts(nic, wanted);
+    }
+    let threaded = if profile.leave_napi {
+        !nic.napi_threads.is_empty()
+    } else {
+        let threaded = profile.class.threaded_napi.unwrap_or(!has_irq_threads);
+        threaded_napi(machine, profile, threaded, &mut wanted.steps)?;
+        threaded
+    };
+    if !has_irq_threads && !profile.leave_napi && profile.class.irq.is_some() {
+        wanted.warnings.push(format!(
+            "{name} has no IRQ threads on this kernel (PREEMPT_RT or `threadirqs` makes them): \
+             only its NAPI threads get a priority"
+        ));
+    }
+    let queues = queues::of(nic);
+    refuse_unknown_queues(profile, nic, &queues, threaded)?;
+    let class_of_irq = |irq: u32| {
+        let queue = queues.iter().find(|(_, queue)| queue.irqs.contains(&irq));
+        queue
+            .and_then(|(number, _)| profile.queues.get(number))
+            .unwrap_or(&profile.class)
+    };
+    for (&irq, action) in &nic.irqs {
+        let class = class_of_irq(irq);
+        check_cpus(class, online, &profile.place)?;
+        if let Some(cpus) = &class.cpus {
+            wanted.steps.push(irq_cpus(machine, irq, action, cpus)?);
+        }
+    }
+    for thread in &nic.irq_threads {
+        let class = parse::irq_of_thread(&thread.comm).map_or(&profile.class, class_of_irq);
+        if let Some(priority) = class.irq {
+            let why = format!(
+                "so that interrupts of {name} have the rank of class \"{}\"",
+                class.name
+            );
+            wanted
+                .steps
+                .extend(policy(machine, thread, priority, 0, &why)?);
+        }
+    }
+    if !threaded {
+        return Ok(());
+    }
+    for thread in &nic.napi_threads {
+        let queue = queues
+            .iter()
+            .find(|(_, queue)| queue.napi_thread.as_ref() == Some(thread));
+        let class = queue
+            .and_then(|(number, _)| profile.queues.get(number))
+            .unwrap_or(&profile.class);
+        if let Some(priority) = class.napi {
+            let why = format!(
+                "so that {name} is polled with the rank of class \"{}\"",
+                class.name
+            );
+            wanted
+                .steps
+                .extend(policy(machine, thread, priority, 0, &why)?);
+        }
+        if let Some(cpus) = &class.cpus {
+            wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
+        }
+    }
+    Ok(())
+}
+
+/// `threaded` is the whole device's before Linux 6.17.
+fn threaded_napi(
+    machine: &Machine,
+    profile: &NicProfile,
+    threaded: bool,
+    steps: &mut Vec<Step>,
+) -> Result<(), HostError> {
+    let path = format!("/sys/class/net/{}/threaded", profile.name);
+    if profile.is_other && !machine.tree.exists(&path) {
+        return Ok(());
+    }
+    let old = machine.must_read(&path)?.trim().to_owned();
+    let change = ChangeOf {
+        setting: File::new(machine, path, Form::Text),
+        old,
+        new: u32::from(threaded).to_string(),
+    };
+    let why = if threaded {
+        "so that it is polled in threads of its own, off the shared poll list"
+    } else {
+        "so that it is polled by its IRQ threads themselves"
+    };
+    // Drivers without NAPI of their own refuse it (EOPNOTSUPP), as those of Wi-Fi cards do.
+    steps.push(if profile.is_other {
+        Step::optional(change, why)
+    } else {
+        Step::required(change, why)
+    });
+    Ok(())
+}
+
+fn refuse_unknown_queues(
+    profile: &NicProfile,
+    nic: &Nic,
+    queues: &BTreeMap<u32, Queue>,
+    threaded: bool,
+) -> Result<(), HostError> {
+    let name = &profile.name;
+    if let Some(absent) = profile
+        .queues
+        .keys()
+        .find(|number| !queues.contains_key(number))
+    {
+        let known: Vec<String> = queues.keys().map(ToString::to_string).collect();
+        return Err(HostError::BadInput {
+            what: at(
+                &profile.place,
+                &format!("{name} has no queue {absent} with an interrupt"),
+            ),
+            fix: format!("its queues are {}", known.join(", ")),
+        });
+    }
+    let unmatched = queues.values().any(|queue| queue.napi_thread.is_none());
+    let differs = profile
+        .queues
+        .values()
+        .any(|class| class.napi != profile.class.napi || class.cpus != profile.class.cpus);
+    if threaded && differs && unmatched && !nic.napi_threads.is_empty() {
+        return Err(HostError::Unsupported {
+            missing: at(
+                &profile.place,
+                &format!(
+                    "the {} NAPI threads of {name} cannot be told apart by its {} queues",
+                    nic.napi_threads.len(),
+                    queues.len()
+                ),
+            ),
+            fix: "give all its queues one class, or set threaded_napi = false".into(),
+        });
+    }
+    Ok(())
+}
+
+fn warn_of_shared_interrupts(nic: &Nic, wanted: &mut Wanted) {
+    for (irq, actions) in &nic.irqs {
+        if actions.contains(", ") {
+            wanted.warnings.push(format!(
+                "IRQ {irq} of {} is shared ({actions}): the other devices' threads get the priority \
+                 too",
+                nic.name
+            ));
+        }
+    }
+}
+
+fn irq_cpus(machine: &Machine, irq: u32, action: &str, cpus: &CpuSet) -> Result<Step, HostError> {
+    let setting = IrqAffinity {
+        irq,
+        name: action.to_owned(),
+    };
+    let change = ChangeOf {
+        old: setting.read(machine)?,
+        setting,
+        new: cpus.clone().into(),
+    };
+    Ok(Step::required(change, "because its class has these CPUs"))
+}

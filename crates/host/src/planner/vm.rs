@@ -1,0 +1,160 @@
+//! The steps of one VM that runs: its workers, its VCPUs, its monitor's threads and its taps.
+
+use super::budget;
+use super::step::Step;
+use super::threads::{check_cpus, policy, thread_cpus};
+use super::vms::{Running, runs_without};
+use super::wanted::Wanted;
+use crate::cpu_set::CpuSet;
+use crate::error::{HostError, unless_vanished};
+use crate::profile::SchedulerProfile;
+use crate::settings::links::Qdisc;
+use crate::settings::threads::RESET_ON_FORK;
+use crate::settings::{Change, ChangeOf, Device, Machine, RootQdisc, ThreadId};
+
+pub(super) fn plan_vm(
+    machine: &Machine,
+    running: &Running<'_>,
+    online: &CpuSet,
+    own: &[Step],
+    by_ext: Option<&SchedulerProfile>,
+    wanted: &mut Wanted,
+) -> Result<(), HostError> {
+    let Running {
+        profile, vm, taps, ..
+    } = running;
+    let class = &profile.class;
+    check_cpus(class, online, &profile.place)?;
+    let vhost = profile.vhost(by_ext);
+    let mut lacks = Vec::new();
+    if vm.vhost_workers.is_empty() && vhost.is_some() && !taps.is_empty() {
+        lacks.push(format!(
+            "VM \"{}\" has no vhost worker: its packets go through its monitor's threads; use \
+             vhost-net (vhost=on)",
+            profile.name
+        ));
+    }
+    for thread in &vm.vfio_threads {
+        if let Some(priority) = class.irq {
+            let why = "so that interrupts of the VM's own devices have the rank of its class";
+            wanted
+                .steps
+                .extend(policy(machine, thread, priority, 0, why)?);
+        }
+    }
+    let io = vm.io_threads.iter().map(|thread| (thread, class.io));
+    let main = vm.main_thread.iter().map(|thread| (thread, class.main));
+    for (thread, priority) in io.chain(main) {
+        if let Some(priority) = priority {
+            let why = "so that a VCPU that waits for its monitor waits for no other thread";
+            let steps = policy(machine, thread, priority, RESET_ON_FORK, why)?;
+            wanted.steps.extend(steps);
+        }
+    }
+    for thread in &vm.vhost_workers {
+        if let Some(priority) = vhost {
+            let why = "so that packets enter the VM with the rank of its class";
+            wanted
+                .steps
+                .extend(policy(machine, thread, priority, 0, why)?);
+        }
+        if let Some(cpus) = &class.cpus {
+            wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
+        }
+    }
+    let by_deadline = profile.budgets.iter().filter(|_| by_ext.is_none());
+    for (number, budget) in by_deadline {
+        let Some(thread) = vm.vcpus.get(number) else {
+            lacks.push(runs_without(profile, *number));
+            continue;
+        };
+        let steps = budget::steps(machine, thread, budget, &profile.place)?;
+        wanted.steps.extend(steps);
+    }
+    if let Some(priority) = class.vcpu {
+        if profile.rt_vcpus.is_empty() && vm.vcpu_count == 1 && profile.budgets.is_empty() {
+            lacks.push(format!(
+                "VM {} has one VCPU: its housekeeping runs at real-time priority too; give it two",
+                vm.pid
+            ));
+        }
+        for thread in rt_vcpus(running, by_ext) {
+            let why = "so that the VM's service runs with the rank of its class";
+            wanted
+                .steps
+                .extend(policy(machine, &thread, priority, RESET_ON_FORK, why)?);
+        }
+    }
+    if let Some(new) = class.tap_qdisc {
+        for tap in taps {
+            unless_vanished(tap_qdisc(machine, tap, new.name(), own, wanted))?;
+        }
+    }
+    if !lacks.is_empty() && vm.is_at_work(machine) {
+        wanted.warnings.extend(lacks);
+    }
+    Ok(())
+}
+
+/// The VCPUs that run the service: those that are named; else all but VCPU 0, which keeps the
+/// guest's housekeeping, unless it is the only one.
+pub(super) fn rt_vcpus(running: &Running<'_>, by_ext: Option<&SchedulerProfile>) -> Vec<ThreadId> {
+    let Running { profile, vm, .. } = running;
+    let all_have_budgets = by_ext.is_some_and(|it| it.vms.contains_key(&profile.name));
+    let is_rt = |number: u32| {
+        if all_have_budgets || profile.budgets.contains_key(&number) {
+            false
+        } else if profile.rt_vcpus.is_empty() {
+            number != 0 || vm.vcpu_count == 1
+        } else {
+            profile.rt_vcpus.contains(&number)
+        }
+    };
+    let chosen = vm.vcpus.iter().filter(|(number, _)| is_rt(**number));
+    chosen.map(|(_, thread)| thread.clone()).collect()
+}
+
+/// The discipline that is none.
+const NO_QUEUE: &str = "noqueue";
+
+/// Replaces only what the kernel attached by itself: a discipline that someone configured has
+/// options and classes that could not be given back.
+fn tap_qdisc(
+    machine: &Machine,
+    tap: &str,
+    new: &str,
+    own: &[Step],
+    wanted: &mut Wanted,
+) -> Result<(), HostError> {
+    let now = machine
+        .links
+        .root_qdisc(tap)
+        .map_err(|source| HostError::io("read the queueing discipline of", tap, source))?;
+    let device = Device::find(machine, tap);
+    let ours = own.iter().any(|step| {
+        matches!(&step.change, Change::RootQdisc(made)
+            if made.setting.device.is(&device) && made.new.kind == now.kind)
+    });
+    if !now.is_default && !ours {
+        // libvirt gives its taps this one, which has no options.
+        if now.kind == new && new == NO_QUEUE {
+            return Ok(());
+        }
+        wanted.warnings.push(format!(
+            "{tap} has the queueing discipline {} that someone set: it is left as it is",
+            now.kind
+        ));
+        return Ok(());
+    }
+    let change = ChangeOf {
+        setting: RootQdisc { device },
+        old: now,
+        new: Qdisc {
+            kind: new.to_owned(),
+            is_default: false,
+        },
+    };
+    let why = "so that a preempted sender does not strand the VM's packets";
+    wanted.steps.push(Step::required(change, why));
+    Ok(())
+}

@@ -1,0 +1,413 @@
+//! The network part of steadyvm.toml. What is for the plan of VCPUs is left to `steadyvm plan`.
+//!
+//! ```toml
+//! [net]                       # the host's deferred work; rcu, timers and device_irq stand above VCPUs unless set
+//! budget_packets = 64
+//!
+//! [class.rt.net]              # what the VMs, NICs and queues of class rt get
+//! irq = 80                    # FIFO priority, or "normal"
+//! vhost = 75
+//!
+//! [[nic]]
+//! name = "eth1"
+//! class = "rt"
+//! ```
+//!
+//! Rule: a class's `net` is its own, then that of the class it extends. Classes "rt" and "best-effort"
+//! are there without being written ([`Class::built_in`]); a file that writes one of them, and not what it extends,
+//! extends that. An unknown field is an error. Every field: docs/reference/steadyvm.toml.md.
+
+use std::collections::BTreeMap;
+
+use steadyvm_config::{ClassNet, File, Net, Nic, Place, Placed, User, Users, Vm};
+
+use super::class::{Class, HIGHEST_PRIORITY, ThreadPriority};
+use super::demux::DemuxProfile;
+use super::parts::{NicProfile, Softirqs, VmProfile};
+use super::whole::Profile;
+use crate::address::{Address, is_unicast, parse_address};
+use crate::cpu_set::CpuSet;
+use crate::error::HostError;
+use crate::printable::printable;
+
+/// Reads a file, and its network part. `name` is the file's, for messages.
+///
+/// # Errors
+/// What is wrong, with its line and column.
+pub fn parse(name: &str, text: &str) -> Result<Profile, HostError> {
+    asking(name, &File::parse(name, text)?)
+}
+
+/// The network part of a file, which must have one. `name` is the file's, for messages.
+///
+/// # Errors
+/// What is wrong, with its line and column.
+pub fn asking(name: &str, file: &File) -> Result<Profile, HostError> {
+    let profile = of(file)?;
+    let asked = Profile {
+        vms: profile.vms.iter().filter(|vm| vm.asks()).cloned().collect(),
+        ..profile.clone()
+    };
+    if asked == Profile::default() {
+        return Err(HostError::BadInput {
+            what: format!("{name} line 1 column 1: nothing in it is for the network"),
+            fix: "add [net], a [[nic]] with a class, or net settings to the class of a VM".into(),
+        });
+    }
+    Ok(profile)
+}
+
+/// The network part of a file, also of one that says nothing of the network.
+///
+/// # Errors
+/// What is wrong, with its line and column.
+pub fn of(file: &File) -> Result<Profile, HostError> {
+    let classes = &file.class;
+    let mut profile = Profile {
+        softirqs: softirqs(&file.net)?,
+        fair_server_us: value(file.net.fair_server_us.as_ref()),
+        demux: demux(&file.net)?,
+        ..Profile::default()
+    };
+    for nic in &file.nic {
+        let read = nic_profile(nic, classes)?;
+        if profile.nics.iter().any(|other| other.name == read.name) {
+            let what = format!("NIC \"{}\" is there twice", read.name);
+            return Err(wrong(&nic.place, &what, "give each NIC one [[nic]]"));
+        }
+        profile.nics.push(read);
+    }
+    for vm in &file.vm {
+        profile.vms.extend(vm_profile(vm, classes)?);
+    }
+    // A VCPU that computes without end must not stop the threads that all of the host depends on.
+    let above = profile.highest_of_tenants().map(|highest| highest + 1);
+    let above = above
+        .filter(|above| *above <= HIGHEST_PRIORITY)
+        .map(ThreadPriority::Fifo);
+    let softirqs = &mut profile.softirqs;
+    softirqs.rcu = softirqs.rcu.or(above);
+    softirqs.timers = softirqs.timers.or(above);
+    softirqs.device_irq = softirqs.device_irq.or(above);
+    profile.check()?;
+    Ok(profile)
+}
+
+fn value<T: Copy>(placed: Option<&Placed<T>>) -> Option<T> {
+    placed.map(|placed| placed.value)
+}
+
+fn wrong(place: &Place, what: &str, fix: &str) -> HostError {
+    HostError::BadInput {
+        what: format!("{place}: {what}"),
+        fix: fix.into(),
+    }
+}
+
+type Classes = BTreeMap<String, Placed<Vm>>;
+
+/// The network settings of a class over those of the classes it extends; none if neither has
+/// any.
+fn class(name: &str, at: &Place, classes: &Classes) -> Result<Option<Class>, HostError> {
+    let mut settings: Option<Class> = None;
+    let mut chain: Vec<&str> = Vec::new();
+    let (mut next, mut at) = (Some(name), at);
+    while let Some(wanted) = next {
+        let Some((key, table)) = classes.get_key_value(wanted) else {
+            if let Some(built_in) = Class::built_in(wanted) {
+                settings.get_or_insert_default().fill_from(&built_in);
+                break;
+            }
+            let what = format!("there is no class \"{wanted}\"");
+            return Err(wrong(at, &what, &format!("add [class.{wanted}.net]")));
+        };
+        at = &table.place;
+        if chain.contains(&key.as_str()) {
+            let circle = format!("{} -> {key}", chain.join(" -> "));
+            let what = format!("classes extend each other in a circle: {circle}");
+            return Err(wrong(at, &what, "break it"));
+        }
+        chain.push(key);
+        if let Some(net) = &table.net {
+            let own = class_net(net, name).map_err(|what| {
+                wrong(
+                    at,
+                    &format!("class \"{key}\": {what}"),
+                    "name CPUs of this host",
+                )
+            })?;
+            settings.get_or_insert_default().fill_from(&own);
+        }
+        next = table.extends.as_deref();
+        if next.is_none()
+            && let Some(built_in) = Class::built_in(key)
+        {
+            settings.get_or_insert_default().fill_from(&built_in);
+        }
+    }
+    if let Some(settings) = &mut settings {
+        name.clone_into(&mut settings.name);
+    }
+    Ok(settings)
+}
+
+fn must_have_class(name: &str, at: &Place, classes: &Classes) -> Result<Class, HostError> {
+    class(name, at, classes)?.ok_or_else(|| {
+        let what = format!("class \"{name}\" has no settings for the network");
+        wrong(at, &what, &format!("add [class.{name}.net]"))
+    })
+}
+
+fn nic_profile(table: &Placed<Nic>, classes: &Classes) -> Result<NicProfile, HostError> {
+    let at = &table.place;
+    let nic = &table.value;
+    let mut queues = BTreeMap::new();
+    for wanted in &nic.queues {
+        let (queue, at) = (wanted.queue, &wanted.place);
+        let class = must_have_class(&wanted.class, at, classes)?;
+        if queues.insert(queue, class).is_some() {
+            let what = format!("NIC \"{}\": queue {queue} is there twice", nic.name);
+            return Err(wrong(at, &what, "give each queue one class"));
+        }
+    }
+    let steer = nic.steer.iter().map(|rule| {
+        super::flows::rule(rule).map_err(|what| {
+            let what = format!("NIC \"{}\": {what}", nic.name);
+            wrong(&rule.place, &what, "steadyvm.toml(5) has all keys")
+        })
+    });
+    Ok(NicProfile {
+        name: nic.name.clone(),
+        class: must_have_class(&nic.class, at, classes)?,
+        queues,
+        steer: steer.collect::<Result<_, _>>()?,
+        place: at.to_string(),
+        ..NicProfile::default()
+    })
+}
+
+/// A VM whose class has settings for the network, or that says where it runs; others are the plan's alone.
+fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>, HostError> {
+    let at = &table.place;
+    let Vm {
+        name,
+        class: class_name,
+        unit,
+        cgroup,
+        user,
+        nic,
+        mac,
+        ..
+    } = &table.value;
+    // Terminals obey them, and no monitor is told such a name.
+    if let Some(name) = name.as_ref().filter(|name| name.contains(char::is_control)) {
+        let what = format!(
+            "the VM's name \"{}\" has control characters",
+            printable(name)
+        );
+        return Err(wrong(
+            at,
+            &what,
+            "name it by its unit or cgroup, and call it something else",
+        ));
+    }
+    let class = match class_name {
+        Some(name) => class(name, at, classes)?,
+        None => None,
+    };
+    if class.is_none()
+        && unit.is_none()
+        && cgroup.is_none()
+        && user.is_none()
+        && nic.is_none()
+    {
+        return Ok(None);
+    }
+    let Some(name) = name else {
+        let fix = "give it one: the plan and warnings call it so";
+        return Err(wrong(at, "this VM has no name", fix));
+    };
+    if let (Some(_), Some(cgroup)) = (unit, cgroup) {
+        let what = format!("VM \"{name}\" has both a unit and a cgroup");
+        return Err(wrong(&cgroup.place, &what, "keep one"));
+    }
+    Ok(Some(VmProfile {
+        name: name.clone(),
+        class: class.unwrap_or_default(),
+        unit: checked(name, unit.as_ref(), unit_is_wrong)?,
+        cgroup: checked(name, cgroup.as_ref(), cgroup_is_wrong)?,
+        users: users(name, user.as_ref())?,
+        nic: nic.clone(),
+        mac: mac.as_ref().map(|mac| address_of(name, mac)).transpose()?,
+        place: at.to_string(),
+        ..VmProfile::default()
+    }))
+}
+
+fn address_of(vm: &str, mac: &Placed<String>) -> Result<Address, HostError> {
+    let address = parse_address(&mac.value).filter(is_unicast);
+    address.ok_or_else(|| {
+        let text = printable(&mac.value);
+        let what = format!("VM \"{vm}\": `{text}` is no hardware address of one device");
+        let fix = "write it as the VM has it, such as \"52:54:00:12:34:56\"";
+        wrong(&mac.place, &what, fix)
+    })
+}
+
+/// Users by name or number; digits alone are a number, as for `chown`.
+fn users(vm: &str, field: Option<&Placed<Users>>) -> Result<Vec<User>, HostError> {
+    let Some(field) = field else {
+        return Ok(Vec::new());
+    };
+    let users = match &field.value {
+        Users::One(user) => vec![user.clone()],
+        Users::Several(users) => users.clone(),
+    };
+    let read = |user: User| match user {
+        User::Name(name) if !name.is_empty() && name.bytes().all(|it| it.is_ascii_digit()) => {
+            name.parse().ok().map(User::Number)
+        }
+        User::Name(name) => {
+            let is_one = |it: char| !it.is_control() && !it.is_whitespace() && it != ':';
+            (!name.is_empty() && name.chars().all(is_one)).then_some(User::Name(name))
+        }
+        number @ User::Number(_) => Some(number),
+    };
+    let users: Option<Vec<User>> = users.into_iter().map(read).collect();
+    users.filter(|users| !users.is_empty()).ok_or_else(|| {
+        let what = format!("VM \"{vm}\": `user` names no user");
+        let fix = "write a name of /etc/passwd or a number, or a list of these, or leave it out";
+        wrong(&field.place, &what, fix)
+    })
+}
+
+/// The text of a field, unless it is wrong: `is_wrong` says what and what to do.
+fn checked(
+    vm: &str,
+    field: Option<&Placed<String>>,
+    is_wrong: fn(&str) -> Option<(&'static str, &'static str)>,
+) -> Result<Option<String>, HostError> {
+    let Some(field) = field else { return Ok(None) };
+    let text = &field.value;
+    match is_wrong(text) {
+        None => Ok(Some(text.clone())),
+        Some((what, fix)) => {
+            let what = format!("VM \"{vm}\": \"{}\" {what}", printable(text));
+            Err(wrong(&field.place, &what, fix))
+        }
+    }
+}
+
+/// What would never be the unit of a process.
+fn unit_is_wrong(unit: &str) -> Option<(&'static str, &'static str)> {
+    let stem = [".service", ".scope", ".slice"]
+        .iter()
+        .find_map(|end| unit.strip_suffix(end));
+    let wrong =
+        |stem: &str| stem.is_empty() || unit.contains('/') || unit.contains(char::is_control);
+    match stem {
+        Some(stem) if stem.ends_with('@') => Some((
+            "is a template, in which nothing runs",
+            "write the name of an instance, such as \"web@1.service\"",
+        )),
+        Some(stem) if !wrong(stem) => None,
+        _ => Some((
+            "is no systemd unit that a process runs in",
+            "write its whole name, such as \"web.service\", as `systemctl status PID` shows it",
+        )),
+    }
+}
+
+/// What would never be the cgroup of a process, or is everyone's.
+fn cgroup_is_wrong(cgroup: &str) -> Option<(&'static str, &'static str)> {
+    let is_one = cgroup.starts_with('/') && !cgroup.trim_end_matches('/').is_empty();
+    let is_file = cgroup.starts_with("/sys/");
+    (!is_one || is_file || cgroup.contains(char::is_control)).then_some((
+        "is no cgroup of a VM",
+        "write its path as /proc/PID/cgroup has it, such as \"/machine.slice/web\", without /sys/fs/cgroup",
+    ))
+}
+
+fn class_net(net: &ClassNet, name: &str) -> Result<Class, String> {
+    let cpus = match &net.cpus {
+        None => None,
+        Some(list) if list.is_empty() => return Err("cpus is empty".into()),
+        Some(list) => {
+            let most = crate::cpu_set::MAX_CPU;
+            if let Some(cpu) = list.iter().find(|&&cpu| cpu > most) {
+                return Err(format!("there can be no CPU {cpu}"));
+            }
+            Some(list.iter().copied().collect::<CpuSet>())
+        }
+    };
+    Ok(Class {
+        name: name.to_owned(),
+        irq: net.irq,
+        napi: net.napi,
+        threaded_napi: net.threaded_napi,
+        cpus,
+        vhost: net.vhost,
+        vhost_is_built_in: false,
+        vcpu: net.vcpu,
+        io: net.io,
+        main: net.main,
+        tap_qdisc: net.tap_qdisc,
+        tap_batch: net.tap_batch,
+    })
+}
+
+fn demux(net: &Net) -> Result<Option<DemuxProfile>, HostError> {
+    let Some(table) = &net.demux else {
+        return Ok(None);
+    };
+    let levels_from = value(net.levels_from.as_ref());
+    super::demux::read(table, levels_from, table.place.to_string())
+        .map(Some)
+        .map_err(|what| wrong(&table.place, &what, "steadyvm.toml(5) has all keys"))
+}
+
+fn softirqs(net: &Net) -> Result<Softirqs, HostError> {
+    let limits = [
+        ("budget_packets", &net.budget_packets, 1, 65_536),
+        // The kernel counts in ticks; less than one is none at all.
+        ("budget_us", &net.budget_us, 1_000, 1_000_000),
+        ("fair_server_us", &net.fair_server_us, 500, 50_000),
+        ("levels_from", &net.levels_from, 1, HIGHEST_PRIORITY),
+    ];
+    for (name, value, least, most) in limits {
+        if let Some(value) = value
+            && !(least..=most).contains(&value.value)
+        {
+            let what = format!("[net] {name} = {} is out of range", value.value);
+            return Err(wrong(
+                &value.place,
+                &what,
+                &format!("use {least} to {most}"),
+            ));
+        }
+    }
+    if let (Some(ksoftirqd), Some(levels_from)) = (&net.ksoftirqd, &net.levels_from)
+        && let ThreadPriority::Fifo(own) = ksoftirqd.value
+        && own >= levels_from.value
+    {
+        let what = format!(
+            "[net] ksoftirqd = {own} does not stand below levels_from = {}: what urgent threads leave to it would be as \
+             urgent",
+            levels_from.value
+        );
+        return Err(wrong(
+            &ksoftirqd.place,
+            &what,
+            "use a ksoftirqd below levels_from",
+        ));
+    }
+    Ok(Softirqs {
+        budget_packets: value(net.budget_packets.as_ref()),
+        budget_us: value(net.budget_us.as_ref()),
+        ksoftirqd: value(net.ksoftirqd.as_ref()),
+        rcu: net.rcu,
+        timers: net.timers,
+        device_irq: net.device_irq,
+        levels_from: value(net.levels_from.as_ref()),
+    })
+}

@@ -1,0 +1,136 @@
+//! The parts of a host that a profile names: cards, VMs, processes, and the kernel's deferred work.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use steadyvm_config::User;
+
+use super::budget::VcpuBudget;
+use super::class::{Class, ThreadPriority};
+use super::scheduler::SchedulerProfile;
+use crate::address::Address;
+use crate::discover::VmSelector;
+use crate::settings::links::FlowRule;
+
+/// A NIC and its classes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicProfile {
+    /// The interface.
+    pub name: String,
+    /// Its class.
+    pub class: Class,
+    /// Receive queues with a class of their own.
+    pub queues: BTreeMap<u32, Class>,
+    /// Packets that the NIC itself is to put into a queue.
+    pub steer: Vec<FlowRule>,
+    /// Whether it polls as it does now: `threaded_napi` of its class is not looked at.
+    #[serde(default)]
+    pub leave_napi: bool,
+    /// Whether nobody named it: what it refuses is skipped.
+    #[serde(default)]
+    pub is_other: bool,
+    /// Where the profile names it, for messages.
+    pub place: String,
+}
+
+/// A VM and its class.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmProfile {
+    /// Its name, as its monitor was told (`-name`).
+    pub name: String,
+    /// The process of its monitor; found by what follows if it is not given.
+    pub pid: Option<u32>,
+    /// When that process started: a later one with its number is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<u64>,
+    /// The unit of the system's systemd that it runs in, in place of its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The cgroup that it runs in or below, in place of its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// The users of whose processes its name or unit is believed, besides root; empty: libvirt's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<User>,
+    /// The card that its packets come by, which others use, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<String>,
+    /// Its hardware address on that card; none: that of its monitor's command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Address>,
+    /// The VCPUs that `vcpu` is for; empty: all but VCPU 0.
+    pub rt_vcpus: Vec<u32>,
+    /// Budgets by VCPU; these get no priority of the class.
+    #[serde(default)]
+    pub budgets: BTreeMap<u32, VcpuBudget>,
+    /// Its class.
+    pub class: Class,
+    /// Where the profile names it, for messages.
+    pub place: String,
+}
+
+impl VmProfile {
+    /// How it is found.
+    pub fn selector(&self) -> VmSelector {
+        let by_unit = || self.unit.clone().map(VmSelector::Unit);
+        let by_cgroup = || self.cgroup.clone().map(VmSelector::Cgroup);
+        let found_by = self.pid.map(VmSelector::Pid);
+        found_by
+            .or_else(by_unit)
+            .or_else(by_cgroup)
+            .unwrap_or_else(|| VmSelector::Name(self.name.clone()))
+    }
+
+    /// The rank of its vhost workers. A budget bounds VCPUs only: a worker of a FIFO rank has the CPU for as long as the
+    /// guest gives it packets. So one of a VM with a budget has such a rank only where the file says so.
+    pub(crate) fn vhost(&self, by_ext: Option<&SchedulerProfile>) -> Option<ThreadPriority> {
+        let by_ext = by_ext.is_some_and(|it| it.vms.contains_key(&self.name));
+        let has_budget = by_ext || !self.budgets.is_empty();
+        self.class
+            .vhost
+            .filter(|_| !(has_budget && self.class.vhost_is_built_in))
+    }
+
+    /// Whether anything is to be set for it. A VM of the plan alone is there for how it is found.
+    pub(crate) fn asks(&self) -> bool {
+        let nothing = Class {
+            name: self.class.name.clone(),
+            ..Class::default()
+        };
+        self.class != nothing || !self.budgets.is_empty() || self.nic.is_some()
+    }
+}
+
+/// A process of the host that is itself a service, and its class.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessProfile {
+    /// The process.
+    pub pid: u32,
+    /// When it started: a later one with its number is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<u64>,
+    /// Its class: its threads get `vcpu`, as the end of the path.
+    pub class: Class,
+}
+
+/// Settings of the kernel's deferred work, for the whole host. `None`: left as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Softirqs {
+    /// `net.core.netdev_budget`: packets in one round of the receive softirq.
+    pub budget_packets: Option<u32>,
+    /// `net.core.netdev_budget_usecs`: time of one round.
+    pub budget_us: Option<u32>,
+    /// ksoftirqd of every CPU.
+    pub ksoftirqd: Option<ThreadPriority>,
+    /// The threads of RCU.
+    pub rcu: Option<ThreadPriority>,
+    /// The threads of the timers (`ktimers/N` of PREEMPT_RT).
+    #[serde(default)]
+    pub timers: Option<ThreadPriority>,
+    /// Interrupt threads of devices that are neither network cards nor a VM's, such as disks: they are raised to it.
+    #[serde(default)]
+    pub device_irq: Option<ThreadPriority>,
+    /// `net.core.rtnet_prio`: IRQ threads with this priority or more poll their NICs at the RT
+    /// level, on a kernel with our patches.
+    pub levels_from: Option<u32>,
+}

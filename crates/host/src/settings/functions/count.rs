@@ -1,0 +1,104 @@
+//! How many virtual functions a card has.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::HostError;
+use crate::settings::{Device, Entries, Machine, SettingKind};
+
+/// The number of a card's virtual functions (`sriov_numvfs`). The kernel goes from none to some and back, never from some to
+/// others. The card restarts, and is without a link for a second or two.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Functions {
+    /// The card.
+    #[serde(flatten)]
+    pub card: Device,
+}
+
+impl Functions {
+    fn path(&self, machine: &Machine) -> io::Result<String> {
+        let card = self.card.current_name(machine)?;
+        Ok(format!("/sys/class/net/{card}/device/sriov_numvfs"))
+    }
+}
+
+impl SettingKind for Functions {
+    type Value = u32;
+
+    /// A driver may stop and start its card, and the functions' devices are new.
+    const REPLACES_THREADS: bool = true;
+
+    fn subject(&self) -> String {
+        format!("virtual functions of {}", self.card.name)
+    }
+
+    fn text(&self, value: &u32) -> String {
+        match value {
+            0 => "none".to_owned(),
+            count => count.to_string(),
+        }
+    }
+
+    fn is_same_setting(&self, other: &Self) -> bool {
+        self.card.is(&other.card)
+    }
+
+    fn read(&self, machine: &Machine) -> Result<u32, HostError> {
+        let path = self
+            .path(machine)
+            .map_err(|cause| HostError::io("read", self.subject(), cause))?;
+        let text = machine.must_read(&path)?;
+        text.trim().parse().map_err(|_| HostError::Malformed {
+            path,
+            problem: "it is no number".into(),
+        })
+    }
+
+    fn write(&self, machine: &Machine, _from: &u32, to: &u32) -> io::Result<()> {
+        machine.tree.write(&self.path(machine)?, &to.to_string())
+    }
+
+    /// A VM that has a function by passthrough keeps it.
+    fn is_postponed(&self, machine: &Machine) -> Option<String> {
+        let card = self.card.current_name(machine).ok()?;
+        let directory = format!("/sys/class/net/{card}/device");
+        for entry in machine.tree.list(&directory).ok()? {
+            let driver = machine.tree.link(&format!("{directory}/{entry}/driver"));
+            let is_vfio = driver.is_ok_and(|driver| driver.ends_with("/vfio-pci"));
+            if entry.starts_with("virtfn") && is_vfio {
+                return Some(format!("a VM may have function {} of {card}", &entry[6..]));
+            }
+        }
+        None
+    }
+
+    fn hint(&self, _machine: &Machine, _to: &u32, errno: i32) -> Option<&'static str> {
+        matches!(errno, libc::ENOMEM | libc::ENOSPC | libc::EBUSY).then_some(
+            "; the machine has no room for functions of this card (SR-IOV in the firmware's settings, `pci=assign-busses`), or \
+             something uses those that it has",
+        )
+    }
+
+    fn snapshot(machine: &Machine, entries: &mut Entries) -> Result<(), HostError> {
+        for card in machine.tree.list("/sys/class/net").unwrap_or_default() {
+            let path = format!("/sys/class/net/{card}/device/sriov_numvfs");
+            if let Ok(text) = machine.tree.read(&path) {
+                entries.insert(card, text.trim().to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(any(test, feature = "fake"))]
+    fn example(host: &crate::settings::fake::FakeHost) -> crate::settings::ChangeOf<Self> {
+        host.card_with_functions("card1", 95, 0);
+        crate::settings::ChangeOf {
+            setting: Self {
+                card: Device::find(&host.machine(), "card1"),
+            },
+            old: 0,
+            new: 2,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A virtual function of a card that the host keeps for one VM.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use super::calls::{Joint, Pair};
+use crate::address::{Address, format_address};
+use crate::error::HostError;
+use crate::settings::{Device, Entries, Machine, SettingKind};
+
+/// A virtual function: the card puts one VM's packets into its queue, and they go to the VM's tap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnFunction {
+    /// The card.
+    #[serde(flatten)]
+    pub card: Device,
+    /// The number of the function, from 0.
+    pub number: u32,
+}
+
+/// Whose a function is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Owner {
+    /// Nobody's.
+    Free {
+        /// The address that the card filters for it; zeros without one.
+        address: Address,
+        /// Whether its device is up.
+        is_up: bool,
+    },
+    /// A VM's.
+    Vm {
+        /// The VM's tap.
+        tap: Device,
+        /// The VM's address.
+        address: Address,
+    },
+    /// Something between: an interrupted change, or the tap went.
+    Partly,
+}
+
+impl OwnFunction {
+    /// The function's network device.
+    ///
+    /// # Errors
+    /// `ENODEV`: the function is not there, or no driver of this host has it.
+    pub fn device(&self, machine: &Machine) -> io::Result<String> {
+        let card = self.card.current_name(machine)?;
+        let directory = format!("/sys/class/net/{card}/device/virtfn{}/net", self.number);
+        let devices = machine.tree.list(&directory).unwrap_or_default();
+        let device = devices.into_iter().next();
+        device.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+    }
+
+    /// The name under which its programs are pinned: cards may be renamed.
+    fn name(&self) -> String {
+        match self.card.index {
+            Some(index) => format!("{index}-{}", self.number),
+            None => format!("{}-{}", self.card.name, self.number),
+        }
+    }
+
+    fn index_of(machine: &Machine, device: &str) -> io::Result<u32> {
+        let found = Device::find(machine, device).index;
+        found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+    }
+
+    fn look(&self, machine: &Machine) -> io::Result<Owner> {
+        let card = self.card.current_name(machine)?;
+        let device = self.device(machine)?;
+        let is_up = is_up(machine, &device);
+        let address = machine.links.function_address(&card, self.number)?;
+        Ok(match machine.redirects.joint(&self.name())? {
+            Joint::Absent => Owner::Free { address, is_up },
+            Joint::Whole(pair) => {
+                let is_whole = pair.address == address
+                    && is_up
+                    && Self::index_of(machine, &device)? == pair.function;
+                let names = machine.tree.list("/sys/class/net")?;
+                let of_tap = |name: &String| Device::find(machine, name).index == Some(pair.tap);
+                match names.iter().find(|name| of_tap(name)) {
+                    Some(tap) if is_whole => Owner::Vm {
+                        tap: Device::find(machine, tap),
+                        address,
+                    },
+                    _ => Owner::Partly,
+                }
+            }
+            Joint::Broken => Owner::Partly,
+        })
+    }
+
+    /// In an order that loses nothing: the card sends the VM's packets to the function once they have a way to the tap.
+    fn join(&self, machine: &Machine, tap: &Device, address: Address) -> io::Result<()> {
+        let device = self.device(machine)?;
+        let pair = Pair {
+            function: Self::index_of(machine, &device)?,
+            tap: Self::index_of(machine, &tap.current_name(machine)?)?,
+            address,
+        };
+        machine.redirects.remove(&self.name())?;
+        machine.links.set_up(&device, true)?;
+        machine.redirects.join(&self.name(), &pair)?;
+        let card = self.card.current_name(machine)?;
+        machine
+            .links
+            .set_function_address(&card, self.number, address)
+    }
+
+    /// The other way round.
+    fn part(&self, machine: &Machine, address: Address, is_up: bool) -> io::Result<()> {
+        let card = self.card.current_name(machine)?;
+        machine
+            .links
+            .set_function_address(&card, self.number, address)?;
+        machine.redirects.remove(&self.name())?;
+        match self.device(machine) {
+            Ok(device) if !is_up => machine.links.set_up(&device, false),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a device is switched on (`IFF_UP`).
+pub(crate) fn is_up(machine: &Machine, device: &str) -> bool {
+    let text = machine.tree.read(&format!("/sys/class/net/{device}/flags"));
+    let flags = text.ok().and_then(|text| {
+        let digits = text.trim().strip_prefix("0x")?;
+        u32::from_str_radix(digits, 16).ok()
+    });
+    flags.is_some_and(|flags| flags & 1 != 0)
+}
+
+impl SettingKind for OwnFunction {
+    type Value = Owner;
+
+    fn subject(&self) -> String {
+        format!("function {} of {}", self.number, self.card.name)
+    }
+
+    fn text(&self, value: &Owner) -> String {
+        match value {
+            Owner::Free { .. } => "free".to_owned(),
+            Owner::Vm { tap, address } => {
+                format!("of {}, address {}", tap.name, format_address(address))
+            }
+            Owner::Partly => "partly joined".to_owned(),
+        }
+    }
+
+    fn is_same_setting(&self, other: &Self) -> bool {
+        self.card.is(&other.card) && self.number == other.number
+    }
+
+    fn read(&self, machine: &Machine) -> Result<Owner, HostError> {
+        self.look(machine)
+            .map_err(|cause| HostError::io("read", self.subject(), cause))
+    }
+
+    fn write(&self, machine: &Machine, _from: &Owner, to: &Owner) -> io::Result<()> {
+        match to {
+            Owner::Vm { tap, address } => self.join(machine, tap, *address),
+            Owner::Free { address, is_up } => self.part(machine, *address, *is_up),
+            // Nobody asks for it.
+            Owner::Partly => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
+    }
+
+    fn same(&self, one: &Owner, other: &Owner) -> bool {
+        match (one, other) {
+            (
+                Owner::Vm { tap, address },
+                Owner::Vm {
+                    tap: other_tap,
+                    address: other_address,
+                },
+            ) => tap.is(other_tap) && address == other_address,
+            (one, other) => one == other,
+        }
+    }
+
+    /// Also where the VM's tap went: the card must not take another host's packets of a VM that has migrated there.
+    fn is_halfway(&self, _old: &Owner, _new: &Owner, found: &Owner) -> bool {
+        *found == Owner::Partly
+    }
+
+    fn hint(&self, _machine: &Machine, _to: &Owner, errno: i32) -> Option<&'static str> {
+        matches!(errno, libc::EOPNOTSUPP | libc::EINVAL).then_some(
+            "; the card's driver does not let the host choose a function's address, or the kernel is older than 6.6: leave \
+             `nic` out",
+        )
+    }
+
+    fn snapshot(machine: &Machine, entries: &mut Entries) -> Result<(), HostError> {
+        for card in machine.tree.list("/sys/class/net").unwrap_or_default() {
+            let of_card = format!("/sys/class/net/{card}/device");
+            for entry in machine.tree.list(&of_card).unwrap_or_default() {
+                let number = entry.strip_prefix("virtfn").map(str::parse);
+                let Some(Ok(number)) = number else { continue };
+                let function = Self {
+                    card: Device::find(machine, &card),
+                    number,
+                };
+                if let Ok(owner) = function.look(machine) {
+                    entries.insert(function.subject(), function.text(&owner));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(any(test, feature = "fake"))]
+    fn example(host: &crate::settings::fake::FakeHost) -> crate::settings::ChangeOf<Self> {
+        host.card_with_functions("card0", 90, 1);
+        host.file("/sys/class/net/example5/ifindex", "82\n");
+        crate::settings::ChangeOf {
+            setting: Self {
+                card: Device::find(&host.machine(), "card0"),
+                number: 0,
+            },
+            old: Owner::Free {
+                address: [0; 6],
+                is_up: false,
+            },
+            new: Owner::Vm {
+                tap: Device::find(&host.machine(), "example5"),
+                address: [2, 0, 0, 0, 0, 5],
+            },
+        }
+    }
+}

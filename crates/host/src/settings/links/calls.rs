@@ -1,0 +1,168 @@
+//! What only system calls know of network devices: queueing disciplines, flow steering rules, the
+//! batches of taps; behind a trait, so that a fake host can stand in for the real one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use steadyvm_demux::Protocol;
+
+use crate::address::Address;
+
+/// What a tap's send buffer is without a limit, in bytes: `INT_MAX`, as vhost-net compares it.
+pub const UNLIMITED_BYTES: u32 = i32::MAX as u32;
+
+/// The root queueing discipline of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Qdisc {
+    /// What `tc qdisc` calls it.
+    pub kind: String,
+    /// Whether the kernel attached it by itself (its handle is 0), so that deleting whatever
+    /// replaces it brings it back.
+    pub is_default: bool,
+}
+
+/// The protocol of a rule on a destination port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortProtocol {
+    /// TCP over IPv4.
+    Tcp4,
+    /// UDP over IPv4.
+    Udp4,
+}
+
+/// Which packets a rule steers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowMatch {
+    /// Packets to this hardware address: those of one VM.
+    DestinationMac([u8; 6]),
+    /// Packets to this port of any address.
+    DestinationPort(PortProtocol, u16),
+}
+
+/// A flow steering rule (`ethtool -N`): its packets go to one receive queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowRule {
+    /// Which packets.
+    pub matches: FlowMatch,
+    /// Where to.
+    pub queue: u32,
+}
+
+/// A NIC's rule table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowTable {
+    /// The places that hold a rule; `None`: one that steadyvm does not write.
+    pub rules: BTreeMap<u32, Option<FlowRule>>,
+    /// How many places there are; none where the driver does not say.
+    pub size: Option<u32>,
+}
+
+/// A socket of the host that has a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortSocket {
+    /// The kernel's name for it.
+    pub cookie: u64,
+    /// The inode that its descriptors name; 0 if no process has it.
+    pub inode: u32,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port.
+    pub port: u16,
+    /// Whether it is a TCP socket that waits for connections.
+    pub listens: bool,
+}
+
+/// A NAPI: what polls queues of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Napi {
+    /// Its number.
+    pub id: u32,
+    /// The interrupt that starts its poll; none where the driver does not say.
+    pub irq: Option<u32>,
+    /// The thread that polls; none where NAPI is not threaded.
+    pub thread: Option<u32>,
+}
+
+/// How long a device gathers received packets before it interrupts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moderation {
+    /// For so long at most (`rx-usecs`).
+    pub rx_us: u32,
+    /// The driver changes that by the traffic (`adaptive-rx`).
+    pub is_adaptive: bool,
+}
+
+/// The system calls on network devices.
+pub trait Links: Send + Sync {
+    /// The root queueing discipline.
+    fn root_qdisc(&self, device: &str) -> io::Result<Qdisc>;
+    /// Puts a discipline with its default options in the place of the root's.
+    fn replace_root_qdisc(&self, device: &str, kind: &str) -> io::Result<()>;
+    /// Deletes the root's; the kernel attaches its default.
+    fn delete_root_qdisc(&self, device: &str) -> io::Result<()>;
+    /// Whether the NIC's flow steering is on. `Unsupported` where it has none.
+    fn flow_steering(&self, device: &str) -> io::Result<bool>;
+    /// Switches it.
+    fn set_flow_steering(&self, device: &str, on: bool) -> io::Result<()>;
+    /// The NIC's rules. `Unsupported` where it has none.
+    fn flow_rules(&self, device: &str) -> io::Result<FlowTable>;
+    /// Writes a rule to a free place of the table.
+    fn insert_flow_rule(&self, device: &str, place: u32, rule: &FlowRule) -> io::Result<()>;
+    /// Deletes a rule.
+    fn delete_flow_rule(&self, device: &str, place: u32) -> io::Result<()>;
+    /// How many packets a device gathers before it handles them (`ethtool -C`, `rx-frames`).
+    fn rx_frames(&self, device: &str) -> io::Result<u32>;
+    /// Sets it.
+    fn set_rx_frames(&self, device: &str, frames: u32) -> io::Result<()>;
+    /// How long a device gathers packets before it interrupts (`ethtool -c`). `EOPNOTSUPP` if it
+    /// does not.
+    fn moderation(&self, device: &str) -> io::Result<Moderation>;
+    /// The send buffer in bytes of the queue of a tap that a process has open by this descriptor,
+    /// [`UNLIMITED_BYTES`] without a limit. `ENODEV` if the descriptor is something else.
+    fn tap_send_buffer(&self, pid: u32, descriptor: u32, tap: &str) -> io::Result<u32>;
+    /// Sets it for every queue of the tap that is attached.
+    fn set_tap_send_buffer(
+        &self,
+        pid: u32,
+        descriptor: u32,
+        tap: &str,
+        bytes: u32,
+    ) -> io::Result<()>;
+    /// The address that a card filters for one of its functions; zeros without one.
+    fn function_address(&self, card: &str, number: u32) -> io::Result<Address>;
+    /// Sets it.
+    fn set_function_address(&self, card: &str, number: u32, address: Address) -> io::Result<()>;
+    /// Switches a device on or off.
+    fn set_up(&self, device: &str, is_up: bool) -> io::Result<()>;
+    /// A device's NAPIs as the kernel knows them, in the order of their numbers. `ENOENT` before Linux 6.8.
+    fn napis(&self, device: &str) -> io::Result<Vec<Napi>>;
+    /// The host's sockets that have a port.
+    fn port_sockets(&self) -> io::Result<Vec<PortSocket>>;
+}
+
+impl fmt::Display for FlowMatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DestinationMac(bytes) => {
+                let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                write!(formatter, "MAC {}", bytes.join(":"))
+            }
+            Self::DestinationPort(PortProtocol::Tcp4, port) => {
+                write!(formatter, "TCP port {port}")
+            }
+            Self::DestinationPort(PortProtocol::Udp4, port) => {
+                write!(formatter, "UDP port {port}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for FlowRule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} to queue {}", self.matches, self.queue)
+    }
+}

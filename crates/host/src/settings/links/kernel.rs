@@ -1,0 +1,91 @@
+//! The running kernel's answers to [`Links`].
+
+use std::io;
+
+use super::calls::{FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc};
+use super::{ethtool, function, napi, qdisc, sockets, tap};
+use crate::address::Address;
+
+/// The network devices of the running kernel, in the network namespace of this process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KernelLinks;
+
+impl Links for KernelLinks {
+    fn root_qdisc(&self, device: &str) -> io::Result<Qdisc> {
+        qdisc::root(device)
+    }
+
+    fn replace_root_qdisc(&self, device: &str, kind: &str) -> io::Result<()> {
+        qdisc::replace_root(device, kind)
+    }
+
+    fn delete_root_qdisc(&self, device: &str) -> io::Result<()> {
+        qdisc::delete_root(device)
+    }
+
+    fn flow_steering(&self, device: &str) -> io::Result<bool> {
+        ethtool::flow_steering(device)
+    }
+
+    fn set_flow_steering(&self, device: &str, on: bool) -> io::Result<()> {
+        ethtool::set_flow_steering(device, on)
+    }
+
+    fn flow_rules(&self, device: &str) -> io::Result<FlowTable> {
+        ethtool::flow_rules(device)
+    }
+
+    fn insert_flow_rule(&self, device: &str, place: u32, rule: &FlowRule) -> io::Result<()> {
+        ethtool::insert_flow_rule(device, place, rule)
+    }
+
+    fn delete_flow_rule(&self, device: &str, place: u32) -> io::Result<()> {
+        ethtool::delete_flow_rule(device, place)
+    }
+
+    fn moderation(&self, device: &str) -> io::Result<Moderation> {
+        ethtool::moderation(device)
+    }
+
+    fn rx_frames(&self, device: &str) -> io::Result<u32> {
+        ethtool::rx_frames(device)
+    }
+
+    fn set_rx_frames(&self, device: &str, frames: u32) -> io::Result<()> {
+        ethtool::set_rx_frames(device, frames)
+    }
+
+    fn tap_send_buffer(&self, pid: u32, descriptor: u32, tap: &str) -> io::Result<u32> {
+        tap::send_buffer(pid, descriptor, tap)
+    }
+
+    fn set_tap_send_buffer(
+        &self,
+        pid: u32,
+        descriptor: u32,
+        tap: &str,
+        bytes: u32,
+    ) -> io::Result<()> {
+        tap::set_send_buffer(pid, descriptor, tap, bytes)
+    }
+
+    fn function_address(&self, card: &str, number: u32) -> io::Result<Address> {
+        function::address(card, number)
+    }
+
+    fn set_function_address(&self, card: &str, number: u32, address: Address) -> io::Result<()> {
+        function::set_address(card, number, address)
+    }
+
+    fn set_up(&self, device: &str, is_up: bool) -> io::Result<()> {
+        function::set_up(device, is_up)
+    }
+
+    fn napis(&self, device: &str) -> io::Result<Vec<Napi>> {
+        napi::of(device)
+    }
+
+    fn port_sockets(&self) -> io::Result<Vec<PortSocket>> {
+        sockets::with_ports()
+    }
+}

@@ -1,0 +1,31 @@
+//! Network devices: queueing disciplines, flow steering rules, the batches of taps.
+
+mod calls;
+mod ethtool;
+#[cfg(any(test, feature = "fake"))]
+mod fake;
+mod flow_rule;
+mod flow_steering;
+mod function;
+mod kernel;
+mod napi;
+mod netlink;
+mod qdisc;
+mod root_qdisc;
+mod rx_frames;
+mod sockets;
+mod tap;
+mod tap_send_buffer;
+mod taps;
+
+pub use calls::{
+    FlowMatch, FlowRule, FlowTable, Links, Moderation, Napi, PortProtocol, PortSocket, Qdisc,
+    UNLIMITED_BYTES,
+};
+pub use flow_rule::{FlowPlace, FlowRuleAt};
+pub use flow_steering::FlowSteering;
+pub use kernel::KernelLinks;
+pub use root_qdisc::RootQdisc;
+pub use rx_frames::RxFrames;
+pub use tap_send_buffer::TapSendBuffer;
+pub(crate) use taps::{send_buffers, taps};
