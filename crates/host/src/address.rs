@@ -10,7 +10,9 @@ pub(crate) fn parse_address(text: &str) -> Option<Address> {
     let mut address = [0; 6];
     let mut parts = text.split(':');
     for byte in &mut address {
-        let part = parts.next().filter(|part| part.len() == 2)?;
+        let is_digits =
+            |part: &&str| part.len() == 2 && part.bytes().all(|it| it.is_ascii_hexdigit());
+        let part = parts.next().filter(is_digits)?;
         *byte = u8::from_str_radix(part, 16).ok()?;
     }
     parts.next().is_none().then_some(address)
@@ -41,7 +43,15 @@ mod tests {
         let address = [0x52, 0x54, 0, 0x0a, 0x0b, 0xff];
         assert_eq!(parse_address("52:54:00:0a:0B:ff"), Some(address));
         assert_eq!(format_address(&address), "52:54:00:0a:0b:ff");
-        for text in ["", "52:54:00:0a:0b", "52:54:00:0a:0b:ff:01", "52-54-00-0a-0b-ff", "5:54:00:0a:0b:ff", "g2:54:00:0a:0b:ff", "+2:54:00:0a:0b:ff"] {
+        for text in [
+            "",
+            "52:54:00:0a:0b",
+            "52:54:00:0a:0b:ff:01",
+            "52-54-00-0a-0b-ff",
+            "5:54:00:0a:0b:ff",
+            "g2:54:00:0a:0b:ff",
+            "+2:54:00:0a:0b:ff",
+        ] {
             assert_eq!(parse_address(text), None, "{text}");
         }
     }

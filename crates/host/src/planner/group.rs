@@ -24,6 +24,8 @@ pub enum Group {
     Isolation,
     /// A card, by its interface.
     Nic(String),
+    /// How many virtual functions a card has, by its interface.
+    Functions(String),
     /// A VM, by its name in the file.
     Vm(String),
     /// A process that is a service itself.
@@ -45,6 +47,7 @@ impl fmt::Display for Group {
             Self::Demux => formatter.write_str("early demultiplexing"),
             Self::Isolation => formatter.write_str("the isolated CPUs"),
             Self::Nic(name) => write!(formatter, "card {}", printable(name)),
+            Self::Functions(name) => write!(formatter, "functions of {}", printable(name)),
             Self::Vm(name) => write!(formatter, "VM \"{}\"", printable(name)),
             Self::Process(pid) => write!(formatter, "process {pid}"),
         }

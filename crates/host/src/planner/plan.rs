@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadyvm_sched::enforcement::Reserved;
 
 use super::group::Group;
+use super::shared_card::SharedCards;
 use super::step::Step;
 use super::threads::policy;
 use super::vm::{plan_vm, rt_vcpus};
@@ -94,7 +95,9 @@ pub(crate) fn plan(
     }
     // Where the path ends: what runs the service.
     let mut shared = SharedCards::default();
+    let first_of_vms = wanted.steps.len();
     let mut ends = host.plan_vms(refused, &mut wanted, &mut path, &mut shared);
+    shared.add_functions(&mut wanted, first_of_vms);
     for nic in shared.into_nics(profile) {
         let group = Group::Nic(nic.name.clone());
         let found = wanted.of_group(&group, |wanted| host.plan_named_nic(&nic, wanted));
@@ -216,7 +219,13 @@ impl Host<'_> {
                 if let Some(error) = refused.remove(&vm.name) {
                     return Err(error);
                 }
-                shared.plan(self.machine, &running, self.profile, self.context.own, wanted)?;
+                shared.plan(
+                    self.machine,
+                    &running,
+                    self.profile,
+                    self.context.own,
+                    wanted,
+                )?;
                 self.plan_running(&running, wanted)
                     .map(|budgets| Some((running, budgets)))
             });

@@ -4,14 +4,15 @@
 //! interrupts, a NAPI and threads of their own. They go from the function to the VM's tap past the bridge, and back. The tap
 //! stays a port of its bridge, which carries multicast, what other VMs of this host send, and whatever has another address.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::group::Group;
 use super::step::Step;
 use super::vms::Running;
 use super::wanted::Wanted;
 use crate::address::{Address, format_address, is_unicast, parse_address};
-use crate::error::HostError;
-use crate::profile::{Class, NicProfile, Profile, at};
+use crate::error::{HostError, at};
+use crate::profile::{Class, NicProfile, Profile};
 use crate::settings::{
     Change, ChangeOf, Device, File, Form, Functions, Machine, OwnFunction, Owner, SettingKind,
 };
@@ -25,9 +26,19 @@ pub(super) struct SharedCards {
     nics: Vec<NicProfile>,
     /// The cards themselves.
     cards: BTreeSet<String>,
+    /// By card the step that gives it functions. VMs share it, so it is no VM's.
+    functions: BTreeMap<String, Step>,
 }
 
 impl SharedCards {
+    /// The steps that give cards their functions, each a group of its own: before those of the VMs, whose functions they are.
+    pub fn add_functions(&mut self, wanted: &mut Wanted, first_of_vms: usize) {
+        for (card, mut step) in std::mem::take(&mut self.functions) {
+            step.group = Group::Functions(card);
+            wanted.steps.insert(first_of_vms, step);
+        }
+    }
+
     /// The functions' devices as cards of their VMs' classes, and the shared cards: what the file does not name is polled in
     /// threads of its own, below every rank.
     pub fn into_nics(self, profile: &Profile) -> Vec<NicProfile> {
@@ -38,7 +49,8 @@ impl SharedCards {
             ..NicProfile::default()
         });
         let all = self.nics.into_iter().chain(shared);
-        all.filter(|nic| !named.contains(nic.name.as_str())).collect()
+        all.filter(|nic| !named.contains(nic.name.as_str()))
+            .collect()
     }
 
     /// Plans one VM's way on its card. Until the card has functions that is the step that makes them: what follows is
@@ -75,7 +87,8 @@ impl SharedCards {
                     &profile.place,
                     &format!("{card} has no virtual functions (SR-IOV)"),
                 ),
-                fix: "give the VM a card of its own ([[nic]] with its class), or leave `nic` out".into(),
+                fix: "give the VM a card of its own ([[nic]] with its class), or leave `nic` out"
+                    .into(),
             });
         }
         let device = Device::find(machine, card);
@@ -89,14 +102,23 @@ impl SharedCards {
                 new: count,
             };
             let why = "so that each VM's packets have a queue of their own; the card restarts";
-            push_once(wanted, Step::required(change, why));
+            self.functions
+                .insert(card.clone(), Step::required(change, why));
             return Ok(());
         }
-        keep_functions(&device, present, own, wanted);
-        let number = self.choose(machine, &device, card, &tap, present, own).ok_or_else(|| {
-            let what = format!("all {present} functions of {card} are taken, of {total} that it can have");
-            refuse(what, "make more of them while no VM runs, or leave `nic` out")
-        })?;
+        self.functions
+            .extend(made_before(&device, present, own).map(|step| (card.clone(), step)));
+        let number = self
+            .choose(machine, &device, card, &tap, present, own)
+            .ok_or_else(|| {
+                let what = format!(
+                    "all {present} functions of {card} are taken, of {total} that it can have"
+                );
+                refuse(
+                    what,
+                    "make more of them while no VM runs, or leave `nic` out",
+                )
+            })?;
         let setting = OwnFunction {
             card: device,
             number,
@@ -145,9 +167,8 @@ impl SharedCards {
             Change::OwnFunction(made) if made.setting.card.is(device) => Some(made),
             _ => None,
         });
-        let (mine, others): (Vec<_>, Vec<_>) = made.partition(|made| {
-            matches!(&made.new, Owner::Vm { tap: of, .. } if of.is(&tap))
-        });
+        let (mine, others): (Vec<_>, Vec<_>) =
+            made.partition(|made| matches!(&made.new, Owner::Vm { tap: of, .. } if of.is(&tap)));
         let has_one = mine.first().map(|made| made.setting.number);
         let is_free = |number: &u32| {
             let setting = OwnFunction {
@@ -184,12 +205,11 @@ fn address_of(machine: &Machine, running: &Running<'_>, tap: &str) -> Result<Add
     })
 }
 
-/// Functions that steadyvm made stay as long as a VM has one.
-fn keep_functions(device: &Device, present: u32, own: &[Step], wanted: &mut Wanted) {
-    let made = own.iter().find(|step| {
-        matches!(&step.change, Change::Functions(made) if made.setting.card.is(device))
-    });
-    let Some(made) = made else { return };
+/// The step that made a card's functions: they stay as long as a VM has one.
+fn made_before(device: &Device, present: u32, own: &[Step]) -> Option<Step> {
+    let made = own.iter().find(
+        |step| matches!(&step.change, Change::Functions(made) if made.setting.card.is(device)),
+    )?;
     let change = ChangeOf {
         setting: Functions {
             card: device.clone(),
@@ -197,14 +217,7 @@ fn keep_functions(device: &Device, present: u32, own: &[Step], wanted: &mut Want
         old: 0,
         new: present,
     };
-    push_once(wanted, Step::required(change, &made.why));
-}
-
-/// The first VM's step serves those after it.
-fn push_once(wanted: &mut Wanted, step: Step) {
-    if !wanted.steps.iter().any(|other| other.change == step.change) {
-        wanted.steps.push(step);
-    }
+    Some(Step::required(change, &made.why))
 }
 
 /// The one tap of a VM whose packets come by the card: both are ports of one bridge.
@@ -214,8 +227,8 @@ fn tap_behind(
     taps: &[String],
 ) -> Result<String, (String, &'static str)> {
     let master = |device: &str| {
-        let link = machine.tree.link(&format!("/sys/class/net/{device}/master"));
-        let path = link.ok()?;
+        let link = format!("/sys/class/net/{device}/master");
+        let path = machine.tree.real_path(&link).ok()?;
         path.rsplit('/').next().map(str::to_owned)
     };
     let Some(bridge) = master(card) else {

@@ -215,12 +215,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         Some(name) => class(name, at, classes)?,
         None => None,
     };
-    if class.is_none()
-        && unit.is_none()
-        && cgroup.is_none()
-        && user.is_none()
-        && nic.is_none()
-    {
+    if class.is_none() && unit.is_none() && cgroup.is_none() && user.is_none() && nic.is_none() {
         return Ok(None);
     }
     let Some(name) = name else {

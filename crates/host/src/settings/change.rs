@@ -7,11 +7,11 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::demux::EarlyDemux;
-use super::functions::{Functions, OwnFunction};
 use super::fair_server::FairServer;
 #[cfg(test)]
 use super::fake::FakeHost;
 use super::files::{File, IrqAffinity};
+use super::functions::{Functions, OwnFunction};
 use super::kind::{AnyChange, ChangeOf, Entries, Reading, SettingKind};
 use super::links::{FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer};
 use super::machine::Machine;

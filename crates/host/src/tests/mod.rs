@@ -18,6 +18,7 @@ mod placement;
 mod properties;
 mod real;
 pub(crate) mod scenario;
+mod shared_card;
 mod switches;
 mod tuned;
 mod up_to_date;

@@ -213,6 +213,18 @@ impl HostTree for FakeHost {
             if let Some(cpu) = FakeState::fair_server_of(&path) {
                 return state.write_fair_server(cpu, &path, value);
             }
+            if let (true, Ok(count)) = (path.ends_with("/sriov_numvfs"), value.parse()) {
+                let present: u32 = state
+                    .files
+                    .get(&path)
+                    .and_then(|text| text.trim().parse().ok())
+                    .unwrap_or(0);
+                if present != 0 && count != 0 {
+                    return Err(error(libc::EBUSY));
+                }
+                state.make_functions(&path, count);
+                return Ok(());
+            }
             if path == "/proc/sys/kernel/sched_rt_runtime_us" {
                 state.recount();
             }

@@ -55,7 +55,8 @@ impl KernelRedirects {
 
     /// Where the programs of a name are pinned.
     fn of(&self, name: &str) -> PathBuf {
-        self.directory.join(Path::new(name).file_name().unwrap_or_default())
+        self.directory
+            .join(Path::new(name).file_name().unwrap_or_default())
     }
 }
 

@@ -6,48 +6,99 @@ use steadyvm_redirect::{Counters, Pair};
 
 use super::calls::{Joint, Redirects};
 use crate::address::Address;
-use crate::settings::fake::{FakeHost, FakeState, error};
+use crate::parse::PF_KTHREAD;
+use crate::settings::fake::{FakeHost, FakeIrq, FakeState, FakeThread, error};
+use crate::settings::threads::Scheduling;
 
 /// The most functions of a fake card.
 const MOST: u32 = 7;
 
 impl FakeHost {
-    /// Adds a card that can have functions, and has so many. Their devices are numbered after the card's.
+    /// Lets a card have functions, and gives it so many. Without a device it gets one.
     pub fn card_with_functions(&self, card: &str, index: u32, count: u32) {
-        let device = format!("/sys/class/net/{card}/device");
-        self.file(&format!("/sys/class/net/{card}/ifindex"), &format!("{index}\n"));
-        self.file(&format!("{device}/sriov_totalvfs"), &format!("{MOST}\n"));
-        self.writable_file(&format!("{device}/sriov_numvfs"), "0\n");
-        self.edit(|state| state.make_functions(card, count));
+        let class = format!("/sys/class/net/{card}");
+        self.edit(|state| {
+            let index_file = state.real(&format!("{class}/ifindex"));
+            state
+                .files
+                .entry(index_file)
+                .or_insert(format!("{index}\n"));
+            let device = state.real(&format!("{class}/device"));
+            let total = format!("{device}/sriov_totalvfs");
+            state.files.insert(total, format!("{MOST}\n"));
+            let present = format!("{device}/sriov_numvfs");
+            state.writable.insert(present.clone());
+            state.make_functions(&present, count);
+        });
     }
 }
 
 impl FakeState {
-    /// What the kernel does when `sriov_numvfs` is written.
-    pub(crate) fn make_functions(&mut self, card: &str, count: u32) {
-        let device = format!("/sys/class/net/{card}/device");
-        self.files
-            .insert(format!("{device}/sriov_numvfs"), format!("{count}\n"));
-        self.files
-            .retain(|path, _| !path.starts_with(&format!("{device}/virtfn")));
-        self.files
-            .retain(|path, _| !path.starts_with(&format!("/sys/class/net/{card}v")));
-        self.function_addresses
-            .retain(|(of, _), _| of != card);
-        let first = self.files.get(&format!("/sys/class/net/{card}/ifindex"));
-        let first: u32 = first.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    /// What the kernel does when this file, `sriov_numvfs`, is written: the card restarts, and functions come or go, each with
+    /// a device that has an interrupt and its thread.
+    pub(crate) fn make_functions(&mut self, present: &str, count: u32) {
+        let device = present.trim_end_matches("/sriov_numvfs").to_owned();
+        self.files.insert(present.to_owned(), format!("{count}\n"));
+        let names = self.paths();
+        let card = names.iter().find_map(|path| {
+            let name = path.strip_prefix("/sys/class/net/")?.split('/').next()?;
+            (self.real(&format!("/sys/class/net/{name}/device")) == device).then(|| name.to_owned())
+        });
+        let Some(card) = card else { return };
+        let index = self
+            .files
+            .get(&self.real(&format!("/sys/class/net/{card}/ifindex")));
+        let index: u32 = index.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let of_functions = format!("{device}/virtfn");
+        let of_devices = format!("/sys/class/net/{card}v");
+        let stays =
+            |path: &String| !path.starts_with(&of_functions) && !path.starts_with(&of_devices);
+        self.files.retain(|path, _| stays(path));
+        self.writable.retain(stays);
+        self.function_addresses.retain(|(of, _), _| *of != card);
+        self.irqs
+            .retain(|_, irq| !irq.name.starts_with(&format!("{card}v")));
+        let of_function = format!("-{card}v");
+        self.threads
+            .retain(|_, thread| !thread.comm.contains(&of_function));
         for number in 0..count {
             let name = format!("{card}v{number}");
-            let index = format!("{}\n", first + 1 + number);
-            let of_function = format!("{device}/virtfn{number}/net/{name}/ifindex");
-            self.files.insert(of_function, index.clone());
+            let own = 2000 + 10 * index + number;
+            let class = format!("/sys/class/net/{name}");
             self.files
-                .insert(format!("/sys/class/net/{name}/ifindex"), index);
+                .insert(format!("{device}/virtfn{number}/net/{name}"), String::new());
             self.files
-                .insert(format!("/sys/class/net/{name}/flags"), "0x1002\n".into());
+                .insert(format!("{class}/ifindex"), format!("{own}\n"));
+            self.files
+                .insert(format!("{class}/flags"), "0x1002\n".into());
+            self.files
+                .insert(format!("{class}/device/msi_irqs/{own}"), "msix\n".into());
+            let threaded = format!("{class}/threaded");
+            self.files.insert(threaded.clone(), "0\n".into());
+            self.writable.insert(threaded);
+            let action = format!("{name}-rx-0");
+            let irq = FakeIrq {
+                name: action.clone(),
+                cpus: self.online.clone(),
+                effective: 0,
+                managed: false,
+                deferred: false,
+            };
+            self.irqs.insert(own, irq);
+            let thread = FakeThread {
+                pid: own,
+                comm: format!("irq/{own}-{action}"),
+                parent: 2,
+                flags: PF_KTHREAD,
+                start_time: u64::from(own),
+                scheduling: Scheduling::fifo(50, 0),
+                cpus: self.online.clone(),
+            };
+            self.threads.insert(own, thread);
             self.function_addresses
-                .insert((card.to_owned(), number), [0; 6]);
+                .insert((card.clone(), number), [0; 6]);
         }
+        self.restart_irq_threads(&[card]);
     }
 
     pub(crate) fn function_address(&self, card: &str, number: u32) -> io::Result<Address> {
@@ -69,7 +120,9 @@ impl Redirects for FakeHost {
         let inner = self.lock();
         Ok(match inner.state.redirects.get(name) {
             None => Joint::Absent,
-            Some(pair) if inner.state.has_index(pair.tap) && inner.state.has_index(pair.function) => {
+            Some(pair)
+                if inner.state.has_index(pair.tap) && inner.state.has_index(pair.function) =>
+            {
                 Joint::Whole(*pair)
             }
             Some(_) => Joint::Broken,

@@ -6,6 +6,6 @@ mod count;
 mod fake;
 mod own;
 
-pub use calls::{Joint, KernelRedirects, Pair, Redirects};
+pub use calls::{Joint, KernelRedirects, Redirects};
 pub use count::Functions;
 pub use own::{OwnFunction, Owner};

@@ -2,7 +2,10 @@
 
 use std::io;
 
-use super::calls::{FlowRule, FlowTable, Links, Moderation, PortSocket, Qdisc, UNLIMITED_BYTES};
+use super::calls::{
+    FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc, UNLIMITED_BYTES,
+};
+use crate::address::Address;
 use crate::settings::fake::{FakeHost, FakeState, error};
 
 /// What a fake kernel attaches by itself.

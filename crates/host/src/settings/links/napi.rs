@@ -105,10 +105,12 @@ fn family() -> io::Result<u16> {
     });
     let answers = ask(NETLINK_GENERIC, request, NLM_F_REQUEST | NLM_F_ACK)?;
     let attributes = answers.iter().flat_map(|answer| &answer.payload.nlas);
-    let number = attributes.into_iter().find_map(|attribute| match attribute {
-        GenlCtrlAttrs::FamilyId(number) => Some(*number),
-        _ => None,
-    });
+    let number = attributes
+        .into_iter()
+        .find_map(|attribute| match attribute {
+            GenlCtrlAttrs::FamilyId(number) => Some(*number),
+            _ => None,
+        });
     number.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
 }
 
@@ -119,7 +121,11 @@ mod tests {
     #[test]
     fn a_napi_is_read_from_its_attributes() {
         let number = |kind, value: u32| DefaultNla::new(kind, value.to_ne_bytes().to_vec());
-        let whole = Attributes(vec![number(ID, 8193), number(INTERRUPT, 30), number(THREAD, 77)]);
+        let whole = Attributes(vec![
+            number(ID, 8193),
+            number(INTERRUPT, 30),
+            number(THREAD, 77),
+        ]);
         let expected = Napi {
             id: 8193,
             irq: Some(30),

@@ -1,0 +1,269 @@
+//! One card for many VMs: a virtual function for each that asks, kept by the host.
+
+use super::crash::crashing;
+use super::net::{kept, profile};
+use super::scenario::{control, directory, paper_host};
+use crate::address::parse_address;
+use crate::fake::{FakeHost, FakeState, Fault};
+use crate::planner::Group;
+use crate::profile::Profile;
+use crate::settings::threads::Scheduling;
+use crate::undone::Undone;
+
+const FILE: &str = r#"
+[[vm]]
+name = "rt"
+class = "rt"
+nic = "bulk0"
+"#;
+
+const OTHER: &str = r#"
+[[vm]]
+name = "bulk"
+class = "rt"
+nic = "bulk0"
+mac = "52:54:00:00:00:02"
+"#;
+
+/// The paper's host with one card for both VMs: both taps are in its bridge.
+fn host() -> FakeHost {
+    let host = paper_host(2);
+    host.card_with_functions("bulk0", 34, 0);
+    host.file("/sys/class/net/br0/mtu", "1500\n");
+    host.file("/sys/class/net/br0/bridge/vlan_filtering", "0\n");
+    for device in ["bulk0", "tap-rt", "tap-bulk"] {
+        host.edit(|state| {
+            let class = state.real(&format!("/sys/class/net/{device}"));
+            let master = format!("{class}/master");
+            state.links.insert(master, "/sys/class/net/br0".into());
+        });
+    }
+    for tap in ["tap-rt", "tap-bulk"] {
+        for flag in ["unicast_flood", "broadcast_flood"] {
+            host.writable_file(&format!("/sys/class/net/{tap}/brport/{flag}"), "1\n");
+        }
+    }
+    let command = "qemu\0-name\0guest=rt,debug-threads=on\0-device\0virtio-net-pci,netdev=n0,mac=52:54:00:00:00:01\0";
+    host.file("/proc/100/cmdline", command);
+    host
+}
+
+fn both() -> Profile {
+    profile(&format!("{FILE}{OTHER}"))
+}
+
+fn flags(state: &FakeState, tap: &str) -> [String; 2] {
+    ["unicast_flood", "broadcast_flood"]
+        .map(|flag| state.files[&format!("/sys/class/net/{tap}/brport/{flag}")].clone())
+}
+
+/// Without what a kernel does not take back: a function's interrupts are new each time, and so are the card's threads.
+fn as_before(state: FakeState) -> FakeState {
+    let mut state = kept(state);
+    for thread in state.threads.values_mut() {
+        thread.start_time = 0;
+    }
+    state
+}
+
+#[test]
+fn a_card_is_enough_and_undo_takes_everything_back() {
+    let (host, directory) = (host(), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    let applied = control.apply_profile(&profile(FILE)).unwrap();
+    let state = host.state();
+    let address = parse_address("52:54:00:00:00:01").unwrap();
+    assert_eq!(state.function_addresses[&("bulk0".into(), 0)], address);
+    let pair = state.redirects["34-0"];
+    assert_eq!(
+        (pair.function, pair.tap, pair.address),
+        (2340, 1100, address)
+    );
+    assert_eq!(flags(&state, "tap-rt"), ["0\n", "0\n"]);
+    assert_eq!(flags(&state, "tap-bulk"), ["1\n", "1\n"]);
+    // The function's interrupt has the rank of the VM's class, the card itself polls in normal threads.
+    assert_eq!(state.threads[&2340].scheduling, Scheduling::fifo(80, 0));
+    assert_eq!(state.threads[&64].scheduling, Scheduling::normal());
+    let of_card = state.real("/sys/class/net/bulk0/threaded");
+    assert_eq!(state.files[&of_card], "1\n");
+    assert_eq!(applied.warnings, [] as [String; 0]);
+    let undone = control.undo().unwrap();
+    assert!(matches!(undone, Undone { .. }));
+    assert_eq!(as_before(host.state()), as_before(before));
+}
+
+#[test]
+fn each_vm_has_a_function_of_its_own_and_one_that_goes_gives_its_back() {
+    let (host, directory) = (host(), directory());
+    let control = control(&host, &directory);
+    control.apply_profile(&both()).unwrap();
+    let joined = |host: &FakeHost| host.state().redirects.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(joined(&host), ["34-0", "34-1"]);
+    // Once more: nothing changes.
+    let mutations = host.mutations();
+    control.apply_profile(&both()).unwrap();
+    assert_eq!(host.mutations(), mutations);
+    // The first VM migrates away: its packets are another host's now.
+    host.edit(|state| {
+        state.threads.retain(|_, thread| thread.pid != 100);
+        state.files.retain(|path, _| {
+            !path.starts_with("/sys/class/net/tap-rt/") && !path.starts_with("/proc/100/")
+        });
+    });
+    control.apply_profile(&both()).unwrap();
+    assert_eq!(joined(&host), ["34-1"]);
+    assert_eq!(
+        host.state().function_addresses[&("bulk0".into(), 0)],
+        [0; 6]
+    );
+    assert_eq!(flags(&host.state(), "tap-bulk"), ["0\n", "0\n"]);
+}
+
+#[test]
+fn functions_that_are_there_are_used_if_they_are_idle_and_stay() {
+    let (host, directory) = (host(), directory());
+    host.card_with_functions("bulk0", 34, 3);
+    // Somebody's.
+    host.file("/sys/class/net/bulk0v0/flags", "0x1003\n");
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(FILE)).unwrap();
+    assert!(host.state().redirects.contains_key("34-1"));
+    control.undo().unwrap();
+    assert_eq!(as_before(host.state()), as_before(before));
+}
+
+#[test]
+fn what_cannot_be_is_refused_to_its_vm_alone_with_what_to_do() {
+    type Spoil = fn(&FakeHost);
+    let cases: [(Spoil, &str, &str); 8] = [
+        (
+            |host| {
+                host.edit(|state| {
+                    state
+                        .files
+                        .retain(|path, _| !path.ends_with("/sriov_totalvfs"));
+                });
+            },
+            "bulk0 has no virtual functions",
+            "a card of its own",
+        ),
+        (
+            |host| {
+                host.card_with_functions("bulk0", 34, 1);
+                host.file("/sys/class/net/bulk0v0/flags", "0x1003\n");
+            },
+            "all 1 functions of bulk0 are taken",
+            "make more of them",
+        ),
+        (
+            |host| {
+                host.file(
+                    "/proc/100/cmdline",
+                    "qemu\0-name\0guest=rt,debug-threads=on\0",
+                )
+            },
+            "the address of VM \"rt\" behind tap-rt is not known",
+            "write `mac",
+        ),
+        (
+            |host| host.file("/sys/class/net/br0/bridge/vlan_filtering", "1\n"),
+            "br0 tells VLANs apart",
+            "leave `nic` out",
+        ),
+        (
+            |host| {
+                host.edit(|state| {
+                    state.files.retain(|path, _| !path.contains("/br0/bridge/"));
+                });
+            },
+            "which is no bridge of the kernel",
+            "leave `nic` out",
+        ),
+        (
+            |host| {
+                host.edit(|state| {
+                    let master = state.real("/sys/class/net/bulk0") + "/master";
+                    state.links.remove(&master)
+                });
+            },
+            "bulk0 is no port of a bridge",
+            "name the card",
+        ),
+        (
+            |host| {
+                host.edit(|state| state.links.remove("/sys/class/net/tap-rt/master"));
+            },
+            "the VM has no tap in br0",
+            "name the card",
+        ),
+        (
+            |host| host.rename("bulk0", "other0"),
+            "there is no network interface `bulk0`",
+            "name a card",
+        ),
+    ];
+    for (spoil, what, fix) in cases {
+        let (host, directory) = (host(), directory());
+        spoil(&host);
+        let control = control(&host, &directory);
+        let report = control.apply_profile_each(&profile(FILE), &[]).unwrap();
+        let failed: Vec<&Group> = report.failed.iter().map(|it| &it.group).collect();
+        assert_eq!(failed, [&Group::Vm("rt".into())], "{what}");
+        let error = &report.failed[0].error;
+        assert!(error.contains(what) && error.contains(fix), "{error}");
+        assert!(host.state().redirects.is_empty());
+        assert_eq!(flags(&host.state(), "tap-rt"), ["1\n", "1\n"]);
+    }
+}
+
+#[test]
+fn killed_at_any_step_everything_is_taken_back_later() {
+    for at in 0.. {
+        let (host, directory) = (host(), directory());
+        let before = host.state();
+        let start = host.mutations();
+        host.fault_at(at, Fault::CrashAfter);
+        crashing(|| drop(control(&host, &directory).apply_profile(&both())));
+        let reached = host.mutations() > start + at;
+        host.heal();
+        control(&host, &directory).undo().unwrap();
+        assert_eq!(
+            as_before(host.state()),
+            as_before(before),
+            "killed after step {at}"
+        );
+        if !reached {
+            assert!(at > 10, "{at}");
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_driver_that_refuses_costs_one_vm_its_way_and_no_other_anything() {
+    for at in 0.. {
+        let (host, directory) = (host(), directory());
+        let control = control(&host, &directory);
+        let start = host.mutations();
+        host.fault_at(at, Fault::Refuse(libc::EOPNOTSUPP));
+        let report = control.apply_profile_each(&both(), &[]).unwrap();
+        let reached = host.mutations() > start + at;
+        host.heal();
+        let state = host.state();
+        // Whoever's way is not whole has none: its tap takes what the bridge brings.
+        for (tap, index) in [("tap-rt", 1100), ("tap-bulk", 1200)] {
+            let is_joined = state.redirects.values().any(|pair| pair.tap == index);
+            let expected = if is_joined { "0\n" } else { "1\n" };
+            assert_eq!(
+                flags(&state, tap),
+                [expected, expected],
+                "step {at}: {report:?}"
+            );
+        }
+        if !reached {
+            break;
+        }
+    }
+}
