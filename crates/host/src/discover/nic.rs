@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::device;
 use crate::error::HostError;
 use crate::parse;
+use crate::settings::links::Napi;
 use crate::settings::{Machine, Thread, ThreadId};
 
 /// What serves a NIC.
@@ -20,6 +21,9 @@ pub struct Nic {
     pub irq_threads: Vec<ThreadId>,
     /// Its NAPI kthreads; none unless threaded NAPI is on.
     pub napi_threads: Vec<ThreadId>,
+    /// The thread that polls after an interrupt, where the kernel says so (netlink `napi-get`, Linux 6.8).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub napi_of_irq: BTreeMap<u32, ThreadId>,
     /// How many receive queues it has (`queues/rx-*`); 0 if that is not known.
     #[serde(default)]
     pub receive_queues: u32,
@@ -61,7 +65,8 @@ pub fn nic(machine: &Machine, threads: &[Thread], name: &str) -> Result<Nic, Hos
     let irq_threads = kernel_threads(threads, |comm| {
         parse::irq_of_thread(comm).is_some_and(|irq| irqs.contains_key(&irq))
     });
-    let napi_threads = kernel_threads(threads, |comm| is_napi_thread_of(comm, name));
+    let napis = machine.links.napis(name).unwrap_or_default();
+    let (napi_threads, napi_of_irq) = napi_threads(threads, &napis, name);
     let queues = machine.tree.list(&format!("{class}/queues"));
     let receiving = queues.unwrap_or_default();
     let receiving = receiving.iter().filter(|queue| queue.starts_with("rx-"));
@@ -70,8 +75,33 @@ pub fn nic(machine: &Machine, threads: &[Thread], name: &str) -> Result<Nic, Hos
         irqs,
         irq_threads,
         napi_threads,
+        napi_of_irq,
         receive_queues: u32::try_from(receiving.count()).unwrap_or(u32::MAX),
     })
+}
+
+/// The threads that poll a NIC, and by interrupt: by the kernel's word where it has one, else those that have its name.
+fn napi_threads(
+    threads: &[Thread],
+    napis: &[Napi],
+    name: &str,
+) -> (Vec<ThreadId>, BTreeMap<u32, ThreadId>) {
+    let thread_of = |napi: &Napi| {
+        let tid = napi.thread?;
+        let found = threads.iter().find(|thread| thread.id.tid == tid);
+        found
+            .filter(|thread| thread.is_kernel())
+            .map(|thread| thread.id.clone())
+    };
+    let told: Vec<ThreadId> = napis.iter().filter_map(thread_of).collect();
+    if told.is_empty() {
+        let named = kernel_threads(threads, |comm| is_napi_thread_of(comm, name));
+        return (named, BTreeMap::new());
+    }
+    let by_irq = napis
+        .iter()
+        .filter_map(|napi| Some((napi.irq?, thread_of(napi)?)));
+    (told, by_irq.collect())
 }
 
 /// PCI classes of devices that carry packets, by the first digits of sysfs' `class`: network controllers, InfiniBand,
@@ -261,6 +291,39 @@ fn kernel_threads(threads: &[Thread], matches: impl Fn(&str) -> bool) -> Vec<Thr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_s_word_on_napis_counts_before_names() {
+        let thread = |tid, comm: &str, flags| Thread {
+            id: ThreadId {
+                pid: tid,
+                tid,
+                start_time: 0,
+                comm: comm.into(),
+            },
+            parent: 2,
+            flags,
+        };
+        let threads = [
+            thread(5, "napi/old-8193", parse::PF_KTHREAD),
+            thread(6, "napi/eth0-8194", parse::PF_KTHREAD),
+            thread(7, "napi/eth0-8195", 0),
+        ];
+        let napi = |id, irq, thread| Napi { id, irq, thread };
+        let tids = |found: &[ThreadId]| found.iter().map(|it| it.tid).collect::<Vec<_>>();
+        let (named, by_irq) = napi_threads(&threads, &[], "eth0");
+        assert_eq!((tids(&named), by_irq.len()), (vec![6], 0));
+        // The card had another name when its thread was made; a process is no thread of the kernel.
+        let told = [
+            napi(8193, Some(30), Some(5)),
+            napi(8195, Some(31), Some(7)),
+            napi(8196, None, None),
+        ];
+        let (told, by_irq) = napi_threads(&threads, &told, "eth0");
+        assert_eq!(tids(&told), [5]);
+        assert_eq!(by_irq[&30].tid, 5);
+        assert_eq!(by_irq.len(), 1);
+    }
 
     #[test]
     fn names_belong_to_their_owner_only() {

@@ -32,6 +32,13 @@ pub(super) fn of(nic: &Nic) -> BTreeMap<u32, Queue> {
             .irq_threads
             .extend(nic.irq_threads.iter().filter(serves).cloned());
     }
+    if !nic.napi_of_irq.is_empty() {
+        for queue in queues.values_mut() {
+            let mut threads = queue.irqs.iter().filter_map(|irq| nic.napi_of_irq.get(irq));
+            queue.napi_thread = threads.next().cloned();
+        }
+        return queues;
+    }
     // Drivers make their NAPIs in the order of their vectors, and numbers are given in order.
     let mut threads: Vec<(u32, &ThreadId)> = nic
         .napi_threads
@@ -145,6 +152,7 @@ mod tests {
             irqs: vectors.iter().enumerate().map(named).collect(),
             irq_threads: Vec::new(),
             receive_queues: 0,
+            napi_of_irq: BTreeMap::new(),
             napi_threads: napis.iter().enumerate().map(napi).collect(),
         }
     }
@@ -165,6 +173,16 @@ mod tests {
         assert_eq!(napi_names(&both), first_two);
         let one = nic(&["", "-TxRx-0", "-TxRx-1"], &[9]);
         assert_eq!(napi_names(&one), [None, None]);
+    }
+
+    #[test]
+    fn the_kernel_s_word_counts_whatever_the_order() {
+        // Named in an order that is not the vectors'.
+        let mut nic = nic(&["", "-TxRx-0", "-TxRx-1"], &[9, 10]);
+        let [first, second] = [nic.napi_threads[0].clone(), nic.napi_threads[1].clone()];
+        nic.napi_of_irq = [(1, second), (2, first)].into();
+        let swapped = [Some("napi/eth0-10".into()), Some("napi/eth0-9".into())];
+        assert_eq!(napi_names(&nic), swapped);
     }
 
     #[test]
