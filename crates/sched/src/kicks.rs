@@ -4,7 +4,7 @@
 //! (`kernel/irq_work.c`). A FIFO thread above that would hold up every preemption that begins on its CPU. So the threads get
 //! the timer's priority while the scheduler is at work. A loader that is killed leaves them there.
 
-use crate::scheduler::Error;
+use crate::error::Error;
 use std::fs;
 use std::mem::MaybeUninit;
 

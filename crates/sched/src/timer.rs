@@ -8,7 +8,8 @@
 //! (`hrtimer_init_sleeper`); a timerfd's ends in ktimers/N, of FIFO priority 1, which any FIFO thread on that CPU holds up.
 
 use crate::abi::{AdvanceRequest, Shared, text};
-use crate::scheduler::{Error, Program};
+use crate::error::Error;
+use crate::program::Program;
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
