@@ -13,9 +13,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use super::{
-    Candidate, Dispatch, VcpuServer, clusters::together, partitioned, rules::Rules,
-};
+use super::{Candidate, Dispatch, VcpuServer, clusters::together, partitioned, rules::Rules};
 use crate::{
     ratio::{Fraction, Interval},
     task::Task,

@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 
 use super::{
-    CpuReport, Explanation, InputError, Install, InterfaceReport, Needs, Report, Request, Unit, VcpuReport, Vm, VmReport,
+    CpuReport, Explanation, InputError, Install, InterfaceReport, Needs, Report, Request, Unit,
+    VcpuReport, Vm, VmReport,
     choice::Choice,
     enforcement, explain,
     outcome::{Outcome, interface_of, vcpus_of},
