@@ -50,6 +50,8 @@ static PRINTED: Mutex<String> = Mutex::new(String::new());
 /// One at a time: what is printed belongs to what was asked.
 static ASKED: Mutex<()> = Mutex::new(());
 
+// As libbpf calls it.
+#[allow(clippy::needless_pass_by_value)]
 fn keep(_: PrintLevel, text: String) {
     let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
     printed.push_str(&text);

@@ -13,7 +13,7 @@ use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{
     Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramMut, Xdp, XdpFlags,
 };
-use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+use nix::net::if_::if_nametoindex;
 
 use crate::error::{Error, asked, failed};
 use crate::installed::LEVEL_MAPS;
@@ -26,7 +26,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/demux.bpf.o"));
 /// Packets that wait for a level's thread: RTCA's limit of a per-level queue.
 const QUEUE_PACKETS: u32 = 600;
 
-/// `XDP_ATTACHED_DRV` of linux/if_link.h: the driver runs the program.
+/// `XDP_ATTACHED_DRV` of `linux/if_link.h`: the driver runs the program.
 const BY_THE_DRIVER: u8 = 1;
 
 /// The kernel's functions at whose end a thread has a new priority, or a socket a port that it did not ask
@@ -221,9 +221,7 @@ fn attach_to_nics(
 /// Where a driver cannot run the program, the kernel does, later on the packet's way: not `by_the_driver`.
 fn attach(demux: &ProgramMut<'_>, nic: &str, by_the_driver: bool) -> Result<Link, Error> {
     let action = format!("attach XDP to {nic} (is another program there?)");
-    let index = socket(AddressFamily::INET, SocketType::DGRAM, None)
-        .and_then(|socket| netdevice::name_to_index(&socket, nic))
-        .map_err(failed(action.clone()))? as i32;
+    let index = if_nametoindex(nic).map_err(failed(action.clone()))? as i32;
     let link = asked(action.clone(), || demux.attach_xdp(index))?;
     if by_the_driver {
         let found = asked(action.clone(), || {

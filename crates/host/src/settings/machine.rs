@@ -131,7 +131,7 @@ impl Machine {
             links: Arc::new(KernelLinks),
             demux: Arc::new(KernelDemultiplexer::default()),
             vcpu_scheduler: Arc::new(KernelVcpuScheduler::default()),
-            runtime: rustix::process::geteuid()
+            runtime: nix::unistd::geteuid()
                 .is_root()
                 .then(|| RUNTIME_DIRECTORY.into()),
         }
