@@ -18,7 +18,7 @@ pub(crate) const THREAD_PRIORITY: &str = "/proc/sys/net/core/rtnet_thread_prio";
 /// what a dedicated CPU sets.
 pub(crate) const WORKQUEUES: &str = "/sys/devices/virtual/workqueue";
 
-/// Files and values.
+/// What tuned's profile sets: files and values.
 pub(crate) const FILES: [(&str, Form, &str); 13] = [
     // latency-performance/tuned.conf, [sysctl]
     ("/proc/sys/vm/dirty_ratio", Form::Text, "10"),
