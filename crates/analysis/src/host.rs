@@ -26,6 +26,7 @@
 mod admission;
 pub mod baker;
 pub mod bcl;
+mod clusters;
 mod fair;
 pub mod gfb;
 mod heavy;
@@ -36,6 +37,7 @@ mod packing;
 pub mod partitioned;
 mod reservation;
 pub mod rta;
+mod rules;
 pub mod starts;
 
 pub use admission::{Admission, Placement, Rejection, RejectionReason, admit};
@@ -46,8 +48,8 @@ pub(crate) use minimal::{admit_and_count, admit_on_some};
 use crate::{
     error::{Error, positive},
     host::{
-        overhead::{Margin, Overheads},
-        starts::{Keeping, Starter, Wakes},
+        overhead::{Keeping, Margin, Overheads},
+        starts::{Starter, Wakes},
     },
     ratio::Fraction,
     supply::Replenishment,

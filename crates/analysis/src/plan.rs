@@ -14,6 +14,7 @@ mod explain;
 pub mod file;
 pub mod json;
 mod names;
+mod outcome;
 pub mod random;
 mod report;
 mod run;

@@ -24,7 +24,7 @@
 use crate::{
     error::{Error, not_negative, positive},
     ratio::Fraction,
-    time::{Divisor, MAX_TIME, Time},
+    time::{Amount, Divisor, MAX_TIME, Time, div_ceil_wide},
 };
 
 /// A sporadic task. Times in one unit.
@@ -265,4 +265,12 @@ impl PriorityOrder {
         }
         order
     }
+}
+
+/// `ceil(U length)` for the task's utilisation U and `length` of at most twice its period.
+pub(crate) fn share(task: &Task, length: Time) -> Time {
+    let scaled = Amount::from(task.demand()) * Amount::from(length);
+    let share = div_ceil_wide(scaled, task.period().into());
+    // At most 2 C.
+    Time::try_from(share).unwrap_or(Time::MAX / 4)
 }

@@ -75,14 +75,6 @@ pub(crate) const fn div_ceil_wide(numerator: Amount, denominator: Amount) -> Amo
     }
 }
 
-/// `ceil(U length)` for the task's utilisation U and `length` of at most twice its period.
-pub(crate) fn share(task: &crate::task::Task, length: Time) -> Time {
-    let scaled = Amount::from(task.demand()) * Amount::from(length);
-    let share = div_ceil_wide(scaled, task.period().into());
-    // At most 2 C.
-    Time::try_from(share).unwrap_or(Time::MAX / 4)
-}
-
 /// The largest `offset + k * step <= below` with integer `k >= 0`, if there is one.
 pub(crate) const fn last_in_sequence(offset: Time, step: Time, below: Time) -> Option<Time> {
     if below < offset {

@@ -6,23 +6,28 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 
-use aya::maps::{Array, CpuMap, Map, MapData, MapInfo, PerCpuArray};
-use aya::programs::links::FdLink;
-use aya::programs::{CgroupAttachMode, CgroupSock, FExit, ProgramError, Xdp, XdpMode};
-use aya::{Btf, BtfError, Ebpf, EbpfLoader};
-use serde::{Deserialize, Serialize};
+use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramMut, Xdp, XdpFlags,
+};
+use nix::net::if_::if_nametoindex;
 
-use crate::levels::LEVELS;
+use crate::error::{Error, asked, failed};
+use crate::installed::LEVEL_MAPS;
 use crate::shared::{BoundSocket, Queues, Settings, Specification};
 use crate::table;
 
-/// The compiled programs, aligned as an ELF file must be.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/demux.bpf.o"));
+/// The compiled programs.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/demux.bpf.o"));
 
 /// Packets that wait for a level's thread: RTCA's limit of a per-level queue.
 const QUEUE_PACKETS: u32 = 600;
+
+/// `XDP_ATTACHED_DRV` of `linux/if_link.h`: the driver runs the program.
+const BY_THE_DRIVER: u8 = 1;
 
 /// The kernel's functions at whose end a thread has a new priority, or a socket a port that it did not ask
 /// for; and whether every kernel has them.
@@ -33,92 +38,17 @@ const FOLLOWED: [(&str, &str, bool); 4] = [
     ("demux_connected6", "inet6_hash_connect", false),
 ];
 
+/// The programs that the kernel runs where a socket gets its port, and where it is released.
+const WATCHING: [&str; 3] = ["demux_bound4", "demux_bound6", "demux_released"];
+
 const MAPS: [&str; 5] = ["settings", "ports", "sockets", "others", "counters"];
-const COUNTERS: usize = 8;
-
-/// Lines of a long message that are shown.
-const KEPT_LINES: usize = 6;
-
-/// What went wrong, and where.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action}: {cause}")]
-pub struct Error {
-    /// What was tried.
-    pub action: String,
-    /// Why it failed.
-    pub cause: String,
-}
-
-/// What is installed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installed {
-    /// NICs that XDP is attached to.
-    pub nics: Vec<String>,
-    /// The settings, as the programs have them.
-    settings: Vec<u8>,
-    /// The names of the levels' threads, from the lowest.
-    pub threads: Vec<String>,
-}
-
-/// Packets since the programs were installed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
-    /// TCP and UDP to a port.
-    pub to_ports: u64,
-    /// Protocols without a process.
-    pub to_kernel: u64,
-    /// Fragments: they go to the lowest level, in order.
-    pub fragments: u64,
-    /// Malformed ones: they go to the lowest level, for the host's stack to drop.
-    pub malformed: u64,
-    /// To ports that nobody has bound.
-    pub unknown_ports: u64,
-    /// That could not be handed to a level's thread, or not be marked because the driver has no room
-    /// for it, and took the ordinary way.
-    pub not_sent: u64,
-    /// Of those to protocols without a process, those beyond the rate that is served at the highest
-    /// level (1,000/s a CPU): they go to the lowest.
-    pub kernel_over_rate: u64,
-    /// Sockets of real-time threads that the table had no room for: their packets are of the lowest
-    /// level.
-    pub sockets_not_listed: u64,
-    /// By level, from the lowest.
-    pub levels: Vec<u64>,
-}
-
-pub(crate) fn failed<E: std::error::Error>(action: impl Into<String>) -> impl FnOnce(E) -> Error {
-    let action = action.into();
-    move |error| {
-        let mut cause = error.to_string();
-        let mut source = error.source();
-        while let Some(error) = source {
-            let deeper = error.to_string();
-            if !cause.ends_with(&deeper) {
-                cause = format!("{cause}: {deeper}");
-            }
-            source = error.source();
-        }
-        let cause = shortened(&cause);
-        Error { action, cause }
-    }
-}
-
-/// The verifier's log may have a hundred thousand lines; its verdict is at the end.
-fn shortened(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    if lines.len() <= 2 * KEPT_LINES {
-        return text.to_owned();
-    }
-    let (first, last) = (&lines[..1], &lines[lines.len() - KEPT_LINES..]);
-    format!("{}\n  ...\n{}", first.join("\n"), last.join("\n"))
-}
 
 /// Installs the programs. `directory` is below a BPF file system, `cgroup` a cgroup v2, below
 /// which sockets are watched. `sockets` reads those that are bound already; it is called after
 /// the programs that watch are at work.
 ///
 /// # Errors
-/// What the kernel refused. What was pinned before that is left for [`remove`].
+/// What the kernel refused. What was pinned before that is left for [`remove`](crate::remove).
 pub fn install(
     directory: &Path,
     cgroup: &Path,
@@ -131,46 +61,62 @@ pub fn install(
         }
     }
     fs::create_dir(directory).map_err(failed(format!("make {}", directory.display())))?;
-    let mut loader = EbpfLoader::new();
-    for map in MAPS {
-        loader.map_pin_path(map, directory.join(map));
-    }
     let threads = level_threads(specification);
-    for &(map, cpu) in &threads {
-        loader.map_pin_path(map, directory.join(map));
-        // A kernel for few CPUs has no larger ones.
-        loader.map_max_entries(map, cpu + 1);
+    let mut object = opened()?;
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let thread = threads.iter().find(|(level, _)| *level == name);
+        if MAPS.contains(&name.as_str()) || thread.is_some() {
+            asked(format!("pin {name}"), || {
+                map.set_pin_path(directory.join(&name))
+            })?;
+        }
+        if let Some((_, cpu)) = thread {
+            // A kernel for few CPUs has no larger ones.
+            asked(format!("size {name}"), || map.set_max_entries(cpu + 1))?;
+        }
     }
-    // Levels that have no thread are not there; the programs name them all the same.
-    for map in &LEVEL_MAPS[threads.len()..] {
-        loader.map_max_entries(map, 1);
+    let types = asked("read the kernel's types (BTF)", Btf::from_vmlinux)?;
+    for (name, function, everywhere) in FOLLOWED {
+        if !everywhere && types.type_by_name::<types::Func<'_>>(function).is_none() {
+            leave_out(&mut object, name);
+        }
     }
-    let mut programs = loader
-        .load(OBJECT)
-        .map_err(failed("load the BPF programs"))?;
-    let settings = Settings::of(specification);
-    let map = programs
-        .map_mut("settings")
-        .ok_or_else(missing("settings"))?;
-    Array::<_, Settings>::try_from(map)
-        .and_then(|mut map| map.set(0, settings, 0))
-        .map_err(failed("write the settings"))?;
+    let object = asked("load the BPF programs", || object.load())?;
+    let settings = Settings::of(specification).bytes();
+    let first = 0_u32.to_ne_bytes();
+    write(&object, "settings", &first, &settings, "write the settings")?;
     for (level, cpu) in threads {
-        let map = programs.map_mut(level).ok_or_else(missing("level"))?;
-        CpuMap::try_from(map)
-            .map_err(failed("open a level"))?
-            .set(cpu, QUEUE_PACKETS, None, 0)
-            .map_err(failed(format!("start the thread of {level}")))?;
+        // `struct bpf_cpumap_val`: the length of its queue, and no program of its own.
+        let value = [QUEUE_PACKETS.to_ne_bytes(), 0_u32.to_ne_bytes()].concat();
+        let action = format!("start the thread of {level}");
+        write(&object, level, &cpu.to_ne_bytes(), &value, &action)?;
     }
-    table::load(&mut programs, directory)?;
-    watch_sockets(&mut programs, directory, cgroup)?;
+    let list = directory.join(table::LIST);
+    let mut listing = program(&object, table::LIST)?;
+    asked(format!("pin {}", list.display()), || listing.pin(&list))?;
+    watch_sockets(&object, directory, cgroup)?;
     table::refresh(directory, sockets)?;
-    let mode = match specification.queues {
-        Queues::Threads { .. } => XdpMode::Default,
-        // Marks are metadata, which only drivers hand on.
-        Queues::Kernel => XdpMode::Driver,
-    };
-    attach_to_nics(&mut programs, directory, &specification.nics, mode)
+    attach_to_nics(&object, directory, specification)
+}
+
+/// The programs, before they are loaded. Levels that have no thread are not there; the programs name them all the same.
+fn opened() -> Result<OpenObject, Error> {
+    let mut object = asked("open the compiled BPF programs", || {
+        ObjectBuilder::default().name("demux")?.open_memory(OBJECT)
+    })?;
+    for mut map in object.maps_mut() {
+        if LEVEL_MAPS.iter().any(|level| map.name() == *level) {
+            asked("size a level", || map.set_max_entries(1))?;
+        }
+    }
+    Ok(object)
+}
+
+fn leave_out(object: &mut OpenObject, name: &str) {
+    if let Some(mut program) = object.progs_mut().find(|program| program.name() == name) {
+        program.set_autoload(false);
+    }
 }
 
 /// Refuses a NIC whose VLANs need the tags that it takes off: a frame that goes through a CPU map has lost
@@ -213,229 +159,111 @@ fn level_threads(specification: &Specification) -> Vec<(&'static str, u32)> {
     maps.iter().map(|&map| (map, cpu)).collect()
 }
 
-/// The maps of the levels.
-const LEVEL_MAPS: [&str; LEVELS] = ["level_0", "level_1", "level_2", "level_3"];
+fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'o>, Error> {
+    let mut programs = object.progs_mut();
+    let found = programs.find(|program| program.name() == name);
+    found.ok_or_else(|| missing(name))
+}
 
-fn watch_sockets(programs: &mut Ebpf, directory: &Path, cgroup: &Path) -> Result<(), Error> {
-    let types = Btf::from_sys_fs().map_err(failed("read the kernel's types (BTF)"))?;
-    for (name, function, everywhere) in FOLLOWED {
-        let follow: &mut FExit = program(programs, name)?;
-        match follow.load(function, &types) {
-            Err(ProgramError::Btf(BtfError::UnknownBtfTypeName { .. })) if !everywhere => continue,
-            other => other.map_err(failed(format!("follow {function}")))?,
+fn missing(name: &str) -> Error {
+    Error {
+        action: "use the compiled BPF programs".into(),
+        cause: format!("there is no {name}"),
+    }
+}
+
+fn write(object: &Object, map: &str, key: &[u8], value: &[u8], action: &str) -> Result<(), Error> {
+    let found = object.maps().find(|found| found.name() == map);
+    let found = found.ok_or_else(|| missing(map))?;
+    asked(action, || found.update(key, value, MapFlags::ANY))
+}
+
+/// The pin holds it from then on; dropped, the value closes its own descriptor only.
+fn pin(link: &mut Link, path: &Path) -> Result<(), Error> {
+    asked(format!("pin {}", path.display()), || link.pin(path))
+}
+
+fn watch_sockets(object: &Object, directory: &Path, cgroup: &Path) -> Result<(), Error> {
+    for (name, function, _) in FOLLOWED {
+        let follow = program(object, name)?;
+        if !follow.autoload() {
+            continue;
         }
-        let link = follow
-            .attach()
-            .map_err(failed(format!("follow {function}")))?;
-        let link = follow.take_link(link).map_err(failed("keep a link"))?;
-        pin(FdLink::from(link), directory.join(format!("link-{name}")))?;
+        let mut link = asked(format!("follow {function}"), || follow.attach_trace())?;
+        pin(&mut link, &directory.join(format!("link-{name}")))?;
     }
     let group = File::open(cgroup).map_err(failed(format!("open {}", cgroup.display())))?;
-    for name in ["demux_bound4", "demux_bound6", "demux_released"] {
-        let watch: &mut CgroupSock = program(programs, name)?;
-        watch.load().map_err(failed(format!("load {name}")))?;
-        // A link always stands beside others; the kernel takes no flags for it.
-        let link = watch
-            .attach(&group, CgroupAttachMode::Single)
-            .map_err(failed(format!("attach {name} to {}", cgroup.display())))?;
-        let link = watch.take_link(link).map_err(failed("keep a link"))?;
-        let link = FdLink::try_from(link).map_err(failed("keep a link"))?;
-        pin(link, directory.join(format!("link-{name}")))?;
+    for name in WATCHING {
+        let watch = program(object, name)?;
+        let action = format!("attach {name} to {}", cgroup.display());
+        // A link always stands beside others.
+        let mut link = asked(action, || watch.attach_cgroup(group.as_raw_fd()))?;
+        pin(&mut link, &directory.join(format!("link-{name}")))?;
     }
     Ok(())
 }
 
 fn attach_to_nics(
-    programs: &mut Ebpf,
+    object: &Object,
     directory: &Path,
-    nics: &[String],
-    mode: XdpMode,
+    specification: &Specification,
 ) -> Result<(), Error> {
-    let demux: &mut Xdp = program(programs, "demux_xdp")?;
-    demux.load().map_err(failed("load the XDP program"))?;
-    for nic in nics {
-        let hint = match mode {
-            XdpMode::Driver => "is another program there, or has its driver no XDP?",
-            _ => "is another program there?",
-        };
-        let link = demux
-            .attach(nic, mode)
-            .map_err(failed(format!("attach XDP to {nic} ({hint})")))?;
-        let link = demux.take_link(link).map_err(failed("keep a link"))?;
-        let link = FdLink::try_from(link).map_err(failed("keep a link"))?;
-        pin(link, directory.join(format!("xdp-{nic}")))?;
+    let demux = program(object, "demux_xdp")?;
+    // Marks are metadata, which only drivers hand on.
+    let by_the_driver = specification.queues == Queues::Kernel;
+    for nic in &specification.nics {
+        let mut link = attach(&demux, nic, by_the_driver)?;
+        pin(&mut link, &directory.join(format!("xdp-{nic}")))?;
     }
     Ok(())
 }
 
-pub(crate) fn program<'p, P>(programs: &'p mut Ebpf, name: &str) -> Result<&'p mut P, Error>
-where
-    &'p mut P: TryFrom<&'p mut aya::programs::Program>,
-    <&'p mut P as TryFrom<&'p mut aya::programs::Program>>::Error: std::error::Error,
-{
-    programs
-        .program_mut(name)
-        .ok_or_else(missing("program"))?
-        .try_into()
-        .map_err(failed(format!("find the program {name}")))
-}
-
-fn missing(what: &'static str) -> impl Fn() -> Error {
-    move || Error {
-        action: "use the compiled BPF programs".into(),
-        cause: format!("there is no {what}"),
-    }
-}
-
-fn pin(link: FdLink, path: PathBuf) -> Result<(), Error> {
-    let text = path.display().to_string();
-    // The pin holds it from now on; the value would hold it too.
-    link.pin(path)
-        .map(drop)
-        .map_err(failed(format!("pin {text}")))
-}
-
-pub(crate) fn open<M>(directory: &Path, name: &str) -> Result<M, Error>
-where
-    M: TryFrom<Map>,
-    M::Error: std::error::Error,
-{
-    let path = directory.join(name);
-    let action = || format!("open {}", path.display());
-    let data = MapData::from_pin(&path).map_err(failed(action()))?;
-    let map = Map::from_map_data(data).map_err(failed(action()))?;
-    M::try_from(map).map_err(failed(action()))
-}
-
-/// What is installed; none if nothing is.
-///
-/// # Errors
-/// It is there and cannot be read: it was left half installed.
-pub fn installed(directory: &Path) -> Result<Option<Installed>, Error> {
-    let names = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(failed(format!("list {}", directory.display())))?,
-    };
-    let mut nics: Vec<String> = names
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter_map(|name| name.strip_prefix("xdp-").map(str::to_owned))
-        .collect();
-    nics.sort();
-    table::present(directory)?;
-    let settings: Array<MapData, Settings> = open(directory, "settings")?;
-    let settings = settings.get(&0, 0).map_err(failed("read the settings"))?;
-    let mut threads = Vec::new();
-    for map in LEVEL_MAPS.iter().map(|map| directory.join(map)) {
-        if map.exists() {
-            let info = MapInfo::from_pin(&map).map_err(failed("read a level"))?;
-            threads.push(format!("cpumap/{}/map:{}", settings.cpu, info.id()));
+/// Where a driver cannot run the program, the kernel does, later on the packet's way: not `by_the_driver`.
+fn attach(demux: &ProgramMut<'_>, nic: &str, by_the_driver: bool) -> Result<Link, Error> {
+    let action = format!("attach XDP to {nic} (is another program there?)");
+    let index = if_nametoindex(nic).map_err(failed(action.clone()))? as i32;
+    let link = asked(action.clone(), || demux.attach_xdp(index))?;
+    if by_the_driver {
+        let found = asked(action.clone(), || {
+            Xdp::new(demux.as_fd()).query(index, XdpFlags::NONE)
+        })?;
+        if found.attach_mode != BY_THE_DRIVER {
+            return Err(Error {
+                action,
+                cause: "its driver has no XDP, and levels of the kernel need it".into(),
+            });
         }
     }
-    Ok(Some(Installed {
-        nics,
-        settings: settings.bytes(),
-        threads,
-    }))
-}
-
-impl Installed {
-    /// Whether this is what a specification asks for.
-    pub fn is(&self, specification: &Specification) -> bool {
-        let mut nics = specification.nics.clone();
-        nics.sort();
-        self.nics == nics && self.settings == Settings::of(specification).bytes()
-    }
-}
-
-/// Packets since the programs were installed.
-///
-/// # Errors
-/// Nothing is installed.
-pub fn counters(directory: &Path) -> Result<Counters, Error> {
-    let map: PerCpuArray<MapData, u64> = open(directory, "counters")?;
-    let read = |index: usize| -> Result<u64, Error> {
-        let values = map
-            .get(&(index as u32), 0)
-            .map_err(failed("read a counter"))?;
-        Ok(values.iter().sum())
-    };
-    let settings: Array<MapData, Settings> = open(directory, "settings")?;
-    let settings = settings.get(&0, 0).map_err(failed("read the settings"))?;
-    // The kernel's own level is the highest.
-    let levels = 0..=settings.kernel_level as usize;
-    Ok(Counters {
-        to_ports: read(0)?,
-        to_kernel: read(1)?,
-        fragments: read(2)?,
-        malformed: read(3)?,
-        unknown_ports: read(4)?,
-        not_sent: read(5)?,
-        kernel_over_rate: read(6)?,
-        sockets_not_listed: read(7)?,
-        levels: levels
-            .map(|level| read(COUNTERS + level))
-            .collect::<Result<_, _>>()?,
-    })
-}
-
-/// Ends the programs. Nothing installed is no error.
-///
-/// # Errors
-/// A pin cannot be removed.
-pub fn remove(directory: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<io::Result<_>>()?;
-    // XDP first: packets take the ordinary way before the table goes.
-    paths.sort_by_key(|path| {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        (!name.starts_with("xdp-"), !name.starts_with("link-"), name)
-    });
-    for path in paths {
-        fs::remove_file(path)?;
-    }
-    fs::remove_dir(directory)
+    Ok(link)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{COUNTERS, LEVEL_MAPS, OBJECT, program, refuse_vlans, shortened};
+    use super::{FOLLOWED, asked, attach, leave_out, opened, program, refuse_vlans, write};
+    use crate::installed::{COUNTERS, of_each_cpu};
     use crate::levels::Levels;
     use crate::shared::{Queues, Settings, Specification};
-    use aya::maps::{Array, PerCpuArray};
-    use aya::programs::{CgroupSock, TestRun, TestRunOptions, Xdp, XdpMode};
-    use aya::{Ebpf, EbpfLoader};
+    use libbpf_rs::{MapCore, Object, ProgramInput};
     use nix::sched::{CloneFlags, unshare};
     use std::process::Command;
     use std::time::Instant;
 
-    pub(crate) fn loaded() -> Ebpf {
-        let mut loader = EbpfLoader::new();
-        for map in LEVEL_MAPS {
-            loader.map_max_entries(map, 1);
+    /// Without what follows changes of priority, which is for a kernel that lets its functions be followed: the lab's,
+    /// `tests/lab/net.rs` of steadyvm-lab.
+    pub(crate) fn loaded() -> Object {
+        let mut object = opened().unwrap();
+        for (name, ..) in FOLLOWED {
+            leave_out(&mut object, name);
         }
-        let mut programs = loader.load(OBJECT).unwrap();
-        let xdp: &mut Xdp = program(&mut programs, "demux_xdp").unwrap();
-        xdp.load().unwrap();
-        programs
+        asked("load the BPF programs", || object.load()).unwrap()
     }
 
-    /// Needs root. Nothing is attached. What follows changes of priority is for a kernel that lets its
-    /// functions be followed: the lab's, `tests/lab/net.rs` of steadyvm.
+    /// Needs root. Nothing is attached.
     #[test]
     fn the_verifier_takes_xdp_and_what_watches_sockets() {
-        let mut programs = loaded();
-        for name in ["demux_bound4", "demux_bound6", "demux_released"] {
-            let watch: &mut CgroupSock = program(&mut programs, name).unwrap();
-            watch.load().unwrap();
+        let object = loaded();
+        for name in super::WATCHING.into_iter().chain(["demux_xdp"]) {
+            assert!(program(&object, name).unwrap().autoload(), "{name}");
         }
     }
 
@@ -465,28 +293,25 @@ pub(crate) mod tests {
 
     fn has_a_rate(frame: &[u8; 60]) {
         const FRAMES: u32 = 20_000;
-        let mut programs = loaded();
+        let object = loaded();
         let specification = Specification {
             nics: Vec::new(),
             levels: Levels::new(vec![0, 20]).unwrap(),
             queues: Queues::Kernel,
         };
-        let map = programs.map_mut("settings").unwrap();
-        Array::<_, Settings>::try_from(map)
-            .and_then(|mut map| map.set(0, Settings::of(&specification), 0))
-            .unwrap();
-        let xdp: &mut Xdp = program(&mut programs, "demux_xdp").unwrap();
+        let settings = Settings::of(&specification).bytes();
+        write(&object, "settings", &[0; 4], &settings, "set").unwrap();
+        let xdp = program(&object, "demux_xdp").unwrap();
         let start = Instant::now();
-        xdp.test_run(TestRunOptions {
+        xdp.test_run(ProgramInput {
             data_in: Some(frame),
             repeat: FRAMES,
-            ..TestRunOptions::new()
+            ..ProgramInput::default()
         })
         .unwrap();
         let took_ms = start.elapsed().as_millis() as u64 + 1;
-        let counters = programs.map("counters").unwrap();
-        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(counters).unwrap();
-        let values = |index: usize| counters.get(&(index as u32), 0).unwrap();
+        let counters = object.maps().find(|map| map.name() == "counters").unwrap();
+        let values = |index: usize| of_each_cpu(&counters, index).unwrap();
         let read = |index| values(index).iter().sum::<u64>();
         let (kernel, not_sent, over) = (read(1), read(5), read(6));
         assert_eq!((kernel, read(COUNTERS)), (u64::from(FRAMES), over));
@@ -505,16 +330,16 @@ pub(crate) mod tests {
     /// Needs root. A NIC whose frames are larger than a page, in a network namespace of the test's own.
     #[test]
     fn a_nic_with_jumbo_frames_is_taken() {
-        let attach = || {
+        let taken = || {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
             let pair = "link add jumbo mtu 9000 type veth peer name other mtu 9000";
             let added = Command::new("ip").args(pair.split(' ')).status().unwrap();
             assert!(added.success());
-            let mut programs = loaded();
-            let xdp: &mut Xdp = program(&mut programs, "demux_xdp").unwrap();
-            xdp.attach("jumbo", XdpMode::Driver).unwrap();
+            let object = loaded();
+            let xdp = program(&object, "demux_xdp").unwrap();
+            let _attached = attach(&xdp, "jumbo", true).unwrap();
         };
-        std::thread::spawn(attach).join().unwrap();
+        std::thread::spawn(taken).join().unwrap();
     }
 
     #[test]
@@ -540,17 +365,5 @@ pub(crate) mod tests {
         let error = refuse_vlans(tree.path(), "nic").unwrap_err().to_string();
         assert!(error.contains("VLAN device nic.5"), "{error}");
         refuse_vlans(tree.path(), "absent").unwrap_err();
-    }
-
-    #[test]
-    fn only_the_ends_of_a_long_log_are_shown() {
-        assert_eq!(shortened("one line"), "one line");
-        let log: Vec<String> = (0..1000).map(|line| line.to_string()).collect();
-        let short = shortened(&log.join("\n"));
-        assert!(
-            short.starts_with("0\n") && short.ends_with("\n999"),
-            "{short}"
-        );
-        assert_eq!(short.lines().count(), 8);
     }
 }

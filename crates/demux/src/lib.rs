@@ -7,13 +7,17 @@
 //! [`remove`] ends them all by removing that directory: nothing else holds them, so they end as
 //! well if the process dies before they are pinned.
 
+mod error;
 mod install;
+mod installed;
 mod levels;
 mod packet;
 mod shared;
 mod table;
 
-pub use install::{Counters, Error, Installed, counters, install, installed, remove};
+pub use error::Error;
+pub use install::install;
+pub use installed::{Counters, Installed, counters, installed, remove};
 pub use levels::{LEVELS, Levels, LevelsError, PRIORITIES};
 pub use packet::{Kind, Packet, parse};
 pub use shared::{BoundSocket, MARK, Protocol, Queues, Specification};

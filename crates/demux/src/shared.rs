@@ -105,39 +105,58 @@ pub(crate) struct PortValue {
 }
 
 impl PortValue {
+    pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let (state, rest) = bytes.split_first_chunk()?;
+        let (sockets, rest) = rest.split_first_chunk()?;
+        Some(Self {
+            state: u64::from_ne_bytes(*state),
+            sockets: u32::from_ne_bytes(*sockets),
+            zero: u32::from_ne_bytes(rest.try_into().ok()?),
+        })
+    }
+
     /// The highest priority of its sockets.
     pub fn priority(self) -> u32 {
         self.state as u32
     }
 }
 
-/// `struct socket_value`
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SocketValue {
-    pub key: PortKey,
-    pub thread: u32,
-    pub priority: u32,
-}
-
-// SAFETY: as of the three below, the type has the C layout, no padding (its size is the sum of its
-// fields' sizes, checked below), no pointers, and every bit pattern is a valid value.
-unsafe impl aya::Pod for Settings {}
-// SAFETY: see above.
-unsafe impl aya::Pod for PortKey {}
-// SAFETY: see above.
-unsafe impl aya::Pod for PortValue {}
-// SAFETY: see above.
-unsafe impl aya::Pod for SocketValue {}
-
 const _: () = {
     assert!(size_of::<Settings>() == 4 * 4 + PRIORITIES);
     assert!(size_of::<PortKey>() == 4);
     assert!(size_of::<PortValue>() == 16);
-    assert!(size_of::<SocketValue>() == 12);
 };
 
+impl PortKey {
+    pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let [low, high, protocol, zero] = *bytes else {
+            return None;
+        };
+        Some(Self {
+            port: u16::from_ne_bytes([low, high]),
+            protocol,
+            zero,
+        })
+    }
+}
+
 impl Settings {
+    pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let (numbers, levels) = bytes.split_at_checked(16)?;
+        let number = |at: usize| {
+            Some(u32::from_ne_bytes(
+                numbers.get(at..at + 4)?.try_into().ok()?,
+            ))
+        };
+        Some(Self {
+            kernel_level: number(0)?,
+            unknown_level: number(4)?,
+            cpu: number(8)?,
+            mark: number(12)?,
+            level_of_priority: levels.try_into().ok()?,
+        })
+    }
+
     pub fn of(specification: &Specification) -> Self {
         let levels = &specification.levels;
         let (cpu, mark) = match specification.queues {

@@ -6,18 +6,17 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use aya::Ebpf;
-use aya::maps::{HashMap, MapData};
-use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Program};
 use serde::{Deserialize, Serialize};
 
-use crate::install::{Error, failed, open, program};
-use crate::shared::{BoundSocket, PortKey, PortValue, Protocol, SocketValue};
+use crate::error::{Error, asked, failed};
+use crate::shared::{BoundSocket, PortKey, PortValue, Protocol};
 
 /// The program, and its pin.
-const LIST: &str = "demux_list";
+pub(crate) const LIST: &str = "demux_list";
 
 /// A port in the table, which those of real-time threads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,23 +31,6 @@ pub struct Port {
     pub sockets: u32,
 }
 
-/// Loads and pins the program that is told of sockets.
-pub(crate) fn load(programs: &mut Ebpf, directory: &Path) -> Result<(), Error> {
-    let list: &mut RawTracePoint = program(programs, LIST)?;
-    list.load().map_err(failed(format!("load {LIST}")))?;
-    let path = directory.join(LIST);
-    list.pin(&path)
-        .map_err(failed(format!("pin {}", path.display())))
-}
-
-/// Whether that program is where it was pinned: that of an older version was not.
-pub(crate) fn present(directory: &Path) -> Result<(), Error> {
-    let path = directory.join(LIST);
-    RawTracePoint::from_pin(&path)
-        .map(drop)
-        .map_err(failed(format!("open {}", path.display())))
-}
-
 /// What `demux_list` is told.
 #[derive(Debug, Clone, Copy)]
 enum Told {
@@ -58,23 +40,52 @@ enum Told {
     Gone(u64),
 }
 
-fn tell(list: &RawTracePoint, told: &Told) -> Result<(), Error> {
-    let mut options = RawTracePointRunOptions::new();
-    match told {
-        Told::Is(socket) => {
-            options.args[..5].copy_from_slice(&[
-                socket.cookie,
-                socket.port.into(),
-                socket.protocol.number().into(),
-                socket.thread.into(),
-                socket.priority.into(),
-            ]);
-        }
-        Told::Gone(cookie) => options.args[0] = *cookie,
+/// A pinned map.
+pub(crate) fn open(directory: &Path, name: &str) -> Result<MapHandle, Error> {
+    let path = directory.join(name);
+    asked(format!("open {}", path.display()), || {
+        MapHandle::from_pinned_path(&path)
+    })
+}
+
+/// The program that is told of sockets, where it was pinned.
+fn pinned(directory: &Path) -> Result<OwnedFd, Error> {
+    let path = directory.join(LIST);
+    asked(format!("open {}", path.display()), || {
+        Program::fd_from_pinned_path(&path)
+    })
+}
+
+/// Whether that program is there: that of an older version was not.
+pub(crate) fn present(directory: &Path) -> Result<(), Error> {
+    pinned(directory).map(drop)
+}
+
+/// Runs the program, which is no object of libbpf's here: it was pinned, perhaps by another process.
+fn tell(list: BorrowedFd<'_>, told: &Told) -> Result<(), Error> {
+    let arguments: [u64; 5] = match told {
+        Told::Is(socket) => [
+            socket.cookie,
+            socket.port.into(),
+            socket.protocol.number().into(),
+            socket.thread.into(),
+            socket.priority.into(),
+        ],
+        Told::Gone(cookie) => [*cookie, 0, 0, 0, 0],
+    };
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
+        ctx_in: arguments.as_ptr().cast(),
+        ctx_size_in: size_of_val(&arguments) as u32,
+        ..Default::default()
+    };
+    // SAFETY: a program's descriptor, and options that point to `arguments`, which live through the call and are only read.
+    let done = unsafe { libbpf_sys::bpf_prog_test_run_opts(list.as_raw_fd(), &raw mut options) };
+    if done < 0 {
+        let error = io::Error::from_raw_os_error(-done);
+        return Err(failed("enter a socket")(error));
     }
-    list.test_run(options)
-        .map(drop)
-        .map_err(failed("enter a socket"))
+    Ok(())
 }
 
 /// Brings the table up to date with the sockets there are: the programs miss what was bound before
@@ -87,20 +98,19 @@ pub fn refresh(
     directory: &Path,
     sockets: &mut dyn FnMut() -> io::Result<Vec<BoundSocket>>,
 ) -> Result<(), Error> {
-    let path = directory.join(LIST);
-    let list =
-        RawTracePoint::from_pin(&path).map_err(failed(format!("open {}", path.display())))?;
-    let table: HashMap<MapData, u64, SocketValue> = open(directory, "sockets")?;
+    let list = pinned(directory)?;
+    let table = open(directory, "sockets")?;
     let mut read = || sockets().map_err(failed("list the host's sockets"));
     for socket in read()? {
-        tell(&list, &Told::Is(socket))?;
+        tell(list.as_fd(), &Told::Is(socket))?;
     }
     // Those that were closed before the programs were at work, or between the list and their entry. One
     // that enters after this look at the table is not in question.
-    let entered: Vec<u64> = table.keys().filter_map(Result::ok).collect();
+    let cookie = |key: Vec<u8>| key.try_into().ok().map(u64::from_ne_bytes);
+    let entered: Vec<u64> = table.keys().filter_map(cookie).collect();
     let now: HashSet<u64> = read()?.iter().map(|socket| socket.cookie).collect();
     for cookie in entered.into_iter().filter(|cookie| !now.contains(cookie)) {
-        tell(&list, &Told::Gone(cookie))?;
+        tell(list.as_fd(), &Told::Gone(cookie))?;
     }
     Ok(())
 }
@@ -110,23 +120,22 @@ pub fn refresh(
 /// # Errors
 /// Nothing is installed.
 pub fn ports(directory: &Path) -> Result<Vec<Port>, Error> {
-    let map: HashMap<MapData, PortKey, PortValue> = open(directory, "ports")?;
-    Ok(listed(map.iter().filter_map(Result::ok)))
+    open(directory, "ports").map(|map| listed(&map))
 }
 
-fn listed(entries: impl Iterator<Item = (PortKey, PortValue)>) -> Vec<Port> {
-    let mut ports: Vec<Port> = entries
+fn listed(map: &impl MapCore) -> Vec<Port> {
+    let entry = |key: Vec<u8>| {
+        let value = map.lookup(&key, MapFlags::ANY).ok()??;
+        let (key, value) = (PortKey::of_bytes(&key)?, PortValue::of_bytes(&value)?);
         // A port stays there when its last socket goes.
-        .filter(|(_, value)| value.sockets > 0)
-        .filter_map(|(key, value)| {
-            Some(Port {
-                protocol: Protocol::of_number(key.protocol)?,
-                port: key.port,
-                priority: value.priority(),
-                sockets: value.sockets,
-            })
+        (value.sockets > 0).then_some(Port {
+            protocol: Protocol::of_number(key.protocol)?,
+            port: key.port,
+            priority: value.priority(),
+            sockets: value.sockets,
         })
-        .collect();
+    };
+    let mut ports: Vec<Port> = map.keys().filter_map(entry).collect();
     ports.sort();
     ports
 }
@@ -142,18 +151,12 @@ mod tests {
     use crate::install::tests::loaded;
 
     /// Needs root. The program runs on this machine's kernel, and nothing is attached.
-    fn with_table<R>(run: impl FnOnce(&RawTracePoint, &Ebpf) -> R) -> R {
-        let mut programs = loaded();
-        let list: &mut RawTracePoint = program(&mut programs, LIST).unwrap();
-        list.load().unwrap();
-        let list: &RawTracePoint = programs.program(LIST).unwrap().try_into().unwrap();
-        run(list, &programs)
-    }
-
-    fn ports_of(programs: &Ebpf) -> Vec<Port> {
-        let map = programs.map("ports").unwrap();
-        let map: HashMap<_, PortKey, PortValue> = HashMap::try_from(map).unwrap();
-        listed(map.iter().map(Result::unwrap))
+    fn with_table<R>(run: impl FnOnce(BorrowedFd<'_>, &MapHandle) -> R) -> R {
+        let object = loaded();
+        let ports = object.maps().find(|map| map.name() == "ports").unwrap();
+        let ports = MapHandle::try_from(&ports).unwrap();
+        let list = object.progs().find(|program| program.name() == LIST);
+        run(list.unwrap().as_fd(), &ports)
     }
 
     /// What the table must say of these sockets.
@@ -172,7 +175,7 @@ mod tests {
         ports.into_values().collect()
     }
 
-    fn carry_out(list: &RawTracePoint, sockets: &mut BTreeMap<u64, BoundSocket>, told: Told) {
+    fn carry_out(list: BorrowedFd<'_>, sockets: &mut BTreeMap<u64, BoundSocket>, told: Told) {
         tell(list, &told).unwrap();
         match told {
             Told::Is(socket) => drop(sockets.insert(socket.cookie, socket)),
@@ -202,11 +205,11 @@ mod tests {
         fn a_port_has_the_highest_priority_of_its_sockets(
             sequence in proptest::collection::vec(any_told(), 1..60)
         ) {
-            with_table(|list, programs| {
+            with_table(|list, ports| {
                 let mut sockets = BTreeMap::new();
                 for told in sequence {
                     carry_out(list, &mut sockets, told);
-                    prop_assert_eq!(ports_of(programs), expected(&sockets));
+                    prop_assert_eq!(listed(ports), expected(&sockets));
                 }
                 Ok(())
             })?;
@@ -230,7 +233,7 @@ mod tests {
             (self.state >> 33) % below
         }
 
-        fn step(&mut self, list: &RawTracePoint) {
+        fn step(&mut self, list: BorrowedFd<'_>) {
             let cookie = self.cookies[self.pick(3) as usize];
             let told = match self.pick(3) {
                 0 => Told::Gone(cookie),
@@ -259,7 +262,7 @@ mod tests {
             })
         });
         let turn = Barrier::new(3);
-        with_table(|list, programs| {
+        with_table(|list, ports| {
             std::thread::scope(|scope| {
                 for writer in &writers {
                     scope.spawn(|| {
@@ -277,7 +280,7 @@ mod tests {
                     let [one, other] = writers.each_ref().map(|it| it.lock().unwrap());
                     let mut all = one.sockets.clone();
                     all.extend(other.sockets.clone());
-                    let (found, right) = (ports_of(programs), expected(&all));
+                    let (found, right) = (listed(ports), expected(&all));
                     if found != right && wrong.is_none() {
                         wrong = Some((round, found, right));
                     }

@@ -14,14 +14,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use rustix::fs::FileType;
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat, renameat};
+use nix::sys::stat::{Mode, SFlag, fstatat};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 /// As many links as Linux follows in one path.
 const MOST_LINKS: u32 = 40;
@@ -38,6 +38,39 @@ pub enum Others {
     Refused,
     /// Anybody: what is written there is theirs to change as well.
     Allowed,
+}
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileType {
+    /// Bytes.
+    RegularFile,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A socket.
+    Socket,
+    /// A pipe with a name.
+    Fifo,
+    /// A character device.
+    CharacterDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+impl FileType {
+    fn of(mode: u32) -> Self {
+        match SFlag::from_bits_truncate(mode) & SFlag::S_IFMT {
+            SFlag::S_IFDIR => Self::Directory,
+            SFlag::S_IFLNK => Self::Symlink,
+            SFlag::S_IFSOCK => Self::Socket,
+            SFlag::S_IFIFO => Self::Fifo,
+            SFlag::S_IFCHR => Self::CharacterDevice,
+            SFlag::S_IFBLK => Self::BlockDevice,
+            _ => Self::RegularFile,
+        }
+    }
 }
 
 /// A directory that was opened.
@@ -58,11 +91,11 @@ impl Directory {
         } else {
             path
         };
-        let file = if rustix::process::geteuid().is_root() {
+        let file = if geteuid().is_root() {
             walk(path, others)?
         } else {
-            let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-            File::from(rustix::fs::open(path, flags, Mode::empty())?)
+            let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+            File::from(open(path, flags, Mode::empty())?)
         };
         Ok(Self {
             file,
@@ -94,9 +127,9 @@ impl Directory {
     /// # Errors
     /// The kernel's.
     pub fn kind(&self, name: &OsStr) -> io::Result<Option<FileType>> {
-        match rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
-            Err(Errno::NOENT) => Ok(None),
+        match fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(FileType::of(stat.st_mode))),
+            Err(Errno::ENOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -107,9 +140,9 @@ impl Directory {
     /// The kernel's.
     pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let flags =
-            OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(mode);
-        Ok(rustix::fs::openat(&self.file, name, flags, mode)?.into())
+            OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let mode = Mode::from_bits_truncate(mode);
+        Ok(openat(&self.file, name, flags, mode)?.into())
     }
 
     /// Removes a file; a link, not what it leads to.
@@ -117,7 +150,7 @@ impl Directory {
     /// # Errors
     /// The kernel's.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.file, name, AtFlags::empty())?)
+        Ok(unlinkat(&self.file, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
     /// Makes a file with what `write` gives it and puts it in the place of one that may be there, in one step.
@@ -133,7 +166,7 @@ impl Directory {
         self.must_be_a_file(name)?;
         let (beside, mut file) = self.create_beside(name, mode)?;
         let done = write(&mut file)
-            .and_then(|()| Ok(rustix::fs::renameat(&self.file, &beside, &self.file, name)?));
+            .and_then(|()| Ok(renameat(&self.file, beside.as_os_str(), &self.file, name)?));
         if done.is_err() {
             let _ = self.remove(&beside);
         }
@@ -147,7 +180,7 @@ impl Directory {
     pub fn create_anew(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         self.must_be_a_file(name)?;
         let (beside, file) = self.create_beside(name, mode)?;
-        rustix::fs::renameat(&self.file, &beside, &self.file, name)
+        renameat(&self.file, beside.as_os_str(), &self.file, name)
             .inspect_err(|_| drop(self.remove(&beside)))?;
         Ok(file)
     }
@@ -213,7 +246,7 @@ pub fn must_be_trusted(metadata: &Metadata, name: &str) -> io::Result<()> {
 }
 
 fn must_be_owned(owner: u32, name: &str) -> io::Result<()> {
-    let own = rustix::process::geteuid().as_raw();
+    let own = geteuid().as_raw();
     if owner == 0 || owner == own {
         return Ok(());
     }
@@ -254,8 +287,8 @@ fn walk(path: &Path, others: Others) -> io::Result<File> {
         std::env::current_dir()?
     };
     push(&mut left, &here.join(path));
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut at = File::from(rustix::fs::open("/", flags, Mode::empty())?);
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut at = File::from(open("/", flags, Mode::empty())?);
     let mut name = PathBuf::from("/");
     let mut links = 0;
     while let Some(part) = left.pop() {
@@ -267,9 +300,9 @@ fn walk(path: &Path, others: Others) -> io::Result<File> {
                 must_not_be_shared(metadata.mode(), &name)?;
             }
         }
-        let stat = rustix::fs::statat(&at, &part, AtFlags::SYMLINK_NOFOLLOW)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            at = rustix::fs::openat(&at, &part, flags, Mode::empty())?.into();
+        let stat = fstatat(&at, part.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        if FileType::of(stat.st_mode) != FileType::Symlink {
+            at = openat(&at, part.as_os_str(), flags, Mode::empty())?.into();
             if part == ".." {
                 name.pop();
             } else {
@@ -280,12 +313,12 @@ fn walk(path: &Path, others: Others) -> io::Result<File> {
         must_be_owned(stat.st_uid, &name.join(&part).display().to_string())?;
         links += 1;
         if links > MOST_LINKS {
-            return Err(Errno::LOOP.into());
+            return Err(Errno::ELOOP.into());
         }
-        let target = rustix::fs::readlinkat(&at, &part, Vec::new())?;
-        let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+        let target = readlinkat(&at, part.as_os_str())?;
+        let target = Path::new(&target);
         if target.is_absolute() {
-            at = rustix::fs::open("/", flags, Mode::empty())?.into();
+            at = open("/", flags, Mode::empty())?.into();
             name = PathBuf::from("/");
         }
         push(&mut left, target);

@@ -8,7 +8,7 @@ use super::*;
 const NOBODY: u32 = 65534;
 
 fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
+    let is_root = geteuid().is_root();
     if !is_root {
         eprintln!("not tested: only root gives files to others");
     }

@@ -1,6 +1,11 @@
 //! Parameters of a server and of the host.
 
-use crate::{ParametersError, ffi};
+use crate::ParametersError;
+
+unsafe extern "C" {
+    // Each reads or writes only what its pointers point to, and keeps no pointer.
+    fn steadyvm_policy_validate(parameters: *const Parameters) -> u32;
+}
 
 /// How a server's budget is used and replenished (`enum policy_kind`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -199,8 +204,7 @@ impl Parameters {
 
     fn checked(self) -> Result<Self, ParametersError> {
         // SAFETY: points to a live value of the C type (layout test).
-        ParametersError::check(unsafe { ffi::steadyvm_policy_validate(&raw const self) })
-            .map(|()| self)
+        ParametersError::check(unsafe { steadyvm_policy_validate(&raw const self) }).map(|()| self)
     }
 
     /// Budget, ns in each period.

@@ -1,6 +1,40 @@
 //! One server.
 
-use crate::{Host, Kind, MAX_CPUS, MAX_REPLENISHMENTS, Parameters, ParametersError, ffi};
+use crate::{Host, Kind, MAX_CPUS, MAX_REPLENISHMENTS, Parameters, ParametersError};
+
+unsafe extern "C" {
+    // Each reads or writes only what its pointers point to, and keeps no pointer.
+    fn steadyvm_policy_init(
+        server: *mut Server,
+        parameters: *const Parameters,
+        cpus: *const u64,
+        now: u64,
+    ) -> u32;
+    fn steadyvm_policy_set_parameters(
+        server: *mut Server,
+        parameters: *const Parameters,
+        now: u64,
+    ) -> u32;
+    fn steadyvm_policy_wake(server: *mut Server, now: u64, least_virtual_runtime: u64);
+    fn steadyvm_policy_block(server: *mut Server, now: u64);
+    fn steadyvm_policy_advance(server: *mut Server, now: u64);
+    fn steadyvm_policy_account(server: *mut Server, ran: u64, now: u64);
+    fn steadyvm_policy_account_lent(holder: *mut Server, ran: u64, now: u64);
+    fn steadyvm_policy_account_borrowed(
+        holder_kind: u32,
+        borrower: *mut Server,
+        ran: u64,
+        now: u64,
+    );
+    fn steadyvm_policy_remaining(server: *const Server, now: u64) -> u64;
+    fn steadyvm_policy_runnable(server: *const Server, now: u64) -> u32;
+    fn steadyvm_policy_claims(server: *const Server, now: u64) -> u32;
+    fn steadyvm_policy_may_borrow(holder_kind: u32, borrower: *const Server, now: u64) -> u32;
+    fn steadyvm_policy_key(server: *const Server, host: *const Host) -> u64;
+    fn steadyvm_policy_next_event(server: *const Server, now: u64, holds: u32) -> u64;
+    fn steadyvm_policy_home(server: *const Server) -> u32;
+    fn steadyvm_policy_check(server: *const Server) -> u32;
+}
 
 const WORDS: usize = (MAX_CPUS / 64) as usize;
 /// A set of CPUs below [`MAX_CPUS`].
@@ -89,7 +123,7 @@ impl Server {
         };
         // SAFETY: see above.
         let code =
-            unsafe { ffi::steadyvm_policy_init(&raw mut server, parameters, cpus.0.as_ptr(), now) };
+            unsafe { steadyvm_policy_init(&raw mut server, parameters, cpus.0.as_ptr(), now) };
         ParametersError::check(code).map(|()| server)
     }
 
@@ -103,93 +137,91 @@ impl Server {
         now: u64,
     ) -> Result<(), ParametersError> {
         // SAFETY: see above.
-        ParametersError::check(unsafe {
-            ffi::steadyvm_policy_set_parameters(self, parameters, now)
-        })
+        ParametersError::check(unsafe { steadyvm_policy_set_parameters(self, parameters, now) })
     }
 
     /// The VCPU has work.
     pub fn wake(&mut self, now: u64, least_virtual_runtime_ns: u64) {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_wake(self, now, least_virtual_runtime_ns) }
+        unsafe { steadyvm_policy_wake(self, now, least_virtual_runtime_ns) }
     }
 
     /// The VCPU has no more work.
     pub fn block(&mut self, now: u64) {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_block(self, now) }
+        unsafe { steadyvm_policy_block(self, now) }
     }
 
     /// Replenishments due by `now` are applied.
     pub fn advance(&mut self, now: u64) {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_advance(self, now) }
+        unsafe { steadyvm_policy_advance(self, now) }
     }
 
     /// It ran for `ran_ns` up to `now`, on its own account.
     pub fn account(&mut self, ran_ns: u64, now: u64) {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_account(self, ran_ns, now) }
+        unsafe { steadyvm_policy_account(self, ran_ns, now) }
     }
 
     /// Without work, it held a CPU for `ran_ns` up to `now`.
     pub fn account_lent(&mut self, ran_ns: u64, now: u64) {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_account_lent(self, ran_ns, now) }
+        unsafe { steadyvm_policy_account_lent(self, ran_ns, now) }
     }
 
     /// It ran for `ran_ns` up to `now` on the CPU of an idle server of `holder` kind.
     pub fn account_borrowed(&mut self, holder: Kind, ran_ns: u64, now: u64) {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_account_borrowed(holder as u32, self, ran_ns, now) }
+        unsafe { steadyvm_policy_account_borrowed(holder as u32, self, ran_ns, now) }
     }
 
     /// What is left to use, ns.
     pub fn remaining_ns(&self, now: u64) -> u64 {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_remaining(self, now) }
+        unsafe { steadyvm_policy_remaining(self, now) }
     }
 
     /// It has work, and budget or needs none.
     pub fn is_runnable(&self, now: u64) -> bool {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_runnable(self, now) != 0 }
+        unsafe { steadyvm_policy_runnable(self, now) != 0 }
     }
 
     /// It takes part in the choice of who holds a CPU.
     pub fn claims(&self, now: u64) -> bool {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_claims(self, now) != 0 }
+        unsafe { steadyvm_policy_claims(self, now) != 0 }
     }
 
     /// Whether it may run while a server of kind `holder` idles its budget away.
     pub fn may_borrow_from(&self, holder: Kind, now: u64) -> bool {
         // SAFETY: `self` is a live value of the C type (layout test), which the function only reads.
-        unsafe { ffi::steadyvm_policy_may_borrow(holder as u32, self, now) != 0 }
+        unsafe { steadyvm_policy_may_borrow(holder as u32, self, now) != 0 }
     }
 
     /// The queue key: less is first.
     pub fn key(&self, host: &Host) -> u64 {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_key(self, host) }
+        unsafe { steadyvm_policy_key(self, host) }
     }
 
     /// When it next changes by itself, exactly; [`crate::NEVER`] if it does not.
     pub fn next_event(&self, now: u64, holds: bool) -> u64 {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_next_event(self, now, holds.into()) }
+        unsafe { steadyvm_policy_next_event(self, now, holds.into()) }
     }
 
     /// The first CPU it may run on; [`MAX_CPUS`] if none.
     pub fn home(&self) -> u32 {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_home(self) }
+        unsafe { steadyvm_policy_home(self) }
     }
 
     /// Whether its budget is conserved (the invariant of `struct policy_server`).
     pub fn is_consistent(&self) -> bool {
         // SAFETY: see above.
-        unsafe { ffi::steadyvm_policy_check(self) != 0 }
+        unsafe { steadyvm_policy_check(self) != 0 }
     }
 
     /// The same server at `now` on a clock that is `by` behind, with what makes no difference any more made alike: for who

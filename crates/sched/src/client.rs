@@ -13,9 +13,9 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
+use crate::error::Error;
 use crate::process::ProcessId;
 use crate::protocol::{self, Reply, Request, STOP, VERSION};
-use crate::scheduler::Error;
 
 /// A loader answers within this time: the thread that does comes before VCPUs.
 pub const LIMIT: Duration = Duration::from_secs(2);

@@ -14,7 +14,7 @@
 //! ```
 
 use crate::enforcement::{Enforcement, Reserved, kind};
-use crate::scheduler::Error;
+use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use steadyvm_config::{File, Placed, ServerName};

@@ -1,9 +1,9 @@
 //! What a loader enforces, VCPU by VCPU: the form in which a plan comes to it.
 
-use crate::config::{Priority, Queue};
-use crate::scheduler::Error;
+use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use steadyvm_config::{Priority, Queue};
 use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
 
 /// All of it: what is not named has no budget.

@@ -4,7 +4,7 @@
 //! (`kernel/irq_work.c`). A FIFO thread above that would hold up every preemption that begins on its CPU. So the threads get
 //! the timer's priority while the scheduler is at work. A loader that is killed leaves them there.
 
-use crate::scheduler::Error;
+use crate::error::Error;
 use std::fs;
 use std::mem::MaybeUninit;
 
@@ -32,7 +32,7 @@ impl Raised {
             if policy == libc::SCHED_FIFO && before.sched_priority >= priority {
                 continue;
             }
-            set(thread, libc::SCHED_FIFO, priority).map_err(Error::system(&what))?;
+            set_policy(thread, libc::SCHED_FIFO, priority).map_err(Error::system(&what))?;
             raised.0.push((thread, policy, before));
         }
         Ok(raised)
@@ -43,12 +43,13 @@ impl Drop for Raised {
     fn drop(&mut self) {
         for (thread, policy, before) in &self.0 {
             // A CPU's thread may be gone with it.
-            let _ = set(*thread, *policy, before.sched_priority);
+            let _ = set_policy(*thread, *policy, before.sched_priority);
         }
     }
 }
 
-fn set(thread: i32, policy: i32, priority: i32) -> nix::Result<()> {
+/// Gives a thread a policy; thread 0 is the calling one.
+pub(crate) fn set_policy(thread: i32, policy: i32, priority: i32) -> nix::Result<()> {
     let parameters = libc::sched_param {
         sched_priority: priority,
     };

@@ -1,6 +1,6 @@
 //! What the scheduler asks of the kernel as it is attached: flags that older kernels refuse.
 
-use crate::scheduler::Error;
+use crate::error::Error;
 use libbpf_rs::OpenObject;
 use libbpf_rs::btf::{Btf, types};
 use std::ffi::OsStr;

@@ -1,5 +1,7 @@
 //! A thread that comes before other normal threads for a while.
 
+use rustix::process::{getpriority_process, setpriority_process};
+
 /// The best place among normal threads, until it is dropped; the thread's own one then.
 pub(crate) struct Preferred {
     before: i32,
@@ -8,8 +10,7 @@ pub(crate) struct Preferred {
 impl Preferred {
     /// The calling thread's. One that may not have it stays as it is: it is only slower.
     pub fn now() -> Self {
-        // SAFETY: it takes numbers only; 0 is the calling thread.
-        let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let before = getpriority_process(None).unwrap_or_default();
         set(-20);
         Self { before }
     }
@@ -22,6 +23,6 @@ impl Drop for Preferred {
 }
 
 fn set(nice: i32) {
-    // SAFETY: it takes numbers only; 0 is the calling thread. Without the right to it nothing changes.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+    // None: the calling thread. Without the right to it nothing changes.
+    let _ = setpriority_process(None, nice);
 }

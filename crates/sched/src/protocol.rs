@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::enforcement::Enforcement;
-use crate::scheduler::Error;
+use crate::error::Error;
 use crate::show::Standing;
 
 /// Of requests and replies: one more when any of them changes. 1 had no version in it.

@@ -1,6 +1,6 @@
 //! The recorder: what the scheduler tells the policy, into a file of `policy/event.h`.
 
-use crate::scheduler::Error;
+use crate::error::Error;
 use crate::timer;
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use std::cell::RefCell;

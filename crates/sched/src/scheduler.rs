@@ -1,111 +1,20 @@
 //! Loading the scheduler, keeping it, and telling it what to do.
 
 use crate::abi::{Decisions, HostRequest, MAX_VCPUS, Shared, Vcpu, VcpuRequest};
+use crate::error::Error;
 use crate::kicks::Raised;
 use crate::preferred::Preferred;
+use crate::program::Program;
 use crate::{operations, record, timer};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use std::fs;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::thread::JoinHandle;
-use steadyvm_sched_policy::{CpuSet, Host, Parameters, ParametersError};
+use steadyvm_sched_policy::{CpuSet, Host, Parameters};
 
 /// The compiled scheduler.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sched.bpf.o"));
-
-/// What went wrong.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The kernel or libbpf refused.
-    #[error("cannot {what}: {why}")]
-    Refused {
-        /// What was tried.
-        what: String,
-        /// Why it failed, and what to do.
-        why: String,
-    },
-    /// Parameters that the policy does not take.
-    #[error("{0}")]
-    Parameters(#[from] ParametersError),
-    /// Wrong use.
-    #[error("{0}")]
-    Input(String),
-    /// The scheduler is not in the state that this needs.
-    #[error("{0}")]
-    State(String),
-    /// The kernel has ended the scheduler.
-    #[error(
-        "the kernel has ended the scheduler, and its own one has all threads again: {reason}; `steadyvm apply`, or \
-         `steadyvm sched ext run`, loads it anew"
-    )]
-    Ejected {
-        /// The kernel's words.
-        reason: String,
-    },
-    /// The loader takes requests and does not answer.
-    #[error(
-        "the scheduler's loader at {socket} does not answer within {seconds} s; `steadyvm undo` or `steadyvm sched ext stop` ends it"
-    )]
-    Silent {
-        /// Where it was asked.
-        socket: String,
-        /// How long it was waited for.
-        seconds: f64,
-    },
-    /// The loader was started by another version of this program.
-    #[error(
-        "the scheduler's loader at {socket} is of another version of steadyvm (protocol {theirs}, and not {ours}); \
-         `steadyvm apply` starts this one's in its place"
-    )]
-    OtherVersion {
-        /// Where it was asked.
-        socket: String,
-        /// The version of its protocol.
-        theirs: u32,
-        /// The version of ours.
-        ours: u32,
-    },
-}
-
-impl Error {
-    /// The command line's: 2 for the caller's fault, 3 for the machine's.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Parameters(_) | Self::Input(_) => 2,
-            Self::Refused { .. }
-            | Self::State(_)
-            | Self::Ejected { .. }
-            | Self::Silent { .. }
-            | Self::OtherVersion { .. } => 3,
-        }
-    }
-
-    pub(crate) fn io(what: &str) -> impl FnOnce(io::Error) -> Self {
-        let what = what.to_owned();
-        move |error| Self::Refused {
-            what,
-            why: error.to_string(),
-        }
-    }
-
-    pub(crate) fn system(what: &str) -> impl FnOnce(nix::errno::Errno) -> Self {
-        let what = what.to_owned();
-        move |error| Self::Refused {
-            what,
-            why: error.to_string(),
-        }
-    }
-
-    pub(crate) fn bpf(what: &str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        let what = what.to_owned();
-        move |error| Self::Refused {
-            what,
-            why: format!("{error:#}"),
-        }
-    }
-}
 
 /// What the kernel says of `sched_ext`.
 pub const SCHED_EXT: &str = "/sys/kernel/sched_ext";
@@ -120,55 +29,6 @@ pub fn is_attached_by(sched_ext: &Path) -> bool {
     let read = |name| fs::read_to_string(sched_ext.join(name));
     read("state").is_ok_and(|state| state.trim() == "enabled")
         && read("root/ops").is_ok_and(|name| name.trim() == "steadyvm")
-}
-
-/// A system-call program.
-#[derive(Debug)]
-pub(crate) struct Program {
-    name: &'static str,
-    descriptor: OwnedFd,
-}
-
-impl Program {
-    fn of(object: &Object, name: &'static str) -> Result<Self, Error> {
-        let program = object
-            .progs()
-            .find(|program| program.name() == name)
-            .ok_or_else(|| Error::State(format!("the scheduler has no program {name}")))?;
-        let descriptor = program
-            .as_fd()
-            .try_clone_to_owned()
-            .map_err(Error::io("copy a descriptor"))?;
-        Ok(Self { name, descriptor })
-    }
-
-    /// Runs it with its argument, which it may change.
-    pub fn run(&self, argument: &mut [u8]) -> Result<(), Error> {
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
-            // The kernel writes the argument back to where it came from, and refuses another place
-            // (bpf_prog_test_run_syscall).
-            ctx_in: argument.as_mut_ptr().cast(),
-            ctx_size_in: argument.len() as u32,
-            ..Default::default()
-        };
-        // SAFETY: a program's descriptor, and options that point to `argument`, which lives through the call.
-        let done = unsafe {
-            libbpf_sys::bpf_prog_test_run_opts(self.descriptor.as_raw_fd(), &raw mut options)
-        };
-        let failed = if done < 0 {
-            done
-        } else {
-            options.retval as i32
-        };
-        if failed < 0 {
-            return Err(Error::Refused {
-                what: format!("run the scheduler's program {}", self.name),
-                why: io::Error::from_raw_os_error(-failed).to_string(),
-            });
-        }
-        Ok(())
-    }
 }
 
 /// A thread that ends with this value.

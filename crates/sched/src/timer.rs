@@ -8,7 +8,9 @@
 //! (`hrtimer_init_sleeper`); a timerfd's ends in ktimers/N, of FIFO priority 1, which any FIFO thread on that CPU holds up.
 
 use crate::abi::{AdvanceRequest, Shared, text};
-use crate::scheduler::{Error, Program};
+use crate::error::Error;
+use crate::kicks::set_policy;
+use crate::program::Program;
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
@@ -25,12 +27,7 @@ pub const FIFO_PRIORITY: i32 = 49;
 
 /// Gives the calling thread this FIFO priority.
 pub(crate) fn become_fifo(priority: i32) -> nix::Result<()> {
-    let parameters = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: a number and a live structure; 0 is the calling thread.
-    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
-    nix::errno::Errno::result(done).map(drop)
+    set_policy(0, libc::SCHED_FIFO, priority)
 }
 
 /// Starts it. It ends when `stop` can be read, or the scheduler has ended; `over` closes with it.

@@ -3,10 +3,10 @@
 use crate::abi::{Response, State, WAIT_RECEIVED, op};
 use crate::chain::{Exchange, answer, open};
 use crate::device::Device;
+use crate::handle::Handle;
 use crate::memory::Memory;
 use crate::operation::{self, Outcome};
 use crate::socket::Socket;
-use crate::table::Handle;
 use crate::wait::Ring;
 use rustix::io::Errno;
 use std::mem::size_of;

@@ -3,15 +3,13 @@
 //! close(2) would leave that data to the kernel, where nobody is charged for it and only limits of the
 //! whole host bound it (`tcp_mem`, `tcp_max_orphans`). So a stream with data that its peer has not
 //! acknowledged is shut down instead, which looks the same to the peer, and keeps its slot and its charge
-//! until the data has gone, the connection has ended, or [`LONGEST_S`] are over.
+//! until the data has gone, the connection has ended, or [`LONGEST_CLOSING_S`](crate::socket::LONGEST_CLOSING_S) are over.
 
 use crate::lock::Lock;
 use crate::socket::Socket;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How long a peer may leave data unacknowledged, or its window closed, in seconds.
-pub const LONGEST_S: u32 = 120;
 /// So many are looked at in passing.
 const GLANCE: usize = 4;
 

@@ -3,11 +3,12 @@
 use crate::abi::{Config, VERSION};
 use crate::closing::Closing;
 use crate::congestion::Algorithms;
+use crate::handle::Handle;
 use crate::limits::{Budget, Charge, Limits};
 use crate::memory::Memory;
 use crate::socket::{Buffers, Kind, Socket, StateTable};
 use crate::system::{self, HostSocket};
-use crate::table::{Handle, Reservation, Table};
+use crate::table::{Reservation, Table};
 use crate::wait::WaitSet;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -18,6 +18,7 @@ mod closing;
 mod congestion;
 mod control;
 mod device;
+mod handle;
 mod ioctl;
 mod limits;
 mod lock;

@@ -4,10 +4,10 @@
 use crate::abi::{Response, op};
 use crate::chain::{Control, Exchange};
 use crate::device::Device;
+use crate::handle::Handle;
 use crate::memory::Memory;
 use crate::socket::{Kind, Socket};
 use crate::system::{self, Name};
-use crate::table::Handle;
 use crate::{control, ioctl, option};
 use rustix::io::Errno;
 use std::os::fd::AsFd;

@@ -1,18 +1,20 @@
 //! A socket of the host that belongs to a guest.
 
 use crate::abi::{self, State};
-use crate::closing;
+use crate::handle::Handle;
 use crate::limits::Charge;
 use crate::lock::{Held, Lock};
 use crate::memory::{Memory, Segments};
 use crate::system::{self, HostSocket};
-use crate::table::Handle;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use vm_memory::{Bytes, GuestAddress};
+
+/// How long a peer may leave data unacknowledged, or its window closed, in seconds.
+pub const LONGEST_CLOSING_S: u32 = 120;
 
 const NOW: Timespec = Timespec {
     tv_sec: 0,
@@ -345,7 +347,7 @@ impl Socket {
             && self.is_sending();
         if sends {
             let fd = self.as_fd();
-            let longest = closing::LONGEST_S * 1000;
+            let longest = LONGEST_CLOSING_S * 1000;
             let limit = longest.to_ne_bytes();
             // Fails only for a connection that has ended since, as what follows then sees.
             let _ = system::set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &limit);

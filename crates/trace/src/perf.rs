@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nix::unistd::{SysconfVar, sysconf};
+
 /// `struct perf_event_attr` of `include/uapi/linux/perf_event.h`, the third version (96 bytes),
 /// the first with a clock.
 #[repr(C)]
@@ -142,8 +144,7 @@ pub struct Buffer {
 impl Buffer {
     /// Maps a buffer of at least `bytes` for a tracepoint.
     pub fn map(tracepoint: &Tracepoint, bytes: usize) -> io::Result<Self> {
-        // SAFETY: the call takes and gives numbers only.
-        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let page_bytes = sysconf(SysconfVar::PAGE_SIZE)?.unwrap_or(4096) as usize;
         let data_bytes = bytes.max(page_bytes).next_power_of_two();
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe {

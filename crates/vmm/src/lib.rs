@@ -17,6 +17,7 @@ mod bus;
 pub mod configuration;
 mod cpu;
 mod devices;
+mod event;
 mod force;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

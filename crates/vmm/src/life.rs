@@ -13,6 +13,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::allocator;
 use crate::configuration::{Configuration, Console};
+use crate::event::borrow;
 use crate::force;
 use crate::jail::{self, Jail, Limits};
 use crate::machine::{Machine, Surroundings};
@@ -21,7 +22,7 @@ use crate::output::{Messages, Outputs, Pipe, Sink};
 use crate::resources::{self, Resources};
 use crate::seccomp::{Filters, Role};
 use crate::statistics::Report;
-use crate::terminal::{RawTerminal, borrow};
+use crate::terminal::RawTerminal;
 use crate::thread;
 use crate::threads::{Confinement, Threads};
 use crate::vcpu::{End, Ending};

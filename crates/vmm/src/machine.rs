@@ -23,7 +23,7 @@ use crate::devices::{Backend, Interrupt, MmioDevice};
 use crate::layout;
 use crate::output::{Messages, Pipe};
 use crate::resources::Resources;
-use crate::statistics::Counters;
+use crate::statistics::CountedVcpu;
 use steadyvm_fault::{At, Fault as Error, Result};
 
 /// A VM that has not run yet.
@@ -60,14 +60,6 @@ pub struct OnLine<T> {
     pub part: T,
     /// The line's number.
     pub line: u32,
-}
-
-/// A VCPU with its statistics.
-pub struct CountedVcpu {
-    /// The kernel's.
-    pub fd: VcpuFd,
-    /// Its exits to this program.
-    pub counters: Arc<Counters>,
 }
 
 /// The interrupt of a card on its way through this program, in a VM whose VCPUs may have to be woken

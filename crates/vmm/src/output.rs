@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use steadyvm_sockets::{Held, Lock};
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::terminal::borrow;
+use crate::event::borrow;
 
 /// Bytes that wait for their reader, of the console and of messages each.
 const CAPACITY: usize = 256 << 10;

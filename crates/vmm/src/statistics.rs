@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::machine::CountedVcpu;
 use kvm::KernelCounters;
+use kvm_ioctls::VcpuFd;
 use steadyvm_fault::{At, Fault as Error, Result};
 
 /// Of the JSON document.
@@ -134,4 +134,12 @@ impl Report {
         self.file.set_len(0).cannot(what)?;
         self.file.write_all(text.as_bytes()).cannot(what)
     }
+}
+
+/// A VCPU with its statistics.
+pub struct CountedVcpu {
+    /// The kernel's.
+    pub fd: VcpuFd,
+    /// Its exits to this program.
+    pub counters: Arc<Counters>,
 }

@@ -3,12 +3,13 @@
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use std::io::{self, IsTerminal, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::devices::serial::Console;
+use crate::event::borrow;
 
 /// The terminal's mode before this program changed it; null where it has not. For signal handlers
 /// too: what it points to is never freed.
@@ -133,12 +134,6 @@ fn put_all(console: &Console, stop: &EventFd, bytes: &[u8], interrupted: &impl F
         interrupted();
     }
     true
-}
-
-/// An event as the calls of nix want it.
-pub fn borrow(event: &EventFd) -> BorrowedFd<'_> {
-    // SAFETY: the descriptor is open as long as `event` is borrowed.
-    unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) }
 }
 
 /// Waits for the first or the last descriptor; `false` where the last one, the stop, is readable.

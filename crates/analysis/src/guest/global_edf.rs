@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     supply::Supply,
-    task::Task,
-    time::{Time, last_in_sequence, share},
+    task::{Task, share},
+    time::{Time, last_in_sequence},
     verdict::Verdict,
     work::Work,
     workload::{CarryIn, edf_carry_in},

@@ -12,18 +12,18 @@
 //!
 //! Complexity: that of the tests named in [`super`].
 
-use std::collections::BTreeMap;
-
 use super::{
     Candidate, Dispatch, FairServer, Host, Vcpu, VcpuServer, bcl,
+    clusters::{Cluster, clusters, pay_after_others, together},
     fair::FairServers,
     gfb, heavy, matching,
-    packing::{self, Packing, Rules},
+    packing::{self, Packing, overloads},
     partitioned, reservation, rta,
+    rules::Rules,
     starts::Starts,
 };
 use crate::{
-    ratio::{Fraction, Interval},
+    ratio::Fraction,
     task::Task,
     time::{Amount, Time},
     verdict::{Stop, Verdict, Violation},
@@ -189,7 +189,7 @@ fn place_apart(
                 let sharing = bin.members.iter().map(|&member| &candidates[member]);
                 let sharing: Vec<&Candidate> = sharing.collect();
                 // They fit, as they have been tested.
-                let tasks = packing::together(&sharing, rules.starts).unwrap_or_default();
+                let tasks = together(&sharing, rules.starts).unwrap_or_default();
                 for (candidate, task) in sharing.iter().zip(tasks) {
                     placements[candidate.index] = Placement::Pinned(bin.cpu);
                     costs[candidate.index] = task.demand();
@@ -266,44 +266,6 @@ fn global(
     }
 }
 
-/// Gives each VCPU what it pays after those with which it shares CPUs.
-pub(super) fn pay_after_others(
-    host: &Host,
-    candidates: &mut [Candidate],
-    free: &[u32],
-) -> Result<(), Violation> {
-    let starts = Starts::of(host);
-    if starts.are_free() {
-        return Ok(());
-    }
-    let mut paid = Vec::new();
-    for cluster in clusters(candidates, free) {
-        // With a CPU for each nobody's is taken.
-        if cluster.members.len() > cluster.cpus {
-            let tasks = packing::together(&cluster.members, starts)?;
-            paid.extend(cluster.members.iter().map(|one| one.index).zip(tasks));
-        }
-    }
-    paid.sort_unstable_by_key(|&(index, _)| index);
-    for candidate in candidates {
-        if let Ok(at) = paid.binary_search_by_key(&candidate.index, |&(index, _)| index) {
-            candidate.task = paid[at].1;
-        }
-    }
-    Ok(())
-}
-
-/// More utilisation than CPUs, for certain.
-pub(super) fn overloads(candidates: &[Candidate], cpus: usize) -> bool {
-    let sum = Interval::of(
-        candidates
-            .iter()
-            .map(|candidate| candidate.task.utilization()),
-    );
-    sum.compare(Fraction::new(cpus as i128, 1))
-        .is_some_and(std::cmp::Ordering::is_gt)
-}
-
 fn global_test(
     rules: Rules,
     candidates: &[Candidate],
@@ -374,16 +336,6 @@ fn global_test(
     }
 }
 
-/// VCPUs that share CPUs with no others.
-struct Cluster<'a> {
-    members: Vec<&'a Candidate>,
-    /// CPUs on which global EDF is certain to be work conserving for all of them: those of their mask, or 1
-    /// where masks overlap without being equal.
-    cpus: usize,
-    /// Those of any member.
-    all_cpus: usize,
-}
-
 /// The test of one CPU.
 fn on_one(cluster: &Cluster<'_>, rules: Rules, work: &mut Work) -> Result<(), Rejection> {
     let mut members = cluster.members.clone();
@@ -405,45 +357,6 @@ fn on_one(cluster: &Cluster<'_>, rules: Rules, work: &mut Work) -> Result<(), Re
             reason: RejectionReason::Undecided(stop),
         }),
     }
-}
-
-fn clusters<'a>(candidates: &'a [Candidate], free: &'a [u32]) -> Vec<Cluster<'a>> {
-    // Those of one mask, in the order of their first: mostly that is one group.
-    let mut groups: Vec<(&[u32], Vec<&Candidate>)> = Vec::new();
-    let mut group_of = BTreeMap::new();
-    for candidate in candidates {
-        let mask = candidate.mask.as_deref().unwrap_or(free);
-        let group = *group_of.entry(mask).or_insert(groups.len());
-        if group == groups.len() {
-            groups.push((mask, Vec::new()));
-        }
-        groups[group].1.push(candidate);
-    }
-    // The CPUs of a cluster, its members, and whether all of them have all of the CPUs.
-    let mut found: Vec<(Vec<u32>, Vec<&Candidate>, bool)> = Vec::new();
-    for (mask, mut members) in groups {
-        let (mut cpus, mut equal) = (mask.to_vec(), true);
-        found.retain(|(other, others, _)| {
-            let apart = !other.iter().any(|cpu| cpus.contains(cpu));
-            if !apart {
-                equal = false;
-                members.extend(others);
-                cpus.extend(other);
-                cpus.sort_unstable();
-                cpus.dedup();
-            }
-            apart
-        });
-        found.push((cpus, members, equal));
-    }
-    found
-        .into_iter()
-        .map(|(cpus, members, equal)| Cluster {
-            members,
-            cpus: if equal { cpus.len() } else { 1 },
-            all_cpus: cpus.len(),
-        })
-        .collect()
 }
 
 fn densities(cluster: &Cluster, fair_server: Option<FairServer>) -> Result<(), Rejection> {

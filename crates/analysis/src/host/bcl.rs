@@ -16,7 +16,7 @@
 //!
 //! Complexity: O(n^2). Sufficient. Source: Bertogna, Cirinei and Lipari, ECRTS 2005.
 
-use super::{Candidate, Dispatch, Host, Vcpu, admission::pay_after_others};
+use super::{Candidate, Dispatch, Host, Vcpu, clusters::pay_after_others};
 use crate::{
     task::Task,
     time::{Amount, Time},

@@ -15,7 +15,6 @@
 //!
 //! Complexity: O(1). Sources: Xu et al., RTSS 2013 (cache-aware); the dissertation's section 3.3.3.
 
-use super::starts::Keeping;
 use crate::{
     error::{Error, not_negative},
     time::{Time, div_ceil},
@@ -132,4 +131,20 @@ impl Overheads {
             .saturating_add(budget)
             .saturating_add(starts.max(1).saturating_mul(self.once()))
     }
+}
+
+/// How a kind of server comes to run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Keeping {
+    /// Idles its budget away: its guest's wake-ups find it on its CPU.
+    Idles,
+    /// Keeps its budget to the end of a period that begins whatever its guest does.
+    #[default]
+    Keeps,
+    /// Begins a period as its guest wakes.
+    Begins,
+    /// The same; a budget that is due before its period ends comes back in pieces.
+    BeginsOrPieces,
+    /// Its budget comes back in pieces.
+    Pieces,
 }

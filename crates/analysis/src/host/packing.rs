@@ -13,9 +13,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use super::{
-    Candidate, Dispatch, FairServer, VcpuServer, admission::overloads, partitioned, starts::Starts,
-};
+use super::{Candidate, Dispatch, VcpuServer, clusters::together, partitioned, rules::Rules};
 use crate::{
     ratio::{Fraction, Interval},
     task::Task,
@@ -23,6 +21,17 @@ use crate::{
     verdict::{Stop, Verdict, Violation},
     work::{STEPS_SHARE, Work},
 };
+
+/// More utilisation than CPUs, for certain.
+pub(super) fn overloads(candidates: &[Candidate], cpus: usize) -> bool {
+    let sum = Interval::of(
+        candidates
+            .iter()
+            .map(|candidate| candidate.task.utilization()),
+    );
+    sum.compare(Fraction::new(cpus as i128, 1))
+        .is_some_and(std::cmp::Ordering::is_gt)
+}
 
 #[cfg(test)]
 mod tests;
@@ -32,28 +41,6 @@ pub const EXACT_LIMIT: usize = 16;
 
 /// Tests of one CPU that the exhaustive search may spend.
 pub const SEARCH_NODES: usize = 20_000;
-
-/// The rules of one CPU.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Rules {
-    pub dispatch: Dispatch,
-    pub server: VcpuServer,
-    /// Of each CPU, what VCPUs may have together.
-    pub usable_percent: u8,
-    pub fair_server: Option<FairServer>,
-    /// What VCPUs pay after each other.
-    pub starts: Starts,
-    /// The promise to a VCPU holds whatever wakes the others.
-    pub isolated: bool,
-}
-
-impl Rules {
-    /// The rules of a CPU with these: guests can be believed where all of them have promised something.
-    pub fn of<'c>(self, mut members: impl Iterator<Item = &'c Candidate>) -> Self {
-        let isolated = self.isolated || !members.all(|member| member.reserved);
-        Self { isolated, ..self }
-    }
-}
 
 /// Where VCPUs have more of so many CPUs than they may: a witness of a second.
 ///
@@ -279,18 +266,6 @@ fn crowded(bin: &Bin, index: usize, candidates: &[Candidate], rules: Rules) -> O
     }
     let load = bin.ratio + ratio(&candidates[index].task);
     beyond(rules.usable_percent, load, 1, index)
-}
-
-/// The tasks of those that share CPUs, each with what it pays after the others.
-pub(super) fn together(members: &[&Candidate], starts: Starts) -> Result<Vec<Task>, Violation> {
-    let paying = |one: &&Candidate| match &one.starter {
-        Some(starter) => {
-            let others = members.iter().filter_map(|other| other.starter.as_deref());
-            one.paying(starts.after(starter, others))
-        }
-        None => Ok(one.task),
-    };
-    members.iter().map(paying).collect()
 }
 
 /// The verdict of `bin` with one more candidate; a violation's index is a candidate.

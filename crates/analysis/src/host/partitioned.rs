@@ -17,7 +17,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Dispatch, VcpuServer, bcl, packing::Rules, reservation};
+use super::{Dispatch, VcpuServer, bcl, reservation, rules::Rules};
 use crate::{
     guest::{edf, fixed_priority},
     ratio::{Fraction, compare_sum},

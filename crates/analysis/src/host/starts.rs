@@ -33,7 +33,10 @@
 
 use std::sync::Arc;
 
-use super::{Dispatch, Host, Vcpu, overhead::Overheads};
+use super::{
+    Dispatch, Host, Vcpu,
+    overhead::{Keeping, Overheads},
+};
 use crate::{
     task::Task,
     time::{Time, div_ceil},
@@ -93,22 +96,6 @@ fn wakeups(tasks: &[Task], window: Time) -> Time {
         releases.saturating_mul(if task.suspension() > 0 { 2 } else { 1 })
     };
     tasks.iter().map(wakes).fold(0, Time::saturating_add)
-}
-
-/// How a kind of server comes to run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Keeping {
-    /// Idles its budget away: its guest's wake-ups find it on its CPU.
-    Idles,
-    /// Keeps its budget to the end of a period that begins whatever its guest does.
-    #[default]
-    Keeps,
-    /// Begins a period as its guest wakes.
-    Begins,
-    /// The same; a budget that is due before its period ends comes back in pieces.
-    BeginsOrPieces,
-    /// Its budget comes back in pieces.
-    Pieces,
 }
 
 impl Overheads {

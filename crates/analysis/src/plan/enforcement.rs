@@ -7,7 +7,10 @@
 //! `overheads.quantum` to the tick otherwise.
 
 use super::{Enforcement, Explanation, InputError, Request, ServerName, Unit, VmReport};
-use crate::host::{FairServer, Host, Vcpu, VcpuServer, overhead::Margin, starts::Keeping};
+use crate::host::{
+    FairServer, Host, Vcpu, VcpuServer,
+    overhead::{Keeping, Margin},
+};
 use crate::time::{Amount, Time};
 
 const LEAST_RUNTIME: Time = 1_024;

@@ -7,7 +7,7 @@
 
 use super::{
     Enforcement, Explanation, Needs, Request, TaskNeeds, Unit, Vm, enforcement,
-    run::{Outcome, overloads},
+    outcome::{Outcome, overloads},
 };
 use crate::{
     host::{Rejection, RejectionReason, Vcpu},

@@ -3,7 +3,7 @@
 use super::{
     Explanation, Impossible, InterfaceName, Method, Needs, Request, SchedulerName, Service,
     ServiceReport, StageReport, TermReport, Vm,
-    run::Outcome,
+    outcome::Outcome,
     way::{Passage, Traveller, passages},
 };
 use crate::{

@@ -8,7 +8,7 @@
 use super::{
     HostName, InterfaceName, Needs, Period, Request, SchedulerName, ServiceReport, TaskNeeds, Vm,
     enforcement,
-    run::{Outcome, interface_of, least_interface, vcpus_of},
+    outcome::{Outcome, interface_of, least_interface, vcpus_of},
     service,
 };
 use crate::{

@@ -9,7 +9,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat, renameat};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use steadyvm_files::must_be_trusted;
 
 /// No journal is larger: some 100,000 settings.
@@ -55,17 +58,17 @@ impl Directory {
 
     /// Opens it, if it may be trusted.
     fn open(&self) -> io::Result<File> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let directory = File::from(open(&self.path, flags, Mode::empty())?);
         must_be_trusted(&directory.metadata()?, &self.path.display().to_string())?;
         Ok(directory)
     }
 
     /// Opens the lock file for writing.
     pub(crate) fn open_lock(&self, name: &str) -> io::Result<File> {
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = rustix::fs::openat(self.open()?, name, flags, mode)?;
+        let flags = OFlag::O_CREAT | OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        let file = openat(self.open()?, name, flags, mode)?;
         Ok(File::from(file))
     }
 }
@@ -90,10 +93,10 @@ impl Storage for Directory {
             Err(error) => return Err(error),
         };
         // A pipe would wait for a writer.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = match openat(&directory, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
-            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(Errno::ENOENT) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let metadata = file.metadata()?;
@@ -108,23 +111,23 @@ impl Storage for Directory {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
         let directory = self.open()?;
-        match rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        match unlinkat(&directory, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => {}
             Err(error) => return Err(error.into()),
         }
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = rustix::fs::openat(&directory, name, flags, mode)?;
+        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        let file = openat(&directory, name, flags, mode)?;
         Ok(Box::new(File::from(file)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let directory = self.open()?;
-        Ok(rustix::fs::renameat(&directory, from, &directory, to)?)
+        Ok(renameat(&directory, from, &directory, to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(self.open()?, name, AtFlags::empty())?)
+        Ok(unlinkat(self.open()?, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
     fn sync(&self) -> io::Result<()> {

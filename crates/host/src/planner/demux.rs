@@ -1,7 +1,4 @@
-//! Early demultiplexing in a profile: what it asks for, and its steps.
-//!
-//! Rule: the thread of a level never stands above a process of the next level, or packets for low
-//! priorities would preempt high ones again, which is what the levels are there to end.
+//! Steps of early demultiplexing.
 
 use steadyvm_demux::Queues;
 

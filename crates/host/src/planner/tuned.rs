@@ -2,9 +2,9 @@
 //! documented XML of a real-time VM puts its threads.
 //!
 //! Each constant names the file of Debian's package tuned 2.20.0-1 below /usr/lib/tuned that it is from; `realtime-virtual-host`
-//! includes `realtime`, that `network-latency`, and that `latency-performance`. What the profile puts
-//! on the kernel's command line ([`command_line`]) takes a boot: a host that was not booted so is refused. What of the profile is
-//! left out, and why: docs/guide/methods.md.
+//! includes `realtime`, that `network-latency`, and that `latency-performance`. What the profile puts on the kernel's
+//! command line ([`command_line`](crate::profile::tuned::command_line)) takes a boot: a host that was not booted so is
+//! refused. What of the profile is left out, and why: docs/guide/methods.md.
 
 use super::dedicated;
 use super::step::Step;

@@ -116,7 +116,7 @@ macro_rules! kinds {
         #[cfg(test)]
         pub(super) fn examples() -> Vec<(FakeHost, Change)> {
             vec![$({
-                let host = crate::fake::paper::paper_host(2);
+                let host = crate::tests::scenario::paper_host(2);
                 let change = $kind::example(&host);
                 (host, change.into())
             },)+]

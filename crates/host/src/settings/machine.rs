@@ -135,7 +135,7 @@ impl Machine {
             demux: Arc::new(KernelDemultiplexer::default()),
             redirects: Arc::new(KernelRedirects::default()),
             vcpu_scheduler: Arc::new(KernelVcpuScheduler::default()),
-            runtime: rustix::process::geteuid()
+            runtime: nix::unistd::geteuid()
                 .is_root()
                 .then(|| RUNTIME_DIRECTORY.into()),
         }

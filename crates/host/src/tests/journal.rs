@@ -338,14 +338,7 @@ fn a_journal_that_others_may_write_is_refused() {
     std::os::unix::fs::symlink(&elsewhere, &journal).unwrap();
     expect(&control, &host, "journal");
     fs::remove_file(&journal).unwrap();
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &journal,
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::RUSR,
-        0,
-    )
-    .unwrap();
+    nix::unistd::mkfifo(&journal, nix::sys::stat::Mode::S_IRUSR).unwrap();
     expect(&control, &host, "no regular file");
     fs::remove_file(&journal).unwrap();
     fs::rename(&elsewhere, &journal).unwrap();
@@ -356,7 +349,7 @@ fn a_journal_that_others_may_write_is_refused() {
     fs::remove_file(&state).unwrap();
     fs::rename(&real, &state).unwrap();
     // One that is another user's.
-    if rustix::process::geteuid().is_root() {
+    if nix::unistd::geteuid().is_root() {
         std::os::unix::fs::chown(&journal, Some(65534), None).unwrap();
         expect(&control, &host, "belongs to user 65534");
         std::os::unix::fs::chown(&journal, Some(0), None).unwrap();

@@ -19,8 +19,7 @@ fn with_thread(work: impl FnOnce(u32)) {
     let (number, read_number) = mpsc::channel();
     let (stop, wait) = mpsc::channel::<()>();
     let thread = thread::spawn(move || {
-        // SAFETY: gettid takes no arguments and cannot fail.
-        number.send(unsafe { libc::gettid() } as u32).unwrap();
+        number.send(calling_thread()).unwrap();
         let _ = wait.recv();
     });
     work(read_number.recv().unwrap());

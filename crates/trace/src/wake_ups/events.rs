@@ -7,6 +7,8 @@ use crate::event::{Decoder, Event, Kind};
 use crate::perf::{Buffer, Tracepoint};
 use crate::record::{Record, records};
 use crate::tracefs;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
 use steadyvm_fault::Fault;
 
 /// The kernel takes a filter of a page at most; a thread takes less than 20 bytes of it.
@@ -161,13 +163,9 @@ fn filter(field: &str, threads: &BTreeSet<u32>) -> String {
 }
 
 fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel writes one timespec to a live value of that type.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    // Linux has that clock everywhere.
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
 #[cfg(test)]

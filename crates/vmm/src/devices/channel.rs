@@ -17,7 +17,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 use super::transport::{Activation, Identity};
 use super::{Backend, Broken, Interrupt};
-use crate::terminal::borrow;
+use crate::event::borrow;
 
 /// Of each queue; the thread serves at most so many requests of one in a turn.
 const QUEUE_SIZE: u16 = 64;

@@ -358,7 +358,7 @@ fn a_front_end_that_speaks_is_left() {
     let guest = Guest::connect();
     guest.front.as_ref().unwrap().write_all(b"x").unwrap();
     let mut end = [PollFd::new(
-        crate::terminal::borrow(&guest.ending.event),
+        crate::event::borrow(&guest.ending.event),
         PollFlags::POLLIN,
     )];
     assert_eq!(poll(&mut end, PATIENCE).unwrap(), 1);

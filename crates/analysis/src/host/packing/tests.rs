@@ -4,6 +4,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
+use crate::host::starts::Starts;
 
 /// Best fit as it reads: every CPU that allows the VCPU and accepts it, by (sibling, falling bandwidth, position).
 fn plain_best_fit(

@@ -15,10 +15,10 @@ pub(crate) const XDP_PRIORITY: &str = "/proc/sys/net/core/rtnet_xdp_prio";
 pub(crate) const THREAD_PRIORITY: &str = "/proc/sys/net/core/rtnet_thread_prio";
 
 /// The CPU masks of workqueues: realtime/tuned.conf, `[sysfs]`. The one of all of them is among
-/// what [`dedicated`] sets.
+/// what a dedicated CPU sets.
 pub(crate) const WORKQUEUES: &str = "/sys/devices/virtual/workqueue";
 
-/// Files and values.
+/// What tuned's profile sets: files and values.
 pub(crate) const FILES: [(&str, Form, &str); 13] = [
     // latency-performance/tuned.conf, [sysctl]
     ("/proc/sys/vm/dirty_ratio", Form::Text, "10"),

@@ -131,8 +131,8 @@ impl HostTree for RootedTree {
             let device = file.rdev();
             format!(
                 "{}:{}",
-                rustix::fs::major(device),
-                rustix::fs::minor(device)
+                nix::sys::stat::major(device),
+                nix::sys::stat::minor(device)
             )
         };
         Ok(file.file_type().is_char_device().then(numbers))

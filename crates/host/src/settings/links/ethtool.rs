@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use super::calls::{FlowMatch, FlowRule, FlowTable, Moderation, PortProtocol};
 
@@ -205,14 +207,8 @@ fn control(device: &str, data: *mut libc::c_void) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
     request.name[..device.len()].copy_from_slice(device.as_bytes());
-    // SAFETY: takes no pointers; the result is checked.
-    let descriptor =
-        unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just opened and belongs to nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let (family, flags) = (AddressFamily::Inet, SockFlag::SOCK_CLOEXEC);
+    let socket = socket(family, SockType::Datagram, flags, None)?;
     // SAFETY: `request` is a live `struct ifreq` with a terminated name. Its data is a live,
     // writable structure whose first word is the command, and large enough for what that
     // command reads and writes: every caller passes a `Value` for flags, a `Coalescing` for

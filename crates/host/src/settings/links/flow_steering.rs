@@ -60,7 +60,7 @@ impl SettingKind for FlowSteering {
     fn example(host: &crate::settings::fake::FakeHost) -> crate::settings::ChangeOf<Self> {
         host.file("/sys/class/net/example1/ifindex", "78\n");
         host.edit(|state| {
-            let steering = crate::fake::FakeFlowSteering::default();
+            let steering = crate::settings::fake::FakeFlowSteering::default();
             state.flow_steering.insert("example1".into(), steering);
         });
         crate::settings::ChangeOf {

@@ -2,7 +2,10 @@
 //! monitor's: one is borrowed (`pidfd_getfd`), which needs root (`CAP_SYS_PTRACE`).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 /// `struct ifreq`
 #[repr(C)]
@@ -32,12 +35,10 @@ pub(super) fn set_send_buffer(pid: u32, descriptor: u32, tap: &str, bytes: u32) 
 /// A descriptor of another process, if it is an attached queue of the tap: meanwhile the number may
 /// be another file's, or another process may have its place.
 fn borrow(pid: u32, descriptor: u32, tap: &str) -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers; the result is checked.
-    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let process = owned(process)?;
-    // SAFETY: as above.
-    let queue = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) };
-    let queue = owned(queue).map_err(no_queue)?;
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let queue = pidfd_getfd(process, descriptor.cast_signed(), PidfdGetfdFlags::empty())
+        .map_err(|error| no_queue(error.into()))?;
     let mut request = InterfaceRequest {
         name: [0; 16],
         rest: [0; 3],
@@ -62,13 +63,6 @@ fn no_queue(error: io::Error) -> io::Error {
         }
         _ => error,
     }
-}
-
-/// The descriptor that a system call has opened.
-fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
-    let descriptor = RawFd::try_from(result).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just opened it, and it belongs to nobody else.
-    check(descriptor).map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

@@ -402,8 +402,7 @@ pub(crate) fn is_runnable(tid: u32) -> bool {
 
 /// The number of the thread that asks.
 pub(crate) fn calling_thread() -> u32 {
-    // SAFETY: the call takes nothing and cannot fail.
-    unsafe { libc::gettid() }.cast_unsigned()
+    nix::unistd::gettid().as_raw().cast_unsigned()
 }
 
 /// Thread 0 would mean the caller itself; it is never meant here.

@@ -247,8 +247,8 @@ mod tests {
         let (socket, sched_ext) = (place.path().join("sched.sock"), place.path().join("ext"));
         let _listener = UnixListener::bind(&socket).unwrap();
         let mut loader = Command::new("sleep").arg("1000").spawn().unwrap();
-        let pid = rustix::process::Pid::from_child(&loader);
-        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let pid = nix::unistd::Pid::from_raw(loader.id().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
         let id = steadyvm_sched::process::ProcessId::of(loader.id()).unwrap();
         fs::write(socket.with_extension("pid"), id.to_string()).unwrap();
         say(&sched_ext, true);
