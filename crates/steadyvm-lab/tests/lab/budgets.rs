@@ -1,7 +1,7 @@
 //! Budgets of a plan in the emulated host, kept by `SCHED_DEADLINE` whatever the neighbours do.
 
-use crate::profile::{all_hold, inside, shown, undo, write};
-use crate::shared;
+use crate::support::profile::{all_hold, inside, shown, undo, write};
+use crate::support::shared;
 use steadyvm_lab::agent::{Connection, Process};
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};

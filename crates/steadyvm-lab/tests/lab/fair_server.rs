@@ -1,7 +1,7 @@
 //! The fair server of a real kernel in the emulated host: the pieces in which it gives normal
 //! threads their share, before and after steadyvm bounds them, and how they come back.
 
-use crate::shared::{self, SharedHost};
+use crate::support::shared::{self, SharedHost};
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::HostKernel;
 

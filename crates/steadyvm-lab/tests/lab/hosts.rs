@@ -1,9 +1,9 @@
 //! Tests in the emulated host. They need root and what `steadyvm-lab prepare` builds, and take
 //! minutes: `make lab-tests` runs them, one at a time.
 
-use crate::comparison::{require_figures, short_comparison};
-use crate::shared;
-use crate::support::{Footprint, wait_until_gone};
+use crate::support::comparison::{require_figures, short_comparison};
+use crate::support::shared;
+use crate::support::footprint::{Footprint, wait_until_gone};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};

@@ -2,9 +2,9 @@
 //! must survive traffic. They need root and what `steadyvm-lab prepare` builds, and take minutes:
 //! `make lab-tests` runs them, one at a time.
 
-use crate::kernel_log;
-use crate::programs::store;
-use crate::shared::{self, SharedHost};
+use crate::support::kernel_log;
+use crate::support::programs::store;
+use crate::support::shared::{self, SharedHost};
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
@@ -338,7 +338,7 @@ fn flood_while(socket: &UdpSocket, to: SocketAddr, work: impl FnOnce()) {
 /// Puts support/mark.bpf.c on the host, as /run/mark.o.
 fn store_marking_program(host: &Host) {
     let object = host.place.path().join("mark.o");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/mark.bpf.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/support/mark.bpf.c");
     let compiled = Command::new("clang")
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-Wall", "-Werror"])
         .args(["-I/usr/include/x86_64-linux-gnu", "-c", source, "-o"])

@@ -4,9 +4,9 @@ use std::net::UdpSocket;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::files::ranks;
-use crate::profile::{all_hold, inside, shown, undo, write};
-use crate::shared;
+use crate::support::files::ranks;
+use crate::support::profile::{all_hold, inside, shown, undo, write};
+use crate::support::shared;
 use serde_json::Value;
 use steadyvm_experiment::compare::{NAME, Phase, ratio_of, required};
 use steadyvm_experiment::engine::results::from_json_of;

@@ -1,9 +1,9 @@
 //! The network profile in the emulated host: on the distribution's kernel and on the RT kernel,
 //! with and without early demultiplexing, after a crash too.
 
-use crate::profile::{all_hold, inside, shown, undo, write};
-use crate::programs::install;
-use crate::shared;
+use crate::support::profile::{all_hold, inside, shown, undo, write};
+use crate::support::programs::install;
+use crate::support::shared;
 use serde_json::Value;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

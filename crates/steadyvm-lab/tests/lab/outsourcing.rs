@@ -1,7 +1,7 @@
 //! Guests of `steadyvm up` in the lab, and the methods of the comparison that have them.
 
-use crate::comparison::{require_figures, short_comparison};
-use crate::shared;
+use crate::support::comparison::{require_figures, short_comparison};
+use crate::support::shared;
 use std::time::Duration;
 use steadyvm_experiment::compare::{Phase, ratio_of};
 use steadyvm_lab::Guest;

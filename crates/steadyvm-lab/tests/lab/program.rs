@@ -1,7 +1,7 @@
 //! What whoever runs the program meets at its edges: a terminal, an interrupted build, a host that
 //! does not come up or has no KVM. `make lab-tests` runs them.
 
-use crate::support::Footprint;
+use crate::support::footprint::Footprint;
 use nix::pty::{OpenptyResult, Winsize, openpty};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -104,7 +104,7 @@ fn an_interrupted_build_leaves_nothing_and_is_built_again() {
     // SAFETY: a plain system call; the child is not collected yet, so the number is its own.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    crate::support::wait_until_gone(&before);
+    crate::support::footprint::wait_until_gone(&before);
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains(cache.path().to_str().unwrap()), "{mounts}");
     // What is half built is not taken for built: the next run begins again.
@@ -115,7 +115,7 @@ fn an_interrupted_build_leaves_nothing_and_is_built_again() {
     // SAFETY: as above.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
     assert_eq!(child.wait().unwrap().code(), Some(143));
-    crate::support::wait_until_gone(&before);
+    crate::support::footprint::wait_until_gone(&before);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn what_is_missing_is_built_side_by_side() {
     // SAFETY: a plain system call; the child is not collected yet, so the number is its own.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    crate::support::wait_until_gone(&before);
+    crate::support::footprint::wait_until_gone(&before);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::files::ranks;
-use crate::profile::{all_hold, inside, shown, undo, write};
-use crate::shared;
+use crate::support::files::ranks;
+use crate::support::profile::{all_hold, inside, shown, undo, write};
+use crate::support::shared;
 use serde_json::Value;
 use steadyvm_lab::agent::Process;
 use steadyvm_lab::host::{EmulatedHost, RT};

@@ -2,9 +2,9 @@
 //! emulated host. They need root, gcc and what `steadyvm-lab prepare` builds, and take minutes:
 //! `make lab-tests` runs them, one at a time.
 
-use crate::cases::{RUN_CASES, build_cases, check, expected, guest};
-use crate::outsourced::{Guest, PATIENCE, softirqs};
-use crate::shared;
+use crate::support::cases::{RUN_CASES, build_cases, check, expected, guest};
+use crate::support::outsourced::{Guest, PATIENCE, softirqs};
+use crate::support::shared;
 use std::fs;
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! How many packets a VM's tap hands to the host in one section: set while the VM runs, undone after a crash
 //! too, and counted.
 
-use crate::profile::{all_hold, inside, laboratory, shown, undo, write};
+use crate::support::profile::{all_hold, inside, laboratory, shown, undo, write};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! `steadyvm up` in the emulated host: stock guests boot, do their work, and leave nothing.
 
-use crate::outsourced::{Guest, Lab};
-use crate::shared;
+use crate::support::outsourced::{Guest, Lab};
+use crate::support::shared;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;

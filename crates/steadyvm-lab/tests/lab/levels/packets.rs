@@ -1,7 +1,7 @@
 //! Packets under levels: their order, what GRO merges, and the level of each.
 
 use super::{Datagrams, Host, PATIENCE, flood_while, kernel, store_marking_program};
-use crate::programs::install;
+use crate::support::programs::install;
 use std::time::Instant;
 use steadyvm_lab::host::BULK;
 use steadyvm_lab::laboratory::HostKernel;

@@ -1,7 +1,7 @@
 //! What is polled at the RT level, and what that leaves to all else.
 
 use super::{Host, PATIENCE, assert_all_answered, flood_while, kernel};
-use crate::programs::install;
+use crate::support::programs::install;
 use std::net::UdpSocket;
 use std::time::Duration;
 use steadyvm_lab::host::{BULK, RT};
