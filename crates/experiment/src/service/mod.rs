@@ -81,7 +81,7 @@ pub fn check(name: &str, options: &Options) -> Result<()> {
     } else if options
         .methods
         .iter()
-        .any(|it| it.guests == Guests::OutsourcedBulk)
+        .any(|it| it.row().guests == Guests::OutsourcedBulk)
     {
         format!("rt-process has no VM that {name} could run in")
     } else {

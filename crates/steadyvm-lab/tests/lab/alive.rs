@@ -2,7 +2,6 @@
 //! steadyvm does about the threads of RCU, of the timers and of the disk's interrupts, and what happens
 //! without it. As tests/lab.
 
-
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -107,8 +106,8 @@ fn minute_without_an_end(host: &EmulatedHost) -> String {
 #[ignore = "needs the lab: make lab-tests"]
 fn virtual_cpus_that_compute_and_a_flood_stall_neither_rcu_nor_timers_nor_disks() {
     let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::PreemptRt);
-    let specification = laboratory.host("alive", HostKernel::PreemptRt).unwrap();
+    let laboratory = laboratory(logs.path(), HostKernel::V6_12Rt);
+    let specification = laboratory.host("alive", HostKernel::V6_12Rt).unwrap();
     let host = EmulatedHost::boot(&specification).unwrap();
     // The interrupts of a CPU that goes move to another one, and stay there.
     inside(

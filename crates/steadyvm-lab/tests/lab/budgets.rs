@@ -121,7 +121,7 @@ fn shows_what_the_kernel_counts(host: &EmulatedHost, thread: &str) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     write(&host, "/run/steadyvm.toml", FILE);
     let rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
@@ -199,14 +199,14 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn apply_has_sched_ext_keep_a_budget_and_undo_ends_it() {
-    sched_ext_keeps_a_budget_on(HostKernel::RtLevels);
+    sched_ext_keeps_a_budget_on(HostKernel::V6_12RtPatched);
 }
 
 /// Its verifier asks for more of the scheduler's programs than ours.
 #[test]
 #[ignore = "needs the lab: make experiment-tests"]
 fn the_newest_kernel_has_sched_ext_keep_a_budget_too() {
-    sched_ext_keeps_a_budget_on(HostKernel::NewestRt);
+    sched_ext_keeps_a_budget_on(HostKernel::V7_3Rt);
 }
 
 fn sched_ext_keeps_a_budget_on(kernel: HostKernel) {
@@ -278,7 +278,7 @@ fn sched_ext_keeps_a_budget_on(kernel: HostKernel) {
 fn an_end_by_the_kernel_is_told_and_waited_after_and_a_stopped_loader_is_ended() {
     const ENABLED: &str = "until [ $(cat /sys/kernel/sched_ext/state) = enabled ]; do :; done";
     const DISABLED: &str = "until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do :; done";
-    let host = shared::host(HostKernel::RtLevels);
+    let host = shared::host(HostKernel::V6_12RtPatched);
     write(
         &host,
         "/run/steadyvm.toml",
@@ -328,7 +328,7 @@ fn an_end_by_the_kernel_is_told_and_waited_after_and_a_stopped_loader_is_ended()
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn budgets_beyond_the_host_are_refused_and_nothing_is_changed() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     let _rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
         .unwrap();

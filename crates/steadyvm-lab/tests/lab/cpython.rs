@@ -1,7 +1,6 @@
 //! Python's own tests of sockets in a guest, on its ordinary stack and on outsourced sockets. As
 //! `tests/lab/sockets.rs`.
 
-
 use crate::support::outsourced::{Guest, Lab};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

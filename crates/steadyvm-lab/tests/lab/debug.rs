@@ -5,6 +5,7 @@
 mod experiments;
 
 use crate::support::cases::{RUN_CASES, build_cases, check, expected, guest};
+use crate::support::kernel_log;
 use crate::support::outsourced::{Guest, Lab};
 use std::time::Duration;
 use steadyvm_lab::artifact::{Cache, sockets_module_for};
@@ -13,7 +14,7 @@ use steadyvm_lab::progress::Silent;
 
 /// Such a kernel is some ten times slower, in an emulated host.
 const PATIENCE: Duration = Duration::from_secs(1200);
-const KERNEL: HostKernel = HostKernel::LevelsDebug;
+const KERNEL: HostKernel = HostKernel::V6_12PatchedDebug;
 
 #[test]
 #[ignore = "needs the lab and a kernel that checks itself: make debug-tests"]

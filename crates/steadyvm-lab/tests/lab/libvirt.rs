@@ -1,14 +1,13 @@
 //! libvirtd with real domains in the emulated host: `make libvirt-tests`. As tests/lab.
 
-
 use crate::support::files::{budgets, ranks};
 use crate::support::libvirt::{
-    LibvirtHost, MIGRATES, PATIENCE, STEADY_CLOCK, Thread, await_guest, define, inside,
+    self, LibvirtHost, MIGRATES, PATIENCE, STEADY_CLOCK, Thread, await_guest, define, inside,
     install_hook, monitor, remove_hook, restart_libvirtd, threads, try_inside, write,
 };
+use crate::support::thread_trace::{self, Trace};
 use steadyvm_lab::agent::Process;
 use steadyvm_lab::host::EmulatedHost;
-use crate::support::thread_trace::Trace;
 
 const ADDRESS: &str = "10.77.1.3";
 

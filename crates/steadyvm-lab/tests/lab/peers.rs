@@ -1,6 +1,5 @@
 //! What others would use in steadyvm's place, in the lab: `make program-tests`. As tests/lab.rs.
 
-
 use crate::support::comparison::{require_figures, short_comparison};
 use std::path::Path;
 use steadyvm_experiment::testbed::ComparedMethod;
@@ -14,7 +13,7 @@ fn boot(method: &str, logs: &Path) -> EmulatedHost {
     let method: ComparedMethod = method.parse().unwrap();
     let cache = Cache::of_this_machine().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_steadyvm-lab"));
-    let kernels = [HostKernel::PreemptRt];
+    let kernels = [HostKernel::V6_12Rt];
     let laboratory = Laboratory::open(&cache, program, logs, &kernels, &Silent).unwrap();
     EmulatedHost::boot(&method.specification(&laboratory, 0).unwrap()).unwrap()
 }

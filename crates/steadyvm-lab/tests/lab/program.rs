@@ -61,7 +61,7 @@ fn read_until(terminal: &mut File, wanted: &str) -> String {
 #[ignore = "needs the lab: make lab-tests"]
 fn a_shell_follows_the_size_of_its_terminal() {
     let before = Footprint::now();
-    let arguments = ["shell", "--kernel", "vanilla"];
+    let arguments = ["shell", "--kernel", "6.12"];
     let (mut child, mut terminal) = in_a_terminal(&arguments, window(31, 77));
     terminal
         .write_all(b"echo $((6*7))-is-shown; stty size\n")
@@ -123,7 +123,7 @@ fn an_interrupted_build_leaves_nothing_and_is_built_again() {
 fn what_is_missing_is_built_side_by_side() {
     let before = Footprint::now();
     let cache = tempfile::tempdir().unwrap();
-    let mut child = with_empty_cache(cache.path(), &["prepare", "--kernel", "vanilla"]);
+    let mut child = with_empty_cache(cache.path(), &["prepare", "--kernel", "6.12"]);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut begun = Vec::new();
     for line in lines.by_ref().map_while(Result::ok) {
@@ -144,7 +144,7 @@ fn what_is_missing_is_built_side_by_side() {
 #[ignore = "needs the lab: make lab-tests"]
 fn a_host_that_does_not_come_up_says_the_end_of_its_console() {
     let done = Command::new(LAB)
-        .args(["run", "--kernel", "vanilla"])
+        .args(["run", "--kernel", "6.12"])
         .args(["--kernel-words", "rdinit=/nowhere panic=-1", "--", "true"])
         .output()
         .unwrap();

@@ -1,7 +1,6 @@
 //! Real, unmodified programs from Debian's packages on outsourced sockets, in the emulated host. As
 //! `tests/lab/sockets.rs`.
 
-
 use crate::support::outsourced::{Guest, Lab, PATIENCE, softirqs};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! The `sched_ext` scheduler in the emulated host: it loads, keeps budgets whatever others do, and ends with its loader. As
-//! tests/lab. `STEADYVM_TEST_KERNEL`: the host's kernel, `rt-levels` or `7.3-rt`.
+//! tests/lab. `STEADYVM_TEST_KERNEL`: the host's kernel, `6.12-rt-patched` or `7.3-rt`.
 
 mod cost;
 mod plans;

@@ -1,7 +1,6 @@
 //! Outsourced sockets for a guest of Debian's stock QEMU: `steadyvm sockets serve` in the emulated host, and
 //! what a call costs there. As tests/lab.
 
-
 use crate::support::outsourced::{Guest, Lab, PATIENCE, softirqs};
 use std::fmt::Write;
 use std::net::UdpSocket;

@@ -1,6 +1,5 @@
 //! tuned's own daemon beside steadyvm, in the emulated host: `make libvirt-tests`. As tests/lab.
 
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -68,10 +67,10 @@ fn of_package() -> Vec<(String, String)> {
 fn boot(logs: &Path, user_space: UserSpace) -> EmulatedHost {
     let cache = Cache::of_this_machine().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_steadyvm-lab"));
-    let kernels = [HostKernel::PreemptRt];
+    let kernels = [HostKernel::V6_12Rt];
     let laboratory = Laboratory::open(&cache, program, logs, &kernels, &Silent).unwrap();
     let laboratory = laboratory.with_user_space(user_space, &cache, &Silent);
-    let host = laboratory.unwrap().host("tuned", HostKernel::PreemptRt);
+    let host = laboratory.unwrap().host("tuned", HostKernel::V6_12Rt);
     let host = EmulatedHost::boot(&host.unwrap()).unwrap();
     inside(
         &host,

@@ -3,8 +3,8 @@
 //! root, build a kernel first and are slow: `make debug-tests` runs them, one at a time. Guests have their usual
 //! kernel: what checks itself is the host's, with its KVM, vhost and taps.
 
-
 use crate::support::comparison::require_figures;
+use crate::support::kernel_log;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,8 +45,8 @@ struct Kernel {
 impl Kernel {
     fn of_this_run() -> Self {
         match std::env::var("STEADYVM_TEST_KERNEL").as_deref() {
-            Err(_) | Ok("rt-levels-debug") => Self {
-                name: "rt-levels-debug",
+            Err(_) | Ok("6.12-rt-patched-debug") => Self {
+                name: "6.12-rt-patched-debug",
                 methods: &["vanilla", "rt-poll-list"],
                 bursts_up_to: None,
                 compared: &["preempt-rt", "rt-poll-list"],
@@ -54,8 +54,8 @@ impl Kernel {
                 configurations: &["vanilla", "rt-poll-list:1", "rt-poll-list:64"],
                 configurations_of_guests: &["rt-poll-list:1"],
             },
-            Ok("levels-debug") => Self {
-                name: "levels-debug",
+            Ok("6.12-patched-debug") => Self {
+                name: "6.12-patched-debug",
                 methods: &["vanilla"],
                 bursts_up_to: Some("100"),
                 compared: &["vanilla"],

@@ -1,11 +1,11 @@
 //! docs/guide/libvirt.md, with Debian's `AppArmor` profiles in force.
 
+use crate::guides::reader::{
+    FILE, RANKS, Reader, end_web, keep_state, require_budgets, require_restored, start_web,
+};
 use crate::support::debian;
 use crate::support::libvirt::{
     STEADY_CLOCK, await_guest, define, inside, monitor, threads, try_inside, write,
-};
-use crate::guides::reader::{
-    FILE, RANKS, Reader, end_web, keep_state, require_budgets, require_restored, start_web,
 };
 
 /// Where hooks of administrators lie.

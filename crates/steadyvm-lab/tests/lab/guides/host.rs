@@ -1,10 +1,10 @@
 //! The README and docs/guide/host.md.
 
-use crate::support::debian;
-use crate::support::libvirt::inside;
 use crate::guides::reader::{
     Reader, end_web, keep_state, press_control_c, require_restored, spawn, start_web,
 };
+use crate::support::debian;
+use crate::support::libvirt::inside;
 
 const PAGE: &str = "docs/guide/host.md";
 

@@ -2,12 +2,12 @@
 
 use std::process::Command as Program;
 
-use crate::support::debian::{self, DebianHost};
-use crate::support::host_program::host_program;
-use crate::support::libvirt::{PATIENCE, STEADY_CLOCK, await_line, define_with, inside, write};
 use crate::guides::reader::{
     FILE, RANKS, Reader, end_web, keep_state, press_control_c, require_restored, spawn,
 };
+use crate::support::debian::{self, DebianHost};
+use crate::support::host_program::host_program;
+use crate::support::libvirt::{PATIENCE, STEADY_CLOCK, await_line, define_with, inside, write};
 
 /// What the guide on measuring takes for granted: a VM with this address, and another machine that one reaches by ssh
 /// and that reaches the VM by the card.

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command as Program;
 
+use crate::guides::reader::FILE;
 use crate::support::guide::{self, Block, Command, Content};
 use crate::support::host_program::host_program;
-use crate::guides::reader::FILE;
 
 #[test]
 fn every_block_of_every_guide_is_typed_or_says_why_not() {

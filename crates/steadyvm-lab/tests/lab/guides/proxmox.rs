@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::guides::reader::{Reader, keep_state, require_budgets, require_restored};
 use crate::support::debian::{self, DebianHost, carry};
 use crate::support::guide;
 use crate::support::libvirt::{inside, threads_of, try_inside, write};
-use crate::guides::reader::{Reader, keep_state, require_budgets, require_restored};
 
 /// What stands for Proxmox VE's program: what it does is in its head.
 const QM: &str = include_str!("../../programs/qm.sh");

@@ -1,6 +1,5 @@
 //! How long the `sched_ext` scheduler's decisions take, as VCPUs become more. As `sched.rs`.
 
-
 use crate::support::sched::Lab;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -4,7 +4,6 @@
 //! A sampler reads the CPU time of each thread again and again; every pair of its samples is a window. The plan counts the
 //! costs of an emulated host, which are upper estimates.
 
-
 use crate::support::sched::{Lab, Spinner};
 use std::fmt::Write as _;
 use steadyvm_analysis::plan::random::{self, Random};

@@ -4,7 +4,6 @@
 //! After each change: a normal thread gets on on every CPU that is online, no thread is lost, and every budget is conserved
 //! by the scheduler's own count.
 
-
 use crate::support::sched::{Lab, Spinner};
 use serde_json::Value;
 use std::fmt::Write as _;

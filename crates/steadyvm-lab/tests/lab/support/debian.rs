@@ -68,12 +68,12 @@ fn boot() -> DebianHost {
     let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian-host");
     let cache = Cache::of_this_machine().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_steadyvm-lab"));
-    let kernels = [HostKernel::PreemptRt];
+    let kernels = [HostKernel::V6_12Rt];
     let laboratory = Laboratory::open(&cache, program, &logs, &kernels, &Silent).unwrap();
     let laboratory = laboratory
         .with_user_space(UserSpace::Guides, &cache, &Silent)
         .unwrap();
-    let mut host = laboratory.host("debian", HostKernel::PreemptRt).unwrap();
+    let mut host = laboratory.host("debian", HostKernel::V6_12Rt).unwrap();
     // Consoles are the lab's, and nothing answers for devices: there is no udev.
     let words = format!(" {SUCCESSOR}=/usr/lib/systemd/systemd systemd.unit=basic.target");
     host.kernel_words.push_str(&words);
@@ -123,7 +123,11 @@ fn package() -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
     let built = Command::new(guide::root().join("tools/packages"))
         .arg(&place)
-        .arg(crate::support::host_program::host_program().parent().unwrap())
+        .arg(
+            crate::support::host_program::host_program()
+                .parent()
+                .unwrap(),
+        )
         .output()
         .unwrap();
     assert!(

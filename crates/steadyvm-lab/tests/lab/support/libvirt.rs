@@ -59,12 +59,12 @@ fn boot() -> EmulatedHost {
     let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libvirt-host");
     let cache = Cache::of_this_machine().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_steadyvm-lab"));
-    let kernels = [HostKernel::PreemptRt];
+    let kernels = [HostKernel::V6_12Rt];
     let laboratory = Laboratory::open(&cache, program, &logs, &kernels, &Silent).unwrap();
     let laboratory = laboratory
         .with_user_space(UserSpace::Libvirt, &cache, &Silent)
         .unwrap();
-    let host = laboratory.host("libvirt", HostKernel::PreemptRt).unwrap();
+    let host = laboratory.host("libvirt", HostKernel::V6_12Rt).unwrap();
     let host = EmulatedHost::boot(&host).unwrap();
     write(&host, "/etc/libvirt/qemu.conf", QEMU_CONF);
     write(&host, "/etc/libvirt/libvirtd.conf", LIBVIRTD_CONF);

@@ -61,11 +61,11 @@ impl Lab {
         equip: impl FnOnce(Laboratory, &Cache) -> Laboratory,
     ) -> Self {
         let cache = Cache::of_this_machine().unwrap();
-        let kernels = [&[HostKernel::PreemptRt], kernels].concat();
+        let kernels = [&[HostKernel::V6_12Rt], kernels].concat();
         let laboratory =
             Laboratory::open(&cache, Path::new(LAB), place, &kernels, &Silent).unwrap();
         let laboratory = equip(laboratory, &cache);
-        let specification = laboratory.host(name, HostKernel::PreemptRt).unwrap();
+        let specification = laboratory.host(name, HostKernel::V6_12Rt).unwrap();
         Self {
             host: Box::new(Box::new(EmulatedHost::boot(&specification).unwrap())),
             laboratory: Arc::new(laboratory),

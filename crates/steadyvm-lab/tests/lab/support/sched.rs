@@ -18,8 +18,8 @@ pub struct Lab {
 impl Lab {
     pub fn boot(name: &str) -> Self {
         let kernel = match std::env::var("STEADYVM_TEST_KERNEL").as_deref() {
-            Err(_) | Ok("rt-levels") => HostKernel::RtLevels,
-            Ok("7.3-rt") => HostKernel::NewestRt,
+            Err(_) | Ok("6.12-rt-patched") => HostKernel::V6_12RtPatched,
+            Ok("7.3-rt") => HostKernel::V7_3Rt,
             Ok(other) => panic!("STEADYVM_TEST_KERNEL: no test runs on {other}"),
         };
         let logs = tempfile::tempdir().unwrap();
