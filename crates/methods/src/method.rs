@@ -81,7 +81,7 @@ impl MethodRow {
             ..Price::MIGRATION
         },
         role: Role::Peer,
-        sets: "`preempt-rt`, but the interrupts of the VM's card stay as they are",
+        sets: "`preempt-rt`, but not for the interrupts of the VM's card",
         ..Self::PREEMPT_RT
     };
 }

@@ -3,7 +3,7 @@
 //!
 //! [`file::parse`] reads it from a steadyvm.toml, [`Profile::of_target`] makes the one of method
 //! `rt-profile`; [`plan`](plan::plan) turns it into [`Step`](crate::Step)s on a machine.
-//! docs/design/no-patch-profile.md says why each setting is there.
+//! docs/design/rt-profile.md says why each setting is there.
 
 mod batch;
 mod budget;
