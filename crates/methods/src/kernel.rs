@@ -4,6 +4,8 @@ use crate::Unknown;
 
 /// What the table says of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Each is a fact of its own.
+#[allow(clippy::struct_excessive_bools)]
 pub struct KernelRow {
     /// Its release, and what sets it apart from Debian's own of that release.
     pub name: &'static str,

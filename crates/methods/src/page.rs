@@ -1,5 +1,7 @@
 //! The table of methods as people read it: in the help of `compare --methods` and in docs/guide/methods.md.
 
+use std::fmt::Write as _;
+
 use crate::row::{MethodRow, Need, Role};
 use crate::{Guests, Method};
 
@@ -25,7 +27,8 @@ pub fn help() -> String {
         ),
         ("Controls:", Role::is_control),
     ] {
-        text += &format!("\n{title}\n\n");
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "\n{title}\n");
         for method in Method::ALL {
             let row = method.row();
             if is_one(row.role) {
@@ -33,7 +36,7 @@ pub fn help() -> String {
                     Role::Control(shows) => shows,
                     _ => row.sets,
                 };
-                text += &format!("    {:<15}  {}\n", row.name, words.replace('`', ""));
+                let _ = writeln!(text, "    {:<15}  {}", row.name, words.replace('`', ""));
             }
         }
     }
@@ -50,8 +53,10 @@ pub fn markdown() -> String {
             Role::Peer => " (a peer)".to_owned(),
             Role::Control(shows) => format!(" (a control: {shows})"),
         };
-        text += &format!(
-            "| `{}`{role} | {} | {} | {} |\n",
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| `{}`{role} | {} | {} | {} |",
             row.name,
             kernel(row),
             row.sets,

@@ -1,6 +1,7 @@
 //! Figures as bars in groups, rounds as dots on them.
 
-use crate::svg::{Svg, escape, shortened};
+use crate::svg::{Svg, escape};
+use crate::text::shortened;
 use crate::text::figure;
 
 const WIDTH: f64 = 400.0;

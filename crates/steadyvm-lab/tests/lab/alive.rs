@@ -103,7 +103,7 @@ fn minute_without_an_end(host: &EmulatedHost) -> String {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make sched-tests"]
 fn virtual_cpus_that_compute_and_a_flood_stall_neither_rcu_nor_timers_nor_disks() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path(), HostKernel::V6_12Rt);

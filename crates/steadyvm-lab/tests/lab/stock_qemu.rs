@@ -69,7 +69,7 @@ fn interrupts(console: &str) -> u64 {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make program-tests"]
 fn a_guest_of_stock_qemu_answers_netrt_through_an_outsourced_socket() {
     let place = tempfile::tempdir().unwrap();
     let lab = Lab::boot("qemu-sockets", place.path());
@@ -145,7 +145,7 @@ fn a_guest_of_stock_qemu_answers_netrt_through_an_outsourced_socket() {
 
 /// One guest of each monitor at once, which take turns; no time is asserted.
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make program-tests"]
 fn the_cost_of_a_call_by_a_thread_of_the_host_is_told() {
     let place = tempfile::tempdir().unwrap();
     let lab = Lab::boot("qemu-calls", place.path());
