@@ -1,8 +1,8 @@
 //! Figures as bars in groups, rounds as dots on them.
 
 use crate::svg::{Svg, escape};
-use crate::text::shortened;
 use crate::text::figure;
+use crate::text::shortened;
 
 const WIDTH: f64 = 400.0;
 const LEFT: f64 = 118.0;

@@ -29,7 +29,7 @@ impl TypedValueParser for KernelParser {
         word: &OsStr,
     ) -> std::result::Result<HostKernel, clap::Error> {
         let found = word.to_string_lossy().parse::<HostKernel>();
-        found.or_else(|unknown| {
+        found.map_err(|unknown| {
             // Its error has all names.
             let names = clap::builder::PossibleValuesParser::new(possible_values());
             let mut error = match names.parse_ref(command, argument, word) {
@@ -37,7 +37,7 @@ impl TypedValueParser for KernelParser {
                 Ok(_) => clap::Error::new(clap::error::ErrorKind::InvalidValue),
             };
             tell(&mut error, &unknown.to_string());
-            Err(error)
+            error
         })
     }
 

@@ -1,6 +1,7 @@
 //! Budgets of a plan in the emulated host, kept by `SCHED_DEADLINE` whatever the neighbours do.
 
 use crate::support::profile::{all_hold, inside, shown, undo, write};
+use crate::support::sched::share_of;
 use crate::support::shared;
 use steadyvm_lab::agent::{Connection, Process};
 use steadyvm_lab::host::{EmulatedHost, RT};
@@ -54,26 +55,12 @@ fn vcpu(host: &EmulatedHost) -> String {
 /// CPU time of a thread over time that passed, per cent, in ten seconds, beside neighbours that a shell starts. Both
 /// ends are read without starting a process, from a thread that nobody keeps waiting.
 fn share(host: &EmulatedHost, thread: &str, neighbours: &str) -> f64 {
-    let script = format!(
-        "look() {{ read ran _ < /proc/{thread}/schedstat; now=$EPOCHREALTIME; }}
-         spin() {{ chrt -o 0 \"$@\" bash -c '{SPIN}' & started+=\" $!\"; }}
-         started=''; {neighbours}
-         look; before=$ran began=${{now/./}}; sleep 10; look
-         echo $((ran - before)) $((${{now/./}} - began))
-         [ -z \"$started\" ] || kill -9 $started"
+    let first = format!(
+        "spin() {{ chrt -o 0 \"$@\" bash -c '{SPIN}' & started+=\" $!\"; }}
+         started=''; {neighbours}"
     );
-    let text = host
-        .connection()
-        .text(&["chrt", "-f", "90", "bash", "-euc", &script])
-        .unwrap();
-    let numbers: Vec<f64> = text
-        .split_whitespace()
-        .map(|word| word.parse().unwrap())
-        .collect();
-    let [ran_ns, passed_us] = numbers[..] else {
-        panic!("{text}");
-    };
-    ran_ns / 1e3 / passed_us * 100.0
+    let last = "[ -z \"$started\" ] || kill -9 $started";
+    share_of(host, thread, 10, [&first, last])
 }
 
 /// How a command ends; /run/said has its words.

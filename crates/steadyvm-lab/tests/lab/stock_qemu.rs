@@ -1,17 +1,11 @@
 //! Outsourced sockets for a guest of Debian's stock QEMU: `steadyvm sockets serve` in the emulated host, and
 //! what a call costs there. As tests/lab.
 
-use crate::support::outsourced::{Guest, Lab, PATIENCE, softirqs};
+use crate::support::outsourced::{Guest, Lab, PATIENCE, require_answers, softirqs, stream};
 use std::fmt::Write;
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::process::Command;
 use steadyvm_lab::agent::{Process, Status};
-use steadyvm_lab::child;
-use steadyvm_lab::host::RT;
-use steadyvm_load::netrt::{self, ClientOptions, End};
 use steadyvm_report::picture::{Bar, Group};
 use steadyvm_report::results_page::{self, Details};
 use steadyvm_report::{Answer, Finding, Over, Picture};
@@ -87,38 +81,10 @@ fn a_guest_of_stock_qemu_answers_netrt_through_an_outsourced_socket() {
     let mut guest = qemu(&lab);
     guest.wait_for_line("istening", PATIENCE).unwrap();
 
-    let options = ClientOptions {
-        seed: 1,
-        warmup: 20,
-        end: End::Requests(200),
-        timeout: Duration::from_secs(5),
-        ..ClientOptions::default()
-    };
-    let run = lab
-        .host
-        .outside()
-        .enter(|| {
-            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-            socket.connect((RT.host(), 7700)).unwrap();
-            let never = AtomicBool::new(false);
-            Ok(netrt::run(&socket, &options, &never, &mut |_| {}).unwrap())
-        })
-        .unwrap();
-    assert_eq!((run.samples.len(), run.counters.lost), (200, 0));
-    for (port, options) in [("5201", &[][..]), ("5202", &["-R"])] {
-        let mut command = Command::new("iperf3");
-        command
-            .args(["-c", &RT.host().to_string(), "-p", port, "-n", "32M"])
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::inherit());
-        lab.host.outside().hold(&mut command).unwrap();
-        assert!(child::spawn(command).unwrap().wait().unwrap().success());
-        if port == "5201" {
-            guest.wait_for_line("istening", PATIENCE).unwrap();
-        }
-    }
+    require_answers(&lab);
+    stream(&lab, "5201", &["-n", "32M"]);
+    guest.wait_for_line("istening", PATIENCE).unwrap();
+    stream(&lab, "5202", &["-n", "32M", "-R"]);
 
     let done = guest.finish(PATIENCE).unwrap();
     let console = done.text().replace('\r', "");

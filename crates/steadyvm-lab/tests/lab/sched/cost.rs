@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
+use steadyvm_stats::steps::percentile_of_ends;
 
 /// VCPUs. The first number and the last are compared.
 const COUNTS: [usize; 3] = [4, 40, 400];
@@ -31,18 +32,6 @@ fn between(before: &Histogram, after: &Histogram) -> Histogram {
         .map(new)
         .filter(|(_, count)| *count > 0)
         .collect()
-}
-
-/// The upper end of the step that has this percentile, nearest rank.
-fn percentile_ns(histogram: &Histogram, percent: u64) -> u64 {
-    let all: u64 = histogram.values().sum();
-    let rank = (all * percent).div_ceil(100).max(1);
-    let mut below = 0;
-    let found = histogram.iter().find(|(_, count)| {
-        below += **count;
-        below >= rank
-    });
-    *found.unwrap().0
 }
 
 /// The decisions of ten seconds in which so many VCPUs compute and run out of budget.
@@ -87,15 +76,16 @@ fn decisions_grow_no_faster_than_the_logarithm_of_the_vcpus() {
     let lab = Lab::boot("cost");
     let medians = COUNTS.map(|count| {
         let found = decisions(&lab, count);
-        let of = |percent| percentile_ns(&found, percent);
+        let ends: Vec<(u64, u64)> = found.iter().map(|(end, count)| (*end, *count)).collect();
+        let of = |percent: f64| percentile_of_ends(&ends, u64::MAX, percent).unwrap();
         eprintln!(
             "{count} VCPUs: n = {}, p50 {} ns, p99 {} ns, longest at most {} ns",
             found.values().sum::<u64>(),
-            of(50),
-            of(99),
-            of(100)
+            of(50.0),
+            of(99.0),
+            of(100.0)
         );
-        of(50)
+        of(50.0)
     });
     let growth = medians[2] as f64 / medians[0] as f64;
     let most = (COUNTS[2] as f64).ln() / (COUNTS[0] as f64).ln();

@@ -2,18 +2,21 @@
 
 use std::fs;
 use std::io::Read;
+use std::net::UdpSocket;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use steadyvm_lab::Programs;
 use steadyvm_lab::agent::{Process, Status, Stream};
 use steadyvm_lab::artifact::{Cache, Initramfs, UserSpace};
 use steadyvm_lab::child;
-use steadyvm_lab::host::EmulatedHost;
+use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Silent;
+use steadyvm_load::netrt::{self, ClientOptions, End};
 
 const LAB: &str = env!("CARGO_BIN_EXE_steadyvm-lab");
 pub const PATIENCE: Duration = Duration::from_secs(200);
@@ -250,4 +253,39 @@ pub fn softirqs(console: &str, title: &str) -> Vec<u64> {
         .split_whitespace()
         .map(|count| count.parse().unwrap())
         .collect()
+}
+
+/// Asks the guest's service for 200 answers from outside of the host, and gets each.
+pub fn require_answers(lab: &Lab) {
+    let options = ClientOptions {
+        seed: 1,
+        warmup: 20,
+        end: End::Requests(200),
+        timeout: Duration::from_secs(5),
+        ..ClientOptions::default()
+    };
+    let run = lab
+        .host
+        .outside()
+        .enter(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect((RT.host(), 7700)).unwrap();
+            let never = AtomicBool::new(false);
+            Ok(netrt::run(&socket, &options, &never, &mut |_| {}).unwrap())
+        })
+        .unwrap();
+    assert_eq!((run.samples.len(), run.counters.lost), (200, 0));
+}
+
+/// A stream of iperf3 from outside of the host to the guest's server at this port, or what the options make of it.
+pub fn stream(lab: &Lab, port: &str, options: &[&str]) {
+    let mut command = Command::new("iperf3");
+    command
+        .args(["-c", &RT.host().to_string(), "-p", port])
+        .args(options)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit());
+    lab.host.outside().hold(&mut command).unwrap();
+    assert!(child::spawn(command).unwrap().wait().unwrap().success());
 }

@@ -108,24 +108,7 @@ impl Lab {
 
     /// The same in so many seconds. Both ends are read without starting a process, from a thread that nobody keeps waiting.
     pub fn share_in(&self, tid: u32, window_s: u32) -> f64 {
-        let script = format!(
-            "look() {{ read ran _ < /proc/{tid}/schedstat; now=$EPOCHREALTIME; }}
-             look; before=$ran began=${{now/./}}; sleep {window_s}; look
-             echo $((ran - before)) $((${{now/./}} - began))"
-        );
-        let text = self
-            .host
-            .connection()
-            .text(&["chrt", "-f", "90", "bash", "-euc", &script])
-            .unwrap();
-        let numbers: Vec<f64> = text
-            .split_whitespace()
-            .map(|word| word.parse().unwrap())
-            .collect();
-        let [ran_ns, passed_us] = numbers[..] else {
-            panic!("{text}");
-        };
-        ran_ns / 1e3 / passed_us * 100.0
+        share_of(&self.host, &tid.to_string(), window_s, ["", ""])
     }
 
     /// The kernel's own scheduler has all threads, and the host is usable.
@@ -153,4 +136,27 @@ pub fn config(budget_us: u32) -> String {
     format!(
         "[sched]\nmechanism = \"ext\"\n[sched.vm.rt]\nbudget_us = {budget_us}\nperiod_us = 10000"
     )
+}
+
+/// CPU time of a thread over time that passed, per cent, in so many seconds, between a script's beginning and its end.
+pub fn share_of(host: &EmulatedHost, thread: &str, window_s: u32, [first, last]: [&str; 2]) -> f64 {
+    let script = format!(
+        "look() {{ read ran _ < /proc/{thread}/schedstat; now=$EPOCHREALTIME; }}
+         {first}
+         look; before=$ran began=${{now/./}}; sleep {window_s}; look
+         echo $((ran - before)) $((${{now/./}} - began))
+         {last}"
+    );
+    let text = host
+        .connection()
+        .text(&["chrt", "-f", "90", "bash", "-euc", &script])
+        .unwrap();
+    let numbers: Vec<f64> = text
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect();
+    let [ran_ns, passed_us] = numbers[..] else {
+        panic!("{text}");
+    };
+    ran_ns / 1e3 / passed_us * 100.0
 }
