@@ -51,14 +51,12 @@ CHANGED = $(sort $(shell { git diff --name-only $(BASE); git ls-files -o --exclu
 quick: ## Formatting, lints and tests of the crates that changed since BASE (main)
 	cargo fmt --all --check
 	$(if $(CHANGED),cargo clippy --locked $(CHANGED) --all-targets -- -D warnings)
-	$(if $(filter --package=steadyvm-lab-program,$(CHANGED)),cargo clippy --locked --package steadyvm-lab-program --test 'lab*' -- -D warnings)
 	$(if $(CHANGED),cargo test --locked $(CHANGED))
 
 .PHONY: check
 check: ## Formatting, lints, licences, documents
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked --package steadyvm-lab-program --test 'lab*' -- -D warnings
 	cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/proxmox-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm-lab/tests/programs/*.sh
 	tools/check-dependencies
@@ -96,48 +94,56 @@ test-nova: ## The package for OpenStack Nova: formatting, types, unit and proper
 python-tests: ## Build the Python package and test it
 	tools/test-python
 
+# The one program of lab tests; what follows chooses by name. A word chooses, or with --skip leaves out, the tests whose
+# names have it.
+TEST_LAB := cargo test --release --locked -p steadyvm-lab-program --no-fail-fast --test lab -- --ignored --test-threads=1
+# Subjects that need much, or kernels of their own: each group has its target below.
+SCHED := sched::
+PROGRAM := programs:: services:: inversion:: end_to_end:: peers:: stock_qemu::
+LIBVIRT := libvirt:: tuned::
+BY_HAND := $(SCHED) alive:: $(PROGRAM) $(LIBVIRT) guides:: cpython:: debug::
 # Lab tests that take minutes each: those that boot the hosts of a whole experiment and measure all of its cells, and one that loads
 # the scheduler on a second kernel.
 EXPERIMENTS := nisp:: rtca:: outsourcing::outsourced_sockets_are_compared hosts::without_vms \
   hosts::a_short_comparison hosts::a_round_whose_host_dies_is_dropped hosts::guests_have_timers_on_a_host budgets::the_newest_kernel
 
 .PHONY: lab-tests
-lab-tests: build ## Tests in the emulated host, but for whole experiments
+lab-tests: build ## Tests in the emulated host, but for whole experiments and what is by hand
 	$(AS_ROOT) $(STEADYVM_LAB) prepare
-	cargo test --release --locked -p steadyvm-lab-program --test lab -- --ignored --test-threads=1 $(addprefix --skip ,$(EXPERIMENTS))
+	$(TEST_LAB) $(addprefix --skip ,$(EXPERIMENTS) $(BY_HAND))
 
 .PHONY: experiment-tests
 experiment-tests: build ## Whole experiments in the emulated host, as short as they can be
 	$(AS_ROOT) $(STEADYVM_LAB) prepare
-	cargo test --release --locked -p steadyvm-lab-program --test lab -- --ignored --test-threads=1 $(EXPERIMENTS)
+	$(TEST_LAB) $(EXPERIMENTS)
 
+# Subjects that are by hand are left out unless FILTER names them: sched::, or sched::a_vcpu.
 .PHONY: test-lab
-test-lab: build ## Some tests in the emulated host: FILTER=a subject (levels::) or a part of a name, TEST=another file of tests
-	cargo test --release --locked -p steadyvm-lab-program --test $(or $(TEST),lab) -- --ignored --test-threads=1 $(FILTER)
+test-lab: build ## Some tests in the emulated host: FILTER=a subject (levels::) or a part of a name
+	$(TEST_LAB) $(FILTER) $(foreach subject,$(BY_HAND),$(if $(findstring $(subject),$(FILTER)),,--skip $(subject)))
 
 # Ours with the older verifier, and Debian's newest, unmodified: docs/design/sched-policy.md, its kernels.
-SCHED_KERNELS := rt-levels 7.3-rt
+SCHED_KERNELS := 6.12-rt-patched 7.3-rt
 
 .PHONY: sched-tests
 sched-tests: set-up-for-tests build ## By hand: sched_ext in the emulated host on SCHED_KERNELS, a host whose CPUs are all taken; takes minutes
 	failed=0; for kernel in $(SCHED_KERNELS); do \
 	  $(AS_ROOT) $(STEADYVM_LAB) prepare --kernel $$kernel || exit 1; \
-	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked -p steadyvm-lab-program --no-fail-fast --test lab_sched --test lab_sched_robust \
-	    --test lab_sched_plans --test lab_sched_cost -- --ignored --test-threads=1 || failed=1; done; \
-	cargo test --release --locked -p steadyvm-lab-program --test lab_alive -- --ignored --test-threads=1 || failed=1; \
+	  STEADYVM_TEST_KERNEL=$$kernel $(TEST_LAB) $(SCHED) || failed=1; done; \
+	$(TEST_LAB) alive:: || failed=1; \
 	exit $$failed
 
 .PHONY: program-tests
 program-tests: set-up-for-tests build ## Servers and clients of Debian's packages on outsourced sockets, and measured
-	cargo test --release --locked -p steadyvm-lab-program --test lab_programs --test lab_services --test lab_inversion --test lab_end_to_end --test lab_peers --test lab_qemu_sockets -- --ignored --test-threads=1
+	$(TEST_LAB) $(PROGRAM)
 
 .PHONY: libvirt-tests
 libvirt-tests: set-up-for-tests build ## By hand: libvirtd with domains in the emulated host, our hook and a watch; tuned; takes minutes
-	cargo test --release --locked -p steadyvm-lab-program --test lab_libvirt --test lab_tuned -- --ignored --test-threads=1
+	$(TEST_LAB) $(LIBVIRT)
 
 .PHONY: guide-tests
 guide-tests: set-up-for-tests build ## By hand: the guides, typed from their pages on a Debian 13 with systemd and AppArmor; takes minutes
-	cargo test --release --locked -p steadyvm-lab-program --test lab_guides -- --ignored --test-threads=1
+	$(TEST_LAB) guides::
 
 .PHONY: churn-tests
 churn-tests: build ## By hand: ten VMs per second come and go under a watch, on this machine, for ten minutes
@@ -152,17 +158,15 @@ cpython-tests: set-up-for-tests build ## All of CPython's own tests of sockets i
 	tools/test-cpython
 
 # Kernels of hosts; the one without PREEMPT_RT is that of guests, too.
-DEBUG_KERNELS := rt-levels-debug levels-debug
+DEBUG_KERNELS := 6.12-rt-patched-debug 6.12-patched-debug
 
 .PHONY: debug-tests
 debug-tests: set-up-for-tests build ## Levels, experiments and outsourced sockets on kernels with lockdep and KASAN; slow, not in `test`
 	failed=0; for kernel in $(DEBUG_KERNELS); do \
 	  $(AS_ROOT) $(STEADYVM_LAB) prepare --kernel $$kernel || exit 1; \
-	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked --no-fail-fast -p steadyvm-lab-program \
-	    --test lab_debug_experiments -- --ignored --test-threads=1 || failed=1; \
-	  STEADYVM_TEST_KERNEL=$$kernel cargo test --release --locked --no-fail-fast -p steadyvm-lab-program \
-	    --test lab -- --ignored --test-threads=1 levels:: || failed=1; done; \
-	cargo test --release --locked -p steadyvm-lab-program --test lab_debug -- --ignored --test-threads=1 || failed=1; \
+	  STEADYVM_TEST_KERNEL=$$kernel $(TEST_LAB) debug::experiments:: || failed=1; \
+	  STEADYVM_TEST_KERNEL=$$kernel $(TEST_LAB) levels:: || failed=1; done; \
+	$(TEST_LAB) debug:: --skip debug::experiments:: || failed=1; \
 	exit $$failed
 
 .PHONY: setup set-up set-up-for-tests

@@ -11,36 +11,24 @@ fn main() {
         .canonicalize()
         .expect("the repository has a folder kernel");
     println!("cargo:rerun-if-changed={}", kernel.display());
-    let mut source = format!(
-        "/// The options that the lab's kernel must have.\n\
-         pub const CONFIGURATION: &str = include_str!(\"{}\");\n\
-         /// What a kernel that checks itself has besides.\n\
-         pub const DEBUG_CONFIGURATION: &str = include_str!(\"{}\");\n\
-         /// What one without PREEMPT_RT has instead.\n\
-         pub const PREEMPT_CONFIGURATION: &str = include_str!(\"{}\");\n\
-         /// What one of the newest series has instead.\n\
-         pub const NEWEST_CONFIGURATION: &str = include_str!(\"{}\");\n\
-         ",
-        kernel.join("config").display(),
-        kernel.join("config-debug").display(),
-        kernel.join("config-preempt").display(),
-        kernel.join("config-7.3").display()
+    let is_configuration = |file: &Path| {
+        let name = file.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("config"))
+    };
+    let mut source = texts(
+        "CONFIGURATIONS",
+        "Options of kernels",
+        &files_in(&kernel, is_configuration),
     );
     let is_patch = |file: &Path| has_extension(file, "patch");
-    for (constant, what, folder) in [
-        (
-            "LEVELS_PATCHES",
-            "Levels of the receive path",
-            "patches/6.12",
-        ),
-        (
-            "NEWEST_PATCHES",
-            "Mends of the newest series",
-            "patches/7.3",
-        ),
-    ] {
-        source += &texts(constant, what, &files_in(&kernel.join(folder), is_patch));
+    source += "/// The patches of each series: its name, and theirs with their texts, in their order.\n\
+         pub const PATCHES: &[(&str, &[(&str, &str)])] = &[\n";
+    for folder in files_in(&kernel.join("patches"), Path::is_dir) {
+        let series = folder.file_name().expect("a listed folder has a name");
+        let patches = list(&files_in(&folder, is_patch));
+        writeln!(source, "    (\"{}\", {patches}),", series.display()).expect("memory suffices");
     }
+    source += "];\n";
     write_out("kernel_inputs.rs", &source);
 
     let module = kernel.join("modules/steadyvm_sockets");
@@ -74,10 +62,16 @@ fn main() {
 
 /// A constant with the names and texts of files.
 fn texts(constant: &str, what: &str, files: &[PathBuf]) -> String {
-    let mut source = format!(
+    format!(
         "/// {what}: name and text, in their order.\n\
-         pub const {constant}: &[(&str, &str)] = &[\n"
-    );
+         pub const {constant}: &[(&str, &str)] = {};\n",
+        list(files)
+    )
+}
+
+/// The names and texts of files.
+fn list(files: &[PathBuf]) -> String {
+    let mut source = "&[\n".to_owned();
     for file in files {
         let name = file
             .file_name()
@@ -86,7 +80,7 @@ fn texts(constant: &str, what: &str, files: &[PathBuf]) -> String {
         let path = file.display();
         writeln!(source, "    (\"{name}\", include_str!(\"{path}\")),").expect("memory suffices");
     }
-    source + "];\n"
+    source + "]"
 }
 
 fn has_extension(file: &Path, wanted: &str) -> bool {

@@ -27,7 +27,7 @@ mod value;
 mod view;
 mod way;
 
-pub use names::{Enforcement, HostName, InterfaceName, Method, SchedulerName, ServerName};
+pub use names::{Enforcement, HostName, InterfaceName, SchedulerName, ServerName};
 pub use report::{
     CpuReport, Explanation, Install, InterfaceReport, Report, ServiceReport, StageReport,
     TermReport, VcpuReport, VmReport,
@@ -84,7 +84,8 @@ pub struct Request {
     /// The numbers of its CPUs, ascending, where they are not 0 and up. Within a request CPUs are counted.
     cpu_numbers: Option<Vec<u32>>,
     host_name: HostName,
-    method: Method,
+    /// Whether something bounds what packets wait for on the receive path.
+    receives_in_bounds: bool,
     enforce: Option<Enforcement>,
     vms: Vec<Vm>,
     services: Vec<Service>,

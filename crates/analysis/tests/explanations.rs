@@ -227,7 +227,12 @@ fn service(method: &str, limit: &str) -> Report {
 /// A service that misses its limit, or has no bound, names its task, the window, demand and supply.
 #[test]
 fn services_explain_themselves() {
-    for method in ["rt-levels", "no-patch", "outsourcing", "steadyvm"] {
+    for method in [
+        "rt-levels",
+        "profile-sockets",
+        "outsourcing",
+        "levels-sockets",
+    ] {
         assert!(service(method, "limit = \"40ms\"").feasible, "{method}");
     }
     // Its deadline is the limit: a budget of 8 ms in every 10 has a blackout of 4.

@@ -152,7 +152,7 @@ mod tests {
             "vanilla",
             "preempt-rt@6.12-rt",
             "preempt-rt@7.3-rt",
-            "no-patch@7.3-rt",
+            "profile-sockets@7.3-rt",
         ];
         let record = record(
             &rows,

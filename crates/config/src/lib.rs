@@ -41,7 +41,7 @@ pub use schema::simulate::Simulate;
 pub use schema::vm::{Holder, Period, PeriodRange, Task, User, Users, Vm};
 pub use schema::{File, UnitName};
 pub use words::{
-    Distribution, Enforcement, HostName, InterfaceName, Late, Mechanism, Method, Priority, Queue,
+    Distribution, Enforcement, HostName, InterfaceName, Late, Mechanism, Priority, Queue,
     SchedulerName, ServerName, TapQdisc,
 };
 

@@ -123,33 +123,6 @@ pub enum Enforcement {
     None,
 }
 
-/// How the host is set up (the words of `steadyvm compare`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// The distribution's kernel: nothing bounds its receive path, so no service has a bound.
-    Vanilla,
-    /// `PREEMPT_RT` with priorities.
-    PreemptRt,
-    /// A CPU for the real-time VM.
-    Dedicated,
-    /// The no-patch profile of the receive path.
-    RtProfile,
-    /// Levels on the receive path.
-    RtPollList,
-    /// The profile with levels.
-    RtLevels,
-    /// Outsourced sockets.
-    RtSockets,
-    /// Outsourced sockets and the profile.
-    NoPatch,
-    /// Outsourced sockets and levels.
-    #[default]
-    Outsourcing,
-    /// Outsourced sockets, the profile and levels.
-    Steadyvm,
-}
-
 /// What keeps budgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

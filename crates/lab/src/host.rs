@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use steadyvm_host::Method;
+use steadyvm_methods::Switches;
 
 /// A host boots in 2 to 7 s on an idle machine; a loaded one gets this long.
 pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
@@ -295,13 +295,20 @@ impl EmulatedHost {
         })
     }
 
-    /// Puts a method in force with the host's own copy of this program, for a network's card; the
+    /// Puts a method's settings in force with the host's own copy of this program, for a network's card; the
     /// other options of `steadyvm host apply` name the service.
-    pub fn put_in_force(&self, method: Method, network: Network, options: &[String]) -> Result<()> {
-        if method == Method::Vanilla {
+    pub fn put_in_force(
+        &self,
+        switches: impl Into<Switches>,
+        network: Network,
+        options: &[String],
+    ) -> Result<()> {
+        let switches = switches.into();
+        if switches.is_vanilla() {
             return Ok(());
         }
-        let mut argv = vec!["steadyvm", "host", "apply", "--method", method.name()];
+        let method = switches.to_string();
+        let mut argv = vec!["steadyvm", "host", "apply", "--method", &*method];
         argv.extend(["--rt-nic", network.name]);
         argv.extend(options.iter().map(String::as_str));
         self.connection

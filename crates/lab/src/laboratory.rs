@@ -7,7 +7,7 @@ use crate::artifact::{
 };
 use crate::emulator::{Accelerator, Card, HUGE_PAGE_MIB, Machine, Monitor};
 use crate::host::HostSpecification;
-use crate::host_kernel::DEBUG_BOOT_PATIENCE;
+use crate::host_kernel::{DEBUG_BOOT_PATIENCE, boot_patience};
 use crate::namespace::Namespace;
 use crate::parts::{HostKernels, Parts};
 use crate::progress::Observer;
@@ -17,9 +17,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use steadyvm_host::Method;
+use steadyvm_methods::Method;
 
-pub use crate::host_kernel::HostKernel;
+pub use crate::host_kernel::{of_all, of_methods, require_for};
+pub use steadyvm_methods::HostKernel;
 
 /// Where a host finds what its guests boot.
 const GUEST_KERNEL: &str = "/boot/guest-kernel";
@@ -99,7 +100,7 @@ impl Laboratory {
                 },
             emulator: known_emulator,
         } = Parts::obtain(cache, kernels, brought, observer)?;
-        unpacked.insert(HostKernel::Distribution, distribution_kernel.clone());
+        unpacked.insert(HostKernel::OF_GUESTS, distribution_kernel.clone());
         let guest = Initramfs {
             programs,
             modules: Some(&distribution_kernel.guest_modules),
@@ -150,7 +151,7 @@ impl Laboratory {
             log_directory: log_directory.to_owned(),
         };
         let first = kernels.first().copied();
-        let trial = laboratory.host("trial", first.unwrap_or(HostKernel::Distribution))?;
+        let trial = laboratory.host("trial", first.unwrap_or(HostKernel::OF_GUESTS))?;
         laboratory.accelerator = accelerator::choose(&trial, observer);
         if laboratory.accelerator == Accelerator::Tcg {
             laboratory.emulator = known_emulator.unwrap_or_else(|| emulator(cache, observer));
@@ -174,7 +175,7 @@ impl Laboratory {
 
     /// The kernel of a method's host.
     pub fn kernel_of(&self, method: Method) -> HostKernel {
-        self.in_place_of(HostKernel::of(method))
+        self.in_place_of(method.row().kernel)
     }
 
     /// The kernel that a host runs whose own would be this one.
@@ -196,7 +197,7 @@ impl Laboratory {
     pub fn kernel_title(&self, kernel: HostKernel) -> String {
         match (self.our_kernels.get(&kernel), self.packages.get(&kernel)) {
             (Some(ours), _) => format!("{} ({})", ours.version, ours.kind),
-            (None, Some((package, _))) if kernel.is_preempt_rt() => {
+            (None, Some((package, _))) if kernel.row().is_preempt_rt => {
                 format!("{} (distribution, PREEMPT_RT)", package.version)
             }
             (None, Some((package, _))) => format!("{} (distribution)", package.version),
@@ -217,8 +218,7 @@ impl Laboratory {
             let why = format!("the kernel {} was not asked for", kernel.name());
             Error::input(format!("boot the host {name}"), why)
         })?;
-        let boot_patience = kernel.boot_patience();
-        Ok(self.host_with(name, image, initramfs, boot_patience))
+        Ok(self.host_with(name, image, initramfs, boot_patience(kernel)))
     }
 
     /// A host to boot with the kernel that the user brought.

@@ -6,12 +6,13 @@ use crate::artifact::{
     Brought, Cache, DistributionKernel, KernelPackage, RtKernel, UserSpace, emulator,
     sockets_module, source_version, user_space_image,
 };
-use crate::host_kernel::{HostKernel, Origin};
+use crate::host_kernel;
 use crate::progress::Observer;
 use crate::side_by_side::{Steps, result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::thread;
+use steadyvm_methods::HostKernel;
 
 /// The parts, each from the cache or built.
 pub struct Parts {
@@ -90,16 +91,15 @@ fn of_guests(
 fn of_hosts(cache: &Cache, kernels: &[HostKernel], observer: &dyn Observer) -> Result<HostKernels> {
     let mut found = HostKernels::default();
     for &kernel in kernels {
-        match kernel.origin() {
-            Origin::Package(KernelPackage::STANDARD) => {}
-            Origin::Package(package) => {
-                let package = DistributionKernel::obtain(cache, package, observer)?;
-                found.packages.insert(kernel, package);
-            }
-            Origin::Built(flavour) => {
-                let ours = RtKernel::obtain(cache, flavour, observer)?;
-                found.ours.insert(kernel, ours);
-            }
+        // Guests have got theirs already.
+        if kernel == HostKernel::OF_GUESTS {
+            continue;
+        }
+        if let Some(package) = host_kernel::package(kernel) {
+            let package = DistributionKernel::obtain(cache, package, observer)?;
+            found.packages.insert(kernel, package);
+        } else if let Some(ours) = RtKernel::obtain(cache, kernel, observer)? {
+            found.ours.insert(kernel, ours);
         }
     }
     Ok(found)

@@ -1,7 +1,8 @@
 //! Figures as bars in groups, rounds as dots on them.
 
-use crate::svg::{Svg, escape, shortened};
+use crate::svg::{Svg, escape};
 use crate::text::figure;
+use crate::text::shortened;
 
 const WIDTH: f64 = 400.0;
 const LEFT: f64 = 118.0;

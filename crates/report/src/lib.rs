@@ -31,4 +31,4 @@ pub use files::{Shown, TABLES, write_run};
 pub use grid::{Grid, document, headers};
 pub use page::ReportMeta;
 pub use picture::Picture;
-pub use svg::{duration_words, escape, joined, shortened, tick_words};
+pub use svg::{duration_words, escape, joined, tick_words};

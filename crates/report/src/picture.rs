@@ -1,7 +1,8 @@
 //! A page's picture: bars for each condition, as an SVG file of its own. It has its own background, so that it can be
 //! read on any page, and follows a reader's dark colours.
 
-use crate::svg::{escape, shortened};
+use crate::svg::escape;
+use crate::text::shortened;
 use serde::Deserialize;
 use std::fmt::Write as _;
 

@@ -100,17 +100,6 @@ pub fn joined<T>(items: impl IntoIterator<Item = T>, piece: impl Fn(T) -> String
         .fold(String::new(), |text, item| text + &piece(item))
 }
 
-/// `text` cut to `most` characters, for places in a drawing that cannot grow.
-pub fn shortened(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    text.chars()
-        .take(most.saturating_sub(1))
-        .chain(['…'])
-        .collect()
-}
-
 /// A logarithmic scale from values to a coordinate.
 pub struct LogScale {
     low_log: f64,

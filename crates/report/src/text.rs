@@ -52,12 +52,25 @@ pub fn capitalised(text: &str) -> String {
 
 /// A name in a column of `width` characters: padded, or cut with an ellipsis.
 pub fn cut(name: &str, width: usize) -> String {
-    let name = printable(name);
-    if name.chars().count() > width {
-        name.chars().take(width - 1).chain(['…']).collect()
-    } else {
-        format!("{name:width$}")
+    format!("{:width$}", shortened(&printable(name), width))
+}
+
+/// `text` cut to `most` characters, for places that cannot grow. Of METHOD@KERNEL the kernel is kept: rows of a table often
+/// differ in nothing else.
+pub fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
     }
+    let kernel = text.rfind('@').map_or("", |at| &text[at..]);
+    let (kernel, kept) = match most.checked_sub(kernel.chars().count() + 1) {
+        Some(kept) if kept > 3 => (kernel, kept),
+        _ => ("", most.saturating_sub(1)),
+    };
+    text.chars()
+        .take(kept)
+        .chain(['…'])
+        .chain(kernel.chars())
+        .collect()
 }
 
 /// Without control characters, which could move the terminal's cursor.
@@ -90,4 +103,22 @@ pub fn wrapped(text: &mut String, words: &str) {
 pub fn line(text: &mut String, content: &str) {
     text.push_str(content.trim_end());
     text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_method_on_a_kernel_the_kernel_is_kept() {
+        for (name, shown) in [
+            ("preempt-rt@7.3-rt", "preempt-rt@7.3-rt"),
+            ("profile-sockets@7.3-rt", "profile-s…@7.3-rt"),
+            ("profile-sockets@6.12-rt", "profile-…@6.12-rt"),
+            ("rt@6.12-rt-patched-debug", "rt@6.12-rt-patch…"),
+            ("a-method-of-a-long-name", "a-method-of-a-lo…"),
+        ] {
+            assert_eq!(cut(name, 17), shown);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::abi::Decisions;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use steadyvm_stats::steps::{STEPS, step_end_ns};
+use steadyvm_stats::steps::{STEPS, percentile_of_ends, step_end_ns};
 
 /// What `show` tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,13 +51,7 @@ impl DecisionTimes {
 
     /// The upper end of the step that has this percentile, nearest rank, in ns; none without decisions.
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
-        let rank = (self.count() as f64 * percent / 100.0).ceil().max(1.0) as u64;
-        let mut below = 0;
-        let found = self.up_to_ns.iter().find(|(_, count)| {
-            below += count;
-            below >= rank
-        });
-        found.map(|(end, _)| (*end).min(self.max_ns))
+        percentile_of_ends(&self.up_to_ns, self.max_ns, percent)
     }
 
     /// How many decisions there were.

@@ -1,6 +1,6 @@
 //! The scheduler in C on a model of the kernel (`model/model.c`): no thread waits long, no storm of decisions, VCPUs get what
 //! they are granted, and every decision is the policy's. Races between
-//! CPUs are for the lab (`crates/steadyvm-lab/tests/lab_sched.rs`).
+//! CPUs are for the lab (`crates/steadyvm-lab/tests/lab/sched.rs`).
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 

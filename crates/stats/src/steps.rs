@@ -40,6 +40,18 @@ pub fn percentile_ns(counts: &[u64], longest_ns: u64, percentile: PerMille) -> O
         .map(|step| step_end_ns(step).min(longest_ns))
 }
 
+/// The same of samples that are given by the upper ends of their steps, ascending, and how many each has.
+pub fn percentile_of_ends(up_to_ns: &[(u64, u64)], longest_ns: u64, percent: f64) -> Option<u64> {
+    let count: u64 = up_to_ns.iter().map(|(_, count)| count).sum();
+    let rank = (count as f64 * percent / 100.0).ceil().max(1.0) as u64;
+    let mut below = 0;
+    let found = up_to_ns.iter().find(|(_, count)| {
+        below += count;
+        below >= rank
+    });
+    found.map(|(end, _)| (*end).min(longest_ns))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

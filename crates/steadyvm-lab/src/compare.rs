@@ -25,35 +25,11 @@ use steadyvm_stats::bootstrap::BootstrapOptions;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Methods to compare; ratios are of each to those before it.
-    ///
-    /// METHOD@KERNEL is a method on a kernel of your choice, such as preempt-rt@7.3-rt beside preempt-rt@6.12-rt.
-    ///
-    ///     method          host settings  guests
-    ///     vanilla         none           QEMU
-    ///     preempt-rt      preempt-rt     QEMU
-    ///     dedicated       dedicated      QEMU
-    ///     rt-poll-list    rt-poll-list   QEMU
-    ///     rt-profile      rt-profile     QEMU
-    ///     rt-levels       rt-levels      QEMU
-    ///     rt-sockets      preempt-rt     steadyvm up, outsourced sockets
-    ///     no-patch        rt-profile     steadyvm up, outsourced sockets
-    ///     outsourcing     rt-poll-list   steadyvm up, outsourced sockets
-    ///     steadyvm        rt-levels      steadyvm up, outsourced sockets
-    ///     tuned           tuned          QEMU, libvirt's real-time domain
-    ///     vf              preempt-rt     QEMU, a virtual function (VFIO)
-    ///     vf-ranked       preempt-rt     the same, its interrupts ranked
-    ///     preempt-rt-vmm  preempt-rt     steadyvm up, virtio-net
-    ///     rt-process      preempt-rt     none: the service is a process
-    ///     levels-off      preempt-rt     QEMU
-    ///
-    /// The last three are controls. preempt-rt-vmm shows the monitor's own share: rt-sockets with virtio-net. rt-process
-    /// is the lower bound: the service runs without a VM. levels-off has the patched kernel with levels switched off.
-    /// tuned is a peer, on a host booted with a CPU set aside for the service.
     #[arg(
-        verbatim_doc_comment,
         long,
         value_delimiter = ',',
-        default_value = "vanilla,preempt-rt,dedicated"
+        default_value = "vanilla,preempt-rt,dedicated",
+        long_help = methods_help()
     )]
     methods: Vec<ComparedMethod>,
     /// Where both loads are received.
@@ -104,6 +80,15 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     markdown: MarkdownArgs,
+}
+
+/// What there is to compare, as the table of methods has it.
+fn methods_help() -> String {
+    format!(
+        "Methods to compare; ratios are of each to those before it.\n\n\
+         METHOD@KERNEL is a method on a kernel of your choice, such as preempt-rt@7.3-rt beside preempt-rt@6.12-rt.\n\n{}",
+        steadyvm_methods::help()
+    )
 }
 
 /// Where both loads are received, as the command line says it.
@@ -198,7 +183,7 @@ fn kernels(run: &Run, options: &Options) -> BTreeMap<String, String> {
     };
     let mut kernels: BTreeMap<String, String> = options.methods.iter().map(of).collect();
     if options.service == Service::Vm {
-        let guests = run.kernel_title(HostKernel::Distribution);
+        let guests = run.kernel_title(HostKernel::OF_GUESTS);
         kernels.insert("guests".to_owned(), guests);
     }
     kernels

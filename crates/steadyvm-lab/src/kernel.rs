@@ -2,60 +2,65 @@
 
 use clap::builder::{PossibleValue, StyledStr, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, Command, ValueEnum};
+use clap::{Arg, Command};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use steadyvm_experiment::testbed::ComparedMethod;
-use steadyvm_host::Method;
-use steadyvm_lab::laboratory::HostKernel;
+use steadyvm_lab::laboratory::{HostKernel, of_all};
 use steadyvm_lab::{Error, Result};
+use steadyvm_methods::Method;
 
-/// A kernel that a host can run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kernel {
-    /// Debian's 6.12 with PREEMPT_RT, unmodified.
-    #[value(alias = "6.12-rt")]
-    PreemptRt,
-    /// steadyvm's 6.12 with PREEMPT_RT and levels of the receive path.
-    RtLevels,
-    /// The same as a debug kernel (lockdep, KASAN): slow, built on first use.
-    RtLevelsDebug,
-    /// The debug kernel without PREEMPT_RT.
-    LevelsDebug,
-    /// Debian's 6.12, unmodified.
-    #[value(alias = "6.12")]
-    Vanilla,
-    /// Debian's 7.3 of the backports to 13, unmodified.
-    #[value(name = "7.3")]
-    Newest,
-    /// Debian's 7.3 with PREEMPT_RT, unmodified.
-    #[value(name = "7.3-rt")]
-    NewestRt,
-    /// steadyvm's 7.3 with PREEMPT_RT and its fixes.
-    #[value(name = "7.3-rt-patched")]
-    NewestRtPatched,
+/// Reads a kernel's name; help and completions list the names.
+#[derive(Debug, Clone)]
+pub struct KernelParser;
+
+fn possible_values() -> impl Iterator<Item = PossibleValue> {
+    let kernels = HostKernel::ALL.into_iter().map(HostKernel::row);
+    kernels.map(|row| PossibleValue::new(row.name).help(row.help))
 }
 
-impl From<Kernel> for HostKernel {
-    fn from(kernel: Kernel) -> Self {
-        match kernel {
-            Kernel::PreemptRt => Self::PreemptRt,
-            Kernel::RtLevels => Self::RtLevels,
-            Kernel::RtLevelsDebug => Self::RtLevelsDebug,
-            Kernel::LevelsDebug => Self::LevelsDebug,
-            Kernel::Vanilla => Self::Distribution,
-            Kernel::Newest => Self::Newest,
-            Kernel::NewestRt => Self::NewestRt,
-            Kernel::NewestRtPatched => Self::NewestRtPatched,
-        }
+impl TypedValueParser for KernelParser {
+    type Value = HostKernel;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        word: &OsStr,
+    ) -> std::result::Result<HostKernel, clap::Error> {
+        let found = word.to_string_lossy().parse::<HostKernel>();
+        found.map_err(|unknown| {
+            // Its error has all names.
+            let names = clap::builder::PossibleValuesParser::new(possible_values());
+            let mut error = match names.parse_ref(command, argument, word) {
+                Err(error) => error,
+                Ok(_) => clap::Error::new(clap::error::ErrorKind::InvalidValue),
+            };
+            tell(&mut error, &unknown.to_string());
+            error
+        })
     }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(possible_values()))
+    }
+}
+
+/// Adds a tip.
+fn tell(error: &mut clap::Error, tip: &str) {
+    let mut tips = match error.remove(ContextKind::Suggested) {
+        Some(ContextValue::StyledStrs(tips)) => tips,
+        _ => Vec::new(),
+    };
+    tips.push(StyledStr::from(tip.to_owned()));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
 }
 
 /// The kernel of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KernelOrImage {
     /// One that the lab knows.
-    Known(Kernel),
+    Known(HostKernel),
     /// The path of a user's kernel image.
     Image(PathBuf),
 }
@@ -68,9 +73,7 @@ impl KernelOrImage {
         if word.as_encoded_bytes().contains(&b'/') {
             return Some(image());
         }
-        let known = word
-            .to_str()
-            .and_then(|name| Kernel::from_str(name, false).ok());
+        let known = word.to_str().and_then(|name| name.parse().ok());
         known.map(Self::Known).or_else(|| is_file(path).then(image))
     }
 }
@@ -91,20 +94,18 @@ impl TypedValueParser for KernelOrImageParser {
         if let Some(kernel) = KernelOrImage::of_word(word, Path::is_file) {
             return Ok(kernel);
         }
-        // Its error has all names.
-        let names = clap::builder::EnumValueParser::<Kernel>::new();
-        let known = names.parse_ref(command, argument, word);
+        let known = KernelParser.parse_ref(command, argument, word);
         known.map(KernelOrImage::Known).map_err(|mut error| {
-            let tip = "a kernel image of your own is given by its path, such as ./bzImage";
-            let tips = vec![StyledStr::from(tip)];
-            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+            tell(
+                &mut error,
+                "a kernel image of your own is given by its path, such as ./bzImage",
+            );
             error
         })
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let kernels = Kernel::value_variants().iter();
-        Some(Box::new(kernels.filter_map(Kernel::to_possible_value)))
+        KernelParser.possible_values()
     }
 }
 
@@ -112,14 +113,14 @@ impl TypedValueParser for KernelOrImageParser {
 #[derive(Debug, clap::Args)]
 pub struct InsteadArgs {
     /// Boot every method's host with this kernel instead of the method's own, for example a debug kernel (lockdep, KASAN).
-    #[arg(long = "kernel", value_enum)]
-    kernel: Option<Kernel>,
+    #[arg(long = "kernel", value_parser = KernelParser)]
+    kernel: Option<HostKernel>,
 }
 
 impl InsteadArgs {
     /// The kernel that was asked for.
     pub fn kernel(&self) -> Option<HostKernel> {
-        self.kernel.map(HostKernel::from)
+        self.kernel
     }
 
     /// The kernels that a measurement needs of methods, each with its own kernel.
@@ -130,7 +131,7 @@ impl InsteadArgs {
         &self,
         methods: impl IntoIterator<Item = (Method, HostKernel)>,
     ) -> Result<Vec<HostKernel>> {
-        HostKernel::of_all(methods, self.kernel())
+        of_all(methods, self.kernel())
     }
 
     /// The same of compared methods.
@@ -140,11 +141,11 @@ impl InsteadArgs {
     pub fn wanted_by(&self, methods: &[ComparedMethod]) -> Result<Vec<HostKernel>> {
         let named = methods.iter().find(|method| method.kernel_is_named);
         if let (Some(method), Some(kernel)) = (named, self.kernel()) {
-            let what = format!("boot {method}'s host with --kernel {}", kernel.name());
+            let what = format!("boot {method}'s host with --kernel {kernel}");
             return Err(Error::input(what, "the method names another kernel")
                 .what_to_do("leave out --kernel, or what follows the @"));
         }
-        self.wanted(methods.iter().map(|method| (method.host, method.kernel)))
+        self.wanted(methods.iter().map(|method| (method.method, method.kernel)))
     }
 }
 
@@ -157,7 +158,7 @@ mod tests {
         let meant = |word: &str, is_file| KernelOrImage::of_word(OsStr::new(word), |_| is_file);
         let image = |path: &str| Some(KernelOrImage::Image(PathBuf::from(path)));
         for is_file in [true, false] {
-            for (name, kernel) in [("6.12-rt", Kernel::PreemptRt), ("7.3", Kernel::Newest)] {
+            for (name, kernel) in [("6.12-rt", HostKernel::V6_12Rt), ("7.3", HostKernel::V7_3)] {
                 assert_eq!(meant(name, is_file), Some(KernelOrImage::Known(kernel)));
             }
             for path in ["./bzImage", "/boot/vmlinuz", "./7.3", "nowhere/"] {

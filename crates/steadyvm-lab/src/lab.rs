@@ -1,6 +1,6 @@
 //! `steadyvm-lab shell`, `run` and `prepare`: an emulated host by hand.
 
-use crate::kernel::{Kernel, KernelOrImage, KernelOrImageParser};
+use crate::kernel::{KernelOrImage, KernelOrImageParser, KernelParser};
 use crate::this_program;
 use anyhow::{Context, Result};
 use nix::sys::termios::{self, SetArg, Termios};
@@ -14,7 +14,7 @@ use std::thread;
 use steadyvm_lab::agent::{Process, Stream, TerminalSize};
 use steadyvm_lab::artifact::{Brought, BroughtKernel, Cache, brought_module};
 use steadyvm_lab::host::EmulatedHost;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory, require_root};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, of_methods, require_root};
 use steadyvm_lab::{Error, carry, init};
 
 nix::ioctl_read_bad!(window_size, nix::libc::TIOCGWINSZ, nix::libc::winsize);
@@ -42,9 +42,9 @@ pub struct RunArgs {
 #[derive(Debug, clap::Args)]
 pub struct PrepareArgs {
     /// Only what a host with this kernel needs [default: all kernels that methods need]. A
-    /// kernel image of your own needs what vanilla does.
-    #[arg(long, value_enum)]
-    kernel: Option<Kernel>,
+    /// kernel image of your own needs what 6.12 does.
+    #[arg(long, value_parser = KernelParser)]
+    kernel: Option<HostKernel>,
 }
 
 /// A guest to run.
@@ -64,7 +64,7 @@ struct BootArgs {
         long,
         value_name = "KERNEL|PATH",
         value_parser = KernelOrImageParser,
-        default_value = "preempt-rt"
+        default_value = "6.12-rt"
     )]
     kernel: KernelOrImage,
     /// With a path: take the modules that a host needs, and what they need, from this directory.
@@ -94,10 +94,7 @@ impl BootArgs {
             (KernelOrImage::Known(_), None) => None,
             (KernelOrImage::Known(kernel), Some(directory)) => {
                 let what = format!("take modules from {}", directory.display());
-                let why = format!(
-                    "the kernel {} needs none of yours",
-                    HostKernel::from(*kernel).name()
-                );
+                let why = format!("the kernel {kernel} needs none of yours");
                 let advice = "leave out --modules, or give your kernel's image: --kernel ./bzImage";
                 return Err(Error::input(what, why).what_to_do(advice));
             }
@@ -112,8 +109,8 @@ impl BootArgs {
 /// Runs the verb `prepare`.
 pub fn prepare(args: &PrepareArgs) -> Result<ExitCode> {
     match args.kernel {
-        None => open_laboratory(&HostKernel::OF_METHODS, &Brought::default())?,
-        Some(kernel) => open_laboratory(&[kernel.into()], &Brought::default())?,
+        None => open_laboratory(&of_methods(), &Brought::default())?,
+        Some(kernel) => open_laboratory(&[kernel], &Brought::default())?,
     };
     Ok(ExitCode::SUCCESS)
 }
@@ -149,7 +146,7 @@ fn open_laboratory(kernels: &[HostKernel], brought: &Brought) -> Result<Laborato
 fn boot(args: &BootArgs) -> Result<EmulatedHost> {
     let brought = args.brought()?;
     let known = match args.kernel {
-        KernelOrImage::Known(kernel) => Some(HostKernel::from(kernel)),
+        KernelOrImage::Known(kernel) => Some(kernel),
         KernelOrImage::Image(_) => None,
     };
     let mut laboratory = open_laboratory(known.as_slice(), &brought)?;

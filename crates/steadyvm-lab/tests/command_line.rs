@@ -47,9 +47,38 @@ fn an_unknown_method_is_refused_with_the_known_ones() {
         &[
             "magic",
             "vanilla, preempt-rt, dedicated, rt-poll-list",
-            "rt-sockets, no-patch, rt-process, outsourcing, steadyvm",
+            "rt-sockets, profile-sockets, outsourcing, levels-sockets",
         ],
     );
+}
+
+#[test]
+fn a_name_that_a_method_or_a_kernel_had_is_told_the_new_one() {
+    for (words, name) in [
+        (["compare", "--methods", "steadyvm"], "levels-sockets"),
+        (
+            ["compare", "--methods", "vanilla,no-patch"],
+            "profile-sockets",
+        ),
+        (
+            ["compare", "--methods", "preempt-rt@rt-levels"],
+            "6.12-rt-patched",
+        ),
+        (
+            ["compare", "--kernel", "rt-levels"],
+            "it is called 6.12-rt-patched",
+        ),
+        (["prepare", "--kernel", "vanilla"], "it is called 6.12"),
+        (["shell", "--kernel", "preempt-rt"], "it is called 6.12-rt"),
+    ] {
+        refused(lab(&words), 2, &[words[2], name]);
+    }
+}
+
+#[test]
+fn methods_about_guests_are_refused_where_there_are_none() {
+    let nisp = ["experiment", "nisp", "--methods", "rt-sockets"];
+    refused(lab(&nisp), 2, &["rt-sockets", "on a host it is preempt-rt"]);
 }
 
 #[test]
@@ -112,10 +141,18 @@ fn a_kernel_that_lacks_what_is_measured_is_refused() {
     let nisp = ["experiment", "nisp", "--methods", "preempt-rt"];
     let rtca = ["experiment", "rtca", "--methods", "rt-poll-list:1"];
     for (options, kernel, parts) in [
-        (&compare[..], "preempt-rt", ["no levels", "rt-poll-list"]),
-        (&compare[..], "levels-debug", ["PREEMPT_RT", "rt-poll-list"]),
-        (&nisp[..], "vanilla", ["PREEMPT_RT", "preempt-rt"]),
-        (&rtca[..], "levels-debug", ["PREEMPT_RT", "rt-poll-list"]),
+        (&compare[..], "6.12-rt", ["no levels", "rt-poll-list"]),
+        (
+            &compare[..],
+            "6.12-patched-debug",
+            ["PREEMPT_RT", "rt-poll-list"],
+        ),
+        (&nisp[..], "6.12", ["PREEMPT_RT", "preempt-rt"]),
+        (
+            &rtca[..],
+            "6.12-patched-debug",
+            ["PREEMPT_RT", "rt-poll-list"],
+        ),
     ] {
         let command = lab(&[options, &["--kernel", kernel]].concat());
         refused(command, 2, &[&parts[..], &["--kernel"]].concat());

@@ -3,7 +3,7 @@
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/host_program.rs"]
+#[path = "lab/support/host_program.rs"]
 mod host_program;
 #[path = "../../steadyvm/tests/support/public_copy.rs"]
 mod public_copy;

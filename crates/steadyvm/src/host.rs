@@ -10,8 +10,8 @@ use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
 use steadyvm_host::{
-    DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, Priorities, Snapshot, State, Status,
-    Switches, Target, Undone, WantedVm,
+    DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, Method, Priorities, Snapshot, State,
+    Status, Switches, Target, Undone, WantedVm,
 };
 
 use crate::site::peers::{self, Actor};
@@ -89,13 +89,20 @@ enum Verb {
     },
 }
 
+/// The methods of hosts, as their table has them.
+fn methods_help() -> String {
+    let names: Vec<&str> = Method::of_hosts().map(Method::name).collect();
+    format!(
+        "One of {}; or a composition of rt, dedicated, profile, levels and any-kernel, such as rt+dedicated+profile",
+        names.join(", ")
+    )
+}
+
 #[derive(Debug, clap::Args)]
 // Each is an option of its own.
 #[allow(clippy::struct_excessive_bools)]
 struct TargetArgs {
-    /// vanilla, preempt-rt, dedicated, rt-poll-list, rt-profile, rt-levels or tuned; or a composition
-    /// of rt, dedicated, profile and levels, such as rt+dedicated+profile.
-    #[arg(long)]
+    #[arg(long, help = methods_help())]
     method: Switches,
     /// A network interface that carries real-time traffic; may be repeated.
     #[arg(long = "rt-nic", value_name = "IF")]

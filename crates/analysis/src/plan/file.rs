@@ -23,8 +23,8 @@ use self::{
     vm::has_tasks,
 };
 use super::{
-    HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Method, Needs, Request, Service, Unit,
-    Vm, report::SCHEMA_VERSION, way::Flow,
+    HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Needs, Request, Service, Unit, Vm,
+    report::SCHEMA_VERSION, way::Flow,
 };
 use crate::{
     host::{Host, HostScheduler, VcpuServer, overhead::Overheads},
@@ -107,20 +107,20 @@ pub(super) fn request(
     check_lists(file, places)?;
     let mut notes = Vec::new();
     let mut cpu_numbers = None;
-    let (host, host_name, method, enforce) = match &file.host {
+    let (host, host_name, receives_in_bounds, enforce) = match &file.host {
         Some(table) => {
             let (count, numbers) = HostTable(table).cpus(places, here)?;
             cpu_numbers = numbers;
             (
                 HostTable(table).read(count, unit)?,
                 table.scheduler,
-                table.method,
+                table.method.bounds_the_receive_path(),
                 table.enforce,
             )
         }
         None if file.vm.is_empty() => {
             notes.push("no host is given: this is for one CPU under pedf".to_owned());
-            (one_cpu()?, HostName::Pedf, Method::default(), None)
+            (one_cpu()?, HostName::Pedf, true, None)
         }
         None => {
             let message = "missing field `host`: with [[vm]] tables the plan needs the host they are for, such as\n  \
@@ -192,7 +192,7 @@ pub(super) fn request(
         host,
         cpu_numbers,
         host_name,
-        method,
+        receives_in_bounds,
         enforce,
         vms,
         services,

@@ -1,8 +1,6 @@
 //! The words of the input, as the analysis' own.
 
-pub use steadyvm_config::{
-    Enforcement, HostName, InterfaceName, Method, SchedulerName, ServerName,
-};
+pub use steadyvm_config::{Enforcement, HostName, InterfaceName, SchedulerName, ServerName};
 
 use crate::{
     host::{HostScheduler, VcpuServer},

@@ -1,7 +1,7 @@
 //! Bounds of the services of a plan (see [`crate::latency`]).
 
 use super::{
-    Explanation, Impossible, InterfaceName, Method, Needs, Request, SchedulerName, Service,
+    Explanation, Impossible, InterfaceName, Needs, Request, SchedulerName, Service,
     ServiceReport, StageReport, TermReport, Vm,
     outcome::Outcome,
     way::{Passage, Traveller, passages},
@@ -25,7 +25,7 @@ pub(super) fn bounds(
         .map(|service| {
             outcomes[service.vm]
                 .interface()
-                .filter(|_| request.method != Method::Vanilla)
+                .filter(|_| request.receives_in_bounds)
                 .and_then(|interface| bound(request, service, interface))
         })
         .collect();
@@ -195,7 +195,7 @@ fn missed(request: &Request, service: &Service, bound: Option<LatencyBound>) -> 
             execution,
             0,
             format!(
-                "service \"{name}\" has no bound: with method \"vanilla\" nothing limits what its \
+                "service \"{name}\" has no bound: under a method without ranks (\"vanilla\") nothing limits what its \
                  packets wait for on the receive path. In a window of t = {} a request demands {}, but only \
                  {} is certain to be supplied",
                 show(limit),

@@ -6,7 +6,7 @@ use super::{INTRODUCTION, SECTIONS};
 
 /// Where the design is; an installed host does not have these pages.
 const DESIGN: &str = "What the plan's tables mean: [plan-file.md](../design/plan-file.md). Why the network's are as they are:\n\
-                      [no-patch-profile.md](../design/no-patch-profile.md).";
+                      [rt-profile.md](../design/rt-profile.md).";
 
 /// docs/reference/steadyvm.toml.md.
 pub fn markdown() -> String {

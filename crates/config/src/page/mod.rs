@@ -10,10 +10,12 @@ use std::collections::BTreeMap;
 pub use self::man::man;
 pub use self::markdown::markdown;
 
+use steadyvm_methods::Method;
+
 use crate::schema::{class, host, net, nic, random, sched, service, simulate, vm};
 use crate::{
     Count, CpuNumbers, Distribution, Enforcement, File, HostName, InterfaceName, Late, Mechanism,
-    Method, Placed, Priority, Queue, SchedulerName, ServerName, TapQdisc, ThreadPriority, Written,
+    Placed, Priority, Queue, SchedulerName, ServerName, TapQdisc, ThreadPriority, Written,
 };
 
 /// A key of a table.

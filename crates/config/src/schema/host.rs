@@ -1,6 +1,8 @@
 //! `[host]`.
 
-use crate::{Count, CpuNumbers, Enforcement, HostName, Method, ServerName, Written};
+use steadyvm_methods::Method;
+
+use crate::{Count, CpuNumbers, Enforcement, HostName, ServerName, Written};
 
 table! {
     section "`[host]`";
@@ -17,10 +19,10 @@ table! {
         /// budget: [what such a server supplies](../design/analysis.md#what-a-sporadic-server-supplies)
         #[serde(default)]
         server: ServerName = "`cbs`",
-        /// `vanilla`, `preempt-rt`, `dedicated`, `rt-profile`, `rt-poll-list`, `rt-levels`, `rt-sockets`, `no-patch`,
-        /// `outsourcing`, `steadyvm`; with `vanilla` no service has a bound
-        #[serde(default)]
-        method: Method = "`outsourcing`",
+        /// how the host is set up: a [method](../guide/methods.md) by its name; with `vanilla` and `tuned` no service has a
+        /// bound
+        #[serde(default = "preempt_rt")]
+        method: Method = "`preempt-rt`",
         /// `deadline`, `ext`, `none`; with `deadline` what SCHED_DEADLINE would refuse is refused, and what it is not:
         /// another server than `cbs`, fixed priorities. Without it `cbs` is counted as SCHED_DEADLINE's all the same.
         /// `apply` goes by `[sched]`
@@ -54,6 +56,10 @@ table! {
         /// times in a period that a guest may make its VCPU run anew; up to 1,000
         wakeups: Option<Count> = "counted from the tasks; 1 with `periodic` servers whose tasks do not suspend themselves, and for VMs without tasks",
     }
+}
+
+const fn preempt_rt() -> Method {
+    Method::PreemptRt
 }
 
 const fn yes() -> bool {

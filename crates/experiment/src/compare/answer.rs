@@ -18,7 +18,7 @@ fn question(service: Service, rows: &[String]) -> &'static str {
         Service::Own => steadyvm_comparison::OWN_QUESTION,
         Service::Host => "How steady is a service of the host itself beside bulk traffic?",
         Service::Container => "How steady is a service in a container beside bulk traffic?",
-        Service::Vm if methods.iter().any(|it| it.is_peer()) => {
+        Service::Vm if methods.iter().any(|it| it.row().role.is_peer()) => {
             "How do steadyvm's methods compare with what others use, beside bulk traffic?"
         }
         Service::Vm if methods.iter().any(|it| it.kernel_is_named) => {

@@ -1,73 +1,17 @@
 //! What whoever runs a method gives up for it.
 
-use crate::testbed::{ComparedMethod, Guests};
+use crate::testbed::{ComparedMethod, Price};
 use std::fmt::Write as _;
-use steadyvm_host::Method;
 
 /// The processors of an emulated host.
 const CPUS: u32 = 2;
 
-/// What a method takes away from the host's other tenants and from its operator. The default takes nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Price {
-    /// CPUs that nothing but the latency-critical VM may use, however little it does.
-    pub cpus_set_aside: u32,
-    /// Whether VMs may share the latency-critical VM's CPUs, so that VCPUs can be more than CPUs.
-    pub cpus_are_shared: bool,
-    /// Whether its memory may be shared or swapped: neither locked nor pinned for a device.
-    pub memory_is_shared: bool,
-    /// Whether its monitor can move it to another host while it runs.
-    pub migrates: bool,
-}
-
-impl Default for Price {
-    fn default() -> Self {
-        Self {
-            cpus_set_aside: 0,
-            cpus_are_shared: true,
-            memory_is_shared: true,
-            migrates: true,
-        }
-    }
-}
-
-impl ComparedMethod {
-    /// What whoever runs it gives up.
-    pub fn price(self) -> Price {
-        let nothing = Price::default();
-        match (self.host, self.guests) {
-            (Method::Tuned, _) => Price {
-                cpus_set_aside: 1,
-                cpus_are_shared: false,
-                memory_is_shared: false,
-                ..nothing
-            },
-            (Method::Dedicated, _) => Price {
-                cpus_set_aside: 1,
-                cpus_are_shared: false,
-                ..nothing
-            },
-            (_, Guests::Steadyvm | Guests::Outsourced | Guests::OutsourcedBulk) => Price {
-                migrates: false,
-                ..nothing
-            },
-            // A device writes to all of the guest's memory, and igbvf has no driver for migration.
-            (_, Guests::Passthrough) => Price {
-                memory_is_shared: false,
-                migrates: false,
-                ..nothing
-            },
-            (_, Guests::Qemu | Guests::RealTime) => nothing,
-        }
-    }
-}
-
 /// A table of the methods' prices; empty where each is nothing.
 pub fn table(methods: &[ComparedMethod]) -> String {
     let prices: Vec<(String, Price)> = (methods.iter())
-        .map(|method| (method.to_string(), method.price()))
+        .map(|method| (method.to_string(), method.row().price))
         .collect();
-    if prices.iter().all(|(_, price)| *price == Price::default()) {
+    if prices.iter().all(|(_, price)| *price == Price::NOTHING) {
         return String::new();
     }
     let mut text = String::from(

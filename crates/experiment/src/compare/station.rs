@@ -36,13 +36,13 @@ impl Station {
         observer: &dyn Observer,
     ) -> Result<Self> {
         let mut host = EmulatedHost::boot(&method.specification(laboratory, on_cpu)?)?;
-        let receivers = Receivers::start(options.service, method.guests, &host, observer)?;
+        let receivers = Receivers::start(options.service, method.row().guests, &host, observer)?;
         let mut apply = receivers.named.clone();
-        apply.extend(method.host_options.iter().map(ToString::to_string));
+        apply.extend(method.options());
         if options.keep_fair_server {
             apply.push("--keep-fair-server".to_owned());
         }
-        host.put_in_force(method.host, RT, &apply)?;
+        host.put_in_force(method.method, RT, &apply)?;
         host.pause()?;
         host.spread_processors()?;
         Ok(Self {

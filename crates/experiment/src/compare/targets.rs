@@ -1,12 +1,11 @@
 //! What steadyvm's own methods are to reach over the peer `tuned`, and whether a run says that they do.
 
-use super::price::Price;
 use super::table::ratio_words;
 use super::{Phase, THROUGHPUT, ratio_of};
 use crate::engine::results::Record;
 use crate::testbed::ComparedMethod;
 use std::fmt::Write as _;
-use steadyvm_host::Method;
+use steadyvm_methods::Method;
 use steadyvm_stats::bootstrap::Ratio;
 
 /// A bound for a figure over the peer's.
@@ -56,13 +55,13 @@ impl Bound {
 
 /// A row for each method that takes no CPU and stands after the peer; empty without one.
 pub fn table(record: &Record, methods: &[ComparedMethod]) -> String {
-    let Some(peer) = methods.iter().find(|method| method.host == Method::Tuned) else {
+    let Some(peer) = methods.iter().find(|method| method.method == Method::Tuned) else {
         return String::new();
     };
     let peer = peer.to_string();
     let is_ours = |method: &&ComparedMethod| {
-        let Price { cpus_set_aside, .. } = method.price();
-        cpus_set_aside == 0 && !method.is_peer() && method.host != Method::Vanilla
+        let row = method.row();
+        row.price.cpus_set_aside == 0 && !row.role.is_peer() && !row.switches.is_vanilla()
     };
     let mut text = String::new();
     for method in methods.iter().filter(is_ours) {

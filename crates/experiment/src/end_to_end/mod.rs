@@ -48,7 +48,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     answer,
     rows: Rows::Own {
         compared: "combinations",
-        kernel: HostKernel::RtLevels,
+        kernel: HostKernel::V6_12RtPatched,
         samples: "300",
     },
     check,

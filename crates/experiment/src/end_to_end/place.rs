@@ -83,7 +83,7 @@ impl Place {
         let setting = path.setting();
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(&setting.name(), HostKernel::RtLevels)?
+            ..laboratory.host(&setting.name(), HostKernel::V6_12RtPatched)?
         };
         let mut host = EmulatedHost::boot(&specification)?;
         let party = Party::start(&host, setting, observer)?;

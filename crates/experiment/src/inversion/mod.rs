@@ -28,13 +28,13 @@ const CAUSES: usize = 6;
 
 /// What is compared.
 const SETTINGS: &[Setting] = &[
-    setting("6.12-rt", HostKernel::PreemptRt),
-    setting("7.3-rt", HostKernel::NewestRt),
+    setting("6.12-rt", HostKernel::V6_12Rt),
+    setting("7.3-rt", HostKernel::V7_3Rt),
     Setting {
         bulk_in_threads: true,
-        ..setting("7.3-rt-threaded", HostKernel::NewestRt)
+        ..setting("7.3-rt-threaded", HostKernel::V7_3Rt)
     },
-    setting("7.3-rt-patched", HostKernel::NewestRtPatched),
+    setting("7.3-rt-patched", HostKernel::V7_3RtPatched),
 ];
 
 /// The experiment.

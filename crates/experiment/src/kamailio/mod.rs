@@ -95,7 +95,7 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
 
 /// Delays of all messages, and beside the stream of each message by itself.
 fn latencies_of(
-    method: &ComparedMethod,
+    method: ComparedMethod,
     beside: Beside,
     samples: &[&Sample<Run>],
 ) -> Vec<Latencies> {
@@ -145,10 +145,10 @@ mod tests {
             cpu_busy_fraction: 0.0,
         };
         let method = "preempt-rt".parse().unwrap();
-        let alone = latencies_of(&method, Beside::Nothing, &[&round]);
+        let alone = latencies_of(method, Beside::Nothing, &[&round]);
         assert_eq!((alone.len(), &alone[0].rounds), (1, &vec![vec![5, 7]]));
         assert_eq!(alone[0].lost, 1);
-        let beside = latencies_of(&method, Beside::NetStream, &[&round, &round]);
+        let beside = latencies_of(method, Beside::NetStream, &[&round, &round]);
         assert_eq!(beside.len(), 1 + MESSAGES.len());
         let bye = beside.iter().find(|it| it.cell.starts_with("BYE")).unwrap();
         assert_eq!((&bye.rounds, bye.lost), (&vec![vec![7], vec![7]], 2));

@@ -124,12 +124,12 @@ fn connect(receivers: &Receivers) -> Result<TcpStream> {
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    let gets = |method: &_, beside, samples: &[&_]| vec![latencies_of(method, beside, samples)];
+    let gets = |method, beside, samples: &[&_]| vec![latencies_of(method, beside, samples)];
     service::outcome(laboratory, options, &Memcached, observer, gets)
 }
 
 /// The GETs of all rounds.
-fn latencies_of(method: &ComparedMethod, beside: Beside, samples: &[&Sample<Run>]) -> Latencies {
+fn latencies_of(method: ComparedMethod, beside: Beside, samples: &[&Sample<Run>]) -> Latencies {
     let gets = |sample: &&Sample<Run>| {
         let samples = sample.run.samples.iter();
         let gets = samples.filter(|it| it.kind == Kind::Get);
@@ -173,7 +173,7 @@ mod tests {
             cpu_busy_fraction: 0.5,
         };
         let method = "preempt-rt".parse().unwrap();
-        let found = latencies_of(&method, Beside::NetStream, &[&round, &round]);
+        let found = latencies_of(method, Beside::NetStream, &[&round, &round]);
         assert_eq!(found.rounds, [[5, 6], [5, 6]]);
         assert_eq!((found.lost, &*found.row), (2, "preempt-rt"));
         assert_eq!(found.cell, "GET, beside NetStream at full speed");

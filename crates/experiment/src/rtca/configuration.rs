@@ -3,8 +3,9 @@
 use crate::testbed::{Endpoints, Setting};
 use std::fmt;
 use std::str::FromStr;
-use steadyvm_host::{HostError, Method};
+
 use steadyvm_lab::{Error, Result};
+use steadyvm_methods::Method;
 
 /// The most packets that a poll takes on Linux (`NAPI_POLL_WEIGHT`), and so the largest batch.
 pub const LARGEST_BATCH: u32 = 64;
@@ -81,9 +82,7 @@ impl FromStr for Configuration {
             Some((method, batch)) => (method, Some(parse_batch(batch)?)),
         };
         Ok(Self {
-            method: method
-                .parse()
-                .map_err(|error: HostError| error.to_string())?,
+            method: Method::of_host_named(method).map_err(|error| error.to_string())?,
             batch,
         })
     }

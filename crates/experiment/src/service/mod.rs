@@ -81,7 +81,7 @@ pub fn check(name: &str, options: &Options) -> Result<()> {
     } else if options
         .methods
         .iter()
-        .any(|it| it.guests == Guests::OutsourcedBulk)
+        .any(|it| it.row().guests == Guests::OutsourcedBulk)
     {
         format!("rt-process has no VM that {name} could run in")
     } else {
@@ -160,13 +160,13 @@ pub fn outcome<S: Service>(
     options: &Options,
     service: &S,
     observer: &dyn Observer,
-    latencies_of: impl Fn(&ComparedMethod, Beside, &[&Sample<S::Run>]) -> Vec<Latencies>,
+    latencies_of: impl Fn(ComparedMethod, Beside, &[&Sample<S::Run>]) -> Vec<Latencies>,
 ) -> Result<Outcome> {
     let measured = measure(laboratory, options, service, observer)?;
     let mut latencies = Vec::new();
     let mut notes = Vec::new();
     for (cell, beside) in CELLS.into_iter().enumerate() {
-        for (method, rounds) in options.methods.iter().zip(&measured.samples) {
+        for (&method, rounds) in options.methods.iter().zip(&measured.samples) {
             let samples: Vec<&Sample<S::Run>> = rounds.iter().map(|cells| &cells[cell]).collect();
             latencies.extend(latencies_of(method, beside, &samples));
             if beside == Beside::NetStream {
@@ -210,7 +210,7 @@ pub fn paper(lower_percent: [u32; 2]) -> Grid {
 }
 
 /// What the stream carried meanwhile, in words.
-fn carried<R>(method: &ComparedMethod, samples: &[&Sample<R>]) -> String {
+fn carried<R>(method: ComparedMethod, samples: &[&Sample<R>]) -> String {
     let rates: Vec<f64> = samples.iter().filter_map(|it| it.mbit_per_s).collect();
     let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
     let busy = samples.iter().map(|it| it.cpu_busy_fraction).sum::<f64>();
@@ -266,7 +266,7 @@ mod tests {
             cpu_busy_fraction,
         };
         let said = carried(
-            &options().methods[0],
+            options().methods[0],
             &[&round(100.0, 0.25), &round(300.0, 0.75)],
         );
         assert!(

@@ -44,10 +44,10 @@ impl ServiceStation {
     ) -> Result<Self> {
         let mut host = EmulatedHost::boot(&method.specification(laboratory, on_cpu)?)?;
         let mut receivers =
-            Receivers::in_guests(method.guests, &host, &service.server(), observer)?;
+            Receivers::in_guests(method.row().guests, &host, &service.server(), observer)?;
         let mut apply = receivers.named.clone();
-        apply.extend(method.host_options.iter().map(ToString::to_string));
-        host.put_in_force(method.host, RT, &apply)?;
+        apply.extend(method.options());
+        host.put_in_force(method.method, RT, &apply)?;
         let ready = service.prepare(&host, &receivers);
         // Why it does not serve, rather than that it does not.
         ready.or_else(|error| receivers.require_service().and(Err(error)))?;

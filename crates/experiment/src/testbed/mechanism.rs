@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use steadyvm_lab::agent::{Connection, Process};
 use steadyvm_lab::{At, Error, Result};
+use steadyvm_stats::steps::percentile_of_ends;
 
 /// The scheduler's section for the loader.
 const CONFIG: &str = "/run/vcpu.toml";
@@ -267,13 +268,7 @@ impl Decisions {
 
     /// The upper end of the step that has this percentile, nearest-rank, in ns; `None` without decisions.
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
-        let rank = (self.count() as f64 * percent / 100.0).ceil().max(1.0) as u64;
-        let mut below = 0;
-        let found = self.up_to_ns.iter().find(|(_, count)| {
-            below += count;
-            below >= rank
-        });
-        found.map(|(end, _)| (*end).min(self.max_ns))
+        percentile_of_ends(&self.up_to_ns, self.max_ns, percent)
     }
 
     /// Both together.

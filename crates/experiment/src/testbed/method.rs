@@ -1,122 +1,60 @@
 //! What is compared: what is set on the host, and how the guests are run.
 
-use super::guests::Guests;
 use std::fmt;
 use std::str::FromStr;
 use steadyvm_comparison::Service;
+use steadyvm_host::CpuSet;
 use steadyvm_host::profile::tuned;
-use steadyvm_host::{CpuSet, Method};
 use steadyvm_lab::host::HostSpecification;
-use steadyvm_lab::laboratory::{HUGE_PAGES_OF_A_GUEST, HostKernel, Laboratory};
+use steadyvm_lab::laboratory::{HUGE_PAGES_OF_A_GUEST, HostKernel, Laboratory, require_for};
 use steadyvm_lab::{Error, Result};
+use steadyvm_methods::{Guests, Method, MethodRow, Unknown};
 
-/// A method of a comparison. The host's part is a method of `crates/host`, the only writer of host
-/// state.
+/// A method of a comparison, and the kernel of its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComparedMethod {
-    /// The name on the command line and in results.
-    pub name: &'static str,
-    /// What is set on the host.
-    pub host: Method,
-    /// More options for `steadyvm host apply`.
-    pub host_options: &'static [&'static str],
+    /// What is set on the host, and how its guests are run.
+    pub method: Method,
     /// The host's kernel.
     pub kernel: HostKernel,
     /// Whether the kernel was asked for by name, as in `preempt-rt@7.3-rt`.
     pub kernel_is_named: bool,
-    /// How the guests are run, all of them alike.
-    pub guests: Guests,
 }
 
 /// The host's CPU that a method sets aside for the latency-critical VM, and the others.
 const SET_ASIDE: usize = 1;
 const OTHERS: usize = 0;
 
-/// Every method of the host with QEMU's guests, the peers' as they have them, then those with guests of
-/// `steadyvm up`, then what levels cost that nobody uses.
-const ALL: [ComparedMethod; Method::ALL.len() + 9] = {
-    let [a, b, c, d, e, f, tuned] = Method::ALL;
-    [
-        with_qemu(a),
-        with_qemu(b),
-        with_qemu(c),
-        with_qemu(d),
-        with_qemu(e),
-        with_qemu(f),
-        ComparedMethod {
-            guests: Guests::RealTime,
-            ..with_qemu(tuned)
-        },
-        ComparedMethod {
-            name: "vf",
-            guests: Guests::Passthrough,
-            host_options: &["--keep-vfio"],
-            ..with_qemu(Method::PreemptRt)
-        },
-        ComparedMethod {
-            name: "vf-ranked",
-            guests: Guests::Passthrough,
-            ..with_qemu(Method::PreemptRt)
-        },
-        ComparedMethod {
-            name: "preempt-rt-vmm",
-            guests: Guests::Steadyvm,
-            ..with_qemu(Method::PreemptRt)
-        },
-        ComparedMethod {
-            name: "rt-sockets",
-            guests: Guests::Outsourced,
-            ..with_qemu(Method::PreemptRt)
-        },
-        ComparedMethod {
-            name: "no-patch",
-            guests: Guests::Outsourced,
-            ..with_qemu(Method::RtProfile)
-        },
-        ComparedMethod {
-            name: "rt-process",
-            guests: Guests::OutsourcedBulk,
-            ..with_qemu(Method::PreemptRt)
-        },
-        ComparedMethod {
-            name: "outsourcing",
-            guests: Guests::Outsourced,
-            ..with_qemu(Method::RtPollList)
-        },
-        ComparedMethod {
-            name: "steadyvm",
-            guests: Guests::Outsourced,
-            ..with_qemu(Method::RtLevels)
-        },
-        ComparedMethod {
-            name: "levels-off",
-            kernel: HostKernel::RtLevels,
-            ..with_qemu(Method::PreemptRt)
-        },
-    ]
-};
-
-const fn with_qemu(host: Method) -> ComparedMethod {
-    ComparedMethod {
-        name: host.name(),
-        host,
-        host_options: &[],
-        kernel: HostKernel::of(host),
-        kernel_is_named: false,
-        guests: Guests::Qemu,
+impl From<Method> for ComparedMethod {
+    fn from(method: Method) -> Self {
+        Self {
+            method,
+            kernel: method.row().kernel,
+            kernel_is_named: false,
+        }
     }
 }
 
 impl ComparedMethod {
+    /// What the table of methods says of it.
+    pub fn row(self) -> &'static MethodRow {
+        self.method.row()
+    }
+
+    /// The options of `steadyvm host apply` that are its own.
+    pub fn options(self) -> impl Iterator<Item = String> {
+        self.row().options.iter().map(ToString::to_string)
+    }
+
     /// Refuses a method that is about guests where there are none.
     pub(crate) fn check(self, service: Service) -> Result<()> {
-        if self.guests == Guests::Qemu || service == Service::Vm {
+        if self.row().guests == Guests::Qemu || service == Service::Vm {
             return Ok(());
         }
         let why = "it differs in how guests are run, and with this --service there are none";
-        let what_to_do = match self.guests {
+        let what_to_do = match self.row().guests {
             Guests::RealTime => "use --service vm".to_owned(),
-            _ => format!("use --service vm, or the method {}", self.host),
+            _ => format!("use --service vm, or the method {}", self.row().switches),
         };
         Err(Error::input(format!("compare method {self}"), why).what_to_do(what_to_do))
     }
@@ -135,19 +73,14 @@ impl ComparedMethod {
         Ok(HostSpecification {
             boot_on_cpu: Some(on_cpu),
             kernel_words: format!("{} {}", host.kernel_words, self.kernel_words()),
-            iommu: self.guests == Guests::Passthrough,
+            iommu: self.row().guests == Guests::Passthrough,
             ..host
         })
     }
 
-    /// Whether it is what others use in steadyvm's place.
-    pub fn is_peer(self) -> bool {
-        matches!(self.guests, Guests::RealTime | Guests::Passthrough)
-    }
-
     /// The words for the command line of its host's kernel.
     pub fn kernel_words(self) -> String {
-        match self.guests {
+        match self.row().guests {
             Guests::RealTime => {
                 let words =
                     tuned::command_line(&CpuSet::single(SET_ASIDE), &CpuSet::single(OTHERS));
@@ -160,25 +93,7 @@ impl ComparedMethod {
 
     /// What readers of its figures must know.
     pub fn note(self) -> Option<String> {
-        let why = match self.guests {
-            Guests::Steadyvm => {
-                "its guests' cards are virtio-mmio, with two exits an interrupt that QEMU's, on PCI \
-                 with MSI-X, do not have"
-            }
-            Guests::OutsourcedBulk => {
-                "its latency-critical service is in no VM: what remains of rt-sockets where a VM \
-                 costs nothing"
-            }
-            Guests::RealTime => {
-                "a peer: tuned's realtime-virtual-host and libvirt's real-time domain; what of them \
-                 is left out is in docs/guide/methods.md"
-            }
-            Guests::Passthrough => {
-                "a peer: its card is a virtual function of the host's by VFIO, which takes such a card \
-                 and, for the host, the sight of the VM's packets"
-            }
-            Guests::Qemu | Guests::Outsourced => return None,
-        };
+        let why = self.row().guests.note()?;
         Some(format!("{self}: {why}"))
     }
 }
@@ -186,9 +101,9 @@ impl ComparedMethod {
 impl fmt::Display for ComparedMethod {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kernel_is_named {
-            formatter.pad(&format!("{}@{}", self.name, self.kernel.release_name()))
+            formatter.pad(&format!("{}@{}", self.method, self.kernel))
         } else {
-            formatter.pad(self.name)
+            self.method.fmt(formatter)
         }
     }
 }
@@ -201,25 +116,17 @@ impl FromStr for ComparedMethod {
             Some((name, kernel)) => (name, Some(kernel)),
             None => (text, None),
         };
-        let found = ALL.into_iter().find(|method| method.name == name);
-        let method = found.ok_or_else(|| {
-            let names = ALL.map(|method| method.name).join(", ");
-            format!("unknown method `{name}`: use one of: {names}")
-        })?;
+        let unknown = |error: Unknown| error.to_string();
+        let method: Method = name.parse().map_err(unknown)?;
         let Some(kernel) = kernel else {
-            return Ok(method);
+            return Ok(method.into());
         };
-        let found = HostKernel::named(kernel).ok_or_else(|| {
-            let names = HostKernel::ALL.map(HostKernel::release_name).join(", ");
-            format!("unknown kernel `{kernel}`: use one of: {names}")
-        })?;
-        found
-            .require_for(method.host)
-            .map_err(|error| error.to_string())?;
+        let kernel: HostKernel = kernel.parse().map_err(unknown)?;
+        require_for(kernel, method).map_err(|error| error.to_string())?;
         Ok(Self {
-            kernel: found,
+            method,
+            kernel,
             kernel_is_named: true,
-            ..method
         })
     }
 }
@@ -227,32 +134,30 @@ impl FromStr for ComparedMethod {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
+
+    fn all() -> impl Iterator<Item = ComparedMethod> {
+        Method::ALL.into_iter().map(ComparedMethod::from)
+    }
 
     #[test]
-    fn every_method_has_a_name_of_its_own() {
-        for method in ALL {
-            assert_eq!(method.name.parse::<ComparedMethod>(), Ok(method));
+    fn a_name_is_read_as_it_is_written() {
+        for method in all() {
+            assert_eq!(method.to_string().parse(), Ok(method));
         }
-        let names: BTreeSet<&str> = ALL.iter().map(|method| method.name).collect();
-        assert_eq!(names.len(), ALL.len());
-        let unknown = "rt-socket".parse::<ComparedMethod>().unwrap_err();
-        assert!(unknown.contains("outsourcing"), "{unknown}");
+        let renamed = "steadyvm@7.3".parse::<ComparedMethod>().unwrap_err();
+        assert!(renamed.contains("levels-sockets"), "{renamed}");
     }
 
     #[test]
     fn a_method_runs_on_a_kernel_of_ones_choice() {
-        let method: ComparedMethod = "no-patch@7.3-rt".parse().unwrap();
-        assert_eq!(method.kernel, HostKernel::NewestRt);
-        assert_eq!(method.to_string(), "no-patch@7.3-rt");
+        let method: ComparedMethod = "profile-sockets@7.3-rt".parse().unwrap();
+        assert_eq!(method.kernel, HostKernel::V7_3Rt);
+        assert_eq!(method.to_string(), "profile-sockets@7.3-rt");
         let own: ComparedMethod = "preempt-rt@6.12-rt".parse().unwrap();
-        assert_eq!(
-            own.kernel,
-            "preempt-rt".parse::<ComparedMethod>().unwrap().kernel
-        );
-        let of_lab: ComparedMethod = "preempt-rt@preempt-rt".parse().unwrap();
-        assert_eq!(of_lab, own);
+        let kernel = ComparedMethod::from(Method::PreemptRt).kernel;
+        assert_eq!(own.kernel, kernel);
         for (wrong, said) in [
+            ("preempt-rt@preempt-rt", "it is called 6.12-rt"),
             ("preempt-rt@6.1", "7.3-rt"),
             ("preempt-rt@7.3", "no PREEMPT_RT"),
             ("rt-levels@7.3-rt", "no levels"),
@@ -266,57 +171,55 @@ mod tests {
     /// Control rows differ from what they control in one thing.
     #[test]
     fn methods_are_composed_of_host_and_guests() {
-        let parse = |name: &str| name.parse::<ComparedMethod>().unwrap();
-        let [base, control, sockets] = ["preempt-rt", "preempt-rt-vmm", "rt-sockets"].map(parse);
-        assert!(base.host == control.host && control.host == sockets.host);
+        let row = Method::row;
+        let [base, control, sockets] =
+            [Method::PreemptRt, Method::PreemptRtVmm, Method::RtSockets].map(row);
+        assert!(base.switches == control.switches && control.switches == sockets.switches);
         assert_eq!(
             [base, control, sockets].map(|method| method.guests),
             [Guests::Qemu, Guests::Steadyvm, Guests::Outsourced]
         );
-        let bound = parse("rt-process");
-        assert_eq!(bound.host, sockets.host);
-        let both = parse("outsourcing");
+        assert_eq!(row(Method::RtProcess).switches, sockets.switches);
+        let both = row(Method::Outsourcing);
         assert_eq!(both.guests, sockets.guests);
-        let levels = parse("rt-poll-list");
+        let levels = row(Method::RtPollList);
         assert_eq!(both.kernel, levels.kernel);
-        let all = parse("steadyvm");
-        assert_eq!((all.guests, all.kernel), (both.guests, both.kernel));
-        assert_eq!(all.host, parse("rt-levels").host);
-        let off = parse("levels-off");
-        assert_eq!((off.host, off.kernel), (base.host, levels.kernel));
+        let all_of_it = row(Method::LevelsSockets);
+        assert_eq!(
+            (all_of_it.guests, all_of_it.kernel),
+            (both.guests, both.kernel)
+        );
+        assert_eq!(all_of_it.switches, row(Method::RtLevels).switches);
+        let off = row(Method::LevelsOff);
+        assert_eq!((off.switches, off.kernel), (base.switches, levels.kernel));
         // The peers run on the distribution's kernel, and ours needs no word on its command line.
-        let tuned = parse("tuned");
+        let tuned = row(Method::Tuned);
         assert_eq!(
             (tuned.guests, tuned.kernel),
             (Guests::RealTime, base.kernel)
         );
-        let [function, ranked] = ["vf", "vf-ranked"].map(parse);
-        assert_eq!((function.host, function.kernel), (base.host, base.kernel));
+        let [function, ranked] = [Method::Vf, Method::VfRanked].map(row);
         assert_eq!(
-            ComparedMethod {
-                name: ranked.name,
-                host_options: &[],
-                ..function
-            },
-            ranked
+            (function.switches, function.kernel),
+            (base.switches, base.kernel)
         );
-        for method in ALL {
-            let is_peer = [tuned, function, ranked].contains(&method);
+        let differing = MethodRow {
+            name: ranked.name,
+            sets: ranked.sets,
+            options: &[],
+            ..*function
+        };
+        assert_eq!(differing, *ranked);
+        for method in all() {
+            let is_peer = [Method::Tuned, Method::Vf, Method::VfRanked].contains(&method.method);
             assert_eq!(method.kernel_words().is_empty(), !is_peer, "{method}");
-            assert_eq!(method.is_peer(), is_peer, "{method}");
+            assert_eq!(method.row().role.is_peer(), is_peer, "{method}");
         }
     }
 
     #[test]
-    fn a_method_that_sets_a_cpu_aside_says_so() {
-        let parse = |name: &str| name.parse::<ComparedMethod>().unwrap();
-        for method in ALL {
-            let takes_a_cpu = ["dedicated", "tuned"].contains(&method.name);
-            let price = method.price();
-            assert_eq!(price.cpus_set_aside, u32::from(takes_a_cpu), "{method}");
-            assert_eq!(price.cpus_are_shared, !takes_a_cpu, "{method}");
-        }
-        let words = parse("tuned").kernel_words();
+    fn a_host_is_booted_with_what_tuned_needs() {
+        let words = ComparedMethod::from(Method::Tuned).kernel_words();
         for part in [
             "isolcpus=managed_irq,domain,1 ",
             "irqaffinity=0 ",
@@ -328,10 +231,10 @@ mod tests {
 
     #[test]
     fn methods_about_guests_need_guests() {
-        for method in ALL {
+        for method in all() {
             assert!(method.check(Service::Vm).is_ok());
             let alone = method.check(Service::Host).is_ok();
-            assert_eq!(alone, method.guests == Guests::Qemu, "{method}");
+            assert_eq!(alone, method.row().guests == Guests::Qemu, "{method}");
         }
     }
 }

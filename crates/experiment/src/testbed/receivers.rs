@@ -1,7 +1,6 @@
 //! Where the loads are received: in a guest each, or by the host itself.
 
 use super::counts::Counters;
-use super::guests::Guests;
 use super::phase::{self, Receiver};
 use std::net::Ipv4Addr;
 use std::thread;
@@ -13,6 +12,7 @@ use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
 use steadyvm_lab::laboratory::guest;
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
+use steadyvm_methods::Guests;
 
 /// Last byte of a guest's address in its network.
 const GUEST_ADDRESS: u8 = 3;

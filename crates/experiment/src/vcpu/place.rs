@@ -103,7 +103,7 @@ impl Place {
     pub fn boot(laboratory: &Laboratory, on_cpu: usize, observer: &dyn Observer) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
-            ..laboratory.host("vcpu", HostKernel::RtLevels)?
+            ..laboratory.host("vcpu", HostKernel::V6_12RtPatched)?
         };
         let mut host = EmulatedHost::boot(&specification)?;
         host.require_kvm()?;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use check::{Check, Status};
 
-use crate::method::Method;
+use crate::method::{Method, Need};
 use crate::printable::printable;
 use crate::profile::TunedProfile;
 use crate::settings::Machine;
@@ -66,8 +66,7 @@ pub fn examine(machine: &Machine) -> Report {
             ..check
         }));
     }
-    let methods = Method::ALL
-        .into_iter()
+    let methods = Method::of_hosts()
         .map(|method| verdict(machine, &checks, method))
         .collect();
     let kernel = machine.kernel_release().unwrap_or_else(|| "unknown".into());
@@ -81,39 +80,10 @@ pub fn examine(machine: &Machine) -> Report {
 
 /// Whether a method can be applied: the checks it needs must not be bad.
 fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
-    let needs: &[&str] = match method {
-        Method::Vanilla => &["kvm.device"],
-        Method::PreemptRt
-        | Method::Dedicated
-        | Method::RtPollList
-        | Method::RtProfile
-        | Method::RtLevels
-        | Method::Tuned => &[
-            "kvm.device",
-            "kernel.preempt-rt",
-            "cpu.constant-tsc",
-            "network.nics",
-        ],
-    };
-    let mut reasons: Vec<String> = checks
-        .iter()
-        .filter(|check| needs.contains(&check.id.as_str()) && check.status == Status::Bad)
-        .map(|check| format!("{}: {}", check.title, check.found))
+    let needs = method.row().needs.iter();
+    let mut reasons: Vec<String> = needs
+        .filter_map(|&need| lacking(machine, checks, need))
         .collect();
-    if method == Method::Dedicated && machine.online().is_ok_and(|online| online.len() < 2) {
-        reasons.push("CPUs: only one is online, and it would be the one to dedicate".into());
-    }
-    if method.has_levels() && machine.tree.read(known::PRIORITY).is_err() {
-        reasons.push(format!(
-            "kernel: no {}, it is built without kernel/patches/6.12",
-            known::PRIORITY
-        ));
-    }
-    if method == Method::Tuned && TunedProfile::of(machine).is_err() {
-        reasons.push(
-            "CPUs: none is isolated, which takes a boot with isolcpus= and nohz_full=".into(),
-        );
-    }
     let possible = reasons.is_empty();
     if possible {
         let doubtful = checks
@@ -126,5 +96,33 @@ fn verdict(machine: &Machine, checks: &[Check], method: Method) -> Verdict {
         method,
         possible,
         reasons,
+    }
+}
+
+/// Why the machine has not what a method needs.
+fn lacking(machine: &Machine, checks: &[Check], need: Need) -> Option<String> {
+    let is_bad = |id: &str| {
+        let mut bad = checks.iter().filter(|check| check.status == Status::Bad);
+        let check = bad.find(|check| check.id == id)?;
+        Some(format!("{}: {}", check.title, check.found))
+    };
+    match need {
+        Need::Kvm => is_bad("kvm.device"),
+        Need::PreemptRt => is_bad("kernel.preempt-rt"),
+        Need::ConstantClock => is_bad("cpu.constant-tsc"),
+        Need::Cards => is_bad("network.nics"),
+        Need::TwoCpus => (machine.online().is_ok_and(|online| online.len() < 2))
+            .then(|| "CPUs: only one is online, and it would be the one to dedicate".into()),
+        Need::Levels => machine.tree.read(known::PRIORITY).is_err().then(|| {
+            format!(
+                "kernel: no {}, it is built without kernel/patches/6.12",
+                known::PRIORITY
+            )
+        }),
+        Need::IsolatedCpus => TunedProfile::of(machine).is_err().then(|| {
+            "CPUs: none is isolated, which takes a boot with isolcpus= and nohz_full=".into()
+        }),
+        // No method of hosts needs one: a guest's card is whoever runs it's.
+        Need::Iommu => None,
     }
 }

@@ -84,7 +84,7 @@ fn check_named_once(target: &Target) -> Result<(), HostError> {
 
 fn need_preempt_rt(machine: &Machine, method: Switches) -> Result<(), HostError> {
     let (is_rt, found) = machine.preempt_rt();
-    if is_rt {
+    if is_rt || !method.needs_preempt_rt() {
         return Ok(());
     }
     Err(HostError::Unsupported {

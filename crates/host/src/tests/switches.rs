@@ -1,60 +1,11 @@
-//! Methods as compositions: names, presets, and the ranks of the kernel's own threads.
-
-use proptest::prelude::*;
+//! Presets of methods, and the ranks of the kernel's own threads.
 
 use super::net::{kept, profile};
 use super::scenario::{FIFO_50, control, paper_host, paper_target, threaded_irq};
-use crate::method::{Method, Priorities, Switches, Target};
+use crate::method::{Method, Priorities, Target};
 use crate::parse::{PF_KTHREAD, PF_NO_SETAFFINITY};
 use crate::profile::{ThreadPriority, file};
 use crate::settings::threads::Scheduling;
-
-proptest! {
-    #[test]
-    fn every_composition_is_read_as_it_is_written(bits in 0_u8..8) {
-        let switches = Switches {
-            rt: true,
-            dedicated: bits & 1 != 0,
-            profile: bits & 2 != 0,
-            levels: bits & 4 != 0,
-            tuned: false,
-        };
-        prop_assert_eq!(switches.composition().parse::<Switches>().unwrap(), switches);
-        prop_assert_eq!(switches.to_string().parse::<Switches>().unwrap(), switches);
-        let json = serde_json::to_string(&switches).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Switches>(&json).unwrap(), switches);
-    }
-}
-
-#[test]
-fn the_old_names_are_compositions() {
-    for (name, composition) in [
-        ("vanilla", "vanilla"),
-        ("preempt-rt", "rt"),
-        ("dedicated", "rt+dedicated"),
-        ("rt-poll-list", "rt+levels"),
-        ("rt-profile", "rt+profile"),
-        ("rt-levels", "rt+profile+levels"),
-        ("tuned", "tuned"),
-    ] {
-        let switches: Switches = name.parse().unwrap();
-        assert_eq!(switches.composition(), composition);
-        assert_eq!(switches.to_string(), name);
-        assert_eq!(composition.parse::<Switches>().unwrap(), switches);
-    }
-    for (wrong, told) in [
-        ("fast", "rt+dedicated+levels"),
-        ("", "use one of"),
-        ("rt+", "use one of"),
-        ("levels", "rt+levels"),
-        ("rt+tuned", "use tuned alone"),
-        ("tuned+levels", "use tuned alone"),
-    ] {
-        let error = wrong.parse::<Switches>().unwrap_err();
-        assert!(error.to_string().contains(told), "{error}");
-        assert_eq!(error.blame().exit_code(), 2);
-    }
-}
 
 /// A host with the threads that PREEMPT_RT has for every CPU.
 fn host_with_timers() -> crate::fake::FakeHost {
@@ -79,7 +30,7 @@ fn host_with_timers() -> crate::fake::FakeHost {
 #[test]
 fn every_method_puts_rcu_and_timers_above_what_tenants_keep_busy() {
     let ours = |method: &Method| *method != Method::Tuned;
-    for method in Method::ALL.into_iter().filter(ours) {
+    for method in Method::of_hosts().filter(ours) {
         let (host, directory) = (host_with_timers(), super::scenario::directory());
         let before = host.state();
         let control = control(&host, &directory);
@@ -159,7 +110,7 @@ fn host_with_devices() -> crate::fake::FakeHost {
 #[test]
 fn every_method_raises_the_interrupts_of_disks_above_what_tenants_keep_busy() {
     let ours = |method: &Method| ![Method::Tuned, Method::Vanilla].contains(method);
-    for method in Method::ALL.into_iter().filter(ours) {
+    for method in Method::of_hosts().filter(ours) {
         let (host, directory) = (host_with_devices(), super::scenario::directory());
         let before = host.state();
         let control = control(&host, &directory);

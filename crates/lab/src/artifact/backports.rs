@@ -5,8 +5,6 @@ use super::cache::Cache;
 use crate::Result;
 
 const BACKPORTS: &str = "trixie-backports";
-/// The newest series of kernels there that the lab knows.
-pub const SERIES: &str = "7.3";
 
 /// Their packages.
 pub fn apt(cache: &Cache) -> Result<Apt> {

@@ -20,13 +20,12 @@ mod sockets_module;
 mod source;
 mod user_space;
 
-pub use backports::SERIES as NEWEST_SERIES;
 pub use brought::{Brought, BroughtKernel, brought_module};
 pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
 pub use distribution_kernel::{DistributionKernel, KernelPackage};
 pub use emulator::emulator;
 pub use initramfs::{Initramfs, PackedInitramfs};
-pub use rt_kernel::{Flavour, RtKernel, source_version};
+pub use rt_kernel::{RtKernel, source_version};
 pub use sockets_module::{KernelModule, sockets_module, sockets_module_for};
 pub use user_space::{UserSpace, user_space_image};
 

@@ -1,7 +1,7 @@
 //! The kernels that we patch, built from Debian's source packages.
 
 use super::apt::{Apt, installed_version};
-use super::backports::{self, SERIES};
+use super::backports;
 use super::cache::{Cache, Inputs, sha256_of};
 use super::output;
 use super::packages::{self, Package};
@@ -13,11 +13,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::slice;
+use steadyvm_methods::{Build, HostKernel};
 
 mod inputs {
     include!(concat!(env!("OUT_DIR"), "/kernel_inputs.rs"));
 }
 
+/// Of the series that this machine's own release has.
 const SOURCE_PACKAGE: &str = "linux-source-6.12";
 /// Where packages have sources.
 const PLACE_OF_SOURCES: &str = "usr/src";
@@ -30,77 +32,19 @@ const RECIPE: &str = "1";
 const HEADERS_RECIPE: &str = "1";
 const HEADERS: &str = "headers.tar";
 
-/// Which kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flavour {
-    /// With `kernel/patches/6.12`: levels of the receive path.
-    Levels,
-    /// `Levels` that checks itself: lockdep, KASAN and their kin.
-    LevelsDebug,
-    /// The same without PREEMPT_RT, for guests too; it has headers for modules.
-    PreemptDebug,
-    /// Of the newest series, with `kernel/patches/7.3`.
-    Newest,
+/// The options that a kernel must have.
+fn configuration(build: &Build) -> Result<String> {
+    let layers: Result<Vec<&str>> = (build.options.iter())
+        .map(|file| text_of(inputs::CONFIGURATIONS, file))
+        .collect();
+    Ok(layered(&layers?))
 }
 
-impl Flavour {
-    /// The name of its cache entry.
-    fn entry(self) -> &'static str {
-        match self {
-            Self::Levels => "kernel-rt-levels",
-            Self::LevelsDebug => "kernel-rt-levels-debug",
-            Self::PreemptDebug => "kernel-levels-debug",
-            Self::Newest => "kernel-newest-rt-patched",
-        }
-    }
-
-    /// The options that it must have.
-    fn configuration(self) -> String {
-        let layers: &[&str] = match self {
-            Self::Levels => &[inputs::CONFIGURATION],
-            Self::LevelsDebug => &[inputs::CONFIGURATION, inputs::DEBUG_CONFIGURATION],
-            Self::PreemptDebug => &[
-                inputs::CONFIGURATION,
-                inputs::DEBUG_CONFIGURATION,
-                inputs::PREEMPT_CONFIGURATION,
-            ],
-            Self::Newest => &[inputs::CONFIGURATION, inputs::NEWEST_CONFIGURATION],
-        };
-        layered(layers)
-    }
-
-    /// Whether modules can be built for it.
-    fn has_headers(self) -> bool {
-        self == Self::PreemptDebug
-    }
-
-    /// Its patches, in the order they are applied: name and text.
-    fn patches(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Levels | Self::LevelsDebug | Self::PreemptDebug => inputs::LEVELS_PATCHES,
-            Self::Newest => inputs::NEWEST_PATCHES,
-        }
-    }
-
-    /// What is special about it.
-    fn kind(self) -> &'static str {
-        match self {
-            Self::Levels => "PREEMPT_RT, levels",
-            Self::LevelsDebug => "PREEMPT_RT, levels, lockdep, KASAN",
-            Self::PreemptDebug => "PREEMPT, levels, lockdep, KASAN",
-            Self::Newest => "PREEMPT_RT, patched",
-        }
-    }
-
-    /// What it is, for people.
-    fn title(self) -> &'static str {
-        match self {
-            Self::Levels => "PREEMPT_RT kernel with levels",
-            Self::LevelsDebug => "PREEMPT_RT kernel with levels that checks itself",
-            Self::PreemptDebug => "kernel with levels, without PREEMPT_RT, that checks itself",
-            Self::Newest => "patched PREEMPT_RT kernel",
-        }
-    }
+/// What a list of the build script's has by this name.
+fn text_of<T: Copy>(all: &[(&str, T)], name: &str) -> Result<T> {
+    let found = all.iter().find(|(known, _)| *known == name);
+    let missing = || Error::lack("build a kernel", format!("kernel/ has no {name}"));
+    found.map(|(_, text)| *text).ok_or_else(missing)
 }
 
 /// A package with a kernel's source.
@@ -151,32 +95,44 @@ pub fn source_version() -> Result<String> {
 }
 
 impl RtKernel {
-    /// The kernel from the cache, built if need be: some ten minutes on two cores.
-    pub fn obtain(cache: &Cache, flavour: Flavour, observer: &dyn Observer) -> Result<Self> {
-        if flavour != Flavour::Newest {
+    /// The kernel from the cache, built if need be: some ten minutes on two cores. `None` if Debian has it built.
+    pub fn obtain(
+        cache: &Cache,
+        kernel: HostKernel,
+        observer: &dyn Observer,
+    ) -> Result<Option<Self>> {
+        let row = kernel.row();
+        let Some(build) = &row.built else {
+            return Ok(None);
+        };
+        if !row.is_backported {
             let package = Package::new(SOURCE_PACKAGE, source_version()?);
             let (package, apt) = (&package, None);
-            return Self::built(cache, flavour, &Source { package, apt }, observer);
+            return Self::built(cache, kernel, build, &Source { package, apt }, observer).map(Some);
         }
         let apt = &backports::apt(cache)?;
-        let find = || apt.newest(&format!("linux-source-{SERIES}"));
+        let find = || apt.newest(&format!("linux-source-{}", row.series));
         apt.today(observer, find, |package| {
             let apt = Some(apt);
-            Self::built(cache, flavour, &Source { package, apt }, observer)
+            Self::built(cache, kernel, build, &Source { package, apt }, observer)
         })
+        .map(Some)
     }
 
     fn built(
         cache: &Cache,
-        flavour: Flavour,
+        kernel: HostKernel,
+        made: &Build,
         source: &Source<'_>,
         observer: &dyn Observer,
     ) -> Result<Self> {
         let version = source.package.version.clone();
+        let options = configuration(made)?;
+        let patches = text_of(inputs::PATCHES, kernel.row().series)?;
         let mut inputs = Inputs::default()
             .with("recipe", RECIPE)
             .with("source", source.package.to_string())
-            .with("configuration", flavour.configuration())
+            .with("configuration", &*options)
             .with(
                 "compiler",
                 first_line(&output(Command::new("gcc").arg("--version"))?),
@@ -185,29 +141,32 @@ impl RtKernel {
                 "pahole",
                 first_line(&output(Command::new("pahole").arg("--version"))?),
             );
-        for (name, text) in flavour.patches() {
+        for (name, text) in patches {
             inputs = inputs.with(&format!("patch {name}"), *text);
         }
-        if flavour.has_headers() {
+        if made.has_headers {
             inputs = inputs.with("headers", HEADERS_RECIPE);
         }
         let compiler_cache = cache.helper_directory("ccache");
-        let entry = cache.entry(flavour.entry(), &inputs, observer, |directory| {
-            let title = format!(
-                "build the {} {version} (once, up to 10 minutes)",
-                flavour.title()
-            );
+        let entry = format!("kernel-{kernel}");
+        let entry = cache.entry(&entry, &inputs, observer, |directory| {
+            let title = format!("build the kernel {kernel}, {version} (once, up to 10 minutes)");
             task(observer, title, || {
-                build(directory, flavour, source, &compiler_cache, observer)
+                let recipe = Recipe {
+                    options: &options,
+                    patches,
+                    has_headers: made.has_headers,
+                };
+                build(directory, &recipe, source, &compiler_cache, observer)
             })
         })?;
         Ok(Self {
             image: entry.join("bzImage"),
             version,
-            kind: flavour.kind(),
+            kind: made.kind,
             key: inputs.key(),
             configuration_sha256: sha256_of(&entry.join("config"))?,
-            headers: flavour.has_headers().then(|| entry.join(HEADERS)),
+            headers: made.has_headers.then(|| entry.join(HEADERS)),
         })
     }
 }
@@ -216,26 +175,29 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
+/// What a kernel is made of beside its source.
+struct Recipe<'a> {
+    options: &'a str,
+    /// Name and text, in their order.
+    patches: &'a [(&'a str, &'a str)],
+    has_headers: bool,
+}
+
 fn build(
     directory: &Path,
-    flavour: Flavour,
+    recipe: &Recipe<'_>,
     source: &Source<'_>,
     compiler_cache: &Path,
     observer: &dyn Observer,
 ) -> Result<()> {
     let tree = directory.join("source");
     source.unpack(directory, &tree)?;
-    for (name, text) in flavour.patches() {
+    for (name, text) in recipe.patches {
         apply_patch(&tree, name, text)?;
     }
-    configure(
-        &tree,
-        &source.package.name,
-        &flavour.configuration(),
-        directory,
-    )?;
+    configure(&tree, &source.package.name, recipe.options, directory)?;
     compile(&tree, "bzImage", compiler_cache, observer)?;
-    if flavour.has_headers() {
+    if recipe.has_headers {
         // There are none, but then it is written down which symbols it exports.
         compile(&tree, "modules", compiler_cache, observer)?;
         pack_headers(&tree, directory)?;
@@ -372,15 +334,20 @@ mod tests {
     }
 
     #[test]
-    fn only_the_kernel_for_guests_has_no_real_time() {
-        for (flavour, line) in [
-            (Flavour::LevelsDebug, "CONFIG_PREEMPT_RT=y"),
-            (Flavour::PreemptDebug, "CONFIG_PREEMPT_RT=n"),
-        ] {
-            let configuration = flavour.configuration();
+    fn every_kernel_is_configured_as_its_row_says() {
+        for kernel in HostKernel::ALL {
+            let row = kernel.row();
+            let Some(build) = &row.built else { continue };
+            text_of(inputs::PATCHES, row.series).unwrap();
+            let configuration = configuration(build).unwrap();
             let mut lines = configuration.lines();
-            let found = lines.find(|line| line.starts_with("CONFIG_PREEMPT_RT="));
-            assert_eq!(found, Some(line));
+            let found = lines.find_map(|line| line.strip_prefix("CONFIG_PREEMPT_RT="));
+            assert_eq!(found == Some("y"), row.is_preempt_rt, "{kernel}");
+            assert_eq!(
+                configuration.contains("CONFIG_KASAN=y"),
+                row.checks_itself,
+                "{kernel}"
+            );
         }
     }
 
@@ -391,10 +358,8 @@ mod tests {
             "CONFIG_KVM_AMD=y",
             "CONFIG_SCHED_CLASS_EXT=y",
         ] {
-            assert!(
-                inputs::CONFIGURATION.lines().any(|line| line == option),
-                "{option}"
-            );
+            let options = text_of(inputs::CONFIGURATIONS, "config").unwrap();
+            assert!(options.lines().any(|line| line == option), "{option}");
         }
     }
 }

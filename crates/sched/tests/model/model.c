@@ -105,7 +105,7 @@ static void set_host(u32 order, u32 partitioned)
 	control_host(&request);
 }
 
-/* As crates/steadyvm-lab/tests/lab_sched.rs::every_decision_is_explained_by_the_policy, with less for VCPUs. */
+/* As crates/steadyvm-lab/tests/lab/sched.rs::every_decision_is_explained_by_the_policy, with less for VCPUs. */
 static void mix(const char *file)
 {
 	struct {

@@ -8,9 +8,8 @@ use anyhow::{Context, Result};
 use clap::builder::RangedI64ValueParser;
 use steadyvm_experiment::engine::results::Settings;
 use steadyvm_experiment::nisp::{SCALE, SCALES, Times, tcp, udp};
-use steadyvm_host::Method;
 use steadyvm_lab::Error;
-use steadyvm_lab::laboratory::HostKernel;
+use steadyvm_methods::Method;
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
 use super::run::{Measured, Output, Run};
@@ -28,7 +27,7 @@ const TOO_FEW_JOBS: &str = "there are fewer than three jobs; give more with --jo
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Methods to measure.
-    #[arg(long, value_delimiter = ',', default_value = "vanilla,preempt-rt")]
+    #[arg(long, value_delimiter = ',', default_value = "vanilla,preempt-rt", value_parser = Method::of_host_named)]
     methods: Vec<Method>,
     /// What the low-priority process receives: UDP in bursts at rising rates, or a TCP stream at full speed.
     #[arg(long, value_enum, default_value_t = Protocol::Udp)]
@@ -143,7 +142,7 @@ impl Options {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let methods = without_repeats(&args.methods);
     let options = Options::of(args, methods.clone())?;
-    let own = |&method: &Method| (method, HostKernel::of(method));
+    let own = |&method: &Method| (method, method.row().kernel);
     let wanted = args.kernel.wanted(methods.iter().map(own))?;
     let output = Output {
         out: &args.out,

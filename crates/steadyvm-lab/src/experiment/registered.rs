@@ -246,7 +246,7 @@ fn kernels(run: &Run, compared: &Compared, options: &Options) -> BTreeMap<String
         kernels.insert("hosts".to_owned(), title(*kernel));
     }
     if !matches!(compared, Compared::Settings(..)) {
-        kernels.insert("guests".to_owned(), title(HostKernel::Distribution));
+        kernels.insert("guests".to_owned(), title(HostKernel::V6_12));
     }
     kernels
 }

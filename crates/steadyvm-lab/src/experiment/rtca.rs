@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         seed: args.seed,
     };
     options.check()?;
-    let own = |it: &Configuration| (it.method, HostKernel::of(it.method));
+    let own = |it: &Configuration| (it.method, it.method.row().kernel);
     let methods = options.configurations.iter().map(own);
     let wanted = args.kernel.wanted(methods)?;
     let output = Output {
@@ -126,7 +126,7 @@ fn kernels(run: &Run, options: &Options) -> BTreeMap<String, String> {
     };
     let mut kernels: BTreeMap<String, String> = options.configurations.iter().map(of).collect();
     if options.endpoints == Endpoints::Vms {
-        let guests = run.kernel_title(HostKernel::Distribution);
+        let guests = run.kernel_title(HostKernel::V6_12);
         kernels.insert("guests".to_owned(), guests);
     }
     kernels

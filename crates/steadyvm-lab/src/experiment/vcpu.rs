@@ -89,12 +89,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         json: args.json,
         markdown: &args.markdown,
     };
-    let run = Run::open(output, &[HostKernel::RtLevels], None)?;
+    let run = Run::open(output, &[HostKernel::V6_12RtPatched], None)?;
     let measured = vcpu::run(&run.laboratory, &options, &run.display)?;
     let record = vcpu::assemble(&measured);
     let kernels = [
-        ("host", HostKernel::RtLevels),
-        ("guest", HostKernel::Distribution),
+        ("host", HostKernel::V6_12RtPatched),
+        ("guest", HostKernel::V6_12),
     ];
     let kernels = kernels.map(|(name, it)| (name.to_owned(), run.kernel_title(it)));
     let measured = Measured {

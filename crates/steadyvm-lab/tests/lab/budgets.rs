@@ -1,7 +1,8 @@
 //! Budgets of a plan in the emulated host, kept by `SCHED_DEADLINE` whatever the neighbours do.
 
-use crate::profile::{all_hold, inside, shown, undo, write};
-use crate::shared;
+use crate::support::profile::{all_hold, inside, shown, undo, write};
+use crate::support::sched::share_of;
+use crate::support::shared;
 use steadyvm_lab::agent::{Connection, Process};
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};
@@ -54,26 +55,12 @@ fn vcpu(host: &EmulatedHost) -> String {
 /// CPU time of a thread over time that passed, per cent, in ten seconds, beside neighbours that a shell starts. Both
 /// ends are read without starting a process, from a thread that nobody keeps waiting.
 fn share(host: &EmulatedHost, thread: &str, neighbours: &str) -> f64 {
-    let script = format!(
-        "look() {{ read ran _ < /proc/{thread}/schedstat; now=$EPOCHREALTIME; }}
-         spin() {{ chrt -o 0 \"$@\" bash -c '{SPIN}' & started+=\" $!\"; }}
-         started=''; {neighbours}
-         look; before=$ran began=${{now/./}}; sleep 10; look
-         echo $((ran - before)) $((${{now/./}} - began))
-         [ -z \"$started\" ] || kill -9 $started"
+    let first = format!(
+        "spin() {{ chrt -o 0 \"$@\" bash -c '{SPIN}' & started+=\" $!\"; }}
+         started=''; {neighbours}"
     );
-    let text = host
-        .connection()
-        .text(&["chrt", "-f", "90", "bash", "-euc", &script])
-        .unwrap();
-    let numbers: Vec<f64> = text
-        .split_whitespace()
-        .map(|word| word.parse().unwrap())
-        .collect();
-    let [ran_ns, passed_us] = numbers[..] else {
-        panic!("{text}");
-    };
-    ran_ns / 1e3 / passed_us * 100.0
+    let last = "[ -z \"$started\" ] || kill -9 $started";
+    share_of(host, thread, 10, [&first, last])
 }
 
 /// How a command ends; /run/said has its words.
@@ -121,7 +108,7 @@ fn shows_what_the_kernel_counts(host: &EmulatedHost, thread: &str) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     write(&host, "/run/steadyvm.toml", FILE);
     let rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
@@ -199,14 +186,14 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn apply_has_sched_ext_keep_a_budget_and_undo_ends_it() {
-    sched_ext_keeps_a_budget_on(HostKernel::RtLevels);
+    sched_ext_keeps_a_budget_on(HostKernel::V6_12RtPatched);
 }
 
 /// Its verifier asks for more of the scheduler's programs than ours.
 #[test]
 #[ignore = "needs the lab: make experiment-tests"]
 fn the_newest_kernel_has_sched_ext_keep_a_budget_too() {
-    sched_ext_keeps_a_budget_on(HostKernel::NewestRt);
+    sched_ext_keeps_a_budget_on(HostKernel::V7_3Rt);
 }
 
 fn sched_ext_keeps_a_budget_on(kernel: HostKernel) {
@@ -278,7 +265,7 @@ fn sched_ext_keeps_a_budget_on(kernel: HostKernel) {
 fn an_end_by_the_kernel_is_told_and_waited_after_and_a_stopped_loader_is_ended() {
     const ENABLED: &str = "until [ $(cat /sys/kernel/sched_ext/state) = enabled ]; do :; done";
     const DISABLED: &str = "until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do :; done";
-    let host = shared::host(HostKernel::RtLevels);
+    let host = shared::host(HostKernel::V6_12RtPatched);
     write(
         &host,
         "/run/steadyvm.toml",
@@ -328,7 +315,7 @@ fn an_end_by_the_kernel_is_told_and_waited_after_and_a_stopped_loader_is_ended()
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn budgets_beyond_the_host_are_refused_and_nothing_is_changed() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     let _rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
         .unwrap();

@@ -1,8 +1,8 @@
 //! How payload of outsourced sockets is copied: once, by the host's kernel, where it is large; and
 //! what the threshold below which the module copies it, too, is worth. As `tests/lab/sockets.rs`.
 
-use crate::outsourced::{Guest, Lab, PATIENCE};
-use crate::shared;
+use crate::support::outsourced::{Guest, Lab, PATIENCE};
+use crate::support::shared;
 use std::collections::HashSet;
 use std::net::UdpSocket;
 use std::path::PathBuf;

@@ -61,7 +61,7 @@ fn a_card_interrupts_once_a_packet_and_once_a_poll() {
     let logs = tempfile::tempdir().unwrap();
     let cache = Cache::of_this_machine().unwrap();
     let steadyvm = Path::new(env!("CARGO_BIN_EXE_steadyvm-lab"));
-    let kernel = HostKernel::PreemptRt;
+    let kernel = HostKernel::V6_12Rt;
     let laboratory = Laboratory::open(&cache, steadyvm, logs.path(), &[kernel], &Silent).unwrap();
     let host = EmulatedHost::boot(&laboratory.host("emulator", kernel).unwrap()).unwrap();
     let bind = || Ok(UdpSocket::bind((BULK.outside(), 0)).unwrap());

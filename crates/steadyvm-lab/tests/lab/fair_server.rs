@@ -1,7 +1,7 @@
 //! The fair server of a real kernel in the emulated host: the pieces in which it gives normal
 //! threads their share, before and after steadyvm bounds them, and how they come back.
 
-use crate::shared::{self, SharedHost};
+use crate::support::shared::{self, SharedHost};
 use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::HostKernel;
 
@@ -86,7 +86,7 @@ fn halve_pieces(host: &EmulatedHost) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_piece_ends_where_it_is_used_up_while_another_thread_is_woken() {
-    let host = boot(HostKernel::RtLevels);
+    let host = boot(HostKernel::V6_12RtPatched);
     inside(
         &host,
         &format!("steadyvm host apply --method rt-poll-list {SERVICE}"),
@@ -110,7 +110,7 @@ fn a_piece_ends_where_it_is_used_up_while_another_thread_is_woken() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn normal_threads_get_their_share_in_short_pieces_and_undo_gives_the_long_ones_back() {
-    let host = boot(HostKernel::PreemptRt);
+    let host = boot(HostKernel::V6_12Rt);
     let apply = &format!("steadyvm host apply --method preempt-rt {SERVICE}");
     inside(&host, "steadyvm host snapshot > /run/before.json");
 

@@ -1,8 +1,8 @@
 //! A guest that writes garbage into its sockets device, beside one that serves; and a host that
 //! breaks its answers to a guest. As `tests/lab/sockets.rs`.
 
-use crate::outsourced::{Lab, PATIENCE};
-use crate::shared;
+use crate::support::outsourced::{Lab, PATIENCE};
+use crate::support::shared;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;

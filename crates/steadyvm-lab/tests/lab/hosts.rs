@@ -1,9 +1,9 @@
 //! Tests in the emulated host. They need root and what `steadyvm-lab prepare` builds, and take
 //! minutes: `make lab-tests` runs them, one at a time.
 
-use crate::comparison::{require_figures, short_comparison};
-use crate::shared;
-use crate::support::{Footprint, wait_until_gone};
+use crate::support::comparison::{require_figures, short_comparison};
+use crate::support::footprint::{Footprint, wait_until_gone};
+use crate::support::shared;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -28,7 +28,7 @@ use steadyvm_trace::receive_path::Report;
 const LAB: &str = env!("CARGO_BIN_EXE_steadyvm-lab");
 
 fn laboratory(logs: &Path) -> Laboratory {
-    let kernels = [HostKernel::PreemptRt];
+    let kernels = [HostKernel::V6_12Rt];
     let cache = Cache::of_this_machine().unwrap();
     Laboratory::open(&cache, Path::new(LAB), logs, &kernels, &Silent).unwrap()
 }
@@ -288,7 +288,7 @@ fn a_command_in_the_lab_gets_input_and_gives_output_and_exit_code() {
         .args([
             "run",
             "--kernel",
-            "vanilla",
+            "6.12",
             "--",
             "sh",
             "-c",
@@ -400,8 +400,11 @@ fn a_kernel_without_a_driver_for_the_image_says_so() {
 fn the_real_time_kernels_have_what_other_work_needs() {
     // Debian's 6.12 has no sched_ext; what `steadyvm sched ext` needs is in ours.
     let kernels = [
-        (HostKernel::PreemptRt, None),
-        (HostKernel::RtLevels, Some("/sys/kernel/sched_ext/state")),
+        (HostKernel::V6_12Rt, None),
+        (
+            HostKernel::V6_12RtPatched,
+            Some("/sys/kernel/sched_ext/state"),
+        ),
     ];
     for (kernel, own) in kernels {
         let host = shared::host(kernel);
@@ -442,7 +445,7 @@ fn send_requests(host: &EmulatedHost, count: u64) {
 fn packets_are_explained_from_interrupt_to_wake_up() {
     const REQUESTS: u64 = 60;
     let patience = Duration::from_secs(60);
-    for kernel in [HostKernel::Distribution, HostKernel::PreemptRt] {
+    for kernel in [HostKernel::V6_12, HostKernel::V6_12Rt] {
         let host = shared::host(kernel);
         let inside = host.connection();
         let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
@@ -451,7 +454,7 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
         send_requests(&host, 5);
         // An emulated host takes long to load the programs: what does not depend on the kernel is shown once.
         let ways: &[[&str; 2]] = match kernel {
-            HostKernel::PreemptRt => &[["--device", "rt"]],
+            HostKernel::V6_12Rt => &[["--device", "rt"]],
             _ => &[["--device", "rt"], ["--port", "7700"]],
         };
         for which in ways {
@@ -484,7 +487,7 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
                 causes.any(|cause| cause.kind == "own" && cause.name == name)
             };
             assert!(own("interrupt") && own("poll"), "{report:?}");
-            assert_eq!(own("thread"), kernel == HostKernel::PreemptRt);
+            assert_eq!(own("thread"), kernel == HostKernel::V6_12Rt);
             // Nobody is woken by a packet whose reader is awake.
             let woken: BTreeSet<&str> = report.worst.iter().map(|way| &*way.woken).collect();
             assert!(woken.contains("steadyvm"), "{woken:?}");
@@ -492,7 +495,7 @@ fn packets_are_explained_from_interrupt_to_wake_up() {
             let first = &report.worst[0].timeline[0];
             assert_eq!((&*first.kind, &*first.name), ("own", "interrupt"));
         }
-        if kernel != HostKernel::PreemptRt {
+        if kernel != HostKernel::V6_12Rt {
             continue;
         }
         let explain = ["steadyvm", "explain", "--receive-path", "--device", "rt"];
@@ -530,7 +533,7 @@ fn tracing(host: &EmulatedHost) -> (String, String) {
 #[ignore = "needs the lab: make lab-tests"]
 fn an_explanation_that_is_killed_leaves_nothing_on_the_host() {
     let patience = Duration::from_secs(60);
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     let inside = host.connection();
     let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
     let mut service = inside.spawn(&serve).unwrap();
@@ -569,7 +572,7 @@ fn a_host_without_kvm_says_so() {
     let specification = HostSpecification {
         kernel_words: "clearcpuid=svm,vmx".to_owned(),
         ..laboratory(logs.path())
-            .host("no-kvm", HostKernel::PreemptRt)
+            .host("no-kvm", HostKernel::V6_12Rt)
             .unwrap()
     };
     let host = EmulatedHost::boot(&specification).unwrap();
@@ -599,7 +602,7 @@ fn tsc_mhz(host: &EmulatedHost, said: &str) -> f64 {
 fn guests_have_timers_on_a_host_that_misjudged_its_tsc() {
     let logs = tempfile::tempdir().unwrap();
     let laboratory = laboratory(logs.path());
-    let mut specification = laboratory.host("tsc", HostKernel::PreemptRt).unwrap();
+    let mut specification = laboratory.host("tsc", HostKernel::V6_12Rt).unwrap();
     let real_mhz = tsc_mhz(
         &EmulatedHost::boot(&specification).unwrap(),
         "tsc: Detected ",
@@ -631,7 +634,7 @@ fn guests_have_timers_on_a_host_that_misjudged_its_tsc() {
 #[ignore = "needs the lab: make lab-tests"]
 fn methods_hold_on_a_real_kernel_and_undo_restores_everything() {
     hold_and_are_undone(
-        HostKernel::PreemptRt,
+        HostKernel::V6_12Rt,
         &["preempt-rt", "dedicated", "rt-profile"],
     );
 }
@@ -639,7 +642,7 @@ fn methods_hold_on_a_real_kernel_and_undo_restores_everything() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn methods_with_levels_hold_on_a_real_kernel_and_undo_restores_everything() {
-    hold_and_are_undone(HostKernel::RtLevels, &["rt-poll-list", "rt-levels"]);
+    hold_and_are_undone(HostKernel::V6_12RtPatched, &["rt-poll-list", "rt-levels"]);
 }
 
 fn hold_and_are_undone(kernel: HostKernel, methods: &[&str]) {
@@ -676,7 +679,7 @@ fn hold_and_are_undone(kernel: HostKernel, methods: &[&str]) {
         assert!(at_priority("80", "rt-rx"), "{policies}");
         assert!(at_priority("75", "vhost-"), "{policies}");
         assert!(at_priority("70", "CPU 1/KVM"), "{policies}");
-        if kernel == HostKernel::RtLevels {
+        if kernel == HostKernel::V6_12RtPatched {
             let from = inside("cat /proc/sys/net/core/rtnet_prio").unwrap();
             assert_eq!(from.trim(), "70", "{method}");
         }

@@ -2,9 +2,9 @@
 //! must survive traffic. They need root and what `steadyvm-lab prepare` builds, and take minutes:
 //! `make lab-tests` runs them, one at a time.
 
-use crate::kernel_log;
-use crate::programs::store;
-use crate::shared::{self, SharedHost};
+use crate::support::kernel_log;
+use crate::support::programs::store;
+use crate::support::shared::{self, SharedHost};
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
@@ -24,11 +24,11 @@ const NETRT_PORT: u16 = 7700;
 
 /// The kernel with levels, or one of those that check themselves: `make debug-tests`.
 fn kernel() -> HostKernel {
-    match std::env::var("STEADYVM_TEST_KERNEL").as_deref() {
-        Err(_) | Ok("rt-levels") => HostKernel::RtLevels,
-        Ok("rt-levels-debug") => HostKernel::RtLevelsDebug,
-        Ok("levels-debug") => HostKernel::LevelsDebug,
-        Ok(other) => panic!("STEADYVM_TEST_KERNEL: there is no kernel {other} with levels"),
+    let named = std::env::var("STEADYVM_TEST_KERNEL");
+    match named.as_deref().map(str::parse::<HostKernel>) {
+        Err(_) => HostKernel::V6_12RtPatched,
+        Ok(Ok(kernel)) if kernel.row().has_levels => kernel,
+        Ok(_) => panic!("STEADYVM_TEST_KERNEL: there is no kernel {named:?} with levels"),
     }
 }
 
@@ -45,7 +45,7 @@ impl Host {
     fn boot() -> Self {
         // Without PREEMPT_RT interrupts have threads, whose priorities are levels, only if asked.
         let words = match kernel() {
-            HostKernel::LevelsDebug => " threadirqs",
+            HostKernel::V6_12PatchedDebug => " threadirqs",
             _ => "",
         };
         let host = shared::host_with_words(kernel(), words);
@@ -189,7 +189,7 @@ impl Host {
         if let Some(report) = kernel_log::reports(&self.run("dmesg")) {
             panic!("{report}");
         }
-        if kernel() != HostKernel::RtLevels {
+        if kernel() != HostKernel::V6_12RtPatched {
             let stats = self.run("cat /proc/lockdep_stats");
             assert!(kernel_log::lockdep_is_on(&stats), "{stats}");
             let log = self.run("dmesg | grep -c 'KernelAddressSanitizer initialized'");
@@ -325,7 +325,7 @@ fn flood_while(socket: &UdpSocket, to: SocketAddr, work: impl FnOnce()) {
                 // While a card is down nobody answers for its address.
                 let _ = socket.send_to(b"\n", to);
                 // Some hundred packets a second are all that a kernel that checks itself has time for.
-                if kernel() != HostKernel::RtLevels {
+                if kernel() != HostKernel::V6_12RtPatched {
                     std::thread::sleep(Duration::from_millis(10));
                 }
             }
@@ -338,7 +338,7 @@ fn flood_while(socket: &UdpSocket, to: SocketAddr, work: impl FnOnce()) {
 /// Puts support/mark.bpf.c on the host, as /run/mark.o.
 fn store_marking_program(host: &Host) {
     let object = host.place.path().join("mark.o");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/mark.bpf.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/support/mark.bpf.c");
     let compiled = Command::new("clang")
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-Wall", "-Werror"])
         .args(["-I/usr/include/x86_64-linux-gnu", "-c", source, "-o"])

@@ -1,49 +1,46 @@
 //! Tests in the emulated host, a module per subject. They need root and what `steadyvm-lab prepare` builds, and
-//! take minutes: `make lab-tests` runs them, one at a time; `make test-lab FILTER=name` runs some.
+//! take minutes. Make's targets choose by name and run one at a time: `make lab-tests`, `make test-lab
+//! FILTER=subject::`, and one target for each group of subjects that is run by hand (`BY_HAND` in the Makefile).
 //!
-//! Most share booted hosts, one per kernel ([`shared`]). A test that checks how a host boots, or what a host leaves,
-//! boots its own.
+//! Most share booted hosts, one per kernel ([`support::shared`]). A test that checks how a host boots, or what a host
+//! leaves, boots its own.
+//!
+//! The few that need no lab are not ignored, and so are of `make unit-tests`.
 
 // A test's helper fails by panicking, as the test itself does.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../support/cases.rs"]
-mod cases;
-#[path = "../comparison/mod.rs"]
-mod comparison;
-#[path = "../support/files.rs"]
-#[allow(dead_code, reason = "tests of their own use the rest")]
-mod files;
-#[path = "../support/kernel_log.rs"]
-mod kernel_log;
-#[path = "../support/outsourced.rs"]
-#[allow(dead_code, reason = "tests of their own use the rest")]
-mod outsourced;
-#[path = "../support/profile.rs"]
-mod profile;
-#[path = "../support/programs.rs"]
-mod programs;
-#[path = "../support/shared.rs"]
-mod shared;
-#[path = "../support/mod.rs"]
 mod support;
 
+mod alive;
 mod budgets;
 mod copies;
+mod cpython;
+mod debug;
 mod emulator;
+mod end_to_end;
 mod fair_server;
+mod guides;
 mod hostile;
 mod hosts;
+mod inversion;
 mod levels;
+mod libvirt;
 mod many;
 mod measure;
 mod net;
 mod nisp;
 mod outsourcing;
+mod peers;
 mod program;
+mod programs;
 mod rtca;
+mod sched;
+mod services;
 mod site;
 mod sockets;
+mod stock_qemu;
 mod tap_batch;
+mod tuned;
 mod vmm;
 mod wake_ups;

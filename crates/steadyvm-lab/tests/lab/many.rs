@@ -1,7 +1,7 @@
 //! Many guests of `steadyvm up` at once, each with its service in a network namespace of its own.
 
-use crate::outsourced::{Guest, Lab, PATIENCE};
-use crate::shared;
+use crate::support::outsourced::{Guest, Lab, PATIENCE};
+use crate::support::shared;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;

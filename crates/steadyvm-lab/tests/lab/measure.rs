@@ -4,9 +4,9 @@ use std::net::UdpSocket;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::files::ranks;
-use crate::profile::{all_hold, inside, shown, undo, write};
-use crate::shared;
+use crate::support::files::ranks;
+use crate::support::profile::{all_hold, inside, shown, undo, write};
+use crate::support::shared;
 use serde_json::Value;
 use steadyvm_experiment::compare::{NAME, Phase, ratio_of, required};
 use steadyvm_experiment::engine::results::from_json_of;
@@ -149,7 +149,7 @@ fn json(text: &str) -> Value {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_plans_terms_are_measured_both_ways() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     let rt = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
@@ -169,7 +169,7 @@ fn a_plans_terms_are_measured_both_ways() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     host.make_namespace("client", RT, RT.address(CLIENT))
         .unwrap();
     write(&host, "/run/steadyvm.toml", &ranks("rt"));
@@ -248,7 +248,7 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_host_is_shown_live_and_what_a_watch_mended_is_told() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     write(&host, "/run/steadyvm.toml", &ranks("rt"));
     let rt = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)

@@ -1,9 +1,9 @@
 //! The network profile in the emulated host: on the distribution's kernel and on the RT kernel,
 //! with and without early demultiplexing, after a crash too.
 
-use crate::profile::{all_hold, inside, shown, undo, write};
-use crate::programs::install;
-use crate::shared;
+use crate::support::profile::{all_hold, inside, shown, undo, write};
+use crate::support::programs::install;
+use crate::support::shared;
 use serde_json::Value;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ fn ranks(host: &EmulatedHost, name: &str) -> Vec<String> {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     let _guest = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
@@ -129,7 +129,7 @@ fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
-    let host = shared::host(HostKernel::Distribution);
+    let host = shared::host(HostKernel::V6_12);
     write(&host, "/run/steadyvm.toml", PROFILE);
     inside(&host, "steadyvm host snapshot > /run/before.json");
     inside(&host, "steadyvm net apply /run/steadyvm.toml 2> /run/said");
@@ -214,7 +214,7 @@ fn send_fifty(host: &EmulatedHost, port: u16, level: usize) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn packets_for_real_time_processes_wait_at_the_kernels_own_level() {
-    let host = shared::host(HostKernel::RtLevels);
+    let host = shared::host(HostKernel::V6_12RtPatched);
     let taken = || {
         let table = inside(&host, "cat /proc/net/rx_levels");
         let mut lines = table
@@ -257,11 +257,7 @@ fn packets_for_real_time_processes_wait_at_the_kernels_own_level() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn early_demultiplexing_follows_ports_and_their_priorities() {
-    for kernel in [
-        HostKernel::NewestRt,
-        HostKernel::PreemptRt,
-        HostKernel::Distribution,
-    ] {
+    for kernel in [HostKernel::V7_3Rt, HostKernel::V6_12Rt, HostKernel::V6_12] {
         let host = shared::host(kernel);
         write(&host, "/run/steadyvm.toml", DEMUX);
         inside(&host, "steadyvm host snapshot > /run/before.json");
@@ -343,7 +339,7 @@ fn a_clients_ports_are_listed(host: &EmulatedHost) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn nobody_fills_the_table_of_early_demultiplexing() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     write(&host, "/run/steadyvm.toml", DEMUX);
     inside(&host, "steadyvm host snapshot > /run/before.json");
     inside(

@@ -1,7 +1,7 @@
 //! Guests of `steadyvm up` in the lab, and the methods of the comparison that have them.
 
-use crate::comparison::{require_figures, short_comparison};
-use crate::shared;
+use crate::support::comparison::{require_figures, short_comparison};
+use crate::support::shared;
 use std::time::Duration;
 use steadyvm_experiment::compare::{Phase, ratio_of};
 use steadyvm_lab::Guest;
@@ -46,7 +46,7 @@ fn send_to_host(host: &EmulatedHost, guest: &Guest, network: Network) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     let inside = |words: &str| host.connection().text(&["sh", "-euc", words]).unwrap();
 
     host.make_namespace("vm-rt", RT, RT.address(3)).unwrap();
@@ -106,7 +106,7 @@ fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
 #[ignore = "needs the lab: make lab-tests"]
 fn outsourced_sockets_are_compared_with_preempt_rt() {
     let out = tempfile::tempdir().unwrap();
-    let asked = "preempt-rt,rt-sockets,no-patch,steadyvm,rt-process";
+    let asked = "preempt-rt,rt-sockets,profile-sockets,levels-sockets,rt-process";
     let options = ["--rounds", "1", "--methods", asked];
     let (results, meta) = short_comparison(&options, out.path());
     let names: Vec<&str> = results.rows.iter().map(String::as_str).collect();
@@ -116,7 +116,7 @@ fn outsourced_sockets_are_compared_with_preempt_rt() {
     }
     let kernels = &meta["kernels"];
     for name in &names {
-        let is_stock = *name != "steadyvm";
+        let is_stock = *name != "levels-sockets";
         assert_eq!(kernels[name] == kernels[names[0]], is_stock, "{name}");
     }
     let [with_stack, without_stack @ .., process] = &names[..] else {

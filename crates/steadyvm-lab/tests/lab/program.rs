@@ -1,7 +1,7 @@
 //! What whoever runs the program meets at its edges: a terminal, an interrupted build, a host that
 //! does not come up or has no KVM. `make lab-tests` runs them.
 
-use crate::support::Footprint;
+use crate::support::footprint::Footprint;
 use nix::pty::{OpenptyResult, Winsize, openpty};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -61,7 +61,7 @@ fn read_until(terminal: &mut File, wanted: &str) -> String {
 #[ignore = "needs the lab: make lab-tests"]
 fn a_shell_follows_the_size_of_its_terminal() {
     let before = Footprint::now();
-    let arguments = ["shell", "--kernel", "vanilla"];
+    let arguments = ["shell", "--kernel", "6.12"];
     let (mut child, mut terminal) = in_a_terminal(&arguments, window(31, 77));
     terminal
         .write_all(b"echo $((6*7))-is-shown; stty size\n")
@@ -104,7 +104,7 @@ fn an_interrupted_build_leaves_nothing_and_is_built_again() {
     // SAFETY: a plain system call; the child is not collected yet, so the number is its own.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    crate::support::wait_until_gone(&before);
+    crate::support::footprint::wait_until_gone(&before);
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains(cache.path().to_str().unwrap()), "{mounts}");
     // What is half built is not taken for built: the next run begins again.
@@ -115,7 +115,7 @@ fn an_interrupted_build_leaves_nothing_and_is_built_again() {
     // SAFETY: as above.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
     assert_eq!(child.wait().unwrap().code(), Some(143));
-    crate::support::wait_until_gone(&before);
+    crate::support::footprint::wait_until_gone(&before);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn an_interrupted_build_leaves_nothing_and_is_built_again() {
 fn what_is_missing_is_built_side_by_side() {
     let before = Footprint::now();
     let cache = tempfile::tempdir().unwrap();
-    let mut child = with_empty_cache(cache.path(), &["prepare", "--kernel", "vanilla"]);
+    let mut child = with_empty_cache(cache.path(), &["prepare", "--kernel", "6.12"]);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut begun = Vec::new();
     for line in lines.by_ref().map_while(Result::ok) {
@@ -137,14 +137,14 @@ fn what_is_missing_is_built_side_by_side() {
     // SAFETY: a plain system call; the child is not collected yet, so the number is its own.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    crate::support::wait_until_gone(&before);
+    crate::support::footprint::wait_until_gone(&before);
 }
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_host_that_does_not_come_up_says_the_end_of_its_console() {
     let done = Command::new(LAB)
-        .args(["run", "--kernel", "vanilla"])
+        .args(["run", "--kernel", "6.12"])
         .args(["--kernel-words", "rdinit=/nowhere panic=-1", "--", "true"])
         .output()
         .unwrap();

@@ -1,7 +1,7 @@
 //! The experiment of RTCA in the emulated host, short. It needs root and what `steadyvm-lab prepare`
 //! builds: `make lab-tests` runs it.
 
-use crate::support::{Footprint, wait_until_gone};
+use crate::support::footprint::{Footprint, wait_until_gone};
 use std::path::Path;
 use std::process::Command;
 use steadyvm_experiment::engine::results::{At, Record, from_json_of};

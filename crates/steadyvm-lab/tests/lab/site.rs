@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::files::ranks;
-use crate::profile::{all_hold, inside, shown, undo, write};
-use crate::shared;
+use crate::support::files::ranks;
+use crate::support::profile::{all_hold, inside, shown, undo, write};
+use crate::support::shared;
 use serde_json::Value;
 use steadyvm_lab::agent::Process;
 use steadyvm_lab::host::{EmulatedHost, RT};
@@ -52,7 +52,7 @@ fn interrupt_thread(host: &EmulatedHost, action: &str) -> String {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     write(&host, "/run/steadyvm.toml", &ranks("rt"));
     inside(&host, "steadyvm host snapshot > /run/before.json");
     assert_eq!(status(&host).1, 1, "nothing is in force yet");
@@ -148,7 +148,7 @@ fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
 
 /// The host boots into another kernel, and the journal of before is still there.
 fn require_all_after_a_reboot(journal: &str) {
-    let host = shared::host(HostKernel::RtLevels);
+    let host = shared::host(HostKernel::V6_12RtPatched);
     write(&host, "/run/steadyvm.toml", &ranks("rt"));
     inside(&host, "steadyvm host snapshot > /run/before.json");
     inside(&host, "install -d -m 700 /run/steadyvm /run/steadyvm/host");

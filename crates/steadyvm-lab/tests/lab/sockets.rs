@@ -2,21 +2,14 @@
 //! emulated host. They need root, gcc and what `steadyvm-lab prepare` builds, and take minutes:
 //! `make lab-tests` runs them, one at a time.
 
-use crate::cases::{RUN_CASES, build_cases, check, expected, guest};
-use crate::outsourced::{Guest, PATIENCE, softirqs};
-use crate::shared;
+use crate::support::cases::{RUN_CASES, build_cases, check, expected, guest};
+use crate::support::outsourced::{Guest, PATIENCE, require_answers, softirqs, stream};
+use crate::support::shared;
 use std::fs;
-use std::net::UdpSocket;
-use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 use steadyvm_lab::artifact::{
     Cache, DistributionKernel, KernelModule, KernelPackage, sockets_module,
 };
-use steadyvm_lab::child;
-use steadyvm_lab::host::RT;
 use steadyvm_lab::progress::Silent;
-use steadyvm_load::netrt::{self, ClientOptions, End};
 
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
@@ -154,39 +147,11 @@ fn a_service_runs_without_network_interrupts() {
     let connection = lab.host.connection();
     connection.text(&["sh", "-euc", bound]).unwrap();
 
-    let options = ClientOptions {
-        seed: 1,
-        warmup: 20,
-        end: End::Requests(200),
-        timeout: Duration::from_secs(5),
-        ..ClientOptions::default()
-    };
-    let run = lab
-        .host
-        .outside()
-        .enter(|| {
-            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-            socket.connect((RT.host(), 7700)).unwrap();
-            let never = AtomicBool::new(false);
-            Ok(netrt::run(&socket, &options, &never, &mut |_| {}).unwrap())
-        })
-        .unwrap();
-    assert_eq!((run.samples.len(), run.counters.lost), (200, 0));
+    require_answers(&lab);
 
-    let stream = |port: &str, options: &[&str]| {
-        let mut command = Command::new("iperf3");
-        command
-            .args(["-c", &RT.host().to_string(), "-p", port, "-t", "2"])
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::inherit());
-        lab.host.outside().hold(&mut command).unwrap();
-        assert!(child::spawn(command).unwrap().wait().unwrap().success());
-    };
-    stream("5201", &[]);
+    stream(&lab, "5201", &["-t", "2"]);
     guest.wait_for_line("istening", PATIENCE).unwrap();
-    stream("5202", &["-R"]);
+    stream(&lab, "5202", &["-t", "2", "-R"]);
 
     let done = guest.finish(PATIENCE).unwrap();
     let console = done.text().replace('\r', "");

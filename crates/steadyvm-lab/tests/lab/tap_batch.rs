@@ -1,7 +1,7 @@
 //! How many packets a VM's tap hands to the host in one section: set while the VM runs, undone after a crash
 //! too, and counted.
 
-use crate::profile::{all_hold, inside, laboratory, shown, undo, write};
+use crate::support::profile::{all_hold, inside, laboratory, shown, undo, write};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -110,9 +110,13 @@ fn longest(sections: &BTreeMap<usize, usize>) -> usize {
 fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() {
     const LIMIT: Option<&str> = Some("16777216 bytes");
     let logs = tempfile::tempdir().unwrap();
-    let laboratory = laboratory(logs.path(), HostKernel::RtLevels);
-    let host =
-        EmulatedHost::boot(&laboratory.host("batch", HostKernel::RtLevels).unwrap()).unwrap();
+    let laboratory = laboratory(logs.path(), HostKernel::V6_12RtPatched);
+    let host = EmulatedHost::boot(
+        &laboratory
+            .host("batch", HostKernel::V6_12RtPatched)
+            .unwrap(),
+    )
+    .unwrap();
     let machine = guest("bulk", 1, 2);
     let tap = &machine.cards[0].tap;
     let sender = host.start_guest(&machine, &[RT], &Silent).unwrap();

@@ -1,7 +1,7 @@
 //! `steadyvm up` in the emulated host: stock guests boot, do their work, and leave nothing.
 
-use crate::outsourced::{Guest, Lab};
-use crate::shared;
+use crate::support::outsourced::{Guest, Lab};
+use crate::support::shared;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -18,8 +18,8 @@ fn host(logs: &Path) -> EmulatedHost {
     let cache = Cache::of_this_machine().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_steadyvm-lab"));
     let laboratory =
-        Laboratory::open(&cache, program, logs, &[HostKernel::PreemptRt], &Silent).unwrap();
-    EmulatedHost::boot(&laboratory.host("vmm", HostKernel::PreemptRt).unwrap()).unwrap()
+        Laboratory::open(&cache, program, logs, &[HostKernel::V6_12Rt], &Silent).unwrap();
+    EmulatedHost::boot(&laboratory.host("vmm", HostKernel::V6_12Rt).unwrap()).unwrap()
 }
 
 /// Runs words of a shell in the host; their output.
@@ -74,7 +74,7 @@ fn footprint(host: &EmulatedHost) -> String {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_stock_guest_boots_on_one_and_two_vcpus_receives_and_powers_off() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     host.ip("tuntap add dev tap-guest mode tap vnet_hdr")
         .unwrap();
     host.ip("address add 10.99.0.1/24 dev tap-guest").unwrap();
@@ -185,7 +185,7 @@ fn debian_s_kernels_boot_on_up_to_four_vcpus() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_guest_that_panics_or_restarts_ends_its_vm() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     let before = footprint(&host);
     for (vcpus, key, panics) in [(1, "b", false), (1, "c", true), (2, "c", true)] {
         let more = format!("vcpus = {vcpus}\n{DISK}");
@@ -212,7 +212,7 @@ fn a_guest_that_panics_or_restarts_ends_its_vm() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn sigterm_and_the_escape_key_end_a_guest_and_give_the_terminal_back() {
-    let host = shared::host(HostKernel::PreemptRt);
+    let host = shared::host(HostKernel::V6_12Rt);
     let before = footprint(&host);
     describe(
         &host,

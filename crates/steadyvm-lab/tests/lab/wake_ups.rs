@@ -1,7 +1,7 @@
 //! The two ways to wake a VCPU for a socket (`crates/vmm/examples/wake_ups.rs`), measured in
 //! the emulated host.
 
-use crate::shared;
+use crate::support::shared;
 use std::path::Path;
 use std::process::Command;
 

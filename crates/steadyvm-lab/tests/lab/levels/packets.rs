@@ -1,7 +1,7 @@
 //! Packets under levels: their order, what GRO merges, and the level of each.
 
 use super::{Datagrams, Host, PATIENCE, flood_while, kernel, store_marking_program};
-use crate::programs::install;
+use crate::support::programs::install;
 use std::time::Instant;
 use steadyvm_lab::host::BULK;
 use steadyvm_lab::laboratory::HostKernel;
@@ -85,7 +85,7 @@ fn polls_of_a_short_quantum_merge_as_many_packets_as_full_ones() {
     let merged: u64 = merged.trim().parse().unwrap();
     // What is older than a jiffy (4 ms) is passed on after each poll. On a kernel that checks itself
     // full polls are 7 to 13 ms apart, so that there it is the log that counts.
-    if kernel() == HostKernel::RtLevels {
+    if kernel() == HostKernel::V6_12RtPatched {
         assert!(merged > 0, "no packet has been merged of two polls");
     }
     host.check_log();

@@ -1,7 +1,7 @@
 //! What is polled at the RT level, and what that leaves to all else.
 
 use super::{Host, PATIENCE, assert_all_answered, flood_while, kernel};
-use crate::programs::install;
+use crate::support::programs::install;
 use std::net::UdpSocket;
 use std::time::Duration;
 use steadyvm_lab::host::{BULK, RT};
@@ -148,7 +148,7 @@ fn packets_that_the_rt_level_hands_on_do_not_wait_for_normal_threads() {
     let before = host.counter("handed", 0);
     // So far apart that no poll takes two, on kernels that check themselves too.
     let apart = match kernel() {
-        HostKernel::RtLevels => Intervals::default(),
+        HostKernel::V6_12RtPatched => Intervals::default(),
         _ => Intervals {
             shortest: Duration::from_millis(50),
             longest: Duration::from_millis(100),
@@ -236,7 +236,7 @@ fn run_away_in_a_poll(host: &Host) {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_poll_that_a_runaway_real_time_task_preempts_gets_its_share() {
-    if kernel() == HostKernel::LevelsDebug {
+    if kernel() == HostKernel::V6_12PatchedDebug {
         println!("no task preempts a poll without PREEMPT_RT: nothing to see");
         return;
     }
