@@ -49,6 +49,7 @@ mod threads;
 mod tree;
 mod vcpu_scheduler;
 mod wanted_vm;
+pub mod watcher;
 
 pub use control::HostControl;
 pub use cpu_set::{CpuSet, CpuSetError, MAX_CPU};

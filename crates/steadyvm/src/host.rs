@@ -4,18 +4,17 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::Subcommand;
-use serde::Serialize;
 use steadyvm_host::{
-    DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, Priorities, Snapshot, State, Status,
-    Switches, Target, Undone, WantedVm,
+    HostControl, HostError, Machine, Priorities, Snapshot, State, Status, Switches, Target,
+    WantedVm,
 };
+use steadyvm_site::peers::{self, Actor};
 
-use crate::site::peers::{self, Actor};
-use crate::site::undo;
+use crate::arguments::{ControlArgs, print_json};
+use crate::undo;
 use steadyvm_cli::output;
 
 /// Put a method in force on this host, show what is in force, undo it.
@@ -25,43 +24,6 @@ pub struct Args {
     verb: Verb,
     #[command(flatten)]
     control: ControlArgs,
-}
-
-/// What every verb that changes host state takes.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ControlArgs {
-    /// Directory of the journal, which holds every old value until undo.
-    #[arg(long, global = true, value_name = "DIR", default_value = DEFAULT_STATE_DIRECTORY)]
-    state_dir: PathBuf,
-    /// Seconds to wait for another steadyvm that is changing this host.
-    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10)]
-    wait: u64,
-    /// Print JSON.
-    #[arg(long, global = true)]
-    pub json: bool,
-}
-
-impl ControlArgs {
-    /// The control of this host's state.
-    pub fn open(&self) -> HostControl {
-        HostControl::new(Machine::real(), &self.state_dir).waiting(self.patience())
-    }
-
-    /// The same, for verbs that change it: they keep off where others act ([`peers`]).
-    pub fn open_as(&self, actor: Actor) -> HostControl {
-        let may_change = peers::may_change(&self.state_dir, actor);
-        self.open().only_if(may_change)
-    }
-
-    /// How long to wait for others.
-    pub fn patience(&self) -> Duration {
-        Duration::from_secs(self.wait)
-    }
-
-    /// Where the journal of changes is kept.
-    pub fn state_directory(&self) -> &Path {
-        &self.state_dir
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -134,19 +96,19 @@ struct TargetArgs {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let control = args.control.open_as(Actor::Person);
-    let directory = args.control.state_directory();
+    let of_site = args.control.control();
+    let control = of_site.open_as(Actor::Person);
     match &args.verb {
         Verb::Apply(target) => {
-            peers::must_not_be_watched(directory, None)?;
+            peers::must_not_be_watched(&of_site.directory, None)?;
             apply(&control, target, args.control.json)
         }
         Verb::Plan(target) => plan(&control, target, args.control.json),
         Verb::Show => show(&control, args.control.json),
-        Verb::Undo { forget: true } => undo::forget(&control),
+        Verb::Undo { forget: true } => undo::forget(&of_site),
         Verb::Undo { forget: false } => {
-            let undone = undo::held(directory, &control, HostControl::undo)?;
-            report_undone(&undone, args.control.json)
+            let undid = steadyvm_site::undo::undo(&of_site)?;
+            undo::report(&undid, args.control.json)
         }
         Verb::Snapshot { compare } => snapshot(&control, compare.as_ref()),
     }
@@ -177,21 +139,6 @@ impl TargetArgs {
             keep_vfio: self.keep_vfio,
         })
     }
-}
-
-/// Adds the version that every JSON output carries.
-#[derive(Serialize)]
-struct Versioned<'a, T> {
-    schema_version: u32,
-    #[serde(flatten)]
-    content: &'a T,
-}
-
-pub(crate) fn print_json<T: Serialize>(content: &T) -> Result<()> {
-    output::json(&Versioned {
-        schema_version: 1,
-        content,
-    })
 }
 
 fn apply(control: &HostControl, args: &TargetArgs, json: bool) -> Result<ExitCode> {
@@ -331,30 +278,6 @@ fn render_shown(shown: &Status) -> String {
         let _ = writeln!(text, "the journal's {line}");
     }
     text
-}
-
-/// Says what undoing did; exit code 3 if something could not be restored.
-pub(crate) fn report_undone(undone: &Undone, json: bool) -> Result<ExitCode> {
-    let lines = [&undone.notes, &undone.postponed, &undone.changed_by_others];
-    for line in lines.into_iter().flatten() {
-        output::say(&format!("steadyvm: note: {line}"));
-    }
-    for failed in &undone.failed {
-        output::say(&format!("steadyvm: not restored: {failed}"));
-    }
-    if json {
-        print_json(undone)?;
-    } else {
-        output::line(&undone.summary())?;
-    }
-    if undone.failed.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    eprintln!(
-        "steadyvm: run `steadyvm undo` again when the cause is removed, or `steadyvm undo --forget` to \
-         give up on these settings"
-    );
-    Ok(ExitCode::from(3))
 }
 
 fn snapshot(control: &HostControl, earlier: Option<&PathBuf>) -> Result<ExitCode> {

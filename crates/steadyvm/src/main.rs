@@ -1,5 +1,7 @@
 //! `steadyvm`: consistent latency for network services in virtual machines.
 
+mod apply;
+mod arguments;
 mod capacity;
 mod doctor;
 mod explain;
@@ -11,10 +13,12 @@ mod netrt;
 mod plan;
 mod sched;
 mod simulate;
-mod site;
 mod sockets;
+mod status;
 mod top;
+mod undo;
 mod up;
+mod watch;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -51,7 +55,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Verb {
-    Apply(site::apply::Args),
+    Apply(apply::Args),
     Doctor(doctor::Args),
     Capacity(capacity::Args),
     Explain(explain::Args),
@@ -68,20 +72,20 @@ enum Verb {
     Sched(sched::Args),
     Simulate(simulate::Args),
     Sockets(sockets::Args),
-    Status(site::status::Args),
+    Status(status::Args),
     Top(top::Args),
-    Undo(site::undo::Args),
+    Undo(undo::Args),
     Up(up::Args),
-    Watch(site::watch::Args),
+    Watch(watch::Args),
 }
 
 fn main() -> ExitCode {
     let verb = command::read::<CommandLine>().verb;
     let outcome = match verb {
-        Verb::Apply(args) => site::apply::run(&args),
-        Verb::Status(args) => site::status::run(&args),
-        Verb::Undo(args) => site::undo::run(&args),
-        Verb::Watch(args) => site::watch::run(&args),
+        Verb::Apply(args) => apply::run(&args),
+        Verb::Status(args) => status::run(&args),
+        Verb::Undo(args) => undo::run(&args),
+        Verb::Watch(args) => watch::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Capacity(args) => capacity::run(&args),
         Verb::Explain(args) => explain::run(&args),
@@ -97,7 +101,7 @@ fn main() -> ExitCode {
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
-        Verb::Hook(args) => return hook::run(args),
+        Verb::Hook(args) => return hook::run(&args),
         Verb::Simulate(args) => {
             return simulate::run(&args).unwrap_or_else(|error| complain(&error, 2));
         }
@@ -114,8 +118,8 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(fault) = error.downcast_ref::<Fault>() {
         return fault.blame.exit_code();
     }
-    if error.is::<site::NotFeasible>() {
-        return 1;
+    if let Some(error) = error.downcast_ref::<steadyvm_site::Error>() {
+        return error.exit_code();
     }
     if let Some(error) = error.downcast_ref::<steadyvm_sched::Error>() {
         return error.exit_code();

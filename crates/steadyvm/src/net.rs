@@ -1,22 +1,20 @@
 //! `steadyvm net`: put the receive path's profile in force, show it, undo it.
 
-use std::fs;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use steadyvm_host::net::{Profile, file};
-use steadyvm_host::{HostControl, HostError, Plan, Report};
+use steadyvm_host::net::Profile;
+use steadyvm_host::{HostControl, Plan, Report};
 
-use crate::host;
-use crate::site::peers::{self, Actor};
-use crate::site::undo;
+use steadyvm_site::peers::{self, Actor};
+use steadyvm_site::undo::held;
+use steadyvm_site::{Source, profile_of};
+
+use crate::arguments::{ControlArgs, named_process, print_json};
+use crate::{host, undo};
 use steadyvm_cli::output;
-
-/// Longer files are no profile.
-const MAX_INPUT: u64 = 16 << 20;
 
 /// Give packets the rank of the VM that receives them, from the NIC to the VM, on any kernel.
 ///
@@ -28,7 +26,7 @@ pub struct Args {
     #[command(subcommand)]
     verb: Verb,
     #[command(flatten)]
-    control: host::ControlArgs,
+    control: ControlArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -57,82 +55,33 @@ enum Verb {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let control = args.control.open_as(Actor::Person);
-    let directory = args.control.state_directory();
+    let of_site = args.control.control();
+    let control = of_site.open_as(Actor::Person);
     match &args.verb {
         Verb::Apply { file, dry_run, vms } => {
-            let mut profile = read(file)?;
-            name_processes(&mut profile, vms)?;
+            let mut source = Source::of(file);
+            source.processes.clone_from(vms);
+            let profile = profile_of(&source)?;
             if *dry_run {
                 plan(&control, &profile, args.control.json)
             } else {
-                peers::must_not_be_watched(directory, None)?;
+                peers::must_not_be_watched(&of_site.directory, None)?;
                 apply(&control, &profile, args.control.json)
             }
         }
         Verb::Show => host::show(&control, args.control.json),
         Verb::Undo => {
-            let undone = undo::held(directory, &control, HostControl::undo_profile)?;
-            host::report_undone(&undone, args.control.json)
+            let undid = held(&of_site.directory, &control, HostControl::undo_profile)?;
+            undo::report(&undid, args.control.json)
         }
     }
-}
-
-pub(crate) fn named_process(text: &str) -> Result<(String, u32), String> {
-    text.split_once('=')
-        .and_then(|(name, pid)| Some((name.to_owned(), pid.parse().ok().filter(|&pid| pid > 0)?)))
-        .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| "write NAME=PID, as in game-1=4711".to_owned())
-}
-
-fn read(path: &Path) -> Result<Profile, HostError> {
-    let name = if path == Path::new("-") {
-        "standard input".to_owned()
-    } else {
-        path.display().to_string()
-    };
-    let text = text_of(path).map_err(|error| HostError::BadInput {
-        what: format!("cannot read {name}: {error}"),
-        fix: "name a steadyvm.toml (see examples/steadyvm.toml)".into(),
-    })?;
-    file::parse(&name, &text)
-}
-
-pub(crate) fn text_of(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let source: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin())
-    } else {
-        Box::new(fs::File::open(path)?)
-    };
-    source.take(MAX_INPUT).read_to_string(&mut text)?;
-    Ok(text)
-}
-
-pub(crate) fn name_processes(
-    profile: &mut Profile,
-    named: &[(String, u32)],
-) -> Result<(), HostError> {
-    for (name, pid) in named {
-        let Some(vm) = profile.vms.iter_mut().find(|vm| vm.name == *name) else {
-            let known: Vec<&str> = profile.vms.iter().map(|vm| vm.name.as_str()).collect();
-            return Err(HostError::BadInput {
-                what: format!(
-                    "--vm {name}={pid}: the file has no VM \"{name}\" with a class that has net settings"
-                ),
-                fix: format!("its VMs are: {}", known.join(", ")),
-            });
-        };
-        vm.pid = Some(*pid);
-    }
-    Ok(())
 }
 
 fn plan(control: &HostControl, profile: &Profile, json: bool) -> Result<ExitCode> {
     let plan: Plan = control.plan_profile(profile)?;
     warn(&plan.warnings);
     if json {
-        host::print_json(&plan)?;
+        print_json(&plan)?;
         return Ok(ExitCode::SUCCESS);
     }
     for step in &plan.taken_back {
@@ -155,7 +104,7 @@ fn apply(control: &HostControl, profile: &Profile, json: bool) -> Result<ExitCod
         output::say(&format!("steadyvm: skipped: {skipped}"));
     }
     if json {
-        host::print_json(&applied)?;
+        print_json(&applied)?;
         return Ok(ExitCode::SUCCESS);
     }
     for step in &applied.steps {

@@ -1,8 +1,5 @@
 //! `steadyvm sched`: VCPU budgets, enforced and shown.
 
-pub mod deadline;
-pub mod report;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{IsTerminal, stdout};
@@ -11,18 +8,18 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 use steadyvm_host::{Machine, discover, printable};
 use steadyvm_sched::config::{Config, Mechanism};
 use steadyvm_sched::enforcement::Enforcement;
 use steadyvm_sched::exposition;
-use steadyvm_sched::service::{self, Reply, Request, Service};
+use steadyvm_sched::service::{self, Request, Service};
 use steadyvm_sched::show::Standing;
-use steadyvm_sched::{Error, Record, ReplayError, Scheduler, ejection, is_attached};
+use steadyvm_sched::{Error, Record, ReplayError, Scheduler, ejection};
 
-use self::report::Reports;
 use steadyvm_cli::output;
+use steadyvm_site::enforced::{self, Reports};
 
 /// Give the VCPUs of VMs a budget of CPU time in every period, and show how they stand.
 #[derive(Debug, clap::Args)]
@@ -134,7 +131,7 @@ struct ShowArgs {
     #[arg(long = "thread", value_name = "NAME=TID", value_parser = named)]
     threads: Vec<(String, u32)>,
     /// Directory with a file or FIFO per VM, in which its guest reports jobs and misses.
-    #[arg(long, value_name = "DIRECTORY", default_value = report::DIRECTORY)]
+    #[arg(long, value_name = "DIRECTORY", default_value = enforced::DIRECTORY)]
     reports: PathBuf,
 }
 
@@ -188,7 +185,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Verb::Show(show) => {
-            let standing = show.look(&args.socket, &mut Reports::at(&show.reports))?;
+            let standing =
+                enforced::look(&args.socket, &show.threads, &mut Reports::at(&show.reports))?;
             output::print(&show.text(&standing)?)?;
             Ok(ExitCode::from(u8::from(!standing.attached)))
         }
@@ -248,7 +246,9 @@ impl TopArgs {
         let mut reports = Reports::at(&self.show.reports);
         let mut left = if self.once { Some(1) } else { self.count };
         while left != Some(0) {
-            let text = self.show.text(&self.show.look(socket, &mut reports)?)?;
+            let text =
+                self.show
+                    .text(&enforced::look(socket, &self.show.threads, &mut reports)?)?;
             let is_screen =
                 self.show.format() == Format::Table && !self.once && stdout().is_terminal();
             match &self.out {
@@ -284,35 +284,6 @@ impl ShowArgs {
             Format::Prometheus => shown.metrics(exposition::Format::Prometheus),
             Format::Table | Format::Json => shown.table(),
         })
-    }
-
-    /// How the VCPUs stand; without a loader those of `SCHED_DEADLINE`, or that nothing is enforced.
-    fn look(&self, socket: &Path, reports: &mut Reports) -> Result<Standing> {
-        let mut standing = if let Some(standing) = ext_standing(socket)? {
-            standing
-        } else {
-            let machine = Machine::real();
-            let candidates = deadline::candidates(&machine, &self.threads)?;
-            deadline::standing(&machine, &candidates).unwrap_or_else(Standing::nothing)
-        };
-        for vcpu in &mut standing.vcpus {
-            vcpu.guest = reports.of(&vcpu.vm);
-        }
-        Ok(standing)
-    }
-}
-
-/// How the VCPUs of our `sched_ext` scheduler stand; none if it does not have this host's threads.
-///
-/// # Errors
-/// Its loader does not answer.
-pub fn ext_standing(socket: &Path) -> Result<Option<Standing>> {
-    if !is_attached() {
-        return Ok(None);
-    }
-    match service::ask(socket, &Request::Show)? {
-        Reply::Standing(standing) => Ok(Some(standing)),
-        other => bail!("the scheduler's loader answers another question: {other:?}"),
     }
 }
 

@@ -22,7 +22,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use steadyvm_host::{Desired, HostControl, Machine, Report, Undone};
 use steadyvm_sched::process::ProcessId;
 
-use crate::site::peers::{self, Role};
+use steadyvm_site::peers::{self, Role};
+
 use crate::this_program;
 use steadyvm_cli::output;
 

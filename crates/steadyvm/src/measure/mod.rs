@@ -29,9 +29,10 @@ use steadyvm_report::results_page::fenced;
 use steadyvm_report::{Shown, write_run};
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
-use crate::host::ControlArgs;
+use steadyvm_site::{Site, Source};
+
+use crate::arguments::ControlArgs;
 use crate::netrt::{ClientArgs, rate};
-use crate::site::{FileArgs, Site};
 use crate::this_program;
 use steadyvm_cli::directory;
 use steadyvm_cli::markdown::MarkdownArgs;
@@ -146,7 +147,8 @@ fn measure(args: &Args, stop: &Stop) -> Result<ExitCode> {
         .into());
     }
     directory::prepare(&args.out)?;
-    let control = args.control.open();
+    let of_site = args.control.control();
+    let control = of_site.open();
     let (found, with) = states(args, &control)?;
     let program = this_program();
     let client = Client::new(&program, args.netns.as_deref(), args.remote.as_deref());
@@ -154,7 +156,7 @@ fn measure(args: &Args, stop: &Stop) -> Result<ExitCode> {
     require_answers(args, &client, stop)?;
 
     let display = Display::on_standard_error();
-    let mut guard = Guard::start(args.control.state_directory(), &args.service, found)?;
+    let mut guard = Guard::start(&of_site.directory, &args.service, found)?;
     let measured = Rounds {
         args,
         client: &client,
@@ -208,7 +210,7 @@ fn states(args: &Args, control: &HostControl) -> Result<(Option<Desired>, Desire
     }
     let found = control.desired_in_force()?;
     let with = match (&args.file, &found) {
-        (Some(file), _) => Site::read(&FileArgs::of(file))?.desired(),
+        (Some(file), _) => Site::read(&Source::of(file))?.desired(),
         (None, Some(found)) => found.clone(),
         (None, None) => {
             return Err(bad(
@@ -324,7 +326,8 @@ impl Rounds<'_> {
     /// Makes the host what the condition says.
     fn set(&mut self, condition: Condition, round: u64) -> Result<()> {
         self.stop.check()?;
-        self.guard.allow(SETTING + self.args.control.patience())?;
+        self.guard
+            .allow(SETTING + self.args.control.control().patience)?;
         let round = round + 1;
         match condition {
             Condition::Without => {
