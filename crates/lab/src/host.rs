@@ -296,13 +296,13 @@ impl EmulatedHost {
     }
 
     /// Puts a method in force with the host's own copy of this program, for a network's card; the
-    /// other options of `steadyvm host apply` name the service.
+    /// other options of `steadyvm apply --method` name the service.
     pub fn put_in_force(&self, method: Method, network: Network, options: &[String]) -> Result<()> {
         if method == Method::Vanilla {
             return Ok(());
         }
-        let mut argv = vec!["steadyvm", "host", "apply", "--method", method.name()];
-        argv.extend(["--rt-nic", network.name]);
+        let mut argv = vec!["steadyvm", "apply", "--method", method.name()];
+        argv.extend(["--nic", network.name]);
         argv.extend(options.iter().map(String::as_str));
         self.connection
             .run(&argv)

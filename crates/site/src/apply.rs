@@ -1,7 +1,7 @@
-//! Puts a file in force, or brings the host up to date with it.
+//! Puts a file or a method in force, or brings the host up to date with it.
 
 use steadyvm_fault::At;
-use steadyvm_host::Plan;
+use steadyvm_host::{Plan, Report, Switches, Target};
 
 use crate::control::Control;
 use crate::error::Result;
@@ -40,4 +40,21 @@ pub fn apply(source: &Source, control: &Control) -> Result<Applied> {
 /// A file that is wrong; all or nothing, what would fail.
 pub fn plan(source: &Source, control: &Control) -> Result<(Plan, Vec<NotServed>)> {
     Site::read(source)?.plan(&control.open())
+}
+
+/// Puts a method in force, all or nothing.
+///
+/// # Errors
+/// A watch that would take it back, a target that is not there, what the kernel refused.
+pub fn apply_method(target: &Target, method: Switches, control: &Control) -> Result<Report> {
+    peers::must_not_be_watched(&control.directory, None)?;
+    Ok(control.open_as(Actor::Person).apply(target, method)?)
+}
+
+/// What applying a method would change. Changes nothing.
+///
+/// # Errors
+/// A target that is not there, a kernel that lacks what the method needs.
+pub fn plan_method(target: &Target, method: Switches, control: &Control) -> Result<Plan> {
+    Ok(control.open().plan(target, method)?)
 }

@@ -40,4 +40,4 @@ pub use drift::{Mended, ago, now_unix_s};
 pub use drop_ins::DropIn;
 pub use error::{Error, Result};
 pub use site::{Done, NotServed, Site, host_cpus};
-pub use source::{DEFAULT_FILE, Source, profile_of};
+pub use source::{DEFAULT_FILE, Source};

@@ -54,17 +54,6 @@ impl Source {
     }
 }
 
-/// The receive path of a file, without its plan.
-///
-/// # Errors
-/// What is wrong with the file.
-pub fn profile_of(source: &Source) -> Result<Profile, HostError> {
-    let file = owners_file(&source.file)?;
-    let mut profile = steadyvm_host::net::file::asking(&name_of(&source.file), &file)?;
-    source.name_processes(&mut profile)?;
-    Ok(profile)
-}
-
 /// What people call a file.
 pub(crate) fn name_of(path: &Path) -> String {
     if path == Path::new("-") {

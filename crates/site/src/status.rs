@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use steadyvm_analysis::plan::{ServiceReport, VcpuReport};
-use steadyvm_host::{Plan, Setting, State};
+use steadyvm_host::{Desired, HostControl, Plan, Setting, State};
 
 use crate::control::Control;
 use crate::drift::{Drift, Mended};
@@ -17,12 +17,11 @@ use crate::source::{Source, name_of};
 /// The state of a host beside its file.
 #[derive(Debug, Serialize)]
 pub struct Status {
-    /// The file.
-    pub file: String,
-    /// Whether anything is in force.
-    pub state: State,
-    /// Since when, in seconds after 1970.
-    pub applied_unix_s: Option<u64>,
+    /// The file; null if what is in force is shown alone.
+    pub file: Option<String>,
+    /// What is in force, whatever a file says, and what the reader should know.
+    #[serde(flatten)]
+    pub in_force: steadyvm_host::Status,
     /// Whether the host can hold the plan; null without one.
     pub feasible: Option<bool>,
     /// Planned budgets by VM.
@@ -33,9 +32,6 @@ pub struct Status {
     pub services: Vec<ServiceReport>,
     /// Settings in force that hold.
     pub holding: usize,
-    /// These settings.
-    #[serde(skip)]
-    pub held: Vec<Setting>,
     /// Settings that were made and no longer hold.
     pub drifted: Vec<Drifted>,
     /// What the file wants and is not in force, in words.
@@ -54,8 +50,6 @@ pub struct Status {
     pub unwanted: Vec<String>,
     /// VMs, cards, files and other parts that are not served, and why.
     pub not_served: Vec<NotServed>,
-    /// What the reader should know.
-    pub warnings: Vec<String>,
 }
 
 /// A VM of the file as it is now.
@@ -103,9 +97,11 @@ impl Seen {
 
 /// Looks at this host beside its file. An error of the file comes with what is in force all the same.
 ///
+/// Unless the file is named, what is in force is shown alone where there is no file, or where a method is in force.
+///
 /// # Errors
 /// A journal that cannot be read.
-pub fn look(source: &Source, control: &Control) -> Result<(Status, Option<Error>)> {
+pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Status, Option<Error>)> {
     let host = control.open();
     let shown = host.show()?;
     let seen = Seen {
@@ -115,48 +111,55 @@ pub fn look(source: &Source, control: &Control) -> Result<(Status, Option<Error>
             .err()
             .map(|why| why.to_string()),
     };
-    let mut status = Status::of_host(name_of(&source.file), shown, &seen);
-    let read = Site::read(source).and_then(|site| {
-        let planned = site.plan(&host)?;
-        Ok((site, planned))
-    });
-    let error = match read {
-        Ok((site, (planned, faults))) => {
-            status.compare(&site, planned, faults, &seen);
-            None
+    let compares = is_named || (source.file.exists() && !has_method(&host));
+    let mut status = Status::of_host(shown, &seen);
+    let error = if compares {
+        status.file = Some(name_of(&source.file));
+        let read = Site::read(source).and_then(|site| {
+            let planned = site.plan(&host)?;
+            Ok((site, planned))
+        });
+        match read {
+            Ok((site, (planned, faults))) => {
+                status.compare(&site, planned, faults, &seen);
+                None
+            }
+            Err(error) => {
+                let hint = "what the file wants cannot be told";
+                status.in_force.warnings.push(format!("{hint}: {error}"));
+                Some(error)
+            }
         }
-        Err(error) => {
-            let hint = "what the file wants cannot be told";
-            status.warnings.push(format!("{hint}: {error}"));
-            Some(error)
-        }
+    } else {
+        None
     };
-    status.warnings.extend(ext::trouble());
+    status.in_force.warnings.extend(ext::trouble());
     Ok((status, error))
+}
+
+/// Whether what is in force was asked for by a method's name, and not by a file.
+fn has_method(host: &HostControl) -> bool {
+    let desired = host.desired_in_force().ok().flatten();
+    desired.is_some_and(|it| it != Desired::of_file(it.profile.clone()))
 }
 
 impl Status {
     /// What is in force, whatever a file says.
-    fn of_host(file: String, shown: steadyvm_host::Status, seen: &Seen) -> Self {
-        let (held, drifted): (Vec<Setting>, Vec<Setting>) = shown
-            .settings
-            .into_iter()
-            .partition(|setting| setting.holds);
-        let drifted = drifted.into_iter().map(|setting| Drifted {
+    fn of_host(in_force: steadyvm_host::Status, seen: &Seen) -> Self {
+        let drifted = in_force.settings.iter().filter(|setting| !setting.holds);
+        let drifted = drifted.map(|setting| Drifted {
             drifted_since_unix_s: seen.since(&setting.subject),
-            setting,
+            setting: setting.clone(),
         });
+        let drifted: Vec<Drifted> = drifted.collect();
         Self {
-            file,
-            state: shown.state,
-            applied_unix_s: shown.applied_unix_s,
+            file: None,
             feasible: None,
             vms: BTreeMap::new(),
             running: BTreeMap::new(),
             services: Vec::new(),
-            holding: held.len(),
-            held,
-            drifted: drifted.collect(),
+            holding: in_force.settings.len() - drifted.len(),
+            drifted,
             missing: Vec::new(),
             missing_since_unix_s: BTreeMap::new(),
             watch: seen.watch,
@@ -164,15 +167,20 @@ impl Status {
             scheduler_held_off: None,
             mended: seen.drift.mended.clone(),
             unwanted: Vec::new(),
-            not_served: shown.failed.iter().map(NotServed::of_group).collect(),
-            warnings: shown.warnings,
+            not_served: in_force.failed.iter().map(NotServed::of_group).collect(),
+            in_force,
         }
     }
 
     /// Adds what the file wants, and how it differs from what is in force.
     fn compare(&mut self, site: &Site, planned: Plan, faults: Vec<NotServed>, seen: &Seen) {
         let running = planned.vms.iter().map(|vm| {
-            let in_force = self.held.iter().filter_map(|setting| {
+            let held = self
+                .in_force
+                .settings
+                .iter()
+                .filter(|setting| setting.holds);
+            let in_force = held.filter_map(|setting| {
                 Some(InForce {
                     what: vm.threads.get(&setting.thread?)?.clone(),
                     subject: setting.subject.clone(),
@@ -210,12 +218,15 @@ impl Status {
         }
         self.scheduler_held_off
             .clone_from(&site.parsed.budgets.held_off);
-        self.warnings = planned.warnings;
+        self.in_force.warnings = planned.warnings;
     }
 
-    /// Whether all that the file wants is in force, and nothing else is.
+    /// Whether all that the file wants is in force, and nothing else is; without a file, whether all holds.
     pub fn is_in_force(&self) -> bool {
-        self.state == State::Applied
+        if self.file.is_none() {
+            return !self.in_force.has_drifted();
+        }
+        self.in_force.state == State::Applied
             && self.drifted.is_empty()
             && self.missing.is_empty()
             && self.unwanted.is_empty()

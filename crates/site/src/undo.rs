@@ -1,10 +1,9 @@
 //! Restores everything that was set.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use steadyvm_fault::At;
-use steadyvm_host::{HostControl, HostError, State, Undone};
+use steadyvm_host::{State, Undone};
 
 use crate::control::Control;
 use crate::error::Result;
@@ -23,41 +22,17 @@ pub struct Undid {
 /// # Errors
 /// A measurement runs, or the journal cannot be read.
 pub fn undo(control: &Control) -> Result<Undid> {
-    held(
-        &control.directory,
-        &control.open_as(Actor::Person),
-        HostControl::undo,
-    )
-}
-
-/// Drops the journal without restoring anything.
-///
-/// # Errors
-/// A measurement runs, or the journal cannot be dropped.
-pub fn forget(control: &Control) -> Result<()> {
-    Ok(control.open_as(Actor::Person).forget()?)
-}
-
-/// The same for a part of the settings.
-///
-/// # Errors
-/// As of [`undo`].
-pub fn held(
-    directory: &Path,
-    control: &HostControl,
-    undo: impl FnOnce(&HostControl) -> Result<Undone, HostError>,
-) -> Result<Undid> {
+    let directory = control.directory.as_path();
+    let host = control.open_as(Actor::Person);
     peers::ask(directory, Actor::Person)?;
-    let is_in_force = control
-        .show()
-        .map_or(true, |shown| shown.state != State::None);
+    let is_in_force = host.show().map_or(true, |shown| shown.state != State::None);
     let watch = peers::holder(directory, Role::Watch);
     let mut is_new = false;
     if is_in_force || watch.is_some() {
         // Before anything is taken back: a watch that waits for the lock meanwhile finds it.
         is_new = !peers::suspend(directory).at("cannot write to", directory)?;
     }
-    let undone = undo(control);
+    let undone = host.undo();
     if undone.is_err() && is_new {
         // It did not happen, and so it does not hold.
         peers::resume(directory).at("cannot write to", directory)?;
@@ -66,6 +41,14 @@ pub fn held(
         undone: undone?,
         watch,
     })
+}
+
+/// Drops the journal without restoring anything.
+///
+/// # Errors
+/// A measurement runs, or the journal cannot be dropped.
+pub fn forget(control: &Control) -> Result<()> {
+    Ok(control.open_as(Actor::Person).forget()?)
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -37,9 +37,8 @@ impl ControlArgs {
 /// The file, and what only the caller knows of it.
 #[derive(Debug, clap::Args)]
 pub struct FileArgs {
-    /// The file that describes this host; "-" for standard input.
-    #[arg(default_value = DEFAULT_FILE)]
-    file: PathBuf,
+    /// The file that describes this host; "-" for standard input. Left out: /etc/steadyvm.toml.
+    file: Option<PathBuf>,
     /// All or nothing: refuse a plan that this host cannot hold, and change nothing if a VM, a card or a file cannot be
     /// served.
     ///
@@ -53,10 +52,15 @@ pub struct FileArgs {
 }
 
 impl FileArgs {
+    /// Whether it was named.
+    pub fn is_named(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// The same for those who read it.
     pub fn source(&self) -> Source {
         Source {
-            file: self.file.clone(),
+            file: self.file.clone().unwrap_or_else(|| DEFAULT_FILE.into()),
             is_strict: self.strict,
             processes: self.vms.clone(),
         }
@@ -69,6 +73,15 @@ pub fn named_process(text: &str) -> Result<(String, u32), String> {
         .and_then(|(name, pid)| Some((name.to_owned(), pid.parse().ok().filter(|&pid| pid > 0)?)))
         .filter(|(name, _)| !name.is_empty())
         .ok_or_else(|| "write NAME=PID, as in game-1=4711".to_owned())
+}
+
+/// Reads NAME=NUMBER.
+pub fn named(text: &str) -> Result<(String, u32), String> {
+    let (name, number) = text.split_once('=').ok_or("write NAME=NUMBER")?;
+    let number = number
+        .parse()
+        .map_err(|error| format!("{number}: {error}"))?;
+    Ok((name.to_owned(), number))
 }
 
 /// Adds the version that every JSON output carries.

@@ -5,14 +5,15 @@ mod arguments;
 mod capacity;
 mod doctor;
 mod explain;
+mod gone;
 mod hook;
-mod host;
 mod measure;
-mod net;
+mod method;
 mod netrt;
 mod plan;
 mod sched;
 mod simulate;
+mod snapshot;
 mod sockets;
 mod status;
 mod top;
@@ -57,19 +58,9 @@ struct CommandLine {
 enum Verb {
     Apply(apply::Args),
     Doctor(doctor::Args),
-    Capacity(capacity::Args),
     Explain(explain::Args),
-    #[command(hide = true)]
-    Generate(generate::Args),
-    Hook(hook::Args),
-    Host(host::Args),
     Measure(measure::Args),
-    Net(net::Args),
-    Netrt(netrt::Args),
     Plan(plan::Args),
-    #[command(hide = true)]
-    RestoreAtEnd(measure::guard::Args),
-    Sched(sched::Args),
     Simulate(simulate::Args),
     Sockets(sockets::Args),
     Status(status::Args),
@@ -77,6 +68,24 @@ enum Verb {
     Undo(undo::Args),
     Up(up::Args),
     Watch(watch::Args),
+    // What only programs and experts call.
+    #[command(hide = true)]
+    Capacity(capacity::Args),
+    #[command(hide = true)]
+    Generate(generate::Args),
+    #[command(hide = true)]
+    Hook(hook::Args),
+    #[command(hide = true)]
+    Netrt(netrt::Args),
+    #[command(hide = true)]
+    RestoreAtEnd(measure::guard::Args),
+    #[command(hide = true)]
+    Sched(sched::Args),
+    // Of before.
+    #[command(hide = true)]
+    Host(gone::Args),
+    #[command(hide = true)]
+    Net(gone::Args),
 }
 
 fn main() -> ExitCode {
@@ -90,10 +99,10 @@ fn main() -> ExitCode {
         Verb::Capacity(args) => capacity::run(&args),
         Verb::Explain(args) => explain::run(&args),
         Verb::Generate(args) => generate::run(&args, documented()),
-        Verb::Host(args) => host::run(&args),
+        Verb::Host(args) => gone::run_group("host", &args),
         Verb::Measure(args) => measure::run(&args),
         Verb::RestoreAtEnd(args) => measure::guard::run(&args),
-        Verb::Net(args) => net::run(&args),
+        Verb::Net(args) => gone::run_group("net", &args),
         Verb::Netrt(args) => netrt::run(&args),
         Verb::Sched(args) => sched::run(&args),
         Verb::Sockets(args) => sockets::run(&args),

@@ -1,6 +1,9 @@
 //! `steadyvm status`: what is planned, what is in force, what has drifted.
 
+mod in_force;
+
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,6 +12,7 @@ use steadyvm_site::status::{self, Running, Status};
 use steadyvm_site::{ago, now_unix_s};
 
 use crate::arguments::{ControlArgs, FileArgs, print_json};
+use crate::snapshot;
 use steadyvm_cli::output;
 
 /// Show what a steadyvm.toml plans, what of it is in force, and what has drifted.
@@ -18,17 +22,30 @@ use steadyvm_cli::output;
 /// cannot restore is listed with the time since which it has been wrong. A VM, a card or a file that cannot be served is
 /// listed with the reason. Exit code 1: something has drifted or is not in force, or the kernel has ended the scheduler
 /// of VCPU budgets. If the file itself is wrong, status still shows what is in force and ends with the code of the error.
+///
+/// Unless FILE is named, what is in force is shown alone where there is no file, or where `apply --method` has put a method
+/// in force: each setting, with its value of before.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     file: FileArgs,
+    /// Print all scheduling state of this host that steadyvm can change, as JSON.
+    #[arg(long, conflicts_with_all = ["file", "strict", "vms"])]
+    snapshot: bool,
+    /// Print what differs from an earlier snapshot instead; exit with 1 if anything does.
+    #[arg(long, value_name = "FILE", requires = "snapshot")]
+    compare: Option<PathBuf>,
     #[command(flatten)]
     control: ControlArgs,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let (status, error) = status::look(&args.file.source(), &args.control.control())?;
+    let control = args.control.control();
+    if args.snapshot {
+        return snapshot::run(&control.open(), args.compare.as_deref());
+    }
+    let (status, error) = status::look(&args.file.source(), args.file.is_named(), &control)?;
     if args.control.json {
         print_json(&status)?;
     } else {
@@ -49,15 +66,26 @@ fn render(status: &Status) -> String {
 }
 
 fn write(status: &Status, text: &mut String) -> std::fmt::Result {
-    let state = match status.state {
+    let in_force = &status.in_force;
+    let count = in_force.settings.len();
+    let state = match in_force.state {
         State::None => "nothing is in force: run `steadyvm apply`".to_owned(),
-        State::Applied => format!("{} settings hold", status.holding),
+        State::Applied if status.file.is_some() => format!("{} settings hold", status.holding),
+        State::Applied => format!("{} of {count} settings hold", status.holding),
         State::Incomplete => "an apply or undo was interrupted: run `steadyvm undo`".to_owned(),
         State::BeforeReboot => {
             "nothing is in force since the reboot: run `steadyvm apply`".to_owned()
         }
     };
-    writeln!(text, "{}: {state}", status.file)?;
+    match (&status.file, in_force.method) {
+        (Some(file), _) => writeln!(text, "{file}: {state}")?,
+        (None, Some(method)) => writeln!(text, "method {method}: {state}")?,
+        (None, None) => writeln!(text, "{state}")?,
+    }
+    if status.file.is_none() {
+        in_force::write_settings(in_force, text)?;
+    }
+    in_force::write_rest(in_force, text)?;
     if let Some(why) = &status.kept_off {
         writeln!(text, "watches and hooks keep off: {why}")?;
     }
@@ -123,7 +151,7 @@ fn write(status: &Status, text: &mut String) -> std::fmt::Result {
     for subject in &status.unwanted {
         writeln!(text, "no longer wanted: {subject}")?;
     }
-    for warning in &status.warnings {
+    for warning in &in_force.warnings {
         writeln!(text, "warning: {warning}")?;
     }
     Ok(())

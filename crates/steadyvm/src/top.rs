@@ -10,11 +10,14 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use steadyvm_fault::Fault;
 use steadyvm_files::{Directory, Others};
+use steadyvm_host::printable;
 use steadyvm_sched::exposition;
-
+use steadyvm_sched::service::SOCKET;
+use steadyvm_sched::show::Standing;
+use steadyvm_site::enforced::{self, Reports};
 use steadyvm_site::top::{Frame, Watcher, metrics, table};
 
-use crate::arguments::ControlArgs;
+use crate::arguments::{ControlArgs, named};
 use steadyvm_cli::output;
 
 /// Show what serves this host's VMs, live: ranks, budgets, CPU time, wake-up latency by stage.
@@ -24,16 +27,23 @@ use steadyvm_cli::output;
 /// until it runs. BPF programs count it; percentiles are less than an eighth too high. On a kernel without BTF two
 /// tracepoints give exact times and cost the thread some microseconds per wake-up. Without the right to trace the values
 /// are means of the kernel's counters. A VCPU with a budget has a second line: its use in this period and how often it was
-/// throttled, as in `steadyvm sched top`.
+/// throttled, as with --budgets.
 ///
 /// It shows the cards, VMs and services that `apply` has put in force; if there are none, all VMs.
+///
+/// --budgets shows each VCPU's budget instead: its use, how often it was throttled, and its guest's missed deadlines. Where
+/// the `sched_ext` loader does not run, these are the VCPUs with a `SCHED_DEADLINE` budget. "now" and "last" are the CPU
+/// time used in the current period and in the one before. "short" counts periods that did not give a VCPU its budget
+/// although it had work. "-": this mechanism does not count it. Counts begin when the VCPU gets its budget; those of
+/// `SCHED_DEADLINE` when the thread begins. Exit code 1 with --once and without --out: no budget is enforced.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:
   steadyvm top
   steadyvm top --once --json --interval 10
   steadyvm top --once --format prometheus \\
-      --out /var/lib/steadyvm/metrics/steadyvm.prom")]
+      --out /var/lib/steadyvm/metrics/steadyvm.prom
+  steadyvm top --budgets --once --json")]
 pub struct Args {
     /// Show one frame and end.
     #[arg(long)]
@@ -52,6 +62,18 @@ pub struct Args {
     /// The directory must not be writable by others when root writes.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Show the budgets of VCPUs.
+    #[arg(long)]
+    budgets: bool,
+    /// Also show this thread, which is not a VCPU and has a `SCHED_DEADLINE` budget.
+    #[arg(long = "thread", value_name = "NAME=TID", value_parser = named, requires = "budgets")]
+    threads: Vec<(String, u32)>,
+    /// Directory with a file or FIFO per VM, in which its guest reports jobs and misses.
+    #[arg(long, value_name = "DIRECTORY", default_value = enforced::DIRECTORY, requires = "budgets")]
+    reports: PathBuf,
+    /// Control socket of the `sched_ext` loader.
+    #[arg(long, hide = true, value_name = "PATH", default_value = SOCKET, requires = "budgets")]
+    socket: PathBuf,
     #[command(flatten)]
     control: ControlArgs,
 }
@@ -62,7 +84,7 @@ enum Format {
     Table,
     Json,
     /// OpenMetrics, for a collector that asks for it.
-    #[value(name = "openmetrics")]
+    #[value(name = "openmetrics", alias = "open-metrics")]
     OpenMetrics,
     /// Prometheus's text format, for the node exporter's textfile collector.
     Prometheus,
@@ -70,48 +92,101 @@ enum Format {
 
 fn seconds(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    if (0.1..=3600.0).contains(&number) {
+    if (0.01..=3600.0).contains(&number) {
         Ok(number)
     } else {
-        Err("seconds are between 0.1 and 3600".into())
+        Err("seconds are between 0.01 and 3600".into())
     }
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.budgets {
+        return budgets(args);
+    }
     let control = args.control.control();
     let host = control.open();
     let mut watcher = Watcher::new(&host, &control.directory)?;
-    let mut left = if args.once { Some(1) } else { args.count };
+    let mut left = args.frames();
     while left != Some(0) {
-        thread::sleep(Duration::from_secs_f64(args.interval));
-        let frame = watcher.look()?;
-        args.show(&frame)?;
+        args.sleep();
+        let text = args.text_of(&watcher.look()?)?;
+        args.show(&text)?;
         left = left.map(|left| left - 1);
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Shows the budgets of VCPUs, the first time at once.
+fn budgets(args: &Args) -> Result<ExitCode> {
+    let mut reports = Reports::at(&args.reports);
+    let mut left = args.frames();
+    let mut is_enforced = false;
+    while left != Some(0) {
+        let standing = enforced::look(&args.socket, &args.threads, &mut reports)?;
+        is_enforced = standing.attached;
+        args.show(&args.text_of_budgets(standing)?)?;
+        left = left.map(|left| left - 1);
+        if left != Some(0) {
+            args.sleep();
+        }
+    }
+    Ok(ExitCode::from(u8::from(
+        args.once && args.out.is_none() && !is_enforced,
+    )))
+}
+
 impl Args {
-    fn show(&self, frame: &Frame) -> Result<()> {
-        let format = if self.control.json {
+    /// How many frames there are to show; none: without end.
+    fn frames(&self) -> Option<u64> {
+        if self.once { Some(1) } else { self.count }
+    }
+
+    fn sleep(&self) {
+        thread::sleep(Duration::from_secs_f64(self.interval));
+    }
+
+    fn format(&self) -> Format {
+        if self.control.json {
             Format::Json
         } else {
             self.format
-        };
-        let text = match format {
+        }
+    }
+
+    fn text_of(&self, frame: &Frame) -> Result<String> {
+        Ok(match self.format() {
             Format::Table => table(frame),
             Format::Json if self.once => serde_json::to_string_pretty(frame)? + "\n",
             Format::Json => serde_json::to_string(frame)? + "\n",
             Format::OpenMetrics => metrics(frame, exposition::Format::OpenMetrics),
             Format::Prometheus => metrics(frame, exposition::Format::Prometheus),
-        };
+        })
+    }
+
+    fn text_of_budgets(&self, mut standing: Standing) -> Result<String> {
+        let format = self.format();
+        if format == Format::Json {
+            return Ok(serde_json::to_string(&standing)? + "\n");
+        }
+        // A line is a VCPU's, whatever its VM is called.
+        for vcpu in &mut standing.vcpus {
+            vcpu.vm = printable(&vcpu.vm).into_owned();
+        }
+        Ok(match format {
+            Format::OpenMetrics => standing.metrics(exposition::Format::OpenMetrics),
+            Format::Prometheus => standing.metrics(exposition::Format::Prometheus),
+            Format::Table | Format::Json => standing.table(),
+        })
+    }
+
+    fn show(&self, text: &str) -> Result<()> {
         match &self.out {
-            Some(file) => replace(file, &text),
-            None if format == Format::Table && !self.once && stdout().is_terminal() => {
-                output::screen(&text)
+            Some(file) => replace(file, text),
+            None if self.format() == Format::Table && !self.once && stdout().is_terminal() => {
+                output::screen(text)
             }
-            None => output::print(&text),
+            None => output::print(text),
         }
     }
 }
@@ -124,7 +199,7 @@ const FOR_COLLECTORS: u32 = 0o644;
 ///
 /// # Errors
 /// A directory or a file that is not root's alone, which is the caller's to mend; the kernel's.
-pub fn replace(file: &Path, text: &str) -> Result<()> {
+fn replace(file: &Path, text: &str) -> Result<()> {
     let what = format!("cannot write to {}", file.display());
     let text = output::harmless(text);
     let written = Directory::of(file, Others::Refused).and_then(|(directory, name)| {

@@ -9,7 +9,7 @@ use steadyvm_site::undo::{self, Undid};
 use crate::arguments::{ControlArgs, print_json};
 use steadyvm_cli::output;
 
-/// Restore every setting that `apply`, `watch`, `host apply` or `net apply` has changed.
+/// Restore every setting that `apply` or `watch` has changed.
 ///
 /// A setting that somebody else has changed since is left as it is, and named. A running watch and the hooks of VM managers
 /// put nothing in force until the next `steadyvm apply`. While `steadyvm measure` runs, undo is refused with exit code 3:

@@ -18,7 +18,7 @@ pub struct ComparedMethod {
     pub name: &'static str,
     /// What is set on the host.
     pub host: Method,
-    /// More options for `steadyvm host apply`.
+    /// More options for `steadyvm apply --method`.
     pub host_options: &'static [&'static str],
     /// The host's kernel.
     pub kernel: HostKernel,

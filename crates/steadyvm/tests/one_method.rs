@@ -1,4 +1,5 @@
-//! The verbs `host` and `doctor` as a user calls them. Nothing here changes the machine.
+//! One method without a file, `doctor`, snapshots, and the verbs of before, as a user calls them. Nothing here changes the
+//! machine.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
@@ -48,12 +49,25 @@ fn wrong_use_ends_with_2() {
     let directory = tempfile::tempdir().unwrap();
     let state = state_argument(directory.path());
     for arguments in [
-        &["host", "apply", "--method", "fast"][..],
-        &["host", "apply"],
-        &["host", "apply", "--method", "preempt-rt", "--rt-vm", "0:1"],
-        &["host", "apply", "--method", "preempt-rt"],
-        &["host", "nothing"],
-        &["host", "snapshot", "--compare", "/no/such/file"],
+        &["apply", "--method", "fast"][..],
+        &["apply", "--nic", "lo"],
+        &["apply", "--vm", "web:1"],
+        &["apply", "/etc/steadyvm.toml", "--method", "vanilla"],
+        &["apply", "--strict", "--method", "vanilla"],
+        &[
+            "apply",
+            "--method",
+            "preempt-rt",
+            "--nic",
+            "lo",
+            "--vm",
+            "0:1",
+        ],
+        &["apply", "--method", "preempt-rt"],
+        &["status", "--compare", "/etc/hostname"],
+        &["status", "--snapshot", "--compare", "/no/such/file"],
+        &["status", "--snapshot", "/etc/steadyvm.toml"],
+        &["top", "--reports", "/run", "--once"],
     ] {
         let mut arguments = arguments.to_vec();
         arguments.push(&state);
@@ -71,9 +85,10 @@ fn wrong_use_ends_with_2() {
 
 #[test]
 fn a_vm_that_does_not_run_is_named_with_what_to_do() {
-    for verb in ["apply", "plan"] {
-        let arguments = ["host", verb, "--method", "preempt-rt", "--rt-nic", "lo"];
-        let output = steadyvm(&[&arguments[..], &["--rt-vm", "no-such-vm:1"]].concat());
+    for more in [&[][..], &["--dry-run"]] {
+        let arguments = ["apply", "--method", "preempt-rt", "--nic", "lo"];
+        let vm = ["--vm", "no-such-vm:1"];
+        let output = steadyvm(&[&arguments[..], &vm, more].concat());
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{message}");
         let said = "VM \"no-such-vm\" does not run on this host; start it first";
@@ -84,7 +99,7 @@ fn a_vm_that_does_not_run_is_named_with_what_to_do() {
 
 #[test]
 fn an_unwritable_state_directory_is_named() {
-    let output = steadyvm(&["host", "undo", "--state-dir=/proc/no/state"]);
+    let output = steadyvm(&["undo", "--state-dir=/proc/no/state"]);
     assert_eq!(output.status.code(), Some(3));
     let message = text(&output.stderr);
     assert_eq!(message.matches("No such file").count(), 1, "{message}");
@@ -92,23 +107,27 @@ fn an_unwritable_state_directory_is_named() {
 }
 
 #[test]
-fn vanilla_show_and_undo_change_nothing() {
+fn vanilla_status_and_undo_change_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let state = state_argument(directory.path());
-    let applied = steadyvm(&["host", "apply", "--method", "vanilla", "--json", &state]);
+    let applied = steadyvm(&["apply", "--method", "vanilla", "--json", &state]);
     assert_eq!(applied.status.code(), Some(0), "{}", text(&applied.stderr));
     let applied: serde_json::Value = serde_json::from_slice(&applied.stdout).unwrap();
     assert_eq!(
         (&applied["schema_version"], &applied["method"]),
         (&1.into(), &"vanilla".into())
     );
-    let shown = steadyvm(&["host", "show", "--json", &state]);
+    let dry = steadyvm(&["apply", "--dry-run", "--method", "vanilla", &state]);
+    let said = "0 settings would change, 0 would be restored; nothing was changed\n";
+    assert_eq!(text(&dry.stdout), said);
+    let shown = steadyvm(&["status", "--json", &state]);
+    assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(
-        (&shown["schema_version"], &shown["state"]),
-        (&1.into(), &"none".into())
+        (&shown["schema_version"], &shown["state"], &shown["file"]),
+        (&1.into(), &"none".into(), &serde_json::Value::Null)
     );
-    let undone = steadyvm(&["host", "undo", &state]);
+    let undone = steadyvm(&["undo", &state]);
     assert_eq!(
         (undone.status.code(), text(&undone.stdout)),
         (Some(0), "0 restored\n".into())
@@ -122,7 +141,7 @@ fn a_damaged_journal_is_named_with_what_to_do() {
     std::fs::create_dir(&state).unwrap();
     std::fs::write(state.join("journal.jsonl"), "rubbish\n").unwrap();
     let argument = state_argument(directory.path());
-    let output = steadyvm(&["host", "undo", &argument]);
+    let output = steadyvm(&["undo", &argument]);
     assert_eq!(output.status.code(), Some(3));
     let message = text(&output.stderr);
     assert!(
@@ -147,7 +166,7 @@ fn undo_forgets_a_journal_that_cannot_be_restored() {
 #[test]
 fn a_snapshot_compares_with_itself() {
     let directory = tempfile::tempdir().unwrap();
-    let first = steadyvm(&["host", "snapshot"]);
+    let first = steadyvm(&["status", "--snapshot"]);
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
     let snapshot: serde_json::Value = serde_json::from_slice(&first.stdout).unwrap();
     assert_eq!(snapshot["schema_version"], 2);
@@ -159,14 +178,79 @@ fn a_snapshot_compares_with_itself() {
     }
     let file = directory.path().join("snapshot.json");
     std::fs::write(&file, quiet.to_string()).unwrap();
-    let output = steadyvm(&["host", "snapshot", "--compare", file.to_str().unwrap()]);
+    let output = steadyvm(&["status", "--snapshot", "--compare", file.to_str().unwrap()]);
     assert_eq!(
         (output.status.code(), text(&output.stdout)),
         (Some(0), String::new())
     );
     quiet["settings"]["file"]["/proc/sys/kernel/sched_rt_runtime_us"] = "12345".into();
     std::fs::write(&file, quiet.to_string()).unwrap();
-    let output = steadyvm(&["host", "snapshot", "--compare", file.to_str().unwrap()]);
+    let output = steadyvm(&["status", "--snapshot", "--compare", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("12345"));
+}
+
+#[test]
+fn a_verb_of_before_names_the_one_of_now_and_does_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = state_argument(directory.path());
+    for (before, now) in [
+        ("host apply", "apply --method METHOD --nic IF --vm NAME"),
+        (
+            "host plan",
+            "apply --dry-run --method METHOD --nic IF --vm NAME",
+        ),
+        ("host show", "status"),
+        ("host undo", "undo"),
+        ("host snapshot", "status --snapshot"),
+        ("net apply", "apply --strict FILE"),
+        ("net show", "status FILE"),
+        ("net undo", "undo"),
+        ("sched show", "top --budgets --once"),
+        ("sched top", "top --budgets"),
+    ] {
+        let mut arguments: Vec<&str> = before.split(' ').collect();
+        // Whatever it was called with.
+        arguments.extend(["--json", "--method", "vanilla", "file.toml", &state]);
+        let output = steadyvm(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{before}");
+        assert!(output.stdout.is_empty());
+        let expected =
+            format!("steadyvm: there is no `steadyvm {before}` any more; run `steadyvm {now}`\n");
+        assert_eq!(text(&output.stderr), expected);
+    }
+    let group = steadyvm(&["host", "--help"]);
+    assert_eq!(group.status.code(), Some(2));
+    let said = text(&group.stderr);
+    assert!(
+        said.contains("`steadyvm status`, or `steadyvm undo`"),
+        "{said}"
+    );
+    assert!(!directory.path().join("state").exists());
+}
+
+/// What a person sees is what a person needs.
+#[test]
+fn the_help_shows_the_verbs_of_people_and_no_others() {
+    let help = text(&steadyvm(&["--help"]).stdout);
+    let verbs = help.split("Commands:\n").nth(1).unwrap();
+    let verbs = verbs.lines().take_while(|line| !line.is_empty());
+    // A verb stands two columns in; its words may take more lines.
+    let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let verbs = verbs
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(first);
+    let mut verbs: Vec<String> = verbs.filter(|verb| verb != "help").collect();
+    verbs.sort();
+    assert_eq!(
+        verbs,
+        [
+            "apply", "doctor", "explain", "measure", "plan", "simulate", "sockets", "status",
+            "top", "undo", "up", "watch"
+        ]
+    );
+    for hidden in ["capacity", "generate", "hook", "netrt", "sched"] {
+        let output = steadyvm(&[hidden, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{hidden}");
+    }
 }

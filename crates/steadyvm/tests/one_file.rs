@@ -1,4 +1,5 @@
-//! The verb `net` as a user calls it. What sets something of this machine says so, and gives it back.
+//! A file of one's own, put in force whole or not at all, as a user calls it. What sets something of this machine says so, and
+//! gives it back.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
@@ -7,9 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-fn net(directory: &Path, arguments: &[&str]) -> Output {
+fn steadyvm(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_steadyvm"))
-        .arg("net")
         .args(arguments)
         .arg(format!("--state-dir={}", directory.join("state").display()))
         .current_dir(directory)
@@ -39,12 +39,9 @@ fn what_is_wrong_with_a_file_is_told_with_its_place_and_ends_with_2() {
         ),
     ] {
         fs::write(directory.path().join("steadyvm.toml"), text).unwrap();
-        for arguments in [
-            &["apply"][..],
-            &["apply", "--dry-run"],
-            &["apply", "steadyvm.toml"],
-        ] {
-            let output = net(directory.path(), arguments);
+        for more in [&[][..], &["--dry-run"]] {
+            let arguments = [&["apply", "--strict", "steadyvm.toml"], more].concat();
+            let output = steadyvm(directory.path(), &arguments);
             assert_eq!(output.status.code(), Some(2), "{}", said(&output));
             assert!(said(&output).contains(expected), "{}", said(&output));
             assert!(output.stdout.is_empty());
@@ -55,7 +52,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_place_and_ends_with_2() {
 #[test]
 fn a_missing_file_a_wrong_vm_and_wrong_use_end_with_2() {
     let directory = tempfile::tempdir().unwrap();
-    let output = net(directory.path(), &["apply", "absent.toml"]);
+    let output = steadyvm(directory.path(), &["apply", "absent.toml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("absent.toml"), "{}", said(&output));
     fs::write(
@@ -63,7 +60,8 @@ fn a_missing_file_a_wrong_vm_and_wrong_use_end_with_2() {
         "[net]\nbudget_packets = 64\n",
     )
     .unwrap();
-    let output = net(directory.path(), &["apply", "--dry-run", "--vm", "game=1"]);
+    let arguments = ["apply", "--dry-run", "steadyvm.toml", "--vm", "game=1"];
+    let output = steadyvm(directory.path(), &arguments);
     assert_eq!(output.status.code(), Some(2));
     assert!(
         said(&output).contains("no VM \"game\""),
@@ -71,13 +69,14 @@ fn a_missing_file_a_wrong_vm_and_wrong_use_end_with_2() {
         said(&output)
     );
     for arguments in [
-        &["apply", "--vm", "x"][..],
-        &["apply", "--vm", "x=0"],
+        &["apply", "steadyvm.toml", "--vm", "x"][..],
+        &["apply", "steadyvm.toml", "--vm", "x=0"],
+        &["status", "steadyvm.toml", "--vm", "x"],
         &["nothing"],
         &[],
     ] {
         assert_eq!(
-            net(directory.path(), arguments).status.code(),
+            steadyvm(directory.path(), arguments).status.code(),
             Some(2),
             "{arguments:?}"
         );
@@ -86,33 +85,45 @@ fn a_missing_file_a_wrong_vm_and_wrong_use_end_with_2() {
 
 #[test]
 fn a_dry_run_says_what_would_be_changed_and_changes_nothing() {
+    let _alone = BUDGETS.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let path = "/proc/sys/net/core/netdev_budget";
     let before = fs::read_to_string(path).unwrap();
     let other = before.trim().parse::<u32>().unwrap() + 1;
     let text = format!("[net]\nbudget_packets = {other}\n");
     fs::write(directory.path().join("steadyvm.toml"), text).unwrap();
-    let output = net(directory.path(), &["apply", "--dry-run", "--json"]);
+    let arguments = ["apply", "--strict", "--dry-run", "--json", "steadyvm.toml"];
+    let output = steadyvm(directory.path(), &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(plan["schema_version"], 1);
     assert_eq!(plan["steps"][0]["path"], path);
     assert_eq!(plan["steps"][0]["new"], other.to_string());
     assert_eq!(fs::read_to_string(path).unwrap(), before);
-    let shown = net(directory.path(), &["show", "--json"]);
+    let said = steadyvm(directory.path(), &["apply", "--dry-run", "steadyvm.toml"]);
+    let said = String::from_utf8(said.stdout).unwrap();
+    let words = "\n1 settings would change, 0 would be restored; nothing was changed\n";
+    assert!(said.ends_with(words), "{said}");
+    let shown = steadyvm(directory.path(), &["status", "--json", "steadyvm.toml"]);
+    assert_eq!(
+        shown.status.code(),
+        Some(1),
+        "what the file wants is missing"
+    );
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(shown["state"], "none");
 }
 
 #[test]
-fn show_and_undo_of_nothing_are_no_errors() {
+fn status_and_undo_of_nothing_are_no_errors() {
     let directory = tempfile::tempdir().unwrap();
-    let shown = net(directory.path(), &["show"]);
+    let shown = steadyvm(directory.path(), &["status"]);
     assert_eq!(
         String::from_utf8(shown.stdout).unwrap(),
-        "nothing is in force\n"
+        "nothing is in force: run `steadyvm apply`\n"
     );
-    assert_eq!(net(directory.path(), &["undo"]).status.code(), Some(0));
+    assert_eq!(shown.status.code(), Some(0));
+    assert_eq!(steadyvm(directory.path(), &["undo"]).status.code(), Some(0));
 }
 
 /// Budgets of the receive softirq in force.
@@ -164,18 +175,18 @@ fn a_full_disk_and_a_kill_while_the_journal_is_written_lose_nothing() {
     const SCRIPT: &str = r#"
         mkdir /run/small
         mount -t tmpfs -o size=16k none /run/small
-        net() { "$STEADYVM" net --state-dir /run/small/state "$@"; }
+        s() { "$STEADYVM" "$@" --state-dir /run/small/state; }
         show() { cat /proc/sys/net/core/netdev_budget /proc/sys/net/core/netdev_budget_usecs | xargs; }
-        net apply one.toml > out || exit 10
+        s apply --strict one.toml > out || exit 10
         show
         cat /dev/zero > /run/small/fill 2> errors
-        net apply two.toml > out 2> errors; echo full $?
+        s apply --strict two.toml > out 2> errors; echo full $?
         show
         rm /run/small/fill
-        (ulimit -f 0; net apply two.toml) > out 2> killed; echo killed $?
+        (ulimit -f 0; s apply --strict two.toml) > out 2> killed; echo killed $?
         show
         cat /dev/zero > /run/small/fill 2> out
-        net undo > out; echo undone $?
+        s undo > out; echo undone $?
         show
     "#;
     let directory = tempfile::tempdir().unwrap();
@@ -214,15 +225,15 @@ fn a_full_disk_and_a_kill_while_the_journal_is_written_lose_nothing() {
 }
 
 #[test]
-fn drift_ends_show_with_1() {
+fn drift_ends_status_with_1() {
     const SCRIPT: &str = r#"
-        "$STEADYVM" net apply one.toml > out || exit 10
-        "$STEADYVM" net show > out; echo $?
+        "$STEADYVM" apply --strict one.toml > out || exit 10
+        "$STEADYVM" status one.toml > out; echo $?
         cat /proc/sys/net/core/netdev_max_backlog > /proc/sys/net/core/netdev_budget
-        "$STEADYVM" net show > out; echo $?
-        "$STEADYVM" host apply --method preempt-rt --rt-nic lo --rt-process $$ 2> told; echo $?
-        "$STEADYVM" net undo > out; echo $?
-        "$STEADYVM" net show > out; echo $?
+        "$STEADYVM" status one.toml > out; echo $?
+        "$STEADYVM" apply --method preempt-rt --nic lo --process $$ 2> told; echo $?
+        "$STEADYVM" undo > out; echo $?
+        "$STEADYVM" status > out; echo $?
     "#;
     let directory = tempfile::tempdir().unwrap();
     let _alone = BUDGETS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -248,8 +259,8 @@ fn a_lock_that_is_held_is_waited_for_and_named() {
     const SCRIPT: &str = r#"
         mkdir -m 700 /run/steadyvm
         exec 9> /run/steadyvm/lock; flock 9
-        "$STEADYVM" net undo --wait 0 --state-dir /run/elsewhere 2> told; echo $?
-        "$STEADYVM" net undo --wait 60 --state-dir /run/elsewhere 9>&- > out & waiter=$!
+        "$STEADYVM" undo --wait 0 --state-dir /run/elsewhere 2> told; echo $?
+        "$STEADYVM" undo --wait 60 --state-dir /run/elsewhere 9>&- > out & waiter=$!
         flock -u 9
         wait $waiter; echo $?
     "#;
