@@ -19,6 +19,9 @@ use crate::source::{Source, name_of};
 pub struct Status {
     /// The file; null if what is in force is shown alone.
     pub file: Option<String>,
+    /// Whether what is in force was asked for by a method's name.
+    #[serde(skip)]
+    pub is_of_method: bool,
     /// What is in force, whatever a file says, and what the reader should know.
     #[serde(flatten)]
     pub in_force: steadyvm_host::Status,
@@ -111,8 +114,9 @@ pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Statu
             .err()
             .map(|why| why.to_string()),
     };
-    let compares = is_named || (source.file.exists() && !has_method(&host));
     let mut status = Status::of_host(shown, &seen);
+    status.is_of_method = is_of_method(&host);
+    let compares = is_named || (source.file.exists() && !status.is_of_method);
     let error = if compares {
         status.file = Some(name_of(&source.file));
         let read = Site::read(source).and_then(|site| {
@@ -138,7 +142,7 @@ pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Statu
 }
 
 /// Whether what is in force was asked for by a method's name, and not by a file.
-fn has_method(host: &HostControl) -> bool {
+fn is_of_method(host: &HostControl) -> bool {
     let desired = host.desired_in_force().ok().flatten();
     desired.is_some_and(|it| it != Desired::of_file(it.profile.clone()))
 }
@@ -154,6 +158,7 @@ impl Status {
         let drifted: Vec<Drifted> = drifted.collect();
         Self {
             file: None,
+            is_of_method: false,
             feasible: None,
             vms: BTreeMap::new(),
             running: BTreeMap::new(),

@@ -79,8 +79,8 @@ fn write(status: &Status, text: &mut String) -> std::fmt::Result {
     };
     match (&status.file, in_force.method) {
         (Some(file), _) => writeln!(text, "{file}: {state}")?,
-        (None, Some(method)) => writeln!(text, "method {method}: {state}")?,
-        (None, None) => writeln!(text, "{state}")?,
+        (None, Some(method)) if status.is_of_method => writeln!(text, "method {method}: {state}")?,
+        (None, _) => writeln!(text, "{state}")?,
     }
     if status.file.is_none() {
         in_force::write_settings(in_force, text)?;

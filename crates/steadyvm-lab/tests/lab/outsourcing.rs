@@ -42,7 +42,7 @@ fn send_to_host(host: &EmulatedHost, guest: &Guest, network: Network) {
     assert_eq!(server.finish(PATIENCE).unwrap().status, Status::Exited(0));
 }
 
-/// The method's priorities are put in force, and taken back, by `steadyvm host` alone.
+/// The method's priorities are put in force, and taken back, by `steadyvm apply --method` and `undo` alone.
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
