@@ -5,7 +5,8 @@
 //!
 //! 1. `site`, `drop_ins`: the owner's file and those beside it, read and planned; `cpus`, `budgets`, `ext`: on which CPUs,
 //!    and what keeps the budgets
-//! 2. `apply`, `undo`, [`watch`]: puts that in force, takes it back, keeps it; [`peers`] says who else acts
+//! 2. `apply`, `undo`, [`watch`]: puts that in force, takes it back, keeps it; [`guard`] restores it after a measurement; [`peers`] says
+//!    who else acts
 //! 3. [`status`], [`capacity`], [`top`], [`explain`]: looks, and changes nothing
 //!
 //! Nothing is printed here: an answer is a structure, and what a watch says goes to a function that it is given.
@@ -24,6 +25,7 @@ pub mod enforced;
 mod error;
 pub mod explain;
 mod ext;
+pub mod guard;
 mod pace;
 pub mod peers;
 pub mod request;
