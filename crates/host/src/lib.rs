@@ -53,6 +53,7 @@ mod printable;
 pub mod profile;
 pub mod settings;
 mod undone;
+pub mod watcher;
 
 pub use address::Address;
 pub use control::HostControl;

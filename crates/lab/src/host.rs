@@ -296,7 +296,7 @@ impl EmulatedHost {
     }
 
     /// Puts a method's settings in force with the host's own copy of this program, for a network's card; the
-    /// other options of `steadyvm host apply` name the service.
+    /// other options of `steadyvm apply --method` name the service.
     pub fn put_in_force(
         &self,
         switches: impl Into<Switches>,
@@ -308,8 +308,8 @@ impl EmulatedHost {
             return Ok(());
         }
         let method = switches.to_string();
-        let mut argv = vec!["steadyvm", "host", "apply", "--method", &*method];
-        argv.extend(["--rt-nic", network.name]);
+        let mut argv = vec!["steadyvm", "apply", "--method", &*method];
+        argv.extend(["--nic", network.name]);
         argv.extend(options.iter().map(String::as_str));
         self.connection
             .run(&argv)

@@ -73,7 +73,7 @@ fn connection(listener: &UnixListener, process: &mut Child) -> io::Result<Option
 }
 
 /// The guest in the words of `steadyvm up`. Its VCPUs have no priorities here: a method's are put in
-/// force, and taken back, by `steadyvm host` alone.
+/// force, and taken back, by `steadyvm apply --method` and `undo` alone.
 fn description(machine: &Machine, sockets: Option<&str>, socket: &str) -> String {
     let kernel_words = format!("{} pci=off", machine.command_line());
     let mut text = format!(

@@ -44,7 +44,7 @@ pub struct Args {
     /// carried.
     #[arg(long, value_name = "MBIT_PER_S")]
     equal_rate: Option<f64>,
-    /// Do not shorten the fair server's slices, as the option of steadyvm host apply.
+    /// Do not shorten the fair server's slices, as the option of steadyvm apply --method.
     #[arg(long)]
     keep_fair_server: bool,
     /// Counted requests per method and phase, over all rounds.

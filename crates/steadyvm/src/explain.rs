@@ -1,31 +1,22 @@
 //! `steadyvm explain`: where a packet's time goes on this host.
 
-mod recorded;
 mod terms;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use steadyvm_analysis::plan::{self, ServiceReport};
-use steadyvm_host::discover::{self, Processes};
-use steadyvm_host::{HostError, Machine, Thread, printable};
-use steadyvm_trace::receive_path::{
-    Findings, Legs, Rank, Report, Setup, VmThreads, Wanted, analyse, render, render_worst,
-};
-use steadyvm_trace::{Name, Recorder, socket, softirq_lock_offset};
+use steadyvm_analysis::plan::ServiceReport;
+use steadyvm_host::HostError;
+use steadyvm_site::explain::{self, Comparison, MOST_SECONDS, Recorded, Wish};
+use steadyvm_trace::receive_path::{Findings, Rank, Report, analyse, render, render_worst};
 
-use recorded::Recorded;
 use steadyvm_cli::output;
-use terms::Comparison;
 
 /// Say where a packet's time goes on this host, by the kernel's own tracepoints.
 ///
@@ -109,11 +100,6 @@ pub struct Args {
 }
 
 const DEFAULT_WORST: usize = 3;
-const DEFAULT_SECONDS: u64 = 10;
-const MOST_SECONDS: u64 = 600;
-
-/// How often the buffers are emptied while the host is measured.
-const FETCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -130,7 +116,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let service = args
         .plan
         .as_deref()
-        .map(|file| planned(file, args.service.as_deref()));
+        .map(|file| explain::planned(file, args.service.as_deref()));
     let service = service.transpose()?;
     let recorded = match &args.from {
         Some(file) => Recorded::load(file)?,
@@ -139,8 +125,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let findings = analyse(&recorded.recording, &recorded.setup);
     let report = report(args, &recorded, &findings);
     let comparison = service.map(|service| {
-        let legs = legs(&findings, &recorded.setup, &service)?;
-        Ok::<_, HostError>(terms::compare(&service, &legs))
+        let legs = explain::legs(&findings, &recorded.setup, &service)?;
+        Ok::<_, HostError>(explain::compare(&service, &legs))
     });
     let comparison = comparison.transpose()?;
     if args.json {
@@ -177,88 +163,21 @@ fn words(args: &Args, report: &Report, comparison: Option<&Comparison>) -> Strin
     path + gap + &terms::render(comparison)
 }
 
-/// The service of a plan file.
-fn planned(file: &Path, name: Option<&str>) -> Result<ServiceReport> {
-    let bad = |error: &anyhow::Error| HostError::BadInput {
-        what: format!("{}: {error:#}", file.display()),
-        fix: "try it with `steadyvm plan`".into(),
-    };
-    let read = || -> Result<ServiceReport> {
-        let text = fs::read_to_string(file).context("cannot be read")?;
-        let plan = plan::run(&crate::plan::request(file, &text)?)?;
-        terms::service(&plan, name).cloned()
-    };
-    read().map_err(|error| bad(&error).into())
-}
-
-/// What was measured of the service's VM.
-fn legs(findings: &Findings, setup: &Setup, service: &ServiceReport) -> Result<Legs, HostError> {
-    Legs::of(findings, setup, &service.vm).ok_or_else(|| {
-        let known: Vec<&str> = setup.vms.iter().map(|vm| vm.name.as_str()).collect();
-        HostError::BadInput {
-            what: format!(
-                "service \"{}\" is in VM \"{}\", and no such VM runs here (running: {})",
-                service.name,
-                service.vm,
-                if known.is_empty() {
-                    "none".to_owned()
-                } else {
-                    known.join(", ")
-                }
-            ),
-            fix: "start it, or give it the plan's name".into(),
-        }
-    })
-}
-
 /// Records this host.
 fn measured(args: &Args, service: Option<&ServiceReport>) -> Result<Recorded> {
-    let setup = setup(args)?;
-    if let Some(service) = service {
-        // Said before anything is recorded.
-        legs(&Findings::default(), &setup, service)?;
-    }
-    let cpus: Vec<usize> = Machine::real().online()?.iter().collect();
-    let buffer_bytes = (args.buffer_mib << 20) as usize;
-    let mut recorder = Recorder::open(&cpus, buffer_bytes, args.device.as_deref())?;
-    let stop = stop_signals()?;
-    recorder.start()?;
-    let begun = Instant::now();
-    record(args, &setup.wanted, &mut recorder, &stop);
-    recorder.stop()?;
-    let duration_s = begun.elapsed().as_secs_f64();
-    let packets = match (&args.device, args.port) {
-        (None, Some(port)) => format!("port {port}"),
-        (device, _) => format!("device {}", device.as_deref().unwrap_or_default()),
+    let wish = Wish {
+        device: args.device.clone(),
+        port: args.port,
+        seconds: args.seconds,
+        packets: args.packets,
+        buffer_mib: args.buffer_mib,
     };
-    let recording = Recorded::new(packets, duration_s, setup, recorder.finish());
+    let begun = || eprintln!("recording for at most {} s", wish.seconds());
+    let recorded = explain::record(&wish, service, &stop_signals()?, begun)?;
     if let Some(file) = &args.record {
-        recording.save(file)?;
+        recorded.save(file)?;
     }
-    Ok(recording)
-}
-
-/// Empties the buffers until the time is over, enough packets were seen, or a signal comes.
-fn record(args: &Args, wanted: &Wanted, recorder: &mut Recorder, stop: &Receiver<()>) {
-    let limit = args.packets.map(|_| MOST_SECONDS);
-    let seconds = args.seconds.or(limit).unwrap_or(DEFAULT_SECONDS);
-    eprintln!("recording for at most {seconds} s");
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut seen = 0;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let told = stop.recv_timeout(left.min(FETCH_INTERVAL));
-        recorder.drain();
-        // Events are decoded while the host is measured only if somebody has to count them.
-        let enough = args.packets.is_some_and(|packets| {
-            let latest = recorder.latest();
-            seen += latest.filter(|event| wanted.is_seen_in(event)).count() as u64;
-            seen >= packets
-        });
-        if enough || left.is_zero() || told != Err(RecvTimeoutError::Timeout) {
-            return;
-        }
-    }
+    Ok(recorded)
 }
 
 /// Tells of the first signal that asks this process to end.
@@ -271,54 +190,6 @@ fn stop_signals() -> Result<Receiver<()>> {
         }
     });
     Ok(stop)
-}
-
-fn setup(args: &Args) -> Result<Setup> {
-    let machine = Machine::real();
-    let threads = machine.all_threads()?;
-    let devices = match &args.device {
-        Some(device) => vec![device.clone()],
-        None => machine.tree.list("/sys/class/net").unwrap_or_default(),
-    };
-    let mut interrupts = BTreeMap::new();
-    for device in &devices {
-        let nic = discover::nic(&machine, &threads, device)?;
-        let name = Name::from(device.as_str());
-        interrupts.extend(nic.irqs.keys().map(|irq| (*irq, name)));
-    }
-    if interrupts.is_empty() {
-        let which = args.device.as_deref().unwrap_or("any interface");
-        return Err(HostError::BadInput {
-            what: format!("{which} has no interrupt in /proc/interrupts"),
-            fix: "name the physical interface, not the bridge or tap, and bring it up first".into(),
-        }
-        .into());
-    }
-    let wanted = match (&args.device, args.port) {
-        (None, Some(port)) => Wanted::Threads(socket::threads_on_port(port)?),
-        (device, _) => Wanted::Device(device.as_deref().unwrap_or_default().into()),
-    };
-    Ok(Setup {
-        interrupts,
-        wanted,
-        softirq_lock_offset: softirq_lock_offset(),
-        vms: vms(&machine, &threads),
-    })
-}
-
-/// The VMs that packets are followed into.
-fn vms(machine: &Machine, threads: &[Thread]) -> Vec<VmThreads> {
-    let all = discover::all_vms(machine, &Processes::of(threads)).into_iter();
-    all.map(|(name, vm)| VmThreads {
-        name: printable(&name).into_owned(),
-        carriers: vm.vhost_workers.iter().map(|thread| thread.tid).collect(),
-        vcpus: vm
-            .vcpus
-            .iter()
-            .map(|(number, thread)| (thread.tid, *number))
-            .collect(),
-    })
-    .collect()
 }
 
 fn report(args: &Args, recorded: &Recorded, findings: &Findings) -> Report {

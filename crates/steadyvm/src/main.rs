@@ -1,20 +1,25 @@
 //! `steadyvm`: consistent latency for network services in virtual machines.
 
+mod apply;
+mod arguments;
 mod capacity;
 mod doctor;
 mod explain;
+mod gone;
 mod hook;
-mod host;
 mod measure;
-mod net;
+mod method;
 mod netrt;
 mod plan;
 mod sched;
 mod simulate;
-mod site;
+mod snapshot;
 mod sockets;
+mod status;
 mod top;
+mod undo;
 mod up;
+mod watch;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -51,45 +56,53 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Verb {
-    Apply(site::apply::Args),
+    Apply(apply::Args),
     Doctor(doctor::Args),
-    Capacity(capacity::Args),
     Explain(explain::Args),
-    #[command(hide = true)]
-    Generate(generate::Args),
-    Hook(hook::Args),
-    Host(host::Args),
     Measure(measure::Args),
-    Net(net::Args),
-    Netrt(netrt::Args),
     Plan(plan::Args),
-    #[command(hide = true)]
-    RestoreAtEnd(measure::guard::Args),
-    Sched(sched::Args),
     Simulate(simulate::Args),
     Sockets(sockets::Args),
-    Status(site::status::Args),
+    Status(status::Args),
     Top(top::Args),
-    Undo(site::undo::Args),
+    Undo(undo::Args),
     Up(up::Args),
-    Watch(site::watch::Args),
+    Watch(watch::Args),
+    // What only programs and experts call.
+    #[command(hide = true)]
+    Capacity(capacity::Args),
+    #[command(hide = true)]
+    Generate(generate::Args),
+    #[command(hide = true)]
+    Hook(hook::Args),
+    #[command(hide = true)]
+    Netrt(netrt::Args),
+    #[command(hide = true)]
+    RestoreAtEnd(measure::guard::Args),
+    #[command(hide = true)]
+    Sched(sched::Args),
+    // Of before.
+    #[command(hide = true)]
+    Host(gone::Args),
+    #[command(hide = true)]
+    Net(gone::Args),
 }
 
 fn main() -> ExitCode {
     let verb = command::read::<CommandLine>().verb;
     let outcome = match verb {
-        Verb::Apply(args) => site::apply::run(&args),
-        Verb::Status(args) => site::status::run(&args),
-        Verb::Undo(args) => site::undo::run(&args),
-        Verb::Watch(args) => site::watch::run(&args),
+        Verb::Apply(args) => apply::run(&args),
+        Verb::Status(args) => status::run(&args),
+        Verb::Undo(args) => undo::run(&args),
+        Verb::Watch(args) => watch::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Capacity(args) => capacity::run(&args),
         Verb::Explain(args) => explain::run(&args),
         Verb::Generate(args) => generate::run(&args, documented()),
-        Verb::Host(args) => host::run(&args),
+        Verb::Host(args) => gone::run_group("host", &args),
         Verb::Measure(args) => measure::run(&args),
         Verb::RestoreAtEnd(args) => measure::guard::run(&args),
-        Verb::Net(args) => net::run(&args),
+        Verb::Net(args) => gone::run_group("net", &args),
         Verb::Netrt(args) => netrt::run(&args),
         Verb::Sched(args) => sched::run(&args),
         Verb::Sockets(args) => sockets::run(&args),
@@ -97,7 +110,7 @@ fn main() -> ExitCode {
         Verb::Up(args) => up::run(&args),
         // What goes wrong with a plan is its input.
         Verb::Plan(args) => return plan::run(&args).unwrap_or_else(|error| complain(&error, 2)),
-        Verb::Hook(args) => return hook::run(args),
+        Verb::Hook(args) => return hook::run(&args),
         Verb::Simulate(args) => {
             return simulate::run(&args).unwrap_or_else(|error| complain(&error, 2));
         }
@@ -114,8 +127,8 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(fault) = error.downcast_ref::<Fault>() {
         return fault.blame.exit_code();
     }
-    if error.is::<site::NotFeasible>() {
-        return 1;
+    if let Some(error) = error.downcast_ref::<steadyvm_site::Error>() {
+        return error.exit_code();
     }
     if let Some(error) = error.downcast_ref::<steadyvm_sched::Error>() {
         return error.exit_code();

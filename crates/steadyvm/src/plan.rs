@@ -10,13 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use steadyvm_analysis::plan::{self, Request};
-use steadyvm_config::File;
-use steadyvm_host::Machine;
+use steadyvm_analysis::plan;
+use steadyvm_site::request;
 
-use crate::site::DEFAULT_FILE;
-use crate::site::cpus::CpusHere;
-use steadyvm_cli::output::print;
+use steadyvm_cli::output::{self, print};
 
 /// The longest input read, bytes.
 const MAX_INPUT: u64 = 256 << 20;
@@ -62,7 +59,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if plan::cluster::is_cluster(&text) {
         return cluster(args, &text);
     }
-    let request = request_here(&args.file, &text)?;
+    let here = request::of_this_host(&args.file, &text);
+    let (request, lacks) = here.with_context(|| place(&args.file))?;
+    if let Some(lacks) = lacks {
+        output::say(&format!(
+            "steadyvm: warning: {}: {lacks}",
+            place(&args.file)
+        ));
+    }
     let report = plan::run(&request).with_context(|| place(&args.file))?;
     draw(args, || plan::svg::render(&report))?;
     let text = if args.json {
@@ -144,47 +148,6 @@ fn text_at(file: &Path) -> Result<String> {
     }
     let opened = fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
     text_of(opened).with_context(|| place(file))
-}
-
-/// Reads a plan, JSON by its name, or on standard input by its first brace.
-///
-/// # Errors
-/// What is no plan, with its place.
-pub fn request(file: &Path, text: &str) -> Result<Request> {
-    let is_json = if file == Path::new("-") {
-        text.trim_start().starts_with('{')
-    } else {
-        (file.extension()).is_some_and(|extension| extension == "json")
-    };
-    if is_json {
-        plan::json::parse(text).with_context(|| place(file))
-    } else {
-        plan::file::parse(text).with_context(|| place(file))
-    }
-}
-
-/// The same; a host that does not say its CPUs is this one. Of the file that this host has by itself it says what is not so.
-fn request_here(file: &Path, text: &str) -> Result<Request> {
-    let is_json = text.trim_start().starts_with('{')
-        || file
-            .extension()
-            .is_some_and(|extension| extension == "json");
-    let Ok(here) = CpusHere::of(&Machine::real()) else {
-        return request(file, text);
-    };
-    if is_json {
-        return request(file, text);
-    }
-    let parsed = File::parse("", text).map_err(plan::InputError::from);
-    let parsed = parsed.with_context(|| place(file))?;
-    let numbers = here.numbers();
-    let hosts = plan::file::host_cpus(&parsed, &numbers).ok().flatten();
-    if let Some(lacks) = hosts.and_then(|hosts| here.lacks(&hosts))
-        && file == Path::new(DEFAULT_FILE)
-    {
-        eprintln!("steadyvm: warning: {}: {lacks}", file.display());
-    }
-    plan::file::of(&parsed, Some(&numbers)).with_context(|| place(file))
 }
 
 /// What an error calls the input.

@@ -1,30 +1,23 @@
 //! `steadyvm sched`: VCPU budgets, enforced and shown.
 
-pub mod deadline;
-pub mod report;
-
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use clap::{Subcommand, ValueEnum};
-use steadyvm_host::{Machine, discover, printable};
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use steadyvm_host::{Machine, discover};
 use steadyvm_sched::config::{Config, Mechanism};
 use steadyvm_sched::enforcement::Enforcement;
-use steadyvm_sched::exposition;
-use steadyvm_sched::service::{self, Reply, Request, Service};
-use steadyvm_sched::show::Standing;
-use steadyvm_sched::{Error, Record, ReplayError, Scheduler, ejection, is_attached};
+use steadyvm_sched::service::{self, Request, Service};
+use steadyvm_sched::{Error, Record, ReplayError, Scheduler, ejection};
 
-use self::report::Reports;
+use crate::arguments::named;
+use crate::gone;
 use steadyvm_cli::output;
 
-/// Give the VCPUs of VMs a budget of CPU time in every period, and show how they stand.
+/// Load the scheduler of VCPU budgets by hand, and replay its records. `steadyvm apply` does the former by itself.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -39,22 +32,12 @@ enum Verb {
     /// Load and control the `sched_ext` scheduler.
     #[command(subcommand)]
     Ext(Ext),
-    /// Show each VCPU's budget, its use, how often it was throttled, and its guest's missed deadlines.
-    ///
-    /// Where the `sched_ext` loader does not run, these are the VCPUs with a `SCHED_DEADLINE` budget. Exit code 1: no budget
-    /// is enforced.
-    Show(ShowArgs),
-    /// Like show, refreshed every --interval seconds.
-    ///
-    /// "now" and "last" are the CPU time used in the current period and in the one before. "short" counts periods that did
-    /// not give a VCPU its budget although it had work. "-": this mechanism does not count it. Counts begin when the VCPU
-    /// gets its budget; those of `SCHED_DEADLINE` when the thread begins.
-    #[command(after_help = "Examples:
-  steadyvm sched top
-  steadyvm sched top --once --json
-  steadyvm sched top --interval 15 --format prometheus \\
-      --out /var/lib/steadyvm/metrics/sched.prom")]
-    Top(TopArgs),
+    /// Is a frame of `steadyvm top --budgets` now.
+    #[command(hide = true)]
+    Show(gone::Args),
+    /// Is `steadyvm top --budgets` now.
+    #[command(hide = true)]
+    Top(gone::Args),
     /// Replay a record on the policy; the first difference ends it with exit code 1.
     Replay {
         /// The record that `steadyvm sched ext run --record` wrote.
@@ -102,70 +85,6 @@ struct What {
     strict: bool,
 }
 
-#[derive(Debug, clap::Args)]
-struct TopArgs {
-    /// Refresh interval in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
-    interval: f64,
-    /// Stop after N frames; default: until interrupted.
-    #[arg(long, value_name = "N")]
-    count: Option<u64>,
-    /// Show one frame and end.
-    #[arg(long, conflicts_with = "count")]
-    once: bool,
-    /// Write each frame to this file instead, in one step, so that a collector never reads a part.
-    ///
-    /// The directory must not be writable by others when root writes.
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    #[command(flatten)]
-    show: ShowArgs,
-}
-
-#[derive(Debug, clap::Args)]
-struct ShowArgs {
-    /// Output format.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-    /// Print JSON, as --format json.
-    #[arg(long)]
-    json: bool,
-    /// Also show this thread, which is not a VCPU and has a `SCHED_DEADLINE` budget.
-    #[arg(long = "thread", value_name = "NAME=TID", value_parser = named)]
-    threads: Vec<(String, u32)>,
-    /// Directory with a file or FIFO per VM, in which its guest reports jobs and misses.
-    #[arg(long, value_name = "DIRECTORY", default_value = report::DIRECTORY)]
-    reports: PathBuf,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Table,
-    Json,
-    /// OpenMetrics, for a collector that asks for it.
-    #[value(name = "openmetrics", alias = "open-metrics")]
-    OpenMetrics,
-    /// Prometheus's text format, for the node exporter's textfile collector.
-    Prometheus,
-}
-
-fn named(text: &str) -> Result<(String, u32), String> {
-    let (name, number) = text.split_once('=').ok_or("write NAME=NUMBER")?;
-    let number = number
-        .parse()
-        .map_err(|error| format!("{number}: {error}"))?;
-    Ok((name.to_owned(), number))
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    if (0.01..=3600.0).contains(&number) {
-        Ok(number)
-    } else {
-        Err("between 0.01 and 3600".into())
-    }
-}
-
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.verb {
@@ -187,15 +106,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             service::end(&args.socket)?;
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Show(show) => {
-            let standing = show.look(&args.socket, &mut Reports::at(&show.reports))?;
-            output::print(&show.text(&standing)?)?;
-            Ok(ExitCode::from(u8::from(!standing.attached)))
-        }
-        Verb::Top(top) => {
-            top.run(&args.socket)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Verb::Show(_) => gone::run("sched", "show"),
+        Verb::Top(_) => gone::run("sched", "top"),
         Verb::Replay { file, reaction_us } => replay(file, *reaction_us),
     }
 }
@@ -240,79 +152,6 @@ fn replay(file: &Path, reaction_us: u64) -> Result<ExitCode> {
             }
             Ok(ExitCode::FAILURE)
         }
-    }
-}
-
-impl TopArgs {
-    fn run(&self, socket: &Path) -> Result<()> {
-        let mut reports = Reports::at(&self.show.reports);
-        let mut left = if self.once { Some(1) } else { self.count };
-        while left != Some(0) {
-            let text = self.show.text(&self.show.look(socket, &mut reports)?)?;
-            let is_screen =
-                self.show.format() == Format::Table && !self.once && stdout().is_terminal();
-            match &self.out {
-                Some(file) => crate::top::replace(file, &text)?,
-                None if is_screen => output::screen(&text)?,
-                None => output::print(&text)?,
-            }
-            left = left.map(|left| left - 1);
-            if left != Some(0) {
-                thread::sleep(Duration::from_secs_f64(self.interval));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl ShowArgs {
-    fn format(&self) -> Format {
-        if self.json { Format::Json } else { self.format }
-    }
-
-    fn text(&self, standing: &Standing) -> Result<String> {
-        if self.format() == Format::Json {
-            return Ok(serde_json::to_string(standing)? + "\n");
-        }
-        // A line is a VCPU's, whatever its VM is called.
-        let mut shown = standing.clone();
-        for vcpu in &mut shown.vcpus {
-            vcpu.vm = printable(&vcpu.vm).into_owned();
-        }
-        Ok(match self.format() {
-            Format::OpenMetrics => shown.metrics(exposition::Format::OpenMetrics),
-            Format::Prometheus => shown.metrics(exposition::Format::Prometheus),
-            Format::Table | Format::Json => shown.table(),
-        })
-    }
-
-    /// How the VCPUs stand; without a loader those of `SCHED_DEADLINE`, or that nothing is enforced.
-    fn look(&self, socket: &Path, reports: &mut Reports) -> Result<Standing> {
-        let mut standing = if let Some(standing) = ext_standing(socket)? {
-            standing
-        } else {
-            let machine = Machine::real();
-            let candidates = deadline::candidates(&machine, &self.threads)?;
-            deadline::standing(&machine, &candidates).unwrap_or_else(Standing::nothing)
-        };
-        for vcpu in &mut standing.vcpus {
-            vcpu.guest = reports.of(&vcpu.vm);
-        }
-        Ok(standing)
-    }
-}
-
-/// How the VCPUs of our `sched_ext` scheduler stand; none if it does not have this host's threads.
-///
-/// # Errors
-/// Its loader does not answer.
-pub fn ext_standing(socket: &Path) -> Result<Option<Standing>> {
-    if !is_attached() {
-        return Ok(None);
-    }
-    match service::ask(socket, &Request::Show)? {
-        Reply::Standing(standing) => Ok(Some(standing)),
-        other => bail!("the scheduler's loader answers another question: {other:?}"),
     }
 }
 

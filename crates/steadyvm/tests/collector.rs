@@ -100,7 +100,7 @@ fn lines<'t>(text: &'t str, start: &str) -> BTreeSet<&'t str> {
 }
 
 #[test]
-fn node_exporter_takes_all_of_what_top_and_sched_top_write_for_it() {
+fn node_exporter_takes_all_of_what_top_writes_for_it() {
     let place = tempfile::tempdir().unwrap();
     let of_top = top("prometheus", &place.path().join("steadyvm.prom"));
     let of_sched = standing().metrics(Format::Prometheus);

@@ -137,14 +137,14 @@ fn json_of_capacity_is_described() {
 }
 
 #[test]
-fn json_of_sched_show_is_described() {
+fn json_of_budgets_is_described() {
     let mut standing = Standing::nothing();
     standing.vcpus.push(VcpuStanding {
         guest: Some(GuestReport { jobs: 1, misses: 0 }),
         ..VcpuStanding::default()
     });
     is_described(
-        "`sched show --json`",
+        "`top --budgets --json`",
         &serde_json::to_value(&standing).unwrap(),
         &[],
     );

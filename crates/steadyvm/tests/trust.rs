@@ -94,19 +94,19 @@ fn names_of_vms_have_no_effect_on_a_terminal() {
             "--format",
             "openmetrics",
         ],
-        &["sched", "show"],
+        &["top", "--budgets", "--once"],
         &["apply", "--dry-run", file],
         &["status", file],
         &["doctor"],
         // Which VMs run instead.
         &[
-            "host",
-            "plan",
+            "apply",
+            "--dry-run",
             "--method",
             "preempt-rt",
-            "--rt-nic",
+            "--nic",
             "lo",
-            "--rt-vm",
+            "--vm",
             "\u{1b}[2Jx",
         ],
         &["apply", "/\u{1b}[2J\u{9b}absent"],
@@ -152,7 +152,7 @@ fn metrics_go_nowhere_but_into_a_directory_of_roots() {
     let collector = place.path().join("prometheus/node-exporter");
     fs::create_dir_all(&collector).unwrap();
     symlink(&victim, collector.join("steadyvm.prom.new")).unwrap();
-    for verb in [&["top"][..], &["sched", "top"]] {
+    for verb in [&["top"][..], &["top", "--budgets"]] {
         let written = write(verb, &collector);
         assert!(written.status.success(), "{written:?}");
         let file = collector.join("steadyvm.prom");

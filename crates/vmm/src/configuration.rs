@@ -254,7 +254,7 @@ const fn one() -> u8 {
     1
 }
 
-/// What `steadyvm host apply` gives to RT VCPUs.
+/// What `steadyvm apply --method` gives to RT VCPUs.
 const fn default_rt_priority() -> i32 {
     70
 }

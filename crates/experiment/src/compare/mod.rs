@@ -43,7 +43,7 @@ pub struct Options {
     pub methods: Vec<ComparedMethod>,
     /// Where the loads are received.
     pub service: Service,
-    /// Whether the methods leave the fair server's long pieces: see `steadyvm host apply`.
+    /// Whether the methods leave the fair server's long pieces: see `steadyvm apply --method`.
     pub keep_fair_server: bool,
     /// Counted requests per method and phase, over all rounds.
     pub samples: u64,

@@ -117,7 +117,7 @@ impl Place {
         let job = start(JOB_PRIORITY, &["job"])?;
         let listen = format!("{}:{SINK_PORT}", Ipv4Addr::UNSPECIFIED);
         let sink = start(SINK_PRIORITY, &[&["sink", &listen], sink].concat())?;
-        let service = ["--rt-process".to_owned(), job.pid().to_string()];
+        let service = ["--process".to_owned(), job.pid().to_string()];
         host.put_in_force(method, RT, &service)?;
         let mut processes = Processes { job, sink };
         let work = processes.calibrate(&times)?;

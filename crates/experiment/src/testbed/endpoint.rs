@@ -116,7 +116,7 @@ impl Party {
             .map(|it| (it.name, &it.connection))
     }
 
-    /// The options of `steadyvm host apply` that name the two: their VMs, or these processes.
+    /// The options of `steadyvm apply --method` that name the two: their VMs, or these processes.
     pub fn options(
         &self,
         host: &EmulatedHost,
@@ -130,12 +130,12 @@ impl Party {
                 let monitors = self.high.iter().map(monitor).collect::<Result<Vec<_>>>()?;
                 monitors
                     .into_iter()
-                    .map(|it| option("--rt-vm", it))
+                    .map(|it| option("--vm", it))
                     .collect::<Vec<_>>()
             }
             Endpoints::Namespaces => {
                 let processes = processes.iter().map(ToString::to_string);
-                processes.map(|it| option("--rt-process", it)).collect()
+                processes.map(|it| option("--process", it)).collect()
             }
         };
         Ok(named.into_iter().flatten().collect())

@@ -215,7 +215,7 @@ impl Enforcement {
             return Ok(None);
         }
         let what = "ask the scheduler for its costs";
-        let text = host.text(&["steadyvm", "sched", "show", "--json"])?;
+        let text = host.text(&["steadyvm", "top", "--budgets", "--once", "--json"])?;
         let standing: Standing = serde_json::from_str(&text).doing(what)?;
         if !standing.attached {
             return Err(Error::machine(what, "the kernel has ended it"));
@@ -224,7 +224,7 @@ impl Enforcement {
     }
 }
 
-/// What is read of `steadyvm sched show --json`.
+/// What is read of `steadyvm top --budgets --once --json`.
 #[derive(Deserialize)]
 struct Standing {
     attached: bool,

@@ -40,7 +40,7 @@ pub struct Receivers {
     pub netstream: Receiver,
     /// The counters of the latency-critical service's guest, if it runs in one.
     pub counters: Option<Counters>,
-    /// The option of `steadyvm host apply` that names the latency-critical service.
+    /// The option of `steadyvm apply --method` that names the latency-critical service.
     pub named: Vec<String>,
     /// The latency-critical service: it serves until its machine is gone.
     service: Option<Process>,
@@ -158,7 +158,7 @@ impl Receivers {
             netrt: Receiver::of_guest(rt.connection(), RT),
             netstream: Receiver::of_guest(bulk.connection(), BULK),
             counters: Some(counters),
-            named: vec!["--rt-vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
+            named: vec!["--vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
             service: Some(service),
         })
     }
@@ -222,7 +222,7 @@ impl Receivers {
 const CONTAINER: &str = "container";
 
 fn rt_process(service: u32) -> Vec<String> {
-    vec!["--rt-process".to_owned(), service.to_string()]
+    vec!["--process".to_owned(), service.to_string()]
 }
 
 /// The network namespace of a guest's outsourced sockets.

@@ -114,7 +114,7 @@ impl Place {
         host.put_in_force(
             Method::RtLevels,
             RT,
-            &["--rt-vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
+            &["--vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
         )?;
         let vcpu = vcpu_thread(host.connection())?;
         host.pause()?;

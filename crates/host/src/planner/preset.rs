@@ -58,9 +58,9 @@ const fn levels_from(target: &Target) -> u32 {
 
 fn check_named(target: &Target, method: Switches) -> Result<(), HostError> {
     let missing = if target.rt_nics.is_empty() && !method.tuned {
-        "an RT NIC (--rt-nic eth0)"
+        "an RT NIC (--nic eth0)"
     } else if target.rt_vms.is_empty() && target.rt_processes.is_empty() {
-        "an RT VM (--rt-vm NAME:VCPU) or an RT process (--rt-process PID)"
+        "an RT VM (--vm NAME:VCPU) or an RT process (--process PID)"
     } else {
         return check_named_once(target);
     };
@@ -78,7 +78,7 @@ fn check_named_once(target: &Target) -> Result<(), HostError> {
     };
     Err(HostError::BadInput {
         what: format!("process {pid} is named as an RT VM and as an RT process"),
-        fix: "name it once: with --rt-vm if it is the monitor of a VM".into(),
+        fix: "name it once: with --vm if it is the monitor of a VM".into(),
     })
 }
 

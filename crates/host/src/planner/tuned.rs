@@ -37,7 +37,7 @@ pub(super) fn steps(
                 "method tuned has the isolated CPUs {isolated} for {} VCPUs or threads",
                 ends.len()
             ),
-            fix: "isolate a CPU for each (isolcpus=, nohz_full=, rcu_nocbs=), or name fewer with --rt-vm \
+            fix: "isolate a CPU for each (isolcpus=, nohz_full=, rcu_nocbs=), or name fewer with --vm \
                   PID:VCPU"
                 .into(),
         });

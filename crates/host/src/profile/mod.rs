@@ -2,7 +2,7 @@
 //!
 //! [`file::asking`] takes it from a steadyvm.toml, [`Profile::of_target`] makes the one of a method. Each section has its
 //! type in a file here; `planner` turns a profile into [`Step`](crate::Step)s on a machine.
-//! docs/design/no-patch-profile.md says why each setting is there.
+//! docs/design/rt-profile.md says why each setting is there.
 
 pub(crate) mod budget;
 pub(crate) mod class;

@@ -297,14 +297,14 @@ fn bad_targets_are_refused_by_name() {
                 rt_nics: vec![],
                 ..good.clone()
             },
-            "--rt-nic",
+            "--nic",
         ),
         (
             Target {
                 rt_vms: vec![],
                 ..good.clone()
             },
-            "--rt-vm",
+            "--vm",
         ),
         (
             Target {

@@ -55,7 +55,7 @@ pub struct Args {
     /// Write counts of jobs and missed deadlines to this file, at most once a second and after each run.
     ///
     /// A line is such as {"jobs":120,"misses":0}. In a guest the file is a virtio-serial port, which the host's monitor
-    /// carries into /run/steadyvm/reports/VM for `steadyvm sched top`.
+    /// carries into /run/steadyvm/reports/VM for `steadyvm top --budgets`.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }

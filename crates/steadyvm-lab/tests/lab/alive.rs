@@ -119,7 +119,7 @@ fn virtual_cpus_that_compute_and_a_flood_stall_neither_rcu_nor_timers_nor_disks(
         .start_guest(&guest("rt", 1, 3), &[RT], &Silent)
         .unwrap();
     write(&host, "/run/steadyvm.toml", FILE);
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     inside(&host, "steadyvm apply /run/steadyvm.toml");
     assert!(all_hold(&shown(&host)));
     let computes = |cpu: &str| {

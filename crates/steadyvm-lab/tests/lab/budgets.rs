@@ -71,9 +71,9 @@ fn exit_code(host: &EmulatedHost, words: &str) -> String {
     )
 }
 
-/// The VCPU has its budget in `sched show`, and what the kernel does not count is not told.
+/// The VCPU has its budget in `top --budgets --once`, and what the kernel does not count is not told.
 fn shows_what_the_kernel_counts(host: &EmulatedHost, thread: &str) {
-    let text = inside(host, "steadyvm sched show --json");
+    let text = inside(host, "steadyvm top --budgets --once --json");
     let standing: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(standing["mechanism"], "deadline", "{text}");
     assert_eq!(standing["vcpus"].as_array().unwrap().len(), 1, "{text}");
@@ -92,7 +92,7 @@ fn shows_what_the_kernel_counts(host: &EmulatedHost, thread: &str) {
     assert!(vcpu["preemptions"].as_u64().unwrap() > 1000, "{vcpu}");
     assert!(vcpu["period_used_ns"].is_u64(), "{vcpu}");
     assert!(vcpu["throttled_ns"].is_null() && vcpu["last_period_used_ns"].is_null());
-    let metrics = inside(host, "steadyvm sched top --once --format openmetrics");
+    let metrics = inside(host, "steadyvm top --budgets --once --format openmetrics");
     assert!(
         metrics.contains("steadyvm_vcpu_budget_seconds{vm=\"rt\",vcpu=\"0\"} 0.004\n"),
         "{metrics}"
@@ -113,7 +113,7 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
     let rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
         .unwrap();
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     inside(&host, "steadyvm apply /run/steadyvm.toml");
     let thread = vcpu(&host);
     let policy = inside(&host, &format!("chrt -p {thread}"));
@@ -204,13 +204,13 @@ fn sched_ext_keeps_a_budget_on(kernel: HostKernel) {
     let rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
         .unwrap();
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     assert_eq!(inside(&host, STATE), "disabled\n");
     inside(&host, "steadyvm apply /run/steadyvm.toml");
     assert_eq!(inside(&host, STATE), "enabled\n");
     let thread = vcpu(&host);
     let standing = || -> serde_json::Value {
-        let text = inside(&host, "steadyvm sched show --json");
+        let text = inside(&host, "steadyvm top --budgets --once --json");
         serde_json::from_str(&text).unwrap()
     };
     let vcpus = &standing()["vcpus"];
@@ -224,7 +224,7 @@ fn sched_ext_keeps_a_budget_on(kernel: HostKernel) {
     let _computes = spin(rt.connection(), "env");
     inside(
         &host,
-        "until steadyvm sched show --json | grep -q '\"used_ns\":[1-9][0-9]\\{8\\}'; do :; done",
+        "until steadyvm top --budgets --once --json | grep -q '\"used_ns\":[1-9][0-9]\\{8\\}'; do :; done",
     );
 
     let status = || exit_code(&host, "steadyvm status /run/steadyvm.toml");
@@ -274,7 +274,7 @@ fn an_end_by_the_kernel_is_told_and_waited_after_and_a_stopped_loader_is_ended()
     let _rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
         .unwrap();
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     let watch = "exec steadyvm watch /run/steadyvm.toml 2> /run/watched";
     let _watch = host.connection().spawn(&["sh", "-c", watch]).unwrap();
     inside(&host, ENABLED);
@@ -319,7 +319,7 @@ fn budgets_beyond_the_host_are_refused_and_nothing_is_changed() {
     let _rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
         .unwrap();
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     let thread = vcpu(&host);
     // Somebody else holds most of what the kernel has to give: 85 % of each of the two CPUs.
     let _other: Vec<Process> = (0..2)
@@ -350,5 +350,8 @@ fn budgets_beyond_the_host_are_refused_and_nothing_is_changed() {
     inside(&host, "pkill -9 -f '[:] neighbour'");
     let policy = inside(&host, &format!("chrt -p {thread}"));
     assert!(policy.contains("SCHED_OTHER"), "{policy}");
-    inside(&host, "steadyvm host snapshot --compare /run/before.json");
+    inside(
+        &host,
+        "steadyvm status --snapshot --compare /run/before.json",
+    );
 }

@@ -69,7 +69,7 @@ fn boot(kernel: HostKernel) -> SharedHost {
     host
 }
 
-const SERVICE: &str = "--rt-nic rt --rt-process $(cat /run/service)";
+const SERVICE: &str = "--nic rt --process $(cat /run/service)";
 
 /// The same share in twice as many pieces, on the CPU that is measured. The server is written from its own CPU, and
 /// never asked for less than the share (`crates/host/src/fair_server.rs`).
@@ -89,7 +89,7 @@ fn a_piece_ends_where_it_is_used_up_while_another_thread_is_woken() {
     let host = boot(HostKernel::V6_12RtPatched);
     inside(
         &host,
-        &format!("steadyvm host apply --method rt-poll-list {SERVICE}"),
+        &format!("steadyvm apply --method rt-poll-list {SERVICE}"),
     );
     let woken = pieces(&host, WAKES);
     eprintln!("{woken:?}");
@@ -111,12 +111,12 @@ fn a_piece_ends_where_it_is_used_up_while_another_thread_is_woken() {
 #[ignore = "needs the lab: make lab-tests"]
 fn normal_threads_get_their_share_in_short_pieces_and_undo_gives_the_long_ones_back() {
     let host = boot(HostKernel::V6_12Rt);
-    let apply = &format!("steadyvm host apply --method preempt-rt {SERVICE}");
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    let apply = &format!("steadyvm apply --method preempt-rt {SERVICE}");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
 
     inside(&host, &format!("{apply} --keep-fair-server"));
     let long = pieces(&host, COMPUTES);
-    inside(&host, "steadyvm host undo");
+    inside(&host, "steadyvm undo");
     inside(&host, apply);
     let short = pieces(&host, COMPUTES);
     eprintln!("kept: {long:?}; bounded: {short:?}");
@@ -130,8 +130,11 @@ fn normal_threads_get_their_share_in_short_pieces_and_undo_gives_the_long_ones_b
         (0.02..short.mean_ms / 20.0).contains(&short.share),
         "{short:?}"
     );
-    inside(&host, "steadyvm host undo");
-    inside(&host, "steadyvm host snapshot --compare /run/before.json");
+    inside(&host, "steadyvm undo");
+    inside(
+        &host,
+        "steadyvm status --snapshot --compare /run/before.json",
+    );
 
     // Killed between the first two of the writes that lead there, of one CPU and of the other.
     for cpu in [0, 1] {
@@ -156,8 +159,11 @@ fn normal_threads_get_their_share_in_short_pieces_and_undo_gives_the_long_ones_b
         if inside(&host, "uname -r").starts_with("6.12.117+") {
             assert!(decreased.contains("refused"), "{decreased}");
         }
-        inside(&host, "steadyvm host undo");
-        inside(&host, "steadyvm host snapshot --compare /run/before.json");
+        inside(&host, "steadyvm undo");
+        inside(
+            &host,
+            "steadyvm status --snapshot --compare /run/before.json",
+        );
     }
     // The kernel has nothing to say about it.
     let complaints = inside(&host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");

@@ -652,20 +652,20 @@ fn hold_and_are_undone(kernel: HostKernel, methods: &[&str]) {
         .unwrap();
     let vm = format!("{}:1", host.guest_pid("rt").unwrap());
     let inside = |words: &str| host.connection().text(&["sh", "-euc", words]);
-    inside("steadyvm host snapshot > /run/before.json").unwrap();
+    inside("steadyvm status --snapshot > /run/before.json").unwrap();
     for method in methods {
         inside(&format!(
-            "steadyvm host apply --method {method} --rt-nic rt --rt-vm rt:1"
+            "steadyvm apply --method {method} --nic rt --vm rt:1"
         ))
         .unwrap();
         // The same VM by its process.
         let again = inside(&format!(
-            "steadyvm host apply --method {method} --rt-nic rt --rt-vm {vm}"
+            "steadyvm apply --method {method} --nic rt --vm {vm}"
         ));
         assert!(again.unwrap().contains(" 0 of them changed"), "{method}");
         let other = methods.iter().find(|other| *other != method).unwrap();
         let refused = inside(&format!(
-            "steadyvm host apply --method {other} --rt-nic rt --rt-vm {vm}"
+            "steadyvm apply --method {other} --nic rt --vm {vm}"
         ));
         assert!(refused.unwrap_err().to_string().contains("undo"), "{other}");
         let policies =
@@ -683,8 +683,8 @@ fn hold_and_are_undone(kernel: HostKernel, methods: &[&str]) {
             let from = inside("cat /proc/sys/net/core/rtnet_prio").unwrap();
             assert_eq!(from.trim(), "70", "{method}");
         }
-        inside("steadyvm host undo").unwrap();
-        inside("steadyvm host snapshot --compare /run/before.json").unwrap();
+        inside("steadyvm undo").unwrap();
+        inside("steadyvm status --snapshot --compare /run/before.json").unwrap();
     }
 
     // Killed in the midst of it: apply, then the undo of what it had done.
@@ -699,12 +699,12 @@ fn hold_and_are_undone(kernel: HostKernel, methods: &[&str]) {
     let method = methods[1];
     for at_setting in [2, 5] {
         kill(
-            &format!("steadyvm host apply --method {method} --rt-nic rt --rt-vm {vm}"),
+            &format!("steadyvm apply --method {method} --nic rt --vm {vm}"),
             at_setting,
         );
-        inside("! steadyvm host snapshot --compare /run/before.json").unwrap();
-        kill("steadyvm host undo", 1);
-        inside("steadyvm host undo").unwrap();
-        inside("steadyvm host snapshot --compare /run/before.json").unwrap();
+        inside("! steadyvm status --snapshot --compare /run/before.json").unwrap();
+        kill("steadyvm undo", 1);
+        inside("steadyvm undo").unwrap();
+        inside("steadyvm status --snapshot --compare /run/before.json").unwrap();
     }
 }

@@ -34,7 +34,7 @@ fn host_with(text: &str) -> LibvirtHost {
     let host = libvirt::host();
     inside(
         &host,
-        "steadyvm host snapshot > /run/before.json; rm -f /run/watch.log /run/hook.log",
+        "steadyvm status --snapshot > /run/before.json; rm -f /run/watch.log /run/hook.log",
     );
     put(&host, text);
     host
@@ -52,7 +52,10 @@ fn undo(host: &EmulatedHost) {
         host,
         "steadyvm undo; rm -f /etc/steadyvm.toml /run/steadyvm/host/undone",
     );
-    inside(host, "steadyvm host snapshot --compare /run/before.json");
+    inside(
+        host,
+        "steadyvm status --snapshot --compare /run/before.json",
+    );
 }
 
 /// A watch that runs.

@@ -40,7 +40,7 @@ fn started(host: &EmulatedHost) -> Process {
     inside(
         host,
         "until [ -e /run/said ]; do :; done
-         until steadyvm host show --json | grep -q '\"state\": \"none\"'; do
+         until steadyvm status --json | grep -q '\"state\": \"none\"'; do
            pgrep -f 'steadyvm measur[e]' > /run/runs || { cat /run/said >&2; exit 1; }
          done",
     );
@@ -48,7 +48,7 @@ fn started(host: &EmulatedHost) -> Process {
 }
 
 fn require_restored(host: &EmulatedHost) {
-    inside(host, "steadyvm host snapshot --compare /run/with.json");
+    inside(host, "steadyvm status --snapshot --compare /run/with.json");
     inside(host, "steadyvm status /run/steadyvm.toml");
     assert!(all_hold(&shown(host)));
 }
@@ -173,7 +173,7 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
     host.make_namespace("client", RT, RT.address(CLIENT))
         .unwrap();
     write(&host, "/run/steadyvm.toml", &ranks("rt"));
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     let rt = host
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
@@ -182,7 +182,7 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
     let refused = refused.unwrap().finish(PATIENCE).unwrap();
     assert_eq!(refused.status, Status::Exited(2), "nothing is in force");
     inside(&host, "steadyvm apply /run/steadyvm.toml");
-    inside(&host, "steadyvm host snapshot > /run/with.json");
+    inside(&host, "steadyvm status --snapshot > /run/with.json");
 
     // Nobody answers yet: that is found before anything is changed.
     let silent = host.connection().spawn(&["sh", "-c", &measure(2, 4)]);
@@ -242,7 +242,10 @@ fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {
     );
 
     undo(&host);
-    inside(&host, "steadyvm host snapshot --compare /run/before.json");
+    inside(
+        &host,
+        "steadyvm status --snapshot --compare /run/before.json",
+    );
 }
 
 #[test]

@@ -86,12 +86,18 @@ fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
         .start_guest(&guest("rt", 1, 2), &[RT], &Silent)
         .unwrap();
     write(&host, "/run/steadyvm.toml", PROFILE);
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
 
-    inside(&host, "steadyvm net apply --dry-run /run/steadyvm.toml");
-    inside(&host, "steadyvm host snapshot --compare /run/before.json");
+    inside(
+        &host,
+        "steadyvm apply --strict --dry-run /run/steadyvm.toml",
+    );
+    inside(
+        &host,
+        "steadyvm status --snapshot --compare /run/before.json",
+    );
 
-    inside(&host, "steadyvm net apply /run/steadyvm.toml");
+    inside(&host, "steadyvm apply --strict /run/steadyvm.toml");
     assert!(all_hold(&shown(&host)));
     for (name, rank) in [
         ("rt-rx-", "FF 80"),
@@ -109,7 +115,7 @@ fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
     }
     let qdiscs = inside(&host, "ip -o link show type tun");
     assert!(qdiscs.contains("qdisc noqueue"), "{qdiscs}");
-    let again = inside(&host, "steadyvm net apply --json /run/steadyvm.toml");
+    let again = inside(&host, "steadyvm apply --strict --json /run/steadyvm.toml");
     let again: Value = serde_json::from_str(&again).unwrap();
     assert_eq!(again["steps"].as_array().unwrap().len(), 0, "{again}");
     undo(&host);
@@ -119,7 +125,7 @@ fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
         "sh",
         "-c",
         "strace -f -o /dev/null -e inject=sched_setattr:signal=SIGKILL:when=3 \
-         steadyvm net apply /run/steadyvm.toml; echo $?",
+         steadyvm apply --strict /run/steadyvm.toml; echo $?",
     ]);
     assert!(killed.unwrap().trim().ends_with("137"));
     assert_eq!(shown(&host)["state"], "incomplete");
@@ -131,8 +137,11 @@ fn a_profile_holds_on_the_rt_kernel_and_is_undone_after_a_crash_too() {
 fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
     let host = shared::host(HostKernel::V6_12);
     write(&host, "/run/steadyvm.toml", PROFILE);
-    inside(&host, "steadyvm host snapshot > /run/before.json");
-    inside(&host, "steadyvm net apply /run/steadyvm.toml 2> /run/said");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
+    inside(
+        &host,
+        "steadyvm apply --strict /run/steadyvm.toml 2> /run/said",
+    );
     assert!(inside(&host, "cat /run/said").contains("has no IRQ threads"));
     assert!(all_hold(&shown(&host)));
     let found = ranks(&host, "napi/rt-");
@@ -152,13 +161,16 @@ fn a_profile_ranks_napi_threads_where_there_are_no_irq_threads() {
     );
     let refused = inside(
         &host,
-        "steadyvm net apply /run/steer.toml 2>&1 || echo code $?",
+        "steadyvm apply --strict /run/steer.toml 2>&1 || echo code $?",
     );
     assert!(
         refused.contains("steer") && refused.contains("code 3"),
         "{refused}"
     );
-    inside(&host, "steadyvm host snapshot --compare /run/before.json");
+    inside(
+        &host,
+        "steadyvm status --snapshot --compare /run/before.json",
+    );
 }
 
 /// The priority of a UDP port in the table; none if it has none.
@@ -228,10 +240,10 @@ fn packets_for_real_time_processes_wait_at_the_kernels_own_level() {
             .sum::<u64>()
     };
     write(&host, "/run/steadyvm.toml", MARKING);
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     let _real_time = serve(&host, "chrt -f 30", 4001);
     let _normal = serve(&host, "env", 4002);
-    inside(&host, "steadyvm net apply /run/steadyvm.toml");
+    inside(&host, "steadyvm apply --strict /run/steadyvm.toml");
     assert!(all_hold(&shown(&host)));
     assert_eq!(ranks(&host, "cpumap/"), Vec::<String>::new());
     // What the programs mark is what the kernel takes: neither more nor less.
@@ -260,9 +272,9 @@ fn early_demultiplexing_follows_ports_and_their_priorities() {
     for kernel in [HostKernel::V7_3Rt, HostKernel::V6_12Rt, HostKernel::V6_12] {
         let host = shared::host(kernel);
         write(&host, "/run/steadyvm.toml", DEMUX);
-        inside(&host, "steadyvm host snapshot > /run/before.json");
+        inside(&host, "steadyvm status --snapshot > /run/before.json");
         let _before = serve(&host, "chrt -f 30", 4001);
-        inside(&host, "steadyvm net apply /run/steadyvm.toml");
+        inside(&host, "steadyvm apply --strict /run/steadyvm.toml");
         assert!(all_hold(&shown(&host)));
         assert_eq!(ranks(&host, "cpumap/1/map:").len(), 2);
         // Bound before, bound since, and normal.
@@ -300,7 +312,7 @@ fn early_demultiplexing_follows_ports_and_their_priorities() {
         let killed = inside(
             &host,
             "strace -f -o /dev/null -e inject=bpf:signal=KILL:when=60 \
-             steadyvm net apply /run/steadyvm.toml || echo $?",
+             steadyvm apply --strict /run/steadyvm.toml || echo $?",
         );
         assert!(killed.trim().ends_with("137"), "{killed}");
         undo(&host);
@@ -341,10 +353,10 @@ fn a_clients_ports_are_listed(host: &EmulatedHost) {
 fn nobody_fills_the_table_of_early_demultiplexing() {
     let host = shared::host(HostKernel::V6_12Rt);
     write(&host, "/run/steadyvm.toml", DEMUX);
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     inside(
         &host,
-        "ip link set lo up; steadyvm net apply /run/steadyvm.toml",
+        "ip link set lo up; steadyvm apply --strict /run/steadyvm.toml",
     );
     install(host.connection(), "bind_many.c", "/run/bind_many");
     let words = "ulimit -n 70010; exec setpriv --reuid=65534 --clear-groups /run/bind_many 70000";

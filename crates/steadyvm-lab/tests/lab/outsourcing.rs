@@ -42,7 +42,7 @@ fn send_to_host(host: &EmulatedHost, guest: &Guest, network: Network) {
     assert_eq!(server.finish(PATIENCE).unwrap().status, Status::Exited(0));
 }
 
-/// The method's priorities are put in force, and taken back, by `steadyvm host` alone.
+/// The method's priorities are put in force, and taken back, by `steadyvm apply --method` and `undo` alone.
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
@@ -71,16 +71,14 @@ fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
         send_to_host(&host, guest, network);
     }
 
-    inside("steadyvm host snapshot > /run/before.json");
+    inside("steadyvm status --snapshot > /run/before.json");
     for (name, nic, vcpu, threads) in [
         ("rt", "rt", 1, &[("70", "vcpu1/rt")][..]),
         ("bulk", "bulk", 0, &[("70", "vcpu0/bulk"), ("75", "vhost-")]),
     ] {
         let vm = format!("{}:{vcpu}", host.guest_pid(name).unwrap());
-        let apply = "steadyvm host apply --method preempt-rt";
-        let warned = inside(&format!(
-            "{apply} --rt-nic {nic} --rt-vm {vm} 2>&1 >/dev/null"
-        ));
+        let apply = "steadyvm apply --method preempt-rt";
+        let warned = inside(&format!("{apply} --nic {nic} --vm {vm} 2>&1 >/dev/null"));
         assert_eq!(warned, "");
         let ranked = inside("ps -eLo cls=,rtprio=,comm= | grep -E 'vcpu|vhost-|irq/.*-rx'");
         let has = |priority: &str, name: &str| {
@@ -97,8 +95,8 @@ fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
         }
         // Of the monitors' threads no other is a real-time one.
         assert_eq!(has("70", "") + has("75", ""), threads.len(), "{ranked}");
-        inside("steadyvm host undo");
-        inside("steadyvm host snapshot --compare /run/before.json");
+        inside("steadyvm undo");
+        inside("steadyvm status --snapshot --compare /run/before.json");
     }
 }
 

@@ -19,7 +19,7 @@ fn boot(method: &str, logs: &Path) -> EmulatedHost {
 }
 
 /// Debian's unmodified kernel takes each word of tuned's, the guest is libvirt's real-time domain, and what
-/// `host apply` sets holds and is taken back.
+/// `apply --method` sets holds and is taken back.
 #[test]
 #[ignore = "needs the lab: make program-tests"]
 fn tuned_holds_on_a_host_that_was_booted_for_it_and_undo_restores_everything() {
@@ -44,11 +44,9 @@ fn tuned_holds_on_a_host_that_was_booted_for_it_and_undo_restores_everything() {
     ));
     assert_ne!(locked.trim(), "0 kB", "and locked");
 
-    inside("steadyvm host snapshot > /run/before.json");
-    inside(&format!(
-        "steadyvm host apply --method tuned --rt-vm {monitor}:1"
-    ));
-    inside("steadyvm host show");
+    inside("steadyvm status --snapshot > /run/before.json");
+    inside(&format!("steadyvm apply --method tuned --vm {monitor}:1"));
+    inside("steadyvm status");
     let threads = inside(&format!(
         "ps -Lo tid=,cls=,rtprio=,comm= -p {monitor} | while read -r tid class rank name; do \
          status=/proc/{monitor}/task/$tid/status; [ -e $status ] || continue; \
@@ -73,8 +71,8 @@ fn tuned_holds_on_a_host_that_was_booted_for_it_and_undo_restores_everything() {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[..2], ["FF", expected], "{kernel}");
     }
-    inside("steadyvm host undo");
-    inside("steadyvm host snapshot --compare /run/before.json");
+    inside("steadyvm undo");
+    inside("steadyvm status --snapshot --compare /run/before.json");
 }
 
 /// The interrupt threads of the function are found as the VM's, ranked, left where asked, and undone.
@@ -98,15 +96,15 @@ fn a_virtual_functions_interrupt_threads_are_ranked_and_undone() {
     };
     // Receive, send, and the mailbox to the physical function.
     assert_eq!(ranks(), ["50", "50", "50"]);
-    inside("steadyvm host snapshot > /run/before.json");
-    let vm = format!("--rt-nic rt --rt-vm {}:1", host.guest_pid("rt").unwrap());
+    inside("steadyvm status --snapshot > /run/before.json");
+    let vm = format!("--nic rt --vm {}:1", host.guest_pid("rt").unwrap());
     for (options, rank) in [("", "80"), ("--keep-vfio", "50")] {
         inside(&format!(
-            "steadyvm host apply --method preempt-rt {vm} {options}"
+            "steadyvm apply --method preempt-rt {vm} {options}"
         ));
         assert_eq!(ranks(), [rank; 3], "{options}");
-        inside("steadyvm host undo");
-        inside("steadyvm host snapshot --compare /run/before.json");
+        inside("steadyvm undo");
+        inside("steadyvm status --snapshot --compare /run/before.json");
     }
 }
 

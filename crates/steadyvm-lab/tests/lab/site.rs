@@ -54,7 +54,7 @@ fn interrupt_thread(host: &EmulatedHost, action: &str) -> String {
 fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
     let host = shared::host(HostKernel::V6_12Rt);
     write(&host, "/run/steadyvm.toml", &ranks("rt"));
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     assert_eq!(status(&host).1, 1, "nothing is in force yet");
 
     // A VM that starts while the watch runs.
@@ -150,7 +150,7 @@ fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
 fn require_all_after_a_reboot(journal: &str) {
     let host = shared::host(HostKernel::V6_12RtPatched);
     write(&host, "/run/steadyvm.toml", &ranks("rt"));
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     inside(&host, "install -d -m 700 /run/steadyvm /run/steadyvm/host");
     write(&host, JOURNAL, journal);
     let (said, code) = status(&host);

@@ -35,7 +35,7 @@ name = "bulk"
 class = "bulk"
 "#;
 
-/// What `net show` finds in force for the setting whose name begins so; none if it is not recorded.
+/// What `status` finds in force for the setting whose name begins so; none if it is not recorded.
 fn now(host: &EmulatedHost, subject: &str) -> Option<String> {
     let shown = shown(host);
     let settings = shown["settings"].as_array().unwrap();
@@ -126,7 +126,7 @@ fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() 
     let receiver = format!("{}:{PORT}", RT.host());
     let mut flood = load(sender.connection(), &["flood", &receiver, "64"]);
     inside(&host, PROBES);
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     let before: Value = serde_json::from_str(&inside(&host, "cat /run/before.json")).unwrap();
     let settings = &before["settings"];
     assert_eq!(settings["tap-send-buffer"][tap], "{2147483647} bytes");
@@ -137,7 +137,7 @@ fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() 
 
     // Below the levels and nothing said: 1.
     write(&host, "/run/steadyvm.toml", BATCH);
-    inside(&host, "steadyvm net apply /run/steadyvm.toml");
+    inside(&host, "steadyvm apply --strict /run/steadyvm.toml");
     assert!(all_hold(&shown(&host)));
     assert_eq!(now(&host, "send buffer").as_deref(), LIMIT);
     assert_eq!(rx_frames(&host, tap), "0");
@@ -150,7 +150,7 @@ fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() 
     // Its class says 8.
     let eight = BATCH.replace("vhost = 40", "vhost = 40\ntap_batch = 8");
     write(&host, "/run/steadyvm.toml", &eight);
-    inside(&host, "steadyvm net apply /run/steadyvm.toml");
+    inside(&host, "steadyvm apply --strict /run/steadyvm.toml");
     assert!(all_hold(&shown(&host)));
     assert_eq!(now(&host, "send buffer").as_deref(), LIMIT);
     assert_eq!(rx_frames(&host, tap), "7");
@@ -168,7 +168,7 @@ fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() 
     let killed = inside(
         &host,
         "strace -f -o /dev/null -e inject=pidfd_getfd:signal=KILL:when=5 \
-         steadyvm net apply /run/steadyvm.toml || echo $?",
+         steadyvm apply --strict /run/steadyvm.toml || echo $?",
     );
     assert!(killed.trim().ends_with("137"), "{killed}");
     assert_eq!(shown(&host)["state"], "incomplete");

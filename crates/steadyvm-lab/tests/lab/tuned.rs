@@ -141,7 +141,7 @@ fn require_in_force(host: &EmulatedHost) {
 }
 
 fn require_as(host: &EmulatedHost, snapshot: &str) {
-    let words = format!("steadyvm host snapshot --compare /run/{snapshot}.json 1>&2");
+    let words = format!("steadyvm status --snapshot --compare /run/{snapshot}.json 1>&2");
     inside(host, &words);
 }
 
@@ -169,7 +169,7 @@ fn change_nothing_of_each_others(user_space: UserSpace) {
     let alone = missed(&host);
     end(daemon);
     assert_eq!(of_tuned(&host), OF_TUNED.1);
-    inside(&host, "steadyvm host snapshot > /run/before.json");
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
 
     for file in [ranks("rt"), budgets("rt")] {
         write(&host, "/etc/steadyvm.toml", &file);
@@ -201,7 +201,7 @@ fn neither_changes_the_others(host: &EmulatedHost, alone: &BTreeSet<String>) {
 
     // tuned, then steadyvm, which ends first.
     let daemon = tuned(host, "steadyvm-host");
-    inside(host, "steadyvm host snapshot > /run/tuned.json");
+    inside(host, "steadyvm status --snapshot > /run/tuned.json");
     inside(host, "steadyvm apply");
     require_in_force(host);
     assert_eq!(missed(host), *alone);

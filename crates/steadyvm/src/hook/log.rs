@@ -5,17 +5,12 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
 use std::process;
 
+use steadyvm_hook::Urgency;
+
 /// Where the system's log listens (`syslog(3)`).
 const SYSTEM_LOG: &str = "/dev/log";
 /// `LOG_DAEMON`
 const DAEMON: u32 = 3 << 3;
-
-/// How urgent words are (`syslog(3)`).
-#[derive(Debug, Clone, Copy)]
-pub enum Urgency {
-    Error = 3,
-    Warning = 4,
-}
 
 /// Says something, to whom listens.
 pub fn say(urgency: Urgency, text: &str) {

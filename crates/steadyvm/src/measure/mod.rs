@@ -2,7 +2,7 @@
 //!
 //! - `order`: what is measured when; pure
 //! - `client`: the client, here or elsewhere
-//! - `guard`: restores the state that was found, at any end
+//! - `guard`: the process that restores the state that was found, at any end
 //! - `record`: what the run says about itself, and its files
 
 mod client;
@@ -29,9 +29,11 @@ use steadyvm_report::results_page::fenced;
 use steadyvm_report::{Shown, write_run};
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
-use crate::host::ControlArgs;
+use steadyvm_site::guard::{Guard, NotRestored, patiently};
+use steadyvm_site::{Site, Source};
+
+use crate::arguments::ControlArgs;
 use crate::netrt::{ClientArgs, rate};
-use crate::site::{FileArgs, Site};
 use crate::this_program;
 use steadyvm_cli::directory;
 use steadyvm_cli::markdown::MarkdownArgs;
@@ -39,7 +41,6 @@ use steadyvm_cli::output;
 use steadyvm_progress::Display;
 
 use self::client::{Client, Limits};
-use self::guard::Guard;
 use self::order::Condition;
 use self::record::Run;
 
@@ -120,7 +121,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub fn run(args: &Args) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     match measure(args, &stop) {
-        Err(error) if error.is::<guard::NotRestored>() => Err(error),
+        Err(error) if error.is::<NotRestored>() => Err(error),
         Err(error) => match stop.signal() {
             Some(signal) => {
                 eprintln!(
@@ -146,7 +147,8 @@ fn measure(args: &Args, stop: &Stop) -> Result<ExitCode> {
         .into());
     }
     directory::prepare(&args.out)?;
-    let control = args.control.open();
+    let of_site = args.control.control();
+    let control = of_site.open();
     let (found, with) = states(args, &control)?;
     let program = this_program();
     let client = Client::new(&program, args.netns.as_deref(), args.remote.as_deref());
@@ -154,7 +156,7 @@ fn measure(args: &Args, stop: &Stop) -> Result<ExitCode> {
     require_answers(args, &client, stop)?;
 
     let display = Display::on_standard_error();
-    let mut guard = Guard::start(args.control.state_directory(), &args.service, found)?;
+    let mut guard = Guard::start(&program, &of_site.directory, &args.service, found)?;
     let measured = Rounds {
         args,
         client: &client,
@@ -208,7 +210,7 @@ fn states(args: &Args, control: &HostControl) -> Result<(Option<Desired>, Desire
     }
     let found = control.desired_in_force()?;
     let with = match (&args.file, &found) {
-        (Some(file), _) => Site::read(&FileArgs::of(file))?.desired(),
+        (Some(file), _) => Site::read(&Source::of(file))?.desired(),
         (None, Some(found)) => found.clone(),
         (None, None) => {
             return Err(bad(
@@ -324,13 +326,14 @@ impl Rounds<'_> {
     /// Makes the host what the condition says.
     fn set(&mut self, condition: Condition, round: u64) -> Result<()> {
         self.stop.check()?;
-        self.guard.allow(SETTING + self.args.control.patience())?;
+        self.guard
+            .allow(SETTING + self.args.control.control().patience)?;
         let round = round + 1;
         match condition {
             Condition::Without => {
                 let none_failed = |undone: &Undone| undone.failed.is_empty();
-                let undo = || Ok(self.control.undo()?);
-                let undone = guard::patiently(PATIENCE, none_failed, undo)?;
+                let undo = || self.control.undo();
+                let undone = patiently(PATIENCE, none_failed, undo)?;
                 let left = undone.failed.iter().chain(&undone.postponed);
                 let left: Vec<String> = left.chain(&undone.changed_by_others).cloned().collect();
                 if !undone.failed.is_empty() {
@@ -342,8 +345,8 @@ impl Rounds<'_> {
                 self.notes.extend(notes);
             }
             Condition::With => {
-                let reconcile = || Ok(self.control.reconcile_each(self.with)?);
-                let report = guard::patiently(PATIENCE, |_| true, reconcile)?;
+                let reconcile = || self.control.reconcile_each(self.with);
+                let report = patiently(PATIENCE, |_| true, reconcile)?;
                 let failed = report.failed.iter().map(ToString::to_string);
                 let refused = report.skipped.iter().cloned().chain(failed);
                 let refused = refused.map(|what| format!("round {round}, with: refused: {what}"));

@@ -4,9 +4,9 @@ use serde::Serialize;
 use steadyvm_host::{Desired, HostControl};
 use steadyvm_report::ReportMeta;
 
-use crate::site::peers::{self, Role};
 use steadyvm_cli::build;
 use steadyvm_cli::machine::{command_line, cpu_model, load_average};
+use steadyvm_site::peers::{self, Role};
 
 use super::Args;
 use super::client::Client;
@@ -69,7 +69,7 @@ impl Run {
             client: client.title(),
             method: with.method.to_string(),
             settings: shown.settings.len(),
-            watch: peers::is_held(args.control.state_directory(), Role::Watch),
+            watch: peers::is_held(&args.control.control().directory, Role::Watch),
             rounds: args.rounds,
             requests_per_s: args.rate,
             seed: args.seed,

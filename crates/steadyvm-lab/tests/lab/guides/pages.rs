@@ -152,6 +152,6 @@ fn a_page_is_read_and_compared() {
     assert!(unknown("steadyvm", "applied").is_some());
     assert_eq!(unknown("steadyvm-lab", "run --kernel 7.3 -- true"), None);
     assert!(unknown("steadyvm-lab", "apply").is_some());
-    assert!(unknown("steadyvm", "sched topp").is_some());
+    assert!(unknown("steadyvm", "sockets servee").is_some());
     assert_eq!(unknown("steadyvm", "status; echo $?"), None);
 }

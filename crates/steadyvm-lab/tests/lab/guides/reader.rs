@@ -75,7 +75,7 @@ impl<'h> Reader<'h> {
     /// Lines that a reader may add to the file hold, and are taken back.
     fn add(&mut self, path: &str, text: &str) {
         assert_eq!(path, FILE);
-        let shown = inside(self.host, "steadyvm host show --json || [ $? = 1 ]");
+        let shown = inside(self.host, "steadyvm status --json || [ $? = 1 ]");
         let nothing_was = shown.contains("\"state\": \"none\"");
         write(self.host, path, &format!("{}\n{text}", self.file));
         for words in ["steadyvm apply", "steadyvm status"] {
@@ -146,7 +146,10 @@ pub fn end_web(host: &DebianHost) {
 
 /// Nothing is in force, and all is as it was before.
 pub fn require_restored(host: &DebianHost) {
-    inside(host, "steadyvm host snapshot --compare /run/before.json");
+    inside(
+        host,
+        "steadyvm status --snapshot --compare /run/before.json",
+    );
     inside(host, &format!("rm -f {FILE}"));
 }
 
@@ -154,7 +157,7 @@ pub fn require_restored(host: &DebianHost) {
 pub fn keep_state(host: &DebianHost) {
     inside(
         host,
-        "rm -f /run/steadyvm/host/undone; steadyvm host snapshot > /run/before.json",
+        "rm -f /run/steadyvm/host/undone; steadyvm status --snapshot > /run/before.json",
     );
 }
 

@@ -225,7 +225,9 @@ fn misses_are_reported(place: &Place, vm: &Guest) {
         .iter()
         .filter(|job| job.response_ns() > 2_000_000)
         .count();
-    place.script("until steadyvm sched show --json | grep -q '\"jobs\":50,'; do sleep 0.2; done");
+    place.script(
+        "until steadyvm top --budgets --once --json | grep -q '\"jobs\":50,'; do sleep 0.2; done",
+    );
     let standing = lab.show();
     let guest = &vcpus(&standing).find(|vcpu| vcpu["vm"] == "vm").unwrap()["guest"];
     assert_eq!(guest["misses"], late, "{guest}");

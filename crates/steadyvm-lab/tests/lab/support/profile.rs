@@ -25,7 +25,7 @@ pub fn write(host: &EmulatedHost, path: &str, text: &str) {
 
 pub fn shown(host: &EmulatedHost) -> Value {
     // 1: something does not hold, which the answer says.
-    let words = "steadyvm net show --json || [ $? = 1 ]";
+    let words = "steadyvm status --json || [ $? = 1 ]";
     serde_json::from_str(&inside(host, words)).unwrap()
 }
 
@@ -37,11 +37,11 @@ pub fn all_hold(shown: &Value) -> bool {
 /// Undoes, and checks that all is as it was.
 pub fn undo(host: &EmulatedHost) {
     // Of another test's watch it is not to hold.
-    inside(host, "steadyvm net undo; rm -f /run/steadyvm/host/undone");
+    inside(host, "steadyvm undo; rm -f /run/steadyvm/host/undone");
     // What differs belongs into the message.
     inside(
         host,
-        "steadyvm host snapshot --compare /run/before.json 1>&2",
+        "steadyvm status --snapshot --compare /run/before.json 1>&2",
     );
     assert_eq!(shown(host)["state"], "none");
 }

@@ -69,7 +69,7 @@ impl Lab {
         let loader = self.host.connection().spawn(&["sh", "-c", &words]).unwrap();
         let pid = loader.pid();
         self.run(&format!(
-            "until [ -S /run/steadyvm/sched.sock ] && steadyvm sched show > /dev/null; do
+            "until [ -S /run/steadyvm/sched.sock ] && steadyvm top --budgets --once > /dev/null; do
                  [ -d /proc/{pid} ] || {{ cat /run/said >&2; exit 1; }}
              done"
         ));
@@ -97,7 +97,7 @@ impl Lab {
 
     pub fn show(&self) -> Value {
         // 1: nothing is enforced.
-        let text = self.run_first("steadyvm sched show --json || [ $? = 1 ]");
+        let text = self.run_first("steadyvm top --budgets --once --json || [ $? = 1 ]");
         serde_json::from_str(&text).unwrap()
     }
 
@@ -115,7 +115,7 @@ impl Lab {
     pub fn require_stock(&self) {
         self.run("until [ \"$(cat /sys/kernel/sched_ext/state)\" = disabled ]; do :; done");
         assert_eq!(self.show()["attached"], false);
-        let text = self.run("steadyvm sched show || [ $? = 1 ]");
+        let text = self.run("steadyvm top --budgets --once || [ $? = 1 ]");
         assert!(text.contains("budgets are not enforced"), "{text}");
         assert_eq!(self.run("sleep 0.1; echo lives"), "lives\n");
     }

@@ -176,7 +176,7 @@ const LISTINGS: [(&str, &str); 8] = [
     ("/tmp", "ls -A /tmp"),
     (
         REST,
-        "steadyvm host snapshot
+        "steadyvm status --snapshot
          ip -o link | sed 's/^[0-9]*: //'; ip -o -4 address | sed 's/^[0-9]*: //'
          cut -d ' ' -f 1-3 /proc/mounts; cat /sys/devices/system/cpu/online
          stat -c '%a %n' /dev/kvm /dev/vhost-net /dev/net/tun /dev/vda

@@ -1,0 +1,84 @@
+//! What this host has to sell to real-time VMs, as `apply --strict` and the hook would hold it.
+
+use std::path::Path;
+
+use serde::Serialize;
+use steadyvm_host::{HostError, Machine};
+
+use crate::error::Result;
+use crate::site::Site;
+use crate::source::Source;
+
+/// What a host has to sell.
+#[derive(Debug, Serialize)]
+pub struct Capacity {
+    /// Version of this shape.
+    pub schema_version: u32,
+    /// The kernel.
+    pub kernel_release: String,
+    /// What keeps budgets.
+    pub mechanism: &'static str,
+    /// Who schedules VCPUs.
+    pub scheduler: &'static str,
+    /// The CPUs that real-time VMs may have.
+    pub cpus: Vec<u32>,
+    /// What they may have of each, in millionths.
+    pub cpu_ppm: u32,
+    /// The largest share of one VCPU, in millionths of a CPU.
+    pub vcpu_ppm: u32,
+    /// What VMs have of it.
+    pub held: Vec<Held>,
+}
+
+/// A VM that has a budget by the file.
+#[derive(Debug, Serialize)]
+pub struct Held {
+    /// Its name.
+    pub vm: String,
+    /// How many VCPUs it has.
+    pub vcpus: u32,
+    /// The budget of one VCPU.
+    pub budget_ns: i64,
+    /// In every period of so long.
+    pub period_ns: i64,
+}
+
+/// The capacity of this host by a file.
+///
+/// # Errors
+/// A file that is wrong or says nothing of the host's CPUs, a machine that cannot be read.
+pub fn of(file: &Path) -> Result<Capacity> {
+    let machine = Machine::real();
+    let site = Site::read(&Source::of(file))?;
+    let Some((hosts, mechanism, percent)) = site.offers() else {
+        let place = file.display();
+        return Err(HostError::BadInput {
+            what: format!(
+                "{place} does not say which CPUs real-time VMs have, and who keeps their budgets"
+            ),
+            fix: "add [host] and [sched]: steadyvm.toml(5)".into(),
+        }
+        .into());
+    };
+    let held = site
+        .planned_vms()
+        .iter()
+        .filter(|vm| vm.rt && !vm.vcpus.is_empty());
+    let held = held.map(|vm| Held {
+        vm: vm.name.clone(),
+        vcpus: vm.vcpus.len() as u32,
+        budget_ns: vm.vcpus.iter().map(|vcpu| vcpu.budget).max().unwrap_or(0),
+        period_ns: vm.vcpus.iter().map(|vcpu| vcpu.period).max().unwrap_or(0),
+    });
+    let cpu_ppm = u32::from(percent) * 10_000;
+    Ok(Capacity {
+        schema_version: 1,
+        kernel_release: machine.kernel_release().unwrap_or_default(),
+        mechanism,
+        scheduler: hosts.scheduler,
+        cpus: hosts.cpus,
+        cpu_ppm,
+        vcpu_ppm: cpu_ppm,
+        held: held.collect(),
+    })
+}

@@ -1,0 +1,49 @@
+//! A plan file as a request of the analysis, on this machine where the file does not say its CPUs.
+
+use std::path::Path;
+
+use steadyvm_analysis::plan::{self, InputError, Request};
+use steadyvm_config::File;
+use steadyvm_host::Machine;
+
+use crate::cpus::CpusHere;
+use crate::source::DEFAULT_FILE;
+
+/// Reads a plan, JSON by its name, or on standard input by its first brace.
+///
+/// # Errors
+/// What is no plan, with its place.
+pub fn of(file: &Path, text: &str) -> Result<Request, InputError> {
+    let is_json = if file == Path::new("-") {
+        text.trim_start().starts_with('{')
+    } else {
+        (file.extension()).is_some_and(|extension| extension == "json")
+    };
+    if is_json {
+        plan::json::parse(text)
+    } else {
+        plan::file::parse(text)
+    }
+}
+
+/// The same; a host that does not say its CPUs is this one. Beside it what is not so of the file that this host has by
+/// itself.
+///
+/// # Errors
+/// What is no plan, with its place.
+pub fn of_this_host(file: &Path, text: &str) -> Result<(Request, Option<String>), InputError> {
+    let is_json = text.trim_start().starts_with('{')
+        || file
+            .extension()
+            .is_some_and(|extension| extension == "json");
+    let here = CpusHere::of(&Machine::real());
+    let (false, Ok(here)) = (is_json, here) else {
+        return Ok((of(file, text)?, None));
+    };
+    let parsed = File::parse("", text)?;
+    let numbers = here.numbers();
+    let hosts = plan::file::host_cpus(&parsed, &numbers).ok().flatten();
+    let lacks = hosts.and_then(|hosts| here.lacks(&hosts));
+    let lacks = lacks.filter(|_| file == Path::new(DEFAULT_FILE));
+    Ok((plan::file::of(&parsed, Some(&numbers))?, lacks))
+}

@@ -1,0 +1,206 @@
+//! A frame as metrics for a collector.
+
+use steadyvm_host::{State, printable};
+use steadyvm_sched::exposition::{Exposition, Format, Kind, labels};
+
+use super::frame::{Frame, Group, Stage};
+
+type Value = fn(&Stage) -> Option<f64>;
+
+/// A metric of a thread: name, unit, help, value.
+const METRICS: [(&str, &str, Value); 13] = [
+    (
+        "cpu_ratio",
+        "CPU time of a thread over the interval, of one CPU.",
+        |stage| Some(stage.cpu_percent? / 100.0),
+    ),
+    (
+        "budget_seconds",
+        "CPU time that SCHED_DEADLINE or our sched_ext scheduler gives a thread in each period.",
+        |stage| Some(stage.budget?.runtime_us / 1e6),
+    ),
+    (
+        "budget_period_seconds",
+        "The period of a thread's budget.",
+        |stage| Some(stage.budget?.period_us / 1e6),
+    ),
+    (
+        "budget_used_ratio",
+        "How much of its budget a thread used over the interval.",
+        |stage| Some(stage.budget?.used_percent? / 100.0),
+    ),
+    (
+        "budget_throttled_seconds",
+        "Time so far that a VCPU had work and no budget.",
+        |stage| Some(stage.enforced.as_ref()?.throttled_ns? as f64 / 1e9),
+    ),
+    (
+        "budget_preemptions",
+        "How often so far a VCPU with a budget stopped with work.",
+        |stage| Some(stage.enforced.as_ref()?.preemptions as f64),
+    ),
+    (
+        "budget_short_periods",
+        "Periods so far that did not give a VCPU with work its budget.",
+        |stage| Some(stage.enforced.as_ref()?.short_periods? as f64),
+    ),
+    (
+        "guest_misses",
+        "Jobs that the VCPU's guest has reported as done after their deadline.",
+        |stage| Some(stage.enforced.as_ref()?.guest?.misses as f64),
+    ),
+    (
+        "wake_ups",
+        "Wake-ups of a thread in the interval.",
+        |stage| Some(stage.wake_up.n as f64),
+    ),
+    (
+        "wake_up_mean_seconds",
+        "Mean time from wake-up to running.",
+        |stage| Some(stage.wake_up.mean_us? / 1e6),
+    ),
+    (
+        "wake_up_p50_seconds",
+        "Median time from wake-up to running.",
+        |stage| Some(stage.wake_up.p50_us? / 1e6),
+    ),
+    (
+        "wake_up_p99_seconds",
+        "99th percentile of the time from wake-up to running.",
+        |stage| Some(stage.wake_up.p99_us? / 1e6),
+    ),
+    (
+        "wake_up_max_seconds",
+        "Largest time from wake-up to running.",
+        |stage| Some(stage.wake_up.max_us? / 1e6),
+    ),
+];
+
+/// The text.
+pub fn metrics(frame: &Frame, format: Format) -> String {
+    let mut text = Exposition::new(format);
+    let in_force = &frame.in_force;
+    let is_applied = in_force.state == State::Applied;
+    let whole: [(&str, &str, Option<f64>); 8] = [
+        (
+            "in_force",
+            "Whether settings are in force.",
+            Some(f64::from(u8::from(is_applied))),
+        ),
+        (
+            "settings_holding",
+            "Settings that hold.",
+            Some(in_force.holding as f64),
+        ),
+        (
+            "settings_drifted",
+            "Settings that do not hold or are pending.",
+            Some(in_force.drifted as f64),
+        ),
+        (
+            "drifted_since_seconds",
+            "When a watch saw drift first, in seconds after 1970.",
+            in_force.drifted_since_unix_s.map(|it| it as f64),
+        ),
+        (
+            "watch",
+            "Whether a watch keeps the settings in force.",
+            Some(f64::from(u8::from(in_force.watch))),
+        ),
+        (
+            "interval_seconds",
+            "How long the figures of threads are of.",
+            Some(frame.interval_s),
+        ),
+        (
+            "lost_events",
+            "Events of tracepoints that were lost so far.",
+            Some(frame.lost_events as f64),
+        ),
+        (
+            "own_cpu_ratio",
+            "CPU time of the program that made this, of one CPU.",
+            frame.own_cpu_percent.map(|own| own / 100.0),
+        ),
+    ];
+    for (name, help, value) in whole {
+        if let Some(value) = value {
+            let sample = (String::new(), value);
+            text.family(&format!("steadyvm_{name}"), help, Kind::Gauge, &[sample]);
+        }
+    }
+    let from = labels(&[("from", frame.wake_ups_from)]);
+    text.family(
+        "steadyvm_wake_ups_source",
+        "Where wake-up times are from: bpf (percentiles less than an eighth too high), tracepoints (exact) or schedstat \
+         (means).",
+        Kind::Info,
+        &[(from, 1.0)],
+    );
+    for (name, help, value) in METRICS {
+        let mut samples = Vec::new();
+        for (kind, groups) in frame.kinds() {
+            for group in groups {
+                let sample = |stage| Some((labels_of(kind, group, stage), value(stage)?));
+                samples.extend(group.stages.iter().filter_map(sample));
+            }
+        }
+        if !samples.is_empty() {
+            text.family(
+                &format!("steadyvm_thread_{name}"),
+                help,
+                Kind::Gauge,
+                &samples,
+            );
+        }
+    }
+    text.finish()
+}
+
+fn labels_of(kind: &str, group: &Group, stage: &Stage) -> String {
+    let of = match kind {
+        "card" => "nic",
+        "VM" => "vm",
+        _ => "service",
+    };
+    labels(&[
+        (of, &printable(&group.name)),
+        ("stage", stage.stage),
+        (
+            "number",
+            &stage.number.map_or(String::new(), |it| it.to_string()),
+        ),
+        ("tid", &stage.tid.to_string()),
+        ("thread", &printable(&stage.thread)),
+        ("rank", &stage.rank),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::text::tests::frame;
+
+    #[test]
+    fn metrics_are_of_the_format() {
+        let text = metrics(&frame(), Format::OpenMetrics);
+        assert!(text.ends_with("# EOF\n"));
+        assert!(text.contains("steadyvm_settings_drifted 2\n"));
+        let line = "steadyvm_thread_wake_up_p99_seconds{vm=\"we\\\"b\",stage=\"vcpu\",number=\"1\",tid=\"7\",\
+                    thread=\"CPU 1/KVM\",rank=\"deadline 4000/10000 us\"} 0.000004\n";
+        assert!(text.contains(line), "{text}");
+        assert!(
+            text.contains("steadyvm_thread_guest_misses{vm=\"we\\\"b\","),
+            "{text}"
+        );
+        assert!(
+            text.contains("steadyvm_wake_ups_source_info{from=\"bpf\"} 1\n"),
+            "{text}"
+        );
+        // A family is told once, before its samples.
+        let mut seen = std::collections::BTreeSet::new();
+        for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            assert!(seen.insert(family), "{family} twice");
+        }
+    }
+}

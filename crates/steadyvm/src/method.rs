@@ -1,0 +1,79 @@
+//! `steadyvm apply --method`: one method for the cards, VMs and processes that are named, without a file.
+
+use anyhow::Result;
+use steadyvm_host::{HostError, Machine, Method, Priorities, Switches, Target, WantedVm};
+
+use steadyvm_cli::output;
+
+/// What a method is for.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "One method instead of a file")]
+// Each is an option of its own.
+#[allow(clippy::struct_excessive_bools)]
+pub struct MethodArgs {
+    #[arg(long, help = methods_help())]
+    pub method: Option<Switches>,
+    /// A network interface that carries real-time traffic; may be repeated.
+    #[arg(long = "nic", value_name = "IF", requires = "method")]
+    nics: Vec<String>,
+    /// A process of this host that serves it itself, without a VM; may be repeated. Threads that
+    /// it starts later are normal ones: name it when it is ready.
+    #[arg(long = "process", value_name = "PID", requires = "method")]
+    processes: Vec<u32>,
+    /// The CPU for method dedicated; the highest one that is online if left out.
+    #[arg(long, value_name = "N", requires = "method")]
+    cpu: Option<usize>,
+    /// Set `sched_rt_runtime_us` to -1: the kernel then never throttles a runaway RT thread.
+    #[arg(long, requires = "method")]
+    rt_throttling_off: bool,
+    /// Do not shorten the fair server's slices (Linux 6.12+).
+    ///
+    /// Ordinary threads may then run up to 50 ms ahead of real-time ones; steadyvm's default is 1 ms.
+    #[arg(long, requires = "method")]
+    keep_fair_server: bool,
+    /// Do not raise the threads of RCU, of the timers and of disks' interrupts.
+    ///
+    /// A VCPU that computes without end then stops them on its CPU. By default they stand above vhost workers and VCPUs.
+    #[arg(long, requires = "method")]
+    keep_housekeeping: bool,
+    /// Do not raise the interrupt threads of devices that RT VMs have by passthrough (VFIO).
+    ///
+    /// By default they have the priority of the RT NICs' threads.
+    #[arg(long, requires = "method")]
+    keep_vfio: bool,
+}
+
+/// The methods of hosts, as their table has them.
+fn methods_help() -> String {
+    let names: Vec<&str> = Method::of_hosts().map(Method::name).collect();
+    format!(
+        "One of {}; or a composition of rt, dedicated, profile, levels and any-kernel, such as rt+dedicated+profile",
+        names.join(", ")
+    )
+}
+
+impl MethodArgs {
+    /// Finds the VMs that are named, and warns of processes that claim their names.
+    pub fn target(&self, vms: &[String]) -> Result<Target, HostError> {
+        let machine = Machine::real();
+        let mut warnings = Vec::new();
+        let rt_vms = vms
+            .iter()
+            .map(|text| text.parse::<WantedVm>()?.find(&machine, &mut warnings))
+            .collect::<Result<_, _>>();
+        for warning in &warnings {
+            output::say(&format!("steadyvm: warning: {warning}"));
+        }
+        Ok(Target {
+            rt_nics: self.nics.clone(),
+            rt_vms: rt_vms?,
+            rt_processes: self.processes.clone(),
+            dedicated_cpu: self.cpu,
+            priorities: Priorities::default(),
+            disable_rt_throttling: self.rt_throttling_off,
+            keep_fair_server: self.keep_fair_server,
+            keep_housekeeping: self.keep_housekeeping,
+            keep_vfio: self.keep_vfio,
+        })
+    }
+}
