@@ -19,7 +19,10 @@ impl EmulatedHost {
         self.ip(&format!("link set dev {other} nomaster"))?;
         self.ip(&format!("link set dev {other} down"))?;
         self.ip(&format!("address flush dev {}", BULK.bridge()))?;
-        self.ip(&format!("link set dev {tap_of_other} master {}", RT.bridge()))
+        self.ip(&format!(
+            "link set dev {tap_of_other} master {}",
+            RT.bridge()
+        ))
     }
 
     /// Lets the CPU that takes all cards' interrupts take those of the RT network's card, and of its functions, once more:
@@ -29,7 +32,9 @@ impl EmulatedHost {
     /// The host refuses.
     pub fn interrupts_of_shared_card(&self) -> Result<()> {
         let card = RT.name;
-        let script = format!("for f in /sys/class/net/{card}/device/virtfn*/net/*; do [ -e $f ] && basename $f; done; echo {card}");
+        let script = format!(
+            "for f in /sys/class/net/{card}/device/virtfn*/net/*; do [ -e $f ] && basename $f; done; echo {card}"
+        );
         let devices = self.connection().text(&["sh", "-c", &script])?;
         for device in devices.lines() {
             self.interrupts_to_cpu(device, INTERRUPTS_CPU)?;

@@ -1,8 +1,8 @@
 //! Bounds of the services of a plan (see [`crate::latency`]).
 
 use super::{
-    Explanation, Impossible, InterfaceName, Needs, Request, SchedulerName, Service,
-    ServiceReport, StageReport, TermReport, Vm,
+    Explanation, Impossible, InterfaceName, Needs, Request, SchedulerName, Service, ServiceReport,
+    StageReport, TermReport, Vm,
     outcome::Outcome,
     way::{Passage, Traveller, passages},
 };

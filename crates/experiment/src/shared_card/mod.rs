@@ -51,17 +51,29 @@ const fn row(name: &'static str, kernel: HostKernel, how: How) -> Row {
 }
 
 const ROWS: [Row; 9] = [
-    row("6.12", HostKernel::Distribution, How::Stock),
-    row("6.12-function", HostKernel::Distribution, How::Function),
-    row("6.12-rt", HostKernel::PreemptRt, How::Method(Method::PreemptRt)),
-    row("6.12-rt-function", HostKernel::PreemptRt, How::Function),
-    row("7.3", HostKernel::Newest, How::Stock),
-    row("7.3-function", HostKernel::Newest, How::Function),
-    row("7.3-rt", HostKernel::NewestRt, How::Method(Method::PreemptRt)),
-    row("7.3-rt-function", HostKernel::NewestRt, How::Function),
+    row("6.12", HostKernel::V6_12, How::Stock),
+    row("6.12-function", HostKernel::V6_12, How::Function),
+    row(
+        "6.12-rt",
+        HostKernel::V6_12Rt,
+        How::Method(Method::PreemptRt),
+    ),
+    row("6.12-rt-function", HostKernel::V6_12Rt, How::Function),
+    row("7.3", HostKernel::V7_3, How::Stock),
+    row("7.3-function", HostKernel::V7_3, How::Function),
+    row(
+        "7.3-rt",
+        HostKernel::V7_3Rt,
+        How::Method(Method::PreemptRt),
+    ),
+    row("7.3-rt-function", HostKernel::V7_3Rt, How::Function),
     Row {
         own_card: true,
-        ..row("7.3-rt-own-card", HostKernel::NewestRt, How::Method(Method::RtProfile))
+        ..row(
+            "7.3-rt-own-card",
+            HostKernel::V7_3Rt,
+            How::Method(Method::RtProfile),
+        )
     },
 ];
 
@@ -227,7 +239,10 @@ fn carried(row: &Row, samples: &[&Sample]) -> String {
     let rates: Vec<f64> = samples.iter().filter_map(|it| it.mbit_per_s).collect();
     let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
     let each: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
-    format!("{row}: the stream carried {mean:.0} Mbit/s ({})", each.join(", "))
+    format!(
+        "{row}: the stream carried {mean:.0} Mbit/s ({})",
+        each.join(", ")
+    )
 }
 
 #[cfg(test)]

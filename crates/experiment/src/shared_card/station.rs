@@ -84,12 +84,7 @@ impl SharedCardStation {
     pub fn measure(&mut self, beside: Beside, load: &Load) -> Result<Sample> {
         let measured = self.resume_and_measure(beside, load);
         let machines = self.receivers.machines();
-        or_broken(
-            measured,
-            (&self.host, &mut self.broken),
-            self.row,
-            machines,
-        )
+        or_broken(measured, (&self.host, &mut self.broken), self.row, machines)
     }
 
     fn resume_and_measure(&mut self, beside: Beside, load: &Load) -> Result<Sample> {

@@ -8,9 +8,9 @@ use std::fs;
 
 use crate::Machine;
 use crate::discover::{User, VmSelector, holds_a_vm, may_be_vm};
+use crate::profile::Profile;
 use netlink_packet_core::{NlaBuffer, NlasIterator};
 use nix::net::if_::if_nametoindex;
-use crate::profile::Profile;
 
 /// Length of nlmsghdr, and of ifinfomsg behind it (include/uapi/linux/netlink.h, rtnetlink.h).
 const HEADER: usize = 16;
@@ -165,8 +165,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use crate::profile::{NicProfile, VmProfile};
+    use proptest::prelude::*;
 
     use super::*;
 
