@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             what: format!(
                 "{place} does not say which CPUs real-time VMs have, and who keeps their budgets"
             ),
-            fix: "add [host] and [sched]: steadyvm.toml(5)".into(),
+            fix: "add [host] with enforce = \"auto\": steadyvm.toml(5)".into(),
         }
         .into());
     };

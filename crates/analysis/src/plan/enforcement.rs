@@ -4,7 +4,7 @@
 //! resolution of its arithmetic); period of 100 us to about 4.19 s (`sysctl_sched_dl_period_min`, `_max`); per root
 //! domain at most `sched_rt_runtime_us` / `sched_rt_period_us` = 95 % of its CPUs, of which each CPU's fair server
 //! (since 6.12) holds 50 ms in 1 s. Budgets are enforced at ticks unless `HRTICK_DL` is on: set
-//! `overheads.quantum` to the tick otherwise.
+//! `quantum` of `[host]` to the tick otherwise.
 
 use super::{Enforcement, Explanation, InputError, Request, ServerName, Unit, VmReport};
 use crate::host::{FairServer, Host, Vcpu, VcpuServer, overhead::Margin, starts::Keeping};
@@ -50,7 +50,7 @@ pub(super) fn check(request: &Request) -> Result<(), InputError> {
             "host.scheduler",
             format!(
                 "{}: SCHED_DEADLINE knows no fixed priorities, so it does not keep this plan; write scheduler = \"pedf\" or \
-                 \"gedf\", or let a sched_ext scheduler keep it (enforce = \"ext\"; in [sched], mechanism = \"ext\")",
+                 \"gedf\", or let a sched_ext scheduler keep it (enforce = \"ext\")",
                 request.host_name.word()
             ),
         ));
@@ -60,8 +60,7 @@ pub(super) fn check(request: &Request) -> Result<(), InputError> {
             "host.server",
             format!(
                 "{}: SCHED_DEADLINE's servers are cbs, which may demand more than those of the plan, so its bounds would not \
-                 hold; write server = \"cbs\", or let a sched_ext scheduler keep it (enforce = \"ext\"; in [sched], \
-                 mechanism = \"ext\")",
+                 hold; write server = \"cbs\", or let a sched_ext scheduler keep it (enforce = \"ext\")",
                 ServerName::from(request.host.server()).word()
             ),
         ));
@@ -111,7 +110,7 @@ impl Request {
 /// Why a CPU is not all theirs.
 pub(super) const USABLE: &str = "SCHED_DEADLINE admits 95 % of a CPU (sched_rt_runtime_us), of which its fair \
                                  server holds 5 %: VCPUs may have 90 %, and each waits for a piece of that server's \
-                                 (fair_server_us of [net], 1 ms unless it says otherwise)";
+                                 (fair_server of [kernel], 1 ms unless it says otherwise)";
 
 /// Why a kernel does not take the plan.
 pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> {

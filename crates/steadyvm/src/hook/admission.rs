@@ -15,7 +15,7 @@ use crate::site::{DropIn, Site};
 pub fn admit(file: &Path, name: &str, description: DropIn) -> Result<()> {
     ensure!(
         file.exists(),
-        "{} is not there, and real-time VMs start only where it says which CPUs they have: write [host] and [sched] \
+        "{} is not there, and real-time VMs start only where it says which CPUs they have: write [host] with enforce = \"auto\" \
          (steadyvm.toml(5) has its keys)",
         file.display()
     );
@@ -23,8 +23,8 @@ pub fn admit(file: &Path, name: &str, description: DropIn) -> Result<()> {
         .with_context(|| format!("this host cannot hold VM {}", shown(name)))?;
     if site.offers().is_none() {
         bail!(
-            "{} has no [host] or no [sched], so nothing would keep the budget of VM {}: add them; mechanism = \"none\" of \
-             [sched] counts only",
+            "{} has no [host] with enforce, so nothing would keep the budget of VM {}: add enforce = \"auto\"; \
+             enforce = \"none\" counts only",
             file.display(),
             shown(name)
         );

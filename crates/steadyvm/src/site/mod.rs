@@ -1,7 +1,7 @@
 //! This host as one file describes it: planned, put in force, looked at, kept in force.
 //!
 //! The file is steadyvm.toml. Its plan (`[host]`, tasks, services) is the analysis' part, its receive
-//! path (`[[nic]]`, `[class.NAME.net]`) the host's. Each file is read once (`steadyvm_config`); all take the same tables.
+//! path (`[[nic]]`, ranks of classes) the host's. Each file is read once (`steadyvm_config`); all take the same tables.
 //! VMs that a cloud starts are described in files beside it (`drop_ins`).
 //!
 //! Rule: what is wrong with one VM, card or file is told by its name and stops no other, unless the caller asks for all
@@ -108,7 +108,7 @@ struct Parsed {
     refusals: Vec<String>,
     /// The CPUs of its host, where it says them.
     hosts: Option<HostCpus>,
-    /// What keeps budgets, and what it leaves to VCPUs of each CPU, per cent; none without `[sched]`.
+    /// What keeps budgets, and what it leaves to VCPUs of each CPU, per cent; none without `enforce`.
     kept: Option<(&'static str, u8)>,
     /// How what is enforced differs from the plan.
     budgets: Budgets,
@@ -344,12 +344,11 @@ impl Parsed {
         refusals.extend(hosts.as_ref().and_then(|hosts| here.lacks(hosts)));
         let beyond = |plan| sched::beyond_the_kernel(plan, wanted, &ext);
         refusals.extend(plan.as_ref().and_then(beyond));
-        let planned_for = hosts.as_ref().map(|hosts| hosts.scheduler);
         Ok(Self {
             profile,
             plan,
             refusals,
-            kept: wanted.map(|wanted| sched::usable(wanted.in_force(planned_for, &ext).0)),
+            kept: wanted.map(|wanted| sched::usable(wanted.in_force(&ext).0)),
             hosts,
             budgets,
             ext,
@@ -441,7 +440,7 @@ fn owners_file(file: &Path) -> Result<File, HostError> {
     Ok(File::parse(&name, &text)?)
 }
 
-/// The plan of a file; none where it says nothing of the host's CPUs, or of no VM. `kept` makes the request one for what
+/// The plan of a file; none without `[host]`, without a VM, and where no plan is made. `kept` makes the request one for what
 /// keeps its budgets.
 fn plan_of(
     name: &str,
@@ -449,7 +448,8 @@ fn plan_of(
     here: &CpusHere,
     kept: impl FnOnce(Request) -> Request,
 ) -> Result<Option<Report>> {
-    if file.host.is_none() || (file.vm.is_empty() && file.service.is_empty()) {
+    let is_planned = (file.host.as_ref()).is_some_and(|host| host.why_no_plan().is_none());
+    if !is_planned || (file.vm.is_empty() && file.service.is_empty()) {
         return Ok(None);
     }
     let request = plan::file::of(file, Some(&here.numbers())).map_err(|error| bad(name, &error))?;
@@ -508,18 +508,13 @@ mod tests {
     #[test]
     fn a_host_that_keeps_budgets_may_have_no_vm_now() {
         const HOST: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n";
-        let empty = site(&format!("{HOST}[sched]\n")).unwrap();
+        let empty = site(&format!("{HOST}enforce = \"auto\"\n")).unwrap();
         assert!(empty.parsed.plan.is_none() && empty.parsed.budgets.differences.is_empty());
         let vm = "[[vm]]\nname = \"a\"\nclass = \"rt\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n";
-        let one = site(&format!("{HOST}[sched]\n{vm}")).unwrap();
+        let one = site(&format!("{HOST}enforce = \"auto\"\n{vm}")).unwrap();
         assert_eq!(one.parsed.profile.vms[0].budgets.len(), 1);
         // Nothing to keep is a slip.
-        for text in [
-            "",
-            HOST,
-            "[sched]\n",
-            &format!("{HOST}[sched]\nmechanism = \"none\"\n"),
-        ] {
+        for text in ["", HOST, "[host]\n", &format!("{HOST}enforce = \"none\"\n")] {
             let Err(error) = site(text) else {
                 panic!("{text}");
             };
@@ -543,7 +538,8 @@ mod tests {
 
     #[test]
     fn a_fault_of_a_file_beside_the_owners_is_at_a_line_of_that_file() {
-        const OWNERS: &str = "[host]\npcpus = 2\nscheduler = \"pedf\"\n[sched]\n\n[class.own]\n";
+        const OWNERS: &str =
+            "[host]\npcpus = 2\nscheduler = \"pedf\"\nenforce = \"auto\"\n\n[class.own]\n";
         let vm = "# web\n[[vm]]\nname = \"web\"\n";
         for (more, place, what) in [
             ("class = \"nope\"\n", "line 2 column 1", "no class \"nope\""),
@@ -572,6 +568,43 @@ mod tests {
         }
     }
 
+    /// The file of README.md and the guide: whatever `[host]` says, it stays valid.
+    #[test]
+    fn the_six_lines_are_valid_whatever_the_host_says() {
+        const SIX: &str =
+            "[[nic]]\nname = \"eth1\"\nclass = \"rt\"\n[[vm]]\nname = \"web\"\nclass = \"rt\"\n";
+        for host in [
+            "",
+            "[host]\n",
+            "[host]\nenforce = \"auto\"\n",
+            "[host]\npcpus = 2\nscheduler = \"gedf\"\nserver = \"cbs\"\nquantum = \"1ms\"\nenforce = \"deadline\"\n",
+            "[host]\nscheduler = \"pdm\"\nenforce = \"ext\"\n",
+            "[host]\nscheduler = \"grm\"\nenforce = \"none\"\n",
+            "[host]\n[kernel]\nfair_server = \"1ms\"\n[net]\nbudget_packets = 64\n",
+        ] {
+            for text in [format!("{SIX}{host}"), format!("{host}{SIX}")] {
+                let parsed = site(&text)
+                    .unwrap_or_else(|error| panic!("{text}: {error}"))
+                    .parsed;
+                assert_eq!(parsed.profile.nics[0].name, "eth1");
+                let web = &parsed.profile.vms[0];
+                assert_eq!((web.name.as_str(), web.budgets.len()), ("web", 0), "{text}");
+                assert!(parsed.refusals.is_empty(), "{:?}", parsed.refusals);
+                let plan = parsed.plan.as_ref();
+                let notes = plan.map_or(&[][..], |plan| &plan.notes);
+                let is_said = notes
+                    .iter()
+                    .any(|note| note.contains("\"web\" has no tasks"));
+                assert_eq!(is_said, plan.is_some(), "{notes:?}");
+                assert_eq!(
+                    plan.is_some(),
+                    host.contains("[host]") && !host.contains("grm")
+                );
+                assert_eq!(parsed.budgets.differences, Vec::<String>::new());
+            }
+        }
+    }
+
     #[test]
     fn an_unknown_key_is_an_error_without_a_host_too() {
         const NET: &str = "[net]\nbudget_packets = 300\n";
@@ -580,8 +613,8 @@ mod tests {
             ("[class.a]\nextend = \"rt\"\n", 4),
             ("[[service]]\nvm = \"a\"\nlimits = \"1ms\"\n", 5),
             ("[[vm]]\nname = \"a\"\nperiod = \"1 month\"\n", 5),
-            ("[simulate]\nperoid = \"10ms\"\n", 4),
-            ("[random]\nset = 1\n", 4),
+            ("[simulate]\nseed = 1\n", 3),
+            ("[kernel]\nrcuc = 1\n", 4),
         ] {
             let error = site(&format!("{NET}{text}"))
                 .map(drop)
@@ -598,7 +631,8 @@ mod tests {
     #[test]
     fn the_vm_that_a_clouds_hook_describes_gets_the_budget_of_its_flavor() {
         let vm = include_str!("../../../../nova/tests/data/drop-in.toml");
-        let text = format!("[host]\ncpus = \"2-3\"\nscheduler = \"pedf\"\n[sched]\n{vm}");
+        let text =
+            format!("[host]\ncpus = \"2-3\"\nscheduler = \"pedf\"\nenforce = \"auto\"\n{vm}");
         let Parsed {
             profile,
             plan,

@@ -23,11 +23,9 @@ pub(super) fn settings(
             "a VM has a class; only a class extends another",
         ));
     }
-    if vm.net.is_some() {
-        return Err(InputError::new(
-            "",
-            "a VM has its network settings from its class; move them to [class.NAME.net]",
-        ));
+    if let Some(key) = vm.path_key() {
+        let message = format!("a VM has {key} from its class; move it to [class.NAME]");
+        return Err(InputError::new("", message));
     }
     let rt = Vm::default();
     let best_effort = Vm {
