@@ -193,6 +193,20 @@ impl<'i> Deserializer<'i> for Reader<'i, '_> {
         })
     }
 
+    /// A table is no list of its values.
+    fn deserialize_struct<V: Visitor<'i>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        if matches!(self.value, DeValue::Array(_)) {
+            let error: Error = de::Error::invalid_type(de::Unexpected::Seq, &visitor);
+            return Err(error.or_at(|| self.source.place(self.span.start)));
+        }
+        self.deserialize_any(visitor)
+    }
+
     fn deserialize_enum<V: Visitor<'i>>(
         self,
         _name: &'static str,
@@ -224,7 +238,7 @@ impl<'i> Deserializer<'i> for Reader<'i, '_> {
     forward_to_deserialize_any! {
         <V: Visitor<'i>>
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 

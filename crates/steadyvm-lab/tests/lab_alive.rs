@@ -34,7 +34,7 @@ name = \"bulk\"
 class = \"others\"
 [class.others]
 extends = \"best-effort\"
-[class.others.net]
+[class.others]
 irq = \"normal\"
 ";
 

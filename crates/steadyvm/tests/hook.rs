@@ -466,7 +466,7 @@ fn a_vm_that_may_use_some_cpus_is_planned_on_them_or_told_what_to_do() {
 #[test]
 fn a_file_that_says_nothing_of_budgets_refuses_vms_that_ask_for_them() {
     for (file, words) in [
-        ("[class.rt.net]\nvhost = 75\n", "[sched]"),
+        ("[class.rt]\nvhost = 75\n", "[sched]"),
         ("[host]\npcpus = 2\nscheduler = \"gedf\"\n", "[sched]"),
         (
             "[host]\npcpus = 4000\nscheduler = \"gedf\"\n[sched]\n",

@@ -26,7 +26,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_place_and_ends_with_2() {
     let directory = tempfile::tempdir().unwrap();
     for (text, expected) in [
         (
-            "[class.rt.net]\nirq = 99\n",
+            "[class.rt]\nirq = 99\n",
             "steadyvm.toml line 2 column 7: priority 99",
         ),
         (
@@ -34,7 +34,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_place_and_ends_with_2() {
             "steadyvm.toml line 1 column 2: unknown field `neet`",
         ),
         (
-            "[class.rt.net]\nirq = 85\n[[nic]]\nname = \"no-such-nic\"\nclass = \"rt\"\n",
+            "[class.rt]\nirq = 85\n[[nic]]\nname = \"no-such-nic\"\nclass = \"rt\"\n",
             "steadyvm.toml line 3 column 1: there is no network interface `no-such-nic`",
         ),
     ] {

@@ -260,8 +260,8 @@ fn too_short(request: &Request, vms: &[VmReport]) -> Vec<String> {
     found
         .map(|(vm, vcpu)| {
             format!(
-                "VM \"{}\" has a period of {}: no kernel switches so often (SCHED_DEADLINE: 100 us at least); a \
-                 number without a unit is nanoseconds",
+                "VM \"{}\" has a period of {}: no kernel switches so often (SCHED_DEADLINE: 100 us at least); is \
+                 the unit right?",
                 vm.name,
                 request.unit.show(vcpu.period.into())
             )

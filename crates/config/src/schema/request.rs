@@ -25,20 +25,23 @@ pub enum UnitName {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(
     deny_unknown_fields,
-    default,
     expecting = "an object with \"vms\" and \"host\", or a service"
 )]
 pub struct Request {
     host: Option<Placed<Host>>,
+    #[serde(default)]
     class: BTreeMap<String, Placed<Vm>>,
-    #[serde(alias = "vm")]
+    #[serde(default, alias = "vm")]
     vms: Vec<Placed<Vm>>,
-    #[serde(alias = "service")]
+    #[serde(default, alias = "service")]
     services: Vec<Placed<Service>>,
-    #[serde(alias = "flow")]
+    #[serde(default, alias = "flow")]
     flows: Vec<Placed<Flow>>,
+    #[serde(default)]
     net: Net,
+    #[serde(default)]
     kernel: Kernel,
+    #[serde(default)]
     nic: Vec<Placed<Nic>>,
     /// Which words it is made of; none: those of version 1.
     pub schema_version: Option<u32>,

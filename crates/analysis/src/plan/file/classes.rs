@@ -24,7 +24,12 @@ pub(super) fn settings(
         ));
     }
     if let Some(key) = vm.path_key() {
-        let message = format!("a VM has {key} from its class; move it to [class.NAME]");
+        let count = if key == "vcpu" {
+            " (how many VCPUs a VM has is vcpus)"
+        } else {
+            ""
+        };
+        let message = format!("a VM has {key} from its class; move it to [class.NAME]{count}");
         return Err(InputError::new("", message));
     }
     let rt = Vm::default();

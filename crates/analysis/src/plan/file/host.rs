@@ -84,6 +84,13 @@ impl HostTable<'_> {
         };
         Host::new(cpus, order, server, overheads)
             .map(|host| host.with_isolation(self.0.isolate))
-            .map_err(|error| InputError::new("host.overheads", unit.error(&error)))
+            .map_err(|error| {
+                let place = if self.0.quantum.0 < 0 {
+                    "host.quantum"
+                } else {
+                    "host.overheads"
+                };
+                InputError::new(place, unit.error(&error))
+            })
     }
 }
