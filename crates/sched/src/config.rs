@@ -353,7 +353,7 @@ mod tests {
     /// A budget is in all, as in a plan; without `vcpus` nobody knows of how many it is.
     #[test]
     fn a_budget_is_dealt_to_the_vcpus_that_the_file_names_and_may_be_a_classs() {
-        let text = "[class.c]\nbudget = '8ms'\nperiod = '10ms'\nvcpus = 2\n[class.d]\nextends = 'c'\n\
+        let text = "[host]\nscheduler = 'gedf'\n[class.c]\nbudget = '8ms'\nperiod = '10ms'\nvcpus = 2\n[class.d]\nextends = 'c'\n\
                     [[vm]]\nname = 'a'\nclass = 'd'\n[[vm]]\nname = 'none'\n\
                     [[vm]]\nname = 'own'\nclass = 'd'\nvcpus = 4\ndeadline = '5ms'\npriority = 3\n";
         let config = Config::parse("f", text).unwrap();
