@@ -34,7 +34,6 @@ name = \"bulk\"
 class = \"others\"
 [class.others]
 extends = \"best-effort\"
-[class.others]
 irq = \"normal\"
 ";
 

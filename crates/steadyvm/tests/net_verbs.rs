@@ -186,7 +186,7 @@ fn a_full_disk_and_a_kill_while_the_journal_is_written_lose_nothing() {
     let _guard = Budgets(budgets());
     for (name, more) in [("one.toml", 1), ("two.toml", 2)] {
         let text = format!(
-            "[net]\nbudget_packets = {}\nbudget_us = {}\n",
+            "[net]\nbudget_packets = {}\nbudget_time = \"{}us\"\n",
             packets + more,
             time_us + 1000 * more
         );

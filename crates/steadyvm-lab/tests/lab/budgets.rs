@@ -14,9 +14,6 @@ pcpus = 2
 scheduler = \"gedf\"
 enforce = \"deadline\"
 
-[sched]
-mechanism = \"deadline\"
-
 [[nic]]
 name = \"rt\"
 class = \"rt\"

@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PROFILE: &str = r#"
 [net]
 budget_packets = 64
+[kernel]
 rcu = 2
 [class.rt]
 irq = 80
