@@ -80,12 +80,17 @@ impl Generator {
 }
 
 impl Random {
-    /// Reads a file of random task sets.
+    /// Reads a file of random task sets, or the same in JSON.
     ///
     /// # Errors
     /// One that describes no sets.
     pub fn of(text: &str) -> Result<Self, InputError> {
-        let read = Self(steadyvm_config::Random::parse("", text)?);
+        let read = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|error| InputError::new("random sets", error))?
+        } else {
+            steadyvm_config::Random::parse("", text)?
+        };
+        let read = Self(read);
         (read.check()).map_err(|message| InputError::new("the file", message))?;
         Ok(read)
     }
