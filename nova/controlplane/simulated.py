@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from steadyvm_nova.interface import Interface
@@ -20,6 +21,8 @@ BATCH_CPU_S = 300
 # A VM that gets less of a CPU than this makes no progress to speak of.
 _STARVED_CPUS = 0.01
 _US = 1_000_000
+# Between what simulate.toml has and what steadyvm.toml has.
+WITH = "\n# steadyvm.toml\n"
 
 
 class Vm(NamedTuple):
@@ -105,11 +108,11 @@ def plan(
     drops_late: bool = False,
     duration_s: int = DURATION_S,
 ) -> str:
-    """A host as `steadyvm simulate` reads it; deferrable servers are those of section 4.3.1."""
-    lines = ["[host]", f"pcpus = {cpus}", f'scheduler = "{scheduler}"', "[simulate]"]
-    lines += [f'duration = "{duration_s}s"', f'server = "{server}"', "random_offsets = true"]
+    """A host as `steadyvm simulate` reads it, after `WITH` how it is played; deferrable servers are those of section 4.3.1."""
+    how = [f'duration = "{duration_s}s"', f'server = "{server}"', "random_offsets = true"]
     if drops_late:
-        lines.append('late = "drop"')
+        how.append('late = "drop"')
+    lines = ["[host]", f"pcpus = {cpus}", f'scheduler = "{scheduler}"']
     for vm in vms:
         one = vm.interface
         lines += ["[[vm]]", f'name = "{vm.name}"', 'scheduler = "gedf"', 'interface = "mpr"']
@@ -120,17 +123,19 @@ def plan(
         lines.append("]")
     for name in others:
         lines += ["[[vm]]", f'name = "{name}"', "rt = false", f"vcpus = {OTHER_VCPUS}"]
-    return "\n".join(lines)
+    return "\n".join(how) + WITH + "\n".join(lines)
 
 
 def steadyvm_simulate(steadyvm: str, text: str) -> dict[str, Got]:
     """What each VM of a plan gets."""
     if "[[vm]]" not in text:
         return {}
-    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
-        file.write(text)
-        file.flush()
-        command = [steadyvm, "simulate", "--json", file.name]
+    how, plan_text = text.split(WITH)
+    with tempfile.TemporaryDirectory() as directory:
+        file, played = Path(directory, "steadyvm.toml"), Path(directory, "simulate.toml")
+        file.write_text(plan_text)
+        played.write_text(how)
+        command = [steadyvm, "simulate", "--json", str(file), "--with", str(played)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     # 1 is a host with late jobs, which is what is looked for.
     if done.returncode not in (0, 1):

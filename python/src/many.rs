@@ -43,19 +43,14 @@ pub fn sweep_svg(py: Python<'_>, text: &str, axis: &str) -> PyResult<String> {
     Ok(sweep::svg(&axis, &points))
 }
 
-/// How many random task sets each combination of the `[random]` table holds, as JSON text.
+/// How many of the random task sets that a file describes each combination holds, as JSON text.
 #[pyfunction]
 pub fn curves_json(py: Python<'_>, text: &str) -> PyResult<String> {
     let curves = py.allow_threads(|| {
         let random = random::Random::of(text)?;
-        random.map(|random| random::run(text, &random)).transpose()
+        random::run(text, &random)
     });
-    match curves.map_err(value_error)? {
-        Some(curves) => json(&curves),
-        None => Err(value_error(
-            "random: there is no such table, which says what task sets to draw",
-        )),
-    }
+    json(&curves.map_err(value_error)?)
 }
 
 /// Which host of a cluster takes which VM, as JSON text.

@@ -72,7 +72,8 @@ fn every_random_rejection_is_explained() {
                               "scheduler": *["pedf", "gedf", "pdm", "gdm"].choose(&mut rng).unwrap(),
                               "server": *["cbs", "deferrable"].choose(&mut rng).unwrap()});
         if rng.random_bool(0.3) {
-            host["overheads"] = json!({"quantum": rng.random_range(0..3), "context_switch": 1});
+            host["quantum"] = json!(rng.random_range(0..3));
+            host["overheads"] = json!({"context_switch": 1});
         }
         let request = json!({"vms": vms, "host": host});
         let Some(report) = run(&request) else {
@@ -160,7 +161,8 @@ fn each_kind_has_its_witness() {
     let vm = json!([{"name": "a", "scheduler": "edf", "interface": "prm", "period": 5,
                      "tasks": tasks(&[(3, 10)])}]);
     let mut request = on(vm, 1, "pedf");
-    request["host"]["overheads"] = json!({"quantum": 3, "context_switch": 1});
+    request["host"]["quantum"] = json!(3);
+    request["host"]["overheads"] = json!({"context_switch": 1});
     let (t, demand, supply) = figures(&only_reason(&request));
     assert!(t == 5 && supply == 5 && demand > 5);
     // A tie of the interference test: two others can hold both CPUs for more than the slack.

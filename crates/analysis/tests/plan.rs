@@ -172,10 +172,36 @@ fn bad_json_says_where_and_what() {
         ("/host/pcpus", json!(1_000_000), "host.pcpus", "between 1"),
         (
             "/host/overheads",
-            json!({"quantum": -1}),
+            json!({"migration": -1}),
             "host.overheads",
             "negative",
         ),
+        ("/host/quantum", json!(-1), "host.quantum", "negative"),
+        (
+            "/host/scheduler",
+            json!("grm"),
+            "host",
+            "no plan is made for",
+        ),
+        (
+            "/host/server",
+            json!("polling"),
+            "host",
+            "no plan is made for",
+        ),
+        (
+            "/host/overheads",
+            json!({"quantum": 1}),
+            "line 1",
+            "quantum is a key of the host itself",
+        ),
+        (
+            "/vms/0/deadline",
+            json!(9),
+            "vms[0].deadline",
+            "a plan computes when",
+        ),
+        ("/vms/0/irq", json!(80), "vms[0]", "move it to [class.NAME]"),
         ("/schema_version", json!(2), "schema_version", "version 1"),
     ] {
         let mut request = request(&good, "pedf", 1);
@@ -189,8 +215,10 @@ fn bad_json_says_where_and_what() {
         assert!(error.place.starts_with(place), "{pointer}: {error}");
         assert!(error.message.contains(message), "{pointer}: {error}");
     }
-    assert_eq!(plan::json::parse("{\"vms\":[]}").unwrap_err().place, "vms");
-    for text in ["", "{", "[]", "null", "{\"host\":{}}"] {
+    for empty in ["{\"vms\":[]}", "{\"host\":{}}"] {
+        assert_eq!(plan::json::parse(empty).unwrap_err().place, "vms");
+    }
+    for text in ["", "{", "[]", "null"] {
         let error = plan::json::parse(text).unwrap_err();
         assert!(error.place.starts_with("line"), "{text}: {error}");
     }
@@ -241,7 +269,7 @@ fn a_built_in_class_that_is_written_keeps_what_it_leaves_out() {
     };
     assert!(!is_rt(""));
     assert!(!is_rt("[class.best-effort]\ncpus = [1]\n"));
-    assert!(!is_rt("[class.best-effort.net]\ntap_batch = 1\n"));
+    assert!(!is_rt("[class.best-effort]\ntap_batch = 1\n"));
     // What it says itself, or what it extends, comes first.
     assert!(is_rt("[class.best-effort]\nrt = true\n"));
     assert!(is_rt(
@@ -290,7 +318,7 @@ fn bad_files_say_where_and_what() {
         ),
         (
             "period = \"2ms\"",
-            "period = { from = 1, to = 2 }",
+            "period = { from = \"1ms\", to = \"2ms\" }",
             "missing field `step`",
         ),
         (

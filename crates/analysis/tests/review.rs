@@ -241,11 +241,11 @@ fn what_no_kernel_installs_is_said() {
     }
     // A CPU of its own needs no reservation.
     assert!(plan("\"10ms\"", "\"10ms\"").feasible);
-    let slip = plan("10", "3");
+    let slip = plan("\"10ns\"", "\"3ns\"");
     assert!(
         slip.notes
             .iter()
-            .any(|note| note.contains("without a unit")),
+            .any(|note| note.contains("is the unit right?")),
         "{slip:?}"
     );
     assert!(
@@ -324,7 +324,7 @@ fn deadline_is_refused_what_it_is_not() {
                         "host.scheduler"
                     };
                     assert_eq!(error.place, place, "{what}");
-                    assert!(error.message.contains("mechanism = \"ext\""), "{error}");
+                    assert!(error.message.contains("enforce = \"ext\""), "{error}");
                 }
             }
         }
@@ -356,7 +356,7 @@ fn the_fair_server_is_a_term_of_the_test() {
             if !holds {
                 let why = &report.explanations[0];
                 assert!(
-                    why.demand > why.supply && why.text.contains("fair_server_us"),
+                    why.demand > why.supply && why.text.contains("fair_server of [kernel]"),
                     "{why:?}"
                 );
             }

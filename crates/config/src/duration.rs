@@ -1,6 +1,7 @@
-//! Times in `steadyvm.toml`: "10ms", "1.5us", "250ns", "2s", or whole nanoseconds.
+//! Times in `steadyvm.toml`: "10ms", "1.5us", "250ns", "2s".
 //!
-//! Rule: a number with a unit is exact or refused; nothing is rounded.
+//! Rule: a number with a unit is exact or refused; nothing is rounded. A number without one is a time in JSON alone, where the
+//! request says the unit.
 
 use serde::{Deserialize, Deserializer, de};
 
@@ -9,6 +10,10 @@ type Time = i64;
 
 /// The sign of a millionth: the micro sign, and the Greek letter.
 const MICRO: [char; 2] = ['\u{b5}', '\u{3bc}'];
+
+/// What a time asks a reader for. The reader of this crate refuses a number there; those of other formats take it for a
+/// wrapper, and give the value.
+pub(crate) const TIME: &str = "steadyvm_config::Written";
 
 const UNITS: [(&str, Time); 4] = [
     ("ns", 1),
@@ -54,11 +59,18 @@ impl<'de> Deserialize<'de> for Written {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 
-        impl de::Visitor<'_> for Visitor {
+        impl<'de> de::Visitor<'de> for Visitor {
             type Value = Written;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a time such as \"10ms\" (ns, us, ms, s) or whole nanoseconds")
+                f.write_str("a time such as \"10ms\" (ns, us, ms, s)")
+            }
+
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> Result<Written, D::Error> {
+                deserializer.deserialize_any(self)
             }
 
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<Written, E> {
@@ -77,7 +89,7 @@ impl<'de> Deserialize<'de> for Written {
             }
         }
 
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_newtype_struct(TIME, Visitor)
     }
 }
 
@@ -111,6 +123,11 @@ pub fn parse(text: &str) -> Option<Time> {
         time = time.checked_add(digit * place)?;
     }
     Some(if negative { -time } else { time })
+}
+
+/// The shortest text of a time for a file, in quotation marks.
+pub fn written(time: i128) -> String {
+    format!("\"{}\"", show(time).replace(' ', ""))
 }
 
 /// The shortest exact way to write a time.

@@ -8,6 +8,8 @@ pub fn words(message: &str) -> String {
     let lists = |field: &str| message.contains(&format!("`{field}`"));
     let hint = if message.contains("map, expected a list") {
         "there may be several of these: write it in double brackets, [[service]], [[vm]] or [[flow]] (JSON: a list)"
+    } else if message.starts_with("unknown field `j`") || message.starts_with("unknown field `s`") {
+        "the whole words are jitter and suspension"
     } else if message.starts_with("unknown field") && lists("limit") {
         "c is the execution of one request, t the time between two, d its deadline (t if left out), limit the longest \
          latency, vm a name of your choice"
@@ -20,8 +22,12 @@ pub fn words(message: &str) -> String {
          of CPUs, no shares"
     } else if message == "missing field `vm`" {
         "a service names its VM; any name will do, and a VM of that name is made if there is none"
-    } else if message == "missing field `scheduler`" {
-        "give scheduler = \"pedf\" (pinned VCPUs; holds most with SCHED_DEADLINE), or \"gedf\", \"pdm\", \"gdm\""
+    } else if message.starts_with("unknown field `quantum`") && lists("cache_reload") {
+        "quantum is a key of the host itself"
+    } else if message.starts_with("unknown field `scheduler`") && lists("cache_reload") {
+        "what a decision of the scheduler costs is called decision"
+    } else if message.starts_with("unknown field `order`") && lists("adversary") {
+        "scheduler = \"gdm\" and its like say the order, too"
     } else {
         return message;
     };

@@ -2,7 +2,8 @@
 //!
 //! [`File`] is the whole of a file as typed tables. [`File::parse`] reads the owner's file, [`DropIn::parse`] one of the
 //! files beside it. Each text is read by itself, and [`File::with`] puts their VMs together as values: so a value keeps
-//! the [`Place`] in the file that it was written in. Who uses a table takes it from there and never sees the text.
+//! the [`Place`] in the file that it was written in. Who uses a table takes it from there and never sees the text. What is a
+//! tool's input has a file of its own: [`Simulate`], [`Random`]. [`Request`] has a file's tables from JSON.
 //!
 //! Rule: the form is checked here: keys, types and words, in every table, whether or not anybody asks for the table. What
 //! values mean together is checked by who uses them.
@@ -15,6 +16,7 @@ mod drop_in;
 mod duration;
 mod error;
 mod hints;
+mod old;
 pub mod page;
 mod place;
 mod priority;
@@ -24,25 +26,24 @@ mod words;
 
 pub use cpus::{CpuNumbers, ranges};
 pub use drop_in::DropIn;
-pub use duration::{Count, Written, parse as duration_ns, show};
+pub use duration::{Count, Written, parse as duration_ns, show, written};
 pub use error::Error;
 pub use hints::words;
 pub use place::{Place, Placed};
 pub use priority::{HIGHEST_PRIORITY, ThreadPriority};
 pub use reader::untyped;
-pub use schema::class::ClassNet;
+pub use schema::File;
 pub use schema::host::{Host, Overheads};
+pub use schema::kernel::Kernel;
 pub use schema::net::{Demux, Level, Net};
 pub use schema::nic::{Nic, NicQueue, Steer};
 pub use schema::random::{Column, Periods, Random};
-pub use schema::sched::{Reserved, Sched};
+pub use schema::request::{Request, UnitName};
 pub use schema::service::{Flow, Receive, Send, SendParts, Service};
 pub use schema::simulate::Simulate;
 pub use schema::vm::{Holder, Period, PeriodRange, Task, User, Users, Vm};
-pub use schema::{File, UnitName};
 pub use words::{
-    Distribution, Enforcement, HostName, InterfaceName, Late, Mechanism, Priority, Queue,
-    SchedulerName, ServerName, TapQdisc,
+    Distribution, HostName, InterfaceName, Late, Mechanism, SchedulerName, ServerName, TapQdisc,
 };
 
 /// The largest batch of a tap in packets: what vhost-net hands over at once (`VHOST_NET_BATCH`), and

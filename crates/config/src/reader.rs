@@ -9,8 +9,9 @@ use serde::forward_to_deserialize_any;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::duration::{TIME, written};
 use crate::place::PLACED;
-use crate::{Error, Place, hints};
+use crate::{Error, Place, hints, old};
 
 /// A text, and what it is called.
 pub(crate) struct Source<'s> {
@@ -44,12 +45,19 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The tables of the text.
+    /// The tables of the text, which has no old words.
     pub fn tables(&self) -> Result<Spanned<DeTable<'s>>, Error> {
-        DeTable::parse(self.text).map_err(|error| Error {
+        let tables = DeTable::parse(self.text).map_err(|error| Error {
             place: Some(self.place(error.span().map_or(0, |span| span.start))),
             message: hints::words(error.message()),
-        })
+        })?;
+        old::refuse(self, tables.get_ref())?;
+        Ok(tables)
+    }
+
+    /// The text of a value, as it is written.
+    pub fn written(&self, span: Range<usize>) -> &'s str {
+        self.text.get(span).unwrap_or_default()
     }
 
     /// The tables as typed values.
@@ -101,6 +109,20 @@ impl<'i, 's> Reader<'i, 's> {
             value: value.into_inner(),
             source,
         }
+    }
+
+    /// A time, which is a text: a number would be of a unit that nobody sees.
+    fn time<V: Visitor<'i>>(self, visitor: V) -> Result<V::Value, Error> {
+        let instead = match &self.value {
+            DeValue::Integer(number) => {
+                let whole = i64::from_str_radix(number.as_str(), number.radix());
+                whole.map_or_else(|_| "\"10ms\"".to_owned(), |whole| written(whole.into()))
+            }
+            DeValue::Float(_) => "\"10ms\"".to_owned(),
+            _ => return self.deserialize_any(visitor),
+        };
+        let message = format!("a time is a text with its unit; write {instead}");
+        Err(Error::new(self.source.place(self.span.start), message))
     }
 }
 
@@ -157,6 +179,9 @@ impl<'i> Deserializer<'i> for Reader<'i, '_> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Error> {
+        if name == TIME {
+            return self.time(visitor);
+        }
         if name != PLACED {
             return visitor.visit_newtype_struct(self);
         }
@@ -166,6 +191,20 @@ impl<'i> Deserializer<'i> for Reader<'i, '_> {
             place,
             reader: Some(self),
         })
+    }
+
+    /// A table is no list of its values.
+    fn deserialize_struct<V: Visitor<'i>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        if matches!(self.value, DeValue::Array(_)) {
+            let error: Error = de::Error::invalid_type(de::Unexpected::Seq, &visitor);
+            return Err(error.or_at(|| self.source.place(self.span.start)));
+        }
+        self.deserialize_any(visitor)
     }
 
     fn deserialize_enum<V: Visitor<'i>>(
@@ -199,7 +238,7 @@ impl<'i> Deserializer<'i> for Reader<'i, '_> {
     forward_to_deserialize_any! {
         <V: Visitor<'i>>
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 

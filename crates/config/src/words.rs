@@ -57,11 +57,12 @@ impl InterfaceName {
     }
 }
 
-/// A host's scheduler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What orders VCPUs: on all CPUs (global), or each on one CPU (partitioned).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HostName {
     /// Partitioned EDF.
+    #[default]
     Pedf,
     /// Global EDF.
     Gedf,
@@ -69,9 +70,29 @@ pub enum HostName {
     Pdm,
     /// Global deadline-monotonic.
     Gdm,
+    /// Partitioned rate-monotonic.
+    Prm,
+    /// Global rate-monotonic.
+    Grm,
+    /// Partitioned, by the priorities that VMs name.
+    Pfp,
+    /// Global, by the priorities that VMs name.
+    Gfp,
 }
 
 impl HostName {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Pedf,
+        Self::Gedf,
+        Self::Pdm,
+        Self::Gdm,
+        Self::Prm,
+        Self::Grm,
+        Self::Pfp,
+        Self::Gfp,
+    ];
+
     /// The word itself.
     pub const fn word(self) -> &'static str {
         match self {
@@ -79,13 +100,32 @@ impl HostName {
             Self::Gedf => "gedf",
             Self::Pdm => "pdm",
             Self::Gdm => "gdm",
+            Self::Prm => "prm",
+            Self::Grm => "grm",
+            Self::Pfp => "pfp",
+            Self::Gfp => "gfp",
         }
+    }
+
+    /// Whether each VCPU stays on one CPU.
+    pub const fn is_partitioned(self) -> bool {
+        matches!(self, Self::Pedf | Self::Pdm | Self::Prm | Self::Pfp)
+    }
+
+    /// Whether it is EDF.
+    pub const fn is_edf(self) -> bool {
+        matches!(self, Self::Pedf | Self::Gedf)
+    }
+
+    /// Whether plans are made for it.
+    pub const fn is_planned(self) -> bool {
+        matches!(self, Self::Pedf | Self::Gedf | Self::Pdm | Self::Gdm)
     }
 }
 
 /// A VCPU's server on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum ServerName {
     /// Constant-bandwidth server with the wake-up rule of `SCHED_DEADLINE`; under a fixed-priority host
     /// the sporadic server, its counterpart.
@@ -97,6 +137,12 @@ pub enum ServerName {
     Sporadic,
     /// Deferrable server.
     Deferrable,
+    /// Polling server.
+    Polling,
+    /// Periodic, but servers of lower priority may run on their own budgets while it idles.
+    WorkConserving,
+    /// Periodic, but any other server may have the budget that it idles away.
+    CapacityReclaiming,
 }
 
 impl ServerName {
@@ -107,20 +153,19 @@ impl ServerName {
             Self::Periodic => "periodic",
             Self::Sporadic => "sporadic",
             Self::Deferrable => "deferrable",
+            Self::Polling => "polling",
+            Self::WorkConserving => "work-conserving",
+            Self::CapacityReclaiming => "capacity-reclaiming",
         }
     }
-}
 
-/// What enforces a plan on the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Enforcement {
-    /// The kernel's `SCHED_DEADLINE`.
-    Deadline,
-    /// A `sched_ext` scheduler.
-    Ext,
-    /// Nothing: the plan is arithmetic.
-    None,
+    /// Whether plans are made for it.
+    pub const fn is_planned(self) -> bool {
+        matches!(
+            self,
+            Self::Cbs | Self::Periodic | Self::Sporadic | Self::Deferrable
+        )
+    }
 }
 
 /// What keeps budgets.
@@ -137,32 +182,6 @@ pub enum Mechanism {
     Deadline,
     /// Nothing: budgets are computed only.
     None,
-}
-
-/// What orders VCPUs that have a budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Priority {
-    /// By absolute deadline: EDF.
-    #[default]
-    EarliestDeadline,
-    /// By relative deadline: DM.
-    DeadlineMonotonic,
-    /// By period: RM.
-    RateMonotonic,
-    /// By `priority`, 0 first.
-    Explicit,
-}
-
-/// Which VCPUs a CPU chooses from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Queue {
-    /// All that may run on it.
-    #[default]
-    Global,
-    /// Those whose first CPU it is.
-    Partitioned,
 }
 
 /// A queueing discipline for a tap.

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use steadyvm_config::page::markdown;
-use steadyvm_config::{DropIn, File, untyped};
+use steadyvm_config::{DropIn, File, Random, Request, Simulate, untyped};
 
 fn refusal(text: &str) -> String {
     File::parse("f.toml", text).unwrap_err().to_string()
@@ -21,13 +21,10 @@ fn described(heading: &str) -> Vec<String> {
 }
 
 /// A text with the key `zz` in a table, which no table has, and the section that describes the table.
-const TABLES: [(&str, &str); 24] = [
+const TABLES: [(&str, &str); 17] = [
     ("Top level", "zz = 1"),
     ("`[host]`", "[host]\nzz = 1"),
-    (
-        "`[host.overheads]`",
-        "[host]\nscheduler = \"pedf\"\n[host.overheads]\nzz = 1",
-    ),
+    ("`[host.overheads]`", "[host.overheads]\nzz = 1"),
     ("`[[vm]]` and `[class.NAME]`", "[[vm]]\nzz = 1"),
     ("`[[vm]]` and `[class.NAME]`", "[class.a]\nzz = 1"),
     ("`period` as a range", "[[vm]]\nperiod = { zz = 1 }"),
@@ -39,23 +36,36 @@ const TABLES: [(&str, &str); 24] = [
     ("`[net]`", "[net]\nzz = 1"),
     ("`[net.demux]`", "[net.demux]\nzz = 1"),
     ("`levels`", "[net.demux]\nlevels = [{ zz = 1 }]"),
-    ("`[class.NAME.net]`", "[class.a.net]\nzz = 1"),
+    ("`[kernel]`", "[kernel]\nzz = 1"),
     ("`[[nic]]`", "[[nic]]\nzz = 1"),
     ("`queues`", "[[nic]]\nqueues = [{ zz = 1 }]"),
-    ("`steer`", "[[nic]]\nsteer = [{ zz = 1 }]"),
-    ("`[sched]`", "[sched]\nzz = 1"),
-    ("`[sched.vm.NAME]`", "[sched.vm.a]\nzz = 1"),
-    ("`[simulate]`", "[simulate]\nzz = 1"),
-    ("`[random]`", "[random]\nzz = 1"),
-    ("`periods`", "[random]\nperiods = { zz = 1 }"),
-    ("`columns`", "[random]\ncolumns = [{ zz = 1 }]"),
 ];
+
+/// The same of files of their own.
+const OWN: [(&str, &str); 5] = [
+    ("`steer`", "[[nic]]\nsteer = [{ zz = 1 }]"),
+    ("simulate.toml", "zz = 1"),
+    ("Random task sets", "zz = 1"),
+    ("`periods`", "periods = { zz = 1 }"),
+    ("`columns`", "columns = [{ zz = 1 }]"),
+];
+
+/// What reads the file that has a section's keys, says.
+fn refusal_of(heading: &str, text: &str) -> String {
+    match heading {
+        "simulate.toml" => Simulate::parse("f.toml", text).unwrap_err().to_string(),
+        "Random task sets" | "`periods`" | "`columns`" => {
+            Random::parse("f.toml", text).unwrap_err().to_string()
+        }
+        _ => refusal(text),
+    }
+}
 
 /// Nobody has to ask for a table: a file without `[host]` is as strict as one with it.
 #[test]
 fn an_unknown_key_is_an_error_with_its_line_in_every_table_and_the_page_has_the_known_ones() {
-    for (heading, text) in TABLES {
-        let said = refusal(text);
+    for (heading, text) in TABLES.into_iter().chain(OWN) {
+        let said = refusal_of(heading, text);
         let line = text.lines().count();
         assert!(
             said.starts_with(&format!("f.toml line {line} column ")),
@@ -87,14 +97,14 @@ fn a_fault_of_a_value_is_at_the_value() {
             "unknown variant `cfs`, expected one of `pedf`",
         ),
         (
-            "[sched]\nmechanism = 7\n",
-            "line 2 column 13",
+            "[host]\nenforce = 7\n",
+            "line 2 column 11",
             "expected a word: auto",
         ),
         (
-            "\n[host]\npcpus = 4\n",
+            "\n[[service]]\nlimit = \"4ms\"\n",
             "line 2 column 1",
-            "missing field `scheduler`",
+            "missing field `vm`",
         ),
         (
             "[[vm]]\nname = 1979-05-27\n",
@@ -103,7 +113,7 @@ fn a_fault_of_a_value_is_at_the_value() {
         ),
         ("[[vm]\n", "line 1 column 6", ""),
         (
-            "[class.a.net]\ntap_batch = 65\n",
+            "[class.a]\ntap_batch = 65\n",
             "line 2 column 13",
             "65 is not one of 1 to 64",
         ),
@@ -113,8 +123,14 @@ fn a_fault_of_a_value_is_at_the_value() {
             "a user by name or number",
         ),
         (
-            "[net]\nbudget_us = 99999999999999999999\n",
-            "line 2 column 13",
+            "[[host]]\npcpus = 1\n",
+            "line 1 column 1",
+            "expected an object that describes a host",
+        ),
+        ("\nnet = []\n", "line 2 column 7", "invalid type: sequence"),
+        (
+            "[net]\nbudget_packets = 99999999999999999999\n",
+            "line 2 column 18",
             "too large",
         ),
         ("\u{feff}zz = 1\n", "line 1 column 1", "unknown field"),
@@ -173,11 +189,116 @@ fn a_file_beside_the_owners_has_vms_alone() {
 /// JSON requests have the same tables; their readers say places themselves.
 #[test]
 fn the_same_tables_are_read_from_json() {
-    let file: File =
-        serde_json::from_str(r#"{"vms": [{"name": "a", "tasks": [{"c": 1, "t": 2}]}]}"#).unwrap();
-    assert_eq!(file.vm_names().collect::<Vec<_>>(), ["a"]);
-    assert_eq!(file.vm[0].place.line, 0);
-    assert!(serde_json::from_str::<File>("[]").is_err());
+    let of = |text: &str| serde_json::from_str::<Request>(text).map(Request::into_file);
+    for list in ["vms", "vm"] {
+        let text = format!(r#"{{"{list}": [{{"name": "a", "tasks": [{{"c": 1, "t": 2}}]}}]}}"#);
+        let file = of(&text).unwrap();
+        assert_eq!(file.vm_names().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(file.vm[0].place.line, 0);
+    }
+    for wrong in ["[]", r#"{"random": {}}"#, r#"{"simulate": {}}"#] {
+        assert!(of(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// Who writes 2000 means microseconds, or not; a text says it.
+#[test]
+fn a_time_is_a_text_in_every_table() {
+    for (text, place, instead) in [
+        ("[host]\nquantum = 1000000", "line 2 column 11", "\"1ms\""),
+        (
+            "[host.overheads]\ndecision = 3_000",
+            "line 2 column 12",
+            "\"3us\"",
+        ),
+        ("[[vm]]\nbudget = 2000000", "line 2 column 10", "\"2ms\""),
+        ("[[vm]]\nperiod = 10", "line 2 column 10", "\"10ns\""),
+        ("[[vm]]\nperiod = 1.5", "line 2 column 10", "\"10ms\""),
+        (
+            "[[vm]]\nperiod = { from = 1 }",
+            "line 2 column 19",
+            "\"1ns\"",
+        ),
+        ("[[vm]]\ntasks = [{ c = 0 }]", "line 2 column 16", "\"0ns\""),
+        ("[[service]]\nsend = 5", "line 2 column 8", "\"5ns\""),
+        ("[[flow]]\njitter = 0x10", "line 2 column 10", "\"16ns\""),
+        ("[net]\nbudget_time = 2000", "line 2 column 15", "\"2us\""),
+        (
+            "[kernel]\nfair_server = 500000",
+            "line 2 column 15",
+            "\"500us\"",
+        ),
+    ] {
+        let said = refusal(text);
+        let expected = format!("f.toml {place}: a time is a text with its unit; write {instead}");
+        assert_eq!(said, expected, "{text}");
+    }
+    let said = Simulate::parse("f.toml", "duration = 7")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.starts_with("f.toml line 1 column 12: a time is a text"),
+        "{said}"
+    );
+    let said = Random::parse("f.toml", "vcpu_periods = [7]")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.starts_with("f.toml line 1 column 17: a time is a text"),
+        "{said}"
+    );
+}
+
+/// One word for one thing: a key has one row, and a name that several tables share is of this list.
+#[test]
+fn the_page_names_each_key_once() {
+    /// Names of things that several tables have; each table has its own.
+    const SHARED: [&str; 22] = [
+        "name",
+        "class",
+        "vm",
+        "task",
+        "tasks",
+        "c",
+        "d",
+        "t",
+        "jitter",
+        "on",
+        "level",
+        "packet",
+        "batch",
+        "interrupt",
+        "from",
+        "to",
+        "step",
+        "queue",
+        "cpus",
+        "nic",
+        "host",
+        "scheduler",
+    ];
+    let page = markdown();
+    // Files of their own: what they say is not the host's.
+    let (own, _) = page.split_once("\n## simulate.toml\n").unwrap();
+    let mut rows: Vec<(&str, &str)> = Vec::new();
+    for section in own.split("\n## ").skip(1) {
+        let heading = section.lines().next().unwrap();
+        let keys = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.extend(keys.map(|row| (row.split('`').next().unwrap(), heading)));
+    }
+    rows.sort_unstable();
+    assert!(rows.len() > 80, "{rows:?}");
+    for pair in rows.windows(2) {
+        let ((key, one), (next, other)) = (pair[0], pair[1]);
+        if key == next {
+            assert_ne!(one, other, "{key} has two rows");
+            assert!(SHARED.contains(&key), "{key} is in {one} and in {other}");
+        }
+    }
+    for word in ["server", "enforce", "quantum", "budget", "rcu", "vhost"] {
+        let places = rows.iter().filter(|(key, _)| *key == word);
+        assert_eq!(places.count(), 1, "{word}");
+    }
 }
 
 /// One reader: no other crate reads TOML, but for another file (`vmm`: vm.toml), and what writes cases of a test (`sim`).
@@ -203,10 +324,11 @@ proptest! {
     #[test]
     fn no_text_panics(text in "\\PC*", words in prop::collection::vec(
         prop::sample::select(vec!["[host]", "[[vm]]", "[class.a]", "name = 'a'", "period = '1ms'", "cpus = [1]", "user = 1",
-            "[sched]", "[net]", "[[nic]]", "zz = 1", "vm = {}", "unit = \"\u{fc}\"", "}", "\u{feff}"]), 0..8)) {
+            "[sched]", "[sched.vm.a]", "budget_us = 1", "[net]", "[[nic]]", "zz = 1", "vm = {}", "unit = \"\u{fc}\"", "}", "\u{feff}"]), 0..8)) {
         let lines = words.join("\n");
         for text in [text.as_str(), lines.as_str()] {
             let _ = (File::parse("f", text), DropIn::parse("f", text), untyped::<serde_json::Value>(text));
+            let _ = (Simulate::parse("f", text), Random::parse("f", text));
         }
     }
 }

@@ -16,7 +16,8 @@ use crate::interface::shown;
 pub fn admit(file: &Path, name: &str, description: DropIn) -> Result<()> {
     if !file.exists() {
         return refused(format!(
-            "{} is not there, and real-time VMs start only where it says which CPUs they have: write [host] and [sched] \
+            "{} is not there, and real-time VMs start only where it says which CPUs they have: write [host] with \
+             enforce = \"auto\" \
              (steadyvm.toml(5) has its keys)",
             file.display()
         ));
@@ -25,8 +26,8 @@ pub fn admit(file: &Path, name: &str, description: DropIn) -> Result<()> {
         .doing(format!("this host cannot hold VM {}", shown(name)))?;
     if site.offers().is_none() {
         return refused(format!(
-            "{} has no [host] or no [sched], so nothing would keep the budget of VM {}: add them; mechanism = \"none\" of \
-             [sched] counts only",
+            "{} has no [host] with enforce, so nothing would keep the budget of VM {}: add enforce = \"auto\"; \
+             enforce = \"none\" counts only",
             file.display(),
             shown(name)
         ));

@@ -1,40 +1,40 @@
-//! What the section `[sched]` of a file asks of this scheduler: what enforces VCPU budgets, and which.
+//! What a file asks of this scheduler without a plan: what enforces VCPU budgets, and which.
 //!
 //! ```toml
-//! [sched]
-//! mechanism = "ext"          # auto, ext or deadline
-//! server = "deferrable"      # of VMs that name none; without it that of [host], or cbs
-//! order = "earliest-deadline"
-//! queue = "global"           # or partitioned
-//! quantum_us = 0             # 0: budgets end at exact times
+//! [host]
+//! enforce = "ext"            # or auto
+//! scheduler = "gedf"         # what orders VCPUs, and which a CPU chooses from
+//! server = "deferrable"
 //!
-//! [sched.vm.control]
-//! budget_us = 4000
-//! period_us = 10000
+//! [[vm]]
+//! name = "control"
+//! budget = "4ms"             # in all, if it has `vcpus`; else of each of its VCPUs
+//! period = "10ms"
 //! ```
 
 use crate::enforcement::{Enforcement, Reserved, kind};
+pub use crate::enforcement::{Priority, Queue};
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use steadyvm_config::{File, Placed, ServerName};
-pub use steadyvm_config::{Mechanism, Priority, Queue};
+pub use steadyvm_config::Mechanism;
+use steadyvm_config::{Count, File, Period, Place, ServerName, Written, show};
 use steadyvm_sched_policy::Parameters;
 
-/// The section `[sched]`.
+/// What a file asks of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// What enforces budgets.
     pub mechanism: Mechanism,
-    /// The server of VMs that name none: a word of [`steadyvm_sched_policy::Kind::word`].
+    /// The server: a word of [`steadyvm_sched_policy::Kind::word`].
     pub server: String,
     /// What orders VCPUs with a budget.
     pub order: Priority,
     /// Which VCPUs a CPU chooses from.
     pub queue: Queue,
-    /// Budget events are seen at its multiples, in microseconds; 0: at exact times.
-    pub quantum_us: u64,
+    /// Budget events are seen at its multiples; 0: at exact times.
+    pub quantum_ns: u64,
     /// VMs, by name.
     pub vm: BTreeMap<String, Vm>,
 }
@@ -46,7 +46,7 @@ impl Default for Config {
             server: ServerName::default().word().to_owned(),
             order: Priority::default(),
             queue: Queue::default(),
-            quantum_us: 0,
+            quantum_ns: 0,
             vm: BTreeMap::new(),
         }
     }
@@ -56,35 +56,19 @@ impl Default for Config {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vm {
-    /// CPU time in each period, in microseconds.
-    pub budget_us: u64,
-    /// The period, in microseconds.
-    pub period_us: u64,
-    /// From a period's start, in microseconds; the period where it is not given.
+    /// CPU time in each period.
+    pub budget_ns: u64,
+    /// The period.
+    pub period_ns: u64,
+    /// From a period's start; the period where it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline_us: Option<u64>,
-    /// A word of [`steadyvm_sched_policy::Kind::word`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<String>,
+    pub deadline_ns: Option<u64>,
     /// For the explicit order, 0 first.
     #[serde(default)]
     pub priority: u32,
     /// CPUs that it may run on; all where none are given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,
-}
-
-/// The server of VCPUs whose VM names none: that of `[sched]`, else that of `[host]`, else the default of `[host]`.
-pub fn default_server(file: &File) -> String {
-    let own = (file.sched.as_ref()).and_then(|table| table.server.clone());
-    own.unwrap_or_else(|| planned_server(file).word().to_owned())
-}
-
-/// The server that a file's plan is for.
-pub fn planned_server(file: &File) -> ServerName {
-    file.host
-        .as_ref()
-        .map_or_else(ServerName::default, |host| host.server)
 }
 
 impl Config {
@@ -97,28 +81,29 @@ impl Config {
         Self::of(&file)
     }
 
-    /// The section of a file.
+    /// What a file says, with each VM that names a budget and a period. What its other VMs need, only a plan says.
     ///
     /// # Errors
     /// Impossible values, with their place.
     pub fn of(file: &File) -> Result<Self, Error> {
-        let Some(table) = &file.sched else {
-            return Ok(Self::default());
+        let host = file.host.as_ref().map(|host| host.value.clone());
+        let host = host.unwrap_or_default();
+        let mut config = Self {
+            mechanism: host.enforce.unwrap_or_default(),
+            server: host.server.word().to_owned(),
+            order: host.scheduler.into(),
+            queue: host.scheduler.into(),
+            quantum_ns: time("quantum", host.quantum)
+                .map_err(|error| at(file.host.as_ref().map(|host| &host.place), &error))?,
+            vm: BTreeMap::new(),
         };
-        let config = Self {
-            mechanism: table.mechanism,
-            server: default_server(file),
-            order: table.order.unwrap_or_default(),
-            queue: table.queue.unwrap_or_default(),
-            quantum_us: table.quantum_us.unwrap_or_default(),
-            vm: (table.vm.iter())
-                .map(|(name, vm)| (name.clone(), Vm::from(&vm.value)))
-                .collect(),
-        };
-        kind(&config.server).map_err(|error| at(table, &error))?;
-        for (name, vm) in &table.vm {
-            let checked = config.check_vm(name, &config.vm[name]);
-            checked.map_err(|error| at(vm, &error))?;
+        for table in &file.vm {
+            let wrong = |error: &Error| at(Some(&table.place), error);
+            let Some((name, vm)) = Vm::of(file, table).map_err(|error| wrong(&error))? else {
+                continue;
+            };
+            (config.check_vm(&name, &vm)).map_err(|error| wrong(&error))?;
+            config.vm.insert(name, vm);
         }
         Ok(config)
     }
@@ -132,16 +117,17 @@ impl Config {
 
     fn check_vm(&self, name: &str, vm: &Vm) -> Result<(), Error> {
         vm.parameters(&self.server)
-            .map_err(|error| Error::Input(format!("[sched.vm.{name}]: {error}")))?;
-        if vm.period_us < self.quantum_us {
+            .map_err(|error| Error::Input(format!("VM \"{name}\": {error}")))?;
+        if vm.period_ns < self.quantum_ns {
             return Err(Error::Input(format!(
-                "[sched.vm.{name}]: its period of {} us is below the quantum of {} us; make quantum_us smaller",
-                vm.period_us, self.quantum_us
+                "VM \"{name}\": its period of {} is below the quantum of {}; make quantum smaller",
+                show(vm.period_ns.into()),
+                show(self.quantum_ns.into())
             )));
         }
         if self.queue == Queue::Partitioned && vm.cpus.len() != 1 {
             return Err(Error::Input(format!(
-                "[sched.vm.{name}]: in a partitioned host a VM needs one CPU, such as cpus = [1]"
+                "VM \"{name}\": in a partitioned host a VM without a plan needs one CPU, such as cpus = [1]"
             )));
         }
         Ok(())
@@ -157,7 +143,7 @@ impl Config {
         match self.vm.iter().find(|(_, vm)| none(vm)) {
             None => Ok(()),
             Some((name, vm)) => Err(Error::Input(format!(
-                "[sched.vm.{name}]: no CPU of cpus = {:?} is online; those of this host are {online:?}",
+                "VM \"{name}\": no CPU of cpus = {:?} is online; those of this host are {online:?}",
                 vm.cpus
             ))),
         }
@@ -179,7 +165,7 @@ impl Config {
         masks.into_iter().find_map(|mask| {
             let inside = self.vm.iter().filter(|(_, vm)| of(vm).is_subset(&mask));
             let needed = Self::utilization(inside.map(|(name, vm)| (vm, vcpus(name))));
-            // A whole CPU is no more than it has; budgets are multiples of a microsecond.
+            // A whole CPU is no more than it has, but for what doubles round.
             (needed > mask.len() as f64 + 1e-9).then(|| {
                 format!(
                     "the budgets of VMs on CPUs {mask:?} add up to {needed:.2} CPUs, and these are {}",
@@ -208,7 +194,7 @@ impl Config {
         Enforcement {
             order: self.order,
             queue: self.queue,
-            quantum_ns: self.quantum_us.saturating_mul(1000),
+            quantum_ns: self.quantum_ns,
             vcpus: Vec::new(),
         }
     }
@@ -216,13 +202,20 @@ impl Config {
     /// The CPUs that all VMs' budgets need together, where each VM has so many VCPUs.
     pub fn utilization<'v>(vms: impl IntoIterator<Item = (&'v Vm, usize)>) -> f64 {
         let of =
-            |(vm, vcpus): (&Vm, usize)| vm.budget_us as f64 / vm.period_us as f64 * vcpus as f64;
+            |(vm, vcpus): (&Vm, usize)| vm.budget_ns as f64 / vm.period_ns as f64 * vcpus as f64;
         vms.into_iter().map(of).sum()
     }
 }
 
-fn at<T>(value: &Placed<T>, error: &Error) -> Error {
-    Error::Input(format!("{}: {error}", value.place))
+fn at(place: Option<&Place>, error: &Error) -> Error {
+    place.map_or_else(
+        || Error::Input(error.to_string()),
+        |place| Error::Input(format!("{place}: {error}")),
+    )
+}
+
+fn time(key: &str, time: Written) -> Result<u64, Error> {
+    u64::try_from(time.0).map_err(|_| Error::Input(format!("{key} is below 0")))
 }
 
 /// A list of CPUs as the kernel writes it: `0-3,8`.
@@ -237,20 +230,29 @@ pub(crate) fn cpu_list(text: &str) -> Option<Vec<u32>> {
     (!all.is_empty()).then_some(all)
 }
 
-impl From<&steadyvm_config::Reserved> for Vm {
-    fn from(table: &steadyvm_config::Reserved) -> Self {
-        Self {
-            budget_us: table.budget_us,
-            period_us: table.period_us,
-            deadline_us: table.deadline_us,
-            server: table.server.clone(),
-            priority: table.priority,
-            cpus: table.cpus.clone(),
-        }
-    }
-}
-
 impl Vm {
+    /// What each VCPU of a file's VM gets, and the VM's name; none if it names no budget.
+    fn of(file: &File, table: &steadyvm_config::Vm) -> Result<Option<(String, Self)>, Error> {
+        let budget = file.of_vm(table, |vm| vm.budget);
+        let period = file.of_vm(table, |vm| vm.period);
+        let (Some(name), Some(budget), Some(Period::Fixed(period))) = (&table.name, budget, period)
+        else {
+            return Ok(None);
+        };
+        let Count(vcpus) = file.of_vm(table, |vm| vm.vcpus).unwrap_or(Count(1));
+        let vcpus = u64::try_from(vcpus).ok().filter(|&vcpus| vcpus > 0);
+        let vcpus = vcpus.ok_or_else(|| Error::Input("vcpus is below 1".to_owned()))?;
+        let deadline = file.of_vm(table, |vm| vm.deadline);
+        let vm = Self {
+            budget_ns: time("budget", budget)? / vcpus,
+            period_ns: time("period", period)?,
+            deadline_ns: deadline.map(|it| time("deadline", it)).transpose()?,
+            priority: file.of_vm(table, |vm| vm.priority).unwrap_or_default(),
+            cpus: file.of_vm(table, |vm| vm.cpus.clone()).unwrap_or_default(),
+        };
+        Ok(Some((name.clone(), vm)))
+    }
+
     /// For the policy.
     ///
     /// # Errors
@@ -259,17 +261,16 @@ impl Vm {
         self.reserved(server, "", 0, 0).parameters()
     }
 
-    /// For one VCPU of a VM; `server`: where this names none.
+    /// For one VCPU of a VM.
     pub fn reserved(&self, server: &str, vm: &str, vcpu: u32, tid: u32) -> Reserved {
-        let ns = |us: u64| us.saturating_mul(1000);
         Reserved {
             vm: vm.to_owned(),
             vcpu,
             tid,
-            server: self.server.clone().unwrap_or_else(|| server.to_owned()),
-            budget_ns: ns(self.budget_us),
-            deadline_ns: ns(self.deadline_us.unwrap_or(self.period_us)),
-            period_ns: ns(self.period_us),
+            server: server.to_owned(),
+            budget_ns: self.budget_ns,
+            deadline_ns: self.deadline_ns.unwrap_or(self.period_ns),
+            period_ns: self.period_ns,
             priority: self.priority,
             cpus: self.cpus.clone(),
         }
@@ -282,9 +283,9 @@ mod tests {
     use proptest::prelude::*;
     use steadyvm_sched_policy::Kind;
 
-    const TWO: &str = "[host]\nscheduler = 'gedf'\n[sched]\nmechanism = 'ext'\nserver = 'sporadic'\n\
-        [sched.vm.a]\nbudget_us = 4000\nperiod_us = 10000\n\
-        [sched.vm.b]\nbudget_us = 10\nperiod_us = 100\nserver = 'polling'\ncpus = [1]\n";
+    const TWO: &str = "[host]\nenforce = 'ext'\nscheduler = 'gedf'\nserver = 'sporadic'\n\
+        [[vm]]\nname = 'a'\nbudget = '4ms'\nperiod = '10ms'\n\
+        [[vm]]\nname = 'b'\nbudget = '10us'\nperiod = '100us'\ncpus = [1]\n";
 
     #[test]
     fn a_file_says_what_each_vm_gets() {
@@ -293,7 +294,7 @@ mod tests {
         let parameters = |name: &str| config.vm[name].parameters(&config.server).unwrap();
         assert_eq!(parameters("a").kind(), Kind::Sporadic);
         assert_eq!(parameters("a").budget_ns(), 4_000_000);
-        assert_eq!(parameters("b").kind(), Kind::Polling);
+        assert_eq!(parameters("b").period_ns(), 100_000);
         let b = [("b".to_owned(), vec![9])].into();
         assert_eq!(
             config.enforcement(&b).vcpus[0].cpu_set(4),
@@ -303,27 +304,40 @@ mod tests {
         assert!((Config::utilization(both) - 0.9).abs() < 1e-9);
     }
 
+    /// A budget is in all, as in a plan; without `vcpus` nobody knows of how many it is.
+    #[test]
+    fn a_budget_is_dealt_to_the_vcpus_that_the_file_names_and_may_be_a_classs() {
+        let text = "[host]\nscheduler = 'gedf'\n[class.c]\nbudget = '8ms'\nperiod = '10ms'\nvcpus = 2\n[class.d]\nextends = 'c'\n\
+                    [[vm]]\nname = 'a'\nclass = 'd'\n[[vm]]\nname = 'none'\n\
+                    [[vm]]\nname = 'own'\nclass = 'd'\nvcpus = 4\ndeadline = '5ms'\npriority = 3\n";
+        let config = Config::parse("f", text).unwrap();
+        assert_eq!(config.vm.keys().collect::<Vec<_>>(), ["a", "own"]);
+        assert_eq!(config.vm["a"].budget_ns, 4_000_000);
+        let own = config.vm["own"].reserved("cbs", "own", 0, 0);
+        let times = (own.budget_ns, own.deadline_ns, own.period_ns);
+        assert_eq!(times, (2_000_000, 5_000_000, 10_000_000));
+        assert_eq!(own.priority, 3);
+    }
+
     #[test]
     fn what_cannot_be_is_refused_with_its_name() {
         for (from, to, says) in [
             (
-                "budget_us = 10\n",
-                "budget_us = 101\n",
-                "f line 9 column 1: [sched.vm.b]",
+                "budget = '10us'",
+                "budget = '101us'",
+                "f line 9 column 1: VM \"b\"",
             ),
-            ("budget_us = 10\n", "budget_us = 0\n", "[sched.vm.b]"),
-            ("'polling'", "'pooling'", "choose one of: deferrable"),
+            ("budget = '10us'", "budget = '0us'", "VM \"b\""),
+            ("budget = '10us'", "budget = '-1us'", "budget is below 0"),
+            ("cpus = [1]", "vcpus = 0", "vcpus is below 1"),
+            ("'sporadic'", "'pooling'", "expected one of `cbs`"),
             (
                 "'sporadic'",
-                "'sporadic'\nquantum_us = 1000",
-                "below the quantum",
+                "'sporadic'\nquantum = '1ms'",
+                "below the quantum of 1 ms",
             ),
-            (
-                "'sporadic'",
-                "'sporadic'\nqueue = 'partitioned'",
-                "[sched.vm.a]: in a partitioned host",
-            ),
-            ("'sporadic'", "'sporadic'\nquantum = 1000", "unknown field"),
+            ("'gedf'", "'pedf'", "VM \"a\": in a partitioned host"),
+            ("'sporadic'", "'sporadic'\nquanta = 1000", "unknown field"),
         ] {
             let error = Config::parse("f", &TWO.replace(from, to)).unwrap_err();
             assert!(error.to_string().contains(says), "{to}: {error}");
@@ -331,15 +345,30 @@ mod tests {
         }
     }
 
-    /// Whoever reads the file: `apply` and `sched ext` once had a default each.
     #[test]
-    fn the_server_is_that_of_sched_else_of_host_else_cbs() {
-        let server = |text: &str| Config::parse("f", text).unwrap().server;
-        assert_eq!(server("[sched]\n"), "cbs");
-        let host = "[host]\nscheduler = 'gedf'\nserver = 'periodic'\n";
-        assert_eq!(server(&format!("{host}[sched]\n")), "periodic");
-        let own = format!("{host}[sched]\nserver = 'polling'\n");
-        assert_eq!(server(&own), "polling");
+    fn one_word_says_the_order_and_the_queue() {
+        for (word, order, queue) in [
+            ("pedf", Priority::EarliestDeadline, Queue::Partitioned),
+            ("gdm", Priority::DeadlineMonotonic, Queue::Global),
+            ("prm", Priority::RateMonotonic, Queue::Partitioned),
+            ("gfp", Priority::Explicit, Queue::Global),
+        ] {
+            let text = format!("[host]\nscheduler = '{word}'\nserver = 'periodic'\n");
+            let config = Config::parse("f", &text).unwrap();
+            assert_eq!((config.order, config.queue), (order, queue), "{word}");
+            assert_eq!(config.server, "periodic");
+        }
+        assert_eq!(Config::parse("f", "").unwrap().server, "cbs");
+    }
+
+    /// A word of the file is the policy's.
+    #[test]
+    fn the_policy_has_every_server_of_the_file() {
+        for kind in Kind::ALL {
+            let text = format!("[host]\nserver = '{}'\n", kind.word());
+            let config = Config::parse("f", &text).unwrap();
+            assert_eq!(super::kind(&config.server).unwrap(), kind);
+        }
     }
 
     #[test]
@@ -348,7 +377,7 @@ mod tests {
         config.check_cpus(&[0, 1]).unwrap();
         let error = config.check_cpus(&[0, 2]).unwrap_err().to_string();
         assert!(
-            error.contains("[sched.vm.b]: no CPU of cpus = [1] is online"),
+            error.contains("VM \"b\": no CPU of cpus = [1] is online"),
             "{error}"
         );
         // a: 0.4 each, anywhere; b: 0.1 each on CPU 1.
@@ -376,7 +405,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in "\\PC*", budget in any::<u64>(), period in any::<u64>()) {
             let _ = (Config::parse("f", &text), cpu_list(&text));
-            let text = format!("[sched.vm.a]\nbudget_us = {budget}\nperiod_us = {period}\n");
+            let text = format!("[[vm]]\nname = 'a'\nbudget = '{budget}ns'\nperiod = '{period}ns'\n");
             let _ = Config::parse("f", &text);
         }
     }

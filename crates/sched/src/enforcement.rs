@@ -3,8 +3,55 @@
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use steadyvm_config::{Priority, Queue};
+use steadyvm_config::HostName;
 use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
+
+/// What orders VCPUs that have a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Priority {
+    /// By absolute deadline: EDF.
+    #[default]
+    EarliestDeadline,
+    /// By relative deadline: DM.
+    DeadlineMonotonic,
+    /// By period: RM.
+    RateMonotonic,
+    /// By `priority`, 0 first.
+    Explicit,
+}
+
+/// Which VCPUs a CPU chooses from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queue {
+    /// All that may run on it.
+    #[default]
+    Global,
+    /// Those whose first CPU it is.
+    Partitioned,
+}
+
+impl From<HostName> for Priority {
+    fn from(scheduler: HostName) -> Self {
+        match scheduler {
+            HostName::Pedf | HostName::Gedf => Self::EarliestDeadline,
+            HostName::Pdm | HostName::Gdm => Self::DeadlineMonotonic,
+            HostName::Prm | HostName::Grm => Self::RateMonotonic,
+            HostName::Pfp | HostName::Gfp => Self::Explicit,
+        }
+    }
+}
+
+impl From<HostName> for Queue {
+    fn from(scheduler: HostName) -> Self {
+        if scheduler.is_partitioned() {
+            Self::Partitioned
+        } else {
+            Self::Global
+        }
+    }
+}
 
 /// All of it: what is not named has no budget.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

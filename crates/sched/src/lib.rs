@@ -2,7 +2,7 @@
 //!
 //! `bpf/` is the scheduler: it does what the policy of `steadyvm-sched-policy` decides, with that policy's own code.
 //! [`Scheduler`] loads it and keeps it: it is at work as long as that value, and the process, live. Then the kernel's own
-//! scheduler has all threads back. [`service`] answers other processes; [`config`] is the section `[sched]` of a file.
+//! scheduler has all threads back. [`service`] answers other processes; [`config`] is what a file asks of it.
 
 mod abi;
 mod client;

@@ -55,8 +55,8 @@ fn main() -> ExitCode {
     let mut progress = |tally: &Tally| {
         for found in tally.found.iter().skip(shown).filter(|_| !wanted.less) {
             println!(
-                "# File {}: accepted, but {} jobs are late.\n{}\n",
-                found.number, found.late, found.toml
+                "# File {}: accepted, but {} jobs are late.\n{}\n# simulate.toml\n{}\n",
+                found.number, found.late, found.toml, found.simulate
             );
         }
         shown = tally.found.len();

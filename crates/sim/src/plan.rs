@@ -1,11 +1,11 @@
-//! A system from a plan file (`steadyvm.toml`) and its `[simulate]` table.
+//! A system from a plan file (`steadyvm.toml`), and what simulate.toml says of how it is played.
 //!
 //! VMs, tasks and places are those that `steadyvm plan` computes, and budgets those that it installs: with the host's
 //! costs, and due where a reservation is. Where the plan finds no place for a VCPU, it has the budget alone, and a
 //! partitioned host puts it on the CPU with the least bandwidth (the dissertation's rule for overload, section 3.3.1).
 //!
-//! Who keeps budgets: with `enforce = "deadline"` the kernel's `SCHED_DEADLINE`, else the policy. A file that does
-//! not say has the kernel's for `cbs` servers under EDF, as `[sched]` would choose, and the policy for all others. The
+//! Who keeps budgets: with `enforce = "deadline"` the kernel's `SCHED_DEADLINE`, else the policy. A file that says `auto`, or
+//! nothing, has the kernel's for `cbs` servers under EDF, as `auto` would choose, and the policy for all others. The
 //! policy has no constant-bandwidth server that is due before its period: it is a sporadic one there, and under fixed
 //! priorities all are.
 
@@ -13,9 +13,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use steadyvm_analysis::{
     host::HostScheduler,
-    plan::{self, Enforcement, Report, Request, SchedulerName, VcpuReport, VmReport, duration_ns},
+    plan::{self, Report, Request, SchedulerName, VcpuReport, VmReport},
 };
-use steadyvm_config::{File, ServerName};
+use steadyvm_config::{File, HostName, Mechanism, ServerName, Simulate, Written};
 use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters, ParametersError};
 
 use crate::system::{Guest, GuestOrder, KeptBy, Overheads, Play, System, Task, Vcpu};
@@ -26,8 +26,8 @@ pub enum PlanError {
     /// The plan file itself.
     #[error(transparent)]
     Input(#[from] plan::InputError),
-    /// The `[simulate]` table.
-    #[error("[simulate]: {0}")]
+    /// simulate.toml, or what says the same.
+    #[error("how to simulate: {0}")]
     Table(String),
     /// A VM without an interface.
     #[error(
@@ -84,89 +84,93 @@ impl Scenario {
     }
 }
 
-/// Reads `text` and computes its plan.
+/// Reads `text`, computes its plan, and has it played as `how` says.
 ///
 /// # Errors
 /// What is no plan, and what the simulator cannot do, with its place.
-pub fn parse(text: &str) -> Result<Scenario, PlanError> {
+pub fn parse(text: &str, how: &Simulate) -> Result<Scenario, PlanError> {
     let file = File::parse("", text).map_err(plan::InputError::from)?;
-    let request = plan::file::of(&file, None)?;
+    scenario(&file, how, None)
+}
+
+/// The same of a file that was read. `here`: the CPUs of this machine, by number, for a file that does not say how many.
+///
+/// # Errors
+/// As [`parse`].
+pub fn scenario(file: &File, how: &Simulate, here: Option<&[u32]>) -> Result<Scenario, PlanError> {
+    let request = plan::file::of(file, here)?;
     let report = plan::run(&request)?;
-    let table = file.simulate.map(|table| table.value).unwrap_or_default();
     let host = file.host.as_ref();
-    let time = |name: &str, text: &Option<String>, otherwise: u64| match text {
+    let time = |name: &str, time: Option<Written>, otherwise: u64| match time {
         None => Ok(otherwise),
-        Some(text) => duration_ns(text)
-            .and_then(|time| u64::try_from(time).ok())
-            .ok_or_else(|| {
-                PlanError::Table(format!(
-                    "{name} is \"{text}\"; give a time such as \"10ms\""
-                ))
-            }),
+        Some(Written(ns)) => u64::try_from(ns)
+            .map_err(|_| PlanError::Table(format!("{name} is {ns} ns, which is below 0"))),
     };
     let scheduler = request.host().scheduler();
+    let planned_server = host.map_or(ServerName::Cbs, |host| host.server);
     let fixed = matches!(
         scheduler,
         HostScheduler::PartitionedDeadlineMonotonic | HostScheduler::GlobalDeadlineMonotonic
     );
     let kept_by = match (
-        &table.server,
+        how.server,
         host.and_then(|host| host.enforce),
-        host.map_or(ServerName::Cbs, |host| host.server),
+        planned_server,
     ) {
-        (Some(_), ..) | (None, Some(Enforcement::Ext | Enforcement::None), _) => KeptBy::Policy,
-        (None, Some(Enforcement::Deadline), _) => KeptBy::Deadline,
-        (None, _, ServerName::Cbs) if !fixed && table.order.is_none() => KeptBy::Deadline,
+        (Some(_), ..) | (None, Some(Mechanism::Ext | Mechanism::None), _) => KeptBy::Policy,
+        (None, Some(Mechanism::Deadline), _) => KeptBy::Deadline,
+        (None, _, ServerName::Cbs) if !fixed && how.scheduler.is_none() => KeptBy::Deadline,
         _ => KeptBy::Policy,
     };
-    let word = table.server.unwrap_or_else(|| {
-        host.map_or(ServerName::Cbs, |host| host.server)
-            .word()
-            .to_owned()
-    });
-    let kind = match word.as_str() {
-        "cbs" if fixed => Kind::Sporadic,
-        word => kind(word)?,
+    let kind = match how.server.unwrap_or(planned_server) {
+        ServerName::Cbs if fixed => Kind::Sporadic,
+        server => kind(server),
     };
-    let order = match table.order.as_deref() {
-        _ if kept_by == KeptBy::Deadline => Order::EarliestDeadline,
-        None if fixed => Order::DeadlineMonotonic,
-        None | Some("edf") => Order::EarliestDeadline,
-        Some("dm") => Order::DeadlineMonotonic,
-        Some("rm") => Order::RateMonotonic,
-        Some(word) => {
+    let order = match how.scheduler {
+        Some(scheduler)
+            if scheduler.is_partitioned() != request.host().scheduler().is_partitioned() =>
+        {
             return Err(PlanError::Table(format!(
-                "order is \"{word}\"; give edf, dm or rm"
+                "scheduler is \"{}\", and the plan is for \"{}\": what runs on one CPU cannot be played as what runs on all; \
+                 plan for the other",
+                scheduler.word(),
+                request.scheduler()
             )));
         }
+        _ if kept_by == KeptBy::Deadline => Order::EarliestDeadline,
+        None if fixed => Order::DeadlineMonotonic,
+        None | Some(HostName::Pedf | HostName::Gedf) => Order::EarliestDeadline,
+        Some(HostName::Pdm | HostName::Gdm) => Order::DeadlineMonotonic,
+        Some(HostName::Prm | HostName::Grm) => Order::RateMonotonic,
+        Some(HostName::Pfp | HostName::Gfp) => Order::Explicit,
     };
     let planned = request.host().overheads();
     let of_plan = |time: i64| u64::try_from(time).unwrap_or(0);
     let overheads = Overheads {
-        decision_ns: time("decision", &table.decision, of_plan(planned.scheduler))?,
+        decision_ns: time("decision", how.decision, of_plan(planned.scheduler))?,
         context_switch_ns: time(
             "context_switch",
-            &table.context_switch,
+            how.context_switch,
             of_plan(planned.context_switch),
         )?,
-        migration_ns: time("migration", &table.migration, of_plan(planned.migration))?,
+        migration_ns: time("migration", how.migration, of_plan(planned.migration))?,
         cache_reload_ns: time(
             "cache_reload",
-            &table.cache_reload,
+            how.cache_reload,
             of_plan(planned.cache_reload),
         )?,
     };
-    let quantum = time("quantum", &table.quantum, of_plan(planned.quantum))?;
+    let quantum = time("quantum", how.quantum, of_plan(planned.quantum))?;
     let mut system = System {
         host: Host::new(order, scheduler.is_partitioned(), quantum),
         cpus: request.host().cpus(),
         overheads,
         play: Play {
             kept_by,
-            adversary: table.adversary,
+            adversary: how.adversary,
             stays_awake: true,
-            late: table.late,
-            random_phases: table.random_offsets,
+            late: how.late,
+            random_phases: how.random_offsets,
         },
         guests: Vec::new(),
     };
@@ -174,33 +178,32 @@ pub fn parse(text: &str) -> Result<Scenario, PlanError> {
     for number in 0..report.vms.len() {
         let mut guest = guest(&request, &report, number, kind, &mut system, &mut loads)?;
         for task in &mut guest.tasks {
-            task.execution_factor_percent = table.execution_factor_percent.unwrap_or(100);
-            task.longest_gap_percent = table.longest_gap_percent.unwrap_or(100);
+            task.execution_factor_percent = how.execution_factor_percent.unwrap_or(100);
+            task.longest_gap_percent = how.longest_gap_percent.unwrap_or(100);
         }
         system.guests.push(guest);
     }
     system.check()?;
     let scenario = Scenario {
         system,
-        duration_ns: time("duration", &table.duration, 10_000_000_000)?,
+        duration_ns: time("duration", how.duration, 10_000_000_000)?,
         seed: 0,
-        random_offsets: table.random_offsets,
+        random_offsets: how.random_offsets,
         report,
     };
-    Ok(scenario.with_seed(table.seed.unwrap_or(1)))
+    Ok(scenario.with_seed(how.seed.unwrap_or(1)))
 }
 
-fn kind(word: &str) -> Result<Kind, PlanError> {
-    Kind::ALL
-        .into_iter()
-        .find(|kind| kind.word() == word)
-        .ok_or_else(|| {
-            let words: Vec<&str> = Kind::ALL.iter().map(|kind| kind.word()).collect();
-            PlanError::Table(format!(
-                "server is \"{word}\"; give one of {}",
-                words.join(", ")
-            ))
-        })
+const fn kind(server: ServerName) -> Kind {
+    match server {
+        ServerName::Cbs => Kind::ConstantBandwidth,
+        ServerName::Periodic => Kind::Periodic,
+        ServerName::Sporadic => Kind::Sporadic,
+        ServerName::Deferrable => Kind::Deferrable,
+        ServerName::Polling => Kind::Polling,
+        ServerName::WorkConserving => Kind::WorkConserving,
+        ServerName::CapacityReclaiming => Kind::CapacityReclaiming,
+    }
 }
 
 fn guest(

@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, time::Instant};
 
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
+use steadyvm_config::Simulate;
 use steadyvm_sched_policy::{Kind, Parameters};
 use toml::Table;
 
@@ -25,6 +26,9 @@ use crate::{
 
 /// Patterns in which a file is played.
 const PATTERNS: u64 = 4;
+
+/// Where a file has its pattern, which is simulate.toml's, while it is made smaller.
+const PATTERN: &str = "simulate";
 
 /// What to search.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +70,8 @@ pub struct CounterExample {
     pub late: u64,
     /// A plan file; `steadyvm simulate` shows the same, except in the counter-check.
     pub toml: String,
+    /// simulate.toml for it.
+    pub simulate: String,
 }
 
 /// What a search found.
@@ -113,14 +119,17 @@ pub fn search(search: &Search, mut progress: impl FnMut(&Tally)) -> Tally {
         }
         if let Some(pattern) = played.late {
             let mut file = file.table;
-            file.insert("simulate".to_owned(), pattern.into());
+            file.insert(PATTERN.to_owned(), pattern.into());
             if !search.less {
                 file = shrink::smaller(file, |file| late(file) > 0);
             }
+            let late = late(&file);
+            let (toml, simulate) = split(file);
             tally.found.push(CounterExample {
                 number,
-                late: late(&file),
-                toml: file.to_string(),
+                late,
+                toml,
+                simulate,
             });
         }
         progress(&tally);
@@ -142,8 +151,18 @@ fn late(file: &Table) -> u64 {
         .map_or(0, |outcome| outcome.late())
 }
 
+/// The plan file and simulate.toml.
+fn split(mut file: Table) -> (String, String) {
+    let pattern = file.remove(PATTERN);
+    let pattern = pattern.as_ref().and_then(toml::Value::as_table);
+    let simulate = pattern.map_or_else(String::new, Table::to_string);
+    (file.to_string(), simulate)
+}
+
 fn accepted(file: &Table) -> Option<Scenario> {
-    let scenario = plan::parse(&file.to_string()).ok()?;
+    let (file, pattern) = split(file.clone());
+    let pattern = Simulate::parse("", &pattern).ok()?;
+    let scenario = plan::parse(&file, &pattern).ok()?;
     scenario.report.feasible.then_some(scenario)
 }
 
@@ -151,7 +170,7 @@ struct Played {
     plays: u64,
     jobs: u64,
     kinds: Vec<String>,
-    /// The pattern in which a job is late, as a `[simulate]` table.
+    /// The pattern in which a job is late, as the keys of simulate.toml.
     late: Option<Table>,
 }
 
@@ -189,7 +208,7 @@ fn play(file: &draw::File, number: u64, search: &Search) -> Option<Played> {
     Some(played)
 }
 
-/// A `[simulate]` table.
+/// A pattern, as simulate.toml has it.
 #[derive(Debug, Clone, Copy)]
 struct Pattern {
     seed: u64,

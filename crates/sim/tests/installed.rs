@@ -1,5 +1,6 @@
 //! `simulate` plays what is installed: each test is a system that was played otherwise.
 
+use steadyvm_config::Simulate;
 use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
 use steadyvm_sim::{
     Engine, Recorder,
@@ -12,7 +13,13 @@ const MS: u64 = 1_000_000;
 
 /// Whether the plan holds, and how many jobs are late.
 fn played(text: &str) -> (bool, u64) {
-    let scenario = parse(text).expect("a plan");
+    played_as(text, "")
+}
+
+/// The same, as simulate.toml says.
+fn played_as(text: &str, simulated: &str) -> (bool, u64) {
+    let how = Simulate::parse("simulate.toml", simulated).expect("simulate.toml");
+    let scenario = parse(text, &how).expect("a plan");
     let outcome = simulate(&scenario.system, scenario.seed, scenario.duration_ns).expect("valid");
     (scenario.report.feasible, outcome.late())
 }
@@ -38,16 +45,16 @@ fn a_reservation_that_wakes_at_its_deadline_may_go_on_with_the_old_one() {
             "cache_reload = \"1us\"",
             [("200us", "270us"), ("100us", "700us")],
         ),
-        ("scheduler = \"1us\"", [("4ms", "7ms"), ("500us", "4ms")]),
+        ("decision = \"1us\"", [("4ms", "7ms"), ("500us", "4ms")]),
     ] {
         let vm = |(c, t): (&str, &str)| {
             format!("[[vm]]\nname = \"{t}\"\ntasks = [{{ c = \"{c}\", t = \"{t}\" }}]\n")
         };
         let vms: String = tasks.into_iter().map(vm).collect();
-        let host = format!(
-            "[host]\npcpus = 1\nscheduler = \"pedf\"\n[host.overheads]\n{cost}\n[simulate]\nduration = \"60ms\"\n{vms}"
-        );
-        assert_eq!(played(&host), (true, 0), "{host}");
+        let host =
+            format!("[host]\npcpus = 1\nscheduler = \"pedf\"\n[host.overheads]\n{cost}\n{vms}");
+        let found = played_as(&host, "duration = \"60ms\"\n");
+        assert_eq!(found, (true, 0), "{host}");
     }
 }
 
@@ -178,14 +185,13 @@ fn installed_budgets_hold_what_others_cost() {
     let file = |costs: &str| {
         format!(
             "[host]\npcpus = 1\nscheduler = \"pedf\"\noverheads = {{ {costs} }}\n\n\
-             [simulate]\nduration = \"6s\"\nrandom_offsets = true\n\n\
              [[vm]]\nname = \"long\"\ninterface = \"reservation\"\n\
              tasks = [{{ c = \"10ms\", d = \"45ms\", t = \"60ms\" }}]\n\n\
              [[vm]]\nname = \"short\"\ninterface = \"reservation\"\ntasks = [{{ c = \"1ms\", t = \"4ms\" }}]\n"
         )
     };
     let runtime = |toml: &str| {
-        let scenario = parse(toml).expect("a plan");
+        let scenario = parse(toml, &Simulate::default()).expect("a plan");
         let vcpus = scenario.report.vms.iter().flat_map(|vm| &vm.vcpus);
         let installed = vcpus.map(|vcpu| vcpu.install.as_ref().expect("placed").runtime_ns);
         let runtimes: Vec<i64> = installed.collect();
@@ -196,8 +202,9 @@ fn installed_budgets_hold_what_others_cost() {
     };
     let free = file("");
     let costly = file("context_switch = \"20us\", cache_reload = \"200us\"");
-    assert_eq!(played(&free), (true, 0));
-    assert_eq!(played(&costly), (true, 0));
+    let how = "duration = \"6s\"\nrandom_offsets = true\n";
+    assert_eq!(played_as(&free, how), (true, 0));
+    assert_eq!(played_as(&costly, how), (true, 0));
     // Short wakes 12 times within 45 ms, and may go on with an old deadline each time. Short is put off by nobody.
     let (free, costly) = (runtime(&free), runtime(&costly));
     assert_eq!(costly[0] - free[0], 220_000 * (1 + 12));
@@ -217,10 +224,10 @@ fn the_analysis_knows_how_many_pieces_a_queue_has() {
 /// look: a debt that it paid back in no period. (File 20,110 of the search, made smaller by it.)
 #[test]
 fn a_server_under_way_has_no_longer_first_period() {
-    let file = "[host]\npcpus = 1\nscheduler = \"pdm\"\nserver = \"periodic\"\noverheads = { quantum = \"74us\" }\n\n\
-                [simulate]\nduration = \"500us\"\nrandom_offsets = true\nseed = 20110\n\n\
+    let file = "[host]\npcpus = 1\nscheduler = \"pdm\"\nserver = \"periodic\"\nquantum = \"74us\"\n\n\
                 [[vm]]\nname = \"vm3\"\ntasks = [{ c = \"148us\", t = \"160us\", d = \"148us\" }]\n";
-    assert_eq!(played(file), (true, 0));
+    let how = "duration = \"500us\"\nrandom_offsets = true\nseed = 20110\n";
+    assert_eq!(played_as(file, how), (true, 0));
 }
 
 /// A VCPU that idles its budget away, which ends in mid-quantum; before the quantum does, another CPU's borrower moves there. The
@@ -229,12 +236,12 @@ fn a_server_under_way_has_no_longer_first_period() {
 #[test]
 fn a_budget_that_ended_unseen_is_seen_at_the_next_quantum() {
     let file = "[host]\npcpus = 4\nscheduler = \"gedf\"\nserver = \"periodic\"\n\
-                overheads = { quantum = \"100us\", scheduler = \"11us\" }\n\n\
-                [simulate]\nduration = \"50ms\"\nrandom_offsets = true\n\n\
+                quantum = \"100us\"\noverheads = { decision = \"11us\" }\n\n\
                 [[vm]]\nname = \"vm0\"\nperiod = \"4ms\"\ntasks = [{ c = \"200us\", t = \"9ms\" }]\n\n\
                 [[vm]]\nname = \"vm1\"\n\
                 tasks = [{ c = \"100us\", t = \"10ms\" }, { c = \"1750us\", d = \"1750us\", t = \"8ms\" }]\n\n\
                 [[vm]]\nname = \"vm2\"\nbudget = \"5ms\"\nperiod = \"3500us\"\nvcpus = 2\n\n\
                 [[vm]]\nname = \"vm5\"\nrt = false\nvcpus = 2\n";
-    assert_eq!(played(file), (true, 0));
+    let how = "duration = \"50ms\"\nrandom_offsets = true\n";
+    assert_eq!(played_as(file, how), (true, 0));
 }

@@ -1,5 +1,6 @@
 //! What the analysis accepts is never late in the simulator, under the policy it was accepted for.
 
+use steadyvm_config::Simulate;
 use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
 use steadyvm_sim::{
     simulate,
@@ -19,8 +20,8 @@ fn accepted_files_are_never_late() {
     let tally = search(&Search::new(seed(), FILES), |_| ());
     if let Some(found) = tally.found.first() {
         panic!(
-            "file {}: accepted, but {} jobs are late:\n\n{}",
-            found.number, found.late, found.toml
+            "file {}: accepted, but {} jobs are late:\n\n{}\nsimulate.toml:\n\n{}",
+            found.number, found.late, found.toml, found.simulate
         );
     }
     assert_eq!(tally.accepted, FILES);
@@ -61,6 +62,10 @@ fn accepted_files_are_never_late() {
     }
 }
 
+fn how(simulate: &str) -> Simulate {
+    Simulate::parse("simulate.toml", simulate).expect("simulate.toml")
+}
+
 /// With one VCPU a unit below what is installed the search finds late jobs, on every kind of host: it can fail.
 #[test]
 fn a_unit_less_is_found_out() {
@@ -85,8 +90,9 @@ fn a_unit_less_is_found_out() {
 /// interfaces are computed, as work that comes just after the poll waits for the next.
 #[test]
 fn a_server_that_gives_less_is_found_out() {
-    let toml = "[host]\npcpus = 1\nscheduler = \"pedf\"\nserver = \"periodic\"\n\n[simulate]\nserver = \"polling\"\nduration = \"1s\"\nrandom_offsets = true\n\n[[vm]]\nname = \"a\"\nperiod = \"10ms\"\ntasks = [{ c = \"9ms\", t = \"20ms\" }]\n";
-    let scenario = steadyvm_sim::plan::parse(toml).expect("a plan");
+    let toml = "[host]\npcpus = 1\nscheduler = \"pedf\"\nserver = \"periodic\"\n\n[[vm]]\nname = \"a\"\nperiod = \"10ms\"\ntasks = [{ c = \"9ms\", t = \"20ms\" }]\n";
+    let how = how("server = \"polling\"\nduration = \"1s\"\nrandom_offsets = true\n");
+    let scenario = steadyvm_sim::plan::parse(toml, &how).expect("a plan");
     assert!(scenario.report.feasible);
     let late = (1..50).any(|seed| {
         let scenario = scenario.clone().with_seed(seed);
@@ -106,13 +112,6 @@ const SPORADIC: &str = r#"
 pcpus = 2
 scheduler = "pedf"
 server = "sporadic"
-
-[simulate]
-duration = "1s"
-seed = 1148318
-longest_gap_percent = 150
-execution_factor_percent = 40
-random_offsets = true
 
 [[vm]]
 name = "vm0"
@@ -149,8 +148,12 @@ tasks = [
 
 #[test]
 fn a_sporadic_servers_interface_counts_on_pieces() {
+    let how = how(
+        "duration = \"1s\"\nseed = 1148318\nlongest_gap_percent = 150\nexecution_factor_percent = 40\n\
+         random_offsets = true\n",
+    );
     let played = |toml: &str| {
-        let scenario = steadyvm_sim::plan::parse(toml).expect("a plan");
+        let scenario = steadyvm_sim::plan::parse(toml, &how).expect("a plan");
         let report = &scenario.report;
         let budget = report.vms[1].interface.as_ref().expect("tasks").budget;
         let seed = 1_148_318;
@@ -179,11 +182,6 @@ fn no_vcpu_of_a_global_guest_sleeps_while_there_is_work() {
 pcpus = 2
 scheduler = "pdm"
 
-[simulate]
-duration = "3000us"
-random_offsets = true
-seed = 4115
-
 [[vm]]
 name = "vm2"
 period = "222us"
@@ -197,7 +195,8 @@ scheduler = "dm"
 vcpus = 2
 tasks = [{ c = "74us", d = "148us", t = "259us" }, { c = "407us", d = "962us", t = "1369us" }]
 "#;
-    let mut scenario = steadyvm_sim::plan::parse(toml).expect("a plan");
+    let how = how("duration = \"3000us\"\nrandom_offsets = true\nseed = 4115\n");
+    let mut scenario = steadyvm_sim::plan::parse(toml, &how).expect("a plan");
     assert!(scenario.report.feasible);
     // As the search was when it found the file: all periods begin together.
     scenario.system.play.random_phases = false;

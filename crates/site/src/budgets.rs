@@ -1,58 +1,60 @@
-//! `[sched]`: which mechanism keeps the plan's budgets.
+//! `[host] enforce`: which mechanism keeps the plan's budgets.
 
 use std::collections::BTreeMap;
 
 use steadyvm_analysis::host::FairServer;
 use steadyvm_analysis::plan::{Report, Request};
-use steadyvm_config::File;
+use steadyvm_config::{File, HostName, ServerName};
 use steadyvm_host::HostError;
 use steadyvm_host::profile::{
     Profile, SchedulerProfile, USABLE_BY_EXT_PERCENT, USABLE_PERCENT, VcpuBudget, VmProfile,
 };
-use steadyvm_sched::config::{Mechanism, Priority, Queue, Vm, planned_server};
+use steadyvm_sched::config::{Config, Mechanism, Queue, Vm};
 use steadyvm_sched::ejection::Verdict;
 
 use crate::ext::Ext;
 
-/// The table `[sched]`, and what `[host]` says of servers.
+/// What `[host]` says of budgets.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     pub mechanism: Mechanism,
-    /// What follows is for `ext` alone; without it, as the plan has it.
-    server: Option<String>,
-    order: Option<Priority>,
-    queue: Option<Queue>,
-    quantum_us: Option<u64>,
-    /// VMs with a budget without a plan.
+    scheduler: HostName,
+    server: ServerName,
+    quantum_ns: u64,
+    /// VMs with a budget, where no plan is made.
     vm: BTreeMap<String, Vm>,
-    /// The server that the plan is for.
-    planned_server: &'static str,
 }
 
 impl Wanted {
-    /// That of a file, if it has a `[sched]`.
+    /// That of a file, if it has `enforce`.
     pub fn of(file: &File) -> Result<Option<Self>, HostError> {
-        let Some(table) = &file.sched else {
+        let Some(host) = &file.host else {
             return Ok(None);
         };
-        let wanted = Self {
-            mechanism: table.mechanism,
-            server: table.server.clone(),
-            order: table.order,
-            queue: table.queue,
-            quantum_us: table.quantum_us,
-            vm: (table.vm.iter())
-                .map(|(name, vm)| (name.clone(), Vm::from(&vm.value)))
-                .collect(),
-            planned_server: planned_server(file).word(),
+        let Some(mechanism) = host.enforce else {
+            return Ok(None);
         };
-        if wanted.is_for_ext_alone() && matches!(wanted.mechanism, Mechanism::Deadline) {
+        let mut wanted = Self {
+            mechanism,
+            scheduler: host.scheduler,
+            server: host.server,
+            quantum_ns: u64::try_from(host.quantum.0).unwrap_or_default(),
+            vm: BTreeMap::new(),
+        };
+        let Some(why) = host.why_no_plan() else {
+            return Ok(Some(wanted));
+        };
+        if mechanism == Mechanism::Deadline {
             return Err(HostError::BadInput {
-                what: format!("{}: [sched] says more than SCHED_DEADLINE can do", table.place),
-                fix: "write mechanism = \"ext\", or leave out order, queue, quantum_us, server and [sched.vm.NAME]"
-                    .into(),
+                what: format!("{}: {why}, and SCHED_DEADLINE is EDF with cbs", host.place),
+                fix: "write enforce = \"ext\", or leave out scheduler and server".into(),
             });
         }
+        let config = Config::of(file).map_err(|error| HostError::BadInput {
+            what: error.to_string(),
+            fix: "steadyvm.toml(5) has all keys".into(),
+        })?;
+        wanted.vm = config.vm;
         Ok(Some(wanted))
     }
 
@@ -61,31 +63,20 @@ impl Wanted {
         !self.vm.is_empty()
     }
 
-    fn is_for_ext_alone(&self) -> bool {
-        self.needs_ext() || self.server.is_some()
+    /// Whether a plan is made.
+    fn is_planned(&self) -> bool {
+        self.scheduler.is_planned() && self.server.is_planned()
     }
 
-    /// Whether `SCHED_DEADLINE` cannot do it; a server of the file may be the one that it is.
-    fn needs_ext(&self) -> bool {
-        self.has_vms()
-            || self.order.is_some()
-            || self.queue.is_some()
-            || self.quantum_us.is_some()
-            || self.server.as_deref().is_some_and(|server| server != "cbs")
-    }
-
-    /// Whether `SCHED_DEADLINE` is what the plan is for: EDF, with constant-bandwidth servers.
-    fn is_deadlines(&self, planned_for: Option<&str>) -> bool {
-        planned_for.is_none_or(|scheduler| {
-            matches!(scheduler, "gedf" | "pedf") && self.planned_server == "cbs"
-        })
+    /// Whether `SCHED_DEADLINE` is what the file asks for: EDF, with constant-bandwidth servers.
+    fn is_deadlines(&self) -> bool {
+        self.scheduler.is_edf() && self.server == ServerName::Cbs
     }
 
     /// What `auto` comes to: only what the plan holds with.
-    fn chosen(&self, planned_for: Option<&str>, has_ext: bool) -> Mechanism {
+    fn chosen(&self, has_ext: bool) -> Mechanism {
         match self.mechanism {
-            Mechanism::Auto if self.needs_ext() => Mechanism::Ext,
-            Mechanism::Auto if self.is_deadlines(planned_for) => Mechanism::Deadline,
+            Mechanism::Auto if self.is_deadlines() => Mechanism::Deadline,
             Mechanism::Auto if has_ext => Mechanism::Ext,
             Mechanism::Auto => Mechanism::None,
             chosen => chosen,
@@ -93,37 +84,25 @@ impl Wanted {
     }
 
     /// What keeps budgets now, and why not what is chosen, if the kernel's ends of our scheduler keep that off.
-    pub fn in_force(&self, planned_for: Option<&str>, ext: &Ext) -> (Mechanism, Option<String>) {
-        let chosen = self.chosen(planned_for, ext.exists);
+    pub fn in_force(&self, ext: &Ext) -> (Mechanism, Option<String>) {
+        let chosen = self.chosen(ext.exists);
         if chosen == Mechanism::None && self.mechanism == Mechanism::Auto {
-            return (chosen, Some(self.nothing_fits(planned_for)));
+            return (chosen, Some(self.nothing_fits()));
         }
         if chosen != Mechanism::Ext || ext.verdict == Verdict::MayRun {
             return (chosen, None);
         }
-        let (instead, words) = self.instead(planned_for, ext.verdict);
-        (instead, ext.held_off(words))
+        (Mechanism::None, ext.held_off("no VCPU has a budget"))
     }
 
-    /// What keeps budgets while the kernel's ends of our scheduler keep it off, and how that is said.
-    fn instead(&self, planned_for: Option<&str>, verdict: Verdict) -> (Mechanism, &'static str) {
-        match (verdict, self.mechanism) {
-            (Verdict::GivenUp, Mechanism::Auto) if self.is_deadlines(planned_for) => (
-                Mechanism::Deadline,
-                "SCHED_DEADLINE keeps those budgets of the plan that it can",
-            ),
-            _ => (Mechanism::None, "no VCPU has a budget"),
-        }
-    }
-
-    /// Why `auto` finds nothing to keep the plan's budgets.
-    fn nothing_fits(&self, planned_for: Option<&str>) -> String {
+    /// Why `auto` finds nothing to keep the budgets.
+    fn nothing_fits(&self) -> String {
         format!(
-            "the plan is for scheduler = \"{}\" with server = \"{}\", which SCHED_DEADLINE is not (EDF, cbs), and this kernel \
+            "the file has scheduler = \"{}\" with server = \"{}\", which SCHED_DEADLINE is not (EDF, cbs), and this kernel \
              has no sched_ext: no VCPU has a budget; plan with scheduler = \"pedf\" or \"gedf\" and server = \"cbs\", or boot a \
              kernel with sched_ext",
-            planned_for.unwrap_or("gedf"),
-            self.planned_server
+            self.scheduler.word(),
+            self.server.word()
         )
     }
 }
@@ -138,7 +117,7 @@ pub fn kept(
     let Some(wanted) = wanted else {
         return request;
     };
-    match wanted.in_force(Some(request.scheduler()), ext).0 {
+    match wanted.in_force(ext).0 {
         Mechanism::None => request,
         Mechanism::Ext => request.kept_by_ext(USABLE_BY_EXT_PERCENT),
         Mechanism::Deadline | Mechanism::Auto => request.kept_by_deadline(fair_server),
@@ -156,7 +135,7 @@ pub fn usable(mechanism: Mechanism) -> (&'static str, u8) {
 
 /// What a plan asks of `SCHED_DEADLINE` that no kernel does.
 pub fn beyond_the_kernel(plan: &Report, wanted: Option<&Wanted>, ext: &Ext) -> Option<String> {
-    let (by, _) = wanted?.in_force(Some(plan.scheduler), ext);
+    let (by, _) = wanted?.in_force(ext);
     let is_deadlines = matches!(by, Mechanism::Deadline | Mechanism::Auto);
     if !is_deadlines || plan.scheduler != "gedf" {
         return None;
@@ -179,7 +158,7 @@ pub struct Budgets {
     pub held_off: Option<String>,
 }
 
-/// Puts budgets into a profile: the plan's, and those of `[sched.vm.NAME]`.
+/// Puts budgets into a profile: the plan's, or those that VMs name where no plan is made.
 pub fn put_in(
     profile: &mut Profile,
     plan: Option<&Report>,
@@ -190,7 +169,7 @@ pub fn put_in(
     let Some(wanted) = wanted else {
         let is_planned = |plan: &Report| plan.vms.iter().any(|vm| vm.rt && !vm.vcpus.is_empty());
         if plan.is_some_and(is_planned) {
-            let why = "nothing keeps the plan's budgets: add [sched] to the file";
+            let why = "nothing keeps the plan's budgets: add enforce = \"auto\" to [host]";
             differences.push(why.to_owned());
         }
         return Budgets {
@@ -198,7 +177,7 @@ pub fn put_in(
             held_off: None,
         };
     };
-    let (chosen, held_off) = wanted.in_force(plan.map(|plan| plan.scheduler), ext);
+    let (chosen, held_off) = wanted.in_force(ext);
     let by_ext = match chosen {
         Mechanism::None => {
             return Budgets {
@@ -210,11 +189,10 @@ pub fn put_in(
         Mechanism::Deadline | Mechanism::Auto => false,
     };
     if by_ext {
-        let scheduler = scheduler(wanted, plan, &mut differences);
         for name in wanted.vm.keys() {
             vm_of(profile, name);
         }
-        profile.vcpu_scheduler = Some(scheduler);
+        profile.vcpu_scheduler = Some(scheduler(wanted));
     }
     if let Some(plan) = plan {
         put_planned(profile, plan, &mut differences);
@@ -225,64 +203,23 @@ pub fn put_in(
     }
 }
 
-/// The policy of the `sched_ext` scheduler: the plan's, but for what the file says.
-fn scheduler(
-    wanted: &Wanted,
-    plan: Option<&Report>,
-    differences: &mut Vec<String>,
-) -> SchedulerProfile {
-    let planned = plan.map_or("gedf", |plan| plan.scheduler);
-    let planned_order = if planned.ends_with("dm") {
-        Priority::DeadlineMonotonic
-    } else {
-        Priority::EarliestDeadline
-    };
-    let planned_queue = if planned.starts_with('p') {
-        Queue::Partitioned
-    } else {
-        Queue::Global
-    };
-    let order = wanted.order.unwrap_or(planned_order);
-    let queue = wanted.queue.unwrap_or(planned_queue);
-    if plan.is_some() && (order, queue) != (planned_order, planned_queue) {
-        differences.push(format!(
-            "the plan is for {planned}, and [sched] asks for another order or queue: its bounds do not hold"
-        ));
-    }
-    let planned_server = wanted.planned_server;
-    let server = wanted.server.as_deref().unwrap_or(planned_server);
-    if plan.is_some() && server != planned_server {
-        differences.push(format!(
-            "the plan is for server = \"{planned_server}\", and [sched] asks for \"{server}\": its bounds do not hold"
-        ));
-    }
-    let quantum_ns = wanted.quantum_us.unwrap_or(0).saturating_mul(1000);
-    if let Some(planned) = plan.and_then(planned_quantum_ns)
-        && quantum_ns > planned
-    {
-        differences.push(format!(
-            "[sched] has quantum_us = {}, and the plan is for a quantum of {} us: budgets end later than it counts, so its \
-             bounds do not hold; write overheads = {{ quantum = \"{0}us\" }} into [host]",
-            quantum_ns / 1000,
-            planned / 1000,
-        ));
-    }
+/// The policy of the `sched_ext` scheduler.
+fn scheduler(wanted: &Wanted) -> SchedulerProfile {
     // Under fixed priorities the plan's constant-bandwidth server is a sporadic one.
-    let is_sporadic = plan.is_some() && order != Priority::EarliestDeadline && server == "cbs";
+    let is_sporadic =
+        wanted.is_planned() && !wanted.scheduler.is_edf() && wanted.server == ServerName::Cbs;
+    let server = if is_sporadic {
+        ServerName::Sporadic
+    } else {
+        wanted.server
+    };
     SchedulerProfile {
-        order,
-        queue,
-        quantum_ns,
-        server: if is_sporadic { "sporadic" } else { server }.to_owned(),
+        order: wanted.scheduler.into(),
+        queue: wanted.scheduler.into(),
+        quantum_ns: wanted.quantum_ns,
+        server: server.word().to_owned(),
         vms: wanted.vm.clone(),
     }
-}
-
-/// The quantum that the budgets of a plan are for, if it has any.
-fn planned_quantum_ns(plan: &Report) -> Option<u64> {
-    let mut vcpus = plan.vms.iter().flat_map(|vm| &vm.vcpus);
-    let install = vcpus.find_map(|vcpu| vcpu.install.as_ref())?;
-    u64::try_from(install.quantum_ns).ok()
 }
 
 /// The plan's budgets.
@@ -357,9 +294,10 @@ fn vm_of<'p>(profile: &'p mut Profile, name: &str) -> &'p mut VmProfile {
 mod tests {
     use super::*;
     use steadyvm_analysis::plan;
+    use steadyvm_sched::config::Priority;
     use steadyvm_sched::ejection::Ejection;
 
-    const FILE: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[vm]]\nname = \"a\"\nclass = \"rt\"\n\
+    const FILE: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\nenforce = \"auto\"\n[[vm]]\nname = \"a\"\nclass = \"rt\"\n\
                         interface = \"prm\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n[[vm]]\nname = \"b\"\nclass = \"best-effort\"\n";
 
     fn wanted_of(text: &str) -> Result<Option<Wanted>, HostError> {
@@ -396,16 +334,13 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_the_kernel_has_ended_waits_and_then_auto_takes_deadline() {
+    fn a_scheduler_that_the_kernel_has_ended_waits_and_is_then_given_up() {
         let auto = FILE.replace("gedf", "gdm");
-        let ext = auto.replace("[sched]", "[sched]\nmechanism = \"ext\"");
-        let own = FILE.replace("[sched]", "[sched]\nquantum_us = 1000");
+        let ext = FILE.replace("auto", "ext");
         for (text, times, by_ext, budgets, words) in [
             (&auto, 0, true, 1, None),
             (&auto, 1, false, 0, Some("after a pause")),
-            // Fixed priorities: SCHED_DEADLINE does not do instead.
             (&auto, 3, false, 0, Some("until `steadyvm apply`")),
-            (&own, 3, false, 1, Some("SCHED_DEADLINE")),
             (&ext, 0, true, 1, None),
             (&ext, 2, false, 0, Some("after a pause")),
             (&ext, 3, false, 0, Some("until `steadyvm apply`")),
@@ -447,8 +382,8 @@ mod tests {
 
     #[test]
     fn the_hosts_costs_come_on_top_of_the_budget() {
-        let costs = "[host.overheads]\ncontext_switch = \"10us\"\n[sched]\n";
-        let (profile, _) = planned(&FILE.replace("[sched]\n", costs));
+        let costs = "[host.overheads]\ncontext_switch = \"10us\"\n[[vm]]";
+        let (profile, _) = planned(&FILE.replacen("[[vm]]", costs, 1));
         let budget = profile.vms[0].budgets[&0];
         assert!(budget.runtime_ns > 4_000_000, "{budget:?}");
         assert_eq!(budget.period_ns, 10_000_000);
@@ -457,7 +392,7 @@ mod tests {
     #[test]
     fn a_reservation_that_begins_at_a_wake_up_is_due_before_its_period_ends() {
         let (profile, _) = planned(
-            "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\n[[service]]\nvm = \"a\"\nc = \"2ms\"\n\
+            "[host]\npcpus = 2\nscheduler = \"gedf\"\nenforce = \"auto\"\n[[service]]\nvm = \"a\"\nc = \"2ms\"\n\
              t = \"10ms\"\nlimit = \"5ms\"\n",
         );
         let budget = profile.vms[0].budgets[&0];
@@ -470,24 +405,22 @@ mod tests {
         let (profile, differences) = planned(&FILE.replace("\"4ms\"", "\"10ms\""));
         assert!(differences[0].contains("a whole CPU"), "{differences:?}");
         assert!(profile.vms.is_empty());
-        let (profile, differences) = planned(&FILE.replace("[sched]\n", ""));
+        let (profile, differences) = planned(&FILE.replace("enforce = \"auto\"\n", ""));
         assert!(profile.vms.is_empty(), "nothing is enforced unasked");
-        assert!(differences[0].contains("add [sched]"), "{differences:?}");
-        let (_, differences) = planned(&FILE.replace("[sched]", "[sched]\nmechanism = \"none\""));
+        assert!(differences[0].contains("add enforce"), "{differences:?}");
+        let (_, differences) = planned(&FILE.replace("auto", "none"));
         assert!(differences.is_empty(), "{differences:?}");
     }
 
     #[test]
     fn a_wrong_mechanism_is_told_with_its_line_and_the_right_ones() {
-        let error = wanted_of("\n[sched]\nmechanism = \"cfs\"\n").unwrap_err();
+        let error = wanted_of("\n[host]\nenforce = \"cfs\"\n").unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains("f line 3") && text.contains("deadline"),
             "{text}"
         );
-        let error = wanted_of("[sched]\nquantum = 1\n").unwrap_err();
-        assert!(error.to_string().contains("quantum"), "{error}");
-        let both = "[sched]\nmechanism = \"deadline\"\norder = \"rate-monotonic\"\n";
+        let both = "[host]\nenforce = \"deadline\"\nscheduler = \"grm\"\n";
         let error = wanted_of(both).unwrap_err();
         assert!(error.to_string().contains("SCHED_DEADLINE"), "{error}");
     }
@@ -513,56 +446,25 @@ mod tests {
         let pdm = FILE.replace("gedf", "pdm");
         assert_eq!(scheduler(&pdm, true), Some(partitioned));
         assert_eq!(planned(&pdm).0.vms[0].budgets[&0].cpu, Some(0));
-        // What the file asks for is `ext`'s, and said where the plan has it otherwise.
-        let asked = FILE.replace("[sched]", "[sched]\norder = \"explicit\"");
-        let (profile, differences) = planned(&asked);
-        assert_eq!(profile.vcpu_scheduler.unwrap().order, Priority::Explicit);
-        assert!(
-            differences[0].contains("bounds do not hold"),
-            "{differences:?}"
-        );
     }
 
+    /// One word is the plan's and the mechanism's: they cannot differ.
     #[test]
-    fn a_server_that_the_plan_is_not_for_is_said() {
-        let served = |planned: &str, asked: &str| {
-            let host = format!("server = \"{planned}\"\n[sched]{asked}");
-            planned_on(&FILE.replace("[sched]", &host), true)
-        };
-        let (profile, differences) = served("cbs", "\nserver = \"sporadic\"");
-        assert_eq!(profile.vcpu_scheduler.unwrap().server, "sporadic");
-        assert!(
-            differences[0].contains("is for server = \"cbs\""),
-            "{differences:?}"
-        );
-        let ext = "\nmechanism = \"ext\"";
-        let (profile, differences) = served("deferrable", ext);
-        assert!(differences.is_empty(), "{differences:?}");
-        assert_eq!(profile.vcpu_scheduler.unwrap().server, "deferrable");
-        let (profile, differences) = served("deferrable", &format!("{ext}\nserver = \"cbs\""));
-        assert!(
-            differences[0].contains("bounds do not hold"),
-            "{differences:?}"
-        );
-        assert_eq!(profile.vcpu_scheduler.unwrap().server, "cbs");
-    }
-
-    /// A quantum that the plan does not count makes budgets end later than it says.
-    #[test]
-    fn a_quantum_that_the_plan_is_not_for_is_said() {
-        let with = |quantum: &str, overheads: &str| {
-            let text = FILE.replace(
-                "[sched]",
-                &format!("{overheads}[sched]\nquantum_us = {quantum}"),
+    fn the_server_and_the_quantum_are_those_of_the_plan() {
+        let ext = FILE.replace("auto", "ext");
+        for server in ["cbs", "periodic", "sporadic", "deferrable"] {
+            let text = ext.replace(
+                "[[vm]]\nname = \"a\"",
+                &format!("server = \"{server}\"\nquantum = \"500us\"\n[[vm]]\nname = \"a\""),
             );
-            planned(&text).1
-        };
-        let said = with("500", "");
-        assert!(said[0].contains("quantum = \"500us\""), "{said:?}");
-        let counted = "overheads = { quantum = \"500us\" }\n";
-        assert!(with("500", counted).is_empty());
-        assert!(with("250", counted).is_empty());
-        assert!(with("501", counted)[0].contains("bounds do not hold"));
+            let (profile, differences) = planned(&text);
+            assert!(differences.is_empty(), "{differences:?}");
+            let scheduler = profile.vcpu_scheduler.unwrap();
+            assert_eq!(
+                (scheduler.server.as_str(), scheduler.quantum_ns),
+                (server, 500_000)
+            );
+        }
     }
 
     /// `SCHED_DEADLINE` is EDF with constant-bandwidth servers: a plan for anything else is refused with that mechanism, and
@@ -585,14 +487,14 @@ mod tests {
                 let mut ext = Ext::of(&[], 0);
                 ext.exists = has_ext;
                 let request = plan::file::parse(text).unwrap();
-                let (mechanism, why) = wanted.as_ref().unwrap().in_force(Some(scheduler), &ext);
+                let (mechanism, why) = wanted.as_ref().unwrap().in_force(&ext);
                 (
                     plan::run(&kept(request, wanted.as_ref(), &ext, None)),
                     mechanism,
                     why,
                 )
             };
-            let by_deadline = text.replace("[sched]", "[sched]\nmechanism = \"deadline\"");
+            let by_deadline = text.replace("auto", "deadline");
             match run(&by_deadline, true).0 {
                 Ok(_) => assert_eq!(word, "", "{host}"),
                 Err(error) => assert!(
@@ -622,16 +524,19 @@ mod tests {
 
     #[test]
     fn a_vm_may_have_a_budget_without_a_plan() {
-        let text =
-            "[sched]\nserver = \"sporadic\"\n[sched.vm.web]\nbudget_us = 2000\nperiod_us = 10000\n";
-        let wanted = wanted_of(text).unwrap();
-        let mut profile = Profile::default();
-        let ext = Ext::of(&[], 0);
-        let differences = put_in(&mut profile, None, wanted.as_ref(), &ext).differences;
-        assert!(differences.is_empty(), "{differences:?}");
-        assert_eq!(profile.vms[0].name, "web");
-        let scheduler = profile.vcpu_scheduler.unwrap();
-        assert_eq!(scheduler.vms["web"].budget_us, 2000);
-        assert_eq!(scheduler.server, "sporadic");
+        for (key, word) in [("scheduler", "grm"), ("server", "polling")] {
+            let text = format!(
+                "[host]\nenforce = \"auto\"\n{key} = \"{word}\"\n[[vm]]\nname = \"web\"\nbudget = \"2ms\"\n\
+                 period = \"10ms\"\ncpus = [0]\n"
+            );
+            let wanted = wanted_of(&text).unwrap();
+            let mut profile = Profile::default();
+            let ext = Ext::of(&[], 0);
+            let differences = put_in(&mut profile, None, wanted.as_ref(), &ext).differences;
+            assert!(differences.is_empty(), "{differences:?}");
+            assert_eq!(profile.vms[0].name, "web");
+            let scheduler = profile.vcpu_scheduler.unwrap();
+            assert_eq!(scheduler.vms["web"].budget_ns, 2_000_000);
+        }
     }
 }

@@ -56,7 +56,7 @@ pub fn of(file: &Path) -> Result<Capacity> {
             what: format!(
                 "{place} does not say which CPUs real-time VMs have, and who keeps their budgets"
             ),
-            fix: "add [host] and [sched]: steadyvm.toml(5)".into(),
+            fix: "add [host] with enforce = \"auto\": steadyvm.toml(5)".into(),
         }
         .into());
     };

@@ -53,7 +53,7 @@ pub(crate) struct Parsed {
     refusals: Vec<String>,
     /// The CPUs of its host, where it says them.
     hosts: Option<HostCpus>,
-    /// What keeps budgets, and what it leaves to VCPUs of each CPU, per cent; none without `[sched]`.
+    /// What keeps budgets, and what it leaves to VCPUs of each CPU, per cent; none without `enforce`.
     kept: Option<(&'static str, u8)>,
     /// How what is enforced differs from the plan.
     pub(crate) budgets: Budgets,
@@ -291,12 +291,11 @@ impl Parsed {
         refusals.extend(hosts.as_ref().and_then(|hosts| here.lacks(hosts)));
         let beyond = |plan| budgets::beyond_the_kernel(plan, wanted, &ext);
         refusals.extend(plan.as_ref().and_then(beyond));
-        let planned_for = hosts.as_ref().map(|hosts| hosts.scheduler);
         Ok(Self {
             profile,
             plan,
             refusals,
-            kept: wanted.map(|wanted| budgets::usable(wanted.in_force(planned_for, &ext).0)),
+            kept: wanted.map(|wanted| budgets::usable(wanted.in_force(&ext).0)),
             hosts,
             budgets,
             ext,
@@ -365,7 +364,7 @@ fn reasons(plan: &Report) -> String {
     texts.join("; ")
 }
 
-/// The plan of a file; none where it says nothing of the host's CPUs, or of no VM. `kept` makes the request one for what
+/// The plan of a file; none without `[host]`, without a VM, and where no plan is made. `kept` makes the request one for what
 /// keeps its budgets.
 fn plan_of(
     name: &str,
@@ -373,7 +372,8 @@ fn plan_of(
     here: &CpusHere,
     kept: impl FnOnce(Request) -> Request,
 ) -> Result<Option<Report>> {
-    if file.host.is_none() || (file.vm.is_empty() && file.service.is_empty()) {
+    let is_planned = (file.host.as_ref()).is_some_and(|host| host.why_no_plan().is_none());
+    if !is_planned || (file.vm.is_empty() && file.service.is_empty()) {
         return Ok(None);
     }
     let request = plan::file::of(file, Some(&here.numbers())).map_err(|error| bad(name, &error))?;
@@ -428,18 +428,13 @@ mod tests {
     #[test]
     fn a_host_that_keeps_budgets_may_have_no_vm_now() {
         const HOST: &str = "[host]\npcpus = 2\nscheduler = \"gedf\"\n";
-        let empty = site(&format!("{HOST}[sched]\n")).unwrap();
+        let empty = site(&format!("{HOST}enforce = \"auto\"\n")).unwrap();
         assert!(empty.parsed.plan.is_none() && empty.parsed.budgets.differences.is_empty());
         let vm = "[[vm]]\nname = \"a\"\nclass = \"rt\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n";
-        let one = site(&format!("{HOST}[sched]\n{vm}")).unwrap();
+        let one = site(&format!("{HOST}enforce = \"auto\"\n{vm}")).unwrap();
         assert_eq!(one.parsed.profile.vms[0].budgets.len(), 1);
         // Nothing to keep is a slip.
-        for text in [
-            "",
-            HOST,
-            "[sched]\n",
-            &format!("{HOST}[sched]\nmechanism = \"none\"\n"),
-        ] {
+        for text in ["", HOST, "[host]\n", &format!("{HOST}enforce = \"none\"\n")] {
             let Err(error) = site(text) else {
                 panic!("{text}");
             };
@@ -463,7 +458,8 @@ mod tests {
 
     #[test]
     fn a_fault_of_a_file_beside_the_owners_is_at_a_line_of_that_file() {
-        const OWNERS: &str = "[host]\npcpus = 2\nscheduler = \"pedf\"\n[sched]\n\n[class.own]\n";
+        const OWNERS: &str =
+            "[host]\npcpus = 2\nscheduler = \"pedf\"\nenforce = \"auto\"\n\n[class.own]\n";
         let vm = "# web\n[[vm]]\nname = \"web\"\n";
         for (more, place, what) in [
             ("class = \"nope\"\n", "line 2 column 1", "no class \"nope\""),
@@ -492,6 +488,43 @@ mod tests {
         }
     }
 
+    /// The file of README.md and the guide: whatever `[host]` says, it stays valid.
+    #[test]
+    fn the_six_lines_are_valid_whatever_the_host_says() {
+        const SIX: &str =
+            "[[nic]]\nname = \"eth1\"\nclass = \"rt\"\n[[vm]]\nname = \"web\"\nclass = \"rt\"\n";
+        for host in [
+            "",
+            "[host]\n",
+            "[host]\nenforce = \"auto\"\n",
+            "[host]\npcpus = 2\nscheduler = \"gedf\"\nserver = \"cbs\"\nquantum = \"1ms\"\nenforce = \"deadline\"\n",
+            "[host]\nscheduler = \"pdm\"\nenforce = \"ext\"\n",
+            "[host]\nscheduler = \"grm\"\nenforce = \"none\"\n",
+            "[host]\n[kernel]\nfair_server = \"1ms\"\n[net]\nbudget_packets = 64\n",
+        ] {
+            for text in [format!("{SIX}{host}"), format!("{host}{SIX}")] {
+                let parsed = site(&text)
+                    .unwrap_or_else(|error| panic!("{text}: {error}"))
+                    .parsed;
+                assert_eq!(parsed.profile.nics[0].name, "eth1");
+                let web = &parsed.profile.vms[0];
+                assert_eq!((web.name.as_str(), web.budgets.len()), ("web", 0), "{text}");
+                assert!(parsed.refusals.is_empty(), "{:?}", parsed.refusals);
+                let plan = parsed.plan.as_ref();
+                let notes = plan.map_or(&[][..], |plan| &plan.notes);
+                let is_said = notes
+                    .iter()
+                    .any(|note| note.contains("\"web\" has no tasks"));
+                assert_eq!(is_said, plan.is_some(), "{notes:?}");
+                assert_eq!(
+                    plan.is_some(),
+                    host.contains("[host]") && !host.contains("grm")
+                );
+                assert_eq!(parsed.budgets.differences, Vec::<String>::new());
+            }
+        }
+    }
+
     #[test]
     fn an_unknown_key_is_an_error_without_a_host_too() {
         const NET: &str = "[net]\nbudget_packets = 300\n";
@@ -500,8 +533,8 @@ mod tests {
             ("[class.a]\nextend = \"rt\"\n", 4),
             ("[[service]]\nvm = \"a\"\nlimits = \"1ms\"\n", 5),
             ("[[vm]]\nname = \"a\"\nperiod = \"1 month\"\n", 5),
-            ("[simulate]\nperoid = \"10ms\"\n", 4),
-            ("[random]\nset = 1\n", 4),
+            ("[simulate]\nseed = 1\n", 3),
+            ("[kernel]\nrcuc = 1\n", 4),
         ] {
             let error = site(&format!("{NET}{text}"))
                 .map(drop)
@@ -518,7 +551,8 @@ mod tests {
     #[test]
     fn the_vm_that_a_clouds_hook_describes_gets_the_budget_of_its_flavor() {
         let vm = include_str!("../../../nova/tests/data/drop-in.toml");
-        let text = format!("[host]\ncpus = \"2-3\"\nscheduler = \"pedf\"\n[sched]\n{vm}");
+        let text =
+            format!("[host]\ncpus = \"2-3\"\nscheduler = \"pedf\"\nenforce = \"auto\"\n{vm}");
         let Parsed {
             profile,
             plan,

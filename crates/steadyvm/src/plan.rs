@@ -20,6 +20,7 @@ const MAX_INPUT: u64 = 256 << 20;
 
 /// Compute what each VM needs, where its VCPUs run, and the bounds of its services
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("many").args(["sweep", "random"]))]
 pub struct Args {
     /// The plan file (steadyvm.toml, or a request in NAME.json); "-" for either on standard input
     file: PathBuf,
@@ -32,18 +33,14 @@ pub struct Args {
     /// Also draw the plan into this file
     #[arg(long, value_name = "OUT")]
     svg: Option<PathBuf>,
-    /// Plan every value of a field, such as vm.web.period=1ms..10ms/1ms; without a field, the random task sets of
-    /// the file's [random] table
-    #[arg(
-        long,
-        value_name = "FIELD=FROM..TO/STEP",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = ""
-    )]
+    /// Plan every value of a field, such as vm.web.period=1ms..10ms/1ms
+    #[arg(long, value_name = "FIELD=FROM..TO/STEP", require_equals = true)]
     sweep: Option<String>,
-    /// Print a sweep as comma-separated values
-    #[arg(long, requires = "sweep", conflicts_with = "json")]
+    /// Plan random task sets: FILE says which, and their host (steadyvm.toml(5), "Random task sets")
+    #[arg(long, conflicts_with_all = ["sweep", "explain"])]
+    random: bool,
+    /// Print a sweep, or what --random found, as comma-separated values
+    #[arg(long, requires = "many", conflicts_with = "json")]
     csv: bool,
 }
 
@@ -53,6 +50,9 @@ pub struct Args {
 /// Input that cannot be read or is no plan, output that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let text = text_at(&args.file)?;
+    if args.random {
+        return curves(args, &text);
+    }
     if let Some(axis) = &args.sweep {
         return sweep(args, &text, axis);
     }
@@ -91,9 +91,6 @@ fn draw(args: &Args, picture: impl FnOnce() -> String) -> Result<()> {
 
 /// Exit code 0 if any of the plans holds.
 fn sweep(args: &Args, text: &str, axis: &str) -> Result<ExitCode> {
-    if axis.is_empty() {
-        return curves(args, text);
-    }
     let axis = plan::sweep::Axis::parse(axis)?;
     let points = plan::sweep::run(text, &axis).with_context(|| place(&args.file))?;
     draw(args, || plan::sweep::svg(&axis, &points))?;
@@ -107,12 +104,6 @@ fn sweep(args: &Args, text: &str, axis: &str) -> Result<ExitCode> {
 
 fn curves(args: &Args, text: &str) -> Result<ExitCode> {
     let random = plan::random::Random::of(text).with_context(|| place(&args.file))?;
-    let Some(random) = random else {
-        bail!(
-            "{}: nothing to sweep: there is no [random] table; give --sweep=FIELD=FROM..TO/STEP, or the table",
-            place(&args.file)
-        );
-    };
     let curves = plan::random::run(text, &random).with_context(|| place(&args.file))?;
     draw(args, || plan::random::svg(&curves))?;
     print(&match (args.json, args.csv) {

@@ -71,7 +71,7 @@ enum Ext {
 
 #[derive(Debug, clap::Args)]
 struct What {
-    /// The file with the section [sched].
+    /// The file with [host] and the VMs' budgets.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// A VM of the file: the process of its monitor.
@@ -156,7 +156,7 @@ fn replay(file: &Path, reaction_us: u64) -> Result<ExitCode> {
 }
 
 impl What {
-    /// The section, and the threads of its VMs.
+    /// What the file asks for, and the threads of its VMs.
     fn read(&self) -> Result<(Config, BTreeMap<String, Vec<u32>>)> {
         let input = |what: String| anyhow::Error::new(Error::Input(what));
         let text = fs::read_to_string(&self.config)
@@ -169,7 +169,7 @@ impl What {
         };
         if let Some(word) = other {
             return Err(input(format!(
-                "mechanism = \"{word}\" is not `sched ext`'s; write \"ext\" or \"auto\""
+                "enforce = \"{word}\" is not `sched ext`'s; write \"ext\" or \"auto\""
             )));
         }
         let machine = Machine::real();
@@ -189,7 +189,7 @@ impl What {
         }
         if let Some(name) = threads.keys().find(|name| !config.vm.contains_key(*name)) {
             return Err(input(format!(
-                "{} has no [sched.vm.{name}]",
+                "{} has no [[vm]] \"{name}\" with a budget and a period",
                 self.config.display()
             )));
         }

@@ -10,6 +10,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
+use steadyvm_analysis::plan::InputError;
+use steadyvm_config::{File, Simulate};
+use steadyvm_host::Machine;
 use steadyvm_sim::{
     Engine, Nobody, Outcome, Recorder, gantt, perfetto,
     plan::{self, Scenario},
@@ -17,21 +20,24 @@ use steadyvm_sim::{
 
 use steadyvm_cli::output::print;
 
+use steadyvm_site::CpusHere;
+
 /// The longest stretch that a chart shows, ns.
 const CHART_NS: u64 = 200_000_000;
 
 /// The longest recording, ns: a trace of more is of no use to anybody.
 const MAX_RECORDING_NS: u64 = 60_000_000_000;
 
-/// What a `[simulate]` table may say.
-const TABLE_HELP: &str = r#"The plan file may have a [simulate] table; every field is optional:
+/// What simulate.toml may say.
+const WITH_HELP: &str = r#"How the plan is played may stand in a file of its own (--with simulate.toml).
+Every key is optional; steadyvm.toml(5) has them, too:
 
-  [simulate]
   duration = "10s"                # simulated time
   seed = 1
+  scheduler = "grm"               # another order of VCPUs than the plan's:
+                                  # gedf, gdm, grm; pedf, pdm, prm
   server = "deferrable"           # periodic, polling, sporadic, cbs,
                                   # work-conserving, capacity-reclaiming
-  order = "edf"                   # of VCPUs: dm, rm
   quantum = "1ms"                 # decisions at this interval; 0ns: exact times
   decision = "1us"                # cost of a switch: of the decision,
   context_switch = "2us"          # of the switch itself,
@@ -43,17 +49,20 @@ const TABLE_HELP: &str = r#"The plan file may have a [simulate] table; every fie
   adversary = true                # VMs without tasks wake at bad moments
   late = "drop"                   # a late job ends at its deadline
 
-Default of server and costs: those of [host] and [host.overheads].
+Default of scheduler, server, quantum and costs: those of the plan's [host].
 "#;
 
 /// Play a plan on the scheduling policy that the BPF scheduler runs
 ///
 /// Reads the plan file of `steadyvm plan`, takes its VMs, tasks and budgets, and simulates the host.
 #[derive(clap::Args)]
-#[command(after_long_help = TABLE_HELP)]
+#[command(after_long_help = WITH_HELP)]
 pub struct Args {
     /// The plan file (steadyvm.toml)
     file: PathBuf,
+    /// How it is played: simulate.toml, see below
+    #[arg(long, value_name = "FILE")]
+    with: Option<PathBuf>,
     /// Print the outcome as JSON; all times are nanoseconds
     #[arg(long)]
     json: bool,
@@ -63,10 +72,10 @@ pub struct Args {
     /// Write a trace for Perfetto (ui.perfetto.dev) into this file
     #[arg(long, value_name = "OUT.json")]
     trace: Option<PathBuf>,
-    /// The seed of random numbers, instead of the file's
+    /// The seed of random numbers, instead of that of --with
     #[arg(long)]
     seed: Option<u64>,
-    /// Simulated time, such as "10s", instead of the file's
+    /// Simulated time, such as "10s", instead of that of --with
     #[arg(long, value_name = "T")]
     duration: Option<String>,
 }
@@ -78,8 +87,17 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let file = &args.file;
     let place = file.display();
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {place}"))?;
-    let mut scenario = plan::parse(&text).with_context(|| format!("{place}"))?;
+    let text = read(file)?;
+    let how = match &args.with {
+        Some(with) => Simulate::parse(&with.display().to_string(), &read(with)?)?,
+        None => Simulate::default(),
+    };
+    let parsed = File::parse("", &text).map_err(InputError::from);
+    let parsed = parsed.with_context(|| format!("{place}"))?;
+    // A file that does not say its CPUs is for those of this host.
+    let here = CpusHere::of(&Machine::real()).map(|here| here.numbers());
+    let scenario = plan::scenario(&parsed, &how, here.as_deref().ok());
+    let mut scenario = scenario.with_context(|| format!("{place}"))?;
     if let Some(seed) = args.seed {
         scenario = scenario.with_seed(seed);
     }
@@ -96,6 +114,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     print(&text)?;
     Ok(ExitCode::from(u8::from(outcome.late() > 0)))
+}
+
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
 fn simulate(args: &Args, scenario: &Scenario) -> Result<Outcome> {

@@ -189,7 +189,7 @@ fn page(seconds: u64, after_us: &[u64], held: Option<&Held>) -> (Answer, Details
 
 /// All VMs, each with one rank.
 fn site() -> String {
-    let mut text = format!("[class.churn.net]\nvcpu = {RANK}\n");
+    let mut text = format!("[class.churn]\nvcpu = {RANK}\n");
     for number in 0..VMS {
         let _ = write!(
             text,

@@ -62,8 +62,8 @@ fn a_vm_that_the_kernel_refuses_stops_no_other_in_any_order() {
             format!("{ranked}{budgeted}")
         };
         site.write(&format!(
-            "[host]\npcpus = 2\nscheduler = \"gedf\"\n[sched]\nmechanism = \"deadline\"\n[class.none.net]\n\
-             [class.r.net]\nvcpu = {RANK}\n{vms}"
+            "[host]\npcpus = 2\nscheduler = \"gedf\"\nenforce = \"deadline\"\n[class.none]\n\
+             [class.r]\nvcpu = {RANK}\n{vms}"
         ));
         let good = Process::start(&good);
         let pinned = Process::start(&refused);
@@ -107,7 +107,7 @@ fn a_watch_serves_a_vm_whatever_else_of_the_host_is_wrong_and_says_each_fault_on
     let site = Site::new();
     let (good, twice, beside) = (name("watched"), name("twice"), name("beside"));
     site.write(&format!(
-        "[class.r.net]\nvcpu = {RANK}\n[class.offline.net]\nvcpu = {RANK}\ncpus = [4095]\n[[nic]]\nname = \"sv-absent0\"\n\
+        "[class.r]\nvcpu = {RANK}\n[class.offline]\nvcpu = {RANK}\npath_cpus = [4095]\n[[nic]]\nname = \"sv-absent0\"\n\
          class = \"r\"\n[[vm]]\nname = \"{twice}\"\nclass = \"r\"\n[[vm]]\nname = \"{good}\"\nclass = \"r\"\n"
     ));
     site.beside("broken.toml", "[[vm]");
@@ -162,7 +162,7 @@ fn a_watch_serves_a_vm_whatever_else_of_the_host_is_wrong_and_says_each_fault_on
 fn status_shows_what_is_in_force_where_the_file_is_wrong() {
     let site = Site::new();
     let vm = name("shown");
-    let good = format!("[class.r.net]\nvcpu = {RANK}\n[[vm]]\nname = \"{vm}\"\nclass = \"r\"\n");
+    let good = format!("[class.r]\nvcpu = {RANK}\n[[vm]]\nname = \"{vm}\"\nclass = \"r\"\n");
     site.write(&good);
     let process = Process::start(&vm);
     assert_eq!(site.run(&["apply"]).status.code(), Some(0));

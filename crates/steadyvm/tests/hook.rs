@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 const STEADYVM: &str = env!("CARGO_BIN_EXE_steadyvm");
 const UUID: &str = "5a3b0f6e-1f5c-4c8e-9b86-3f0d9b2f0a01";
 /// Two CPUs, as every machine that tests run on has. A class of its own ranks nothing here.
-const HOST: &str =
-    "[host]\npcpus = 2\nscheduler = \"pedf\"\n[sched]\nmechanism = \"deadline\"\n[class.rt]\n";
+const HOST: &str = "[host]\npcpus = 2\nscheduler = \"pedf\"\nenforce = \"deadline\"\n[class.rt]\n";
 const OPERATIONS: [&str; 9] = [
     "start",
     "started",
@@ -466,10 +465,10 @@ fn a_vm_that_may_use_some_cpus_is_planned_on_them_or_told_what_to_do() {
 #[test]
 fn a_file_that_says_nothing_of_budgets_refuses_vms_that_ask_for_them() {
     for (file, words) in [
-        ("[class.rt.net]\nvhost = 75\n", "[sched]"),
-        ("[host]\npcpus = 2\nscheduler = \"gedf\"\n", "[sched]"),
+        ("[class.rt]\nvhost = 75\n", "enforce"),
+        ("[host]\npcpus = 2\nscheduler = \"gedf\"\n", "enforce"),
         (
-            "[host]\npcpus = 4000\nscheduler = \"gedf\"\n[sched]\n",
+            "[host]\npcpus = 4000\nscheduler = \"gedf\"\nenforce = \"auto\"\n",
             "this host has CPUs",
         ),
         (

@@ -26,7 +26,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_place_and_ends_with_2() {
     let directory = tempfile::tempdir().unwrap();
     for (text, expected) in [
         (
-            "[class.rt.net]\nirq = 99\n",
+            "[class.rt]\nirq = 99\n",
             "steadyvm.toml line 2 column 7: priority 99",
         ),
         (
@@ -34,7 +34,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_place_and_ends_with_2() {
             "steadyvm.toml line 1 column 2: unknown field `neet`",
         ),
         (
-            "[class.rt.net]\nirq = 85\n[[nic]]\nname = \"no-such-nic\"\nclass = \"rt\"\n",
+            "[class.rt]\nirq = 85\n[[nic]]\nname = \"no-such-nic\"\nclass = \"rt\"\n",
             "steadyvm.toml line 3 column 1: there is no network interface `no-such-nic`",
         ),
     ] {
@@ -197,7 +197,7 @@ fn a_full_disk_and_a_kill_while_the_journal_is_written_lose_nothing() {
     let _guard = Budgets(budgets());
     for (name, more) in [("one.toml", 1), ("two.toml", 2)] {
         let text = format!(
-            "[net]\nbudget_packets = {}\nbudget_us = {}\n",
+            "[net]\nbudget_packets = {}\nbudget_time = \"{}us\"\n",
             packets + more,
             time_us + 1000 * more
         );

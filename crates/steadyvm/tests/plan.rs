@@ -326,7 +326,7 @@ fn sweeps_and_clusters() {
     // None of the values will do; no table of random sets; no range.
     for (arguments, code, words) in [
         ("--sweep=service.web.limit=1ms..1ms/1ms", 1, ""),
-        ("--sweep", 2, "[random]"),
+        ("--random", 2, "unknown field"),
         ("--sweep=service.web.limit", 2, "FROM..TO/STEP"),
     ] {
         let output = plan(&[&web, arguments], "");

@@ -8,13 +8,20 @@ use std::{
 const ONE: &str = "[host]\npcpus = 1\nscheduler = \"pedf\"\nserver = \"deferrable\"\n\n[[vm]]\nname = \"a\"\nperiod = \"5ms\"\ntasks = [{ name = \"t\", c = \"2ms\", t = \"20ms\" }]\n";
 
 fn simulate(plan: &str, arguments: &[&str]) -> (Output, tempfile::TempDir) {
+    simulate_as(plan, "", arguments)
+}
+
+/// With this simulate.toml.
+fn simulate_as(plan: &str, how: &str, arguments: &[&str]) -> (Output, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("steadyvm.toml");
     fs::write(&file, plan).expect("written");
+    fs::write(directory.path().join("simulate.toml"), how).expect("written");
     let output = Command::new(env!("CARGO_BIN_EXE_steadyvm"))
         .current_dir(&directory)
         .arg("simulate")
         .arg(&file)
+        .args(["--with", "simulate.toml"])
         .args(arguments)
         .output()
         .expect("it runs");
@@ -56,10 +63,10 @@ fn a_feasible_plan_is_played_in_time() {
 fn late_jobs_are_exit_code_1() {
     // A polling server gives less than the periodic one that the plan is for.
     let plan = ONE.replace("2ms", "9ms").replace("5ms", "10ms");
-    let plan = format!("{plan}\n[simulate]\nserver = \"polling\"\nrandom_offsets = true\n");
+    let how = "server = \"polling\"\nrandom_offsets = true\n";
     let codes: Vec<Option<i32>> = (1..9)
         .map(|seed| {
-            simulate(&plan, &["--seed", &seed.to_string()])
+            simulate_as(&plan, how, &["--seed", &seed.to_string()])
                 .0
                 .status
                 .code()
@@ -72,21 +79,15 @@ fn late_jobs_are_exit_code_1() {
 fn what_cannot_be_simulated_is_exit_code_2_and_says_why() {
     for (added, said) in [
         (
-            "[simulate]\nserver = \"magic\"\n",
-            "server is \"magic\"; give one of deferrable",
+            "server = \"magic\"\n",
+            "simulate.toml line 1 column 10: unknown variant `magic`, expected one of `cbs`",
         ),
-        (
-            "[simulate]\nquantum = \"soon\"\n",
-            "quantum is \"soon\"; give a time",
-        ),
-        ("[simulate]\norder = \"fifo\"\n", "give edf, dm or rm"),
-        ("[simulate]\nspeed = 9\n", "unknown field `speed`"),
-        (
-            "[simulate]\nexecution_factor_percent = 0\n",
-            "give 1 to 100",
-        ),
+        ("quantum = \"soon\"\n", "a time such as \"10ms\""),
+        ("scheduler = \"gdm\"\n", "plan for the other"),
+        ("speed = 9\n", "unknown field `speed`"),
+        ("execution_factor_percent = 0\n", "give 1 to 100"),
     ] {
-        let (output, _directory) = simulate(&format!("{ONE}\n{added}"), &[]);
+        let (output, _directory) = simulate_as(ONE, added, &[]);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(said), "{error}");

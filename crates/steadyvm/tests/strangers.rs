@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SETTING: &str = "/proc/sys/net/core/netdev_budget";
 
 fn write_site(packets: u32) {
-    let vm = "[class.rt.net]\nvcpu = 65\n[[vm]]\nname = \"strangers-no-such-vm\"\nclass = \"rt\"\n";
+    let vm = "[class.rt]\nvcpu = 65\n[[vm]]\nname = \"strangers-no-such-vm\"\nclass = \"rt\"\n";
     let text = format!("[net]\nbudget_packets = {packets}\n{vm}");
     fs::write("/run/site.toml", text).unwrap();
 }

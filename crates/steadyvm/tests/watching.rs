@@ -141,7 +141,7 @@ impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let text = format!(
-            "[class.watched.net]\nvcpu = 65\n[[vm]]\nname = \"{}\"\nclass = \"watched\"\n",
+            "[class.watched]\nvcpu = 65\n[[vm]]\nname = \"{}\"\nclass = \"watched\"\n",
             name()
         );
         std::fs::write(directory.path().join("site.toml"), text).unwrap();

@@ -27,7 +27,7 @@ from .interface import Interface
 RESOURCE_CLASS = "CUSTOM_RT_CPU_PPM"
 
 WHOLE_PPM = 1_000_000
-# What steadyvm lets the fair server run for at a time (`fair_server_us` of `[net]`), us.
+# What steadyvm lets the fair server run for at a time (`fair_server` of `[kernel]`), us.
 _FAIR_SERVER_US = 1_000
 # SCHED_DEADLINE admits 95 % of a CPU, of which the fair server holds 5 %.
 _BESIDE_FAIR_SERVER_PPM = 900_000

@@ -105,7 +105,7 @@ def sweep(request: Union[str, Mapping[str, Any]], axis: str) -> List[types.Point
 
 
 def curves(request: Union[str, Mapping[str, Any]]) -> types.Curves:
-    """How many random task sets each combination of the table ``random`` holds (``steadyvm plan --sweep``)."""
+    """How many random task sets each combination of a file holds (``steadyvm plan --random``)."""
     answer: types.Curves = json.loads(curves_json(_text(request)))
     return answer
 

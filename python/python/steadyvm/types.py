@@ -12,8 +12,8 @@ class _TaskRequired(TypedDict):
 
 class Task(_TaskRequired, total=False):
     d: int
-    j: int
-    s: int
+    jitter: int
+    suspension: int
     name: str
     execution_percent: int
 
@@ -31,25 +31,22 @@ class Vm(TypedDict, total=False):
 
 
 class Overheads(TypedDict, total=False):
-    quantum: int
-    scheduler: int
+    decision: int
     context_switch: int
     migration: int
     cache_reload: int
     wakeups: int
 
 
-class _HostRequired(TypedDict):
-    scheduler: Literal["pedf", "gedf", "pdm", "gdm"]
-
-
-class Host(_HostRequired, total=False):
+class Host(TypedDict, total=False):
     # One of the two is needed.
     pcpus: int
     cpus: Union[str, List[int]]
+    scheduler: Literal["pedf", "gedf", "pdm", "gdm"]
+    quantum: int
     server: Literal["cbs", "periodic", "sporadic", "deferrable"]
     method: str
-    enforce: Literal["deadline", "ext", "none"]
+    enforce: Literal["auto", "deadline", "ext", "none"]
     overheads: Overheads
 
 

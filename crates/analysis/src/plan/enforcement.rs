@@ -4,7 +4,7 @@
 //! resolution of its arithmetic); period of 100 us to about 4.19 s (`sysctl_sched_dl_period_min`, `_max`); per root
 //! domain at most `sched_rt_runtime_us` / `sched_rt_period_us` = 95 % of its CPUs, of which each CPU's fair server
 //! (since 6.12) holds 50 ms in 1 s. Budgets are enforced at ticks unless `HRTICK_DL` is on: set
-//! `overheads.quantum` to the tick otherwise.
+//! `quantum` of `[host]` to the tick otherwise.
 
 use super::{Enforcement, Explanation, InputError, Request, ServerName, Unit, VmReport};
 use crate::host::{
@@ -53,7 +53,7 @@ pub(super) fn check(request: &Request) -> Result<(), InputError> {
             "host.scheduler",
             format!(
                 "{}: SCHED_DEADLINE knows no fixed priorities, so it does not keep this plan; write scheduler = \"pedf\" or \
-                 \"gedf\", or let a sched_ext scheduler keep it (enforce = \"ext\"; in [sched], mechanism = \"ext\")",
+                 \"gedf\", or let a sched_ext scheduler keep it (enforce = \"ext\")",
                 request.host_name.word()
             ),
         ));
@@ -63,8 +63,7 @@ pub(super) fn check(request: &Request) -> Result<(), InputError> {
             "host.server",
             format!(
                 "{}: SCHED_DEADLINE's servers are cbs, which may demand more than those of the plan, so its bounds would not \
-                 hold; write server = \"cbs\", or let a sched_ext scheduler keep it (enforce = \"ext\"; in [sched], \
-                 mechanism = \"ext\")",
+                 hold; write server = \"cbs\", or let a sched_ext scheduler keep it (enforce = \"ext\")",
                 ServerName::from(request.host.server()).word()
             ),
         ));
@@ -114,7 +113,7 @@ impl Request {
 /// Why a CPU is not all theirs.
 pub(super) const USABLE: &str = "SCHED_DEADLINE admits 95 % of a CPU (sched_rt_runtime_us), of which its fair \
                                  server holds 5 %: VCPUs may have 90 %, and each waits for a piece of that server's \
-                                 (fair_server_us of [net], 1 ms unless it says otherwise)";
+                                 (fair_server of [kernel], 1 ms unless it says otherwise)";
 
 /// Why a kernel does not take the plan.
 pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> {
@@ -264,8 +263,8 @@ fn too_short(request: &Request, vms: &[VmReport]) -> Vec<String> {
     found
         .map(|(vm, vcpu)| {
             format!(
-                "VM \"{}\" has a period of {}: no kernel switches so often (SCHED_DEADLINE: 100 us at least); a \
-                 number without a unit is nanoseconds",
+                "VM \"{}\" has a period of {}: no kernel switches so often (SCHED_DEADLINE: 100 us at least); is \
+                 the unit right?",
                 vm.name,
                 request.unit.show(vcpu.period.into())
             )

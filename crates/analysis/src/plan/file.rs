@@ -14,7 +14,7 @@ mod vm;
 
 use std::collections::HashSet;
 
-use steadyvm_config::{Count, File, Placed};
+use steadyvm_config::{self as config, Count, File, Placed};
 
 use self::{
     host::HostTable,
@@ -23,8 +23,8 @@ use self::{
     vm::has_tasks,
 };
 use super::{
-    HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Needs, Request, Service, Unit, Vm,
-    report::SCHEMA_VERSION, way::Flow,
+    Enforcement, HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Needs, Request, Service,
+    Unit, Vm, way::Flow,
 };
 use crate::{
     host::{Host, HostScheduler, VcpuServer, overhead::Overheads},
@@ -57,7 +57,7 @@ pub struct HostCpus {
     pub scheduler: &'static str,
 }
 
-/// The CPUs of a file's host; none if the file has no `[host]`. `here`: as of [`of`].
+/// The CPUs of a file's host; none if the file has no `[host]`. `here`: as of [`of()`].
 ///
 /// # Errors
 /// As of [`of`], but for VMs and services.
@@ -72,17 +72,8 @@ pub fn host_cpus(file: &File, here: &[u32]) -> Result<Option<HostCpus>, InputErr
     }))
 }
 
-/// Its version, and that it has VMs or services and not too many.
+/// That it has VMs or services and not too many.
 fn check_lists(file: &File, places: &Places) -> Result<(), InputError> {
-    if file
-        .schema_version
-        .is_some_and(|version| version != SCHEMA_VERSION)
-    {
-        return Err(InputError::new(
-            "schema_version",
-            "this version of steadyvm reads version 1",
-        ));
-    }
     if file.vm.is_empty() && file.service.is_empty() {
         return Err(InputError::new(
             places.vms(),
@@ -106,28 +97,29 @@ pub(super) fn request(
 ) -> Result<Request, InputError> {
     check_lists(file, places)?;
     let mut notes = Vec::new();
-    let mut cpu_numbers = None;
-    let (host, host_name, receives_in_bounds, enforce) = match &file.host {
-        Some(table) => {
-            let (count, numbers) = HostTable(table).cpus(places, here)?;
-            cpu_numbers = numbers;
-            (
-                HostTable(table).read(count, unit)?,
-                table.scheduler,
-                table.method.bounds_the_receive_path(),
-                table.enforce,
-            )
-        }
-        None if file.vm.is_empty() => {
+    let table = file.host.as_ref().map(|host| &host.value);
+    let (host, cpu_numbers) = match (table, here) {
+        // A service alone: the reader does not know the machine that it is for.
+        (None, None) if file.vm.is_empty() => {
             notes.push("no host is given: this is for one CPU under pedf".to_owned());
-            (one_cpu()?, HostName::Pedf, true, None)
+            (one_cpu()?, None)
         }
-        None => {
+        (None, None) => {
             let message = "missing field `host`: with [[vm]] tables the plan needs the host they are for, such as\n  \
                            [host]\n  pcpus = 4\n  scheduler = \"pedf\"";
             return Err(InputError::new(places.host(), message));
         }
+        _ => {
+            let supposed = config::Host::default();
+            let table = HostTable(table.unwrap_or(&supposed));
+            let (count, numbers) = table.cpus(places, here)?;
+            notes.extend(table.supposed(count, file.host.is_none()));
+            (table.read(count, unit, places)?, numbers)
+        }
     };
+    let host_name = table.map_or_else(HostName::default, |table| table.scheduler);
+    let receives_in_bounds = table.is_none_or(|table| table.method.bounds_the_receive_path());
+    let enforce = table.and_then(Enforcement::of);
     let host = super::enforcement::host(host, enforce, unit);
     let (mut vms, mut tasks) = (Vec::with_capacity(file.vm.len()), 0);
     for (index, table) in file.vm.iter().enumerate() {
@@ -148,6 +140,12 @@ pub(super) fn request(
             .service
             .iter()
             .any(|service| ServiceTable(service).makes_task() && service.vm == *name);
+        if settings.is_passed_over(served) {
+            notes.push(format!(
+                "VM \"{name}\" has no tasks, no service and no budget: it is not planned, and gets no budget; give it tasks, or \
+                 a budget and a period"
+            ));
+        }
         let mut settings = settings.read(name, index, places, unit, served)?;
         settings.number_cpus(&host, cpu_numbers.as_deref())?;
         if settings.is_best_effort() && has_tasks(table) {
@@ -203,7 +201,7 @@ pub(super) fn request(
 }
 /// Services without a name of their own are numbered where they share one; given names must differ.
 fn check_service_names(
-    tables: &[Placed<steadyvm_config::Service>],
+    tables: &[Placed<config::Service>],
     services: &mut [Service],
     places: &Places,
 ) -> Result<(), InputError> {

@@ -3,11 +3,12 @@
 //! Times are integers of one unit of the caller's; with `"unit": "ns"` nanoseconds, and then the plan says what
 //! to install. Schema: `request.schema.json` of this crate.
 
-use steadyvm_config::{File, words};
+use steadyvm_config::words;
 
 use super::{
     InputError, InterfaceName, Period, Request, SchedulerName, TaskNeeds, Unit,
     file::{places::Places, request},
+    report::SCHEMA_VERSION,
 };
 
 /// Reads a request.
@@ -16,16 +17,21 @@ use super::{
 /// What is not as described above, with its line and column and the field's path.
 pub fn parse(text: &str) -> Result<Request, InputError> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let file: File = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let path = error.path().to_string();
-        at(error.inner(), if path == "." { "" } else { &path })
-    })?;
+    let read: steadyvm_config::Request = serde_path_to_error::deserialize(&mut deserializer)
+        .map_err(|error| {
+            let path = error.path().to_string();
+            at(error.inner(), if path == "." { "" } else { &path })
+        })?;
     deserializer.end().map_err(|error| at(&error, ""))?;
-    let unit = match file.unit {
+    if (read.schema_version).is_some_and(|version| version != SCHEMA_VERSION) {
+        let message = "this version of steadyvm reads version 1";
+        return Err(InputError::new("schema_version", message));
+    }
+    let unit = match read.unit {
         Some(_) => Unit::Nanosecond,
         None => Unit::Callers,
     };
-    request(&file, &Places::Paths, unit, None)
+    request(&read.into_file(), &Places::Paths, unit, None)
 }
 
 fn at(error: &serde_json::Error, path: &str) -> InputError {

@@ -1,7 +1,7 @@
 //! Acceptance curves: how many random task sets each combination of schedulers holds, by their utilisation.
 //!
-//! Model: the plan's `[random]` table. Tasks are drawn until a total utilisation is reached, dealt to the VMs in turn,
-//! and every combination plans the same sets on the plan's host.
+//! Model: a file of its own, with the host. Tasks are drawn until a total utilisation is reached, dealt to the VMs in turn,
+//! and every combination plans the same sets on that host.
 //! Generators: `uunifast` (Bini and Buttazzo 2005): `tasks` utilisations with the total as their sum, none above 1;
 //! `bimodal` (the dissertation's, section 3.4): two thirds uniform in 0.0001 to 0.5, one third in 0.5 to 0.9, the last
 //! one cut to the total. The same seed gives the same sets.
@@ -23,7 +23,7 @@ const MOST_SETS: u32 = 100_000;
 const MOST_ROWS: usize = 1_000;
 const MOST_TASKS: usize = 1_000;
 
-/// The `[random]` table.
+/// What sets are drawn.
 #[derive(Debug, Clone)]
 pub struct Random(steadyvm_config::Random);
 
@@ -80,19 +80,19 @@ impl Generator {
 }
 
 impl Random {
-    /// The table of a plan's text, if it has one.
+    /// Reads a file of random task sets, or the same in JSON.
     ///
     /// # Errors
-    /// A table that describes no sets.
-    pub fn of(text: &str) -> Result<Option<Self>, InputError> {
-        let Some(table) = value::of(text)?.remove("random") else {
-            return Ok(None);
+    /// One that describes no sets.
+    pub fn of(text: &str) -> Result<Self, InputError> {
+        let read = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|error| InputError::new("random sets", error))?
+        } else {
+            steadyvm_config::Random::parse("", text)?
         };
-        let wrong = |message: String| InputError::new("random", message);
-        let read = serde_json::from_value(table).map_err(|error| wrong(error.to_string()))?;
         let read = Self(read);
-        read.check().map_err(wrong)?;
-        Ok(Some(read))
+        (read.check()).map_err(|message| InputError::new("the file", message))?;
+        Ok(read)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -209,7 +209,7 @@ fn uunifast(total: f64, count: usize, generator: &mut Generator) -> Vec<f64> {
     vec![total / count as f64; count]
 }
 
-/// Plans the random sets of the plan `text` and shows each: the number of its utilisation, that of its column, the plan.
+/// Plans the random sets of the file `text` and shows each: the number of its utilisation, that of its column, the plan.
 ///
 /// # Errors
 /// A host that no plan can be made of.
@@ -219,11 +219,7 @@ pub fn each(
     mut see: impl FnMut(usize, usize, &Report),
 ) -> Result<(), InputError> {
     let mut object = value::of(text)?;
-    for name in [
-        "random", "vm", "vms", "service", "services", "flow", "flows", "class",
-    ] {
-        object.remove(name);
-    }
+    object.retain(|name, _| name == "host");
     let mut generator = Generator(random.seed);
     for (row, utilization) in random.rows().enumerate() {
         for _ in 0..random.sets {
@@ -237,7 +233,7 @@ pub fn each(
     Ok(())
 }
 
-/// Counts the random sets of the plan `text` that are accepted.
+/// Counts the random sets of the file `text` that are accepted.
 ///
 /// # Errors
 /// A host that no plan can be made of.

@@ -7,7 +7,7 @@
 
 use super::{
     HostName, InterfaceName, Needs, Period, Request, SchedulerName, ServiceReport, TaskNeeds, Vm,
-    enforcement,
+    enforcement, names,
     outcome::{Outcome, interface_of, least_interface, vcpus_of},
     service,
 };
@@ -126,7 +126,8 @@ fn other_scheduler(request: &Request) -> Option<String> {
     const ORDER: [HostName; 4] = [HostName::Pedf, HostName::Pdm, HostName::Gedf, HostName::Gdm];
     ORDER.into_iter().find_map(|name| {
         let mut changed = request.clone();
-        (changed.host, changed.host_name) = (request.host.with_scheduler(name.into()), name);
+        let order = names::order(name)?;
+        (changed.host, changed.host_name) = (request.host.with_scheduler(order), name);
         enforcement::check(&changed).ok()?;
         placed(&changed, &mut Work::default())?;
         Some(format!(

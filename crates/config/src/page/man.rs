@@ -35,7 +35,7 @@ pub fn man(version: &str) -> String {
 
 fn entry(page: &mut Roff, key: &Key) {
     page.control("TP", []);
-    page.text(inlines(&key.names()));
+    page.text(inlines(&key.code()));
     let mut text = vec![roman(format!("({}; default: ", key.kind))];
     if key.default == "needed" {
         text = vec![roman(format!("({}; needed", key.kind))];

@@ -29,7 +29,7 @@ pub fn markdown() -> String {
             let _ = writeln!(
                 page,
                 "| {} | {} | {} | {} |",
-                key.names(),
+                key.code(),
                 key.kind,
                 key.default,
                 key.meaning()

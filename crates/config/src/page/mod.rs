@@ -12,10 +12,10 @@ pub use self::markdown::markdown;
 
 use steadyvm_methods::Method;
 
-use crate::schema::{class, host, net, nic, random, sched, service, simulate, vm};
+use crate::schema::{host, kernel, net, nic, random, service, simulate, vm};
 use crate::{
-    Count, CpuNumbers, Distribution, Enforcement, File, HostName, InterfaceName, Late, Mechanism,
-    Placed, Priority, Queue, SchedulerName, ServerName, TapQdisc, ThreadPriority, Written,
+    Count, CpuNumbers, Distribution, File, HostName, InterfaceName, Late, Mechanism, Placed,
+    SchedulerName, ServerName, TapQdisc, ThreadPriority, Written,
 };
 
 /// A key of a table.
@@ -23,8 +23,6 @@ use crate::{
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// Other names by which it is taken.
-    pub alias: &'static [&'static str],
     /// What kind of value it has.
     pub kind: &'static str,
     /// What holds without it; "needed" if it must be there.
@@ -84,10 +82,7 @@ kinds! {
     SchedulerName: "word";
     InterfaceName: "word";
     Method: "word";
-    Enforcement: "word";
     Mechanism: "word";
-    Priority: "word";
-    Queue: "word";
     TapQdisc: "word";
     Late: "word";
     Distribution: "word";
@@ -125,7 +120,7 @@ const PROCESSES: Section = Section {
 };
 
 /// All sections, in the order of the page.
-const SECTIONS: [Section; 24] = [
+const SECTIONS: [Section; 22] = [
     File::SECTION,
     host::Host::SECTION,
     host::Overheads::SECTION,
@@ -140,12 +135,10 @@ const SECTIONS: [Section; 24] = [
     net::Net::SECTION,
     net::Demux::SECTION,
     net::Level::SECTION,
-    class::ClassNet::SECTION,
+    kernel::Kernel::SECTION,
     nic::Nic::SECTION,
     nic::NicQueue::SECTION,
     nic::Steer::SECTION,
-    sched::Sched::SECTION,
-    sched::Reserved::SECTION,
     simulate::Simulate::SECTION,
     random::Random::SECTION,
     random::Periods::SECTION,
@@ -161,11 +154,9 @@ impl Section {
 }
 
 impl Key {
-    /// All names by which it is taken, as code.
-    fn names(&self) -> String {
-        let names = std::iter::once(&self.name).chain(self.alias);
-        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-        names.join(", ")
+    /// Its name, as code.
+    fn code(&self) -> String {
+        format!("`{}`", self.name)
     }
 
     /// What it means, on one line.

@@ -4,7 +4,7 @@
 /// A table of the file: the structure that reads it, and its section of the pages, of the same lines.
 ///
 /// A key has its documentation, what serde is told of it, its type, and its default in words; then, where the type does
-/// not say it, what kind of value it has, and another name by which it is taken.
+/// not say it, what kind of value it has.
 macro_rules! table {
     (@kind $type:ty) => { <$type as crate::page::Kind>::WORDS };
     (@kind $type:ty, $kind:literal) => { $kind };
@@ -17,7 +17,7 @@ macro_rules! table {
             $(
                 $(#[doc = $meaning:literal])+
                 $(#[serde($($field:tt)*)])?
-                $key:ident: $type:ty = $default:literal $(as $kind:literal)? $(or $alias:tt)?,
+                $key:ident: $type:ty = $default:literal $(as $kind:literal)?,
             )*
         }
     ) => {
@@ -32,7 +32,6 @@ macro_rules! table {
             $(
                 $(#[doc = $meaning])+
                 $(#[serde($($field)*)])?
-                $(#[serde(alias = $alias)])?
                 pub $key: $type,
             )*
         }
@@ -48,7 +47,6 @@ macro_rules! table {
                 about: &[$($about),*],
                 keys: &[$(crate::page::Key {
                     name: stringify!($key),
-                    alias: &[$($alias)?],
                     kind: table!(@kind $type $(, $kind)?),
                     default: $default,
                     meaning: &[$($meaning),+],
@@ -58,74 +56,48 @@ macro_rules! table {
     };
 }
 
-pub(crate) mod class;
 pub(crate) mod host;
+pub(crate) mod kernel;
 pub(crate) mod net;
 pub(crate) mod nic;
 pub(crate) mod random;
-pub(crate) mod sched;
+pub(crate) mod request;
 pub(crate) mod service;
 pub(crate) mod simulate;
 pub(crate) mod vm;
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-
 use self::host::Host;
+use self::kernel::Kernel;
 use self::net::Net;
 use self::nic::Nic;
-use self::random::Random;
-use self::sched::Sched;
 use self::service::{Flow, Service};
-use self::simulate::Simulate;
 use self::vm::Vm;
 use crate::reader::Source;
 use crate::{DropIn, Error, Placed};
 
-/// The unit of whole numbers that are times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum UnitName {
-    /// As in a file.
-    #[serde(rename = "ns")]
-    Nanosecond,
-}
-
 table! {
     section "Top level";
     #[derive(Default)]
-    #[serde(expecting = "an object with \"vms\" and \"host\", or a service")]
+    #[serde(default, expecting = "an object with \"vm\" and \"host\", or a service")]
     pub struct File {
         /// CPUs for VMs, and who schedules them. `[[host]]`, several: a cluster, for `plan` alone
-        host: Option<Placed<Host>> = "one CPU, `pedf`",
+        host: Option<Placed<Host>> = "all CPUs of this host, `pedf`; `apply` plans nothing",
         /// settings that VMs, cards and queues share
-        #[serde(default)]
         class: BTreeMap<String, Placed<Vm>> = "`rt`, `best-effort`",
-        /// VMs; the plural names are for JSON requests, here and below
-        #[serde(default)]
-        vm: Vec<Placed<Vm>> = "none" or "vms",
+        /// VMs
+        vm: Vec<Placed<Vm>> = "none",
         /// request/response services and their bounds
-        #[serde(default)]
-        service: Vec<Placed<Service>> = "none" or "services",
+        service: Vec<Placed<Service>> = "none",
         /// other traffic on the services' paths
-        #[serde(default)]
-        flow: Vec<Placed<Flow>> = "none" or "flows",
-        /// the host's deferred work
-        #[serde(default)]
+        flow: Vec<Placed<Flow>> = "none",
+        /// the host's network stack
         net: Net = "nothing is set",
+        /// threads of the host's kernel
+        kernel: Kernel = "nothing is set",
         /// network cards
-        #[serde(default)]
         nic: Vec<Placed<Nic>> = "none",
-        /// which mechanism keeps budgets
-        sched: Option<Placed<Sched>> = "no budget is kept",
-        /// for `steadyvm simulate`
-        simulate: Option<Placed<Simulate>> = "see below",
-        /// for `steadyvm plan --sweep`
-        random: Option<Placed<Random>> = "none",
-        /// of JSON requests, for `plan` alone; another than 1 is refused
-        schema_version: Option<u32> = "1",
-        /// of JSON requests: `"ns"`
-        unit: Option<UnitName> = "the caller's" as "text",
     }
 }
 
@@ -154,6 +126,22 @@ impl File {
         let more = files.into_iter().flat_map(|file| &file.vm);
         all.vm.extend(more.cloned());
         all
+    }
+
+    /// What a VM has of a key: its own, else that of its class, else that of what the class extends.
+    pub fn of_vm<T>(&self, vm: &Vm, key: impl Fn(&Vm) -> Option<T>) -> Option<T> {
+        let mut next = vm.class.as_ref();
+        let mut found = key(vm);
+        // Classes that extend each other in a circle are refused by who reads them; here the circle ends.
+        for _ in 0..self.class.len() {
+            if found.is_some() {
+                break;
+            }
+            let class = self.class.get(next?)?;
+            found = key(class);
+            next = class.extends.as_ref();
+        }
+        found
     }
 
     /// The names of its VMs.

@@ -1,27 +1,17 @@
 //! `[net]`.
 
-use crate::{Placed, ThreadPriority};
+use crate::{Placed, ThreadPriority, Written};
 
 table! {
     section "`[net]`";
-    /// Keys you leave out change nothing, except `rcu`, `timers` and `device_irq`: these are raised as soon as the file ranks a VCPU.
+    /// Keys you leave out change nothing.
     #[derive(Default)]
     #[serde(default)]
     pub struct Net {
         /// `net.core.netdev_budget`, 1 to 65,536
         budget_packets: Option<Placed<u32>> = "as it is",
-        /// `net.core.netdev_budget_usecs`, 1,000 to 1,000,000
-        budget_us: Option<Placed<u32>> = "as it is" as "microseconds",
-        /// threads `ksoftirqd/N`; must stand below `levels_from` and every stage
-        ksoftirqd: Option<Placed<ThreadPriority>> = "as it is",
-        /// RCU's threads; below all stages, or above vhost and VCPUs
-        rcu: Option<ThreadPriority> = "one above all vhost workers and VCPUs",
-        /// threads `ktimers/N`; the same
-        timers: Option<ThreadPriority> = "the same",
-        /// interrupt threads of disks, consoles and other devices that are no NICs are raised to it; the same
-        device_irq: Option<ThreadPriority> = "the same",
-        /// longest piece of the fair server, 500 to 50,000 (Linux 6.12 and later)
-        fair_server_us: Option<Placed<u32>> = "as it is" as "microseconds",
+        /// `net.core.netdev_budget_usecs`, `"1ms"` to `"1s"`
+        budget_time: Option<Placed<Written>> = "as it is",
         /// `net.core.rtnet_prio`, 1 to 98; without our patches exit code 3
         levels_from: Option<Placed<u32>> = "as it is",
         /// early demultiplexing

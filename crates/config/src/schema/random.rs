@@ -1,9 +1,12 @@
-//! `[random]`.
+//! A file of random task sets.
 
-use crate::{Distribution, HostName, InterfaceName, SchedulerName, Written};
+use super::host::Host;
+use crate::reader::Source;
+use crate::{Distribution, Error, HostName, InterfaceName, Placed, SchedulerName, Written};
 
 table! {
-    section "`[random]`";
+    section "Random task sets";
+    /// A file of its own, for `steadyvm plan FILE --random`.
     #[serde(expecting = "an object that describes random task sets")]
     pub struct Random {
         /// task sets of each utilisation
@@ -31,6 +34,19 @@ table! {
         vcpu_periods: Vec<Written> = "needed",
         /// combinations to compare
         columns: Vec<Column> = "needed",
+        /// as in steadyvm.toml, with `pcpus`; each column has its own `scheduler`
+        host: Placed<Host> = "needed",
+    }
+}
+
+impl Random {
+    /// Reads such a file. `name` is what messages call it.
+    ///
+    /// # Errors
+    /// What is wrong with its form, and where.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        let source = Source::new(name, text);
+        source.read(source.tables()?)
     }
 }
 

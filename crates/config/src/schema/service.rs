@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::{self, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
 
+use crate::duration::TIME;
 use crate::{Count, Written};
 
 table! {
@@ -164,6 +165,13 @@ impl<'de> Deserialize<'de> for Send {
                 )
             }
 
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> Result<Send, D::Error> {
+                deserializer.deserialize_any(self)
+            }
+
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<Send, E> {
                 Ok(Send::Time(Written(value)))
             }
@@ -182,6 +190,6 @@ impl<'de> Deserialize<'de> for Send {
             }
         }
 
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_newtype_struct(TIME, Visitor)
     }
 }

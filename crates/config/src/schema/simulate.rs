@@ -1,30 +1,32 @@
-//! `[simulate]`.
+//! simulate.toml.
 
-use crate::Late;
+use crate::reader::Source;
+use crate::{Error, HostName, Late, ServerName, Written};
 
 table! {
-    section "`[simulate]`";
+    section "simulate.toml";
+    /// A file of its own, for `steadyvm simulate FILE --with simulate.toml`: how the plan of `FILE` is played.
     #[derive(Default)]
     #[serde(default)]
     pub struct Simulate {
         /// simulated time
-        duration: Option<String> = "`10s`" as "time",
+        duration: Option<Written> = "`10s`",
         /// of execution times, gaps and offsets
         seed: Option<u64> = "1",
-        /// any of the simulator's, more than `[host]` takes; the error lists them
-        server: Option<String> = "that of `[host]`" as "word",
-        /// `edf`, `dm`, `rm`
-        order: Option<String> = "that of the host's scheduler" as "word",
+        /// another order than the plan's: any that is global, or partitioned, as the plan's is
+        scheduler: Option<HostName> = "the plan's",
+        /// another server than the plan's
+        server: Option<ServerName> = "the plan's",
         /// when budgets are looked at
-        quantum: Option<String> = "that of `[host.overheads]`" as "time",
+        quantum: Option<Written> = "the plan's",
         /// a decision at a start; the VCPU that starts pays
-        decision: Option<String> = "`scheduler` of `[host.overheads]`" as "time",
+        decision: Option<Written> = "that of `[host.overheads]`",
         /// a switch; the same
-        context_switch: Option<String> = "that of `[host.overheads]`" as "time",
+        context_switch: Option<Written> = "that of `[host.overheads]`",
         /// a start on another CPU; the same
-        migration: Option<String> = "that of `[host.overheads]`" as "time",
+        migration: Option<Written> = "that of `[host.overheads]`",
         /// cold caches; the same
-        cache_reload: Option<String> = "that of `[host.overheads]`" as "time",
+        cache_reload: Option<Written> = "that of `[host.overheads]`",
         /// jobs take this share of `c`
         execution_factor_percent: Option<u32> = "100",
         /// jobs come up to this share of `t` apart
@@ -35,5 +37,16 @@ table! {
         adversary: bool = "false",
         /// a job that has not finished at its deadline goes on, and the next of its task waits; `drop`: it ends there
         late: Late = "`continue`",
+    }
+}
+
+impl Simulate {
+    /// Reads such a file. `name` is what messages call it.
+    ///
+    /// # Errors
+    /// What is wrong with its form, and where.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        let source = Source::new(name, text);
+        source.read(source.tables()?)
     }
 }

@@ -5,14 +5,23 @@ use std::fmt;
 use serde::de::{self, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::class::ClassNet;
-use crate::{Count, InterfaceName, Placed, SchedulerName, Written};
+use crate::duration::TIME;
+use crate::{
+    Count, InterfaceName, LARGEST_BATCH, Placed, SchedulerName, TapQdisc, ThreadPriority, Written,
+};
 
 table! {
     section "`[[vm]]` and `[class.NAME]`";
     /// A VM takes what it leaves out from its class. Classes `rt` and `best-effort` are there without being written. A file
     /// that writes one of them changes the keys that it writes; the others keep their values. With `extends` it has those of
     /// the other class instead.
+    ///
+    /// A VM that has no tasks, no service, no budget and no period gets no budget: the plan passes it over.
+    ///
+    /// **Ranks of the receive path**, from `irq` down, are a class's. They are refused unless `irq` >= `napi` >= `vhost` >= `vcpu`.
+    /// Their defaults are those of `rt`; other classes have none, but `best-effort` has `napi = "normal"` and
+    /// `threaded_napi = true`. A written `rt` or `best-effort` keeps the defaults of what it leaves out: `"normal"` takes a
+    /// rank away.
     #[derive(Default, PartialEq)]
     #[serde(expecting = "an object that describes a VM")]
     pub struct Vm {
@@ -45,16 +54,68 @@ table! {
         interface: Option<InterfaceName> = "`prm`; `best` without a period",
         /// of its VCPUs
         period: Option<Period> = "chosen",
-        /// in all; checked against the tasks, or taken as given without tasks
+        /// in all; checked against the tasks, or taken as given without tasks. Where no plan is made, of each VCPU if `vcpus` is
+        /// left out
         budget: Option<Written> = "computed from `tasks`",
+        /// where no plan is made: from a period's start
+        deadline: Option<Written> = "the period",
+        /// for the schedulers `pfp` and `gfp`; 0 is first
+        priority: Option<u32> = "0",
         /// the parallelism; with `pedf` at most
         vcpus: Option<Count> = "computed",
         /// CPUs that its VCPUs may use
         cpus: Option<Vec<u32>> = "all",
         /// what runs in the VM
         tasks: Option<Vec<Placed<Task>>> = "none",
-        /// the class's ranks on the receive path
-        net: Option<Placed<ClassNet>> = "nothing is set (class only)",
+        /// interrupt threads
+        irq: Option<ThreadPriority> = "80 (class only)",
+        /// NAPI threads, where there are any
+        napi: Option<ThreadPriority> = "78 (class only)",
+        /// whether the card is polled in threads
+        threaded_napi: Option<bool> = "only where the kernel has no interrupt threads (class only)",
+        /// CPUs for interrupts, NAPI threads and vhost workers
+        path_cpus: Option<Vec<usize>> = "as they are (class only)",
+        /// vhost workers of the class's VMs; a budget does not bound them
+        vhost: Option<ThreadPriority> = "75; as they are for a VM with a budget (class only)",
+        /// their VCPUs; VCPU 0 stays normal if there are others
+        vcpu: Option<ThreadPriority> = "70 (class only)",
+        /// QEMU's IO threads (`-object iothread`); not below `vcpu`
+        io: Option<ThreadPriority> = "as they are (class only)",
+        /// the monitor's main thread, whose lock a VCPU waits for as it leaves KVM for a device; not below `vcpu`
+        main: Option<ThreadPriority> = "as it is (class only)",
+        /// `noqueue` or `prio`, of their taps
+        tap_qdisc: Option<TapQdisc> = "`noqueue` (class only)",
+        /// 1 to 64: packets that their taps handle at once
+        #[serde(default, deserialize_with = "batch")]
+        tap_batch: Option<u32> = "as it is (class only)",
+    }
+}
+
+fn batch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let packets = i64::deserialize(deserializer)?;
+    let batch = u32::try_from(packets).ok();
+    let batch = batch.filter(|batch| (1..=LARGEST_BATCH).contains(batch));
+    let refused = || format!("tap_batch {packets} is not one of 1 to {LARGEST_BATCH}");
+    batch.map(Some).ok_or_else(|| de::Error::custom(refused()))
+}
+
+impl Vm {
+    /// The first key of the receive path that it sets, which only a class may.
+    pub fn path_key(&self) -> Option<&'static str> {
+        let set = [
+            ("irq", self.irq.is_some()),
+            ("napi", self.napi.is_some()),
+            ("threaded_napi", self.threaded_napi.is_some()),
+            ("path_cpus", self.path_cpus.is_some()),
+            ("vhost", self.vhost.is_some()),
+            ("vcpu", self.vcpu.is_some()),
+            ("io", self.io.is_some()),
+            ("main", self.main.is_some()),
+            ("tap_qdisc", self.tap_qdisc.is_some()),
+            ("tap_batch", self.tap_batch.is_some()),
+        ];
+        set.into_iter()
+            .find_map(|(key, is_set)| is_set.then_some(key))
     }
 }
 
@@ -85,9 +146,9 @@ table! {
         /// deadline
         d: Option<Written> = "`t`",
         /// how late a release may be seen
-        jitter: Option<Written> = "0" or "j",
+        jitter: Option<Written> = "0",
         /// how long a job may sleep; only where `server` is `periodic` or `deferrable`
-        suspension: Option<Written> = "0" or "s",
+        suspension: Option<Written> = "0",
         /// per cent of `c` to plan with
         execution_percent: Option<Count> = "100",
     }
@@ -143,6 +204,13 @@ impl<'de> Deserialize<'de> for Period {
                 f.write_str("a period such as \"10ms\", or { from = .., to = .., step = .. }")
             }
 
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> Result<Period, D::Error> {
+                deserializer.deserialize_any(self)
+            }
+
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<Period, E> {
                 Ok(Period::Fixed(Written(value)))
             }
@@ -161,6 +229,6 @@ impl<'de> Deserialize<'de> for Period {
             }
         }
 
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_newtype_struct(TIME, Visitor)
     }
 }

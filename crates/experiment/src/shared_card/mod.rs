@@ -61,11 +61,7 @@ const ROWS: [Row; 9] = [
     row("6.12-rt-function", HostKernel::V6_12Rt, How::Function),
     row("7.3", HostKernel::V7_3, How::Stock),
     row("7.3-function", HostKernel::V7_3, How::Function),
-    row(
-        "7.3-rt",
-        HostKernel::V7_3Rt,
-        How::Method(Method::PreemptRt),
-    ),
+    row("7.3-rt", HostKernel::V7_3Rt, How::Method(Method::PreemptRt)),
     row("7.3-rt-function", HostKernel::V7_3Rt, How::Function),
     Row {
         own_card: true,

@@ -66,8 +66,8 @@ pub struct Granted<'n> {
 /// How the `ext` scheduler serves all of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// What orders them: a word of `[sched] order`.
-    pub order: &'static str,
+    /// What orders them: a word of `[host] scheduler`.
+    pub scheduler: &'static str,
     /// When it looks at budgets: at multiples of so many microseconds; 0: at exact times.
     pub quantum_us: u64,
     /// Their CPU; `None`: any.
@@ -77,7 +77,7 @@ pub struct Policy {
 impl Policy {
     /// gEDF, as the dissertation's section 4.3.1, at exact times.
     const GLOBAL_EDF: Self = Self {
-        order: "earliest-deadline",
+        scheduler: "gedf",
         quantum_us: 0,
         cpu: None,
     };
@@ -297,14 +297,14 @@ fn run(host: &Connection, words: &[&str]) -> Result<()> {
 /// Deferrable servers, as the dissertation's.
 fn config(granted: &[Granted], policy: Policy) -> String {
     let mut text = format!(
-        "[sched]\nmechanism = \"ext\"\nserver = \"deferrable\"\norder = \"{}\"\nquantum_us = {}\n",
-        policy.order, policy.quantum_us
+        "[host]\nenforce = \"ext\"\nserver = \"deferrable\"\nscheduler = \"{}\"\nquantum = \"{}us\"\n",
+        policy.scheduler, policy.quantum_us
     );
     for it in granted {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "[sched.vm.{}]\nbudget_us = {}\nperiod_us = {}",
+            "[[vm]]\nname = \"{}\"\nbudget = \"{}us\"\nperiod = \"{}us\"",
             it.name, it.budget_us, it.period_us
         );
         if let Some(cpu) = policy.cpu {
@@ -358,16 +358,18 @@ mod tests {
         };
         let text = config(&[granted], Policy::GLOBAL_EDF);
         assert!(
-            text.ends_with("quantum_us = 0\n[sched.vm.d1]\nbudget_us = 4\nperiod_us = 10\n"),
+            text.ends_with(
+                "quantum = \"0us\"\n[[vm]]\nname = \"d1\"\nbudget = \"4us\"\nperiod = \"10us\"\n"
+            ),
             "{text}"
         );
         let pinned = Policy {
-            order: "explicit",
+            scheduler: "gfp",
             quantum_us: 500,
             cpu: Some(1),
         };
         let text = config(&[granted], pinned);
-        assert!(text.contains("order = \"explicit\"\nquantum_us = 500\n"));
-        assert!(text.ends_with("period_us = 10\ncpus = [1]\n"), "{text}");
+        assert!(text.contains("scheduler = \"gfp\"\nquantum = \"500us\"\n"));
+        assert!(text.ends_with("period = \"10us\"\ncpus = [1]\n"), "{text}");
     }
 }

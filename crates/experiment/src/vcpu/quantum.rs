@@ -72,7 +72,7 @@ impl Quantum {
     /// How they are scheduled.
     pub fn policy(self) -> Policy {
         Policy {
-            order: "explicit",
+            scheduler: "gfp",
             quantum_us: self.us,
             cpu: Some(CPU),
         }

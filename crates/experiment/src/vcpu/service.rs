@@ -16,8 +16,7 @@ const FILE: &str = "/run/vcpu-plan.toml";
 const PLAN: &str = "[host]
 pcpus = 2
 scheduler = \"gedf\"
-
-[sched]
+enforce = \"auto\"
 
 [[vm]]
 name = \"rt\"

@@ -137,7 +137,7 @@ pub(super) fn admit_each(
 
 fn check(enforcement: &Enforcement) -> Result<(), HostError> {
     enforcement.check().map_err(|error| HostError::BadInput {
-        what: at("[sched]", &error.to_string()),
+        what: at("[host]", &error.to_string()),
         fix: "choose another server, quantum, budget or period; nothing was changed".into(),
     })
 }
@@ -154,8 +154,8 @@ pub(super) fn steps(
 ) -> Result<Vec<Step>, HostError> {
     if !machine.tree.exists(SCHED_EXT) {
         return Err(HostError::Unsupported {
-            missing: "sched_ext, which [sched] mechanism = \"ext\" needs".into(),
-            fix: "use mechanism = \"deadline\", or a kernel with CONFIG_SCHED_CLASS_EXT, such as Debian's 7.3".into(),
+            missing: "sched_ext, which [host] enforce = \"ext\" needs".into(),
+            fix: "use enforce = \"deadline\", or a kernel with CONFIG_SCHED_CLASS_EXT, such as Debian's 7.3".into(),
         });
     }
     if reserved.is_empty() {

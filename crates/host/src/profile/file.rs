@@ -1,10 +1,13 @@
 //! The network part of steadyvm.toml. What is for the plan of VCPUs is left to `steadyvm plan`.
 //!
 //! ```toml
-//! [net]                       # the host's deferred work; rcu, timers and device_irq stand above VCPUs unless set
+//! [net]                       # the host's network stack
 //! budget_packets = 64
 //!
-//! [class.rt.net]              # what the VMs, NICs and queues of class rt get
+//! [kernel]                    # threads of its kernel; rcu, timers and device_irq stand above VCPUs unless set
+//! fair_server = "1ms"
+//!
+//! [class.rt]                  # what the VMs, NICs and queues of class rt get
 //! irq = 80                    # FIFO priority, or "normal"
 //! vhost = 75
 //!
@@ -13,13 +16,13 @@
 //! class = "rt"
 //! ```
 //!
-//! Rule: a class's `net` is its own, then that of the class it extends. Classes "rt" and "best-effort"
+//! Rule: a class's ranks are its own, then those of the class it extends. Classes "rt" and "best-effort"
 //! are there without being written ([`Class::built_in`]); a file that writes one of them, and not what it extends,
 //! extends that. An unknown field is an error. Every field: docs/reference/steadyvm.toml.md.
 
 use std::collections::BTreeMap;
 
-use steadyvm_config::{ClassNet, File, Net, Nic, Place, Placed, User, Users, Vm};
+use steadyvm_config::{File, Kernel, Net, Nic, Place, Placed, User, Users, Vm, Written, written};
 
 use super::class::{Class, HIGHEST_PRIORITY, ThreadPriority};
 use super::demux::DemuxProfile;
@@ -51,7 +54,8 @@ pub fn asking(name: &str, file: &File) -> Result<Profile, HostError> {
     if asked == Profile::default() {
         return Err(HostError::BadInput {
             what: format!("{name} line 1 column 1: nothing in it is for the network"),
-            fix: "add [net], a [[nic]] with a class, or net settings to the class of a VM".into(),
+            fix: "add [net], [kernel], a [[nic]] with a class, or ranks to the class of a VM"
+                .into(),
         });
     }
     Ok(profile)
@@ -64,8 +68,12 @@ pub fn asking(name: &str, file: &File) -> Result<Profile, HostError> {
 pub fn of(file: &File) -> Result<Profile, HostError> {
     let classes = &file.class;
     let mut profile = Profile {
-        softirqs: softirqs(&file.net)?,
-        fair_server_us: value(file.net.fair_server_us.as_ref()),
+        softirqs: softirqs(&file.net, &file.kernel)?,
+        fair_server_us: time_us(
+            "[kernel] fair_server",
+            file.kernel.fair_server.as_ref(),
+            FAIR_SERVER_US,
+        )?,
         demux: demux(&file.net)?,
         ..Profile::default()
     };
@@ -119,7 +127,7 @@ fn class(name: &str, at: &Place, classes: &Classes) -> Result<Option<Class>, Hos
                 break;
             }
             let what = format!("there is no class \"{wanted}\"");
-            return Err(wrong(at, &what, &format!("add [class.{wanted}.net]")));
+            return Err(wrong(at, &what, &format!("add [class.{wanted}]")));
         };
         at = &table.place;
         if chain.contains(&key.as_str()) {
@@ -128,8 +136,8 @@ fn class(name: &str, at: &Place, classes: &Classes) -> Result<Option<Class>, Hos
             return Err(wrong(at, &what, "break it"));
         }
         chain.push(key);
-        if let Some(net) = &table.net {
-            let own = class_net(net, name).map_err(|what| {
+        if table.path_key().is_some() {
+            let own = class_net(table, name).map_err(|what| {
                 wrong(
                     at,
                     &format!("class \"{key}\": {what}"),
@@ -154,7 +162,11 @@ fn class(name: &str, at: &Place, classes: &Classes) -> Result<Option<Class>, Hos
 fn must_have_class(name: &str, at: &Place, classes: &Classes) -> Result<Class, HostError> {
     class(name, at, classes)?.ok_or_else(|| {
         let what = format!("class \"{name}\" has no settings for the network");
-        wrong(at, &what, &format!("add [class.{name}.net]"))
+        wrong(
+            at,
+            &what,
+            &format!("add ranks, such as irq = 80, to [class.{name}]"),
+        )
     })
 }
 
@@ -210,6 +222,10 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
             &what,
             "name it by its unit or cgroup, and call it something else",
         ));
+    }
+    if let Some(key) = table.path_key() {
+        let what = format!("a VM has {key} from its class");
+        return Err(wrong(at, &what, "move it to [class.NAME]"));
     }
     let class = match class_name {
         Some(name) => class(name, at, classes)?,
@@ -323,10 +339,10 @@ fn cgroup_is_wrong(cgroup: &str) -> Option<(&'static str, &'static str)> {
     ))
 }
 
-fn class_net(net: &ClassNet, name: &str) -> Result<Class, String> {
-    let cpus = match &net.cpus {
+fn class_net(net: &Vm, name: &str) -> Result<Class, String> {
+    let cpus = match &net.path_cpus {
         None => None,
-        Some(list) if list.is_empty() => return Err("cpus is empty".into()),
+        Some(list) if list.is_empty() => return Err("path_cpus is empty".into()),
         Some(list) => {
             let most = crate::cpu_set::MAX_CPU;
             if let Some(cpu) = list.iter().find(|&&cpu| cpu > most) {
@@ -361,12 +377,33 @@ fn demux(net: &Net) -> Result<Option<DemuxProfile>, HostError> {
         .map_err(|what| wrong(&table.place, &what, "steadyvm.toml(5) has all keys"))
 }
 
-fn softirqs(net: &Net) -> Result<Softirqs, HostError> {
+/// Pieces of the fair server, in microseconds.
+const FAIR_SERVER_US: (u32, u32) = (500, 50_000);
+
+/// The kernel counts in ticks; less than one is none at all.
+const BUDGET_US: (u32, u32) = (1_000, 1_000_000);
+
+/// A time in whole microseconds.
+fn time_us(
+    key: &str,
+    time: Option<&Placed<Written>>,
+    (least, most): (u32, u32),
+) -> Result<Option<u32>, HostError> {
+    let Some(time) = time else { return Ok(None) };
+    let Written(ns) = time.value;
+    let us = u32::try_from(ns / 1_000).ok();
+    let us = us.filter(|us| (least..=most).contains(us) && ns % 1_000 == 0);
+    us.map(Some).ok_or_else(|| {
+        let us = |us: u32| written(i128::from(us) * 1_000);
+        let what = format!("{key} = {} is out of range", written(ns.into()));
+        let fix = format!("use {} to {}, whole microseconds", us(least), us(most));
+        wrong(&time.place, &what, &fix)
+    })
+}
+
+fn softirqs(net: &Net, kernel: &Kernel) -> Result<Softirqs, HostError> {
     let limits = [
         ("budget_packets", &net.budget_packets, 1, 65_536),
-        // The kernel counts in ticks; less than one is none at all.
-        ("budget_us", &net.budget_us, 1_000, 1_000_000),
-        ("fair_server_us", &net.fair_server_us, 500, 50_000),
         ("levels_from", &net.levels_from, 1, HIGHEST_PRIORITY),
     ];
     for (name, value, least, most) in limits {
@@ -381,13 +418,13 @@ fn softirqs(net: &Net) -> Result<Softirqs, HostError> {
             ));
         }
     }
-    if let (Some(ksoftirqd), Some(levels_from)) = (&net.ksoftirqd, &net.levels_from)
+    if let (Some(ksoftirqd), Some(levels_from)) = (&kernel.ksoftirqd, &net.levels_from)
         && let ThreadPriority::Fifo(own) = ksoftirqd.value
         && own >= levels_from.value
     {
         let what = format!(
-            "[net] ksoftirqd = {own} does not stand below levels_from = {}: what urgent threads leave to it would be as \
-             urgent",
+            "[kernel] ksoftirqd = {own} does not stand below [net] levels_from = {}: what urgent threads leave to it would \
+             be as urgent",
             levels_from.value
         );
         return Err(wrong(
@@ -398,11 +435,11 @@ fn softirqs(net: &Net) -> Result<Softirqs, HostError> {
     }
     Ok(Softirqs {
         budget_packets: value(net.budget_packets.as_ref()),
-        budget_us: value(net.budget_us.as_ref()),
-        ksoftirqd: value(net.ksoftirqd.as_ref()),
-        rcu: net.rcu,
-        timers: net.timers,
-        device_irq: net.device_irq,
+        budget_us: time_us("[net] budget_time", net.budget_time.as_ref(), BUDGET_US)?,
+        ksoftirqd: value(kernel.ksoftirqd.as_ref()),
+        rcu: kernel.rcu,
+        timers: kernel.timers,
+        device_irq: kernel.device_irq,
         levels_from: value(net.levels_from.as_ref()),
     })
 }

@@ -233,7 +233,7 @@ impl Profile {
             && priority >= lowest
         {
             let what = format!(
-                "[net] ksoftirqd = {priority} does not stand below class \"{}\", whose lowest stage \
+                "[kernel] ksoftirqd = {priority} does not stand below class \"{}\", whose lowest stage \
                  has {lowest}",
                 class.name
             );
@@ -250,7 +250,7 @@ impl Profile {
                 && highest.is_none_or(|highest| priority <= highest)
             {
                 let what = format!(
-                    "[net] {name} = {priority} stands neither below class \"{}\", whose lowest \
+                    "[kernel] {name} = {priority} stands neither below class \"{}\", whose lowest \
                      stage has {lowest}, nor above all vhost workers and VCPUs",
                     class.name
                 );

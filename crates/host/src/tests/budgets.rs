@@ -13,8 +13,7 @@ const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
 /// VCPU 1 of VM `rt` (thread 102) has 4 of every 10 ms.
 fn budgeted(cpu: Option<u32>) -> Profile {
-    let mut profile =
-        profile("[class.rt.net]\nvhost = 75\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n");
+    let mut profile = profile("[class.rt]\nvhost = 75\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n");
     let budget = VcpuBudget {
         runtime_ns: 4_000_000,
         deadline_ns: 10_000_000,
@@ -79,9 +78,9 @@ fn a_vhost_worker_of_a_vm_with_a_budget_has_a_rank_only_where_the_file_says_so()
     let (normal, fifo) = (Scheduling::normal(), |rank| Scheduling::fifo(rank, 0));
     assert_eq!(worker("", None), fifo(75));
     assert_eq!(worker("", Some(budget)), normal);
-    let cpus = "[class.rt.net]\ncpus = [1]\n";
+    let cpus = "[class.rt]\npath_cpus = [1]\n";
     assert_eq!(worker(cpus, Some(budget)), normal);
-    let own = "[class.rt.net]\nvhost = 72\n";
+    let own = "[class.rt]\nvhost = 72\n";
     assert_eq!(worker(own, Some(budget)), fifo(72));
 }
 

@@ -5,7 +5,7 @@ use super::scenario::{control, paper_host};
 use crate::undone::Undone;
 
 const THREADED: &str =
-    "[class.c.net]\nthreaded_napi = true\n[[nic]]\nname = \"bulk0\"\nclass = \"c\"\n";
+    "[class.c]\nthreaded_napi = true\n[[nic]]\nname = \"bulk0\"\nclass = \"c\"\n";
 
 fn directory() -> tempfile::TempDir {
     super::scenario::directory()

@@ -17,7 +17,7 @@ use crate::undone::Undone;
 /// `FILE` with its second VM ranked, too, by a class of its own: VCPU 0 of VM `bulk` is thread 201.
 fn two_vms() -> Profile {
     profile(&format!(
-        "{}\n[class.ranked.net]\nvcpu = 5\n",
+        "{}\n[class.ranked]\nvcpu = 5\n",
         FILE.replace(
             "name = \"bulk\"\nclass = \"bulk\"",
             "name = \"bulk\"\nclass = \"ranked\"",
@@ -150,7 +150,7 @@ fn a_group_that_was_served_keeps_what_it_had_if_a_new_setting_fails() {
 #[test]
 fn a_card_a_cpu_or_a_vm_that_is_not_there_yet_stops_no_other() {
     let absent_nic = FILE.replace("\"bulk0\"", "\"late0\"");
-    let offline = FILE.replace("tap_batch = 8", "cpus = [7]");
+    let offline = FILE.replace("tap_batch = 8", "path_cpus = [7]");
     for (text, failing) in [
         (absent_nic, vec![Group::Nic("late0".into())]),
         // The class of a queue of rt0, of bulk0 and of a VM.
@@ -222,7 +222,7 @@ fn a_card_that_comes_later_is_served_then_and_one_that_goes_takes_nothing_with_i
 #[test]
 fn an_ambiguous_name_stops_its_vm_alone_whatever_the_order_of_the_tables() {
     let table = |name: &str| format!("[[vm]]\nname = \"{name}\"\nclass = \"{name}\"\n");
-    let classes = "[class.rt.net]\nvcpu = 70\n[class.bulk.net]\nvcpu = 5\n";
+    let classes = "[class.rt]\nvcpu = 70\n[class.bulk]\nvcpu = 5\n";
     for order in [["rt", "bulk"], ["bulk", "rt"]] {
         let (host, directory) = (host(), directory());
         // A second process that is called as VM `rt` is.

@@ -34,7 +34,7 @@ fn other() -> Profile {
         .replace("irq = 80", "irq = 90")
         .replace("vhost = 75", "vhost = 77")
         .replace("rcu = 3\n", "rcu = 78\n")
-        .replace("budget_us = 4000\n", "")
+        .replace("budget_time = \"4ms\"\n", "")
         .replace("tap_batch = 8", "tap_batch = 16");
     profile(&text)
 }

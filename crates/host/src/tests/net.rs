@@ -18,20 +18,22 @@ use crate::undone::Undone;
 pub(super) const FILE: &str = r#"
 [net]
 budget_packets = 64
-budget_us = 4000
-ksoftirqd = "normal"
-rcu = 3
-fair_server_us = 2000
+budget_time = "4ms"
 levels_from = 70
 
-[class.rt.net]
+[kernel]
+ksoftirqd = "normal"
+rcu = 3
+fair_server = "2ms"
+
+[class.rt]
 irq = 80
 vhost = 75
 vcpu = 70
-cpus = [1]
+path_cpus = [1]
 tap_qdisc = "noqueue"
 
-[class.bulk.net]
+[class.bulk]
 irq = "normal"
 napi = "normal"
 threaded_napi = true
@@ -198,7 +200,7 @@ fn threads_of_the_monitor_have_the_ranks_of_its_class() {
     let control = control(&host, &directory);
     let with = |lines: &str| {
         format!(
-            "[class.rt.net]\nvcpu = 70\n{lines}[[nic]]\nname = \"rt0\"\nclass = \"rt\"\n\
+            "[class.rt]\nvcpu = 70\n{lines}[[nic]]\nname = \"rt0\"\nclass = \"rt\"\n\
              [[vm]]\nname = \"rt\"\nclass = \"rt\"\n"
         )
     };
@@ -235,7 +237,7 @@ fn threads_of_the_monitor_have_the_ranks_of_its_class() {
         assert!(error.contains(what), "{error}");
     }
     // A tenant keeps its monitor busy as it likes.
-    let below = format!("[net]\nrcu = 77\n{}", with("main = 79\n"));
+    let below = format!("[kernel]\nrcu = 77\n{}", with("main = 79\n"));
     let error = file::parse("steadyvm.toml", &below)
         .unwrap_err()
         .to_string();
@@ -247,7 +249,8 @@ fn threads_that_a_setting_starts_get_their_rank_in_the_same_apply() {
     let (host, directory) = (host(), directory());
     let before = host.state();
     let control = control(&host, &directory);
-    let text = "[class.c.net]\nthreaded_napi = true\nnapi = 60\n[[nic]]\nname = \"bulk0\"\nclass = \"c\"\n";
+    let text =
+        "[class.c]\nthreaded_napi = true\nnapi = 60\n[[nic]]\nname = \"bulk0\"\nclass = \"c\"\n";
     let plan = control.plan_profile(&profile(text)).unwrap();
     assert_eq!(plan.steps.len(), 1, "the threads do not exist yet");
     assert_eq!(host.mutations(), 0);
@@ -268,7 +271,7 @@ fn threads_that_a_setting_starts_get_their_rank_in_the_same_apply() {
 #[test]
 fn a_queue_of_threaded_napi_has_a_thread_of_its_own_class() {
     let (host, directory) = (host(), directory());
-    let text = "[class.a.net]\nthreaded_napi = true\nnapi = 60\n[class.b.net]\nnapi = 70\ncpus = [0]\n\
+    let text = "[class.a]\nthreaded_napi = true\nnapi = 60\n[class.b]\nnapi = 70\npath_cpus = [0]\n\
                 [[nic]]\nname = \"rt0\"\nclass = \"a\"\nqueues = [{ queue = 1, class = \"b\" }]\n";
     control(&host, &directory)
         .apply_profile(&profile(text))
@@ -342,7 +345,7 @@ fn what_a_new_profile_does_not_want_is_taken_back() {
     let control = control(&host, &directory);
     control.apply_profile(&profile(FILE)).unwrap();
     let smaller = profile(
-        "[net]\nbudget_packets = 32\n[class.c.net]\ntap_qdisc = \"prio\"\n[[vm]]\nname = \"rt\"\nclass = \"c\"\n",
+        "[net]\nbudget_packets = 32\n[class.c]\ntap_qdisc = \"prio\"\n[[vm]]\nname = \"rt\"\nclass = \"c\"\n",
     );
     let plan = control.plan_profile(&smaller).unwrap();
     assert_eq!(plan.steps.len(), 2);
@@ -363,7 +366,7 @@ fn what_a_new_profile_does_not_want_is_taken_back() {
 fn what_does_not_fit_the_host_is_refused_and_changes_nothing() {
     let host = host();
     host.file("/sys/class/net/br0/mtu", "1500\n");
-    let class = "[class.c.net]\nirq = 60\n";
+    let class = "[class.c]\nirq = 60\n";
     let nic = |name: &str, more: &str| {
         format!("{class}[[nic]]\nname = \"{name}\"\nclass = \"c\"\n{more}")
     };
@@ -390,7 +393,7 @@ fn what_does_not_fit_the_host_is_refused_and_changes_nothing() {
             "bulk0 cannot steer",
         ),
         (
-            nic("rt0", "").replace("irq = 60", "cpus = [0, 7]"),
+            nic("rt0", "").replace("irq = 60", "path_cpus = [0, 7]"),
             2,
             "not all are online",
         ),
@@ -628,7 +631,7 @@ fn shorter_pieces_follow_longer_ones_and_undo_knows_the_first() {
     let before = host.state();
     let control = control(&host, &directory);
     for piece_us in [20_000, 1500, 700] {
-        let text = format!("[net]\nfair_server_us = {piece_us}\n");
+        let text = format!("[kernel]\nfair_server = \"{piece_us}us\"\n");
         let applied = control.apply_profile(&profile(&text)).unwrap();
         assert_eq!((applied.steps.len(), applied.in_force), (2, 2));
         let runtime = &host.state().files[&crate::settings::fair_server::file(0, "runtime")];
@@ -651,7 +654,7 @@ fn a_failed_change_of_profile_leaves_the_one_before() {
     let other = FILE
         .replace("irq = 80", "irq = 90")
         .replace("vhost = 75", "vhost = 77")
-        .replace("budget_us = 4000\n", "");
+        .replace("budget_time = \"4ms\"\n", "");
     let mut failures = 0;
     for at in 0.. {
         let (host, directory) = (host(), directory());

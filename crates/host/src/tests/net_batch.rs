@@ -25,7 +25,7 @@ fn profile(text: &str) -> Profile {
 /// VM `bulk` with these settings of its class, below these of the host.
 fn bulk(net: &str, class: &str) -> Profile {
     profile(&format!(
-        "[net]\n{net}\n[class.c.net]\n{class}\n[[vm]]\nname = \"bulk\"\nclass = \"c\"\n"
+        "[net]\n{net}\n[class.c]\n{class}\n[[vm]]\nname = \"bulk\"\nclass = \"c\"\n"
     ))
 }
 
@@ -91,7 +91,7 @@ fn with_levels_vms_below_them_have_batch_1_unless_their_class_says_otherwise() {
     for (net, class, expected) in [
         ("levels_from = 70", "vhost = 69", Some(0)),
         ("levels_from = 70", "vhost = \"normal\"", Some(0)),
-        ("levels_from = 70", "cpus = [0]", Some(0)),
+        ("levels_from = 70", "path_cpus = [0]", Some(0)),
         ("levels_from = 70", "vhost = 70", None),
         ("levels_from = 70", "vhost = 69\ntap_batch = 3", Some(2)),
         ("levels_from = 70", "vhost = 75\ntap_batch = 3", Some(2)),

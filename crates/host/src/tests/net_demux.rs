@@ -18,7 +18,7 @@ nics = ["rt0"]
 cpu = 1
 levels = [{ from = 0, thread = "normal" }, { from = 50, thread = 60 }]
 
-[class.rt.net]
+[class.rt]
 irq = 90
 
 [[nic]]
@@ -179,7 +179,7 @@ fn either_threads_or_the_kernels_own_levels() {
         ("levels_from = 70", "rt_from = 0", "every port"),
         ("levels_from = 70", "rt_from = 100", "99 is the highest"),
         (
-            "budget_us = 2000",
+            "budget_time = \"2ms\"",
             "rt_from = 50",
             "needs [net] levels_from",
         ),

@@ -21,14 +21,16 @@ fn a_class_takes_what_it_does_not_set_from_the_one_it_extends() {
         r#"
         [net]
         budget_packets = 64
+        [kernel]
         ksoftirqd = 2
-        [class.base.net]
+        [class.base]
         irq = 80
         vhost = 75
         tap_batch = 64
         [class.rt]
         extends = "base"
-        net = { vhost = 76, cpus = [1, 3] }
+        vhost = 76
+        path_cpus = [1, 3]
         period = "5ms"
         [[nic]]
         name = "eth1"
@@ -57,7 +59,7 @@ fn a_class_takes_what_it_does_not_set_from_the_one_it_extends() {
     assert_eq!(
         names,
         ["game"],
-        "a VM without a class with net settings is the plan's alone"
+        "a VM without a class with ranks is the plan's alone"
     );
 }
 
@@ -65,18 +67,18 @@ fn a_class_takes_what_it_does_not_set_from_the_one_it_extends() {
 #[allow(clippy::too_many_lines)] // a table of cases
 fn what_is_wrong_is_told_with_its_place() {
     let nic = "[[nic]]\nname = \"eth1\"\nclass = \"rt\"\n";
-    let class = "[class.rt.net]\nirq = 80\n";
+    let class = "[class.rt]\nirq = 80\n";
     for (text, place, what) in [
-        ("[class.rt.net]\nirq = 99\n".to_owned(), "line 2", "1 to 98"),
-        ("[class.rt.net]\nirq = 0\n".to_owned(), "line 2", "1 to 98"),
-        ("[class.rt.net]\nirq = -1\n".to_owned(), "line 2", "1 to 98"),
+        ("[class.rt]\nirq = 99\n".to_owned(), "line 2", "1 to 98"),
+        ("[class.rt]\nirq = 0\n".to_owned(), "line 2", "1 to 98"),
+        ("[class.rt]\nirq = -1\n".to_owned(), "line 2", "1 to 98"),
         (
-            "[class.rt.net]\nirq = \"high\"\n".to_owned(),
+            "[class.rt]\nirq = \"high\"\n".to_owned(),
             "line 2",
             "normal",
         ),
         (
-            "[class.rt.net]\nirqs = 80\n".to_owned(),
+            "[class.rt]\nirqs = 80\n".to_owned(),
             "line 2",
             "unknown field `irqs`",
         ),
@@ -111,14 +113,24 @@ fn what_is_wrong_is_told_with_its_place() {
             "port 0",
         ),
         (
-            "[net]\nbudget_us = 10\n".to_owned(),
+            "[net]\nbudget_time = \"10us\"\n".to_owned(),
             "line 2",
-            "1000 to 1000000",
+            "[net] budget_time = \"10us\" is out of range; use \"1ms\" to \"1s\", whole microseconds",
         ),
         (
-            "[net]\nfair_server_us = 100\n".to_owned(),
+            "[kernel]\nfair_server = \"100us\"\n".to_owned(),
             "line 2",
-            "500 to 50000",
+            "\"500us\" to \"50ms\"",
+        ),
+        (
+            "[kernel]\nfair_server = \"600500ns\"\n".to_owned(),
+            "line 2",
+            "whole microseconds",
+        ),
+        (
+            "[[vm]]\nname = \"a\"\nvhost = 3\n".to_owned(),
+            "line 1",
+            "a VM has vhost from its class",
         ),
         (
             "[net]\nbudget_packets = 0\n".to_owned(),
@@ -126,12 +138,12 @@ fn what_is_wrong_is_told_with_its_place() {
             "1 to 65536",
         ),
         (
-            format!("[class.rt.net]\ncpus = []\n{nic}"),
+            format!("[class.rt]\npath_cpus = []\n{nic}"),
             "line 1",
-            "cpus is empty",
+            "path_cpus is empty",
         ),
         (
-            format!("[class.rt.net]\ncpus = [99999]\n{nic}"),
+            format!("[class.rt]\npath_cpus = [99999]\n{nic}"),
             "line 1",
             "no CPU 99999",
         ),
@@ -142,26 +154,26 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         (
             format!(
-                "[class.own.net]\nirq = 70\nvhost = 75\n{}",
+                "[class.own]\nirq = 70\nvhost = 75\n{}",
                 nic.replace("\"rt\"", "\"own\"")
             ),
             "line 4",
             "irq = 70 stands below vhost = 75",
         ),
         (
-            format!("[class.rt.net]\nirq = 70\n{nic}"),
+            format!("[class.rt]\nirq = 70\n{nic}"),
             "line 3",
             "irq = 70 stands below napi = 78, which waits for it; use irq >= napi",
         ),
         (
-            format!("[net]\nksoftirqd = 80\n{class}{nic}"),
+            format!("[kernel]\nksoftirqd = 80\n{class}{nic}"),
             "line 5",
             "ksoftirqd = 80",
         ),
         (
-            format!("[net]\nlevels_from = 30\nksoftirqd = 30\n{class}{nic}"),
-            "line 3",
-            "ksoftirqd = 30 does not stand below levels_from = 30",
+            format!("[net]\nlevels_from = 30\n[kernel]\nksoftirqd = 30\n{class}{nic}"),
+            "line 4",
+            "ksoftirqd = 30 does not stand below [net] levels_from = 30",
         ),
         (String::new(), "line 1", "nothing in it is for the network"),
         ("[net\n".to_owned(), "line 1", ""),
@@ -261,23 +273,19 @@ fn where_a_vm_runs_is_told_with_its_place_where_it_is_wrong() {
 #[test]
 fn batches_and_levels_out_of_range_are_told_with_their_place() {
     for (text, place, what) in [
+        ("[class.rt]\ntap_batch = 0\n", "line 2 column 13", "1 to 64"),
         (
-            "[class.rt.net]\ntap_batch = 0\n",
-            "line 2 column 13",
-            "1 to 64",
-        ),
-        (
-            "[class.rt.net]\nvhost = 7\ntap_batch = 65\n",
+            "[class.rt]\nvhost = 7\ntap_batch = 65\n",
             "line 3 column 13",
             "tap_batch 65 is not one of 1 to 64",
         ),
         (
-            "[class.rt.net]\ntap_batch = -1\n",
+            "[class.rt]\ntap_batch = -1\n",
             "line 2 column 13",
             "1 to 64",
         ),
         (
-            "[class.rt.net]\ntap_batch = \"all\"\n",
+            "[class.rt]\ntap_batch = \"all\"\n",
             "line 2 column 13",
             "type",
         ),
@@ -354,9 +362,8 @@ fn the_example_is_read() {
 
 #[test]
 fn normal_stands_below_every_priority() {
-    let wrong = refusal(
-        "[class.x.net]\nirq = \"normal\"\nvhost = 1\n[[nic]]\nname = \"e\"\nclass = \"x\"\n",
-    );
+    let wrong =
+        refusal("[class.x]\nirq = \"normal\"\nvhost = 1\n[[nic]]\nname = \"e\"\nclass = \"x\"\n");
     assert!(
         wrong.contains("irq = normal stands below vhost = 1"),
         "{wrong}"
@@ -367,7 +374,7 @@ proptest! {
     #[test]
     fn no_text_panics(text in "\\PC*", words in prop::collection::vec(
         prop::sample::select(vec![
-            "[net]", "[class.a.net]", "[class.a]", "[[nic]]", "[[vm]]", "name = \"a\"", "\n", "irq = 3",
+            "[net]", "[class.a]", "[kernel]", "[[nic]]", "[[vm]]", "name = \"a\"", "\n", "irq = 3",
             "class = \"a\"", "unit = \"a.service\"", "cgroup = \"/a\"", "extends = \"a\"", "cpus = [1]", "queues = [{queue = 0, class = \"a\"}]",
         ]), 0..20))
     {
@@ -408,32 +415,29 @@ fn a_built_in_class_that_is_written_keeps_what_it_leaves_out() {
         cpus: Some(CpuSet::single(1)),
         ..rt.clone()
     };
-    assert_eq!(class_of("rt", "[class.rt.net]\ncpus = [1]"), with_cpus);
+    assert_eq!(class_of("rt", "[class.rt]\npath_cpus = [1]"), with_cpus);
     // One with keys of the plan alone, too.
     assert_eq!(class_of("rt", "[class.rt]\nperiod = \"10ms\""), rt);
     // What is switched off stays off.
-    let off = class_of(
-        "rt",
-        "[class.rt.net]\nvhost = \"normal\"\nvcpu = \"normal\"",
-    );
+    let off = class_of("rt", "[class.rt]\nvhost = \"normal\"\nvcpu = \"normal\"");
     assert_eq!(
         (off.vhost, off.vcpu),
         (Some(ThreadPriority::Normal), Some(ThreadPriority::Normal))
     );
     assert_eq!((off.irq, off.napi), (rt.irq, rt.napi));
-    let batch = class_of("best-effort", "[class.best-effort.net]\ntap_batch = 1");
+    let batch = class_of("best-effort", "[class.best-effort]\ntap_batch = 1");
     assert_eq!(
         (batch.tap_batch, batch.threaded_napi),
         (Some(1), Some(true))
     );
     assert_eq!(batch.napi, Some(ThreadPriority::Normal));
     // At the end of a chain, and not where it extends another.
-    let through = "[class.own]\nextends = \"rt\"\n[class.rt.net]\nirq = 90";
+    let through = "[class.own]\nextends = \"rt\"\n[class.rt]\nirq = 90";
     let own = class_of("own", through);
     assert_eq!((own.irq, own.vcpu), (fifo(90), rt.vcpu));
     let other = class_of(
         "rt",
-        "[class.rt]\nextends = \"own\"\n[class.own.net]\nvcpu = 12",
+        "[class.rt]\nextends = \"own\"\n[class.own]\nvcpu = 12",
     );
     assert_eq!((other.irq, other.vcpu), (None, fifo(12)));
 }

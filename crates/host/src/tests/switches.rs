@@ -144,7 +144,7 @@ fn every_method_raises_the_interrupts_of_disks_above_what_tenants_keep_busy() {
 
 #[test]
 fn a_file_that_ranks_vcpus_ranks_rcu_and_timers_above_them() {
-    let class = "[class.c.net]\nvhost = 60\nvcpu = 40\n[[vm]]\nname = \"rt\"\nclass = \"c\"\n";
+    let class = "[class.c]\nvhost = 60\nvcpu = 40\n[[vm]]\nname = \"rt\"\nclass = \"c\"\n";
     let fifo = |priority| Some(ThreadPriority::Fifo(priority));
     let normal = Some(ThreadPriority::Normal);
     for (net, expected) in [
@@ -157,7 +157,7 @@ fn a_file_that_ranks_vcpus_ranks_rcu_and_timers_above_them() {
             [normal; 3],
         ),
     ] {
-        let read = profile(&format!("[net]\n{net}\n{class}")).softirqs;
+        let read = profile(&format!("[kernel]\n{net}\n{class}")).softirqs;
         assert_eq!([read.rcu, read.timers, read.device_irq], expected, "{net}");
     }
     for (net, told) in [
@@ -167,7 +167,7 @@ fn a_file_that_ranks_vcpus_ranks_rcu_and_timers_above_them() {
         ("device_irq = 40", "use 61 or more"),
         ("ksoftirqd = 61", "comes last"),
     ] {
-        let text = format!("[net]\n{net}\n{class}");
+        let text = format!("[kernel]\n{net}\n{class}");
         let error = file::parse("steadyvm.toml", &text).unwrap_err();
         assert!(error.to_string().contains(told), "{net}: {error}");
     }

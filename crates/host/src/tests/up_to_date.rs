@@ -186,7 +186,7 @@ fn a_nic_that_nobody_named_and_that_cannot_be_threaded_is_skipped() {
     after.unthreadable.clear();
     assert_eq!(after, kept(before));
     // One that the user named is an error.
-    let text = "[class.c.net]\nthreaded_napi = true\n[[nic]]\nname = \"wlp3s0\"\nclass = \"c\"\n";
+    let text = "[class.c]\nthreaded_napi = true\n[[nic]]\nname = \"wlp3s0\"\nclass = \"c\"\n";
     let error = control.apply_profile(&profile(text)).unwrap_err();
     assert!(error.to_string().contains("wlp3s0"), "{error}");
 }

@@ -23,7 +23,7 @@ fn host() -> FakeHost {
 /// VCPU 1 of VM `rt` (thread 102) has 4 of every 10 ms.
 fn budgeted(cpu: Option<u32>) -> Profile {
     let mut profile =
-        profile("[class.rt.net]\nvhost = 75\nvcpu = 70\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n");
+        profile("[class.rt]\nvhost = 75\nvcpu = 70\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n");
     let budget = VcpuBudget {
         runtime_ns: 4_000_000,
         deadline_ns: 10_000_000,
@@ -205,10 +205,9 @@ fn a_vm_without_a_plan_has_the_same_budget_for_every_vcpu() {
     // Nothing else is asked of it.
     profile.vms[0].class = crate::profile::Class::default();
     let budget = Vm {
-        budget_us: 1000,
-        period_us: 10_000,
-        deadline_us: None,
-        server: None,
+        budget_ns: 1_000_000,
+        period_ns: 10_000_000,
+        deadline_ns: None,
         priority: 0,
         cpus: Vec::new(),
     };

@@ -249,7 +249,7 @@ fn vms_of_a_unit_or_a_cgroup_are_found_whatever_they_are_called() {
     };
     let of_file = |key: &str, value: &str| {
         let text = format!(
-            "[class.rt.net]\nvcpu = 70\n[[vm]]\nname = \"label\"\nclass = \"rt\"\nuser = {user}\n{key} = \"{value}\"\n"
+            "[class.rt]\nvcpu = 70\n[[vm]]\nname = \"label\"\nclass = \"rt\"\nuser = {user}\n{key} = \"{value}\"\n"
         );
         let profile = file::parse("steadyvm.toml", &text).unwrap();
         let ranked = ranked_by(&profile)?;

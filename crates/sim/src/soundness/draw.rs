@@ -167,13 +167,14 @@ impl Draw {
             host.insert("isolate".to_owned(), false.into());
         }
         if self.chance(0.45) {
-            let overheads = self.overheads();
+            let overheads = self.overheads(&mut host);
             host.insert("overheads".to_owned(), overheads.into());
         }
         host
     }
 
-    fn overheads(&mut self) -> Table {
+    /// Costs, and the host's quantum.
+    fn overheads(&mut self, host: &mut Table) -> Table {
         let mut overheads = Table::new();
         if self.chance(0.5) {
             let quantum = match self.between(0, 2) {
@@ -181,9 +182,9 @@ impl Draw {
                 1 => self.unit_us * self.random.random_range(2..=3),
                 _ => (self.unit_us / 3).max(1),
             };
-            overheads.insert("quantum".to_owned(), format!("{quantum}us").into());
+            host.insert("quantum".to_owned(), format!("{quantum}us").into());
         }
-        for key in ["scheduler", "context_switch", "migration", "cache_reload"] {
+        for key in ["decision", "context_switch", "migration", "cache_reload"] {
             if self.chance(0.35) {
                 let most = if self.chance(0.2) { 2 } else { 12 };
                 let cost = self.between(1, self.unit_us / most);

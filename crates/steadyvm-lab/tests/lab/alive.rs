@@ -29,7 +29,6 @@ name = \"bulk\"
 class = \"others\"
 [class.others]
 extends = \"best-effort\"
-[class.others.net]
 irq = \"normal\"
 ";
 

@@ -15,9 +15,6 @@ pcpus = 2
 scheduler = \"gedf\"
 enforce = \"deadline\"
 
-[sched]
-mechanism = \"deadline\"
-
 [[nic]]
 name = \"rt\"
 class = \"rt\"
@@ -243,10 +240,7 @@ fn sched_ext_keeps_a_budget_on(kernel: HostKernel) {
     // Another policy while it runs: no loader of its own, and the VCPU keeps its count.
     let used = |of: &serde_json::Value| of["vcpus"][0]["used_ns"].as_u64().unwrap();
     let before = used(&standing());
-    let monotonic = file.replace(
-        "mechanism = \"ext\"",
-        "mechanism = \"ext\"\norder = \"rate-monotonic\"",
-    );
+    let monotonic = file.replace("gedf", "gdm");
     write(&host, "/run/other.toml", &monotonic);
     inside(&host, "steadyvm apply /run/other.toml");
     assert!(used(&standing()) >= before);

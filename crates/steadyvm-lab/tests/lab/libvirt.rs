@@ -378,7 +378,7 @@ fn a_domain_with_vcpupin_has_no_budget_and_does_not_start_under_a_watch() {
 #[test]
 #[ignore = "needs the lab: make libvirt-tests"]
 fn a_domain_that_is_pinned_gets_the_budget_that_it_asks_for_and_one_too_many_does_not_start() {
-    let host = host_with("[host]\npcpus = 2\nscheduler = \"pedf\"\n[sched]\n");
+    let host = host_with("[host]\npcpus = 2\nscheduler = \"pedf\"\nenforce = \"auto\"\n");
     let asks = |budget: &str| {
         format!(
             "<metadata><s:interface xmlns:s='urn:steadyvm:rt' budget='{budget}' period='10ms'/></metadata><cputune>\

@@ -17,14 +17,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PROFILE: &str = r#"
 [net]
 budget_packets = 64
+[kernel]
 rcu = 2
-[class.rt.net]
+[class.rt]
 irq = 80
 napi = 78
 vhost = 75
 vcpu = 70
 tap_qdisc = "noqueue"
-[class.bulk.net]
+[class.bulk]
 irq = "normal"
 napi = "normal"
 threaded_napi = true
@@ -44,7 +45,7 @@ const DEMUX: &str = r#"
 nics = ["bulk"]
 cpu = 1
 levels = [{ from = 0, thread = "normal" }, { from = 20, thread = 60 }]
-[class.bulk.net]
+[class.bulk]
 irq = 70
 [[nic]]
 name = "bulk"
@@ -57,7 +58,7 @@ levels_from = 70
 [net.demux]
 nics = ["bulk"]
 rt_from = 20
-[class.bulk.net]
+[class.bulk]
 irq = 50
 [[nic]]
 name = "bulk"

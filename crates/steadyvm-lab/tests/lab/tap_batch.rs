@@ -28,7 +28,7 @@ const PROBE_EVENTS: &str = "events/taps/enable events/net/netif_receive_skb/enab
 const BATCH: &str = r#"
 [net]
 levels_from = 70
-[class.bulk.net]
+[class.bulk]
 vhost = 40
 [[vm]]
 name = "bulk"

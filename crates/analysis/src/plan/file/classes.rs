@@ -23,11 +23,14 @@ pub(super) fn settings(
             "a VM has a class; only a class extends another",
         ));
     }
-    if vm.net.is_some() {
-        return Err(InputError::new(
-            "",
-            "a VM has its network settings from its class; move them to [class.NAME.net]",
-        ));
+    if let Some(key) = vm.path_key() {
+        let count = if key == "vcpu" {
+            " (how many VCPUs a VM has is vcpus)"
+        } else {
+            ""
+        };
+        let message = format!("a VM has {key} from its class; move it to [class.NAME]{count}");
+        return Err(InputError::new("", message));
     }
     let rt = Vm::default();
     let best_effort = Vm {

@@ -5,7 +5,7 @@ use steadyvm_config::CpuNumbers;
 use super::{places::Places, within};
 use crate::{
     host::{Host, MAX_CPUS, overhead::Overheads},
-    plan::{InputError, Unit},
+    plan::{InputError, Unit, names},
 };
 
 /// A `[host]`.
@@ -45,11 +45,34 @@ impl HostTable<'_> {
         Ok((listed, (!is_plain).then(|| numbers.to_vec())))
     }
 
-    pub(super) fn read(&self, cpus: u32, unit: Unit) -> Result<Host, InputError> {
+    /// Which CPUs were supposed, for people; none if the file says them.
+    pub(super) fn supposed(&self, count: u32, is_all: bool) -> Option<String> {
+        if self.0.pcpus.is_some() || self.0.cpus.is_some() {
+            return None;
+        }
+        let cpus = if count == 1 { "CPU" } else { "CPUs" };
+        let order = if is_all { " under pedf" } else { "" };
+        Some(format!(
+            "pcpus is not given: this is for the {count} {cpus} of this host{order}; for another host write pcpus into [host]"
+        ))
+    }
+
+    pub(super) fn read(&self, cpus: u32, unit: Unit, places: &Places) -> Result<Host, InputError> {
+        let (Some(order), Some(server)) =
+            (names::order(self.0.scheduler), names::server(self.0.server))
+        else {
+            let why = self.0.why_no_plan().unwrap_or_default();
+            let message = format!(
+                "{why}; plans are for scheduler = \"pedf\", \"gedf\", \"pdm\" or \"gdm\", and server = \"cbs\", \
+                 \"periodic\", \"sporadic\" or \"deferrable\". With enforce = \"ext\" `apply` gives VMs the budgets that \
+                 they name"
+            );
+            return Err(InputError::new(places.host(), message));
+        };
         let table = &self.0.overheads;
         let overheads = Overheads {
-            quantum: table.quantum.0,
-            scheduler: table.scheduler.0,
+            quantum: self.0.quantum.0,
+            scheduler: table.decision.0,
             context_switch: table.context_switch.0,
             migration: table.migration.0,
             cache_reload: table.cache_reload.0,
@@ -59,13 +82,15 @@ impl HostTable<'_> {
             },
             ..Overheads::default()
         };
-        Host::new(
-            cpus,
-            self.0.scheduler.into(),
-            self.0.server.into(),
-            overheads,
-        )
-        .map(|host| host.with_isolation(self.0.isolate))
-        .map_err(|error| InputError::new("host.overheads", unit.error(&error)))
+        Host::new(cpus, order, server, overheads)
+            .map(|host| host.with_isolation(self.0.isolate))
+            .map_err(|error| {
+                let place = if self.0.quantum.0 < 0 {
+                    "host.quantum"
+                } else {
+                    "host.overheads"
+                };
+                InputError::new(place, unit.error(&error))
+            })
     }
 }

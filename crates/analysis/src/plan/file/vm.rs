@@ -42,9 +42,20 @@ impl Settings {
         own.interface = own.interface.or(other.interface);
         own.period = own.period.or(other.period);
         own.budget = own.budget.or(other.budget);
+        own.deadline = own.deadline.or(other.deadline);
         own.vcpus = own.vcpus.or(other.vcpus);
         own.cpus = own.cpus.take().or(other.cpus);
         own.tasks = own.tasks.take().or(other.tasks);
+    }
+
+    /// Whether the file says nothing of what the VM executes or gets: it is not planned. Half of it is a slip.
+    pub(super) fn is_passed_over(&self, served: bool) -> bool {
+        let said = self.0.tasks.is_some()
+            || self.0.budget.is_some()
+            || self.0.period.is_some()
+            || self.0.interface.is_some()
+            || self.0.scheduler.is_some();
+        self.0.rt != Some(false) && !served && !said
     }
 
     /// The VM these settings describe. `served`: a service gives it a task.
@@ -68,6 +79,7 @@ impl Settings {
             .vcpus
             .map(|vcpus| within(vcpus, &places.field(index, "vcpus"), MAX_VCPUS))
             .transpose()?;
+        let is_passed_over = self.is_passed_over(served);
         let tables = self.0.tasks;
         let mask = self.0.cpus;
         if mask.as_ref().is_some_and(Vec::is_empty) {
@@ -80,7 +92,11 @@ impl Settings {
             mask,
             needs,
         };
-        if self.0.rt == Some(false) {
+        if self.0.deadline.is_some() {
+            let message = "a plan computes when a budget is due: leave deadline out, or write the deadline of each task (d)";
+            return Err(at("deadline", message.to_owned()));
+        }
+        if self.0.rt == Some(false) || is_passed_over {
             return Ok(vm(Needs::BestEffort {
                 vcpus: vcpus.unwrap_or(1),
             }));

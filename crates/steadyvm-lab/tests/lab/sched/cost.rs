@@ -36,7 +36,7 @@ fn between(before: &Histogram, after: &Histogram) -> Histogram {
 
 /// The decisions of ten seconds in which so many VCPUs compute and run out of budget.
 fn decisions(lab: &Lab, count: usize) -> Histogram {
-    let none = "[sched]\nmechanism = \"ext\"\n";
+    let none = "[host]\nenforce = \"ext\"\nscheduler = \"gedf\"\n";
     let loader = lab.load(none, "");
     // Nice: until they have budgets they are normal threads, and the program that gives them would be one of 401.
     let words = format!(
@@ -51,7 +51,7 @@ fn decisions(lab: &Lab, count: usize) -> Histogram {
     let period_us = PERIOD_PER_VCPU_US * count;
     let _ = writeln!(
         config,
-        "[sched.vm.all]\nbudget_us = {BUDGET_US}\nperiod_us = {period_us}"
+        "[[vm]]\nname = \"all\"\nbudget = \"{BUDGET_US}us\"\nperiod = \"{period_us}us\""
     );
     for tid in tids.split_whitespace() {
         let _ = write!(threads, " --thread all={tid}");

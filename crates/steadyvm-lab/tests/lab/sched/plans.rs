@@ -22,13 +22,6 @@ const WINDOW: u32 = 10;
 
 /// A global host and one with a CPU for each VCPU, in turn.
 const TEXT: &str = r#"
-[host]
-pcpus = 2
-scheduler = "gedf"
-enforce = "deadline"
-overheads = { scheduler = "500us", context_switch = "1ms", migration = "1ms" }
-
-[random]
 sets = 40
 seed = 30
 from = 0.4
@@ -39,15 +32,20 @@ tasks = 6
 periods = { from = "400ms", to = "1s" }
 vcpu_periods = ["100ms", "150ms", "200ms"]
 
-[[random.columns]]
+[[columns]]
 host = "gedf"
 guest = "edf"
 interface = "prm"
 
-[[random.columns]]
+[[columns]]
 host = "pedf"
 guest = "edf"
 interface = "prm"
+
+[host]
+pcpus = 2
+enforce = "deadline"
+overheads = { decision = "500us", context_switch = "1ms", migration = "1ms" }
 "#;
 
 /// A VCPU of a plan. Times in us.
@@ -88,7 +86,7 @@ struct Plan {
 
 /// The accepted plans, spread over utilisations and hosts.
 fn plans() -> Vec<Plan> {
-    let random = Random::of(TEXT).unwrap().unwrap();
+    let random = Random::of(TEXT).unwrap();
     let mut accepted = Vec::new();
     random::each(TEXT, &random, |_, column, report| {
         if !report.feasible {
@@ -213,18 +211,14 @@ fn undisturbed<T>(machine: &mut Repetitions, number: usize, see: impl Fn() -> T)
 
 fn by_ext(lab: &Lab, machine: &mut Repetitions, plans: &[Plan], threads: &[Spinner]) {
     let section = |plan: &Plan| {
-        let queue = if plan.partitioned {
-            "partitioned"
-        } else {
-            "global"
-        };
-        let mut text = format!("[sched]\nmechanism = \"ext\"\nqueue = \"{queue}\"\n");
+        let scheduler = if plan.partitioned { "pedf" } else { "gedf" };
+        let mut text = format!("[host]\nenforce = \"ext\"\nscheduler = \"{scheduler}\"\n");
         let mut words = String::new();
         for (at, (vcpu, thread)) in plan.vcpus.iter().zip(threads).enumerate() {
             let (budget, period) = (vcpu.budget_us, vcpu.period_us);
             let _ = writeln!(
                 text,
-                "[sched.vm.v{at}]\nbudget_us = {budget}\nperiod_us = {period}"
+                "[[vm]]\nname = \"v{at}\"\nbudget = \"{budget}us\"\nperiod = \"{period}us\""
             );
             if let Some(cpu) = vcpu.cpu {
                 let _ = writeln!(text, "cpus = [{cpu}]");
@@ -233,7 +227,7 @@ fn by_ext(lab: &Lab, machine: &mut Repetitions, plans: &[Plan], threads: &[Spinn
         }
         (text, words)
     };
-    let _loader = lab.load("[sched]\nmechanism = \"ext\"\n", "");
+    let _loader = lab.load("[host]\nenforce = \"ext\"\nscheduler = \"gedf\"\n", "");
     let (mut worst, mut short, mut missing) = (0, 0, 0);
     for (number, plan) in plans.iter().enumerate() {
         let (text, words) = section(plan);
@@ -246,7 +240,7 @@ fn by_ext(lab: &Lab, machine: &mut Repetitions, plans: &[Plan], threads: &[Spinn
             lab.apply(&text, &words);
             let seen = (sample(lab, &tids), lab.show());
             // From their next budget on they are new: all is counted for one plan.
-            lab.apply("[sched]\nmechanism = \"ext\"\n", "");
+            lab.apply("[host]\nenforce = \"ext\"\nscheduler = \"gedf\"\n", "");
             lab.run(&format!(
                 "for tid in {}; do taskset -cp 0,1 $tid > /dev/null; done",
                 list(&tids)

@@ -20,11 +20,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// VMs with these budgets in 20 ms.
 fn config(vms: &[(&str, u32)]) -> String {
-    let mut text = "[sched]\nmechanism = \"ext\"\n".to_owned();
+    let mut text = "[host]\nenforce = \"ext\"\nscheduler = \"gedf\"\n".to_owned();
     for (name, budget_us) in vms {
         let _ = writeln!(
             text,
-            "[sched.vm.{name}]\nbudget_us = {budget_us}\nperiod_us = 20000"
+            "[[vm]]\nname = \"{name}\"\nbudget = \"{budget_us}us\"\nperiod = \"20ms\""
         );
     }
     text
@@ -144,7 +144,7 @@ fn parameters_change_a_thousand_times() {
     // Half of these change the period, too.
     place.script(&format!(
         "for round in {{1..1000}}; do
-             printf '[sched]\\nmechanism = \"ext\"\\n[sched.vm.a]\\nbudget_us = %d\\nperiod_us = %d\\n[sched.vm.b]\\nbudget_us = 4000\\nperiod_us = 20000\\n' \\
+             printf '[host]\\nenforce = \"ext\"\\nscheduler = \"gedf\"\\n[[vm]]\\nname = \"a\"\\nbudget = \"%dus\"\\nperiod = \"%dus\"\\n[[vm]]\\nname = \"b\"\\nbudget = \"4ms\"\\nperiod = \"20ms\"\\n' \\
                  $((1000 + round * 5)) $((round % 2 ? 20000 : 12000 + round)) > /run/changing.toml
              steadyvm sched ext apply --config /run/changing.toml {}
          done",
@@ -275,7 +275,7 @@ fn cpus_come_and_go(place: &Place) {
         &format!("apply --config /run/sched.toml {}", place.threads()),
     );
     assert!(
-        said.contains("[sched.vm.b]: no CPU of cpus = [1] is online"),
+        said.contains("VM \"b\": no CPU of cpus = [1] is online"),
         "{said}"
     );
     lab.run("echo 1 > /sys/devices/system/cpu/cpu1/online");
@@ -316,7 +316,7 @@ fn refusals(place: &Place) {
     lab.write(&(config(&[("a", 6000), ("b", 4000)]) + "cpus = [7]\n"));
     let said = refused(lab, &words);
     assert!(said.contains("no CPU of cpus = [7] is online"), "{said}");
-    let coarse = config(&[("a", 6000)]).replace("[sched]\n", "[sched]\nquantum_us = 30000\n");
+    let coarse = config(&[("a", 6000)]).replace("[host]\n", "[host]\nquantum = \"30ms\"\n");
     lab.write(&coarse);
     let said = refused(lab, &words);
     assert!(said.contains("below the quantum"), "{said}");

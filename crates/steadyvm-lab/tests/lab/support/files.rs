@@ -8,7 +8,7 @@ pub fn ranks(vm: &str) -> String {
 /// The same, and a budget: two VCPUs of 4 ms in every 10 ms each, kept by `SCHED_DEADLINE`.
 pub fn budgets(vm: &str) -> String {
     format!(
-        "[host]\npcpus = 2\nscheduler = \"gedf\"\n\n[sched]\nmechanism = \"deadline\"\n\n{}\
+        "[host]\npcpus = 2\nscheduler = \"gedf\"\nenforce = \"deadline\"\n\n{}\
          interface = \"mpr\"\nperiod = \"10ms\"\nbudget = \"8ms\"\nvcpus = 2\n",
         ranks(vm)
     )

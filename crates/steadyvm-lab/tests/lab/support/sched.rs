@@ -134,7 +134,7 @@ pub struct Spinner {
 /// One VM `rt` with this budget.
 pub fn config(budget_us: u32) -> String {
     format!(
-        "[sched]\nmechanism = \"ext\"\n[sched.vm.rt]\nbudget_us = {budget_us}\nperiod_us = 10000"
+        "[host]\nenforce = \"ext\"\nscheduler = \"gedf\"\n[[vm]]\nname = \"rt\"\nbudget = \"{budget_us}us\"\nperiod = \"10ms\""
     )
 }
 
