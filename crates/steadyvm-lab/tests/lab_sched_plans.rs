@@ -92,7 +92,7 @@ struct Plan {
 
 /// The accepted plans, spread over utilisations and hosts.
 fn plans() -> Vec<Plan> {
-    let random = Random::of(TEXT).unwrap().unwrap();
+    let random = Random::of(TEXT).unwrap();
     let mut accepted = Vec::new();
     random::each(TEXT, &random, |_, column, report| {
         if !report.feasible {
