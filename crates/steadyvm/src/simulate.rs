@@ -29,8 +29,7 @@ const CHART_NS: u64 = 200_000_000;
 const MAX_RECORDING_NS: u64 = 60_000_000_000;
 
 /// What simulate.toml may say.
-const WITH_HELP: &str = r#"How the plan is played may stand in a file of its own (--with simulate.toml).
-Every key is optional; steadyvm.toml(5) has them, too:
+const WITH_HELP: &str = r#"simulate.toml (--with) says how the plan is played; every key is optional:
 
   duration = "10s"                # simulated time
   seed = 1

@@ -141,7 +141,12 @@ fn bad_requests_end_with_2_and_their_place() {
             "line 1 column",
             "9223372036854775808",
         ),
-        ("/vms/0/tasks/0/j", json!(-1), task, "must not be negative"),
+        (
+            "/vms/0/tasks/0/jitter",
+            json!(-1),
+            task,
+            "must not be negative",
+        ),
         (
             "/vms/0/period",
             json!(0),
@@ -214,7 +219,8 @@ fn bad_files_end_with_2_and_their_place() {
     std::fs::write(&path, GOOD).unwrap();
     assert_eq!(plan(&[name], "").status.code(), Some(0));
     for (from, to, line, what) in [
-        ("c = \"7ms\"", "c = 0", "line 11", "greater than zero"),
+        ("c = \"7ms\"", "c = \"0ms\"", "line 11", "greater than zero"),
+        ("c = \"7ms\"", "c = 7", "line 11", "write \"7ns\""),
         (
             "c = \"7ms\"",
             "c = \"-7ms\"",
