@@ -2,8 +2,8 @@
 
 use toml::de::DeValue;
 
-use crate::reader::Source;
 use crate::schema::vm::Vm;
+use crate::source::Source;
 use crate::{Error, Placed};
 
 /// The VMs of such a file.

@@ -22,6 +22,7 @@ mod place;
 mod priority;
 mod reader;
 mod schema;
+mod source;
 mod words;
 
 pub use cpus::{CpuNumbers, ranges};

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::Error;
 use crate::duration::written;
-use crate::reader::Source;
+use crate::source::Source;
 
 /// A key of the file.
 struct Found<'t> {

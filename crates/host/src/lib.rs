@@ -32,7 +32,7 @@
 //! 4. `profile`: what a host is asked to be.
 //! 5. `planner`: from a profile and a machine to steps.
 //! 6. `engine`: makes steps, records and undoes them.
-//! 7. `doctor`, `control`: what callers ask.
+//! 7. `doctor`, `control`, `watcher`: what callers ask.
 //! 8. `fake`, `fuzzing`: for tests.
 
 mod address;

@@ -74,7 +74,7 @@ use self::net::Net;
 use self::nic::Nic;
 use self::service::{Flow, Service};
 use self::vm::Vm;
-use crate::reader::Source;
+use crate::source::Source;
 use crate::{DropIn, Error, Placed};
 
 table! {

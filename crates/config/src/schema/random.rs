@@ -1,7 +1,7 @@
 //! A file of random task sets.
 
 use super::host::Host;
-use crate::reader::Source;
+use crate::source::Source;
 use crate::{Distribution, Error, HostName, InterfaceName, Placed, SchedulerName, Written};
 
 table! {

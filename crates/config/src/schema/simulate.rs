@@ -1,6 +1,6 @@
 //! simulate.toml.
 
-use crate::reader::Source;
+use crate::source::Source;
 use crate::{Error, HostName, Late, ServerName, Written};
 
 table! {

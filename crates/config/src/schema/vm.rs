@@ -38,7 +38,7 @@ table! {
         process: Option<Holder> = "none (VM only)",
         /// the same
         prepared_by: Option<Holder> = "none (VM only)",
-        /// the card that its packets come by, which other VMs may use, too; needs virtual functions (SR-IOV), see below
+        /// the card that its packets come by, which other VMs may use, too; needs virtual functions (SR-IOV)
         nic: Option<String> = "none (VM only)",
         /// its hardware address on that card
         mac: Option<Placed<String>> = "that of its monitor's command line (VM only)",

@@ -2,7 +2,6 @@
 
 use super::cache::Cache;
 use super::debian_version;
-use super::packages::listed;
 use super::source::run;
 use super::{SET_UP, output};
 use crate::progress::{News, Observer, task};
@@ -160,6 +159,19 @@ impl Apt {
     /// The file that says which sources the indexes are of.
     fn mark(&self) -> PathBuf {
         self.directory.join("fetched")
+    }
+}
+
+/// How many names an error lists.
+const LISTED: usize = 6;
+
+/// Names or versions in a sentence, and how many more there are.
+pub fn listed(names: &[String]) -> String {
+    let shown = &names[..names.len().min(LISTED)];
+    match names.len() - shown.len() {
+        _ if names.is_empty() => "none".to_owned(),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

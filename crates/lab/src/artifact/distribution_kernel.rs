@@ -3,7 +3,7 @@
 use super::apt::Apt;
 use super::backports;
 use super::cache::{Cache, Inputs};
-use super::kernel_packages::KernelPackages;
+use super::kernel_packages::{KernelPackage, KernelPackages};
 use super::modules::{GUEST_MODULES, HOST_MODULES, PLACE_OF_MODULES, base_of_modules, lay_out};
 use super::output;
 use super::packages::unpack;
@@ -15,35 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const RECIPE: &str = "2";
-
-/// One of the distribution's kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KernelPackage {
-    /// Such as "6.12".
-    pub series: &'static str,
-    /// The flavour with PREEMPT_RT.
-    pub preempt_rt: bool,
-    /// From Debian 13's backports, whatever release this machine runs.
-    pub backported: bool,
-    /// With what modules for it are built with, which is got at the same time: the archive drops the headers
-    /// of a kernel that has a successor.
-    pub with_headers: bool,
-}
-
-impl KernelPackage {
-    /// What guests run, and hosts whose method is `vanilla`.
-    pub const STANDARD: Self = Self::own("6.12");
-
-    /// Of this machine's own release, for guests and their modules.
-    pub const fn own(series: &'static str) -> Self {
-        Self {
-            series,
-            preempt_rt: false,
-            backported: false,
-            with_headers: true,
-        }
-    }
-}
 
 /// The unpacked kernel.
 #[derive(Debug, Clone)]

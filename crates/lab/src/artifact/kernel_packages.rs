@@ -1,10 +1,38 @@
 //! Which packages a distribution's kernel is of, and those that modules for it are built with.
 
 use super::SET_UP;
-use super::apt::Apt;
-use super::distribution_kernel::KernelPackage;
-use super::packages::{Package, listed};
+use super::apt::{Apt, listed};
+use super::packages::Package;
 use crate::{Error, Result};
+
+/// One of the distribution's kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelPackage {
+    /// Such as "6.12".
+    pub series: &'static str,
+    /// The flavour with PREEMPT_RT.
+    pub preempt_rt: bool,
+    /// From Debian 13's backports, whatever release this machine runs.
+    pub backported: bool,
+    /// With what modules for it are built with, which is got at the same time: the archive drops the headers
+    /// of a kernel that has a successor.
+    pub with_headers: bool,
+}
+
+impl KernelPackage {
+    /// What guests run, and hosts whose method is `vanilla`.
+    pub const STANDARD: Self = Self::own("6.12");
+
+    /// Of this machine's own release, for guests and their modules.
+    pub const fn own(series: &'static str) -> Self {
+        Self {
+            series,
+            preempt_rt: false,
+            backported: false,
+            with_headers: true,
+        }
+    }
+}
 
 /// A kernel as the package sources have it today.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,9 +22,10 @@ mod user_space;
 
 pub use brought::{Brought, BroughtKernel, brought_module};
 pub use cache::{Cache, Inputs, LOCATION_VARIABLE};
-pub use distribution_kernel::{DistributionKernel, KernelPackage};
+pub use distribution_kernel::DistributionKernel;
 pub use emulator::emulator;
 pub use initramfs::{Initramfs, PackedInitramfs};
+pub use kernel_packages::KernelPackage;
 pub use rt_kernel::{RtKernel, source_version};
 pub use sockets_module::{KernelModule, sockets_module, sockets_module_for};
 pub use user_space::{UserSpace, user_space_image};

@@ -4,7 +4,7 @@
 //! archive at once; but Debian signs a kernel after it is built, so that at every update the image is hours or
 //! days behind its headers and build tools, and the archive drops what has a successor.
 
-use super::apt::Apt;
+use super::apt::{Apt, listed};
 use super::source::run;
 use super::{debian_version, output};
 use crate::{At, Error, Result};
@@ -17,8 +17,6 @@ use std::process::Command;
 /// What to do where the sources do not have a package.
 const WAIT: &str = "during an update of Debian's, packages that belong together come hours or days \
     apart: try again later, or name another mirror of Debian in /etc/apt and run `apt-get update`";
-/// How many names an error lists.
-const LISTED: usize = 6;
 
 /// A package in one of its versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,16 +196,6 @@ pub fn archives(place: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
-}
-
-/// Names or versions in a sentence, and how many more there are.
-pub fn listed(names: &[String]) -> String {
-    let shown = &names[..names.len().min(LISTED)];
-    match names.len() - shown.len() {
-        _ if names.is_empty() => "none".to_owned(),
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }
 
 /// `apt-cache madison`'s lines "name | version | source".
