@@ -224,7 +224,14 @@ class _Lives:
             done["delete refused"] += 1
             self.watch.until(identity, _is_quiet)
             api.delete_all([identity])
-        self.watch.until(identity, lambda server: server is None)
+        # A deletion is lost if the move that it meets fails: Nova shows the server in error then, as after any failure.
+        while self.watch.until(identity, _is_gone_or_failed) is not None:
+            done["delete lost"] += 1
+            api.delete_all([identity])
+
+
+def _is_gone_or_failed(server: Row | None) -> bool:
+    return server is None or (server.quiet and server.vm_state == "error")
 
 
 def _is_quiet(server: Row | None) -> bool:
