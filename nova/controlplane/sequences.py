@@ -157,7 +157,7 @@ class _Lives:
             self.done += counted
         # Nova gives a resize that fails since its server is deleted the claim back, and forgets it then
         # (compute manager, _revert_allocation): what the audit is for.
-        self.repaired += accounts.repair(self.cloud)
+        self.repaired += accounts.repair_until_right(self.cloud)
         # Some lives end with a server that stays until the next round.
         running = accounts.check(self.cloud, FLAVORS)
         self.rounds += 1
