@@ -129,7 +129,7 @@ fn json_of_capacity_is_described() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("steadyvm.toml");
     let vm = "[[vm]]\nname = \"a\"\nperiod = \"10ms\"\nbudget = \"1ms\"\n";
-    fs::write(&file, format!("{ONE}{vm}")).unwrap();
+    fs::write(&file, format!("{ONE}enforce = \"auto\"\n{vm}")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_steadyvm"));
     let output = command.args(["capacity", "--json"]).arg(&file).output();
     let value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
