@@ -81,7 +81,7 @@ impl MethodRow {
             ..Price::MIGRATION
         },
         role: Role::Peer,
-        sets: "`preempt-rt`, but not for the interrupts of the VM's card",
+        sets: "`preempt-rt` but for the interrupts of the VM's card",
         ..Self::PREEMPT_RT
     };
 }
@@ -206,7 +206,7 @@ table! {
         LevelsOff: MethodRow {
             name: "levels-off",
             kernel: HostKernel::V6_12RtPatched,
-            role: Role::Control("the price of unused patches: the patched kernel, levels off"),
+            role: Role::Control("the price of patches that are off"),
             sets: "`preempt-rt`",
             ..MethodRow::PREEMPT_RT
         },

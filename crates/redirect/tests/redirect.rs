@@ -67,9 +67,14 @@ impl Net {
         status(&command)
     }
 
-    /// One request from the wire, and an answer.
+    /// One request from the wire, and an answer. ARP asks again every second until a bridge's port is up.
     fn is_reached(&self) -> bool {
-        self.succeeds("wire", "ping -q -c 1 -W 1 10.9.0.2")
+        self.succeeds("wire", "ping -q -c 1 -W 5 10.9.0.2")
+    }
+
+    /// None within a second.
+    fn is_cut_off(&self) -> bool {
+        !self.succeeds("wire", "ping -q -c 1 -W 1 10.9.0.2")
     }
 
     fn on_the_host<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
@@ -126,7 +131,7 @@ fn run(command: &str) {
 fn a_function_and_a_tap_are_joined_without_a_bridge() {
     let net = Net::new("join");
     let pair = net.pair();
-    assert!(!net.is_reached());
+    assert!(net.is_cut_off());
     assert_eq!(joined(&net.directory).unwrap(), None);
     net.on_the_host(|| join(&net.directory, &pair)).unwrap();
     assert!(net.is_reached());
@@ -134,7 +139,7 @@ fn a_function_and_a_tap_are_joined_without_a_bridge() {
     let seen = counters(&net.directory).unwrap();
     assert!(seen.to_tap >= 2 && seen.from_tap >= 2, "{seen:?}");
     remove(&net.directory).unwrap();
-    assert!(!net.is_reached() && !net.directory.exists());
+    assert!(net.is_cut_off() && !net.directory.exists());
     remove(&net.directory).unwrap();
 }
 
@@ -146,15 +151,15 @@ fn another_sender_on_the_tap_goes_by_the_bridge() {
         ..net.pair()
     };
     net.on_the_host(|| join(&net.directory, &pair)).unwrap();
-    assert!(!net.is_reached());
+    assert!(net.is_cut_off());
     let seen = counters(&net.directory).unwrap();
     assert!(seen.passed >= 1 && seen.from_tap == 0, "{seen:?}");
     // The bridge that answers to it pass by: a port for each direction that is not redirected.
     net.host("ip link add bridge type bridge forward_delay 0");
     for command in [
+        "link set bridge up",
         "link set tap master bridge",
         "link set card master bridge",
-        "link set bridge up",
     ] {
         net.host(&format!("ip {command}"));
     }
@@ -205,9 +210,9 @@ fn xdp_hands_frames_to_the_tap_of_their_address_and_passes_the_others() {
         .unwrap();
     net.host("ip link add bridge type bridge forward_delay 0");
     for command in [
+        "link set bridge up",
         "link set tap master bridge",
         "link set card master bridge",
-        "link set bridge up",
     ] {
         net.host(&format!("ip {command}"));
     }

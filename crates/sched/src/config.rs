@@ -307,13 +307,13 @@ mod tests {
     /// A budget is in all, as in a plan; without `vcpus` nobody knows of how many it is.
     #[test]
     fn a_budget_is_dealt_to_the_vcpus_that_the_file_names_and_may_be_a_classs() {
-        let text = "[host]\nscheduler = 'gedf'\n[class.c]\nbudget = '8ms'\nperiod = '10ms'\nvcpus = 2\n[class.d]\nextends = 'c'\n\
+        let text = "[host]\nscheduler = 'gedf'\nserver = 'sporadic'\n[class.c]\nbudget = '8ms'\nperiod = '10ms'\nvcpus = 2\n[class.d]\nextends = 'c'\n\
                     [[vm]]\nname = 'a'\nclass = 'd'\n[[vm]]\nname = 'none'\n\
                     [[vm]]\nname = 'own'\nclass = 'd'\nvcpus = 4\ndeadline = '5ms'\npriority = 3\n";
         let config = Config::parse("f", text).unwrap();
         assert_eq!(config.vm.keys().collect::<Vec<_>>(), ["a", "own"]);
         assert_eq!(config.vm["a"].budget_ns, 4_000_000);
-        let own = config.vm["own"].reserved("cbs", "own", 0, 0);
+        let own = config.vm["own"].reserved("sporadic", "own", 0, 0);
         let times = (own.budget_ns, own.deadline_ns, own.period_ns);
         assert_eq!(times, (2_000_000, 5_000_000, 10_000_000));
         assert_eq!(own.priority, 3);
