@@ -215,6 +215,10 @@ fn bad_json_says_where_and_what() {
         assert!(error.place.starts_with(place), "{pointer}: {error}");
         assert!(error.message.contains(message), "{pointer}: {error}");
     }
+}
+
+#[test]
+fn json_without_a_plan_says_where() {
     for empty in ["{\"vms\":[]}", "{\"host\":{}}"] {
         assert_eq!(plan::json::parse(empty).unwrap_err().place, "vms");
     }
@@ -222,6 +226,7 @@ fn bad_json_says_where_and_what() {
         let error = plan::json::parse(text).unwrap_err();
         assert!(error.place.starts_with("line"), "{text}: {error}");
     }
+    let good = vm("edf", "prm", 10, &[(1, 5, 10)]);
     let twice = json!({"vms": [good, good], "host": {"pcpus": 1, "scheduler": "pedf"}});
     assert!(
         plan_json(&twice)

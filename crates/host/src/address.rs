@@ -19,7 +19,7 @@ pub(crate) fn parse_address(text: &str) -> Option<Address> {
 }
 
 /// The bytes as text.
-pub(crate) fn format_address(address: &Address) -> String {
+pub(crate) fn format_address(address: Address) -> String {
     let mut text = String::new();
     for byte in address {
         let separator = if text.is_empty() { "" } else { ":" };
@@ -30,8 +30,8 @@ pub(crate) fn format_address(address: &Address) -> String {
 }
 
 /// Whether it is one device's: neither of a group nor empty.
-pub(crate) fn is_unicast(address: &Address) -> bool {
-    address[0] & 1 == 0 && *address != [0; 6]
+pub(crate) fn is_unicast(address: Address) -> bool {
+    address[0] & 1 == 0 && address != [0; 6]
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
     fn addresses_are_read_and_shown() {
         let address = [0x52, 0x54, 0, 0x0a, 0x0b, 0xff];
         assert_eq!(parse_address("52:54:00:0a:0B:ff"), Some(address));
-        assert_eq!(format_address(&address), "52:54:00:0a:0b:ff");
+        assert_eq!(format_address(address), "52:54:00:0a:0b:ff");
         for text in [
             "",
             "52:54:00:0a:0b",
@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn a_vm_s_address_is_of_one_device() {
-        assert!(is_unicast(&[0x52, 0x54, 0, 0, 0, 1]));
-        assert!(!is_unicast(&[1, 0, 0x5e, 0, 0, 1]));
-        assert!(!is_unicast(&[0; 6]));
+        assert!(is_unicast([0x52, 0x54, 0, 0, 0, 1]));
+        assert!(!is_unicast([1, 0, 0x5e, 0, 0, 1]));
+        assert!(!is_unicast([0; 6]));
     }
 }

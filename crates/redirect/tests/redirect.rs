@@ -1,6 +1,8 @@
 //! The programs at work in the running kernel: a wire, a host and a guest, each in a network namespace.
 //! Needs root, and a kernel with tcx (6.6).
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::PathBuf;
 use std::process::Command;
 

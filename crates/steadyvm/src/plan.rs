@@ -21,6 +21,8 @@ const MAX_INPUT: u64 = 256 << 20;
 /// Compute what each VM needs, where its VCPUs run, and the bounds of its services
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("many").args(["sweep", "random"]))]
+// Each is an option of its own.
+#[allow(clippy::struct_excessive_bools)]
 pub struct Args {
     /// The plan file (steadyvm.toml, or a request in NAME.json); "-" for either on standard input
     file: PathBuf,

@@ -88,17 +88,16 @@ fn check_lists(file: &File, places: &Places) -> Result<(), InputError> {
     Ok(())
 }
 
-/// `here`: see [`of`].
-pub(super) fn request(
+/// The host that a file or request names, or that it is read on, and the numbers of its CPUs where these are known.
+fn host_of(
     file: &File,
     places: &Places,
     unit: Unit,
     here: Option<&[u32]>,
-) -> Result<Request, InputError> {
-    check_lists(file, places)?;
-    let mut notes = Vec::new();
+    notes: &mut Vec<String>,
+) -> Result<(Host, Option<Vec<u32>>), InputError> {
     let table = file.host.as_ref().map(|host| &host.value);
-    let (host, cpu_numbers) = match (table, here) {
+    Ok(match (table, here) {
         // A service alone: the reader does not know the machine that it is for.
         (None, None) if file.vm.is_empty() => {
             notes.push("no host is given: this is for one CPU under pedf".to_owned());
@@ -116,7 +115,20 @@ pub(super) fn request(
             notes.extend(table.supposed(count, file.host.is_none()));
             (table.read(count, unit, places)?, numbers)
         }
-    };
+    })
+}
+
+/// `here`: see [`of`].
+pub(super) fn request(
+    file: &File,
+    places: &Places,
+    unit: Unit,
+    here: Option<&[u32]>,
+) -> Result<Request, InputError> {
+    check_lists(file, places)?;
+    let mut notes = Vec::new();
+    let table = file.host.as_ref().map(|host| &host.value);
+    let (host, cpu_numbers) = host_of(file, places, unit, here, &mut notes)?;
     let host_name = table.map_or_else(HostName::default, |table| table.scheduler);
     let receives_in_bounds = table.is_none_or(|table| table.method.bounds_the_receive_path());
     let enforce = table.and_then(Enforcement::of);

@@ -136,7 +136,7 @@ impl SharedCards {
         };
         let why = format!(
             "so that packets to {} come by a queue of their own",
-            format_address(&address)
+            format_address(address)
         );
         wanted.steps.push(Step::required(change, &why));
         for flag in ["unicast_flood", "broadcast_flood"] {
@@ -274,7 +274,7 @@ fn addresses_of_command(machine: &Machine, pid: u32) -> Vec<Address> {
                 let (_, value) = word.split_once("\"mac\":")?;
                 Some(value)
             })?;
-            parse_address(value.trim_matches('"')).filter(is_unicast)
+            parse_address(value.trim_matches('"')).filter(|address| is_unicast(*address))
         })
         .collect();
     found.sort_unstable();

@@ -256,7 +256,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
 }
 
 fn address_of(vm: &str, mac: &Placed<String>) -> Result<Address, HostError> {
-    let address = parse_address(&mac.value).filter(is_unicast);
+    let address = parse_address(&mac.value).filter(|address| is_unicast(*address));
     address.ok_or_else(|| {
         let text = printable(&mac.value);
         let what = format!("VM \"{vm}\": `{text}` is no hardware address of one device");

@@ -162,7 +162,7 @@ fn what_cannot_be_is_refused_to_its_vm_alone_with_what_to_do() {
                 host.file(
                     "/proc/100/cmdline",
                     "qemu\0-name\0guest=rt,debug-threads=on\0",
-                )
+                );
             },
             "the address of VM \"rt\" behind tap-rt is not known",
             "write `mac",

@@ -144,7 +144,7 @@ impl SettingKind for OwnFunction {
         match value {
             Owner::Free { .. } => "free".to_owned(),
             Owner::Vm { tap, address } => {
-                format!("of {}, address {}", tap.name, format_address(address))
+                format!("of {}, address {}", tap.name, format_address(*address))
             }
             Owner::Partly => "partly joined".to_owned(),
         }
