@@ -2,8 +2,10 @@
 
 use steadyvm_analysis::{
     Error, Time, Work,
-    host::{Admission, Host, RejectionReason, Vcpu, admit, overhead::Overheads},
-    plan::{HostName, ServerName},
+    host::{
+        Admission, Host, HostScheduler, RejectionReason, Vcpu, VcpuServer, admit,
+        overhead::Overheads,
+    },
 };
 
 use crate::{HostVerdict, RtVm};
@@ -32,16 +34,14 @@ pub fn host(
     cpus: u32,
     vms: &[RtVm],
     request: RtVm,
-    scheduler: HostName,
-    server: ServerName,
+    scheduler: HostScheduler,
+    server: VcpuServer,
 ) -> Result<HostVerdict, Wrong> {
-    let host = Host::new(cpus, scheduler.into(), server.into(), Overheads::default()).map_err(
-        |error| Wrong {
-            vm: None,
-            what: "host",
-            error,
-        },
-    )?;
+    let host = Host::new(cpus, scheduler, server, Overheads::default()).map_err(|error| Wrong {
+        vm: None,
+        what: "host",
+        error,
+    })?;
     let mut vcpus = Vec::with_capacity(vms.len() + 1);
     for (number, &vm) in vms.iter().chain([&request]).enumerate() {
         push(&mut vcpus, number, vm).map_err(|error| Wrong {

@@ -151,11 +151,17 @@ fn admit_hosts(
     scheduler: &str,
     server: &str,
 ) -> PyResult<Vec<HostVerdict>> {
-    let (scheduler, server) = (named(scheduler, "scheduler")?, named(server, "server")?);
+    let without_plan = |what: &str, word: &str| {
+        PyValueError::new_err(format!("{what}: no plan is made for `{word}`"))
+    };
+    let order = plan::order_of(named(scheduler, "scheduler")?)
+        .ok_or_else(|| without_plan("scheduler", scheduler))?;
+    let server =
+        plan::server_of(named(server, "server")?).ok_or_else(|| without_plan("server", server))?;
     py.allow_threads(|| {
         (hosts.iter().enumerate())
             .map(|(index, (cpus, vms))| {
-                admission::host(*cpus, vms, request, scheduler, server).map_err(|error| {
+                admission::host(*cpus, vms, request, order, server).map_err(|error| {
                     value_error(format!("{}: {}", error.place(index), error.error))
                 })
             })

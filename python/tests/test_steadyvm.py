@@ -136,7 +136,7 @@ class Plan(unittest.TestCase):
         curves = steadyvm.curves(text)
         self.assertEqual((curves["sets"], len(curves["columns"]), len(curves["rows"])), (2, 4, 3))
         self.assertTrue(all(0 <= sets <= 2 for row in curves["rows"] for sets in row["accepted"]))
-        with self.assertRaisesRegex(ValueError, "random sets: unknown field `vms`"):
+        with self.assertRaisesRegex(ValueError, "random sets: invalid type: sequence"):
             steadyvm.curves(request([(2, 10, 10)]))
         with self.assertRaisesRegex(ValueError, "missing field `step`"):
             steadyvm.curves(text.replace("step = 1.9", ""))

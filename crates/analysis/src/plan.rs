@@ -27,7 +27,10 @@ mod value;
 mod view;
 mod way;
 
-pub use names::{Enforcement, HostName, InterfaceName, SchedulerName, ServerName};
+pub use names::{
+    Enforcement, HostName, InterfaceName, SchedulerName, ServerName, order as order_of,
+    server as server_of,
+};
 pub use report::{
     CpuReport, Explanation, Install, InterfaceReport, Report, ServiceReport, StageReport,
     TermReport, VcpuReport, VmReport,

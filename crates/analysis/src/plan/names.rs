@@ -58,7 +58,7 @@ impl From<InterfaceName> for InterfaceKind {
 }
 
 /// The order of a host, if plans are made for it.
-pub(super) const fn order(name: HostName) -> Option<HostScheduler> {
+pub const fn order(name: HostName) -> Option<HostScheduler> {
     match name {
         HostName::Pedf => Some(HostScheduler::PartitionedEarliestDeadline),
         HostName::Gedf => Some(HostScheduler::GlobalEarliestDeadline),
@@ -69,7 +69,7 @@ pub(super) const fn order(name: HostName) -> Option<HostScheduler> {
 }
 
 /// The server, if plans are made for it.
-pub(super) const fn server(name: ServerName) -> Option<VcpuServer> {
+pub const fn server(name: ServerName) -> Option<VcpuServer> {
     match name {
         ServerName::Cbs => Some(VcpuServer::ConstantBandwidth),
         ServerName::Periodic => Some(VcpuServer::Periodic),
