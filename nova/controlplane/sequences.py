@@ -143,9 +143,10 @@ class _Lives:
             f"{self.lived} of {self.lives} lives, seed {SEED}, {TOGETHER} in flight together ({counts}), in "
             f"{took_s:.0f} s; by Placement's account and by the exact test no host over-committed at "
             f"{self.watch.looks} looks in between (at most {self.watch.fullest:.0%} claimed, "
-            f"{self.watch.most_in_flight} servers on their way); Nova forgot {self.repaired} claims of servers that "
-            f"were deleted while they moved, and `steadyvm-nova audit --repair` deleted these; accounts right "
-            f"{self.rounds} times, when nothing was under way; 0 ppm after deletion"
+            f"{self.watch.most_in_flight} servers on their way); "
+            f"Nova forgot {self.repaired} claims of servers that were deleted while they moved, and "
+            f"`steadyvm-nova audit --repair` deleted these; accounts right {self.rounds} times, "
+            f"when nothing was under way; 0 ppm after deletion"
         )
         if self.lived < self.lives:
             raise accounts.Wrong(f"missed, for want of time: {words}")
@@ -224,7 +225,7 @@ class _Lives:
             done["delete refused"] += 1
             self.watch.until(identity, _is_quiet)
             api.delete_all([identity])
-        # A deletion is lost if the move that it meets fails: Nova shows the server in error then, as after any failure.
+        # A deletion is lost if the move that it meets fails: Nova shows the server in error then.
         while self.watch.until(identity, _is_gone_or_failed) is not None:
             done["delete lost"] += 1
             api.delete_all([identity])

@@ -108,7 +108,7 @@ def plan(
     drops_late: bool = False,
     duration_s: int = DURATION_S,
 ) -> str:
-    """A host as `steadyvm simulate` reads it, after `WITH` how it is played; deferrable servers are those of section 4.3.1."""
+    """A host as `steadyvm simulate` reads it; after `WITH` how it is played. Servers as in section 4.3.1."""
     how = [f'duration = "{duration_s}s"', f'server = "{server}"', "random_offsets = true"]
     if drops_late:
         how.append('late = "drop"')

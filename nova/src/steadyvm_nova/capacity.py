@@ -91,7 +91,8 @@ def offer_of_host(text: str, vcpu_ppm: int | None = None) -> Offer:
         raise SpecError(f"capacity has schema_version {version}, and this knows 1; install the same release")
     if mechanism == "none":
         raise SpecError(
-            "nothing on this host keeps budgets, so it sells none; write enforce into [host] of /etc/steadyvm.toml"
+            "nothing on this host keeps budgets, so it sells none; "
+            "write enforce into [host] of /etc/steadyvm.toml"
         )
     if scheduler not in ("pedf", "gedf"):
         raise SpecError(
