@@ -13,6 +13,7 @@ use super::wanted::Wanted;
 use crate::address::{Address, format_address, is_unicast, parse_address};
 use crate::error::{HostError, at};
 use crate::profile::{Class, NicProfile, Profile};
+use crate::settings::functions::is_up;
 use crate::settings::{
     Change, ChangeOf, Device, File, Form, Functions, Machine, OwnFunction, Owner, SettingKind,
 };
@@ -143,6 +144,10 @@ impl SharedCards {
             wanted.steps.push(without(machine, &tap, flag)?);
         }
         self.cards.insert(card.clone());
+        // Its driver asks for interrupts when it goes up: they are planned then.
+        if !is_up(machine, &function) {
+            return Ok(());
+        }
         self.nics.push(NicProfile {
             name: function,
             class: profile.class.clone(),

@@ -136,6 +136,9 @@ pub(crate) fn is_up(machine: &Machine, device: &str) -> bool {
 impl SettingKind for OwnFunction {
     type Value = Owner;
 
+    /// Its device goes up, and its driver asks for interrupts then.
+    const REPLACES_THREADS: bool = true;
+
     fn subject(&self) -> String {
         format!("function {} of {}", self.number, self.card.name)
     }
