@@ -4,9 +4,9 @@ use crate::engine::Disturbance;
 use crate::engine::latency::{Latencies, Words};
 use crate::engine::results::{Figure, Record};
 use crate::testbed::ComparedMethod;
-use steadyvm_lab::Result;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{Error, Result};
 use steadyvm_report::{Answer, Grid};
 
 /// What to measure.
@@ -96,4 +96,20 @@ pub struct Outcome {
     pub dropped_rounds: Vec<String>,
     /// What else the machine did during the rounds.
     pub disturbance: Disturbance,
+}
+
+/// Refuses what cannot be measured of an experiment that compares settings.
+///
+/// # Errors
+/// What is wrong with the options.
+pub fn check_settings(name: &str, options: &Options) -> Result<()> {
+    let wrong = if options.settings.is_empty() {
+        "no setting is given"
+    } else if options.rounds == 0 || options.samples < options.rounds {
+        "there must be at least one round, and one sample per round"
+    } else {
+        return Ok(());
+    };
+    Err(Error::input(format!("measure {name}"), wrong)
+        .what_to_do(format!("see steadyvm-lab experiment {name} --help")))
 }

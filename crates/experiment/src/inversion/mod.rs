@@ -9,14 +9,14 @@ use crate::engine::answer::{count, groups};
 use crate::engine::latency::{Count, Latencies, Words};
 use crate::engine::results::Record;
 use crate::engine::rounds::{self, Measured, Plan, share};
-use crate::experiment::{Experiment, Options, Outcome, Rows, Setting};
+use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
 use crate::testbed::phase::Load;
 use packets::{causes, is_polled_by_others, kept_us, timeline};
 use station::{InversionStation, Sample};
 use std::fmt::{self, Write as _};
+use steadyvm_lab::Result;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
-use steadyvm_lab::{Error, Result};
 use steadyvm_report::{Answer, Grid, Picture, duration_words, headers, text};
 use steadyvm_trace::receive_path::WorstPacket;
 
@@ -58,7 +58,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "A real-time card's packets behind another card's preempted poll, by kernel",
     answer,
     rows: Rows::Settings(SETTINGS),
-    check,
+    check: |options| check_settings(NAME, options),
     run,
 };
 
@@ -85,18 +85,6 @@ fn answer(record: &Record) -> Answer {
             groups: groups(record, &cells, "p99", duration_words),
         },
     }
-}
-
-fn check(options: &Options) -> Result<()> {
-    let wrong = if options.settings.is_empty() {
-        "no setting is given"
-    } else if options.rounds == 0 || options.samples < options.rounds {
-        "there must be at least one round, and one sample per round"
-    } else {
-        return Ok(());
-    };
-    Err(Error::input(format!("measure {NAME}"), wrong)
-        .what_to_do(format!("see steadyvm-lab experiment {NAME} --help")))
 }
 
 /// A row: its host has this setting.
@@ -353,7 +341,7 @@ mod tests {
         ] {
             let mut options = options();
             spoil(&mut options);
-            assert!(check(&options).is_err(), "{options:?}");
+            assert!((EXPERIMENT.check)(&options).is_err(), "{options:?}");
         }
     }
 

@@ -6,15 +6,15 @@ mod station;
 use crate::engine::answer::Asked;
 use crate::engine::latency::{Latencies, Words};
 use crate::engine::rounds::{self, Measured, Plan, share};
-use crate::experiment::{Experiment, Options, Outcome, Rows, Setting};
+use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
 use crate::service::{Beside, CELLS};
 use crate::testbed::phase::Load;
 use station::{Sample, SharedCardStation};
 use std::fmt;
 use steadyvm_host::Method;
+use steadyvm_lab::Result;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
-use steadyvm_lab::{Error, Result};
 
 const NAME: &str = "shared-card";
 
@@ -117,21 +117,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "A real-time VM's packets on a card that others use, too, by kernel and way",
     answer: |record| ASKED.of_times(record),
     rows: Rows::Settings(SETTINGS),
-    check,
+    check: |options| check_settings(NAME, options),
     run,
 };
-
-fn check(options: &Options) -> Result<()> {
-    let wrong = if options.settings.is_empty() {
-        "no setting is given"
-    } else if options.rounds == 0 || options.samples < options.rounds {
-        "there must be at least one round, and one sample per round"
-    } else {
-        return Ok(());
-    };
-    Err(Error::input(format!("measure {NAME}"), wrong)
-        .what_to_do(format!("see steadyvm-lab experiment {NAME} --help")))
-}
 
 impl Row {
     fn of(setting: &Setting) -> Option<Self> {
@@ -250,26 +238,5 @@ mod tests {
         assert!(SETTINGS.iter().all(|it| Row::of(it).is_some()));
         let own: Vec<Row> = ROWS.into_iter().filter(|row| row.own_card).collect();
         assert_eq!(own.len(), 1);
-    }
-
-    #[test]
-    fn what_cannot_be_measured_is_refused_first() {
-        let options = Options {
-            methods: Vec::new(),
-            settings: SETTINGS.to_vec(),
-            samples: 100,
-            rounds: 2,
-            seed: 1,
-        };
-        check(&options).unwrap();
-        for spoil in [
-            |it: &mut Options| it.settings.clear(),
-            |it: &mut Options| it.rounds = 0,
-            |it: &mut Options| it.samples = 1,
-        ] {
-            let mut options = options.clone();
-            spoil(&mut options);
-            assert!(check(&options).is_err(), "{options:?}");
-        }
     }
 }

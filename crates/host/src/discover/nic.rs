@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::device;
 use crate::error::HostError;
 use crate::parse;
+use crate::settings::device::is_up;
 use crate::settings::links::Napi;
 use crate::settings::{Machine, Thread, ThreadId};
 
@@ -172,16 +173,6 @@ pub fn without_interrupts(machine: &Machine, name: &str) -> (String, String) {
     let fix = "use a NIC on PCI; or leave this one's interrupts, and rank its NAPI threads \
                (threaded_napi = true)";
     (format!("{what}: {why}"), fix.to_owned())
-}
-
-/// `IFF_UP` of the interface's flags.
-fn is_up(machine: &Machine, name: &str) -> bool {
-    let flags = machine.tree.read(&format!("/sys/class/net/{name}/flags"));
-    let flags = flags.ok().and_then(|text| {
-        let digits = text.trim().strip_prefix("0x")?.to_owned();
-        u32::from_str_radix(&digits, 16).ok()
-    });
-    flags.is_some_and(|flags| flags & 1 != 0)
 }
 
 fn interfaces(machine: &Machine) -> Vec<String> {

@@ -13,7 +13,7 @@ use super::wanted::Wanted;
 use crate::address::{Address, format_address, is_unicast, parse_address};
 use crate::error::{HostError, at};
 use crate::profile::{Class, NicProfile, Profile};
-use crate::settings::functions::is_up;
+use crate::settings::device::is_up;
 use crate::settings::{
     Change, ChangeOf, Device, File, Form, Functions, Machine, OwnFunction, Owner, SettingKind,
 };

@@ -52,6 +52,16 @@ impl Device {
     }
 }
 
+/// Whether a device is switched on (`IFF_UP`).
+pub(crate) fn is_up(machine: &Machine, device: &str) -> bool {
+    let text = machine.tree.read(&format!("/sys/class/net/{device}/flags"));
+    let flags = text.ok().and_then(|text| {
+        let digits = text.trim().strip_prefix("0x")?;
+        u32::from_str_radix(digits, 16).ok()
+    });
+    flags.is_some_and(|flags| flags & 1 != 0)
+}
+
 fn index_of(machine: &Machine, name: &str) -> Option<u32> {
     let path = format!("/sys/class/net/{name}/ifindex");
     machine.tree.read(&path).ok()?.trim().parse().ok()

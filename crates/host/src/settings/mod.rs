@@ -9,7 +9,7 @@
 
 mod change;
 pub(crate) mod demux;
-mod device;
+pub(crate) mod device;
 pub(crate) mod fair_server;
 #[cfg(any(test, feature = "fake"))]
 pub(crate) mod fake;

@@ -66,7 +66,9 @@ impl Concern {
 
     /// The file, or one beside it, was read anew.
     pub fn follow(&mut self, profile: &Profile) {
-        self.cards = profile.nics.iter().map(|nic| nic.name.clone()).collect();
+        let named = profile.nics.iter().map(|nic| &nic.name);
+        let shared = profile.vms.iter().filter_map(|vm| vm.nic.as_ref());
+        self.cards = named.chain(shared).cloned().collect();
         let cards = self.cards.iter();
         self.indexes = cards
             .filter_map(|card| if_nametoindex(card.as_str()).ok())
@@ -230,6 +232,18 @@ mod tests {
         ];
         assert!(named.link(&two.concat()));
         assert!(!concern(&[], &[]).link(&message(10, IS_NEW, "tap0", "tun")));
+        // The card that a VM shares with others.
+        let vm = VmProfile {
+            name: "a".into(),
+            nic: Some("steady-shared0".into()),
+            ..VmProfile::default()
+        };
+        named.follow(&Profile {
+            vms: vec![vm],
+            ..Profile::default()
+        });
+        assert!(named.link(&message(11, 0, "steady-shared0", "")));
+        assert!(!named.link(&message(8, 1, "steady-card0", "")));
     }
 
     #[test]

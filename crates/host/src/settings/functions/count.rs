@@ -5,6 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
+use crate::settings::device::is_up;
 use crate::settings::{Device, Entries, Machine, SettingKind};
 
 /// The number of a card's virtual functions (`sriov_numvfs`). The kernel goes from none to some and back, never from some to
@@ -59,15 +60,23 @@ impl SettingKind for Functions {
         machine.tree.write(&self.path(machine)?, &to.to_string())
     }
 
-    /// A VM that has a function by passthrough keeps it.
+    /// Functions that somebody uses stay: by passthrough, in another network namespace, or with a device that is up. steadyvm's
+    /// own are down by then: they are given back first.
     fn is_postponed(&self, machine: &Machine) -> Option<String> {
         let card = self.card.current_name(machine).ok()?;
         let directory = format!("/sys/class/net/{card}/device");
         for entry in machine.tree.list(&directory).ok()? {
-            let driver = machine.tree.link(&format!("{directory}/{entry}/driver"));
-            let is_vfio = driver.is_ok_and(|driver| driver.ends_with("/vfio-pci"));
-            if entry.starts_with("virtfn") && is_vfio {
-                return Some(format!("a VM may have function {} of {card}", &entry[6..]));
+            let Some(number) = entry.strip_prefix("virtfn") else {
+                continue;
+            };
+            let function = format!("{directory}/{entry}");
+            let devices = machine.tree.list(&format!("{function}/net"));
+            let is_used = match devices.unwrap_or_default().first() {
+                Some(device) => is_up(machine, device),
+                None => machine.tree.exists(&format!("{function}/driver")),
+            };
+            if is_used {
+                return Some(format!("somebody uses function {number} of {card}"));
             }
         }
         None

@@ -8,5 +8,4 @@ mod own;
 
 pub use calls::{Joint, KernelRedirects, Redirects};
 pub use count::Functions;
-pub(crate) use own::is_up;
 pub use own::{OwnFunction, Owner};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::calls::{Joint, Pair};
 use crate::address::{Address, format_address};
 use crate::error::HostError;
+use crate::settings::device::is_up;
 use crate::settings::{Device, Entries, Machine, SettingKind};
 
 /// A virtual function: the card puts one VM's packets into its queue, and they go to the VM's tap.
@@ -67,29 +68,37 @@ impl OwnFunction {
         found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
     }
 
+    /// Programs whose function or card went are steadyvm's all the same: they would send the VM's packets nowhere.
     fn look(&self, machine: &Machine) -> io::Result<Owner> {
-        let card = self.card.current_name(machine)?;
-        let device = self.device(machine)?;
-        let is_up = is_up(machine, &device);
-        let address = machine.links.function_address(&card, self.number)?;
-        Ok(match machine.redirects.joint(&self.name())? {
-            Joint::Absent => Owner::Free { address, is_up },
-            Joint::Whole(pair) => {
-                let is_whole = pair.address == address
-                    && is_up
-                    && Self::index_of(machine, &device)? == pair.function;
+        let joint = machine.redirects.joint(&self.name())?;
+        let seen = self.see(machine);
+        Ok(match (joint, seen) {
+            (Joint::Absent, seen) => {
+                let (address, is_up, _) = seen?;
+                Owner::Free { address, is_up }
+            }
+            (Joint::Whole(pair), Ok((address, true, function)))
+                if pair.address == address && pair.function == function =>
+            {
                 let names = machine.tree.list("/sys/class/net")?;
-                let of_tap = |name: &String| Device::find(machine, name).index == Some(pair.tap);
-                match names.iter().find(|name| of_tap(name)) {
-                    Some(tap) if is_whole => Owner::Vm {
-                        tap: Device::find(machine, tap),
-                        address,
-                    },
-                    _ => Owner::Partly,
+                let taps = names.iter().map(|name| Device::find(machine, name));
+                let mut taps = taps.filter(|device| device.index == Some(pair.tap));
+                match taps.next() {
+                    Some(tap) => Owner::Vm { tap, address },
+                    None => Owner::Partly,
                 }
             }
-            Joint::Broken => Owner::Partly,
+            (Joint::Whole(_) | Joint::Broken, _) => Owner::Partly,
         })
+    }
+
+    /// The address that the card filters for the function; whether its device is up, and the device's index.
+    fn see(&self, machine: &Machine) -> io::Result<(Address, bool, u32)> {
+        let card = self.card.current_name(machine)?;
+        let device = self.device(machine)?;
+        let address = machine.links.function_address(&card, self.number)?;
+        let index = Self::index_of(machine, &device)?;
+        Ok((address, is_up(machine, &device), index))
     }
 
     /// In an order that loses nothing: the card sends the VM's packets to the function once they have a way to the tap.
@@ -109,28 +118,24 @@ impl OwnFunction {
             .set_function_address(&card, self.number, address)
     }
 
-    /// The other way round.
+    /// The other way round, as far as the function is there.
     fn part(&self, machine: &Machine, address: Address, is_up: bool) -> io::Result<()> {
-        let card = self.card.current_name(machine)?;
-        machine
-            .links
-            .set_function_address(&card, self.number, address)?;
+        let card = self.card.current_name(machine);
+        let here = card.ok().filter(|card| {
+            let function = format!("/sys/class/net/{card}/device/virtfn{}", self.number);
+            machine.tree.exists(&function)
+        });
+        if let Some(card) = here {
+            machine
+                .links
+                .set_function_address(&card, self.number, address)?;
+        }
         machine.redirects.remove(&self.name())?;
         match self.device(machine) {
             Ok(device) if !is_up => machine.links.set_up(&device, false),
             _ => Ok(()),
         }
     }
-}
-
-/// Whether a device is switched on (`IFF_UP`).
-pub(crate) fn is_up(machine: &Machine, device: &str) -> bool {
-    let text = machine.tree.read(&format!("/sys/class/net/{device}/flags"));
-    let flags = text.ok().and_then(|text| {
-        let digits = text.trim().strip_prefix("0x")?;
-        u32::from_str_radix(digits, 16).ok()
-    });
-    flags.is_some_and(|flags| flags & 1 != 0)
 }
 
 impl SettingKind for OwnFunction {
@@ -184,9 +189,16 @@ impl SettingKind for OwnFunction {
         }
     }
 
-    /// Also where the VM's tap went: the card must not take another host's packets of a VM that has migrated there.
-    fn is_halfway(&self, _old: &Owner, _new: &Owner, found: &Owner) -> bool {
-        *found == Owner::Partly
+    /// Also where the VM's tap went: the card must not take another host's packets of a VM that has migrated there. And where
+    /// the function's device is up, and nothing else is done or is left to undo.
+    fn is_halfway(&self, old: &Owner, _new: &Owner, found: &Owner) -> bool {
+        match (old, found) {
+            (_, Owner::Partly) => true,
+            (Owner::Free { address, .. }, Owner::Free { address: now, .. }) => {
+                address == now && old != found
+            }
+            _ => false,
+        }
     }
 
     fn hint(&self, _machine: &Machine, _to: &Owner, errno: i32) -> Option<&'static str> {
