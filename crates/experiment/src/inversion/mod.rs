@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_refused_first() {
-        check(&options()).unwrap();
+        (EXPERIMENT.check)(&options()).unwrap();
         for spoil in [
             |it: &mut Options| it.settings.clear(),
             |it: &mut Options| it.rounds = 0,
