@@ -290,7 +290,10 @@ fn broken(action: impl Into<String>, cause: &str) -> Error {
 
 /// Makes the directory and what `work` pins in it, or nothing.
 fn make(directory: &Path, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    fs::create_dir_all(directory).cannot(format!("make {}", directory.display()))?;
+    fs::create_dir_all(directory).cannot(format!(
+        "make {} (is a BPF file system mounted? mount -t bpf bpf /sys/fs/bpf)",
+        directory.display()
+    ))?;
     work().inspect_err(|_| {
         // The first error is the one to tell.
         let _ = remove(directory);

@@ -266,11 +266,7 @@ fn functions_that_somebody_else_uses_meanwhile_stay_until_they_are_free() {
     host.file("/sys/class/net/bulk0v1/flags", "0x1003\n");
     let undone = control.undo().unwrap();
     assert_eq!(undone.postponed.len(), 1, "{undone:?}");
-    assert!(
-        undone.postponed[0]
-            .to_string()
-            .contains("function 1 of bulk0")
-    );
+    assert!(undone.postponed[0].contains("function 1 of bulk0"));
     let present = host
         .state()
         .real("/sys/class/net/bulk0/device/sriov_numvfs");

@@ -1,6 +1,7 @@
 //! Redirection between cards and taps as a setting of the host, behind a trait, so that a fake host can stand in for the real
 //! one.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -74,7 +75,10 @@ impl Redirects for KernelRedirects {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        redirect::remove(&self.of(name))
+        redirect::remove(&self.of(name))?;
+        // The last one takes the directory along. It is missing, or has others, in every other case.
+        let _ = fs::remove_dir(&self.directory);
+        Ok(())
     }
 
     fn counters(&self, name: &str) -> io::Result<Option<Counters>> {
@@ -85,5 +89,30 @@ impl Redirects for KernelRedirects {
         redirect::counters(&directory)
             .map(Some)
             .map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_stays_once_the_last_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let cards = directory.path().join("cards");
+        fs::create_dir_all(cards.join("2-0")).unwrap();
+        fs::create_dir_all(cards.join("2-1")).unwrap();
+        let redirects = KernelRedirects::at(&cards);
+        redirects.remove("2-0").unwrap();
+        assert!(cards.join("2-1").exists());
+        redirects.remove("2-1").unwrap();
+        assert!(!cards.exists());
+        redirects.remove("2-1").unwrap();
+    }
+
+    #[test]
+    fn a_name_leads_nowhere_else() {
+        let redirects = KernelRedirects::at("/cards");
+        assert_eq!(redirects.of("../2-0"), Path::new("/cards/2-0"));
     }
 }
