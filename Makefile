@@ -12,7 +12,7 @@ export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER := $(AS_ROOT)
 endif
 
 # What `make compare` measures; see `steadyvm-lab compare --help`.
-METHODS := vanilla,preempt-rt,dedicated
+METHODS := vanilla,stock-profile,preempt-rt,dedicated
 SAMPLES := 2400
 ROUNDS := 10
 BOOTS := 2

@@ -44,7 +44,8 @@ pub use schema::service::{Flow, Receive, Send, SendParts, Service};
 pub use schema::simulate::Simulate;
 pub use schema::vm::{Holder, Period, PeriodRange, Task, User, Users, Vm};
 pub use words::{
-    Distribution, HostName, InterfaceName, Late, Mechanism, SchedulerName, ServerName, TapQdisc,
+    CardWay, Distribution, HostName, InterfaceName, Late, Mechanism, SchedulerName, ServerName,
+    TapQdisc,
 };
 
 /// The largest batch of a tap in packets: what vhost-net hands over at once (`VHOST_NET_BATCH`), and

@@ -205,6 +205,16 @@ impl TapQdisc {
     }
 }
 
+/// How the packets of a VM are told apart on a card that others use, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CardWay {
+    /// By the card, which puts them into the queue of a virtual function.
+    Function,
+    /// By an XDP program on the card.
+    Xdp,
+}
+
 /// A job that has not finished at its deadline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

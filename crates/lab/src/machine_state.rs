@@ -9,7 +9,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Twice, a second apart: what has counted on meanwhile is alive, what has not is not. Then what waits for
 /// what, and what the kernel said last.
-const SCRIPT: &str = r"
+const SCRIPT: &str = r#"
 count() {
     cat /proc/uptime
     head -n1 /proc/stat
@@ -19,10 +19,13 @@ count
 sleep 1
 count
 ps -eLo pid,tid,comm,stat,policy,rtprio,psr,time,wchan --sort -time | head -n 30
+ps -eo pid=,stat= | while read -r pid state; do
+    case $state in [DR]*) echo "$pid: $(tr '\0' ' ' < /proc/$pid/cmdline)"; cat /proc/$pid/stack;; esac
+done
 cat /sys/devices/system/clocksource/clocksource0/current_clocksource
 grep -E 'Clock Event|mode|next_event|event_handler|set_next' /proc/timer_list
 dmesg
-";
+"#;
 
 /// The state of each of the machines, the one after the other.
 pub(crate) fn of<'c>(machines: impl IntoIterator<Item = (&'c str, &'c Connection)>) -> String {

@@ -46,6 +46,7 @@ impl MethodRow {
         },
         kernel: HostKernel::V6_12RtPatched,
         needs: LEVELS,
+        role: Role::Reproduction,
         sets: "`preempt-rt`, and a receive level of its own for the real-time card",
         ..Self::PREEMPT_RT
     };
@@ -54,6 +55,17 @@ impl MethodRow {
         switches: Switches::RT_PROFILE,
         sets: "`preempt-rt`, and the polls of the other cards in threads below it",
         ..Self::PREEMPT_RT
+    };
+    const STOCK_PROFILE: Self = Self {
+        name: "stock-profile",
+        switches: Switches {
+            any_kernel: true,
+            ..Switches::RT_PROFILE
+        },
+        kernel: HostKernel::V6_12,
+        needs: &[Need::Kvm, Need::ConstantClock, Need::Cards],
+        sets: "`rt-profile`, and the polls of the real-time card in threads, too",
+        ..Self::RT_PROFILE
     };
     const RT_LEVELS: Self = Self {
         name: "rt-levels",
@@ -118,6 +130,8 @@ table! {
         RtPollList: MethodRow::RT_POLL_LIST,
         /// `PreemptRt`, and the receive path of everything else below it.
         RtProfile: MethodRow::RT_PROFILE,
+        /// `RtProfile` on a distribution's kernel without PREEMPT_RT.
+        StockProfile: MethodRow::STOCK_PROFILE,
         /// `RtProfile` and `RtPollList` together.
         RtLevels: MethodRow::RT_LEVELS,
         /// A peer: what tuned's profile `realtime-virtual-host` sets, and libvirt's documented XML of a
@@ -166,6 +180,14 @@ table! {
             price: Price::MIGRATION,
             sets: "`rt-profile`",
             ..MethodRow::RT_PROFILE
+        },
+        /// `StockProfile` with outsourced sockets.
+        StockSockets: MethodRow {
+            name: "stock-sockets",
+            guests: Guests::Outsourced,
+            price: Price::MIGRATION,
+            sets: "`stock-profile`",
+            ..MethodRow::STOCK_PROFILE
         },
         /// `RtPollList` with outsourced sockets: the dissertation's.
         Outsourcing: MethodRow {
@@ -336,6 +358,7 @@ mod tests {
                 "dedicated",
                 "rt-poll-list",
                 "rt-profile",
+                "stock-profile",
                 "rt-levels",
                 "tuned"
             ]

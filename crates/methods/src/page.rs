@@ -9,7 +9,7 @@ use crate::{Guests, Method};
 pub fn help() -> String {
     let line = |name: &str, host: &str, guests: &str| format!("  {name:<15} {host:<13} {guests}\n");
     let mut text = line("method", "host settings", "guests");
-    for method in Method::ALL {
+    for method in in_order() {
         let row = method.row();
         let settings = match row.switches.alias() {
             Some(Method::Vanilla) => "none".to_owned(),
@@ -19,8 +19,12 @@ pub fn help() -> String {
     }
     for (title, is_one) in [
         (
+            "The papers' mechanism, reproduced on the kernel that it patches:",
+            Role::is_reproduction as fn(Role) -> bool,
+        ),
+        (
             "Peers, which others use in steadyvm's place:",
-            Role::is_peer as fn(Role) -> bool,
+            Role::is_peer,
         ),
         ("Controls:", Role::is_control),
     ] {
@@ -43,10 +47,11 @@ pub fn help() -> String {
 /// A row a method for the guide.
 pub fn markdown() -> String {
     let mut text = String::from("| method | kernel | what it sets | guests |\n|---|---|---|---|\n");
-    for method in Method::ALL {
+    for method in in_order() {
         let row = method.row();
         let role = match row.role {
             Role::Own => String::new(),
+            Role::Reproduction => " (a reproduction)".to_owned(),
             Role::Peer => " (a peer)".to_owned(),
             Role::Control(shows) => format!(" (a control: {shows})"),
         };
@@ -61,6 +66,18 @@ pub fn markdown() -> String {
         );
     }
     text
+}
+
+/// Those for a host's owner first, then those to measure by.
+fn in_order() -> Vec<Method> {
+    let mut methods = Method::ALL.to_vec();
+    methods.sort_by_key(|method| match method.row().role {
+        Role::Own => 0,
+        Role::Reproduction => 1,
+        Role::Peer => 2,
+        Role::Control(_) => 3,
+    });
+    methods
 }
 
 fn guests(guests: Guests) -> String {

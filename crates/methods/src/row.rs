@@ -32,6 +32,8 @@ pub struct MethodRow {
 pub enum Role {
     /// One of ours, or the host as it is.
     Own,
+    /// The papers' mechanism in the kernel that they patched, to measure by. Hosts have better without a patch.
+    Reproduction,
     /// What others use in steadyvm's place.
     Peer,
     /// It shows something of the others, which this says.
@@ -42,6 +44,11 @@ impl Role {
     /// Whether others use it in steadyvm's place.
     pub const fn is_peer(self) -> bool {
         matches!(self, Self::Peer)
+    }
+
+    /// Whether it is the papers' mechanism.
+    pub const fn is_reproduction(self) -> bool {
+        matches!(self, Self::Reproduction)
     }
 
     /// Whether it shows something of the others.

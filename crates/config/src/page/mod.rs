@@ -14,8 +14,8 @@ use steadyvm_methods::Method;
 
 use crate::schema::{host, kernel, net, nic, random, service, simulate, vm};
 use crate::{
-    Count, CpuNumbers, Distribution, File, HostName, InterfaceName, Late, Mechanism, Placed,
-    SchedulerName, ServerName, TapQdisc, ThreadPriority, Written,
+    CardWay, Count, CpuNumbers, Distribution, File, HostName, InterfaceName, Late, Mechanism,
+    Placed, SchedulerName, ServerName, TapQdisc, ThreadPriority, Written,
 };
 
 /// A key of a table.
@@ -84,6 +84,7 @@ kinds! {
     Method: "word";
     Mechanism: "word";
     TapQdisc: "word";
+    CardWay: "word";
     Late: "word";
     Distribution: "word";
     vm::Period: "time, or table";

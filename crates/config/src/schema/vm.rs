@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::duration::TIME;
 use crate::{
-    Count, InterfaceName, LARGEST_BATCH, Placed, SchedulerName, TapQdisc, ThreadPriority, Written,
+    CardWay, Count, InterfaceName, LARGEST_BATCH, Placed, SchedulerName, TapQdisc, ThreadPriority,
+    Written,
 };
 
 table! {
@@ -38,10 +39,13 @@ table! {
         process: Option<Holder> = "none (VM only)",
         /// the same
         prepared_by: Option<Holder> = "none (VM only)",
-        /// the card that its packets come by, which other VMs may use, too; needs virtual functions (SR-IOV)
+        /// the card that its packets come by, which other VMs may use, too; needs virtual functions (SR-IOV), or a driver that
+        /// redirects by XDP
         nic: Option<String> = "none (VM only)",
         /// its hardware address on that card
         mac: Option<Placed<String>> = "that of its monitor's command line (VM only)",
+        /// how that card tells its packets apart: `function` (SR-IOV), or `xdp`, a program
+        way: Option<CardWay> = "`function` where the card has any (VM only)",
         /// a class; an unknown one is refused
         class: Option<String> = "none (VM only)",
         /// another class; a circle is refused

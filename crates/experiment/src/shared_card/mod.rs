@@ -25,9 +25,13 @@ enum How {
     Stock,
     /// A method of `steadyvm apply`, without a function of the card.
     Method(Method),
-    /// A virtual function for the real-time VM, kept by the host: `nic` in the VM's table.
-    Function,
+    /// A way of the real-time VM's packets past those of others, kept by the host: `nic` and `way` in the VM's table.
+    Way(&'static str),
 }
+
+const FUNCTION: How = How::Way("function");
+const XDP: How = How::Way("xdp");
+const STOCK_PROFILE: How = How::Method(Method::StockProfile);
 
 /// A row: a host's kernel, its cards, and what is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,19 +54,23 @@ const fn row(name: &'static str, kernel: HostKernel, how: How) -> Row {
     }
 }
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 13] = [
     row("6.12", HostKernel::V6_12, How::Stock),
-    row("6.12-function", HostKernel::V6_12, How::Function),
+    row("6.12-profile", HostKernel::V6_12, STOCK_PROFILE),
+    row("6.12-function", HostKernel::V6_12, FUNCTION),
+    row("6.12-xdp", HostKernel::V6_12, XDP),
     row(
         "6.12-rt",
         HostKernel::V6_12Rt,
         How::Method(Method::PreemptRt),
     ),
-    row("6.12-rt-function", HostKernel::V6_12Rt, How::Function),
+    row("6.12-rt-function", HostKernel::V6_12Rt, FUNCTION),
     row("7.3", HostKernel::V7_3, How::Stock),
-    row("7.3-function", HostKernel::V7_3, How::Function),
+    row("7.3-profile", HostKernel::V7_3, STOCK_PROFILE),
+    row("7.3-function", HostKernel::V7_3, FUNCTION),
     row("7.3-rt", HostKernel::V7_3Rt, How::Method(Method::PreemptRt)),
-    row("7.3-rt-function", HostKernel::V7_3Rt, How::Function),
+    row("7.3-rt-function", HostKernel::V7_3Rt, FUNCTION),
+    row("7.3-rt-xdp", HostKernel::V7_3Rt, XDP),
     Row {
         own_card: true,
         ..row(
@@ -105,8 +113,9 @@ pub const EXPERIMENT: Experiment = Experiment {
              Debian's, unmodified.",
         reading: &[
             "Rows without a word after the kernel set nothing (6.12, 7.3) or have method preempt-rt (6.12-rt, 7.3-rt). \
-             function: the card puts the real-time VM's packets into the queue of a virtual function, which the host keeps; \
-             the VM has virtio-net as before.",
+             profile: method stock-profile. function: the card puts the real-time VM's packets into the queue of a virtual \
+             function, which the host keeps; the VM has virtio-net as before. xdp: a program on the card hands them to the \
+             VM's tap.",
             "A round trip is timed outside. n is the number of requests that were answered; lost: requests without a \
              reply in 2 s.",
             "Percentiles are nearest-rank, of every counted sample of all rounds. /first: over the first row's under the \

@@ -14,12 +14,11 @@ use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
 use steadyvm_load::netrt::ClientRun;
 
-/// The host's file where the real-time VM has a function of the card.
-const FILE: &str = "[[vm]]
-name = \"rt\"
-class = \"rt\"
-nic = \"rt\"
-";
+/// The host's file where the real-time VM has a way of its own on the card.
+fn file(way: &str) -> String {
+    format!("[[vm]]\nname = \"rt\"\nclass = \"rt\"\nnic = \"rt\"\nway = \"{way}\"\n")
+}
+
 const PATH: &str = "/run/steadyvm.toml";
 /// The tap of the guest that receives the stream.
 const TAP_OF_STREAM: &str = "tap-bulk";
@@ -65,8 +64,8 @@ impl SharedCardStation {
         match row.how {
             How::Stock => {}
             How::Method(method) => host.put_in_force(method, RT, &receivers.named)?,
-            How::Function => {
-                apply_file(&host)?;
+            How::Way(way) => {
+                apply_file(&host, &file(way))?;
                 host.interrupts_of_shared_card()?;
             }
         }
@@ -107,10 +106,10 @@ impl SharedCardStation {
     }
 }
 
-fn apply_file(host: &EmulatedHost) -> Result<()> {
+fn apply_file(host: &EmulatedHost, text: &str) -> Result<()> {
     let script = format!("cat > {PATH} && steadyvm apply {PATH}");
     let applied = host.connection().spawn(&["sh", "-euc", &script])?;
-    applied.input(FILE.as_bytes())?;
+    applied.input(text.as_bytes())?;
     applied.end_of_input()?;
     let finished = applied.finish(PATIENCE)?;
     if finished.status == Status::Exited(0) {

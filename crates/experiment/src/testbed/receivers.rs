@@ -280,10 +280,15 @@ fn start_guest(
         }
     };
     let guest = host.start_guest(&machine, &[network], observer)?;
+    let up = || {
+        let name = machine.name.as_str();
+        let state = |error| host.with_state(error, [(name, guest.connection())]);
+        guest.set_network_up(address).map_err(state)
+    };
     match guests {
-        Guests::Qemu | Guests::RealTime | Guests::Steadyvm => guest.set_network_up(address)?,
+        Guests::Qemu | Guests::RealTime | Guests::Steadyvm => up()?,
         Guests::Passthrough => {
-            guest.set_network_up(address)?;
+            up()?;
             guest.await_link()?;
             let functions = machine
                 .cards

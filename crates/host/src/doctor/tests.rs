@@ -713,6 +713,7 @@ fn methods_that_cannot_be_held_say_why() {
             (Method::Dedicated, false, 2),
             (Method::RtPollList, false, 1),
             (Method::RtProfile, false, 1),
+            (Method::StockProfile, true, 0),
             (Method::RtLevels, false, 1),
             (Method::Tuned, false, 1)
         ]

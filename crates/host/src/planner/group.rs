@@ -24,8 +24,9 @@ pub enum Group {
     Isolation,
     /// A card, by its interface.
     Nic(String),
-    /// How many virtual functions a card has, by its interface.
-    Functions(String),
+    /// A way to VMs on a card that they share, by its interface: its virtual functions, or its XDP program.
+    #[serde(alias = "functions")]
+    SharedCard(String),
     /// A VM, by its name in the file.
     Vm(String),
     /// A process that is a service itself.
@@ -47,7 +48,7 @@ impl fmt::Display for Group {
             Self::Demux => formatter.write_str("early demultiplexing"),
             Self::Isolation => formatter.write_str("the isolated CPUs"),
             Self::Nic(name) => write!(formatter, "card {}", printable(name)),
-            Self::Functions(name) => write!(formatter, "functions of {}", printable(name)),
+            Self::SharedCard(name) => write!(formatter, "shared card {}", printable(name)),
             Self::Vm(name) => write!(formatter, "VM \"{}\"", printable(name)),
             Self::Process(pid) => write!(formatter, "process {pid}"),
         }

@@ -24,6 +24,7 @@ mod vcpu_scheduler;
 mod vm;
 mod vms;
 mod wanted;
+mod xdp_card;
 
 pub use group::Group;
 pub use step::Step;

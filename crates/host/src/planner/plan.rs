@@ -97,7 +97,7 @@ pub(crate) fn plan(
     let mut shared = SharedCards::default();
     let first_of_vms = wanted.steps.len();
     let mut ends = host.plan_vms(refused, &mut wanted, &mut path, &mut shared);
-    shared.add_functions(&mut wanted, first_of_vms);
+    shared.add_preparations(&mut wanted, first_of_vms);
     for nic in shared.into_nics(profile) {
         let group = Group::Nic(nic.name.clone());
         let found = wanted.of_group(&group, |wanted| host.plan_named_nic(&nic, wanted));

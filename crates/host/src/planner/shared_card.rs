@@ -6,10 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use steadyvm_config::CardWay;
+
 use super::group::Group;
 use super::step::Step;
 use super::vms::Running;
 use super::wanted::Wanted;
+use super::xdp_card::Destination;
 use crate::address::{Address, format_address, is_unicast, parse_address};
 use crate::error::{HostError, at};
 use crate::profile::{Class, NicProfile, Profile};
@@ -27,21 +30,23 @@ pub(super) struct SharedCards {
     nics: Vec<NicProfile>,
     /// The cards themselves.
     cards: BTreeSet<String>,
-    /// By card the step that gives it functions. VMs share it, so it is no VM's.
-    functions: BTreeMap<String, Step>,
+    /// By card the step that gives it functions or a program. VMs share it, so it is no VM's.
+    pub(super) prepared: BTreeMap<String, Step>,
+    /// Cards with a program, with the highest class of its VMs.
+    pub(super) programs: BTreeMap<String, NicProfile>,
 }
 
 impl SharedCards {
-    /// The steps that give cards their functions, each a group of its own: before those of the VMs, whose functions they are.
-    pub fn add_functions(&mut self, wanted: &mut Wanted, first_of_vms: usize) {
-        for (card, mut step) in std::mem::take(&mut self.functions) {
-            step.group = Group::Functions(card);
+    /// The steps that prepare cards, each a group of its own: before those of the VMs, which use them.
+    pub fn add_preparations(&mut self, wanted: &mut Wanted, first_of_vms: usize) {
+        for (card, mut step) in std::mem::take(&mut self.prepared) {
+            step.group = Group::SharedCard(card);
             wanted.steps.insert(first_of_vms, step);
         }
     }
 
-    /// The functions' devices as cards of their VMs' classes, and the shared cards: what the file does not name is polled in
-    /// threads of its own, below every rank.
+    /// The functions' devices and the cards with a program as cards of their VMs' classes, and the other shared cards: what the
+    /// file does not name is polled in threads of its own, below every rank.
     pub fn into_nics(self, profile: &Profile) -> Vec<NicProfile> {
         let named: BTreeSet<&str> = profile.nics.iter().map(|nic| nic.name.as_str()).collect();
         let shared = self.cards.into_iter().map(|name| NicProfile {
@@ -49,7 +54,8 @@ impl SharedCards {
             class: Class::built_in("best-effort").unwrap_or_default(),
             ..NicProfile::default()
         });
-        let all = self.nics.into_iter().chain(shared);
+        let all = self.nics.into_iter().chain(self.programs.into_values());
+        let all = all.chain(shared);
         all.filter(|nic| !named.contains(nic.name.as_str()))
             .collect()
     }
@@ -82,14 +88,20 @@ impl SharedCards {
             refuse(what, fix)
         })?;
         let total = number_in(machine, card, "sriov_totalvfs").unwrap_or(0);
+        let by_program = match profile.way {
+            Some(CardWay::Xdp) => true,
+            Some(CardWay::Function) => false,
+            None => total == 0,
+        };
+        if by_program {
+            let way = Destination { tap: &tap, address };
+            return self.plan_program(machine, running, card, way, own, wanted);
+        }
         if total == 0 {
+            let what = format!("{card} has no virtual functions (SR-IOV)");
             return Err(HostError::Unsupported {
-                missing: at(
-                    &profile.place,
-                    &format!("{card} has no virtual functions (SR-IOV)"),
-                ),
-                fix: "give the VM a card of its own ([[nic]] with its class), or leave `nic` out"
-                    .into(),
+                missing: at(&profile.place, &what),
+                fix: "leave `way` out, or write `way = \"xdp\"`".into(),
             });
         }
         let device = Device::find(machine, card);
@@ -103,11 +115,11 @@ impl SharedCards {
                 new: count,
             };
             let why = "so that each VM's packets have a queue of their own; the card restarts";
-            self.functions
+            self.prepared
                 .insert(card.clone(), Step::required(change, why));
             return Ok(());
         }
-        self.functions
+        self.prepared
             .extend(made_before(&device, present, own).map(|step| (card.clone(), step)));
         let number = self
             .choose(machine, &device, card, &tap, present, own)

@@ -209,6 +209,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         user,
         nic,
         mac,
+        way,
         ..
     } = &table.value;
     // Terminals obey them, and no monitor is told such a name.
@@ -249,6 +250,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         cgroup: checked(name, cgroup.as_ref(), cgroup_is_wrong)?,
         users: users(name, user.as_ref())?,
         nic: nic.clone(),
+        way: *way,
         mac: mac.as_ref().map(|mac| address_of(name, mac)).transpose()?,
         place: at.to_string(),
         ..VmProfile::default()

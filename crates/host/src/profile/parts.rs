@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use steadyvm_config::User;
+use steadyvm_config::{CardWay, User};
 
 use super::budget::VcpuBudget;
 use super::class::{Class, ThreadPriority};
@@ -58,6 +58,9 @@ pub struct VmProfile {
     /// Its hardware address on that card; none: that of its monitor's command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Address>,
+    /// How that card tells its packets apart; none: by what the card can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<CardWay>,
     /// The VCPUs that `vcpu` is for; empty: all but VCPU 0.
     pub rt_vcpus: Vec<u32>,
     /// Budgets by VCPU; these get no priority of the class.

@@ -11,7 +11,7 @@ use super::fair_server::FairServer;
 #[cfg(test)]
 use super::fake::FakeHost;
 use super::files::{File, IrqAffinity};
-use super::functions::{Functions, OwnFunction};
+use super::functions::{Functions, OwnFunction, XdpAddress, XdpProgram};
 use super::kind::{AnyChange, ChangeOf, Entries, Reading, SettingKind};
 use super::links::{FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer};
 use super::machine::Machine;
@@ -138,6 +138,8 @@ kinds!(
     EarlyDemux,
     Functions,
     OwnFunction,
+    XdpProgram,
+    XdpAddress,
     VcpuBudgets,
 );
 

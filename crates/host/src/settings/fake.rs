@@ -113,6 +113,12 @@ pub struct FakeState {
     pub napi_threads: BTreeMap<String, Vec<u32>>,
     /// The address that a card filters for a function, by card and number.
     pub function_addresses: BTreeMap<(String, u32), Address>,
+    /// XDP programs by their name: the addresses that each looks for, with the index of the tap.
+    pub programs: BTreeMap<String, BTreeMap<Address, u32>>,
+    /// Cards whose drivers run XDP programs and redirect.
+    pub with_xdp: BTreeSet<String>,
+    /// Devices that are on and carry no packets.
+    pub without_link: BTreeSet<String>,
     /// Functions that are joined with taps, by the name of their programs.
     pub redirects: BTreeMap<String, Pair>,
     /// The NAPIs of devices that the kernel tells of, by device.

@@ -31,7 +31,7 @@ pub use demux::{EarlyDemux, Installed};
 pub use device::Device;
 pub use fair_server::FairServer;
 pub use files::{File, Form, IrqAffinity, IrqCpus};
-pub use functions::{Functions, OwnFunction, Owner};
+pub use functions::{Functions, OwnFunction, Owner, Program, Way, XdpAddress, XdpProgram};
 pub use kind::{ChangeOf, Entries, Reading, SettingKind};
 pub use links::{FlowPlace, FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer};
 pub use machine::{Machine, Namespaces, Thread, ThreadId};

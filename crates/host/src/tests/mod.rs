@@ -23,3 +23,4 @@ mod switches;
 mod tuned;
 mod up_to_date;
 mod vcpu_budgets;
+mod xdp_card;

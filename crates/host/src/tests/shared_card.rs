@@ -10,7 +10,7 @@ use crate::profile::Profile;
 use crate::settings::threads::Scheduling;
 use crate::undone::Undone;
 
-const FILE: &str = r#"
+pub const FILE: &str = r#"
 [[vm]]
 name = "rt"
 class = "rt"
@@ -26,7 +26,7 @@ mac = "52:54:00:00:00:02"
 "#;
 
 /// The paper's host with one card for both VMs: both taps are in its bridge.
-fn host() -> FakeHost {
+pub fn host() -> FakeHost {
     let host = paper_host(2);
     host.card_with_functions("bulk0", 34, 0);
     host.file("/sys/class/net/br0/mtu", "1500\n");
@@ -48,7 +48,7 @@ fn host() -> FakeHost {
     host
 }
 
-fn both() -> Profile {
+pub fn both() -> Profile {
     profile(&format!("{FILE}{OTHER}"))
 }
 
@@ -58,7 +58,7 @@ fn flags(state: &FakeState, tap: &str) -> [String; 2] {
 }
 
 /// Without what a kernel does not take back: a function's interrupts are new each time, and so are the card's threads.
-fn as_before(state: FakeState) -> FakeState {
+pub fn as_before(state: FakeState) -> FakeState {
     let mut state = kept(state);
     for thread in state.threads.values_mut() {
         thread.start_time = 0;
@@ -118,6 +118,30 @@ fn each_vm_has_a_function_of_its_own_and_one_that_goes_gives_its_back() {
         [0; 6]
     );
     assert_eq!(flags(&host.state(), "tap-bulk"), ["0\n", "0\n"]);
+}
+
+/// What is sent to a function before its driver has found the link is lost.
+#[test]
+fn a_function_gets_no_packets_before_it_carries_them() {
+    let (host, directory) = (host(), directory());
+    host.edit(|state| state.without_link.insert("bulk0v0".into()));
+    let control = control(&host, &directory);
+    let report = control.apply_profile_each(&profile(FILE), &[]).unwrap();
+    let [failure] = &report.failed[..] else {
+        panic!("{report:?}");
+    };
+    assert!(failure.error.contains("found none"), "{}", failure.error);
+    let state = host.state();
+    assert!(state.redirects.is_empty());
+    let mut addresses = state.function_addresses.values();
+    assert!(addresses.all(|address| *address == [0; 6]));
+    assert_eq!(state.files["/sys/class/net/bulk0v0/flags"], "0x1002\n");
+    assert_eq!(flags(&state, "tap-rt"), ["1\n", "1\n"]);
+    // Without a cable nothing is lost, and both have their link once it is there.
+    host.edit(|state| state.without_link.insert("bulk0".into()));
+    let report = control.apply_profile_each(&profile(FILE), &[]).unwrap();
+    assert!(report.failed.is_empty(), "{report:?}");
+    assert_eq!(host.state().redirects.len(), 1);
 }
 
 #[test]

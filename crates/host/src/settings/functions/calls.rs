@@ -1,12 +1,16 @@
 //! Redirection between cards and taps as a setting of the host, behind a trait, so that a fake host can stand in for the real
 //! one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 pub use steadyvm_redirect::Pair;
 use steadyvm_redirect::{self as redirect, Counters};
+
+use crate::address::Address;
 
 /// Where the programs are pinned, and nothing else is.
 const DIRECTORY: &str = "/sys/fs/bpf/steadyvm-cards";
@@ -22,12 +26,34 @@ pub enum Joint {
     Broken,
 }
 
+/// What of a card's XDP program is in the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Program {
+    /// Nothing.
+    Absent,
+    /// All of it.
+    Whole,
+    /// Something of it: the card went, or attaching was interrupted.
+    Broken,
+}
+
 /// The programs, each pair or card under a name.
 pub trait Redirects: Send + Sync {
     /// What of a pair is there.
     fn joint(&self, name: &str) -> io::Result<Joint>;
     /// Joins a function with a tap.
     fn join(&self, name: &str, pair: &Pair) -> io::Result<()>;
+    /// What of a card's XDP program is there.
+    fn program(&self, name: &str) -> io::Result<Program>;
+    /// Attaches it to a card, by its index, with a thread for other packets on each of the CPUs.
+    fn attach(&self, name: &str, card: u32, cpus: &[u32]) -> io::Result<()>;
+    /// The addresses that it looks for, with the index of the tap; none if it is not there.
+    fn served(&self, name: &str) -> io::Result<BTreeMap<Address, u32>>;
+    /// Adds one.
+    fn serve(&self, name: &str, address: Address, tap: u32) -> io::Result<()>;
+    /// Takes one away. One that is not there is no error.
+    fn forget(&self, name: &str, address: Address) -> io::Result<()>;
     /// Ends what is under a name. Nothing there is no error.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Packets since the programs are there; none if they are not.
@@ -72,6 +98,44 @@ impl Redirects for KernelRedirects {
 
     fn join(&self, name: &str, pair: &Pair) -> io::Result<()> {
         redirect::join(&self.of(name), pair).map_err(io::Error::other)
+    }
+
+    fn program(&self, name: &str) -> io::Result<Program> {
+        let directory = self.of(name);
+        if !directory.exists() {
+            return Ok(Program::Absent);
+        }
+        let whole = redirect::addresses(&directory).is_ok();
+        Ok(if whole {
+            Program::Whole
+        } else {
+            Program::Broken
+        })
+    }
+
+    fn attach(&self, name: &str, card: u32, cpus: &[u32]) -> io::Result<()> {
+        redirect::by_address(&self.of(name), card, cpus).map_err(io::Error::other)
+    }
+
+    fn served(&self, name: &str) -> io::Result<BTreeMap<Address, u32>> {
+        let directory = self.of(name);
+        if !directory.exists() {
+            return Ok(BTreeMap::new());
+        }
+        let found = redirect::addresses(&directory).map_err(io::Error::other)?;
+        Ok(found.into_iter().collect())
+    }
+
+    fn serve(&self, name: &str, address: Address, tap: u32) -> io::Result<()> {
+        redirect::serve(&self.of(name), address, tap).map_err(io::Error::other)
+    }
+
+    fn forget(&self, name: &str, address: Address) -> io::Result<()> {
+        let directory = self.of(name);
+        if !directory.exists() {
+            return Ok(());
+        }
+        redirect::forget(&directory, address).map_err(io::Error::other)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -1,10 +1,11 @@
 //! Virtual functions of the fake host's cards, and the programs that join them with taps.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use steadyvm_redirect::{Counters, Pair};
 
-use super::calls::{Joint, Redirects};
+use super::calls::{Joint, Program, Redirects};
 use crate::address::Address;
 use crate::parse::PF_KTHREAD;
 use crate::settings::fake::{FakeHost, FakeIrq, FakeState, FakeThread, error};
@@ -108,7 +109,7 @@ impl FakeState {
 
     fn has_index(&self, index: u32) -> bool {
         let is_it = |(path, text): (&String, &String)| {
-            let is_index = path.starts_with("/sys/class/net/") && path.ends_with("/ifindex");
+            let is_index = path.contains("/net/") && path.ends_with("/ifindex");
             is_index && text.trim() == index.to_string()
         };
         self.files.iter().any(is_it)
@@ -142,12 +143,66 @@ impl Redirects for FakeHost {
         })
     }
 
+    fn program(&self, name: &str) -> io::Result<Program> {
+        let state = &self.lock().state;
+        let index = name.trim_end_matches("-xdp").parse();
+        Ok(match state.programs.contains_key(name) {
+            false => Program::Absent,
+            true if index.is_ok_and(|index| state.has_index(index)) => Program::Whole,
+            true => Program::Broken,
+        })
+    }
+
+    fn attach(&self, name: &str, card: u32, cpus: &[u32]) -> io::Result<()> {
+        self.mutate(|state| {
+            if state.programs.contains_key(name) {
+                return Err(error(libc::EEXIST));
+            }
+            if cpus.is_empty() || !state.has_index(card) {
+                return Err(error(libc::ENODEV));
+            }
+            state.programs.insert(name.to_owned(), BTreeMap::new());
+            Ok(())
+        })
+    }
+
+    fn served(&self, name: &str) -> io::Result<BTreeMap<Address, u32>> {
+        let found = self.lock().state.programs.get(name).cloned();
+        Ok(found.unwrap_or_default())
+    }
+
+    fn serve(&self, name: &str, address: Address, tap: u32) -> io::Result<()> {
+        self.mutate(|state| {
+            let program = state.programs.get_mut(name);
+            let program = program.ok_or_else(|| error(libc::ENOENT))?;
+            program.insert(address, tap);
+            Ok(())
+        })
+    }
+
+    fn forget(&self, name: &str, address: Address) -> io::Result<()> {
+        let served = self.served(name)?;
+        if !served.contains_key(&address) {
+            return Ok(());
+        }
+        self.mutate(|state| {
+            let program = state.programs.get_mut(name);
+            program.map(|program| program.remove(&address));
+            Ok(())
+        })
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
-        if !self.lock().state.redirects.contains_key(name) {
+        let is_there = {
+            let state = &self.lock().state;
+            state.redirects.contains_key(name) || state.programs.contains_key(name)
+        };
+        if !is_there {
             return Ok(());
         }
         self.mutate(|state| {
             state.redirects.remove(name);
+            state.programs.remove(name);
             Ok(())
         })
     }

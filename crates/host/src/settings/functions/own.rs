@@ -1,6 +1,7 @@
 //! A virtual function of a card that the host keeps for one VM.
 
 use std::io;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +10,9 @@ use crate::address::{Address, format_address};
 use crate::error::HostError;
 use crate::settings::device::is_up;
 use crate::settings::{Device, Entries, Machine, SettingKind};
+
+/// Drivers of functions look for their link every two seconds (`igbvf`), and a loaded host takes longer.
+const LINK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A virtual function: the card puts one VM's packets into its queue, and they go to the VM's tap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,8 +115,14 @@ impl OwnFunction {
         };
         machine.redirects.remove(&self.name())?;
         machine.links.set_up(&device, true)?;
-        machine.redirects.join(&self.name(), &pair)?;
         let card = self.card.current_name(machine)?;
+        // Until its driver has found the link a function loses all that it is given. Where the card has none, nothing is lost.
+        let is_useless = !machine.links.await_link(&device, LINK_PATIENCE)?
+            && machine.links.await_link(&card, Duration::ZERO)?;
+        if is_useless {
+            return Err(io::Error::from_raw_os_error(libc::ENOLINK));
+        }
+        machine.redirects.join(&self.name(), &pair)?;
         machine
             .links
             .set_function_address(&card, self.number, address)
@@ -202,6 +212,11 @@ impl SettingKind for OwnFunction {
     }
 
     fn hint(&self, _machine: &Machine, _to: &Owner, errno: i32) -> Option<&'static str> {
+        if errno == libc::ENOLINK {
+            return Some(
+                "; the card has a link, and the function's device has found none within 10 s: `dmesg` may say why",
+            );
+        }
         matches!(errno, libc::EOPNOTSUPP | libc::EINVAL).then_some(
             "; the card's driver does not let the host choose a function's address, or the kernel is older than 6.6: leave \
              `nic` out",

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use steadyvm_demux::Protocol;
@@ -138,8 +139,12 @@ pub trait Links: Send + Sync {
     fn set_function_address(&self, card: &str, number: u32, address: Address) -> io::Result<()>;
     /// Switches a device on or off.
     fn set_up(&self, device: &str, is_up: bool) -> io::Result<()>;
+    /// Waits until a device that is on carries packets, for `patience` at most. Whether it does.
+    fn await_link(&self, device: &str, patience: Duration) -> io::Result<bool>;
     /// A device's NAPIs as the kernel knows them, in the order of their numbers. `ENOENT` before Linux 6.8.
     fn napis(&self, device: &str) -> io::Result<Vec<Napi>>;
+    /// Whether a device's driver runs XDP programs, and redirects for them. `ENOENT` before Linux 6.3.
+    fn redirects_by_xdp(&self, device: &str) -> io::Result<bool>;
     /// The host's sockets that have a port.
     fn port_sockets(&self) -> io::Result<Vec<PortSocket>>;
 }

@@ -1,6 +1,7 @@
 //! Queueing disciplines, flow steering and taps of the fake host.
 
 use std::io;
+use std::time::Duration;
 
 use super::calls::{
     FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc, UNLIMITED_BYTES,
@@ -189,10 +190,20 @@ impl Links for FakeHost {
         })
     }
 
+    fn await_link(&self, device: &str, _patience: Duration) -> io::Result<bool> {
+        let state = &self.lock().state;
+        state.must_have(device)?;
+        Ok(!state.without_link.contains(device))
+    }
+
     fn napis(&self, device: &str) -> io::Result<Vec<Napi>> {
         let inner = self.lock();
         let found = inner.state.napis.get(device);
         found.cloned().ok_or_else(|| error(libc::ENOENT))
+    }
+
+    fn redirects_by_xdp(&self, device: &str) -> io::Result<bool> {
+        Ok(self.lock().state.with_xdp.contains(device))
     }
 
     fn port_sockets(&self) -> io::Result<Vec<PortSocket>> {

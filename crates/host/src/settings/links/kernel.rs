@@ -1,9 +1,10 @@
 //! The running kernel's answers to [`Links`].
 
 use std::io;
+use std::time::Duration;
 
 use super::calls::{FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc};
-use super::{ethtool, function, napi, qdisc, sockets, tap};
+use super::{ethtool, function, link, netdev, qdisc, sockets, tap};
 use crate::address::Address;
 
 /// The network devices of the running kernel, in the network namespace of this process.
@@ -81,8 +82,16 @@ impl Links for KernelLinks {
         function::set_up(device, is_up)
     }
 
+    fn await_link(&self, device: &str, patience: Duration) -> io::Result<bool> {
+        link::wait(device, patience)
+    }
+
     fn napis(&self, device: &str) -> io::Result<Vec<Napi>> {
-        napi::of(device)
+        netdev::napis(device)
+    }
+
+    fn redirects_by_xdp(&self, device: &str) -> io::Result<bool> {
+        netdev::redirects_by_xdp(device)
     }
 
     fn port_sockets(&self) -> io::Result<Vec<PortSocket>> {

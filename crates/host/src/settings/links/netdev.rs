@@ -1,4 +1,5 @@
-//! The NAPIs of network devices as the kernel knows them, by generic netlink: family `netdev`, Linux 6.8.
+//! Network devices as the kernel knows them, by generic netlink: family `netdev`. Their NAPIs since Linux 6.8, and what they do
+//! for XDP since 6.3.
 
 use std::fs;
 use std::io;
@@ -15,16 +16,27 @@ use netlink_sys::protocols::NETLINK_GENERIC;
 use super::calls::Napi;
 use super::netlink::ask;
 
-/// `enum` of include/uapi/linux/netdev.h: commands and attributes of a NAPI.
+/// Commands of include/uapi/linux/netdev.h.
+const DEVICE_GET: u8 = 1;
 const NAPI_GET: u8 = 11;
+/// Attributes of a device.
+const DEVICE_INTERFACE: u16 = 1;
+const XDP_FEATURES: u16 = 3;
+/// `enum netdev_xdp_act`: runs programs, and redirects for them.
+const RUNS: u64 = 1;
+const REDIRECTS: u64 = 2;
+/// Attributes of a NAPI.
 const INTERFACE: u16 = 1;
 const ID: u16 = 2;
 const INTERRUPT: u16 = 3;
 const THREAD: u16 = 4;
 
-/// A request for NAPIs, or one of them: attributes as they are.
+/// A request, or an answer: attributes as they are.
 #[derive(Debug)]
-struct Attributes(Vec<DefaultNla>);
+struct Attributes {
+    command: u8,
+    all: Vec<DefaultNla>,
+}
 
 impl GenlFamily for Attributes {
     fn family_name() -> &'static str {
@@ -32,7 +44,7 @@ impl GenlFamily for Attributes {
     }
 
     fn command(&self) -> u8 {
-        NAPI_GET
+        self.command
     }
 
     fn version(&self) -> u8 {
@@ -42,31 +54,43 @@ impl GenlFamily for Attributes {
 
 impl Emitable for Attributes {
     fn buffer_len(&self) -> usize {
-        self.0.as_slice().buffer_len()
+        self.all.as_slice().buffer_len()
     }
 
     fn emit(&self, buffer: &mut [u8]) {
-        self.0.as_slice().emit(buffer);
+        self.all.as_slice().emit(buffer);
     }
 }
 
 impl ParseableParametrized<[u8], GenlHeader> for Attributes {
-    fn parse_with_param(buffer: &[u8], _header: GenlHeader) -> Result<Self, DecodeError> {
+    fn parse_with_param(buffer: &[u8], header: GenlHeader) -> Result<Self, DecodeError> {
         let attributes = NlasIterator::new(buffer);
         let attributes = attributes.map(|attribute| DefaultNla::parse(&attribute?));
-        attributes.collect::<Result<_, _>>().map(Self)
+        Ok(Self {
+            command: header.cmd,
+            all: attributes.collect::<Result<_, _>>()?,
+        })
     }
 }
 
 impl Attributes {
-    fn number(&self, kind: u16) -> Option<u32> {
-        let found = self.0.iter().find(|attribute| attribute.kind() == kind)?;
-        let mut bytes = [0; size_of::<u32>()];
+    fn bytes<const LENGTH: usize>(&self, kind: u16) -> Option<[u8; LENGTH]> {
+        let found = self.all.iter().find(|attribute| attribute.kind() == kind)?;
+        let mut bytes = [0; LENGTH];
         if found.value_len() != bytes.len() {
             return None;
         }
         found.emit_value(&mut bytes);
-        Some(u32::from_ne_bytes(bytes))
+        Some(bytes)
+    }
+
+    fn number(&self, kind: u16) -> Option<u32> {
+        self.bytes(kind).map(u32::from_ne_bytes)
+    }
+
+    fn redirects_by_xdp(&self) -> bool {
+        let features = self.bytes(XDP_FEATURES).map_or(0, u64::from_ne_bytes);
+        features & RUNS != 0 && features & REDIRECTS != 0
     }
 
     fn napi(&self) -> Option<Napi> {
@@ -79,13 +103,8 @@ impl Attributes {
 }
 
 /// The NAPIs of a device. `ENOENT` before Linux 6.8.
-pub(super) fn of(device: &str) -> io::Result<Vec<Napi>> {
-    let index = fs::read_to_string(format!("/sys/class/net/{device}/ifindex"))?;
-    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let index: u32 = index.trim().parse().map_err(invalid)?;
-    let interface = DefaultNla::new(INTERFACE, index.to_ne_bytes().to_vec());
-    let mut request = GenlMessage::from_payload(Attributes(vec![interface]));
-    request.set_resolved_family_id(family()?);
+pub(super) fn napis(device: &str) -> io::Result<Vec<Napi>> {
+    let request = request(NAPI_GET, INTERFACE, device)?;
     let answers = ask(NETLINK_GENERIC, request, NLM_F_REQUEST | NLM_F_DUMP)?;
     let mut napis: Vec<Napi> = answers
         .iter()
@@ -93,6 +112,24 @@ pub(super) fn of(device: &str) -> io::Result<Vec<Napi>> {
         .collect();
     napis.sort_unstable_by_key(|napi| napi.id);
     Ok(napis)
+}
+
+/// Whether a device's driver runs XDP programs, and redirects for them. `ENOENT` before Linux 6.3.
+pub(super) fn redirects_by_xdp(device: &str) -> io::Result<bool> {
+    let request = request(DEVICE_GET, DEVICE_INTERFACE, device)?;
+    let answers = ask(NETLINK_GENERIC, request, NLM_F_REQUEST | NLM_F_ACK)?;
+    let mut answers = answers.iter();
+    Ok(answers.any(|answer| answer.payload.redirects_by_xdp()))
+}
+
+fn request(command: u8, interface: u16, device: &str) -> io::Result<GenlMessage<Attributes>> {
+    let index = fs::read_to_string(format!("/sys/class/net/{device}/ifindex"))?;
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let index: u32 = index.trim().parse().map_err(invalid)?;
+    let all = vec![DefaultNla::new(interface, index.to_ne_bytes().to_vec())];
+    let mut request = GenlMessage::from_payload(Attributes { command, all });
+    request.set_resolved_family_id(family()?);
+    Ok(request)
 }
 
 /// The number that this boot gave the family.
@@ -121,7 +158,11 @@ mod tests {
     #[test]
     fn a_napi_is_read_from_its_attributes() {
         let number = |kind, value: u32| DefaultNla::new(kind, value.to_ne_bytes().to_vec());
-        let whole = Attributes(vec![
+        let attributes = |all| Attributes {
+            command: NAPI_GET,
+            all,
+        };
+        let whole = attributes(vec![
             number(ID, 8193),
             number(INTERRUPT, 30),
             number(THREAD, 77),
@@ -132,17 +173,25 @@ mod tests {
             thread: Some(77),
         };
         assert_eq!(whole.napi(), Some(expected));
-        let cut = Attributes(vec![DefaultNla::new(ID, vec![1, 2])]);
+        let cut = attributes(vec![DefaultNla::new(ID, vec![1, 2])]);
         assert_eq!(cut.napi(), None);
-        let without_thread = Attributes(vec![number(ID, 8194)]);
+        let without_thread = attributes(vec![number(ID, 8194)]);
         assert_eq!(without_thread.napi().unwrap().thread, None);
     }
 
     /// The running kernel's answer, where it has one: the loopback device has no NAPI.
     #[test]
     fn a_device_without_napis_has_none() {
-        match of("lo") {
+        match napis("lo") {
             Ok(napis) => assert_eq!(napis, []),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOENT), "{error}"),
+        }
+    }
+
+    #[test]
+    fn the_loopback_device_runs_no_program_by_itself() {
+        match redirects_by_xdp("lo") {
+            Ok(redirects) => assert!(!redirects),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOENT), "{error}"),
         }
     }
