@@ -47,7 +47,7 @@ impl MethodRow {
         kernel: HostKernel::V6_12RtPatched,
         needs: LEVELS,
         role: Role::Reproduction,
-        sets: "`preempt-rt`, and a receive level of its own for the real-time card",
+        sets: "`preempt-rt`, and a receive level for the RT card",
         ..Self::PREEMPT_RT
     };
     const RT_PROFILE: Self = Self {

@@ -1,5 +1,7 @@
 //! A program on a card that sorts its packets by their destination: for cards without virtual functions.
 
+#[cfg(any(test, feature = "fake"))]
+use std::collections::BTreeMap;
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -214,7 +216,7 @@ impl SettingKind for XdpAddress {
     fn example(host: &crate::settings::fake::FakeHost) -> crate::settings::ChangeOf<Self> {
         host.file("/sys/class/net/card3/ifindex", "97\n");
         host.file("/sys/class/net/example6/ifindex", "83\n");
-        host.edit(|state| state.programs.insert("97-xdp".into(), Default::default()));
+        host.edit(|state| state.programs.insert("97-xdp".into(), BTreeMap::new()));
         crate::settings::ChangeOf {
             setting: Self {
                 card: Device::find(&host.machine(), "card3"),
