@@ -37,6 +37,7 @@ mod programs;
 mod rtca;
 mod sched;
 mod services;
+mod shared_card;
 mod site;
 mod sockets;
 mod stock_qemu;
