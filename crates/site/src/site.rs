@@ -141,11 +141,11 @@ impl Site {
 
     /// The network cards of the owner's file.
     pub(crate) fn cards(&self) -> Vec<Card> {
-        let card = |nic: &Nic| Card {
+        let cards = self.files.0.nic.iter().map(|nic| Card {
             name: nic.name.clone(),
             class: nic.class.clone(),
-        };
-        self.files.0.nic.iter().map(|nic| card(nic)).collect()
+        });
+        cards.collect()
     }
 
     /// Reads the files beside the owner's again. Tells whether they have changed.
