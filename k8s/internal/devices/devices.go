@@ -23,7 +23,7 @@ func Name(cpu int) string { return prefix + strconv.Itoa(cpu) }
 func CPU(device string) (int, error) {
 	number, found := strings.CutPrefix(device, prefix)
 	cpu, err := strconv.Atoi(number)
-	if !found || err != nil || Name(cpu) != device {
+	if !found || err != nil || cpu < 0 || Name(cpu) != device {
 		return 0, fmt.Errorf("device %q is none of this driver's, which are %s0 and up", device, prefix)
 	}
 	return cpu, nil
