@@ -161,7 +161,9 @@ func (c *Cluster) startEtcd() error {
 func (c *Cluster) StartAPI(ctx context.Context) error {
 	var err error
 	c.api, err = start(c.Logs, "kube-apiserver", filepath.Join(c.Programs, "kube-apiserver"),
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+strconv.Itoa(c.apiPort),
+		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(c.apiPort),
+		// Nothing inside of this cluster looks for it.
+		"--endpoint-reconciler-type=none",
 		fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", c.etcdPort),
 		"--etcd-cafile="+c.authority.path("ca.crt"),
 		"--etcd-certfile="+c.authority.path("server.crt"), "--etcd-keyfile="+c.authority.path("server.key"),
