@@ -16,7 +16,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-const schedulers = 2
+const (
+	schedulers      = 2
+	looksAgainAfter = "10s"
+)
 
 // Cluster is a control plane.
 type Cluster struct {
@@ -121,6 +124,7 @@ func (c *Cluster) configure() error {
 	}
 	// What many users ask at once, one client asks here.
 	c.config.QPS, c.config.Burst = 1000, 1000
+	c.config.WarningHandler = rest.NoWarnings{}
 	c.admin, err = kubernetes.NewForConfig(c.config)
 	return err
 }
@@ -205,8 +209,24 @@ func (c *Cluster) StartScheduler(number int) error {
 		"--bind-address=127.0.0.1", "--secure-port=0", "--kubeconfig="+c.kubeconfig("scheduler"),
 		"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s",
 		"--leader-elect-retry-period=500ms", "--kube-api-qps=500", "--kube-api-burst=500",
+		// Where no event tells it of room it looks again, by itself after 5 minutes. Nobody waits so long here.
+		"--pod-max-in-unschedulable-pods-duration="+looksAgainAfter,
 	)
 	return err
+}
+
+// revive starts schedulers that have ended: one that could not renew its lease does.
+func (c *Cluster) revive() error {
+	for number, own := range c.schedulers {
+		select {
+		case <-own.ended:
+			if err := c.StartScheduler(number); err != nil {
+				return err
+			}
+		default:
+		}
+	}
+	return nil
 }
 
 func (c *Cluster) awaitSchedulers(ctx context.Context) error {

@@ -35,14 +35,14 @@ func (c *Cluster) kubectl(ctx context.Context, words ...string) error {
 	return nil
 }
 
-// Install applies what docs/guide/kubernetes.md applies.
+// Install applies what the guide applies first.
 func (c *Cluster) Install(ctx context.Context) error {
 	return c.kubectl(ctx, "apply", "-k", filepath.Join(c.Source, "deploy/base"))
 }
 
 // startWebhook runs it here, and not as the pods of its Deployment, which have no kubelet.
 func (c *Cluster) startWebhook(ctx context.Context) (*process, error) {
-	if err := c.kubectl(ctx, "apply", "-k", filepath.Join(c.Source, "deploy/webhook")); err != nil {
+	if err := c.typeGuide(ctx, "The webhook"); err != nil {
 		return nil, err
 	}
 	port, err := freePort()

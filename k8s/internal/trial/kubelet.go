@@ -48,7 +48,7 @@ func (c *Cluster) newNode(ctx context.Context, name, file string) (*node, error)
 		return nil, err
 	}
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{"steadyvm.io/host": "true", "kubernetes.io/hostname": name},
+		Name: name, Labels: map[string]string{"kubernetes.io/hostname": name},
 	}}
 	made, err := c.admin.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,16 +25,26 @@ type Round struct {
 	Allocated int     `json:"allocated"`
 	MostPpm   int64   `json:"most_ppm"`
 	Seconds   float64 `json:"seconds"`
-	// Again is how many are placed after three have gone.
-	Again int `json:"again"`
+	// Started is how many of those placed the node has started.
+	Started int `json:"started"`
+	// PlacedAgain and StartedAgain are the same after three have gone.
+	PlacedAgain  int `json:"placed_again"`
+	StartedAgain int `json:"started_again"`
 }
 
+// holds: what starts is what there is room for, however many have a place.
 func (r Round) holds() bool {
-	return r.Placed == places && r.Allocated == places && r.Again == places && r.MostPpm <= 900_000
+	return r.Started == places && r.StartedAgain == places
 }
 
-// race makes all pods at once, kills something meanwhile, and counts when the scheduler has said its last word of each.
-func (c *Cluster) race(ctx context.Context, number int, killed string) (Round, error) {
+// beyond: the scheduler has given something away twice.
+func (r Round) beyond() bool {
+	return max(r.Placed, r.PlacedAgain, r.Allocated) > places || r.MostPpm > 900_000
+}
+
+// race makes all pods at once, kills something meanwhile, and counts when the scheduler has said its last word of each. The
+// node starts whom it can; then three go, and the next three come.
+func (c *Cluster) race(ctx context.Context, on *node, number int, killed string) (Round, error) {
 	round := Round{Killed: killed}
 	began := time.Now()
 	if err := c.burst(ctx, number, killed); err != nil {
@@ -44,29 +55,74 @@ func (c *Cluster) race(ctx context.Context, number int, killed string) (Round, e
 		return round, err
 	}
 	round.Seconds = time.Since(began).Seconds()
-	sum, err := c.account(ctx)
-	if err != nil {
+	round.Placed = len(now.placed)
+	if round.Allocated, round.MostPpm, err = c.sold(ctx); err != nil {
 		return round, err
 	}
-	round.Placed, round.Allocated = len(now.placed), sum.allocated
-	for _, ppm := range sum.consumed {
-		round.MostPpm = max(round.MostPpm, ppm)
+	if round.Started, err = on.start(ctx, now.placed); err != nil {
+		return round, err
 	}
-	if len(now.placed) < 3 {
-		return round, nil
-	}
-	if err := c.remove(ctx, now.placed[:3]); err != nil {
+	gone := now.placed[:3]
+	if err := errors.Join(on.end(ctx, gone), c.remove(ctx, gone)); err != nil {
 		return round, err
 	}
 	if now, err = c.settled(ctx, places); err != nil {
 		return round, err
 	}
-	round.Again = len(now.placed)
-	sum, err = c.account(ctx)
-	for _, ppm := range sum.consumed {
-		round.MostPpm = max(round.MostPpm, ppm)
+	round.PlacedAgain = len(now.placed)
+	_, most, err := c.sold(ctx)
+	if err != nil {
+		return round, err
 	}
-	return round, err
+	round.MostPpm = max(round.MostPpm, most)
+	if round.StartedAgain, err = on.start(ctx, now.placed); err != nil {
+		return round, err
+	}
+	return round, errors.Join(on.end(ctx, now.placed), c.empty(ctx))
+}
+
+// sold is how many claims have a place, and what the fullest CPU has given away.
+func (c *Cluster) sold(ctx context.Context) (allocated int, mostPpm int64, err error) {
+	sum, err := c.account(ctx)
+	for _, ppm := range sum.consumed {
+		mostPpm = max(mostPpm, ppm)
+	}
+	return sum.allocated, mostPpm, err
+}
+
+// start prepares pods' claims, and counts those that the host holds.
+func (n *node) start(ctx context.Context, pods []corev1.Pod) (int, error) {
+	started := 0
+	for _, pod := range pods {
+		if _, err := n.makeCgroup(string(pod.UID)); err != nil {
+			return started, err
+		}
+		claim, err := n.cluster.claimOf(ctx, pod)
+		if err != nil {
+			return started, err
+		}
+		switch err := n.prepare(ctx, claim); {
+		case err == nil:
+			started++
+		case !strings.Contains(err.Error(), "cannot hold"):
+			return started, err
+		}
+	}
+	return started, nil
+}
+
+// end unprepares them.
+func (n *node) end(ctx context.Context, pods []corev1.Pod) error {
+	for _, pod := range pods {
+		claim, err := n.cluster.claimOf(ctx, pod)
+		if err != nil {
+			return err
+		}
+		if err := n.unprepare(ctx, claim); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Cluster) burst(ctx context.Context, number int, killed string) error {

@@ -34,11 +34,11 @@ func (c *Cluster) Run(ctx context.Context, rounds, waits int, say func(string)) 
 		say(fmt.Sprintf("%s: %s (%s)", word, check.What, check.Found))
 		return nil
 	}
-	if err := c.Install(ctx); err != nil {
-		return record, err
-	}
 	own, err := c.newNode(ctx, "host1", hostFile)
 	if err != nil {
+		return record, err
+	}
+	if err := c.typeGuide(ctx, "Install"); err != nil {
 		return record, err
 	}
 	defer func() { err = errors.Join(err, own.removeCgroups()) }()
@@ -72,13 +72,16 @@ func (c *Cluster) Run(ctx context.Context, rounds, waits int, say func(string)) 
 			return record, err
 		}
 	}
+	if err := note(c.guided(ctx, own)); err != nil {
+		return record, err
+	}
 	if err := c.template(ctx, "race", budget(budgetUs, periodUs)); err != nil {
 		return record, err
 	}
 	if err := c.lives(ctx, own, note); err != nil {
 		return record, err
 	}
-	if err := c.rounds(ctx, rounds, &record, say); err != nil {
+	if err := c.rounds(ctx, own, rounds, &record, say); err != nil {
 		return record, err
 	}
 	return record, c.waits(ctx, waits, &record, say)
@@ -125,18 +128,18 @@ func (c *Cluster) empty(ctx context.Context) error {
 	return c.remove(ctx, slices.Concat(now.placed, now.refused, now.open))
 }
 
-func (c *Cluster) rounds(ctx context.Context, rounds int, record *Record, say func(string)) error {
+func (c *Cluster) rounds(ctx context.Context, on *node, rounds int, record *Record, say func(string)) error {
 	kills := []string{"", killsScheduler, killsAPI, killsEtcd}
 	for number := range rounds {
-		round, err := c.race(ctx, number+1, kills[number%len(kills)])
+		if err := c.revive(); err != nil {
+			return err
+		}
+		round, err := c.race(ctx, on, number+1, kills[number%len(kills)])
 		if err != nil {
 			return fmt.Errorf("round %d (%s killed): %w", number+1, round.Killed, err)
 		}
 		record.Rounds = append(record.Rounds, round)
-		say(fmt.Sprintf("round %d: %+v", number+1, round))
-		if err := c.empty(ctx); err != nil {
-			return err
-		}
+		say(fmt.Sprintf("race %d: %+v", number+1, round))
 	}
 	return nil
 }
