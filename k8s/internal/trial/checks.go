@@ -244,8 +244,7 @@ func (n *node) lastDefence(ctx context.Context, like corev1.Pod) (Check, error) 
 		return check, err
 	}
 	forged.Status = *model.Status.DeepCopy()
-	share := metav1.ObjectMeta{UID: forged.UID}.UID
-	forged.Status.Allocation.Devices.Results[0].ShareID = &share
+	forged.Status.Allocation.Devices.Results[0].ShareID = &forged.UID
 	forged.Status.Devices = nil
 	claims := n.cluster.admin.ResourceV1().ResourceClaims(tenant)
 	if forged, err = claims.UpdateStatus(ctx, forged, metav1.UpdateOptions{}); err != nil {
@@ -257,7 +256,10 @@ func (n *node) lastDefence(ctx context.Context, like corev1.Pod) (Check, error) 
 		return check, err
 	}
 	check.Holds = refused != nil && strings.Contains(refused.Error(), "cannot hold") && len(files) == places
-	check.Found = fmt.Sprintf("%d files; the driver says: %v", len(files), refused)
+	// The rest of its words is a proof, with this run's paths.
+	_, words, _ := strings.Cut(fmt.Sprint(refused), "steadyvm.toml: ")
+	words, _, _ = strings.Cut(words, " cannot promise")
+	check.Found = fmt.Sprintf("%d files; the driver says: %q …", len(files), words)
 	forged.Status = resourceapi.ResourceClaimStatus{}
 	if _, err := claims.UpdateStatus(ctx, forged, metav1.UpdateOptions{}); err != nil {
 		return check, err

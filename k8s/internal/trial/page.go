@@ -113,8 +113,8 @@ func (r *Record) roundTable() []string {
 			atOnce, budgetUs, periodUs, places),
 		"and three of those that wait take their places. What is killed, is killed once the first pod is placed, and started anew.",
 		"kube-scheduler looks again after those that wait every " + looksAgainAfter + "; by itself it would after 5 minutes.", "",
-		"| killed | races | placed | started | placed again | started again | fullest CPU, millionths | seconds, median |",
-		"|---|---|---|---|---|---|---|---|",
+		"| killed | races | claims allocated | placed | started | placed again | started again | fullest CPU, millionths | seconds, median |",
+		"|---|---|---|---|---|---|---|---|---|",
 	}
 	var kills []string
 	of := map[string][]Round{}
@@ -134,9 +134,8 @@ func (r *Record) roundTable() []string {
 		for _, round := range rounds {
 			seconds = append(seconds, round.Seconds)
 		}
-		lines = append(lines, fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s | %.1f |", name, len(rounds),
-			span(rounds, func(r Round) int { return r.Placed }), span(rounds, func(r Round) int { return r.Started }),
-			span(rounds, func(r Round) int { return r.PlacedAgain }), span(rounds, func(r Round) int { return r.StartedAgain }),
+		lines = append(lines, fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s | %s | %.1f |", name, len(rounds),
+			span(rounds, func(r Round) int { return r.Allocated }), span(rounds, func(r Round) int { return r.Placed }), span(rounds, func(r Round) int { return r.Started }), span(rounds, func(r Round) int { return r.PlacedAgain }), span(rounds, func(r Round) int { return r.StartedAgain }),
 			span(rounds, func(r Round) int { return int(r.MostPpm) }),
 			median(seconds)))
 	}
