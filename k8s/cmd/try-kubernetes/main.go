@@ -34,13 +34,14 @@ var errFailed = errors.New("a check failed")
 type options struct {
 	cluster           trial.Cluster
 	release, revision string
-	out               string
+	out, scaleOut     string
 	rounds, waits     int
+	nodes, claims     int
 }
 
 func run(ctx context.Context, words []string) error {
 	if len(words) == 0 {
-		return errors.New("say serve, down, run or page")
+		return errors.New("say serve, down, run, scale or page")
 	}
 	var chosen options
 	set := flag.NewFlagSet("kubernetes "+words[0], flag.ContinueOnError)
@@ -53,6 +54,9 @@ func run(ctx context.Context, words []string) error {
 	set.StringVar(&chosen.release, "release", "", "of Kubernetes, for the record")
 	set.StringVar(&chosen.revision, "revision", "", "of the repository, for the record")
 	set.StringVar(&chosen.out, "out", "", "where the record is written, or read from")
+	set.StringVar(&chosen.scaleOut, "scale-out", "", "the same of scale")
+	set.IntVar(&chosen.nodes, "nodes", 1000, "of scale")
+	set.IntVar(&chosen.claims, "claims", 1000, "of scale")
 	set.IntVar(&chosen.rounds, "rounds", 20, "races of 20 claims for 10 places")
 	set.IntVar(&chosen.waits, "waits", 50, "pods whose wait for a place is measured, with a claim and without")
 	if err := set.Parse(words[1:]); err != nil {
@@ -69,10 +73,12 @@ func run(ctx context.Context, words []string) error {
 		return trial.Down(chosen.cluster.Place)
 	case "run":
 		return chosen.try(ctx, say)
+	case "scale":
+		return chosen.scale(ctx, say)
 	case "page":
 		return chosen.page()
 	default:
-		return fmt.Errorf("%q is none of serve, down, run and page", words[0])
+		return fmt.Errorf("%q is none of serve, down, run, scale and page", words[0])
 	}
 }
 
@@ -99,7 +105,8 @@ func (o *options) serve(ctx context.Context, say func(string)) error {
 	return o.cluster.Down()
 }
 
-func (o *options) try(ctx context.Context, say func(string)) (err error) {
+// within has a cluster of its own up while it does something.
+func (o *options) within(ctx context.Context, say func(string), do func(upSeconds float64) error) (err error) {
 	held, err := trial.Hold(o.cluster.Place)
 	if err != nil {
 		return err
@@ -112,25 +119,48 @@ func (o *options) try(ctx context.Context, say func(string)) (err error) {
 	}
 	upSeconds := time.Since(began).Seconds()
 	say(fmt.Sprintf("it is up after %.0f s", upSeconds))
-	record, err := o.cluster.Run(ctx, o.rounds, o.waits, say)
-	if err != nil {
-		return err
-	}
-	record.Release, record.Revision, record.When, record.UpSecs = o.release, o.revision, began.UTC(), upSeconds
+	return do(upSeconds)
+}
+
+func (o *options) try(ctx context.Context, say func(string)) error {
+	return o.within(ctx, say, func(upSeconds float64) error {
+		began := time.Now().UTC()
+		record, err := o.cluster.Run(ctx, o.rounds, o.waits, say)
+		if err != nil {
+			return err
+		}
+		record.Release, record.Revision, record.When, record.UpSecs = o.release, o.revision, began, upSeconds
+		if err := write(o.out, record); err != nil {
+			return err
+		}
+		if failed := record.Failed(); failed > 0 {
+			return fmt.Errorf("%w: %d of %d", errFailed, failed, len(record.Checks)+len(record.Rounds))
+		}
+		return nil
+	})
+}
+
+func (o *options) scale(ctx context.Context, say func(string)) error {
+	return o.within(ctx, say, func(float64) error {
+		began := time.Now().UTC()
+		scale, err := o.cluster.Scale(ctx, o.nodes, o.claims, o.waits, say)
+		if err != nil {
+			return err
+		}
+		scale.Release, scale.Revision, scale.When = o.release, o.revision, began
+		return write(o.scaleOut, scale)
+	})
+}
+
+func write(path string, record any) error {
 	text, err := json.MarshalIndent(record, "", " ")
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(o.out, append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	if failed := record.Failed(); failed > 0 {
-		return fmt.Errorf("%w: %d of %d", errFailed, failed, len(record.Checks)+len(record.Rounds))
-	}
-	return nil
+	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
 // page prints what crates/report makes a page of.
@@ -143,5 +173,16 @@ func (o *options) page() error {
 	if err := json.Unmarshal(text, &record); err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(record.Page())
+	var scale *trial.Scale
+	switch text, err := os.ReadFile(o.scaleOut); {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		scale = &trial.Scale{}
+		if err := json.Unmarshal(text, scale); err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(record.Page(scale))
 }

@@ -18,11 +18,11 @@ func TestARaceThatSellsTwiceIsCountedAndSoIsOneThatSellsTooLittle(t *testing.T) 
 	if failed, beyond := record.Failed(), record.roundsBeyond(); failed != 3 || beyond != 2 {
 		t.Errorf("%d fail, %d go beyond", failed, beyond)
 	}
-	text, err := json.Marshal(record.Page())
+	text, err := json.Marshal(record.Page(&Scale{Nodes: 7, Claims: 8, FillSeconds: 2, FillSecondsWithout: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range []string{"**no**", "b / c", `"count":2`, `"count":1`, "9 to 11"} {
+	for _, words := range []string{"**no**", "b / c", `"count":2`, `"count":1`, "9 to 11", "7 nodes, 8 claims", "| with a claim | 2 | 4 |"} {
 		if !strings.Contains(string(text), words) {
 			t.Errorf("the page lacks %q: %s", words, text)
 		}

@@ -90,21 +90,28 @@ func (c *Cluster) sold(ctx context.Context) (allocated int, mostPpm int64, err e
 	return sum.allocated, mostPpm, err
 }
 
-// start prepares pods' claims, and counts those that the host holds.
+// start prepares pods' claims, and counts those that the host holds. What else goes wrong is tried again, as kubelet does: a pod
+// may be bound before its claim is reserved for it, where the API server died in between.
 func (n *node) start(ctx context.Context, pods []corev1.Pod) (int, error) {
 	started := 0
 	for _, pod := range pods {
 		if _, err := n.makeCgroup(string(pod.UID)); err != nil {
 			return started, err
 		}
-		claim, err := n.cluster.claimOf(ctx, pod)
+		err := until(ctx, "the claim of pod "+pod.Name+" is prepared or refused", func(ctx context.Context) error {
+			claim, err := n.cluster.claimOf(ctx, pod)
+			if err != nil {
+				return err
+			}
+			err = n.prepare(ctx, claim)
+			if err == nil {
+				started++
+			} else if strings.Contains(err.Error(), "cannot hold") {
+				return nil
+			}
+			return err
+		})
 		if err != nil {
-			return started, err
-		}
-		switch err := n.prepare(ctx, claim); {
-		case err == nil:
-			started++
-		case !strings.Contains(err.Error(), "cannot hold"):
 			return started, err
 		}
 	}
