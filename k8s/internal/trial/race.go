@@ -32,8 +32,11 @@ type Round struct {
 	StartedAgain int `json:"started_again"`
 }
 
-// holds: what starts is what there is room for, however many have a place.
+// holds: no more start than there is room for, however many have a place, and so many do where the scheduler kept the account.
 func (r Round) holds() bool {
+	if r.beyond() {
+		return max(r.Started, r.StartedAgain) <= places
+	}
 	return r.Started == places && r.StartedAgain == places
 }
 
