@@ -2,6 +2,7 @@ package trial
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	dra "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -50,21 +52,27 @@ func (c *Cluster) newNode(ctx context.Context, name, file string) (*node, error)
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{"kubernetes.io/hostname": name},
 	}}
-	made, err := c.admin.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{})
+	nodes := c.admin.CoreV1().Nodes()
+	if _, err := nodes.Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return nil, err
+	}
+	// By patches: controllers write to new nodes, too. The admission of new nodes marks them as not ready, which kubelet's
+	// reports would undo.
+	ready := []byte(`{"spec":{"taints":null}}`)
+	if _, err := nodes.Patch(ctx, name, types.MergePatchType, ready, metav1.PatchOptions{}); err != nil {
+		return nil, err
+	}
+	room := corev1.ResourceList{
+		corev1.ResourceCPU: quantity("64"), corev1.ResourceMemory: quantity("256Gi"), corev1.ResourcePods: quantity("1000"),
+	}
+	status, err := json.Marshal(map[string]corev1.NodeStatus{"status": {
+		Allocatable: room, Capacity: room,
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}})
 	if err != nil {
 		return nil, err
 	}
-	// The admission of new nodes marks them as not ready, which kubelet's reports would undo.
-	made.Spec.Taints = nil
-	if made, err = c.admin.CoreV1().Nodes().Update(ctx, made, metav1.UpdateOptions{}); err != nil {
-		return nil, err
-	}
-	made.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: quantity("64"), corev1.ResourceMemory: quantity("256Gi"), corev1.ResourcePods: quantity("1000"),
-	}
-	made.Status.Capacity = made.Status.Allocatable
-	made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	_, err = c.admin.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	_, err = nodes.Patch(ctx, name, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status")
 	return own, err
 }
 
