@@ -112,11 +112,6 @@ func (c *Cluster) offer(ctx context.Context, node string, offered []resourceapi.
 
 // fill makes pods, and gives the seconds until all have their nodes.
 func (c *Cluster) fill(ctx context.Context, name, template string, count int) (float64, error) {
-	news, err := c.admin.CoreV1().Pods(tenant).Watch(ctx, metav1.ListOptions{LabelSelector: "trial=race"})
-	if err != nil {
-		return 0, err
-	}
-	defer news.Stop()
 	began := time.Now()
 	made := make(chan error, 1)
 	go func() {
@@ -124,24 +119,38 @@ func (c *Cluster) fill(ctx context.Context, name, template string, count int) (f
 	}()
 	placed := map[string]bool{}
 	for len(placed) < count {
+		if err := c.watchPlaced(ctx, made, placed, count); err != nil {
+			return 0, fmt.Errorf("%d of %d pods have nodes: %w", len(placed), count, err)
+		}
+	}
+	return time.Since(began).Seconds(), nil
+}
+
+// watchPlaced notes pods that get their nodes, until all have or the server ends the watch. A new one begins with all that are.
+func (c *Cluster) watchPlaced(ctx context.Context, made <-chan error, placed map[string]bool, count int) error {
+	news, err := c.admin.CoreV1().Pods(tenant).Watch(ctx, metav1.ListOptions{LabelSelector: "trial=race"})
+	if err != nil {
+		return err
+	}
+	defer news.Stop()
+	for len(placed) < count {
 		select {
 		case event, isOpen := <-news.ResultChan():
 			if !isOpen {
-				return 0, errors.New("the watch of pods has ended")
+				return nil
 			}
 			if pod, isPod := event.Object.(*corev1.Pod); isPod && pod.Spec.NodeName != "" {
 				placed[pod.Name] = true
 			}
 		case err := <-made:
 			if err != nil {
-				return 0, err
+				return err
 			}
-			made = nil
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%d of %d pods have nodes: %w", len(placed), count, ctx.Err())
+			return ctx.Err()
 		}
 	}
-	return time.Since(began).Seconds(), nil
+	return nil
 }
 
 // inParallel does something so many times, some at once, and stops at the first error of each hand.
