@@ -72,7 +72,10 @@ pub fn of(file: &Path) -> Result<Capacity> {
 /// # Errors
 /// As [`of`]; a host that cannot hold these VMs.
 pub fn with(file: &Path, more: &Path, text: &str) -> Result<Capacity> {
-    of_site(file, &Site::admit(file, DropIn::to_come(more.to_owned(), text))?)
+    of_site(
+        file,
+        &Site::admit(file, DropIn::to_come(more.to_owned(), text))?,
+    )
 }
 
 fn of_site(file: &Path, site: &Site) -> Result<Capacity> {

@@ -689,11 +689,16 @@ fn capacity_is_asked_with_a_file_that_does_not_count_yet() {
     let more = host.path("run/steadyvm.d/pod.toml.new");
     fs::create_dir_all(more.parent().unwrap()).unwrap();
     let ask = |budget: &str| {
-        let vm = format!("[[vm]]\nname = \"pod\"\nperiod = \"10ms\"\nbudget = \"{budget}\"\ncpus = [1]\n");
+        let vm = format!(
+            "[[vm]]\nname = \"pod\"\nclass = \"rt\"\nperiod = \"10ms\"\nbudget = \"{budget}\"\ncpus = [1]\n"
+        );
         fs::write(&more, vm).unwrap();
         let mut command = Command::new(STEADYVM);
         command.args(["capacity", "--json", "--with"]).arg(&more);
-        command.arg(host.path("etc/steadyvm.toml")).output().unwrap()
+        command
+            .arg(host.path("etc/steadyvm.toml"))
+            .output()
+            .unwrap()
     };
     let held = ask("8ms");
     let json: serde_json::Value = serde_json::from_slice(&held.stdout).unwrap();
