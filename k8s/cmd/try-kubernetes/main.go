@@ -28,6 +28,11 @@ func main() {
 	}
 }
 
+const (
+	shortLease = 3 * time.Second
+	longLease  = 30 * time.Second
+)
+
 // errFailed is a check that does not hold.
 var errFailed = errors.New("a check failed")
 
@@ -68,12 +73,15 @@ func run(ctx context.Context, words []string) error {
 	say := func(text string) { fmt.Fprintln(os.Stderr, "kubernetes: "+text) }
 	switch words[0] {
 	case "serve":
+		chosen.cluster.Lease = longLease
 		return chosen.serve(ctx, say)
 	case "down":
 		return trial.Down(chosen.cluster.Place)
 	case "run":
+		chosen.cluster.Lease = shortLease
 		return chosen.try(ctx, say)
 	case "scale":
+		chosen.cluster.Lease = longLease
 		return chosen.scale(ctx, say)
 	case "page":
 		return chosen.page()

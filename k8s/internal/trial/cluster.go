@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -29,6 +30,8 @@ type Cluster struct {
 	Place, Logs string
 	// Source is the directory k8s of the repository.
 	Source string
+	// Lease is how long a scheduler leads without a word: short where one is killed, long where many nodes keep the machine busy.
+	Lease time.Duration
 
 	authority           *authority
 	etcdPort, peerPort  int
@@ -207,8 +210,9 @@ func (c *Cluster) StartScheduler(number int) error {
 	name := fmt.Sprintf("kube-scheduler-%d", number)
 	c.schedulers[number], err = start(c.Logs, name, filepath.Join(c.Programs, "kube-scheduler"),
 		"--bind-address=127.0.0.1", "--secure-port=0", "--kubeconfig="+c.kubeconfig("scheduler"),
-		"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s",
-		"--leader-elect-retry-period=500ms", "--kube-api-qps=500", "--kube-api-burst=500",
+		"--leader-elect=true", "--leader-elect-lease-duration="+c.Lease.String(),
+		"--leader-elect-renew-deadline="+(c.Lease*2/3).String(), "--leader-elect-retry-period="+(c.Lease/6).String(),
+		"--kube-api-qps=500", "--kube-api-burst=500",
 		// Where no event tells it of room it looks again, by itself after 5 minutes. Nobody waits so long here.
 		"--pod-max-in-unschedulable-pods-duration="+looksAgainAfter,
 	)
