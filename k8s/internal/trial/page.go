@@ -60,7 +60,7 @@ func (r *Record) Page(scale *Scale) object {
 	}
 	return object{
 		"answer": object{
-			"question": "Does a part of a CPU that Kubernetes sells ever start twice?",
+			"question": "Does a node of Kubernetes start more claims than its CPUs hold?",
 			"findings": []object{
 				count(fmt.Sprintf("races of %d claims for %d places in which more than %d start", atOnce, places, places),
 					overrun, len(r.Rounds)),
@@ -80,7 +80,7 @@ func (r *Record) Page(scale *Scale) object {
 			},
 		},
 		"details": object{
-			"command": "tools/kubernetes run",
+			"command": fmt.Sprintf("tools/kubernetes run --rounds %d --waits %d", len(r.Rounds), len(r.WithClaimMs)),
 			"warning": fmt.Sprintf("It was written by Kubernetes %s at revision %s on %s; the control plane was up after %.0f s. "+
 				"etcd, kube-apiserver, kube-controller-manager and two kube-schedulers are real, and so is the driver. "+
 				"The node is an object: the check stands in for its kubelet, makes pods' cgroups and calls the driver's plugin. "+
@@ -113,7 +113,7 @@ func (r *Record) roundTable() []string {
 			atOnce, budgetUs, periodUs, places),
 		"and three of those that wait take their places. What is killed, is killed once the first pod is placed, and started anew.",
 		"kube-scheduler looks again after those that wait every " + looksAgainAfter + "; by itself it would after 5 minutes.", "",
-		"| killed | races | claims allocated | placed | started | placed again | started again | fullest CPU, millionths | seconds, median |",
+		"| killed | races | claims allocated | placed | started | placed again | started again | fullest CPU, millionths | seconds until placed, median |",
 		"|---|---|---|---|---|---|---|---|---|",
 	}
 	var kills []string
