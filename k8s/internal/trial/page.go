@@ -141,7 +141,8 @@ func (r *Record) roundTable() []string {
 	}
 	return append(lines, "",
 		"Where more are placed than there is room for, the API server has stored an allocation, and its answer was lost. kube-scheduler",
-		"takes that for a failure and gives the same part away again. [The report](../upstream/kubernetes-allocation.md) has its lines.", "")
+		"takes that for a failure and gives the same part away again. [The report](../upstream/kubernetes-allocation.md) has its lines.",
+		"The host starts no more than it holds. It may start fewer for a while, where a CPU has too many pods and the other has room.", "")
 }
 
 // span is the least and the greatest of some rounds, or the one value of all.
