@@ -28,7 +28,7 @@ compare: set-up build ## Compare host methods in the lab; prints a table and whe
 	$(AS_ROOT) chown -R "$$(id -u):$$(id -g)" $(OUT)
 
 .PHONY: test
-test: set-up-for-tests build check unit-tests python-tests lab-tests experiment-tests ## Check and test everything
+test: set-up-for-tests build check unit-tests python-tests test-kubernetes lab-tests experiment-tests ## Check and test everything
 
 .PHONY: build
 build: ## Build both programs, steadyvm and steadyvm-lab
@@ -89,6 +89,14 @@ openstack: ## A real OpenStack control plane with steadyvm-nova; `tools/openstac
 .PHONY: test-nova
 test-nova: ## The package for OpenStack Nova: formatting, types, unit and property tests
 	tools/test-nova
+
+.PHONY: kubernetes
+kubernetes: ## A real control plane of Kubernetes with the driver's manifests; `tools/kubernetes down` ends it
+	tools/kubernetes up
+
+.PHONY: test-kubernetes
+test-kubernetes: ## The driver for Kubernetes: formatting, vet, unit tests
+	tools/test-kubernetes
 
 .PHONY: python-tests
 python-tests: ## Build the Python package and test it

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use steadyvm_host::{HostError, Machine};
 
+use crate::drop_ins::DropIn;
 use crate::error::Result;
 use crate::site::Site;
 use crate::source::Source;
@@ -16,6 +17,8 @@ pub struct Capacity {
     pub schema_version: u32,
     /// The kernel.
     pub kernel_release: String,
+    /// Whether it is one of `PREEMPT_RT`.
+    pub preempt_rt: bool,
     /// What keeps budgets.
     pub mechanism: &'static str,
     /// Who schedules VCPUs.
@@ -28,6 +31,17 @@ pub struct Capacity {
     pub vcpu_ppm: u32,
     /// What VMs have of it.
     pub held: Vec<Held>,
+    /// The network cards of the file.
+    pub cards: Vec<Card>,
+}
+
+/// A network card, and what its traffic is.
+#[derive(Debug, Serialize)]
+pub struct Card {
+    /// The interface.
+    pub name: String,
+    /// Its class.
+    pub class: String,
 }
 
 /// A VM that has a budget by the file.
@@ -41,6 +55,8 @@ pub struct Held {
     pub budget_ns: i64,
     /// In every period of so long.
     pub period_ns: i64,
+    /// Where the plan puts its VCPUs: a CPU for each where each stays on one.
+    pub cpus: Vec<u32>,
 }
 
 /// The capacity of this host by a file.
@@ -48,8 +64,22 @@ pub struct Held {
 /// # Errors
 /// A file that is wrong or says nothing of the host's CPUs, a machine that cannot be read.
 pub fn of(file: &Path) -> Result<Capacity> {
+    of_site(file, &Site::read(&Source::of(file))?)
+}
+
+/// The same with the VMs of one file more, of that text, which would stand beside the owner's.
+///
+/// # Errors
+/// As [`of`]; a host that cannot hold these VMs.
+pub fn with(file: &Path, more: &Path, text: &str) -> Result<Capacity> {
+    of_site(
+        file,
+        &Site::admit(file, DropIn::to_come(more.to_owned(), text))?,
+    )
+}
+
+fn of_site(file: &Path, site: &Site) -> Result<Capacity> {
     let machine = Machine::real();
-    let site = Site::read(&Source::of(file))?;
     let Some((hosts, mechanism, percent)) = site.offers() else {
         let place = file.display();
         return Err(HostError::BadInput {
@@ -69,16 +99,21 @@ pub fn of(file: &Path) -> Result<Capacity> {
         vcpus: vm.vcpus.len() as u32,
         budget_ns: vm.vcpus.iter().map(|vcpu| vcpu.budget).max().unwrap_or(0),
         period_ns: vm.vcpus.iter().map(|vcpu| vcpu.period).max().unwrap_or(0),
+        cpus: (vm.vcpus.iter())
+            .flat_map(|vcpu| vcpu.cpus.iter().copied())
+            .collect(),
     });
     let cpu_ppm = u32::from(percent) * 10_000;
     Ok(Capacity {
         schema_version: 1,
         kernel_release: machine.kernel_release().unwrap_or_default(),
+        preempt_rt: machine.preempt_rt().0,
         mechanism,
         scheduler: hosts.scheduler,
         cpus: hosts.cpus,
         cpu_ppm,
         vcpu_ppm: cpu_ppm,
         held: held.collect(),
+        cards: site.cards(),
     })
 }

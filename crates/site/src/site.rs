@@ -23,6 +23,7 @@ use steadyvm_host::{
 
 use crate::backoff::Backoff;
 use crate::budgets::{self, Budgets};
+use crate::capacity::Card;
 use crate::cpus::CpusHere;
 use crate::drop_ins::{self, DropIn, LeftOut};
 use crate::error::{Error, Result};
@@ -136,6 +137,15 @@ impl Site {
     /// The VMs of the plan.
     pub fn planned_vms(&self) -> &[VmReport] {
         self.parsed.plan.as_ref().map_or(&[], |plan| &plan.vms)
+    }
+
+    /// The network cards of the owner's file.
+    pub(crate) fn cards(&self) -> Vec<Card> {
+        let cards = self.files.0.nic.iter().map(|nic| Card {
+            name: nic.name.clone(),
+            class: nic.class.clone(),
+        });
+        cards.collect()
     }
 
     /// Reads the files beside the owner's again. Tells whether they have changed.

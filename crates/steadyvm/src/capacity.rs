@@ -1,10 +1,11 @@
 //! `steadyvm capacity`: what this host has to sell to real-time VMs.
 
 use std::fmt::Write;
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use steadyvm_host::CpuSet;
 use steadyvm_site::DEFAULT_FILE;
 use steadyvm_site::capacity::{self, Capacity};
@@ -20,6 +21,9 @@ pub struct Args {
     /// The file that describes this host.
     #[arg(default_value = DEFAULT_FILE)]
     file: PathBuf,
+    /// Count the VMs of this file, too, as if it stood in /run/steadyvm.d, and end with 1 if the host cannot hold them.
+    #[arg(long, value_name = "FILE")]
+    with: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -27,7 +31,14 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let capacity = capacity::of(&args.file)?;
+    let capacity = match &args.with {
+        None => capacity::of(&args.file)?,
+        Some(more) => {
+            let text = fs::read_to_string(more)
+                .with_context(|| format!("cannot read {}", more.display()))?;
+            capacity::with(&args.file, more, &text)?
+        }
+    };
     if args.json {
         output::json(&capacity)?;
     } else {

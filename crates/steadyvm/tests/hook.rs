@@ -682,6 +682,37 @@ fn a_host_sells_what_its_hook_admits() {
     );
 }
 
+/// What a cloud's agent asks before it describes a VM; nothing is written.
+#[test]
+fn capacity_is_asked_with_a_file_that_does_not_count_yet() {
+    let host = Host::new(HOST);
+    let more = host.path("run/steadyvm.d/pod.toml.new");
+    fs::create_dir_all(more.parent().unwrap()).unwrap();
+    let ask = |budget: &str| {
+        let vm = format!(
+            "[[vm]]\nname = \"pod\"\nclass = \"rt\"\nperiod = \"10ms\"\nbudget = \"{budget}\"\ncpus = [1]\n"
+        );
+        fs::write(&more, vm).unwrap();
+        let mut command = Command::new(STEADYVM);
+        command.args(["capacity", "--json", "--with"]).arg(&more);
+        command
+            .arg(host.path("etc/steadyvm.toml"))
+            .output()
+            .unwrap()
+    };
+    let held = ask("8ms");
+    let json: serde_json::Value = serde_json::from_slice(&held.stdout).unwrap();
+    assert_eq!(json["held"][0]["vm"], "pod");
+    assert_eq!(json["held"][0]["cpus"], serde_json::json!([1]));
+    let refused = ask("9.5ms");
+    let words = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{words}");
+    assert!(
+        refused.stdout.is_empty() && words.contains("VM \"pod\""),
+        "{words}"
+    );
+}
+
 #[test]
 fn a_plan_for_cpus_that_are_not_there_is_refused_or_said() {
     let host = Host::new(&HOST.replace("pcpus = 2", "pcpus = 4000"));

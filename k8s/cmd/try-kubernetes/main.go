@@ -1,0 +1,196 @@
+// Command try-kubernetes runs a control plane on loopback, and tries the driver on it. tools/kubernetes calls it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"steadyvm/k8s/internal/trial"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "kubernetes: %v\n", err)
+		if errors.Is(err, errFailed) {
+			os.Exit(1)
+		}
+		os.Exit(3)
+	}
+}
+
+const (
+	shortLease = 3 * time.Second
+	longLease  = 30 * time.Second
+)
+
+// errFailed is a check that does not hold.
+var errFailed = errors.New("a check failed")
+
+type options struct {
+	cluster           trial.Cluster
+	release, revision string
+	out, scaleOut     string
+	rounds, waits     int
+	nodes, claims     int
+}
+
+func run(ctx context.Context, words []string) error {
+	if len(words) == 0 {
+		return errors.New("say serve, down, run, scale or page")
+	}
+	var chosen options
+	set := flag.NewFlagSet("kubernetes "+words[0], flag.ContinueOnError)
+	set.StringVar(&chosen.cluster.Programs, "programs", "", "the control plane's programs")
+	set.StringVar(&chosen.cluster.Driver, "driver", "", "the program dra-driver-steadyvm")
+	set.StringVar(&chosen.cluster.Steadyvm, "steadyvm", "", "the program steadyvm")
+	set.StringVar(&chosen.cluster.Place, "place", "", "directory that is emptied, and has all that is written")
+	set.StringVar(&chosen.cluster.Logs, "logs", "", "directory of logs, which stay")
+	set.StringVar(&chosen.cluster.Source, "source", "", "the directory k8s of the repository")
+	set.StringVar(&chosen.release, "release", "", "of Kubernetes, for the record")
+	set.StringVar(&chosen.revision, "revision", "", "of the repository, for the record")
+	set.StringVar(&chosen.out, "out", "", "where the record is written, or read from")
+	set.StringVar(&chosen.scaleOut, "scale-out", "", "the same of scale")
+	set.IntVar(&chosen.nodes, "nodes", 1000, "of scale")
+	set.IntVar(&chosen.claims, "claims", 1000, "of scale")
+	set.IntVar(&chosen.rounds, "rounds", 20, "races of 20 claims for 10 places")
+	set.IntVar(&chosen.waits, "waits", 50, "pods whose wait for a place is measured, with a claim and without")
+	if err := set.Parse(words[1:]); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	say := func(text string) { fmt.Fprintln(os.Stderr, "kubernetes: "+text) }
+	switch words[0] {
+	case "serve":
+		chosen.cluster.Lease = longLease
+		return chosen.serve(ctx, say)
+	case "down":
+		return trial.Down(chosen.cluster.Place)
+	case "run":
+		chosen.cluster.Lease = shortLease
+		return chosen.try(ctx, say)
+	case "scale":
+		chosen.cluster.Lease = longLease
+		return chosen.scale(ctx, say)
+	case "page":
+		return chosen.page()
+	default:
+		return fmt.Errorf("%q is none of serve, down, run, scale and page", words[0])
+	}
+}
+
+// serve keeps a cluster up until it is told to end it.
+func (o *options) serve(ctx context.Context, say func(string)) error {
+	held, err := trial.Hold(o.cluster.Place)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	if err := o.cluster.Up(ctx); err != nil {
+		return errors.Join(err, o.cluster.Down())
+	}
+	if err := o.cluster.Install(ctx); err != nil {
+		return errors.Join(err, o.cluster.Down())
+	}
+	say("it is up; export KUBECONFIG=" + o.cluster.Kubeconfig())
+	// Who waits for it sees the end of its words.
+	fmt.Println("up")
+	if err := os.Stdout.Close(); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return o.cluster.Down()
+}
+
+// within has a cluster of its own up while it does something.
+func (o *options) within(ctx context.Context, say func(string), do func(upSeconds float64) error) (err error) {
+	held, err := trial.Hold(o.cluster.Place)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	began := time.Now()
+	defer func() { err = errors.Join(err, o.cluster.Down()) }()
+	if err := o.cluster.Up(ctx); err != nil {
+		return err
+	}
+	upSeconds := time.Since(began).Seconds()
+	say(fmt.Sprintf("it is up after %.0f s", upSeconds))
+	return do(upSeconds)
+}
+
+func (o *options) try(ctx context.Context, say func(string)) error {
+	return o.within(ctx, say, func(upSeconds float64) error {
+		began := time.Now().UTC()
+		record, err := o.cluster.Run(ctx, o.rounds, o.waits, say)
+		if err != nil {
+			return err
+		}
+		record.Release, record.Revision, record.When, record.UpSecs = o.release, o.revision, began, upSeconds
+		if err := write(o.out, record); err != nil {
+			return err
+		}
+		if failed := record.Failed(); failed > 0 {
+			return fmt.Errorf("%w: %d of %d", errFailed, failed, len(record.Checks)+len(record.Rounds))
+		}
+		return nil
+	})
+}
+
+func (o *options) scale(ctx context.Context, say func(string)) error {
+	return o.within(ctx, say, func(float64) error {
+		began := time.Now().UTC()
+		scale, err := o.cluster.Scale(ctx, o.nodes, o.claims, o.waits, say)
+		if err != nil {
+			return err
+		}
+		scale.Release, scale.Revision, scale.When = o.release, o.revision, began
+		return write(o.scaleOut, scale)
+	})
+}
+
+func write(path string, record any) error {
+	text, err := json.MarshalIndent(record, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// page prints what crates/report makes a page of.
+func (o *options) page() error {
+	text, err := os.ReadFile(o.out)
+	if err != nil {
+		return fmt.Errorf("%w; tools/kubernetes run writes it", err)
+	}
+	var record trial.Record
+	if err := json.Unmarshal(text, &record); err != nil {
+		return err
+	}
+	var scale *trial.Scale
+	switch text, err := os.ReadFile(o.scaleOut); {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		scale = &trial.Scale{}
+		if err := json.Unmarshal(text, scale); err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(record.Page(scale))
+}
