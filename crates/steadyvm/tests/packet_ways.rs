@@ -21,7 +21,7 @@ print('ready', flush=True)
 sys.stdin.read()
 SCRIPT
 mkfifo /run/monitored /run/held
-ip netns exec server python3 /run/monitor -name web,mac=52:54:00:00:00:01 > /run/monitored < /run/held &
+ip netns exec server python3 /run/monitor -name web,mac=52:54:00:00:00:01 < /run/held > /run/monitored &
 exec 9> /run/held
 read -r _ < /run/monitored
 ip -n server link add br0 type bridge
