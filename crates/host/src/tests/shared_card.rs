@@ -400,7 +400,7 @@ fn a_vm_that_shares_a_ring_is_told_why_and_what_is_left_to_do() {
         host.edit(|state| {
             state
                 .files
-                .retain(|path, _| !path.ends_with("/sriov_totalvfs"))
+                .retain(|path, _| !path.ends_with("/sriov_totalvfs"));
         });
     };
     let no_bridge = |host: &FakeHost| {
