@@ -15,6 +15,11 @@ pub struct MarkdownArgs {
 }
 
 impl MarkdownArgs {
+    /// The file, if the page was asked for.
+    pub fn file(&self) -> Option<&Path> {
+        self.markdown.as_deref()
+    }
+
     /// Writes the page if it was asked for, with what a reader must know first, and tables as Markdown.
     ///
     /// # Errors

@@ -9,10 +9,21 @@ use steadyvm_report::{Answer, Finding, Over, Picture, duration_words};
 
 /// The figure that the answer is of.
 const FIGURE: &str = "p99";
-/// What `steadyvm measure` answers.
-pub const OWN_QUESTION: &str = "Is a service of this host steadier with steadyvm?";
+/// What `steadyvm measure` answers, with and without what is in force.
+const OWN_QUESTION: &str = "Is a service of this host steadier with steadyvm?";
+/// The same, of methods and files.
+const OWN_QUESTION_COMPARED: &str = "Which settings keep a service of this host steadiest?";
 /// So many methods have room for their traffic in the sentence.
 const FEW: usize = 4;
+
+/// What a measurement of one's own host answers, by its rows.
+pub fn own_question(rows: &[String]) -> &'static str {
+    if rows == ["without", "with"] {
+        OWN_QUESTION
+    } else {
+        OWN_QUESTION_COMPARED
+    }
+}
 
 /// The answer of a comparison's record to a question, the page's title.
 pub fn answer(record: &Record, question: &str) -> Answer {

@@ -21,7 +21,7 @@ pub mod report;
 mod service;
 pub mod table;
 
-pub use answer::{OWN_QUESTION, answer};
+pub use answer::{answer, own_question};
 pub use counts::GuestCounts;
 pub use cpu::CpuTimes;
 pub use data::{MethodData, Phase, PhaseData, ReceivePathData, RoundData, RunData};

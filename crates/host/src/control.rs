@@ -54,12 +54,13 @@ impl HostControl {
 
     /// What a method would change. Threads that a step starts are not among it yet. Reads only.
     pub fn plan(&self, target: &Target, method: impl Into<Switches>) -> Result<Plan, HostError> {
-        self.engine.plan(&self.desired(target, method.into())?)
+        self.engine.plan(&self.desired_of(target, method.into())?)
     }
 
     /// Puts a method in force, or brings the one in force up to date: see [`Engine::reconcile`].
     pub fn apply(&self, target: &Target, method: impl Into<Switches>) -> Result<Report, HostError> {
-        self.engine.reconcile(&self.desired(target, method.into())?)
+        self.engine
+            .reconcile(&self.desired_of(target, method.into())?)
     }
 
     /// What applying a profile would change. Reads only.
@@ -68,6 +69,14 @@ impl HostControl {
     /// As of [`HostControl::apply_profile`], but for what only trying can show.
     pub fn plan_profile(&self, profile: &Profile) -> Result<Plan, HostError> {
         self.engine.plan(&Desired::of_file(profile.clone()))
+    }
+
+    /// What [`HostControl::reconcile`] would change. Reads only.
+    ///
+    /// # Errors
+    /// As of it, but for what only trying can show.
+    pub fn plan_desired(&self, desired: &Desired) -> Result<Plan, HostError> {
+        self.engine.plan(desired)
     }
 
     /// Puts a profile in force, or brings the one in force up to date: see [`Engine::reconcile`].
@@ -148,7 +157,11 @@ impl HostControl {
         Snapshot::take(self.machine())
     }
 
-    fn desired(&self, target: &Target, method: Switches) -> Result<Desired, HostError> {
+    /// What a host with a method is to have. Reads only.
+    ///
+    /// # Errors
+    /// A target that makes no sense, a kernel that lacks what the method needs.
+    pub fn desired_of(&self, target: &Target, method: Switches) -> Result<Desired, HostError> {
         Ok(Desired {
             method,
             target: target.clone(),

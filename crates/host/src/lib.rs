@@ -31,9 +31,10 @@
 //! 3. `discover`: what serves a card, a VM or a process on this host.
 //! 4. `profile`: what a host is asked to be.
 //! 5. `planner`: from a profile and a machine to steps.
-//! 6. `engine`: makes steps, records and undoes them.
-//! 7. `doctor`, `control`, `watcher`: what callers ask.
-//! 8. `fake`, `fuzzing`: for tests.
+//! 6. `ways`: what a plan means for the packets of each VM.
+//! 7. `engine`: makes steps, records and undoes them.
+//! 8. `doctor`, `control`, `watcher`: what callers ask.
+//! 9. `fake`, `fuzzing`: for tests.
 
 mod address;
 mod control;
@@ -54,6 +55,7 @@ pub mod profile;
 pub mod settings;
 mod undone;
 pub mod watcher;
+mod ways;
 
 pub use address::Address;
 pub use control::HostControl;
@@ -82,6 +84,7 @@ pub use settings::{
 };
 pub use steadyvm_fault::Blame;
 pub use undone::Undone;
+pub use ways::{PacketWay, Way};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use steadyvm_analysis::plan::{ServiceReport, VcpuReport};
-use steadyvm_host::{Desired, HostControl, Plan, Setting, State};
+use steadyvm_host::{Desired, Group, HostControl, Plan, Setting, State, Way};
 
 use crate::control::Control;
 use crate::drift::{Drift, Mended};
@@ -223,6 +223,21 @@ impl Status {
         }
         self.scheduler_held_off
             .clone_from(&site.parsed.budgets.held_off);
+        self.in_force.packet_ways = planned.packet_ways;
+        for packets in &mut self.in_force.packet_ways {
+            let part = Group::Vm(packets.vm.clone()).to_string();
+            let refused = self.not_served.iter().find(|fault| fault.part == part);
+            // What the kernel refused at the last attempt, planning does not know.
+            if let (
+                Way::VirtualFunction {
+                    in_force: false, ..
+                },
+                Some(fault),
+            ) = (&packets.way, refused)
+            {
+                packets.to_do = format!("not in force: {}", fault.error);
+            }
+        }
         self.in_force.warnings = planned.warnings;
     }
 

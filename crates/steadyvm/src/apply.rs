@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn of_method(args: &Args, method: Switches, control: &Control) -> Result<ExitCode> {
-    let target = args.method.target(&args.vms)?;
+    let target = args.method.target.target(&args.vms)?;
     if args.dry_run {
         let plan = apply::plan_method(&target, method, control)?;
         return would_change(&plan, &[], args.control.json);

@@ -2,15 +2,22 @@
 
 use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
-use steadyvm_host::Machine;
+use serde::Serialize;
 use steadyvm_host::doctor::{self, Check, Report, Status};
+use steadyvm_host::{DEFAULT_STATE_DIRECTORY, Machine, PacketWay, Way, printable};
+use steadyvm_site::{Control, DEFAULT_FILE, Source, status};
 
 use steadyvm_cli::output;
 
 /// Say what this machine can and cannot promise, and why. Warns, never refuses.
+///
+/// Of each VM that /etc/steadyvm.toml names, or that a method is in force for, it says which way its packets take: by a function
+/// of a shared card, by a card of its own, or behind everybody's, and what is left to do.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON.
@@ -21,14 +28,37 @@ pub struct Args {
 /// Runs the verb. Whatever it finds, it ends with 0.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let report = doctor::examine(&Machine::real());
+    let packet_ways = packet_ways();
     if args.json {
-        output::json(&report)?;
+        output::json(&Examined {
+            report: &report,
+            packet_ways: &packet_ways,
+        })?;
     } else {
         let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         // What is found has no control characters: `doctor::examine` sees to it.
-        output::styled(&render(&report, colour))?;
+        output::styled(&render(&report, &packet_ways, colour))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What JSON has.
+#[derive(Serialize)]
+struct Examined<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    packet_ways: &'a [PacketWay],
+}
+
+/// The ways of the VMs that are known; none where there is no file, or it cannot be read: `status` says why.
+fn packet_ways() -> Vec<PacketWay> {
+    let control = Control {
+        directory: DEFAULT_STATE_DIRECTORY.into(),
+        patience: Duration::ZERO,
+    };
+    let source = Source::of(Path::new(DEFAULT_FILE));
+    let looked = status::look(&source, false, &control);
+    looked.map_or_else(|_| Vec::new(), |(status, _)| status.in_force.packet_ways)
 }
 
 /// Lines are wrapped at this column.
@@ -36,7 +66,7 @@ const WIDTH: usize = 100;
 /// Where the details of a check begin.
 const INDENT: usize = 10;
 
-fn render(report: &Report, colour: bool) -> String {
+fn render(report: &Report, packet_ways: &[PacketWay], colour: bool) -> String {
     let mut text = format!("steadyvm doctor: kernel {}\n", report.kernel);
     let column = report
         .checks
@@ -52,6 +82,7 @@ fn render(report: &Report, colour: bool) -> String {
         }
         render_check(&mut text, check, column, colour);
     }
+    render_ways(&mut text, packet_ways, column, colour);
     text.push_str("\nmethods\n");
     for verdict in &report.methods {
         let status = if verdict.possible {
@@ -92,6 +123,27 @@ fn render(report: &Report, colour: bool) -> String {
         count(Status::Unknown)
     );
     text
+}
+
+fn render_ways(text: &mut String, packet_ways: &[PacketWay], column: usize, colour: bool) {
+    let running = packet_ways.iter().filter(|it| it.way != Way::NotRunning);
+    for (place, packets) in running.enumerate() {
+        if place == 0 {
+            text.push_str("\npackets\n");
+        }
+        let status = if packets.waits_behind_others() {
+            Status::Warn
+        } else {
+            Status::Ok
+        };
+        let title = format!("VM {}", printable(&packets.vm));
+        let _ = write!(text, "  {}  {title:column$}  ", label(status, colour));
+        wrap(
+            text,
+            &packets.sentence(),
+            INDENT + column.max(title.chars().count()) + 2,
+        );
+    }
 }
 
 fn render_check(text: &mut String, check: &Check, column: usize, colour: bool) {
@@ -174,9 +226,23 @@ mod tests {
         }
     }
 
+    fn ways() -> [PacketWay; 2] {
+        let way = |vm: &str, way| PacketWay {
+            vm: vm.into(),
+            way,
+            why: "eth0 has no virtual functions".into(),
+            to_do: "give it a card of its own".into(),
+        };
+        let cards = vec!["eth0".to_owned()];
+        [
+            way("web", Way::SharedRing { cards }),
+            way("off", Way::NotRunning),
+        ]
+    }
+
     #[test]
     fn text_is_grouped_wrapped_and_plain() {
-        let text = render(&report(), false);
+        let text = render(&report(), &ways(), false);
         assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
         assert!(!text.contains('\x1b'));
         assert!(text.contains("\nkernel\n") && text.contains("why: it matters"));
@@ -189,11 +255,13 @@ mod tests {
             text.contains("dedicated  cannot be held: one CPU"),
             "{text}"
         );
+        let packets = "\npackets\n  warn    VM web  by the shared ring of eth0: eth0 has no virtual functions; give it a";
+        assert!(text.contains(packets) && !text.contains("VM off"), "{text}");
         assert!(text.ends_with("1 ok, 1 warnings, 0 bad, 0 unknown\n"));
     }
 
     #[test]
     fn colour_is_used_when_asked() {
-        assert!(render(&report(), true).contains("\x1b[33mwarn"));
+        assert!(render(&report(), &[], true).contains("\x1b[33mwarn"));
     }
 }

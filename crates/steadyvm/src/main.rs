@@ -59,7 +59,7 @@ enum Verb {
     Apply(apply::Args),
     Doctor(doctor::Args),
     Explain(explain::Args),
-    Measure(measure::Args),
+    Measure(Box<measure::Args>),
     Plan(plan::Args),
     Simulate(simulate::Args),
     Sockets(sockets::Args),

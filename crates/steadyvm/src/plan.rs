@@ -10,8 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 use steadyvm_analysis::plan;
-use steadyvm_site::request;
+use steadyvm_host::{HostControl, PacketWay, Way, printable};
+use steadyvm_site::{Site, Source, request};
 
 use steadyvm_cli::output::{self, print};
 
@@ -19,6 +21,9 @@ use steadyvm_cli::output::{self, print};
 const MAX_INPUT: u64 = 256 << 20;
 
 /// Compute what each VM needs, where its VCPUs run, and the bounds of its services
+///
+/// Of VMs that run on this host it says which way their packets take, and why: by a function of a shared card, by a card of
+/// their own, or behind everybody's.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("many").args(["sweep", "random"]))]
 // Each is an option of its own.
@@ -71,13 +76,41 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let report = plan::run(&request).with_context(|| place(&args.file))?;
     draw(args, || plan::svg::render(&report))?;
+    let packet_ways = packet_ways(&args.file);
     let text = if args.json {
-        json(&report)?
+        json(&OnThisHost {
+            report: &report,
+            packet_ways: &packet_ways,
+        })?
     } else {
-        plan::text::render(&report, args.explain)
+        let lines = packet_ways
+            .iter()
+            .map(|it| format!("packets of VM {}: {}\n", printable(&it.vm), it.sentence()));
+        plan::text::render(&report, args.explain) + &lines.collect::<String>()
     };
     print(&text)?;
     Ok(code(report.feasible))
+}
+
+/// A plan, and what this host makes of it.
+#[derive(Serialize)]
+struct OnThisHost<'a> {
+    #[serde(flatten)]
+    report: &'a plan::Report,
+    packet_ways: &'a [PacketWay],
+}
+
+/// The ways of the packets of VMs that run here. A plan may be of another host, or nobody's: then there are none.
+fn packet_ways(file: &Path) -> Vec<PacketWay> {
+    if file == Path::new("-") {
+        return Vec::new();
+    }
+    let control = HostControl::real();
+    let site = Site::read(&Source::of(file)).ok();
+    let planned = site.and_then(|site| site.plan(&control).ok());
+    let ways = planned.map_or_else(Vec::new, |(plan, _)| plan.packet_ways);
+    let runs = |packets: &PacketWay| packets.way != Way::NotRunning;
+    ways.into_iter().filter(runs).collect()
 }
 
 fn code(feasible: bool) -> ExitCode {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use steadyvm_host::State;
+use steadyvm_host::{State, Way};
 use steadyvm_site::status::{self, Running, Status};
 use steadyvm_site::{ago, now_unix_s};
 
@@ -104,6 +104,11 @@ fn write(status: &Status, text: &mut String) -> std::fmt::Result {
     }
     for (name, running) in &status.running {
         write_running(running, name, text)?;
+    }
+    for packets in &in_force.packet_ways {
+        if packets.way != Way::NotRunning {
+            writeln!(text, "packets of VM {}: {}", packets.vm, packets.sentence())?;
+        }
     }
     for service in &status.services {
         let bound = service.bound.map_or("none".to_owned(), milliseconds);

@@ -15,7 +15,7 @@ fn question(service: Service, rows: &[String]) -> &'static str {
     let methods = rows.iter().filter_map(|row| row.parse().ok());
     let methods: Vec<ComparedMethod> = methods.collect();
     match service {
-        Service::Own => steadyvm_comparison::OWN_QUESTION,
+        Service::Own => steadyvm_comparison::own_question(rows),
         Service::Host => "How steady is a service of the host itself beside bulk traffic?",
         Service::Container => "How steady is a service in a container beside bulk traffic?",
         Service::Vm if methods.iter().any(|it| it.row().role.is_peer()) => {
@@ -46,8 +46,9 @@ mod tests {
             of(Service::Host, &["vanilla"]),
             of(Service::Container, &["preempt-rt"]),
             of(Service::Own, &["without", "with"]),
+            of(Service::Own, &["vanilla", "rt-profile"]),
         ]);
-        assert_eq!(titles.len(), 6, "{titles:?}");
+        assert_eq!(titles.len(), 7, "{titles:?}");
         assert!(titles.iter().all(|title| title.ends_with('?')));
     }
 }

@@ -113,7 +113,7 @@ fn lacking(machine: &Machine, checks: &[Check], need: Need) -> Option<String> {
         Need::Cards => is_bad("network.nics"),
         Need::TwoCpus => (machine.online().is_ok_and(|online| online.len() < 2))
             .then(|| "CPUs: only one is online, and it would be the one to dedicate".into()),
-        Need::Levels => machine.tree.read(known::PRIORITY).is_err().then(|| {
+        Need::Levels => (!machine.has_levels()).then(|| {
             format!(
                 "kernel: no {}, it is built without kernel/patches/6.12",
                 known::PRIORITY

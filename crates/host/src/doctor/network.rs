@@ -2,7 +2,7 @@
 
 use super::check::{Check, check, text};
 use crate::discover;
-use crate::settings::{Machine, Thread};
+use crate::settings::{Device, Functions, Machine, OwnFunction, Owner, SettingKind, Thread};
 
 /// The interfaces that are devices.
 fn physical(machine: &Machine) -> Vec<String> {
@@ -31,6 +31,7 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
         checks.push(queues(machine, &threads, name));
         checks.push(threaded_napi(machine, name));
         checks.push(moderation(machine, name));
+        checks.push(functions(machine, name));
     }
     checks
 }
@@ -141,4 +142,44 @@ fn moderation(machine: &Machine, name: &str) -> Check {
         }
         Err(error) => check.unknown(format!("cannot be read: {error}"), ""),
     }
+}
+
+/// What a VM's `nic` finds there.
+fn functions(machine: &Machine, name: &str) -> Check {
+    let check = check(
+        &format!("network.functions.{name}"),
+        &format!("{name}: functions"),
+        "A virtual function of a shared card, kept by the host, is a queue of a VM's own: `nic` in its table.",
+    );
+    let card = Device::find(machine, name);
+    let setting = Functions { card: card.clone() };
+    let Some(most) = setting.most(machine) else {
+        return check
+            .ok("it has none: a VM that must not wait for others here needs a card of its own");
+    };
+    let present = match setting.read(machine) {
+        Ok(present) => present,
+        Err(error) => return check.unknown(error.to_string(), ""),
+    };
+    let (mut of_vms, mut idle) = (0, 0);
+    for number in 0..present {
+        let card = card.clone();
+        match (OwnFunction { card, number }).read(machine) {
+            Ok(Owner::Vm { .. }) => of_vms += 1,
+            Ok(Owner::Free { is_up: false, .. }) => idle += 1,
+            // Of others, or not to be told.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    let others = present - of_vms - idle;
+    let found = format!(
+        "{most} possible, {present} made: {of_vms} of VMs by steadyvm, {idle} idle, {others} of others"
+    );
+    if present > 0 && idle + of_vms == 0 {
+        return check.warn(
+            found,
+            "leave one down and unused for each VM that names this card, or make more at boot",
+        );
+    }
+    check.ok(found)
 }

@@ -721,6 +721,32 @@ fn methods_that_cannot_be_held_say_why() {
 }
 
 #[test]
+fn a_cards_functions_are_counted_by_whose_they_are() {
+    let host = good_host();
+    let found = |host: &FakeHost| {
+        let report = examine(&host.machine());
+        let mut checks = report.checks.into_iter();
+        let check = checks.find(|check| check.id == "network.functions.bulk0");
+        check.map(|check| (check.status, check.found)).unwrap()
+    };
+    let (status, text) = found(&host);
+    assert!(
+        status == Status::Ok && text.starts_with("it has none"),
+        "{text}"
+    );
+    host.card_with_functions("bulk0", 34, 2);
+    host.file("/sys/class/net/bulk0v1/flags", "0x1003\n");
+    let (status, text) = found(&host);
+    assert_eq!(status, Status::Ok);
+    assert!(
+        text.ends_with("2 made: 0 of VMs by steadyvm, 1 idle, 1 of others"),
+        "{text}"
+    );
+    host.file("/sys/class/net/bulk0v0/flags", "0x1003\n");
+    assert_eq!(found(&host).0, Status::Warn);
+}
+
+#[test]
 fn an_empty_machine_is_examined_too() {
     let report = examine(&FakeHost::default().machine());
     assert!(report.checks.len() > 15);

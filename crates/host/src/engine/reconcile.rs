@@ -25,6 +25,7 @@ use crate::profile::Profile;
 use crate::settings::Machine;
 use crate::settings::demux::{Presence, bound_sockets};
 use crate::undone::Undone;
+use crate::ways::{PacketWay, ways};
 
 /// Making a step can bring threads into being that the desired state wants something of, and threads
 /// are started while others are moved; each pass finds those of the one before.
@@ -58,6 +59,8 @@ pub struct Plan {
     pub failed: Vec<Failure>,
     /// The VMs that the profile names.
     pub vms: Vec<VmThreads>,
+    /// The way of the packets of each of them that was looked for.
+    pub packet_ways: Vec<PacketWay>,
     /// What the caller should know.
     pub warnings: Vec<String>,
 }
@@ -155,6 +158,7 @@ impl Engine {
             dedicated_cpu: desired.profile.dedicated_cpu,
             taken_back,
             steps: to_make(&self.machine, &wanted),
+            packet_ways: ways(&self.machine, &desired.profile, &wanted),
             failed,
             vms: wanted.vms,
             warnings: wanted.warnings,

@@ -10,6 +10,7 @@ use crate::method::Switches;
 use crate::planner::Step;
 use crate::profile::Profile;
 use crate::settings::demux::DemuxState;
+use crate::ways::{PacketWay, ways};
 
 /// What is in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub struct Status {
     /// The groups that could not be served when the host was brought up to date last.
     #[serde(default)]
     pub failed: Vec<Failure>,
+    /// The way of each VM's packets, and why.
+    #[serde(default)]
+    pub packet_ways: Vec<PacketWay>,
     /// What hinders finding out what is pending.
     pub warnings: Vec<String>,
     /// Lines of the journal that cannot be read.
@@ -158,6 +162,7 @@ impl Engine {
         status
             .warnings
             .extend(failed.map(|(group, error)| format!("{group}: {error}")));
+        status.packet_ways = ways(&self.machine, &desired.profile, &wanted);
         for step in reconcile::to_make(&self.machine, &wanted) {
             let is_recorded = own
                 .iter()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::demux::{Demultiplexer, KernelDemultiplexer};
-use super::files::{HostTree, RootedTree};
+use super::files::{HostTree, RootedTree, known};
 use super::functions::{KernelRedirects, Redirects};
 use super::links::{KernelLinks, Links};
 use super::threads::{KernelThreads, Threads};
@@ -336,6 +336,11 @@ impl Machine {
         }
     }
 
+    /// Whether the kernel's receive path has levels (`kernel/patches/6.12`).
+    pub fn has_levels(&self) -> bool {
+        self.tree.read(known::PRIORITY).is_ok()
+    }
+
     /// The kernel's release string.
     pub fn kernel_release(&self) -> Option<String> {
         let text = self.tree.read("/proc/sys/kernel/osrelease").ok()?;
@@ -343,7 +348,10 @@ impl Machine {
     }
 
     /// Which boot this is; journals of an earlier boot describe nothing that is left.
-    pub(crate) fn boot_id(&self) -> Result<String, HostError> {
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn boot_id(&self) -> Result<String, HostError> {
         Ok(self
             .must_read("/proc/sys/kernel/random/boot_id")?
             .trim()

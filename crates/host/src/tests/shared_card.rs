@@ -9,6 +9,7 @@ use crate::planner::Group;
 use crate::profile::Profile;
 use crate::settings::threads::Scheduling;
 use crate::undone::Undone;
+use crate::{HostControl, PacketWay, Way};
 
 pub const FILE: &str = r#"
 [[vm]]
@@ -346,4 +347,133 @@ fn a_driver_that_refuses_costs_one_vm_its_way_and_no_other_anything() {
             break;
         }
     }
+}
+
+/// The way of VM `rt` by what is planned.
+fn way(control: &HostControl, file: &str) -> PacketWay {
+    let plan = control.plan_profile_each(&profile(file)).unwrap();
+    let mut ways = plan.packet_ways.into_iter();
+    ways.find(|it| it.vm == "rt").unwrap()
+}
+
+#[test]
+fn the_way_of_a_vms_packets_is_told_as_it_comes_to_be() {
+    let (host, directory) = (host(), directory());
+    let control = control(&host, &directory);
+    let card = || "bulk0".to_owned();
+    let before = way(&control, FILE);
+    let (count, first) = (1, before.to_do.as_str());
+    assert_eq!(
+        before.way,
+        Way::FunctionsFirst {
+            card: card(),
+            count
+        }
+    );
+    assert!(
+        first.contains("run `steadyvm apply` before VMs start"),
+        "{first}"
+    );
+    assert!(before.waits_behind_others());
+
+    control.apply_profile(&profile(FILE)).unwrap();
+    let by_function = way(&control, FILE);
+    let expected = Way::VirtualFunction {
+        card: card(),
+        number: 0,
+        device: Some("bulk0v0".to_owned()),
+        address: "52:54:00:00:00:01".to_owned(),
+        in_force: true,
+    };
+    assert_eq!(
+        (by_function.way.clone(), by_function.to_do.as_str()),
+        (expected, "")
+    );
+    assert!(!by_function.waits_behind_others());
+    let sentence = by_function.sentence();
+    assert!(sentence.starts_with("by function 0 of bulk0 (bulk0v0): bulk0 puts packets to 52:54:"));
+    // Of what is in force no file is needed.
+    assert_eq!(control.show().unwrap().packet_ways, [by_function]);
+
+    // Somebody takes the function's address away.
+    host.edit(|state| state.function_addresses.clear());
+    let drifted = way(&control, FILE);
+    assert!(matches!(
+        drifted.way,
+        Way::VirtualFunction {
+            in_force: false,
+            ..
+        }
+    ));
+    assert!(
+        drifted.to_do.contains("run `steadyvm apply`"),
+        "{drifted:?}"
+    );
+}
+
+#[test]
+fn a_vm_that_shares_a_ring_is_told_why_and_what_is_left_to_do() {
+    let unnamed = "[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
+    let own = format!("{unnamed}[[nic]]\nname = \"bulk0\"\nclass = \"rt\"\n");
+    let told = |spoil: fn(&FakeHost), file: &str| {
+        let (host, directory) = (host(), directory());
+        spoil(&host);
+        way(&control(&host, &directory), file)
+    };
+    let without_functions = |host: &FakeHost| {
+        host.edit(|state| {
+            state
+                .files
+                .retain(|path, _| !path.ends_with("/sriov_totalvfs"));
+        });
+    };
+    let no_bridge = |host: &FakeHost| {
+        host.edit(|state| state.links.remove("/sys/class/net/tap-rt/master"));
+    };
+    let shared = Way::SharedRing {
+        cards: vec!["bulk0".to_owned()],
+    };
+    for (spoil, file, why, to_do) in [
+        (
+            without_functions as fn(&FakeHost),
+            FILE,
+            "bulk0 has no virtual functions (SR-IOV)",
+            "give the VM a card of its own",
+        ),
+        (
+            |host: &FakeHost| host.file("/sys/class/net/br0/bridge/vlan_filtering", "1\n"),
+            FILE,
+            "br0 tells VLANs apart",
+            "leave `nic` out",
+        ),
+        (
+            |_: &FakeHost| {},
+            unnamed,
+            "wait behind those of all others",
+            "write `nic = \"bulk0\"` in its table: bulk0 can have",
+        ),
+        (
+            without_functions,
+            unnamed,
+            "wait behind those of all others",
+            "give it a card of its own",
+        ),
+    ] {
+        let found = told(spoil, file);
+        assert_eq!(found.way, shared, "{found:?}");
+        assert!(
+            found.why.contains(why) && found.to_do.contains(to_do),
+            "{found:?}"
+        );
+        assert!(found.waits_behind_others());
+    }
+    let own = told(|_| {}, &own);
+    assert!(matches!(own.way, Way::OwnCard { .. }), "{own:?}");
+    assert_eq!(own.to_do, "");
+    assert_eq!(told(no_bridge, unnamed).way, Way::NoCard);
+    let gone = told(
+        |host| host.edit(|state| state.threads.retain(|_, thread| thread.pid != 100)),
+        unnamed,
+    );
+    assert_eq!(gone.way, Way::NotRunning);
 }

@@ -4,41 +4,21 @@ use std::time::Duration;
 
 use steadyvm_load::netrt::Intervals;
 
-/// Whether what steadyvm has in force is in force.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Condition {
-    /// The host as it is without steadyvm.
-    Without,
-    /// The host with all of it.
-    With,
-}
-
-impl Condition {
-    /// Both, in the order they are shown: ratios are of the later one to the earlier one.
-    pub const ALL: [Self; 2] = [Self::Without, Self::With];
-
-    /// Its name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Without => "without",
-            Self::With => "with",
-        }
+/// The rows of a round in the order of measuring, by their places. Every second round is the one before turned round, so that
+/// what drifts in one direction falls on all alike, and a row that ends one round begins the next: that saves a change
+/// of the host. Each two rounds begin with another row.
+pub fn of_round(round: u64, rows: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rows).collect();
+    if rows > 0 {
+        order.rotate_left((round / 2) as usize % rows);
     }
-}
-
-/// The conditions of a round in the order of measuring. Every second round is turned round, so that what
-/// drifts in one direction falls on both alike. Two neighbours are then the same condition, which saves
-/// every second change of the host.
-pub fn of_round(round: u64) -> [Condition; 2] {
-    let [first, second] = Condition::ALL;
-    if round.is_multiple_of(2) {
-        [first, second]
-    } else {
-        [second, first]
+    if !round.is_multiple_of(2) {
+        order.reverse();
     }
+    order
 }
 
-/// The counted requests of a condition in one of `rounds` rounds, `samples` in all.
+/// The counted requests of a row in one of `rounds` rounds, `samples` in all.
 pub fn samples_of_round(samples: u64, rounds: u64, round: u64) -> u64 {
     samples / rounds + u64::from(round < samples % rounds)
 }
@@ -59,11 +39,11 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_second_round_is_turned_round() {
-        use Condition::{With, Without};
-        assert_eq!(of_round(0), [Without, With]);
-        assert_eq!(of_round(1), [With, Without]);
-        assert_eq!(of_round(2), [Without, With]);
+    fn every_second_round_is_turned_round_and_each_two_begin_with_another_row() {
+        let orders = |rows| (0..4).map(move |round| of_round(round, rows));
+        assert!(orders(2).eq([[0, 1], [1, 0], [1, 0], [0, 1]]));
+        assert!(orders(3).eq([[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1]]));
+        assert!(of_round(7, 0).is_empty());
     }
 
     #[test]
@@ -85,9 +65,12 @@ mod tests {
         }
 
         #[test]
-        fn each_condition_is_first_as_often_as_the_other(pairs in 1_u64..20) {
-            let first = (0..2 * pairs).filter(|round| of_round(*round)[0] == Condition::With).count();
-            prop_assert_eq!(first as u64, pairs);
+        fn each_row_is_first_as_often_as_every_other(rows in 1_usize..8, times in 1_u64..5) {
+            let rounds = 2 * rows as u64 * times;
+            for row in 0..rows {
+                let first = (0..rounds).filter(|round| of_round(*round, rows)[0] == row).count();
+                prop_assert_eq!(first as u64, 2 * times);
+            }
         }
     }
 }

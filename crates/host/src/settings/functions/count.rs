@@ -18,6 +18,14 @@ pub struct Functions {
 }
 
 impl Functions {
+    /// How many the card can have; none if it can have none.
+    pub fn most(&self, machine: &Machine) -> Option<u32> {
+        let card = self.card.current_name(machine).ok()?;
+        let path = format!("/sys/class/net/{card}/device/sriov_totalvfs");
+        let most = machine.tree.read(&path).ok()?.trim().parse().ok();
+        most.filter(|most| *most > 0)
+    }
+
     fn path(&self, machine: &Machine) -> io::Result<String> {
         let card = self.card.current_name(machine)?;
         Ok(format!("/sys/class/net/{card}/device/sriov_numvfs"))
