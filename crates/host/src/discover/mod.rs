@@ -6,8 +6,10 @@ pub(crate) mod cgroup;
 mod claims;
 mod descriptors;
 mod device;
+mod doubt;
 #[cfg(any(test, feature = "fake"))]
 mod fake;
+mod host_service;
 mod makers;
 mod nic;
 mod owner;
@@ -23,6 +25,7 @@ pub use steadyvm_config::User;
 use crate::error::HostError;
 use crate::settings::{Machine, ThreadId};
 
+pub use host_service::{find as host_service, may_be as may_be_host_service};
 pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
 pub use processes::Processes;

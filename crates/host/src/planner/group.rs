@@ -30,6 +30,8 @@ pub enum Group {
     Vm(String),
     /// A process that is a service itself.
     Process(u32),
+    /// A service of the host, by its systemd unit.
+    HostService(String),
 }
 
 impl Group {
@@ -49,6 +51,7 @@ impl fmt::Display for Group {
             Self::Nic(name) => write!(formatter, "card {}", printable(name)),
             Self::Functions(name) => write!(formatter, "functions of {}", printable(name)),
             Self::Vm(name) => write!(formatter, "VM \"{}\"", printable(name)),
+            Self::HostService(unit) => write!(formatter, "service {}", printable(unit)),
             Self::Process(pid) => write!(formatter, "process {pid}"),
         }
     }

@@ -11,6 +11,7 @@ mod demux;
 mod fair_server;
 mod flows;
 mod group;
+mod host_services;
 mod levels;
 pub(crate) mod plan;
 pub(crate) mod preset;

@@ -12,7 +12,8 @@ use super::vm::{plan_vm, rt_vcpus};
 use super::vms::{self, Running, VmThreads};
 use super::wanted::Wanted;
 use super::{
-    batch, budget, cards, dedicated, demux, fair_server, flows, softirqs, tuned, vcpu_scheduler,
+    batch, budget, cards, dedicated, demux, fair_server, flows, host_services, softirqs, tuned,
+    vcpu_scheduler,
 };
 use crate::cpu_set::CpuSet;
 use crate::discover::{self, Nic, Processes};
@@ -113,6 +114,13 @@ pub(crate) fn plan(
             plan_process(machine, process, context, wanted)
         });
         ends.extend(found.into_iter().flatten());
+    }
+    let processes = Processes::of(threads);
+    for service in &profile.host_services {
+        let group = Group::HostService(service.unit.clone());
+        wanted.of_group(&group, |wanted| {
+            host_services::plan(machine, &processes, service, online, is_partitioned, wanted)
+        });
     }
     wanted.fail_contradictions();
     wanted.of_group(&Group::Isolation, |wanted| {

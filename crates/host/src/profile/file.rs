@@ -26,6 +26,7 @@ use steadyvm_config::{File, Kernel, Net, Nic, Place, Placed, User, Users, Vm, Wr
 
 use super::class::{Class, HIGHEST_PRIORITY, ThreadPriority};
 use super::demux::DemuxProfile;
+use super::host_service;
 use super::parts::{NicProfile, Softirqs, VmProfile};
 use super::whole::Profile;
 use crate::address::{Address, is_unicast, parse_address};
@@ -54,7 +55,7 @@ pub fn asking(name: &str, file: &File) -> Result<Profile, HostError> {
     if asked == Profile::default() {
         return Err(HostError::BadInput {
             what: format!("{name} line 1 column 1: nothing in it is for the network"),
-            fix: "add [net], [kernel], a [[nic]] with a class, or ranks to the class of a VM"
+            fix: "add [net], [kernel], a [[nic]] with a class, a [[host_service]], or ranks to the class of a VM"
                 .into(),
         });
     }
@@ -88,6 +89,16 @@ pub fn of(file: &File) -> Result<Profile, HostError> {
     for vm in &file.vm {
         profile.vms.extend(vm_profile(vm, classes)?);
     }
+    for service in &file.host_service {
+        let read = host_service::read(service, classes)?;
+        let mut others = profile.host_services.iter();
+        if others.any(|other| other.unit == read.unit) {
+            let what = format!("host service \"{}\" is there twice", printable(&read.unit));
+            let fix = "give each unit one [[host_service]]";
+            return Err(wrong(&service.place, &what, fix));
+        }
+        profile.host_services.push(read);
+    }
     // A VCPU that computes without end must not stop the threads that all of the host depends on.
     let above = profile.highest_of_tenants().map(|highest| highest + 1);
     let above = above
@@ -105,14 +116,14 @@ fn value<T: Copy>(placed: Option<&Placed<T>>) -> Option<T> {
     placed.map(|placed| placed.value)
 }
 
-fn wrong(place: &Place, what: &str, fix: &str) -> HostError {
+pub(super) fn wrong(place: &Place, what: &str, fix: &str) -> HostError {
     HostError::BadInput {
         what: format!("{place}: {what}"),
         fix: fix.into(),
     }
 }
 
-type Classes = BTreeMap<String, Placed<Vm>>;
+pub(super) type Classes = BTreeMap<String, Placed<Vm>>;
 
 /// The network settings of a class over those of the classes it extends; none if neither has
 /// any.
@@ -159,7 +170,11 @@ fn class(name: &str, at: &Place, classes: &Classes) -> Result<Option<Class>, Hos
     Ok(settings)
 }
 
-fn must_have_class(name: &str, at: &Place, classes: &Classes) -> Result<Class, HostError> {
+pub(super) fn must_have_class(
+    name: &str,
+    at: &Place,
+    classes: &Classes,
+) -> Result<Class, HostError> {
     class(name, at, classes)?.ok_or_else(|| {
         let what = format!("class \"{name}\" has no settings for the network");
         wrong(
@@ -247,7 +262,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         class: class.unwrap_or_default(),
         unit: checked(name, unit.as_ref(), unit_is_wrong)?,
         cgroup: checked(name, cgroup.as_ref(), cgroup_is_wrong)?,
-        users: users(name, user.as_ref())?,
+        users: users(&format!("VM \"{name}\""), user.as_ref())?,
         nic: nic.clone(),
         mac: mac.as_ref().map(|mac| address_of(name, mac)).transpose()?,
         place: at.to_string(),
@@ -266,7 +281,7 @@ fn address_of(vm: &str, mac: &Placed<String>) -> Result<Address, HostError> {
 }
 
 /// Users by name or number; digits alone are a number, as for `chown`.
-fn users(vm: &str, field: Option<&Placed<Users>>) -> Result<Vec<User>, HostError> {
+pub(super) fn users(who: &str, field: Option<&Placed<Users>>) -> Result<Vec<User>, HostError> {
     let Some(field) = field else {
         return Ok(Vec::new());
     };
@@ -286,7 +301,7 @@ fn users(vm: &str, field: Option<&Placed<Users>>) -> Result<Vec<User>, HostError
     };
     let users: Option<Vec<User>> = users.into_iter().map(read).collect();
     users.filter(|users| !users.is_empty()).ok_or_else(|| {
-        let what = format!("VM \"{vm}\": `user` names no user");
+        let what = format!("{who}: `user` names no user");
         let fix = "write a name of /etc/passwd or a number, or a list of these, or leave it out";
         wrong(&field.place, &what, fix)
     })
@@ -310,7 +325,7 @@ fn checked(
 }
 
 /// What would never be the unit of a process.
-fn unit_is_wrong(unit: &str) -> Option<(&'static str, &'static str)> {
+pub(super) fn unit_is_wrong(unit: &str) -> Option<(&'static str, &'static str)> {
     let stem = [".service", ".scope", ".slice"]
         .iter()
         .find_map(|end| unit.strip_suffix(end));
@@ -340,17 +355,8 @@ fn cgroup_is_wrong(cgroup: &str) -> Option<(&'static str, &'static str)> {
 }
 
 fn class_net(net: &Vm, name: &str) -> Result<Class, String> {
-    let cpus = match &net.path_cpus {
-        None => None,
-        Some(list) if list.is_empty() => return Err("path_cpus is empty".into()),
-        Some(list) => {
-            let most = crate::cpu_set::MAX_CPU;
-            if let Some(cpu) = list.iter().find(|&&cpu| cpu > most) {
-                return Err(format!("there can be no CPU {cpu}"));
-            }
-            Some(list.iter().copied().collect::<CpuSet>())
-        }
-    };
+    let cpus = net.path_cpus.as_ref();
+    let cpus = cpus.map(|list| cpus_of("path_cpus", list)).transpose()?;
     Ok(Class {
         name: name.to_owned(),
         irq: net.irq,
@@ -365,6 +371,18 @@ fn class_net(net: &Vm, name: &str) -> Result<Class, String> {
         tap_qdisc: net.tap_qdisc,
         tap_batch: net.tap_batch,
     })
+}
+
+/// The CPUs of a list that `key` has.
+pub(super) fn cpus_of(key: &str, list: &[usize]) -> Result<CpuSet, String> {
+    if list.is_empty() {
+        return Err(format!("{key} is empty"));
+    }
+    let most = crate::cpu_set::MAX_CPU;
+    match list.iter().find(|&&cpu| cpu > most) {
+        Some(cpu) => Err(format!("there can be no CPU {cpu}")),
+        None => Ok(list.iter().copied().collect()),
+    }
 }
 
 fn demux(net: &Net) -> Result<Option<DemuxProfile>, HostError> {

@@ -8,6 +8,7 @@ mod devices;
 mod discovery;
 mod fair_server;
 mod groups;
+mod host_services;
 mod journal;
 mod methods;
 mod net;
