@@ -29,6 +29,8 @@ pub use host_service::{find as host_service, may_be as may_be_host_service};
 pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
 pub use processes::Processes;
+#[cfg(test)]
+pub(crate) use vm::macvtaps_of;
 pub use vm::{Vm, vm};
 pub use vm_names::{
     VmSelector, absent as absent_vm, all as all_vms, find as find_vm, holds_a_vm,

@@ -5,6 +5,7 @@ mod cpus;
 mod isolation;
 mod kernel;
 mod kvm;
+mod macvtaps;
 mod network;
 mod quotas;
 mod realtime;
@@ -54,6 +55,7 @@ pub fn examine(machine: &Machine) -> Report {
         ("kernel", kernel::checks(machine)),
         ("processors", cpus::checks(machine)),
         ("network", network::checks(machine)),
+        ("network", macvtaps::checks(machine)),
         ("scheduling and memory", realtime::checks(machine)),
         ("scheduling and memory", scheduling::checks(machine)),
         ("scheduling and memory", quotas::checks(machine)),

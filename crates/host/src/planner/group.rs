@@ -26,6 +26,8 @@ pub enum Group {
     Nic(String),
     /// How many virtual functions a card has, by its interface.
     Functions(String),
+    /// The macvtaps on a card, by its interface.
+    Macvtaps(String),
     /// A VM, by its name in the file.
     Vm(String),
     /// A process that is a service itself.
@@ -50,6 +52,7 @@ impl fmt::Display for Group {
             Self::Isolation => formatter.write_str("the isolated CPUs"),
             Self::Nic(name) => write!(formatter, "card {}", printable(name)),
             Self::Functions(name) => write!(formatter, "functions of {}", printable(name)),
+            Self::Macvtaps(name) => write!(formatter, "macvtaps on {}", printable(name)),
             Self::Vm(name) => write!(formatter, "VM \"{}\"", printable(name)),
             Self::HostService(unit) => write!(formatter, "service {}", printable(unit)),
             Self::Process(pid) => write!(formatter, "process {pid}"),

@@ -13,6 +13,7 @@ mod flows;
 mod group;
 mod host_services;
 mod levels;
+mod macvtaps;
 pub(crate) mod plan;
 pub(crate) mod preset;
 mod queues;
@@ -27,6 +28,7 @@ mod vms;
 mod wanted;
 
 pub use group::Group;
+pub(crate) use macvtaps::kernel_has_cutoff;
 pub use step::Step;
 pub use vms::VmThreads;
 pub(crate) use wanted::Wanted;

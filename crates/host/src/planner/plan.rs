@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadyvm_sched::enforcement::Reserved;
 
 use super::group::Group;
+use super::macvtaps::Ports;
 use super::shared_card::SharedCards;
 use super::step::Step;
 use super::threads::policy;
@@ -97,7 +98,9 @@ pub(crate) fn plan(
     // Where the path ends: what runs the service.
     let mut shared = SharedCards::default();
     let first_of_vms = wanted.steps.len();
-    let mut ends = host.plan_vms(refused, &mut wanted, &mut path, &mut shared);
+    let mut ports = Ports::default();
+    let mut ends = host.plan_vms(refused, &mut wanted, &mut path, &mut shared, &mut ports);
+    ports.plan(machine, &mut wanted);
     shared.add_functions(&mut wanted, first_of_vms);
     for nic in shared.into_nics(profile) {
         let group = Group::Nic(nic.name.clone());
@@ -199,6 +202,7 @@ impl Host<'_> {
         wanted: &mut Wanted,
         path: &mut dedicated::Path,
         shared: &mut SharedCards,
+        ports: &mut Ports,
     ) -> Vec<ThreadId> {
         let by_ext = self.profile.vcpu_scheduler.as_ref();
         let processes = Processes::of(self.threads);
@@ -240,6 +244,7 @@ impl Host<'_> {
             let Some(Some((running, budgets))) = found else {
                 continue;
             };
+            ports.add(self.machine, &running, &mut wanted.warnings);
             path.threads
                 .extend(running.vm.vhost_workers.iter().cloned());
             path.irqs.extend(running.vm.vfio_irqs.clone());

@@ -10,6 +10,7 @@ mod fair_server;
 mod groups;
 mod host_services;
 mod journal;
+mod macvtaps;
 mod methods;
 mod net;
 mod net_batch;
