@@ -1,36 +1,13 @@
 //! Services of the host itself: `[[host_service]]`.
 
-use serde::{Deserialize, Serialize};
-use steadyvm_config::{HostService, Placed, User};
+use steadyvm_config::{HostService, Placed};
 
 use super::budget::VcpuBudget;
-use super::class::ThreadPriority;
-use super::file::{Classes, cpus_of, must_have_class, unit_is_wrong, users, wrong};
-use crate::cpu_set::CpuSet;
+use super::classes::{Classes, must_have_class};
+use super::fields::{cpus_of, unit_is_wrong, users, wrong};
+use super::parts::HostServiceProfile;
 use crate::error::HostError;
 use crate::printable::printable;
-
-/// A service of the host, and what its threads get.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostServiceProfile {
-    /// Its unit of the system's systemd.
-    pub unit: String,
-    /// The users of whose processes the unit is believed, besides root.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub users: Vec<User>,
-    /// The rank of its threads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rank: Option<ThreadPriority>,
-    /// The budget of each of its threads, in place of a rank.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<VcpuBudget>,
-    /// The CPUs of its threads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<CpuSet>,
-    /// Where the profile names it, for messages.
-    #[serde(default)]
-    pub place: String,
-}
 
 /// What a table says.
 pub(super) fn read(

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::class::{Class, TapQdisc, ThreadPriority};
 use super::demux::DemuxProfile;
-use super::host_service::HostServiceProfile;
-use super::parts::{NicProfile, ProcessProfile, Softirqs, VmProfile};
+use super::parts::{HostServiceProfile, NicProfile, ProcessProfile, Softirqs, VmProfile};
 use super::scheduler::SchedulerProfile;
 use super::tuned::{self, TunedProfile};
 use crate::error::{HostError, at};
