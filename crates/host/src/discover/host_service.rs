@@ -2,6 +2,8 @@
 //!
 //! A unit is believed as that of a VM is ([`super::doubt`]): of processes of root, and of users that the file names.
 
+use std::collections::BTreeMap;
+
 use super::Process;
 use super::doubt::{self, MOST_NAMED, Sought};
 use super::processes::Processes;
@@ -57,6 +59,22 @@ pub fn find(
         machine, processes, sought, &wanted, &believed, &doubted,
     ));
     Ok(found)
+}
+
+/// The processes of the units of the system's systemd that are meant, by unit.
+pub fn units_of_the_system(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    is_meant: impl Fn(&str) -> bool,
+) -> BTreeMap<String, Vec<u32>> {
+    let mut found: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    let all = processes.places(machine).units.values().flatten();
+    for (unit, is_the_systems, pid) in all {
+        if *is_the_systems && is_meant(unit) {
+            found.entry(unit.clone()).or_default().push(*pid);
+        }
+    }
+    found
 }
 
 /// Whether a process may be of one of these units, each with the users who are believed, as [`find`] takes them. Only the

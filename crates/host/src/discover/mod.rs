@@ -25,7 +25,7 @@ pub use steadyvm_config::User;
 use crate::error::HostError;
 use crate::settings::{Machine, ThreadId};
 
-pub use host_service::{find as host_service, may_be as may_be_host_service};
+pub use host_service::{find as host_service, may_be as may_be_host_service, units_of_the_system};
 pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
 pub use processes::Processes;

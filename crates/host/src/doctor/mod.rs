@@ -2,6 +2,7 @@
 
 mod check;
 mod cpus;
+mod host_services;
 mod isolation;
 mod kernel;
 mod kvm;
@@ -59,6 +60,7 @@ pub fn examine(machine: &Machine) -> Report {
         ("scheduling and memory", realtime::checks(machine)),
         ("scheduling and memory", scheduling::checks(machine)),
         ("scheduling and memory", quotas::checks(machine)),
+        ("scheduling and memory", host_services::checks(machine)),
     ] {
         checks.extend(found.into_iter().map(|check| Check {
             group: group.into(),

@@ -351,6 +351,42 @@ fn a_crash_or_refusal_at_any_step_is_undone() {
     }
 }
 
+#[test]
+fn doctor_names_a_service_that_vcpus_run_before() {
+    let host = host();
+    let of = |host: &FakeHost| {
+        let report = crate::doctor::examine(&host.machine());
+        let of_services = |id: &str| id.starts_with("scheduling.host-service.");
+        let checks = report
+            .checks
+            .into_iter()
+            .filter(|check| of_services(&check.id));
+        checks.collect::<Vec<_>>()
+    };
+    assert_eq!(of(&host), [], "no VCPU has a rank");
+    host.edit(|state| state.threads.get_mut(&102).unwrap().scheduling = Scheduling::fifo(70, 0));
+    let found = of(&host);
+    assert_eq!(found.len(), 2, "cron may wait: {found:?}");
+    assert!(
+        found[0].found.contains("2 of its threads are normal"),
+        "{:?}",
+        found[0]
+    );
+    assert!(
+        found[1]
+            .fix
+            .contains("unit = \"ptp4l.service\" and a rank above 70"),
+        "{:?}",
+        found[1]
+    );
+    let directory = directory();
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(FILE)).unwrap();
+    let found = of(&host);
+    let is_ok = |check: &crate::doctor::Check| check.status == crate::doctor::Status::Ok;
+    assert!(found.iter().all(is_ok), "{found:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
