@@ -113,8 +113,8 @@ fn events_are_repeated_and_counted_by_the_flag() {
             let publisher = scope.spawn(|| publish(&sender, &events, 2, None, PATIENCE, &stop));
             let (report, _) = received(Protocol::Goose, 40, || ());
             stop.store(true, Ordering::Relaxed);
-            let published = publisher.join().unwrap().unwrap();
-            assert!(published.sent >= 40 && published.duration_s < PATIENCE.as_secs_f64());
+            let sent = publisher.join().unwrap().unwrap();
+            assert!(sent.sent >= 40 && sent.duration_s < PATIENCE.as_secs_f64());
             for stream in &report.streams {
                 assert_eq!((stream.lost, stream.out_of_order), (0, 0), "{stream:?}");
             }

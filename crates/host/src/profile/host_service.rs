@@ -29,7 +29,7 @@ pub(super) fn read(
     if let Some((what, fix)) = unit_is_wrong(&unit.value) {
         return Err(wrong(&unit.place, &format!("{who} {what}"), fix));
     }
-    if unit.value.ends_with(".slice") {
+    if unit.value.strip_suffix(".slice").is_some() {
         let what = format!("{who} is a slice, which holds many units");
         return Err(wrong(&unit.place, &what, "name each of its services"));
     }

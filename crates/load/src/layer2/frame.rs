@@ -1,4 +1,4 @@
-//! The Ethernet frame of both protocols: addresses, a tag, the EtherType, and the header with `APPID` and length.
+//! The Ethernet frame of both protocols: addresses, a tag, the `EtherType`, and the header with `APPID` and length.
 
 use etherparse::{EtherType, Ethernet2Header, SingleVlanHeader, VlanId, VlanPcp};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its EtherType.
+    /// Its `EtherType`.
     pub fn ether_type(self) -> u16 {
         match self {
             Self::SampledValues => 0x88ba,

@@ -124,7 +124,7 @@ fn ns_of(time: [u8; 8]) -> u64 {
     let [a, b, c, d, high, middle, low, _quality] = time;
     let seconds = u64::from(u32::from_be_bytes([a, b, c, d]));
     let fraction = u64::from(u32::from_be_bytes([0, high, middle, low]));
-    seconds * 1_000_000_000 + (fraction * 1_000_000_000 >> 24)
+    seconds * 1_000_000_000 + ((fraction * 1_000_000_000) >> 24)
 }
 
 fn mark_of(data: &mut Fields<'_>) -> Result<Mark, Malformed> {

@@ -1,4 +1,4 @@
-//! A packet socket (`AF_PACKET`) on one interface, for one EtherType.
+//! A packet socket (`AF_PACKET`) on one interface, for one `EtherType`.
 
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU32;

@@ -23,9 +23,9 @@ use steadyvm_load::layer2::{
 /// What is sent or received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
-    /// IEC 61850-9-2, EtherType 0x88BA.
+    /// IEC 61850-9-2, `EtherType` 0x88BA.
     SampledValues,
-    /// IEC 61850-8-1, EtherType 0x88B8.
+    /// IEC 61850-8-1, `EtherType` 0x88B8.
     Goose,
 }
 
@@ -42,7 +42,7 @@ impl From<Protocol> for steadyvm_load::layer2::Protocol {
 ///
 /// Stream N is called steadyvmNN and goes to 01:0c:cd:04:00:NN (GOOSE: 01:0c:cd:01:00:NN). Each frame carries a sequence number
 /// and when it was sent, for `load subscribe`. The frames are those of the standards, so that other subscribers read them, too.
-/// Ctrl-C ends it early. Needs root (CAP_NET_RAW).
+/// Ctrl-C ends it early. Needs root (`CAP_NET_RAW`).
 #[derive(Debug, clap::Args)]
 pub struct Publish {
     /// The interface, such as eth0.
@@ -83,7 +83,7 @@ pub struct Publish {
 ///
 /// Says "listening" on standard error as soon as no frame is missed. Counts the streams of `load publish`; other publishers'
 /// frames are counted together. Latencies need one clock for both ends, as on one machine. Ctrl-C ends it early. Needs root
-/// (CAP_NET_RAW).
+/// (`CAP_NET_RAW`).
 #[derive(Debug, clap::Args)]
 pub struct Subscribe {
     /// The interface, such as eth0.
