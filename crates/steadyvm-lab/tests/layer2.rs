@@ -44,8 +44,8 @@ fn heard(subscriber: &[&str], publisher: &[&str]) -> (String, Value) {
     let mut said = BufReader::new(subscriber.stderr.take().unwrap());
     said.read_line(&mut listening).unwrap();
     assert_eq!(listening, "listening on relay\n");
-    let published = load(&namespace, publisher).output().unwrap();
-    assert!(published.status.success(), "{published:?}");
+    let done = load(&namespace, publisher).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
     let mut text = String::new();
     subscriber
         .stdout
@@ -54,7 +54,7 @@ fn heard(subscriber: &[&str], publisher: &[&str]) -> (String, Value) {
         .read_to_string(&mut text)
         .unwrap();
     assert!(subscriber.wait().unwrap().success());
-    (text, serde_json::from_slice(&published.stdout).unwrap())
+    (text, serde_json::from_slice(&done.stdout).unwrap())
 }
 
 /// Two streams for a second, kept in a capture.
