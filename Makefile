@@ -82,6 +82,11 @@ MINUTES := 60
 soundness: ## By hand: random plan files, accepted and played, for an hour (MINUTES=60); prints what is late
 	nice -n 19 cargo run --release --locked -p steadyvm-sim --example soundness -- --minutes $(MINUTES) --most 20 $(if $(SEED),--seed $(SEED))
 
+.PHONY: layer2-tests
+layer2-tests: ## By hand: Wireshark decodes our Sampled Values and GOOSE; installs Debian's tshark
+	$(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends tshark
+	cargo test --locked -p steadyvm-lab-program --test layer2 -- --ignored
+
 .PHONY: openstack
 openstack: ## A real OpenStack control plane with steadyvm-nova; `tools/openstack down` ends it
 	$(AS_ROOT) tools/openstack up

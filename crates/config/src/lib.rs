@@ -35,6 +35,7 @@ pub use priority::{HIGHEST_PRIORITY, ThreadPriority};
 pub use reader::untyped;
 pub use schema::File;
 pub use schema::host::{Host, Overheads};
+pub use schema::host_service::HostService;
 pub use schema::kernel::Kernel;
 pub use schema::net::{Demux, Level, Net};
 pub use schema::nic::{Nic, NicQueue, Steer};

@@ -42,8 +42,9 @@ const TABLES: [(&str, &str); 17] = [
 ];
 
 /// The same of files of their own.
-const OWN: [(&str, &str); 5] = [
+const OWN: [(&str, &str); 6] = [
     ("`steer`", "[[nic]]\nsteer = [{ zz = 1 }]"),
+    ("`[[host_service]]`", "[[host_service]]\nzz = 1"),
     ("simulate.toml", "zz = 1"),
     ("Random task sets", "zz = 1"),
     ("`periods`", "periods = { zz = 1 }"),

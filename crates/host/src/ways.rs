@@ -8,9 +8,10 @@ use crate::error::HostError;
 use crate::planner::{Group, Step, VmThreads, Wanted};
 use crate::printable::printable;
 use crate::profile::{Profile, VmProfile};
-
 use crate::settings::links::taps;
-use crate::settings::{Change, ChangeOf, Device, Functions, Machine, OwnFunction, Owner};
+use crate::settings::{
+    Change, ChangeOf, Device, Functions, Machine, OwnFunction, Owner, XdpAddress,
+};
 
 /// The way of one VM's packets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,20 @@ pub enum Way {
         /// How many it gets.
         count: u32,
     },
+    /// By an XDP program on a shared card, which hands the VM's packets to its tap before the host handles them.
+    XdpProgram {
+        /// The card.
+        card: String,
+        /// The address that the program looks for.
+        address: String,
+        /// Whether it does so now.
+        in_force: bool,
+    },
+    /// The card gets its program first. Until then packets wait in the card's ring.
+    ProgramFirst {
+        /// The card.
+        card: String,
+    },
     /// By cards of its class.
     OwnCard {
         /// The cards.
@@ -80,8 +95,8 @@ impl PacketWay {
     /// Whether the VM's packets wait behind others' though somebody wanted them not to, or could.
     pub fn waits_behind_others(&self) -> bool {
         match &self.way {
-            Way::SharedRing { .. } | Way::FunctionsFirst { .. } => true,
-            Way::VirtualFunction { in_force, .. } => !in_force,
+            Way::SharedRing { .. } | Way::FunctionsFirst { .. } | Way::ProgramFirst { .. } => true,
+            Way::VirtualFunction { in_force, .. } | Way::XdpProgram { in_force, .. } => !in_force,
             Way::OwnCard { .. } | Way::NoCard | Way::NotRunning => false,
         }
     }
@@ -103,6 +118,10 @@ impl Way {
             }
             Self::FunctionsFirst { card, count } => {
                 format!("by the shared ring of {card} until it has its {count} functions")
+            }
+            Self::XdpProgram { card, .. } => format!("by the XDP program of {card}"),
+            Self::ProgramFirst { card } => {
+                format!("by the shared ring of {card} until it has its XDP program")
             }
             Self::OwnCard { cards } => format!("by a card of its class, {}", cards.join(", ")),
             Self::SharedRing { cards } if cards.is_empty() => "by a shared ring".to_owned(),
@@ -167,43 +186,70 @@ impl Looked<'_> {
         }
         let steps = || self.wanted.steps.iter();
         let mut mine = steps().filter(|step| step.group == group);
-        let function = mine.find_map(|step| match &step.change {
-            Change::OwnFunction(change) => Some((step, change)),
+        let own = mine.find_map(|step| match &step.change {
+            Change::OwnFunction(change) => Some(self.by_function(step, change, card)),
+            Change::XdpAddress(change) => Some(self.by_program(step, change, card)),
             _ => None,
         });
-        if let Some((step, change)) = function {
-            return self.by_function(step, change, card);
-        }
-        let of_card = Group::Functions(card.to_owned());
-        let count = steps().find_map(|step| match &step.change {
-            Change::Functions(change) if step.group == of_card => Some(change.new),
-            _ => None,
-        });
-        let way = match count {
-            Some(count) => Way::FunctionsFirst {
-                card: card.to_owned(),
-                count,
-            },
-            None => Way::SharedRing {
-                cards: vec![card.to_owned()],
-            },
-        };
+        own.unwrap_or_else(|| self.prepared(card))
+    }
+
+    /// A VM whose card is prepared first.
+    fn prepared(&self, card: &str) -> PacketWay {
+        let of_card = Group::SharedCard(card.to_owned());
+        let mut steps = self.wanted.steps.iter();
+        let card = card.to_owned();
+        let (way, lacks) = steps
+            .find_map(|step| match &step.change {
+                _ if step.group != of_card => None,
+                Change::Functions(change) => {
+                    let count = change.new;
+                    let card = card.clone();
+                    Some((Way::FunctionsFirst { card, count }, "functions"))
+                }
+                Change::XdpProgram(_) => {
+                    let card = card.clone();
+                    Some((Way::ProgramFirst { card }, "XDP program"))
+                }
+                _ => None,
+            })
+            .unwrap_or_else(|| {
+                let cards = vec![card.clone()];
+                (Way::SharedRing { cards }, "functions")
+            });
         let to_do = "run `steadyvm apply` before VMs start: the card restarts, and has no link for a second or two";
-        self.is(way, format!("{card} has no functions yet"), to_do)
+        self.is(way, format!("{card} has no {lacks} yet"), to_do)
+    }
+
+    fn by_program(&self, step: &Step, change: &ChangeOf<XdpAddress>, card: &str) -> PacketWay {
+        let (in_force, to_do) = self.force(step);
+        let address = format_address(change.setting.address);
+        let why = format!(
+            "a program on {card} hands packets to {address} to the VM before all others are handled"
+        );
+        let way = Way::XdpProgram {
+            card: card.to_owned(),
+            address,
+            in_force,
+        };
+        self.is(way, why, to_do)
+    }
+
+    /// Whether a step is in force, and what is to be done if not.
+    fn force(&self, step: &Step) -> (bool, &'static str) {
+        match step.change.read(self.machine) {
+            Ok(now) if now.is_new => (true, ""),
+            _ => (false, "not in force yet: run `steadyvm apply`"),
+        }
     }
 
     fn by_function(&self, step: &Step, change: &ChangeOf<OwnFunction>, card: &str) -> PacketWay {
-        let in_force = step.change.read(self.machine).is_ok_and(|now| now.is_new);
+        let (in_force, to_do) = self.force(step);
         let address = match &change.new {
             Owner::Vm { address, .. } => format_address(*address),
             Owner::Free { .. } | Owner::Partly => String::new(),
         };
         let why = format!("{card} puts packets to {address} into a queue of their own");
-        let to_do = if in_force {
-            ""
-        } else {
-            "not in force yet: run `steadyvm apply`"
-        };
         let way = Way::VirtualFunction {
             card: card.to_owned(),
             number: change.setting.number,
@@ -249,10 +295,22 @@ impl Looked<'_> {
             Some((card, most)) => format!(
                 "write `nic = \"{card}\"` in its table: {card} can have {most} virtual functions"
             ),
-            None => "give it a card of its own ([[nic]] with its class): this one has no virtual functions".into(),
+            None => match cards.iter().find(|card| self.redirects(card)) {
+                Some(card) => {
+                    format!("write `nic = \"{card}\"` in its table: {card} can sort by an XDP program")
+                }
+                None => "give it a card of its own ([[nic]] with its class): this one has no virtual functions, and its \
+                         driver does not redirect by XDP"
+                    .into(),
+            },
         };
         let why = "its packets wait behind those of all others there";
         self.is(Way::SharedRing { cards }, why, to_do)
+    }
+
+    fn redirects(&self, card: &str) -> bool {
+        let found = self.machine.links.redirects_by_xdp(card);
+        found.unwrap_or(false)
     }
 
     fn bridge(&self, device: &str) -> Option<String> {

@@ -6,6 +6,7 @@
 //! of packets or a TCP stream for one process, next to a periodic job of another. [`workload`] runs such jobs, and
 //! sporadic ones that take as long as they like or need the caches ([`computation`]). [`end_to_end`] is a job over two
 //! machines. [`memcached`] sends a key-value store its requests, [`sip`] a SIP server its calls.
+//! [`layer2`] publishes and subscribes a substation's Sampled Values and GOOSE.
 //!
 //! The crate starts no process and knows no namespace: callers hand it sockets and text. It knows no
 //! experiment either.
@@ -15,6 +16,7 @@ pub mod computation;
 pub mod end_to_end;
 pub mod flood;
 pub mod job;
+pub mod layer2;
 pub mod memcached;
 pub mod mmpp;
 pub mod netrt;

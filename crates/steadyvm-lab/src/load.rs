@@ -1,6 +1,7 @@
 //! `steadyvm-lab load`: the loads of the lab's experiments, for use by hand and by the lab.
 
 mod job;
+mod layer2;
 
 use std::io::{self, BufRead};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -19,8 +20,8 @@ use steadyvm_cli::output;
 
 /// The loads of the lab's experiments.
 ///
-/// All of them serve the program that writes lines to their standard input, until it ends, and
-/// answer each line with one line of JSON.
+/// `publish` and `subscribe` run for a time. The others serve the program that writes lines to their
+/// standard input, until it ends, and answer each line with one line of JSON.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -30,6 +31,8 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Job(job::Args),
+    Publish(layer2::Publish),
+    Subscribe(layer2::Subscribe),
     /// The first and the last stage of a task over two machines.
     ///
     /// "calibrate MICROSECONDS" answers how many units of work take that long. "run TASK" does the jobs of a task, such as
@@ -94,6 +97,8 @@ pub enum Protocol {
 pub fn run(args: &Args) -> Result<ExitCode> {
     match args.verb {
         Verb::Job(ref args) => job::run(args)?,
+        Verb::Publish(ref args) => args.run()?,
+        Verb::Subscribe(ref args) => args.run()?,
         Verb::Pipeline { address } => {
             let socket = connected(address)?;
             serve(|line| match line.split_once(' ') {

@@ -12,7 +12,7 @@ pub use self::markdown::markdown;
 
 use steadyvm_methods::Method;
 
-use crate::schema::{host, kernel, net, nic, random, service, simulate, vm};
+use crate::schema::{host, host_service, kernel, net, nic, random, service, simulate, vm};
 use crate::{
     CardWay, Count, CpuNumbers, Distribution, File, HostName, InterfaceName, Late, Mechanism,
     Placed, SchedulerName, ServerName, TapQdisc, ThreadPriority, Written,
@@ -121,7 +121,7 @@ const PROCESSES: Section = Section {
 };
 
 /// All sections, in the order of the page.
-const SECTIONS: [Section; 22] = [
+const SECTIONS: [Section; 23] = [
     File::SECTION,
     host::Host::SECTION,
     host::Overheads::SECTION,
@@ -140,6 +140,7 @@ const SECTIONS: [Section; 22] = [
     nic::Nic::SECTION,
     nic::NicQueue::SECTION,
     nic::Steer::SECTION,
+    host_service::HostService::SECTION,
     simulate::Simulate::SECTION,
     random::Random::SECTION,
     random::Periods::SECTION,

@@ -57,6 +57,7 @@ macro_rules! table {
 }
 
 pub(crate) mod host;
+pub(crate) mod host_service;
 pub(crate) mod kernel;
 pub(crate) mod net;
 pub(crate) mod nic;
@@ -69,6 +70,7 @@ pub(crate) mod vm;
 use std::collections::BTreeMap;
 
 use self::host::Host;
+use self::host_service::HostService;
 use self::kernel::Kernel;
 use self::net::Net;
 use self::nic::Nic;
@@ -98,6 +100,8 @@ table! {
         kernel: Kernel = "nothing is set",
         /// network cards
         nic: Vec<Placed<Nic>> = "none",
+        /// services of the host itself, by their systemd units
+        host_service: Vec<Placed<HostService>> = "none",
     }
 }
 

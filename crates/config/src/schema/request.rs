@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::File;
 use super::host::Host;
+use super::host_service::HostService;
 use super::kernel::Kernel;
 use super::net::Net;
 use super::nic::Nic;
@@ -43,6 +44,8 @@ pub struct Request {
     kernel: Kernel,
     #[serde(default)]
     nic: Vec<Placed<Nic>>,
+    #[serde(default)]
+    host_service: Vec<Placed<HostService>>,
     /// Which words it is made of; none: those of version 1.
     pub schema_version: Option<u32>,
     /// None: a unit that only the caller knows.
@@ -61,6 +64,7 @@ impl Request {
             net: self.net,
             kernel: self.kernel,
             nic: self.nic,
+            host_service: self.host_service,
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Descriptors {
     pub vfio_groups: BTreeSet<u32>,
     /// The devices that it has passed through by themselves (`/dev/vfio/devices/vfio0`).
     pub vfio_devices: BTreeSet<String>,
+    /// The macvtaps that it has open, by their character devices (`/dev/tap12`).
+    pub macvtaps: BTreeSet<String>,
     /// What it calls its VM, if it is `steadyvm up` (`/memfd:steadyvm-up:NAME`).
     pub vm_name: Option<String>,
 }
@@ -71,6 +73,12 @@ impl Descriptors {
             {
                 self.vfio_devices.insert(device.to_owned());
             }
+            (Some(device), ..)
+                if is_numbered_tap(device)
+                    && is_device(&format!("/sys/class/macvtap/{device}/dev")) =>
+            {
+                self.macvtaps.insert(device.to_owned());
+            }
             (Some(group), Some("vfio"), _) => {
                 let group = group.parse::<u32>().ok();
                 let is_one = |group: &u32| is_device(&format!("/sys/class/vfio/{group}/dev"));
@@ -79,6 +87,12 @@ impl Descriptors {
             _ => {}
         }
     }
+}
+
+/// Whether it is named as the kernel names the character devices of macvtaps.
+fn is_numbered_tap(device: &str) -> bool {
+    let number = device.strip_prefix("tap");
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// Whether an open file is the character device with the numbers that a file of sysfs has.
@@ -112,6 +126,9 @@ mod tests {
             ("15", "socket:[4711]"),
             ("16", "/srv/anon_inode:kvm-vm"),
             ("17", "/memfd:steadyvm-up:production-a (deleted)"),
+            ("18", "/dev/tap12"),
+            ("19", "/dev/tap"),
+            ("20", "/dev/net/tun"),
         ] {
             found.add(name, target, |_| true);
         }
@@ -122,6 +139,7 @@ mod tests {
             other_vhosts: 1,
             vfio_groups: [12, 13].into(),
             vfio_devices: ["vfio0".to_owned()].into(),
+            macvtaps: ["tap12".to_owned()].into(),
             vm_name: Some("production-a".into()),
         };
         assert_eq!(found, expected);
@@ -148,5 +166,8 @@ mod tests {
         ]);
         assert_eq!(found.vfio_groups, [12].into());
         assert_eq!(found.vfio_devices, ["vfio0".to_owned()].into());
+        host.file("/sys/class/macvtap/tap7/dev", "246:1\n");
+        let found = of(&[("/srv/tap7", Some("246:2")), ("/dev/tap7", Some("246:1"))]);
+        assert_eq!(found.macvtaps, ["tap7".to_owned()].into());
     }
 }

@@ -6,8 +6,10 @@ pub(crate) mod cgroup;
 mod claims;
 mod descriptors;
 mod device;
+mod doubt;
 #[cfg(any(test, feature = "fake"))]
 mod fake;
+mod host_service;
 mod makers;
 mod nic;
 mod owner;
@@ -23,9 +25,12 @@ pub use steadyvm_config::User;
 use crate::error::HostError;
 use crate::settings::{Machine, ThreadId};
 
+pub use host_service::{find as host_service, may_be as may_be_host_service, units_of_the_system};
 pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
 pub use processes::Processes;
+#[cfg(test)]
+pub(crate) use vm::macvtaps_of;
 pub use vm::{Vm, vm};
 pub use vm_names::{
     VmSelector, absent as absent_vm, all as all_vms, find as find_vm, holds_a_vm,

@@ -34,17 +34,25 @@ impl Passwd {
 
     /// The users that are believed: root, and those of the file, or libvirt's where it names none.
     pub fn believed(&self, of_file: &[User]) -> Vec<u32> {
-        let number = |user: &User| match user {
-            User::Number(number) => Some(*number),
-            User::Name(name) => self.0.get(name).copied(),
-        };
-        let mut all = vec![ROOT];
+        let mut all = self.root_and(of_file);
         if of_file.is_empty() {
             all.extend(OF_LIBVIRT.iter().filter_map(|name| self.0.get(*name)));
-        } else {
-            all.extend(of_file.iter().filter_map(number));
         }
         all
+    }
+
+    /// Root, and those of the file.
+    pub fn root_and(&self, of_file: &[User]) -> Vec<u32> {
+        let mut all = vec![ROOT];
+        all.extend(of_file.iter().filter_map(|user| self.number(user)));
+        all
+    }
+
+    fn number(&self, user: &User) -> Option<u32> {
+        match user {
+            User::Number(number) => Some(*number),
+            User::Name(name) => self.0.get(name).copied(),
+        }
     }
 
     /// A user as a file would name them: by name where there is one.

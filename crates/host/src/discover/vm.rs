@@ -17,6 +17,7 @@ use super::vfio;
 use crate::error::HostError;
 use crate::parse;
 use crate::printable::printable;
+use crate::settings::links::macvtap_of;
 use crate::settings::{Machine, Thread, ThreadId};
 
 /// What serves a VM.
@@ -43,6 +44,9 @@ pub struct Vm {
     /// The monitor's main thread. Of QEMU it holds the lock that a VCPU needs to leave KVM.
     #[serde(default)]
     pub main_thread: Option<ThreadId>,
+    /// The macvtaps that it has open in this network namespace.
+    #[serde(default)]
+    pub macvtaps: Vec<String>,
     /// What of it could not be told for sure.
     #[serde(default)]
     pub warnings: Vec<String>,
@@ -114,8 +118,22 @@ pub(super) fn vm_of(
             .iter()
             .find(|thread| thread.id.tid == pid)
             .map(|thread| thread.id.clone()),
+        macvtaps: macvtaps(machine, &files),
         warnings,
     })
+}
+
+/// The macvtaps that a process has open in this network namespace; none if it has ended.
+#[cfg(test)]
+pub(crate) fn macvtaps_of(machine: &Machine, processes: &Processes<'_>, pid: u32) -> Vec<String> {
+    let files = processes.files(machine, pid).unwrap_or_default();
+    macvtaps(machine, &files)
+}
+
+fn macvtaps(machine: &Machine, files: &Descriptors) -> Vec<String> {
+    let devices = files.macvtaps.iter();
+    let found = devices.filter_map(|device| macvtap_of(machine, device));
+    found.collect()
 }
 
 fn named(own: &[Thread], is_meant: impl Fn(&str) -> bool) -> Vec<ThreadId> {

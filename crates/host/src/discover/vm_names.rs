@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::cgroup::unescaped;
 use super::claims::CutName;
 use super::descriptors::Descriptors;
+use super::doubt::{self, Doubt, MOST_NAMED, Sought, place_of};
 use super::processes::{Process, Processes};
 use super::vm::{Vm, vm, vm_of};
 use crate::error::HostError;
@@ -43,20 +44,6 @@ impl std::fmt::Display for VmSelector {
     }
 }
 
-/// Why a process is not taken for the VM that it seems to be.
-enum Doubt {
-    /// It has a user who is not believed.
-    User(u32),
-    /// It runs in namespaces of its own.
-    Contained,
-    /// Its unit is not one of the system's systemd.
-    UnitOfOthers,
-    /// Linux has cut its name, and that of others, too.
-    Cut,
-}
-
-/// The most processes that one warning names.
-const MOST_NAMED: usize = 3;
 /// The most VMs that a message lists.
 const MOST_LISTED: usize = 8;
 
@@ -100,7 +87,14 @@ pub fn find(
             Err(error) => unreadable = Some((pid, error.kind())),
         }
     }
-    warnings.extend(tell(machine, processes, wanted, &believed, &doubted));
+    warnings.extend(doubt::tell(
+        machine,
+        processes,
+        Sought::Vm,
+        wanted,
+        &believed,
+        &doubted,
+    ));
     match (found.as_slice(), unreadable) {
         ([], None) => Ok(None),
         ([], Some((pid, error))) => Err(HostError::io(
@@ -139,34 +133,11 @@ fn candidates(
     users: &[User],
     believed: &[u32],
 ) -> Vec<(u32, Option<Doubt>)> {
-    let doubt = |pid: u32| {
-        let process = processes.get(pid)?;
-        let own = process.users(machine, pid);
-        let other = own.iter().find(|user| !believed.contains(user));
-        // One that has ended has none.
-        let other = other.copied().map(Doubt::User);
-        let is_contained = || processes.is_contained(machine, pid);
-        other.or_else(|| is_contained().then_some(Doubt::Contained))
-    };
+    let doubt = |pid: u32| doubt::of(machine, processes, pid, believed);
     match wanted {
         VmSelector::Pid(pid) => vec![(*pid, None)],
         VmSelector::Name(name) => by_name(machine, processes, name, doubt),
-        VmSelector::Unit(unit) => {
-            let places = processes.places(machine);
-            let all = places.units.get(&unescaped(unit));
-            let all: Vec<_> = all.into_iter().flatten().collect();
-            let is_written_so =
-                |(name, is_the_systems, _): &&&(String, bool, u32)| name == unit && *is_the_systems;
-            let exact: BTreeSet<u32> = all.iter().filter(is_written_so).map(|it| it.2).collect();
-            if !exact.is_empty() {
-                return exact.into_iter().map(|pid| (pid, doubt(pid))).collect();
-            }
-            let or_doubt = |(_, is_the_systems, pid): &(String, bool, u32)| {
-                let others = (!is_the_systems).then_some(Doubt::UnitOfOthers);
-                (*pid, others.or_else(|| doubt(*pid)))
-            };
-            all.into_iter().map(or_doubt).collect()
-        }
+        VmSelector::Unit(unit) => doubt::in_unit(machine, processes, unit, believed),
         VmSelector::Cgroup(path) => {
             let path = path.trim_end_matches('/');
             let places = processes.places(machine);
@@ -232,57 +203,6 @@ fn by_name(
     }
     all.append(&mut cut);
     all
-}
-
-/// One warning of all processes that are not taken for a VM.
-fn tell(
-    machine: &Machine,
-    processes: &Processes<'_>,
-    wanted: &VmSelector,
-    believed: &[u32],
-    doubted: &[(u32, Doubt)],
-) -> Option<String> {
-    let passwd = processes.passwd(machine);
-    let one = |(pid, doubt): &(u32, Doubt)| {
-        let here = || place_of(machine, processes, *pid);
-        match doubt {
-            Doubt::User(user) => {
-                let all: Vec<String> = believed.iter().map(|it| passwd.describe(*it)).collect();
-                let user_of_file = match passwd.user(*user) {
-                    User::Number(number) => number.to_string(),
-                    User::Name(name) => format!("\"{}\"", printable(&name)),
-                };
-                format!(
-                    "process {pid} is of user {}, and only these are believed: {}. If it is the one, add `user = \
-                     {user_of_file}` to its [[vm]], or name it by its process on a command line",
-                    printable(&passwd.describe(*user)),
-                    printable(&all.join(", "))
-                )
-            }
-            Doubt::Contained => format!(
-                "process {pid} runs in a container, which has namespaces of its own. If it is the one, name it by its \
-                 cgroup, {}",
-                here()
-            ),
-            Doubt::UnitOfOthers => format!(
-                "process {pid} is in {}, which is no unit of the system's systemd. If it is the one, name it by that \
-                 cgroup",
-                here()
-            ),
-            Doubt::Cut => format!(
-                "process {pid} is one of several whose threads' names Linux has cut. Start it again by this version of \
-                 steadyvm, or name it by its unit, cgroup or process"
-            ),
-        }
-    };
-    let mut told: Vec<String> = doubted.iter().take(MOST_NAMED).map(one).collect();
-    if told.is_empty() {
-        return None;
-    }
-    if doubted.len() > MOST_NAMED {
-        told.push("and there are more".into());
-    }
-    Some(format!("not taken for {wanted}: {}", told.join("; ")))
 }
 
 /// What is said of a VM that was not found: what was sought, and which VMs run.
@@ -393,16 +313,6 @@ fn name_of(
     let by_thread = || process.cut_names().pop_first().map(|cut| cut.name);
     let told = told.or_else(by_file).or_else(by_thread);
     told.map_or_else(|| format!("process {pid}"), |told| format!("{told}{why}"))
-}
-
-/// Where a process runs, for people.
-fn place_of(machine: &Machine, processes: &Processes<'_>, pid: u32) -> String {
-    let process = processes.get(pid);
-    let path = process.and_then(|it| it.cgroups(machine, pid).last());
-    path.map_or_else(
-        || "the root cgroup".to_owned(),
-        |it| printable(&it.path).into_owned(),
-    )
 }
 
 fn ambiguous(

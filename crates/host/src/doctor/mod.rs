@@ -2,9 +2,11 @@
 
 mod check;
 mod cpus;
+mod host_services;
 mod isolation;
 mod kernel;
 mod kvm;
+mod macvtaps;
 mod network;
 mod quotas;
 mod realtime;
@@ -54,9 +56,11 @@ pub fn examine(machine: &Machine) -> Report {
         ("kernel", kernel::checks(machine)),
         ("processors", cpus::checks(machine)),
         ("network", network::checks(machine)),
+        ("network", macvtaps::checks(machine)),
         ("scheduling and memory", realtime::checks(machine)),
         ("scheduling and memory", scheduling::checks(machine)),
         ("scheduling and memory", quotas::checks(machine)),
+        ("scheduling and memory", host_services::checks(machine)),
     ] {
         checks.extend(found.into_iter().map(|check| Check {
             group: group.into(),

@@ -27,10 +27,14 @@ pub enum Group {
     /// A way to VMs on a card that they share, by its interface: its virtual functions, or its XDP program.
     #[serde(alias = "functions")]
     SharedCard(String),
+    /// The macvtaps on a card, by its interface.
+    Macvtaps(String),
     /// A VM, by its name in the file.
     Vm(String),
     /// A process that is a service itself.
     Process(u32),
+    /// A service of the host, by its systemd unit.
+    HostService(String),
 }
 
 impl Group {
@@ -49,7 +53,9 @@ impl fmt::Display for Group {
             Self::Isolation => formatter.write_str("the isolated CPUs"),
             Self::Nic(name) => write!(formatter, "card {}", printable(name)),
             Self::SharedCard(name) => write!(formatter, "shared card {}", printable(name)),
+            Self::Macvtaps(name) => write!(formatter, "macvtaps on {}", printable(name)),
             Self::Vm(name) => write!(formatter, "VM \"{}\"", printable(name)),
+            Self::HostService(unit) => write!(formatter, "service {}", printable(unit)),
             Self::Process(pid) => write!(formatter, "process {pid}"),
         }
     }

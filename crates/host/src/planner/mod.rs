@@ -11,7 +11,9 @@ mod demux;
 mod fair_server;
 mod flows;
 mod group;
+mod host_services;
 mod levels;
+mod macvtaps;
 pub(crate) mod plan;
 pub(crate) mod preset;
 mod queues;
@@ -27,6 +29,7 @@ mod wanted;
 mod xdp_card;
 
 pub use group::Group;
+pub(crate) use macvtaps::kernel_has_cutoff;
 pub use step::Step;
 pub use vms::VmThreads;
 pub(crate) use wanted::Wanted;

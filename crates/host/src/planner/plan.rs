@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadyvm_sched::enforcement::Reserved;
 
 use super::group::Group;
+use super::macvtaps::Ports;
 use super::shared_card::SharedCards;
 use super::step::Step;
 use super::threads::policy;
@@ -12,7 +13,8 @@ use super::vm::{plan_vm, rt_vcpus};
 use super::vms::{self, Running, VmThreads};
 use super::wanted::Wanted;
 use super::{
-    batch, budget, cards, dedicated, demux, fair_server, flows, softirqs, tuned, vcpu_scheduler,
+    batch, budget, cards, dedicated, demux, fair_server, flows, host_services, softirqs, tuned,
+    vcpu_scheduler,
 };
 use crate::cpu_set::CpuSet;
 use crate::discover::{self, Nic, Processes};
@@ -96,7 +98,9 @@ pub(crate) fn plan(
     // Where the path ends: what runs the service.
     let mut shared = SharedCards::default();
     let first_of_vms = wanted.steps.len();
-    let mut ends = host.plan_vms(refused, &mut wanted, &mut path, &mut shared);
+    let mut ports = Ports::default();
+    let mut ends = host.plan_vms(refused, &mut wanted, &mut path, &mut shared, &mut ports);
+    ports.plan(machine, &mut wanted);
     shared.add_preparations(&mut wanted, first_of_vms);
     for nic in shared.into_nics(profile) {
         let group = Group::Nic(nic.name.clone());
@@ -113,6 +117,13 @@ pub(crate) fn plan(
             plan_process(machine, process, context, wanted)
         });
         ends.extend(found.into_iter().flatten());
+    }
+    let processes = Processes::of(threads);
+    for service in &profile.host_services {
+        let group = Group::HostService(service.unit.clone());
+        wanted.of_group(&group, |wanted| {
+            host_services::plan(machine, &processes, service, online, is_partitioned, wanted)
+        });
     }
     wanted.fail_contradictions();
     wanted.of_group(&Group::Isolation, |wanted| {
@@ -191,6 +202,7 @@ impl Host<'_> {
         wanted: &mut Wanted,
         path: &mut dedicated::Path,
         shared: &mut SharedCards,
+        ports: &mut Ports,
     ) -> Vec<ThreadId> {
         let by_ext = self.profile.vcpu_scheduler.as_ref();
         let processes = Processes::of(self.threads);
@@ -232,6 +244,7 @@ impl Host<'_> {
             let Some(Some((running, budgets))) = found else {
                 continue;
             };
+            ports.add(self.machine, &running, &mut wanted.warnings);
             path.threads
                 .extend(running.vm.vhost_workers.iter().cloned());
             path.irqs.extend(running.vm.vfio_irqs.clone());

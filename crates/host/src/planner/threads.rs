@@ -54,7 +54,7 @@ pub(super) fn thread_cpus(
     };
     Ok(Some(Step::required(
         change,
-        "because its class has these CPUs",
+        "because its class or service has these CPUs",
     )))
 }
 

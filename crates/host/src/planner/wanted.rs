@@ -54,12 +54,17 @@ impl Wanted {
         self.failed.iter().any(|(failed, _)| failed == group)
     }
 
-    /// Fails VMs that want different values of one setting: each would undo the other's for ever.
+    /// Fails VMs, processes and services that want different values of one setting: each would undo the other's for ever.
     pub(super) fn fail_contradictions(&mut self) {
         let mut first: HashMap<String, &Step> = HashMap::new();
         let mut contradictions = Vec::new();
-        let of_vms = |step: &&Step| matches!(step.group, Group::Vm(_));
-        for step in self.steps.iter().filter(of_vms) {
+        let is_named = |step: &&Step| {
+            matches!(
+                step.group,
+                Group::Vm(_) | Group::Process(_) | Group::HostService(_)
+            )
+        };
+        for step in self.steps.iter().filter(is_named) {
             let subject = step.change.subject();
             let Some(other) = first.get(&subject) else {
                 first.insert(subject, step);
@@ -78,7 +83,7 @@ impl Wanted {
         for (groups, what) in contradictions {
             for group in groups {
                 if !self.has_failed(&group) {
-                    let fix = "two [[vm]] tables mean one VM: remove one of them".to_owned();
+                    let fix = "two tables mean one VM or service: remove one of them".to_owned();
                     let what = what.clone();
                     self.fail(group, HostError::BadInput { what, fix });
                 }

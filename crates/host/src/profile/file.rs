@@ -22,14 +22,15 @@
 
 use std::collections::BTreeMap;
 
-use steadyvm_config::{File, Kernel, Net, Nic, Place, Placed, User, Users, Vm, Written, written};
+use steadyvm_config::{File, Kernel, Net, Nic, Placed, Vm, Written, written};
 
-use super::class::{Class, HIGHEST_PRIORITY, ThreadPriority};
+use super::class::{HIGHEST_PRIORITY, ThreadPriority};
+use super::classes::{Classes, class, must_have_class};
 use super::demux::DemuxProfile;
+use super::fields::{address_of, cgroup_is_wrong, checked, unit_is_wrong, users, wrong};
+use super::host_service;
 use super::parts::{NicProfile, Softirqs, VmProfile};
 use super::whole::Profile;
-use crate::address::{Address, is_unicast, parse_address};
-use crate::cpu_set::CpuSet;
 use crate::error::HostError;
 use crate::printable::printable;
 
@@ -54,7 +55,7 @@ pub fn asking(name: &str, file: &File) -> Result<Profile, HostError> {
     if asked == Profile::default() {
         return Err(HostError::BadInput {
             what: format!("{name} line 1 column 1: nothing in it is for the network"),
-            fix: "add [net], [kernel], a [[nic]] with a class, or ranks to the class of a VM"
+            fix: "add [net], [kernel], a [[nic]] with a class, a [[host_service]], or ranks to the class of a VM"
                 .into(),
         });
     }
@@ -88,6 +89,16 @@ pub fn of(file: &File) -> Result<Profile, HostError> {
     for vm in &file.vm {
         profile.vms.extend(vm_profile(vm, classes)?);
     }
+    for service in &file.host_service {
+        let read = host_service::read(service, classes)?;
+        let mut others = profile.host_services.iter();
+        if others.any(|other| other.unit == read.unit) {
+            let what = format!("host service \"{}\" is there twice", printable(&read.unit));
+            let fix = "give each unit one [[host_service]]";
+            return Err(wrong(&service.place, &what, fix));
+        }
+        profile.host_services.push(read);
+    }
     // A VCPU that computes without end must not stop the threads that all of the host depends on.
     let above = profile.highest_of_tenants().map(|highest| highest + 1);
     let above = above
@@ -103,71 +114,6 @@ pub fn of(file: &File) -> Result<Profile, HostError> {
 
 fn value<T: Copy>(placed: Option<&Placed<T>>) -> Option<T> {
     placed.map(|placed| placed.value)
-}
-
-fn wrong(place: &Place, what: &str, fix: &str) -> HostError {
-    HostError::BadInput {
-        what: format!("{place}: {what}"),
-        fix: fix.into(),
-    }
-}
-
-type Classes = BTreeMap<String, Placed<Vm>>;
-
-/// The network settings of a class over those of the classes it extends; none if neither has
-/// any.
-fn class(name: &str, at: &Place, classes: &Classes) -> Result<Option<Class>, HostError> {
-    let mut settings: Option<Class> = None;
-    let mut chain: Vec<&str> = Vec::new();
-    let (mut next, mut at) = (Some(name), at);
-    while let Some(wanted) = next {
-        let Some((key, table)) = classes.get_key_value(wanted) else {
-            if let Some(built_in) = Class::built_in(wanted) {
-                settings.get_or_insert_default().fill_from(&built_in);
-                break;
-            }
-            let what = format!("there is no class \"{wanted}\"");
-            return Err(wrong(at, &what, &format!("add [class.{wanted}]")));
-        };
-        at = &table.place;
-        if chain.contains(&key.as_str()) {
-            let circle = format!("{} -> {key}", chain.join(" -> "));
-            let what = format!("classes extend each other in a circle: {circle}");
-            return Err(wrong(at, &what, "break it"));
-        }
-        chain.push(key);
-        if table.path_key().is_some() {
-            let own = class_net(table, name).map_err(|what| {
-                wrong(
-                    at,
-                    &format!("class \"{key}\": {what}"),
-                    "name CPUs of this host",
-                )
-            })?;
-            settings.get_or_insert_default().fill_from(&own);
-        }
-        next = table.extends.as_deref();
-        if next.is_none()
-            && let Some(built_in) = Class::built_in(key)
-        {
-            settings.get_or_insert_default().fill_from(&built_in);
-        }
-    }
-    if let Some(settings) = &mut settings {
-        name.clone_into(&mut settings.name);
-    }
-    Ok(settings)
-}
-
-fn must_have_class(name: &str, at: &Place, classes: &Classes) -> Result<Class, HostError> {
-    class(name, at, classes)?.ok_or_else(|| {
-        let what = format!("class \"{name}\" has no settings for the network");
-        wrong(
-            at,
-            &what,
-            &format!("add ranks, such as irq = 80, to [class.{name}]"),
-        )
-    })
 }
 
 fn nic_profile(table: &Placed<Nic>, classes: &Classes) -> Result<NicProfile, HostError> {
@@ -248,125 +194,13 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         class: class.unwrap_or_default(),
         unit: checked(name, unit.as_ref(), unit_is_wrong)?,
         cgroup: checked(name, cgroup.as_ref(), cgroup_is_wrong)?,
-        users: users(name, user.as_ref())?,
+        users: users(&format!("VM \"{name}\""), user.as_ref())?,
         nic: nic.clone(),
         way: *way,
         mac: mac.as_ref().map(|mac| address_of(name, mac)).transpose()?,
         place: at.to_string(),
         ..VmProfile::default()
     }))
-}
-
-fn address_of(vm: &str, mac: &Placed<String>) -> Result<Address, HostError> {
-    let address = parse_address(&mac.value).filter(|address| is_unicast(*address));
-    address.ok_or_else(|| {
-        let text = printable(&mac.value);
-        let what = format!("VM \"{vm}\": `{text}` is no hardware address of one device");
-        let fix = "write it as the VM has it, such as \"52:54:00:12:34:56\"";
-        wrong(&mac.place, &what, fix)
-    })
-}
-
-/// Users by name or number; digits alone are a number, as for `chown`.
-fn users(vm: &str, field: Option<&Placed<Users>>) -> Result<Vec<User>, HostError> {
-    let Some(field) = field else {
-        return Ok(Vec::new());
-    };
-    let users = match &field.value {
-        Users::One(user) => vec![user.clone()],
-        Users::Several(users) => users.clone(),
-    };
-    let read = |user: User| match user {
-        User::Name(name) if !name.is_empty() && name.bytes().all(|it| it.is_ascii_digit()) => {
-            name.parse().ok().map(User::Number)
-        }
-        User::Name(name) => {
-            let is_one = |it: char| !it.is_control() && !it.is_whitespace() && it != ':';
-            (!name.is_empty() && name.chars().all(is_one)).then_some(User::Name(name))
-        }
-        number @ User::Number(_) => Some(number),
-    };
-    let users: Option<Vec<User>> = users.into_iter().map(read).collect();
-    users.filter(|users| !users.is_empty()).ok_or_else(|| {
-        let what = format!("VM \"{vm}\": `user` names no user");
-        let fix = "write a name of /etc/passwd or a number, or a list of these, or leave it out";
-        wrong(&field.place, &what, fix)
-    })
-}
-
-/// The text of a field, unless it is wrong: `is_wrong` says what and what to do.
-fn checked(
-    vm: &str,
-    field: Option<&Placed<String>>,
-    is_wrong: fn(&str) -> Option<(&'static str, &'static str)>,
-) -> Result<Option<String>, HostError> {
-    let Some(field) = field else { return Ok(None) };
-    let text = &field.value;
-    match is_wrong(text) {
-        None => Ok(Some(text.clone())),
-        Some((what, fix)) => {
-            let what = format!("VM \"{vm}\": \"{}\" {what}", printable(text));
-            Err(wrong(&field.place, &what, fix))
-        }
-    }
-}
-
-/// What would never be the unit of a process.
-fn unit_is_wrong(unit: &str) -> Option<(&'static str, &'static str)> {
-    let stem = [".service", ".scope", ".slice"]
-        .iter()
-        .find_map(|end| unit.strip_suffix(end));
-    let wrong =
-        |stem: &str| stem.is_empty() || unit.contains('/') || unit.contains(char::is_control);
-    match stem {
-        Some(stem) if stem.ends_with('@') => Some((
-            "is a template, in which nothing runs",
-            "write the name of an instance, such as \"web@1.service\"",
-        )),
-        Some(stem) if !wrong(stem) => None,
-        _ => Some((
-            "is no systemd unit that a process runs in",
-            "write its whole name, such as \"web.service\", as `systemctl status PID` shows it",
-        )),
-    }
-}
-
-/// What would never be the cgroup of a process, or is everyone's.
-fn cgroup_is_wrong(cgroup: &str) -> Option<(&'static str, &'static str)> {
-    let is_one = cgroup.starts_with('/') && !cgroup.trim_end_matches('/').is_empty();
-    let is_file = cgroup.starts_with("/sys/");
-    (!is_one || is_file || cgroup.contains(char::is_control)).then_some((
-        "is no cgroup of a VM",
-        "write its path as /proc/PID/cgroup has it, such as \"/machine.slice/web\", without /sys/fs/cgroup",
-    ))
-}
-
-fn class_net(net: &Vm, name: &str) -> Result<Class, String> {
-    let cpus = match &net.path_cpus {
-        None => None,
-        Some(list) if list.is_empty() => return Err("path_cpus is empty".into()),
-        Some(list) => {
-            let most = crate::cpu_set::MAX_CPU;
-            if let Some(cpu) = list.iter().find(|&&cpu| cpu > most) {
-                return Err(format!("there can be no CPU {cpu}"));
-            }
-            Some(list.iter().copied().collect::<CpuSet>())
-        }
-    };
-    Ok(Class {
-        name: name.to_owned(),
-        irq: net.irq,
-        napi: net.napi,
-        threaded_napi: net.threaded_napi,
-        cpus,
-        vhost: net.vhost,
-        vhost_is_built_in: false,
-        vcpu: net.vcpu,
-        io: net.io,
-        main: net.main,
-        tap_qdisc: net.tap_qdisc,
-        tap_batch: net.tap_batch,
-    })
 }
 
 fn demux(net: &Net) -> Result<Option<DemuxProfile>, HostError> {

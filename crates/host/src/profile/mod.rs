@@ -6,9 +6,12 @@
 
 pub(crate) mod budget;
 pub(crate) mod class;
+mod classes;
 mod demux;
+mod fields;
 pub mod file;
 mod flows;
+mod host_service;
 mod parts;
 mod scheduler;
 pub mod tuned;
@@ -17,7 +20,7 @@ mod whole;
 pub use budget::{USABLE_BY_EXT_PERCENT, USABLE_PERCENT, VcpuBudget};
 pub use class::{Class, HIGHEST_PRIORITY, TapQdisc, ThreadPriority};
 pub use demux::DemuxProfile;
-pub use parts::{NicProfile, ProcessProfile, Softirqs, VmProfile};
+pub use parts::{HostServiceProfile, NicProfile, ProcessProfile, Softirqs, VmProfile};
 pub use scheduler::SchedulerProfile;
 pub use tuned::TunedProfile;
 pub use whole::Profile;

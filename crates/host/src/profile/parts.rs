@@ -9,6 +9,7 @@ use super::budget::VcpuBudget;
 use super::class::{Class, ThreadPriority};
 use super::scheduler::SchedulerProfile;
 use crate::address::Address;
+use crate::cpu_set::CpuSet;
 use crate::discover::VmSelector;
 use crate::settings::links::FlowRule;
 
@@ -114,6 +115,28 @@ pub struct ProcessProfile {
     pub start_time: Option<u64>,
     /// Its class: its threads get `vcpu`, as the end of the path.
     pub class: Class,
+}
+
+/// A service of the host, and what its threads get.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostServiceProfile {
+    /// Its unit of the system's systemd.
+    pub unit: String,
+    /// The users of whose processes the unit is believed, besides root.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<User>,
+    /// The rank of its threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<ThreadPriority>,
+    /// The budget of each of its threads, in place of a rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<VcpuBudget>,
+    /// The CPUs of its threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuSet>,
+    /// Where the profile names it, for messages.
+    #[serde(default)]
+    pub place: String,
 }
 
 /// Settings of the kernel's deferred work, for the whole host. `None`: left as it is.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::class::{Class, TapQdisc, ThreadPriority};
 use super::demux::DemuxProfile;
-use super::parts::{NicProfile, ProcessProfile, Softirqs, VmProfile};
+use super::parts::{HostServiceProfile, NicProfile, ProcessProfile, Softirqs, VmProfile};
 use super::scheduler::SchedulerProfile;
 use super::tuned::{self, TunedProfile};
 use crate::error::{HostError, at};
@@ -27,6 +27,9 @@ pub struct Profile {
     /// Services that are processes of the host itself.
     #[serde(default)]
     pub processes: Vec<ProcessProfile>,
+    /// Services of the host itself, by their systemd units.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_services: Vec<HostServiceProfile>,
     /// Deferred work.
     pub softirqs: Softirqs,
     /// The longest piece in which the fair server of a CPU gives normal threads their share;

@@ -13,7 +13,7 @@ use super::fake::FakeHost;
 use super::files::{File, IrqAffinity};
 use super::functions::{Functions, OwnFunction, XdpAddress, XdpProgram};
 use super::kind::{AnyChange, ChangeOf, Entries, Reading, SettingKind};
-use super::links::{FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer};
+use super::links::{BroadcastCutoff, FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer};
 use super::machine::Machine;
 use super::threads::{ThreadAffinity, ThreadPolicy};
 use super::vcpu_budgets::VcpuBudgets;
@@ -135,6 +135,7 @@ kinds!(
     FlowRuleAt,
     RxFrames,
     TapSendBuffer,
+    BroadcastCutoff,
     EarlyDemux,
     Functions,
     OwnFunction,

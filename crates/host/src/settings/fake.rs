@@ -107,6 +107,10 @@ pub struct FakeState {
     pub moderation: BTreeMap<String, Moderation>,
     /// Send buffers in bytes by process and descriptor, of queues of taps that have a limit.
     pub send_buffers: BTreeMap<(u32, u32), u32>,
+    /// The cards below macvtaps, by macvtap.
+    pub macvtaps: BTreeMap<String, String>,
+    /// The cutoff of broadcast queueing by card, where it is not the kernel's.
+    pub broadcast_cutoffs: BTreeMap<String, i32>,
     /// Flow steering by NIC, for those that have it.
     pub flow_steering: BTreeMap<String, FakeFlowSteering>,
     /// NAPI threads to come by NIC: they appear when `threaded` is first set to 1.

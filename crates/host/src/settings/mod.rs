@@ -33,7 +33,9 @@ pub use fair_server::FairServer;
 pub use files::{File, Form, IrqAffinity, IrqCpus};
 pub use functions::{Functions, OwnFunction, Owner, Program, Way, XdpAddress, XdpProgram};
 pub use kind::{ChangeOf, Entries, Reading, SettingKind};
-pub use links::{FlowPlace, FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer};
+pub use links::{
+    BroadcastCutoff, FlowPlace, FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer,
+};
 pub use machine::{Machine, Namespaces, Thread, ThreadId};
 pub use threads::{ThreadAffinity, ThreadPolicy};
 pub use vcpu_budgets::VcpuBudgets;

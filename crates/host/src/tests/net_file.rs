@@ -374,7 +374,7 @@ proptest! {
     #[test]
     fn no_text_panics(text in "\\PC*", words in prop::collection::vec(
         prop::sample::select(vec![
-            "[net]", "[class.a]", "[kernel]", "[[nic]]", "[[vm]]", "name = \"a\"", "\n", "irq = 3",
+            "[net]", "[class.a]", "[kernel]", "[[nic]]", "[[vm]]", "[[host_service]]", "rank = 5", "name = \"a\"", "\n", "irq = 3",
             "class = \"a\"", "unit = \"a.service\"", "cgroup = \"/a\"", "extends = \"a\"", "cpus = [1]", "queues = [{queue = 0, class = \"a\"}]",
         ]), 0..20))
     {

@@ -1,4 +1,4 @@
-//! Whose events concern a watch: cards that the file names, processes that may be VMs that it names.
+//! Whose events concern a watch: cards, and processes that may be VMs or services of the host that the file names.
 //!
 //! Containers come and go with their links, and any process may call its threads what it likes. What they do is no reason to look at
 //! the whole host. So each message is read, and only the one link or process that it is about is looked at.
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use crate::Machine;
-use crate::discover::{User, VmSelector, holds_a_vm, may_be_vm};
+use crate::discover::{User, VmSelector, holds_a_vm, may_be_host_service, may_be_vm};
 use crate::profile::Profile;
 use netlink_packet_core::{NlaBuffer, NlasIterator};
 use nix::net::if_::if_nametoindex;
@@ -42,6 +42,7 @@ pub struct Concern {
     /// Of the cards, as far as they are there: one that is renamed keeps it.
     indexes: BTreeSet<u32>,
     vms: Vec<(VmSelector, Vec<User>)>,
+    services: Vec<(String, Vec<User>)>,
     /// Processes that made VMs and were none that is meant.
     strangers: BTreeSet<u32>,
     /// Whether processes have the numbers here that the kernel tells.
@@ -57,6 +58,7 @@ impl Concern {
             cards: BTreeSet::new(),
             indexes: BTreeSet::new(),
             vms: Vec::new(),
+            services: Vec::new(),
             strangers: BTreeSet::new(),
             knows_processes: namespace.is_ok_and(|it| it.as_os_str() == FIRST_PID_NAMESPACE),
         };
@@ -75,7 +77,21 @@ impl Concern {
             .collect();
         let vms = profile.vms.iter();
         self.vms = vms.map(|vm| (vm.selector(), vm.users.clone())).collect();
+        let services = profile.host_services.iter();
+        self.services = services
+            .map(|service| (service.unit.clone(), service.users.clone()))
+            .collect();
         self.strangers.clear();
+    }
+
+    /// Whether services of the host are named.
+    pub(super) fn has_services(&self) -> bool {
+        !self.services.is_empty()
+    }
+
+    /// Whether a process that has begun a program may be of a service that is named.
+    pub(super) fn began(&self, pid: u32) -> bool {
+        may_be_host_service(&self.machine, pid, &self.services)
     }
 
     /// Whether a message of rtnetlink's link group is about a card that is named, or about a new tap, which a named VM may
@@ -106,8 +122,8 @@ impl Concern {
         }
         let kind = attribute(attributes, LINK_INFO);
         let kind = kind.as_deref().and_then(|info| attribute(info, INFO_KIND));
-        let is_new_tap =
-            change == IS_NEW && kind.map(|bytes| text(&bytes)).as_deref() == Some("tun");
+        let kind = kind.map(|bytes| text(&bytes));
+        let is_new_tap = change == IS_NEW && matches!(kind.as_deref(), Some("tun" | "macvtap"));
         self.indexes.contains(&index) || (is_new_tap && !self.vms.is_empty())
     }
 
@@ -222,6 +238,7 @@ mod tests {
             (9, 1, "steady-card01", "", false),
             (10, IS_NEW, "tap0", "tun", true),
             (10, 1, "tap0", "tun", false),
+            (12, IS_NEW, "macvtap0", "macvtap", true),
         ] {
             let message = message(index, change, name, kind);
             assert_eq!(named.link(&message), expected, "{name} {kind}");

@@ -1,9 +1,10 @@
-//! The kernel's word that a thread calls itself a VCPU's: QEMU names each just before it makes the VCPU.
+//! The kernel's word that a thread calls itself a VCPU's, and that a process has begun another program.
 //!
-//! KVM tells of a VM, not of its VCPUs, which may come much later. The process connector
-//! (`drivers/connector/cn_proc.c`, `include/uapi/linux/cn_proc.h`) tells of every thread that changes its name. A filter
-//! in the kernel lets through only names as `CPU 0/KVM` and `vcpu0/NAME`, so that nothing else wakes the reader. A name
-//! is a hint to look, and no more: anybody may choose one.
+//! KVM tells of a VM, not of its VCPUs, which may come much later: QEMU names a thread just before it makes the VCPU. The
+//! process connector (`drivers/connector/cn_proc.c`, `include/uapi/linux/cn_proc.h`) tells of every thread that changes its
+//! name. A filter in the kernel lets through only names as `CPU 0/KVM` and `vcpu0/NAME`, so that nothing else wakes the
+//! reader. A name is a hint to look, and no more: anybody may choose one. A unit of systemd that starts begins a program
+//! (`PROC_EVENT_EXEC`); these are let through only where the file names services of the host.
 
 use std::io;
 use std::mem::size_of_val;
@@ -16,6 +17,8 @@ use nix::sys::socket::{MsgFlags, NetlinkAddr, bind, send};
 const PROCESSES: u32 = 1;
 /// `PROC_CN_MCAST_LISTEN`.
 const LISTEN: u32 = 1;
+/// `PROC_EVENT_EXEC`: a process has begun another program.
+const PROGRAM: u32 = 0x2;
 /// `PROC_EVENT_COMM`: a thread has changed its name.
 const NAMED: u32 = 0x200;
 /// Where in a message `proc_event.what` is, behind nlmsghdr (16 bytes) and `cn_msg` (20 bytes) …
@@ -37,7 +40,7 @@ fn is_in_first_namespaces() -> bool {
     is("pid", "pid:[4026531836]") && is("user", "user:[4026531837]")
 }
 
-/// Listens; each message from then on is a thread that calls itself a VCPU's.
+/// Listens; each message from then on is a thread that calls itself a VCPU's. [`hear`] adds programs.
 ///
 /// # Errors
 /// A kernel without the connector, no right to listen (`CAP_NET_ADMIN`), or a container.
@@ -54,7 +57,7 @@ pub fn listen() -> io::Result<OwnedFd> {
     // SAFETY: it was just opened, and nobody else has it.
     let listener = unsafe { OwnedFd::from_raw_fd(descriptor) };
     // Before anything can come.
-    attach(&listener, &filter())?;
+    attach(&listener, &filter(false))?;
     bind(listener.as_raw_fd(), &NetlinkAddr::new(0, PROCESSES))?;
     send(listener.as_raw_fd(), &request(), MsgFlags::empty())?;
     Ok(listener)
@@ -66,6 +69,22 @@ pub fn vcpu_of(message: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| word(at).map(u32::from_ne_bytes);
     let is_vcpu = number(WHAT)? == NAMED && BEGINNINGS.contains(&word(NAME)?);
     is_vcpu.then_some((number(PROCESS)?, number(THREAD)?))
+}
+
+/// The process that has begun another program, as a message says; none if it says something else.
+pub fn program_of(message: &[u8]) -> Option<u32> {
+    let word = |at: usize| message.get(at..at + 4)?.try_into().ok();
+    let number = |at: usize| word(at).map(u32::from_ne_bytes);
+    if number(WHAT)? == PROGRAM {
+        number(PROCESS)
+    } else {
+        None
+    }
+}
+
+/// Whether programs are heard of from here on, too.
+pub fn hear(listener: &OwnedFd, programs: bool) -> io::Result<()> {
+    attach(listener, &filter(programs))
 }
 
 /// nlmsghdr, `cn_msg` and the operation.
@@ -93,8 +112,8 @@ fn request() -> Vec<u8> {
     words.flat_map(u32::to_ne_bytes).collect()
 }
 
-/// The filter as `vcpu_of`. It loads words in network order.
-fn filter() -> [libc::sock_filter; 7] {
+/// The filter as `vcpu_of`, and with `programs` as `program_of`. It loads words in network order.
+fn filter(programs: bool) -> [libc::sock_filter; 8] {
     let of = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
         code: code as u16,
         jt,
@@ -103,9 +122,12 @@ fn filter() -> [libc::sock_filter; 7] {
     };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let word = |what: u32| u32::from_be_bytes(what.to_ne_bytes());
     [
         of(load, 0, 0, WHAT as u32),
-        of(equal, 0, 4, u32::from_be_bytes(NAMED.to_ne_bytes())),
+        // To the end that takes it, or to the one that does not.
+        of(equal, if programs { 4 } else { 5 }, 0, word(PROGRAM)),
+        of(equal, 0, 4, word(NAMED)),
         of(load, 0, 0, NAME as u32),
         of(equal, 1, 0, u32::from_be_bytes(BEGINNINGS[0])),
         of(equal, 0, 1, u32::from_be_bytes(BEGINNINGS[1])),
@@ -159,22 +181,29 @@ mod tests {
 
     /// The kernel's filter and ours, on a pair of sockets.
     #[test]
-    fn the_kernel_lets_through_names_of_vcpus_and_nothing_else() {
+    fn the_kernel_lets_through_names_of_vcpus_and_programs_that_are_asked_for() {
         let (from, to) = UnixDatagram::pair().unwrap();
         to.set_nonblocking(true).unwrap();
         let to = OwnedFd::from(to);
-        attach(&to, &filter()).unwrap();
         let mut buffer = [0; 128];
-        for (what, name, expected) in [
-            (NAMED, &b"CPU 0/KVM"[..], true),
-            (NAMED, b"vcpu1/web", true),
-            (NAMED, b"CPU", false),
-            (NAMED, b"qemu-system-x86", false),
-            (1, b"CPU 0/KVM", false),
+        for (programs, what, name, expected) in [
+            (false, NAMED, &b"CPU 0/KVM"[..], true),
+            (false, NAMED, b"vcpu1/web", true),
+            (false, NAMED, b"CPU", false),
+            (false, NAMED, b"qemu-system-x86", false),
+            (false, 1, b"CPU 0/KVM", false),
+            (false, PROGRAM, b"", false),
+            (true, PROGRAM, b"", true),
+            (true, NAMED, b"CPU 0/KVM", true),
+            (true, NAMED, b"CPU", false),
+            (true, 1, b"", false),
         ] {
+            hear(&to, programs).unwrap();
             let message = message(what, name);
-            let said = expected.then_some((7, 8));
-            assert_eq!(vcpu_of(&message), said, "{name:?}");
+            let is_named = expected && what == NAMED;
+            assert_eq!(vcpu_of(&message), is_named.then_some((7, 8)), "{name:?}");
+            let is_program = what == PROGRAM;
+            assert_eq!(program_of(&message), is_program.then_some(7), "{what}");
             // What the filter drops, the sender is not told of.
             from.send(&message).unwrap();
             let got = recv(to.as_raw_fd(), &mut buffer, MsgFlags::empty());
@@ -210,10 +239,28 @@ mod tests {
         assert!(matches!(rest, Ok(_) | Err(Errno::EAGAIN)));
     }
 
+    #[test]
+    fn a_program_that_begins_is_heard_of_if_it_is_asked_for() {
+        let Ok(listener) = listen() else {
+            eprintln!("skipped: this process may not listen");
+            return;
+        };
+        hear(&listener, true).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let mut buffer = [0; 256];
+        // Every message was there before wait() returned: the kernel sends it as the program begins.
+        let mut heard = std::iter::from_fn(|| {
+            let count = recv(listener.as_raw_fd(), &mut buffer, MsgFlags::empty()).ok()?;
+            Some(program_of(&buffer[..count]))
+        });
+        assert!(heard.any(|pid| pid == Some(child.id())));
+    }
+
     proptest! {
         #[test]
         fn no_message_panics(bytes in prop::collection::vec(any::<u8>(), 0..96)) {
-            let _ = vcpu_of(&bytes);
+            let _ = (vcpu_of(&bytes), program_of(&bytes));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! `RTMGRP_LINK`. Reading needs no rights beyond those of the network namespace. That a VCPU is about to be made, a
 //! thread's name says (`connector`), where this process may know. What concerns only others is left out (`concern`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -44,6 +44,8 @@ pub enum Event {
     VmUnknown,
     /// A thread is about to make a virtual CPU.
     Vcpu,
+    /// A service of the host that the file names has begun a program: it starts, or starts again.
+    Service,
     /// A VM is gone.
     VmGone,
     /// A network interface came, went, was renamed or changed its state.
@@ -64,6 +66,8 @@ pub struct Events {
     links: OwnedFd,
     /// None where the kernel has no connector, or this process no right to listen.
     names: Option<OwnedFd>,
+    /// Whether `names` tells of programs, too.
+    hears_programs: bool,
     /// Until then names of threads are not read.
     names_rest_until: Option<Instant>,
     hang_up: UnixStream,
@@ -75,14 +79,15 @@ impl Events {
     pub fn open(warn: impl Fn(&str)) -> io::Result<Self> {
         let names = connector::listen().map_err(|error| {
             warn(&format!(
-                "cannot hear of threads that call themselves virtual CPUs ({error}): one that is plugged into a running VM \
-                 is found within 30 s"
+                "cannot hear of threads that call themselves virtual CPUs ({error}): one that is plugged into a running VM, \
+                 and a service of the host that starts, is found within 30 s"
             ));
         });
         Ok(Self {
             uevents: listen(SockProtocol::NetlinkKObjectUEvent, UEVENT_GROUP)?,
             links: listen(SockProtocol::NetlinkRoute, LINK_GROUP)?,
             names: names.ok(),
+            hears_programs: false,
             names_rest_until: None,
             hang_up: signal(SIGHUP)?,
             end: [signal(SIGTERM)?, signal(SIGINT)?],
@@ -91,6 +96,7 @@ impl Events {
 
     /// Waits for events until a time-out; none that concerns happened if the answer is empty.
     pub fn wait(&mut self, timeout: Duration, concern: &mut Concern) -> io::Result<Vec<Event>> {
+        self.follow(concern);
         let rest = self.names_rest_until.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(Instant::now())
         });
@@ -138,12 +144,17 @@ impl Events {
         {
             // Each process is looked at once.
             let mut threads = BTreeMap::new();
+            let mut programs = BTreeSet::new();
             drain(names, &mut events, |message| {
                 threads.extend(connector::vcpu_of(message));
+                programs.extend(connector::program_of(message));
                 None
             })?;
-            let is_meant = threads.into_iter().any(|thread| concern.named(thread));
-            events.extend(is_meant.then_some(Event::Vcpu));
+            let is_vcpu = threads.into_iter().any(|thread| concern.named(thread));
+            let is_service = programs.into_iter().any(|pid| concern.began(pid));
+            events.extend(is_vcpu.then_some(Event::Vcpu));
+            events.extend(is_service.then_some(Event::Service));
+            let is_meant = is_vcpu || is_service;
             self.names_rest_until = (!is_meant).then(|| Instant::now() + NAMES_APART);
         }
         if ready[3] && was_raised(&mut self.hang_up)? {
@@ -157,6 +168,18 @@ impl Events {
         events.sort_unstable();
         events.dedup();
         Ok(events)
+    }
+}
+
+impl Events {
+    /// Hears of programs as long as somebody is concerned by them: a host begins many.
+    fn follow(&mut self, concern: &Concern) {
+        let wants = concern.has_services();
+        if let Some(names) = self.names.as_ref().filter(|_| wants != self.hears_programs) {
+            // Where the kernel refuses it, the look after 30 s finds what has begun.
+            let _ = connector::hear(names, wants);
+            self.hears_programs = wants;
+        }
     }
 }
 

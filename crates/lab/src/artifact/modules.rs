@@ -29,6 +29,7 @@ pub const HOST_MODULES: &[&str] = &[
     "bridge",
     "veth",
     "macvlan",
+    "macvtap",
     "vfio_pci",
     "vfio_iommu_type1",
     "igbvf",

@@ -313,6 +313,18 @@ fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parti
         };
         parties.vms.push(party);
     }
+    for service in &profile.host_services {
+        let warnings = &mut parties.warnings;
+        let (unit, users) = (&service.unit, &service.users);
+        match discover::host_service(machine, &processes, unit, users, warnings) {
+            Ok(found) => parties.processes.extend(found.iter().map(|found| Party {
+                name: unit.clone(),
+                pid: Some(found.pid),
+                roles: found.threads.iter().map(|it| role("thread", it)).collect(),
+            })),
+            Err(error) => parties.warnings.push(error.to_string()),
+        }
+    }
     for process in &profile.processes {
         match discover::process(machine, process.pid) {
             Ok(found) => parties.processes.push(Party {

@@ -26,6 +26,7 @@ mod hosts;
 mod inversion;
 mod levels;
 mod libvirt;
+mod macvtap;
 mod many;
 mod measure;
 mod net;

@@ -133,6 +133,10 @@ pub trait Links: Send + Sync {
         tap: &str,
         bytes: u32,
     ) -> io::Result<()>;
+    /// The cutoff of broadcast queueing of the card below a macvlan or macvtap. `EOPNOTSUPP` if the device is neither.
+    fn broadcast_cutoff(&self, device: &str) -> io::Result<i32>;
+    /// Sets it for all macvlans and macvtaps of that card.
+    fn set_broadcast_cutoff(&self, device: &str, cutoff: i32) -> io::Result<()>;
     /// The address that a card filters for one of its functions; zeros without one.
     fn function_address(&self, card: &str, number: u32) -> io::Result<Address>;
     /// Sets it.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::calls::{
     FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc, UNLIMITED_BYTES,
 };
+use super::macvlan::DEFAULT_CUTOFF;
 use crate::address::Address;
 use crate::settings::fake::{FakeHost, FakeState, error};
 
@@ -43,6 +44,48 @@ impl FakeState {
     fn must_be_queue(&self, pid: u32, descriptor: u32, tap: &str) -> io::Result<()> {
         let is_one = self.queues_of(pid, tap)?.contains(&descriptor);
         is_one.then_some(()).ok_or_else(|| error(libc::ENODEV))
+    }
+}
+
+impl FakeState {
+    fn card_below(&self, macvtap: &str) -> io::Result<String> {
+        self.must_have(macvtap)?;
+        let card = self.macvtaps.get(macvtap).cloned();
+        card.ok_or_else(|| error(libc::EOPNOTSUPP))
+    }
+}
+
+impl FakeHost {
+    /// Adds a macvtap with this number on a card.
+    pub fn macvtap(&self, name: &str, index: u32, card: &str) {
+        let net = "/sys/class/net";
+        let device = format!("{net}/{name}/macvtap/tap{index}");
+        self.file(&format!("{net}/{name}/ifindex"), &format!("{index}\n"));
+        self.file(&format!("{net}/{name}/lower_{card}"), "");
+        self.file(&format!("{device}/dev"), &format!("246:{index}\n"));
+        self.edit(|state| {
+            let above = state.real(&format!("{net}/{card}/upper_{name}"));
+            state.files.insert(above, String::new());
+            let class = format!("/sys/class/macvtap/tap{index}");
+            state.links.insert(class, device);
+            state.macvtaps.insert(name.to_owned(), card.to_owned());
+        });
+    }
+
+    /// Removes a macvtap. The last one takes the cutoff of its card with it.
+    pub fn remove_macvtap(&self, name: &str) {
+        self.edit(|state| {
+            let own = format!("/sys/class/net/{name}/");
+            let above = format!("/upper_{name}");
+            state
+                .files
+                .retain(|path, _| !path.starts_with(&own) && !path.ends_with(&above));
+            state.links.retain(|_, target| !target.starts_with(&own));
+            let card = state.macvtaps.remove(name).unwrap_or_default();
+            if !state.macvtaps.values().any(|other| *other == card) {
+                state.broadcast_cutoffs.remove(&card);
+            }
+        });
     }
 }
 
@@ -163,6 +206,24 @@ impl Links for FakeHost {
             state
                 .send_buffers
                 .retain(|_, bytes| *bytes != UNLIMITED_BYTES);
+            Ok(())
+        })
+    }
+
+    fn broadcast_cutoff(&self, device: &str) -> io::Result<i32> {
+        let inner = self.lock();
+        let card = inner.state.card_below(device)?;
+        let cutoff = inner.state.broadcast_cutoffs.get(&card);
+        Ok(cutoff.copied().unwrap_or(DEFAULT_CUTOFF))
+    }
+
+    fn set_broadcast_cutoff(&self, device: &str, cutoff: i32) -> io::Result<()> {
+        self.mutate(|state| {
+            let card = state.card_below(device)?;
+            state.broadcast_cutoffs.insert(card, cutoff);
+            state
+                .broadcast_cutoffs
+                .retain(|_, cutoff| *cutoff != DEFAULT_CUTOFF);
             Ok(())
         })
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::calls::{FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc};
-use super::{ethtool, function, link, netdev, qdisc, sockets, tap};
+use super::{ethtool, function, link, macvlan, netdev, qdisc, sockets, tap};
 use crate::address::Address;
 
 /// The network devices of the running kernel, in the network namespace of this process.
@@ -68,6 +68,14 @@ impl Links for KernelLinks {
         bytes: u32,
     ) -> io::Result<()> {
         tap::set_send_buffer(pid, descriptor, tap, bytes)
+    }
+
+    fn broadcast_cutoff(&self, device: &str) -> io::Result<i32> {
+        macvlan::broadcast_cutoff(device)
+    }
+
+    fn set_broadcast_cutoff(&self, device: &str, cutoff: i32) -> io::Result<()> {
+        macvlan::set_broadcast_cutoff(device, cutoff)
     }
 
     fn function_address(&self, card: &str, number: u32) -> io::Result<Address> {

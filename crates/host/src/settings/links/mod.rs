@@ -1,5 +1,6 @@
 //! Network devices: queueing disciplines, flow steering rules, the batches of taps.
 
+mod broadcast_cutoff;
 mod calls;
 mod ethtool;
 #[cfg(any(test, feature = "fake"))]
@@ -9,6 +10,8 @@ mod flow_steering;
 mod function;
 mod kernel;
 mod link;
+mod macvlan;
+mod macvtaps;
 mod netdev;
 mod netlink;
 mod qdisc;
@@ -19,6 +22,8 @@ mod tap;
 mod tap_send_buffer;
 mod taps;
 
+pub(crate) use broadcast_cutoff::of_card as cutoff_of_card;
+pub use broadcast_cutoff::{BroadcastCutoff, NOTHING_QUEUED};
 pub use calls::{
     FlowMatch, FlowRule, FlowTable, Links, Moderation, Napi, PortProtocol, PortSocket, Qdisc,
     UNLIMITED_BYTES,
@@ -26,6 +31,7 @@ pub use calls::{
 pub use flow_rule::{FlowPlace, FlowRuleAt};
 pub use flow_steering::FlowSteering;
 pub use kernel::KernelLinks;
+pub(crate) use macvtaps::{card_below, macvtap_of, macvtaps_above};
 pub use root_qdisc::RootQdisc;
 pub use rx_frames::RxFrames;
 pub use tap_send_buffer::TapSendBuffer;
