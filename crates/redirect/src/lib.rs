@@ -1,7 +1,7 @@
 //! One card for many VMs: takes a VM's packets from the card to the VM's tap, past the host's bridge.
 //!
-//! Two ways. [`join`] joins a network device that receives only this VM's packets, such as a virtual
-//! function of the card, with the tap, in both directions (tcx, Linux 6.6). [`by_address`] attaches an
+//! Two ways. [`receive`] and [`send`] join a network device that receives only this VM's packets, such as a virtual
+//! function of the card, with the tap, a direction each (tcx, Linux 6.6). [`by_address`] attaches an
 //! XDP program to the card itself, which looks the destination address up and hands the frame to the tap;
 //! what the VM sends goes the ordinary way.
 //!
@@ -11,6 +11,7 @@
 use std::fs;
 use std::io;
 use std::mem::size_of;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
@@ -116,24 +117,52 @@ impl KindOfIo for libbpf_rs::Error {
     }
 }
 
-/// Joins a function with a tap, in both directions. `directory` is made, below a BPF file system.
+/// Hands what a function receives to a tap. `directory` is made, below a BPF file system.
 ///
 /// # Errors
 /// A device is gone, or the kernel has no tcx. Then nothing is left behind.
-pub fn join(directory: &Path, pair: &Pair) -> Result<()> {
+pub fn receive(directory: &Path, pair: &Pair) -> Result<()> {
     make(directory, || {
-        let open = |map: &mut OpenObject| fill(map, pair);
-        let mut object = load(open, &[TO_TAP, FROM_TAP])?;
+        let mut object = load(|map| fill(map, pair), &[TO_TAP])?;
         pin_map(&mut object, ".rodata", &directory.join(SETTINGS))?;
         pin_map(&mut object, COUNTERS, &directory.join(COUNTERS))?;
-        // What arrives first: a VM that sends before it can receive has lost the answer.
-        for (name, device) in [(TO_TAP, pair.function), (FROM_TAP, pair.tap)] {
-            let mut link = attach_tcx(&program(&object, name)?, device)?;
-            link.pin(directory.join(name))
-                .cannot(format!("pin {name}"))?;
-        }
-        Ok(())
+        attach(&object, directory, TO_TAP, pair.function)
     })
+}
+
+/// Hands what a VM sends to the function that it receives by. The card must know the VM's address by then: it sends nothing
+/// for a sender that is not the function's.
+///
+/// # Errors
+/// A device is gone, or nothing of the pair is there. What was there before stays.
+pub fn send(directory: &Path, pair: &Pair) -> Result<()> {
+    let open = |object: &mut OpenObject| {
+        fill(object, pair)?;
+        // One count for both directions.
+        let mut maps = object.maps_mut();
+        let counters = maps.find(|map| map.name() == COUNTERS);
+        let mut counters = counters.ok_or_else(|| broken("find the counters", "there are none"))?;
+        let path = directory.join(COUNTERS);
+        let pinned = open_map(directory, COUNTERS)?;
+        counters
+            .reuse_fd(pinned.as_fd())
+            .cannot(format!("use {}", path.display()))
+    };
+    let object = load(open, &[FROM_TAP])?;
+    attach(&object, directory, FROM_TAP, pair.tap)
+}
+
+fn attach(object: &Object, directory: &Path, name: &str, device: u32) -> Result<()> {
+    let mut link = attach_tcx(&program(object, name)?, device)?;
+    link.pin(directory.join(name)).cannot(format!("pin {name}"))
+}
+
+/// Ends the direction from the tap. Nothing there is no error.
+///
+/// # Errors
+/// The pin cannot be removed.
+pub fn send_no_more(directory: &Path) -> io::Result<()> {
+    ignore_absent(fs::remove_file(directory.join(FROM_TAP)))
 }
 
 /// The pair that is joined there; none if nothing is.

@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use steadyvm_redirect::{Address, Counters, Pair};
 use steadyvm_redirect::{
-    addresses, by_address, counters, forget, join, joined, remove, serve, threads,
+    addresses, by_address, counters, forget, joined, receive, remove, send, serve, threads,
 };
 use tempfile::TempDir;
 
@@ -129,6 +129,12 @@ fn run(command: &str) {
     assert!(status(command), "{command}");
 }
 
+/// Both directions.
+fn join(directory: &Path, pair: &Pair) -> steadyvm_redirect::Result<()> {
+    receive(directory, pair)?;
+    send(directory, pair)
+}
+
 #[test]
 fn a_function_and_a_tap_are_joined_without_a_bridge() {
     let net = Net::new("join");
@@ -183,21 +189,19 @@ fn a_device_that_went_is_seen_and_what_is_left_is_removed() {
 #[test]
 fn what_cannot_be_joined_leaves_nothing_behind() {
     let net = Net::new("wrong");
-    for pair in [
-        Pair {
-            function: 99_999,
-            ..net.pair()
-        },
-        Pair {
-            tap: 99_999,
-            ..net.pair()
-        },
-        Pair {
-            tap: u32::MAX,
-            ..net.pair()
-        },
-    ] {
+    let without_function = Pair {
+        function: 99_999,
+        ..net.pair()
+    };
+    let received = net.on_the_host(|| receive(&net.directory, &without_function));
+    received.unwrap_err();
+    assert!(!net.directory.exists());
+    for tap in [99_999, u32::MAX] {
+        let pair = Pair { tap, ..net.pair() };
         net.on_the_host(|| join(&net.directory, &pair)).unwrap_err();
+        // One direction is there, which is told, and removed.
+        joined(&net.directory).unwrap_err();
+        remove(&net.directory).unwrap();
         assert!(!net.directory.exists(), "{pair:?}");
     }
 }

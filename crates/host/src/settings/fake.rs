@@ -125,6 +125,8 @@ pub struct FakeState {
     pub without_link: BTreeSet<String>,
     /// Functions that are joined with taps, by the name of their programs.
     pub redirects: BTreeMap<String, Pair>,
+    /// Those that hand what the VM sends to the function, too.
+    pub sending: BTreeSet<String>,
     /// The NAPIs of devices that the kernel tells of, by device.
     pub napis: BTreeMap<String, Vec<Napi>>,
     /// Early demultiplexing, if it is installed.

@@ -42,8 +42,12 @@ pub enum Program {
 pub trait Redirects: Send + Sync {
     /// What of a pair is there.
     fn joint(&self, name: &str) -> io::Result<Joint>;
-    /// Joins a function with a tap.
-    fn join(&self, name: &str, pair: &Pair) -> io::Result<()>;
+    /// Hands what a function receives to a tap.
+    fn receive(&self, name: &str, pair: &Pair) -> io::Result<()>;
+    /// Hands what the VM sends to the function, once the card knows its address.
+    fn send(&self, name: &str, pair: &Pair) -> io::Result<()>;
+    /// Ends that. Nothing there is no error.
+    fn send_no_more(&self, name: &str) -> io::Result<()>;
     /// What of a card's XDP program is there.
     fn program(&self, name: &str) -> io::Result<Program>;
     /// Attaches it to a card, by its index, with a thread for other packets on each of the CPUs.
@@ -96,8 +100,16 @@ impl Redirects for KernelRedirects {
         })
     }
 
-    fn join(&self, name: &str, pair: &Pair) -> io::Result<()> {
-        redirect::join(&self.of(name), pair).map_err(io::Error::other)
+    fn receive(&self, name: &str, pair: &Pair) -> io::Result<()> {
+        redirect::receive(&self.of(name), pair).map_err(io::Error::other)
+    }
+
+    fn send(&self, name: &str, pair: &Pair) -> io::Result<()> {
+        redirect::send(&self.of(name), pair).map_err(io::Error::other)
+    }
+
+    fn send_no_more(&self, name: &str) -> io::Result<()> {
+        redirect::send_no_more(&self.of(name))
     }
 
     fn program(&self, name: &str) -> io::Result<Program> {

@@ -122,7 +122,9 @@ impl Redirects for FakeHost {
         Ok(match inner.state.redirects.get(name) {
             None => Joint::Absent,
             Some(pair)
-                if inner.state.has_index(pair.tap) && inner.state.has_index(pair.function) =>
+                if inner.state.has_index(pair.tap)
+                    && inner.state.has_index(pair.function)
+                    && inner.state.sending.contains(name) =>
             {
                 Joint::Whole(*pair)
             }
@@ -130,7 +132,7 @@ impl Redirects for FakeHost {
         })
     }
 
-    fn join(&self, name: &str, pair: &Pair) -> io::Result<()> {
+    fn receive(&self, name: &str, pair: &Pair) -> io::Result<()> {
         self.mutate(|state| {
             if state.redirects.contains_key(name) {
                 return Err(error(libc::EEXIST));
@@ -139,6 +141,34 @@ impl Redirects for FakeHost {
                 return Err(error(libc::ENODEV));
             }
             state.redirects.insert(name.to_owned(), *pair);
+            Ok(())
+        })
+    }
+
+    fn send(&self, name: &str, pair: &Pair) -> io::Result<()> {
+        self.mutate(|state| {
+            if state.redirects.get(name) != Some(pair) {
+                return Err(error(libc::ENOENT));
+            }
+            // The card sends nothing for a sender that is not the function's.
+            if !state
+                .function_addresses
+                .values()
+                .any(|it| *it == pair.address)
+            {
+                return Err(error(libc::EPERM));
+            }
+            state.sending.insert(name.to_owned());
+            Ok(())
+        })
+    }
+
+    fn send_no_more(&self, name: &str) -> io::Result<()> {
+        if !self.lock().state.sending.contains(name) {
+            return Ok(());
+        }
+        self.mutate(|state| {
+            state.sending.remove(name);
             Ok(())
         })
     }
@@ -202,6 +232,7 @@ impl Redirects for FakeHost {
         }
         self.mutate(|state| {
             state.redirects.remove(name);
+            state.sending.remove(name);
             state.programs.remove(name);
             Ok(())
         })

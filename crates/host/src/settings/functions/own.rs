@@ -14,6 +14,16 @@ use crate::settings::{Device, Entries, Machine, SettingKind};
 /// Drivers of functions look for their link every two seconds (`igbvf`), and a loaded host takes longer.
 const LINK_PATIENCE: Duration = Duration::from_secs(10);
 
+/// A card filters for no address of a function's.
+const NO_ADDRESS: Address = [0; 6];
+
+/// An address that is no VM's, for a function that has none yet: the VM's own, with another bit of the first byte.
+fn provisional(address: Address) -> Address {
+    let mut provisional = address;
+    provisional[0] ^= 0x08;
+    provisional
+}
+
 /// A virtual function: the card puts one VM's packets into its queue, and they go to the VM's tap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnFunction {
@@ -105,31 +115,38 @@ impl OwnFunction {
         Ok((address, is_up(machine, &device), index))
     }
 
-    /// In an order that loses nothing: the card sends the VM's packets to the function once they have a way to the tap.
+    /// In an order that loses nothing. A function has a link only once it has an address (`igb_vf_reset_msg`), so it gets one
+    /// of nobody's first. Then the VM's packets have a way to the tap before the card sends them there, and the card knows the
+    /// VM's address before the VM sends by the function.
     fn join(&self, machine: &Machine, tap: &Device, address: Address) -> io::Result<()> {
         let device = self.device(machine)?;
+        let card = self.card.current_name(machine)?;
         let pair = Pair {
             function: Self::index_of(machine, &device)?,
             tap: Self::index_of(machine, &tap.current_name(machine)?)?,
             address,
         };
-        machine.redirects.remove(&self.name())?;
-        machine.links.set_up(&device, true)?;
-        let card = self.card.current_name(machine)?;
+        let (links, redirects) = (&machine.links, &machine.redirects);
+        let name = self.name();
+        redirects.remove(&name)?;
+        if links.function_address(&card, self.number)? == NO_ADDRESS {
+            links.set_function_address(&card, self.number, provisional(address))?;
+        }
+        links.set_up(&device, true)?;
         // Until its driver has found the link a function loses all that it is given. Where the card has none, nothing is lost.
-        let is_useless = !machine.links.await_link(&device, LINK_PATIENCE)?
-            && machine.links.await_link(&card, Duration::ZERO)?;
+        let is_useless = !links.await_link(&device, LINK_PATIENCE)?
+            && links.await_link(&card, Duration::ZERO)?;
         if is_useless {
             return Err(io::Error::from_raw_os_error(libc::ENOLINK));
         }
-        machine.redirects.join(&self.name(), &pair)?;
-        machine
-            .links
-            .set_function_address(&card, self.number, address)
+        redirects.receive(&name, &pair)?;
+        links.set_function_address(&card, self.number, address)?;
+        redirects.send(&name, &pair)
     }
 
     /// The other way round, as far as the function is there.
     fn part(&self, machine: &Machine, address: Address, is_up: bool) -> io::Result<()> {
+        machine.redirects.send_no_more(&self.name())?;
         let card = self.card.current_name(machine);
         let here = card.ok().filter(|card| {
             let function = format!("/sys/class/net/{card}/device/virtfn{}", self.number);
@@ -200,12 +217,16 @@ impl SettingKind for OwnFunction {
     }
 
     /// Also where the VM's tap went: the card must not take another host's packets of a VM that has migrated there. And where
-    /// the function's device is up, and nothing else is done or is left to undo.
-    fn is_halfway(&self, old: &Owner, _new: &Owner, found: &Owner) -> bool {
+    /// the function is up or has its first address, and nothing else is done or is left to undo.
+    fn is_halfway(&self, old: &Owner, new: &Owner, found: &Owner) -> bool {
         match (old, found) {
             (_, Owner::Partly) => true,
             (Owner::Free { address, .. }, Owner::Free { address: now, .. }) => {
-                address == now && old != found
+                let first = match new {
+                    Owner::Vm { address, .. } => Some(provisional(*address)),
+                    Owner::Free { .. } | Owner::Partly => None,
+                };
+                (address == now || first == Some(*now)) && old != found
             }
             _ => false,
         }
