@@ -11,7 +11,7 @@ table! {
     pub struct HostService {
         /// its unit, by its whole name, `"ptp4l.service"`; one twice is refused. Of the system's systemd alone, see above
         unit: Placed<String> = "needed",
-        /// whose processes count, besides root's: for a service that gives root's rights up
+        /// whose processes count, and always root's: for a service that gives root's rights up
         user: Option<Placed<Users>> = "none",
         /// a class; its threads get that one's `vcpu`
         class: Option<String> = "none",
