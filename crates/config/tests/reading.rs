@@ -254,7 +254,7 @@ fn a_time_is_a_text_in_every_table() {
 #[test]
 fn the_page_names_each_key_once() {
     /// Names of things that several tables have; each table has its own.
-    const SHARED: [&str; 23] = [
+    const SHARED: [&str; 27] = [
         "name",
         "class",
         "vm",
@@ -278,6 +278,11 @@ fn the_page_names_each_key_once() {
         "nic",
         "host",
         "scheduler",
+        // A service of the host has them as a VM does.
+        "unit",
+        "user",
+        "budget",
+        "period",
     ];
     let page = markdown();
     // Files of their own: what they say is not the host's.
@@ -297,7 +302,7 @@ fn the_page_names_each_key_once() {
             assert!(SHARED.contains(&key), "{key} is in {one} and in {other}");
         }
     }
-    for word in ["server", "enforce", "quantum", "budget", "rcu", "vhost"] {
+    for word in ["server", "enforce", "quantum", "deadline", "rcu", "vhost"] {
         let places = rows.iter().filter(|(key, _)| *key == word);
         assert_eq!(places.count(), 1, "{word}");
     }
