@@ -103,6 +103,10 @@ fn of_site(file: &Path, site: &Site) -> Result<Capacity> {
             .flat_map(|vcpu| vcpu.cpus.iter().copied())
             .collect(),
     });
+    let cards = site.cards().map(|(name, class)| Card {
+        name: name.to_owned(),
+        class: class.to_owned(),
+    });
     let cpu_ppm = u32::from(percent) * 10_000;
     Ok(Capacity {
         schema_version: 1,
@@ -114,6 +118,6 @@ fn of_site(file: &Path, site: &Site) -> Result<Capacity> {
         cpu_ppm,
         vcpu_ppm: cpu_ppm,
         held: held.collect(),
-        cards: site.cards(),
+        cards: cards.collect(),
     })
 }

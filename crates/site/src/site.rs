@@ -23,7 +23,6 @@ use steadyvm_host::{
 
 use crate::backoff::Backoff;
 use crate::budgets::{self, Budgets};
-use crate::capacity::Card;
 use crate::cpus::CpusHere;
 use crate::drop_ins::{self, DropIn, LeftOut};
 use crate::error::{Error, Result};
@@ -139,13 +138,10 @@ impl Site {
         self.parsed.plan.as_ref().map_or(&[], |plan| &plan.vms)
     }
 
-    /// The network cards of the owner's file.
-    pub(crate) fn cards(&self) -> Vec<Card> {
-        let cards = self.files.0.nic.iter().map(|nic| Card {
-            name: nic.name.clone(),
-            class: nic.class.clone(),
-        });
-        cards.collect()
+    /// The network cards of the owner's file, name and class.
+    pub(crate) fn cards(&self) -> impl Iterator<Item = (&str, &str)> {
+        let cards = self.files.0.nic.iter();
+        cards.map(|nic| (nic.name.as_str(), nic.class.as_str()))
     }
 
     /// Reads the files beside the owner's again. Tells whether they have changed.

@@ -12,7 +12,7 @@ use super::group::Group;
 use super::step::Step;
 use super::vms::Running;
 use super::wanted::Wanted;
-use super::xdp_card::Destination;
+use super::xdp_card;
 use crate::address::{Address, format_address, is_unicast, parse_address};
 use crate::error::{HostError, at};
 use crate::profile::{Class, NicProfile, Profile};
@@ -31,9 +31,9 @@ pub(super) struct SharedCards {
     /// The cards themselves.
     cards: BTreeSet<String>,
     /// By card the step that gives it functions or a program. VMs share it, so it is no VM's.
-    pub(super) prepared: BTreeMap<String, Step>,
+    prepared: BTreeMap<String, Step>,
     /// Cards with a program, with the highest class of its VMs.
-    pub(super) programs: BTreeMap<String, NicProfile>,
+    programs: BTreeMap<String, NicProfile>,
 }
 
 impl SharedCards {
@@ -94,8 +94,11 @@ impl SharedCards {
             None => total == 0,
         };
         if by_program {
-            let way = Destination { tap: &tap, address };
-            return self.plan_program(machine, running, card, way, own, wanted);
+            let planned = xdp_card::plan(machine, running, card, (&tap, address), own)?;
+            self.prepared.insert(card.clone(), planned.program);
+            wanted.steps.extend(planned.address);
+            self.rank(card, running);
+            return Ok(());
         }
         if total == 0 {
             let what = format!("{card} has no virtual functions (SR-IOV)");
@@ -167,6 +170,22 @@ impl SharedCards {
             ..NicProfile::default()
         });
         Ok(())
+    }
+
+    /// The polls of a card with a program have the highest rank among its VMs'.
+    fn rank(&mut self, card: &str, running: &Running<'_>) {
+        let class = &running.profile.class;
+        let present = self.programs.get(card);
+        if present.is_some_and(|nic| nic.class.napi >= class.napi) {
+            return;
+        }
+        let nic = NicProfile {
+            name: card.to_owned(),
+            class: class.clone(),
+            place: running.profile.place.clone(),
+            ..NicProfile::default()
+        };
+        self.programs.insert(card.to_owned(), nic);
     }
 
     /// The function that the VM has already, or the first that nobody uses.
