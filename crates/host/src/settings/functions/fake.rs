@@ -6,7 +6,7 @@ use std::io;
 use steadyvm_redirect::{Counters, Pair};
 
 use super::calls::{Joint, Program, Redirects};
-use crate::address::{Address, format_address};
+use crate::address::Address;
 use crate::parse::PF_KTHREAD;
 use crate::settings::fake::{FakeHost, FakeIrq, FakeState, FakeThread, error};
 use crate::settings::threads::Scheduling;
@@ -74,10 +74,6 @@ impl FakeState {
                 .insert(format!("{class}/flags"), "0x1002\n".into());
             self.files
                 .insert(format!("{class}/device/msi_irqs/{own}"), "msix\n".into());
-            // What its driver has chosen by chance.
-            let address = [2, 0, 0, 1, index as u8, number as u8];
-            let text = format!("{}\n", format_address(address));
-            self.files.insert(format!("{class}/address"), text);
             let threaded = format!("{class}/threaded");
             self.files.insert(threaded.clone(), "0\n".into());
             self.writable.insert(threaded);
@@ -101,7 +97,7 @@ impl FakeState {
             };
             self.threads.insert(own, thread);
             self.function_addresses
-                .insert((card.clone(), number), address);
+                .insert((card.clone(), number), [0; 6]);
         }
         self.restart_irq_threads(&[card]);
     }

@@ -6,18 +6,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::calls::{Joint, Pair};
-use crate::address::{Address, format_address, parse_address};
+use crate::address::{Address, format_address};
 use crate::error::HostError;
 use crate::settings::device::is_up;
 use crate::settings::{Device, Entries, Machine, SettingKind};
 
-/// Drivers of functions look for their link every two seconds (`igbvf`), and a loaded host takes longer.
-const LINK_PATIENCE: Duration = Duration::from_secs(4);
-/// A driver whose question to the card got no answer asks again after ten seconds (`igbvf_has_link`), or when it goes up anew.
-const LINK_ATTEMPTS: u32 = 4;
-
-/// A card filters for no address of a function's.
-const NO_ADDRESS: Address = [0; 6];
+/// A driver looks for its link every two seconds; one whose question to the card had no answer asks again after ten
+/// (`igbvf_watchdog_task`). A loaded host takes longer.
+const LINK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A virtual function: the card puts one VM's packets into its queue, and they go to the VM's tap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,11 +31,8 @@ pub struct OwnFunction {
 pub enum Owner {
     /// Nobody's.
     Free {
-        /// The address that the card filters for it; zeros without one, or if it is the device's own.
+        /// The address that the card filters for it; zeros without one.
         address: Address,
-        /// That of its device.
-        #[serde(default)]
-        device_address: Address,
         /// Whether its device is up.
         is_up: bool,
     },
@@ -52,26 +45,6 @@ pub enum Owner {
     },
     /// Something between: an interrupted change, or the tap went.
     Partly,
-}
-
-/// What is seen of a function.
-struct Seen {
-    /// The address that the card filters for it.
-    address: Address,
-    device_address: Address,
-    is_up: bool,
-    index: u32,
-}
-
-impl Seen {
-    /// The address that somebody else gave it.
-    fn filtered(&self) -> Address {
-        if self.address == self.device_address {
-            NO_ADDRESS
-        } else {
-            self.address
-        }
-    }
 }
 
 impl OwnFunction {
@@ -106,24 +79,17 @@ impl OwnFunction {
         let seen = self.see(machine);
         Ok(match (joint, seen) {
             (Joint::Absent, seen) => {
-                let seen = seen?;
-                Owner::Free {
-                    address: seen.filtered(),
-                    device_address: seen.device_address,
-                    is_up: seen.is_up,
-                }
+                let (address, is_up, _) = seen?;
+                Owner::Free { address, is_up }
             }
-            (Joint::Whole(pair), Ok(seen))
-                if seen.is_up && pair.address == seen.address && pair.function == seen.index =>
+            (Joint::Whole(pair), Ok((address, true, function)))
+                if pair.address == address && pair.function == function =>
             {
                 let names = machine.tree.list("/sys/class/net")?;
                 let taps = names.iter().map(|name| Device::find(machine, name));
                 let mut taps = taps.filter(|device| device.index == Some(pair.tap));
                 match taps.next() {
-                    Some(tap) => Owner::Vm {
-                        tap,
-                        address: pair.address,
-                    },
+                    Some(tap) => Owner::Vm { tap, address },
                     None => Owner::Partly,
                 }
             }
@@ -131,21 +97,16 @@ impl OwnFunction {
         })
     }
 
-    fn see(&self, machine: &Machine) -> io::Result<Seen> {
+    /// The address that the card filters for the function; whether its device is up, and the device's index.
+    fn see(&self, machine: &Machine) -> io::Result<(Address, bool, u32)> {
         let card = self.card.current_name(machine)?;
         let device = self.device(machine)?;
-        let own = machine
-            .tree
-            .read(&format!("/sys/class/net/{device}/address"));
-        Ok(Seen {
-            address: machine.links.function_address(&card, self.number)?,
-            device_address: parse_address(own?.trim()).unwrap_or_default(),
-            is_up: is_up(machine, &device),
-            index: Self::index_of(machine, &device)?,
-        })
+        let address = machine.links.function_address(&card, self.number)?;
+        let index = Self::index_of(machine, &device)?;
+        Ok((address, is_up(machine, &device), index))
     }
 
-    /// In an order that loses nothing: the VM's packets have a way to the tap before the card sends them there, and the card
+    /// In an order that loses little: the VM's packets have a way to the tap before the card sends them there, and the card
     /// knows the VM's address before the VM sends by the function, since it drops what other senders send.
     fn join(&self, machine: &Machine, tap: &Device, address: Address) -> io::Result<()> {
         let device = self.device(machine)?;
@@ -158,43 +119,20 @@ impl OwnFunction {
         let (links, redirects) = (&machine.links, &machine.redirects);
         let name = self.name();
         redirects.remove(&name)?;
-        // A function has a link only where the card and its driver agree on an address (`igb_vf_reset_msg`).
-        let seen = self.see(machine)?;
-        if seen.address == NO_ADDRESS {
-            links.set_function_address(&card, self.number, seen.device_address)?;
+        links.set_up(&device, true)?;
+        // Until its driver has found the link a function loses all that it is given. Where the card has none, nothing is lost.
+        let is_useless = !links.await_link(&device, LINK_PATIENCE)?
+            && links.await_link(&card, Duration::ZERO)?;
+        if is_useless {
+            return Err(io::Error::from_raw_os_error(libc::ENOLINK));
         }
-        Self::find_link(machine, &device, &card)?;
         redirects.receive(&name, &pair)?;
         links.set_function_address(&card, self.number, address)?;
-        // They agree on this one, too. A driver that does not let go of its own is told by the card.
-        let _ = links.set_device_address(&device, address);
         redirects.send(&name, &pair)
     }
 
-    /// Until its driver has found the link a function loses all that it is given. Where the card has none, nothing is lost.
-    fn find_link(machine: &Machine, device: &str, card: &str) -> io::Result<()> {
-        let links = &machine.links;
-        for attempt in 0..LINK_ATTEMPTS {
-            if attempt > 0 {
-                links.set_up(device, false)?;
-            }
-            links.set_up(device, true)?;
-            if links.await_link(device, LINK_PATIENCE)?
-                || !links.await_link(card, Duration::ZERO)?
-            {
-                return Ok(());
-            }
-        }
-        Err(io::Error::from_raw_os_error(libc::ENOLINK))
-    }
-
     /// The other way round, as far as the function is there.
-    fn part(
-        &self,
-        machine: &Machine,
-        (address, device_address): (Address, Address),
-        is_up: bool,
-    ) -> io::Result<()> {
+    fn part(&self, machine: &Machine, address: Address, is_up: bool) -> io::Result<()> {
         machine.redirects.send_no_more(&self.name())?;
         let card = self.card.current_name(machine);
         let here = card.ok().filter(|card| {
@@ -205,9 +143,6 @@ impl OwnFunction {
             machine
                 .links
                 .set_function_address(&card, self.number, address)?;
-            if let Ok(device) = self.device(machine) {
-                let _ = machine.links.set_device_address(&device, device_address);
-            }
         }
         machine.redirects.remove(&self.name())?;
         match self.device(machine) {
@@ -249,11 +184,7 @@ impl SettingKind for OwnFunction {
     fn write(&self, machine: &Machine, _from: &Owner, to: &Owner) -> io::Result<()> {
         match to {
             Owner::Vm { tap, address } => self.join(machine, tap, *address),
-            Owner::Free {
-                address,
-                device_address,
-                is_up,
-            } => self.part(machine, (*address, *device_address), *is_up),
+            Owner::Free { address, is_up } => self.part(machine, *address, *is_up),
             // Nobody asks for it.
             Owner::Partly => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         }
@@ -273,36 +204,21 @@ impl SettingKind for OwnFunction {
     }
 
     /// Also where the VM's tap went: the card must not take another host's packets of a VM that has migrated there. And where
-    /// the function is up or has its first address, and nothing else is done or is left to undo.
-    fn is_halfway(&self, old: &Owner, new: &Owner, found: &Owner) -> bool {
-        let Owner::Free {
-            address: now,
-            device_address: device_now,
-            ..
-        } = found
-        else {
-            return *found == Owner::Partly;
-        };
-        let (
-            Owner::Free {
-                address,
-                device_address,
-                ..
-            },
-            Owner::Vm { address: of_vm, .. },
-        ) = (old, new)
-        else {
-            return false;
-        };
-        let is_ours = [address, &NO_ADDRESS, of_vm].contains(&now)
-            && [device_address, of_vm].contains(&device_now);
-        is_ours && old != found
+    /// the function's device is up, and nothing else is done or is left to undo.
+    fn is_halfway(&self, old: &Owner, _new: &Owner, found: &Owner) -> bool {
+        match (old, found) {
+            (_, Owner::Partly) => true,
+            (Owner::Free { address, .. }, Owner::Free { address: now, .. }) => {
+                address == now && old != found
+            }
+            _ => false,
+        }
     }
 
     fn hint(&self, _machine: &Machine, _to: &Owner, errno: i32) -> Option<&'static str> {
         if errno == libc::ENOLINK {
             return Some(
-                "; the card has a link, and the function's device has found none in four attempts: `dmesg` may say why",
+                "; the card has a link, and the function's device has found none within 30 s: `dmesg` may say why",
             );
         }
         matches!(errno, libc::EOPNOTSUPP | libc::EINVAL).then_some(
@@ -339,8 +255,7 @@ impl SettingKind for OwnFunction {
                 number: 0,
             },
             old: Owner::Free {
-                address: NO_ADDRESS,
-                device_address: [2, 0, 0, 1, 90, 0],
+                address: [0; 6],
                 is_up: false,
             },
             new: Owner::Vm {

@@ -141,8 +141,6 @@ pub trait Links: Send + Sync {
     fn function_address(&self, card: &str, number: u32) -> io::Result<Address>;
     /// Sets it.
     fn set_function_address(&self, card: &str, number: u32, address: Address) -> io::Result<()>;
-    /// Gives a device an address of its own. `EADDRNOTAVAIL`: a function whose card filters for another.
-    fn set_device_address(&self, device: &str, address: Address) -> io::Result<()>;
     /// Switches a device on or off.
     fn set_up(&self, device: &str, is_up: bool) -> io::Result<()>;
     /// Waits until a device that is on carries packets, for `patience` at most. Whether it does.

@@ -7,7 +7,7 @@ use super::calls::{
     FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc, UNLIMITED_BYTES,
 };
 use super::macvlan::DEFAULT_CUTOFF;
-use crate::address::{Address, format_address};
+use crate::address::Address;
 use crate::settings::fake::{FakeHost, FakeState, error};
 
 /// What a fake kernel attaches by itself.
@@ -237,28 +237,6 @@ impl Links for FakeHost {
             state.function_address(card, number)?;
             let function = (card.to_owned(), number);
             state.function_addresses.insert(function, address);
-            Ok(())
-        })
-    }
-
-    /// As igb does: the card takes the address too while it filters for none of its own, and refuses another.
-    fn set_device_address(&self, device: &str, address: Address) -> io::Result<()> {
-        self.mutate(|state| {
-            state.must_have(device)?;
-            if let Some((card, number)) = device.rsplit_once('v')
-                && let Ok(number) = number.parse()
-            {
-                let function = (card.to_owned(), number);
-                let filtered = state.function_addresses.entry(function);
-                let filtered = filtered.or_default();
-                if *filtered != [0; 6] && *filtered != address {
-                    return Err(error(libc::EADDRNOTAVAIL));
-                }
-                *filtered = address;
-            }
-            let path = format!("/sys/class/net/{device}/address");
-            let text = format!("{}\n", format_address(address));
-            state.files.insert(path, text);
             Ok(())
         })
     }

@@ -56,14 +56,6 @@ pub(super) fn set_address(card: &str, number: u32, address: Address) -> io::Resu
     set(message)
 }
 
-/// Gives a device an address of its own (`ip link set address`).
-pub(super) fn set_device_address(device: &str, address: Address) -> io::Result<()> {
-    let mut message = of(device)?;
-    let address = LinkAttribute::Address(address.to_vec());
-    message.attributes.push(address);
-    set(message)
-}
-
 /// Switches a device on or off (`ip link set up`).
 pub(super) fn set_up(device: &str, is_up: bool) -> io::Result<()> {
     let mut message = of(device)?;

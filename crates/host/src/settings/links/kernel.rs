@@ -86,10 +86,6 @@ impl Links for KernelLinks {
         function::set_address(card, number, address)
     }
 
-    fn set_device_address(&self, device: &str, address: Address) -> io::Result<()> {
-        function::set_device_address(device, address)
-    }
-
     fn set_up(&self, device: &str, is_up: bool) -> io::Result<()> {
         function::set_up(device, is_up)
     }
