@@ -161,6 +161,7 @@ mod tests {
     fn where_kernels_are_named_a_method_is_held_against_itself() {
         let rows = [
             "vanilla",
+            "dedicated",
             "preempt-rt@6.12-rt",
             "preempt-rt@7.3-rt",
             "profile-sockets@7.3-rt",

@@ -38,7 +38,7 @@ fn plan_status_and_doctor_tell_the_same_way() {
     }
     let said = printed(&format!(
         r#"{VM}
-        describe 'nic = "eth0"'
+        describe $'nic = "eth0"\nway = "function"'
         mkdir -p /run/etc && cp /run/vm.toml /run/etc/steadyvm.toml
         mount -t overlay overlay -o lowerdir=/run/etc:/etc /etc
         in_server plan /run/vm.toml | grep '^packets' || true
@@ -54,7 +54,7 @@ print([(it["vm"], it["way"], it["cards"]) for it in json.load(sys.stdin)["packet
     ));
     let lines: Vec<&str> = said.lines().collect();
     let way = "by the shared ring of eth0: ";
-    let why = "eth0 has no virtual functions (SR-IOV); give the VM a card of its own";
+    let why = "eth0 has no virtual functions (SR-IOV); leave `way` out, or write `way = \"xdp\"`";
     for line in &lines[..2] {
         assert!(
             line.starts_with(&format!("packets of VM web: {way}")),

@@ -70,15 +70,19 @@ fn a_vm_has_a_way_of_its_own_on_a_card_of_all_and_undo_takes_it_away() {
 
     // Functions that are there, such as those made at boot: the card does not restart for the VM.
     inside(&host, &format!("echo 1 > {FUNCTIONS}"));
+    let device = inside(&host, "ls /sys/class/net/rt/device/virtfn0/net");
+    let device = device.trim();
+    // A device that was up once has another queueing discipline.
+    host.ip(&format!("link set dev {device} up")).unwrap();
+    host.ip(&format!("link set dev {device} down")).unwrap();
     answers(&host);
     inside(&host, "steadyvm status --snapshot > /run/before.json");
     write(&host, "/run/steadyvm.toml", &file("function"));
     inside(&host, "steadyvm apply /run/steadyvm.toml");
     assert!(all_hold(&shown(&host)));
-    let device = inside(&host, "ls /sys/class/net/rt/device/virtfn0/net");
-    let before = received(&host, device.trim());
+    let before = received(&host, device);
     answers(&host);
-    await_received(&host, device.trim(), before + REQUESTS);
+    await_received(&host, device, before + REQUESTS);
     undo(&host);
     answers(&host);
 
