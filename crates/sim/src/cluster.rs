@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`scenario`] | what is simulated: the file, checked |
 //! | [`trace`] | what happens whatever the policy does, drawn from a seed |
-//! | [`claim`] | what a VM takes of a host, as the OpenStack package counts it |
+//! | [`claim`] | what a VM takes of a host, as the package for Nova counts it |
 //! | [`judge`] | the analysis' word on a host, remembered |
 //! | [`fleet`] | hosts, what they hold, and which of them takes a VM |
 //! | [`replay`] | a trace under a policy: what came of it |
@@ -22,5 +22,5 @@ pub mod trace;
 
 pub use replay::{Outcome, replay, replay_watched};
 pub use scenario::Scenario;
-pub use study::{Study, study};
+pub use study::{FIGURES, Figure, Study, study};
 pub use trace::Trace;

@@ -43,7 +43,10 @@ mod tests {
     #[test]
     fn one_value_has_no_interval_and_none_no_mean() {
         assert_eq!(MeanInterval::of(&[]), None);
-        let one = MeanInterval { mean: 7.0, interval: None };
+        let one = MeanInterval {
+            mean: 7.0,
+            interval: None,
+        };
         assert_eq!(MeanInterval::of(&[7.0]), Some(one));
     }
 

@@ -1,4 +1,4 @@
-//! What a real-time VM takes of a host, as nova/src/steadyvm_nova/claim.py and admission.py count it.
+//! What a real-time VM takes of a host, as `nova/src/steadyvm_nova/claim.py` and admission.py count it.
 //!
 //! A host under partitioned EDF sells a million for each CPU, of which real-time VMs may have a part (`limit_ppm`). A VCPU
 //! claims the next power of two of its share of that part. Every set of VMs whose claims fit a host passes the exact
@@ -18,6 +18,17 @@ const SMALLEST_PPM: u64 = WHOLE_PPM / 64;
 const FAIR_SERVER_US: u64 = 1_000;
 /// `SCHED_DEADLINE` admits 95 % of a CPU, of which the fair server holds 5 %.
 const BESIDE_FAIR_SERVER_PPM: u64 = 900_000;
+
+/// What a flavour needs of hosts of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// No budget: what is left.
+    Rest,
+    /// This much.
+    Claim(Claim),
+    /// More than such a host gives to one VCPU.
+    TooMuch,
+}
 
 /// What a VM takes of a host of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@
 use steadyvm_config::PlacementPolicy;
 
 use super::{
-    claim::{Claim, WHOLE_PPM},
+    claim::{Claim, Needs, WHOLE_PPM},
     judge::Judge,
     scenario::Scenario,
 };
@@ -78,7 +78,7 @@ pub struct Place {
 pub struct Fleet<'s> {
     scenario: &'s Scenario,
     policy: PlacementPolicy,
-    claims: &'s [Vec<Option<Option<Claim>>>],
+    claims: &'s [Vec<Needs>],
     /// The analysis.
     pub judge: Judge<'s>,
     /// In the order of the file.
@@ -99,7 +99,7 @@ impl<'s> Fleet<'s> {
     /// Empty hosts, and VMs of these flavours that are on none.
     pub fn new(
         scenario: &'s Scenario,
-        claims: &'s [Vec<Option<Option<Claim>>>],
+        claims: &'s [Vec<Needs>],
         policy: PlacementPolicy,
         flavours: &[u16],
     ) -> Self {
@@ -205,8 +205,10 @@ impl<'s> Fleet<'s> {
         }
         let claim = self.claims[self.hosts[host as usize].kind][usize::from(flavour)];
         let left = match claim {
-            Some(claim) if self.policy != PlacementPolicy::NovaStock => {
-                let claim = claim?;
+            Needs::Rest => room.memory_mib,
+            _ if self.policy == PlacementPolicy::NovaStock => room.memory_mib,
+            Needs::TooMuch => return None,
+            Needs::Claim(claim) => {
                 let holds = room.bandwidth_ppm >= claim.bandwidth_ppm as i64
                     && (self.policy != PlacementPolicy::Nova
                         || room.claim_ppm >= claim.host_ppm as i64);
@@ -215,7 +217,6 @@ impl<'s> Fleet<'s> {
                 }
                 room.bandwidth_ppm
             }
-            _ => room.memory_mib,
         };
         Some(match self.policy {
             PlacementPolicy::FirstFit => 0,
@@ -227,7 +228,7 @@ impl<'s> Fleet<'s> {
     /// Whether a host whose sums fit holds a VM: the CPUs of its VCPUs, which only one policy counts.
     fn fits(&mut self, host: u32, flavour: u16) -> Option<Vec<u16>> {
         let of_host = &self.hosts[host as usize];
-        let Some(Some(claim)) = self.claims[of_host.kind][usize::from(flavour)] else {
+        let Needs::Claim(claim) = self.claims[of_host.kind][usize::from(flavour)] else {
             return Some(Vec::new());
         };
         match self.policy {
@@ -276,7 +277,7 @@ impl<'s> Fleet<'s> {
         room.memory_mib -= sign * of_flavour.memory_mib as i64;
         room.vcpus -= sign * i64::from(of_flavour.vcpus);
         self.held_mib += sign * of_flavour.memory_mib as i64;
-        let Some(Some(claim)) = self.claims[of_host.kind][flavour] else {
+        let Needs::Claim(claim) = self.claims[of_host.kind][flavour] else {
             return;
         };
         let was_over = room.bandwidth_ppm < 0;

@@ -10,7 +10,7 @@ use steadyvm_analysis::{
     host::{Host, HostScheduler, Vcpu, VcpuServer, admit, overhead::Overheads},
 };
 
-use super::{claim::Claim, scenario::Scenario};
+use super::{claim::Needs, scenario::Scenario};
 
 /// Answers that are kept: some hundred MiB.
 const MOST_KEPT: usize = 2_000_000;
@@ -23,7 +23,7 @@ type Question = Vec<u16>;
 pub struct Judge<'s> {
     scenario: &'s Scenario,
     /// By kind of host, then flavour.
-    claims: &'s [Vec<Option<Option<Claim>>>],
+    claims: &'s [Vec<Needs>],
     known: HashMap<Question, bool>,
     question: Question,
     /// Questions, and those that the analysis had to answer.
@@ -34,7 +34,7 @@ pub struct Judge<'s> {
 
 impl<'s> Judge<'s> {
     /// Of these hosts and flavours.
-    pub fn new(scenario: &'s Scenario, claims: &'s [Vec<Option<Option<Claim>>>]) -> Self {
+    pub fn new(scenario: &'s Scenario, claims: &'s [Vec<Needs>]) -> Self {
         Self {
             scenario,
             claims,
@@ -74,9 +74,9 @@ impl<'s> Judge<'s> {
         for (&count, claim) in counts.iter().zip(&self.claims[kind]) {
             for _ in 0..count {
                 match claim {
-                    None => {}
-                    Some(None) => return false,
-                    Some(Some(claim)) => {
+                    Needs::Rest => {}
+                    Needs::TooMuch => return false,
+                    Needs::Claim(claim) => {
                         let Some(vcpu) = claim.vcpu(vm) else {
                             return false;
                         };

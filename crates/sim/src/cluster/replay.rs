@@ -11,7 +11,7 @@ use serde::Serialize;
 use steadyvm_config::PlacementPolicy;
 
 use super::{
-    claim::Claim,
+    claim::Needs,
     fleet::Fleet,
     scenario::Scenario,
     trace::{Event, Trace, What},
@@ -74,10 +74,10 @@ impl Outcome {
     }
 }
 
-/// What each kind of host holds of each flavour.
-pub fn claims(scenario: &Scenario) -> Vec<Vec<Option<Option<Claim>>>> {
+/// What each flavour needs, by kind of host.
+pub fn needs(scenario: &Scenario) -> Vec<Vec<Needs>> {
     (scenario.kinds.iter())
-        .map(|kind| scenario.claims(kind))
+        .map(|kind| scenario.needs(kind))
         .collect()
 }
 
@@ -93,7 +93,7 @@ pub fn replay_watched(
     policy: PlacementPolicy,
     mut look: impl FnMut(&Event, &Fleet<'_>),
 ) -> Outcome {
-    let claims = claims(scenario);
+    let claims = needs(scenario);
     let mut run = Run {
         fleet: Fleet::new(scenario, &claims, policy, &trace.flavours),
         waiting: BTreeSet::new(),
@@ -109,14 +109,14 @@ pub fn replay_watched(
     run.finish(scenario)
 }
 
-/// Integrals over time, up to an instant.
+/// Integrals over time in ns, up to now.
 #[derive(Default)]
 struct Sums {
-    at_ns: u64,
-    ppm_ns: f64,
-    mib_ns: f64,
-    waiting_ns: f64,
-    overcommitted_ns: f64,
+    now: u64,
+    held_ppm: f64,
+    held_mib: f64,
+    waiting: f64,
+    overcommitted: f64,
 }
 
 struct Run<'s> {
@@ -129,12 +129,12 @@ struct Run<'s> {
 
 impl Run<'_> {
     fn pass(&mut self, at_ns: u64) {
-        let passed = (at_ns - self.sums.at_ns) as f64;
-        self.sums.at_ns = at_ns;
-        self.sums.ppm_ns += self.fleet.held_ppm as f64 * passed;
-        self.sums.mib_ns += self.fleet.held_mib as f64 * passed;
-        self.sums.waiting_ns += self.waiting.len() as f64 * passed;
-        self.sums.overcommitted_ns += f64::from(self.fleet.overcommitted) * passed;
+        let passed = (at_ns - self.sums.now) as f64;
+        self.sums.now = at_ns;
+        self.sums.held_ppm += self.fleet.held_ppm as f64 * passed;
+        self.sums.held_mib += self.fleet.held_mib as f64 * passed;
+        self.sums.waiting += self.waiting.len() as f64 * passed;
+        self.sums.overcommitted += f64::from(self.fleet.overcommitted) * passed;
     }
 
     fn event(&mut self, event: &Event) {
@@ -283,10 +283,10 @@ impl Run<'_> {
             vms.sort_unstable();
         }
         Outcome {
-            rt_utilisation: share(sums.ppm_ns, all_ppm),
-            memory_utilisation: share(sums.mib_ns, all_mib),
-            without_host_hours: sums.waiting_ns / HOUR_NS,
-            overcommitted_host_hours: sums.overcommitted_ns / HOUR_NS,
+            rt_utilisation: share(sums.held_ppm, all_ppm),
+            memory_utilisation: share(sums.held_mib, all_mib),
+            without_host_hours: sums.waiting / HOUR_NS,
+            overcommitted_host_hours: sums.overcommitted / HOUR_NS,
             questions: fleet.judge.asked,
             analyses: fleet.judge.computed,
             placement,

@@ -10,7 +10,7 @@ use steadyvm_config::{
     ClusterSimulation, Error, Place, Placed, PlacementPolicy, SimulatedVm, Written,
 };
 
-use super::claim::Claim;
+use super::claim::{Claim, Needs};
 
 /// The most hosts.
 pub const MAX_HOSTS: usize = 10_000;
@@ -196,11 +196,14 @@ impl Scenario {
         })
     }
 
-    /// What each flavour claims on hosts of a kind; the inner `None`: no such host holds it.
-    pub fn claims(&self, kind: &HostKind) -> Vec<Option<Option<Claim>>> {
+    /// What each flavour needs of hosts of a kind.
+    pub fn needs(&self, kind: &HostKind) -> Vec<Needs> {
         (self.flavours.iter())
-            .map(|flavour| {
-                (flavour.interface).map(|interface| Claim::of(interface, kind.limit_ppm))
+            .map(|flavour| match flavour.interface {
+                None => Needs::Rest,
+                Some(interface) => {
+                    Claim::of(interface, kind.limit_ppm).map_or(Needs::TooMuch, Needs::Claim)
+                }
             })
             .collect()
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use steadyvm_config::PlacementPolicy;
+use steadyvm_stats::MeanInterval;
 
 use super::{
     replay::{Outcome, replay},
@@ -84,4 +85,88 @@ fn all(scenario: &Scenario, trace: &Trace, threads: usize) -> Vec<Outcome> {
     });
     found.sort_by_key(|(number, _)| *number);
     found.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// A figure of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Figure {
+    /// What it is, with its unit.
+    pub name: &'static str,
+    /// Its value.
+    pub of: fn(&Outcome) -> f64,
+}
+
+/// What policies are compared by.
+pub const FIGURES: [Figure; 12] = [
+    Figure {
+        name: "real-time VMs admitted",
+        of: |run| run.admitted_rt as f64,
+    },
+    Figure {
+        name: "real-time VMs rejected",
+        of: |run| run.rejected_rt as f64,
+    },
+    Figure {
+        name: "other VMs admitted",
+        of: |run| run.admitted_other as f64,
+    },
+    Figure {
+        name: "other VMs rejected",
+        of: |run| run.rejected_other as f64,
+    },
+    Figure {
+        name: "real-time CPU held, per cent",
+        of: |run| 100.0 * run.rt_utilisation,
+    },
+    Figure {
+        name: "memory held, per cent",
+        of: |run| 100.0 * run.memory_utilisation,
+    },
+    Figure {
+        name: "moves",
+        of: |run| run.moves() as f64,
+    },
+    Figure {
+        name: "moves and resizes that no host took",
+        of: |run| (run.migrations_refused + run.resizes_refused + run.drained_stayed) as f64,
+    },
+    Figure {
+        name: "VMs without a host after a failure",
+        of: |run| run.without_host as f64,
+    },
+    Figure {
+        name: "hours that they waited",
+        of: |run| run.without_host_hours,
+    },
+    Figure {
+        name: "hours of over-committed hosts",
+        of: |run| run.overcommitted_host_hours,
+    },
+    Figure {
+        name: "events",
+        of: |run| run.events as f64,
+    },
+];
+
+impl Figure {
+    /// Its mean over runs, and how well it is known.
+    pub fn mean(&self, runs: &[Outcome]) -> Option<MeanInterval> {
+        let values: Vec<f64> = runs.iter().map(self.of).collect();
+        MeanInterval::of(&values)
+    }
+
+    /// The same in words: `12.0 [11.0, 13.0]`.
+    pub fn words(&self, runs: &[Outcome]) -> String {
+        match self.mean(runs) {
+            None => "-".to_owned(),
+            Some(MeanInterval {
+                mean,
+                interval: None,
+            }) => format!("{mean:.1}"),
+            Some(MeanInterval {
+                mean,
+                interval: Some((low, high)),
+            }) => format!("{mean:.1} [{low:.1}, {high:.1}]"),
+        }
+    }
 }
