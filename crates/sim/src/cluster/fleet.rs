@@ -34,6 +34,8 @@ pub struct Room {
     pub vcpus: i64,
     /// It takes VMs: neither failed nor in maintenance.
     pub is_open: bool,
+    /// The host's kind, here as well: a choice reads nothing else of a host.
+    kind: u16,
 }
 
 /// A host.
@@ -119,9 +121,10 @@ impl<'s> Fleet<'s> {
                 is_drained: false,
             }
         };
-        let room = |&kind: &usize| {
-            let kind = &scenario.kinds[kind];
+        let room = |&number: &usize| {
+            let kind = &scenario.kinds[number];
             Room {
+                kind: number as u16,
                 bandwidth_ppm: i64::from(kind.cpus) * kind.limit_ppm as i64,
                 claim_ppm: i64::from(kind.cpus) * WHOLE_PPM as i64,
                 memory_mib: kind.memory_mib as i64,
@@ -203,7 +206,7 @@ impl<'s> Fleet<'s> {
         if !holds {
             return None;
         }
-        let claim = self.claims[self.hosts[host as usize].kind][usize::from(flavour)];
+        let claim = self.claims[usize::from(room.kind)][usize::from(flavour)];
         let left = match claim {
             Needs::Rest => room.memory_mib,
             _ if self.policy == PlacementPolicy::NovaStock => room.memory_mib,

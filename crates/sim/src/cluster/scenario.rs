@@ -18,6 +18,8 @@ pub const MAX_HOSTS: usize = 10_000;
 pub const MAX_VMS: f64 = 20_000_000.0;
 /// The most CPUs of all hosts.
 const MAX_ALL_CPUS: u64 = 10_000_000;
+/// The most flavours.
+const MAX_FLAVOURS: usize = 1_000;
 const MAX_SEEDS: u32 = 1_000;
 /// A VM's VCPUs, as Nova's flavours.
 const MAX_VCPUS: u32 = 1_024;
@@ -235,6 +237,12 @@ fn hosts(file: &ClusterSimulation) -> Result<(Vec<HostKind>, Vec<usize>), Error>
     for (number, host) in file.host.iter().enumerate() {
         let place = &host.place;
         let count = host.count.unwrap_or(1) as usize;
+        if count == 0 {
+            return wrong(
+                place,
+                "count is 0; give 1 or more, or leave these hosts out",
+            );
+        }
         if hosts.len() + count > MAX_HOSTS {
             return wrong(place, format!("count: more than {MAX_HOSTS} hosts in all"));
         }
@@ -268,8 +276,7 @@ fn hosts(file: &ClusterSimulation) -> Result<(Vec<HostKind>, Vec<usize>), Error>
     }
     if hosts.is_empty() {
         let place = file.host.first().map(|host| host.place.clone());
-        let message =
-            "a cluster has one host at least: give [[host]] with a count above 0".to_owned();
+        let message = "a cluster has one host at least: give a [[host]]".to_owned();
         return Err(Error { place, message });
     }
     Ok((kinds, hosts))
@@ -289,9 +296,10 @@ fn check_memory(place: &Place, memory_mib: u64) -> Result<(), Error> {
 fn numbers(file: &ClusterSimulation) -> Result<HashMap<&str, u16>, Error> {
     let mut numbers = HashMap::new();
     for (number, vm) in file.vm.iter().enumerate() {
-        let Ok(number) = u16::try_from(number) else {
-            return wrong(&vm.place, "at most 65535 flavours");
-        };
+        if number == MAX_FLAVOURS {
+            return wrong(&vm.place, format!("more than {MAX_FLAVOURS} flavours"));
+        }
+        let number = number as u16;
         if numbers.insert(vm.name.as_str(), number).is_some() {
             return wrong(&vm.place, format!("name: two [[vm]] are \"{}\"", vm.name));
         }
