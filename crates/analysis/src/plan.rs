@@ -19,6 +19,7 @@ pub mod random;
 mod report;
 mod run;
 mod service;
+pub mod sold;
 mod suggest;
 pub mod svg;
 pub mod sweep;

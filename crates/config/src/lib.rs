@@ -3,7 +3,8 @@
 //! [`File`] is the whole of a file as typed tables. [`File::parse`] reads the owner's file, [`DropIn::parse`] one of the
 //! files beside it. Each text is read by itself, and [`File::with`] puts their VMs together as values: so a value keeps
 //! the [`Place`] in the file that it was written in. Who uses a table takes it from there and never sees the text. What is a
-//! tool's input has a file of its own: [`Simulate`], [`Random`]. [`Request`] has a file's tables from JSON.
+//! tool's input has a file of its own: [`Simulate`],
+//! [`ClusterSimulation`], [`Random`]. [`Request`] has a file's tables from JSON.
 //!
 //! Rule: the form is checked here: keys, types and words, in every table, whether or not anybody asks for the table. What
 //! values mean together is checked by who uses them.
@@ -34,6 +35,10 @@ pub use place::{Place, Placed};
 pub use priority::{HIGHEST_PRIORITY, ThreadPriority};
 pub use reader::untyped;
 pub use schema::File;
+pub use schema::cluster_simulation::{
+    ClusterSimulation, SimulatedFailures, SimulatedHosts, SimulatedMaintenance, SimulatedStart,
+    SimulatedVm,
+};
 pub use schema::host::{Host, Overheads};
 pub use schema::host_service::HostService;
 pub use schema::kernel::Kernel;
@@ -45,8 +50,8 @@ pub use schema::service::{Flow, Receive, Send, SendParts, Service};
 pub use schema::simulate::Simulate;
 pub use schema::vm::{Holder, Period, PeriodRange, Task, User, Users, Vm};
 pub use words::{
-    CardWay, Distribution, HostName, InterfaceName, Late, Mechanism, SchedulerName, ServerName,
-    TapQdisc,
+    CardWay, Distribution, HostName, InterfaceName, Late, Mechanism, PlacementPolicy,
+    SchedulerName, ServerName, TapQdisc,
 };
 
 /// The largest batch of a tap in packets: what vhost-net hands over at once (`VHOST_NET_BATCH`), and

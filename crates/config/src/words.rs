@@ -123,6 +123,38 @@ impl HostName {
     }
 }
 
+/// Which host takes a VM, in a simulated cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementPolicy {
+    /// RT-Filter's claims, one sum a host, and RT-Weigher: most real-time CPU left.
+    Nova,
+    /// The same with a sum for each CPU.
+    NovaPerCpu,
+    /// Nova alone: most memory left, and no budget counts.
+    NovaStock,
+    /// The first host that the analysis admits.
+    FirstFit,
+    /// Of those the one with least real-time CPU left.
+    BestFit,
+    /// Of those the one with most left.
+    WorstFit,
+}
+
+impl PlacementPolicy {
+    /// The word itself.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Nova => "nova",
+            Self::NovaPerCpu => "nova-per-cpu",
+            Self::NovaStock => "nova-stock",
+            Self::FirstFit => "first-fit",
+            Self::BestFit => "best-fit",
+            Self::WorstFit => "worst-fit",
+        }
+    }
+}
+
 /// A VCPU's server on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
-use steadyvm_analysis::plan;
+use steadyvm_analysis::plan::sold::{self, SoldTask as Task, VCPU_BUDGET_MIN_US};
+
+/// Each of so many VCPUs may run for the budget in every period.
+pub use steadyvm_analysis::plan::sold::SoldInterface as Interface;
 
 /// What every key begins with.
 pub const PREFIX: &str = "rt:";
@@ -28,22 +30,9 @@ pub const OTHERS: [&str; 2] = [CPU_POLICY, CPU_REALTIME];
 
 /// The kernel's bounds on a `SCHED_DEADLINE` period (`sched_deadline_period_min_us`, `_max_us`).
 const PERIOD_US: std::ops::RangeInclusive<u64> = 100..=4_194_304;
-/// The kernel takes no runtime below 1,024 ns (`DL_SCALE`).
-const VCPU_BUDGET_MIN_US: u64 = 2;
 const VCPUS_MAX: u32 = 1024;
 const TASKS_MAX: usize = 16;
 const TASKS_LENGTH_MAX: usize = 1024;
-/// Where the period is free, whole milliseconds are tried.
-const PERIODS_MS: std::ops::RangeInclusive<u64> = 2..=30;
-
-/// Each of so many VCPUs may run for the budget in every period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interface {
-    pub period_us: u64,
-    /// Of one VCPU.
-    pub budget_us: u64,
-    pub vcpus: u32,
-}
 
 /// What is wrong with a VM's keys, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -187,9 +176,6 @@ fn of_budget(key: &str, text: &str, period_us: u64, vcpus: u32) -> Result<Interf
     })
 }
 
-/// Execution time, deadline and period, in microseconds.
-type Task = (u64, u64, u64);
-
 /// The tasks of `C/T` or `C/D/T` each.
 fn tasks(text: &str) -> Result<Vec<Task>, SpecError> {
     let no_list = || {
@@ -229,7 +215,7 @@ fn tasks(text: &str) -> Result<Vec<Task>, SpecError> {
 
 fn of_tasks(text: &str, period_us: Option<u64>, vcpus: u32) -> Result<Interface, SpecError> {
     let tasks = tasks(text)?;
-    least_interface(&tasks, period_us, vcpus).ok_or_else(|| {
+    sold::least_interface(&tasks, period_us, vcpus).ok_or_else(|| {
         let within = period_us.map_or("any period of 2 ms to 30 ms".to_owned(), |period_us| {
             format!("{PERIOD}={period_us} us")
         });
@@ -239,62 +225,6 @@ fn of_tasks(text: &str, period_us: Option<u64>, vcpus: u32) -> Result<Interface,
             shown(text)
         ))
     })
-}
-
-/// The interface of least bandwidth for a guest under global EDF (MPR; Easwaran et al. 2009).
-fn least_interface(tasks: &[Task], period_us: Option<u64>, vcpus: u32) -> Option<Interface> {
-    let shortest_us = tasks.iter().map(|(_, d, _)| *d).min()?;
-    let periods: Vec<u64> = match period_us {
-        Some(period_us) => vec![period_us],
-        None => (PERIODS_MS.map(|ms| ms * 1000))
-            .filter(|&us| us <= shortest_us)
-            .collect(),
-    };
-    let mut best: Option<Interface> = None;
-    // From the longest on: equal bandwidth at a longer period costs fewer context switches.
-    for period_us in periods.into_iter().rev() {
-        let Some(budget_us) = budget(tasks, period_us, vcpus) else {
-            continue;
-        };
-        let is_less = best.is_none_or(|best| {
-            u128::from(budget_us) * u128::from(best.period_us)
-                < u128::from(best.budget_us) * u128::from(period_us)
-        });
-        if is_less {
-            best = Some(Interface {
-                period_us,
-                budget_us,
-                vcpus,
-            });
-        }
-    }
-    best
-}
-
-/// The least even budget of a VCPU, in microseconds; none if there is none.
-fn budget(tasks: &[Task], period_us: u64, vcpus: u32) -> Option<u64> {
-    let is_one = vcpus == 1;
-    let task = |(c, d, t): &Task| json!({"c": c, "d": d, "t": t});
-    let request = json!({
-        "vms": [{
-            "name": "vm",
-            "scheduler": if is_one { "edf" } else { "gedf" },
-            "interface": if is_one { "prm" } else { "mpr" },
-            "period": period_us,
-            "vcpus": vcpus,
-            "tasks": tasks.iter().map(task).collect::<Vec<_>>(),
-        }],
-        "host": {"pcpus": vcpus, "scheduler": "pedf"},
-    });
-    let request = plan::json::parse(&request.to_string()).ok()?;
-    let report = plan::run(&request).ok()?;
-    let interface = report.vms.first()?.interface.as_ref()?;
-    if interface.vcpus > vcpus as usize {
-        return None;
-    }
-    let total_us = u64::try_from(interface.budget).ok()?;
-    // Tasks of next to nothing need less than the kernel gives.
-    Some(total_us.div_ceil(vcpus.into()).max(VCPU_BUDGET_MIN_US))
 }
 
 /// Text of others, for a message: short, and without control characters.

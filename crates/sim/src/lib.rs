@@ -12,10 +12,12 @@
 //! | [`experiments`] | the dissertation's figures, simulated |
 //! | [`gantt`], [`perfetto`] | pictures of what ran |
 //! | [`engine`] | the simulation |
+//! | [`cluster`] | many hosts, and VMs that come and go |
 //! | [`observe`] | what it tells while it runs |
 //! | [`outcome`] | what it found |
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 pub mod engine;
 pub mod experiments;
 pub mod gantt;

@@ -12,8 +12,10 @@
 
 pub mod bootstrap;
 mod histogram;
+mod mean;
 pub mod steps;
 mod summary;
 
 pub use histogram::{HistogramError, SIGNIFICANT_DIGITS, hgrm, histogram};
+pub use mean::MeanInterval;
 pub use summary::{PerMille, Summary, mean, nearest_rank, rank};

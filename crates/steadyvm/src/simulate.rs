@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 no job was late, 1 some were, 2 bad input.
 
+mod cluster;
+
 use std::{
     fmt::Write as _,
     fs,
@@ -55,10 +57,13 @@ Default of scheduler, server, quantum and costs: those of the plan's [host].
 ///
 /// Reads the plan file of `steadyvm plan`, takes its VMs, tasks and budgets, and simulates the host.
 #[derive(clap::Args)]
-#[command(after_long_help = WITH_HELP)]
+#[command(after_long_help = WITH_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
-    /// The plan file (steadyvm.toml)
-    file: PathBuf,
+    #[command(subcommand)]
+    what: Option<What>,
+    /// The plan file (steadyvm.toml); one that is called cluster is ./cluster
+    #[arg(required = true)]
+    file: Option<PathBuf>,
     /// How it is played: simulate.toml, see below
     #[arg(long, value_name = "FILE")]
     with: Option<PathBuf>,
@@ -79,12 +84,20 @@ pub struct Args {
     duration: Option<String>,
 }
 
+#[derive(clap::Subcommand)]
+enum What {
+    Cluster(cluster::Args),
+}
+
 /// Runs the verb.
 ///
 /// # Errors
 /// Input that cannot be read or simulated, output that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let file = &args.file;
+    if let Some(What::Cluster(args)) = &args.what {
+        return cluster::run(args);
+    }
+    let file = args.file.as_ref().context("give the plan file")?;
     let place = file.display();
     let text = read(file)?;
     let how = match &args.with {

@@ -95,3 +95,52 @@ fn what_cannot_be_simulated_is_exit_code_2_and_says_why() {
     let (output, _directory) = simulate(ONE, &["--duration", "long"]);
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// `simulate cluster` on this file.
+fn cluster(file: &str, arguments: &[&str]) -> Output {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("c.toml"), file).expect("written");
+    Command::new(env!("CARGO_BIN_EXE_steadyvm"))
+        .current_dir(&directory)
+        .args(["simulate", "cluster", "c.toml"])
+        .args(arguments)
+        .output()
+        .expect("it runs")
+}
+
+const CLUSTER: &str = "length = \"3600s\"\nseeds = 3\npolicies = [\"nova\", \"nova-per-cpu\"]\n\n[[host]]\nname = \"h\"\ncpus = 1\n\
+                       memory_mib = 100\nusable_percent = 100\n\n[[vm]]\nname = \"a\"\nmemory_mib = 1\nbudget = \"3ms\"\n\
+                       period = \"10ms\"\n\n[[start]]\nvm = \"a\"\ncount = 5\n";
+
+#[test]
+fn policies_are_compared_on_a_cluster() {
+    let output = cluster(CLUSTER, &["--json", "--placement"]);
+    assert_eq!(output.status.code(), Some(0));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    // A VM of 30 % claims half of a CPU; three have 90 % of one.
+    for (number, admitted) in [(0, 2), (1, 3)] {
+        let policy = &found["policies"][number];
+        assert_eq!(policy["runs"][2]["admitted_rt"], admitted);
+        assert_eq!(policy["runs"][2]["rejected_rt"], 5 - admitted);
+        assert_eq!(policy["figures"][0]["mean"], f64::from(admitted));
+        assert_eq!(
+            policy["placement"][0]["vms"].as_array().expect("VMs").len(),
+            admitted as usize
+        );
+    }
+    let text = cluster(CLUSTER, &["--threads", "1"]);
+    let text = String::from_utf8(text.stdout).expect("text");
+    assert!(text.contains("real-time VMs admitted") && text.contains("3.0 [3.0, 3.0]"));
+}
+
+#[test]
+fn a_wrong_cluster_is_exit_code_2_and_names_its_line() {
+    let wrong = CLUSTER.replace("cpus = 1", "cpus = 0");
+    let output = cluster(&wrong, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8(output.stderr).expect("text");
+    assert!(
+        message.contains("c.toml line 5") && message.contains("cpus is 0"),
+        "{message}"
+    );
+}

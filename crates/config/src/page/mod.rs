@@ -12,7 +12,9 @@ pub use self::markdown::markdown;
 
 use steadyvm_methods::Method;
 
-use crate::schema::{host, host_service, kernel, net, nic, random, service, simulate, vm};
+use crate::schema::{
+    cluster_simulation, host, host_service, kernel, net, nic, random, service, simulate, vm,
+};
 use crate::{
     CardWay, Count, CpuNumbers, Distribution, File, HostName, InterfaceName, Late, Mechanism,
     Placed, SchedulerName, ServerName, TapQdisc, ThreadPriority, Written,
@@ -121,7 +123,7 @@ const PROCESSES: Section = Section {
 };
 
 /// All sections, in the order of the page.
-const SECTIONS: [Section; 23] = [
+const SECTIONS: [Section; 29] = [
     File::SECTION,
     host::Host::SECTION,
     host::Overheads::SECTION,
@@ -142,6 +144,12 @@ const SECTIONS: [Section; 23] = [
     nic::Steer::SECTION,
     host_service::HostService::SECTION,
     simulate::Simulate::SECTION,
+    cluster_simulation::ClusterSimulation::SECTION,
+    cluster_simulation::SimulatedHosts::SECTION,
+    cluster_simulation::SimulatedVm::SECTION,
+    cluster_simulation::SimulatedStart::SECTION,
+    cluster_simulation::SimulatedFailures::SECTION,
+    cluster_simulation::SimulatedMaintenance::SECTION,
     random::Random::SECTION,
     random::Periods::SECTION,
     random::Column::SECTION,

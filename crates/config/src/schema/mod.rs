@@ -56,6 +56,7 @@ macro_rules! table {
     };
 }
 
+pub(crate) mod cluster_simulation;
 pub(crate) mod host;
 pub(crate) mod host_service;
 pub(crate) mod kernel;

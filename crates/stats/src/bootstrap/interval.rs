@@ -109,7 +109,7 @@ fn half_width(between: f64, within: f64, rounds: usize, blocks: usize) -> f64 {
 
 /// Student's t, 97.5 % quantile, for degrees of freedom from 1 up: linear in 1/df between tabulated
 /// values. From 2 up it is at most 2 % too wide, below (two rounds) more, and never too narrow.
-fn student_quantile(freedom: f64) -> f64 {
+pub(crate) fn student_quantile(freedom: f64) -> f64 {
     const TABLE: [(f64, f64); 17] = [
         (1.0, 12.706_205),
         (2.0, 4.302_653),

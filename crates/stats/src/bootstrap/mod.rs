@@ -32,6 +32,7 @@ mod draw;
 mod interval;
 
 pub use draw::{Draws, FEWEST_BEYOND, Figures, draw_latency, draw_percentiles, draw_rates};
+pub(crate) use interval::student_quantile;
 pub use interval::{Ratio, ratio};
 
 use serde::{Deserialize, Serialize};
