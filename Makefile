@@ -58,7 +58,7 @@ check: ## Formatting, lints, licences, documents
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
-	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/proxmox-hook packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm-lab/tests/programs/*.sh
+	shellcheck $$(grep -lE "^#!/bin/(ba)?sh" tools/*) .ci/run packaging/libvirt-hook packaging/proxmox-hook packaging/ansible/tests/on-a-system packaging/debian/*.postinst packaging/debian/*.prerm packaging/debian/*.postrm crates/steadyvm-lab/tests/programs/*.sh
 	tools/check-dependencies
 	tools/check-modules
 	tools/check-module
@@ -98,6 +98,10 @@ test-nova: ## The package for OpenStack Nova: formatting, types, unit and proper
 .PHONY: kubernetes
 kubernetes: ## A real control plane of Kubernetes with the driver's manifests; `tools/kubernetes down` ends it
 	tools/kubernetes up
+
+.PHONY: ansible-tests
+ansible-tests: packages ## By hand: the Ansible role on fresh Debian 12 and 13 systems by SSH; takes minutes
+	$(AS_ROOT) tools/test-ansible
 
 .PHONY: test-kubernetes
 test-kubernetes: ## The driver for Kubernetes: formatting, vet, unit tests

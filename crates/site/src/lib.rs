@@ -7,7 +7,7 @@
 //!    and what keeps the budgets
 //! 2. `apply`, `undo`, [`watch`]: puts that in force, takes it back, keeps it; [`guard`] restores it after a measurement; [`peers`] says
 //!    who else acts
-//! 3. [`status`], [`capacity`], [`top`], [`explain`]: looks, and changes nothing
+//! 3. [`status`], [`capacity`], [`top`], [`exporter`], [`explain`]: looks, and changes nothing
 //!
 //! Nothing is printed here: an answer is a structure, and what a watch says goes to a function that it is given.
 
@@ -24,6 +24,7 @@ mod drop_ins;
 pub mod enforced;
 mod error;
 pub mod explain;
+pub mod exporter;
 mod ext;
 pub mod guard;
 mod pace;

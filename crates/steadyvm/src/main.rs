@@ -5,6 +5,7 @@ mod arguments;
 mod capacity;
 mod doctor;
 mod explain;
+mod exporter;
 mod gone;
 mod hook;
 mod measure;
@@ -59,6 +60,7 @@ enum Verb {
     Apply(apply::Args),
     Doctor(doctor::Args),
     Explain(explain::Args),
+    Exporter(exporter::Args),
     Measure(Box<measure::Args>),
     Plan(plan::Args),
     Simulate(simulate::Args),
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Capacity(args) => capacity::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Exporter(args) => exporter::run(&args),
         Verb::Generate(args) => generate::run(&args, documented()),
         Verb::Host(args) => gone::run_group("host", &args),
         Verb::Measure(args) => measure::run(&args),

@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Who is told: whoever reads standard error, and systemd.
-struct Terminal;
+pub struct Terminal;
 
 impl Told for Terminal {
     /// By `sd_notify(3)`; without systemd, nobody.

@@ -89,7 +89,10 @@ pub struct Stage {
     pub tid: u32,
     /// Its name.
     pub thread: String,
-    /// How it is scheduled: "FIFO 50", "deadline 4000/10000 us", "normal (nice 0)".
+    /// How it is scheduled, as the kernel says it.
+    #[serde(skip)]
+    pub scheduling: Scheduling,
+    /// The same in words: "FIFO 50", "deadline 4000/10000 us", "normal (nice 0)".
     pub rank: String,
     /// Its budget, if `SCHED_DEADLINE` or our `sched_ext` scheduler gives it one.
     pub budget: Option<Budget>,
@@ -177,6 +180,7 @@ impl Stage {
             tid: role.thread.tid,
             thread: steadyvm_host::printable(&role.thread.comm).into_owned(),
             rank: reading.scheduling.to_string(),
+            scheduling: reading.scheduling,
             budget: budget(&reading.scheduling, ran_s, interval_s),
             cpus: reading
                 .cpus

@@ -4,11 +4,12 @@ use steadyvm_host::{State, printable};
 use steadyvm_sched::exposition::{Exposition, Format, Kind, labels};
 
 use super::frame::{Frame, Group, Stage};
+use super::starving::starving;
 
 type Value = fn(&Stage) -> Option<f64>;
 
 /// A metric of a thread: name, unit, help, value.
-const METRICS: [(&str, &str, Value); 13] = [
+const METRICS: [(&str, &str, Value); 14] = [
     (
         "cpu_ratio",
         "CPU time of a thread over the interval, of one CPU.",
@@ -33,6 +34,11 @@ const METRICS: [(&str, &str, Value); 13] = [
         "budget_throttled_seconds",
         "Time so far that a VCPU had work and no budget.",
         |stage| Some(stage.enforced.as_ref()?.throttled_ns? as f64 / 1e9),
+    ),
+    (
+        "budget_throttles",
+        "How often so far a VCPU ran out of budget.",
+        |stage| Some(stage.enforced.as_ref()?.throttles? as f64),
     ),
     (
         "budget_preemptions",
@@ -137,6 +143,7 @@ pub fn metrics(frame: &Frame, format: Format) -> String {
         Kind::Info,
         &[(from, 1.0)],
     );
+    starving_metrics(frame, &mut text);
     for (name, help, value) in METRICS {
         let mut samples = Vec::new();
         for (kind, groups) in frame.kinds() {
@@ -155,6 +162,24 @@ pub fn metrics(frame: &Frame, format: Format) -> String {
         }
     }
     text.finish()
+}
+
+fn starving_metrics(frame: &Frame, text: &mut Exposition) {
+    let samples: Vec<_> = starving(&frame.vms)
+        .into_iter()
+        .map(|it| {
+            let (vm, by) = (printable(it.vm), printable(it.by));
+            (labels(&[("vm", &*vm), ("by", &*by)]), it.cpus as f64)
+        })
+        .collect();
+    if !samples.is_empty() {
+        text.family(
+            "steadyvm_vm_starving_cpus",
+            "CPUs that a VM's VCPUs lose while a VCPU of the other VM computes: that has no budget, and no lower rank.",
+            Kind::Gauge,
+            &samples,
+        );
+    }
 }
 
 fn labels_of(kind: &str, group: &Group, stage: &Stage) -> String {
@@ -178,8 +203,48 @@ fn labels_of(kind: &str, group: &Group, stage: &Stage) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use steadyvm_host::Scheduling;
+
     use super::*;
     use crate::top::text::tests::frame;
+
+    /// A word of a file for Prometheus or Grafana that is a metric of ours.
+    fn named(text: &str) -> BTreeSet<&str> {
+        let words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
+        words.filter(|word| word.starts_with("steadyvm_")).collect()
+    }
+
+    #[test]
+    fn the_board_and_the_alert_rules_name_metrics_that_there_are() {
+        let mut frame = frame();
+        // A VM without a budget beside one with a rank and none.
+        for (name, scheduling) in [("a", Scheduling::fifo(50, 0)), ("b", Scheduling::normal())] {
+            let mut vm = frame.vms[0].clone();
+            name.clone_into(&mut vm.name);
+            vm.stages[0].scheduling = scheduling;
+            frame.vms.push(vm);
+        }
+        let text = metrics(&frame, Format::Prometheus);
+        let told: BTreeSet<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+        for file in [
+            "grafana/steadyvm.json",
+            "prometheus/steadyvm.rules.yml",
+            "prometheus/steadyvm.rules.test.yml",
+        ] {
+            let text = std::fs::read_to_string(packaging.join(file)).unwrap();
+            let named = named(&text);
+            assert!(named.len() > 5, "{file}: {named:?}");
+            let unknown: Vec<_> = named.difference(&told).collect();
+            assert_eq!(unknown, [&""; 0], "{file}");
+        }
+    }
 
     #[test]
     fn metrics_are_of_the_format() {
@@ -198,7 +263,7 @@ mod tests {
             "{text}"
         );
         // A family is told once, before its samples.
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             assert!(seen.insert(family), "{family} twice");
         }

@@ -130,6 +130,7 @@ fn cut(text: &str, width: usize) -> String {
 pub(super) mod tests {
     use super::*;
     use crate::top::frame::{Budget, Group, InForce, WakeUp};
+    use steadyvm_host::Scheduling;
     use steadyvm_sched::show::GuestReport;
 
     pub(in super::super) fn frame() -> Frame {
@@ -138,6 +139,7 @@ pub(super) mod tests {
             number: Some(1),
             tid: 7,
             thread: "CPU 1/KVM".into(),
+            scheduling: Scheduling::deadline(4_000_000, 10_000_000, 10_000_000, 0),
             rank: "deadline 4000/10000 us".into(),
             budget: Some(Budget {
                 runtime_us: 4000.0,
