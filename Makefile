@@ -118,7 +118,9 @@ TEST_LAB := cargo test --release --locked -p steadyvm-lab-program --no-fail-fast
 SCHED := sched::
 PROGRAM := programs:: services:: inversion:: end_to_end:: peers:: stock_qemu::
 LIBVIRT := libvirt:: tuned::
-BY_HAND := $(SCHED) alive:: $(PROGRAM) $(LIBVIRT) guides:: cpython:: debug::
+# A function's link comes and goes as its driver asks the card: docs/design/shared-card.md, where it ends.
+FUNCTION := shared_card::a_function
+BY_HAND := $(SCHED) $(FUNCTION) alive:: $(PROGRAM) $(LIBVIRT) guides:: cpython:: debug::
 # Lab tests that take minutes each: those that boot the hosts of a whole experiment and measure all of its cells, and one that loads
 # the scheduler on a second kernel.
 EXPERIMENTS := nisp:: rtca:: outsourcing::outsourced_sockets_are_compared hosts::without_vms \

@@ -121,9 +121,9 @@ fn each_vm_has_a_function_of_its_own_and_one_that_goes_gives_its_back() {
     assert_eq!(flags(&host.state(), "tap-bulk"), ["0\n", "0\n"]);
 }
 
-/// What is sent to a function before its driver has found the link is lost.
+/// What is sent to a function without a link is lost.
 #[test]
-fn a_function_gets_no_packets_before_it_carries_them() {
+fn a_function_without_a_link_is_given_back() {
     let (host, directory) = (host(), directory());
     host.edit(|state| state.without_link.insert("bulk0v0".into()));
     let control = control(&host, &directory);

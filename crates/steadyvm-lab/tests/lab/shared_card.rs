@@ -5,6 +5,8 @@ use crate::support::shared;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use steadyvm_lab::Guest;
+use steadyvm_lab::agent::Process;
 use steadyvm_lab::host::{EmulatedHost, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};
 use steadyvm_lab::progress::Silent;
@@ -55,11 +57,8 @@ fn await_received(host: &EmulatedHost, device: &str, packets: u64) {
     inside(host, &format!("timeout 30 sh -c '{look}'"));
 }
 
-#[test]
-#[ignore = "needs the lab: make lab-tests"]
-fn a_vm_has_a_way_of_its_own_on_a_card_of_all_and_undo_takes_it_away() {
-    const FUNCTIONS: &str = "/sys/class/net/rt/device/sriov_numvfs";
-    let host = shared::host(HostKernel::V6_12Rt);
+/// A guest that serves, and the host's functions.
+fn served(host: &EmulatedHost) -> (Guest, Process) {
     let rt = host
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
         .unwrap();
@@ -67,7 +66,20 @@ fn a_vm_has_a_way_of_its_own_on_a_card_of_all_and_undo_takes_it_away() {
     let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
     let mut service = rt.connection().spawn(&serve).unwrap();
     service.wait_for_line("ready", PATIENCE).unwrap();
+    (rt, service)
+}
 
+fn no_complaints(host: &EmulatedHost) {
+    let complaints = inside(host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");
+    assert_eq!(complaints, "");
+}
+
+#[test]
+#[ignore = "needs the lab: make test-lab FILTER=shared_card::a_function"]
+fn a_function_of_the_card_brings_a_vms_packets_and_undo_takes_it_away() {
+    const FUNCTIONS: &str = "/sys/class/net/rt/device/sriov_numvfs";
+    let host = shared::host(HostKernel::V6_12Rt);
+    let _served = served(&host);
     // Functions that are there, such as those made at boot: the card does not restart for the VM.
     inside(&host, &format!("echo 1 > {FUNCTIONS}"));
     let device = inside(&host, "ls /sys/class/net/rt/device/virtfn0/net");
@@ -85,8 +97,17 @@ fn a_vm_has_a_way_of_its_own_on_a_card_of_all_and_undo_takes_it_away() {
     await_received(&host, device, before + REQUESTS);
     undo(&host);
     answers(&host);
+    inside(&host, &format!("echo 0 > {FUNCTIONS}"));
+    no_complaints(&host);
+}
 
-    // The card restarts for the program.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_program_on_the_card_brings_a_vms_packets_and_undo_takes_it_away() {
+    let host = shared::host(HostKernel::V6_12Rt);
+    let _served = served(&host);
+    answers(&host);
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
     write(&host, "/run/steadyvm.toml", &file("xdp"));
     inside(&host, "steadyvm apply /run/steadyvm.toml");
     assert!(all_hold(&shown(&host)));
@@ -96,7 +117,6 @@ fn a_vm_has_a_way_of_its_own_on_a_card_of_all_and_undo_takes_it_away() {
     undo(&host);
     let link = inside(&host, "ip link show dev rt");
     assert!(!link.contains(" xdp "), "{link}");
-    inside(&host, &format!("echo 0 > {FUNCTIONS}"));
-    let complaints = inside(&host, "dmesg | grep -iE 'WARNING|BUG:|stall' || true");
-    assert_eq!(complaints, "");
+    answers(&host);
+    no_complaints(&host);
 }

@@ -6,14 +6,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::calls::{Joint, Pair};
-use crate::address::{Address, format_address};
+use crate::address::{Address, format_address, parse_address};
 use crate::error::HostError;
 use crate::settings::device::is_up;
 use crate::settings::{Device, Entries, Machine, SettingKind};
 
 /// A driver looks for its link every two seconds; one whose question to the card had no answer asks again after ten
 /// (`igbvf_watchdog_task`). A loaded host takes longer.
-const LINK_PATIENCE: Duration = Duration::from_secs(30);
+const LINK_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A card filters for no address of a function's.
+const NO_ADDRESS: Address = [0; 6];
 
 /// A virtual function: the card puts one VM's packets into its queue, and they go to the VM's tap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +36,9 @@ pub enum Owner {
     Free {
         /// The address that the card filters for it; zeros without one.
         address: Address,
+        /// Whether it is the device's own, which a driver tells the card by itself.
+        #[serde(default)]
+        is_own: bool,
         /// Whether its device is up.
         is_up: bool,
     },
@@ -80,7 +86,11 @@ impl OwnFunction {
         Ok(match (joint, seen) {
             (Joint::Absent, seen) => {
                 let (address, is_up, _) = seen?;
-                Owner::Free { address, is_up }
+                Owner::Free {
+                    address,
+                    is_own: self.is_own(machine, address),
+                    is_up,
+                }
             }
             (Joint::Whole(pair), Ok((address, true, function)))
                 if pair.address == address && pair.function == function =>
@@ -106,6 +116,15 @@ impl OwnFunction {
         Ok((address, is_up(machine, &device), index))
     }
 
+    /// Whether an address is that of the function's device.
+    fn is_own(&self, machine: &Machine, address: Address) -> bool {
+        let own = self.device(machine).and_then(|device| {
+            let path = format!("/sys/class/net/{device}/address");
+            machine.tree.read(&path)
+        });
+        own.is_ok_and(|text| parse_address(text.trim()) == Some(address))
+    }
+
     /// In an order that loses little: the VM's packets have a way to the tap before the card sends them there, and the card
     /// knows the VM's address before the VM sends by the function, since it drops what other senders send.
     fn join(&self, machine: &Machine, tap: &Device, address: Address) -> io::Result<()> {
@@ -120,14 +139,15 @@ impl OwnFunction {
         let name = self.name();
         redirects.remove(&name)?;
         links.set_up(&device, true)?;
-        // Until its driver has found the link a function loses all that it is given. Where the card has none, nothing is lost.
+        redirects.receive(&name, &pair)?;
+        // igb gives a function a link once it has an address, and its driver looks every two seconds. The VM receives nothing
+        // meanwhile. Where the card has no link, nothing is lost.
+        links.set_function_address(&card, self.number, address)?;
         let is_useless = !links.await_link(&device, LINK_PATIENCE)?
             && links.await_link(&card, Duration::ZERO)?;
         if is_useless {
             return Err(io::Error::from_raw_os_error(libc::ENOLINK));
         }
-        redirects.receive(&name, &pair)?;
-        links.set_function_address(&card, self.number, address)?;
         redirects.send(&name, &pair)
     }
 
@@ -184,7 +204,7 @@ impl SettingKind for OwnFunction {
     fn write(&self, machine: &Machine, _from: &Owner, to: &Owner) -> io::Result<()> {
         match to {
             Owner::Vm { tap, address } => self.join(machine, tap, *address),
-            Owner::Free { address, is_up } => self.part(machine, *address, *is_up),
+            Owner::Free { address, is_up, .. } => self.part(machine, *address, *is_up),
             // Nobody asks for it.
             Owner::Partly => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         }
@@ -199,6 +219,24 @@ impl SettingKind for OwnFunction {
                     address: other_address,
                 },
             ) => tap.is(other_tap) && address == other_address,
+            (
+                Owner::Free {
+                    address,
+                    is_own,
+                    is_up,
+                },
+                Owner::Free {
+                    address: other,
+                    is_own: other_is_own,
+                    is_up: other_is_up,
+                },
+            ) => {
+                // A driver tells the card its own address when its device goes up.
+                let none = |address: &Address, is_own: &bool| *is_own || *address == NO_ADDRESS;
+                let is_same =
+                    address == other || (none(address, is_own) && none(other, other_is_own));
+                is_same && is_up == other_is_up
+            }
             (one, other) => one == other,
         }
     }
@@ -208,9 +246,14 @@ impl SettingKind for OwnFunction {
     fn is_halfway(&self, old: &Owner, _new: &Owner, found: &Owner) -> bool {
         match (old, found) {
             (_, Owner::Partly) => true,
-            (Owner::Free { address, .. }, Owner::Free { address: now, .. }) => {
-                address == now && old != found
-            }
+            (
+                Owner::Free { address, .. },
+                Owner::Free {
+                    address: now,
+                    is_own,
+                    ..
+                },
+            ) => (address == now || *is_own) && !self.same(old, found),
             _ => false,
         }
     }
@@ -218,7 +261,7 @@ impl SettingKind for OwnFunction {
     fn hint(&self, _machine: &Machine, _to: &Owner, errno: i32) -> Option<&'static str> {
         if errno == libc::ENOLINK {
             return Some(
-                "; the card has a link, and the function's device has found none within 30 s: `dmesg` may say why",
+                "; the card has a link, and the function's device has found none within 20 s: `dmesg` may say why",
             );
         }
         matches!(errno, libc::EOPNOTSUPP | libc::EINVAL).then_some(
@@ -255,7 +298,8 @@ impl SettingKind for OwnFunction {
                 number: 0,
             },
             old: Owner::Free {
-                address: [0; 6],
+                address: NO_ADDRESS,
+                is_own: false,
                 is_up: false,
             },
             new: Owner::Vm {
