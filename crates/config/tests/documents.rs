@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use steadyvm_config::{File, Random, Simulate};
+use steadyvm_config::{ClusterSimulation, File, Random, Simulate};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -42,6 +42,9 @@ fn every_example_is_read() {
         let error = match name.as_str() {
             // `plan` alone reads a cluster: its own test has it.
             "cluster.toml" => continue,
+            "cluster-day.toml" | "dissertation-cluster.toml" => {
+                ClusterSimulation::parse(&name, &text).err()
+            }
             "random.toml" => Random::parse(&name, &text).err(),
             "simulate.toml" => Simulate::parse(&name, &text).err(),
             _ => File::parse(&name, &text).err(),
