@@ -11,9 +11,8 @@ use crate::error::HostError;
 use crate::settings::device::is_up;
 use crate::settings::{Device, Entries, Machine, SettingKind};
 
-/// A driver looks for its link every two seconds; one whose question to the card had no answer asks again after ten
-/// (`igbvf_watchdog_task`). A loaded host takes longer.
-const LINK_PATIENCE: Duration = Duration::from_secs(20);
+/// A driver looks for its link every two seconds (`igbvf_watchdog_task`). The VM receives nothing for so long.
+const LINK_PATIENCE: Duration = Duration::from_secs(6);
 
 /// A card filters for no address of a function's.
 const NO_ADDRESS: Address = [0; 6];
@@ -261,7 +260,7 @@ impl SettingKind for OwnFunction {
     fn hint(&self, _machine: &Machine, _to: &Owner, errno: i32) -> Option<&'static str> {
         if errno == libc::ENOLINK {
             return Some(
-                "; the card has a link, and the function's device has found none within 20 s: `dmesg` may say why",
+                "; the card has a link, and the function's device has found none within 6 s: `dmesg` may say why",
             );
         }
         matches!(errno, libc::EOPNOTSUPP | libc::EINVAL).then_some(
