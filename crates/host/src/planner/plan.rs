@@ -101,6 +101,7 @@ pub(crate) fn plan(
     let mut ports = Ports::default();
     let mut ends = host.plan_vms(refused, &mut wanted, &mut path, &mut shared, &mut ports);
     ports.plan(machine, &mut wanted);
+    shared.keep(machine, profile, own);
     shared.add_preparations(&mut wanted, first_of_vms);
     for nic in shared.into_nics(profile) {
         let group = Group::Nic(nic.name.clone());

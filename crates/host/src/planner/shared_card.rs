@@ -45,6 +45,25 @@ impl SharedCards {
         }
     }
 
+    /// Keeps what was made of a card that the file names while none of its VMs runs: to take it away, and make it again for the
+    /// next one, would restart the card under everybody else's VMs.
+    pub fn keep(&mut self, machine: &Machine, host: &Profile, own: &[Step]) {
+        for card in host.vms.iter().filter_map(|vm| vm.nic.as_ref()) {
+            let device = Device::find(machine, card);
+            let is_of_card = |step: &&Step| match &step.change {
+                Change::Functions(made) => made.setting.card.is(&device),
+                Change::XdpProgram(made) => made.setting.card.is(&device),
+                _ => false,
+            };
+            let holds = |step: &&Step| step.change.read(machine).is_ok_and(|now| now.is_new);
+            if let Some(step) = own.iter().filter(is_of_card).find(holds) {
+                self.prepared
+                    .entry(card.clone())
+                    .or_insert_with(|| step.clone());
+            }
+        }
+    }
+
     /// The functions' devices and the cards with a program as cards of their VMs' classes, and the other shared cards: what the
     /// file does not name is polled in threads of its own, below every rank.
     pub fn into_nics(self, profile: &Profile) -> Vec<NicProfile> {

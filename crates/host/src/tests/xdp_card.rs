@@ -73,6 +73,36 @@ fn a_vm_that_goes_is_looked_for_no_more_and_the_last_takes_the_program_along() {
     assert!(host.state().programs.is_empty());
 }
 
+/// Its card would restart under others' VMs, each time that it starts or stops.
+#[test]
+fn a_card_that_the_file_names_stays_prepared_while_its_vm_does_not_run() {
+    let with_functions = || (host(), "virtual functions");
+    let with_program = || (host_with_xdp(), "program");
+    for (host, what) in [with_functions(), with_program()] {
+        let directory = directory();
+        let control = control(&host, &directory);
+        control.apply_profile(&profile(FILE)).unwrap();
+        let made = |host: &FakeHost| {
+            let state = host.state();
+            let functions = state.real("/sys/class/net/bulk0/device/sriov_numvfs");
+            let functions = state.files.get(&functions).cloned();
+            (functions, state.programs.len())
+        };
+        let prepared = made(&host);
+        host.edit(|state| {
+            state.threads.retain(|_, thread| thread.pid != 100);
+            state.files.retain(|path, _| {
+                !path.starts_with("/sys/class/net/tap-rt/") && !path.starts_with("/proc/100/")
+            });
+        });
+        control.apply_profile(&profile(FILE)).unwrap();
+        assert_eq!(made(&host), prepared, "{what}");
+        assert!(served(&host).is_empty() && host.state().redirects.is_empty());
+        control.undo().unwrap();
+        assert_ne!(made(&host), prepared, "{what}");
+    }
+}
+
 #[test]
 fn a_driver_that_takes_no_program_is_said_to_its_vm() {
     let (host, directory) = (host_with_xdp(), directory());
