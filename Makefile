@@ -74,7 +74,7 @@ book: ## The documents as a book, target/book; mdbook is installed below target/
 
 .PHONY: unit-tests
 unit-tests: ## Tests that need no lab
-	cargo test --locked
+	cargo test --locked --no-fail-fast
 
 # Seeds come from the time; SEED=N repeats a search.
 MINUTES := 60

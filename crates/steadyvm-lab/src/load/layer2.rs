@@ -23,9 +23,9 @@ use steadyvm_load::layer2::{
 /// What is sent or received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
-    /// IEC 61850-9-2, `EtherType` 0x88BA.
+    /// IEC 61850-9-2 (0x88BA).
     SampledValues,
-    /// IEC 61850-8-1, `EtherType` 0x88B8.
+    /// IEC 61850-8-1 (0x88B8).
     Goose,
 }
 
