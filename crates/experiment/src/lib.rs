@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod density;
 pub mod end_to_end;
 pub mod engine;
 pub mod experiment;

@@ -113,6 +113,8 @@ pub struct HostSpecification {
     pub devices_on_cpu: Option<usize>,
     /// Whether it has an IOMMU, which passing a device to a guest takes.
     pub iommu: bool,
+    /// Its memory.
+    pub memory_mib: u32,
 }
 
 /// A booted host. Dropping it removes everything that belongs to it.
@@ -454,7 +456,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
         accelerator: specification.accelerator,
         lock_spin_us: lock_spin_us(specification),
         cpus: 2,
-        memory_mib: 2048,
+        memory_mib: specification.memory_mib,
         real_time: false,
         iommu: specification.iommu,
         console: text(console),
@@ -582,6 +584,7 @@ mod tests {
             boot_on_cpu: None,
             devices_on_cpu: Some(0),
             iommu: false,
+            memory_mib: 2048,
         };
         let accelerator = |specification: &HostSpecification| {
             let arguments = machine(specification, Path::new("console")).host_arguments();

@@ -28,6 +28,7 @@ const GUEST_INITRAMFS: &str = "/boot/guest-initramfs";
 /// A guest's disk is the host's own: one read-only image serves both.
 const GUEST_IMAGE: &str = "/dev/vda";
 
+const HOST_MEMORY_MIB: u32 = 2048;
 const GUEST_MEMORY_MIB: u32 = 256;
 /// Huge pages that a host needs for a guest that is run as a real-time domain: `hugepages=` on its
 /// kernel's command line.
@@ -254,6 +255,7 @@ impl Laboratory {
             boot_on_cpu: None,
             devices_on_cpu: None,
             iommu: false,
+            memory_mib: HOST_MEMORY_MIB,
         }
     }
 }

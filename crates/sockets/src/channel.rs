@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use virtio_queue::{DescriptorChain, Queue, QueueOwnedT, QueueT};
 use vm_memory::{GuestAddress, GuestMemory, Permissions};
@@ -30,6 +31,8 @@ pub struct Served {
     pub interrupt: bool,
     /// The limit of operations was reached: call again after what is more urgent.
     pub more: bool,
+    /// Where nobody asked: the event ring has events that the guest has not taken.
+    pub events: bool,
 }
 
 /// A request queue with its event ring. A VMM serves it in the VCPU thread that rang it: when
@@ -78,6 +81,22 @@ impl Channel {
         self.ring = None;
     }
 
+    /// Whether the guest has made requests that are not served. None, where it has broken its queue.
+    pub fn has_requests(&self, memory: &Memory) -> bool {
+        let made = self.queue.avail_idx(memory, Ordering::Acquire);
+        made.is_ok_and(|made| made.0 != self.queue.next_avail())
+    }
+
+    /// Lets the guest ring for its requests, or tells it that somebody looks at the queue (`VRING_USED_F_NO_NOTIFY`, virtio
+    /// 1.2, 2.7.10). Whether requests are there by now, for which it has not rung, perhaps.
+    pub fn ring_for_requests(&mut self, memory: &Memory, is_wanted: bool) -> bool {
+        if is_wanted {
+            return self.queue.enable_notification(memory).unwrap_or(false);
+        }
+        let _ = self.queue.disable_notification(memory);
+        false
+    }
+
     /// Carries out the requests in the queue, then fills the event ring. Sleeps only in
     /// `SVS_OP_WAIT`, for at most the limit; [`Device::wake`] ends that.
     ///
@@ -87,6 +106,7 @@ impl Channel {
         let limit = self.device.limits().operations;
         let mut requests = 0;
         let mut harvested = false;
+        let mut events = false;
         while requests < limit {
             let Some(chain) = self.queue.iter(memory)?.next() else {
                 break;
@@ -99,12 +119,14 @@ impl Channel {
         }
         if !harvested {
             // A ring that the guest has broken is its own loss, and said when it asks for events.
-            let _ = self.harvest(memory, Duration::ZERO, None);
+            let pending = self.harvest(memory, Duration::ZERO, None);
+            events = pending.is_ok_and(|pending| pending.value.get() > 0);
         }
         Ok(Served {
             requests,
             interrupt: self.queue.needs_notification(memory)?,
             more: requests == limit,
+            events,
         })
     }
 

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use steadyvm_vmm::configuration::Sockets;
 use steadyvm_vmm::shared::{self, Service};
 use steadyvm_vmm::{End, Error};
@@ -84,6 +85,10 @@ struct ServeArgs {
     /// wait for them without giving up their CPU.
     #[arg(long, value_name = "PRIORITY")]
     rt_priority: Option<i32>,
+    /// Microseconds that a thread looks for the next request before it sleeps, 0 to 1000. It looks while the guest
+    /// asks that often; 0 always sleeps.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 100)]
+    poll_us: u32,
     /// Do not lock this process in memory.
     #[arg(long)]
     no_lock_memory: bool,
@@ -117,6 +122,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             allow_host_network: args.allow_host_network,
         },
         rt_priority: args.rt_priority,
+        poll: Duration::from_micros(args.poll_us.into()),
         lock_memory: !args.no_lock_memory,
         user: args.user,
         group: args.group,

@@ -122,6 +122,15 @@ static int svs_shared_offer(struct svs_channel *channel, const struct svs_call *
 
 static void svs_shared_notify(const struct svs_channel *channel)
 {
+	struct svs_area *area = channel->area;
+
+	/*
+	 * A host that looks at its queue need not be rung. It says that it looks no more before its
+	 * last look, so the request is counted before that is read.
+	 */
+	virt_mb();
+	if (READ_ONCE(area->used.flags) & cpu_to_le16(VRING_USED_F_NO_NOTIFY))
+		return;
 	svs_shared_ring(channel->device, channel->index + 1);
 }
 

@@ -182,8 +182,9 @@ struct svs_event {
  *	behind them		the driver's, to the end: the state table
  *
  * Doorbells: the driver rings peer SVS_SHARED_SERVER, vector 0 after it has written asked, vector
- * N + 1 after it has made a request of channel N available. The device raises vector N + 1 when
- * channel N's event ring was filled by no request; never for an answer.
+ * N + 1 after it has made a request of channel N available, unless the flags of the used ring have
+ * VRING_USED_F_NO_NOTIFY then. The device raises vector N + 1 when channel N's event ring was
+ * filled by no request; never for an answer.
  *
  * A request is answered, and the event ring filled, when the word at SVS_SHARED_SERVED of its
  * channel's area has counted it.

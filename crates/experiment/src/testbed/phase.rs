@@ -83,13 +83,18 @@ pub fn longest_s(requests: u64) -> f64 {
 
 /// Sends requests from outside at real-time priority until all are answered or lost.
 pub fn run_netrt(outside: &Namespace, server: Ipv4Addr, load: &Load) -> Result<ClientRun> {
+    ask(outside, server, &load.client_options())
+}
+
+/// The same with a load of the caller's.
+pub fn ask(outside: &Namespace, server: Ipv4Addr, options: &ClientOptions) -> Result<ClientRun> {
     outside.enter(|| {
         scheduling::make_fifo(0, scheduling::CLIENT_PRIORITY)?;
         let what = "send NetRT requests";
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).doing(what)?;
         socket.connect((server, NETRT_PORT)).doing(what)?;
         let never = AtomicBool::new(false);
-        netrt::run(&socket, &load.client_options(), &never, &mut |_| {}).doing(what)
+        netrt::run(&socket, options, &never, &mut |_| {}).doing(what)
     })
 }
 

@@ -79,7 +79,7 @@ impl Rig {
         let place = available + 4 + 2 * u64::from(slot % shared::QUEUE as u16);
         self.put(&[0; 2], place);
         self.put(&slot.wrapping_add(step).to_le_bytes(), available + 2);
-        self.server.serve(channel, &self.ending);
+        self.server.serve(channel, &self.ending, true);
     }
 
     /// A good driver's beginning, and its first request: both must work, whatever was before.

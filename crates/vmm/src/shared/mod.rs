@@ -6,6 +6,7 @@
 
 pub(crate) mod memory;
 mod peer;
+mod polling;
 pub(crate) mod server;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use crate::allocator;
 use crate::configuration::Sockets;
@@ -37,6 +39,9 @@ pub use memory::{MOST_CHANNELS, MOST_DATA};
 use peer::{Door, introduce};
 use server::Server;
 
+/// The longest poll: a thread with a rank keeps others from its CPU meanwhile.
+const MOST_POLL: Duration = Duration::from_millis(1);
+
 /// What is served, and to whom.
 #[derive(Debug, Clone)]
 pub struct Service {
@@ -52,6 +57,8 @@ pub struct Service {
     pub sockets: Sockets,
     /// `SCHED_FIFO` priority of the threads that serve channels.
     pub rt_priority: Option<i32>,
+    /// How long a thread looks for the next request before it sleeps, at most; zero for never.
+    pub poll: Duration,
     /// Lock all memory of this process.
     pub lock_memory: bool,
     /// Numbers that root's process becomes.
@@ -66,6 +73,10 @@ impl Service {
         if !(1..=MOST_CHANNELS).contains(&self.channels) {
             let why = format!("{} is not 1 to {MOST_CHANNELS}", self.channels);
             return Err(Error::input("--channels", why));
+        }
+        if self.poll > MOST_POLL {
+            let why = format!("{:?} is more than {MOST_POLL:?}", self.poll);
+            return Err(Error::input("--poll-us", why));
         }
         match self.rt_priority {
             Some(priority) if !(1..=thread::HIGHEST_FIFO).contains(&priority) => {
@@ -183,8 +194,9 @@ impl<'a> Threads<'a> {
             let epoll = server.watch(index, ending, client)?;
             let (server, ending) = (Arc::clone(server), Arc::clone(ending));
             let name = format!("sockets{index}/{}", service.name);
+            let poll = service.poll;
             self.spawn(name, Role::Server, service.rt_priority, move || {
-                server.run(index, &epoll, &ending);
+                server.run(index, &epoll, &ending, poll);
             })?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The device of outsourced sockets in shared memory: each channel is served by a thread of its own, which
-//! sleeps until its doorbell rings or a socket has an event.
+//! sleeps until its doorbell rings or a socket has an event. While a guest asks often it looks at the queue
+//! instead (`polling`), and the guest need not ring.
 //!
 //! Guest and front end are hostile. Where things are is ours to say (`memory`); what the guest writes there
 //! is judged by `steadyvm_sockets`. A doorbell carries no data, and rings at most the thread of its own VM.
@@ -16,6 +17,7 @@ use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::EventFd;
 
 use super::memory::{Layout, MOST_DATA};
+use super::polling::Polling;
 use crate::output::{Limiter, Messages};
 use crate::vcpu::{End, Ending};
 use steadyvm_fault::{At, Fault as Error, Result};
@@ -27,19 +29,30 @@ enum Token {
     End,
     /// The driver asks to begin anew.
     Anew,
-    /// A doorbell, or a socket's event.
-    Work,
+    /// A doorbell.
+    Request,
+    /// A socket's event.
+    Event,
     /// The front end has gone, or says something.
     FrontEnd,
 }
 
 impl Token {
-    const ALL: [Self; 4] = [Self::End, Self::Anew, Self::Work, Self::FrontEnd];
+    const ALL: [Self; 5] = [
+        Self::End,
+        Self::Anew,
+        Self::Request,
+        Self::Event,
+        Self::FrontEnd,
+    ];
 
     fn of(data: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|token| *token as u64 == data)
     }
 }
+
+/// Looks at the queue between two at what else may come, which is a system call.
+const LOOKS: u32 = 32;
 
 /// A channel, and how far it is.
 struct Lane {
@@ -132,10 +145,10 @@ impl Server {
         let edge = EventSet::IN | EventSet::EDGE_TRIGGERED;
         let kick = &self.kicks[usize::from(index) + 1];
         add(ending.event.as_raw_fd(), Token::End, EventSet::IN)?;
-        add(kick.as_raw_fd(), Token::Work, edge)?;
+        add(kick.as_raw_fd(), Token::Request, edge)?;
         add(
             self.lane(index).channel.events().as_raw_fd(),
-            Token::Work,
+            Token::Event,
             edge,
         )?;
         if index == 0 {
@@ -145,11 +158,17 @@ impl Server {
         Ok(epoll)
     }
 
-    /// Serves channel `index` until the end.
-    pub fn run(&self, index: u16, epoll: &Epoll, ending: &Ending) {
+    /// Serves channel `index` until the end; polls for `poll` at most before it sleeps.
+    pub fn run(&self, index: u16, epoll: &Epoll, ending: &Ending, poll: Duration) {
         let mut events = [EpollEvent::default(); Token::ALL.len()];
+        let mut polling = Polling::new(poll);
         loop {
-            let count = match epoll.wait(-1, &mut events) {
+            let waited = match self.poll(index, epoll, &mut events, &mut polling) {
+                Ok(Some(found)) => Ok(found),
+                Ok(None) => sleep(epoll, &mut events, &mut polling),
+                Err(error) => Err(error),
+            };
+            let count = match waited {
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => {
@@ -157,10 +176,7 @@ impl Server {
                     return;
                 }
             };
-            let came = |token| {
-                let tokens = events[..count].iter().map(|event| Token::of(event.data()));
-                tokens.flatten().any(|one| one == token)
-            };
+            let came = |token| has(&events[..count], token);
             if came(Token::End) {
                 return;
             }
@@ -171,10 +187,50 @@ impl Server {
             if came(Token::Anew) {
                 self.begin_anew();
             }
-            if came(Token::Work) {
-                self.serve(index, ending);
+            self.serve(index, ending, came(Token::Event));
+        }
+    }
+
+    /// Looks for a request for as long as that promises to be shorter than a sleep, and for what else may come. Nothing,
+    /// where the thread may sleep: the guest rings then, and no request is there that it did not ring for.
+    fn poll(
+        &self,
+        index: u16,
+        epoll: &Epoll,
+        events: &mut [EpollEvent],
+        polling: &mut Polling,
+    ) -> std::io::Result<Option<usize>> {
+        let began = Instant::now();
+        let window = polling.window(began);
+        if window.is_zero() {
+            return Ok(None);
+        }
+        self.lane(index).channel.ring_for_requests(&self.memory, false);
+        let until = began + window;
+        let mut count = 0;
+        let mut is_found = false;
+        while !is_found && count == 0 && Instant::now() < until {
+            for _ in 0..LOOKS {
+                is_found |= self.lane(index).channel.has_requests(&self.memory);
+                if is_found {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+            if !is_found {
+                count = epoll.wait(0, events)?;
             }
         }
+        // What else came says nothing of how often the guest asks.
+        if count == 0 {
+            polling.polled(is_found, Instant::now());
+        }
+        if is_found || count > 0 {
+            return Ok(Some(count));
+        }
+        let mut lane = self.lane(index);
+        let is_found = lane.channel.ring_for_requests(&self.memory, true);
+        Ok(is_found.then_some(0))
     }
 
     /// Closes all sockets and gives the driver empty queues.
@@ -203,8 +259,9 @@ impl Server {
         let _ = self.memory.store(asked, done, Ordering::Release);
     }
 
-    /// Carries out what is in a channel's queue, and fills its event ring.
-    pub fn serve(&self, index: u16, ending: &Ending) {
+    /// Carries out what is in a channel's queue, and fills its event ring. Where nobody asked, the guest is
+    /// interrupted for events that it has to take, and where the sockets woke the thread.
+    pub fn serve(&self, index: u16, ending: &Ending, woken_by_event: bool) {
         let mut lane = self.lane(index);
         if !lane.ready {
             return;
@@ -221,7 +278,9 @@ impl Server {
             if served.requests == 0 {
                 // Nobody asked: the ring was filled, perhaps, while the guest did something else. Fails only
                 // where it was raised 2^64 - 2 times without the kernel taking it.
-                let _ = self.calls[usize::from(index) + 1].write(1);
+                if woken_by_event || served.events {
+                    let _ = self.calls[usize::from(index) + 1].write(1);
+                }
                 return;
             }
             lane.served = lane.served.wrapping_add(served.requests.into());
@@ -247,4 +306,23 @@ impl Server {
             self.messages.say(&format!("{line}{more}"));
         }
     }
+}
+
+fn has(events: &[EpollEvent], token: Token) -> bool {
+    let mut tokens = events.iter().filter_map(|event| Token::of(event.data()));
+    tokens.any(|one| one == token)
+}
+
+/// Until something comes. How long that took tells whether to poll the next time.
+fn sleep(
+    epoll: &Epoll,
+    events: &mut [EpollEvent],
+    polling: &mut Polling,
+) -> std::io::Result<usize> {
+    let began = Instant::now();
+    let count = epoll.wait(-1, events)?;
+    if has(&events[..count], Token::Request) {
+        polling.slept(began.elapsed());
+    }
+    Ok(count)
 }

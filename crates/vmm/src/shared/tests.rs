@@ -6,14 +6,15 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use proptest::prelude::*;
 use std::fs::File;
-use std::io::{IoSliceMut, Write};
+use std::io::{IoSliceMut, Read, Write};
 use std::mem::offset_of;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use steadyvm_sockets::Memory;
 use steadyvm_sockets::abi::{EventRing, Request, Response, Shared as Head, op, ready, shared};
 use vm_memory::{Bytes, FileOffset, GuestAddress};
@@ -31,6 +32,10 @@ const CHANNELS: u16 = 2;
 const ANSWER: u64 = 16 << 10;
 const RING: u64 = 64 << 10;
 const RING_ENTRIES: u64 = 16;
+/// The longest that may be asked for: polls are met even where other tests have the CPUs.
+const POLL: Duration = Duration::from_millis(1);
+/// `VRING_USED_F_NO_NOTIFY` of `linux/virtio_ring.h`.
+const NO_NOTIFY: u16 = 1;
 /// More than any of this takes.
 const PATIENCE: PollTimeout = PollTimeout::MAX;
 
@@ -75,6 +80,8 @@ struct Guest {
     calls: Vec<File>,
     asked: u32,
     made: [u32; CHANNELS as usize],
+    /// Requests for which the server was not rung, as it asked.
+    not_rung: u32,
     ending: Arc<Ending>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -92,7 +99,7 @@ impl Guest {
             let (server, ending, ours) =
                 (Arc::clone(&server), Arc::clone(&ending), Arc::clone(&ours));
             std::thread::spawn(move || {
-                server.run(index, &epoll, &ending);
+                server.run(index, &epoll, &ending, POLL);
                 drop(ours);
             })
         });
@@ -128,6 +135,7 @@ impl Guest {
             calls,
             asked: 0,
             made: [0; CHANNELS as usize],
+            not_rung: 0,
             ending,
             threads,
         };
@@ -245,7 +253,15 @@ impl Guest {
         self.memory
             .store(made as u16, GuestAddress(available + 2), Ordering::Release)
             .unwrap();
-        self.ring(usize::from(channel) + 1);
+        // As virt_mb() in the module.
+        fence(Ordering::SeqCst);
+        let flags = GuestAddress(area + u64::from(shared::USED));
+        let flags: u16 = self.memory.load(flags, Ordering::Relaxed).unwrap();
+        if flags & NO_NOTIFY == 0 {
+            self.ring(usize::from(channel) + 1);
+        } else {
+            self.not_rung += 1;
+        }
         self.wait_for(area + u64::from(shared::SERVED), made);
         let mut bytes = vec![0; answer_len as usize];
         self.memory
@@ -333,6 +349,41 @@ fn the_idle_call_does_not_hold_the_channel() {
     assert_eq!(waited.error.get(), 0);
 }
 
+/// Requests at all distances around the end of a poll: one that is lost is waited for without an end.
+#[test]
+fn a_guest_that_asks_often_need_not_ring_and_no_request_is_lost() {
+    let mut guest = Guest::connect();
+    let mut asked = 0_u32;
+    while guest.not_rung < 500 && asked < 200_000 {
+        let (answer, _) = guest.ask(0, op::HARVEST, 0, [0; 3], &[], 0);
+        assert_eq!(answer.error.get(), 0);
+        asked += 1;
+        for _ in 0..(asked % 64) * 100 {
+            std::hint::spin_loop();
+        }
+    }
+    assert!(guest.not_rung >= 500, "{} of {asked}", guest.not_rung);
+}
+
+#[test]
+fn a_datagram_that_comes_while_the_queue_is_looked_at_interrupts() {
+    let mut guest = Guest::connect();
+    let (handle, port) = guest.datagram_socket(0);
+    let host = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..200 {
+        // The server polls after these.
+        for _ in 0..4 {
+            guest.ask(0, op::HARVEST, 0, [0; 3], &[], 0);
+        }
+        host.send_to(b"ping", ("127.0.0.1", port)).unwrap();
+        guest.wait_for_interrupt(1);
+        let mut count = [0; 8];
+        (&guest.calls[1]).read_exact(&mut count).unwrap();
+        let (received, data) = guest.ask(0, op::RECEIVE, handle, [0; 3], &[], 100);
+        assert_eq!((received.error.get(), data.as_slice()), (0, &b"ping"[..]));
+    }
+}
+
 #[test]
 fn a_new_beginning_closes_sockets_and_mends_a_broken_queue() {
     let mut guest = Guest::connect();
@@ -383,7 +434,7 @@ proptest! {
                     let place = if near { u64::from(place) % 768 } else { u64::from(place) };
                     let value = if near { (value % 0x400) | ((area + 512) * (value >> 63)) } else { value };
                     memory.write_slice(&value.to_le_bytes(), GuestAddress(area + place)).unwrap();
-                    server.serve(channel as u16, &ending);
+                    server.serve(channel as u16, &ending, near);
                 }
             }
         }

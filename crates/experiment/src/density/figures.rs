@@ -1,0 +1,164 @@
+//! Figures of each row by condition: the worst VM, fairness, the stream; of each row: held, admitted, memory.
+
+use super::station::Sample;
+use super::{Asking, BOUND, CELLS};
+use crate::engine::Figures;
+use crate::engine::results::Figure;
+use steadyvm_report::text::figure;
+use steadyvm_report::{Grid, headers};
+use steadyvm_stats::Summary;
+
+/// The condition that figures of a whole row stand under.
+const ALL: &str = "all conditions";
+
+/// Figures and tables of all rows, each with its samples by condition and round.
+pub fn of<'s>(
+    rows: impl Iterator<Item = (&'static str, Vec<Vec<&'s Sample>>)>,
+) -> (Vec<Figure>, Vec<Grid>) {
+    let mut figures = Figures::default();
+    let mut by_condition = Grid {
+        title: "the worst VM, fairness over VMs, and the stream".to_owned(),
+        words: 2,
+        headers: headers(["", "asked", "worst p99 µs", "fairness", "stream Mbit/s"]),
+        rows: Vec::new(),
+    };
+    let mut by_row = Grid {
+        title: "VMs held and admitted, and a monitor's memory".to_owned(),
+        words: 1,
+        headers: headers(["", "held", "admitted", "memory MiB"]),
+        rows: Vec::new(),
+    };
+    for (row, cells) in rows {
+        for (asking, samples) in CELLS.iter().zip(&cells) {
+            let (worst_us, fairness) = worst_and_fairness(samples);
+            let mbit = samples.iter().map(|it| it.mbit_per_s).sum::<f64>();
+            let mbit = mbit / samples.len().max(1) as f64;
+            let n = samples.len() as u64;
+            figures.at(row, &asking.to_string());
+            figures.value("worst p99", "us", n, worst_us);
+            figures.value("fairness", "ratio", n, fairness);
+            figures.value("stream", "Mbit/s", n, mbit);
+            figures.rounds("stream", samples.iter().map(|it| it.mbit_per_s));
+            let shown = [worst_us, fairness, Some(mbit)].map(figure);
+            let words = [row.to_owned(), asking.0.to_string()];
+            by_condition.rows.push(words.into_iter().chain(shown).collect());
+        }
+        let held = held(&cells);
+        let first = cells.first().and_then(|samples| samples.first());
+        let admitted = first.and_then(|sample| sample.admitted);
+        let memory = first.map(|sample| sample.monitor_mib);
+        figures.at(row, ALL);
+        figures.count("held", "VMs", held as u64);
+        if let Some(admitted) = admitted {
+            figures.count("admitted", "VMs", admitted as u64);
+        }
+        figures.value("memory", "MiB", 1, memory);
+        by_row.rows.push(vec![
+            row.to_owned(),
+            held.to_string(),
+            admitted.map_or_else(|| "-".to_owned(), |vms| vms.to_string()),
+            figure(memory),
+        ]);
+    }
+    (figures.all(), vec![by_condition, by_row])
+}
+
+/// The largest p99 of a VM in microseconds, and that over the least.
+fn worst_and_fairness(samples: &[&Sample]) -> (Option<f64>, Option<f64>) {
+    let vms = samples.first().map_or(0, |sample| sample.by_vm.len());
+    let p99s: Vec<f64> = (0..vms)
+        .filter_map(|vm| {
+            let runs = samples.iter().filter_map(|sample| sample.by_vm.get(vm));
+            let all: Vec<u64> = runs
+                .flat_map(|run| run.samples.iter().map(|it| it.rtt_ns))
+                .collect();
+            Some(Summary::of(&all)?.p99_ns as f64 / 1e3)
+        })
+        .collect();
+    let worst = p99s.iter().copied().reduce(f64::max);
+    let least = p99s.iter().copied().reduce(f64::min);
+    (worst, worst.zip(least).map(|(worst, least)| worst / least))
+}
+
+/// The most VMs of the conditions up to which every reply of every VM came in time.
+fn held(cells: &[Vec<&Sample>]) -> usize {
+    let in_time = |samples: &&Vec<&Sample>| {
+        let mut runs = samples.iter().flat_map(|sample| &sample.by_vm);
+        let bound_ns = BOUND.as_nanos() as u64;
+        runs.all(|run| {
+            run.counters.lost == 0 && run.samples.iter().all(|it| it.rtt_ns <= bound_ns)
+        })
+    };
+    let kept = cells.iter().take_while(in_time).count();
+    kept.checked_sub(1)
+        .map_or(0, |last| CELLS.get(last).map_or(0, |Asking(vms)| *vms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadyvm_load::netrt::{ClientRun, Counters, EndedBy, Sample as RoundTrip};
+
+    fn run(rtt_us: &[u64], lost: u64) -> ClientRun {
+        let samples = (1..).zip(rtt_us).map(|(sequence, us)| RoundTrip {
+            sequence,
+            sent_ns: sequence * 1_000_000,
+            rtt_ns: us * 1000,
+        });
+        ClientRun {
+            samples: samples.collect(),
+            counters: Counters {
+                lost,
+                ..Counters::default()
+            },
+            ended_by: EndedBy::Done,
+            duration_ns: 1,
+        }
+    }
+
+    fn sample(by_vm: Vec<ClientRun>) -> Sample {
+        Sample {
+            by_vm,
+            mbit_per_s: 100.0,
+            monitor_mib: 5.0,
+            admitted: Some(24),
+        }
+    }
+
+    #[test]
+    fn what_is_held_ends_with_the_first_late_or_lost_reply() {
+        let good = sample(vec![run(&[100, 200], 0)]);
+        let late = sample(vec![run(&[100, 26_000], 0)]);
+        let lost = sample(vec![run(&[100], 1)]);
+        let of = |bad: &Sample, at: usize| {
+            let cells = (0..CELLS.len()).map(|cell| vec![if cell == at { bad } else { &good }]);
+            held(&cells.collect::<Vec<_>>())
+        };
+        assert_eq!(of(&good, 0), 20);
+        assert_eq!(of(&late, 0), 0);
+        assert_eq!(of(&late, 3), 5);
+        assert_eq!(of(&lost, 1), 1);
+    }
+
+    #[test]
+    fn the_worst_vm_counts_over_all_rounds() {
+        let rounds = [
+            sample(vec![run(&[100], 0), run(&[300], 0)]),
+            sample(vec![run(&[200], 0), run(&[400], 0)]),
+        ];
+        let samples: Vec<&Sample> = rounds.iter().collect();
+        let (worst, fairness) = worst_and_fairness(&samples);
+        assert_eq!((worst, fairness), (Some(400.0), Some(2.0)));
+    }
+
+    #[test]
+    fn every_row_has_its_figures_and_a_line_in_both_tables() {
+        let one = sample(vec![run(&[100, 200], 0)]);
+        let cells: Vec<Vec<&Sample>> = CELLS.iter().map(|_| vec![&one]).collect();
+        let (figures, tables) = of([("6.12", cells)].into_iter());
+        let value = |name: &str| figures.iter().find(|it| it.name == name).unwrap().value;
+        assert_eq!(value("held"), Some(20.0));
+        assert_eq!(value("admitted"), Some(24.0));
+        assert_eq!((tables[0].rows.len(), tables[1].rows.len()), (CELLS.len(), 1));
+    }
+}
