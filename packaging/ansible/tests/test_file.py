@@ -1,5 +1,6 @@
 """The file that the role writes is the mapping of the inventory, and steadyvm reads it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -60,8 +61,22 @@ class File(unittest.TestCase):
 
     def test_a_change_is_one_that_steadyvm_tells(self):
         self.assertTrue(steadyvm.steadyvm_changes({"steps": [{}], "taken_back": []}))
+        self.assertTrue(steadyvm.steadyvm_changes({"steps": [], "taken_back": [{}]}))
+        self.assertTrue(steadyvm.steadyvm_changes({"steps": [], "taken_back": {"restored": 1}}))
         self.assertTrue(steadyvm.steadyvm_changes({"restored": 1}))
         self.assertFalse(steadyvm.steadyvm_changes({"steps": [], "taken_back": [], "restored": 0}))
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root applies a file")
+    def test_an_apply_of_what_the_host_has_and_its_undo_are_no_changes(self):
+        budget = int(Path("/proc/sys/net/core/netdev_budget").read_text())
+        text = steadyvm.steadyvm_toml({"net": {"budget_packets": budget}})
+        self.assertFalse(steadyvm.steadyvm_changes(json.loads(dry_run(text).stdout)))
+        with tempfile.TemporaryDirectory() as place:
+            for verb, file in (("apply", ["-"]), ("undo", [])):
+                words = [STEADYVM, verb, "--json", "--state-dir", place, *file]
+                done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertFalse(steadyvm.steadyvm_changes(json.loads(done.stdout)), done.stdout)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,10 @@ def steadyvm_toml(of):
 
 def steadyvm_changes(answer):
     """Whether what steadyvm says of an apply, a dry run or an undo is a change."""
-    return any(answer.get(list_of) for list_of in ("steps", "taken_back", "restored"))
+    undone = answer.get("taken_back", answer)
+    # A dry run lists what would be taken back; an apply counts what was.
+    restored = undone.get("restored") if isinstance(undone, dict) else undone
+    return bool(answer.get("steps") or restored)
 
 
 class FilterModule:
