@@ -117,7 +117,7 @@ TEST_LAB := cargo test --release --locked -p steadyvm-lab-program --no-fail-fast
 # Subjects that need much, or kernels of their own: each group has its target below.
 SCHED := sched::
 PROGRAM := programs:: services:: inversion:: end_to_end:: peers:: stock_qemu::
-LIBVIRT := libvirt:: tuned::
+LIBVIRT := libvirt:: tuned:: shmem::
 # A function's link comes and goes as its driver asks the card: docs/design/shared-card.md, where it ends.
 FUNCTION := shared_card::a_function
 BY_HAND := $(SCHED) $(FUNCTION) alive:: $(PROGRAM) $(LIBVIRT) guides:: cpython:: debug::

@@ -4,7 +4,9 @@
 use crate::engine::results::Record;
 use crate::experiment::Experiment;
 use crate::nisp::{tcp, udp};
-use crate::{compare, density, end_to_end, inversion, kamailio, memcached, rtca, shared_card, vcpu};
+use crate::{
+    compare, density, end_to_end, inversion, kamailio, memcached, rtca, shared_card, vcpu,
+};
 use steadyvm_report::Answer;
 
 /// The experiments, by the verbs of `steadyvm-lab experiment`.

@@ -2,10 +2,11 @@
 //!
 //! [`Recorder`] records tracepoints through `perf_event_open`: the events end with the descriptors
 //! that hold them, so nothing is left on the host however this process ends, and no file of
-//! tracefs is written. So do the BPF programs of [`wake_ups`]. All else is pure: [`format`](crate::format) and [`record`](crate::record)
+//! tracefs is written. So do the BPF programs of [`wake_ups`] and [`softirqs`]. All else is pure: [`format`](crate::format) and [`record`](crate::record)
 //! read what the kernel wrote, [`event`](crate::event) gives it a meaning, and
 //! [`receive_path`] says where the time went.
 
+mod bpf;
 pub mod event;
 pub mod format;
 mod name;
@@ -14,6 +15,7 @@ pub mod receive_path;
 pub mod record;
 mod recorder;
 pub mod socket;
+pub mod softirqs;
 mod tracefs;
 pub mod wake_ups;
 

@@ -41,7 +41,9 @@ pub fn of<'s>(
             figures.rounds("stream", samples.iter().map(|it| it.mbit_per_s));
             let shown = [worst_us, fairness, Some(mbit)].map(figure);
             let words = [row.to_owned(), asking.0.to_string()];
-            by_condition.rows.push(words.into_iter().chain(shown).collect());
+            by_condition
+                .rows
+                .push(words.into_iter().chain(shown).collect());
         }
         let held = held(&cells);
         let first = cells.first().and_then(|samples| samples.first());
@@ -85,9 +87,7 @@ fn held(cells: &[Vec<&Sample>]) -> usize {
     let in_time = |samples: &&Vec<&Sample>| {
         let mut runs = samples.iter().flat_map(|sample| &sample.by_vm);
         let bound_ns = BOUND.as_nanos() as u64;
-        runs.all(|run| {
-            run.counters.lost == 0 && run.samples.iter().all(|it| it.rtt_ns <= bound_ns)
-        })
+        runs.all(|run| run.counters.lost == 0 && run.samples.iter().all(|it| it.rtt_ns <= bound_ns))
     };
     let kept = cells.iter().take_while(in_time).count();
     kept.checked_sub(1)
@@ -159,6 +159,9 @@ mod tests {
         let value = |name: &str| figures.iter().find(|it| it.name == name).unwrap().value;
         assert_eq!(value("held"), Some(20.0));
         assert_eq!(value("admitted"), Some(24.0));
-        assert_eq!((tables[0].rows.len(), tables[1].rows.len()), (CELLS.len(), 1));
+        assert_eq!(
+            (tables[0].rows.len(), tables[1].rows.len()),
+            (CELLS.len(), 1)
+        );
     }
 }

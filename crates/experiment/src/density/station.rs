@@ -12,7 +12,7 @@ use steadyvm_lab::emulator::{Machine, Monitor};
 use steadyvm_lab::host::{BULK, EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{Laboratory, guest};
 use steadyvm_lab::progress::Observer;
-use steadyvm_lab::{At, Error, Guest, Result};
+use steadyvm_lab::{Error, Guest, Result};
 use steadyvm_load::netrt::{ClientOptions, ClientRun, End, Intervals};
 
 /// The host's memory holds all guests'.
@@ -220,7 +220,10 @@ fn admitted(host: &EmulatedHost) -> Result<usize> {
             Status::Exited(0) => Ok(true),
             // The plan's word for a set that it does not accept.
             Status::Exited(1) => Ok(false),
-            other => Err(Error::machine("plan the host's VMs", format!("{other}: {said}"))),
+            other => Err(Error::machine(
+                "plan the host's VMs",
+                format!("{other}: {said}"),
+            )),
         }
     };
     let (mut most, mut refused) = (0, MOST_PLANNED);

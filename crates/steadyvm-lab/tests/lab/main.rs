@@ -39,6 +39,7 @@ mod rtca;
 mod sched;
 mod services;
 mod shared_card;
+mod shmem;
 mod site;
 mod sockets;
 mod stock_qemu;

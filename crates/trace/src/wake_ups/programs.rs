@@ -5,16 +5,15 @@
 //! on a CPU while any process there uses a map, so they could lose events.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{Ordering, fence};
 use std::thread;
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, set_print};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use steadyvm_fault::{At, Fault, Result};
 use steadyvm_stats::steps::STEPS;
 
 use super::Waits;
+use crate::bpf::{quietly, require_btf};
 
 /// A look at each thread takes three system calls.
 pub(super) const MOST_THREADS: usize = 1024;
@@ -32,9 +31,6 @@ const CELL_BYTES: usize = 24 + 4 * STEPS;
 const THREAD_BYTES: usize = 16;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wake_ups.bpf.o"));
-
-/// libbpf has one place for what it prints.
-static PRINTING: Mutex<()> = Mutex::new(());
 
 /// The programs at work, and their maps.
 pub(super) struct Programs {
@@ -54,12 +50,7 @@ impl Programs {
     /// Loads the programs and begins to count these threads.
     pub(super) fn open(tids: &BTreeSet<u32>) -> Result<Self> {
         super::check(tids, MOST_THREADS)?;
-        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-            return Err(Fault::lack(
-                "cannot trace by BPF",
-                "the kernel lacks BTF (CONFIG_DEBUG_INFO_BTF)",
-            ));
-        }
+        require_btf()?;
         let slots = (2 * tids.len()).next_power_of_two().max(LEAST_SLOTS) as u32;
         let object = quietly(|| load(slots)).cannot("load the BPF programs")?;
         let map = |name: &str| {
@@ -182,15 +173,6 @@ fn load(slots: u32) -> libbpf_rs::Result<Object> {
         }
     }
     object.load()
-}
-
-/// libbpf prints why it fails, but there is another way.
-fn quietly<T>(work: impl FnOnce() -> T) -> T {
-    let _alone = PRINTING.lock();
-    let before = set_print(None);
-    let done = work();
-    set_print(before);
-    done
 }
 
 /// `struct filter`.

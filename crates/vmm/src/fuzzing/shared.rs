@@ -213,7 +213,7 @@ pub fn shared_memory(bytes: &[u8]) {
                 let at = address(&rig, &mut source, channel);
                 let len = source.below(64);
                 rig.put(source.bytes(len), at);
-                rig.server.serve(channel, &rig.ending);
+                rig.server.serve(channel, &rig.ending, true);
             }
             2 => rig.begin_and_ask(),
             _ => ask(&rig, &mut source, channel),

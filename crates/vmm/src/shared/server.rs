@@ -61,6 +61,29 @@ struct Lane {
     served: u32,
     /// The driver has asked for the queue, and not broken it since.
     ready: bool,
+    /// The driver is told not to ring.
+    is_silent: bool,
+}
+
+impl Lane {
+    /// Tells the guest not to ring. False where it has broken its queue, or not begun: it rings to begin anew.
+    fn look_without_bell(&mut self, memory: &Memory) -> bool {
+        if self.ready {
+            self.channel.ring_for_requests(memory, false);
+            self.is_silent = true;
+        }
+        self.ready
+    }
+
+    /// Lets it ring again, if it was told not to. Whether it has made requests for which it did not ring.
+    fn let_ring(&mut self, memory: &Memory) -> bool {
+        let was_silent = std::mem::take(&mut self.is_silent);
+        was_silent && self.channel.ring_for_requests(memory, true) && self.ready
+    }
+
+    fn has_requests(&self, memory: &Memory) -> bool {
+        self.ready && self.channel.has_requests(memory)
+    }
 }
 
 /// The device, and the events by which guest and device ring each other.
@@ -97,6 +120,7 @@ impl Server {
                 channel,
                 served: 0,
                 ready: false,
+                is_silent: false,
             }))
         };
         let lanes: Vec<_> = (0..layout.channels()).map(lane).collect::<Result<_>>()?;
@@ -203,23 +227,24 @@ impl Server {
         let began = Instant::now();
         let window = polling.window(began);
         if window.is_zero() {
+            return Ok(self.lane(index).let_ring(&self.memory).then_some(0));
+        }
+        if !self.lane(index).look_without_bell(&self.memory) {
             return Ok(None);
         }
-        self.lane(index).channel.ring_for_requests(&self.memory, false);
         let until = began + window;
         let mut count = 0;
         let mut is_found = false;
         while !is_found && count == 0 && Instant::now() < until {
             for _ in 0..LOOKS {
-                is_found |= self.lane(index).channel.has_requests(&self.memory);
+                is_found = self.lane(index).has_requests(&self.memory);
                 if is_found {
                     break;
                 }
                 std::hint::spin_loop();
             }
-            if !is_found {
-                count = epoll.wait(0, events)?;
-            }
+            // Also where a request is there: a guest that asks without a pause keeps nobody else from this thread.
+            count = epoll.wait(0, events)?;
         }
         // What else came says nothing of how often the guest asks.
         if count == 0 {
@@ -228,9 +253,7 @@ impl Server {
         if is_found || count > 0 {
             return Ok(Some(count));
         }
-        let mut lane = self.lane(index);
-        let is_found = lane.channel.ring_for_requests(&self.memory, true);
-        Ok(is_found.then_some(0))
+        Ok(self.lane(index).let_ring(&self.memory).then_some(0))
     }
 
     /// Closes all sockets and gives the driver empty queues.

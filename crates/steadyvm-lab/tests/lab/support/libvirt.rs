@@ -151,11 +151,24 @@ pub fn define(host: &EmulatedHost, name: &str, address: &str, more: &str) {
 pub fn define_with(host: &EmulatedHost, name: &str, address: &str, more: &str, command: &str) {
     let file = format!("/run/{name}.xml");
     let script = format!("ip address add {address}/24 dev eth0; ip link set eth0 up; {command}");
-    write(host, &file, &domain(name, &script, more));
+    write(host, &file, &domain(name, &script, more, ""));
     inside(host, &format!("virsh --quiet define {file}"));
 }
 
-fn domain(name: &str, script: &str, more: &str) -> String {
+/// The same with another device, and a card without an address.
+pub fn define_with_device(
+    host: &EmulatedHost,
+    name: &str,
+    more: &str,
+    device: &str,
+    command: &str,
+) {
+    let file = format!("/run/{name}.xml");
+    write(host, &file, &domain(name, command, more, device));
+    inside(host, &format!("virsh --quiet define {file}"));
+}
+
+fn domain(name: &str, script: &str, more: &str, device: &str) -> String {
     format!(
         "<domain type='kvm'>
   <name>{name}</name>
@@ -180,6 +193,7 @@ fn domain(name: &str, script: &str, more: &str) -> String {
     </interface>
     <serial type='file'><source path='/run/{name}.console'/></serial>
     <memballoon model='none'/>
+    {device}
   </devices>
 </domain>"
     )
