@@ -4,11 +4,14 @@
 use crate::engine::results::Record;
 use crate::experiment::Experiment;
 use crate::nisp::{tcp, udp};
-use crate::{compare, end_to_end, inversion, kamailio, memcached, rtca, shared_card, vcpu};
+use crate::{
+    adversary, compare, end_to_end, inversion, kamailio, memcached, rtca, shared_card, vcpu,
+};
 use steadyvm_report::Answer;
 
 /// The experiments, by the verbs of `steadyvm-lab experiment`.
 pub const EXPERIMENTS: &[&Experiment] = &[
+    &adversary::EXPERIMENT,
     &end_to_end::EXPERIMENT,
     &inversion::EXPERIMENT,
     &kamailio::EXPERIMENT,
