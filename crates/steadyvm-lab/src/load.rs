@@ -1,5 +1,6 @@
 //! `steadyvm-lab load`: the loads of the lab's experiments, for use by hand and by the lab.
 
+mod attack;
 mod job;
 mod layer2;
 
@@ -20,7 +21,7 @@ use steadyvm_cli::output;
 
 /// The loads of the lab's experiments.
 ///
-/// `publish` and `subscribe` run for a time. The others serve the program that writes lines to their
+/// `attack`, `publish` and `subscribe` run for a time. The others serve the program that writes lines to their
 /// standard input, until it ends, and answer each line with one line of JSON.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -30,6 +31,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Attack(attack::Args),
     Job(job::Args),
     Publish(layer2::Publish),
     Subscribe(layer2::Subscribe),
@@ -96,6 +98,7 @@ pub enum Protocol {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     match args.verb {
+        Verb::Attack(ref args) => args.run()?,
         Verb::Job(ref args) => job::run(args)?,
         Verb::Publish(ref args) => args.run()?,
         Verb::Subscribe(ref args) => args.run()?,

@@ -8,6 +8,7 @@ use crate::engine::latency::{Latencies, Words};
 use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
 use crate::service::{Beside, CELLS};
+use crate::testbed::one_card::{FUNCTION, How, XDP};
 use crate::testbed::phase::Load;
 use station::{Sample, SharedCardStation};
 use std::fmt;
@@ -18,19 +19,6 @@ use steadyvm_lab::progress::Observer;
 
 const NAME: &str = "shared-card";
 
-/// What is set on a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// Nothing.
-    Stock,
-    /// A method of `steadyvm apply`, without a function of the card.
-    Method(Method),
-    /// A way of the real-time VM's packets past those of others, kept by the host: `nic` and `way` in the VM's table.
-    Way(&'static str),
-}
-
-const FUNCTION: How = How::Way("function");
-const XDP: How = How::Way("xdp");
 const STOCK_PROFILE: How = How::Method(Method::StockProfile);
 
 /// A row: a host's kernel, its cards, and what is set.

@@ -1,29 +1,16 @@
 //! One row's host: the service in one guest, the stream into another, by one card or two.
 
-use super::{How, Row};
+use super::Row;
 use crate::engine::rounds::{or_broken, station};
 use crate::service::Beside;
-use crate::testbed::Guests;
+use crate::testbed::one_card;
 use crate::testbed::phase::{self, Load};
-use crate::testbed::receivers::{Receivers, Server};
-use std::time::Duration;
-use steadyvm_lab::agent::Status;
-use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
+use crate::testbed::receivers::Receivers;
+use steadyvm_lab::Result;
+use steadyvm_lab::host::EmulatedHost;
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
-use steadyvm_lab::{Error, Result};
 use steadyvm_load::netrt::ClientRun;
-
-/// The host's file where the real-time VM has a way of its own on the card.
-fn file(way: &str) -> String {
-    format!("[[vm]]\nname = \"rt\"\nclass = \"rt\"\nnic = \"rt\"\nway = \"{way}\"\n")
-}
-
-const PATH: &str = "/run/steadyvm.toml";
-/// The tap of the guest that receives the stream.
-const TAP_OF_STREAM: &str = "tap-bulk";
-/// Putting a file in force takes this long at most, on a loaded machine too.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What one measurement gives.
 #[derive(Debug)]
@@ -52,23 +39,12 @@ impl SharedCardStation {
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        let specification = HostSpecification {
-            boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(row.setting.name, row.setting.kernel)?
-        };
-        let mut host = EmulatedHost::boot(&specification)?;
-        let receivers = Receivers::in_guests(Guests::Qemu, &host, &Server::netrt(), observer)?;
+        let named = (row.setting.name, row.setting.kernel);
+        let (mut host, receivers) = row.how.boot(laboratory, named, on_cpu, observer)?;
         if !row.own_card {
-            host.share_one_card(TAP_OF_STREAM)?;
+            one_card::share(&host)?;
         }
-        match row.how {
-            How::Stock => {}
-            How::Method(method) => host.put_in_force(method, RT, &receivers.named)?,
-            How::Way(way) => {
-                apply_file(&host, &file(way))?;
-                host.interrupts_of_shared_card()?;
-            }
-        }
+        row.how.put_in_force(&host, &receivers)?;
         host.pause()?;
         host.spread_processors()?;
         Ok(Self {
@@ -104,19 +80,4 @@ impl SharedCardStation {
             mbit_per_s: carried.map(|it| it.mbit_per_s),
         })
     }
-}
-
-fn apply_file(host: &EmulatedHost, text: &str) -> Result<()> {
-    let script = format!("cat > {PATH} && steadyvm apply {PATH}");
-    let applied = host.connection().spawn(&["sh", "-euc", &script])?;
-    applied.input(text.as_bytes())?;
-    applied.end_of_input()?;
-    let finished = applied.finish(PATIENCE)?;
-    if finished.status == Status::Exited(0) {
-        return Ok(());
-    }
-    let said = [finished.output, finished.error].concat();
-    let said = String::from_utf8_lossy(&said);
-    let why = format!("{}: {}", finished.status, said.trim());
-    Err(Error::machine("put the shared card's file in force", why))
 }

@@ -8,6 +8,7 @@ pub(crate) mod endpoint;
 mod interference;
 pub(crate) mod mechanism;
 mod method;
+pub(crate) mod one_card;
 pub(crate) mod phase;
 pub(crate) mod receivers;
 pub(crate) mod senders;

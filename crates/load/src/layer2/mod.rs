@@ -20,6 +20,7 @@ pub use ber::Malformed;
 pub use frame::{Frame, Protocol, Tag};
 pub use goose::{Goose, Retransmission, Transmission};
 pub use mark::Mark;
+pub(crate) use publisher::slept;
 pub use publisher::{MOST_STREAMS, Publication, Published, publish, stream_name};
 pub use sampled_values::SampledValues;
 pub use socket::PacketSocket;

@@ -181,7 +181,7 @@ fn dues(publication: &Publication) -> Box<dyn Iterator<Item = Due>> {
 }
 
 /// Sleeps until a time after the start; false if the flag was set.
-fn slept(begun: Instant, until: Duration, stop: &AtomicBool) -> bool {
+pub(crate) fn slept(begun: Instant, until: Duration, stop: &AtomicBool) -> bool {
     loop {
         if stop.load(Ordering::Relaxed) {
             return false;

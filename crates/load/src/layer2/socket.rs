@@ -14,6 +14,7 @@ use nix::sys::socket::{
     AddressFamily, LinkAddr, MsgFlags, SockaddrLike, SockaddrStorage, bind, recvmsg, send,
     setsockopt, sockopt,
 };
+use nix::sys::time::{TimeVal, TimeValLike};
 use nix::{setsockopt_impl, sockopt_impl};
 use rustix::net::{SocketFlags, SocketType, socket_with};
 
@@ -59,29 +60,44 @@ impl PacketSocket {
         protocol: Protocol,
         addresses: impl IntoIterator<Item = [u8; 6]>,
     ) -> io::Result<Self> {
-        let opened = Self::open(interface, Some(protocol))?;
+        let opened = Self::open(interface, Some(protocol.ether_type()))?;
         for address in addresses {
             opened.join(interface, address)?;
         }
-        // Until it was bound, it heard of other interfaces' frames.
-        let mut buffer = [0; LONGEST_FRAME];
-        while opened.receive(&mut buffer)?.is_some() {}
+        opened.forget()?;
         Ok(opened)
     }
 
-    fn open(interface: &str, protocol: Option<Protocol>) -> io::Result<Self> {
+    /// One that receives the frames of an `EtherType`; of 3 (`ETH_P_ALL`) all there are, also those that go out.
+    ///
+    /// # Errors
+    /// As [`PacketSocket::sending`].
+    pub fn hearing(interface: &str, ether_type: u16) -> io::Result<Self> {
+        let opened = Self::open(interface, Some(ether_type))?;
+        opened.forget()?;
+        Ok(opened)
+    }
+
+    /// Until it was bound, it heard of other interfaces' frames.
+    fn forget(&self) -> io::Result<()> {
+        let mut buffer = [0; LONGEST_FRAME];
+        while self.receive(&mut buffer)?.is_some() {}
+        Ok(())
+    }
+
+    fn open(interface: &str, ether_type: Option<u16>) -> io::Result<Self> {
         let link = link_of(interface)?;
         let address = link.as_link_addr().and_then(LinkAddr::addr);
         let address = address.ok_or_else(|| no_ethernet(interface))?;
-        let network_order = |protocol: Protocol| u32::from(protocol.ether_type().to_be());
-        let number = protocol.map(network_order).and_then(NonZeroU32::new);
+        let network_order = |ether_type: u16| u32::from(ether_type.to_be());
+        let number = ether_type.map(network_order).and_then(NonZeroU32::new);
         let socket = socket_with(
             rustix::net::AddressFamily::PACKET,
             SocketType::RAW,
             SocketFlags::CLOEXEC,
             number.map(rustix::net::Protocol::from_raw),
         )?;
-        if protocol.is_some() {
+        if ether_type.is_some() {
             // Above net.core.rmem_max only where this process may.
             let forced = setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER_BYTES);
             if forced.is_err() {
@@ -106,10 +122,20 @@ impl PacketSocket {
         Ok(())
     }
 
+    /// Lets a frame wait for room in the socket for so long at most.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn send_within(&self, patience: Duration) -> io::Result<()> {
+        let microseconds = i64::try_from(patience.as_micros()).unwrap_or(i64::MAX);
+        let patience = TimeVal::microseconds(microseconds);
+        Ok(setsockopt(&self.socket, sockopt::SendTimeout, &patience)?)
+    }
+
     /// Sends a frame.
     ///
     /// # Errors
-    /// The kernel's; `ENOBUFS` where the interface has no room.
+    /// The kernel's; `ENOBUFS` where the interface has no room, `EAGAIN` where the socket had none in time.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         send(self.socket.as_raw_fd(), frame, MsgFlags::empty())?;
         Ok(())

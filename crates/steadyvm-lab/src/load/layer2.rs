@@ -194,7 +194,7 @@ impl Subscribe {
 }
 
 /// A flag that SIGINT and SIGTERM set.
-fn stopped_by_signals() -> Result<Arc<AtomicBool>> {
+pub(super) fn stopped_by_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -203,7 +203,7 @@ fn stopped_by_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn refused(what: &str, interface: &str, error: &io::Error) -> Fault {
+pub(super) fn refused(what: &str, interface: &str, error: &io::Error) -> Fault {
     let what = format!("cannot {what} interface {interface}");
     match error.raw_os_error() {
         Some(nix::libc::ENODEV) => Fault::input(what, "this machine has none of that name")

@@ -1,0 +1,246 @@
+//! A real-time VM and a VM with a stream beside somebody who means harm, by attack, kernel and what is set. The README in this
+//! folder says why.
+
+mod attack;
+mod figures;
+mod station;
+
+use crate::engine::latency::{Latencies, Words};
+use crate::engine::results::Record;
+use crate::engine::rounds::{self, Measured, Plan, share};
+use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
+use crate::testbed::one_card::{FUNCTION, How, XDP};
+use crate::testbed::phase::Load;
+use attack::{CELLS, Cell};
+use figures::Condition;
+use station::{AdversaryStation, Sample};
+use std::fmt;
+use steadyvm_host::Method;
+use steadyvm_lab::Result;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::progress::Observer;
+use steadyvm_stats::bootstrap::BootstrapOptions;
+
+const NAME: &str = "adversary";
+
+/// A row: a host's kernel, and what is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Row {
+    setting: Setting,
+    how: How,
+}
+
+const fn row(name: &'static str, kernel: HostKernel, how: How) -> Row {
+    Row {
+        setting: Setting {
+            name,
+            kernel,
+            bulk_in_threads: false,
+        },
+        how,
+    }
+}
+
+const ROWS: [Row; 5] = [
+    row("7.3", HostKernel::V7_3, How::Stock),
+    row(
+        "7.3-rt-tuned",
+        HostKernel::V7_3Rt,
+        How::Method(Method::Tuned),
+    ),
+    row("7.3-rt", HostKernel::V7_3Rt, How::Method(Method::PreemptRt)),
+    row("7.3-rt-function", HostKernel::V7_3Rt, FUNCTION),
+    row("7.3-rt-xdp", HostKernel::V7_3Rt, XDP),
+];
+
+const SETTINGS: &[Setting] = &{
+    let mut settings = [ROWS[0].setting; ROWS.len()];
+    let mut number = 1;
+    while number < ROWS.len() {
+        settings[number] = ROWS[number].setting;
+        number += 1;
+    }
+    settings
+};
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    words: Words {
+        name: NAME,
+        introduction: "Requests to a service in a real-time VM and a TCP stream to an ordinary VM, by one card, while somebody \
+             outside or a third VM attacks. Kernels are Debian's, unmodified.",
+        reading: &[
+            "7.3 sets nothing. 7.3-rt-tuned is tuned's real-time profile, a peer, which sets a CPU aside for the real-time VM. \
+             7.3-rt has method preempt-rt. function: the card puts the real-time VM's packets into the queue of a virtual \
+             function, which the host keeps. xdp: a program on the card hands them to the VM's tap.",
+            "Attacks from outside send 5,000 frames per second; the neighbour's are as fast as its two VCPUs go. Attempts/s: \
+             what the attacker's kernel was asked for.",
+            "p99/without and stream/without: over the same row without an attack, with a 95 % interval. The stream's rate is of \
+             the seconds of the attack.",
+            "A round trip is timed outside. n is the number of requests that were answered; lost: requests without a \
+             reply in 2 s. Percentiles are nearest-rank, of every counted sample of all rounds. /first: over the first row's \
+             under the same attack.",
+        ],
+        paper: None,
+    },
+    about: "A real-time VM and a stream beside somebody who attacks, by attack, kernel and way",
+    answer: figures::answer,
+    rows: Rows::Settings(SETTINGS),
+    check: |options| check_settings(NAME, options),
+    run,
+};
+
+impl Row {
+    fn of(setting: &Setting) -> Option<Self> {
+        ROWS.into_iter().find(|row| row.setting == *setting)
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.setting.name)
+    }
+}
+
+struct Attacks<'a> {
+    rows: Vec<Row>,
+    options: &'a Options,
+}
+
+impl Plan for Attacks<'_> {
+    type Row = Row;
+    type Cell = Cell;
+    type Station = AdversaryStation;
+    type Sample = Sample;
+
+    fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    fn cells(&self) -> &[Cell] {
+        &CELLS
+    }
+
+    fn rounds(&self) -> u64 {
+        self.options.rounds
+    }
+
+    fn boot(
+        &self,
+        laboratory: &Laboratory,
+        row: Row,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<AdversaryStation> {
+        AdversaryStation::boot(laboratory, row, on_cpu, observer)
+    }
+
+    fn measure(&self, station: &mut AdversaryStation, cell: Cell, round: u64) -> Result<Sample> {
+        let load = Load {
+            seed: self.options.seed.wrapping_add(round),
+            samples: share(self.options.samples, self.options.rounds, round),
+            receive_path: false,
+            streams: 1,
+        };
+        station.measure(cell, &load)
+    }
+}
+
+fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
+    let plan = Attacks {
+        rows: options.settings.iter().filter_map(Row::of).collect(),
+        options,
+    };
+    let measured: Measured<Sample> = rounds::run(laboratory, &plan, observer)?;
+    let mut all = Vec::new();
+    for (number, cell) in CELLS.into_iter().enumerate() {
+        for (row, rounds) in plan.rows.iter().zip(&measured.samples) {
+            let samples: Vec<&Sample> = rounds.iter().map(|cells| &cells[number]).collect();
+            all.push(condition(row, cell, &samples));
+        }
+    }
+    let figures = figures::figures(&all, BootstrapOptions::default());
+    let latencies: Vec<Latencies> = all.into_iter().map(|it| it.latencies).collect();
+    let table = figures::table(&Record {
+        rows: plan.rows.iter().map(ToString::to_string).collect(),
+        cells: CELLS.iter().map(ToString::to_string).collect(),
+        figures: figures.clone(),
+        ..Record::default()
+    });
+    Ok(Outcome {
+        latencies,
+        figures,
+        tables: vec![table],
+        notes: Vec::new(),
+        dropped_rounds: measured.dropped_rounds,
+        disturbance: measured.disturbance,
+    })
+}
+
+fn condition(row: &Row, cell: Cell, samples: &[&Sample]) -> Condition {
+    let round = |sample: &&Sample| {
+        let samples = sample.netrt.samples.iter();
+        samples.map(|it| it.rtt_ns).collect()
+    };
+    let attacked = samples.iter().filter_map(|it| it.attacked);
+    Condition {
+        latencies: Latencies {
+            row: row.to_string(),
+            cell: cell.to_string(),
+            rounds: samples.iter().map(round).collect(),
+            lost: samples.iter().map(|it| it.netrt.counters.lost).sum(),
+            counts: Vec::new(),
+            deadline_ns: None,
+        },
+        streams: samples.iter().map(|it| it.stream.clone()).collect(),
+        attempts_per_s: attacked
+            .map(|it| it.attempted as f64 / it.duration_s)
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options {
+            methods: Vec::new(),
+            settings: SETTINGS.to_vec(),
+            samples: 100,
+            rounds: 2,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn every_setting_is_a_row() {
+        assert!(SETTINGS.iter().all(|it| Row::of(it).is_some()));
+        assert_eq!(ROWS[0].how, How::Stock);
+    }
+
+    #[test]
+    fn the_plan_has_the_chosen_rows_and_every_attack() {
+        let chosen = Options {
+            settings: vec![SETTINGS[4], SETTINGS[0]],
+            ..options()
+        };
+        let plan = Attacks {
+            rows: chosen.settings.iter().filter_map(Row::of).collect(),
+            options: &chosen,
+        };
+        let names: Vec<String> = plan.rows().iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["7.3-rt-xdp", "7.3"]);
+        assert_eq!((plan.cells().len(), plan.rounds()), (CELLS.len(), 2));
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_first() {
+        (EXPERIMENT.check)(&options()).unwrap();
+        let none = Options {
+            settings: Vec::new(),
+            ..options()
+        };
+        assert!((EXPERIMENT.check)(&none).is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! One row's host: the service in one guest, the stream into another, an attacker in the third and one outside.
+
+use super::Row;
+use super::attack::{ATTACKER_ADDRESS, Attack, By, Cell, FRAMES_PER_S};
+use crate::engine::rounds::{or_broken, station};
+use crate::testbed::one_card;
+use crate::testbed::phase::{self, Load, SERVICE_PATIENCE, Stream};
+use crate::testbed::receivers::Receivers;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use steadyvm_lab::Guest;
+use steadyvm_lab::agent::Status;
+use steadyvm_lab::host::{EmulatedHost, RT};
+use steadyvm_lab::laboratory::{Laboratory, guest};
+use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{At, Error, Result};
+use steadyvm_load::attack::{Attacked, Frames, Pace, Sender};
+use steadyvm_load::netrt::ClientRun;
+use steadyvm_load::netstream::NetStreamRun;
+
+/// The third guest. Two VCPUs: one alone interrupts nobody.
+const ATTACKER: &str = "attacker";
+const ATTACKER_CPUS: u32 = 2;
+const ATTACKER_MEMORY_MIB: u32 = 160;
+/// An attack that is not ended ends after this.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// What one measurement gives.
+#[derive(Debug)]
+pub(super) struct Sample {
+    /// What the client measured.
+    pub netrt: ClientRun,
+    /// Mbit/s of each second of the stream while the attack lasted.
+    pub stream: Vec<f64>,
+    /// What the attack was, if there was one.
+    pub attacked: Option<Attacked>,
+}
+
+/// A booted host with its row's settings in force.
+pub(super) struct AdversaryStation {
+    row: Row,
+    host: EmulatedHost,
+    receivers: Receivers,
+    attacker: Guest,
+    broken: bool,
+}
+
+station!(AdversaryStation);
+
+impl AdversaryStation {
+    /// Boots the host with its guests, puts the row in force and stops the host's clock.
+    pub fn boot(
+        laboratory: &Laboratory,
+        row: Row,
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let named = (row.setting.name, row.setting.kernel);
+        let (mut host, receivers) = row.how.boot(laboratory, named, on_cpu, observer)?;
+        one_card::share(&host)?;
+        let mut machine = guest(ATTACKER, 3, ATTACKER_CPUS);
+        machine.memory_mib = ATTACKER_MEMORY_MIB;
+        let attacker = host.start_guest(&machine, &[RT], observer)?;
+        attacker.set_network_up(RT.address(ATTACKER_ADDRESS))?;
+        row.how.put_in_force(&host, &receivers)?;
+        host.pause()?;
+        host.spread_processors()?;
+        Ok(Self {
+            row,
+            host,
+            receivers,
+            attacker,
+            broken: false,
+        })
+    }
+
+    /// Lets the host run for one condition.
+    pub fn measure(&mut self, cell: Cell, load: &Load) -> Result<Sample> {
+        let measured = self.resume_and_measure(cell, load);
+        let attacker = [("the attacker", self.attacker.connection())];
+        let machines = self.receivers.machines().chain(attacker);
+        or_broken(measured, (&self.host, &mut self.broken), self.row, machines)
+    }
+
+    fn resume_and_measure(&mut self, cell: Cell, load: &Load) -> Result<Sample> {
+        self.host.resume()?;
+        let bulk = phase::Bulk::beside(load, None);
+        let stream = phase::start_stream(self.host.outside(), &self.receivers.netstream, bulk)?;
+        let begun = Instant::now();
+        let (netrt, attacked) = match cell.0 {
+            None => (self.requests(load)?, None),
+            Some(attack) => {
+                let (netrt, attacked) = match attack.by {
+                    By::Outside(frames) => self.under_frames(&attack, frames, load)?,
+                    By::Neighbour => self.under_neighbour(&attack, load)?,
+                };
+                (netrt, Some(attacked))
+            }
+        };
+        let lasted_s = begun.elapsed().as_secs_f64();
+        let carried = Stream::finish(stream)?;
+        self.host.pause()?;
+        Ok(Sample {
+            netrt,
+            stream: rates_within(&carried, lasted_s),
+            attacked,
+        })
+    }
+
+    fn requests(&self, load: &Load) -> Result<ClientRun> {
+        phase::run_netrt(self.host.outside(), self.receivers.netrt.address, load)
+    }
+
+    fn under_frames(
+        &self,
+        attack: &Attack,
+        frames: Frames,
+        load: &Load,
+    ) -> Result<(ClientRun, Attacked)> {
+        let aim = attack.aim()?;
+        let outside = self.host.outside();
+        let stop = AtomicBool::new(false);
+        let attack = || {
+            let what = "attack from outside";
+            let sender = Sender::open(RT.name, frames, &aim).doing(what)?;
+            let pace = Pace {
+                per_second: NonZeroU32::new(FRAMES_PER_S),
+                duration: LONGEST,
+                stop: &stop,
+            };
+            sender.run(&pace).doing(what)
+        };
+        thread::scope(|scope| {
+            let attacking = scope.spawn(|| outside.enter(attack));
+            let netrt = self.requests(load);
+            stop.store(true, Ordering::Relaxed);
+            let panicked = |_| Err(Error::machine("attack from outside", "a thread panicked"));
+            let attacked = attacking.join().unwrap_or_else(panicked)?;
+            Ok((netrt?, attacked))
+        })
+    }
+
+    fn under_neighbour(&self, attack: &Attack, load: &Load) -> Result<(ClientRun, Attacked)> {
+        let what = "attack from the third VM";
+        let words = attack.command(LONGEST.as_secs());
+        let mut attacking = self.attacker.connection().spawn(&words)?;
+        attacking.wait_for_line("attacking", SERVICE_PATIENCE)?;
+        let netrt = self.requests(load)?;
+        attacking.signal(libc::SIGINT)?;
+        let finished = attacking.finish(SERVICE_PATIENCE)?;
+        if finished.status != Status::Exited(0) {
+            let said = String::from_utf8_lossy(&finished.error);
+            return Err(Error::machine(what, format!("{}: {said}", finished.status)));
+        }
+        let attacked = serde_json::from_str(&finished.text()).doing(what)?;
+        Ok((netrt, attacked))
+    }
+}
+
+/// The stream's rates in the seconds that ended before so many; all of it where none did.
+fn rates_within(carried: &NetStreamRun, seconds: f64) -> Vec<f64> {
+    let within = carried.intervals.iter().filter(|it| it.end_s <= seconds);
+    let rates: Vec<f64> = within.map(|it| it.mbit_per_s).collect();
+    if rates.is_empty() {
+        return vec![carried.mbit_per_s];
+    }
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadyvm_load::netstream::Interval;
+
+    #[test]
+    fn seconds_after_the_attack_do_not_count() {
+        let interval = |second: u32| Interval {
+            start_s: second.into(),
+            end_s: f64::from(second) + 1.0,
+            mbit_per_s: f64::from(second) * 100.0,
+        };
+        let carried = NetStreamRun {
+            mbit_per_s: 150.0,
+            retransmits: None,
+            duration_s: 4.0,
+            intervals: (0..4).map(interval).collect(),
+            sender_cpu_fraction: 0.0,
+            receiver_cpu_fraction: 0.0,
+        };
+        assert_eq!(rates_within(&carried, 2.9), [0.0, 100.0]);
+        assert_eq!(rates_within(&carried, 0.5), [150.0]);
+    }
+}

@@ -1,0 +1,121 @@
+//! A host whose VMs share one card, and what is set on it for the real-time VM's packets.
+
+use super::method::ComparedMethod;
+use super::receivers::{Receivers, Server};
+use super::{Guests, Method};
+use std::time::Duration;
+use steadyvm_lab::agent::Status;
+use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::progress::Observer;
+use steadyvm_lab::{Error, Result};
+
+/// What is set on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Nothing.
+    Stock,
+    /// A method of `steadyvm apply`, without a function of the card.
+    Method(Method),
+    /// A way of the real-time VM's packets past those of others, kept by the host: `nic` and `way` in the VM's table.
+    Way(&'static str),
+}
+
+pub(crate) const FUNCTION: How = How::Way("function");
+pub(crate) const XDP: How = How::Way("xdp");
+
+/// The host's file where the real-time VM has a way of its own on the card.
+fn file(way: &str) -> String {
+    format!("[[vm]]\nname = \"rt\"\nclass = \"rt\"\nnic = \"rt\"\nway = \"{way}\"\n")
+}
+
+const PATH: &str = "/run/steadyvm.toml";
+/// The tap of the guest that receives the stream.
+const TAP_OF_STREAM: &str = "tap-bulk";
+/// Putting a file in force takes this long at most, on a loaded machine too.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+impl How {
+    fn method(self, kernel: HostKernel) -> Option<ComparedMethod> {
+        let Self::Method(method) = self else {
+            return None;
+        };
+        Some(ComparedMethod {
+            method,
+            kernel,
+            kernel_is_named: true,
+        })
+    }
+
+    /// Boots a host with a service's guest and a stream's guest. Nothing is set on it yet.
+    pub fn boot(
+        self,
+        laboratory: &Laboratory,
+        (name, kernel): (&str, HostKernel),
+        on_cpu: usize,
+        observer: &dyn Observer,
+    ) -> Result<(EmulatedHost, Receivers)> {
+        let host = laboratory.host(name, kernel)?;
+        let method = self.method(kernel);
+        let words = method.map(ComparedMethod::kernel_words).unwrap_or_default();
+        let specification = HostSpecification {
+            boot_on_cpu: Some(on_cpu),
+            kernel_words: format!("{} {words}", host.kernel_words),
+            ..host
+        };
+        let host = EmulatedHost::boot(&specification)?;
+        let guests = method.map_or(Guests::Qemu, |it| it.row().guests);
+        let receivers = Receivers::in_guests(guests, &host, &Server::netrt(), observer)?;
+        Ok((host, receivers))
+    }
+
+    /// Puts it in force.
+    pub fn put_in_force(self, host: &EmulatedHost, receivers: &Receivers) -> Result<()> {
+        match self {
+            Self::Stock => Ok(()),
+            Self::Method(method) => host.put_in_force(method, RT, &receivers.named),
+            Self::Way(way) => {
+                apply_file(host, &file(way))?;
+                host.interrupts_of_shared_card()
+            }
+        }
+    }
+}
+
+/// Lets both guests' packets come by one card.
+pub(crate) fn share(host: &EmulatedHost) -> Result<()> {
+    host.share_one_card(TAP_OF_STREAM)
+}
+
+fn apply_file(host: &EmulatedHost, text: &str) -> Result<()> {
+    let script = format!("cat > {PATH} && steadyvm apply {PATH}");
+    let applied = host.connection().spawn(&["sh", "-euc", &script])?;
+    applied.input(text.as_bytes())?;
+    applied.end_of_input()?;
+    let finished = applied.finish(PATIENCE)?;
+    if finished.status == Status::Exited(0) {
+        return Ok(());
+    }
+    let said = [finished.output, finished.error].concat();
+    let said = String::from_utf8_lossy(&said);
+    let why = format!("{}: {}", finished.status, said.trim());
+    Err(Error::machine("put the shared card's file in force", why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_the_guests_and_the_command_line_that_it_needs() {
+        let kernel = HostKernel::V7_3Rt;
+        let tuned = How::Method(Method::Tuned).method(kernel).unwrap();
+        assert_eq!(tuned.row().guests, Guests::RealTime);
+        assert!(tuned.kernel_words().contains("isolcpus="));
+        for method in [Method::PreemptRt, Method::StockProfile, Method::RtProfile] {
+            let own = How::Method(method).method(kernel).unwrap();
+            assert_eq!((own.row().guests, &*own.kernel_words()), (Guests::Qemu, ""));
+        }
+        assert!(FUNCTION.method(kernel).is_none() && How::Stock.method(kernel).is_none());
+    }
+}
