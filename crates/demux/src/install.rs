@@ -462,11 +462,20 @@ pub(crate) mod tests {
     fn frames_with_their_tags_reach_the_vlan_through_a_levels_thread() {
         let reach = || {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let try_ip = |words: &str| {
+                let done = Command::new("ip").args(words.split(' ')).output().unwrap();
+                let said = String::from_utf8_lossy(&done.stderr).into_owned();
+                done.status.success().then_some(()).ok_or(said)
+            };
             let ip = |words: &str| {
-                let done = Command::new("ip").args(words.split(' ')).status().unwrap();
-                assert!(done.success(), "ip {words}");
+                try_ip(words).unwrap_or_else(|said| panic!("ip {words}: {said}"));
             };
             ip("link add card type veth peer name wire");
+            let trial = try_ip("link add link card name card.4 type vlan id 4");
+            if trial.is_err_and(|said| said.contains("Unknown device type")) {
+                eprintln!("not tested: this kernel has no VLANs (CONFIG_VLAN_8021Q)");
+                return;
+            }
             crate::tags::tests::into_frames("wire");
             for end in ["card", "wire"] {
                 ip(&format!("link set {end} up"));

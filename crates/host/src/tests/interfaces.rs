@@ -113,9 +113,10 @@ fn no_thread_of_an_ordinary_interface_gets_a_rank_and_undo_takes_all_back() {
         assert_eq!(state.rx_frames.get("vnet1"), None);
         // Once more: nothing changes. And the same threads are told of by what they are for.
         let mutations = host.mutations();
-        let again = control.apply_profile(&profile(&text(named))).unwrap();
+        control.apply_profile(&profile(&text(named))).unwrap();
         assert_eq!(host.mutations(), mutations);
-        let threads = &again.vms[0].threads;
+        let planned = control.plan_profile(&profile(&text(named))).unwrap();
+        let threads = &planned.vms[0].threads;
         assert!(
             threads[&OF_ADMINISTRATION].contains("class \"best-effort\""),
             "{threads:?}"
