@@ -16,6 +16,7 @@ mod cpus;
 mod drop_in;
 mod duration;
 mod error;
+mod ethernet;
 mod hints;
 mod old;
 pub mod page;
@@ -30,6 +31,7 @@ pub use cpus::{CpuNumbers, ranges};
 pub use drop_in::DropIn;
 pub use duration::{Count, Written, parse as duration_ns, show, written};
 pub use error::Error;
+pub use ethernet::{EtherType, PriorityCodePoint, VlanNumber};
 pub use hints::words;
 pub use place::{Place, Placed};
 pub use priority::{HIGHEST_PRIORITY, ThreadPriority};
@@ -42,13 +44,13 @@ pub use schema::cluster_simulation::{
 pub use schema::host::{Host, Overheads};
 pub use schema::host_service::HostService;
 pub use schema::kernel::Kernel;
-pub use schema::net::{Demux, Level, Net};
+pub use schema::net::{Demux, Frames, Level, Net};
 pub use schema::nic::{Nic, NicQueue, Steer};
 pub use schema::random::{Column, Periods, Random};
 pub use schema::request::{Request, UnitName};
 pub use schema::service::{Flow, Receive, Send, SendParts, Service};
 pub use schema::simulate::Simulate;
-pub use schema::vm::{Holder, Period, PeriodRange, Task, User, Users, Vm};
+pub use schema::vm::{Holder, Period, PeriodRange, Task, User, Users, Vm, VmInterface};
 pub use words::{
     CardWay, Distribution, HostName, InterfaceName, Late, Mechanism, PlacementPolicy,
     SchedulerName, ServerName, TapQdisc,

@@ -254,7 +254,7 @@ fn a_time_is_a_text_in_every_table() {
 #[test]
 fn the_page_names_each_key_once() {
     /// Names of things that several tables have; each table has its own.
-    const SHARED: [&str; 27] = [
+    const SHARED: [&str; 30] = [
         "name",
         "class",
         "vm",
@@ -283,6 +283,10 @@ fn the_page_names_each_key_once() {
         "user",
         "budget",
         "period",
+        // Of rules that a card sorts by, and of frames that a program sorts.
+        "ethertype",
+        "vlan",
+        "pcp",
     ];
     let page = markdown();
     // Files of their own: what they say is not the host's.

@@ -48,12 +48,23 @@ struct sock {
 	__u16 sk_protocol;
 } __attribute__((preserve_access_index));
 
+/* Frames whose level the file says. What is not set may be anything; a rule has a condition. */
+#define FRAMES			16
+struct frames {
+	__u16 type;		/* EtherType; 0: any, which is the EtherType of no frame */
+	__u16 tag;		/* of the tag, those bits that */
+	__u16 tag_mask;		/* are set here; 0: whether it has one or not */
+	__u8 level;
+	__u8 used;		/* 0: this one and all that follow are none */
+};
+
 struct settings {
 	__u32 kernel_level;	/* of protocols without a process */
 	__u32 unknown_level;	/* of ports that nobody has bound, fragments, malformed packets */
 	__u32 cpu;		/* of the levels' threads */
 	__u32 mark;		/* skb->priority above the lowest level; 0: levels have threads */
 	__u8 level_of_priority[PRIORITIES];
+	struct frames frames[FRAMES];
 };
 
 struct port_key {
@@ -92,6 +103,7 @@ enum counter {
 	COUNT_NOT_SENT,
 	COUNT_KERNEL_OVER,	/* of COUNT_KERNEL, those beyond what may come at the kernel's level */
 	COUNT_NOT_LISTED,	/* sockets for which there was no room */
+	COUNT_NAMED,		/* of all, those whose level the file says */
 	COUNTERS,
 };
 
@@ -201,6 +213,33 @@ static __always_inline __u32 level_of_kernel(const struct settings *set)
 	return set->kernel_level;
 }
 
+/*
+ * The level of frames that the file names. No rate bounds them: a stream of Sampled Values alone has
+ * 4,000 a second. Damaged ones are not of them.
+ */
+static __always_inline int level_of_named(const struct settings *set,
+					  const struct demux_packet *packet, __u32 *level)
+{
+	int i;
+
+	if (packet->kind == DEMUX_MALFORMED)
+		return 0;
+	for (i = 0; i < FRAMES; i++) {
+		const struct frames *frames = &set->frames[i];
+
+		if (!frames->used)
+			return 0;
+		if (frames->type && frames->type != packet->type)
+			continue;
+		if (frames->tag_mask &&
+		    (!packet->tagged || (packet->tag & frames->tag_mask) != frames->tag))
+			continue;
+		*level = frames->level;
+		return 1;
+	}
+	return 0;
+}
+
 static __always_inline int to_thread(const struct settings *set, __u32 level)
 {
 	switch (level) {
@@ -246,15 +285,19 @@ int demux_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	demux_parse(data, end, &packet);
 	count(packet.kind);
-	switch (packet.kind) {
-	case DEMUX_PORT:
-		level = level_of_port(set, &packet);
-		break;
-	case DEMUX_KERNEL:
-		level = level_of_kernel(set);
-		break;
-	default:
-		level = set->unknown_level;
+	if (level_of_named(set, &packet, &level)) {
+		count(COUNT_NAMED);
+	} else {
+		switch (packet.kind) {
+		case DEMUX_PORT:
+			level = level_of_port(set, &packet);
+			break;
+		case DEMUX_KERNEL:
+			level = level_of_kernel(set);
+			break;
+		default:
+			level = set->unknown_level;
+		}
 	}
 	if (set->mark) {
 		verdict = XDP_PASS;

@@ -36,6 +36,10 @@ struct demux_packet {
 	__u8 kind;		/* enum demux_kind */
 	__u8 protocol;		/* DEMUX_PORT: IPPROTO_TCP or IPPROTO_UDP */
 	__u16 port;		/* DEMUX_PORT: destination port, host byte order */
+	__u16 type;		/* EtherType behind the tags, host byte order; 0: cut short */
+	__u16 tag;		/* of the outermost tag: PCP, DEI, VLAN; host byte order */
+	__u8 tagged;		/* whether there is one in the frame */
+	__u8 zero;
 };
 
 #define DEMUX_ETHERNET_BYTES	14
@@ -171,6 +175,10 @@ static __always_inline void demux_parse(const __u8 *data, const __u8 *end,
 	int i;
 
 	demux_is(packet, DEMUX_MALFORMED);
+	packet->type = 0;
+	packet->tag = 0;
+	packet->tagged = 0;
+	packet->zero = 0;
 	if (at > end)
 		return;
 	type = demux_u16(data + 12);
@@ -179,9 +187,14 @@ static __always_inline void demux_parse(const __u8 *data, const __u8 *end,
 			break;
 		if (at + 4 > end)
 			return;
+		if (!i) {
+			packet->tag = demux_u16(at);
+			packet->tagged = 1;
+		}
 		type = demux_u16(at + 2);
 		at += 4;
 	}
+	packet->type = type;
 	switch (type) {
 	case 0x0800:
 		demux_ipv4(at, end, packet);

@@ -19,6 +19,7 @@ use crate::error::{Error, asked, failed};
 use crate::installed::LEVEL_MAPS;
 use crate::shared::{BoundSocket, Queues, Settings, Specification};
 use crate::table;
+use crate::tags;
 
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/demux.bpf.o"));
@@ -55,10 +56,11 @@ pub fn install(
     specification: &Specification,
     sockets: &mut dyn FnMut() -> io::Result<Vec<BoundSocket>>,
 ) -> Result<(), Error> {
-    if matches!(specification.queues, Queues::Threads { .. }) {
-        for nic in &specification.nics {
-            refuse_vlans(Path::new("/sys/class/net"), nic)?;
-        }
+    let classes = Path::new("/sys/class/net");
+    for nic in &specification.nics {
+        let read = failed(format!("read the features of {nic}"));
+        let found = tags::of(classes, nic).map_err(read)?;
+        tags::refuse_lost(classes, specification, nic, found)?;
     }
     fs::create_dir(directory).map_err(failed(format!("make {}", directory.display())))?;
     let threads = level_threads(specification);
@@ -117,37 +119,6 @@ fn leave_out(object: &mut OpenObject, name: &str) {
     if let Some(mut program) = object.progs_mut().find(|program| program.name() == name) {
         program.set_autoload(false);
     }
-}
-
-/// Refuses a NIC whose VLANs need the tags that it takes off: a frame that goes through a CPU map has lost
-/// them (the kernel makes its skb from the bytes alone) and would be received on the NIC itself.
-fn refuse_vlans(classes: &Path, nic: &str) -> Result<(), Error> {
-    let refused = |cause: String| {
-        Err(Error {
-            action: format!("demultiplex {nic} by threads"),
-            cause: format!(
-                "{cause}, and frames would lose their VLAN: use rt_from (a kernel with levels), or leave {nic} out"
-            ),
-        })
-    };
-    let path = classes.join(nic);
-    let entries = fs::read_dir(&path).map_err(failed(format!("list {}", path.display())))?;
-    for entry in entries.filter_map(Result::ok) {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(upper) = name.strip_prefix("upper_") else {
-            continue;
-        };
-        let kind = fs::read_to_string(entry.path().join("uevent")).unwrap_or_default();
-        if kind.lines().any(|line| line == "DEVTYPE=vlan") {
-            return refused(format!("it has the VLAN device {upper}"));
-        }
-    }
-    // A bridge that tells VLANs apart; none where the NIC is in no bridge.
-    let filtering = path.join("brport/bridge/bridge/vlan_filtering");
-    if fs::read_to_string(filtering).is_ok_and(|text| text.trim() == "1") {
-        return refused("it is in a bridge that filters VLANs".into());
-    }
-    Ok(())
 }
 
 /// The maps of the levels that have threads, and the CPU of these.
@@ -239,10 +210,10 @@ fn attach(demux: &ProgramMut<'_>, nic: &str, by_the_driver: bool) -> Result<Link
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{FOLLOWED, asked, attach, leave_out, opened, program, refuse_vlans, write};
+    use super::{FOLLOWED, asked, attach, leave_out, opened, program, write};
     use crate::installed::{COUNTERS, of_each_cpu};
     use crate::levels::Levels;
-    use crate::shared::{Queues, Settings, Specification};
+    use crate::shared::{Frames, Queues, Settings, Specification};
     use libbpf_rs::{MapCore, Object, ProgramInput};
     use nix::sched::{CloneFlags, unshare};
     use std::process::Command;
@@ -298,6 +269,7 @@ pub(crate) mod tests {
             nics: Vec::new(),
             levels: Levels::new(vec![0, 20]).unwrap(),
             queues: Queues::Kernel,
+            frames: Vec::new(),
         };
         let settings = Settings::of(&specification).bytes();
         write(&object, "settings", &[0; 4], &settings, "set").unwrap();
@@ -342,28 +314,213 @@ pub(crate) mod tests {
         std::thread::spawn(taken).join().unwrap();
     }
 
-    #[test]
-    fn a_nic_with_vlans_is_refused() {
-        let tree = tempfile::tempdir().unwrap();
-        let nic = tree.path().join("nic");
-        std::fs::create_dir_all(nic.join("upper_bond")).unwrap();
-        std::fs::write(nic.join("upper_bond/uevent"), "DEVTYPE=bond\n").unwrap();
-        refuse_vlans(tree.path(), "nic").unwrap();
-        std::fs::create_dir_all(nic.join("brport/bridge/bridge")).unwrap();
-        std::fs::write(nic.join("brport/bridge/bridge/vlan_filtering"), "0\n").unwrap();
-        refuse_vlans(tree.path(), "nic").unwrap();
-        std::fs::write(nic.join("brport/bridge/bridge/vlan_filtering"), "1\n").unwrap();
-        let error = refuse_vlans(tree.path(), "nic").unwrap_err().to_string();
-        assert!(error.contains("filters VLANs"), "{error}");
-        std::fs::remove_dir_all(nic.join("brport")).unwrap();
-        std::fs::create_dir_all(nic.join("upper_nic.5")).unwrap();
-        std::fs::write(
-            nic.join("upper_nic.5/uevent"),
-            "DEVTYPE=vlan\nINTERFACE=nic.5\n",
-        )
+    pub(crate) fn naming(frames: Vec<Frames>, queues: Queues) -> Specification {
+        Specification {
+            nics: vec!["nic".into()],
+            levels: Levels::new(vec![0, 20, 50]).unwrap(),
+            queues,
+            frames,
+        }
+    }
+
+    pub(crate) const BY_THREADS: Queues = Queues::Threads { cpu: 0 };
+
+    /// A frame of an EtherType, with a tag if it has one.
+    fn frame(ethertype: u16, tag: Option<u16>) -> Vec<u8> {
+        let mut frame = vec![1, 0x0c, 0xcd, 4, 0, 1, 2, 0, 0, 0, 0, 9];
+        if let Some(tag) = tag {
+            frame.extend(0x8100_u16.to_be_bytes());
+            frame.extend(tag.to_be_bytes());
+        }
+        frame.extend(ethertype.to_be_bytes());
+        frame.resize(64, 0);
+        frame
+    }
+
+    /// How many of these frames the program counts at each level, and how many as named.
+    fn levels_of(specification: &Specification, frame: &[u8], repeat: u32) -> ([u64; 3], u64) {
+        let object = loaded();
+        let settings = Settings::of(specification).bytes();
+        write(&object, "settings", &[0; 4], &settings, "set").unwrap();
+        for (level, cpu) in super::level_threads(specification) {
+            let value = [600_u32.to_ne_bytes(), 0_u32.to_ne_bytes()].concat();
+            write(&object, level, &cpu.to_ne_bytes(), &value, "start").unwrap();
+        }
+        let xdp = program(&object, "demux_xdp").unwrap();
+        xdp.test_run(ProgramInput {
+            data_in: Some(frame),
+            repeat,
+            ..ProgramInput::default()
+        })
         .unwrap();
-        let error = refuse_vlans(tree.path(), "nic").unwrap_err().to_string();
-        assert!(error.contains("VLAN device nic.5"), "{error}");
-        refuse_vlans(tree.path(), "absent").unwrap_err();
+        let counters = object.maps().find(|map| map.name() == "counters").unwrap();
+        let read = |index| of_each_cpu(&counters, index).unwrap().iter().sum::<u64>();
+        assert_eq!(read(5), 0, "all were handed to a level's thread");
+        ([0, 1, 2].map(|level| read(COUNTERS + level)), read(8))
+    }
+
+    /// Needs root. A stream of Sampled Values has 4,000 frames a second; 20,000 at once here.
+    #[test]
+    fn no_rate_sends_frames_that_the_file_names_to_another_level() {
+        const FRAMES: u32 = 20_000;
+        let sampled_values = Frames {
+            ethertype: Some(0x88ba),
+            level: 1,
+            ..Frames::default()
+        };
+        let named = naming(vec![sampled_values], BY_THREADS);
+        let all = u64::from(FRAMES);
+        let found = levels_of(&named, &frame(0x88ba, None), FRAMES);
+        assert_eq!(found, ([0, all, 0], all));
+        // What is not named has the rate that it had.
+        let (levels, named_too) = levels_of(&named, &frame(0x88b8, None), FRAMES);
+        assert_eq!(named_too, 0);
+        assert!(levels[0] > all / 2 && levels[2] >= 100, "{levels:?}");
+    }
+
+    /// Needs root. Beside a model of what each rule means, for all rules and frames of a few values.
+    #[test]
+    fn the_first_rule_that_a_frame_is_of_gives_its_level() {
+        let (types, tags) = (
+            [0x88ba, 0x0806],
+            [None, Some(5), Some(0x8005), Some(0x8006)],
+        );
+        let options = |some: u16| [None, Some(some)];
+        let mut rules = Vec::new();
+        for ethertype in options(0x88ba) {
+            for vlan in options(5) {
+                for pcp in options(4).map(|pcp| pcp.map(|pcp| pcp as u8)) {
+                    let rule = Frames {
+                        ethertype,
+                        vlan,
+                        pcp,
+                        level: 0,
+                    };
+                    if ethertype.is_some() || rule.has_tag() {
+                        rules.push(rule);
+                    }
+                }
+            }
+        }
+        let is_of = |rule: &Frames, ethertype: u16, tag: Option<u16>| {
+            rule.ethertype.is_none_or(|own| own == ethertype)
+                && rule
+                    .vlan
+                    .is_none_or(|own| tag.is_some_and(|tag| tag & 0xfff == own))
+                && rule
+                    .pcp
+                    .is_none_or(|own| tag.is_some_and(|tag| tag >> 13 == u16::from(own)))
+        };
+        for first in &rules {
+            let with_levels = vec![
+                Frames { level: 1, ..*first },
+                // Everything with a tag.
+                Frames {
+                    vlan: Some(6),
+                    level: 0,
+                    ..Frames::default()
+                },
+            ];
+            let named = naming(with_levels, BY_THREADS);
+            for ethertype in types {
+                for tag in tags {
+                    let found = levels_of(&named, &frame(ethertype, tag), 1);
+                    let expected = if is_of(first, ethertype, tag) {
+                        ([0, 1, 0], 1)
+                    } else if tag == Some(0x8006) {
+                        ([1, 0, 0], 1)
+                    } else {
+                        // ARP, and what else has no process: the highest.
+                        ([0, 0, 1], 0)
+                    };
+                    assert_eq!(found, expected, "{first:?}: {ethertype:#x} {tag:?}");
+                }
+            }
+        }
+    }
+
+    /// Needs root. Damaged IP of a VLAN that is named is not raised; a whole datagram is.
+    #[test]
+    fn damaged_frames_are_of_no_rule() {
+        let of_vlan = Frames {
+            vlan: Some(5),
+            level: 2,
+            ..Frames::default()
+        };
+        let named = naming(vec![of_vlan], BY_THREADS);
+        let damaged = frame(0x0800, Some(5));
+        assert_eq!(levels_of(&named, &damaged, 1), ([1, 0, 0], 0));
+        let mut whole = damaged;
+        // An IPv4 header of 20 bytes, in all 28, of UDP with 8.
+        (whole[18], whole[21], whole[27], whole[43]) = (0x45, 28, 17, 8);
+        assert_eq!(levels_of(&named, &whole, 1), ([0, 0, 1], 1));
+    }
+
+    /// Needs root. Tags that are in frames bring them to their VLAN, through a level's thread: in a network namespace of the
+    /// test's own, whose sender writes tags into frames as a wire has them.
+    #[test]
+    fn frames_with_their_tags_reach_the_vlan_through_a_levels_thread() {
+        let reach = || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let try_ip = |words: &str| {
+                let done = Command::new("ip").args(words.split(' ')).output().unwrap();
+                let said = String::from_utf8_lossy(&done.stderr).into_owned();
+                done.status.success().then_some(()).ok_or(said)
+            };
+            let ip = |words: &str| {
+                try_ip(words).unwrap_or_else(|said| panic!("ip {words}: {said}"));
+            };
+            ip("link add card type veth peer name wire");
+            let trial = try_ip("link add link card name card.4 type vlan id 4");
+            if trial.is_err_and(|said| said.contains("Unknown device type")) {
+                eprintln!("not tested: this kernel has no VLANs (CONFIG_VLAN_8021Q)");
+                return;
+            }
+            crate::tags::tests::into_frames("wire");
+            for end in ["card", "wire"] {
+                ip(&format!("link set {end} up"));
+                ip(&format!("link add link {end} name {end}.5 type vlan id 5"));
+                ip(&format!("link set {end}.5 up"));
+            }
+            ip("address add 10.9.5.1/24 broadcast 10.9.5.255 dev wire.5");
+            let object = loaded();
+            let specification = naming(Vec::new(), BY_THREADS);
+            let settings = Settings::of(&specification).bytes();
+            write(&object, "settings", &[0; 4], &settings, "set").unwrap();
+            for (level, cpu) in super::level_threads(&specification) {
+                let value = [600_u32.to_ne_bytes(), 0_u32.to_ne_bytes()].concat();
+                write(&object, level, &cpu.to_ne_bytes(), &value, "start").unwrap();
+            }
+            let xdp = program(&object, "demux_xdp").unwrap();
+            let _attached = attach(&xdp, "card", true).unwrap();
+            let received = || {
+                let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+                let line = devices
+                    .lines()
+                    .find(|line| line.trim().starts_with("card.5:"));
+                let count = line.unwrap().split_whitespace().nth(2).unwrap();
+                count.parse::<u64>().unwrap()
+            };
+            let before = received();
+            let socket = std::net::UdpSocket::bind("10.9.5.1:0").unwrap();
+            socket.set_broadcast(true).unwrap();
+            let until = Instant::now() + std::time::Duration::from_secs(10);
+            while received() < before + 10 {
+                assert!(
+                    Instant::now() < until,
+                    "{} of 10 frames",
+                    received() - before
+                );
+                socket.send_to(b"x", "10.9.5.255:9").unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let counters = object.maps().find(|map| map.name() == "counters").unwrap();
+            let read = |index| of_each_cpu(&counters, index).unwrap().iter().sum::<u64>();
+            assert!(
+                read(COUNTERS) >= 10 && read(5) == 0,
+                "through the lowest level's thread"
+            );
+        };
+        std::thread::spawn(reach).join().unwrap();
     }
 }

@@ -13,7 +13,7 @@ use crate::shared::{Settings, Specification};
 use crate::table::{self, open};
 
 /// Counters before those of the levels.
-pub(crate) const COUNTERS: usize = 8;
+pub(crate) const COUNTERS: usize = 9;
 
 /// The maps of the levels.
 pub(crate) const LEVEL_MAPS: [&str; LEVELS] = ["level_0", "level_1", "level_2", "level_3"];
@@ -51,6 +51,9 @@ pub struct Counters {
     /// Sockets of real-time threads that the table had no room for: their packets are of the lowest
     /// level.
     pub sockets_not_listed: u64,
+    /// Of all, those whose level was given.
+    #[serde(default)]
+    pub named: u64,
     /// By level, from the lowest.
     pub levels: Vec<u64>,
 }
@@ -127,6 +130,7 @@ pub fn counters(directory: &Path) -> Result<Counters, Error> {
         not_sent: read(5)?,
         kernel_over_rate: read(6)?,
         sockets_not_listed: read(7)?,
+        named: read(8)?,
         levels: levels
             .map(|level| read(COUNTERS + level))
             .collect::<Result<_, _>>()?,

@@ -14,11 +14,12 @@ mod levels;
 mod packet;
 mod shared;
 mod table;
+mod tags;
 
 pub use error::Error;
 pub use install::install;
 pub use installed::{Counters, Installed, counters, installed, remove};
 pub use levels::{LEVELS, Levels, LevelsError, PRIORITIES};
-pub use packet::{Kind, Packet, parse};
-pub use shared::{BoundSocket, MARK, Protocol, Queues, Specification};
+pub use packet::{Kind, Link, Packet, link, parse};
+pub use shared::{BoundSocket, FRAMES, Frames, MARK, Protocol, Queues, Specification};
 pub use table::{Port, ports, refresh};

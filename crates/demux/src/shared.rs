@@ -13,7 +13,60 @@ pub struct Specification {
     pub levels: Levels,
     /// Where packets wait for their turn.
     pub queues: Queues,
+    /// Frames whose level is given. The first that a frame is of counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<Frames>,
 }
+
+/// How many kinds of frames there can be: `FRAMES` of bpf/demux.bpf.c.
+pub const FRAMES: usize = 16;
+
+/// Frames by what stands before IP, and their level. What is none may be anything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frames {
+    /// The EtherType, behind the tags of a frame that has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ethertype: Option<u16>,
+    /// The VLAN of the outermost tag, up to 4095.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// Its priority code point, up to 7.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcp: Option<u8>,
+    /// The level; 0 is the lowest.
+    pub level: u8,
+}
+
+impl Frames {
+    /// Whether a frame must have a tag to be of them.
+    pub fn has_tag(&self) -> bool {
+        self.vlan.is_some() || self.pcp.is_some()
+    }
+
+    /// `struct frames`
+    fn bytes(&self) -> [u8; FRAMES_BYTES] {
+        let vlan = self.vlan.map_or((0, 0), |vlan| (vlan & 0xfff, 0xfff));
+        let pcp = self
+            .pcp
+            .map_or((0, 0), |pcp| (u16::from(pcp) << 13, 7 << 13));
+        let numbers = [
+            self.ethertype.unwrap_or_default(),
+            vlan.0 | pcp.0,
+            vlan.1 | pcp.1,
+        ];
+        let mut bytes = [0; FRAMES_BYTES];
+        for (at, number) in numbers.into_iter().enumerate() {
+            bytes[2 * at..2 * at + 2].copy_from_slice(&number.to_ne_bytes());
+        }
+        bytes[6] = self.level;
+        // One without a condition would be every frame.
+        bytes[7] = u8::from(self.ethertype.is_some() || self.has_tag());
+        bytes
+    }
+}
+
+/// The size of `struct frames`.
+const FRAMES_BYTES: usize = 8;
 
 /// Where packets wait for their turn, level by level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +137,7 @@ pub(crate) struct Settings {
     pub cpu: u32,
     pub mark: u32,
     pub level_of_priority: [u8; PRIORITIES],
+    pub frames: [[u8; FRAMES_BYTES]; FRAMES],
 }
 
 /// `struct port_key`
@@ -122,7 +176,7 @@ impl PortValue {
 }
 
 const _: () = {
-    assert!(size_of::<Settings>() == 4 * 4 + PRIORITIES);
+    assert!(size_of::<Settings>() == 4 * 4 + PRIORITIES + FRAMES * FRAMES_BYTES);
     assert!(size_of::<PortKey>() == 4);
     assert!(size_of::<PortValue>() == 16);
 };
@@ -142,7 +196,12 @@ impl PortKey {
 
 impl Settings {
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
-        let (numbers, levels) = bytes.split_at_checked(16)?;
+        let (numbers, rest) = bytes.split_at_checked(16)?;
+        let (levels, frames) = rest.split_at_checked(PRIORITIES)?;
+        let (frames, rest) = frames.as_chunks();
+        if !rest.is_empty() {
+            return None;
+        }
         let number = |at: usize| {
             Some(u32::from_ne_bytes(
                 numbers.get(at..at + 4)?.try_into().ok()?,
@@ -154,6 +213,7 @@ impl Settings {
             cpu: number(8)?,
             mark: number(12)?,
             level_of_priority: levels.try_into().ok()?,
+            frames: frames.try_into().ok()?,
         })
     }
 
@@ -169,6 +229,10 @@ impl Settings {
             cpu,
             mark,
             level_of_priority: levels.table(),
+            frames: std::array::from_fn(|at| {
+                let frames = specification.frames.get(at);
+                frames.map_or([0; FRAMES_BYTES], Frames::bytes)
+            }),
         }
     }
 
@@ -179,6 +243,7 @@ impl Settings {
             .flat_map(|number| number.to_ne_bytes())
             .collect();
         bytes.extend(self.level_of_priority);
+        bytes.extend(self.frames.concat());
         bytes
     }
 }

@@ -7,7 +7,7 @@ mod reference;
 
 use etherparse::{EtherType, IpNumber, Ipv6RawExtHeader, PacketBuilder, VlanId};
 use proptest::prelude::*;
-use steadyvm_demux::{Kind, Protocol, parse};
+use steadyvm_demux::{Kind, Link, Protocol, link, parse};
 
 #[derive(Debug, Clone)]
 struct Shape {
@@ -123,6 +123,27 @@ proptest! {
         let whole = parse(&frame);
         frame.extend(padding);
         prop_assert_eq!(parse(&frame), whole);
+    }
+
+    /// Beside frames that are put together by hand: tags of both kinds, up to what the parser looks through.
+    #[test]
+    fn the_ethertype_behind_all_tags_and_the_outermost_tag_are_found(
+        tags in prop::collection::vec((any::<bool>(), any::<u16>()), 0..=4),
+        ethertype in 0x0600_u16..,
+        cut in 0_usize..40,
+    ) {
+        prop_assume!(ethertype != 0x8100 && ethertype != 0x88a8);
+        let mut frame = vec![2; 12];
+        for (is_outer, tag) in &tags {
+            let kind: u16 = if *is_outer { 0x88a8 } else { 0x8100 };
+            frame.extend(kind.to_be_bytes());
+            frame.extend(tag.to_be_bytes());
+        }
+        frame.extend(ethertype.to_be_bytes());
+        let expected = Link { ethertype, tag: tags.first().map(|(_, tag)| *tag) };
+        prop_assert_eq!(link(&frame), Some(expected));
+        let cut = frame.len() - 1 - cut % frame.len();
+        prop_assert_eq!(link(&frame[..cut]), None);
     }
 
     #[test]

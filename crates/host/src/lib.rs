@@ -74,8 +74,8 @@ pub use settings::fair_server::{Reservation, longest as longest_fair_server};
 pub use settings::files::{HostTree, RootedTree};
 pub use settings::functions::{Joint, KernelRedirects, Redirects};
 pub use settings::links::{
-    FlowMatch, FlowRule, FlowTable, KernelLinks, Links, Moderation, Napi, PortProtocol, PortSocket,
-    Qdisc, UNLIMITED_BYTES,
+    FlowMatch, FlowRule, FlowTable, KernelLinks, LinkMatch, Links, Moderation, Napi, PortProtocol,
+    PortSocket, Qdisc, UNLIMITED_BYTES,
 };
 pub use settings::threads::{KernelThreads, Policy, RESET_ON_FORK, Scheduling, Threads};
 pub use settings::vcpu_budgets::{KernelVcpuScheduler, VcpuScheduler};

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::address::format_address;
+use crate::discover::{OPEN_VSWITCH, master};
 use crate::error::HostError;
 use crate::planner::{Group, Step, VmThreads, Wanted};
 use crate::printable::printable;
@@ -75,6 +76,8 @@ pub enum Way {
         /// The cards, as far as they are known.
         cards: Vec<String>,
     },
+    /// By a program in user space (`vhost-user`), such as Open vSwitch with DPDK.
+    UserSpace,
     /// By no card of this host that is known: the VM has no tap in a bridge with a card.
     NoCard,
     /// The VM does not run.
@@ -97,7 +100,7 @@ impl PacketWay {
         match &self.way {
             Way::SharedRing { .. } | Way::FunctionsFirst { .. } | Way::ProgramFirst { .. } => true,
             Way::VirtualFunction { in_force, .. } | Way::XdpProgram { in_force, .. } => !in_force,
-            Way::OwnCard { .. } | Way::NoCard | Way::NotRunning => false,
+            Way::OwnCard { .. } | Way::UserSpace | Way::NoCard | Way::NotRunning => false,
         }
     }
 }
@@ -126,6 +129,7 @@ impl Way {
             Self::OwnCard { cards } => format!("by a card of its class, {}", cards.join(", ")),
             Self::SharedRing { cards } if cards.is_empty() => "by a shared ring".to_owned(),
             Self::SharedRing { cards } => format!("by the shared ring of {}", cards.join(", ")),
+            Self::UserSpace => "by a program in user space".to_owned(),
             Self::NoCard => "by no card of this host".to_owned(),
             Self::NotRunning => "by none now".to_owned(),
         }
@@ -142,7 +146,7 @@ pub(crate) fn ways(machine: &Machine, profile: &Profile, wanted: &Wanted) -> Vec
             wanted,
             vm,
         };
-        Some(looked.way(found.pid))
+        Some(looked.way(found))
     };
     wanted.vms.iter().filter_map(of).collect()
 }
@@ -156,13 +160,13 @@ struct Looked<'a> {
 }
 
 impl Looked<'_> {
-    fn way(&self, pid: Option<u32>) -> PacketWay {
-        let Some(pid) = pid else {
+    fn way(&self, found: &VmThreads) -> PacketWay {
+        let Some(pid) = found.pid else {
             return self.is(Way::NotRunning, "the VM does not run", "");
         };
         match &self.vm.nic {
             Some(card) => self.on_shared(card),
-            None => self.without_nic(pid),
+            None => self.without_nic(pid, found),
         }
     }
 
@@ -261,8 +265,13 @@ impl Looked<'_> {
     }
 
     /// A VM whose file names no card: its packets come by those that are in the bridges of its taps.
-    fn without_nic(&self, pid: u32) -> PacketWay {
-        let (taps, _) = taps(self.machine, pid);
+    fn without_nic(&self, pid: u32, found: &VmThreads) -> PacketWay {
+        let (mut taps, _) = taps(self.machine, pid);
+        taps.retain(|tap| !found.taps_of_other_classes.contains(tap));
+        if taps.is_empty() && found.interfaces_of_user_space > 0 {
+            let why = "it has vhost-user, as of Open vSwitch with DPDK: that is not steadyvm's, which changes nothing of it";
+            return self.is(Way::UserSpace, why, "");
+        }
         let mut bridges: Vec<String> = taps.iter().filter_map(|it| self.bridge(it)).collect();
         bridges.dedup();
         let cards = self.machine.tree.list("/sys/class/net").unwrap_or_default();
@@ -272,8 +281,14 @@ impl Looked<'_> {
             self.machine.tree.exists(&device) && bridge.is_some_and(|it| bridges.contains(&it))
         });
         let cards: Vec<String> = cards.collect();
+        let by_open_vswitch = bridges.iter().any(|bridge| bridge == OPEN_VSWITCH);
+        let by = if by_open_vswitch {
+            "; OVS kernel datapath, whose ports are not told apart by bridge"
+        } else {
+            ""
+        };
         if cards.is_empty() {
-            let why = "none of its taps is in a bridge with a card";
+            let why = format!("none of its taps is in a bridge with a card{by}");
             return self.is(Way::NoCard, why, "");
         }
         let is_of_class = |card: &&String| {
@@ -282,8 +297,13 @@ impl Looked<'_> {
         };
         let own: Vec<String> = cards.iter().filter(is_of_class).cloned().collect();
         if own.len() == cards.len() {
-            let why = format!("the file gives it class \"{}\"", self.vm.class.name);
+            let why = format!("the file gives it class \"{}\"{by}", self.vm.class.name);
             return self.is(Way::OwnCard { cards }, why, "");
+        }
+        if by_open_vswitch {
+            let to_do = "give it a card of its own ([[nic]] with its class)";
+            let why = format!("its packets wait behind those of all others there{by}");
+            return self.is(Way::SharedRing { cards }, why, to_do);
         }
         let functions = |card: &String| {
             let device = Device::find(self.machine, card);
@@ -314,9 +334,7 @@ impl Looked<'_> {
     }
 
     fn bridge(&self, device: &str) -> Option<String> {
-        let link = format!("/sys/class/net/{device}/master");
-        let path = self.machine.tree.real_path(&link).ok()?;
-        path.rsplit('/').next().map(str::to_owned)
+        master(self.machine, device)
     }
 }
 

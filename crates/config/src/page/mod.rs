@@ -16,8 +16,9 @@ use crate::schema::{
     cluster_simulation, host, host_service, kernel, net, nic, random, service, simulate, vm,
 };
 use crate::{
-    CardWay, Count, CpuNumbers, Distribution, File, HostName, InterfaceName, Late, Mechanism,
-    Placed, SchedulerName, ServerName, TapQdisc, ThreadPriority, Written,
+    CardWay, Count, CpuNumbers, Distribution, EtherType, File, HostName, InterfaceName, Late,
+    Mechanism, Placed, PriorityCodePoint, SchedulerName, ServerName, TapQdisc, ThreadPriority,
+    VlanNumber, Written,
 };
 
 /// A key of a table.
@@ -87,6 +88,9 @@ kinds! {
     Mechanism: "word";
     TapQdisc: "word";
     CardWay: "word";
+    EtherType: "text, or number";
+    VlanNumber: "number";
+    PriorityCodePoint: "number";
     Late: "word";
     Distribution: "word";
     vm::Period: "time, or table";
@@ -123,12 +127,13 @@ const PROCESSES: Section = Section {
 };
 
 /// All sections, in the order of the page.
-const SECTIONS: [Section; 29] = [
+const SECTIONS: [Section; 31] = [
     File::SECTION,
     host::Host::SECTION,
     host::Overheads::SECTION,
     vm::Vm::SECTION,
     PROCESSES,
+    vm::VmInterface::SECTION,
     vm::PeriodRange::SECTION,
     vm::Task::SECTION,
     service::Service::SECTION,
@@ -138,6 +143,7 @@ const SECTIONS: [Section; 29] = [
     net::Net::SECTION,
     net::Demux::SECTION,
     net::Level::SECTION,
+    net::Frames::SECTION,
     kernel::Kernel::SECTION,
     nic::Nic::SECTION,
     nic::NicQueue::SECTION,

@@ -1,6 +1,6 @@
 //! `[net]`.
 
-use crate::{Placed, ThreadPriority, Written};
+use crate::{EtherType, Placed, PriorityCodePoint, ThreadPriority, VlanNumber, Written};
 
 table! {
     section "`[net]`";
@@ -21,7 +21,7 @@ table! {
 
 table! {
     section "`[net.demux]`";
-    /// `cpu` and `levels`, or `rt_from` alone; anything else is refused.
+    /// `cpu` and `levels`, or `rt_from`; anything else is refused.
     pub struct Demux {
         /// cards; none, or one twice, is refused
         nics: Vec<String> = "needed",
@@ -29,8 +29,28 @@ table! {
         cpu: Option<u32> = "none",
         /// from the lowest
         levels: Option<Vec<Level>> = "none",
+        /// frames whose level the file says
+        #[serde(default)]
+        frames: Vec<Placed<Frames>> = "none",
         /// the kernel's own RT level, from this priority of a receiver on; needs `levels_from`; 0 is refused
         rt_from: Option<u32> = "none",
+    }
+}
+
+table! {
+    section "`frames`";
+    /// At least one of `ethertype`, `vlan` and `pcp`; all that are there must be so. The first that a frame is of counts; 16 at
+    /// most. No rate bounds them, so all who can send such frames to the card reach their level.
+    #[derive(Copy)]
+    pub struct Frames {
+        /// EtherType, as of `steer`
+        ethertype: Option<EtherType> = "any",
+        /// VLAN, as of `steer`; the card must leave tags in frames (`ethtool -K NIC rxvlan off`)
+        vlan: Option<VlanNumber> = "any",
+        /// priority code point, the same
+        pcp: Option<PriorityCodePoint> = "any",
+        /// the level's number; 0 is the lowest
+        level: Option<u32> = "the highest",
     }
 }
 

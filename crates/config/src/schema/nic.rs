@@ -1,6 +1,6 @@
 //! `[[nic]]`.
 
-use crate::Placed;
+use crate::{EtherType, Placed, PriorityCodePoint, VlanNumber};
 
 table! {
     section "`[[nic]]`";
@@ -30,7 +30,7 @@ table! {
 
 table! {
     section "`steer`";
-    /// Exactly one of `mac`, `udp` and `tcp`.
+    /// Exactly one of `mac`, `udp` and `tcp`; or `ethertype`, `vlan` and `pcp`, one or more of them: then all must be so.
     pub struct Steer {
         /// where the packets go
         queue: u32 = "needed",
@@ -40,5 +40,11 @@ table! {
         udp: Option<u16> = "none",
         /// the same
         tcp: Option<u16> = "none",
+        /// EtherType, `"0x88ba"`, from `0x0600` on; of a tagged frame that behind its tags
+        ethertype: Option<EtherType> = "any",
+        /// VLAN of the outermost tag, 0 to 4094; a frame without a tag has none
+        vlan: Option<VlanNumber> = "any",
+        /// its priority code point, 0 to 7
+        pcp: Option<PriorityCodePoint> = "any",
     }
 }

@@ -48,6 +48,8 @@ table! {
         way: Option<CardWay> = "`function` where the card has any (VM only)",
         /// a class; an unknown one is refused
         class: Option<String> = "none (VM only)",
+        /// interfaces with a class of their own, such as an administration network's
+        interfaces: Option<Vec<Placed<VmInterface>>> = "all have the VM's class (VM only)",
         /// another class; a circle is refused
         extends: Option<String> = "none (class only)",
         /// false: gets what is left
@@ -120,6 +122,22 @@ impl Vm {
         ];
         set.into_iter()
             .find_map(|(key, is_set)| is_set.then_some(key))
+    }
+}
+
+table! {
+    section "`interfaces`";
+    /// Exactly one of `mac` and `tap`. The interface's vhost workers and tap get what the class has for them; a worker for which
+    /// it has no `vhost` stays normal. Which worker serves which interface is known of QEMU's taps that were there when the VM
+    /// started. Of others all workers keep the VM's class, and `apply` says so.
+    #[derive(PartialEq)]
+    pub struct VmInterface {
+        /// hardware address, as the VM has it; one twice is refused
+        mac: Option<String> = "none",
+        /// its tap on this host, where that keeps its name: `"tap100i1"`
+        tap: Option<String> = "none",
+        /// a class
+        class: String = "needed",
     }
 }
 

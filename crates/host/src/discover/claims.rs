@@ -1,5 +1,7 @@
 //! What a process calls its VM: on its command line, and in the names of its threads.
 
+use super::netdevs::comma_separated;
+
 /// What `steadyvm up` has open for its name, which neither Linux nor anybody else cuts: a file of memory (`memfd`).
 pub(super) const FILE_OF_NAME: &str = "steadyvm-up:";
 
@@ -63,17 +65,9 @@ pub(super) fn names(command_line: &[u8]) -> Vec<String> {
 }
 
 /// The guest's name in QEMU's `-name [guest=]NAME[,KEY=VALUE]...`, keys in any order, the last of
-/// several. A comma in a value is written twice (`get_opt_value()`).
+/// several.
 fn guest_name(value: &str) -> Option<String> {
-    let mut options = vec![String::new()];
-    let mut rest = value.chars().peekable();
-    while let Some(character) = rest.next() {
-        if character == ',' && rest.next_if_eq(&',').is_none() {
-            options.push(String::new());
-        } else if let Some(last) = options.last_mut() {
-            last.push(character);
-        }
-    }
+    let options = comma_separated(value);
     let mut guests =
         options
             .iter()

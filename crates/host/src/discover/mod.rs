@@ -10,10 +10,13 @@ mod doubt;
 #[cfg(any(test, feature = "fake"))]
 mod fake;
 mod host_service;
+mod interfaces;
 mod makers;
+mod netdevs;
 mod nic;
 mod owner;
 mod processes;
+mod switches;
 mod vfio;
 mod vm;
 mod vm_names;
@@ -26,9 +29,13 @@ use crate::error::HostError;
 use crate::settings::{Machine, ThreadId};
 
 pub use host_service::{find as host_service, may_be as may_be_host_service, units_of_the_system};
+pub(crate) use interfaces::{Interface, interfaces, of_user_space as interfaces_of_user_space};
 pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
 pub use processes::Processes;
+pub(crate) use switches::{
+    OPEN_VSWITCH, has_open_vswitch_in_user_space, master, ports_of_open_vswitch,
+};
 #[cfg(test)]
 pub(crate) use vm::macvtaps_of;
 pub use vm::{Vm, vm};

@@ -11,6 +11,7 @@ mod network;
 mod quotas;
 mod realtime;
 mod scheduling;
+mod switches;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +58,7 @@ pub fn examine(machine: &Machine) -> Report {
         ("processors", cpus::checks(machine)),
         ("network", network::checks(machine)),
         ("network", macvtaps::checks(machine)),
+        ("network", switches::checks(machine)),
         ("scheduling and memory", realtime::checks(machine)),
         ("scheduling and memory", scheduling::checks(machine)),
         ("scheduling and memory", quotas::checks(machine)),

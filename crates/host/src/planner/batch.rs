@@ -35,14 +35,22 @@ pub(super) fn steps(
     if asked && !running.taps_elsewhere.is_empty() {
         warnings.push(elsewhere(profile, &running.taps_elsewhere));
     }
-    let Some(packets) = batch_of(&profile.class, profile.vhost(by_ext), levels_from) else {
-        return Ok(());
+    let batch_of_tap = |tap: &str| {
+        let class = running.class_of_tap(tap);
+        batch_of(class, profile.vhost_of(class, by_ext), levels_from)
     };
+    let with_batch = taps
+        .iter()
+        .filter_map(|tap| Some((tap, batch_of_tap(tap)?)));
+    let batches: Vec<(&String, u32)> = with_batch.collect();
+    if batches.is_empty() {
+        return Ok(());
+    }
     // It is about to end.
     let Some(monitor) = machine.thread(vm.pid, vm.pid) else {
         return Ok(());
     };
-    for tap in taps {
+    for (tap, packets) in batches {
         // Before the send buffer, and so after it in undo: what a tap has gathered when `rx-frames`
         // becomes 0 stays there.
         let changes = rx_frames(machine, tap, packets - 1)

@@ -24,7 +24,9 @@ pub(super) fn steer(
         }
         HostError::Unsupported {
             missing: at(&nic.place, &format!("{device} cannot steer flows by rules")),
-            fix: "leave `steer` out for it".into(),
+            fix: "leave `steer` out for it; [net.demux] sorts packets by a program, frames by EtherType, VLAN and priority \
+                  code point, too"
+                .into(),
         }
     })?;
     let queues = machine

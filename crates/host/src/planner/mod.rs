@@ -12,6 +12,7 @@ mod fair_server;
 mod flows;
 mod group;
 mod host_services;
+mod interfaces;
 mod levels;
 mod macvtaps;
 pub(crate) mod plan;

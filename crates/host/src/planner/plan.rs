@@ -246,8 +246,9 @@ impl Host<'_> {
                 continue;
             };
             ports.add(self.machine, &running, &mut wanted.warnings);
-            path.threads
-                .extend(running.vm.vhost_workers.iter().cloned());
+            let workers = running.vm.vhost_workers.iter();
+            let of_the_path = workers.filter(|worker| running.interface_of(worker).is_none());
+            path.threads.extend(of_the_path.cloned());
             path.irqs.extend(running.vm.vfio_irqs.clone());
             ends.extend(rt_vcpus(&running, by_ext));
             reserved.push((vm.name.clone(), budgets));

@@ -14,6 +14,7 @@ use super::vms::Running;
 use super::wanted::Wanted;
 use super::xdp_card;
 use crate::address::{Address, format_address, is_unicast, parse_address};
+use crate::discover::{self, OPEN_VSWITCH};
 use crate::error::{HostError, at};
 use crate::profile::{Class, NicProfile, Profile};
 use crate::settings::device::is_up;
@@ -116,7 +117,7 @@ impl SharedCards {
             let planned = xdp_card::plan(machine, running, card, (&tap, address), own)?;
             self.prepared.insert(card.clone(), planned.program);
             wanted.steps.extend(planned.address);
-            self.rank(card, running);
+            self.rank(card, running, running.class_of_tap(&tap));
             return Ok(());
         }
         if total == 0 {
@@ -184,7 +185,7 @@ impl SharedCards {
         }
         self.nics.push(NicProfile {
             name: function,
-            class: profile.class.clone(),
+            class: running.class_of_tap(&tap).clone(),
             place: profile.place.clone(),
             ..NicProfile::default()
         });
@@ -192,8 +193,7 @@ impl SharedCards {
     }
 
     /// The polls of a card with a program have the highest rank among its VMs'.
-    fn rank(&mut self, card: &str, running: &Running<'_>) {
-        let class = &running.profile.class;
+    fn rank(&mut self, card: &str, running: &Running<'_>, class: &Class) {
         let present = self.programs.get(card);
         if present.is_some_and(|nic| nic.class.napi >= class.napi) {
             return;
@@ -281,15 +281,17 @@ fn tap_behind(
     card: &str,
     taps: &[String],
 ) -> Result<String, (String, &'static str)> {
-    let master = |device: &str| {
-        let link = format!("/sys/class/net/{device}/master");
-        let path = machine.tree.real_path(&link).ok()?;
-        path.rsplit('/').next().map(str::to_owned)
-    };
+    let master = |device: &str| discover::master(machine, device);
     let Some(bridge) = master(card) else {
         let what = format!("nic: {card} is no port of a bridge, so no VM's packets come by it");
         return Err((what, "name the card that is in the VM's bridge"));
     };
+    if bridge == OPEN_VSWITCH {
+        let what =
+            format!("nic: {card} is a port of Open vSwitch, whose flows a function would pass by");
+        let fix = "leave `nic` out, and give the VM a card of its own: a [[nic]] with its class";
+        return Err((what, fix));
+    }
     let of_bridge = format!("/sys/class/net/{bridge}/bridge");
     if !machine.tree.exists(&of_bridge) {
         let what = format!("nic: {card} belongs to {bridge}, which is no bridge of the kernel");

@@ -34,6 +34,13 @@ pub(super) fn plan_vm(
             profile.name
         ));
     }
+    if running.interfaces_of_user_space > 0 && vhost.is_some() {
+        lacks.push(format!(
+            "VM \"{}\" has {} interfaces by vhost-user, which a program in user space carries, such as Open vSwitch with \
+             DPDK: their path is not steadyvm's, and nothing of it is changed",
+            profile.name, running.interfaces_of_user_space
+        ));
+    }
     for thread in &vm.vfio_threads {
         if let Some(priority) = class.irq {
             let why = "so that interrupts of the VM's own devices have the rank of its class";
@@ -51,13 +58,24 @@ pub(super) fn plan_vm(
             wanted.steps.extend(steps);
         }
     }
+    for own in &running.interfaces {
+        check_cpus(&own.profile.class, online, &own.profile.place)?;
+    }
     for thread in &vm.vhost_workers {
-        if let Some(priority) = vhost {
-            let why = "so that packets enter the VM with the rank of its class";
+        let own = running.interface_of(thread);
+        let (priority, why) = match own {
+            Some(own) => own.rank(profile, by_ext),
+            None => {
+                let why = "so that packets enter the VM with the rank of its class";
+                (vhost, why.to_owned())
+            }
+        };
+        if let Some(priority) = priority {
             wanted
                 .steps
-                .extend(policy(machine, thread, priority, 0, why)?);
+                .extend(policy(machine, thread, priority, 0, &why)?);
         }
+        let class = own.map_or(class, |own| &own.profile.class);
         if let Some(cpus) = &class.cpus {
             wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
         }
@@ -85,8 +103,8 @@ pub(super) fn plan_vm(
                 .extend(policy(machine, &thread, priority, RESET_ON_FORK, why)?);
         }
     }
-    if let Some(new) = class.tap_qdisc {
-        for tap in taps {
+    for tap in taps {
+        if let Some(new) = running.class_of_tap(tap).tap_qdisc {
             unless_vanished(tap_qdisc(machine, tap, new.name(), own, wanted))?;
         }
     }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::interfaces::{self, OwnClass};
 use crate::discover::{self, Processes};
 use crate::error::HostError;
-use crate::settings::Machine;
 use crate::settings::links::taps;
+use crate::settings::{Machine, ThreadId};
 
 use crate::error::at;
-use crate::profile::VmProfile;
+use crate::profile::{Class, VmProfile};
 
 /// A running VM of the profile.
 pub(super) struct Running<'p> {
@@ -20,6 +21,25 @@ pub(super) struct Running<'p> {
     pub taps: Vec<String>,
     /// Its taps that cannot be set from here.
     pub taps_elsewhere: Vec<String>,
+    /// Its interfaces with a class of their own.
+    pub interfaces: Vec<OwnClass<'p>>,
+    /// How many of its interfaces go by a program in user space.
+    pub interfaces_of_user_space: usize,
+}
+
+impl Running<'_> {
+    /// The interface with a class of its own that a worker serves.
+    pub fn interface_of(&self, worker: &ThreadId) -> Option<&OwnClass<'_>> {
+        let mut all = self.interfaces.iter();
+        all.find(|own| own.workers.contains(worker))
+    }
+
+    /// The class that a tap has.
+    pub fn class_of_tap(&self, tap: &str) -> &Class {
+        let mut all = self.interfaces.iter();
+        let own = all.find(|own| own.tap.as_deref() == Some(tap));
+        own.map_or(&self.profile.class, |own| &own.profile.class)
+    }
 }
 
 /// A VM of a profile, and its threads that settings are of.
@@ -31,16 +51,18 @@ pub struct VmThreads {
     pub pid: Option<u32>,
     /// Each thread by its number, and what it is for people: `VCPU 0`, `vhost worker`.
     pub threads: BTreeMap<u32, String>,
+    /// Its taps that have a class of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taps_of_other_classes: Vec<String>,
+    /// How many of its interfaces go by a program in user space (`vhost-user`).
+    #[serde(default)]
+    pub interfaces_of_user_space: usize,
 }
 
 impl VmThreads {
     pub(super) fn of(name: &str, running: Option<&Running<'_>>) -> Self {
         let mut threads = BTreeMap::new();
         if let Some(Running { vm, .. }) = running {
-            let others = vm
-                .vhost_workers
-                .iter()
-                .map(|thread| (thread, "vhost worker"));
             let interrupts = vm
                 .vfio_threads
                 .iter()
@@ -48,9 +70,16 @@ impl VmThreads {
             let io = vm.io_threads.iter().map(|thread| (thread, "IO thread"));
             let main = vm.main_thread.iter().map(|thread| (thread, "main thread"));
             threads.extend(
-                (others.chain(interrupts).chain(io).chain(main))
+                (interrupts.chain(io).chain(main))
                     .map(|(thread, what)| (thread.tid, what.to_owned())),
             );
+            threads.extend(vm.vhost_workers.iter().map(|thread| {
+                let what = match running.and_then(|it| it.interface_of(thread)) {
+                    Some(own) => format!("vhost worker of {}, {}", own.profile, own.class_name()),
+                    None => "vhost worker".to_owned(),
+                };
+                (thread.tid, what)
+            }));
             threads.extend(
                 vm.vcpus
                     .iter()
@@ -61,6 +90,11 @@ impl VmThreads {
             name: name.to_owned(),
             pid: running.map(|running| running.vm.pid),
             threads,
+            taps_of_other_classes: running.map_or(Vec::new(), |running| {
+                let own = running.interfaces.iter();
+                own.filter_map(|own| own.tap.clone()).collect()
+            }),
+            interfaces_of_user_space: running.map_or(0, |it| it.interfaces_of_user_space),
         }
     }
 }
@@ -95,11 +129,14 @@ pub(super) fn find<'p>(
         });
     }
     let (taps, taps_elsewhere) = taps(machine, vm.pid);
+    let interfaces = interfaces::of(machine, profile, &vm, &taps, warnings);
     Ok(Some(Running {
         profile,
+        interfaces_of_user_space: discover::interfaces_of_user_space(machine, vm.pid),
         vm,
         taps,
         taps_elsewhere,
+        interfaces,
     }))
 }
 

@@ -29,6 +29,7 @@ use super::classes::{Classes, class, must_have_class};
 use super::demux::DemuxProfile;
 use super::fields::{address_of, cgroup_is_wrong, checked, unit_is_wrong, users, wrong};
 use super::host_service;
+use super::interfaces;
 use super::parts::{NicProfile, Softirqs, VmProfile};
 use super::whole::Profile;
 use crate::error::HostError;
@@ -156,6 +157,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         nic,
         mac,
         way,
+        interfaces,
         ..
     } = &table.value;
     // Terminals obey them, and no monitor is told such a name.
@@ -178,7 +180,8 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         Some(name) => class(name, at, classes)?,
         None => None,
     };
-    if class.is_none() && unit.is_none() && cgroup.is_none() && user.is_none() && nic.is_none() {
+    let is_found_only = unit.is_none() && cgroup.is_none() && user.is_none();
+    if class.is_none() && is_found_only && nic.is_none() && interfaces.is_none() {
         return Ok(None);
     }
     let Some(name) = name else {
@@ -198,6 +201,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         nic: nic.clone(),
         way: *way,
         mac: mac.as_ref().map(|mac| address_of(name, mac)).transpose()?,
+        interfaces: interfaces::read(name, interfaces.as_deref().unwrap_or_default(), classes)?,
         place: at.to_string(),
         ..VmProfile::default()
     }))
@@ -208,9 +212,9 @@ fn demux(net: &Net) -> Result<Option<DemuxProfile>, HostError> {
         return Ok(None);
     };
     let levels_from = value(net.levels_from.as_ref());
-    super::demux::read(table, levels_from, table.place.to_string())
+    super::demux::read(table, levels_from)
         .map(Some)
-        .map_err(|what| wrong(&table.place, &what, "steadyvm.toml(5) has all keys"))
+        .map_err(|(place, what)| wrong(&place, &what, "steadyvm.toml(5) has all keys"))
 }
 
 /// Pieces of the fair server, in microseconds.

@@ -12,6 +12,7 @@ mod fields;
 pub mod file;
 mod flows;
 mod host_service;
+mod interfaces;
 mod parts;
 mod scheduler;
 pub mod tuned;
@@ -20,7 +21,9 @@ mod whole;
 pub use budget::{USABLE_BY_EXT_PERCENT, USABLE_PERCENT, VcpuBudget};
 pub use class::{Class, HIGHEST_PRIORITY, TapQdisc, ThreadPriority};
 pub use demux::DemuxProfile;
-pub use parts::{HostServiceProfile, NicProfile, ProcessProfile, Softirqs, VmProfile};
+pub use parts::{
+    HostServiceProfile, InterfaceProfile, NicProfile, ProcessProfile, Softirqs, VmProfile,
+};
 pub use scheduler::SchedulerProfile;
 pub use tuned::TunedProfile;
 pub use whole::Profile;

@@ -1,6 +1,7 @@
 //! The parts of a host that a profile names: cards, VMs, processes, and the kernel's deferred work.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use steadyvm_config::{CardWay, User};
@@ -8,9 +9,10 @@ use steadyvm_config::{CardWay, User};
 use super::budget::VcpuBudget;
 use super::class::{Class, ThreadPriority};
 use super::scheduler::SchedulerProfile;
-use crate::address::Address;
+use crate::address::{Address, format_address};
 use crate::cpu_set::CpuSet;
 use crate::discover::VmSelector;
+use crate::printable::printable;
 use crate::settings::links::FlowRule;
 
 /// A NIC and its classes.
@@ -69,8 +71,36 @@ pub struct VmProfile {
     pub budgets: BTreeMap<u32, VcpuBudget>,
     /// Its class.
     pub class: Class,
+    /// Its interfaces with a class of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<InterfaceProfile>,
     /// Where the profile names it, for messages.
     pub place: String,
+}
+
+/// An interface of a VM, and its class.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceProfile {
+    /// Its hardware address, as the VM has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Address>,
+    /// Its tap, in place of the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tap: Option<String>,
+    /// Its class: its workers and its tap get what this has for them.
+    pub class: Class,
+    /// Where the profile names it, for messages.
+    #[serde(default)]
+    pub place: String,
+}
+
+impl fmt::Display for InterfaceProfile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.address, &self.tap) {
+            (Some(address), _) => formatter.write_str(&format_address(*address)),
+            (None, tap) => formatter.write_str(&printable(tap.as_deref().unwrap_or_default())),
+        }
+    }
 }
 
 impl VmProfile {
@@ -88,11 +118,20 @@ impl VmProfile {
     /// The rank of its vhost workers. A budget bounds VCPUs only: a worker of a FIFO rank has the CPU for as long as the
     /// guest gives it packets. So one of a VM with a budget has such a rank only where the file says so.
     pub(crate) fn vhost(&self, by_ext: Option<&SchedulerProfile>) -> Option<ThreadPriority> {
+        self.vhost_of(&self.class, by_ext)
+    }
+
+    /// The same of the workers of an interface of this class.
+    pub(crate) fn vhost_of(
+        &self,
+        class: &Class,
+        by_ext: Option<&SchedulerProfile>,
+    ) -> Option<ThreadPriority> {
         let by_ext = by_ext.is_some_and(|it| it.vms.contains_key(&self.name));
         let has_budget = by_ext || !self.budgets.is_empty();
-        self.class
+        class
             .vhost
-            .filter(|_| !(has_budget && self.class.vhost_is_built_in))
+            .filter(|_| !(has_budget && class.vhost_is_built_in))
     }
 
     /// Whether anything is to be set for it. A VM of the plan alone is there for how it is found.
@@ -101,7 +140,10 @@ impl VmProfile {
             name: self.class.name.clone(),
             ..Class::default()
         };
-        self.class != nothing || !self.budgets.is_empty() || self.nic.is_some()
+        self.class != nothing
+            || !self.budgets.is_empty()
+            || self.nic.is_some()
+            || !self.interfaces.is_empty()
     }
 }
 

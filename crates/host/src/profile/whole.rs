@@ -181,8 +181,11 @@ impl Profile {
     pub(crate) fn highest_of_tenants(&self) -> Option<u32> {
         let vms = self.vms.iter().map(|vm| &vm.class);
         let ranks = vms.flat_map(|class| [class.vhost, class.vcpu, class.io, class.main]);
+        let interfaces = self.vms.iter().flat_map(|vm| &vm.interfaces);
+        let of_interfaces = interfaces.map(|interface| interface.class.vhost);
         let processes = self.processes.iter().map(|process| process.class.vcpu);
         ranks
+            .chain(of_interfaces)
             .chain(processes)
             .filter_map(|priority| match priority? {
                 ThreadPriority::Fifo(priority) => Some(priority),
@@ -198,7 +201,9 @@ impl Profile {
                 .chain(queues)
                 .map(|class| (class, nic.place.as_str()))
         });
+        let interfaces = self.vms.iter().flat_map(|vm| &vm.interfaces);
         nics.chain(self.vms.iter().map(|vm| (&vm.class, vm.place.as_str())))
+            .chain(interfaces.map(|it| (&it.class, it.place.as_str())))
     }
 
     /// Refuses what inverts priorities by itself, whatever machine it is for.

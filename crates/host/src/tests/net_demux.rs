@@ -1,6 +1,6 @@
 //! Early demultiplexing as part of a profile: installed first, its threads ranked, taken back last.
 
-use steadyvm_demux::{Protocol, Queues};
+use steadyvm_demux::{Frames, Protocol, Queues};
 
 use super::crash::crashing;
 use super::scenario::{control, paper_host};
@@ -350,5 +350,51 @@ fn levels_that_would_invert_are_refused_with_their_place() {
             .unwrap_err();
         assert!(error.to_string().contains(what), "{error}");
         assert_eq!(host.mutations(), 0);
+    }
+}
+
+#[test]
+fn frames_have_the_level_that_the_file_says_or_the_highest() {
+    let with = |frames: &str| {
+        let text = FILE.replace("cpu = 1\n", &format!("cpu = 1\nframes = [{frames}]\n"));
+        file::parse("steadyvm.toml", &text)
+    };
+    let read = with("{ ethertype = \"0x88ba\" }, { vlan = 5, pcp = 4, level = 0 }").unwrap();
+    let sampled_values = Frames {
+        ethertype: Some(0x88ba),
+        level: 1,
+        ..Frames::default()
+    };
+    let of_vlan = Frames {
+        vlan: Some(5),
+        pcp: Some(4),
+        ..Frames::default()
+    };
+    let specification = &read.demux.as_ref().unwrap().specification;
+    assert_eq!(specification.frames, [sampled_values, of_vlan]);
+    // What is in force is told, and is another thing without them.
+    let (host, directory) = (host(), super::scenario::directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply_profile(&read).unwrap();
+    let shown = control.show().unwrap();
+    let told = |text: &str| shown.settings.iter().any(|it| it.new.contains(text));
+    assert!(told("2 kinds of frames named"), "{shown:?}");
+    control.apply_profile(&profile(FILE)).unwrap();
+    assert!(host.state().demux.unwrap().frames.is_empty());
+    control.undo().unwrap();
+    assert_eq!(comparable(host.state()), comparable(before));
+    let many = ["{ pcp = 4 }"; 17].join(", ");
+    for (frames, expected) in [
+        ("{ level = 1 }", "at least one of ethertype, vlan and pcp"),
+        ("{ pcp = 4, level = 2 }", "level 2 is not one of 0 to 1"),
+        ("{ ethertype = 0x05ff }", "EtherTypes begin at 0x0600"),
+        ("{ vlan = 4095 }", "VLAN 4095 is not one of 0 to 4094"),
+        ("{ pcp = 8 }", "(pcp) 8 is not one of 0 to 7"),
+        (&many, "there can be 16 kinds of frames, not 17"),
+    ] {
+        let error = with(frames).unwrap_err().to_string();
+        assert!(error.contains(expected), "{frames}: {error}");
+        assert!(error.contains("steadyvm.toml line "), "{frames}: {error}");
     }
 }

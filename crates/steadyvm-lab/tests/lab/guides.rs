@@ -7,3 +7,4 @@ mod measure;
 mod pages;
 mod proxmox;
 mod reader;
+mod substation;

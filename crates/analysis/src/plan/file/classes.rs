@@ -68,12 +68,13 @@ pub(super) fn settings(
         let is_of_one_vm = class.unit.is_some()
             || class.cgroup.is_some()
             || class.user.is_some()
+            || class.interfaces.is_some()
             || class.process.is_some()
             || class.prepared_by.is_some();
         if is_of_one_vm {
             let message = format!(
-                "class \"{name}\" cannot set unit, cgroup, user, process or prepared_by, which are one VM's; move them to \
-                 its [[vm]]"
+                "class \"{name}\" cannot set unit, cgroup, user, interfaces, process or prepared_by, which are one VM's; \
+                 move them to its [[vm]]"
             );
             return Err(InputError::new(place, message));
         }

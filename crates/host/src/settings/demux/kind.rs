@@ -44,16 +44,24 @@ impl SettingKind for EarlyDemux {
             nics,
             levels,
             queues,
+            frames,
         } = &self.specification;
         let count = levels.count();
+        let named = match frames.len() {
+            0 => String::new(),
+            count => format!(", {count} kinds of frames named"),
+        };
         match (value, queues) {
             (Installed::Absent, _) => "none".to_owned(),
             (Installed::Other, _) => "partly installed".to_owned(),
             (Installed::Whole, Queues::Threads { cpu }) => {
-                format!("{count} levels on CPU {cpu} for {}", nics.join(", "))
+                format!("{count} levels on CPU {cpu} for {}{named}", nics.join(", "))
             }
             (Installed::Whole, Queues::Kernel) => {
-                format!("{count} levels of the kernel for {}", nics.join(", "))
+                format!(
+                    "{count} levels of the kernel for {}{named}",
+                    nics.join(", ")
+                )
             }
         }
     }
@@ -108,6 +116,7 @@ impl SettingKind for EarlyDemux {
                     nics: vec!["rt0".into()],
                     levels,
                     queues: Queues::Threads { cpu: 1 },
+                    frames: Vec::new(),
                 },
             },
             old: Installed::Absent,

@@ -34,6 +34,20 @@ pub enum PortProtocol {
     Udp4,
 }
 
+/// Frames by what stands before IP; what is none may be anything, but for one. In numbers of the host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkMatch {
+    /// The EtherType, behind the tags of a frame that has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ethertype: Option<u16>,
+    /// The VLAN of the outermost tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// Its priority code point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcp: Option<u8>,
+}
+
 /// Which packets a rule steers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -42,6 +56,8 @@ pub enum FlowMatch {
     DestinationMac([u8; 6]),
     /// Packets to this port of any address.
     DestinationPort(PortProtocol, u16),
+    /// Frames of this kind, whoever they are for.
+    Link(LinkMatch),
 }
 
 /// A flow steering rule (`ethtool -N`): its packets go to one receive queue.
@@ -166,7 +182,18 @@ impl fmt::Display for FlowMatch {
             Self::DestinationPort(PortProtocol::Udp4, port) => {
                 write!(formatter, "UDP port {port}")
             }
+            Self::Link(link) => link.fmt(formatter),
         }
+    }
+}
+
+impl fmt::Display for LinkMatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ethertype = self.ethertype.map(|it| format!("EtherType 0x{it:04x}"));
+        let vlan = self.vlan.map(|it| format!("VLAN {it}"));
+        let pcp = self.pcp.map(|it| format!("priority code point {it}"));
+        let parts: Vec<String> = ethertype.into_iter().chain(vlan).chain(pcp).collect();
+        formatter.write_str(&parts.join(", "))
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-use super::calls::{FlowMatch, FlowRule, FlowTable, Moderation, PortProtocol};
+use super::calls::{FlowMatch, FlowRule, FlowTable, LinkMatch, Moderation, PortProtocol};
 
 // Commands and values of include/uapi/linux/ethtool.h.
 const GET_COALESCING: u32 = 0x0e;
@@ -24,10 +24,18 @@ const FLAG_NTUPLE: u32 = 1 << 27;
 const TCP_V4_FLOW: u32 = 0x01;
 const UDP_V4_FLOW: u32 = 0x02;
 const ETHER_FLOW: u32 = 0x12;
+/// Beside a flow's type: `h_ext` and `m_ext` count, too (`FLOW_EXT`).
+const WITH_EXTENSION: u32 = 0x8000_0000;
 /// Set in `data` where the table has no numbered places.
 const SPECIAL_PLACES: u64 = 0x8000_0000;
 /// Where the destination port is in `struct ethtool_tcpip4_spec`.
 const PORT_AT: usize = 10;
+/// Where the EtherType is in `struct ethhdr`.
+const ETHERTYPE_AT: usize = 12;
+/// Where the tag's control information is in `struct ethtool_flow_ext`, and what it is made of.
+const TAG_AT: usize = 10;
+const TAG_VLAN: u16 = 0x0fff;
+const TAG_PCP_SHIFT: u16 = 13;
 /// More rules than any NIC has; bounds what a driver can make us allocate.
 const MOST_RULES: usize = 65_536;
 
@@ -270,15 +278,56 @@ impl FlowSpecification {
                 raw.header[PORT_AT..PORT_AT + 2].copy_from_slice(&port.to_be_bytes());
                 raw.mask[PORT_AT..PORT_AT + 2].fill(0xff);
             }
+            FlowMatch::Link(link) => raw.set_link(&link),
         }
         raw
+    }
+
+    fn set_link(&mut self, link: &LinkMatch) {
+        self.flow_type = ETHER_FLOW;
+        if let Some(ethertype) = link.ethertype {
+            let at = ETHERTYPE_AT..ETHERTYPE_AT + 2;
+            self.header[at.clone()].copy_from_slice(&ethertype.to_be_bytes());
+            self.mask[at].fill(0xff);
+        }
+        if link.vlan.is_none() && link.pcp.is_none() {
+            return;
+        }
+        self.flow_type |= WITH_EXTENSION;
+        let vlan = link.vlan.map_or((0, 0), |vlan| (vlan & TAG_VLAN, TAG_VLAN));
+        let pcp = link.pcp.map_or((0, 0), |pcp| {
+            (u16::from(pcp) << TAG_PCP_SHIFT, 7 << TAG_PCP_SHIFT)
+        });
+        let at = TAG_AT..TAG_AT + 2;
+        self.header_extension[at.clone()].copy_from_slice(&(vlan.0 | pcp.0).to_be_bytes());
+        self.mask_extension[at].copy_from_slice(&(vlan.1 | pcp.1).to_be_bytes());
+    }
+
+    /// What it matches before IP, if that is of a form that steadyvm writes.
+    fn link(&self) -> LinkMatch {
+        let number = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let has_ethertype = number(&self.mask, ETHERTYPE_AT) != 0;
+        let tag = number(&self.header_extension, TAG_AT);
+        let counts = match self.flow_type & WITH_EXTENSION {
+            0 => 0,
+            _ => number(&self.mask_extension, TAG_AT),
+        };
+        LinkMatch {
+            ethertype: has_ethertype.then(|| number(&self.header, ETHERTYPE_AT)),
+            vlan: (counts & TAG_VLAN != 0).then_some(tag & TAG_VLAN),
+            pcp: (counts >> TAG_PCP_SHIFT != 0).then_some((tag >> TAG_PCP_SHIFT) as u8),
+        }
     }
 
     /// The rule, if it is one that steadyvm writes: compared as a whole, so that a rule with
     /// further conditions is never taken for ours.
     fn read(&self) -> Option<FlowRule> {
         let port = u16::from_be_bytes([self.header[PORT_AT], self.header[PORT_AT + 1]]);
-        let matches = match self.flow_type {
+        let matches = match self.flow_type & !WITH_EXTENSION {
+            ETHER_FLOW if self.mask[..6] == [0; 6] => {
+                // One without a condition is everything's, and nobody's that we write.
+                FlowMatch::Link(Some(self.link()).filter(|it| *it != LinkMatch::default())?)
+            }
             ETHER_FLOW => {
                 let mut address = [0; 6];
                 address.copy_from_slice(&self.header[..6]);
@@ -291,7 +340,15 @@ impl FlowSpecification {
         let queue = u32::try_from(self.ring_cookie).ok()?;
         let rule = FlowRule { matches, queue };
         let same = Self::of(&rule);
-        (same.header == self.header && same.mask == self.mask).then_some(rule)
+        // Without its flag the extension is not looked at, and a driver may leave anything there.
+        let extensions = |raw: &Self| match raw.flow_type & WITH_EXTENSION {
+            0 => None,
+            _ => Some((raw.header_extension, raw.mask_extension)),
+        };
+        let is_same = same.flow_type == self.flow_type
+            && (same.header, same.mask) == (self.header, self.mask)
+            && extensions(&same) == extensions(self);
+        is_same.then_some(rule)
     }
 }
 
@@ -306,8 +363,52 @@ mod tests {
             any::<[u8; 6]>().prop_map(FlowMatch::DestinationMac),
             any::<u16>().prop_map(|port| FlowMatch::DestinationPort(PortProtocol::Tcp4, port)),
             any::<u16>().prop_map(|port| FlowMatch::DestinationPort(PortProtocol::Udp4, port)),
+            any_link().prop_map(FlowMatch::Link),
         ];
         (matches, any::<u32>()).prop_map(|(matches, queue)| FlowRule { matches, queue })
+    }
+
+    fn any_link() -> impl Strategy<Value = LinkMatch> {
+        let parts = (
+            prop::option::of(0x600_u16..),
+            prop::option::of(0_u16..4095),
+            prop::option::of(0_u8..8),
+        );
+        let link = parts.prop_map(|(ethertype, vlan, pcp)| LinkMatch {
+            ethertype,
+            vlan,
+            pcp,
+        });
+        link.prop_filter("a rule has a condition", |link| {
+            *link != LinkMatch::default()
+        })
+    }
+
+    /// As `ethtool -N nic flow-type ether proto 0x88ba vlan 0x8005 vlan-mask 0x1000 queue 1` writes it.
+    #[test]
+    fn a_rule_of_ethertype_and_tag_has_the_kernels_layout() {
+        let matches = FlowMatch::Link(LinkMatch {
+            ethertype: Some(0x88ba),
+            vlan: Some(5),
+            pcp: Some(4),
+        });
+        let raw = FlowSpecification::of(&FlowRule { matches, queue: 1 });
+        assert_eq!(raw.flow_type, 0x8000_0012);
+        assert_eq!(
+            (&raw.header[12..14], &raw.mask[12..14]),
+            (&[0x88, 0xba][..], &[0xff; 2][..])
+        );
+        assert_eq!(raw.header_extension[10..12], [0x80, 0x05]);
+        assert_eq!(raw.mask_extension[10..12], [0xef, 0xff]);
+        let set: usize = raw.mask.iter().filter(|byte| **byte != 0).count();
+        assert_eq!((set, raw.ring_cookie), (2, 1));
+        // A priority alone leaves the VLAN open.
+        let matches = FlowMatch::Link(LinkMatch {
+            pcp: Some(4),
+            ..LinkMatch::default()
+        });
+        let raw = FlowSpecification::of(&FlowRule { matches, queue: 1 });
+        assert_eq!(raw.mask_extension[10..12], [0xe0, 0x00]);
     }
 
     proptest! {
@@ -321,8 +422,25 @@ mod tests {
             rule in any_rule(), at in 12_usize..52, bits in 1_u8..,
         ) {
             let mut raw = FlowSpecification::of(&rule);
+            // The EtherType is a condition that we write, where it is whole.
+            prop_assume!(raw.flow_type & 0xff != ETHER_FLOW || at > 13);
             raw.mask[at] |= bits;
             prop_assert_eq!(raw.read(), None);
+        }
+
+        #[test]
+        fn a_rule_with_another_condition_behind_ip_s_place_is_not_ours(
+            rule in any_rule(), at in 0_usize..20, bits in 1_u8..,
+        ) {
+            let mut raw = FlowSpecification::of(&rule);
+            raw.flow_type |= WITH_EXTENSION;
+            let before = raw.mask_extension;
+            raw.mask_extension[at] |= bits;
+            prop_assume!(raw.mask_extension != before);
+            // A whole VLAN or priority is one of ours.
+            let found = raw.read();
+            prop_assert!(found.is_none_or(|found| FlowSpecification::of(&found).mask_extension == raw.mask_extension));
+            prop_assert_ne!(found, Some(rule));
         }
     }
 

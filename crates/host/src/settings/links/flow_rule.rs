@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::FlowRule;
+use super::calls::{FlowMatch, FlowRule};
 use crate::error::HostError;
 use crate::settings::{Device, Entries, Machine, SettingKind};
 
@@ -77,10 +77,16 @@ impl SettingKind for FlowRuleAt {
     }
 
     fn hint(&self, _machine: &Machine, _to: &FlowPlace, errno: i32) -> Option<&'static str> {
-        matches!(errno, libc::EINVAL | libc::EOPNOTSUPP).then_some(
-            "; the NIC's driver cannot match on this, or steer it to this queue: try a rule on \
-             `mac`, or leave the rule out",
-        )
+        let hint = match self.rule.matches {
+            FlowMatch::Link(_) => {
+                "; the NIC's driver cannot match on this, or steer it to this queue: write it into `frames` of [net.demux], \
+                 where a program sorts, or give the whole NIC a class, and leave the rule out"
+            }
+            FlowMatch::DestinationMac(_) | FlowMatch::DestinationPort(..) => {
+                "; the NIC's driver cannot match on this, or steer it to this queue: try a rule on `mac`, or leave the rule out"
+            }
+        };
+        matches!(errno, libc::EINVAL | libc::EOPNOTSUPP | libc::ERANGE).then_some(hint)
     }
 
     fn snapshot(machine: &Machine, entries: &mut Entries) -> Result<(), HostError> {
@@ -113,7 +119,7 @@ impl SettingKind for FlowRuleAt {
                 device: Device::find(&host.machine(), "example2"),
                 place: 3,
                 rule: FlowRule {
-                    matches: crate::settings::links::FlowMatch::DestinationMac([2, 0, 0, 0, 0, 1]),
+                    matches: FlowMatch::DestinationMac([2, 0, 0, 0, 0, 1]),
                     queue: 1,
                 },
             },

@@ -25,8 +25,8 @@ mod taps;
 pub(crate) use broadcast_cutoff::of_card as cutoff_of_card;
 pub use broadcast_cutoff::{BroadcastCutoff, NOTHING_QUEUED};
 pub use calls::{
-    FlowMatch, FlowRule, FlowTable, Links, Moderation, Napi, PortProtocol, PortSocket, Qdisc,
-    UNLIMITED_BYTES,
+    FlowMatch, FlowRule, FlowTable, LinkMatch, Links, Moderation, Napi, PortProtocol, PortSocket,
+    Qdisc, UNLIMITED_BYTES,
 };
 pub use flow_rule::{FlowPlace, FlowRuleAt};
 pub use flow_steering::FlowSteering;
@@ -35,4 +35,4 @@ pub(crate) use macvtaps::{card_below, macvtap_of, macvtaps_above};
 pub use root_qdisc::RootQdisc;
 pub use rx_frames::RxFrames;
 pub use tap_send_buffer::TapSendBuffer;
-pub(crate) use taps::{send_buffers, taps};
+pub(crate) use taps::{send_buffers, tap_of_descriptor, taps};

@@ -11,13 +11,20 @@ fn tap_queues(machine: &Machine, pid: u32) -> Vec<(u32, String)> {
     let directory = format!("/proc/{pid}/fdinfo");
     let names = machine.tree.list(&directory).unwrap_or_default();
     let queue_of = |name: &String| {
-        let text = machine.tree.read(&format!("{directory}/{name}")).ok()?;
-        let tap = text.lines().find_map(|line| line.strip_prefix("iff:"))?;
-        let tap = tap.trim();
-        // A queue that the guest does not use has none.
-        (!tap.is_empty()).then_some((name.parse().ok()?, tap.to_owned()))
+        let descriptor = name.parse().ok()?;
+        Some((descriptor, tap_of_descriptor(machine, pid, descriptor)?))
     };
     names.iter().filter_map(queue_of).collect()
+}
+
+/// The tap that a process has attached a queue of by a descriptor; none if that is something else.
+pub(crate) fn tap_of_descriptor(machine: &Machine, pid: u32, descriptor: u32) -> Option<String> {
+    let path = format!("/proc/{pid}/fdinfo/{descriptor}");
+    let text = machine.tree.read(&path).ok()?;
+    let tap = text.lines().find_map(|line| line.strip_prefix("iff:"))?;
+    let tap = tap.trim();
+    // A queue that the guest does not use has none.
+    (!tap.is_empty()).then(|| tap.to_owned())
 }
 
 /// The taps a process has open in this network namespace, and those it has in another (a pod's).
