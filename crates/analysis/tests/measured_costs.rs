@@ -95,14 +95,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     /// Where a budget is written, a bound does not become smaller. One that is computed may become larger by the
-    /// costs, and a larger budget answers earlier: there, the budget does not become smaller.
+    /// costs, and a larger budget answers earlier, so that it may even meet a limit: there, the budget does not become smaller.
     #[test]
     fn a_measured_cost_never_promises_more(
         vms in proptest::collection::vec(vm(), 1..4), scheduler in "pedf|gedf|pdm", measured in measured(),
     ) {
         let text = file(&vms, &scheduler, "");
         let (without, with) = (planned(&text, &Measured::default()), planned(&text, &measured));
-        prop_assert!(without.feasible || !with.feasible);
+        let is_written = vms.iter().all(|vm| vm.budget_us.is_some());
+        prop_assert!(without.feasible || !with.feasible || !is_written, "{text}");
         for ((before, after), vm) in without.services.iter().zip(&with.services).zip(&vms) {
             if let (Some(before), Some(after), true) = (before.bound, after.bound, vm.budget_us.is_some()) {
                 prop_assert!(after >= before, "{before} {after}\n{text}");
@@ -190,7 +191,7 @@ fn what_nobody_says_is_named_and_no_more() {
     );
     let parts = ways.replace("\"3us\"", "{ guest = \"1us\", host = \"2us\" }");
     assert_eq!(missing(&parts, &whole), [SendPath]);
-    let parts = parts.replace("\"2us\" }", "\"2us\", nic = \"1us\" }");
+    let parts = parts.replace("host = \"2us\"", "host = \"2us\", nic = \"1us\"");
     assert!(missing(&parts, &whole).is_empty());
     // VCPUs that move, and a quantum.
     let global = "[host]\npcpus = 2\nscheduler = \"gedf\"\n";
@@ -237,5 +238,5 @@ fn budgets_without_a_service_say_what_they_lack() {
     assert!(report.incomplete.is_empty());
     let note = "what the file leaves out is as `steadyvm calibrate` measured it: \
                 host.overheads.context_switch 1.5 us, host.overheads.cache_reload 0 ns";
-    assert_eq!(report.notes.last().map(String::as_str), Some(note));
+    assert!(report.notes.iter().any(|it| it == note), "{report:?}");
 }

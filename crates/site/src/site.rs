@@ -573,7 +573,7 @@ mod tests {
         assert_eq!(runtime(&site), 4_000_000);
         let doubts: Vec<String> = site.doubts().collect();
         assert!(
-            doubts.len() == 1 && doubts[0].contains("91 days old; "),
+            doubts.len() == 1 && doubts[0].contains("91 days old, "),
             "{doubts:?}"
         );
         assert_eq!(runtime(&with(FILE, State::Missing)), 4_000_000);
