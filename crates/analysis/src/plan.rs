@@ -9,6 +9,7 @@
 
 mod choice;
 pub mod cluster;
+mod costs;
 mod enforcement;
 mod explain;
 pub mod file;
@@ -28,6 +29,7 @@ mod value;
 mod view;
 mod way;
 
+pub use costs::{Measured, Missing};
 pub use names::{
     Enforcement, HostName, InterfaceName, SchedulerName, ServerName, order as order_of,
     server as server_of,
@@ -96,6 +98,8 @@ pub struct Request {
     /// Other traffic on the services' paths.
     flows: Vec<way::Flow>,
     unit: Unit,
+    /// Costs of the host that neither the file nor a measurement has.
+    missing: Vec<Missing>,
     /// What was supposed while reading.
     notes: Vec<String>,
 }
@@ -193,6 +197,8 @@ struct Service {
     /// The way back, bounded for every plan that meets the limit.
     send_path: way::Passage,
     limit: Option<Time>,
+    /// Terms of its ways that neither the file nor a measurement has.
+    missing: Vec<Missing>,
     /// Why no plan can do it.
     impossible: Option<Impossible>,
 }

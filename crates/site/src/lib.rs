@@ -4,7 +4,7 @@
 //! `[class.NAME.net]`) the host's. The way of a file to the settings of a host:
 //!
 //! 1. `site`, `drop_ins`: the owner's file and those beside it, read and planned; `cpus`, `budgets`, `ext`: on which CPUs,
-//!    and what keeps the budgets
+//!    and what keeps the budgets; [`calibration`]: what the host's own work costs
 //! 2. `apply`, `undo`, [`watch`]: puts that in force, takes it back, keeps it; [`guard`] restores it after a measurement; [`peers`] says
 //!    who else acts
 //! 3. [`status`], [`capacity`], [`top`], [`exporter`], [`explain`]: looks, and changes nothing
@@ -16,6 +16,7 @@
 pub mod apply;
 mod backoff;
 mod budgets;
+pub mod calibration;
 pub mod capacity;
 mod control;
 mod cpus;

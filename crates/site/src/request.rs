@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use steadyvm_analysis::plan::{self, InputError, Request};
+use steadyvm_analysis::plan::{self, InputError, Measured, Request};
 use steadyvm_config::File;
 use steadyvm_host::Machine;
 
@@ -26,24 +26,33 @@ pub fn of(file: &Path, text: &str) -> Result<Request, InputError> {
     }
 }
 
-/// The same; a host that does not say its CPUs is this one. Beside it what is not so of the file that this host has by
-/// itself.
+/// The same; a host that does not say its CPUs is this one, and costs that the file leaves out are those that were measured. A
+/// request in JSON takes none. Beside it what is not so of the file that this host has by itself.
 ///
 /// # Errors
 /// What is no plan, with its place.
-pub fn of_this_host(file: &Path, text: &str) -> Result<(Request, Option<String>), InputError> {
-    let is_json = text.trim_start().starts_with('{')
-        || file
-            .extension()
-            .is_some_and(|extension| extension == "json");
-    let here = CpusHere::of(&Machine::real());
-    let (false, Ok(here)) = (is_json, here) else {
+pub fn of_this_host(
+    file: &Path,
+    text: &str,
+    measured: &Measured,
+) -> Result<(Request, Option<String>), InputError> {
+    if is_json(file, text) {
         return Ok((of(file, text)?, None));
-    };
+    }
     let parsed = File::parse("", text)?;
+    let Ok(here) = CpusHere::of(&Machine::real()) else {
+        return Ok((plan::file::of_measured(&parsed, None, measured)?, None));
+    };
     let numbers = here.numbers();
     let hosts = plan::file::host_cpus(&parsed, &numbers).ok().flatten();
     let lacks = hosts.and_then(|hosts| here.lacks(&hosts));
     let lacks = lacks.filter(|_| file == Path::new(DEFAULT_FILE));
-    Ok((plan::file::of(&parsed, Some(&numbers))?, lacks))
+    let request = plan::file::of_measured(&parsed, Some(&numbers), measured)?;
+    Ok((request, lacks))
+}
+
+/// Whether it is a request in JSON, by its name or its first brace.
+pub fn is_json(file: &Path, text: &str) -> bool {
+    let is_named_so = file.extension().is_some_and(|it| it == "json");
+    is_named_so || text.trim_start().starts_with('{')
 }

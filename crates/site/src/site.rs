@@ -13,7 +13,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 use steadyvm_analysis::plan::file::HostCpus;
-use steadyvm_analysis::plan::{self, InputError, Report, Request, VmReport};
+use steadyvm_analysis::plan::{self, InputError, Measured, Report, Request, VmReport};
+use steadyvm_calibration::store::Found;
 use steadyvm_config::{File, Mechanism};
 use steadyvm_fault::At;
 use steadyvm_host::profile::{Profile, file};
@@ -23,6 +24,7 @@ use steadyvm_host::{
 
 use crate::backoff::Backoff;
 use crate::budgets::{self, Budgets};
+use crate::calibration;
 use crate::cpus::CpusHere;
 use crate::drop_ins::{self, DropIn, LeftOut};
 use crate::error::{Error, Result};
@@ -57,6 +59,8 @@ pub(crate) struct Parsed {
     kept: Option<(&'static str, u8)>,
     /// How what is enforced differs from the plan.
     pub(crate) budgets: Budgets,
+    /// Why the plan does not count what was measured of this host.
+    calibration: Option<String>,
     /// What the budgets were chosen by.
     ext: Ext,
 }
@@ -91,7 +95,8 @@ impl Site {
     pub fn read(source: &Source) -> Result<Self> {
         let owners = owners_file(&source.file)?;
         let here = CpusHere::of(&Machine::real())?;
-        Self::of(source, (owners, drop_ins::beside(&source.file)), &here)
+        let files = (owners, drop_ins::beside(&source.file));
+        Self::of(source, files, &here, &calibration::of_this_host())
     }
 
     /// Whether this host holds one VM more, of a file beside the owner's that is not written yet.
@@ -104,7 +109,8 @@ impl Site {
         let mut beside = drop_ins::beside(file);
         beside.push(more);
         let here = CpusHere::of(&Machine::real())?;
-        let site = Self::of(&source, (owners_file(file)?, beside), &here)?;
+        let files = (owners_file(file)?, beside);
+        let site = Self::of(&source, files, &here, &calibration::of_this_host())?;
         if let Some(left_out) = site.left_out.iter().find(|it| it.path == path) {
             let error = left_out.error.clone();
             return Err(Error::NotFeasible(error));
@@ -154,7 +160,8 @@ impl Site {
             return Ok(false);
         }
         let here = CpusHere::of(&Machine::real())?;
-        let new = Self::of(source, (self.files.0.clone(), beside), &here)?;
+        let files = (self.files.0.clone(), beside);
+        let new = Self::of(source, files, &here, &calibration::of_this_host())?;
         self.replace(new);
         Ok(true)
     }
@@ -167,9 +174,14 @@ impl Site {
         self.backoff = old.backoff;
     }
 
-    fn of(source: &Source, files: (File, Vec<DropIn>), here: &CpusHere) -> Result<Self> {
+    fn of(
+        source: &Source,
+        files: (File, Vec<DropIn>),
+        here: &CpusHere,
+        calibration: &Found,
+    ) -> Result<Self> {
         let name = name_of(&source.file);
-        let parse = |name: &str, file: &File| Parsed::of(name, file, here);
+        let parse = |name: &str, file: &File| Parsed::of(name, file, here, calibration);
         let (mut parsed, left_out) = drop_ins::combine(&name, &files.0, &files.1, parse)?;
         if source.is_strict
             && let Some(file) = left_out.first()
@@ -266,12 +278,14 @@ impl Site {
         let may_be_missed = |why| format!("{}: {why}: bounds may be missed", self.name);
         let refusals = self.parsed.refusals.iter().map(may_be_missed);
         let budgets = &self.parsed.budgets;
-        refusals.chain(budgets.held_off.iter().chain(&budgets.differences).cloned())
+        let budgets = budgets.held_off.iter().chain(&budgets.differences);
+        let calibration = self.parsed.calibration.iter();
+        refusals.chain(budgets.chain(calibration).cloned())
     }
 }
 
 impl Parsed {
-    fn of(name: &str, site: &File, here: &CpusHere) -> Result<Self> {
+    fn of(name: &str, site: &File, here: &CpusHere, calibration: &Found) -> Result<Self> {
         let wanted = budgets::Wanted::of(site)?;
         let wanted = wanted.as_ref();
         let ext = Ext::now();
@@ -285,9 +299,11 @@ impl Parsed {
         };
         profile.bound_fair_server();
         let fair_server = here.fair_server(profile.fair_server_us);
-        let plan = plan_of(name, site, here, |request| {
+        let measured = calibration::measured(calibration);
+        let plan = plan_of(name, site, here, &measured, |request| {
             budgets::kept(request, wanted, &ext, fair_server)
         })?;
+        let calibration = plan.as_ref().and_then(|_| calibration.refused());
         let budgets = budgets::put_in(&mut profile, plan.as_ref(), wanted, &ext);
         let hosts = host_cpus_of(name, site, here)?;
         let mut refusals: Vec<String> = (plan.iter())
@@ -304,6 +320,7 @@ impl Parsed {
             kept: wanted.map(|wanted| budgets::usable(wanted.in_force(&ext).0)),
             hosts,
             budgets,
+            calibration,
             ext,
         })
     }
@@ -376,13 +393,15 @@ fn plan_of(
     name: &str,
     file: &File,
     here: &CpusHere,
+    measured: &Measured,
     kept: impl FnOnce(Request) -> Request,
 ) -> Result<Option<Report>> {
     let is_planned = (file.host.as_ref()).is_some_and(|host| host.why_no_plan().is_none());
     if !is_planned || (file.vm.is_empty() && file.service.is_empty()) {
         return Ok(None);
     }
-    let request = plan::file::of(file, Some(&here.numbers())).map_err(|error| bad(name, &error))?;
+    let request = plan::file::of_measured(file, Some(&here.numbers()), measured)
+        .map_err(|error| bad(name, &error))?;
     let report = plan::run(&kept(request)).map_err(|error| bad(name, &error))?;
     Ok(Some(report))
 }
@@ -422,12 +441,23 @@ fn bad(name: &str, error: &InputError) -> HostError {
 
 #[cfg(test)]
 mod tests {
+    use steadyvm_calibration::store::State;
+    use steadyvm_calibration::{Calibration, Cost, Stale};
+
     use super::*;
 
     fn site(text: &str) -> Result<Site> {
         let source = Source::of(Path::new("steadyvm.toml"));
         let file = File::parse("steadyvm.toml", text).map_err(HostError::from)?;
-        Site::of(&source, (file, Vec::new()), &CpusHere::first(4))
+        Site::of(&source, (file, Vec::new()), &CpusHere::first(4), &none())
+    }
+
+    /// Nothing was measured.
+    fn none() -> Found {
+        Found {
+            file: "calibration.toml".into(),
+            state: State::Missing,
+        }
     }
 
     /// The last VM of a host goes, and its budget with it.
@@ -457,7 +487,8 @@ mod tests {
         let source = Source::of(Path::new("/etc/steadyvm.toml"));
         let owners = File::parse("/etc/steadyvm.toml", owners).unwrap();
         let beside = DropIn::to_come("/etc/steadyvm.d/web.toml".into(), beside);
-        let site = Site::of(&source, (owners, vec![beside]), &CpusHere::first(4)).unwrap();
+        let files = (owners, vec![beside]);
+        let site = Site::of(&source, files, &CpusHere::first(4), &none()).unwrap();
         assert_eq!(site.left_out.len(), 1);
         site.left_out[0].error.clone()
     }
@@ -492,6 +523,60 @@ mod tests {
             );
             assert!(!said.contains("/etc/steadyvm.toml"), "{said}");
         }
+    }
+
+    #[test]
+    fn budgets_in_force_have_the_measured_costs_and_a_stale_calibration_is_told() {
+        const FILE: &str = "[host]\npcpus = 2\nscheduler = \"pedf\"\nenforce = \"auto\"\n[[vm]]\nname = \"a\"\n\
+                            class = \"rt\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n";
+        let cost = Cost {
+            samples: 9,
+            median_ns: 1_000,
+            p99_ns: 7_000,
+            max_ns: 900_000,
+        };
+        let calibration = Box::new(Calibration {
+            unix_s: 0,
+            kernel: "6.12".into(),
+            cpu: "A CPU".into(),
+            seconds: 10,
+            vms: 0,
+            context_switch: Some(cost),
+            cache_reload: Some(cost),
+            working_set_kib: None,
+            migration: Some(cost),
+            wake_up: None,
+            timer: None,
+            interruption: None,
+        });
+        let with = |text: &str, state| {
+            let source = Source::of(Path::new("steadyvm.toml"));
+            let file = File::parse("steadyvm.toml", text).unwrap();
+            let found = Found { state, ..none() };
+            Site::of(&source, (file, Vec::new()), &CpusHere::first(4), &found).unwrap()
+        };
+        let runtime = |site: &Site| site.parsed.profile.vms[0].budgets[&0].runtime_ns;
+        let costs = "[host.overheads]\ncontext_switch = \"0ns\"\ncache_reload = \"0ns\"\n";
+        let valid = || State::Valid(calibration.clone());
+        // One start in a period; no VCPU moves under pedf.
+        let site = with(FILE, valid());
+        assert_eq!(runtime(&site), 4_014_000);
+        assert_eq!(site.doubts().count(), 0);
+        let said = &site.parsed.plan.as_ref().unwrap().notes;
+        let said = said.iter().find(|note| note.contains("calibrate")).unwrap();
+        assert!(said.contains("host.overheads.cache_reload 7 us"), "{said}");
+        // What is typed wins.
+        let typed = FILE.replacen("[[vm]]", &format!("{costs}[[vm]]"), 1);
+        assert_eq!(runtime(&with(&typed, valid())), 4_000_000);
+        let stale = State::Stale(calibration.clone(), Stale::Date { days: 91 });
+        let site = with(FILE, stale);
+        assert_eq!(runtime(&site), 4_000_000);
+        let doubts: Vec<String> = site.doubts().collect();
+        assert!(
+            doubts.len() == 1 && doubts[0].contains("91 days old, "),
+            "{doubts:?}"
+        );
+        assert_eq!(runtime(&with(FILE, State::Missing)), 4_000_000);
     }
 
     /// The file of README.md and the guide: whatever `[host]` says, it stays valid.

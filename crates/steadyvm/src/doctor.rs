@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
+use steadyvm_calibration::store::{Found, State, Word};
 use steadyvm_host::doctor::{self, Check, Report, Status};
 use steadyvm_host::{DEFAULT_STATE_DIRECTORY, Machine, PacketWay, Way, printable};
-use steadyvm_site::{Control, DEFAULT_FILE, Source, status};
+use steadyvm_site::{Control, DEFAULT_FILE, Source, calibration, status};
 
 use steadyvm_cli::output;
 
@@ -29,15 +30,20 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let report = doctor::examine(&Machine::real());
     let packet_ways = packet_ways();
+    let calibration = calibration::of_this_host();
     if args.json {
         output::json(&Examined {
             report: &report,
             packet_ways: &packet_ways,
+            calibration: Calibration {
+                state: calibration.word(),
+                note: note(&calibration),
+            },
         })?;
     } else {
         let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         // What is found has no control characters: `doctor::examine` sees to it.
-        output::styled(&render(&report, &packet_ways, colour))?;
+        output::styled(&render(&report, &packet_ways, &calibration, colour))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -48,6 +54,29 @@ struct Examined<'a> {
     #[serde(flatten)]
     report: &'a Report,
     packet_ways: &'a [PacketWay],
+    calibration: Calibration,
+}
+
+/// Whether plans of this host count what its own work costs.
+#[derive(Serialize)]
+struct Calibration {
+    state: Word,
+    /// What to know of it.
+    note: String,
+}
+
+/// The calibration in words: nothing is wrong with a host that has none.
+fn note(found: &Found) -> String {
+    let said = match &found.state {
+        State::Missing => {
+            "nothing was measured here, so bounds of plans count only the costs that steadyvm.toml \
+                           names; run `steadyvm calibrate`"
+                .to_owned()
+        }
+        State::Valid(it) => format!("measured {}", steadyvm_calibration::date(it.unix_s)),
+        State::Stale(..) | State::Unusable(_) => found.refused().unwrap_or_default(),
+    };
+    printable(&said).into_owned()
 }
 
 /// The ways of the VMs that are known; none where there is no file, or it cannot be read: `status` says why.
@@ -66,7 +95,7 @@ const WIDTH: usize = 100;
 /// Where the details of a check begin.
 const INDENT: usize = 10;
 
-fn render(report: &Report, packet_ways: &[PacketWay], colour: bool) -> String {
+fn render(report: &Report, packet_ways: &[PacketWay], calibration: &Found, colour: bool) -> String {
     let mut text = format!("steadyvm doctor: kernel {}\n", report.kernel);
     let column = report
         .checks
@@ -83,6 +112,14 @@ fn render(report: &Report, packet_ways: &[PacketWay], colour: bool) -> String {
         render_check(&mut text, check, column, colour);
     }
     render_ways(&mut text, packet_ways, column, colour);
+    text.push_str("\nplans\n");
+    let status = match calibration.word() {
+        Word::Valid => label(Status::Ok, colour),
+        Word::Missing | Word::Stale | Word::Unusable => format!("{:<6}", "note"),
+    };
+    let _ = write!(text, "  {status}  {:column$}  ", "calibration");
+    let indent = INDENT + column.max("calibration".len()) + 2;
+    wrap(&mut text, &note(calibration), indent);
     text.push_str("\nmethods\n");
     for verdict in &report.methods {
         let status = if verdict.possible {
@@ -240,9 +277,16 @@ mod tests {
         ]
     }
 
+    fn calibration() -> Found {
+        Found {
+            file: "calibration.toml".into(),
+            state: State::Missing,
+        }
+    }
+
     #[test]
     fn text_is_grouped_wrapped_and_plain() {
-        let text = render(&report(), &ways(), false);
+        let text = render(&report(), &ways(), &calibration(), false);
         assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
         assert!(!text.contains('\x1b'));
         assert!(text.contains("\nkernel\n") && text.contains("why: it matters"));
@@ -257,11 +301,14 @@ mod tests {
         );
         let packets = "\npackets\n  warn    VM web  by the shared ring of eth0: eth0 has no virtual functions; give it a";
         assert!(text.contains(packets) && !text.contains("VM off"), "{text}");
+        // No fault: it is not counted.
+        let note = "\nplans\n  note    calibration  nothing was measured here";
+        assert!(text.contains(note), "{text}");
         assert!(text.ends_with("1 ok, 1 warnings, 0 bad, 0 unknown\n"));
     }
 
     #[test]
     fn colour_is_used_when_asked() {
-        assert!(render(&report(), &[], true).contains("\x1b[33mwarn"));
+        assert!(render(&report(), &[], &calibration(), true).contains("\x1b[33mwarn"));
     }
 }

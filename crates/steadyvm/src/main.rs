@@ -2,6 +2,7 @@
 
 mod apply;
 mod arguments;
+mod calibrate;
 mod capacity;
 mod doctor;
 mod explain;
@@ -58,6 +59,7 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Verb {
     Apply(apply::Args),
+    Calibrate(calibrate::Args),
     Doctor(doctor::Args),
     Explain(explain::Args),
     Exporter(exporter::Args),
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Verb::Undo(args) => undo::run(&args),
         Verb::Watch(args) => watch::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Calibrate(args) => calibrate::run(&args),
         Verb::Capacity(args) => capacity::run(&args),
         Verb::Explain(args) => explain::run(&args),
         Verb::Exporter(args) => exporter::run(&args),

@@ -12,8 +12,9 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use steadyvm_analysis::plan;
+use steadyvm_calibration::store::{Found, State, Word};
 use steadyvm_host::{HostControl, PacketWay, Way, printable};
-use steadyvm_site::{Site, Source, request};
+use steadyvm_site::{Site, Source, calibration, request};
 
 use steadyvm_cli::output::{self, print};
 
@@ -21,6 +22,9 @@ use steadyvm_cli::output::{self, print};
 const MAX_INPUT: u64 = 256 << 20;
 
 /// Compute what each VM needs, where its VCPUs run, and the bounds of its services
+///
+/// Costs of the host that the file leaves out are those that "steadyvm calibrate" measured, while they are of this kernel and CPU and no
+/// older than 90 days. A bound for which nobody says a cost is marked as incomplete, with what is missing.
 ///
 /// Of VMs that run on this host it says which way their packets take, and why: by a function of a shared card, by a card of
 /// their own, or behind everybody's.
@@ -46,6 +50,10 @@ pub struct Args {
     /// Plan random task sets: FILE says which, and their host (steadyvm.toml(5), "Random task sets")
     #[arg(long, conflicts_with_all = ["sweep", "explain"])]
     random: bool,
+    /// Take the costs of the host from this file of "steadyvm calibrate", whatever kernel and CPU it is of: for a plan of another
+    /// host. If left out, those of this host count
+    #[arg(long, value_name = "FILE", conflicts_with = "many")]
+    calibration: Option<PathBuf>,
     /// Print a sweep, or what --random found, as comma-separated values
     #[arg(long, requires = "many", conflicts_with = "json")]
     csv: bool,
@@ -64,9 +72,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return sweep(args, &text, axis);
     }
     if plan::cluster::is_cluster(&text) {
+        if args.calibration.is_some() {
+            bail!("a cluster has no calibration of its hosts; leave out --calibration");
+        }
         return cluster(args, &text);
     }
-    let here = request::of_this_host(&args.file, &text);
+    let calibration = calibration_of(args, &text)?;
+    let measured = calibration.as_ref().map(calibration::measured);
+    let here = request::of_this_host(&args.file, &text, &measured.unwrap_or_default());
     let (request, lacks) = here.with_context(|| place(&args.file))?;
     if let Some(lacks) = lacks {
         output::say(&format!(
@@ -74,12 +87,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             place(&args.file)
         ));
     }
+    if let Some(refused) = calibration.as_ref().and_then(Found::refused) {
+        output::say(&format!("steadyvm: warning: {refused}"));
+    }
     let report = plan::run(&request).with_context(|| place(&args.file))?;
     draw(args, || plan::svg::render(&report))?;
     let packet_ways = packet_ways(&args.file);
     let text = if args.json {
         json(&OnThisHost {
             report: &report,
+            calibration: calibration.as_ref().map(Calibrated::of),
             packet_ways: &packet_ways,
         })?
     } else {
@@ -97,7 +114,52 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 struct OnThisHost<'a> {
     #[serde(flatten)]
     report: &'a plan::Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calibration: Option<Calibrated<'a>>,
     packet_ways: &'a [PacketWay],
+}
+
+/// Where measured costs are from, and whether they count.
+#[derive(Serialize)]
+struct Calibrated<'a> {
+    file: &'a Path,
+    state: Word,
+    date: Option<String>,
+    why_not: Option<String>,
+}
+
+impl<'a> Calibrated<'a> {
+    fn of(found: &'a Found) -> Self {
+        let date = match &found.state {
+            State::Valid(it) | State::Stale(it, _) => Some(steadyvm_calibration::date(it.unix_s)),
+            State::Missing | State::Unusable(_) => None,
+        };
+        Self {
+            file: &found.file,
+            state: found.word(),
+            date,
+            why_not: found.refused(),
+        }
+    }
+}
+
+/// The calibration that a plan takes costs from; none for a request in JSON, which says all that counts.
+fn calibration_of(args: &Args, text: &str) -> Result<Option<Found>> {
+    let Some(file) = &args.calibration else {
+        let is_file = !request::is_json(&args.file, text);
+        return Ok(is_file.then(calibration::of_this_host));
+    };
+    if request::is_json(&args.file, text) {
+        bail!("--calibration is for plan files: a request in JSON has its costs in host.overheads");
+    }
+    let found = calibration::of_another_host(file);
+    if found.state == State::Missing {
+        bail!(
+            "there is no {}; write it with `steadyvm calibrate --out {0}` on the host that the plan is for",
+            file.display()
+        );
+    }
+    Ok(Some(found))
 }
 
 /// The ways of the packets of VMs that run here. A plan may be of another host, or nobody's: then there are none.

@@ -245,8 +245,20 @@ fn the_help_shows_the_verbs_of_people_and_no_others() {
     assert_eq!(
         verbs,
         [
-            "apply", "doctor", "explain", "exporter", "measure", "plan", "simulate", "sockets",
-            "status", "top", "undo", "up", "watch"
+            "apply",
+            "calibrate",
+            "doctor",
+            "explain",
+            "exporter",
+            "measure",
+            "plan",
+            "simulate",
+            "sockets",
+            "status",
+            "top",
+            "undo",
+            "up",
+            "watch"
         ]
     );
     for hidden in ["capacity", "generate", "hook", "netrt", "sched"] {

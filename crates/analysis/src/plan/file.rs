@@ -23,12 +23,15 @@ use self::{
     vm::has_tasks,
 };
 use super::{
-    Enforcement, HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Needs, Request, Service,
-    Unit, Vm, way::Flow,
+    Enforcement, HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Measured, Missing, Needs,
+    Request, Service, Unit, Vm,
+    costs::{self, Costs},
+    way::Flow,
 };
 use crate::{
-    host::{Host, HostScheduler, VcpuServer, overhead::Overheads},
+    host::{Host, HostScheduler, VcpuServer},
     interface::reservation,
+    time::Time,
 };
 
 /// Reads a plan file.
@@ -45,7 +48,20 @@ pub fn parse(text: &str) -> Result<Request, InputError> {
 /// # Errors
 /// What its values do not mean together, with the place.
 pub fn of(file: &File, here: Option<&[u32]>) -> Result<Request, InputError> {
-    request(file, &Places::of_toml(file), Unit::Nanosecond, here)
+    of_measured(file, here, &Measured::default())
+}
+
+/// The same; costs that the file leaves out are those that were measured on its host.
+///
+/// # Errors
+/// As of [`of()`].
+pub fn of_measured(
+    file: &File,
+    here: Option<&[u32]>,
+    measured: &Measured,
+) -> Result<Request, InputError> {
+    let places = Places::of_toml(file);
+    request(file, &places, Unit::Nanosecond, here, measured)
 }
 
 /// What a file says of its host's CPUs.
@@ -88,20 +104,32 @@ fn check_lists(file: &File, places: &Places) -> Result<(), InputError> {
     Ok(())
 }
 
-/// The host that a file or request names, or that it is read on, and the numbers of its CPUs where these are known.
+/// The host of a request.
+struct HostOf {
+    host: Host,
+    /// The numbers of its CPUs where these are known.
+    cpu_numbers: Option<Vec<u32>>,
+    /// Costs that nobody says.
+    missing: Vec<Missing>,
+    /// Costs that were measured and are counted.
+    taken: Vec<(&'static str, Time)>,
+}
+
+/// The host that a file or request names, or that it is read on.
 fn host_of(
     file: &File,
     places: &Places,
     unit: Unit,
     here: Option<&[u32]>,
+    measured: &Measured,
     notes: &mut Vec<String>,
-) -> Result<(Host, Option<Vec<u32>>), InputError> {
+) -> Result<HostOf, InputError> {
     let table = file.host.as_ref().map(|host| &host.value);
     Ok(match (table, here) {
         // A service alone: the reader does not know the machine that it is for.
         (None, None) if file.vm.is_empty() => {
             notes.push("no host is given: this is for one CPU under pedf".to_owned());
-            (one_cpu()?, None)
+            one_cpu(measured)?
         }
         (None, None) => {
             let message = "missing field `host`: with [[vm]] tables the plan needs the host they are for, such as\n  \
@@ -113,7 +141,13 @@ fn host_of(
             let table = HostTable(table.unwrap_or(&supposed));
             let (count, numbers) = table.cpus(places, here)?;
             notes.extend(table.supposed(count, file.host.is_none()));
-            (table.read(count, unit, places)?, numbers)
+            let costs = table.costs(count, measured);
+            HostOf {
+                host: table.read(count, costs.overheads, unit, places)?,
+                cpu_numbers: numbers,
+                missing: costs.missing,
+                taken: costs.taken,
+            }
         }
     })
 }
@@ -124,11 +158,17 @@ pub(super) fn request(
     places: &Places,
     unit: Unit,
     here: Option<&[u32]>,
+    measured: &Measured,
 ) -> Result<Request, InputError> {
     check_lists(file, places)?;
     let mut notes = Vec::new();
     let table = file.host.as_ref().map(|host| &host.value);
-    let (host, cpu_numbers) = host_of(file, places, unit, here, &mut notes)?;
+    let HostOf {
+        host,
+        cpu_numbers,
+        missing,
+        mut taken,
+    } = host_of(file, places, unit, here, measured, &mut notes)?;
     let host_name = table.map_or_else(HostName::default, |table| table.scheduler);
     let receives_in_bounds = table.is_none_or(|table| table.method.bounds_the_receive_path());
     let enforce = table.and_then(Enforcement::of);
@@ -171,7 +211,10 @@ pub(super) fn request(
     let mut services = Vec::with_capacity(file.service.len());
     for (index, table) in file.service.iter().enumerate() {
         let place = places.service(index);
-        services.push(ServiceTable(table).read(&mut vms, &place, unit)?);
+        let table = ServiceTable(table);
+        let interrupt = table.measured_interrupt(measured);
+        taken.extend(interrupt.map(|time| ("receive.interrupt", time)));
+        services.push(table.read(&mut vms, &place, unit, interrupt)?);
         tasks += 1;
     }
     if file.flow.len() > MAX_VMS {
@@ -198,6 +241,8 @@ pub(super) fn request(
     }
     vms.iter().try_for_each(|vm| vm.check(&host))?;
     super::run::check_names(&vms)?;
+    taken.dedup();
+    notes.extend(costs::taken(&taken, unit));
     Ok(Request {
         host,
         cpu_numbers,
@@ -208,9 +253,11 @@ pub(super) fn request(
         services,
         flows,
         unit,
+        missing,
         notes,
     })
 }
+
 /// Services without a name of their own are numbered where they share one; given names must differ.
 fn check_service_names(
     tables: &[Placed<config::Service>],
@@ -250,10 +297,16 @@ fn within(count: Count, place: &str, high: u32) -> Result<u32, InputError> {
         })
 }
 
-fn one_cpu() -> Result<Host, InputError> {
+fn one_cpu(measured: &Measured) -> Result<HostOf, InputError> {
     let scheduler = HostScheduler::PartitionedEarliestDeadline;
-    Host::new(1, scheduler, VcpuServer::default(), Overheads::default())
-        .map_err(|error| InputError::new("host", error))
+    let costs = Costs::of(&config::Overheads::default(), 0, false, measured);
+    let host = Host::new(1, scheduler, VcpuServer::default(), costs.overheads);
+    Ok(HostOf {
+        host: host.map_err(|error| InputError::new("host", error))?,
+        cpu_numbers: None,
+        missing: costs.missing,
+        taken: costs.taken,
+    })
 }
 
 impl Vm {

@@ -6,7 +6,7 @@
 use steadyvm_config::words;
 
 use super::{
-    InputError, InterfaceName, Period, Request, SchedulerName, TaskNeeds, Unit,
+    InputError, InterfaceName, Measured, Period, Request, SchedulerName, TaskNeeds, Unit,
     file::{places::Places, request},
     report::SCHEMA_VERSION,
 };
@@ -31,7 +31,13 @@ pub fn parse(text: &str) -> Result<Request, InputError> {
         Some(_) => Unit::Nanosecond,
         None => Unit::Callers,
     };
-    request(&read.into_file(), &Places::Paths, unit, None)
+    request(
+        &read.into_file(),
+        &Places::Paths,
+        unit,
+        None,
+        &Measured::default(),
+    )
 }
 
 fn at(error: &serde_json::Error, path: &str) -> InputError {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::ServerName;
+use super::{Missing, ServerName};
 use crate::time::{Amount, Time};
 
 /// The answer's version; it changes when a field changes its meaning.
@@ -31,6 +31,8 @@ pub struct Report {
     /// One entry a service.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceReport>,
+    /// Costs of the host that no budget contains, since neither the file nor a measurement has them.
+    pub incomplete: Vec<Missing>,
     /// Why the plan is not feasible; empty if it is.
     pub explanations: Vec<Explanation>,
     /// Changes that would make it feasible, each computed.
@@ -180,6 +182,8 @@ pub struct ServiceReport {
     pub guest_rank: Option<usize>,
     /// The ways in and out, term by term.
     pub stages: Vec<StageReport>,
+    /// Terms for which the bound has nothing, since neither the file nor a measurement has them: it is too small by them.
+    pub incomplete: Vec<Missing>,
     /// The limit asked for, time.
     pub limit: Option<Time>,
     /// The bound is within the limit.

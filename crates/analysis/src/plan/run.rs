@@ -133,6 +133,13 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
             &services,
         )
     };
+    let mut incomplete = Vec::new();
+    for vm in 0..request.vms.len() {
+        let more = request.missing_of(vm, &outcomes);
+        if more.len() > incomplete.len() {
+            incomplete = more.to_vec();
+        }
+    }
     Ok(Report {
         schema_version: SCHEMA_VERSION,
         feasible,
@@ -143,6 +150,7 @@ pub fn run(request: &Request) -> Result<Report, InputError> {
         vms,
         cpus: cpu_reports(request, &vcpus, places),
         services,
+        incomplete,
         explanations,
         suggestions,
         notes,

@@ -67,6 +67,10 @@ pub(super) fn bounds(
                 } else {
                     Vec::new()
                 },
+                incomplete: (service.missing.iter())
+                    .chain(request.missing_of(service.vm, outcomes))
+                    .copied()
+                    .collect(),
                 limit: service.limit,
                 met,
             }

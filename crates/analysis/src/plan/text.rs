@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Report, ServiceReport, Unit, VcpuReport, VmReport};
+use super::{Report, ServiceReport, Unit, VcpuReport, VmReport, costs};
 
 /// The plan; with `explain`, also what each figure means and why VCPUs cost more than tasks.
 pub fn render(report: &Report, explain: bool) -> String {
@@ -61,6 +61,10 @@ fn write(out: &mut String, report: &Report, explain: bool) -> std::fmt::Result {
         .unwrap_or(0);
     for vm in &report.vms {
         write_vm(out, vm, width, unit)?;
+    }
+    if report.services.is_empty() && !report.incomplete.is_empty() {
+        let sentence = costs::sentence(&report.incomplete);
+        writeln!(out, "  incomplete: {sentence}")?;
     }
     if report.feasible || report.cpus.iter().any(|cpu| cpu.utilization > 0.0) {
         writeln!(out, "\nCPUs (real-time share, slack for everything else)")?;
@@ -137,6 +141,10 @@ fn write_service(
         show(service.guest_wakeup),
         show(service.send_path),
     )?;
+    if service.bound.is_some() && !service.incomplete.is_empty() {
+        let sentence = costs::sentence(&service.incomplete);
+        writeln!(out, "    incomplete: {sentence}")?;
+    }
     let Some(deadline) = service.guest_deadline else {
         return Ok(());
     };

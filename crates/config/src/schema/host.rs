@@ -35,8 +35,9 @@ table! {
         /// and holds more of them on a CPU
         isolate: bool = "true",
         /// costs that the plan adds to the budgets it installs: a VCPU pays them each time it starts to run, also after
-        /// others have had its CPU
-        overheads: Overheads = "all 0",
+        /// others have had its CPU. What is left out is what `steadyvm calibrate` measured on this host; else it counts 0, and
+        /// the plan says that its bounds are incomplete
+        overheads: Overheads = "calibrated, or 0",
     }
 }
 
@@ -45,14 +46,14 @@ table! {
     #[derive(Default)]
     #[serde(default, expecting = "an object of overheads")]
     pub struct Overheads {
-        /// a decision
-        decision: Written = "0",
+        /// a decision; with a `quantum` each piece of a budget costs one more
+        decision: Option<Written> = "0: it is in `context_switch`",
         /// a switch
-        context_switch: Written = "0",
+        context_switch: Option<Written> = "calibrated, or 0",
         /// a VCPU that moves to another CPU
-        migration: Written = "0",
+        migration: Option<Written> = "calibrated where VCPUs move (`gedf`, `gdm`), or 0",
         /// what it pays for cold caches
-        cache_reload: Written = "0",
+        cache_reload: Option<Written> = "calibrated, or 0",
         /// times in a period that a guest may make its VCPU run anew; up to 1,000
         wakeups: Option<Count> = "counted from the tasks; 1 with `periodic` servers whose tasks do not suspend themselves, and for VMs without tasks",
     }

@@ -30,11 +30,9 @@ table! {
         #[serde(default)]
         receive: Receive = "all 0",
         /// from the guest's wake-up to its task: work of the VCPU before all tasks
-        #[serde(default)]
-        wake: Written = "0",
+        wake: Option<Written> = "0",
         /// the way back
-        #[serde(default)]
-        send: Send = "0",
+        send: Option<Send> = "0",
     }
 }
 
@@ -43,9 +41,9 @@ table! {
     #[serde(default)]
     pub struct Receive {
         /// the hard interrupt
-        interrupt: Written = "0",
+        interrupt: Option<Written> = "calibrated, or 0",
         /// one packet
-        packet: Written = "0",
+        packet: Option<Written> = "0",
         /// less urgent packets in service
         batch: Count = "1",
         /// packets in front; with `on` it is computed, and giving it is refused
@@ -64,11 +62,11 @@ table! {
     #[serde(default, expecting = "an object of a way back")]
     pub struct SendParts {
         /// the guest's transmit path: work of the task
-        guest: Written = "0",
+        guest: Option<Written> = "0",
         /// vhost, or the outsourced send
-        host: Written = "0",
+        host: Option<Written> = "0",
         /// the card and its wire
-        nic: Written = "0",
+        nic: Option<Written> = "0",
         /// as of `receive`
         on: Option<String> = "none",
         /// as of `receive`
@@ -116,17 +114,11 @@ pub enum Send {
     Parts(Box<SendParts>),
 }
 
-impl Default for Send {
-    fn default() -> Self {
-        Self::Time(Written(0))
-    }
-}
-
 impl Default for Receive {
     fn default() -> Self {
         Self {
-            interrupt: Written(0),
-            packet: Written(0),
+            interrupt: None,
+            packet: None,
             batch: Count(1),
             ahead: Count(0),
             least: Written(0),
@@ -140,9 +132,9 @@ impl Default for SendParts {
     fn default() -> Self {
         let none = Written(0);
         Self {
-            guest: none,
-            host: none,
-            nic: none,
+            guest: None,
+            host: None,
+            nic: None,
             on: None,
             level: Count(0),
             packet: none,

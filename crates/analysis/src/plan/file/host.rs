@@ -5,7 +5,7 @@ use steadyvm_config::CpuNumbers;
 use super::{places::Places, within};
 use crate::{
     host::{Host, MAX_CPUS, overhead::Overheads},
-    plan::{InputError, Unit, names},
+    plan::{InputError, Measured, Unit, costs::Costs, names},
 };
 
 /// A `[host]`.
@@ -57,7 +57,20 @@ impl HostTable<'_> {
         ))
     }
 
-    pub(super) fn read(&self, cpus: u32, unit: Unit, places: &Places) -> Result<Host, InputError> {
+    /// Its costs, with what was measured.
+    pub(super) fn costs(&self, cpus: u32, measured: &Measured) -> Costs {
+        let is_global = names::order(self.0.scheduler).is_some_and(|order| !order.is_partitioned());
+        let moves = is_global && cpus > 1;
+        Costs::of(&self.0.overheads, self.0.quantum.0, moves, measured)
+    }
+
+    pub(super) fn read(
+        &self,
+        cpus: u32,
+        costs: Overheads,
+        unit: Unit,
+        places: &Places,
+    ) -> Result<Host, InputError> {
         let (Some(order), Some(server)) =
             (names::order(self.0.scheduler), names::server(self.0.server))
         else {
@@ -69,18 +82,12 @@ impl HostTable<'_> {
             );
             return Err(InputError::new(places.host(), message));
         };
-        let table = &self.0.overheads;
         let overheads = Overheads {
-            quantum: self.0.quantum.0,
-            scheduler: table.decision.0,
-            context_switch: table.context_switch.0,
-            migration: table.migration.0,
-            cache_reload: table.cache_reload.0,
-            wakeups: match table.wakeups {
+            wakeups: match self.0.overheads.wakeups {
                 Some(wakeups) => within(wakeups, "host.overheads.wakeups", 1_000)?.into(),
                 None => 0,
             },
-            ..Overheads::default()
+            ..costs
         };
         Host::new(cpus, order, server, overheads)
             .map(|host| host.with_isolation(self.0.isolate))

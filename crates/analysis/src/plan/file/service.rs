@@ -10,8 +10,8 @@ use crate::{
     latency::ReceivePath,
     path::{Arrivals, Front, Stream},
     plan::{
-        Impossible, InputError, InterfaceName, NamedTask, Needs, Period, SchedulerName, Service,
-        TaskNeeds, Unit, Vm,
+        Impossible, InputError, InterfaceName, Measured, Missing, NamedTask, Needs, Period,
+        SchedulerName, Service, TaskNeeds, Unit, Vm,
         way::{Flow, Passage, Queue, Traveller, Way, passages},
     },
     task::Task,
@@ -30,21 +30,26 @@ impl Deref for ServiceTable<'_> {
     }
 }
 
+/// A time as written, or 0.
+fn or_0(written: Option<Written>) -> Time {
+    written.map_or(0, |time| time.0)
+}
+
 /// The way back by its parts.
 fn way_back(parts: &config::SendParts) -> Result<Way, crate::Error> {
-    let guest = not_negative("guest", parts.guest.0)?;
-    let host = not_negative("host", parts.host.0)?;
+    let guest = not_negative("guest", or_0(parts.guest))?;
+    let host = not_negative("host", or_0(parts.host))?;
     let terms = vec![
         ("guest transmit", guest),
         ("vhost or outsourced send", host),
-        ("NIC", not_negative("nic", parts.nic.0)?),
+        ("NIC", not_negative("nic", or_0(parts.nic))?),
     ];
     let queue = queue(
         parts.on.as_ref(),
         parts.level,
         parts.packet,
         parts.batch,
-        parts.interrupt,
+        parts.interrupt.0,
     )?;
     Ok(Way {
         terms,
@@ -61,7 +66,7 @@ fn queue(
     level: Count,
     packet: Written,
     batch: Count,
-    interrupt: Written,
+    interrupt: Time,
 ) -> Result<Option<Queue>, crate::Error> {
     let Some(on) = on else { return Ok(None) };
     Ok(Some(Queue {
@@ -69,7 +74,7 @@ fn queue(
         packet: positive("the packet cost on a shared path", packet.0)?,
         level: level.0,
         front: Front {
-            interrupt: not_negative("the interrupt latency", interrupt.0)?,
+            interrupt: not_negative("the interrupt latency", interrupt)?,
             // A packet that is begun is finished.
             batch: positive("the batch on a shared path", batch.0)?,
         },
@@ -97,7 +102,7 @@ pub(super) fn flow(table: &config::Flow, index: usize, unit: Unit) -> Result<Flo
     })
 }
 
-fn way_in(table: &config::Receive) -> Result<Way, crate::Error> {
+fn way_in(table: &config::Receive, measured: Option<Time>) -> Result<Way, crate::Error> {
     let least = not_negative("the shortest receive path", table.least.0)?;
     if table.on.is_some() && table.ahead.0 != 0 {
         return Err(crate::Error::Contradiction {
@@ -105,25 +110,23 @@ fn way_in(table: &config::Receive) -> Result<Way, crate::Error> {
             advice: "what is ahead on a shared path is computed; leave out ahead",
         });
     }
+    let interrupt = measured.unwrap_or_else(|| or_0(table.interrupt));
+    let packet = or_0(table.packet);
     let queue = queue(
         table.on.as_ref(),
         table.level,
-        table.packet,
+        Written(packet),
         table.batch,
-        table.interrupt,
+        interrupt,
     )?;
     let path = ReceivePath {
-        interrupt: table.interrupt.0,
-        packet: table.packet.0,
+        interrupt,
+        packet,
         batch: table.batch.0,
         ahead: table.ahead.0,
     };
     let bound = path.bound()?;
-    let shortest = if queue.is_some() {
-        table.packet.0
-    } else {
-        bound
-    };
+    let shortest = if queue.is_some() { packet } else { bound };
     if least > shortest {
         return Err(crate::Error::Exceeds {
             what: "the shortest receive path",
@@ -133,15 +136,15 @@ fn way_in(table: &config::Receive) -> Result<Way, crate::Error> {
             advice: "give the least time from a packet's arrival to its delivery",
         });
     }
-    let packets = |count: Time| count.saturating_mul(table.packet.0);
+    let packets = |count: Time| count.saturating_mul(packet);
     let terms = if queue.is_some() {
         Vec::new()
     } else {
         vec![
-            ("interrupt", table.interrupt.0),
+            ("interrupt", interrupt),
             ("less urgent packets in service", packets(table.batch.0)),
             ("packets ahead", packets(table.ahead.0)),
-            ("its own packet", table.packet.0),
+            ("its own packet", packet),
         ]
     };
     Ok(Way {
@@ -153,13 +156,14 @@ fn way_in(table: &config::Receive) -> Result<Way, crate::Error> {
 }
 
 /// The way that it describes.
-fn way_out(send: &config::Send) -> Result<Way, crate::Error> {
+fn way_out(send: Option<&config::Send>) -> Result<Way, crate::Error> {
     match send {
-        config::Send::Time(time) => Ok(Way {
+        None => way_out(Some(&config::Send::Time(Written(0)))),
+        Some(config::Send::Time(time)) => Ok(Way {
             terms: vec![("way back", not_negative("the way back", time.0)?)],
             ..Way::default()
         }),
-        config::Send::Parts(parts) => way_back(parts),
+        Some(config::Send::Parts(parts)) => way_back(parts),
     }
 }
 
@@ -169,6 +173,37 @@ impl ServiceTable<'_> {
         self.task.is_none()
     }
 
+    /// What was measured of its interrupt, if the file leaves that out.
+    pub(super) fn measured_interrupt(&self, measured: &Measured) -> Option<Time> {
+        measured
+            .interrupt
+            .filter(|_| self.receive.interrupt.is_none())
+    }
+
+    /// The terms of its ways that nobody says.
+    fn missing(&self, interrupt: Option<Time>) -> Vec<Missing> {
+        let receive = &self.receive;
+        let has_interrupt = receive.interrupt.is_some() || interrupt.is_some();
+        let has_send = match &self.send {
+            None => false,
+            Some(config::Send::Time(_)) => true,
+            Some(config::Send::Parts(it)) => {
+                it.guest.is_some() && it.host.is_some() && it.nic.is_some()
+            }
+        };
+        [
+            (
+                Missing::ReceivePath,
+                has_interrupt && receive.packet.is_some(),
+            ),
+            (Missing::GuestWakeup, self.wake.is_some()),
+            (Missing::SendPath, has_send),
+        ]
+        .into_iter()
+        .filter_map(|(term, is_said)| (!is_said).then_some(term))
+        .collect()
+    }
+
     fn name(&self) -> &str {
         self.name
             .as_deref()
@@ -176,18 +211,19 @@ impl ServiceTable<'_> {
             .unwrap_or(&self.vm)
     }
 
-    /// The service; its task is made, or gets the release jitter of the receive path and the service's deadline.
+    /// The service, with what was measured of its interrupt; its task is made, or gets the release jitter of the receive path and the service's deadline.
     pub(super) fn read(
         &self,
         vms: &mut Vec<Vm>,
         place: &str,
         unit: Unit,
+        interrupt: Option<Time>,
     ) -> Result<Service, InputError> {
         let name = self.name();
         let wrong = |message: String| self.wrong(place, &message);
         let bad = |error: crate::Error| wrong(unit.error(&error));
-        let receive = way_in(&self.receive).map_err(bad)?;
-        let send = way_out(&self.send).map_err(bad)?;
+        let receive = way_in(&self.receive, interrupt).map_err(bad)?;
+        let send = way_out(self.send.as_ref()).map_err(bad)?;
         let limit = self
             .limit
             .map(|limit| positive("the limit", limit.0))
@@ -204,9 +240,10 @@ impl ServiceTable<'_> {
             receive,
             send,
             receive_path: Passage::default(),
-            wake: not_negative("the guest's wake-up", self.wake.0).map_err(bad)?,
+            wake: not_negative("the guest's wake-up", or_0(self.wake)).map_err(bad)?,
             send_path: Passage::default(),
             limit,
+            missing: self.missing(interrupt),
             impossible: None,
         };
         if service.send.queue.is_some() && limit.is_none() {
