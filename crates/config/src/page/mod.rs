@@ -123,12 +123,13 @@ const PROCESSES: Section = Section {
 };
 
 /// All sections, in the order of the page.
-const SECTIONS: [Section; 29] = [
+const SECTIONS: [Section; 30] = [
     File::SECTION,
     host::Host::SECTION,
     host::Overheads::SECTION,
     vm::Vm::SECTION,
     PROCESSES,
+    vm::ReceiveBudget::SECTION,
     vm::PeriodRange::SECTION,
     vm::Task::SECTION,
     service::Service::SECTION,

@@ -14,6 +14,7 @@ mod makers;
 mod nic;
 mod owner;
 mod processes;
+mod receive;
 mod vfio;
 mod vm;
 mod vm_names;
@@ -29,6 +30,7 @@ pub use host_service::{find as host_service, may_be as may_be_host_service, unit
 pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
 pub use processes::Processes;
+pub use receive::{ReceiveKind, ReceiveThread, receive_threads};
 #[cfg(test)]
 pub(crate) use vm::macvtaps_of;
 pub use vm::{Vm, vm};

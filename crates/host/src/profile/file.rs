@@ -30,6 +30,7 @@ use super::demux::DemuxProfile;
 use super::fields::{address_of, cgroup_is_wrong, checked, unit_is_wrong, users, wrong};
 use super::host_service;
 use super::parts::{NicProfile, Softirqs, VmProfile};
+use super::receive;
 use super::whole::Profile;
 use crate::error::HostError;
 use crate::printable::printable;
@@ -178,7 +179,8 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         Some(name) => class(name, at, classes)?,
         None => None,
     };
-    if class.is_none() && unit.is_none() && cgroup.is_none() && user.is_none() && nic.is_none() {
+    let asks = unit.is_some() || cgroup.is_some() || user.is_some() || nic.is_some();
+    if class.is_none() && !asks && table.receive.is_none() {
         return Ok(None);
     }
     let Some(name) = name else {
@@ -197,6 +199,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         users: users(&format!("VM \"{name}\""), user.as_ref())?,
         nic: nic.clone(),
         way: *way,
+        receive: receive::budget(name, table)?,
         mac: mac.as_ref().map(|mac| address_of(name, mac)).transpose()?,
         place: at.to_string(),
         ..VmProfile::default()

@@ -13,6 +13,7 @@ pub mod file;
 mod flows;
 mod host_service;
 mod parts;
+mod receive;
 mod scheduler;
 pub mod tuned;
 mod whole;

@@ -19,6 +19,8 @@ mod net_file;
 mod placement;
 mod properties;
 mod real;
+mod receive;
+mod receive_budget;
 pub(crate) mod scenario;
 mod shared_card;
 mod switches;
