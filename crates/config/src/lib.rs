@@ -50,7 +50,9 @@ pub use schema::random::{Column, Periods, Random};
 pub use schema::request::{Request, UnitName};
 pub use schema::service::{Flow, Receive, Send, SendParts, Service};
 pub use schema::simulate::Simulate;
-pub use schema::vm::{Holder, Period, PeriodRange, Task, User, Users, Vm, VmInterface};
+pub use schema::vm::{
+    Holder, Period, PeriodRange, ReceiveBudget, Task, User, Users, Vm, VmInterface,
+};
 pub use words::{
     CardWay, Distribution, HostName, InterfaceName, Late, Mechanism, PlacementPolicy,
     SchedulerName, ServerName, TapQdisc,

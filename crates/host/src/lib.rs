@@ -31,7 +31,7 @@
 //! 3. `discover`: what serves a card, a VM or a process on this host.
 //! 4. `profile`: what a host is asked to be.
 //! 5. `planner`: from a profile and a machine to steps.
-//! 6. `ways`: what a plan means for the packets of each VM.
+//! 6. `ways`, `receive`: what a plan means for the packets of each VM, and what receiving them costs.
 //! 7. `engine`: makes steps, records and undoes them.
 //! 8. `doctor`, `control`, `watcher`: what callers ask.
 //! 9. `fake`, `fuzzing`: for tests.
@@ -52,6 +52,7 @@ pub mod parse;
 mod planner;
 mod printable;
 pub mod profile;
+mod receive;
 pub mod settings;
 mod undone;
 pub mod watcher;
@@ -69,10 +70,13 @@ pub use error::HostError;
 pub use method::{Method, Priorities, RtVm, Switches, Target};
 pub use planner::{Group, Step, VmThreads};
 pub use printable::{is_command, printable};
+pub use receive::{
+    CardCounts, CardPackets, ReceiveEntity, ReceiveTime, ReceiveWork, SortedCard, receive_work,
+};
 pub use settings::demux::{Demultiplexer, DemuxState, KernelDemultiplexer, ListSockets, Presence};
 pub use settings::fair_server::{Reservation, longest as longest_fair_server};
 pub use settings::files::{HostTree, RootedTree};
-pub use settings::functions::{Joint, KernelRedirects, Redirects};
+pub use settings::functions::{Joint, KernelRedirects, PacketBudget, Received, Redirects};
 pub use settings::links::{
     FlowMatch, FlowRule, FlowTable, KernelLinks, LinkMatch, Links, Moderation, Napi, PortProtocol,
     PortSocket, Qdisc, UNLIMITED_BYTES,

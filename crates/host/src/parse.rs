@@ -29,6 +29,8 @@ pub struct Stat {
     pub flags: u64,
     /// When it started, in clock ticks after boot.
     pub start_time: u64,
+    /// CPU time so far, its program's and the kernel's, in clock ticks.
+    pub cpu_ticks: u64,
 }
 
 /// Reads a stat line. The name may contain spaces and parentheses: it ends at the last `)`.
@@ -46,7 +48,36 @@ pub fn stat(line: &str) -> Option<Stat> {
         parent: fields.get(1)?.parse().ok()?,
         flags: fields.get(6)?.parse().ok()?,
         start_time: fields.get(19)?.parse().ok()?,
+        cpu_ticks: {
+            let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
+            ticks(11)?.saturating_add(ticks(12)?)
+        },
     })
+}
+
+/// `/proc/PID/task/TID/schedstat`: Documentation/scheduler/sched-stats.rst.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SchedStat {
+    /// Time on a CPU.
+    pub ran_ns: u64,
+    /// Time that it waited for one.
+    pub waited_ns: u64,
+    /// How often it began to run.
+    pub times: u64,
+}
+
+impl SchedStat {
+    /// Reads the file's text; `None` if it is cut, or if the kernel does not count.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace().map(str::parse);
+        let mut next = || words.next()?.ok();
+        let found = Self {
+            ran_ns: next()?,
+            waited_ns: next()?,
+            times: next()?,
+        };
+        (found != Self::default()).then_some(found)
+    }
 }
 
 /// Whether a thread's `/proc/<pid>/task/<tid>/status` has a SIGKILL that it has not taken yet.
@@ -175,8 +206,9 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_and_spaces() {
-        let line = "42 (a) b (c)) S 2 0 0 0 -1 69238848 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
+        let line = "42 (a) b (c)) S 2 0 0 0 -1 69238848 0 0 0 0 3 4 0 0 20 0 1 0 777 0 0";
         let stat = stat(line).unwrap();
+        assert_eq!(stat.cpu_ticks, 7);
         assert_eq!(stat.comm, "a) b (c)");
         assert_eq!(
             (stat.tid, stat.parent, stat.start_time, stat.state),

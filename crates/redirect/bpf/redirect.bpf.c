@@ -10,6 +10,9 @@
  * tap. The others' go on in a thread of the CPU map, which has a priority of its own, on the CPU that they
  * came to: what they cost is no part of the poll, which has the VM's rank.
  *
+ * A VM may have a budget of CPU time for what it receives. Each packet costs it an assumed time; what is over the
+ * budget is dropped here, before the host has worked for it.
+ *
  * What a program does not redirect passes on as if the program were not there.
  */
 #include <linux/bpf.h>
@@ -48,6 +51,44 @@ struct {
 	__type(key, __u64);
 	__type(value, __u32);
 } taps SEC(".maps");
+
+/* Packets to a VM's address. `Received` of src/budgets.rs. */
+struct received {
+	__u64 packets;
+	__u64 bytes;
+	/* Of these packets: beyond the VM's budget. */
+	__u64 discarded;
+};
+
+/* Only user space makes entries: the network cannot fill it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, struct received);
+} received_of SEC(".maps");
+
+/*
+ * A VM's budget: runtime_ns of CPU time in each period_ns, of which a packet takes packet_ns. At the budget's rate
+ * that is a packet every interval_ns. next_ns is when the packets so far are paid for at that rate; it may be a
+ * period ahead at most, so that packets of a whole budget may come at once (the generic cell rate algorithm, ITU-T
+ * I.371). `Entry` of src/budgets.rs.
+ */
+struct budget {
+	struct bpf_spin_lock lock;
+	__u32 packet_ns;
+	__u64 runtime_ns;
+	__u64 period_ns;
+	__u64 interval_ns;
+	__u64 next_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, struct budget);
+} budgets SEC(".maps");
 
 /* A thread per CPU, with a queue of packets. Sized, and filled, when the program is loaded. */
 struct {
@@ -90,11 +131,31 @@ int from_tap(struct __sk_buff *skb)
 	return bpf_redirect(settings.function, 0);
 }
 
+/* Whether the VM's budget has room for one more packet, which it then takes. All CPUs take from one budget. */
+static __always_inline int is_within_budget(__u64 *address)
+{
+	struct budget *budget = bpf_map_lookup_elem(&budgets, address);
+	__u64 now, next;
+	int fits;
+
+	if (!budget)
+		return 1;
+	now = bpf_ktime_get_ns();
+	bpf_spin_lock(&budget->lock);
+	next = (budget->next_ns > now ? budget->next_ns : now) + budget->interval_ns;
+	fits = next - now <= budget->period_ns;
+	if (fits)
+		budget->next_ns = next;
+	bpf_spin_unlock(&budget->lock);
+	return fits;
+}
+
 SEC("xdp")
 int by_address(struct xdp_md *context)
 {
 	void *end = (void *)(long)context->data_end;
 	struct ethhdr *frame = (void *)(long)context->data;
+	struct received *received;
 	__u64 address = 0;
 	__u32 *tap;
 
@@ -106,6 +167,16 @@ int by_address(struct xdp_md *context)
 		count(PASSED);
 		/* A thread that has no room for it drops it, as a full ring does. */
 		return bpf_redirect_map(&cpus, bpf_get_smp_processor_id(), XDP_PASS);
+	}
+	received = bpf_map_lookup_elem(&received_of, &address);
+	if (received) {
+		received->packets += 1;
+		received->bytes += end - (void *)frame;
+	}
+	if (!is_within_budget(&address)) {
+		if (received)
+			received->discarded += 1;
+		return XDP_DROP;
 	}
 	count(TO_TAP);
 	return bpf_redirect(*tap, 0);

@@ -8,6 +8,8 @@
 //! Mechanism only. Everything is held by pins in one directory of a BPF file system; [`remove`] ends it.
 //! A packet that no program redirects goes on as if there were none.
 
+mod budgets;
+
 use std::fs;
 use std::io;
 use std::mem::size_of;
@@ -22,6 +24,10 @@ use libbpf_rs::{
     set_print,
 };
 use serde::{Deserialize, Serialize};
+
+pub use budgets::{Budget, Received, limit, limits, received};
+
+use budgets::{BUDGETS, RECEIVED};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
 
@@ -192,23 +198,29 @@ pub fn joined(directory: &Path) -> Result<Option<Pair>> {
 /// The driver has no XDP, or another program is there. Then nothing is left behind.
 pub fn by_address(directory: &Path, card: u32, cpus: &[u32]) -> Result<()> {
     make(directory, || {
-        let room = cpus.iter().max().map_or(1, |last| last + 1);
-        let mut object = load(|object| size(object, CPUS, room), &[BY_ADDRESS])?;
-        for name in [TAPS, CPUS, COUNTERS] {
-            pin_map(&mut object, name, &directory.join(name))?;
-        }
-        let threads = open_map(directory, CPUS)?;
-        for cpu in cpus {
-            threads
-                .update(&cpu.to_ne_bytes(), &cpu_value(), MapFlags::ANY)
-                .cannot(format!("start a thread on CPU {cpu}"))?;
-        }
+        let object = load_by_address(directory, cpus)?;
         let program = program(&object, BY_ADDRESS)?;
         let index = i32::try_from(card).unwrap_or(-1);
         let mut link = quietly(|| program.attach_xdp(index)).cannot("attach XDP to the card")?;
         let path = directory.join(BY_ADDRESS);
         link.pin(path).cannot("pin the XDP program")
     })
+}
+
+/// Loads the XDP program, pins its maps, and starts its threads.
+fn load_by_address(directory: &Path, cpus: &[u32]) -> Result<Object> {
+    let room = cpus.iter().max().map_or(1, |last| last + 1);
+    let mut object = load(|object| size(object, CPUS, room), &[BY_ADDRESS])?;
+    for name in [TAPS, CPUS, COUNTERS, RECEIVED, BUDGETS] {
+        pin_map(&mut object, name, &directory.join(name))?;
+    }
+    let threads = open_map(directory, CPUS)?;
+    for cpu in cpus {
+        threads
+            .update(&cpu.to_ne_bytes(), &cpu_value(), MapFlags::ANY)
+            .cannot(format!("start a thread on CPU {cpu}"))?;
+    }
+    Ok(object)
 }
 
 /// The names of the threads that packets to others go on in, by CPU.
@@ -253,12 +265,13 @@ pub fn addresses(directory: &Path) -> Result<Vec<(Address, u32)>> {
 /// # Errors
 /// The program is not there, or serves a thousand VMs already.
 pub fn serve(directory: &Path, address: Address, tap: u32) -> Result<()> {
+    budgets::count(directory, address)?;
     let taps = open_map(directory, TAPS)?;
     taps.update(&key_of(address), &tap.to_ne_bytes(), MapFlags::ANY)
         .cannot("enter the VM's address")
 }
 
-/// Takes that back. An address that is not served is no error.
+/// Takes that back, with its budget and its count. An address that is not served is no error.
 ///
 /// # Errors
 /// The program is not there.
@@ -268,7 +281,8 @@ pub fn forget(directory: &Path, address: Address) -> Result<()> {
         Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
             Err(error).cannot("forget the VM's address")
         }
-        _ => Ok(()),
+        // Last: no packet of it is let pass that its budget would not.
+        _ => budgets::forget(directory, address),
     }
 }
 
@@ -297,7 +311,9 @@ pub fn counters(directory: &Path) -> Result<Counters> {
 /// A pin cannot be removed.
 pub fn remove(directory: &Path) -> io::Result<()> {
     // What the VM sends goes the ordinary way first, and what it receives last, when the bridge knows it again.
-    for name in [FROM_TAP, TO_TAP, BY_ADDRESS, SETTINGS, COUNTERS, TAPS, CPUS] {
+    for name in [
+        FROM_TAP, TO_TAP, BY_ADDRESS, SETTINGS, COUNTERS, TAPS, CPUS, RECEIVED, BUDGETS,
+    ] {
         ignore_absent(fs::remove_file(directory.join(name)))?;
     }
     ignore_absent(fs::remove_dir(directory))

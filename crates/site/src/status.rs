@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use steadyvm_analysis::plan::{ServiceReport, VcpuReport};
-use steadyvm_host::{Desired, Group, HostControl, Plan, Setting, State, Way};
+use steadyvm_host::profile::Profile;
+use steadyvm_host::{
+    Desired, Group, HostControl, Plan, ReceiveWork, Setting, State, Way, receive_work,
+};
 
 use crate::control::Control;
 use crate::drift::{Drift, Mended};
@@ -31,6 +34,8 @@ pub struct Status {
     pub vms: BTreeMap<String, Vec<VcpuReport>>,
     /// What holds of each VM of the file, by its name.
     pub running: BTreeMap<String, Running>,
+    /// What receiving for each VM that runs costs the host.
+    pub receive_work: Vec<ReceiveWork>,
     /// Planned bounds of services.
     pub services: Vec<ServiceReport>,
     /// Settings in force that hold.
@@ -117,6 +122,7 @@ pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Statu
     let mut status = Status::of_host(shown, &seen);
     status.is_of_method = is_of_method(&host);
     let compares = is_named || (source.file.exists() && !status.is_of_method);
+    let mut profile = status.in_force.profile.clone();
     let error = if compares {
         status.file = Some(name_of(&source.file));
         let read = Site::read(source).and_then(|site| {
@@ -126,6 +132,7 @@ pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Statu
         match read {
             Ok((site, (planned, faults))) => {
                 status.compare(&site, planned, faults, &seen);
+                profile = Some(site.parsed.profile);
                 None
             }
             Err(error) => {
@@ -137,6 +144,7 @@ pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Statu
     } else {
         None
     };
+    status.count_receive_work(&host, profile.as_ref());
     status.in_force.warnings.extend(ext::trouble());
     Ok((status, error))
 }
@@ -162,6 +170,7 @@ impl Status {
             feasible: None,
             vms: BTreeMap::new(),
             running: BTreeMap::new(),
+            receive_work: Vec::new(),
             services: Vec::new(),
             holding: in_force.settings.len() - drifted.len(),
             drifted,
@@ -239,6 +248,14 @@ impl Status {
             }
         }
         self.in_force.warnings = planned.warnings;
+    }
+
+    /// Adds what receiving costs; without a profile for all VMs of this host.
+    fn count_receive_work(&mut self, host: &HostControl, profile: Option<&Profile>) {
+        match receive_work(host.machine(), profile, &self.in_force.packet_ways) {
+            Ok(work) => self.receive_work = work,
+            Err(error) => self.in_force.warnings.push(error.to_string()),
+        }
     }
 
     /// Whether all that the file wants is in force, and nothing else is; without a file, whether all holds.

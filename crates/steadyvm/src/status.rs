@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use steadyvm_host::{State, Way};
+use steadyvm_host::{CardPackets, ReceiveWork, Received, State, Way, printable};
 use steadyvm_site::status::{self, Running, Status};
 use steadyvm_site::{ago, now_unix_s};
 
@@ -110,6 +110,9 @@ fn write(status: &Status, text: &mut String) -> std::fmt::Result {
             writeln!(text, "packets of VM {}: {}", packets.vm, packets.sentence())?;
         }
     }
+    for work in &status.receive_work {
+        writeln!(text, "{}", receive_line(work))?;
+    }
     for service in &status.services {
         let bound = service.bound.map_or("none".to_owned(), milliseconds);
         let limit = service.limit.map_or(String::new(), |limit| {
@@ -177,6 +180,38 @@ fn write_running(running: &Running, name: &str, text: &mut String) -> std::fmt::
         writeln!(text, "  {}: {}: {}", one.what, one.subject, one.value)?;
     }
     Ok(())
+}
+
+/// CPU time of a VM's receive work, by what its threads do.
+fn receive_line(work: &ReceiveWork) -> String {
+    let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
+    let kinds = work.by_kind();
+    let parts = kinds
+        .iter()
+        .map(|(kind, ns)| format!("{} {}", kind.word(), seconds(*ns)));
+    let mut parts: Vec<String> = parts.collect();
+    if parts.is_empty() {
+        parts.push("no thread of its own".to_owned());
+    }
+    let total = seconds(work.cpu_ns);
+    let mut text = format!(
+        "receive work of VM {}: {total} of CPU time since its threads began ({})",
+        work.vm,
+        parts.join(", ")
+    );
+    if let Some(CardPackets { card, received }) = &work.card_packets {
+        let Received {
+            packets, discarded, ..
+        } = received;
+        text += &format!(
+            "; {packets} packets by {card}, {discarded} of them over its budget and dropped"
+        );
+    }
+    if !work.shared_cards.is_empty() {
+        let cards = work.shared_cards.join(", ");
+        text += &format!("; without polls of {cards}, which others share");
+    }
+    printable(&text).into_owned()
 }
 
 fn seen_since(since_unix_s: Option<u64>, now_unix_s: u64) -> String {

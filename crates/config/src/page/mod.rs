@@ -127,13 +127,14 @@ const PROCESSES: Section = Section {
 };
 
 /// All sections, in the order of the page.
-const SECTIONS: [Section; 31] = [
+const SECTIONS: [Section; 32] = [
     File::SECTION,
     host::Host::SECTION,
     host::Overheads::SECTION,
     vm::Vm::SECTION,
     PROCESSES,
     vm::VmInterface::SECTION,
+    vm::ReceiveBudget::SECTION,
     vm::PeriodRange::SECTION,
     vm::Task::SECTION,
     service::Service::SECTION,

@@ -46,6 +46,8 @@ table! {
         mac: Option<Placed<String>> = "that of its monitor's command line (VM only)",
         /// how that card tells its packets apart: `function` (SR-IOV), or `xdp`, a program
         way: Option<CardWay> = "`function` where the card has any (VM only)",
+        /// what receiving by `nic` may cost the host, such as `{ budget = "2ms" }`; see below
+        receive: Option<Placed<ReceiveBudget>> = "no bound (VM only)",
         /// a class; an unknown one is refused
         class: Option<String> = "none (VM only)",
         /// interfaces with a class of their own, such as an administration network's
@@ -138,6 +140,24 @@ table! {
         tap: Option<String> = "none",
         /// a class
         class: String = "needed",
+    }
+}
+
+table! {
+    section "`receive` of a VM";
+    /// CPU time that packets to the VM may cost the host; it asks for `nic`. Where an XDP program sorts the card's packets
+    /// (`way`), it takes each packet's cost as equal, and drops those that are over the budget at the card, before the host works
+    /// for them. Where a function brings them, each of its NAPI threads gets the budget from `SCHED_DEADLINE`, which needs a class
+    /// with a rank for `napi` and without `path_cpus`; `packet` is not used there.
+    #[derive(Copy, PartialEq)]
+    #[serde(expecting = "an object with \"budget\", such as { budget = \"2ms\", period = \"10ms\" }")]
+    pub struct ReceiveBudget {
+        /// CPU time in each period
+        budget: Written = "needed",
+        /// of the budget, `"1us"` to `"4s"`, of a function `"100us"` at least; packets of one whole budget may come at once
+        period: Option<Written> = "`10ms`",
+        /// CPU time of one packet, from the card's poll to the guest's memory; not above the budget
+        packet: Option<Written> = "`5us`",
     }
 }
 

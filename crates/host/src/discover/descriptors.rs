@@ -8,6 +8,9 @@ use std::io;
 use super::claims;
 use crate::settings::Machine;
 
+/// What `steadyvm sockets serve` calls the memory that it makes (crates/vmm, `shared::memory`).
+const SOCKET_MEMORY: &str = "/memfd:steadyvm-sockets";
+
 /// What a process has open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Descriptors {
@@ -25,6 +28,8 @@ pub(crate) struct Descriptors {
     pub vfio_devices: BTreeSet<String>,
     /// The macvtaps that it has open, by their character devices (`/dev/tap12`).
     pub macvtaps: BTreeSet<String>,
+    /// Memory of outsourced sockets that it shares with a guest or its server (`/memfd:steadyvm-sockets`), by inode.
+    pub socket_memories: BTreeSet<u64>,
     /// What it calls its VM, if it is `steadyvm up` (`/memfd:steadyvm-up:NAME`).
     pub vm_name: Option<String>,
 }
@@ -41,6 +46,10 @@ impl Descriptors {
             // A descriptor may be closed meanwhile.
             let path = format!("{directory}/{name}");
             if let Ok(target) = machine.tree.link(&path) {
+                if target.starts_with(SOCKET_MEMORY) {
+                    found.socket_memories.extend(inode(machine, pid, &name));
+                    continue;
+                }
                 let is_device = |numbers: &str| is_device(machine, &path, numbers);
                 found.add(&name, &target, is_device);
             }
@@ -87,6 +96,16 @@ impl Descriptors {
             _ => {}
         }
     }
+}
+
+/// The inode of an open file, as its process's `fdinfo` has it since Linux 5.14 (`seq_show()` of fs/proc/fd.c).
+fn inode(machine: &Machine, pid: u32, descriptor: &str) -> Option<u64> {
+    let text = machine
+        .tree
+        .read(&format!("/proc/{pid}/fdinfo/{descriptor}"));
+    let text = text.ok()?;
+    let number = text.lines().find_map(|line| line.strip_prefix("ino:"))?;
+    number.trim().parse().ok()
 }
 
 /// Whether it is named as the kernel names the character devices of macvtaps.
@@ -140,6 +159,7 @@ mod tests {
             vfio_groups: [12, 13].into(),
             vfio_devices: ["vfio0".to_owned()].into(),
             macvtaps: ["tap12".to_owned()].into(),
+            socket_memories: BTreeSet::new(),
             vm_name: Some("production-a".into()),
         };
         assert_eq!(found, expected);

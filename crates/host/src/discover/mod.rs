@@ -17,6 +17,7 @@ mod nic;
 mod owner;
 mod processes;
 mod switches;
+mod receive;
 mod vfio;
 mod vm;
 mod vm_names;
@@ -36,6 +37,7 @@ pub use processes::Processes;
 pub(crate) use switches::{
     OPEN_VSWITCH, has_open_vswitch_in_user_space, master, ports_of_open_vswitch,
 };
+pub use receive::{ReceiveKind, ReceiveThread, receive_threads};
 #[cfg(test)]
 pub(crate) use vm::macvtaps_of;
 pub use vm::{Vm, vm};

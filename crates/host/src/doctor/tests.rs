@@ -11,6 +11,8 @@ use crate::method::Method;
 use crate::parse::{PF_KTHREAD, PF_USER_WORKER};
 use crate::tests::scenario;
 
+mod quotas;
+
 /// A host on which nothing is to be said.
 fn good_host() -> FakeHost {
     let host = FakeHost::new(2);
@@ -486,83 +488,6 @@ fn a_vm_with_a_core_scheduling_cookie_is_named() {
     // Nobody but root may ask: nothing is known then.
     host.edit(|state| state.hides_core_cookies = true);
     assert_eq!(status(&examine(&host.machine()), id), Status::Unknown);
-}
-
-/// From 6.18 on a quota of the kernel's own threads alone counts, and stops nothing.
-#[test]
-fn a_quota_that_stops_nothing_is_told() {
-    let host = good_host();
-    host.thread(900, 900, "qemu", 0);
-    host.kvm_vm(900, 1);
-    host.thread(900, 901, "CPU 0/KVM", 0);
-    host.thread(900, 909, "vhost-900", PF_USER_WORKER);
-    host.thread(50, 50, "napi/rt0-1", PF_KTHREAD);
-    let root = "/sys/fs/cgroup";
-    let holds = "scheduling.cpu-quota-holds";
-    let found = |host: &FakeHost| {
-        let report = examine(&host.machine());
-        let check = report.checks.into_iter().find(|check| check.id == holds);
-        let check = check.unwrap();
-        (check.status, check.found)
-    };
-    let put = |pid: u32, tid: u32, cgroup: &str| {
-        host.file(
-            &format!("/proc/{pid}/task/{tid}/cgroup"),
-            &format!("0::{cgroup}\n"),
-        );
-    };
-    // A worker that is with its VM is bounded with it.
-    for tid in [900, 901, 909] {
-        put(900, tid, "/vm");
-    }
-    host.file(&format!("{root}/vm/cpu.max"), "5000 100000\n");
-    host.file(
-        &format!("{root}/vm/cpu.stat"),
-        "nr_throttled 40\nthrottled_usec 3000000\n",
-    );
-    assert_eq!(found(&host).0, Status::Ok);
-
-    // One by itself, and a card's thread below a limit; neither has run out yet.
-    put(900, 909, "/worker");
-    host.file(&format!("{root}/worker/cpu.max"), "5000 100000\n");
-    host.file(
-        &format!("{root}/worker/cpu.stat"),
-        "nr_throttled 0\nthrottled_usec 0\n",
-    );
-    put(50, 50, "/rx/rt0");
-    host.file(&format!("{root}/rx/cpu.max"), "1000 100000\n");
-    host.file(&format!("{root}/rx/rt0/cpu.max"), "max 100000\n");
-    let (status, said) = found(&host);
-    assert_eq!(status, Status::Warn);
-    for part in [
-        "/worker/cpu.max is 5000 100000",
-        "vhost-900",
-        "/rx/cpu.max is 1000 100000",
-        "napi/rt0-1",
-    ] {
-        assert!(said.contains(part), "{part}: {said}");
-    }
-    assert!(
-        !said.contains("/vm/") && !said.contains("/rx/rt0/"),
-        "{said}"
-    );
-
-    // An older kernel stops them; what its own counts say holds on any.
-    host.file("/proc/sys/kernel/osrelease", "6.12.117-rt\n");
-    assert_eq!(found(&host).0, Status::Ok);
-    host.file(
-        &format!("{root}/worker/cpu.stat"),
-        "nr_throttled 46\nthrottled_usec 0\n",
-    );
-    let (status, said) = found(&host);
-    assert_eq!(status, Status::Warn);
-    assert!(
-        said.contains("run out 46 times and stopped nothing"),
-        "{said}"
-    );
-    // Without the controller there is nothing to count.
-    host.file(&format!("{root}/worker/cpu.stat"), "usage_usec 12\n");
-    assert_eq!(found(&host).0, Status::Ok);
 }
 
 fn found(report: &Report, id: &str) -> (Status, String) {

@@ -185,12 +185,16 @@ pub(super) fn admission_off(machine: &Machine) -> Result<Step, HostError> {
     Ok(Step::required(ChangeOf { setting, old, new }, why))
 }
 
-/// The steps that give a virtual CPU its budget, and its CPU before that. None if it ended meanwhile. `place` is
+/// Why a virtual CPU has a budget.
+pub(super) const OF_PLAN: &str = "so that it gets its planned budget in every period, and no more";
+
+/// The steps that give a thread its budget, and its CPU before that. None if it ended meanwhile. `place` is
 /// the VM's in the file, for messages.
 pub(super) fn steps(
     machine: &Machine,
     thread: &ThreadId,
     budget: &VcpuBudget,
+    why: &str,
     place: &str,
 ) -> Result<Vec<Step>, HostError> {
     budget.check().map_err(|what| HostError::BadInput {
@@ -215,7 +219,6 @@ pub(super) fn steps(
     }
     // Without it a thread with a budget cannot start others (kernel/sched/core.c, sched_fork).
     let new = budget.scheduling(crate::settings::threads::RESET_ON_FORK);
-    let why = "so that it gets its planned budget in every period, and no more";
     steps.push(Step::required(ChangeOf { setting, old, new }, why));
     Ok(steps)
 }

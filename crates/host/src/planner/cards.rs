@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::budget;
 use super::queues::{self, Queue};
 use super::step::Step;
 use super::threads::{check_cpus, policy, thread_cpus};
@@ -93,6 +94,12 @@ pub(super) fn plan_card(
         return Ok(());
     }
     for thread in &nic.napi_threads {
+        if let Some(budget) = &profile.napi_budget {
+            let why = "so that receiving for its VM costs the host no more CPU time than that";
+            let steps = budget::steps(machine, thread, budget, why, &profile.place)?;
+            wanted.steps.extend(steps);
+            continue;
+        }
         let queue = queues
             .iter()
             .find(|(_, queue)| queue.napi_thread.as_ref() == Some(thread));

@@ -70,7 +70,7 @@ pub(super) fn plan(
             wanted.steps.extend(steps);
         }
         if let Some(budget) = budget {
-            let steps = budget::steps(machine, thread, budget, place)?;
+            let steps = budget::steps(machine, thread, budget, budget::OF_PLAN, place)?;
             wanted.steps.extend(steps);
         }
     }

@@ -16,7 +16,7 @@ use super::xdp_card;
 use crate::address::{Address, format_address, is_unicast, parse_address};
 use crate::discover::{self, OPEN_VSWITCH};
 use crate::error::{HostError, at};
-use crate::profile::{Class, NicProfile, Profile};
+use crate::profile::{Class, NicProfile, Profile, ThreadPriority, VcpuBudget, VmProfile};
 use crate::settings::device::is_up;
 use crate::settings::{
     Change, ChangeOf, Device, File, Form, Functions, Machine, OwnFunction, Owner, SettingKind,
@@ -127,6 +127,7 @@ impl SharedCards {
                 fix: "leave `way` out, or write `way = \"xdp\"`".into(),
             });
         }
+        let napi_budget = napi_budget(profile).map_err(|(what, fix)| refuse(what, fix))?;
         let device = Device::find(machine, card);
         let present = number_in(machine, card, "sriov_numvfs").unwrap_or(0);
         if present == 0 {
@@ -183,10 +184,16 @@ impl SharedCards {
         if !is_up(machine, &function) {
             return Ok(());
         }
+        let mut class = running.class_of_tap(&tap).clone();
+        if napi_budget.is_some() {
+            // In an interrupt's thread a poll has the interrupt's rank, and no bound.
+            class.threaded_napi = Some(true);
+        }
         self.nics.push(NicProfile {
             name: function,
-            class: running.class_of_tap(&tap).clone(),
+            class,
             place: profile.place.clone(),
+            napi_budget,
             ..NicProfile::default()
         });
         Ok(())
@@ -241,6 +248,40 @@ impl SharedCards {
         self.taken.insert((card.to_owned(), number));
         Some(number)
     }
+}
+
+/// What bounds the polls of a VM's function: SCHED_DEADLINE, which runs a thread before all ranks. So it is for a VM of
+/// rank, and the thread may run anywhere.
+fn napi_budget(profile: &VmProfile) -> Result<Option<VcpuBudget>, (String, &'static str)> {
+    let Some(budget) = profile.receive else {
+        return Ok(None);
+    };
+    let class = &profile.class;
+    if !matches!(class.napi, Some(ThreadPriority::Fifo(_))) {
+        let what = "receive: polls of a function are bounded by SCHED_DEADLINE, which goes before all ranks, and the VM's \
+                    class has none for `napi`";
+        let fix = "write `way = \"xdp\"`, whose program drops what is over the budget, or leave `receive` out";
+        return Err((what.to_owned(), fix));
+    }
+    if class.cpus.is_some() {
+        let what = "receive: a thread with a budget of SCHED_DEADLINE may run on all CPUs, and the VM's class has `path_cpus`";
+        let fix = "leave `path_cpus` or `receive` out, or write `way = \"xdp\"`";
+        return Err((what.to_owned(), fix));
+    }
+    let budget = VcpuBudget {
+        runtime_ns: budget.runtime_ns,
+        deadline_ns: budget.period_ns,
+        period_ns: budget.period_ns,
+        ..VcpuBudget::default()
+    };
+    let fits = budget.check();
+    fits.map_err(|what| {
+        (
+            format!("receive: {what}"),
+            "choose another period or budget",
+        )
+    })?;
+    Ok(Some(budget))
 }
 
 /// The VM's address: the file's, or that of its monitor's command line.

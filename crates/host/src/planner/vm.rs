@@ -86,7 +86,7 @@ pub(super) fn plan_vm(
             lacks.push(runs_without(profile, *number));
             continue;
         };
-        let steps = budget::steps(machine, thread, budget, &profile.place)?;
+        let steps = budget::steps(machine, thread, budget, budget::OF_PLAN, &profile.place)?;
         wanted.steps.extend(steps);
     }
     if let Some(priority) = class.vcpu {

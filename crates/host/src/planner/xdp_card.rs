@@ -9,15 +9,17 @@ use super::vms::Running;
 use crate::address::{Address, format_address};
 use crate::error::{HostError, at};
 use crate::settings::{
-    Change, ChangeOf, Device, Machine, Program, SettingKind, Way, XdpAddress, XdpProgram,
+    Change, ChangeOf, Device, Machine, PacketBudget, Program, SettingKind, Way, XdpAddress,
+    XdpBudget, XdpProgram,
 };
 
 /// What a VM's way by a program takes.
 pub(super) struct ByProgram {
     /// The card's program, which its VMs share.
     pub program: Step,
-    /// Where packets to the VM go. Until the card has its program there is none: what follows is planned again.
-    pub address: Option<Step>,
+    /// Where packets to the VM go, and what they may cost. Until the card has its program there is none: what follows is planned
+    /// again.
+    pub address: Vec<Step>,
 }
 
 /// Plans one VM's way by the program of its card to its tap.
@@ -56,9 +58,16 @@ pub(super) fn plan(
         "so that each VM's packets are told apart before the host handles them; the card restarts";
     let program = Step::required(change, why);
     if found != Program::Whole {
-        let address = None;
+        let address = Vec::new();
         return Ok(ByProgram { program, address });
     }
+    let budget = running.profile.receive.map(|budget| {
+        let setting = XdpBudget {
+            card: device.clone(),
+            address,
+        };
+        limited(machine, setting, budget)
+    });
     let setting = XdpAddress {
         card: device,
         address,
@@ -72,6 +81,18 @@ pub(super) fn plan(
         "so that packets to {} pass by those to others",
         format_address(address)
     );
-    let address = Some(Step::required(change, &why));
+    let mut address = vec![Step::required(change, &why)];
+    address.extend(budget.transpose()?);
     Ok(ByProgram { program, address })
+}
+
+/// Once the program looks for the address: with this it forgets what it kept for it.
+fn limited(machine: &Machine, setting: XdpBudget, budget: PacketBudget) -> Result<Step, HostError> {
+    let change = ChangeOf {
+        old: setting.read(machine)?,
+        setting,
+        new: Some(budget),
+    };
+    let why = "so that what others send to this VM costs the host no more CPU time than that";
+    Ok(Step::required(change, why))
 }

@@ -31,6 +31,7 @@ use super::fields::{address_of, cgroup_is_wrong, checked, unit_is_wrong, users, 
 use super::host_service;
 use super::interfaces;
 use super::parts::{NicProfile, Softirqs, VmProfile};
+use super::receive;
 use super::whole::Profile;
 use crate::error::HostError;
 use crate::printable::printable;
@@ -180,8 +181,13 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         Some(name) => class(name, at, classes)?,
         None => None,
     };
-    let is_found_only = unit.is_none() && cgroup.is_none() && user.is_none();
-    if class.is_none() && is_found_only && nic.is_none() && interfaces.is_none() {
+    let asks = unit.is_some()
+        || cgroup.is_some()
+        || user.is_some()
+        || nic.is_some()
+        || interfaces.is_some()
+        || table.receive.is_some();
+    if class.is_none() && !asks {
         return Ok(None);
     }
     let Some(name) = name else {
@@ -200,6 +206,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         users: users(&format!("VM \"{name}\""), user.as_ref())?,
         nic: nic.clone(),
         way: *way,
+        receive: receive::budget(name, table)?,
         mac: mac.as_ref().map(|mac| address_of(name, mac)).transpose()?,
         interfaces: interfaces::read(name, interfaces.as_deref().unwrap_or_default(), classes)?,
         place: at.to_string(),

@@ -14,6 +14,7 @@ mod flows;
 mod host_service;
 mod interfaces;
 mod parts;
+mod receive;
 mod scheduler;
 pub mod tuned;
 mod whole;

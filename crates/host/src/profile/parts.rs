@@ -13,6 +13,7 @@ use crate::address::{Address, format_address};
 use crate::cpu_set::CpuSet;
 use crate::discover::VmSelector;
 use crate::printable::printable;
+use crate::settings::PacketBudget;
 use crate::settings::links::FlowRule;
 
 /// A NIC and its classes.
@@ -26,6 +27,9 @@ pub struct NicProfile {
     pub queues: BTreeMap<u32, Class>,
     /// Packets that the NIC itself is to put into a queue.
     pub steer: Vec<FlowRule>,
+    /// CPU time of each of its NAPI threads, in place of a rank: they poll for one VM alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub napi_budget: Option<VcpuBudget>,
     /// Whether it polls as it does now: `threaded_napi` of its class is not looked at.
     #[serde(default)]
     pub leave_napi: bool,
@@ -64,6 +68,9 @@ pub struct VmProfile {
     /// How that card tells its packets apart; none: by what the card can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub way: Option<CardWay>,
+    /// What receiving may cost the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive: Option<PacketBudget>,
     /// The VCPUs that `vcpu` is for; empty: all but VCPU 0.
     pub rt_vcpus: Vec<u32>,
     /// Budgets by VCPU; these get no priority of the class.

@@ -11,7 +11,7 @@ use super::fair_server::FairServer;
 #[cfg(test)]
 use super::fake::FakeHost;
 use super::files::{File, IrqAffinity};
-use super::functions::{Functions, OwnFunction, XdpAddress, XdpProgram};
+use super::functions::{Functions, OwnFunction, XdpAddress, XdpBudget, XdpProgram};
 use super::kind::{AnyChange, ChangeOf, Entries, Reading, SettingKind};
 use super::links::{BroadcastCutoff, FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer};
 use super::machine::Machine;
@@ -141,6 +141,7 @@ kinds!(
     OwnFunction,
     XdpProgram,
     XdpAddress,
+    XdpBudget,
     VcpuBudgets,
 );
 

@@ -10,6 +10,7 @@ use steadyvm_demux::Specification;
 use steadyvm_redirect::Pair;
 use steadyvm_sched::enforcement::Enforcement;
 
+use super::functions::{PacketBudget, Received};
 use super::links::{FlowRule, Moderation, Napi, PortSocket};
 use super::threads::Scheduling;
 use crate::address::Address;
@@ -119,6 +120,12 @@ pub struct FakeState {
     pub function_addresses: BTreeMap<(String, u32), Address>,
     /// XDP programs by their name: the addresses that each looks for, with the index of the tap.
     pub programs: BTreeMap<String, BTreeMap<Address, u32>>,
+    /// Budgets of addresses that programs look for.
+    pub packet_budgets: BTreeMap<(String, Address), PacketBudget>,
+    /// What has come to addresses that programs look for.
+    pub received: BTreeMap<Address, Received>,
+    /// Packets to others that programs have seen.
+    pub passed: u64,
     /// Cards whose drivers run XDP programs and redirect.
     pub with_xdp: BTreeSet<String>,
     /// Devices that are on and carry no packets.
@@ -147,6 +154,8 @@ pub struct FakeState {
     pub core_cookies: BTreeMap<u32, u64>,
     /// The caller may not ask for them: it is not root.
     pub hides_core_cookies: bool,
+    /// What files have once somebody waits.
+    pub after_waiting: BTreeMap<String, String>,
     /// Files of debugfs that can be written are kept from everyone: see [`FakeHost::lock_down`].
     pub locked_down: bool,
 }

@@ -13,7 +13,9 @@ use super::threads::{KernelThreads, Threads};
 use super::vcpu_budgets::{KernelVcpuScheduler, VcpuScheduler};
 use crate::cpu_set::CpuSet;
 use crate::error::HostError;
-use crate::parse::{self, PF_IO_WORKER, PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER, Stat};
+use crate::parse::{
+    self, PF_IO_WORKER, PF_KTHREAD, PF_NO_SETAFFINITY, PF_USER_WORKER, SchedStat, Stat,
+};
 use crate::printable::printable;
 
 /// A host: the running one, or a fake.
@@ -61,6 +63,9 @@ impl Namespaces {
         }
     }
 }
+
+/// A clock tick of procfs: `USER_HZ` is 100 on every architecture that runs KVM.
+const TICK_NS: u64 = 10_000_000;
 
 /// Where the lock of a machine is.
 const RUNTIME_DIRECTORY: &str = "/run/steadyvm";
@@ -188,6 +193,7 @@ impl Machine {
             flags,
             start_time,
             state,
+            cpu_ticks: _,
         } = parse::stat(&line)?;
         // A zombie has no scheduling left to change.
         (read == tid && !matches!(state, 'Z' | 'X')).then_some(Thread {
@@ -213,6 +219,20 @@ impl Machine {
             None => self.threads_of(pid).is_empty(),
             Some(_) => self.start_time(pid) != start_time,
         }
+    }
+
+    /// CPU time of this very thread since it began, in nanoseconds; none if it has ended. Where the kernel does not count
+    /// nanoseconds, these are clock ticks of 10 ms, which may miss a thread that runs briefly.
+    pub fn cpu_time_ns(&self, id: &ThreadId) -> Option<u64> {
+        let ThreadId { pid, tid, .. } = id;
+        let directory = format!("/proc/{pid}/task/{tid}");
+        let counted = self.tree.read(&format!("{directory}/schedstat"));
+        let counted = counted.ok().and_then(|text| SchedStat::parse(&text));
+        // After the figure: it is this thread's if the number has not become another's by now.
+        let stat = self.tree.read(&format!("{directory}/stat")).ok()?;
+        let stat = parse::stat(&stat).filter(|stat| stat.start_time == id.start_time)?;
+        let in_ticks = || stat.cpu_ticks.saturating_mul(TICK_NS);
+        Some(counted.map_or_else(in_ticks, |counted| counted.ran_ns))
     }
 
     /// Whether this very thread still runs.

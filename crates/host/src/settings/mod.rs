@@ -31,7 +31,11 @@ pub use demux::{EarlyDemux, Installed};
 pub use device::Device;
 pub use fair_server::FairServer;
 pub use files::{File, Form, IrqAffinity, IrqCpus};
-pub use functions::{Functions, OwnFunction, Owner, Program, Way, XdpAddress, XdpProgram};
+pub(crate) use functions::Counted;
+pub use functions::{
+    Functions, OwnFunction, Owner, PacketBudget, Program, Received, Way, XdpAddress, XdpBudget,
+    XdpProgram,
+};
 pub use kind::{ChangeOf, Entries, Reading, SettingKind};
 pub use links::{
     BroadcastCutoff, FlowPlace, FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer,

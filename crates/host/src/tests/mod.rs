@@ -21,6 +21,8 @@ mod open_vswitch;
 mod placement;
 mod properties;
 mod real;
+mod receive;
+mod receive_budget;
 pub(crate) mod scenario;
 mod shared_card;
 mod switches;

@@ -68,6 +68,7 @@ fn a_class_takes_what_it_does_not_set_from_the_one_it_extends() {
 fn what_is_wrong_is_told_with_its_place() {
     let nic = "[[nic]]\nname = \"eth1\"\nclass = \"rt\"\n";
     let class = "[class.rt]\nirq = 80\n";
+    let limited = "[[vm]]\nname = \"a\"\nnic = \"eth1\"\nreceive = { budget = ";
     for (text, place, what) in [
         ("[class.rt]\nirq = 99\n".to_owned(), "line 2", "1 to 98"),
         ("[class.rt]\nirq = 0\n".to_owned(), "line 2", "1 to 98"),
@@ -101,6 +102,31 @@ fn what_is_wrong_is_told_with_its_place() {
             format!("{class}{nic}steer = [{{ queue = 0 }}]\n"),
             "line 6",
             "exactly one",
+        ),
+        (
+            format!("{class}[[vm]]\nname = \"a\"\nreceive = {{ budget = \"2ms\" }}\n"),
+            "line 5",
+            "the VM names none",
+        ),
+        (
+            format!("{class}{limited}\"11ms\" }}\n"),
+            "line 6",
+            "longer than its period",
+        ),
+        (
+            format!("{class}{limited}\"4us\" }}\n"),
+            "line 6",
+            "at least one packet",
+        ),
+        (
+            format!("{class}{limited}\"1ms\", packet = \"0ns\" }}\n"),
+            "line 6",
+            "costs nothing",
+        ),
+        (
+            format!("{class}{limited}\"1ms\", period = \"5s\" }}\n"),
+            "line 6",
+            "out of range",
         ),
         (
             format!("{class}{nic}steer = [{{ queue = 0, mac = \"1:2\" }}]\n"),

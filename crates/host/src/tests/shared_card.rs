@@ -18,7 +18,7 @@ class = "rt"
 nic = "bulk0"
 "#;
 
-const OTHER: &str = r#"
+pub const OTHER: &str = r#"
 [[vm]]
 name = "bulk"
 class = "rt"

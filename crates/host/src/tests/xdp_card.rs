@@ -3,14 +3,15 @@
 use super::crash::crashing;
 use super::net::profile;
 use super::scenario::{control, directory};
-use super::shared_card::{FILE, as_before, both, host};
+use super::shared_card::{FILE, OTHER, as_before, both, host};
 use crate::address::parse_address;
 use crate::fake::{FakeHost, Fault};
 use crate::planner::Group;
+use crate::settings::PacketBudget;
 use crate::settings::threads::Scheduling;
 
 /// The shared host, its card without functions.
-fn host_with_xdp() -> FakeHost {
+pub fn host_with_xdp() -> FakeHost {
     let host = host();
     host.edit(|state| {
         let files = &mut state.files;
@@ -116,9 +117,83 @@ fn a_driver_that_takes_no_program_is_said_to_its_vm() {
     assert!(failure.error.contains("does not redirect by XDP"));
 }
 
+pub const LIMITED: &str = r#"
+[[vm]]
+name = "rt"
+class = "rt"
+nic = "bulk0"
+receive = { budget = "2ms" }
+"#;
+
+fn budgets(host: &FakeHost) -> Vec<([u8; 6], PacketBudget)> {
+    let budgets = host.state().packet_budgets.into_iter();
+    budgets
+        .map(|((_, address), budget)| (address, budget))
+        .collect()
+}
+
+#[test]
+fn a_vms_budget_is_set_kept_changed_and_undone() {
+    let (host, directory) = (host_with_xdp(), directory());
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(LIMITED)).unwrap();
+    let budget = PacketBudget {
+        runtime_ns: 2_000_000,
+        period_ns: 10_000_000,
+        packet_ns: 5_000,
+    };
+    assert_eq!(budgets(&host), [(address(1), budget)]);
+    // As a watch finds it: somebody took it away.
+    host.edit(|state| state.packet_budgets.clear());
+    assert!(control.show().unwrap().has_drifted());
+    control.apply_profile(&profile(LIMITED)).unwrap();
+    assert_eq!(budgets(&host), [(address(1), budget)]);
+    let mutations = host.mutations();
+    control.apply_profile(&profile(LIMITED)).unwrap();
+    assert_eq!(host.mutations(), mutations);
+    let more = LIMITED.replace("\"2ms\"", "\"3ms\", period = \"4ms\", packet = \"700ns\"");
+    control.apply_profile(&profile(&more)).unwrap();
+    let changed = PacketBudget {
+        runtime_ns: 3_000_000,
+        period_ns: 4_000_000,
+        packet_ns: 700,
+    };
+    assert_eq!(budgets(&host), [(address(1), changed)]);
+    // The file has none any more: packets go on.
+    control.apply_profile(&profile(FILE)).unwrap();
+    assert_eq!((budgets(&host).len(), served(&host).len()), (0, 1));
+    control.apply_profile(&profile(LIMITED)).unwrap();
+    control.undo().unwrap();
+    assert_eq!(as_before(host.state()), as_before(before));
+}
+
+#[test]
+fn a_budget_goes_with_its_vm_and_comes_back_with_it() {
+    let (host, directory) = (host_with_xdp(), directory());
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(LIMITED)).unwrap();
+    let with_vm = host.state();
+    host.edit(|state| {
+        state.threads.retain(|_, thread| thread.pid != 100);
+        state.files.retain(|path, _| {
+            !path.starts_with("/sys/class/net/tap-rt/") && !path.starts_with("/proc/100/")
+        });
+    });
+    control.apply_profile(&profile(LIMITED)).unwrap();
+    assert_eq!((budgets(&host).len(), served(&host).len()), (0, 0));
+    host.edit(|state| {
+        state.threads = with_vm.threads;
+        state.files = with_vm.files;
+    });
+    control.apply_profile(&profile(LIMITED)).unwrap();
+    assert_eq!((budgets(&host).len(), served(&host).len()), (1, 1));
+}
+
 /// Nothing of the VM stays behind, and the other has its way or none.
 #[test]
 fn a_kill_or_a_refusal_at_any_step_leaves_nothing_half() {
+    let vms = profile(&format!("{LIMITED}{OTHER}"));
     for at in 0.. {
         let mut reached = false;
         for fault in [
@@ -130,7 +205,7 @@ fn a_kill_or_a_refusal_at_any_step_leaves_nothing_half() {
             let before = host.state();
             let start = host.mutations();
             host.fault_at(at, fault);
-            crashing(|| drop(control(&host, &directory).apply_profile_each(&both(), &[])));
+            crashing(|| drop(control(&host, &directory).apply_profile_each(&vms, &[])));
             reached |= host.mutations() > start + at;
             host.heal();
             control(&host, &directory).undo().unwrap();

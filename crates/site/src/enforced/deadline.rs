@@ -5,10 +5,10 @@
 //! kernel counts neither periods nor throttling: those figures are none.
 
 use steadyvm_host::discover::{self, Processes};
+use steadyvm_host::parse::SchedStat;
 use steadyvm_host::{Machine, Policy};
 use steadyvm_sched::show::{DecisionTimes, SCHEMA_VERSION, Standing, VcpuStanding};
 
-use super::schedstat::SchedStat;
 use crate::error::Result;
 
 /// A thread that may have a budget.

@@ -2,7 +2,6 @@
 
 pub mod deadline;
 mod report;
-mod schedstat;
 
 use std::path::Path;
 
@@ -14,7 +13,6 @@ use steadyvm_sched::{Error, is_attached};
 use crate::error::Result;
 
 pub use report::{DIRECTORY, Reports};
-pub use schedstat::SchedStat;
 
 /// How the VCPUs stand; without a loader those of `SCHED_DEADLINE`, and threads by name beside them, or that nothing is
 /// enforced.

@@ -1,11 +1,11 @@
 //! What one look at the host shows. Pure: from readings to figures.
 
 use serde::Serialize;
-use steadyvm_host::{CpuSet, Policy, Scheduling, State, ThreadId};
+use steadyvm_host::discover::ReceiveKind;
+use steadyvm_host::parse::SchedStat;
+use steadyvm_host::{CardCounts, CpuSet, Policy, Received, Scheduling, State, ThreadId};
 use steadyvm_sched::show::VcpuStanding;
 use steadyvm_trace::wake_ups::Waits;
-
-use crate::enforced::SchedStat;
 
 /// The version of the shape of JSON.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -75,13 +75,71 @@ pub struct Group {
     pub pid: Option<u32>,
     /// Its threads, in the order that a packet meets them.
     pub stages: Vec<Stage>,
+    /// What receiving costs for it; none of a card and of a service.
+    pub receive: Option<Receive>,
+}
+
+/// CPU time of all threads that do a VM's receive work.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Receive {
+    /// Since each of them began. A thread that ends takes what it used out of it.
+    pub cpu_s: f64,
+    /// Over the interval, in per cent of one CPU; none where the kernel does not count it.
+    pub cpu_percent: Option<f64>,
+    /// Cards by which its packets come and whose interrupts and polls serve others, too: they are not in it.
+    pub shared_cards: Vec<String>,
+    /// Its part of a shared card whose program tells its packets apart.
+    pub sorted: Option<Sorted>,
+}
+
+/// A VM's part of a shared card.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sorted {
+    /// The card.
+    pub card: String,
+    /// Packets to the VM since the card's program looks for its address.
+    #[serde(flatten)]
+    pub received: Received,
+    /// CPU time of the card's polls over the interval by the VM's share of the packets, in per cent of one CPU; none without
+    /// packets, and where no thread polls the card.
+    pub poll_percent: Option<f64>,
+}
+
+impl Sorted {
+    /// Of two looks at a card.
+    pub fn of(
+        card: &str,
+        before: Option<&CardCounts>,
+        after: &CardCounts,
+        interval_s: f64,
+    ) -> Self {
+        let polls_ns = before.and_then(|before| after.polls_since_ns(before));
+        Self {
+            card: card.to_owned(),
+            received: after.packets(),
+            poll_percent: polls_ns.map(|ns| ns as f64 / 1e7 / interval_s),
+        }
+    }
+}
+
+impl Receive {
+    /// Of a VM with these threads.
+    pub fn of(stages: &[Stage], shared_cards: Vec<String>, sorted: Option<Sorted>) -> Self {
+        let work = || stages.iter().filter(|stage| stage.receive_cpu_s.is_some());
+        Self {
+            cpu_s: work().filter_map(|stage| stage.receive_cpu_s).sum(),
+            cpu_percent: work().map(|stage| stage.cpu_percent).sum(),
+            shared_cards,
+            sorted,
+        }
+    }
 }
 
 /// A thread on the way of a packet.
 #[derive(Debug, Clone, Serialize)]
 #[allow(clippy::struct_field_names)] // the name in the JSON and in metrics
 pub struct Stage {
-    /// "irq", "napi", "vhost", "vcpu", "vfio", "io", "main" or "thread".
+    /// "irq", "napi", "vhost", "sockets", "vcpu", "vfio", "io", "main" or "thread".
     pub stage: &'static str,
     /// The number of a VCPU.
     pub number: Option<u32>,
@@ -100,6 +158,8 @@ pub struct Stage {
     pub cpus: String,
     /// CPU time, in per cent of one CPU; none where the kernel does not count it.
     pub cpu_percent: Option<f64>,
+    /// CPU time since it began, of a thread that does a VM's receive work.
+    pub receive_cpu_s: Option<f64>,
     /// From wake-up to running.
     pub wake_up: WakeUp,
     /// Of a VCPU with a budget: what `steadyvm top --budgets` says of it.
@@ -143,6 +203,8 @@ pub struct Role {
     pub number: Option<u32>,
     /// The thread.
     pub thread: ThreadId,
+    /// What it does of a VM's receive work.
+    pub receives: Option<ReceiveKind>,
 }
 
 /// What was read of a thread at both ends of the interval.
@@ -156,6 +218,8 @@ pub struct Reading {
     pub before: Option<SchedStat>,
     /// At the end.
     pub after: Option<SchedStat>,
+    /// CPU time since it began, of a thread that does receive work.
+    pub receive_cpu_ns: Option<u64>,
     /// Its waits, where they were traced.
     pub waits: Option<Waits>,
 }
@@ -187,6 +251,7 @@ impl Stage {
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string),
             cpu_percent: ran_s.map(|ran_s| 100.0 * ran_s / interval_s),
+            receive_cpu_s: reading.receive_cpu_ns.map(|ns| ns as f64 / 1e9),
             wake_up,
             enforced: None,
         }
@@ -271,6 +336,7 @@ mod tests {
                 start_time: 1,
                 comm: "CPU 1/KVM".into(),
             },
+            receives: None,
         }
     }
 
@@ -287,6 +353,7 @@ mod tests {
             cpus: "0-1".parse().ok(),
             before: at(1_000_000_000, 1_000_000, 100),
             after: at(1_400_000_000, 1_600_000, 300),
+            receive_cpu_ns: None,
             waits: None,
         }
     }
@@ -305,6 +372,31 @@ mod tests {
         assert_eq!(
             Stage::of(&role(), &reading(Scheduling::fifo(50, 0)), 2.0).budget,
             None
+        );
+    }
+
+    /// A thread that used half a second of 2 s since it began 7 s of CPU time ago, and one of which the kernel counts
+    /// no interval.
+    #[test]
+    fn receive_work_is_the_sum_of_the_threads_that_do_it() {
+        let mut work = reading(Scheduling::normal());
+        work.receive_cpu_ns = Some(7_000_000_000);
+        let vcpu = Stage::of(&role(), &reading(Scheduling::normal()), 2.0);
+        let worker = Stage::of(&role(), &work, 2.0);
+        let shared = vec!["eth0".to_owned()];
+        let all = [vcpu.clone(), worker.clone(), worker.clone()];
+        let sum = Receive::of(&all, shared.clone(), None);
+        assert!((sum.cpu_s - 14.0).abs() < 1e-9);
+        assert!((sum.cpu_percent.unwrap() - 40.0).abs() < 1e-9);
+        assert_eq!(sum.shared_cards, shared);
+        work.before = None;
+        let uncounted = Stage::of(&role(), &work, 2.0);
+        let sum = Receive::of(&[worker, uncounted], Vec::new(), None);
+        assert!((sum.cpu_s - 14.0).abs() < 1e-9);
+        assert_eq!(sum.cpu_percent, None);
+        assert_eq!(
+            Receive::of(&[vcpu], Vec::new(), None).cpu_percent,
+            Some(0.0)
         );
     }
 

@@ -9,16 +9,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use steadyvm_host::discover::{self, Processes};
+use steadyvm_host::discover::{self, Processes, ReceiveThread};
+use steadyvm_host::parse::SchedStat;
 use steadyvm_host::profile::Profile;
-use steadyvm_host::{HostControl, Machine, Thread, ThreadId};
+use steadyvm_host::{
+    CardCounts, HostControl, Machine, PacketWay, ReceiveEntity, SortedCard, Thread, ThreadId,
+};
 use steadyvm_sched::service::SOCKET;
 use steadyvm_sched::show::VcpuStanding;
 use steadyvm_trace::wake_ups::{Source, WakeUps};
 
-use super::frame::{Frame, Group, InForce, Reading, Role, SCHEMA_VERSION, Stage};
+use super::frame::{Frame, Group, InForce, Reading, Receive, Role, SCHEMA_VERSION, Sorted, Stage};
 use crate::drift::{Drift, now_unix_s};
-use crate::enforced::{self, Reports, SchedStat};
+use crate::enforced::{self, Reports};
 use crate::error::Result;
 use crate::peers::{self, Role as PeerRole};
 
@@ -37,6 +40,10 @@ struct Party {
     name: String,
     pid: Option<u32>,
     roles: Vec<Role>,
+    /// Of a VM: the cards by which its packets come and that others share.
+    shared_cards: Option<Vec<String>>,
+    /// Of a VM: the shared card that tells its packets apart.
+    sorted: Option<SortedCard>,
 }
 
 /// All that is looked at.
@@ -53,6 +60,8 @@ struct Before {
     at: Instant,
     own: Option<SchedStat>,
     threads: BTreeMap<u32, SchedStat>,
+    /// By VM, of cards that tell its packets apart.
+    cards: BTreeMap<String, CardCounts>,
 }
 
 /// Looks at a host.
@@ -90,6 +99,7 @@ impl<'c> Watcher<'c> {
                 at: Instant::now(),
                 own: None,
                 threads: BTreeMap::new(),
+                cards: BTreeMap::new(),
             },
             reports: Reports::at(Path::new(enforced::DIRECTORY)),
         };
@@ -105,7 +115,7 @@ impl<'c> Watcher<'c> {
     pub fn look(&mut self) -> Result<Frame> {
         let machine = self.control.machine().clone();
         let interval_s = self.before.at.elapsed().as_secs_f64().max(1e-6);
-        let mut waits = self.wake_ups.as_mut().map(WakeUps::take).transpose()?;
+        let waits = self.wake_ups.as_mut().map(WakeUps::take).transpose()?;
         let mut has_ended = false;
         let mut warnings = self.parties.warnings.clone();
         let mut enforced: BTreeMap<u32, VcpuStanding> = BTreeMap::new();
@@ -117,10 +127,8 @@ impl<'c> Watcher<'c> {
             Err(error) => warnings.push(format!("budgets of the sched_ext scheduler: {error}")),
         }
         let reports = &mut self.reports;
-        let mut group = |party: &Party| Group {
-            name: party.name.clone(),
-            pid: party.pid,
-            stages: party
+        let mut stages_of = |party: &Party| -> Vec<Stage> {
+            party
                 .roles
                 .iter()
                 .filter_map(|role| {
@@ -134,9 +142,13 @@ impl<'c> Watcher<'c> {
                         cpus: machine.threads.affinity(tid).ok(),
                         before: self.before.threads.get(&tid).copied(),
                         after: sched_stat(&machine, &role.thread),
+                        receive_cpu_ns: role
+                            .receives
+                            .and_then(|_| machine.cpu_time_ns(&role.thread)),
+                        // A thread of a card may be a VM's, too.
                         waits: waits
-                            .as_mut()
-                            .map(|waits| waits.remove(&tid).unwrap_or_default()),
+                            .as_ref()
+                            .map(|waits| waits.get(&tid).copied().unwrap_or_default()),
                     };
                     let stage = Stage::of(role, &reading, interval_s);
                     let found = enforced
@@ -150,7 +162,22 @@ impl<'c> Watcher<'c> {
                         _ => stage,
                     })
                 })
-                .collect(),
+                .collect()
+        };
+        let mut group = |party: &Party| {
+            let stages = stages_of(party);
+            let shared_cards = party.shared_cards.clone();
+            let sorted = party.sorted.as_ref().and_then(|sorted| {
+                let before = self.before.cards.get(&party.name);
+                let after = sorted.counts(&machine)?;
+                Some(Sorted::of(&sorted.card, before, &after, interval_s))
+            });
+            Group {
+                name: party.name.clone(),
+                pid: party.pid,
+                receive: shared_cards.map(|cards| Receive::of(&stages, cards, sorted)),
+                stages,
+            }
         };
         let mut groups =
             |parties: &[Party]| -> Vec<Group> { parties.iter().map(&mut group).collect() };
@@ -202,6 +229,10 @@ impl<'c> Watcher<'c> {
         self.before.threads = roles
             .filter_map(|role| Some((role.thread.tid, sched_stat(machine, &role.thread)?)))
             .collect();
+        let vms = self.parties.vms.iter();
+        self.before.cards = vms
+            .filter_map(|vm| Some((vm.name.clone(), vm.sorted.as_ref()?.counts(machine)?)))
+            .collect();
         self.before.at = Instant::now();
     }
 
@@ -234,7 +265,7 @@ impl<'c> Watcher<'c> {
         let machine = self.control.machine();
         let threads = machine.all_threads()?;
         self.parties = match &status.profile {
-            Some(profile) => of_profile(machine, &threads, profile),
+            Some(profile) => of_profile(machine, &threads, profile, &status.packet_ways),
             None => of_host(machine, &threads),
         };
         let tids: BTreeSet<u32> = self.parties.roles().map(|role| role.thread.tid).collect();
@@ -279,7 +310,12 @@ impl Parties {
     }
 }
 
-fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parties {
+fn of_profile(
+    machine: &Machine,
+    threads: &[Thread],
+    profile: &Profile,
+    ways: &[PacketWay],
+) -> Parties {
     let mut parties = Parties::default();
     for nic in profile.nics.iter().filter(|nic| !nic.is_other) {
         match discover::nic(machine, threads, &nic.name) {
@@ -290,6 +326,8 @@ fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parti
                     name: nic.name.clone(),
                     pid: None,
                     roles: irq.chain(napi).collect(),
+                    shared_cards: None,
+                    sorted: None,
                 });
             }
             Err(error) => parties.warnings.push(error.to_string()),
@@ -300,11 +338,17 @@ fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parti
         let (wanted, warnings) = (vm.selector(), &mut parties.warnings);
         let found = discover::find_vm(machine, &processes, &wanted, &vm.users, warnings);
         let party = match found {
-            Ok(Some(found)) => party_of_vm(vm.name.clone(), &found),
+            Ok(Some(found)) => {
+                let way = ways.iter().find(|way| way.vm == vm.name);
+                let receive = ReceiveEntity::of(machine, &processes, &found, way);
+                party_of_vm(vm.name.clone(), &found, receive)
+            }
             Ok(None) => Party {
                 name: vm.name.clone(),
                 pid: None,
                 roles: Vec::new(),
+                shared_cards: None,
+                sorted: None,
             },
             Err(error) => {
                 parties.warnings.push(error.to_string());
@@ -321,6 +365,8 @@ fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parti
                 name: unit.clone(),
                 pid: Some(found.pid),
                 roles: found.threads.iter().map(|it| role("thread", it)).collect(),
+                shared_cards: None,
+                sorted: None,
             })),
             Err(error) => parties.warnings.push(error.to_string()),
         }
@@ -331,6 +377,8 @@ fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parti
                 name: format!("process {}", found.pid),
                 pid: Some(found.pid),
                 roles: found.threads.iter().map(|it| role("thread", it)).collect(),
+                shared_cards: None,
+                sorted: None,
             }),
             Err(error) => parties.warnings.push(error.to_string()),
         }
@@ -340,20 +388,34 @@ fn of_profile(machine: &Machine, threads: &[Thread], profile: &Profile) -> Parti
 
 /// Without a profile: all VMs of the host.
 fn of_host(machine: &Machine, threads: &[Thread]) -> Parties {
-    let vms = discover::all_vms(machine, &Processes::of(threads));
+    let processes = Processes::of(threads);
+    let vms = discover::all_vms(machine, &processes).into_iter();
+    let party = |(name, vm)| {
+        let receive = ReceiveEntity::of(machine, &processes, &vm, None);
+        party_of_vm(name, &vm, receive)
+    };
     Parties {
-        vms: vms
-            .into_iter()
-            .map(|(name, vm)| party_of_vm(name, &vm))
-            .collect(),
+        vms: vms.map(party).collect(),
         ..Parties::default()
     }
 }
 
-fn party_of_vm(name: String, vm: &discover::Vm) -> Party {
-    let mut roles: Vec<Role> = Vec::new();
-    roles.extend(vm.vfio_threads.iter().map(|thread| role("vfio", thread)));
-    roles.extend(vm.vhost_workers.iter().map(|thread| role("vhost", thread)));
+fn party_of_vm(name: String, vm: &discover::Vm, receive: ReceiveEntity) -> Party {
+    let receiving = receive
+        .threads
+        .iter()
+        .map(|ReceiveThread { kind, thread }| {
+            let stage = if vm.vfio_threads.contains(thread) {
+                "vfio"
+            } else {
+                kind.word()
+            };
+            Role {
+                receives: Some(*kind),
+                ..role(stage, thread)
+            }
+        });
+    let mut roles: Vec<Role> = receiving.collect();
     roles.extend(vm.io_threads.iter().map(|thread| role("io", thread)));
     roles.extend(vm.main_thread.iter().map(|thread| role("main", thread)));
     roles.extend(vm.vcpus.iter().map(|(number, thread)| Role {
@@ -364,6 +426,8 @@ fn party_of_vm(name: String, vm: &discover::Vm) -> Party {
         name,
         pid: Some(vm.pid),
         roles,
+        shared_cards: Some(receive.shared_cards),
+        sorted: receive.sorted,
     }
 }
 
@@ -372,6 +436,7 @@ fn role(stage: &'static str, thread: &ThreadId) -> Role {
         stage,
         number: None,
         thread: thread.clone(),
+        receives: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use steadyvm_host::{State, printable};
 use steadyvm_sched::exposition::{Exposition, Format, Kind, labels};
 
-use super::frame::{Frame, Group, Stage};
+use super::frame::{Frame, Group, Sorted, Stage};
 use super::starving::starving;
 
 type Value = fn(&Stage) -> Option<f64>;
@@ -144,6 +144,7 @@ pub fn metrics(frame: &Frame, format: Format) -> String {
         &[(from, 1.0)],
     );
     starving_metrics(frame, &mut text);
+    receive_metrics(frame, &mut text);
     for (name, help, value) in METRICS {
         let mut samples = Vec::new();
         for (kind, groups) in frame.kinds() {
@@ -182,6 +183,76 @@ fn starving_metrics(frame: &Frame, text: &mut Exposition) {
     }
 }
 
+/// A series per thread: the kernel counts from a thread's begin on, and a thread that ends must not make a sum fall, which
+/// collectors take for a count that began anew.
+fn receive_metrics(frame: &Frame, text: &mut Exposition) {
+    let mut samples = Vec::new();
+    for vm in &frame.vms {
+        let sample = |stage: &Stage| {
+            let kind = match stage.stage {
+                "vfio" => "irq",
+                other => other,
+            };
+            let (vm, tid) = (printable(&vm.name), stage.tid.to_string());
+            let labels = labels(&[("vm", &*vm), ("thread", kind), ("tid", &tid)]);
+            Some((labels, stage.receive_cpu_s?))
+        };
+        samples.extend(vm.stages.iter().filter_map(sample));
+    }
+    if !samples.is_empty() {
+        text.family(
+            "steadyvm_vm_receive_cpu_seconds",
+            "CPU time of a thread that does a VM's receive work, since it began. A thread that begins anew is a series of \
+             its own: take rates before sums.",
+            Kind::Counter,
+            &samples,
+        );
+    }
+    let sorted = frame.vms.iter().filter_map(|vm| {
+        let sorted = vm.receive.as_ref()?.sorted.as_ref()?;
+        let labels = labels(&[
+            ("vm", &*printable(&vm.name)),
+            ("nic", &*printable(&sorted.card)),
+        ]);
+        Some((labels, sorted))
+    });
+    let sorted: Vec<(String, &Sorted)> = sorted.collect();
+    for (name, help, kind, value) in SORTED {
+        let sample = |(labels, sorted): &(String, &Sorted)| Some((labels.clone(), value(sorted)?));
+        let samples: Vec<_> = sorted.iter().filter_map(sample).collect();
+        if !samples.is_empty() {
+            text.family(&format!("steadyvm_vm_card_{name}"), help, kind, &samples);
+        }
+    }
+}
+
+type OfCard = fn(&Sorted) -> Option<f64>;
+
+/// What a shared card's program counts of a VM.
+const SORTED: [(&str, &str, Kind, OfCard); 4] = [
+    (
+        "packets",
+        "Packets to a VM that the XDP program of a shared card has seen.",
+        Kind::Counter,
+        |it| Some(it.received.packets as f64),
+    ),
+    ("bytes", "Bytes of these packets.", Kind::Counter, |it| {
+        Some(it.received.bytes as f64)
+    }),
+    (
+        "discarded_packets",
+        "Packets to a VM that were dropped at the card, since they were over its budget.",
+        Kind::Counter,
+        |it| Some(it.received.discarded as f64),
+    ),
+    (
+        "poll_cpu_ratio",
+        "CPU time of a shared card's polls over the interval by a VM's share of the packets, of one CPU.",
+        Kind::Gauge,
+        |it| Some(it.poll_percent? / 100.0),
+    ),
+];
+
 fn labels_of(kind: &str, group: &Group, stage: &Stage) -> String {
     let of = match kind {
         "card" => "nic",
@@ -209,7 +280,7 @@ mod tests {
     use steadyvm_host::Scheduling;
 
     use super::*;
-    use crate::top::text::tests::frame;
+    use crate::top::text::tests::{frame, sorted};
 
     /// A word of a file for Prometheus or Grafana that is a metric of ours.
     fn named(text: &str) -> BTreeSet<&str> {
@@ -258,6 +329,23 @@ mod tests {
             text.contains("steadyvm_thread_guest_misses{vm=\"we\\\"b\","),
             "{text}"
         );
+        let work = "steadyvm_vm_receive_cpu_seconds_total{vm=\"we\\\"b\",thread=\"vhost\",tid=\"8\"} 1.5\n";
+        assert!(text.contains(work), "{text}");
+        assert_eq!(text.matches("receive_cpu_seconds_total{").count(), 1);
+        assert!(!text.contains("steadyvm_vm_card_"), "{text}");
+        let mut frame = frame();
+        frame.vms[0].receive.as_mut().unwrap().sorted = Some(sorted());
+        let of_card = metrics(&frame, Format::OpenMetrics);
+        let labels = "{vm=\"we\\\"b\",nic=\"eth0\"}";
+        for sample in [
+            "packets_total L 70",
+            "bytes_total L 4480",
+            "discarded_packets_total L 20",
+            "poll_cpu_ratio L 0.0125",
+        ] {
+            let line = format!("steadyvm_vm_card_{}\n", sample.replace(" L", labels));
+            assert!(of_card.contains(&line), "{line}: {of_card}");
+        }
         assert!(
             text.contains("steadyvm_wake_ups_source_info{from=\"bpf\"} 1\n"),
             "{text}"

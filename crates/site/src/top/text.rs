@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use steadyvm_host::{State, printable};
+use steadyvm_host::{Received, State, printable};
 use steadyvm_sched::show::VcpuStanding;
 
-use super::frame::{Frame, Stage};
+use super::frame::{Frame, Receive, Sorted, Stage};
 use crate::drift::ago;
 
 /// A table of at most 100 columns.
@@ -67,6 +67,9 @@ fn write_table(text: &mut String, frame: &Frame) -> std::fmt::Result {
                     writeln!(text, "    {}", second_row(enforced))?;
                 }
             }
+            if let Some(receive) = &group.receive {
+                writeln!(text, "  {}", receive_row(receive))?;
+            }
         }
     }
     if frame.wake_ups_from == "schedstat" {
@@ -96,6 +99,36 @@ fn row(stage: &Stage) -> String {
         figure(wake_up.p99_us),
         figure(wake_up.max_us),
     )
+}
+
+/// All threads that do receive work together.
+fn receive_row(it: &Receive) -> String {
+    let percent = it.cpu_percent;
+    let percent = percent.map_or("-".to_owned(), |percent| format!("{percent:.1}"));
+    let mut text = format!("receive work: CPU {percent} %, {:.3} s so far", it.cpu_s);
+    if let Some(Sorted {
+        card,
+        received,
+        poll_percent,
+    }) = &it.sorted
+    {
+        let percent = poll_percent.map_or("-".to_owned(), |percent| format!("{percent:.1}"));
+        let Received {
+            packets, discarded, ..
+        } = received;
+        let card = printable(card);
+        let _ = write!(
+            text,
+            "; polls of {card} {percent} %, {packets} packets, {discarded} discarded"
+        );
+    } else if !it.shared_cards.is_empty() {
+        let _ = write!(
+            text,
+            "; without polls of {}, which others share",
+            printable(&it.shared_cards.join(", "))
+        );
+    }
+    cut(&text, 98)
 }
 
 /// What `steadyvm top --budgets` has of a VCPU, what matters most first: the end may be cut. What is not counted is left out.
@@ -149,6 +182,7 @@ pub(super) mod tests {
             }),
             cpus: "0-1".into(),
             cpu_percent: Some(20.0),
+            receive_cpu_s: None,
             wake_up: WakeUp {
                 n: 3,
                 mean_us: Some(2.0),
@@ -170,6 +204,17 @@ pub(super) mod tests {
                 ..VcpuStanding::default()
             }),
         };
+        let worker = Stage {
+            stage: "vhost",
+            number: None,
+            tid: 8,
+            thread: "vhost-5".into(),
+            cpu_percent: Some(2.5),
+            receive_cpu_s: Some(1.5),
+            enforced: None,
+            ..stage.clone()
+        };
+        let stages = vec![stage, worker];
         Frame {
             schema_version: 1,
             at_unix_s: 1000,
@@ -189,10 +234,24 @@ pub(super) mod tests {
             vms: vec![Group {
                 name: "we\"b".into(),
                 pid: Some(5),
-                stages: vec![stage],
+                receive: Some(Receive::of(&stages, vec!["eth0".into()], None)),
+                stages,
             }],
             processes: Vec::new(),
             warnings: Vec::new(),
+        }
+    }
+
+    /// A program's account of a VM.
+    pub(in super::super) fn sorted() -> Sorted {
+        Sorted {
+            card: "eth0".into(),
+            received: Received {
+                packets: 70,
+                bytes: 4480,
+                discarded: 20,
+            },
+            poll_percent: Some(1.25),
         }
     }
 
@@ -210,6 +269,13 @@ pub(super) mod tests {
         }
         let second = "    misses 2; short 0; this period 1234, last 4000 us; throttled 250 ms, 3 x; preempted 4, moved 0";
         assert!(text.contains(second), "{text}");
+        let work = "  receive work: CPU 2.5 %, 1.500 s so far; without polls of eth0, which others share\n";
+        assert!(text.contains(work), "{text}");
+        let mut frame = frame();
+        frame.vms[0].receive.as_mut().unwrap().sorted = Some(sorted());
+        let text = table(&frame);
+        let work = "receive work: CPU 2.5 %, 1.500 s so far; polls of eth0 1.2 %, 70 packets, 20 discarded\n";
+        assert!(text.contains(work), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100));
     }
 }

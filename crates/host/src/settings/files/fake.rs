@@ -136,6 +136,7 @@ impl FakeState {
     }
 
     pub(crate) fn fire(&mut self) {
+        self.files.append(&mut self.after_waiting);
         for irq in self.irqs.values_mut() {
             irq.move_to_mask();
         }

@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-pub use steadyvm_redirect::Pair;
 use steadyvm_redirect::{self as redirect, Counters};
+pub use steadyvm_redirect::{Budget as PacketBudget, Pair, Received};
 
 use crate::address::Address;
 
@@ -58,6 +58,12 @@ pub trait Redirects: Send + Sync {
     fn serve(&self, name: &str, address: Address, tap: u32) -> io::Result<()>;
     /// Takes one away. One that is not there is no error.
     fn forget(&self, name: &str, address: Address) -> io::Result<()>;
+    /// The budgets of those that have one; none if the program is not there.
+    fn budgets(&self, name: &str) -> io::Result<BTreeMap<Address, PacketBudget>>;
+    /// Gives an address that it looks for a budget, or takes it away.
+    fn limit(&self, name: &str, address: Address, budget: Option<PacketBudget>) -> io::Result<()>;
+    /// What has come to each address that it looks for; none if the program is not there.
+    fn received(&self, name: &str) -> io::Result<BTreeMap<Address, Received>>;
     /// Ends what is under a name. Nothing there is no error.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Packets since the programs are there; none if they are not.
@@ -148,6 +154,20 @@ impl Redirects for KernelRedirects {
             return Ok(());
         }
         redirect::forget(&directory, address).map_err(io::Error::other)
+    }
+
+    fn budgets(&self, name: &str) -> io::Result<BTreeMap<Address, PacketBudget>> {
+        let found = redirect::limits(&self.of(name)).map_err(io::Error::other)?;
+        Ok(found.into_iter().collect())
+    }
+
+    fn limit(&self, name: &str, address: Address, budget: Option<PacketBudget>) -> io::Result<()> {
+        redirect::limit(&self.of(name), address, budget).map_err(io::Error::other)
+    }
+
+    fn received(&self, name: &str) -> io::Result<BTreeMap<Address, Received>> {
+        let found = redirect::received(&self.of(name)).map_err(io::Error::other)?;
+        Ok(found.into_iter().collect())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

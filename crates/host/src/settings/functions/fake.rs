@@ -5,7 +5,7 @@ use std::io;
 
 use steadyvm_redirect::{Counters, Pair};
 
-use super::calls::{Joint, Program, Redirects};
+use super::calls::{Joint, PacketBudget, Program, Received, Redirects};
 use crate::address::Address;
 use crate::parse::PF_KTHREAD;
 use crate::settings::fake::{FakeHost, FakeIrq, FakeState, FakeThread, error};
@@ -218,6 +218,7 @@ impl Redirects for FakeHost {
         self.mutate(|state| {
             let program = state.programs.get_mut(name);
             program.map(|program| program.remove(&address));
+            state.packet_budgets.remove(&(name.to_owned(), address));
             Ok(())
         })
     }
@@ -234,12 +235,60 @@ impl Redirects for FakeHost {
             state.redirects.remove(name);
             state.sending.remove(name);
             state.programs.remove(name);
+            state.packet_budgets.retain(|(of, _), _| of != name);
             Ok(())
         })
     }
 
+    fn budgets(&self, name: &str) -> io::Result<BTreeMap<Address, PacketBudget>> {
+        let budgets = self.lock().state.packet_budgets.clone().into_iter();
+        let own = budgets.filter(|((of, _), _)| of == name);
+        Ok(own
+            .map(|((_, address), budget)| (address, budget))
+            .collect())
+    }
+
+    fn limit(&self, name: &str, address: Address, budget: Option<PacketBudget>) -> io::Result<()> {
+        if budget.is_none() && !self.budgets(name)?.contains_key(&address) {
+            return Ok(());
+        }
+        self.mutate(|state| {
+            let served = state.programs.get(name);
+            let served = served.ok_or_else(|| error(libc::ENOENT))?;
+            if budget.is_some() && !served.contains_key(&address) {
+                return Err(error(libc::ENOENT));
+            }
+            let key = (name.to_owned(), address);
+            match budget {
+                Some(budget) => state.packet_budgets.insert(key, budget),
+                None => state.packet_budgets.remove(&key),
+            };
+            Ok(())
+        })
+    }
+
+    fn received(&self, name: &str) -> io::Result<BTreeMap<Address, Received>> {
+        let state = &self.lock().state;
+        let served = state.programs.get(name).into_iter().flatten();
+        let counted = |(address, _): (&Address, _)| {
+            let found = state.received.get(address).copied();
+            (*address, found.unwrap_or_default())
+        };
+        Ok(served.map(counted).collect())
+    }
+
     fn counters(&self, name: &str) -> io::Result<Option<Counters>> {
-        let is_there = self.lock().state.redirects.contains_key(name);
+        let state = &self.lock().state;
+        if let Some(served) = state.programs.get(name) {
+            let received = |address| state.received.get(address).copied();
+            let received: Vec<Received> = served.keys().filter_map(received).collect();
+            return Ok(Some(Counters {
+                to_tap: received.iter().map(|it| it.packets - it.discarded).sum(),
+                passed: state.passed,
+                from_tap: 0,
+            }));
+        }
+        let is_there = state.redirects.contains_key(name);
         Ok(is_there.then(Counters::default))
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::Program;
+use super::calls::{Program, Received};
 use crate::address::{Address, format_address};
 use crate::error::HostError;
 use crate::settings::{Device, Entries, Machine, SettingKind};
@@ -43,10 +43,34 @@ pub enum Way {
 }
 
 /// The name under which a card's program is pinned: cards may be renamed.
-fn name_of(card: &Device) -> String {
+pub(super) fn name_of(card: &Device) -> String {
     match card.index {
         Some(index) => format!("{index}-xdp"),
         None => format!("{}-xdp", card.name),
+    }
+}
+
+/// What a card's program has counted since it is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Packets to one VM.
+    pub vm: Received,
+    /// All packets, the dropped ones, too.
+    pub all: u64,
+}
+
+impl XdpAddress {
+    /// What the program has counted of this address; none if it does not look for it, or is of an earlier version.
+    pub(crate) fn counted(&self, machine: &Machine) -> Option<Counted> {
+        let name = name_of(&self.card);
+        // In this order all are more than a VM's, also while packets come.
+        let received = machine.redirects.received(&name).ok()?;
+        let counters = machine.redirects.counters(&name).ok()??;
+        let discarded = received.values().map(|it| it.discarded);
+        Some(Counted {
+            vm: received.get(&self.address).copied()?,
+            all: counters.to_tap + counters.passed + discarded.sum::<u64>(),
+        })
     }
 }
 
