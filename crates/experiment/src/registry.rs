@@ -5,7 +5,8 @@ use crate::engine::results::Record;
 use crate::experiment::Experiment;
 use crate::nisp::{tcp, udp};
 use crate::{
-    adversary, compare, density, end_to_end, inversion, kamailio, memcached, rtca, shared_card, vcpu,
+    adversary, compare, density, end_to_end, inversion, kamailio, memcached, rtca, shared_card,
+    vcpu,
 };
 use steadyvm_report::Answer;
 

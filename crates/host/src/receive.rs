@@ -263,7 +263,7 @@ impl Cards {
                 shared: cards.clone(),
                 ..Self::default()
             },
-            Way::NoCard | Way::NotRunning => Self::default(),
+            Way::UserSpace | Way::NoCard | Way::NotRunning => Self::default(),
         }
     }
 }

@@ -16,8 +16,8 @@ mod netdevs;
 mod nic;
 mod owner;
 mod processes;
-mod switches;
 mod receive;
+mod switches;
 mod vfio;
 mod vm;
 mod vm_names;
@@ -34,10 +34,10 @@ pub(crate) use interfaces::{Interface, interfaces, of_user_space as interfaces_o
 pub(crate) use nic::interrupts_of_cards_and_vms;
 pub use nic::{Nic, nic, without_interrupts};
 pub use processes::Processes;
+pub use receive::{ReceiveKind, ReceiveThread, receive_threads};
 pub(crate) use switches::{
     OPEN_VSWITCH, has_open_vswitch_in_user_space, master, ports_of_open_vswitch,
 };
-pub use receive::{ReceiveKind, ReceiveThread, receive_threads};
 #[cfg(test)]
 pub(crate) use vm::macvtaps_of;
 pub use vm::{Vm, vm};
