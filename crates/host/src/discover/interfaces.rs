@@ -179,7 +179,8 @@ mod tests {
         let found = workers(&vm(early.to_vec(), vcpu.clone()), &both).unwrap();
         assert_eq!(found, early);
         // One that was plugged in later takes nothing from those that were there.
-        let with_late = [&early[..], &[late.clone()]].concat();
+        let mut with_late = early.to_vec();
+        with_late.push(late.clone());
         assert_eq!(workers(&vm(with_late, vcpu.clone()), &both).unwrap(), early);
         let swapped = vec![early[1].clone(), late];
         let why = workers(&vm(swapped, vcpu.clone()), &both).unwrap_err();

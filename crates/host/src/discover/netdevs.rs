@@ -161,21 +161,21 @@ mod tests {
         netdevs(words.join("\0").as_bytes())
     }
 
-    fn address(last: u8) -> Option<Address> {
-        Some([0x52, 0x54, 0, 0, 0, last])
+    fn address(last: u8) -> Address {
+        [0x52, 0x54, 0, 0, 0, last]
     }
 
     #[test]
     fn libvirts_taps_are_read_in_both_of_its_forms() {
         let expected = Some(vec![
             Netdev {
-                address: address(1),
+                address: Some(address(1)),
                 descriptors: vec![33],
                 tap: None,
                 vhosts: 1,
             },
             Netdev {
-                address: address(2),
+                address: Some(address(2)),
                 descriptors: vec![34, 35],
                 tap: None,
                 vhosts: 2,
@@ -228,7 +228,7 @@ mod tests {
         let found = found.unwrap();
         let rows: Vec<_> = found
             .iter()
-            .map(|it| (it.address, it.tap.as_deref().unwrap(), it.vhosts))
+            .map(|it| (it.address.unwrap(), it.tap.as_deref().unwrap(), it.vhosts))
             .collect();
         let expected = [
             (address(1), "tap100i0", 4),

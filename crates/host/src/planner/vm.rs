@@ -63,13 +63,11 @@ pub(super) fn plan_vm(
     }
     for thread in &vm.vhost_workers {
         let own = running.interface_of(thread);
-        let (priority, why) = match own {
-            Some(own) => own.rank(profile, by_ext),
-            None => {
-                let why = "so that packets enter the VM with the rank of its class";
-                (vhost, why.to_owned())
-            }
+        let of_vm = || {
+            let why = "so that packets enter the VM with the rank of its class";
+            (vhost, why.to_owned())
         };
+        let (priority, why) = own.map_or_else(of_vm, |own| own.rank(profile, by_ext));
         if let Some(priority) = priority {
             wanted
                 .steps

@@ -34,11 +34,15 @@ fn relay(second: &str) -> FakeHost {
         r#"{"driver":"virtio-net-pci","netdev":"hostnet0","mac":"52:54:00:00:00:01"}"#,
         r#"{"driver":"virtio-net-pci","netdev":"hostnet1","mac":"52:54:00:00:00:02"}"#,
     ];
-    let mut command = "qemu-system-x86_64\0-name\0guest=relay,debug-threads=on".to_owned();
+    let mut words = vec![
+        "qemu-system-x86_64",
+        "-name",
+        "guest=relay,debug-threads=on",
+    ];
     for (netdev, card) in netdevs.iter().zip(cards) {
-        command += &format!("\0-netdev\0{netdev}\0-device\0{card}");
+        words.extend(["-netdev", netdev, "-device", card]);
     }
-    host.file("/proc/300/cmdline", &command);
+    host.file("/proc/300/cmdline", &words.join("\0"));
     for (descriptor, tap) in [(33, "vnet0"), (34, "vnet0"), (35, "vnet1")] {
         let path = format!("/proc/300/fdinfo/{descriptor}");
         host.file(&path, &format!("pos:\t0\niff:\t{tap}\n"));
@@ -183,6 +187,9 @@ fn each_interface_may_have_a_rank_of_its_own() {
     assert!(is_ranked(&host, 301));
 }
 
+/// What happened to a host before.
+type Change<'c> = &'c dyn Fn(&FakeHost);
+
 /// What is not known keeps the VM's class, and is told.
 #[test]
 fn workers_that_cannot_be_told_apart_keep_the_vms_class_and_apply_says_so() {
@@ -197,7 +204,7 @@ fn workers_that_cannot_be_told_apart_keep_the_vms_class_and_apply_says_so() {
             "qemu-system-x86_64\0-name\0guest=relay\0-net\0tap",
         );
     };
-    let cases: [(&dyn Fn(&FakeHost), &str); 2] = [
+    let cases: [(Change<'_>, &str); 2] = [
         (&plugged_later, "3 vhost devices, and 2 of its workers"),
         (&other_monitor, "has no interface 52:54:00:00:00:02"),
     ];
