@@ -18,7 +18,7 @@ fn namespace() -> Namespace {
         "address add 10.77.0.1/24 dev merging",
         "link set merging up",
         "link set relay up",
-        "link add idle type dummy",
+        "link add idle type veth peer name far",
     ] {
         namespace.ip(words).unwrap();
     }
