@@ -14,6 +14,7 @@ pub(crate) const BUDGETS: &str = "budgets";
 /// CPU time that a VM's packets may cost the host in each period. The program takes each packet's cost as equal, and drops
 /// those that are over the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::struct_field_names)] // the unit
 pub struct Budget {
     /// CPU time in each period.
     pub runtime_ns: u64,

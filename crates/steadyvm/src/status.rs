@@ -203,13 +203,14 @@ fn receive_line(work: &ReceiveWork) -> String {
         let Received {
             packets, discarded, ..
         } = received;
-        text += &format!(
+        let _ = write!(
+            text,
             "; {packets} packets by {card}, {discarded} of them over its budget and dropped"
         );
     }
     if !work.shared_cards.is_empty() {
         let cards = work.shared_cards.join(", ");
-        text += &format!("; without polls of {cards}, which others share");
+        let _ = write!(text, "; without polls of {cards}, which others share");
     }
     printable(&text).into_owned()
 }

@@ -184,18 +184,8 @@ impl SharedCards {
         if !is_up(machine, &function) {
             return Ok(());
         }
-        let mut class = running.class_of_tap(&tap).clone();
-        if napi_budget.is_some() {
-            // In an interrupt's thread a poll has the interrupt's rank, and no bound.
-            class.threaded_napi = Some(true);
-        }
-        self.nics.push(NicProfile {
-            name: function,
-            class,
-            place: profile.place.clone(),
-            napi_budget,
-            ..NicProfile::default()
-        });
+        let class = running.class_of_tap(&tap);
+        self.nics.push(nic_of(function, class, profile, napi_budget));
         Ok(())
     }
 
@@ -250,7 +240,28 @@ impl SharedCards {
     }
 }
 
-/// What bounds the polls of a VM's function: SCHED_DEADLINE, which runs a thread before all ranks. So it is for a VM of
+/// A function's device as a card of its VM's class.
+fn nic_of(
+    function: String,
+    class: &Class,
+    profile: &VmProfile,
+    napi_budget: Option<VcpuBudget>,
+) -> NicProfile {
+    let mut class = class.clone();
+    if napi_budget.is_some() {
+        // In an interrupt's thread a poll has the interrupt's rank, and no bound.
+        class.threaded_napi = Some(true);
+    }
+    NicProfile {
+        name: function,
+        class,
+        place: profile.place.clone(),
+        napi_budget,
+        ..NicProfile::default()
+    }
+}
+
+/// What bounds the polls of a VM's function: `SCHED_DEADLINE`, which runs a thread before all ranks. So it is for a VM of
 /// rank, and the thread may run anywhere.
 fn napi_budget(profile: &VmProfile) -> Result<Option<VcpuBudget>, (String, &'static str)> {
     let Some(budget) = profile.receive else {

@@ -57,7 +57,7 @@ fn polls_of_a_vms_function_get_its_budget_and_keep_it() {
     }
 }
 
-/// SCHED_DEADLINE goes before all ranks, and takes no thread that is pinned.
+/// `SCHED_DEADLINE` goes before all ranks, and takes no thread that is pinned.
 #[test]
 fn a_budget_is_refused_to_a_vm_without_a_rank_or_with_cpus_of_its_path_and_to_no_other() {
     let normal = LIMITED.replace("\"rt\"\nnic", "\"best-effort\"\nnic");

@@ -46,6 +46,16 @@ struct Party {
     sorted: Option<SortedCard>,
 }
 
+impl Party {
+    /// Its part of the card that tells its packets apart.
+    fn sorted_since(&self, before: &Before, machine: &Machine, interval_s: f64) -> Option<Sorted> {
+        let sorted = self.sorted.as_ref()?;
+        let before = before.cards.get(&self.name);
+        let after = sorted.counts(machine)?;
+        Some(Sorted::of(&sorted.card, before, &after, interval_s))
+    }
+}
+
 /// All that is looked at.
 #[derive(Default)]
 struct Parties {
@@ -167,11 +177,7 @@ impl<'c> Watcher<'c> {
         let mut group = |party: &Party| {
             let stages = stages_of(party);
             let shared_cards = party.shared_cards.clone();
-            let sorted = party.sorted.as_ref().and_then(|sorted| {
-                let before = self.before.cards.get(&party.name);
-                let after = sorted.counts(&machine)?;
-                Some(Sorted::of(&sorted.card, before, &after, interval_s))
-            });
+            let sorted = party.sorted_since(&self.before, &machine, interval_s);
             Group {
                 name: party.name.clone(),
                 pid: party.pid,

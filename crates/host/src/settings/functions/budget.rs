@@ -72,11 +72,18 @@ impl SettingKind for XdpBudget {
             if machine.redirects.program(&name).ok() != Some(Program::Whole) {
                 continue;
             }
-            for (address, budget) in machine.redirects.budgets(&name).unwrap_or_default() {
+            let budgets = machine.redirects.budgets(&name).unwrap_or_default();
+            let all = budgets.into_iter().map(|(address, budget)| {
                 let card = card.clone();
                 let setting = Self { card, address };
-                entries.insert(setting.subject(), setting.text(&Some(budget)));
-            }
+                let value = setting.text(&Some(budget));
+                format!("{} {value}", format_address(address))
+            });
+            let all: Vec<String> = all.collect();
+            entries.insert(
+                format!("budgets of packets on {}", card.name),
+                all.join(", "),
+            );
         }
         Ok(())
     }
