@@ -2,6 +2,8 @@
 //! nobody says is named.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
+#![allow(clippy::struct_field_names)] // all are times
+#![allow(clippy::format_push_string)] // a file is written as it looks
 
 use proptest::prelude::*;
 use steadyvm_analysis::plan::{self, Measured, Missing, Report};

@@ -257,7 +257,7 @@ pub(crate) mod tests {
                 text.replace_range(at..=at, &with);
             }
             if let Ok(read) = Calibration::parse(&text) {
-                prop_assert!(read.costs().into_iter().flat_map(|(_, cost)| cost).all(|cost| cost.fault().is_none()));
+                prop_assert!(read.costs().into_iter().filter_map(|(_, cost)| cost).all(|cost| cost.fault().is_none()));
             }
         }
     }

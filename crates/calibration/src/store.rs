@@ -70,13 +70,13 @@ impl Found {
         Self::with(file, |it| it.stale_by_date(now_unix_s))
     }
 
-    fn with(file: &Path, stale: impl FnOnce(&Calibration) -> Option<Stale>) -> Self {
+    fn with(file: &Path, refuse: impl FnOnce(&Calibration) -> Option<Stale>) -> Self {
         let state = match read(file) {
             Ok(None) => State::Missing,
             Err(why) => State::Unusable(why.to_string()),
             Ok(Some(text)) => match Calibration::parse(&text) {
                 Err(why) => State::Unusable(why.to_string()),
-                Ok(calibration) => match stale(&calibration) {
+                Ok(calibration) => match refuse(&calibration) {
                     Some(why) => State::Stale(Box::new(calibration), why),
                     None => State::Valid(Box::new(calibration)),
                 },

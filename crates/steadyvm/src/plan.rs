@@ -159,6 +159,10 @@ fn calibration_of(args: &Args, text: &str) -> Result<Option<Found>> {
             file.display()
         );
     }
+    // Of another time it is said, and the plan is made; what cannot be read is wrong input.
+    if let (State::Unusable(_), Some(refused)) = (&found.state, found.refused()) {
+        bail!("{refused}");
+    }
     Ok(Some(found))
 }
 

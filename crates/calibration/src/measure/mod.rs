@@ -75,17 +75,14 @@ pub fn measure(
     let mut notes = Vec::new();
     let context_switch = switch::samples(partner, home, until(15))?;
     let working_set = caches::WorkingSet::of(machine, home);
-    let cache_reload = match &working_set {
-        Some(set) => {
-            let (set, until) = (*set, until(25));
-            thread::at(LOWEST, home, move || caches::samples(set, until))??
-        }
-        None => {
-            notes.push(format!(
-                "cache_reload: /sys/devices/system/cpu/cpu{home}/cache has no second-level cache with its size"
-            ));
-            Vec::new()
-        }
+    let cache_reload = if let Some(set) = working_set {
+        let until = until(25);
+        thread::at(LOWEST, home, move || caches::samples(set, until))??
+    } else {
+        notes.push(format!(
+            "cache_reload: /sys/devices/system/cpu/cpu{home}/cache has no second-level cache with its size"
+        ));
+        Vec::new()
     };
     let migration = if first == home {
         notes.push("migration: this process may use one CPU only".to_owned());
@@ -117,7 +114,7 @@ pub fn measure(
             seconds,
             vms,
             context_switch: Cost::of(&context_switch),
-            working_set_kib: working_set.map(|set| set.kib()),
+            working_set_kib: working_set.map(caches::WorkingSet::kib),
             cache_reload: Cost::of(&cache_reload),
             migration: Cost::of(&migration),
             wake_up: Cost::of(&wake_up),
