@@ -57,8 +57,8 @@ impl Victim {
             .lines()
             .filter(|line| line.starts_with(&format!("{group}: ")));
         let names = lines.next().unwrap().split(' ');
-        let mut named = names.zip(lines.next().unwrap().split(' '));
-        let (_, value) = named.find(|(it, _)| *it == name).unwrap();
+        let mut pairs = names.zip(lines.next().unwrap().split(' '));
+        let (_, value) = pairs.find(|(it, _)| *it == name).unwrap();
         value.parse().unwrap()
     }
 

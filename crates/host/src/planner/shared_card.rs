@@ -185,7 +185,8 @@ impl SharedCards {
             return Ok(());
         }
         let class = running.class_of_tap(&tap);
-        self.nics.push(nic_of(function, class, profile, napi_budget));
+        self.nics
+            .push(nic_of(function, class, profile, napi_budget));
         Ok(())
     }
 
