@@ -27,7 +27,8 @@ use steadyvm_cli::output;
 /// until it runs. BPF programs count it; percentiles are less than an eighth too high. On a kernel without BTF two
 /// tracepoints give exact times and cost the thread some microseconds per wake-up. Without the right to trace the values
 /// are means of the kernel's counters. A VCPU with a budget has a second line: its use in this period and how often it was
-/// throttled, as with --budgets.
+/// throttled, as with --budgets. Work of others that a thread with a rank did, such as packets that others send, is in
+/// another line: what was pending on its CPU ran with its rank.
 ///
 /// It shows the cards, VMs and services that `apply` has put in force; if there are none, all VMs.
 ///

@@ -5,6 +5,7 @@ use steadyvm_host::discover::ReceiveKind;
 use steadyvm_host::parse::SchedStat;
 use steadyvm_host::{CardCounts, CpuSet, Policy, Received, Scheduling, State, ThreadId};
 use steadyvm_sched::show::VcpuStanding;
+use steadyvm_trace::softirqs::{Counts, VECTORS};
 use steadyvm_trace::wake_ups::Waits;
 
 /// The version of the shape of JSON.
@@ -162,8 +163,50 @@ pub struct Stage {
     pub receive_cpu_s: Option<f64>,
     /// From wake-up to running.
     pub wake_up: WakeUp,
+    /// Work of others that it did over the interval; none where it is not counted.
+    pub others_work: Option<OthersWork>,
     /// Of a VCPU with a budget: what `steadyvm top --budgets` says of it.
     pub enforced: Option<VcpuStanding>,
+}
+
+/// Softirq handlers that ran in a thread, but for packets that come: they were pending on its CPU when it let softirqs run,
+/// whoever raised them, and ran with its rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct OthersWork {
+    /// Packets that are sent (`NET_TX`).
+    pub net_tx: u64,
+    /// Tasklets (`TASKLET`, `HI`).
+    pub tasklets: u64,
+    /// Timers (`TIMER`, `HRTIMER`).
+    pub timers: u64,
+    /// All others, such as disks' (`BLOCK`) and RCU's.
+    pub rest: u64,
+    /// How long they took in all, with what preempted them.
+    pub total_us: f64,
+}
+
+impl OthersWork {
+    /// Of what was counted.
+    pub fn of(counts: &Counts) -> Self {
+        let mut work = Self::default();
+        for (vector, name) in VECTORS.into_iter().enumerate() {
+            let handlers = counts.handlers[vector];
+            match name {
+                "NET_RX" => continue,
+                "NET_TX" => work.net_tx += handlers,
+                "TASKLET" | "HI" => work.tasklets += handlers,
+                "TIMER" | "HRTIMER" => work.timers += handlers,
+                _ => work.rest += handlers,
+            }
+            work.total_us += counts.ns[vector] as f64 / 1e3;
+        }
+        work
+    }
+
+    /// Handlers in all.
+    pub const fn handlers(&self) -> u64 {
+        self.net_tx + self.tasklets + self.timers + self.rest
+    }
 }
 
 /// A budget in force.
@@ -222,6 +265,8 @@ pub struct Reading {
     pub receive_cpu_ns: Option<u64>,
     /// Its waits, where they were traced.
     pub waits: Option<Waits>,
+    /// Softirq handlers that ran in it, where they were counted.
+    pub softirqs: Option<Counts>,
 }
 
 impl Stage {
@@ -253,6 +298,7 @@ impl Stage {
             cpu_percent: ran_s.map(|ran_s| 100.0 * ran_s / interval_s),
             receive_cpu_s: reading.receive_cpu_ns.map(|ns| ns as f64 / 1e9),
             wake_up,
+            others_work: reading.softirqs.as_ref().map(OthersWork::of),
             enforced: None,
         }
     }
@@ -355,6 +401,7 @@ mod tests {
             after: at(1_400_000_000, 1_600_000, 300),
             receive_cpu_ns: None,
             waits: None,
+            softirqs: None,
         }
     }
 
@@ -398,6 +445,20 @@ mod tests {
             Receive::of(&[vcpu], Vec::new(), None).cpu_percent,
             Some(0.0)
         );
+    }
+
+    #[test]
+    fn packets_that_come_are_no_work_of_others() {
+        let counts = Counts {
+            handlers: std::array::from_fn(|vector| 1 << vector),
+            ns: [1000; VECTORS.len()],
+        };
+        let work = OthersWork::of(&counts);
+        // HI 1, TIMER 2, NET_TX 4, NET_RX 8, BLOCK 16, IRQ_POLL 32, TASKLET 64, SCHED 128, HRTIMER 256, RCU 512.
+        let kinds = (work.net_tx, work.tasklets, work.timers, work.rest);
+        assert_eq!(kinds, (4, 65, 258, 688));
+        assert_eq!(work.handlers(), 1023 - 8);
+        assert!((work.total_us - 9.0).abs() < 1e-9);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use steadyvm_host::{
 };
 use steadyvm_sched::service::SOCKET;
 use steadyvm_sched::show::VcpuStanding;
+use steadyvm_trace::softirqs::Softirqs;
 use steadyvm_trace::wake_ups::{Source, WakeUps};
 
 use super::frame::{Frame, Group, InForce, Reading, Receive, Role, SCHEMA_VERSION, Sorted, Stage};
@@ -83,6 +84,8 @@ pub struct Watcher<'c> {
     found_at: Instant,
     rediscover_after: Duration,
     wake_ups: Option<WakeUps>,
+    /// None where the kernel takes no BPF programs.
+    softirqs: Option<Softirqs>,
     tracing_warning: Option<String>,
     traced: BTreeSet<u32>,
     before: Before,
@@ -103,6 +106,7 @@ impl<'c> Watcher<'c> {
             found_at: Instant::now(),
             rediscover_after: REDISCOVER_EVERY,
             wake_ups: None,
+            softirqs: None,
             tracing_warning: None,
             traced: BTreeSet::new(),
             before: Before {
@@ -126,6 +130,7 @@ impl<'c> Watcher<'c> {
         let machine = self.control.machine().clone();
         let interval_s = self.before.at.elapsed().as_secs_f64().max(1e-6);
         let waits = self.wake_ups.as_mut().map(WakeUps::take).transpose()?;
+        let softirqs = self.softirqs.as_mut().map(Softirqs::take).transpose()?;
         let mut has_ended = false;
         let mut warnings = self.parties.warnings.clone();
         let mut enforced: BTreeMap<u32, VcpuStanding> = BTreeMap::new();
@@ -159,6 +164,9 @@ impl<'c> Watcher<'c> {
                         waits: waits
                             .as_ref()
                             .map(|waits| waits.get(&tid).copied().unwrap_or_default()),
+                        softirqs: softirqs
+                            .as_ref()
+                            .and_then(|counts| counts.get(&tid).copied()),
                     };
                     let stage = Stage::of(role, &reading, interval_s);
                     let found = enforced
@@ -283,6 +291,10 @@ impl<'c> Watcher<'c> {
     }
 
     fn trace(&mut self, tids: &BTreeSet<u32>) -> Result<()> {
+        let softirqs = self.softirqs.as_mut();
+        if !softirqs.is_some_and(|it| it.retrace(tids).is_ok()) {
+            self.softirqs = Softirqs::open(tids).ok();
+        }
         let wake_ups = self.wake_ups.as_mut();
         if wake_ups.is_some_and(|it| !tids.is_empty() && it.retrace(tids).is_ok()) {
             return Ok(());

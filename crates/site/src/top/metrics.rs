@@ -9,7 +9,7 @@ use super::starving::starving;
 type Value = fn(&Stage) -> Option<f64>;
 
 /// A metric of a thread: name, unit, help, value.
-const METRICS: [(&str, &str, Value); 14] = [
+const METRICS: [(&str, &str, Value); 17] = [
     (
         "cpu_ratio",
         "CPU time of a thread over the interval, of one CPU.",
@@ -54,6 +54,21 @@ const METRICS: [(&str, &str, Value); 14] = [
         "guest_misses",
         "Jobs that the VCPU's guest has reported as done after their deadline.",
         |stage| Some(stage.enforced.as_ref()?.guest?.misses as f64),
+    ),
+    (
+        "others_net_tx",
+        "NET_TX softirqs that ran in a thread over the interval, whoever raised them.",
+        |stage| Some(stage.others_work?.net_tx as f64),
+    ),
+    (
+        "others_tasklets",
+        "Tasklets' softirqs that ran in a thread over the interval, whoever raised them.",
+        |stage| Some(stage.others_work?.tasklets as f64),
+    ),
+    (
+        "others_seconds",
+        "Time that softirqs but NET_RX took in a thread over the interval.",
+        |stage| Some(stage.others_work?.total_us / 1e6),
     ),
     (
         "wake_ups",

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use steadyvm_host::{Received, State, printable};
+use steadyvm_host::{Policy, Received, State, printable};
 use steadyvm_sched::show::VcpuStanding;
 
-use super::frame::{Frame, Receive, Sorted, Stage};
+use super::frame::{Frame, OthersWork, Receive, Sorted, Stage};
 use crate::drift::ago;
 
 /// A table of at most 100 columns.
@@ -66,6 +66,9 @@ fn write_table(text: &mut String, frame: &Frame) -> std::fmt::Result {
                 if let Some(enforced) = &stage.enforced {
                     writeln!(text, "    {}", second_row(enforced))?;
                 }
+                if let Some(work) = others_work(stage) {
+                    writeln!(text, "    {}", others_row(&work))?;
+                }
             }
             if let Some(receive) = &group.receive {
                 writeln!(text, "  {}", receive_row(receive))?;
@@ -99,6 +102,25 @@ fn row(stage: &Stage) -> String {
         figure(wake_up.p99_us),
         figure(wake_up.max_us),
     )
+}
+
+/// What a thread with a rank did for others: in a normal one it keeps nobody waiting.
+fn others_work(stage: &Stage) -> Option<OthersWork> {
+    let has_rank = matches!(
+        stage.scheduling.policy,
+        Policy::Fifo | Policy::RoundRobin | Policy::Deadline
+    );
+    stage
+        .others_work
+        .filter(|work| has_rank && work.handlers() > 0)
+}
+
+fn others_row(it: &OthersWork) -> String {
+    let text = format!(
+        "softirqs of others: NET_TX {}, tasklets {}, timers {}, rest {}; {:.0} µs",
+        it.net_tx, it.tasklets, it.timers, it.rest, it.total_us
+    );
+    cut(&text, 96)
 }
 
 /// All threads that do receive work together.
@@ -190,6 +212,7 @@ pub(super) mod tests {
                 p99_us: Some(4.0),
                 max_us: Some(4.0),
             },
+            others_work: None,
             enforced: Some(VcpuStanding {
                 period_used_ns: Some(1_234_000),
                 last_period_used_ns: Some(4_000_000),
@@ -277,5 +300,24 @@ pub(super) mod tests {
         let work = "receive work: CPU 2.5 %, 1.500 s so far; polls of eth0 1.2 %, 70 packets, 20 discarded\n";
         assert!(text.contains(work), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100));
+    }
+
+    #[test]
+    fn work_of_others_is_told_of_threads_that_have_a_rank() {
+        let mut frame = frame();
+        let work = OthersWork {
+            net_tx: 12,
+            tasklets: 3,
+            total_us: 85.4,
+            ..OthersWork::default()
+        };
+        frame.vms[0].stages[0].others_work = Some(work);
+        let said = "    softirqs of others: NET_TX 12, tasklets 3, timers 0, rest 0; 85 µs\n";
+        assert!(table(&frame).contains(said), "{}", table(&frame));
+        frame.vms[0].stages[0].scheduling = Scheduling::normal();
+        assert!(!table(&frame).contains("softirqs of others"));
+        frame.vms[0].stages[0].scheduling = Scheduling::fifo(50, 0);
+        frame.vms[0].stages[0].others_work = Some(OthersWork::default());
+        assert!(!table(&frame).contains("softirqs of others"));
     }
 }
