@@ -56,9 +56,9 @@ impl Victim {
         let mut lines = text
             .lines()
             .filter(|line| line.starts_with(&format!("{group}: ")));
-        let names = lines.next().unwrap().split(' ');
-        let mut pairs = names.zip(lines.next().unwrap().split(' '));
-        let (_, value) = pairs.find(|(it, _)| *it == name).unwrap();
+        let titles = lines.next().unwrap().split(' ');
+        let mut counted = titles.zip(lines.next().unwrap().split(' '));
+        let (_, value) = counted.find(|(it, _)| *it == name).unwrap();
         value.parse().unwrap()
     }
 
