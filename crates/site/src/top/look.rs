@@ -164,9 +164,7 @@ impl<'c> Watcher<'c> {
                         waits: waits
                             .as_ref()
                             .map(|waits| waits.get(&tid).copied().unwrap_or_default()),
-                        softirqs: softirqs
-                            .as_ref()
-                            .and_then(|counts| counts.get(&tid).copied()),
+                        softirqs: softirqs.as_ref().and_then(|it| it.get(&tid).copied()),
                     };
                     let stage = Stage::of(role, &reading, interval_s);
                     let found = enforced
@@ -292,7 +290,7 @@ impl<'c> Watcher<'c> {
 
     fn trace(&mut self, tids: &BTreeSet<u32>) -> Result<()> {
         let softirqs = self.softirqs.as_mut();
-        if !softirqs.is_some_and(|it| it.retrace(tids).is_ok()) {
+        if softirqs.is_none_or(|it| it.retrace(tids).is_err()) {
             self.softirqs = Softirqs::open(tids).ok();
         }
         let wake_ups = self.wake_ups.as_mut();
