@@ -170,7 +170,7 @@ pub struct Stage {
 }
 
 /// Softirq handlers that ran in a thread, but for packets that come: they were pending on its CPU when it let softirqs run,
-/// whoever raised them, and ran with its rank.
+XX
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct OthersWork {
     /// Packets that are sent (`NET_TX`).

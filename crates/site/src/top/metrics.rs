@@ -57,12 +57,12 @@ const METRICS: [(&str, &str, Value); 17] = [
     ),
     (
         "others_net_tx",
-        "NET_TX softirqs that ran in a thread over the interval, whoever raised them.",
+        "NET_TX softirqs that ran in a thread over the interval, also those that others raised.",
         |stage| Some(stage.others_work?.net_tx as f64),
     ),
     (
         "others_tasklets",
-        "Tasklets' softirqs that ran in a thread over the interval, whoever raised them.",
+        "Tasklets' softirqs that ran in a thread over the interval, also those that others raised.",
         |stage| Some(stage.others_work?.tasklets as f64),
     ),
     (
