@@ -169,8 +169,8 @@ pub struct Stage {
     pub enforced: Option<VcpuStanding>,
 }
 
-/// Softirq handlers that ran in a thread, but for packets that come: they were pending on its CPU when it let softirqs run,
-XX
+/// Softirq handlers that ran in a thread, but for packets that come: they were pending on its CPU when it let softirqs run, also
+/// those that others raised, and ran with its rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct OthersWork {
     /// Packets that are sent (`NET_TX`).
