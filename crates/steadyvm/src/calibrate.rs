@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use steadyvm_calibration::measure::{self, MOST_SECONDS, Partner};
 use steadyvm_calibration::{Calibration, SCHEMA_VERSION, date, store};
-use steadyvm_host::Machine;
+use steadyvm_host::{DEFAULT_STATE_DIRECTORY, HostError, Machine};
+use steadyvm_site::peers::{self, Role};
 
 use steadyvm_cli::output;
 
@@ -24,7 +25,8 @@ use crate::this_program;
 /// of the time, so VMs and services run on. The figures have the interference of all that runs meanwhile: VMs are
 /// counted and told. Measure under the load that plans are to hold for.
 ///
-/// The figures count for 90 days, on the same kernel and CPU.
+/// The figures count for 90 days, on the same kernel and CPU. While steadyvm measure runs, calibrate is refused with exit
+/// code 3: it would be measured.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The file to write
@@ -58,6 +60,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         measure::echo(stdin().lock(), stdout().lock()).context("cannot send back what was sent")?;
         return Ok(ExitCode::SUCCESS);
     }
+    refuse_under_a_measurement(Path::new(DEFAULT_STATE_DIRECTORY))?;
     let partner = Partner {
         program: this_program(),
         arguments: vec!["calibrate".into(), "--echo".into()],
@@ -82,6 +85,19 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         output::print(&render(&calibration, &args.out))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The figures of a `measure` that runs would have ours in them.
+fn refuse_under_a_measurement(directory: &Path) -> Result<(), HostError> {
+    if !peers::is_held(directory, Role::Measure) {
+        return Ok(());
+    }
+    let measure = peers::holder(directory, Role::Measure);
+    let process = measure.map_or_else(String::new, |held| format!(" ({held})"));
+    Err(HostError::KeptOff {
+        why: format!("`steadyvm measure` runs{process}, and would measure what calibrate does"),
+        fix: "wait for its end".into(),
+    })
 }
 
 fn render(calibration: &Calibration, file: &Path) -> String {

@@ -99,3 +99,16 @@ fn an_undo_of_nothing_holds_nothing() {
     let said = with_a_watch(r#"code "$S" undo; watch; setting; kill $watch"#);
     assert_eq!(said, "0\n64\n");
 }
+
+#[test]
+fn nothing_is_calibrated_into_a_measurement() {
+    let said = printed(
+        r#"mkdir -p /run/steadyvm/host; lock=/run/steadyvm/host/measure.lock; echo 1 > $lock
+        code flock $lock "$S" calibrate --seconds 1 --out /run/calibration.toml
+        grep -o "steadyvm measure. runs" /run/said; ls /run/calibration.toml 2>&1 | grep -o 'No such'"#,
+    );
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "3", "{said}");
+    assert!(lines[1].starts_with("steadyvm measure"), "{said}");
+    assert_eq!(lines[2..], ["No such"], "{said}");
+}

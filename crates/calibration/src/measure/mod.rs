@@ -5,7 +5,8 @@
 //! CPU, far below the 95 % from which on the kernel throttles (`sched_rt_runtime_us`). What has the rank of a VCPU sleeps, but
 //! for microseconds.
 //!
-//! Each part has its share of the time; a part that is slower than its share ends with at least a few samples.
+//! Each part has its share of the time; a part that is slower than its share ends with at least a few samples. One that gets no
+//! time on a CPU ends the measurement with an error, 20 s later.
 
 mod caches;
 mod interruption;
@@ -20,7 +21,7 @@ mod wake_up;
 use std::time::{Duration, Instant};
 
 use steadyvm_fault::{Fault, Result};
-use steadyvm_host::{CpuSet, KernelThreads, Machine, Threads, discover};
+use steadyvm_host::{Machine, discover};
 
 pub use partner::{Partner, echo};
 
@@ -65,7 +66,7 @@ pub fn measure(
         ));
     };
     // Before anything is measured: without the policy nothing is.
-    thread::at(LOWEST, home, || ())?;
+    thread::at(LOWEST, home, Instant::now(), || Ok(()))?;
     let rank = steadyvm_host::Priorities::default().vcpu;
     let here = Here::of(machine);
     let vms = count_vms(machine);
@@ -77,7 +78,7 @@ pub fn measure(
     let working_set = caches::WorkingSet::of(machine, home);
     let cache_reload = if let Some(set) = working_set {
         let until = until(25);
-        thread::at(LOWEST, home, move || caches::samples(set, until))??
+        thread::at(LOWEST, home, until, move || caches::samples(set, until))?
     } else {
         notes.push(format!(
             "cache_reload: /sys/devices/system/cpu/cpu{home}/cache has no second-level cache with its size"
@@ -89,9 +90,9 @@ pub fn measure(
         Vec::new()
     } else {
         let until = until(10);
-        thread::at(LOWEST, home, move || {
+        thread::at(LOWEST, home, until, move || {
             migration::samples([first, home], until)
-        })??
+        })?
     };
     let wake_up = wake_up::samples(first, home, rank, until(15))?;
     let some: Vec<usize> = spread(&cpus, MOST_CPUS);
@@ -99,10 +100,10 @@ pub fn measure(
     let (mut timer, mut interruption) = (Vec::new(), Vec::new());
     for &cpu in &some {
         let until = Instant::now() + each(15);
-        timer.extend(thread::at(rank, cpu, move || timer::samples(until))??);
+        timer.extend(thread::at(rank, cpu, until, move || timer::samples(until))?);
         let until = Instant::now() + each(20);
-        interruption.extend(thread::at(LOWEST, cpu, move || {
-            interruption::samples(until)
+        interruption.extend(thread::at(LOWEST, cpu, until, move || {
+            Ok(interruption::samples(until))
         })?);
     }
     let vms = vms.max(count_vms(machine));
@@ -127,10 +128,7 @@ pub fn measure(
 
 /// The CPUs that this process may use: they have no need to be set aside.
 fn own_cpus() -> Result<Vec<usize>> {
-    let own: CpuSet = KernelThreads
-        .affinity(thread::own())
-        .map_err(|error| Fault::cannot("read the CPUs of this process", error))?;
-    Ok(own.iter().collect())
+    Ok(thread::own_cpus()?.iter().collect())
 }
 
 /// So many of them at most, from the first to the last.

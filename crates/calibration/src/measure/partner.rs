@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use steadyvm_fault::{At, Fault, Result};
+use steadyvm_host::CpuSet;
+
+use super::thread;
 
 /// How it is started.
 #[derive(Debug, Clone)]
@@ -21,6 +24,8 @@ pub struct Partner {
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
+    /// Where it may run.
+    cpus: CpuSet,
 }
 
 impl Partner {
@@ -33,7 +38,11 @@ impl Partner {
             .spawn()
             .at("start", &self.program)?;
         let pipes = child.stdin.take().zip(child.stdout.take());
-        let running = Running { child };
+        let mut running = Running {
+            child,
+            cpus: CpuSet::default(),
+        };
+        running.cpus = thread::own_cpus()?;
         let (to, from) = pipes
             .ok_or_else(|| Fault::machine("the partner has no pipes", "it was just started"))?;
         Ok((running, to, from))
@@ -48,6 +57,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // Where it gets no time it could not end.
+        thread::release(self.pid(), &self.cpus);
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -5,8 +5,7 @@
 
 use std::io::{Read, Write};
 use std::process::{ChildStdin, ChildStdout};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use steadyvm_fault::{Fault, Result};
 
@@ -19,33 +18,12 @@ const FIRST: usize = 100;
 const LEAST: usize = 200;
 /// More say nothing new.
 const MOST: usize = 200_000;
-/// How long beyond its time it may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn samples(partner: &Partner, cpu: usize, until: Instant) -> Result<Vec<u64>> {
     let (running, to, from) = partner.start()?;
     thread::set(running.pid(), LOWEST, cpu)?;
-    let (tell, told) = channel();
-    let measuring = std::thread::Builder::new()
-        .spawn(move || {
-            let samples =
-                thread::set(thread::own(), LOWEST, cpu).and_then(|()| round_trips(to, from, until));
-            // Nobody waits if it took too long.
-            let _ = tell.send(samples);
-        })
-        .map_err(|error| Fault::cannot("start a thread", error))?;
-    let left = until.saturating_duration_since(Instant::now());
-    let samples = match told.recv_timeout(left + PATIENCE) {
-        Ok(samples) => samples,
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(Fault::machine(
-            "switches were not measured",
-            "the partner did not answer in time",
-        )),
-    };
-    // Its pipe ends, and so does a thread that still waits.
-    drop(running);
-    let _ = measuring.join();
-    samples
+    // The partner ends afterwards, and so does a thread that still waits for its answer.
+    thread::at(LOWEST, cpu, until, move || round_trips(to, from, until))
 }
 
 fn round_trips(mut to: ChildStdin, mut from: ChildStdout, until: Instant) -> Result<Vec<u64>> {

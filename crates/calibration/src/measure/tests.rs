@@ -1,8 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 
-use steadyvm_host::{KernelThreads, Policy};
+use steadyvm_host::{KernelThreads, Policy, Threads as _};
 
 use super::*;
 
@@ -85,6 +88,42 @@ fn a_partner_that_ends_is_an_error_and_not_a_wait() {
     };
     let said = switch::samples(&absent, cpu, begun).unwrap_err();
     assert!(said.to_string().contains("/no/such/program"), "{said}");
+}
+
+/// A thread that computes at a higher rank keeps ours from its CPU: nobody waits for ours, and it ends all the same.
+#[test]
+fn a_cpu_that_gives_no_time_is_an_error_and_not_a_wait() {
+    if !is_root() {
+        return;
+    }
+    let cpu = own_cpus().unwrap()[0];
+    let stop = Arc::new(AtomicBool::new(false));
+    let (say, said) = channel();
+    let computing = {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            thread::set(thread::own(), LOWEST + 1, cpu).unwrap();
+            say.send(()).unwrap();
+            while !stop.load(Ordering::Relaxed) {}
+        })
+    };
+    said.recv().unwrap();
+    let (ended, has_ended) = channel();
+    let kept_off = thread::Measuring::start(move || {
+        thread::set(thread::own(), LOWEST, cpu)?;
+        ended.send(()).unwrap();
+        Ok(())
+    });
+    let error = kept_off
+        .unwrap()
+        .end(Instant::now(), Duration::from_millis(100))
+        .unwrap_err();
+    assert!(error.to_string().contains("in time"), "{error}");
+    // It was let go: it ends while the other one still computes, or on another CPU.
+    let end = has_ended.recv_timeout(Duration::from_secs(30));
+    stop.store(true, Ordering::Relaxed);
+    computing.join().unwrap();
+    assert_eq!(end, Ok(()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use steadyvm_fault::{Fault, Result};
 
-use super::thread;
+use super::thread::{self, Measuring, PATIENCE};
 
 const BETWEEN: Duration = Duration::from_micros(500);
 const FIRST: usize = 10;
@@ -16,21 +16,19 @@ const LEAST: usize = 100;
 pub(super) fn samples(other: usize, cpu: usize, rank: u32, until: Instant) -> Result<Vec<u64>> {
     let (mut reader, mut writer) = pipe().map_err(|error| Fault::cannot("make a pipe", error))?;
     let epoch = Instant::now();
-    let sleeper = std::thread::Builder::new()
-        .spawn(move || -> Result<Vec<u64>> {
-            thread::set(thread::own(), rank, cpu)?;
-            let mut samples = Vec::new();
-            // When it was written.
-            let mut then_ns = [0; 8];
-            // The other side has no pipe any more: that is the end.
-            while reader.read_exact(&mut then_ns).is_ok() {
-                let now_ns = epoch.elapsed().as_nanos() as u64;
-                samples.push(now_ns.saturating_sub(u64::from_ne_bytes(then_ns)));
-            }
-            Ok(samples)
-        })
-        .map_err(|error| Fault::cannot("start a thread", error))?;
-    let waker = move || -> Result<()> {
+    let sleeper = Measuring::start(move || {
+        thread::set(thread::own(), rank, cpu)?;
+        let mut samples = Vec::new();
+        // When it was written.
+        let mut then_ns = [0; 8];
+        // The other side has no pipe any more: that is the end.
+        while reader.read_exact(&mut then_ns).is_ok() {
+            let now_ns = epoch.elapsed().as_nanos() as u64;
+            samples.push(now_ns.saturating_sub(u64::from_ne_bytes(then_ns)));
+        }
+        Ok(samples)
+    })?;
+    let waker = Measuring::start(move || {
         thread::on(other)?;
         let mut count = 0;
         while count < FIRST + LEAST || Instant::now() < until {
@@ -42,13 +40,10 @@ pub(super) fn samples(other: usize, cpu: usize, rank: u32, until: Instant) -> Re
             count += 1;
         }
         Ok(())
-    };
-    let woken = std::thread::Builder::new()
-        .spawn(waker)
-        .map_err(|error| Fault::cannot("start a thread", error))?;
-    let ended = |_| Fault::machine("a thread that measured ended early", "it panicked");
-    let woken = woken.join().map_err(ended)?;
-    let samples = sleeper.join().map_err(ended)??;
+    })?;
+    let woken = waker.end(until, PATIENCE);
+    // An error of the one that is woken says why the other could not wake it.
+    let samples = sleeper.end(until, PATIENCE)?;
     woken?;
     Ok(samples.into_iter().skip(FIRST).collect())
 }

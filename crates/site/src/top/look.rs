@@ -290,8 +290,9 @@ impl<'c> Watcher<'c> {
 
     fn trace(&mut self, tids: &BTreeSet<u32>) -> Result<()> {
         let softirqs = self.softirqs.as_mut();
-        if softirqs.is_none_or(|it| it.retrace(tids).is_err()) {
-            self.softirqs = Softirqs::open(tids).ok();
+        if softirqs.is_none_or(|it| tids.is_empty() || it.retrace(tids).is_err()) {
+            let is_any = !tids.is_empty();
+            self.softirqs = is_any.then(|| Softirqs::open(tids).ok()).flatten();
         }
         let wake_ups = self.wake_ups.as_mut();
         if wake_ups.is_some_and(|it| !tids.is_empty() && it.retrace(tids).is_ok()) {
