@@ -56,6 +56,20 @@ impl Ext {
             last.reason
         ))
     }
+
+    /// What is to be told of an end that came after what was known `before` and is waited after no longer; none if there is none.
+    ///
+    /// A look may come only after the pause: the end is told all the same.
+    pub fn ended_since(&self, before: &Self) -> Option<String> {
+        let (_, last) = self.ended.as_ref()?;
+        let known = before.ended.as_ref().map(|(_, last)| last);
+        (self.verdict == Verdict::MayRun && known != Some(last)).then(|| {
+            format!(
+                "the kernel has ended the scheduler of VCPU budgets, for: {}; it is loaded again",
+                last.reason
+            )
+        })
+    }
 }
 
 /// A person asks for it again.
@@ -71,5 +85,40 @@ pub fn trouble() -> Option<String> {
     match service::ask(Path::new(service::SOCKET), &Request::Enforced) {
         Err(error @ (Error::Silent { .. } | Error::OtherVersion { .. })) => Some(error.to_string()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ends: &[u64], now_boottime_s: u64) -> Ext {
+        let end = |&boottime_s: &u64| Ejection {
+            boottime_s,
+            unix_s: boottime_s,
+            reason: format!("stall {boottime_s}"),
+        };
+        Ext::of(&ends.iter().map(end).collect::<Vec<_>>(), now_boottime_s)
+    }
+
+    #[test]
+    fn an_end_is_told_once_whenever_the_next_look_comes() {
+        // A look within the pause tells it, and the one after the pause does not tell it again.
+        let (before, within, after) = (at(&[], 990), at(&[1000], 1005), at(&[1000], 1011));
+        assert!(within.held_off("none").unwrap().contains("stall 1000"));
+        assert_eq!(within.ended_since(&before), None);
+        assert_eq!(after.held_off("none"), None);
+        assert_eq!(after.ended_since(&within), None);
+        // The first look comes after the pause.
+        let told = after.ended_since(&before).unwrap();
+        assert!(
+            told.contains("has ended the scheduler") && told.contains("stall 1000"),
+            "{told}"
+        );
+        // A second end, of which the pause is over, too.
+        let second = at(&[1000, 1050], 1111);
+        assert!(second.ended_since(&after).unwrap().contains("stall 1050"));
+        // What was there from the start is known.
+        assert_eq!(after.ended_since(&after), None);
     }
 }

@@ -52,7 +52,12 @@ impl Pace {
     /// Takes note of an event.
     pub fn note(&mut self, event: Event, now: Instant) {
         let after: &[u64] = match event {
-            Event::VmCreated | Event::Service | Event::Link | Event::Cpu | Event::Lost => &AFTER_MS,
+            Event::VmCreated
+            | Event::Service
+            | Event::Link
+            | Event::Cpu
+            | Event::Scheduler
+            | Event::Lost => &AFTER_MS,
             Event::Vcpu => &AFTER_NAME_MS,
             Event::VmGone | Event::Reload => &[0],
             Event::VmUnknown | Event::End => return,

@@ -43,6 +43,8 @@ pub struct Site {
     /// What was said to fail, by its name and the reason.
     said_failed: BTreeSet<NotServed>,
     backoff: Backoff,
+    /// Ends of the scheduler by the kernel that no look has told.
+    ends: Vec<String>,
     /// The owner's file and those beside it, which the rest was made of.
     files: (File, Vec<DropIn>),
 }
@@ -172,6 +174,9 @@ impl Site {
         self.said = old.said;
         self.said_failed = old.said_failed;
         self.backoff = old.backoff;
+        self.ends = old.ends;
+        self.ends
+            .extend(self.parsed.ext.ended_since(&old.parsed.ext));
     }
 
     fn of(
@@ -199,6 +204,7 @@ impl Site {
             said: BTreeSet::new(),
             said_failed: BTreeSet::new(),
             backoff: Backoff::default(),
+            ends: Vec::new(),
             files,
         };
         if source.is_strict {
@@ -239,7 +245,8 @@ impl Site {
             .doubts()
             .chain(applied.warnings.iter().cloned())
             .collect();
-        let new_warnings = warnings.difference(&self.said).cloned().collect();
+        let mut new_warnings: Vec<String> = warnings.difference(&self.said).cloned().collect();
+        new_warnings.append(&mut self.ends);
         self.said = warnings;
         let faults = self.faults(&applied.failed);
         let failed: BTreeSet<NotServed> = faults.iter().cloned().collect();

@@ -1,7 +1,7 @@
 //! What happens on this host that can make a setting obsolete: VMs, links, CPUs, signals.
 //!
 //! KVM says on the kernel's uevent socket that a VM was made or is gone (`kvm_uevent_notify_change`,
-//! `virt/kvm/kvm_main.c`); the same socket tells of CPUs. Link changes come from rtnetlink's group
+//! `virt/kvm/kvm_main.c`); the same socket tells of CPUs and of `sched_ext` schedulers. Link changes come from rtnetlink's group
 //! `RTMGRP_LINK`. Reading needs no rights beyond those of the network namespace. That a VCPU is about to be made, a
 //! thread's name says (`connector`), where this process may know. What concerns only others is left out (`concern`).
 
@@ -52,6 +52,8 @@ pub enum Event {
     Link,
     /// A CPU went on- or offline.
     Cpu,
+    /// A `sched_ext` scheduler has ended: the kernel ended it, or its loader did.
+    Scheduler,
     /// Events were lost: anything may have changed.
     Lost,
     /// SIGHUP: read the file again.
@@ -226,12 +228,13 @@ fn drain(
     }
 }
 
-/// What the kernel says of VMs and CPUs, with the process.
+/// What the kernel says of VMs, with the process, of CPUs and of schedulers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Uevent {
     Created(Option<u32>),
     Gone(Option<u32>),
     Cpu,
+    Scheduler,
 }
 
 impl Uevent {
@@ -239,6 +242,7 @@ impl Uevent {
     fn event(self, concern: &mut Concern) -> Option<Event> {
         match self {
             Self::Cpu => Some(Event::Cpu),
+            Self::Scheduler => Some(Event::Scheduler),
             Self::Gone(pid) => concern.gone(pid).then_some(Event::VmGone),
             Self::Created(pid) => Some(match concern.made(pid) {
                 Meaning::Meant => Event::VmCreated,
@@ -259,6 +263,8 @@ fn of_uevent(message: &[u8]) -> Option<Uevent> {
         (b"misc", Some(b"create"), _) if is_kvm(&value) => Some(Uevent::Created(pid())),
         (b"misc", Some(b"destroy"), _) if is_kvm(&value) => Some(Uevent::Gone(pid())),
         (b"cpu", _, Some(b"online" | b"offline")) => Some(Uevent::Cpu),
+        // `kobject_del` of `scx_root` (kernel/sched/ext.c).
+        (b"sched_ext", _, Some(b"remove")) => Some(Uevent::Scheduler),
         _ => None,
     }
 }
@@ -306,6 +312,11 @@ mod tests {
                 ],
                 Some(Uevent::Cpu),
             ),
+            (
+                vec!["ACTION=remove", "SUBSYSTEM=sched_ext", "SCXOPS=steadyvm"],
+                Some(Uevent::Scheduler),
+            ),
+            (vec!["ACTION=add", "SUBSYSTEM=sched_ext"], None),
             (vec!["ACTION=add", "SUBSYSTEM=block"], None),
             (vec!["EVENT=create", "SUBSYSTEM=misc", "DEVNAME=fuse"], None),
         ] {
