@@ -14,7 +14,9 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+pub mod attacks;
 mod backoff;
+pub mod bounds;
 mod budgets;
 pub mod calibration;
 pub mod capacity;

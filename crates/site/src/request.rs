@@ -9,24 +9,7 @@ use steadyvm_host::Machine;
 use crate::cpus::CpusHere;
 use crate::source::DEFAULT_FILE;
 
-/// Reads a plan, JSON by its name, or on standard input by its first brace.
-///
-/// # Errors
-/// What is no plan, with its place.
-pub fn of(file: &Path, text: &str) -> Result<Request, InputError> {
-    let is_json = if file == Path::new("-") {
-        text.trim_start().starts_with('{')
-    } else {
-        (file.extension()).is_some_and(|extension| extension == "json")
-    };
-    if is_json {
-        plan::json::parse(text)
-    } else {
-        plan::file::parse(text)
-    }
-}
-
-/// The same; a host that does not say its CPUs is this one, and costs that the file leaves out are those that were measured. A
+/// Reads a plan; a host that does not say its CPUs is this one, and costs that the file leaves out are those that were measured. A
 /// request in JSON takes none. Beside it what is not so of the file that this host has by itself.
 ///
 /// # Errors
@@ -37,7 +20,7 @@ pub fn of_this_host(
     measured: &Measured,
 ) -> Result<(Request, Option<String>), InputError> {
     if is_json(file, text) {
-        return Ok((of(file, text)?, None));
+        return Ok((plan::json::parse(text)?, None));
     }
     let parsed = File::parse("", text)?;
     let Ok(here) = CpusHere::of(&Machine::real()) else {
@@ -51,8 +34,11 @@ pub fn of_this_host(
     Ok((request, lacks))
 }
 
-/// Whether it is a request in JSON, by its name or its first brace.
+/// Whether it is a request in JSON: by its name, or on standard input by its first brace.
 pub fn is_json(file: &Path, text: &str) -> bool {
-    let is_named_so = file.extension().is_some_and(|it| it == "json");
-    is_named_so || text.trim_start().starts_with('{')
+    if file == Path::new("-") {
+        text.trim_start().starts_with('{')
+    } else {
+        file.extension().is_some_and(|it| it == "json")
+    }
 }

@@ -1,6 +1,7 @@
 //! What is planned, what is in force, what has drifted.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Serialize;
 use steadyvm_analysis::plan::{ServiceReport, VcpuReport};
@@ -9,6 +10,8 @@ use steadyvm_host::{
     Desired, Group, HostControl, Plan, ReceiveWork, Setting, State, Way, receive_work,
 };
 
+use crate::attacks::{self, Exposed};
+use crate::bounds::{self, Measured};
 use crate::control::Control;
 use crate::drift::{Drift, Mended};
 use crate::error::{Error, Result};
@@ -38,6 +41,10 @@ pub struct Status {
     pub receive_work: Vec<ReceiveWork>,
     /// Planned bounds of services.
     pub services: Vec<ServiceReport>,
+    /// What was measured of them last since the boot.
+    pub measured: Vec<Measured>,
+    /// Attacks that VMs that run do not withstand, as what is wanted for them has it.
+    pub exposed: Vec<Exposed>,
     /// Settings in force that hold.
     pub holding: usize,
     /// Settings that were made and no longer hold.
@@ -95,6 +102,9 @@ struct Seen {
     drift: Drift,
     watch: bool,
     kept_off: Option<String>,
+    measured: Vec<Measured>,
+    /// The file that the host is held against.
+    file: PathBuf,
 }
 
 impl Seen {
@@ -118,6 +128,8 @@ pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Statu
         kept_off: peers::ask(&control.directory, Actor::Keeper)
             .err()
             .map(|why| why.to_string()),
+        measured: bounds::read(&control.directory),
+        file: std::path::absolute(&source.file).unwrap_or_else(|_| source.file.clone()),
     };
     let mut status = Status::of_host(shown, &seen);
     status.is_of_method = is_of_method(&host);
@@ -145,6 +157,9 @@ pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Statu
         None
     };
     status.count_receive_work(&host, profile.as_ref());
+    if let Some(profile) = &profile {
+        status.exposed = attacks::of(profile, &status.in_force.packet_ways);
+    }
     status.in_force.warnings.extend(ext::trouble());
     Ok((status, error))
 }
@@ -172,6 +187,8 @@ impl Status {
             running: BTreeMap::new(),
             receive_work: Vec::new(),
             services: Vec::new(),
+            measured: Vec::new(),
+            exposed: Vec::new(),
             holding: in_force.settings.len() - drifted.len(),
             drifted,
             missing: Vec::new(),
@@ -212,6 +229,11 @@ impl Status {
             self.feasible = Some(plan.feasible);
             self.vms = budgets.collect();
             self.services.clone_from(&plan.services);
+            self.measured.clone_from(&seen.measured);
+            let is_planned = |it: &Measured| {
+                it.file == seen.file && plan.services.iter().any(|of| of.name == it.bound.service)
+            };
+            self.measured.retain(is_planned);
         }
         let subjects = planned.steps.iter().map(|step| step.change.subject());
         self.missing_since_unix_s = subjects

@@ -11,6 +11,7 @@ use serde::Serialize;
 use steadyvm_calibration::store::{Found, State, Word};
 use steadyvm_host::doctor::{self, Check, Report, Status};
 use steadyvm_host::{DEFAULT_STATE_DIRECTORY, Machine, PacketWay, Way, printable};
+use steadyvm_site::attacks::Exposed;
 use steadyvm_site::{Control, DEFAULT_FILE, Source, calibration, status};
 
 use steadyvm_cli::output;
@@ -18,7 +19,8 @@ use steadyvm_cli::output;
 /// Say what this machine can and cannot promise, and why. Warns, never refuses.
 ///
 /// Of each VM that /etc/steadyvm.toml names, or that a method is in force for, it says which way its packets take: by a function
-/// of a shared card, by a card of its own, or behind everybody's, and what is left to do.
+/// of a shared card, by a card of its own, or behind everybody's, and what is left to do. It names attacks that such a VM's settings
+/// leave it or others open to.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON.
@@ -29,12 +31,13 @@ pub struct Args {
 /// Runs the verb. Whatever it finds, it ends with 0.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let report = doctor::examine(&Machine::real());
-    let packet_ways = packet_ways();
+    let (packet_ways, exposed) = of_vms();
     let calibration = calibration::of_this_host();
     if args.json {
         output::json(&Examined {
             report: &report,
             packet_ways: &packet_ways,
+            exposed: &exposed,
             calibration: Calibration {
                 state: calibration.word(),
                 note: note(&calibration),
@@ -43,7 +46,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     } else {
         let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         // What is found has no control characters: `doctor::examine` sees to it.
-        output::styled(&render(&report, &packet_ways, &calibration, colour))?;
+        output::styled(&render(
+            &report,
+            (&packet_ways, &exposed),
+            &calibration,
+            colour,
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -54,6 +62,7 @@ struct Examined<'a> {
     #[serde(flatten)]
     report: &'a Report,
     packet_ways: &'a [PacketWay],
+    exposed: &'a [Exposed],
     calibration: Calibration,
 }
 
@@ -79,15 +88,19 @@ fn note(found: &Found) -> String {
     printable(&said).into_owned()
 }
 
-/// The ways of the VMs that are known; none where there is no file, or it cannot be read: `status` says why.
-fn packet_ways() -> Vec<PacketWay> {
+/// Of the VMs that are known, the ways of their packets and the attacks that they do not withstand; none where there is no file,
+/// or it cannot be read: `status` says why.
+fn of_vms() -> (Vec<PacketWay>, Vec<Exposed>) {
     let control = Control {
         directory: DEFAULT_STATE_DIRECTORY.into(),
         patience: Duration::ZERO,
     };
     let source = Source::of(Path::new(DEFAULT_FILE));
     let looked = status::look(&source, false, &control);
-    looked.map_or_else(|_| Vec::new(), |(status, _)| status.in_force.packet_ways)
+    looked.map_or_else(
+        |_| (Vec::new(), Vec::new()),
+        |(status, _)| (status.in_force.packet_ways, status.exposed),
+    )
 }
 
 /// Lines are wrapped at this column.
@@ -95,7 +108,12 @@ const WIDTH: usize = 100;
 /// Where the details of a check begin.
 const INDENT: usize = 10;
 
-fn render(report: &Report, packet_ways: &[PacketWay], calibration: &Found, colour: bool) -> String {
+fn render(
+    report: &Report,
+    (packet_ways, exposed): (&[PacketWay], &[Exposed]),
+    calibration: &Found,
+    colour: bool,
+) -> String {
     let mut text = format!("steadyvm doctor: kernel {}\n", report.kernel);
     let column = report
         .checks
@@ -112,6 +130,7 @@ fn render(report: &Report, packet_ways: &[PacketWay], calibration: &Found, colou
         render_check(&mut text, check, column, colour);
     }
     render_ways(&mut text, packet_ways, column, colour);
+    render_attacks(&mut text, exposed, column, colour);
     text.push_str("\nplans\n");
     let status = match calibration.word() {
         Word::Valid => label(Status::Ok, colour),
@@ -179,6 +198,23 @@ fn render_ways(text: &mut String, packet_ways: &[PacketWay], column: usize, colo
             text,
             &packets.sentence(),
             INDENT + column.max(title.chars().count()) + 2,
+        );
+    }
+}
+
+fn render_attacks(text: &mut String, exposed: &[Exposed], column: usize, colour: bool) {
+    for (place, it) in exposed.iter().enumerate() {
+        if place == 0 {
+            text.push_str("\nattacks\n");
+        }
+        let title = format!("VM {}", printable(&it.vm));
+        let _ = write!(text, "  {}  {title:column$}  ", label(Status::Warn, colour));
+        let indent = INDENT + column.max(title.chars().count()) + 2;
+        let attacks = it.attacks.join(", ");
+        wrap(
+            text,
+            &format!("{attacks}: {}; {}", it.why, it.to_do),
+            indent,
         );
     }
 }
@@ -286,7 +322,13 @@ mod tests {
 
     #[test]
     fn text_is_grouped_wrapped_and_plain() {
-        let text = render(&report(), &ways(), &calibration(), false);
+        let exposed = Exposed {
+            vm: "web".into(),
+            attacks: &["udp-small", "arp"],
+            why: "a flood".into(),
+            to_do: "name the card".into(),
+        };
+        let text = render(&report(), (&ways(), &[exposed]), &calibration(), false);
         assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
         assert!(!text.contains('\x1b'));
         assert!(text.contains("\nkernel\n") && text.contains("why: it matters"));
@@ -301,6 +343,8 @@ mod tests {
         );
         let packets = "\npackets\n  warn    VM web  by the shared ring of eth0: eth0 has no virtual functions; give it a";
         assert!(text.contains(packets) && !text.contains("VM off"), "{text}");
+        let attacks = "\nattacks\n  warn    VM web  udp-small, arp: a flood; name the card\n";
+        assert!(text.contains(attacks), "{text}");
         // No fault: it is not counted.
         let note = "\nplans\n  note    calibration  nothing was measured here";
         assert!(text.contains(note), "{text}");
@@ -309,6 +353,6 @@ mod tests {
 
     #[test]
     fn colour_is_used_when_asked() {
-        assert!(render(&report(), &[], &calibration(), true).contains("\x1b[33mwarn"));
+        assert!(render(&report(), (&[], &[]), &calibration(), true).contains("\x1b[33mwarn"));
     }
 }

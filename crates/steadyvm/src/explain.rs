@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let service = args
         .plan
         .as_deref()
-        .map(|file| explain::planned(file, args.service.as_deref()));
+        .map(|file| explain::planned(file, args.service.as_deref(), args.from.is_none()));
     let service = service.transpose()?;
     let recorded = match &args.from {
         Some(file) => Recorded::load(file)?,

@@ -124,6 +124,15 @@ fn write(status: &Status, text: &mut String) -> std::fmt::Result {
             service.name, service.vm
         )?;
     }
+    for measured in &status.measured {
+        let found = measured.round_trips.sentence(&measured.bound);
+        let when = ago(measured.unix_s, now_unix_s());
+        writeln!(
+            text,
+            "service {}, measured {when}: {found}",
+            measured.bound.service
+        )?;
+    }
     let now_unix_s = now_unix_s();
     for drifted in &status.drifted {
         let setting = &drifted.setting;

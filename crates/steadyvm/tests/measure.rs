@@ -79,6 +79,52 @@ fn a_watch_keeps_off_meanwhile_and_status_tells_what_it_mended() {
     assert!(said.contains("a watch set or mended 1 settings"), "{said}");
 }
 
+#[test]
+fn round_trips_are_held_against_the_plans_bound_and_status_says_it() {
+    let said = printed(
+        r#"serve
+        cp /run/site.toml /run/planned.toml
+        for name in web cache; do
+          printf '[[service]]\nname = "%s"\nvm = "%s"\nc = "1ms"\nt = "1s"\n' $name $name >> /run/planned.toml
+        done
+        printf '[host]\npcpus = 2\n' >> /run/planned.toml
+        code "$S" "${MEASURE[@]}" --file /run/planned.toml --rounds 2 --samples 10
+        grep -o 'with: its plan has bounds of 2 services.*' /run/said
+        code "$S" "${MEASURE[@]}" --file /run/planned.toml --rounds 2 --samples 10 --bound none; cat /run/said
+        code "$S" "${MEASURE[@]}" --methods vanilla --files /run/site.toml --rounds 2 --samples 10 --bound web; cat /run/said
+        code "$S" "${MEASURE[@]}" --file /run/planned.toml --rounds 2 --samples 10 --bound web
+        grep -o 'with: the plan.s bound of service web.*none was over it' /run/said
+        "$S" status /run/planned.toml 2>&1 | grep '^service' || true
+        "$S" status --json /run/planned.toml 2> /dev/null | grep -c '"answered": 10,' || true"#,
+    );
+    let mut lines = said.lines();
+    assert_eq!(lines.next(), Some("0"), "{said}");
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .ends_with("against the measurement: web, cache"),
+        "{said}"
+    );
+    assert!(
+        said.contains("2\nsteadyvm: planned.toml has no service \"none\""),
+        "{said}"
+    );
+    assert!(
+        said.contains("2\nsteadyvm: --bound web: no row has a plan"),
+        "{said}"
+    );
+    let sentence = "of 10 round trips the longest took ";
+    assert_eq!(said.matches(sentence).count(), 2, "{said}");
+    assert!(said.contains("service web in web: bound "), "{said}");
+    assert!(
+        said.contains("service web, measured 0 s ago: of 10"),
+        "{said}"
+    );
+    assert!(!said.contains("service cache, measured"), "{said}");
+    assert!(said.ends_with("\n1"), "{said}");
+}
+
 /// The way to the client's machine stalls in the second phase, as an ssh whose other end has gone.
 #[test]
 fn a_client_that_stalls_is_not_waited_for_and_what_was_in_force_is_again() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Missing, ServerName};
+use super::{Missing, ServerName, costs};
 use crate::time::{Amount, Time};
 
 /// The answer's version; it changes when a field changes its meaning.
@@ -188,6 +188,13 @@ pub struct ServiceReport {
     pub limit: Option<Time>,
     /// The bound is within the limit.
     pub met: bool,
+}
+
+impl ServiceReport {
+    /// What the bound has nothing for, and what to do, in words; none if it is complete.
+    pub fn lacks(&self) -> Option<String> {
+        (!self.incomplete.is_empty()).then(|| costs::sentence(&self.incomplete))
+    }
 }
 
 /// A way of a service.

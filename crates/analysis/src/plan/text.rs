@@ -141,8 +141,9 @@ fn write_service(
         show(service.guest_wakeup),
         show(service.send_path),
     )?;
-    if service.bound.is_some() && !service.incomplete.is_empty() {
-        let sentence = costs::sentence(&service.incomplete);
+    if service.bound.is_some()
+        && let Some(sentence) = service.lacks()
+    {
         writeln!(out, "    incomplete: {sentence}")?;
     }
     let Some(deadline) = service.guest_deadline else {

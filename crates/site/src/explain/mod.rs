@@ -12,12 +12,13 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use steadyvm_analysis::plan::{self, ServiceReport};
+use steadyvm_analysis::plan::{self, Measured, ServiceReport};
 use steadyvm_host::discover::{self, Processes};
 use steadyvm_host::{HostError, Machine, Thread, printable};
 use steadyvm_trace::receive_path::{Findings, Legs, Setup, VmThreads, Wanted};
 use steadyvm_trace::{Name, Recorder, socket, softirq_lock_offset};
 
+use crate::calibration;
 use crate::error::Result;
 use crate::request;
 
@@ -54,17 +55,23 @@ impl Wish {
     }
 }
 
-/// The service of a plan file.
+/// The service of a plan file; `is_here`: the costs that it leaves out are those that were measured of this host, as in `plan`.
 ///
 /// # Errors
 /// What is no plan, or has no such service.
-pub fn planned(file: &Path, name: Option<&str>) -> Result<ServiceReport, HostError> {
+pub fn planned(file: &Path, name: Option<&str>, is_here: bool) -> Result<ServiceReport, HostError> {
     let bad = |why: String| HostError::BadInput {
         what: format!("{}: {why}", file.display()),
         fix: "try it with `steadyvm plan`".into(),
     };
     let text = fs::read_to_string(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
-    let report = request::of(file, &text).and_then(|request| plan::run(&request));
+    let measured = if is_here {
+        calibration::measured(&calibration::of_this_host())
+    } else {
+        Measured::default()
+    };
+    let report = request::of_this_host(file, &text, &measured);
+    let report = report.and_then(|(request, _)| plan::run(&request));
     let report = report.map_err(|error| bad(error.to_string()))?;
     terms::service(&report, name).cloned().map_err(bad)
 }

@@ -8,6 +8,8 @@ use steadyvm_sched::show::VcpuStanding;
 use steadyvm_trace::softirqs::{Counts, VECTORS};
 use steadyvm_trace::wake_ups::Waits;
 
+use crate::bounds::Measured;
+
 /// The version of the shape of JSON.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -65,6 +67,8 @@ pub struct InForce {
     pub drifted_since_unix_s: Option<u64>,
     /// Whether a watch keeps it in force.
     pub watch: bool,
+    /// What `measure` found of planned services since the boot.
+    pub measured: Vec<Measured>,
 }
 
 /// A card, a VM or a process.

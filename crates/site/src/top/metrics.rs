@@ -5,6 +5,7 @@ use steadyvm_sched::exposition::{Exposition, Format, Kind, labels};
 
 use super::frame::{Frame, Group, Sorted, Stage};
 use super::starving::starving;
+use crate::bounds::Measured;
 
 type Value = fn(&Stage) -> Option<f64>;
 
@@ -160,6 +161,7 @@ pub fn metrics(frame: &Frame, format: Format) -> String {
     );
     starving_metrics(frame, &mut text);
     receive_metrics(frame, &mut text);
+    bound_metrics(frame, &mut text);
     for (name, help, value) in METRICS {
         let mut samples = Vec::new();
         for (kind, groups) in frame.kinds() {
@@ -240,6 +242,60 @@ fn receive_metrics(frame: &Frame, text: &mut Exposition) {
         }
     }
 }
+
+fn bound_metrics(frame: &Frame, text: &mut Exposition) {
+    for (name, help, value) in BOUNDS {
+        let sample = |it: &Measured| {
+            let (file, bound) = (it.file.display().to_string(), &it.bound);
+            let labels = labels(&[
+                ("service", &*printable(&bound.service)),
+                ("vm", &*printable(&bound.vm)),
+                ("file", &*printable(&file)),
+            ]);
+            (labels, value(it))
+        };
+        let samples: Vec<_> = frame.in_force.measured.iter().map(sample).collect();
+        if !samples.is_empty() {
+            text.family(
+                &format!("steadyvm_service_{name}"),
+                help,
+                Kind::Gauge,
+                &samples,
+            );
+        }
+    }
+}
+
+type OfBound = fn(&Measured) -> f64;
+
+/// What `measure` found last of a planned service.
+const BOUNDS: [(&str, &str, OfBound); 5] = [
+    (
+        "bound_seconds",
+        "The plan's bound of a service when it was measured.",
+        |it| it.bound.bound_ns as f64 / 1e9,
+    ),
+    (
+        "longest_seconds",
+        "The longest round trip of its last measurement.",
+        |it| it.round_trips.longest_ns as f64 / 1e9,
+    ),
+    (
+        "round_trips",
+        "Round trips of its last measurement.",
+        |it| it.round_trips.answered as f64,
+    ),
+    (
+        "over_bound",
+        "Those of them that took longer than the bound.",
+        |it| it.round_trips.over as f64,
+    ),
+    (
+        "measured_seconds",
+        "When it was measured last, in seconds after 1970.",
+        |it| it.unix_s as f64,
+    ),
+];
 
 type OfCard = fn(&Sorted) -> Option<f64>;
 
@@ -335,6 +391,11 @@ mod tests {
     #[test]
     fn metrics_are_of_the_format() {
         let text = metrics(&frame(), Format::OpenMetrics);
+        let labels = "{service=\"web\",vm=\"we\\\"b\",file=\"/etc/steadyvm.toml\"}";
+        for (name, value) in [("bound_seconds", "0.002"), ("over_bound", "3")] {
+            let line = format!("steadyvm_service_{name}{labels} {value}\n");
+            assert!(text.contains(&line), "{line}: {text}");
+        }
         assert!(text.ends_with("# EOF\n"));
         assert!(text.contains("steadyvm_settings_drifted 2\n"));
         let line = "steadyvm_thread_wake_up_p99_seconds{vm=\"we\\\"b\",stage=\"vcpu\",number=\"1\",tid=\"7\",\

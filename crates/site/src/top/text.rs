@@ -184,6 +184,7 @@ fn cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::bounds::{Bound, Measured, RoundTrips};
     use crate::top::frame::{Budget, Group, InForce, WakeUp};
     use steadyvm_host::Scheduling;
     use steadyvm_sched::show::GuestReport;
@@ -249,6 +250,22 @@ pub(super) mod tests {
                 drifted: 2,
                 drifted_since_unix_s: Some(900),
                 watch: true,
+                measured: vec![Measured {
+                    file: "/etc/steadyvm.toml".into(),
+                    bound: Bound {
+                        service: "web".into(),
+                        vm: "we\"b".into(),
+                        bound_ns: 2_000_000,
+                        lacks: None,
+                    },
+                    round_trips: RoundTrips {
+                        answered: 2000,
+                        lost: 1,
+                        over: 3,
+                        longest_ns: 2_500_000,
+                    },
+                    unix_s: 900,
+                }],
             },
             wake_ups_from: "bpf",
             lost_events: 0,

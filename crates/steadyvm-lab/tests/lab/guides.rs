@@ -7,4 +7,5 @@ mod measure;
 mod pages;
 mod proxmox;
 mod reader;
+mod shared_card;
 mod substation;

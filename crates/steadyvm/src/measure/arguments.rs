@@ -28,6 +28,9 @@ use crate::netrt::rate;
 /// boot for the others, and goes on there by --resume FILE. FILE is written after each round, so that a run that
 /// was ended goes on, too.
 ///
+/// A file that plans the service, by a [[service]], has a bound for it: the report says how near the round
+/// trips came, and `steadyvm status` says it too until the next boot.
+///
 /// The service is NetRT over UDP: run `steadyvm netrt serve 0.0.0.0:7700` in the VM. The client runs
 /// where you say: by --remote on another machine, which is best, by --netns in a namespace of this
 /// host. Client and this program speak by standard input and output, so --remote takes any command
@@ -82,6 +85,9 @@ pub struct Args {
     /// A VM that methods are for, and the VCPUs that run its service, such as web:1; may be repeated.
     #[arg(long = "vm", value_name = "VM", requires = FOR_METHODS)]
     vms: Vec<String>,
+    /// The service of the file whose bound the measurement is held against, where the file has several.
+    #[arg(long, value_name = "NAME")]
+    bound: Option<String>,
     /// Keep the run in this file, which is not there yet, so that it goes on after a reboot.
     #[arg(long, value_name = "FILE", requires = COMPARED)]
     save: Option<PathBuf>,
@@ -118,7 +124,7 @@ pub struct Args {
 const COMPARED: &str = "compared";
 const RESUME: &str = "resume";
 /// What a saved run says itself.
-const OF_A_NEW_RUN: [&str; 23] = [
+const OF_A_NEW_RUN: [&str; 24] = [
     "service",
     "netns",
     "remote",
@@ -127,6 +133,7 @@ const OF_A_NEW_RUN: [&str; 23] = [
     "files",
     "kernels",
     "vms",
+    "bound",
     "save",
     "samples",
     "rounds",
@@ -191,6 +198,7 @@ impl Args {
         let mut run = Run::new(command_line("steadyvm"), load, rows);
         run.target = self.target.clone();
         run.vms.clone_from(&self.vms);
+        run.bound.clone_from(&self.bound);
         run.out = place(&self.out);
         run.markdown = self.markdown.file().map(place);
         Ok(run)

@@ -8,10 +8,12 @@
 //! - `rounds`: makes the host what each row says, and measures
 //! - `client`: the client, here or elsewhere
 //! - `guard`: the process that restores the state that was found, at any end
+//! - `bound`: a plan's bound beside what is measured
 //! - `record`: what the run says about itself, and its files
 //! - `stop`: signals
 
 mod arguments;
+mod bound;
 mod client;
 pub mod guard;
 mod kernel;
@@ -27,13 +29,14 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use steadyvm_comparison::{answer, assemble, own_question, report, table, tables};
+use steadyvm_fault::At;
 use steadyvm_host::{Desired, HostControl, HostError, State, Target};
 use steadyvm_progress::Display;
 use steadyvm_report::results_page::fenced;
 use steadyvm_report::{Shown, write_run};
 use steadyvm_site::guard::{Guard, NotRestored};
 use steadyvm_site::peers::{self, Role};
-use steadyvm_site::{Site, Source};
+use steadyvm_site::{Site, Source, bounds};
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
 use crate::netrt::ClientArgs;
@@ -43,6 +46,7 @@ use steadyvm_cli::markdown;
 use steadyvm_cli::output;
 
 pub use self::arguments::Args;
+use self::bound::Planned;
 use self::client::{Client, Limits};
 use self::kernel::Kernel;
 use self::record::{Begun, Meta};
@@ -102,7 +106,7 @@ fn measure(args: &Args, stop: &Stop, kept: &mut Option<PathBuf>) -> Result<ExitC
     }
     directory::prepare(&run.out)?;
     let found = in_force(&control)?;
-    let states = states(&run, &here, found.as_ref(), &control)?;
+    let states = states(&mut run, &here, found.as_ref(), &control)?;
     let program = this_program();
     let Load { netns, remote, .. } = &run.load;
     let client = Client::new(&program, netns.as_deref(), remote.as_deref());
@@ -140,6 +144,8 @@ fn measure(args: &Args, stop: &Stop, kept: &mut Option<PathBuf>) -> Result<ExitC
     measured?;
     let meta = Meta::of(&run, &begun, &client, &control, &states);
     report_of(&run, &meta, args.control.json)?;
+    let measured: Vec<_> = run.rows.iter().filter_map(bound::measured).collect();
+    bounds::keep(&of_site.directory, &measured).at("write to", &of_site.directory)?;
     if let Some(file) = &save {
         say_what_is_left(&run, &kernel, file);
     }
@@ -177,32 +183,34 @@ fn in_force(control: &HostControl) -> Result<Option<Desired>, HostError> {
 
 /// What the host is to have for each row of this boot. What it cannot have is found before anything is taken back.
 fn states(
-    run: &Run,
+    run: &mut Run,
     here: &[usize],
     found: Option<&Desired>,
     control: &HostControl,
 ) -> Result<States> {
-    let rows = || here.iter().map(|row| (*row, &run.rows[*row]));
     let is_method = |row: &Row| matches!(row.sets, Sets::Method(_));
-    let target = if rows().any(|(_, row)| is_method(row)) {
+    let target = if here.iter().any(|&row| is_method(&run.rows[row])) {
         run.target.target(&run.vms)?
     } else {
         Target::default()
     };
     let mut states = States::new();
-    for (place, row) in rows() {
+    let named = run.bound.clone();
+    for &place in here {
+        let row = &mut run.rows[place];
         let desired = match &row.sets {
             Sets::Nothing => None,
             Sets::Method(method) => Some(control.desired_of(&target, *method)?),
-            Sets::File { path, .. } => Some(Site::read(&Source::of(path))?.desired()),
-            Sets::Found => Some(found.cloned().ok_or_else(|| {
-                HostError::BadInput {
-                    what: "nothing is in force on this host, so there is nothing to measure".into(),
-                    fix: "run `steadyvm apply` first, or name a file with --file, or methods with \
-                      --methods"
-                        .into(),
-                }
-            })?),
+            Sets::File { path, .. } => {
+                let site = Site::read(&Source::of(path))?;
+                row.planned = Planned::of(path, &site, named.as_deref())?;
+                Some(site.desired())
+            }
+            Sets::Found => {
+                let found = found.ok_or_else(nothing_is_in_force)?;
+                row.planned = Planned::of_found(found, named.as_deref())?;
+                Some(found.clone())
+            }
         };
         if let Some(desired) = &desired
             && found.is_none()
@@ -211,7 +219,24 @@ fn states(
         }
         states.insert(place, desired);
     }
-    Ok(states)
+    match named {
+        Some(name) if run.rows.iter().all(|row| row.planned.is_none()) => {
+            Err(HostError::BadInput {
+                what: format!("--bound {name}: no row has a plan"),
+                fix: "name a file with a [[service]] by --file or --files".into(),
+            }
+            .into())
+        }
+        _ => Ok(states),
+    }
+}
+
+fn nothing_is_in_force() -> HostError {
+    HostError::BadInput {
+        what: "nothing is in force on this host, so there is nothing to measure".into(),
+        fix: "run `steadyvm apply` first, or name a file with --file, or methods with --methods"
+            .into(),
+    }
 }
 
 fn require_answers(load: &Load, client: &Client, stop: &Stop) -> Result<()> {
@@ -238,6 +263,7 @@ fn report_of(run: &Run, meta: &Meta, json: bool) -> Result<()> {
     let mut figures = assemble(&data, BootstrapOptions::default());
     figures.notes.extend(run.notes.iter().cloned());
     figures.notes.extend(run.notes_of_boots());
+    figures.notes.extend(run.rows.iter().flat_map(bound::notes));
     if data.methods.is_empty() {
         bail!("no round can be used: {}", figures.notes.join("; "));
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use steadyvm_host::{HostError, Switches};
 use steadyvm_load::netrt::ClientRun;
 
+use super::bound::Planned;
 use super::kernel::Kernel;
 
 /// What a row has in force.
@@ -34,6 +35,9 @@ pub struct Row {
     pub kernel: Option<String>,
     /// The release of the kernel that it is measured on: its first one.
     pub release: Option<String>,
+    /// The bounds that its plan has, if it has any.
+    #[serde(default)]
+    pub planned: Option<Planned>,
     /// Rounds that are over, those left out among them.
     pub rounds_over: u64,
     /// Those that count.
@@ -137,6 +141,7 @@ impl Row {
             sets,
             kernel,
             release: None,
+            planned: None,
             rounds_over: 0,
             rounds: Vec::new(),
         }

@@ -28,6 +28,9 @@ pub struct Run {
     /// What methods are for.
     pub target: TargetArgs,
     pub vms: Vec<String>,
+    /// The service of a file whose bound counts.
+    #[serde(default)]
+    pub bound: Option<String>,
     /// Where the results go.
     pub out: PathBuf,
     pub markdown: Option<PathBuf>,
@@ -108,6 +111,7 @@ impl Run {
             load,
             target: TargetArgs::default(),
             vms: Vec::new(),
+            bound: None,
             out: PathBuf::new(),
             markdown: None,
             boots: Vec::new(),

@@ -1,0 +1,96 @@
+//! The planned bounds of a row's services beside what is measured of them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use steadyvm_host::Desired;
+use steadyvm_site::bounds::{Bound, Measured};
+use steadyvm_site::{DEFAULT_FILE, Site, Source, now_unix_s};
+
+use super::rows::Row;
+
+/// The bounds that the plan of a row's file has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Planned {
+    file: PathBuf,
+    bounds: Vec<Bound>,
+}
+
+impl Planned {
+    /// Of a file; `name` is the service that is measured, where the file has several.
+    ///
+    /// # Errors
+    /// The file has no such service.
+    pub fn of(file: &Path, site: &Site, name: Option<&str>) -> Result<Option<Self>> {
+        let bounds = site.bounds(name)?;
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        Ok((!bounds.is_empty()).then_some(Self { file, bounds }))
+    }
+
+    /// Of what was found in force, if it is what the host's file says.
+    ///
+    /// # Errors
+    /// The file has no such service.
+    pub fn of_found(found: &Desired, name: Option<&str>) -> Result<Option<Self>> {
+        let file = Path::new(DEFAULT_FILE);
+        match Site::read(&Source::of(file)) {
+            Ok(site) if site.desired() == *found => Self::of(file, &site, name),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The bound of a row's service beside what was measured; none without a bound, and where the service is one of several.
+pub fn measured(row: &Row) -> Option<Measured> {
+    let planned = row.planned.as_ref()?;
+    let [bound] = planned.bounds.as_slice() else {
+        return None;
+    };
+    let runs = || row.rounds.iter().map(|round| &round.netrt);
+    let rtts_ns = runs().flat_map(|run| run.samples.iter().map(|sample| sample.rtt_ns));
+    let lost = runs().map(|run| run.counters.lost).sum();
+    Some(Measured {
+        file: planned.file.clone(),
+        bound: bound.clone(),
+        round_trips: bound.against(rtts_ns, lost),
+        unix_s: now_unix_s(),
+    })
+}
+
+/// What a reader is told of a row's bound, in sentences.
+pub fn notes(row: &Row) -> Vec<String> {
+    let Some(planned) = &row.planned else {
+        return Vec::new();
+    };
+    let Some(measured) = measured(row) else {
+        let services: Vec<&str> = planned.bounds.iter().map(|it| &*it.service).collect();
+        return vec![format!(
+            "{}: its plan has bounds of {} services; --bound NAME holds one against the measurement: {}",
+            row.name,
+            services.len(),
+            services.join(", ")
+        )];
+    };
+    let Measured {
+        bound, round_trips, ..
+    } = &measured;
+    let mut notes = vec![format!(
+        "{}: the plan's bound of service {} is {} ms; {}; the wire and the client are in a round trip, and in no bound",
+        row.name,
+        bound.service,
+        bound.bound_ns as f64 / 1e6,
+        round_trips.sentence(bound)
+    )];
+    if let Some(lacks) = &bound.lacks {
+        notes.push(format!("{}: the bound is too small: {lacks}", row.name));
+    }
+    if round_trips.over > 0 {
+        notes.push(format!(
+            "{}: `steadyvm explain --plan {}` shows which term is broken",
+            row.name,
+            planned.file.display()
+        ));
+    }
+    notes
+}
