@@ -93,7 +93,7 @@ impl RoundTrips {
             over => format!("{over} were over it"),
         };
         format!(
-            "of {} round trips the longest took {} ms ({share:.0} % of the bound), {over}{lost}",
+            "of {} round trips the longest took {:.3} ms ({share:.1} % of the bound), {over}{lost}",
             self.answered,
             self.longest_ns as f64 / 1e6
         )
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!((found.answered, found.over), (3, 0));
         assert_eq!(
             found.sentence(&bound),
-            "of 3 round trips the longest took 2 ms (100 % of the bound), none was over it"
+            "of 3 round trips the longest took 2.000 ms (100.0 % of the bound), none was over it"
         );
         let found = bound.against([2_000_001, 3_000_000], 4);
         assert_eq!((found.over, found.longest_ns), (2, 3_000_000));

@@ -148,21 +148,10 @@ impl Site {
     }
 
     /// The bounds that the plan has: of all services, or of the one that is named.
-    ///
-    /// # Errors
-    /// `name` is none of them.
-    pub fn bounds(&self, name: Option<&str>) -> Result<Vec<Bound>> {
+    pub fn bounds(&self, name: Option<&str>) -> Vec<Bound> {
         let services = self.parsed.plan.iter().flat_map(|plan| &plan.services);
         let named = services.filter(|it| name.is_none_or(|name| it.name == name));
-        let bounds: Vec<Bound> = named.filter_map(Bound::of).collect();
-        match name {
-            Some(name) if bounds.is_empty() => Err(HostError::BadInput {
-                what: format!("{} has no service \"{name}\" with a bound", self.name),
-                fix: "see what `steadyvm plan` prints".into(),
-            }
-            .into()),
-            _ => Ok(bounds),
-        }
+        named.filter_map(Bound::of).collect()
     }
 
     /// The network cards of the owner's file, name and class.

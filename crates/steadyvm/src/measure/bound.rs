@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use steadyvm_host::Desired;
 use steadyvm_site::bounds::{Bound, Measured};
@@ -18,26 +17,18 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Of a file; `name` is the service that is measured, where the file has several.
-    ///
-    /// # Errors
-    /// The file has no such service.
-    pub fn of(file: &Path, site: &Site, name: Option<&str>) -> Result<Option<Self>> {
-        let bounds = site.bounds(name)?;
+    /// Of a file; `name` is the service that is measured, where the file has several. None without a bound.
+    pub fn of(file: &Path, site: &Site, name: Option<&str>) -> Option<Self> {
+        let bounds = site.bounds(name);
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        Ok((!bounds.is_empty()).then_some(Self { file, bounds }))
+        (!bounds.is_empty()).then_some(Self { file, bounds })
     }
 
     /// Of what was found in force, if it is what the host's file says.
-    ///
-    /// # Errors
-    /// The file has no such service.
-    pub fn of_found(found: &Desired, name: Option<&str>) -> Result<Option<Self>> {
+    pub fn of_found(found: &Desired, name: Option<&str>) -> Option<Self> {
         let file = Path::new(DEFAULT_FILE);
-        match Site::read(&Source::of(file)) {
-            Ok(site) if site.desired() == *found => Self::of(file, &site, name),
-            _ => Ok(None),
-        }
+        let site = Site::read(&Source::of(file)).ok()?;
+        (site.desired() == *found).then(|| Self::of(file, &site, name))?
     }
 }
 

@@ -203,12 +203,12 @@ fn states(
             Sets::Method(method) => Some(control.desired_of(&target, *method)?),
             Sets::File { path, .. } => {
                 let site = Site::read(&Source::of(path))?;
-                row.planned = Planned::of(path, &site, named.as_deref())?;
+                row.planned = Planned::of(path, &site, named.as_deref());
                 Some(site.desired())
             }
             Sets::Found => {
                 let found = found.ok_or_else(nothing_is_in_force)?;
-                row.planned = Planned::of_found(found, named.as_deref())?;
+                row.planned = Planned::of_found(found, named.as_deref());
                 Some(found.clone())
             }
         };
@@ -222,7 +222,7 @@ fn states(
     match named {
         Some(name) if run.rows.iter().all(|row| row.planned.is_none()) => {
             Err(HostError::BadInput {
-                what: format!("--bound {name}: no row has a plan"),
+                what: format!("--bound {name}: no row's plan has a service of that name"),
                 fix: "name a file with a [[service]] by --file or --files".into(),
             }
             .into())
