@@ -16,9 +16,9 @@ use steadyvm_lab::{Error, Guest, Result};
 use steadyvm_load::netrt::{ClientOptions, ClientRun, End, Intervals};
 
 /// The host's memory holds all guests'.
-const HOST_MEMORY_MIB: u32 = 4096;
-/// A guest needs this much to unpack its initramfs.
-const GUEST_MEMORY_MIB: u32 = 96;
+const HOST_MEMORY_MIB: u32 = 6144;
+/// A guest needs this much to unpack its kernel and its initramfs.
+const GUEST_MEMORY_MIB: u32 = 160;
 /// The first VM's address, and the number of its card, in the host's network.
 const FIRST_ADDRESS: u8 = 100;
 /// Ten requests per second in the mean.
