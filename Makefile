@@ -128,6 +128,7 @@ EXPERIMENTS := nisp:: rtca:: outsourcing::outsourced_sockets_are_compared hosts:
 
 .PHONY: lab-tests
 lab-tests: build ## Tests in the emulated host, but for whole experiments and what is by hand
+	tools/check-size $(dir $(STEADYVM_LAB))steadyvm
 	$(AS_ROOT) $(STEADYVM_LAB) prepare
 	$(TEST_LAB) $(addprefix --skip ,$(EXPERIMENTS) $(BY_HAND))
 

@@ -42,6 +42,8 @@ enum What {
 pub struct Program {
     /// Its verbs.
     pub command: Command,
+    /// Verbs of other programs and of experts: no help lists them, and the reference has them last.
+    pub for_programs: &'static [&'static str],
     /// Where its reference stands in the repository.
     pub page: &'static str,
     /// The files that it reads and documents.
@@ -69,7 +71,7 @@ pub fn run(args: &Args, program: Program) -> Result<ExitCode> {
     match &args.what {
         What::Man { directory } => man_pages(&program, directory)?,
         What::Completions { directory } => completions(program.command, directory)?,
-        What::Reference { file: None } => output::print(&reference(program.command, program.page))?,
+        What::Reference { file: None } => output::print(&reference(&program))?,
         What::Reference { file: Some(name) } => {
             let file = (program.files.iter().find(|file| file.name == name))
                 .with_context(|| format!("there is no page of {name}"))?;
@@ -112,14 +114,20 @@ fn make(directory: &Path) -> Result<()> {
 }
 
 /// The help of every verb, deepest last, as Markdown.
-fn reference(program: Command, page: &str) -> String {
-    let name = program.get_name().to_owned();
+fn reference(program: &Program) -> String {
+    let name = program.command.get_name().to_owned();
+    let page = program.page;
     let mut text = format!(
         "# Command line of {name}\n\nThis page is generated: `{name} generate reference > {page}`.\n"
     );
-    let mut program = program.term_width(100);
-    program.build();
-    describe(&mut program, &name, &mut text);
+    let mut command = program.command.clone().term_width(100);
+    command.build();
+    describe(&mut command, &name, &mut text);
+    for verb in program.for_programs {
+        if let Some(command) = command.find_subcommand_mut(verb) {
+            describe(command, &format!("{name} {verb}"), &mut text);
+        }
+    }
     text
 }
 
@@ -154,7 +162,7 @@ pub fn faults(
     let (command, page) = (&program.command, program.page);
     let name = command.get_name();
     let mut found = Vec::new();
-    if read(page)? != reference(command.clone(), page) {
+    if read(page)? != reference(program) {
         found.push(format!("renew it: {name} generate reference > {page}"));
     }
     for File {

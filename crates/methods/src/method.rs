@@ -236,7 +236,7 @@ table! {
 }
 
 impl Method {
-    /// Those that differ in what they set on the host: what `steadyvm host apply --method` takes by name.
+    /// Those that differ in what they set on the host: what `steadyvm apply --method` takes by name.
     pub fn of_hosts() -> impl Iterator<Item = Self> {
         let is_of_hosts = |it: &Self| it.switches().alias() == Some(*it);
         Self::ALL.into_iter().filter(is_of_hosts)

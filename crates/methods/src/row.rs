@@ -11,7 +11,7 @@ pub struct MethodRow {
     pub formerly: &'static [&'static str],
     /// What is set on the host.
     pub switches: Switches,
-    /// More options for `steadyvm host apply`.
+    /// More options for `steadyvm apply`.
     pub options: &'static [&'static str],
     /// The kernel of its hosts in the lab.
     pub kernel: HostKernel,

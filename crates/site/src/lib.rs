@@ -1,7 +1,7 @@
 //! This host as one file describes it: planned, put in force, looked at, kept in force.
 //!
 //! The file is steadyvm.toml. Its plan (`[host]`, tasks, services) is the analysis' part, its receive path (`[[nic]]`,
-//! `[class.NAME.net]`) the host's. The way of a file to the settings of a host:
+//! `[class.NAME]`) the host's. The way of a file to the settings of a host:
 //!
 //! 1. `site`, `drop_ins`: the owner's file and those beside it, read and planned; `cpus`, `budgets`, `ext`: on which CPUs,
 //!    and what keeps the budgets; [`calibration`]: what the host's own work costs

@@ -23,6 +23,7 @@ use steadyvm_lab::{child, init};
 fn documented() -> generate::Program {
     generate::Program {
         command: command::shown::<CommandLine>(),
+        for_programs: &[],
         page: "docs/reference/lab-cli.md",
         files: Vec::new(),
     }

@@ -35,6 +35,7 @@ use steadyvm_host::HostError;
 fn documented() -> generate::Program {
     generate::Program {
         command: command::shown::<CommandLine>(),
+        for_programs: &["capacity", "hook", "netrt"],
         page: "docs/reference/cli.md",
         files: vec![generate::File {
             name: "steadyvm.toml",

@@ -158,7 +158,7 @@ fn write(status: &Status, text: &mut String) -> std::fmt::Result {
         let count = status.mended.len();
         writeln!(
             text,
-            "a watch set or mended {count} settings, the last {ago}: {}",
+            "a watch has set {count} settings, the last {ago}: {}",
             last.subject
         )?;
     }

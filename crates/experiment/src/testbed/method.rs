@@ -41,7 +41,7 @@ impl ComparedMethod {
         self.method.row()
     }
 
-    /// The options of `steadyvm host apply` that are its own.
+    /// The options of `steadyvm apply` that are its own.
     pub fn options(self) -> impl Iterator<Item = String> {
         self.row().options.iter().map(ToString::to_string)
     }

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use steadyvm_host::Desired;
+use steadyvm_load::netrt::ClientRun;
 use steadyvm_site::bounds::{Bound, Measured};
 use steadyvm_site::{DEFAULT_FILE, Site, Source, now_unix_s};
-
-use super::rows::Row;
 
 /// The bounds that the plan of a row's file has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,56 +31,57 @@ impl Planned {
     }
 }
 
-/// The bound of a row's service beside what was measured; none without a bound, and where the service is one of several.
-pub fn measured(row: &Row) -> Option<Measured> {
-    let planned = row.planned.as_ref()?;
-    let [bound] = planned.bounds.as_slice() else {
-        return None;
-    };
-    let runs = || row.rounds.iter().map(|round| &round.netrt);
-    let rtts_ns = runs().flat_map(|run| run.samples.iter().map(|sample| sample.rtt_ns));
-    let lost = runs().map(|run| run.counters.lost).sum();
-    Some(Measured {
-        file: planned.file.clone(),
-        bound: bound.clone(),
-        round_trips: bound.against(rtts_ns, lost),
-        unix_s: now_unix_s(),
-    })
-}
+impl Planned {
+    /// The bound of the service beside what was measured; none where it is one of several.
+    pub fn measured<'r>(
+        &self,
+        runs: impl Iterator<Item = &'r ClientRun> + Clone,
+    ) -> Option<Measured> {
+        let [bound] = self.bounds.as_slice() else {
+            return None;
+        };
+        let lost = runs.clone().map(|run| run.counters.lost).sum();
+        let rtts_ns = runs.flat_map(|run| run.samples.iter().map(|sample| sample.rtt_ns));
+        Some(Measured {
+            file: self.file.clone(),
+            bound: bound.clone(),
+            round_trips: bound.against(rtts_ns, lost),
+            unix_s: now_unix_s(),
+        })
+    }
 
-/// What a reader is told of a row's bound, in sentences.
-pub fn notes(row: &Row) -> Vec<String> {
-    let Some(planned) = &row.planned else {
-        return Vec::new();
-    };
-    let Some(measured) = measured(row) else {
-        let services: Vec<&str> = planned.bounds.iter().map(|it| &*it.service).collect();
-        return vec![format!(
-            "{}: its plan has bounds of {} services; --bound NAME holds one against the measurement: {}",
-            row.name,
-            services.len(),
-            services.join(", ")
+    /// What a reader is told of the bound in a row of this name, in sentences.
+    pub fn notes<'r>(
+        &self,
+        row: &str,
+        runs: impl Iterator<Item = &'r ClientRun> + Clone,
+    ) -> Vec<String> {
+        let Some(measured) = self.measured(runs) else {
+            let services: Vec<&str> = self.bounds.iter().map(|it| &*it.service).collect();
+            return vec![format!(
+                "{row}: its plan has bounds of {} services; --bound NAME holds one against the measurement: {}",
+                services.len(),
+                services.join(", ")
+            )];
+        };
+        let Measured {
+            bound, round_trips, ..
+        } = &measured;
+        let mut notes = vec![format!(
+            "{row}: the plan's bound of service {} is {} ms; {}; the wire and the client are in a round trip, and in no bound",
+            bound.service,
+            bound.bound_ns as f64 / 1e6,
+            round_trips.sentence(bound)
         )];
-    };
-    let Measured {
-        bound, round_trips, ..
-    } = &measured;
-    let mut notes = vec![format!(
-        "{}: the plan's bound of service {} is {} ms; {}; the wire and the client are in a round trip, and in no bound",
-        row.name,
-        bound.service,
-        bound.bound_ns as f64 / 1e6,
-        round_trips.sentence(bound)
-    )];
-    if let Some(lacks) = &bound.lacks {
-        notes.push(format!("{}: the bound is too small: {lacks}", row.name));
+        if let Some(lacks) = &bound.lacks {
+            notes.push(format!("{row}: the bound is too small: {lacks}"));
+        }
+        if round_trips.over > 0 {
+            notes.push(format!(
+                "{row}: `steadyvm explain --plan {}` shows which term is broken",
+                self.file.display()
+            ));
+        }
+        notes
     }
-    if round_trips.over > 0 {
-        notes.push(format!(
-            "{}: `steadyvm explain --plan {}` shows which term is broken",
-            row.name,
-            planned.file.display()
-        ));
-    }
-    notes
 }

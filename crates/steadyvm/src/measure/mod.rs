@@ -115,6 +115,11 @@ fn measure(args: &Args, stop: &Stop, kept: &mut Option<PathBuf>) -> Result<ExitC
     for row in here {
         run.rows[row].release = Some(kernel.release.clone());
     }
+    // What is in force afterwards, too: `status` has no word of the others.
+    let lasting: Vec<usize> = (states.iter())
+        .filter(|(_, desired)| desired.is_some() && **desired == found)
+        .map(|(row, _)| *row)
+        .collect();
     let watch = peers::is_held(&of_site.directory, Role::Watch);
     let begun = Begun::now(&mut run, &control, watch)?;
     let display = Display::on_standard_error();
@@ -144,7 +149,8 @@ fn measure(args: &Args, stop: &Stop, kept: &mut Option<PathBuf>) -> Result<ExitC
     measured?;
     let meta = Meta::of(&run, &begun, &client, &control, &states);
     report_of(&run, &meta, args.control.json)?;
-    let measured: Vec<_> = run.rows.iter().filter_map(bound::measured).collect();
+    let rows = lasting.iter().map(|row| &run.rows[*row]);
+    let measured: Vec<_> = rows.filter_map(Row::held_to_bound).collect();
     bounds::keep(&of_site.directory, &measured).at("write to", &of_site.directory)?;
     if let Some(file) = &save {
         say_what_is_left(&run, &kernel, file);
@@ -263,7 +269,9 @@ fn report_of(run: &Run, meta: &Meta, json: bool) -> Result<()> {
     let mut figures = assemble(&data, BootstrapOptions::default());
     figures.notes.extend(run.notes.iter().cloned());
     figures.notes.extend(run.notes_of_boots());
-    figures.notes.extend(run.rows.iter().flat_map(bound::notes));
+    figures
+        .notes
+        .extend(run.rows.iter().flat_map(Row::notes_of_bound));
     if data.methods.is_empty() {
         bail!("no round can be used: {}", figures.notes.join("; "));
     }

@@ -147,6 +147,19 @@ impl Row {
         }
     }
 
+    /// The bound of its plan's service beside what was measured; none without one, and where the service is one of several.
+    pub fn held_to_bound(&self) -> Option<steadyvm_site::bounds::Measured> {
+        let runs = self.rounds.iter().map(|round| &round.netrt);
+        self.planned.as_ref()?.measured(runs)
+    }
+
+    /// What a reader is told of its plan's bound.
+    pub fn notes_of_bound(&self) -> Vec<String> {
+        let runs = self.rounds.iter().map(|round| &round.netrt);
+        let planned = self.planned.as_ref();
+        planned.map_or_else(Vec::new, |it| it.notes(&self.name, runs))
+    }
+
     /// Whether it can be measured on a kernel, and on no other one before.
     pub fn fits(&self, kernel: &Kernel) -> bool {
         match (&self.release, &self.kernel) {
