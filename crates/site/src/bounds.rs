@@ -182,7 +182,7 @@ mod tests {
             file: "/root/other.toml".into(),
             ..measured("web", 3)
         };
-        keep(place.path(), &[others.clone()]).unwrap();
+        keep(place.path(), std::slice::from_ref(&others)).unwrap();
         let kept = read(place.path());
         assert_eq!(kept, [measured("cache", 1), measured("web", 2), others]);
         std::fs::write(place.path().join(FILE), "{").unwrap();

@@ -113,26 +113,7 @@ fn write(status: &Status, text: &mut String) -> std::fmt::Result {
     for work in &status.receive_work {
         writeln!(text, "{}", receive_line(work))?;
     }
-    for service in &status.services {
-        let bound = service.bound.map_or("none".to_owned(), milliseconds);
-        let limit = service.limit.map_or(String::new(), |limit| {
-            format!(", limit {}", milliseconds(limit))
-        });
-        writeln!(
-            text,
-            "service {} in {}: bound {bound}{limit}",
-            service.name, service.vm
-        )?;
-    }
-    for measured in &status.measured {
-        let found = measured.round_trips.sentence(&measured.bound);
-        let when = ago(measured.unix_s, now_unix_s());
-        writeln!(
-            text,
-            "service {}, measured {when}: {found}",
-            measured.bound.service
-        )?;
-    }
+    write_services(status, text)?;
     let now_unix_s = now_unix_s();
     for drifted in &status.drifted {
         let setting = &drifted.setting;
@@ -170,6 +151,31 @@ fn write(status: &Status, text: &mut String) -> std::fmt::Result {
     }
     for warning in &in_force.warnings {
         writeln!(text, "warning: {warning}")?;
+    }
+    Ok(())
+}
+
+/// The planned bounds, and what was measured of them.
+fn write_services(status: &Status, text: &mut String) -> std::fmt::Result {
+    for service in &status.services {
+        let bound = service.bound.map_or("none".to_owned(), milliseconds);
+        let limit = service.limit.map_or(String::new(), |limit| {
+            format!(", limit {}", milliseconds(limit))
+        });
+        writeln!(
+            text,
+            "service {} in {}: bound {bound}{limit}",
+            service.name, service.vm
+        )?;
+    }
+    for measured in &status.measured {
+        let found = measured.round_trips.sentence(&measured.bound);
+        let when = ago(measured.unix_s, now_unix_s());
+        writeln!(
+            text,
+            "service {}, measured {when}: {found}",
+            measured.bound.service
+        )?;
     }
     Ok(())
 }
