@@ -9,7 +9,7 @@
 //! virtual CPU is pinned to the CPU of its plan. From 6.12 on that sysctl limits nothing else: the fair server
 //! keeps normal threads alive. Before, it also bounds FIFO threads, so that older kernels are refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use steadyvm_sched::enforcement::Reserved;
 
@@ -26,18 +26,19 @@ use crate::settings::{
 /// Its -1 switches admission off.
 const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
-/// A budget, and the one CPU that it is promised on; none: any.
+/// A budget, and the CPUs that it is promised on; none: all.
 struct Promise {
-    cpu: Option<u32>,
+    cpus: BTreeSet<usize>,
     /// Of 2^20, as the kernel's `to_ratio()` counts.
     share: u64,
 }
 
 impl Promise {
-    fn new(cpu: Option<u32>, budget_ns: u64, period_ns: u64) -> Self {
+    fn new(cpus: impl IntoIterator<Item = u32>, budget_ns: u64, period_ns: u64) -> Self {
         let share = (u128::from(budget_ns) << 20) / u128::from(period_ns.max(1));
         let share = u64::try_from(share).unwrap_or(u64::MAX);
-        Self { cpu, share }
+        let cpus = cpus.into_iter().map(|cpu| cpu as usize).collect();
+        Self { cpus, share }
     }
 }
 
@@ -63,7 +64,29 @@ const BY_EXT: Room = Room {
     fix: "use smaller budgets or more CPUs",
 };
 
-/// Refuses what would be promised beyond this share of a CPU, or of all together. Else budgets would starve every other
+/// More sets of CPUs are not looked at: masks of a host are those of its nodes, and few.
+const MOST_SETS: usize = 1024;
+
+/// The sets of CPUs that promises may fill: each mask, and masks together that share a CPU. What fits each of these fits all.
+fn sets(promises: &[Promise]) -> BTreeSet<BTreeSet<usize>> {
+    let masks: BTreeSet<_> = (promises.iter())
+        .map(|promise| promise.cpus.clone())
+        .filter(|mask| !mask.is_empty())
+        .collect();
+    let mut sets = masks.clone();
+    let mut new: Vec<_> = masks.iter().cloned().collect();
+    while let Some(set) = new.pop() {
+        for mask in masks.iter().filter(|mask| !set.is_disjoint(mask)) {
+            let joined = &set | mask;
+            if sets.len() < MOST_SETS && sets.insert(joined.clone()) {
+                new.push(joined);
+            }
+        }
+    }
+    sets
+}
+
+/// Refuses what would be promised beyond this share of some CPUs, or of all together. Else budgets would starve every other
 /// thread.
 fn admit(promises: &[Promise], online: &CpuSet, room: Room) -> Result<(), HostError> {
     let Room { percent, why, fix } = room;
@@ -83,10 +106,21 @@ fn admit(promises: &[Promise], online: &CpuSet, room: Room) -> Result<(), HostEr
         })
     };
     let sum = |load: u64, promise: &Promise| load.saturating_add(promise.share);
-    for cpu in online.iter() {
-        let here = |promise: &&Promise| promise.cpu.is_some_and(|own| own as usize == cpu);
-        let load = promises.iter().filter(here).fold(0, sum);
-        check(format!("CPU {cpu}"), load, 1)?;
+    for set in sets(promises) {
+        let inside = |promise: &&Promise| !promise.cpus.is_empty() && promise.cpus.is_subset(&set);
+        let load = promises.iter().filter(inside).fold(0, sum);
+        let here: CpuSet = set
+            .iter()
+            .copied()
+            .filter(|&cpu| online.contains(cpu))
+            .collect();
+        let cpus = here.len() as u64;
+        // Another check says that none of them is online.
+        if cpus == 0 {
+            continue;
+        }
+        let word = if cpus == 1 { "CPU" } else { "CPUs" };
+        check(format!("{word} {here}"), load, cpus)?;
     }
     let all = promises.iter().fold(0, sum);
     check("all CPUs".into(), all, online.len() as u64)
@@ -116,11 +150,7 @@ impl<'a> Admission<'a> {
     /// The CPU that has no room, and how much it has.
     pub fn admit(&mut self, reserved: &[Reserved]) -> Result<(), HostError> {
         let one = |vcpu: &Reserved| {
-            let cpu = match vcpu.cpus[..] {
-                [cpu] => Some(cpu),
-                _ => None,
-            };
-            Promise::new(cpu, vcpu.budget_ns, vcpu.period_ns)
+            Promise::new(vcpu.cpus.iter().copied(), vcpu.budget_ns, vcpu.period_ns)
         };
         self.add(reserved.iter().map(one))
     }
@@ -250,4 +280,53 @@ pub(super) fn on_its_cpus(
     let why = "because its budget is planned there";
     let new = cpus;
     Ok(Some(Step::required(ChangeOf { setting, old, new }, why)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CPUS: usize = 4;
+
+    fn online() -> CpuSet {
+        (0..CPUS).collect()
+    }
+
+    proptest! {
+        /// What every set of CPUs has room for is admitted, and nothing else.
+        #[test]
+        fn what_any_cpus_together_lack_room_for_is_refused(
+            asked in prop::collection::vec((0_u32..1 << CPUS, 1_u64..=100), 0..7),
+        ) {
+            let cpus = |mask: u32| (0..CPUS as u32).filter(move |cpu| mask >> cpu & 1 == 1);
+            let promises: Vec<Promise> = (asked.iter())
+                .map(|&(mask, percent)| Promise::new(cpus(mask), percent, 100))
+                .collect();
+            let fits = |within: u32| {
+                // No mask: all CPUs.
+                let mask_of = |mask: u32| if mask == 0 { (1 << CPUS) - 1 } else { mask };
+                let inside = asked.iter().filter(|(mask, _)| mask_of(*mask) & !within == 0);
+                let load: u64 = inside.map(|(_, percent)| (percent << 20) / 100).sum();
+                load * 100 <= u64::from(USABLE_PERCENT) * u64::from(within.count_ones()) << 20
+            };
+            let all_fit = (1..1_u32 << CPUS).all(fits);
+            prop_assert_eq!(admit(&promises, &online(), BY_DEADLINE).is_ok(), all_fit);
+        }
+    }
+
+    #[test]
+    fn the_cpus_without_room_are_named() {
+        let pair = || [0, 1];
+        let promises = [(); 3].map(|()| Promise::new(pair(), 70, 100));
+        let error = admit(&promises, &online(), BY_EXT).unwrap_err().to_string();
+        assert!(
+            error.contains("210.0 % on CPUs 0-1 are more than the 190 %"),
+            "{error}"
+        );
+        // An offline CPU gives nothing.
+        let promises = [Promise::new([0, 9], 96, 100)];
+        assert!(admit(&promises, &online(), BY_EXT).is_err());
+    }
 }
