@@ -3,6 +3,7 @@
 use steadyvm_fault::At;
 use steadyvm_host::{Plan, Report, Switches, Target};
 
+use crate::bounds;
 use crate::control::Control;
 use crate::error::Result;
 use crate::ext;
@@ -27,6 +28,9 @@ pub fn apply(source: &Source, control: &Control) -> Result<Applied> {
     peers::must_not_be_watched(directory, Some(&source.file))?;
     ext::forget().doing("forget that the kernel has ended the scheduler of VCPU budgets")?;
     let done = Site::read(source)?.reconcile(&control.open_as(Actor::Person))?;
+    if !done.made().is_empty() {
+        bounds::forget(directory).at("remove a file of", directory)?;
+    }
     peers::resume(directory).at("cannot write to", directory)?;
     Ok(Applied {
         name: name_of(&source.file),
@@ -47,7 +51,9 @@ pub fn plan(source: &Source, control: &Control) -> Result<(Plan, Vec<NotServed>)
 /// # Errors
 /// A watch that would take it back, a target that is not there, what the kernel refused.
 pub fn apply_method(target: &Target, method: Switches, control: &Control) -> Result<Report> {
-    peers::must_not_be_watched(&control.directory, None)?;
+    let directory = control.directory.as_path();
+    peers::must_not_be_watched(directory, None)?;
+    bounds::forget(directory).at("remove a file of", directory)?;
     Ok(control.open_as(Actor::Person).apply(target, method)?)
 }
 

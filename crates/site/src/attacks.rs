@@ -3,18 +3,39 @@
 //! The names are those of `steadyvm-lab load attack`. What steadyvm does against each, and what no setting bounds, is in
 //! docs/design/security.md.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
-use steadyvm_host::profile::{Class, Profile, ThreadPriority, VmProfile};
+use steadyvm_host::profile::{Class, Profile, SchedulerProfile, ThreadPriority, VmProfile};
 use steadyvm_host::{PacketWay, Way};
 
 /// Attacks by frames to anybody behind a card.
-const FRAMES: &[&str] = &["udp-small", "tcp-connect", "icmp", "fragments", "arp"];
-/// Attacks by frames to the VM itself that its way on a card brings.
+const FRAMES: &[&str] = &[
+    "udp-small",
+    "tcp-connect",
+    "icmp",
+    "fragments",
+    "arp",
+    "multicast",
+    "broadcast",
+];
+/// Attacks by frames to the VM's address.
 const FRAMES_TO_ITSELF: &[&str] = &["udp-small", "tcp-connect", "icmp", "fragments"];
+/// Those that a function or a card of its own brings: broadcast, too.
+const FRAMES_TO_ITS_DEVICE: &[&str] = &[
+    "udp-small",
+    "tcp-connect",
+    "icmp",
+    "fragments",
+    "arp",
+    "broadcast",
+];
 /// Attacks by a guest that sends.
 const SENDING: &[&str] = &["transmit", "doorbells"];
 /// Attacks by a guest that computes, sets timers or interrupts its own VCPUs.
 const COMPUTING: &[&str] = &["compute", "timers", "interrupts"];
+
+const BOUND_IT: &str = "bound that work in its table: receive = { budget = \"2ms\" }";
 
 /// Attacks that do harm, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,19 +50,25 @@ pub struct Exposed {
     pub to_do: String,
 }
 
-/// Of the VMs that run.
-pub fn of(profile: &Profile, packet_ways: &[PacketWay]) -> Vec<Exposed> {
+/// Of the VMs that run. `ranked`: those of which a VCPU has a rank now, and no budget.
+pub fn of(profile: &Profile, packet_ways: &[PacketWay], ranked: &BTreeSet<&str>) -> Vec<Exposed> {
     let running = packet_ways.iter().filter(|it| it.way != Way::NotRunning);
     running
         .filter_map(|packets| {
             let vm = profile.vms.iter().find(|vm| vm.name == packets.vm)?;
-            Some(of_vm(vm, packets))
+            let by_ext = profile.vcpu_scheduler.as_ref();
+            Some(of_vm(vm, packets, by_ext, ranked.contains(&*vm.name)))
         })
         .flatten()
         .collect()
 }
 
-fn of_vm(vm: &VmProfile, packets: &PacketWay) -> Vec<Exposed> {
+fn of_vm(
+    vm: &VmProfile,
+    packets: &PacketWay,
+    by_ext: Option<&SchedulerProfile>,
+    has_ranked_vcpus: bool,
+) -> Vec<Exposed> {
     let mut found = Vec::new();
     let mut add = |attacks, why: String, to_do: &str| {
         found.push(Exposed {
@@ -62,33 +89,49 @@ fn of_vm(vm: &VmProfile, packets: &PacketWay) -> Vec<Exposed> {
     }
     if let (Some(rank), None) = (fifo(vm.class.napi), vm.receive) {
         match &packets.way {
-            Way::VirtualFunction { .. } | Way::XdpProgram { .. } => add(
+            Way::VirtualFunction { .. } => add(
+                FRAMES_TO_ITS_DEVICE,
+                format!("a flood to it makes the host work at rank {rank} without a bound"),
+                BOUND_IT,
+            ),
+            Way::XdpProgram { .. } => add(
                 FRAMES_TO_ITSELF,
                 format!("a flood to it makes the host work at rank {rank} without a bound"),
-                "bound that work in its table: receive = { budget = \"2ms\" }",
+                BOUND_IT,
             ),
             Way::OwnCard { .. } => add(
-                FRAMES_TO_ITSELF,
+                FRAMES_TO_ITS_DEVICE,
                 format!("a flood to its card is polled at rank {rank} without a bound"),
                 "use nic and receive in its table instead of a class for the card",
             ),
             _ => {}
         }
     }
-    let keeps_built_in = vm.budgets.is_empty() || !vm.class.vhost_is_built_in;
-    if let Some(rank) = fifo(vm.class.vhost).filter(|_| keeps_built_in) {
+    if let Some(rank) = fifo(vm.vhost(by_ext)) {
+        let to_do = if vm.class.vhost_is_built_in {
+            "give the VM a budget, or its class vhost = \"normal\", unless you trust the guest"
+        } else {
+            "write vhost = \"normal\" in its class, unless you trust the guest"
+        };
         add(
             SENDING,
             format!(
                 "its guest can keep CPUs from all below rank {rank}: its vhost workers have no bound"
             ),
-            "give the VM a budget, or its class vhost = \"normal\", unless you trust the guest",
+            to_do,
         );
     }
-    if let Some(rank) = fifo(vm.class.vcpu).filter(|_| vm.budgets.is_empty()) {
+    let is_of_ext = by_ext.is_some_and(|it| it.vms.contains_key(&vm.name));
+    let has_none = vm.budgets.is_empty() || has_ranked_vcpus;
+    if let Some(rank) = fifo(vm.class.vcpu).filter(|_| !is_of_ext && has_none) {
+        let whose = if vm.budgets.is_empty() {
+            "its VCPUs have"
+        } else {
+            "some of its VCPUs have"
+        };
         add(
             COMPUTING,
-            format!("its guest can keep CPUs from all below rank {rank}: its VCPUs have no budget"),
+            format!("its guest can keep CPUs from all below rank {rank}: {whose} no budget"),
             "give it budget and period, and the host enforce = \"auto\"",
         );
     }
@@ -109,34 +152,39 @@ fn fifo(priority: Option<ThreadPriority>) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use steadyvm_host::PacketBudget;
     use steadyvm_host::profile::VcpuBudget;
+    use steadyvm_sched::config;
 
     use super::*;
 
-    fn exposed(vm: VmProfile, way: Way) -> Vec<(&'static str, String)> {
+    /// The first of the attacks each, and the words.
+    fn exposed_to(profile: &Profile, way: Way, is_ranked: bool) -> Vec<(&'static str, String)> {
         let packets = PacketWay {
-            vm: vm.name.clone(),
+            vm: "web".to_owned(),
             way,
             why: String::new(),
             to_do: String::new(),
         };
+        let ranked = is_ranked.then_some("web").into_iter().collect();
+        let found = of(profile, &[packets], &ranked).into_iter();
+        let words = |it: Exposed| (it.attacks[0], format!("{}; {}", it.why, it.to_do));
+        found.map(words).collect()
+    }
+
+    fn exposed(vm: VmProfile, way: Way) -> Vec<(&'static str, String)> {
         let profile = Profile {
             vms: vec![vm],
             ..Profile::default()
         };
-        let found = of(&profile, &[packets]);
-        found
-            .into_iter()
-            .map(|it| (it.attacks[0], it.why))
-            .collect()
+        exposed_to(&profile, way, false)
     }
 
     fn attacks(vm: VmProfile, way: Way) -> Vec<&'static str> {
-        exposed(vm, way)
-            .into_iter()
-            .map(|(attack, _)| attack)
-            .collect()
+        let found = exposed(vm, way).into_iter();
+        found.map(|(attack, _)| attack).collect()
     }
 
     fn vm(class: &str) -> VmProfile {
@@ -147,15 +195,30 @@ mod tests {
         }
     }
 
-    fn budgets() -> std::collections::BTreeMap<u32, VcpuBudget> {
+    fn budgets() -> BTreeMap<u32, VcpuBudget> {
         let budget = VcpuBudget {
             runtime_ns: 1_000_000,
             deadline_ns: 10_000_000,
             period_ns: 10_000_000,
-            cpu: None,
             ..VcpuBudget::default()
         };
         [(0, budget)].into()
+    }
+
+    fn receive() -> Option<PacketBudget> {
+        Some(PacketBudget {
+            runtime_ns: 2_000_000,
+            period_ns: 10_000_000,
+            packet_ns: 5_000,
+        })
+    }
+
+    fn xdp() -> Way {
+        Way::XdpProgram {
+            card: "eth0".to_owned(),
+            address: String::new(),
+            in_force: true,
+        }
     }
 
     #[test]
@@ -163,10 +226,8 @@ mod tests {
         let shared = || Way::SharedRing {
             cards: vec!["eth0".to_owned()],
         };
-        assert_eq!(
-            attacks(vm("rt"), shared()),
-            ["udp-small", "transmit", "compute"]
-        );
+        let all = ["udp-small", "transmit", "compute"];
+        assert_eq!(attacks(vm("rt"), shared()), all);
         assert_eq!(attacks(vm("best-effort"), shared()), [""; 0]);
         let found = exposed(vm("rt"), shared());
         assert!(found[2].1.contains("no budget"), "{found:?}");
@@ -175,28 +236,51 @@ mod tests {
 
     #[test]
     fn a_way_of_its_own_with_budgets_withstands_all_that_are_named() {
-        let xdp = || Way::XdpProgram {
-            card: "eth0".to_owned(),
-            address: String::new(),
-            in_force: true,
-        };
         let with_budget = VmProfile {
             budgets: budgets(),
             ..vm("rt")
         };
         assert_eq!(attacks(with_budget.clone(), xdp()), ["udp-small"]);
         let with_both = VmProfile {
-            receive: Some(PacketBudget {
-                runtime_ns: 2_000_000,
-                period_ns: 10_000_000,
-                packet_ns: 5_000,
-            }),
+            receive: receive(),
             ..with_budget
         };
         assert_eq!(attacks(with_both.clone(), xdp()), [""; 0]);
+        // One of its VCPUs is planned a whole CPU, and keeps the rank of its class.
+        let profile = Profile {
+            vms: vec![with_both.clone()],
+            ..Profile::default()
+        };
+        let found = exposed_to(&profile, xdp(), true);
+        assert!(found[0].1.contains("some of its VCPUs"), "{found:?}");
         // A class that writes `vhost` keeps it beside a budget.
         let mut written = with_both;
         written.class.vhost_is_built_in = false;
-        assert_eq!(attacks(written, xdp()), ["transmit"]);
+        let found = exposed(written, xdp());
+        let is_told = found[0].0 == "transmit" && found[0].1.contains("write vhost");
+        assert!(is_told && found.len() == 1, "{found:?}");
+    }
+
+    #[test]
+    fn a_budget_that_sched_ext_keeps_without_a_plan_counts() {
+        let budget = config::Vm {
+            budget_ns: 1_000_000,
+            period_ns: 10_000_000,
+            deadline_ns: None,
+            priority: 0,
+            cpus: Vec::new(),
+        };
+        let profile = Profile {
+            vms: vec![VmProfile {
+                receive: receive(),
+                ..vm("rt")
+            }],
+            vcpu_scheduler: Some(SchedulerProfile {
+                vms: [("web".to_owned(), budget)].into(),
+                ..SchedulerProfile::default()
+            }),
+            ..Profile::default()
+        };
+        assert_eq!(exposed_to(&profile, xdp(), false), []);
     }
 }

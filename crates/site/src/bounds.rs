@@ -1,6 +1,7 @@
 //! What was measured of services beside their planned bounds.
 //!
-//! `measure` writes it into the state directory, `status` shows it. It is gone after a reboot: the next kernel may be another.
+//! `measure` writes it into the state directory, `status` shows it. It is of what is in force: an `apply` that changes the host, `undo`
+//! and a watch whose file has changed forget it. It is gone after a reboot, as the next kernel may be another.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -123,6 +124,17 @@ pub fn keep(directory: &Path, new: &[Measured]) -> io::Result<()> {
     directory.rename(BESIDE, FILE)
 }
 
+/// Forgets them all: what is in force is another now, or nothing.
+///
+/// # Errors
+/// The file cannot be removed.
+pub fn forget(directory: &Path) -> io::Result<()> {
+    match std::fs::remove_file(directory.join(FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// What was kept; nothing if nothing was, or if it cannot be read.
 pub fn read(directory: &Path) -> Vec<Measured> {
     let bytes = Directory::new(directory).read(FILE).ok().flatten();
@@ -187,5 +199,7 @@ mod tests {
         assert_eq!(kept, [measured("cache", 1), measured("web", 2), others]);
         std::fs::write(place.path().join(FILE), "{").unwrap();
         assert_eq!(read(place.path()), []);
+        forget(place.path()).unwrap();
+        forget(place.path()).unwrap();
     }
 }

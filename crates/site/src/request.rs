@@ -9,6 +9,18 @@ use steadyvm_host::Machine;
 use crate::cpus::CpusHere;
 use crate::source::DEFAULT_FILE;
 
+/// Reads a plan that says all of its host.
+///
+/// # Errors
+/// What is no plan, with its place.
+pub fn of_another_host(file: &Path, text: &str) -> Result<Request, InputError> {
+    if is_json(file, text) {
+        plan::json::parse(text)
+    } else {
+        plan::file::parse(text)
+    }
+}
+
 /// Reads a plan; a host that does not say its CPUs is this one, and costs that the file leaves out are those that were measured. A
 /// request in JSON takes none. Beside it what is not so of the file that this host has by itself.
 ///

@@ -147,11 +147,10 @@ impl Site {
         self.parsed.plan.as_ref().map_or(&[], |plan| &plan.vms)
     }
 
-    /// The bounds that the plan has: of all services, or of the one that is named.
-    pub fn bounds(&self, name: Option<&str>) -> Vec<Bound> {
+    /// The services of the plan, each with its bound; none if it has none.
+    pub fn bounds(&self) -> Vec<(&str, Option<Bound>)> {
         let services = self.parsed.plan.iter().flat_map(|plan| &plan.services);
-        let named = services.filter(|it| name.is_none_or(|name| it.name == name));
-        named.filter_map(Bound::of).collect()
+        services.map(|it| (&*it.name, Bound::of(it))).collect()
     }
 
     /// The network cards of the owner's file, name and class.

@@ -1,6 +1,6 @@
 //! What is planned, what is in force, what has drifted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -11,7 +11,7 @@ use steadyvm_host::{
 };
 
 use crate::attacks::{self, Exposed};
-use crate::bounds::{self, Measured};
+use crate::bounds::{self, Bound, Measured};
 use crate::control::Control;
 use crate::drift::{Drift, Mended};
 use crate::error::{Error, Result};
@@ -158,7 +158,8 @@ pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Statu
     };
     status.count_receive_work(&host, profile.as_ref());
     if let Some(profile) = &profile {
-        status.exposed = attacks::of(profile, &status.in_force.packet_ways);
+        let ranked = status.with_ranked_vcpus();
+        status.exposed = attacks::of(profile, &status.in_force.packet_ways, &ranked);
     }
     status.in_force.warnings.extend(ext::trouble());
     Ok((status, error))
@@ -231,7 +232,9 @@ impl Status {
             self.services.clone_from(&plan.services);
             self.measured.clone_from(&seen.measured);
             let is_planned = |it: &Measured| {
-                it.file == seen.file && plan.services.iter().any(|of| of.name == it.bound.service)
+                let mut services = plan.services.iter();
+                let is_as_then = |of: &ServiceReport| Bound::of(of).as_ref() == Some(&it.bound);
+                it.file == seen.file && services.any(is_as_then)
             };
             self.measured.retain(is_planned);
         }
@@ -270,6 +273,14 @@ impl Status {
             }
         }
         self.in_force.warnings = planned.warnings;
+    }
+
+    /// The VMs of which a VCPU has a rank now.
+    fn with_ranked_vcpus(&self) -> BTreeSet<&str> {
+        let is_ranked = |it: &InForce| it.what.starts_with("VCPU") && it.value.starts_with("FIFO");
+        let running = self.running.iter();
+        let ranked = running.filter(|(_, running)| running.in_force.iter().any(is_ranked));
+        ranked.map(|(name, _)| name.as_str()).collect()
     }
 
     /// Adds what receiving costs; without a profile for all VMs of this host.

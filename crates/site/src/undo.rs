@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use steadyvm_fault::At;
 use steadyvm_host::{State, Undone};
 
+use crate::bounds;
 use crate::control::Control;
 use crate::error::Result;
 use crate::peers::{self, Actor, Holder, Role};
@@ -37,6 +38,7 @@ pub fn undo(control: &Control) -> Result<Undid> {
         // It did not happen, and so it does not hold.
         peers::resume(directory).at("cannot write to", directory)?;
     }
+    bounds::forget(directory).at("remove a file of", directory)?;
     Ok(Undid {
         undone: undone?,
         watch,

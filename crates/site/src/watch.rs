@@ -9,6 +9,7 @@ use steadyvm_host::watcher::{Concern, Event, Events};
 use steadyvm_host::{HostControl, HostError, Status, Undone};
 use steadyvm_sched::process::ProcessId;
 
+use crate::bounds;
 use crate::control::Control;
 use crate::drift::{Drift, now_unix_s};
 use crate::error::Result;
@@ -70,6 +71,7 @@ pub fn run(source: &Source, control: &Control, told: &dyn Told) -> Result<()> {
         }
         reading.is_wanted |= happened.contains(&Event::VmUnknown);
         if reading.finds_new(|| watch.site.reread_drop_ins(source)) {
+            watch.forget_bounds();
             concern.follow(&watch.site.parsed.profile);
             pace.note(Event::VmCreated, Instant::now());
         }
@@ -141,6 +143,7 @@ impl Watch<'_> {
         match Site::read(self.source) {
             Ok(new) => {
                 self.site.replace(new);
+                self.forget_bounds();
                 true
             }
             Err(error) => {
@@ -153,13 +156,24 @@ impl Watch<'_> {
 
     /// Reads the files beside the owner's again. Whether they have changed.
     fn reread(&mut self) -> bool {
-        self.site
-            .reread_drop_ins(self.source)
-            .unwrap_or_else(|error| {
-                let text = format!("VMs stay as they were described before: {error}");
-                self.told.say(&text);
-                false
-            })
+        let reread = self.site.reread_drop_ins(self.source);
+        let is_new = reread.unwrap_or_else(|error| {
+            let text = format!("VMs stay as they were described before: {error}");
+            self.told.say(&text);
+            false
+        });
+        if is_new {
+            self.forget_bounds();
+        }
+        is_new
+    }
+
+    /// What was measured was beside other bounds.
+    fn forget_bounds(&self) {
+        if let Err(error) = bounds::forget(self.directory) {
+            let text = format!("cannot forget what was measured before: {error}");
+            self.told.say(&text);
+        }
     }
 
     /// Writes down what did not hold, if that has changed.

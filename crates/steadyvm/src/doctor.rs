@@ -19,8 +19,8 @@ use steadyvm_cli::output;
 /// Say what this machine can and cannot promise, and why. Warns, never refuses.
 ///
 /// Of each VM that /etc/steadyvm.toml names, or that a method is in force for, it says which way its packets take: by a function
-/// of a shared card, by a card of its own, or behind everybody's, and what is left to do. It names attacks that such a VM's settings
-/// leave it or others open to.
+/// of a shared card, by a card of its own, or behind everybody's, and what is left to do. It names attacks against which
+/// a setting is missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON.

@@ -90,7 +90,7 @@ fn round_trips_are_held_against_the_plans_bound_and_status_says_it() {
         printf '[host]\npcpus = 2\n' >> /run/planned.toml
         kept() { "$S" status /run/planned.toml 2>&1 | grep '^service' || true; }
         code "$S" "${MEASURE[@]}" --file /run/planned.toml --rounds 2 --samples 10
-        tr '\n' ' ' < /run/said | grep -o 'with: its plan has bounds of 2 services.*' | tr -s ' '
+        tr '\n' ' ' < /run/said | grep -o 'with: its plan has 2 services.*' | tr -s ' '
         code "$S" "${MEASURE[@]}" --file /run/planned.toml --rounds 2 --samples 10 --bound none; cat /run/said
         code "$S" "${MEASURE[@]}" --file /run/planned.toml --rounds 2 --samples 10 --bound web
         tr '\n' ' ' < /run/said | tr -s ' ' | grep -o 'with: the plan.s bound of service web.*none was over it'
@@ -106,7 +106,7 @@ fn round_trips_are_held_against_the_plans_bound_and_status_says_it() {
         lines
             .next()
             .unwrap()
-            .contains("against the measurement: web, cache"),
+            .contains("says which one is measured: web, cache"),
         "{said}"
     );
     let none = "2\nsteadyvm: --bound none: no row's plan has a service of that name; ";

@@ -3,7 +3,7 @@
 //! A CPU may have a thread of higher rank that never sleeps, such as a VCPU that computes: ours then gets no time there. So
 //! nobody waits for it beyond its time, and it gets the policy and the CPUs of before, with which it ends.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -79,23 +79,29 @@ impl<T: Send + 'static> Measuring<T> {
                 let _ = tell.send(measure());
             })
             .map_err(|error| Fault::cannot("start a thread", error))?;
-        let tid = said
-            .recv()
-            .map_err(|_| Fault::machine("a thread that measures has ended", "it panicked"))?;
+        let tid = said.recv().map_err(|_| panicked())?;
         Ok(Self { tid, cpus, told })
     }
 
     /// What it tells, if it does so within `patience` after its time.
     pub(super) fn end(self, until: Instant, patience: Duration) -> Result<T> {
         let left = until.saturating_duration_since(Instant::now());
-        self.told.recv_timeout(left + patience).unwrap_or_else(|_| {
-            release(self.tid, &self.cpus);
-            let why = "its threads got no time, or what they waited for did not come: a real-time thread of higher rank may \
-                       compute there without a pause";
-            Err(Fault::machine("a CPU could not be measured in time", why)
-                .what_to_do("give that thread a budget, or calibrate while it sleeps"))
-        })
+        match self.told.recv_timeout(left + patience) {
+            Ok(told) => told,
+            Err(RecvTimeoutError::Disconnected) => Err(panicked()),
+            Err(RecvTimeoutError::Timeout) => {
+                release(self.tid, &self.cpus);
+                let why = "its threads got no time, or what they waited for did not come: a real-time thread of higher rank \
+                           may compute there without a pause";
+                Err(Fault::machine("a CPU could not be measured in time", why)
+                    .what_to_do("give that thread a budget, or calibrate while it sleeps"))
+            }
+        }
     }
+}
+
+fn panicked() -> Fault {
+    Fault::machine("a thread that measures has ended", "it panicked")
 }
 
 /// What a function comes to on that CPU at that rank, which ends at `until`.

@@ -43,7 +43,7 @@ pub(super) fn samples(other: usize, cpu: usize, rank: u32, until: Instant) -> Re
     })?;
     let woken = waker.end(until, PATIENCE);
     // An error of the one that is woken says why the other could not wake it.
-    let samples = sleeper.end(until, PATIENCE)?;
+    let samples = sleeper.end(until, PATIENCE.saturating_sub(until.elapsed()))?;
     woken?;
     Ok(samples.into_iter().skip(FIRST).collect())
 }

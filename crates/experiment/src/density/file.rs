@@ -14,11 +14,10 @@ pub enum Kept {
     Budgets,
 }
 
-/// A VCPU's reservation: 20 of them take 1.6 of 2 CPUs. A request takes more than 2 ms of an emulated VCPU: with less, each waits for
-/// the next period.
-pub const BUDGET: Duration = Duration::from_millis(4);
+/// A VCPU's reservation: 20 of them take 1.6 of 2 CPUs.
+pub const BUDGET: Duration = Duration::from_millis(2);
 /// Its period.
-pub const PERIOD: Duration = Duration::from_millis(50);
+pub const PERIOD: Duration = Duration::from_millis(25);
 
 /// The name of a real-time VM, by its number from 0.
 pub fn name(number: usize) -> String {
@@ -61,7 +60,7 @@ mod tests {
             for number in 0..12 {
                 assert_eq!(text.matches(&format!("\"{}\"", name(number))).count(), 1);
             }
-            let budgets = text.matches("budget = \"4ms\"").count();
+            let budgets = text.matches("budget = \"2ms\"").count();
             assert_eq!(budgets, if kept == Kept::Budgets { 12 } else { 0 });
         }
     }

@@ -92,13 +92,16 @@ pub const EXPERIMENT: Experiment = Experiment {
              CPUs. All run in every condition; some of them are asked, ten times per second each.",
         reading: &[
             "6.12: Debian's kernel as it is. ranks: a file that names the card and the VMs as class rt. budgets: the same with \
-             4 ms in 50 ms for each VCPU (SCHED_DEADLINE).",
+             2 ms in 25 ms for each VCPU (SCHED_DEADLINE).",
             "A round trip is timed outside; percentiles are nearest-rank, of every counted sample of all VMs and rounds. \
              misses: replies after 25 ms, or none within 2 s. The worst VM's p99 is the largest of the VMs' own; fairness is \
              that over the least.",
             "held: the most VMs of the conditions up to which no reply was late. admitted: the most VMs of this kind that \
-             `steadyvm plan` accepts on the host. memory: what a monitor takes beside its guest's \
-             memory; pages that monitors share count in parts.",
+             `steadyvm plan` accepts on the host. memory: what a monitor has resident beside its guest's memory, the \
+             program's pages that all monitors share among it.",
+            "The plan admits reservations here and bounds no reply: the file names no task. Half of the replies take longer \
+             with reservations than without. A request of an emulated guest may not end within the 2 ms of one period, and \
+             then waits for the next.",
         ],
         paper: None,
     },

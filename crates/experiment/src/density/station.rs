@@ -256,7 +256,7 @@ fn monitor_mib(host: &EmulatedHost) -> Result<f64> {
     Ok(most)
 }
 
-/// Of a process's `smaps`: its share of the pages of mappings that are smaller than a guest's memory, in MiB.
+/// Of a process's `smaps`: resident pages of mappings that are smaller than a guest's memory, in MiB.
 fn beside_guest_mib(maps: &str) -> f64 {
     let guest_kib = u64::from(GUEST_MEMORY_MIB) * 1024;
     let kib_of = |line: &str, key: &str| -> Option<u64> {
@@ -267,10 +267,10 @@ fn beside_guest_mib(maps: &str) -> f64 {
     for line in maps.lines() {
         if let Some(size) = kib_of(line, "Size:") {
             size_kib = size;
-        } else if let Some(share) = kib_of(line, "Pss:")
+        } else if let Some(resident) = kib_of(line, "Rss:")
             && size_kib < guest_kib / 4
         {
-            all_kib += share;
+            all_kib += resident;
         }
     }
     all_kib as f64 / 1024.0
@@ -282,8 +282,8 @@ mod tests {
 
     #[test]
     fn a_guests_memory_is_not_its_monitors() {
-        let maps = "7f00-7f10 rw-p 0 00:00 0\nSize: 163840 kB\nPss:   90000 kB\n\
-                    5500-5501 r-xp 0 08:01 7 /usr/bin/steadyvm\nSize:   4096 kB\nRss:   9000 kB\nPss: 3072 kB\n";
+        let maps = "7f00-7f10 rw-p 0 00:00 0\nSize: 163840 kB\nRss:   90000 kB\n\
+                    5500-5501 r-xp 0 08:01 7 /usr/bin/steadyvm\nSize:   4096 kB\nRss:   3072 kB\nPss: 100 kB\n";
         assert!((beside_guest_mib(maps) - 3.0).abs() < 1e-9);
     }
 

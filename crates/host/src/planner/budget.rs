@@ -64,11 +64,12 @@ const BY_EXT: Room = Room {
     fix: "use smaller budgets or more CPUs",
 };
 
-/// More sets of CPUs are not looked at: masks of a host are those of its nodes, and few.
+/// More sets of CPUs are refused: masks of a host are those of its nodes, and few.
 const MOST_SETS: usize = 1024;
 
-/// The sets of CPUs that promises may fill: each mask, and masks together that share a CPU. What fits each of these fits all.
-fn sets(promises: &[Promise]) -> BTreeSet<BTreeSet<usize>> {
+/// The sets of CPUs that promises may fill: each mask, and masks together that share a CPU. What fits each of these fits all. None
+/// if they are more than [`MOST_SETS`].
+fn sets(promises: &[Promise]) -> Option<BTreeSet<BTreeSet<usize>>> {
     let masks: BTreeSet<_> = (promises.iter())
         .map(|promise| promise.cpus.clone())
         .filter(|mask| !mask.is_empty())
@@ -78,12 +79,15 @@ fn sets(promises: &[Promise]) -> BTreeSet<BTreeSet<usize>> {
     while let Some(set) = new.pop() {
         for mask in masks.iter().filter(|mask| !set.is_disjoint(mask)) {
             let joined = &set | mask;
-            if sets.len() < MOST_SETS && sets.insert(joined.clone()) {
+            if sets.insert(joined.clone()) {
                 new.push(joined);
+            }
+            if sets.len() > MOST_SETS {
+                return None;
             }
         }
     }
-    sets
+    Some(sets)
 }
 
 /// Refuses what would be promised beyond this share of some CPUs, or of all together. Else budgets would starve every other
@@ -106,7 +110,13 @@ fn admit(promises: &[Promise], online: &CpuSet, room: Room) -> Result<(), HostEr
         })
     };
     let sum = |load: u64, promise: &Promise| load.saturating_add(promise.share);
-    for set in sets(promises) {
+    let sets = sets(promises).ok_or_else(|| HostError::BadInput {
+        what: format!(
+            "the VMs' lists of CPUs overlap in more than {MOST_SETS} ways: whether their budgets fit cannot be told"
+        ),
+        fix: "give VMs the same cpus, or ones that share none; nothing was changed".into(),
+    })?;
+    for set in sets {
         let inside = |promise: &&Promise| !promise.cpus.is_empty() && promise.cpus.is_subset(&set);
         let load = promises.iter().filter(inside).fold(0, sum);
         let here: CpuSet = set
@@ -325,6 +335,11 @@ mod tests {
             error.contains("210.0 % on CPUs 0-1 are more than the 190 %"),
             "{error}"
         );
+        // Each list has CPU 0 and one more: any of them together are a set of their own.
+        let promises: Vec<Promise> = (1..12).map(|cpu| Promise::new([0, cpu], 1, 100)).collect();
+        let all = (0..12).collect();
+        let error = admit(&promises, &all, BY_EXT).unwrap_err().to_string();
+        assert!(error.contains("more than 1024 ways"), "{error}");
         // An offline CPU gives nothing.
         let promises = [Promise::new([0, 9], 96, 100)];
         assert!(admit(&promises, &online(), BY_EXT).is_err());

@@ -124,7 +124,7 @@ impl VmProfile {
 
     /// The rank of its vhost workers. A budget bounds VCPUs only: a worker of a FIFO rank has the CPU for as long as the
     /// guest gives it packets. So one of a VM with a budget has such a rank only where the file says so.
-    pub(crate) fn vhost(&self, by_ext: Option<&SchedulerProfile>) -> Option<ThreadPriority> {
+    pub fn vhost(&self, by_ext: Option<&SchedulerProfile>) -> Option<ThreadPriority> {
         self.vhost_of(&self.class, by_ext)
     }
 

@@ -90,8 +90,15 @@ impl<'s> Judge<'s> {
     }
 }
 
-/// Whether so many CPUs hold these VCPUs, under the scheduler and the server that Nova's filter asks about.
+/// Whether so many CPUs hold these VCPUs, under the scheduler and the server that Nova's filter asks about. The answer is the same
+/// in whatever order VMs came: the packing of the analysis tries the order that it is given.
 pub fn admits(cpus: u32, vcpus: &[Vcpu]) -> bool {
+    let mut siblings: HashMap<usize, usize> = HashMap::new();
+    for vcpu in vcpus {
+        *siblings.entry(vcpu.vm()).or_default() += 1;
+    }
+    let mut vcpus = vcpus.to_vec();
+    vcpus.sort_by_key(|it| (it.budget(), it.period(), siblings[&it.vm()], it.vm()));
     let pedf = HostScheduler::PartitionedEarliestDeadline;
     Host::new(
         cpus,
@@ -99,5 +106,5 @@ pub fn admits(cpus: u32, vcpus: &[Vcpu]) -> bool {
         VcpuServer::ConstantBandwidth,
         Overheads::default(),
     )
-    .is_ok_and(|host| admit(&host, vcpus, &mut Work::default()).is_feasible())
+    .is_ok_and(|host| admit(&host, &vcpus, &mut Work::default()).is_feasible())
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use steadyvm_analysis::plan::{self, Measured, ServiceReport};
+use steadyvm_analysis::plan::{self, ServiceReport};
 use steadyvm_host::discover::{self, Processes};
 use steadyvm_host::{HostError, Machine, Thread, printable};
 use steadyvm_trace::receive_path::{Findings, Legs, Setup, VmThreads, Wanted};
@@ -55,7 +55,8 @@ impl Wish {
     }
 }
 
-/// The service of a plan file; `is_here`: the costs that it leaves out are those that were measured of this host, as in `plan`.
+/// The service of a plan file; `is_here`: CPUs and costs that it leaves out are this host's, as in `plan`. A recording may be of
+/// another one.
 ///
 /// # Errors
 /// What is no plan, or has no such service.
@@ -65,13 +66,13 @@ pub fn planned(file: &Path, name: Option<&str>, is_here: bool) -> Result<Service
         fix: "try it with `steadyvm plan`".into(),
     };
     let text = fs::read_to_string(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
-    let measured = if is_here {
-        calibration::measured(&calibration::of_this_host())
+    let request = if is_here {
+        let measured = calibration::measured(&calibration::of_this_host());
+        request::of_this_host(file, &text, &measured).map(|(request, _)| request)
     } else {
-        Measured::default()
+        request::of_another_host(file, &text)
     };
-    let report = request::of_this_host(file, &text, &measured);
-    let report = report.and_then(|(request, _)| plan::run(&request));
+    let report = request.and_then(|request| plan::run(&request));
     let report = report.map_err(|error| bad(error.to_string()))?;
     terms::service(&report, name).cloned().map_err(bad)
 }

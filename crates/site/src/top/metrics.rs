@@ -269,7 +269,7 @@ fn bound_metrics(frame: &Frame, text: &mut Exposition) {
 type OfBound = fn(&Measured) -> f64;
 
 /// What `measure` found last of a planned service.
-const BOUNDS: [(&str, &str, OfBound); 5] = [
+const BOUNDS: [(&str, &str, OfBound); 6] = [
     (
         "bound_seconds",
         "The plan's bound of a service when it was measured.",
@@ -289,6 +289,11 @@ const BOUNDS: [(&str, &str, OfBound); 5] = [
         "over_bound",
         "Those of them that took longer than the bound.",
         |it| it.round_trips.over as f64,
+    ),
+    (
+        "lost_requests",
+        "Requests of its last measurement that had no reply.",
+        |it| it.round_trips.lost as f64,
     ),
     (
         "measured_seconds",

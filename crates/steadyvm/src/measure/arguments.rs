@@ -85,7 +85,7 @@ pub struct Args {
     /// A VM that methods are for, and the VCPUs that run its service, such as web:1; may be repeated.
     #[arg(long = "vm", value_name = "VM", requires = FOR_METHODS)]
     vms: Vec<String>,
-    /// The service of the file whose bound the measurement is held against, where the file has several.
+    /// The service of the file that is measured, where the file has several: its bound is held against the measurement.
     #[arg(long, value_name = "NAME")]
     bound: Option<String>,
     /// Keep the run in this file, which is not there yet, so that it goes on after a reboot.

@@ -8,19 +8,40 @@ use steadyvm_load::netrt::ClientRun;
 use steadyvm_site::bounds::{Bound, Measured};
 use steadyvm_site::{DEFAULT_FILE, Site, Source, now_unix_s};
 
-/// The bounds that the plan of a row's file has.
+/// The service of a row's file that is measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
     file: PathBuf,
-    bounds: Vec<Bound>,
+    service: Service,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Service {
+    /// The one that the file has, or that is named.
+    Known(Bound),
+    /// That one; the plan has no bound for it.
+    WithoutBound(String),
+    /// One of these.
+    Unknown(Vec<String>),
 }
 
 impl Planned {
-    /// Of a file; `name` is the service that is measured, where the file has several. None without a bound.
+    /// Of a file; `name` is the service that is measured, where the file has several. None if the file has none, or none of that
+    /// name.
     pub fn of(file: &Path, site: &Site, name: Option<&str>) -> Option<Self> {
-        let bounds = site.bounds(name);
+        let mut services = site.bounds();
+        services.retain(|(service, _)| name.is_none_or(|name| name == *service));
+        let service = match services.as_slice() {
+            [] => return None,
+            [(_, Some(bound))] => Service::Known(bound.clone()),
+            [(service, None)] => Service::WithoutBound((*service).to_owned()),
+            several => {
+                let names = several.iter().map(|(service, _)| (*service).to_owned());
+                Service::Unknown(names.collect())
+            }
+        };
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        (!bounds.is_empty()).then_some(Self { file, bounds })
+        Some(Self { file, service })
     }
 
     /// Of what was found in force, if it is what the host's file says.
@@ -32,12 +53,12 @@ impl Planned {
 }
 
 impl Planned {
-    /// The bound of the service beside what was measured; none where it is one of several.
+    /// The bound of the service beside what was measured, if both are known.
     pub fn measured<'r>(
         &self,
         runs: impl Iterator<Item = &'r ClientRun> + Clone,
     ) -> Option<Measured> {
-        let [bound] = self.bounds.as_slice() else {
+        let Service::Known(bound) = &self.service else {
             return None;
         };
         let lost = runs.clone().map(|run| run.counters.lost).sum();
@@ -57,12 +78,17 @@ impl Planned {
         runs: impl Iterator<Item = &'r ClientRun> + Clone,
     ) -> Vec<String> {
         let Some(measured) = self.measured(runs) else {
-            let services: Vec<&str> = self.bounds.iter().map(|it| &*it.service).collect();
-            return vec![format!(
-                "{row}: its plan has bounds of {} services; --bound NAME holds one against the measurement: {}",
-                services.len(),
-                services.join(", ")
-            )];
+            return vec![match &self.service {
+                Service::Unknown(names) => format!(
+                    "{row}: its plan has {} services; --bound NAME says which one is measured: {}",
+                    names.len(),
+                    names.join(", ")
+                ),
+                Service::WithoutBound(name) => {
+                    format!("{row}: the plan has no bound for service {name}")
+                }
+                Service::Known(_) => format!("{row}: nothing is measured"),
+            }];
         };
         let Measured {
             bound, round_trips, ..

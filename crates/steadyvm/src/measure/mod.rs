@@ -29,7 +29,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use steadyvm_comparison::{answer, assemble, own_question, report, table, tables};
-use steadyvm_fault::At;
 use steadyvm_host::{Desired, HostControl, HostError, State, Target};
 use steadyvm_progress::Display;
 use steadyvm_report::results_page::fenced;
@@ -149,9 +148,15 @@ fn measure(args: &Args, stop: &Stop, kept: &mut Option<PathBuf>) -> Result<ExitC
     measured?;
     let meta = Meta::of(&run, &begun, &client, &control, &states);
     report_of(&run, &meta, args.control.json)?;
+    let boot = run.boots.len() - 1;
     let rows = lasting.iter().map(|row| &run.rows[*row]);
-    let measured: Vec<_> = rows.filter_map(Row::held_to_bound).collect();
-    bounds::keep(&of_site.directory, &measured).at("write to", &of_site.directory)?;
+    let measured: Vec<_> = rows.filter_map(|row| row.held_to_bound(boot)).collect();
+    if let Err(error) = bounds::keep(&of_site.directory, &measured) {
+        let directory = of_site.directory.display();
+        output::say(&format!(
+            "steadyvm: `status` will not know of this measurement: cannot write to {directory}: {error}"
+        ));
+    }
     if let Some(file) = &save {
         say_what_is_left(&run, &kernel, file);
     }
@@ -226,7 +231,9 @@ fn states(
         states.insert(place, desired);
     }
     match named {
-        Some(name) if run.rows.iter().all(|row| row.planned.is_none()) => {
+        Some(name)
+            if here.len() == run.rows.len() && run.rows.iter().all(|it| it.planned.is_none()) =>
+        {
             Err(HostError::BadInput {
                 what: format!("--bound {name}: no row's plan has a service of that name"),
                 fix: "name a file with a [[service]] by --file or --files".into(),

@@ -147,10 +147,12 @@ impl Row {
         }
     }
 
-    /// The bound of its plan's service beside what was measured; none without one, and where the service is one of several.
-    pub fn held_to_bound(&self) -> Option<steadyvm_site::bounds::Measured> {
-        let runs = self.rounds.iter().map(|round| &round.netrt);
-        self.planned.as_ref()?.measured(runs)
+    /// The bound of its plan's service beside what was measured in a boot, if both are known.
+    pub fn held_to_bound(&self, boot: usize) -> Option<steadyvm_site::bounds::Measured> {
+        let rounds = self.rounds.iter().filter(|round| round.boot == boot);
+        self.planned
+            .as_ref()?
+            .measured(rounds.map(|round| &round.netrt))
     }
 
     /// What a reader is told of its plan's bound.
