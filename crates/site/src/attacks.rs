@@ -205,12 +205,12 @@ mod tests {
         [(0, budget)].into()
     }
 
-    fn receive() -> Option<PacketBudget> {
-        Some(PacketBudget {
+    fn receive() -> PacketBudget {
+        PacketBudget {
             runtime_ns: 2_000_000,
             period_ns: 10_000_000,
             packet_ns: 5_000,
-        })
+        }
     }
 
     fn xdp() -> Way {
@@ -242,7 +242,7 @@ mod tests {
         };
         assert_eq!(attacks(with_budget.clone(), xdp()), ["udp-small"]);
         let with_both = VmProfile {
-            receive: receive(),
+            receive: Some(receive()),
             ..with_budget
         };
         assert_eq!(attacks(with_both.clone(), xdp()), [""; 0]);
@@ -272,7 +272,7 @@ mod tests {
         };
         let profile = Profile {
             vms: vec![VmProfile {
-                receive: receive(),
+                receive: Some(receive()),
                 ..vm("rt")
             }],
             vcpu_scheduler: Some(SchedulerProfile {

@@ -310,7 +310,7 @@ mod tests {
         fn what_any_cpus_together_lack_room_for_is_refused(
             asked in prop::collection::vec((0_u32..1 << CPUS, 1_u64..=100), 0..7),
         ) {
-            let cpus = |mask: u32| (0..CPUS as u32).filter(move |cpu| mask >> cpu & 1 == 1);
+            let cpus = |mask: u32| (0..CPUS as u32).filter(move |cpu| (mask >> cpu) & 1 == 1);
             let promises: Vec<Promise> = (asked.iter())
                 .map(|&(mask, percent)| Promise::new(cpus(mask), percent, 100))
                 .collect();
@@ -319,7 +319,7 @@ mod tests {
                 let mask_of = |mask: u32| if mask == 0 { (1 << CPUS) - 1 } else { mask };
                 let inside = asked.iter().filter(|(mask, _)| mask_of(*mask) & !within == 0);
                 let load: u64 = inside.map(|(_, percent)| (percent << 20) / 100).sum();
-                load * 100 <= u64::from(USABLE_PERCENT) * u64::from(within.count_ones()) << 20
+                load * 100 <= (u64::from(USABLE_PERCENT) * u64::from(within.count_ones())) << 20
             };
             let all_fit = (1..1_u32 << CPUS).all(fits);
             prop_assert_eq!(admit(&promises, &online(), BY_DEADLINE).is_ok(), all_fit);
