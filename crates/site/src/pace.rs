@@ -17,6 +17,8 @@ use steadyvm_host::watcher::Event;
 const AFTER_MS: [u64; 8] = [20, 60, 120, 200, 400, 1000, 3000, 8000];
 /// Looks after a thread called itself a VCPU's: it makes the VCPU then.
 const AFTER_NAME_MS: [u64; 4] = [5, 20, 60, 120];
+/// Looks after a scheduler has ended: its loader notes the kernel's reason first. A look before that would load it again at once.
+const AFTER_SCHEDULER_MS: [u64; 3] = [1000, 3000, 12_000];
 /// Two looks are at least this far apart, however many events there are.
 const APART: Duration = Duration::from_millis(20);
 /// Pauses between looks, in times of what the one before took.
@@ -52,12 +54,8 @@ impl Pace {
     /// Takes note of an event.
     pub fn note(&mut self, event: Event, now: Instant) {
         let after: &[u64] = match event {
-            Event::VmCreated
-            | Event::Service
-            | Event::Link
-            | Event::Cpu
-            | Event::Scheduler
-            | Event::Lost => &AFTER_MS,
+            Event::VmCreated | Event::Service | Event::Link | Event::Cpu | Event::Lost => &AFTER_MS,
+            Event::Scheduler => &AFTER_SCHEDULER_MS,
             Event::Vcpu => &AFTER_NAME_MS,
             Event::VmGone | Event::Reload => &[0],
             Event::VmUnknown | Event::End => return,
@@ -187,5 +185,8 @@ mod tests {
             assert!(taken <= 20_000 / 10 + 100, "{taken} ms of 20 s: {event:?}");
         }
         assert_eq!(looks(&[(5, Event::VmUnknown)], 29_000), [0]);
+        // The loader notes why its scheduler has ended before anybody looks.
+        let seen = looks_of(100, &[(1000, Event::Scheduler)], 5000);
+        assert_eq!(seen, [0, 2000, 4000]);
     }
 }
