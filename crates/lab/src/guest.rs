@@ -70,6 +70,7 @@ impl Guest {
 
 /// Adds what the guest's monitor and console said to an error of a guest that did not come up.
 fn with_logs(mut error: Error, host: &Connection, name: &str) -> Error {
+    // A guest that did not start has one of the two only.
     let script = format!("cd {RUN_DIRECTORY}; tail -n 5 {name}.log {name}.console || true");
     // A host that is gone too has told why elsewhere.
     if let Ok(said) = host.text(&["sh", "-c", &script]) {

@@ -38,11 +38,9 @@ pub fn undo(control: &Control) -> Result<Undid> {
         // It did not happen, and so it does not hold.
         peers::resume(directory).at("cannot write to", directory)?;
     }
+    let undone = undone?;
     bounds::forget(directory).at("remove a file of", directory)?;
-    Ok(Undid {
-        undone: undone?,
-        watch,
-    })
+    Ok(Undid { undone, watch })
 }
 
 /// Drops the journal without restoring anything.

@@ -50,10 +50,8 @@ impl Planned {
         let site = Site::read(&Source::of(file)).ok()?;
         (site.desired() == *found).then(|| Self::of(file, &site, name))?
     }
-}
 
-impl Planned {
-    /// The bound of the service beside what was measured, if both are known.
+    /// The bound of the service beside what was measured; none if either is not known.
     pub fn measured<'r>(
         &self,
         runs: impl Iterator<Item = &'r ClientRun> + Clone,
@@ -61,6 +59,7 @@ impl Planned {
         let Service::Known(bound) = &self.service else {
             return None;
         };
+        runs.clone().next()?;
         let lost = runs.clone().map(|run| run.counters.lost).sum();
         let rtts_ns = runs.flat_map(|run| run.samples.iter().map(|sample| sample.rtt_ns));
         Some(Measured {
@@ -102,12 +101,34 @@ impl Planned {
         if let Some(lacks) = &bound.lacks {
             notes.push(format!("{row}: the bound is too small: {lacks}"));
         }
-        if round_trips.over > 0 {
+        if round_trips.over + round_trips.lost > 0 {
             notes.push(format!(
-                "{row}: `steadyvm explain --plan {}` shows which term is broken",
+                "{row}: `steadyvm explain --plan {}` shows where their time goes",
                 self.file.display()
             ));
         }
         notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_without_a_round_has_no_measurement() {
+        let bound = Bound {
+            service: "web".to_owned(),
+            vm: "web".to_owned(),
+            bound_ns: 1,
+            lacks: None,
+        };
+        let planned = Planned {
+            file: "/etc/steadyvm.toml".into(),
+            service: Service::Known(bound),
+        };
+        assert_eq!(planned.measured(std::iter::empty()), None);
+        let notes = planned.notes("with", std::iter::empty());
+        assert_eq!(notes, ["with: nothing is measured"]);
     }
 }
